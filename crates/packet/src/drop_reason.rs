@@ -1,0 +1,100 @@
+//! Why a packet was dropped.
+
+/// Why a packet was dropped. Every drop has exactly one reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+pub enum DropReason {
+    /// The qdisc's limit was reached (tail drop).
+    Limit,
+    /// Its departure time would have been beyond the drop horizon (EDT).
+    Horizon,
+    /// It is longer than the bucket will ever hold, so it could never leave.
+    TooLong,
+    /// No frames were left: the ones in reserve keep the fill rings stocked.
+    NoFrame,
+    /// The TX ring was full and the port has no queue (`noqueue`).
+    RingFull,
+    /// The kernel handed over a frame that cannot be a packet: too short, or with more
+    /// fragments than the port may send.
+    Malformed,
+    /// The interface that it waited for went away.
+    PortGone,
+}
+
+impl DropReason {
+    /// All reasons, in the order in which they are shown.
+    pub const ALL: [Self; 7] = [
+        Self::Limit,
+        Self::Horizon,
+        Self::TooLong,
+        Self::NoFrame,
+        Self::RingFull,
+        Self::Malformed,
+        Self::PortGone,
+    ];
+
+    /// The name under which the counter is shown, in text and in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Limit => "limit",
+            Self::Horizon => "horizon",
+            Self::TooLong => "too_long",
+            Self::NoFrame => "no_frame",
+            Self::RingFull => "ring_full",
+            Self::Malformed => "malformed",
+            Self::PortGone => "port_gone",
+        }
+    }
+}
+
+/// Packets dropped, by reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DropCounters([u64; DropReason::ALL.len()]);
+
+impl DropCounters {
+    /// Packets dropped for `reason`.
+    pub fn get(&self, reason: DropReason) -> u64 {
+        self.0[reason as usize]
+    }
+
+    /// Counts `packets` more for `reason`.
+    pub fn add(&mut self, reason: DropReason, packets: u64) {
+        self.0[reason as usize] += packets;
+    }
+
+    /// Adds the counts of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            *mine += theirs;
+        }
+    }
+
+    /// Packets dropped for whatever reason.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Each reason with its count.
+    pub fn iter(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
+        DropReason::ALL.into_iter().map(|reason| (reason, self.get(reason)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_counter_and_a_name_of_its_own() {
+        let mut counters = DropCounters::default();
+        for (place, reason) in DropReason::ALL.into_iter().enumerate() {
+            counters.add(reason, 1 << place);
+        }
+        for (place, reason) in DropReason::ALL.into_iter().enumerate() {
+            assert_eq!(counters.get(reason), 1 << place);
+        }
+        let names: std::collections::BTreeSet<_> =
+            DropReason::ALL.iter().map(|reason| reason.name()).collect();
+        assert_eq!(names.len(), DropReason::ALL.len());
+    }
+}

@@ -1,0 +1,158 @@
+//! The table of packet metadata that a worker owns.
+
+use crate::{Batch, DropCounters, DropReason, Fifo};
+use narrows_units::{Bytes, Nanos};
+
+/// A packet: an index into the [`Packets`] of the worker that owns it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub struct PacketId(pub u32);
+
+impl PacketId {
+    /// Marks the end of a list; never a packet.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+}
+
+/// What is known of a packet without looking at its payload.
+#[derive(Clone, Copy, Debug)]
+pub struct Meta {
+    /// When it came in.
+    pub arrival: Nanos,
+    /// Its earliest departure time, where a meter stamped one; else zero.
+    pub edt: Nanos,
+    /// The length of its frame, Ethernet header included, FCS not.
+    pub len: Bytes32,
+    /// The packet behind it in the queue in which it stands.
+    pub(crate) next: PacketId,
+}
+
+/// A frame's length: 32 bits of bytes, so that metadata stays within half a cache line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Bytes32(pub u32);
+
+impl From<Bytes32> for Bytes {
+    fn from(len: Bytes32) -> Self {
+        Self(u64::from(len.0))
+    }
+}
+
+impl Meta {
+    const UNUSED: Self =
+        Self { arrival: Nanos::ZERO, edt: Nanos::ZERO, len: Bytes32(0), next: PacketId::NONE };
+}
+
+/// The metadata of all packets of one worker, and the packets that were dropped and
+/// whose frames nobody has collected yet.
+pub struct Packets {
+    meta: Box<[Meta]>,
+    discarded: Fifo,
+    drops: DropCounters,
+}
+
+impl Packets {
+    /// A table for ids below `capacity`. Allocates now and never again.
+    pub fn new(capacity: u32) -> Self {
+        Self {
+            meta: vec![Meta::UNUSED; capacity as usize].into_boxed_slice(),
+            discarded: Fifo::new(),
+            drops: DropCounters::default(),
+        }
+    }
+
+    /// How many packets there can be.
+    pub fn capacity(&self) -> u32 {
+        self.meta.len() as u32
+    }
+
+    /// Records that packet `id` of `len` bytes came in at `now`.
+    #[inline]
+    pub fn arrive(&mut self, id: PacketId, len: u32, now: Nanos) {
+        self.meta[id.0 as usize] =
+            Meta { arrival: now, edt: Nanos::ZERO, len: Bytes32(len), next: PacketId::NONE };
+    }
+
+    /// What is known of `id`.
+    #[inline]
+    pub fn meta(&self, id: PacketId) -> &Meta {
+        &self.meta[id.0 as usize]
+    }
+
+    /// The same, to write to.
+    #[inline]
+    pub fn meta_mut(&mut self, id: PacketId) -> &mut Meta {
+        &mut self.meta[id.0 as usize]
+    }
+
+    /// The length of `id`'s frame.
+    #[inline]
+    pub fn len(&self, id: PacketId) -> Bytes {
+        self.meta(id).len.into()
+    }
+
+    /// Drops `id`, which stands in no queue. Its frame waits for [`Packets::reclaim`].
+    pub fn discard(&mut self, id: PacketId, reason: DropReason) {
+        self.drops.add(reason, 1);
+        let mut discarded = self.discarded;
+        discarded.push_back(self, id);
+        self.discarded = discarded;
+    }
+
+    /// Moves dropped packets into `out` until it is full; their ids may then be used again.
+    pub fn reclaim(&mut self, out: &mut Batch) {
+        let mut discarded = self.discarded;
+        while out.has_room() {
+            let Some(id) = discarded.pop_front(self) else { break };
+            out.push(id);
+        }
+        self.discarded = discarded;
+    }
+
+    /// Dropped packets whose frames still wait for [`Packets::reclaim`].
+    pub fn unreclaimed(&self) -> u32 {
+        self.discarded.backlog().packets
+    }
+
+    /// Everything dropped so far, by reason.
+    pub fn drops(&self) -> &DropCounters {
+        &self.drops
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_packet_is_counted_and_its_frame_comes_back() {
+        let mut packets = Packets::new(4);
+        packets.arrive(PacketId(2), 60, Nanos(1));
+        packets.arrive(PacketId(3), 1514, Nanos(1));
+        packets.discard(PacketId(3), DropReason::Limit);
+        packets.discard(PacketId(2), DropReason::Horizon);
+        let mut back = Batch::new(8);
+        packets.reclaim(&mut back);
+        assert_eq!(back.as_slice(), [PacketId(3), PacketId(2)]);
+        assert_eq!(packets.unreclaimed(), 0);
+        assert_eq!(packets.drops().get(DropReason::Limit), 1);
+        assert_eq!(packets.drops().total(), 2);
+    }
+
+    #[test]
+    fn a_small_batch_collects_the_dropped_in_several_turns() {
+        let mut packets = Packets::new(3);
+        for id in 0..3 {
+            packets.arrive(PacketId(id), 60, Nanos::ZERO);
+            packets.discard(PacketId(id), DropReason::Limit);
+        }
+        let mut back = Batch::new(2);
+        packets.reclaim(&mut back);
+        assert_eq!(packets.unreclaimed(), 1);
+        back.clear();
+        packets.reclaim(&mut back);
+        assert_eq!(back.as_slice(), [PacketId(2)]);
+    }
+
+    #[test]
+    fn metadata_stays_within_half_a_cache_line() {
+        assert!(size_of::<Meta>() <= 32);
+    }
+}

@@ -1,0 +1,1 @@
+//! What the operator asked for, as a typed and validated tree.

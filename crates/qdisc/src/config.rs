@@ -1,0 +1,25 @@
+//! What a qdisc is to be: its kind and parameters, and the meters it is to use.
+
+use crate::{Meter, Qdisc, fifo, tbf};
+
+/// Kind and parameters of one qdisc, as an operator states them. Plain data.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Config {
+    /// No queue: what cannot leave at once is dropped (`noqueue`).
+    Noqueue,
+    /// First in, first out, with a limit in packets or bytes (`pfifo`, `bfifo`).
+    Fifo(fifo::Config),
+    /// Token bucket filter (`tbf`).
+    Tbf(tbf::Config),
+}
+
+/// A qdisc to be built on one worker, with the qdiscs below it.
+pub struct Spec {
+    /// Its kind and parameters.
+    pub config: Config,
+    /// Its seat at its limit, for kinds that have one. `None` in [`Qdisc::retune`] keeps the
+    /// present one.
+    pub meter: Option<Box<dyn Meter>>,
+    /// The qdiscs below it: for `tbf` exactly one.
+    pub children: Vec<Spec>,
+}

@@ -1,0 +1,23 @@
+//! Queueing disciplines: what waits, what leaves next, what is dropped.
+//!
+//! One trait, [`Qdisc`], shaped like the kernel's `struct Qdisc_ops`, so that anyone who
+//! knows `net/sched` can read it. A qdisc does no I/O, starts no thread, reads no clock
+//! (`now` is an argument) and allocates nothing per packet; one worker owns it outright.
+//! The only thing that it may share is a [`Meter`], its seat at a limit that several
+//! workers keep together.
+//!
+//! A qdisc is described by a [`Spec`] (what to build, with which parameters and meters) and
+//! made by [`Spec::build`]. Parameters change under load with [`Qdisc::retune`]; a change of
+//! shape hands the queued packets over with [`Qdisc::drain`] and [`Qdisc::adopt`]. Neither
+//! loses a packet.
+
+mod config;
+mod meter;
+mod qdisc;
+
+pub mod fifo;
+pub mod tbf;
+
+pub use config::{Config, Spec};
+pub use meter::{Meter, Share, Take};
+pub use qdisc::{Next, Qdisc, Stats, Verdict};

@@ -1,0 +1,61 @@
+//! A seat at a limit: how a qdisc learns what it may send.
+//!
+//! A rate limit may belong to one queue or to a whole port with many. The qdisc does not
+//! want to know: it holds a [`Meter`] and asks. What stands behind it (a bucket of its own, a
+//! bucket under a lock, mq-cake's scan of its siblings) is the `coordination` layer's.
+//!
+//! A strategy may decide when a packet arrives (EDT stamps it), when it is to leave (a token
+//! bucket charges it), or both; a qdisc calls both ends and so works with all of them.
+
+use narrows_packet::Backlog;
+use narrows_units::{Bytes, Nanos};
+
+/// What a meter says to a packet that wants to leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Take {
+    /// It may leave now, and has been charged.
+    Granted,
+    /// Not before this time; asking earlier is harmless. Nothing was charged.
+    Wait(Nanos),
+}
+
+/// The part of the whole limit that a seat may count on at the moment, in 1/65536.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Share(pub u32);
+
+impl Share {
+    /// All of it.
+    pub const WHOLE: Self = Self(1 << 16);
+
+    /// One part of `parts` equal ones (all of it for 0).
+    pub const fn one_of(parts: u32) -> Self {
+        Self(Self::WHOLE.0 / if parts == 0 { 1 } else { parts })
+    }
+
+    /// This share of `bytes`, rounded down.
+    pub fn of(self, bytes: Bytes) -> Bytes {
+        Bytes((u128::from(bytes.0) * u128::from(self.0) >> 16) as u64)
+    }
+}
+
+/// One queue's seat at a limit.
+pub trait Meter: Send {
+    /// A packet that will cost `cost` comes in: its earliest departure time, or `None` where
+    /// that lies beyond the strategy's horizon and the packet is to be dropped. Strategies
+    /// that decide at departure answer [`Nanos::ZERO`].
+    fn stamp(&mut self, cost: Bytes, now: Nanos) -> Option<Nanos>;
+
+    /// May a packet that costs `cost` and was stamped `edt` leave at `now`? Charges it if so.
+    fn take(&mut self, cost: Bytes, edt: Nanos, now: Nanos) -> Take;
+
+    /// Tells the others what is still queued here. Called once per batch, after the last
+    /// [`Meter::take`] of that batch, also when nothing is queued.
+    fn report(&mut self, backlog: Backlog, now: Nanos);
+
+    /// What part of the limit this seat may count on; qdiscs size their own limits by it.
+    fn share(&self) -> Share;
+
+    /// The longest packet, as charged, that can ever be granted; longer ones are dropped on
+    /// arrival instead of blocking those behind them.
+    fn longest(&self) -> Bytes;
+}

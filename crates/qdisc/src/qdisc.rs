@@ -1,0 +1,93 @@
+//! The trait that every queueing discipline implements.
+
+use crate::Spec;
+use narrows_packet::{Backlog, Batch, PacketId, Packets};
+use narrows_units::Nanos;
+
+/// What became of a packet that was offered to a qdisc.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It is queued.
+    Queued,
+    /// It, or another one in its stead, was discarded; the packet table has the reason.
+    Dropped,
+}
+
+/// When to ask a qdisc again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// At once: the batch was full.
+    Now,
+    /// At this time: something is queued that may not leave before.
+    At(Nanos),
+    /// When something has been enqueued: it is empty.
+    Empty,
+}
+
+/// What a qdisc has done so far: `struct gnet_stats_basic` and `gnet_stats_queue`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Frame bytes that left.
+    pub sent_bytes: u64,
+    /// Packets that left.
+    pub sent_packets: u64,
+    /// Packets dropped by it or below it.
+    pub drops: u64,
+    /// Times that something was queued and might not leave yet.
+    pub overlimits: u64,
+    /// Packets put back after they had been dequeued.
+    pub requeues: u64,
+    /// What is queued now.
+    pub backlog: Backlog,
+}
+
+impl Stats {
+    /// Adds the figures of the same qdisc on another queue.
+    pub fn merge(&mut self, other: &Self) {
+        self.sent_bytes += other.sent_bytes;
+        self.sent_packets += other.sent_packets;
+        self.drops += other.drops;
+        self.overlimits += other.overlimits;
+        self.requeues += other.requeues;
+        self.backlog.packets += other.backlog.packets;
+        self.backlog.bytes += other.backlog.bytes;
+    }
+}
+
+/// A queueing discipline. It owns the packets between [`Qdisc::enqueue`] and
+/// [`Qdisc::dequeue`]; every one of them leaves, or is discarded with a reason.
+pub trait Qdisc: Send {
+    /// Offers `id` at `now`.
+    fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict;
+
+    /// Moves what may leave at `now` into `out` until that is full, and says when to ask
+    /// again. To be called after every batch of arrivals, too: this is where a qdisc tells
+    /// its siblings about its backlog.
+    fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next;
+
+    /// What is queued.
+    fn backlog(&self) -> Backlog;
+
+    /// Adds its own figures and then those of the qdiscs below it, depth first, in the order
+    /// of the [`Spec`] that it was built from.
+    fn stats(&self, into: &mut Vec<Stats>);
+
+    /// Whether [`Qdisc::retune`] can take `spec`: the same kinds in the same places.
+    fn fits(&self, spec: &Spec) -> bool;
+
+    /// Takes over the parameters of `spec` at `now`. What is queued stays queued, even where
+    /// it exceeds a new limit; what a meter has already granted or owes is kept. A meter
+    /// in `spec` replaces the present one, none keeps it.
+    ///
+    /// # Panics
+    /// Where `spec` does not fit: ask [`Qdisc::fits`] first.
+    fn retune(&mut self, spec: Spec, now: Nanos);
+
+    /// Takes out the packet that would leave next, whatever the rate: it is about to be handed
+    /// over to another qdisc. Does not count as sent.
+    fn drain(&mut self, packets: &mut Packets) -> Option<PacketId>;
+
+    /// Takes in a packet from a qdisc that this one replaces, behind all others and whatever
+    /// the limit.
+    fn adopt(&mut self, packets: &mut Packets, id: PacketId, now: Nanos);
+}

@@ -1,0 +1,18 @@
+//! The three quantities that a shaper counts in, and the one place where a frame
+//! becomes a length on the wire.
+//!
+//! Time is [`Nanos`], sizes are [`Bytes`], rates are [`Rate`] in bits per second.
+//! Each is an integer with a type of its own, so that a rate in bytes or a time in
+//! microseconds cannot be passed by mistake. Nothing here reads a clock.
+//!
+//! Non-goals: parsing and printing in `tc`'s notation (the `tc` layer does that),
+//! floating point, calendar time.
+
+mod bytes;
+mod nanos;
+mod rate;
+pub mod wire;
+
+pub use bytes::Bytes;
+pub use nanos::Nanos;
+pub use rate::Rate;

@@ -1,0 +1,96 @@
+//! What a frame costs on the wire.
+//!
+//! A limit is only right if it counts what the bottleneck counts: framing, minimum
+//! sizes, ATM cells. Every qdisc asks [`Overhead::cost`] and nothing else computes a
+//! length. The order is that of `tc-cake(8)` and of the kernel's `psched_l2t_ns()`:
+//! overhead first, then the minimum, then the link's framing.
+//!
+//! Cost: an add, a maximum and, only with ATM or PTM, one division by a constant.
+
+use crate::Bytes;
+
+/// How the link cuts frames up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub enum Framing {
+    /// Frames travel whole.
+    #[default]
+    Whole,
+    /// ATM: cells of 53 bytes carry 48 each, the last one padded (`linklayer atm|adsl`).
+    Atm,
+    /// PTM (VDSL2): one byte more for every started 64 (64b/65b encoding).
+    Ptm,
+}
+
+/// Payload of an ATM cell, in bytes.
+const ATM_CELL_PAYLOAD: u64 = 48;
+/// An ATM cell on the wire, in bytes.
+const ATM_CELL: u64 = 53;
+/// Bytes that share one byte of PTM encoding.
+const PTM_BLOCK: u64 = 64;
+
+/// The accounting of one shaper: what is added to a frame before it is charged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct Overhead {
+    /// Added to every frame, in bytes; negative where the frame carries headers that the
+    /// bottleneck does not see (`overhead`).
+    pub per_frame: i32,
+    /// The least that a frame is charged before framing, in bytes (`mpu`).
+    pub minimum: u32,
+    /// How the link cuts frames up.
+    pub framing: Framing,
+}
+
+impl Overhead {
+    /// Frames are charged as they are, Ethernet header included, FCS not.
+    pub const NONE: Self = Self { per_frame: 0, minimum: 0, framing: Framing::Whole };
+
+    /// What a frame of `frame` bytes is charged.
+    #[inline]
+    pub fn cost(&self, frame: Bytes) -> Bytes {
+        let added = frame.0.saturating_add_signed(i64::from(self.per_frame));
+        let length = added.max(u64::from(self.minimum));
+        Bytes(match self.framing {
+            Framing::Whole => length,
+            Framing::Atm => length.div_ceil(ATM_CELL_PAYLOAD).saturating_mul(ATM_CELL),
+            Framing::Ptm => length.saturating_add(length.div_ceil(PTM_BLOCK)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_frame_costs_what_it_weighs() {
+        assert_eq!(Overhead::NONE.cost(Bytes(1514)), Bytes(1514));
+    }
+
+    #[test]
+    fn ethernet_preamble_fcs_and_gap_make_64_bytes_84() {
+        let ethernet = Overhead { per_frame: 24, minimum: 84, framing: Framing::Whole };
+        assert_eq!(ethernet.cost(Bytes(60)), Bytes(84));
+        assert_eq!(ethernet.cost(Bytes(1514)), Bytes(1538));
+    }
+
+    #[test]
+    fn atm_pads_the_last_cell() {
+        let atm = Overhead { framing: Framing::Atm, ..Overhead::NONE };
+        assert_eq!(atm.cost(Bytes(48)), Bytes(53));
+        assert_eq!(atm.cost(Bytes(49)), Bytes(106));
+    }
+
+    #[test]
+    fn ptm_adds_a_byte_for_every_started_64() {
+        let ptm = Overhead { framing: Framing::Ptm, ..Overhead::NONE };
+        assert_eq!(ptm.cost(Bytes(64)), Bytes(65));
+        assert_eq!(ptm.cost(Bytes(65)), Bytes(67));
+    }
+
+    #[test]
+    fn headers_taken_off_never_make_a_frame_negative() {
+        let less = Overhead { per_frame: -64, ..Overhead::NONE };
+        assert_eq!(less.cost(Bytes(14)), Bytes(0));
+        assert_eq!(Overhead { minimum: 46, ..less }.cost(Bytes(14)), Bytes(46));
+    }
+}
