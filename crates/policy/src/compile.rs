@@ -1,0 +1,275 @@
+//! From the tree of a port to what each of its workers builds.
+
+use crate::tree::DEFAULT_STRATEGY;
+use crate::{Fifo, FifoUnit, Handle, Kind, Node, Parent, PolicyError, PortPolicy, TbfParams};
+use narrows_coordination::{Coordination, Limit, Strategy};
+use narrows_qdisc::{Config, Meter, Spec, fifo, tbf};
+use narrows_units::Bytes;
+use std::sync::Arc;
+
+/// What one worker is to do with the qdisc of its queue.
+pub enum Update {
+    /// The same kinds in the same places: hand it to `Qdisc::retune`. It brings no meters, the
+    /// present ones stay.
+    Retune(Spec),
+    /// Another shape: build it, and let it adopt what the present one holds.
+    Replace(Spec),
+}
+
+/// The policy of one port as it runs on a number of queues: which limits its workers share, and
+/// which of their qdiscs is which of the tree's.
+///
+/// The order of a change, so that a bad one changes nothing: compile the new policy of every
+/// port with the present [`Installed`] as `previous`; if all went well [`Installed::commit`]
+/// each, send queue `i`'s worker its update `i`, and keep the new value for the next time.
+pub struct Installed {
+    /// The handle of the root where that is an `mq`, which is no worker's.
+    pub(crate) mq: Option<Handle>,
+    /// What runs on each queue, depth first.
+    pub(crate) queues: Vec<Vec<Running>>,
+    /// Limits of the previous policy that carry on, with their new figures.
+    retuned: Vec<(Arc<Coordination>, Limit)>,
+}
+
+/// One qdisc on one queue.
+pub(crate) struct Running {
+    pub(crate) place: Place,
+    limit: Option<(Terms, Arc<Coordination>)>,
+}
+
+/// What must stay the same for a qdisc to carry on with other parameters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) parent: Parent,
+    /// `None` for what nobody put there: the `bfifo` in a `tbf`, `noqueue` on an idle port.
+    pub(crate) handle: Option<Handle>,
+    kind: &'static str,
+}
+
+/// The same for a limit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Terms {
+    strategy: Strategy,
+    seats: usize,
+}
+
+/// One qdisc of a queue that is being laid out, depth first.
+struct Level {
+    place: Place,
+    config: Config,
+    children: usize,
+    limit: Option<(Terms, Limit)>,
+}
+
+impl Installed {
+    /// Lays the tree of `port` out over `queues` queues, each served by its own worker.
+    ///
+    /// A queue whose qdiscs are, apart from parameters, those of `previous` is retuned and
+    /// keeps its seats and the shared state behind them; other queues get everything new. A
+    /// port without a policy runs `noqueue`.
+    ///
+    /// # Errors
+    /// A port without queues, an `mq` on a port with one, or one with a child for a queue that
+    /// the port does not have. Nothing has changed then; nor has it before
+    /// [`Installed::commit`].
+    pub fn compile(
+        port: &PortPolicy,
+        queues: usize,
+        previous: Option<&Self>,
+    ) -> Result<(Self, Vec<Update>), PolicyError> {
+        let mq = match &port.root {
+            Some(Node { handle, kind: Kind::Mq(mq), .. }) => Some((*handle, mq)),
+            _ => None,
+        };
+        match (queues, mq) {
+            (0, _) => return Err(PolicyError::NoQueues),
+            (1, Some(_)) => return Err(PolicyError::MqNeedsQueues),
+            _ => {}
+        }
+        if let Some((handle, mq)) = mq
+            && let Some(&last) = mq.children.keys().next_back()
+            && usize::from(last) > queues
+        {
+            let class = handle.class(last);
+            return Err(PolicyError::NoClass(format!(
+                "The port has {queues} queues, so there is no {class}."
+            )));
+        }
+        let mut installed =
+            Self { mq: mq.map(|(handle, _)| handle), queues: Vec::new(), retuned: Vec::new() };
+        let mut updates = Vec::with_capacity(queues);
+        for queue in 0..queues {
+            let levels = match mq {
+                None => lay_out(port.root.as_ref(), Parent::Root, queues),
+                Some((handle, mq)) => {
+                    // Queues beyond the numbers that a class can have run the default.
+                    let class = u16::try_from(queue + 1).unwrap_or(0);
+                    lay_out(mq.children.get(&class), Parent::Class(handle.class(class)), 1)
+                }
+            };
+            let before = previous.and_then(|previous| previous.queues.get(queue));
+            updates.push(installed.take_in(levels, queue, before));
+        }
+        Ok((installed, updates))
+    }
+
+    /// Adds the next queue, which ran `before` so far.
+    fn take_in(
+        &mut self,
+        levels: Vec<Level>,
+        queue: usize,
+        before: Option<&Vec<Running>>,
+    ) -> Update {
+        let kept = before.filter(|before| carries_on(before, &levels));
+        let mut running = Vec::with_capacity(levels.len());
+        let mut specs = Vec::with_capacity(levels.len());
+        for (index, level) in levels.into_iter().enumerate() {
+            let mut meter: Option<Box<dyn Meter>> = None;
+            let limit = level.limit.map(|(terms, limit)| {
+                let present = kept.and_then(|kept| kept[index].coordination());
+                let shared = self.queues.first().and_then(|first| first[index].coordination());
+                let coordination = match (present, shared.filter(|_| terms.seats > 1)) {
+                    (Some(present), _) => {
+                        self.retune(present, limit);
+                        Arc::clone(present)
+                    }
+                    (None, Some(shared)) => Arc::clone(shared),
+                    (None, None) => Coordination::new(terms.strategy, limit, terms.seats),
+                };
+                if kept.is_none() {
+                    let seat = if terms.seats > 1 { queue } else { 0 };
+                    meter = Some(coordination.seat(seat));
+                }
+                (terms, coordination)
+            });
+            specs
+                .push((Spec { config: level.config, meter, children: Vec::new() }, level.children));
+            running.push(Running { place: level.place, limit });
+        }
+        self.queues.push(running);
+        let spec = nest(&mut specs.into_iter());
+        if kept.is_some() { Update::Retune(spec) } else { Update::Replace(spec) }
+    }
+
+    /// Notes that a limit gets other figures; every queue that shares it comes by.
+    fn retune(&mut self, coordination: &Arc<Coordination>, limit: Limit) {
+        if !self.retuned.iter().any(|(noted, _)| Arc::ptr_eq(noted, coordination)) {
+            self.retuned.push((Arc::clone(coordination), limit));
+        }
+    }
+
+    /// Sets the new figures of the limits that carry on. To be called once everything has been
+    /// validated and before the updates are sent.
+    pub fn commit(&self) {
+        for (coordination, limit) in &self.retuned {
+            coordination.set_limit(*limit);
+        }
+    }
+
+    /// How many queues it is for.
+    pub fn queues(&self) -> usize {
+        self.queues.len()
+    }
+}
+
+impl Running {
+    fn coordination(&self) -> Option<&Arc<Coordination>> {
+        self.limit.as_ref().map(|(_, coordination)| coordination)
+    }
+}
+
+/// Whether `levels` differ from what runs in parameters only.
+fn carries_on(before: &[Running], levels: &[Level]) -> bool {
+    before.len() == levels.len()
+        && before.iter().zip(levels).all(|(running, level)| {
+            running.place == level.place
+                && running.limit.as_ref().map(|(terms, _)| *terms)
+                    == level.limit.map(|(terms, _)| terms)
+        })
+}
+
+/// What one queue runs at `parent`: `node` and everything below it, or the default. `seats`
+/// queues share each limit.
+fn lay_out(node: Option<&Node>, parent: Parent, seats: usize) -> Vec<Level> {
+    let mut levels = Vec::new();
+    match node {
+        Some(node) => add_levels(node, seats, &mut levels),
+        None => levels.push(Level {
+            place: Place { parent, handle: None, kind: "noqueue" },
+            config: Config::Noqueue,
+            children: 0,
+            limit: None,
+        }),
+    }
+    levels
+}
+
+fn add_levels(node: &Node, seats: usize, levels: &mut Vec<Level>) {
+    let place = Place { parent: node.parent, handle: Some(node.handle), kind: node.kind.name() };
+    match &node.kind {
+        // An `mq` is at the root and on no queue.
+        Kind::Noqueue | Kind::Mq(_) => {
+            levels.push(Level { place, config: Config::Noqueue, children: 0, limit: None });
+        }
+        Kind::Fifo(fifo) => {
+            levels.push(Level { place, config: fifo_config(fifo), children: 0, limit: None });
+        }
+        Kind::Tbf(tbf) => {
+            let params = &tbf.params;
+            levels.push(Level {
+                place,
+                config: tbf_config(params),
+                children: 1,
+                limit: Some((terms(params, seats), limit(params))),
+            });
+            match &tbf.inner {
+                Some(inner) => add_levels(inner, seats, levels),
+                None => levels.push(Level {
+                    place: Place {
+                        parent: Parent::Class(node.handle.class(1)),
+                        handle: None,
+                        kind: FifoUnit::Bytes.kind_name(),
+                    },
+                    config: Config::Fifo(fifo::Config::Bytes(params.limit)),
+                    children: 0,
+                    limit: None,
+                }),
+            }
+        }
+    }
+}
+
+fn fifo_config(fifo: &Fifo) -> Config {
+    Config::Fifo(match fifo.unit {
+        FifoUnit::Packets => fifo::Config::Packets(fifo.limit),
+        FifoUnit::Bytes => fifo::Config::Bytes(Bytes(u64::from(fifo.limit))),
+    })
+}
+
+fn tbf_config(params: &TbfParams) -> Config {
+    Config::Tbf(tbf::Config {
+        rate: params.rate,
+        burst: params.burst,
+        limit: params.limit,
+        peak: params.peak,
+        overhead: params.overhead,
+    })
+}
+
+/// A queue alone needs nobody's lock or clock, whatever the strategy: `equal` among one is a
+/// plain bucket.
+fn terms(params: &TbfParams, seats: usize) -> Terms {
+    Terms { strategy: if seats > 1 { params.strategy() } else { DEFAULT_STRATEGY }, seats }
+}
+
+fn limit(params: &TbfParams) -> Limit {
+    Limit { rate: params.rate, burst: params.burst, peak: params.peak, backlog: params.limit }
+}
+
+/// Hangs specs, given depth first with how many stand below each, into one another.
+fn nest(specs: &mut impl Iterator<Item = (Spec, usize)>) -> Spec {
+    // Every queue runs something, so there is a first; `lay_out` says so.
+    let (mut spec, children) = specs.next().expect("a queue runs at least noqueue");
+    spec.children.extend((0..children).map(|_| nest(specs)));
+    spec
+}

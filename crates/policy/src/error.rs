@@ -1,0 +1,145 @@
+//! What the "kernel" answers when it refuses.
+
+use crate::{Handle, Parent};
+use thiserror::Error;
+
+/// Why an edit was refused. `tc` prints it behind `Error: ` and exits with
+/// [`PolicyError::EXIT_CODE`]. Where the kernel has a sentence for the case, the message
+/// begins with it, so that scripts that look for it find it; what to do comes after.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum PolicyError {
+    /// `add` on a place that already has such a qdisc.
+    #[error(
+        "Exclusivity flag on, cannot modify. A {kind} {handle} is there already: use replace, or change to set its parameters."
+    )]
+    Exists {
+        /// The qdisc that is there.
+        kind: &'static str,
+        /// Its handle.
+        handle: Handle,
+    },
+    /// Another handle was given than the qdisc in that place has, without `replace`.
+    #[error(
+        "NLM_F_REPLACE needed to override. The qdisc there is {present}: use replace to put {wanted} in its place."
+    )]
+    NeedsReplace {
+        /// The handle of the qdisc that is there.
+        present: Handle,
+        /// The handle that was asked for.
+        wanted: Handle,
+    },
+    /// The handle belongs to a qdisc elsewhere on the port.
+    #[error(
+        "Cannot move an existing qdisc to a different parent. {handle} is at {at}: delete it there first, or choose another handle."
+    )]
+    CannotMove {
+        /// The handle that was asked for.
+        handle: Handle,
+        /// Where its qdisc is.
+        at: Parent,
+    },
+    /// `change` where there is nothing to change.
+    #[error(
+        "Qdisc not found. To create specify NLM_F_CREATE flag. Nothing was set here: use add or replace."
+    )]
+    NothingToChange,
+    /// No qdisc has the handle that was given.
+    #[error("Specified qdisc not found. No qdisc here is {0}: see show.")]
+    NoSuchQdisc(Handle),
+    /// Neither a place nor a handle was given.
+    #[error("Handle cannot be zero. Say where: root, or parent CLASSID.")]
+    NoPlace,
+    /// The kind differs from that of the qdisc in that place.
+    #[error(
+        "Invalid qdisc name: must match existing qdisc. {handle} is a {present}: to have another kind there, give another handle or none."
+    )]
+    OtherKind {
+        /// The qdisc that is there.
+        handle: Handle,
+        /// Its kind.
+        present: &'static str,
+    },
+    /// The kind given with `del` is not that of the qdisc in that place.
+    #[error("Invalid qdisc name: must match existing qdisc. The one there is a {present}.")]
+    OtherKindThere {
+        /// The kind of what is there.
+        present: &'static str,
+    },
+    /// A kind that does not exist here, or none at all.
+    #[error(
+        "Specified qdisc kind is unknown. {}Known are pfifo, bfifo, tbf, mq and noqueue.",
+        .0.as_ref().map_or(String::new(), |name| format!("There is no \"{name}\". "))
+    )]
+    UnknownKind(Option<String>),
+    /// The qdisc named as parent does not exist.
+    #[error("Failed to find specified qdisc. There is no {major:x}: to be the parent: see show.")]
+    NoParent {
+        /// The parent's major number.
+        major: u16,
+    },
+    /// The parent has no classes.
+    #[error("Parent qdisc is not classful. {handle} is a {kind}: only tbf and mq take a child.")]
+    NotClassful {
+        /// The qdisc named as parent.
+        handle: Handle,
+        /// Its kind.
+        kind: &'static str,
+    },
+    /// The parent has no such class.
+    #[error("Specified class not found. {0}")]
+    NoClass(String),
+    /// A parent that is for `ingress` and `clsact` alone.
+    #[error(
+        "Specified parent ID is reserved for ingress and clsact Qdiscs. Narrows shapes what leaves a port: use root."
+    )]
+    Ingress,
+    /// `noqueue` below another qdisc.
+    #[error("Cannot assign noqueue to a class. Delete the child instead: without one, {0}.")]
+    NoqueueInClass(&'static str),
+    /// `mq` elsewhere than at the root.
+    #[error("mq stands at the root alone: it spreads over the queues of the port.")]
+    MqNotRoot,
+    /// `mq` on a port with one queue.
+    #[error("mq needs a port with several queues, this one has one: put the child at root.")]
+    MqNeedsQueues,
+    /// All handles are taken.
+    #[error("No handle is free: give one with handle H:.")]
+    NoHandleLeft,
+    /// The tree would be deeper than a worker's stack should be.
+    #[error("Qdiscs stand {} deep at most.", crate::MAX_DEPTH)]
+    TooDeep,
+    /// `del` of something that nobody put there.
+    #[error("Cannot delete qdisc with handle of zero. Nothing was set here, this is the default.")]
+    Default,
+    /// `del` of a handle that the qdisc in that place does not have.
+    #[error("Invalid handle. The qdisc there is {0}.")]
+    OtherHandle(Handle),
+    /// `del` with an unknown handle.
+    #[error("Failed to find qdisc with specified handle. See show.")]
+    NoSuchHandle,
+    /// `del` with an unknown parent.
+    #[error("Failed to find qdisc with specified classid. There is no {major:x}: here: see show.")]
+    NoSuchParent {
+        /// The parent's major number.
+        major: u16,
+    },
+    /// `del` with a handle but no place.
+    #[error("Classid cannot be zero. Say where it is, too: {0}.")]
+    NoClassid(Parent),
+    /// Parameters of a token bucket filter that no packet could pass.
+    #[error("tbf: {0}")]
+    Tbf(String),
+    /// `coordination` where there is nobody to coordinate with.
+    #[error(
+        "coordination: a tbf under mq belongs to one queue and shares its rate with none. Put tbf at the root to limit the port."
+    )]
+    CoordinationUnderMq,
+    /// A port without queues.
+    #[error("The port has no queue to put a qdisc on.")]
+    NoQueues,
+}
+
+impl PolicyError {
+    /// What `tc` exits with when the kernel refuses.
+    pub const EXIT_CODE: i32 = 2;
+}

@@ -1,0 +1,231 @@
+//! The tree itself: ports, qdiscs, their parameters.
+
+use crate::{Handle, Parent};
+use narrows_coordination::Strategy;
+use narrows_qdisc::tbf::Peak;
+use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
+use std::collections::BTreeMap;
+
+/// How long a queue relies on its count of active siblings unless `sync` says otherwise;
+/// the mq-cake authors' choice.
+pub const DEFAULT_SYNC_TIME: Nanos = Nanos::from_micros(200);
+
+/// How queues share a limit unless `coordination` says otherwise.
+pub const DEFAULT_STRATEGY: Strategy = Strategy::Equal { sync_time: DEFAULT_SYNC_TIME };
+
+/// How many qdiscs may stand one below the other. Each is a call deeper on a worker's stack
+/// for every packet; the kernel bounds its loops by the same number.
+pub const MAX_DEPTH: usize = 8;
+
+/// The trees of all ports. A port that is not in it has the default, `noqueue`.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    pub(crate) ports: BTreeMap<String, PortPolicy>,
+    /// The last handle that was given out automatically. As in the kernel one counter serves
+    /// all ports, so that a handle rarely means two things in one day.
+    pub(crate) last_automatic: Option<Handle>,
+}
+
+impl Policy {
+    /// The tree of port `dev`.
+    pub fn port(&self, dev: &str) -> &PortPolicy {
+        const DEFAULT: &PortPolicy = &PortPolicy { root: None };
+        self.ports.get(dev).unwrap_or(DEFAULT)
+    }
+
+    /// The ports that have a qdisc of their own, by name.
+    pub fn ports(&self) -> impl Iterator<Item = (&str, &PortPolicy)> {
+        self.ports.iter().map(|(dev, port)| (dev.as_str(), port))
+    }
+}
+
+/// Two policies are the same if all ports have the same trees, whatever handle would be next.
+impl PartialEq for Policy {
+    fn eq(&self, other: &Self) -> bool {
+        self.ports == other.ports
+    }
+}
+
+impl Eq for Policy {}
+
+/// The tree of one port.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PortPolicy {
+    /// The qdisc at the root; without one the port is `noqueue` by default.
+    pub root: Option<Node>,
+}
+
+impl PortPolicy {
+    /// All qdiscs that somebody put there, each before those below it.
+    pub fn nodes(&self) -> Vec<&Node> {
+        let mut nodes = Vec::new();
+        if let Some(root) = &self.root {
+            root.collect(&mut nodes);
+        }
+        nodes
+    }
+
+    /// The qdisc with that handle.
+    pub fn find(&self, handle: Handle) -> Option<&Node> {
+        self.nodes().into_iter().find(|node| node.handle == handle)
+    }
+}
+
+/// A qdisc in its place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// Its number, unique on the port.
+    pub handle: Handle,
+    /// Where it hangs, as it was given (`1:` and `1:1` are the same place under a `tbf`).
+    pub parent: Parent,
+    /// What it is, with what is below it.
+    pub kind: Kind,
+}
+
+impl Node {
+    fn collect<'a>(&'a self, into: &mut Vec<&'a Self>) {
+        into.push(self);
+        match &self.kind {
+            Kind::Noqueue | Kind::Fifo(_) => {}
+            Kind::Tbf(tbf) => tbf.inner.iter().for_each(|inner| inner.collect(into)),
+            Kind::Mq(mq) => mq.children.values().for_each(|child| child.collect(into)),
+        }
+    }
+
+    /// The qdisc with that handle, here or below.
+    pub(crate) fn find_mut(&mut self, handle: Handle) -> Option<&mut Self> {
+        if self.handle == handle {
+            return Some(self);
+        }
+        match &mut self.kind {
+            Kind::Noqueue | Kind::Fifo(_) => None,
+            Kind::Tbf(tbf) => tbf.inner.as_mut().and_then(|inner| inner.find_mut(handle)),
+            Kind::Mq(mq) => mq.children.values_mut().find_map(|child| child.find_mut(handle)),
+        }
+    }
+}
+
+/// What a qdisc is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// No queue: what cannot leave at once is dropped.
+    Noqueue,
+    /// First in, first out.
+    Fifo(Fifo),
+    /// A token bucket filter with one qdisc inside.
+    Tbf(Tbf),
+    /// One child for each queue of the port.
+    Mq(Mq),
+}
+
+impl Kind {
+    /// Its name on the command line.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Noqueue => "noqueue",
+            Self::Fifo(fifo) => fifo.unit.kind_name(),
+            Self::Tbf(_) => "tbf",
+            Self::Mq(_) => "mq",
+        }
+    }
+}
+
+/// `pfifo` or `bfifo`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fifo {
+    /// What is counted.
+    pub unit: FifoUnit,
+    /// How much of it may wait.
+    pub limit: u32,
+}
+
+/// What a FIFO's limit counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FifoUnit {
+    /// Packets: `pfifo`.
+    Packets,
+    /// Bytes of frames: `bfifo`.
+    Bytes,
+}
+
+impl FifoUnit {
+    /// The kind's name on the command line.
+    pub fn kind_name(self) -> &'static str {
+        match self {
+            Self::Packets => "pfifo",
+            Self::Bytes => "bfifo",
+        }
+    }
+}
+
+/// A token bucket filter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tbf {
+    /// Its parameters.
+    pub params: TbfParams,
+    /// The qdisc inside; without one a `bfifo` with the filter's own limit, which `show` does
+    /// not list.
+    pub inner: Option<Box<Node>>,
+}
+
+/// The parameters of a token bucket filter, as `tc` sends them: all at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TbfParams {
+    /// The rate that is kept on average, in whole bytes per second as in the kernel.
+    pub rate: Rate,
+    /// How much may leave at once after a pause.
+    pub burst: Bytes,
+    /// How much may wait, over all queues that share the rate.
+    pub limit: Bytes,
+    /// A rate that not even the burst exceeds, and its bucket.
+    pub peak: Option<Peak>,
+    /// What a frame is charged.
+    pub overhead: Overhead,
+    /// How the queues divide the rate; `None` is [`DEFAULT_STRATEGY`], or in a change what it
+    /// was before.
+    pub strategy: Option<Strategy>,
+}
+
+impl TbfParams {
+    /// How the queues divide the rate.
+    pub fn strategy(&self) -> Strategy {
+        self.strategy.unwrap_or(DEFAULT_STRATEGY)
+    }
+}
+
+/// One child for each queue of the port.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Mq {
+    /// The qdisc at class `n`, which is queue `n - 1`. A queue without one sends at once what
+    /// it has.
+    pub children: BTreeMap<u16, Node>,
+}
+
+/// The kind and parameters that a command line gives; what it leaves out is the kind's default
+/// where the qdisc is new, and as it was where it is changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Params {
+    /// `noqueue`
+    Noqueue,
+    /// `pfifo`, `bfifo`, with the limit if given.
+    Fifo(FifoUnit, Option<u32>),
+    /// `tbf`
+    Tbf(TbfParams),
+    /// `mq`
+    Mq,
+    /// A name that no kind has.
+    Unknown(String),
+}
+
+impl Params {
+    /// The name of the kind.
+    pub fn kind_name(&self) -> &str {
+        match self {
+            Self::Noqueue => "noqueue",
+            Self::Fifo(unit, _) => unit.kind_name(),
+            Self::Tbf(_) => "tbf",
+            Self::Mq => "mq",
+            Self::Unknown(name) => name,
+        }
+    }
+}
