@@ -3,59 +3,34 @@
 //! A [`Limit`] is kept by several queues together. Each queue has a seat at it, a
 //! [`Meter`](narrows_qdisc::Meter) that only its worker touches; what the seats need to know of
 //! each other stands in a few cache lines that a [`Coordination`] owns. How they divide the
-//! limit is a [`Strategy`].
+//! limit is a [`Strategy`], each in a file of its own:
+//!
+//! | strategy | shared and written by many | exact in the sum | fair between queues |
+//! | --- | --- | --- | --- |
+//! | `lock` | a mutex, every packet | in every window | by turns |
+//! | `edt` | a clock, every arrival | on the stamps | no |
+//! | `equal` | nothing | once all have scanned, if all use their part | by division |
+//!
+//! *Principles.* A seat's published state stands on cache lines of its own. Only what a
+//! strategy says of itself is contended; following a change of the limit never is. Memory
+//! orderings are argued where they stand, and every lock-free part is checked with `loom`
+//! (`RUSTFLAGS="--cfg loom" cargo test -p narrows-coordination --lib --release`).
+//!
+//! *Non-goals.* No clocks (`now` is an argument, and all workers' must count from one epoch),
+//! no threads, no packets, no allocation once a seat is taken.
+//!
+//! Source: the mq-cake papers (IFIP; Netdev 0x19), Algorithms 1 and 2.
 
-use narrows_qdisc::Meter;
-use narrows_qdisc::tbf::Peak;
-use narrows_units::{Bytes, Nanos, Rate};
-use std::sync::Arc;
+mod coordination;
+mod edt;
+mod equal;
+mod limit;
+mod line;
+mod lock;
+mod place;
+mod strategy;
+mod sync;
 
-/// How queues that share a limit divide it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Strategy {
-    /// One bucket under a mutex.
-    Lock,
-    /// One departure clock advanced atomically, with a drop horizon.
-    Edt,
-    /// mq-cake as published.
-    Equal {
-        /// How long a queue relies on its last count of active siblings.
-        sync_time: Nanos,
-    },
-}
-
-/// What the queues keep together.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limit {
-    /// The rate that is kept on average.
-    pub rate: Rate,
-    /// How much may leave at once after a pause.
-    pub burst: Bytes,
-    /// A rate that is never exceeded, not even by the burst.
-    pub peak: Option<Peak>,
-    /// How much may be queued, all queues together.
-    pub backlog: Bytes,
-}
-
-/// A limit shared by a number of seats.
-pub struct Coordination {
-    _private: (),
-}
-
-impl Coordination {
-    /// A limit for `seats` queues, divided by `strategy`.
-    pub fn new(_strategy: Strategy, _limit: Limit, _seats: usize) -> Arc<Self> {
-        todo!()
-    }
-
-    /// The seat of queue number `seat` (from 0). Each may be taken once at a time.
-    pub fn seat(self: &Arc<Self>, _seat: usize) -> Box<dyn Meter> {
-        todo!()
-    }
-
-    /// Sets another limit while packets flow. Seats follow at their next packet; credit and
-    /// debt are carried over, capped to the new burst.
-    pub fn set_limit(&self, _limit: Limit) {
-        todo!()
-    }
-}
+pub use coordination::Coordination;
+pub use limit::Limit;
+pub use strategy::{DEFAULT_SYNC_TIME, Strategy};

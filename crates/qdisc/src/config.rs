@@ -23,3 +23,29 @@ pub struct Spec {
     /// The qdiscs below it: for `tbf` exactly one.
     pub children: Vec<Spec>,
 }
+
+impl Spec {
+    /// Makes the qdisc, empty, with the qdiscs below it. All the memory that it will ever need
+    /// is allocated here. A `tbf` without a meter keeps a bucket of its own.
+    ///
+    /// # Panics
+    /// Where the number of children is not the kind's own: one for `tbf`, else none.
+    pub fn build(self) -> Box<dyn Qdisc> {
+        let Self { config, meter, mut children } = self;
+        match config {
+            Config::Noqueue => {
+                assert!(children.is_empty(), "noqueue has no qdisc below it");
+                Box::new(fifo::Fifo::noqueue())
+            }
+            Config::Fifo(config) => {
+                assert!(children.is_empty(), "a FIFO has no qdisc below it");
+                Box::new(fifo::Fifo::new(config))
+            }
+            Config::Tbf(config) => {
+                let inner = children.pop().filter(|_| children.is_empty());
+                let inner = inner.expect("a tbf has exactly one qdisc below it");
+                Box::new(tbf::Tbf::new(config, meter, inner.build()))
+            }
+        }
+    }
+}

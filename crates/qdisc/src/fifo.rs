@@ -1,6 +1,22 @@
-//! `pfifo` and `bfifo`.
+//! `pfifo`, `bfifo` and `noqueue`: first in, first out, up to a limit.
+//!
+//! As in the kernel, `pfifo` takes a packet while fewer than its limit are queued, and
+//! `bfifo` while the packet still fits below its limit in bytes. The last to come is the one
+//! to be dropped.
+//!
+//! `noqueue` is a FIFO as well. A packet that comes in must stand somewhere until the worker
+//! has a TX batch together, so it gets [`NOQUEUE_STAGING`] places and no more: while the ring
+//! takes nothing and these are full, arrivals are dropped as [`DropReason::RingFull`].
+//!
+//! Cost: O(1) a packet, its metadata the only memory touched.
 
-use narrows_units::Bytes;
+use crate::{Config as AnyConfig, Next, Qdisc, Spec, Stats, Verdict};
+use narrows_packet::{Backlog, Batch, DropReason, Fifo as Queue, PacketId, Packets};
+use narrows_units::{Bytes, Nanos};
+
+/// Packets that a `noqueue` stages on their way to the TX ring: a few of the batches in which
+/// workers receive and send (64 packets or fewer), so that it drops for a full ring only.
+pub const NOQUEUE_STAGING: u32 = 256;
 
 /// Where a FIFO ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -9,4 +25,115 @@ pub enum Config {
     Packets(u32),
     /// `bfifo`: at so many bytes of frames.
     Bytes(Bytes),
+}
+
+/// A FIFO with a limit.
+pub(crate) struct Fifo {
+    config: AnyConfig,
+    limit_packets: u32,
+    limit_bytes: Bytes,
+    queue: Queue,
+    /// All but the backlog, which the queue knows.
+    stats: Stats,
+}
+
+impl Fifo {
+    /// A `pfifo` or `bfifo`.
+    pub(crate) fn new(config: Config) -> Self {
+        Self::with(AnyConfig::Fifo(config))
+    }
+
+    /// A `noqueue`.
+    pub(crate) fn noqueue() -> Self {
+        Self::with(AnyConfig::Noqueue)
+    }
+
+    fn with(config: AnyConfig) -> Self {
+        let mut fifo = Self {
+            config: AnyConfig::Noqueue,
+            limit_packets: NOQUEUE_STAGING,
+            limit_bytes: Bytes(u64::MAX),
+            queue: Queue::new(),
+            stats: Stats::default(),
+        };
+        fifo.configure(config);
+        fifo
+    }
+
+    fn configure(&mut self, config: AnyConfig) {
+        (self.limit_packets, self.limit_bytes) = match config {
+            AnyConfig::Fifo(Config::Packets(packets)) => (packets, Bytes(u64::MAX)),
+            AnyConfig::Fifo(Config::Bytes(bytes)) => (u32::MAX, bytes),
+            _ => (NOQUEUE_STAGING, Bytes(u64::MAX)),
+        };
+        self.config = config;
+    }
+
+    fn reason(&self) -> DropReason {
+        match self.config {
+            AnyConfig::Noqueue => DropReason::RingFull,
+            _ => DropReason::Limit,
+        }
+    }
+}
+
+impl Qdisc for Fifo {
+    #[inline]
+    fn enqueue(&mut self, packets: &mut Packets, id: PacketId, _now: Nanos) -> Verdict {
+        let backlog = self.queue.backlog();
+        if backlog.packets < self.limit_packets
+            && backlog.bytes + packets.len(id) <= self.limit_bytes
+        {
+            self.queue.push_back(packets, id);
+            return Verdict::Queued;
+        }
+        self.stats.drops += 1;
+        packets.discard(id, self.reason());
+        Verdict::Dropped
+    }
+
+    #[inline]
+    fn dequeue(&mut self, packets: &mut Packets, _now: Nanos, out: &mut Batch) -> Next {
+        let before = self.queue.backlog();
+        while out.has_room() {
+            let Some(id) = self.queue.pop_front(packets) else { break };
+            out.push(id);
+        }
+        let after = self.queue.backlog();
+        self.stats.sent_packets += u64::from(before.packets - after.packets);
+        self.stats.sent_bytes += (before.bytes - after.bytes).0;
+        if after.is_empty() { Next::Empty } else { Next::Now }
+    }
+
+    #[inline]
+    fn backlog(&self) -> Backlog {
+        self.queue.backlog()
+    }
+
+    fn stats(&self, into: &mut Vec<Stats>) {
+        into.push(Stats { backlog: self.queue.backlog(), ..self.stats });
+    }
+
+    fn fits(&self, spec: &Spec) -> bool {
+        let same_kind = matches!(
+            (&self.config, &spec.config),
+            (AnyConfig::Noqueue, AnyConfig::Noqueue)
+                | (AnyConfig::Fifo(Config::Packets(_)), AnyConfig::Fifo(Config::Packets(_)))
+                | (AnyConfig::Fifo(Config::Bytes(_)), AnyConfig::Fifo(Config::Bytes(_)))
+        );
+        same_kind && spec.children.is_empty()
+    }
+
+    fn retune(&mut self, spec: Spec, _now: Nanos) {
+        assert!(self.fits(&spec), "{:?} does not fit a {:?}", spec.config, self.config);
+        self.configure(spec.config);
+    }
+
+    fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
+        self.queue.pop_front(packets)
+    }
+
+    fn adopt(&mut self, packets: &mut Packets, id: PacketId, _now: Nanos) {
+        self.queue.push_back(packets, id);
+    }
 }

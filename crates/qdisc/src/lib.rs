@@ -15,6 +15,7 @@ mod config;
 mod meter;
 mod qdisc;
 
+pub mod bucket;
 pub mod fifo;
 pub mod tbf;
 

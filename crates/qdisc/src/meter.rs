@@ -34,7 +34,7 @@ impl Share {
 
     /// This share of `bytes`, rounded down.
     pub fn of(self, bytes: Bytes) -> Bytes {
-        Bytes((u128::from(bytes.0) * u128::from(self.0) >> 16) as u64)
+        Bytes(((u128::from(bytes.0) * u128::from(self.0)) >> 16) as u64)
     }
 }
 

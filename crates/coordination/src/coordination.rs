@@ -1,0 +1,54 @@
+//! A limit with its seats.
+
+use crate::place::{Place, Places};
+use crate::{Limit, Strategy, edt, equal, lock};
+use narrows_qdisc::Meter;
+use std::sync::Arc;
+
+/// What a strategy has to provide: state to share, and seats at it.
+pub(crate) trait Shared: Send + Sync {
+    /// The seat at `place`.
+    fn seat(self: Arc<Self>, place: Place) -> Box<dyn Meter>;
+
+    /// Sets another limit.
+    fn set_limit(&self, limit: Limit);
+}
+
+/// A limit shared by a number of seats.
+pub struct Coordination {
+    strategy: Strategy,
+    shared: Arc<dyn Shared>,
+    places: Arc<Places>,
+}
+
+impl Coordination {
+    /// A limit for `seats` queues, divided by `strategy`.
+    pub fn new(strategy: Strategy, limit: Limit, seats: usize) -> Arc<Self> {
+        let shared: Arc<dyn Shared> = match strategy {
+            Strategy::Lock => lock::Shared::new(limit),
+            Strategy::Edt => edt::Shared::new(limit),
+            Strategy::Equal { sync_time } => equal::Shared::new(limit, seats, sync_time),
+        };
+        Arc::new(Self { strategy, shared, places: Places::new(seats) })
+    }
+
+    /// How the limit is divided.
+    pub fn strategy(&self) -> Strategy {
+        self.strategy
+    }
+
+    /// The seat of queue number `seat` (from 0). Each may be taken once at a time; it is free
+    /// again, and counts as idle, when its meter is dropped.
+    ///
+    /// # Panics
+    /// Where there is no such seat or it is taken.
+    pub fn seat(self: &Arc<Self>, seat: usize) -> Box<dyn Meter> {
+        Arc::clone(&self.shared).seat(self.places.take(seat))
+    }
+
+    /// Sets another limit while packets flow. Seats follow at their next packet; credit and
+    /// debt are carried over, capped to the new burst.
+    pub fn set_limit(&self, limit: Limit) {
+        self.shared.set_limit(limit);
+    }
+}

@@ -1,0 +1,263 @@
+//! `edt`: one departure clock for all.
+//!
+//! A packet is given its earliest departure time when it arrives: the time up to which the limit
+//! has already been promised, which it advances by the time that the packet takes at the rate.
+//! The packet then waits in its own queue until that time, and nobody needs to be asked
+//! again. A packet that would leave later than the horizon is dropped on arrival; the horizon is
+//! what the backlog limit takes at the rate, so it is the same queue, counted in time.
+//!
+//! *Differences from the source.* Algorithm 2 tests, stores and adds separately, so that two
+//! queues may be given the same time, or the clock may be set back; here it is one
+//! compare-and-swap. It rounds each packet's time down; here each seat carries what is left over
+//! from packet to packet, so the sum is exact to one nanosecond a seat and never early.
+//! The horizon there is set by hand.
+//!
+//! *No burst.* Departure times are a rate apart, whatever the burst and the peak rate, which both
+//! permit more: nothing is made up for after a pause. The burst still bounds the longest packet,
+//! as in all strategies.
+//!
+//! *Change of the limit.* Stamps that were given at the old rate are void: the clock is set
+//! back to now (and one packet, the last one to have left), and what is queued is
+//! stamped anew as it comes to leave, as are packets that arrived under another meter
+//! (those come with a departure time of zero).
+//!
+//! *Limits.* Exact in the sum on the stamps; a worker that oversleeps sends all that has become
+//! due at once. Fair to nobody: who offers more is given more. One line that every arrival
+//! of every queue writes.
+//!
+//! Source: mq-cake, Netdev 0x19, Algorithm 2, after EDT-BPF (Fomichev et al., Netdev 0x14).
+//!
+//! Cost: one division and one compare-and-swap of a contended line at arrival; a comparison at
+//! departure.
+
+use crate::Limit;
+use crate::limit::{Edition, Published};
+use crate::line::Line;
+use crate::place::Place;
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use narrows_packet::Backlog;
+use narrows_qdisc::{Meter, Share, Take};
+use narrows_units::{Bytes, Nanos, Rate};
+use std::sync::Arc;
+
+/// What the seats share.
+pub(crate) struct Shared {
+    published: Published,
+    /// Up to when the limit has been promised. Contended by design.
+    promised: Line<AtomicU64>,
+    /// The most that a packet has cost so far, in bytes. Rarely written.
+    largest: Line<AtomicU64>,
+    /// The generation of the limit for which the clock has been set back.
+    clock_of: Mutex<u64>,
+}
+
+impl Shared {
+    pub(crate) fn new(limit: Limit) -> Arc<Self> {
+        let published = Published::new(limit);
+        let generation = published.read().generation;
+        Arc::new(Self {
+            published,
+            promised: Line(AtomicU64::new(0)),
+            largest: Line(AtomicU64::new(0)),
+            clock_of: Mutex::new(generation),
+        })
+    }
+
+    /// Promises the next `delay`, from `now` on at the earliest and from `latest` on at the
+    /// latest.
+    fn promise(&self, delay: Nanos, now: Nanos, latest: Nanos) -> Option<Nanos> {
+        // Relaxed throughout: the clock is one word, each value is given out once because
+        // compare-and-swap acts on the newest, and no other memory is reached through it.
+        let mut promised = self.promised.load(Ordering::Relaxed);
+        loop {
+            let start = Nanos(promised).max(now);
+            if start > latest {
+                return None;
+            }
+            match self.promised.compare_exchange_weak(
+                promised,
+                (start + delay).0,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Some(start),
+                Err(newer) => promised = newer,
+            }
+        }
+    }
+
+    fn note_largest(&self, cost: Bytes) {
+        if self.largest.load(Ordering::Relaxed) < cost.0 {
+            // Relaxed: a bound that is read under `clock_of` after a change of the limit.
+            self.largest.fetch_max(cost.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets the clock back at `now`, once for each change of the limit: what it had promised to
+    /// packets that are still queued is void. The last one to have left may not have been
+    /// paid for in full.
+    fn set_back(&self, edition: &Edition, now: Nanos) {
+        let mut clock_of = lock(&self.clock_of);
+        if *clock_of >= edition.generation {
+            return;
+        }
+        *clock_of = edition.generation;
+        let largest = Bytes(self.largest.load(Ordering::Relaxed));
+        let owed = now + edition.limit.rate.time_for(largest);
+        self.promised.fetch_min(owed.0, Ordering::Relaxed);
+    }
+}
+
+impl crate::coordination::Shared for Shared {
+    fn seat(self: Arc<Self>, place: Place) -> Box<dyn Meter> {
+        Box::new(Seat::new(self, place))
+    }
+
+    fn set_limit(&self, limit: Limit) {
+        self.published.set(limit);
+    }
+}
+
+/// How long packets take at a rate, exact over any number of them.
+struct Pace {
+    rate: Rate,
+    /// Bits per second times nanoseconds that the packets so far have been charged short of
+    /// one nanosecond more; starts so that the sum is rounded up.
+    carry: u64,
+}
+
+impl Pace {
+    fn new(rate: Rate) -> Self {
+        Self { rate, carry: rate.bits_per_sec().saturating_sub(1) }
+    }
+
+    /// The time for `cost`; `None` at a rate of zero.
+    fn delay(&mut self, cost: Bytes) -> Option<Nanos> {
+        let rate = u128::from(self.rate.bits_per_sec());
+        if rate == 0 {
+            return None;
+        }
+        let owed = u128::from(cost.0) * 8_000_000_000 + u128::from(self.carry);
+        // 64-bit division is several times faster, and enough below 2 GB a packet.
+        let (delay, carry) = match u64::try_from(owed) {
+            Ok(owed) => (owed / self.rate.bits_per_sec(), owed % self.rate.bits_per_sec()),
+            Err(_) => (u64::try_from(owed / rate).unwrap_or(u64::MAX), (owed % rate) as u64),
+        };
+        self.carry = carry;
+        Some(Nanos(delay))
+    }
+}
+
+struct Seat {
+    shared: Arc<Shared>,
+    edition: Edition,
+    pace: Pace,
+    horizon: Nanos,
+    /// The largest packet that this seat has told of.
+    largest: Bytes,
+    /// Packets that are queued here.
+    queued: u32,
+    /// How many of them, from the head, were stamped before the limit changed.
+    void: u32,
+    /// A time promised to a packet at the head whose own stamp counts for nothing.
+    restamped: Option<(Bytes, Nanos)>,
+    _place: Place,
+}
+
+impl Seat {
+    fn new(shared: Arc<Shared>, place: Place) -> Self {
+        let edition = shared.published.read();
+        Self {
+            pace: Pace::new(edition.limit.rate),
+            horizon: edition.limit.rate.time_for(edition.limit.backlog),
+            largest: Bytes::ZERO,
+            queued: 0,
+            void: 0,
+            restamped: None,
+            edition,
+            shared,
+            _place: place,
+        }
+    }
+
+    #[inline]
+    fn follow_limit(&mut self, now: Nanos) {
+        if !self.shared.published.is_current(&self.edition) {
+            self.adopt_limit(now);
+        }
+    }
+
+    #[cold]
+    fn adopt_limit(&mut self, now: Nanos) {
+        self.edition = self.shared.published.read();
+        self.pace = Pace::new(self.edition.limit.rate);
+        self.horizon = self.edition.limit.rate.time_for(self.edition.limit.backlog);
+        self.void = self.queued;
+        self.restamped = None;
+        self.shared.set_back(&self.edition, now);
+    }
+
+    /// A departure time for `cost`, `latest` at the latest.
+    fn promise(&mut self, cost: Bytes, now: Nanos, latest: Nanos) -> Option<Nanos> {
+        if cost > self.largest {
+            self.largest = cost;
+            self.shared.note_largest(cost);
+        }
+        let carry = self.pace.carry;
+        let delay = self.pace.delay(cost)?;
+        // Zero means unstamped.
+        let stamp = self.shared.promise(delay, now.max(Nanos(1)), latest);
+        if stamp.is_none() {
+            self.pace.carry = carry;
+        }
+        stamp
+    }
+}
+
+impl Meter for Seat {
+    fn stamp(&mut self, cost: Bytes, now: Nanos) -> Option<Nanos> {
+        self.follow_limit(now);
+        let stamp = self.promise(cost, now, now + self.horizon)?;
+        self.queued += 1;
+        Some(stamp)
+    }
+
+    fn take(&mut self, cost: Bytes, edt: Nanos, now: Nanos) -> Take {
+        self.follow_limit(now);
+        let edt = if self.void == 0 && edt != Nanos::ZERO {
+            edt
+        } else {
+            match self.restamped {
+                Some((for_cost, edt)) if for_cost == cost => edt,
+                _ => match self.promise(cost, now, Nanos::MAX) {
+                    Some(edt) => {
+                        self.restamped = Some((cost, edt));
+                        edt
+                    }
+                    None => return Take::Wait(Nanos::MAX),
+                },
+            }
+        };
+        if edt > now {
+            return Take::Wait(edt);
+        }
+        self.restamped = None;
+        self.void = self.void.saturating_sub(1);
+        self.queued = self.queued.saturating_sub(1);
+        Take::Granted
+    }
+
+    fn report(&mut self, backlog: Backlog, _now: Nanos) {
+        // Packets may have come or gone some other way than through this meter.
+        self.queued = backlog.packets;
+        self.void = self.void.min(backlog.packets);
+    }
+
+    fn share(&self) -> Share {
+        Share::WHOLE
+    }
+
+    fn longest(&self) -> Bytes {
+        self.edition.limit.shape().longest()
+    }
+}

@@ -1,0 +1,230 @@
+//! `equal`: the rate divided by the number of queues that use it.
+//!
+//! Each seat has a bucket of its own, which fills at the limit's rate divided by the number of
+//! active queues. It counts them itself, once per sync time, by looking at what each of
+//! its siblings has published: whether packets are queued there, and when one last left.
+//! A sibling is active if either says so since the seat's own last count; the seat counts
+//! itself. Both signs are needed: at a low rate a queue with packets may not send for several
+//! sync times, at a high one a queue that sends all the time is always found empty.
+//!
+//! Nobody writes what anybody else writes: no locks, no read-modify-write, one line a seat.
+//!
+//! *When a seat counts.* When it is about to send, as in the papers: not when an arrival finds
+//! the queue held back. Reference measurements of Linux's `cake_mq` at an uneven load come out
+//! only so (`tests/reference.rs`).
+//!
+//! *The burst.* CAKE has none: a queue may be one packet ahead. `tbf` has one, and it is
+//! divided like the rate, but never below the packet that is to leave, or queues whose part
+//! is smaller than a packet would send nothing. The sum of what may leave at once is
+//! therefore the burst, or one packet for each active queue where that is more; queues that
+//! have not yet noticed each other exceed it, as the papers say.
+//!
+//! *Limits, by the authors' own account.* What a light queue leaves of its part is nobody's
+//! (80/20 over two queues yields 70 %); queues that wake together each begin with what was
+//! theirs when they last counted.
+//!
+//! Source: mq-cake, Netdev 0x19, Algorithm 1. As in Linux and unlike there, a sibling is known
+//! to have sent by a time and not by a counter, so that a seat remembers one number and not
+//! one for each sibling.
+//!
+//! Cost: a packet costs one load of a line that changes with the limit only, and the bucket;
+//! a batch one store of 8 bytes; a sync time one load for each sibling.
+
+use crate::Limit;
+use crate::limit::{Edition, Published};
+use crate::line::Line;
+use crate::place::Place;
+use crate::sync::{AtomicU64, Ordering};
+use narrows_packet::Backlog;
+use narrows_qdisc::bucket::{Bucket, Shape};
+use narrows_qdisc::tbf::Peak;
+use narrows_qdisc::{Meter, Share, Take};
+use narrows_units::{Bytes, Nanos, Rate};
+use std::sync::Arc;
+
+/// What a seat tells its siblings, in one word, so that it is always of one moment: in bit 0
+/// whether packets are queued, above it when one last left (63 bits: 292 years).
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Activity(u64);
+
+impl Activity {
+    /// Of a seat that nobody sits at, or that has never sent.
+    const NONE: Self = Self(0);
+
+    #[inline]
+    fn new(last_sent: Nanos, backlogged: bool) -> Self {
+        Self((last_sent.0 << 1) | u64::from(backlogged))
+    }
+
+    #[inline]
+    fn is_active_since(self, time: Nanos) -> bool {
+        self.0 & 1 != 0 || self.0 >> 1 > time.0
+    }
+}
+
+/// What the seats share.
+pub(crate) struct Shared {
+    published: Published,
+    activity: Box<[Line<AtomicU64>]>,
+    sync_time: Nanos,
+}
+
+impl Shared {
+    pub(crate) fn new(limit: Limit, seats: usize, sync_time: Nanos) -> Arc<Self> {
+        Arc::new(Self {
+            published: Published::new(limit),
+            activity: (0..seats).map(|_| Line(AtomicU64::new(Activity::NONE.0))).collect(),
+            sync_time,
+        })
+    }
+
+    /// How many seats are active, `own` among them whatever it has published.
+    fn count_active(&self, own: usize, since: Nanos) -> u32 {
+        let mut active = 1;
+        for (number, activity) in self.activity.iter().enumerate() {
+            // Relaxed: the word says all that there is to say and nothing is read in its wake.
+            // One that is a little old is seen at the next count at the latest.
+            let activity = Activity(activity.load(Ordering::Relaxed));
+            if number != own && activity.is_active_since(since) {
+                active += 1;
+            }
+        }
+        active
+    }
+}
+
+impl crate::coordination::Shared for Shared {
+    fn seat(self: Arc<Self>, place: Place) -> Box<dyn Meter> {
+        Box::new(Seat::new(self, place))
+    }
+
+    fn set_limit(&self, limit: Limit) {
+        self.published.set(limit);
+    }
+}
+
+/// A seat. Its bucket has the size of its part.
+struct Seat {
+    shared: Arc<Shared>,
+    edition: Edition,
+    bucket: Bucket,
+    /// Queues among which the limit is divided, as of the last count.
+    active: u32,
+    last_count: Nanos,
+    next_count: Nanos,
+    last_sent: Nanos,
+    /// What the siblings see.
+    told: Activity,
+    /// The largest packet that a bucket of the present size pays for.
+    fits: Bytes,
+    place: Place,
+}
+
+impl Seat {
+    fn new(shared: Arc<Shared>, place: Place) -> Self {
+        let edition = shared.published.read();
+        Self {
+            bucket: Bucket::new(edition.limit.shape()),
+            active: 1,
+            last_count: Nanos::ZERO,
+            next_count: Nanos::ZERO,
+            last_sent: Nanos::ZERO,
+            told: Activity::NONE,
+            fits: edition.limit.shape().longest(),
+            edition,
+            shared,
+            place,
+        }
+    }
+
+    /// Makes the bucket a part of the limit that holds at least `cost`.
+    fn divide(&mut self, cost: Bytes, now: Nanos) {
+        let part = part(self.edition.limit.shape(), self.active, cost);
+        self.bucket.reshape(part, now);
+        self.fits = part.longest();
+    }
+
+    #[cold]
+    fn follow_limit(&mut self, cost: Bytes, now: Nanos) {
+        self.edition = self.shared.published.read();
+        self.divide(cost, now);
+    }
+
+    #[cold]
+    fn count(&mut self, cost: Bytes, now: Nanos) {
+        self.active = self.shared.count_active(self.place.number(), self.last_count);
+        self.last_count = now;
+        self.next_count = now + self.shared.sync_time;
+        self.divide(cost, now);
+    }
+}
+
+/// One of `active` equal parts of `whole`, but large enough for a packet of `cost` where the
+/// whole is.
+fn part(whole: Shape, active: u32, cost: Bytes) -> Shape {
+    let parts = u64::from(active.max(1));
+    let rate = |rate: Rate| Rate::from_bits_per_sec(rate.bits_per_sec() / parts);
+    let size = |size: Bytes| Bytes((size.0 / parts).max(cost.0.min(size.0)));
+    Shape {
+        rate: rate(whole.rate),
+        burst: size(whole.burst),
+        peak: whole.peak.map(|peak| Peak { rate: rate(peak.rate), mtu: size(peak.mtu) }),
+    }
+}
+
+impl Meter for Seat {
+    fn stamp(&mut self, _cost: Bytes, _now: Nanos) -> Option<Nanos> {
+        Some(Nanos::ZERO)
+    }
+
+    fn take(&mut self, cost: Bytes, edt: Nanos, now: Nanos) -> Take {
+        if !self.shared.published.is_current(&self.edition) {
+            self.follow_limit(cost, now);
+        } else if cost > self.fits && cost <= self.longest() {
+            self.divide(cost, now);
+        }
+        self.bucket.refill(now);
+        if !self.bucket.affords(cost) {
+            return self.bucket.take(cost, edt, now);
+        }
+        // What can be paid for before the count can be paid for after it: the bucket keeps
+        // its credit up to its new size, and that is no smaller than the packet.
+        if now >= self.next_count {
+            self.count(cost, now);
+        }
+        self.bucket.charge(cost);
+        self.last_sent = now;
+        Take::Granted
+    }
+
+    fn report(&mut self, backlog: Backlog, _now: Nanos) {
+        let activity = Activity::new(self.last_sent, !backlog.is_empty());
+        // Told once a batch: all packets of a batch leave at one `now`, so that writing it after
+        // each would write the same word. An idle poll writes nothing.
+        if activity != self.told {
+            self.told = activity;
+            if let Some(line) = self.shared.activity.get(self.place.number()) {
+                // Relaxed: see `count_active`. Only this seat writes the line.
+                line.store(activity.0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn share(&self) -> Share {
+        Share::one_of(self.active)
+    }
+
+    fn longest(&self) -> Bytes {
+        self.edition.limit.shape().longest()
+    }
+}
+
+impl Drop for Seat {
+    /// A worker that is gone is idle, or its siblings would leave it a part forever.
+    fn drop(&mut self) {
+        if let Some(line) = self.shared.activity.get(self.place.number()) {
+            // Relaxed: ordered before what the next one to sit here writes by the place.
+            line.store(Activity::NONE.0, Ordering::Relaxed);
+        }
+    }
+}

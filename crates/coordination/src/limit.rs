@@ -1,0 +1,74 @@
+//! The limit itself, and how a change of it reaches the seats.
+
+use crate::line::Line;
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use narrows_qdisc::bucket::Shape;
+use narrows_qdisc::tbf::Peak;
+use narrows_units::{Bytes, Rate};
+
+/// What the queues keep together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limit {
+    /// The rate that is kept on average.
+    pub rate: Rate,
+    /// How much may leave at once after a pause.
+    pub burst: Bytes,
+    /// A rate that is never exceeded, not even by the burst.
+    pub peak: Option<Peak>,
+    /// How much may be queued, all queues together.
+    pub backlog: Bytes,
+}
+
+impl Limit {
+    /// The bucket that keeps this limit alone.
+    pub fn shape(&self) -> Shape {
+        Shape { rate: self.rate, burst: self.burst, peak: self.peak }
+    }
+}
+
+/// A limit that can be exchanged while seats use copies of it.
+///
+/// A seat compares a generation number on a line that is written only by
+/// [`Published::set`], so that asking costs a load that hits its own cache. Only when the
+/// number has moved does it take the lock and copy the limit, whole: there is no
+/// moment at which a new rate could be seen with an old burst.
+pub(crate) struct Published {
+    generation: Line<AtomicU64>,
+    limit: Mutex<Limit>,
+}
+
+/// A limit as of a generation.
+#[derive(Clone, Copy)]
+pub(crate) struct Edition {
+    pub(crate) generation: u64,
+    pub(crate) limit: Limit,
+}
+
+impl Published {
+    pub(crate) fn new(limit: Limit) -> Self {
+        Self { generation: Line(AtomicU64::new(0)), limit: Mutex::new(limit) }
+    }
+
+    pub(crate) fn set(&self, limit: Limit) {
+        let mut current = lock(&self.limit);
+        *current = limit;
+        // Under the lock, so that a generation never names two limits. Relaxed is enough: the
+        // number is a hint to look, and what is looked at is ordered by the lock.
+        let generation = self.generation.load(Ordering::Relaxed);
+        self.generation.store(generation + 1, Ordering::Relaxed);
+    }
+
+    /// Whether `edition` is still what is in force. May take a moment to notice a change.
+    #[inline]
+    pub(crate) fn is_current(&self, edition: &Edition) -> bool {
+        // Relaxed: see `set`. A seat that reads the old number for a while longer is one that
+        // asked a moment earlier.
+        self.generation.load(Ordering::Relaxed) == edition.generation
+    }
+
+    pub(crate) fn read(&self) -> Edition {
+        let limit = lock(&self.limit);
+        // Written under this lock only, so it belongs to this limit.
+        Edition { generation: self.generation.load(Ordering::Relaxed), limit: *limit }
+    }
+}

@@ -1,0 +1,192 @@
+//! `lock`: one bucket for all, under a mutex.
+//!
+//! What single-queue shapers do, and the baseline that the others are measured against: exact
+//! in every window, and every packet of every queue contends for one line.
+//!
+//! *By turns.* Left to itself a shared bucket starves whoever needs more of it: a queue of small
+//! packets takes each token as it falls, and a full-size packet never finds enough. A seat
+//! that has to wait therefore books its turn: nobody who comes later may take what it needs,
+//! and it is told when its turn is, behind the turns booked before. A turn comes by the
+//! clock, so a seat that stalls or dies holds up nobody.
+//!
+//! *Exactness.* Booking moves no credit. A packet is charged when it leaves, from a bucket that
+//! never holds more than the burst, so that what leaves in any window is at most the rate times
+//! the window plus the burst.
+//!
+//! Cost: a mutex a packet, unless its turn is known not to have come; another when a queue
+//! becomes active or idle.
+
+use crate::Limit;
+use crate::limit::{Edition, Published};
+use crate::place::Place;
+use crate::sync::{Mutex, lock};
+use narrows_packet::Backlog;
+use narrows_qdisc::bucket::Bucket;
+use narrows_qdisc::{Meter, Share, Take};
+use narrows_units::{Bytes, Nanos};
+use std::sync::Arc;
+
+/// What the seats share.
+pub(crate) struct Shared {
+    published: Published,
+    state: Mutex<State>,
+}
+
+struct State {
+    bucket: Bucket,
+    /// The generation of the limit that the bucket keeps.
+    generation: u64,
+    /// What all booked turns will take.
+    booked: Bytes,
+    /// Queues with packets in them.
+    active: u32,
+}
+
+impl Shared {
+    pub(crate) fn new(limit: Limit) -> Arc<Self> {
+        let published = Published::new(limit);
+        let state = State {
+            bucket: Bucket::new(limit.shape()),
+            generation: published.read().generation,
+            booked: Bytes::ZERO,
+            active: 0,
+        };
+        Arc::new(Self { published, state: Mutex::new(state) })
+    }
+}
+
+impl crate::coordination::Shared for Shared {
+    fn seat(self: Arc<Self>, place: Place) -> Box<dyn Meter> {
+        let edition = self.published.read();
+        Box::new(Seat {
+            edition,
+            turn: None,
+            backlogged: false,
+            others: 0,
+            shared: self,
+            _place: place,
+        })
+    }
+
+    fn set_limit(&self, limit: Limit) {
+        self.published.set(limit);
+    }
+}
+
+/// A booked turn.
+#[derive(Clone, Copy)]
+struct Turn {
+    cost: Bytes,
+    at: Nanos,
+}
+
+struct Seat {
+    shared: Arc<Shared>,
+    edition: Edition,
+    turn: Option<Turn>,
+    /// Whether this queue is counted among the active.
+    backlogged: bool,
+    /// Other active queues, as of the last time the lock was held.
+    others: u32,
+    _place: Place,
+}
+
+impl Seat {
+    fn cancel_turn(&mut self) {
+        if let Some(turn) = self.turn.take() {
+            let mut state = lock(&self.shared.state);
+            state.booked = state.booked - turn.cost;
+        }
+    }
+
+    #[cold]
+    fn follow_limit(&mut self, now: Nanos) {
+        // A turn was told by the old rate.
+        self.cancel_turn();
+        self.edition = self.shared.published.read();
+        let mut state = lock(&self.shared.state);
+        // The first seat to notice reshapes; one that noticed late finds it done.
+        if state.generation < self.edition.generation {
+            state.generation = self.edition.generation;
+            state.bucket.reshape(self.edition.limit.shape(), now);
+        }
+    }
+}
+
+impl Meter for Seat {
+    fn stamp(&mut self, _cost: Bytes, _now: Nanos) -> Option<Nanos> {
+        Some(Nanos::ZERO)
+    }
+
+    fn take(&mut self, cost: Bytes, _edt: Nanos, now: Nanos) -> Take {
+        if !self.shared.published.is_current(&self.edition) {
+            self.follow_limit(now);
+        }
+        match self.turn {
+            Some(turn) if turn.cost != cost => self.cancel_turn(),
+            Some(turn) if now < turn.at => return Take::Wait(turn.at),
+            _ => {}
+        }
+        let mut state = lock(&self.shared.state);
+        self.others = state.active - u32::from(self.backlogged);
+        state.bucket.refill(now);
+        let at = match self.turn {
+            Some(_) if state.bucket.affords(cost) => {
+                state.booked = state.booked - cost;
+                state.bucket.charge(cost);
+                self.turn = None;
+                return Take::Granted;
+            }
+            // Others came late to their turns, and the bucket could not keep what fell meanwhile.
+            Some(_) => state.bucket.when_affords(cost),
+            None if state.booked == Bytes::ZERO && state.bucket.affords(cost)
+                || state.bucket.holds(state.booked + cost) =>
+            {
+                state.bucket.charge(cost);
+                return Take::Granted;
+            }
+            None => {
+                let at = if state.booked == Bytes::ZERO {
+                    state.bucket.when_affords(cost)
+                } else {
+                    state.bucket.when_earned(state.booked + cost)
+                };
+                state.booked += cost;
+                at
+            }
+        };
+        self.turn = Some(Turn { cost, at });
+        Take::Wait(at)
+    }
+
+    fn report(&mut self, backlog: Backlog, _now: Nanos) {
+        let backlogged = !backlog.is_empty();
+        if backlogged == self.backlogged {
+            return;
+        }
+        if !backlogged {
+            // What the turn was for has been taken out some other way.
+            self.cancel_turn();
+        }
+        let mut state = lock(&self.shared.state);
+        state.active = if backlogged { state.active + 1 } else { state.active - 1 };
+        self.backlogged = backlogged;
+        self.others = state.active - u32::from(backlogged);
+    }
+
+    fn share(&self) -> Share {
+        Share::one_of(self.others + 1)
+    }
+
+    fn longest(&self) -> Bytes {
+        self.edition.limit.shape().longest()
+    }
+}
+
+impl Drop for Seat {
+    /// A worker that is gone waits for nothing and has no packets.
+    fn drop(&mut self) {
+        self.report(Backlog::default(), Nanos::ZERO);
+        self.cancel_turn();
+    }
+}

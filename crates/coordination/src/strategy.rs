@@ -1,0 +1,61 @@
+//! The strategies by name.
+
+use narrows_units::Nanos;
+
+/// How long a queue relies on its last count of active siblings unless told otherwise:
+/// mq-cake's 200 us, which its authors found to converge fast at little cost, and which Linux
+/// has fixed.
+pub const DEFAULT_SYNC_TIME: Nanos = Nanos::from_micros(200);
+
+/// How queues that share a limit divide it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Strategy {
+    /// One bucket under a mutex.
+    Lock,
+    /// One departure clock advanced atomically, with a drop horizon.
+    Edt,
+    /// mq-cake as published.
+    Equal {
+        /// How long a queue relies on its last count of active siblings.
+        sync_time: Nanos,
+    },
+}
+
+impl Strategy {
+    /// Every strategy, with its defaults.
+    pub const ALL: [Self; 3] =
+        [Self::Lock, Self::Edt, Self::Equal { sync_time: DEFAULT_SYNC_TIME }];
+
+    /// The word for it, in policies and in output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lock => "lock",
+            Self::Edt => "edt",
+            Self::Equal { .. } => "equal",
+        }
+    }
+
+    /// The strategy that `name` stands for, with its defaults.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|strategy| strategy.name() == name)
+    }
+}
+
+impl Default for Strategy {
+    fn default() -> Self {
+        Self::Equal { sync_time: DEFAULT_SYNC_TIME }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_strategy_is_found_by_its_name() {
+        for strategy in Strategy::ALL {
+            assert_eq!(Strategy::from_name(strategy.name()), Some(strategy));
+        }
+        assert_eq!(Strategy::from_name("fare"), None);
+    }
+}

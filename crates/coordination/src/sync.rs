@@ -1,0 +1,19 @@
+//! The primitives that workers share, as the standard library has them or, under
+//! `--cfg loom`, as the model checker does. Nothing else in this crate names an atomic.
+
+#[cfg(loom)]
+pub(crate) use loom::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+#[cfg(not(loom))]
+pub(crate) use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+/// Locks, also where a thread has panicked with the lock held: what is behind our locks is
+/// whole after every statement.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
