@@ -1,0 +1,196 @@
+//! The testbed itself: three namespaces, two cables.
+
+use crate::guard::Guard;
+use crate::namespace::Namespace;
+use crate::requirements::{self, ETHTOOL, IP};
+use crate::{process, stale};
+use anyhow::{Context, Result};
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The client's device.
+pub const CLIENT: &str = "cli0";
+/// The shaper's device that faces the client.
+pub const PORT_A: &str = "port-a";
+/// The shaper's device that faces the server.
+pub const PORT_B: &str = "port-b";
+/// The server's device.
+pub const SERVER: &str = "srv0";
+
+/// The client's address. Both lie in the range that RFC 2544 sets aside for benchmarks.
+pub const CLIENT_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+/// The server's address.
+pub const SERVER_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
+
+/// The client's MAC address.
+pub const CLIENT_MAC: [u8; 6] = [0x02, b'n', b'r', b'w', 0, 1];
+/// The server's MAC address.
+pub const SERVER_MAC: [u8; 6] = [0x02, b'n', b'r', b'w', 0, 2];
+/// Nobody's MAC address. A frame sent to it is forwarded like any other, counted by
+/// the server's device and then thrown away, which is the cheapest way to receive it.
+pub const SINK_MAC: [u8; 6] = [0x02, b'n', b'r', b'w', 0, 3];
+
+/// Queues of each device where nothing else was asked for.
+pub const QUEUES: u32 = 4;
+
+/// Offloads that hand over what no wire could carry: frames without a checksum, or
+/// larger than the MTU.
+const OFFLOADS: [&str; 10] = ["tx", "off", "tso", "off", "gso", "off", "gro", "off", "sg", "off"];
+
+/// Numbers the testbeds of this process.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// Three namespaces in a row, ready for traffic as soon as something forwards in the
+/// middle. Removed when dropped, or when this process ends in any other way.
+#[derive(Debug)]
+pub struct Testbed {
+    client: Namespace,
+    shaper: Namespace,
+    server: Namespace,
+    queues: u32,
+    // Last, so that it works when everything above was dropped.
+    _guard: Guard,
+}
+
+impl Testbed {
+    /// Builds a testbed whose devices have `queues` queues each, after sweeping away
+    /// [what is stale](crate::stale).
+    pub fn up(queues: u32) -> Result<Self> {
+        requirements::check(&[IP, ETHTOOL])?;
+        stale::sweep()?;
+        let tag = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let names = stale::PREFIXES.map(|prefix| format!("{prefix}{tag}"));
+        let guard = Guard::over(&names.each_ref().map(String::as_str))?;
+        let [client, shaper, server] = names;
+        let bed = Self {
+            client: Namespace::create(&client)?,
+            shaper: Namespace::create(&shaper)?,
+            server: Namespace::create(&server)?,
+            queues,
+            _guard: guard,
+        };
+        bed.quieten()?;
+        bed.connect()?;
+        Ok(bed)
+    }
+
+    /// Where traffic comes from.
+    pub fn client(&self) -> &Namespace {
+        &self.client
+    }
+
+    /// Where the forwarder under test runs, between [`PORT_A`] and [`PORT_B`].
+    pub fn shaper(&self) -> &Namespace {
+        &self.shaper
+    }
+
+    /// Where traffic goes to.
+    pub fn server(&self) -> &Namespace {
+        &self.server
+    }
+
+    /// Queues of each device.
+    pub fn queues(&self) -> u32 {
+        self.queues
+    }
+
+    /// Keeps the kernel from sending anything of its own accord, before there is a
+    /// device to send on: a test counts every frame.
+    fn quieten(&self) -> Result<()> {
+        for namespace in [&self.client, &self.shaper, &self.server] {
+            // A kernel without IPv6 is quiet already.
+            for scope in ["all", "default"] {
+                let _ = namespace.set(&format!("ipv6.conf.{scope}.disable_ipv6"), "1");
+            }
+        }
+        Ok(())
+    }
+
+    fn connect(&self) -> Result<()> {
+        let n = self.queues;
+        let (cli, shp, srv) = (self.client.name(), self.shaper.name(), self.server.name());
+        let [client_mac, server_mac] = [CLIENT_MAC, SERVER_MAC].map(written);
+        let queues = format!("numtxqueues {n} numrxqueues {n}");
+        batch(
+            &[],
+            &format!(
+                "link add name {CLIENT} netns {cli} address {client_mac} {queues} type veth \
+                 peer name {PORT_A} netns {shp} {queues}\n\
+                 link add name {PORT_B} netns {shp} {queues} type veth \
+                 peer name {SERVER} netns {srv} address {server_mac} {queues}\n"
+            ),
+        )?;
+        for (namespace, device) in [
+            (&self.client, CLIENT),
+            (&self.shaper, PORT_A),
+            (&self.shaper, PORT_B),
+            (&self.server, SERVER),
+        ] {
+            let arguments: Vec<&str> = ["-K", device].into_iter().chain(OFFLOADS).collect();
+            namespace.run("ethtool", &arguments)?;
+        }
+        for (namespace, device, own, other, mac) in [
+            (cli, CLIENT, CLIENT_IP, SERVER_IP, server_mac),
+            (srv, SERVER, SERVER_IP, CLIENT_IP, client_mac),
+        ] {
+            batch(
+                &["-n", namespace],
+                &format!(
+                    "link set lo up\n\
+                     link set {device} up\n\
+                     addr add {own}/24 dev {device}\n\
+                     neigh replace {other} lladdr {mac} dev {device} nud permanent\n"
+                ),
+            )?;
+        }
+        batch(
+            &["-n", shp],
+            &format!("link set lo up\nlink set {PORT_A} up\nlink set {PORT_B} up\n"),
+        )
+    }
+}
+
+/// A MAC address as `ip` reads it.
+fn written(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+/// Runs `ip -batch` over `lines`.
+fn batch(arguments: &[&str], lines: &str) -> Result<()> {
+    let mut ip = Command::new("ip");
+    ip.args(arguments).args(["-batch", "-"]);
+    let mut child = ip
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot start ip")?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(lines.as_bytes())?;
+    }
+    let output = child.wait_with_output()?;
+    anyhow::ensure!(
+        output.status.success(),
+        "ip refused a line of\n{lines}: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(())
+}
+
+/// Runs a kernel command in a namespace with `tc`, given in words.
+pub fn tc(namespace: &Namespace, words: &str) -> Result<String> {
+    let words: Vec<&str> = words.split_whitespace().collect();
+    process::run(Command::new("tc").args(["-n", namespace.name()]).args(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mac_addresses_are_written_as_ip_reads_them() {
+        assert_eq!(written(SERVER_MAC), "02:6e:72:77:00:02");
+    }
+}

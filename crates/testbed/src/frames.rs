@@ -1,0 +1,63 @@
+//! The frames that the generator sends.
+//!
+//! Plain UDP over IPv4, right in every checksum, made once and sent many times. The
+//! source port is what tells flows apart. For anything else, build it with
+//! `etherparse` and send it raw.
+
+use crate::bed::{CLIENT_IP, CLIENT_MAC, SERVER_IP};
+use anyhow::{Context, Result};
+use etherparse::PacketBuilder;
+
+/// Ethernet, IPv4 and UDP headers.
+pub const HEADERS: usize = 14 + 20 + 8;
+
+/// Where the frames go: the port of RFC 863, which throws away what it gets.
+const DISCARD: u16 = 9;
+
+/// The first source port that [`port`] gives, well above those that anybody listens on.
+const FIRST_PORT: u16 = 20_000;
+
+/// The source port of the flow with number `index`.
+pub fn port(index: u16) -> u16 {
+    FIRST_PORT + index
+}
+
+/// A frame of `length` bytes from the client to the server's address, for the device
+/// with address `destination`: [`crate::bed::SERVER_MAC`] for a receiver that answers,
+/// [`crate::bed::SINK_MAC`] for one that only counts.
+///
+/// Fails where `length` cannot hold the [`HEADERS`].
+pub fn udp(source_port: u16, destination: [u8; 6], length: usize) -> Result<Vec<u8>> {
+    let payload = length
+        .checked_sub(HEADERS)
+        .with_context(|| format!("a UDP frame has at least {HEADERS} bytes, not {length}"))?;
+    let mut frame = Vec::with_capacity(length);
+    PacketBuilder::ethernet2(CLIENT_MAC, destination)
+        .ipv4(CLIENT_IP.octets(), SERVER_IP.octets(), 64)
+        .udp(source_port, DISCARD)
+        .write(&mut frame, &vec![0; payload])?;
+    Ok(frame)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bed::SINK_MAC;
+    use etherparse::{SlicedPacket, TransportSlice};
+
+    #[test]
+    fn a_frame_has_the_length_and_the_flow_that_were_asked_for() {
+        for length in [64, 1514] {
+            let frame = udp(port(3), SINK_MAC, length).unwrap();
+            assert_eq!(frame.len(), length);
+            let parsed = SlicedPacket::from_ethernet(&frame).unwrap();
+            let Some(TransportSlice::Udp(udp)) = parsed.transport else { panic!("not UDP") };
+            assert_eq!(udp.source_port(), 20_003);
+        }
+    }
+
+    #[test]
+    fn too_short_a_frame_is_refused() {
+        assert!(udp(port(0), SINK_MAC, 41).is_err());
+    }
+}

@@ -1,0 +1,140 @@
+//! Real sockets' traffic, by `iperf3`: many flows at once, TCP or UDP.
+//!
+//! What was delivered is not taken from here but from the devices' counters; `iperf3`
+//! knows only what reached its sockets, without headers.
+
+use crate::bed::{SERVER_IP, Testbed};
+use crate::collect::Collector;
+use crate::process::Process;
+use anyhow::{Context, Result, bail};
+use narrows_units::Rate;
+use nix::sys::signal::Signal;
+use serde::Deserialize;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// How long the server may take to listen.
+const START: Duration = Duration::from_secs(5);
+/// How long the two ends may take to agree and, later, to exchange their results.
+const EXCHANGE: Duration = Duration::from_secs(10);
+/// Payload of a UDP datagram that fills a frame of 1514 bytes.
+const DATAGRAM: &str = "1472";
+
+/// What the flows are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traffic {
+    /// UDP, all flows together at a rate of payload that nothing slows down.
+    Udp(Rate),
+    /// TCP, each flow as fast as it may.
+    Tcp,
+}
+
+/// A client and its server under way.
+#[derive(Debug)]
+pub struct Iperf {
+    client: Process,
+    output: Collector,
+    _server: Process,
+    limit: Duration,
+}
+
+/// What the client reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// TCP segments sent again; zero for UDP.
+    pub retransmits: u64,
+}
+
+impl Iperf {
+    /// Starts `flows` flows from the client to the server for `span`, rounded up to
+    /// whole seconds. Returns once the client has started.
+    pub fn start(bed: &Testbed, traffic: Traffic, flows: u32, span: Duration) -> Result<Self> {
+        // One test, then it ends by itself.
+        let mut server = bed.server().command("iperf3");
+        server.args(["--server", "--one-off", "--forceflush"]).stdin(Stdio::null());
+        let said = Collector::over_both(&mut server)?;
+        let server = Process::start(&mut server)?;
+        let listens = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains("listening");
+        if !said.wait_until(listens, START) {
+            bail!("the iperf3 server does not listen: {}", said.text());
+        }
+        let seconds = span.as_secs() + u64::from(span.subsec_nanos() > 0);
+        let mut client = bed.client().command("iperf3");
+        client
+            .args(["--client", &SERVER_IP.to_string(), "--json"])
+            .args(["--time", &seconds.to_string(), "--parallel", &flows.to_string()])
+            .stdin(Stdio::null());
+        if let Traffic::Udp(rate) = traffic {
+            let each = rate.bits_per_sec() / u64::from(flows.max(1));
+            client.args(["--udp", "--bitrate", &each.to_string(), "--length", DATAGRAM]);
+        }
+        // On the other stream are warnings; errors are in the JSON.
+        client.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut client = Process::start(&mut client)?;
+        let stdout = client.child().stdout.take().context("iperf3 has no stdout")?;
+        let output = Collector::over(stdout);
+        let limit = Duration::from_secs(seconds) + EXCHANGE;
+        Ok(Self { client, output, _server: server, limit })
+    }
+
+    /// Waits for its end. The error is what `iperf3` says where a test did not work.
+    pub fn finish(mut self) -> Result<Report> {
+        if self.client.wait(self.limit)?.is_none() {
+            self.client.stop(Signal::SIGTERM)?;
+            bail!("iperf3 did not end within {} s", self.limit.as_secs());
+        }
+        parse(&self.output.finish())
+    }
+}
+
+#[derive(Deserialize)]
+struct Output {
+    error: Option<String>,
+    #[serde(default)]
+    end: End,
+}
+
+#[derive(Default, Deserialize)]
+struct End {
+    sum_sent: Option<Sum>,
+}
+
+#[derive(Deserialize)]
+struct Sum {
+    #[serde(default)]
+    retransmits: u64,
+}
+
+fn parse(json: &str) -> Result<Report> {
+    let output: Output =
+        serde_json::from_str(json).with_context(|| format!("iperf3 printed no JSON: {json}"))?;
+    if let Some(error) = output.error {
+        bail!("iperf3: {error}");
+    }
+    Ok(Report { retransmits: output.end.sum_sent.map_or(0, |sum| sum.retransmits) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retransmits_are_summed_over_the_flows() {
+        let json = r#"{"start":{},"intervals":[],"end":{"streams":[],
+            "sum_sent":{"bytes":1,"retransmits":42,"sender":true},"sum_received":{"bytes":1}}}"#;
+        assert_eq!(parse(json).unwrap(), Report { retransmits: 42 });
+    }
+
+    #[test]
+    fn udp_has_none() {
+        let json = r#"{"end":{"sum":{"bytes":1,"lost_packets":3}}}"#;
+        assert_eq!(parse(json).unwrap(), Report::default());
+    }
+
+    #[test]
+    fn its_error_is_ours() {
+        let error = parse(r#"{"start":{},"end":{},"error":"unable to connect"}"#).unwrap_err();
+        assert_eq!(error.to_string(), "iperf3: unable to connect");
+        assert!(parse("iperf3: not JSON").unwrap_err().to_string().contains("not JSON"));
+    }
+}

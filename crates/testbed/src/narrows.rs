@@ -1,0 +1,122 @@
+//! Narrows itself in the shaper's namespace, run as anyone would run it.
+//!
+//! Its control socket belongs to the network namespace, so `narrows tc` in the shaper's
+//! namespace speaks to the instance there and to no other.
+
+use crate::bed::{PORT_A, PORT_B, Testbed};
+use crate::collect::Collector;
+use crate::cpu;
+use crate::namespace::Namespace;
+use crate::process::{self, Process};
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+/// How long it may take until both ports forward.
+const START: Duration = Duration::from_secs(10);
+
+/// A running instance; stopped when dropped.
+#[derive(Debug)]
+pub struct Instance {
+    program: PathBuf,
+    namespace: Namespace,
+    process: Process,
+    log: Collector,
+}
+
+impl Instance {
+    /// Starts `narrows run` over the two ports of `bed` with `arguments` added, and waits
+    /// until it says that it is ready.
+    pub fn start(bed: &Testbed, program: &Path, arguments: &[&str]) -> Result<Self> {
+        let ports = format!("{PORT_A},{PORT_B}");
+        let run = ["run", "--ports", &ports].iter().chain(arguments).copied().collect::<Vec<_>>();
+        Self::start_command(bed, program, &run)
+    }
+
+    /// Starts any forwarder that prints the line `ready` and forwards until it is told to
+    /// end: the program with all of its arguments.
+    pub fn start_command(bed: &Testbed, program: &Path, arguments: &[&str]) -> Result<Self> {
+        let namespace = bed.shaper().clone();
+        let mut command = namespace.command(program);
+        command.args(arguments).stdin(Stdio::null());
+        let log = Collector::over_both(&mut command)?;
+        let process = Process::start(&mut command)?;
+        // With it goes our copy of the log's writing end, so that the log ends.
+        drop(command);
+        let mut instance = Self { program: program.to_owned(), namespace, process, log };
+        if !instance.log.wait_until(says_ready, START) {
+            let how = if instance.process.is_running() { "is not ready" } else { "has ended" };
+            let shown = arguments.join(" ");
+            bail!("{} {shown} {how}:\n{}", program.display(), instance.log.text());
+        }
+        Ok(instance)
+    }
+
+    /// Runs `narrows tc` with `words` against it, and returns what it printed.
+    pub fn tc(&self, words: &str) -> Result<String> {
+        process::run(self.command("tc").args(words.split_whitespace()))
+    }
+
+    /// What `narrows show --json` says.
+    pub fn show(&self) -> Result<Value> {
+        let text = process::run(self.command("show").arg("--json"))?;
+        serde_json::from_str(&text).with_context(|| format!("narrows show printed no JSON: {text}"))
+    }
+
+    /// A subcommand of the program, to run in its namespace.
+    pub fn command(&self, subcommand: &str) -> Command {
+        let mut command = self.namespace.command(&self.program);
+        command.arg(subcommand);
+        command
+    }
+
+    /// Time that its threads have run for.
+    pub fn cpu(&self) -> Result<Duration> {
+        cpu::of_process(self.process.id())
+    }
+
+    /// What it has printed so far.
+    pub fn log(&self) -> String {
+        self.log.text()
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        self.process.is_running()
+    }
+
+    /// Kills it as `kill -9` does, and waits until it is gone.
+    pub fn kill(mut self) -> Result<ExitStatus> {
+        self.process.stop(Signal::SIGKILL)
+    }
+
+    /// Asks it to end. Returns how it did and all that it printed.
+    pub fn stop(mut self) -> Result<(ExitStatus, String)> {
+        let status = self.process.stop(Signal::SIGTERM)?;
+        Ok((status, self.log.finish()))
+    }
+}
+
+fn says_ready(log: &[u8]) -> bool {
+    log.split(|byte| *byte == b'\n').any(|line| line.trim_ascii() == b"ready")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_is_a_line_of_its_own() {
+        assert!(says_ready(b"port-a: native\nready\n"));
+        assert!(says_ready(b"ready"));
+        assert!(!says_ready(b"not ready\nalready\n"));
+    }
+}

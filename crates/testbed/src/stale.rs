@@ -1,0 +1,55 @@
+//! Namespaces that somebody left behind, found by their name.
+//!
+//! A namespace's name ends in `PID-N`, the process that owns it and a number that
+//! tells its testbeds apart. Where no process has that id, nobody will ever remove it:
+//! even the guard was killed. One whose process lives is never touched.
+
+use crate::guard::Guard;
+use crate::namespace::DIRECTORY;
+use anyhow::Result;
+use std::fs;
+use std::path::Path;
+
+/// How the names of the three namespaces begin.
+pub(crate) const PREFIXES: [&str; 3] = ["nrw-cli-", "nrw-shp-", "nrw-srv-"];
+
+/// Removes the namespaces of processes that are gone, with whatever still runs in
+/// them. Returns their names.
+pub fn sweep() -> Result<Vec<String>> {
+    let Ok(entries) = fs::read_dir(DIRECTORY) else {
+        return Ok(Vec::new()); // no namespace was ever named here
+    };
+    let names: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| is_stale(name, |pid| Path::new(&format!("/proc/{pid}")).exists()))
+        .collect();
+    if !names.is_empty() {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        drop(Guard::over(&names)?);
+    }
+    Ok(names)
+}
+
+fn is_stale(name: &str, lives: impl Fn(u32) -> bool) -> bool {
+    PREFIXES
+        .iter()
+        .find_map(|prefix| name.strip_prefix(prefix))
+        .and_then(|tag| tag.split('-').next()?.parse().ok())
+        .is_some_and(|pid| !lives(pid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_names_of_dead_processes_are_stale() {
+        let lives = |pid| pid == 7;
+        assert!(is_stale("nrw-cli-8-0", lives));
+        assert!(is_stale("nrw-shp-8", lives));
+        assert!(!is_stale("nrw-srv-7-0", lives));
+        assert!(!is_stale("nrw-srv-eight", lives));
+        assert!(!is_stale("nrw-other-8", lives));
+        assert!(!is_stale("blue", lives));
+    }
+}
