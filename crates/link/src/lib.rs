@@ -1,1 +1,40 @@
-//! placeholder
+//! Everything that Narrows must know of network interfaces, and do to them, except AF_XDP
+//! itself.
+//!
+//! A shaper stands or falls with facts that nobody looks at until they hurt: how many
+//! queues a port really uses, whether an offload rewrites what XDP sees, whether anybody
+//! forwards when the process is gone. This crate reads them ([`Link`]), notices when they
+//! change ([`LinkMonitor`]), makes the few changes that the data plane needs
+//! ([`set_up`], [`promiscuous`], [`bridge`]) and judges them (`doctor`).
+//!
+//! Principles:
+//!
+//! * **The namespace of the calling thread** is the one that everything here is about. All
+//!   facts come over netlink and ethtool sockets, which belong to it; `/sys/class/net`
+//!   belongs to whoever mounted it and is never read.
+//! * **Synchronous**: one question, its answers, done. No runtime, no threads kept.
+//! * **Facts and judgement apart**: what is gathered is plain data, and what is judged is
+//!   a function of it.
+//! * A change that fails leaves nothing half-applied and says what to type instead.
+//!
+//! Non-goals: configuring addresses or routes; changing offloads, queues or rings, which
+//! interrupts traffic and is the operator's decision (`doctor` names the command).
+
+mod address;
+pub mod bridge;
+mod error;
+mod ethtool;
+mod link;
+mod monitor;
+mod netlink;
+mod promiscuous;
+mod status;
+mod sys;
+
+pub use address::Address;
+pub use error::LinkError;
+pub use ethtool::{Driver, Offloads, QueueCounts, Rings};
+pub use link::{Link, set_up};
+pub use monitor::{LinkEvent, LinkMonitor, Snapshot};
+pub use promiscuous::{Promiscuous, promiscuous};
+pub use status::{LinkStatus, OperState, PeerId, Queues, XdpMode, XdpProgram};

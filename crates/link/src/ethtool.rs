@@ -1,0 +1,146 @@
+//! What only ethtool knows: the driver, the queues and rings in use, the offloads.
+//!
+//! Read with the old `ioctl` and not over generic netlink: every kernel and driver
+//! answers it, and the answers are the same. A driver that does not support a question
+//! leaves the answer out; it is no error, since none of these facts is needed to forward.
+
+use crate::status::{Queues, text};
+use crate::sys::{Ethtool, Question};
+
+/// `ETH_FLAG_TXVLAN`, `ETH_FLAG_RXVLAN`, `ETH_FLAG_LRO` of `linux/ethtool.h`.
+const FLAG_TX_VLAN: u32 = 1 << 7;
+const FLAG_RX_VLAN: u32 = 1 << 8;
+const FLAG_LRO: u32 = 1 << 15;
+
+/// The driver of an interface.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Driver {
+    /// Its name, such as `ice` or `veth`; the kind of the interface, or empty, where
+    /// ethtool does not say.
+    pub name: String,
+    /// Where the device sits (`0000:3b:00.0`, `virtio3`); empty where it has no place.
+    pub bus: String,
+}
+
+impl Driver {
+    pub(crate) fn read(ethtool: &Ethtool, name: &str, kind: Option<&str>) -> Self {
+        match ethtool.driver(name) {
+            Ok(raw) => Self { name: text(&raw.driver), bus: text(&raw.bus) },
+            Err(_) => Self { name: kind.unwrap_or_default().to_owned(), bus: String::new() },
+        }
+    }
+}
+
+/// Numbers of queues: in use, and possible.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct QueueCounts {
+    /// In use.
+    pub now: Queues,
+    /// The most that `ethtool -L` would accept.
+    pub most: Queues,
+    /// Whether a receive queue and a transmit queue are one channel, so that
+    /// `ethtool -L DEV combined N` is how to change them, and not `rx N tx N`.
+    pub combined: bool,
+}
+
+impl QueueCounts {
+    pub(crate) fn read(ethtool: &Ethtool, name: &str, allocated: Queues) -> Self {
+        match ethtool.channels(name) {
+            Ok(raw) => Self {
+                now: Queues {
+                    rx: raw.rx.saturating_add(raw.combined),
+                    tx: raw.tx.saturating_add(raw.combined),
+                },
+                most: Queues {
+                    rx: raw.max_rx.max(raw.max_combined),
+                    tx: raw.max_tx.max(raw.max_combined),
+                },
+                combined: raw.max_combined > 0,
+            },
+            // Without channels a driver uses what it allocated.
+            Err(_) => Self { now: allocated, most: allocated, combined: false },
+        }
+    }
+
+    /// The command that gives interface `name` as many queues of each direction.
+    pub fn command(&self, name: &str, queues: u32) -> String {
+        if self.combined {
+            format!("ethtool -L {name} combined {queues}")
+        } else {
+            format!("ethtool -L {name} rx {queues} tx {queues}")
+        }
+    }
+}
+
+/// Sizes of a device's rings, in descriptors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rings {
+    /// Of each receive queue.
+    pub rx: u32,
+    /// Of each transmit queue.
+    pub tx: u32,
+    /// The largest receive ring.
+    pub rx_max: u32,
+    /// The largest transmit ring.
+    pub tx_max: u32,
+}
+
+impl Rings {
+    pub(crate) fn read(ethtool: &Ethtool, name: &str) -> Option<Self> {
+        let raw = ethtool.rings(name).ok()?;
+        let rings = Self { rx: raw.rx, tx: raw.tx, rx_max: raw.rx_max, tx_max: raw.tx_max };
+        // A driver without rings may answer with zeros.
+        (rings != Self::default()).then_some(rings)
+    }
+}
+
+/// Offloads that change what frames look like when XDP sees them or sends them. What a
+/// driver does not support is off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Offloads {
+    /// Leaves transport checksums of sent packets to the device (`tx`).
+    pub tx_checksum: bool,
+    /// Checks transport checksums of received packets in the device (`rx`).
+    pub rx_checksum: bool,
+    /// Cuts up TCP segments in the device (`tso`).
+    pub tso: bool,
+    /// Cuts up packets as late as possible (`gso`).
+    pub gso: bool,
+    /// Merges received packets in the stack (`gro`).
+    pub gro: bool,
+    /// Merges received packets in the device (`lro`).
+    pub lro: bool,
+    /// Takes VLAN tags out of received frames (`rxvlan`).
+    pub rx_vlan: bool,
+    /// Leaves it to the device to put VLAN tags into sent frames (`txvlan`).
+    pub tx_vlan: bool,
+}
+
+impl Offloads {
+    pub(crate) fn read(ethtool: &Ethtool, name: &str) -> Self {
+        let on = |question| ethtool.ask(name, question).is_ok_and(|answer| answer != 0);
+        let flags = ethtool.ask(name, Question::Flags).unwrap_or_default();
+        Self {
+            tx_checksum: on(Question::TxChecksum),
+            rx_checksum: on(Question::RxChecksum),
+            tso: on(Question::Tso),
+            gso: on(Question::Gso),
+            gro: on(Question::Gro),
+            lro: flags & FLAG_LRO != 0,
+            rx_vlan: flags & FLAG_RX_VLAN != 0,
+            tx_vlan: flags & FLAG_TX_VLAN != 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_speaks_of_combined_channels_where_the_driver_does() {
+        let combined = QueueCounts { combined: true, ..QueueCounts::default() };
+        assert_eq!(combined.command("eth0", 4), "ethtool -L eth0 combined 4");
+        assert_eq!(QueueCounts::default().command("sa", 2), "ethtool -L sa rx 2 tx 2");
+    }
+}

@@ -1,0 +1,163 @@
+//! An interface and everything that a shaper wants to know of it.
+
+use crate::address::{Address, addresses};
+use crate::ethtool::{Driver, Offloads, QueueCounts, Rings};
+use crate::netlink;
+use crate::sys::Ethtool;
+use crate::{LinkError, LinkStatus};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkFlags, LinkMessage};
+
+/// An interface as it was when it was read. Nothing in here follows later changes: read
+/// it again, or watch it with a [`crate::LinkMonitor`].
+///
+/// What a driver does not tell is `None`, or falls back as the field says.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Link {
+    /// What netlink says of it.
+    pub status: LinkStatus,
+    /// Its driver.
+    pub driver: Driver,
+    /// Queues in use, and the most there could be.
+    pub queues: QueueCounts,
+    /// Sizes of the device's rings; none where it has none (veth) or does not say.
+    pub rings: Option<Rings>,
+    /// Offloads that matter to a shaper.
+    pub offloads: Offloads,
+    /// IP addresses on it.
+    pub addresses: Vec<Address>,
+}
+
+impl Link {
+    /// Reads the interface `name` in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError::NoSuchName`] where there is none; another where the kernel does not
+    /// answer. What only ethtool knows is left out where a driver does not support it.
+    pub fn by_name(name: &str) -> Result<Self, LinkError> {
+        Self::complete(status_by_name(name)?)
+    }
+
+    /// Reads the interface with index `ifindex` in the network namespace of the calling
+    /// thread.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError::NoSuchIndex`] where it is gone; another where the kernel does not answer.
+    pub fn by_index(ifindex: u32) -> Result<Self, LinkError> {
+        Self::complete(status_by_index(ifindex)?)
+    }
+
+    fn complete(status: LinkStatus) -> Result<Self, LinkError> {
+        let ethtool = Ethtool::open()
+            .map_err(|error| LinkError::from_io("opening a socket to ask ethtool", error))?;
+        let name = &status.name;
+        Ok(Self {
+            driver: Driver::read(&ethtool, name, status.kind.as_deref()),
+            queues: QueueCounts::read(&ethtool, name, status.allocated),
+            rings: Rings::read(&ethtool, name),
+            offloads: Offloads::read(&ethtool, name),
+            addresses: addresses(status.ifindex)?,
+            status,
+        })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.status.name
+    }
+}
+
+/// Sets an interface up. No harm where it is up already.
+///
+/// # Errors
+///
+/// [`LinkError::NoSuchIndex`] where it is gone, [`LinkError::NotPermitted`] without
+/// CAP_NET_ADMIN.
+pub fn set_up(ifindex: u32) -> Result<(), LinkError> {
+    set_administrative_state(ifindex, true)
+}
+
+pub(crate) fn set_administrative_state(ifindex: u32, up: bool) -> Result<(), LinkError> {
+    possible(ifindex)?;
+    let mut message = LinkMessage::default();
+    message.header.index = ifindex;
+    message.header.change_mask = LinkFlags::Up;
+    if up {
+        message.header.flags = LinkFlags::Up;
+    }
+    let doing = format!("setting interface {ifindex} {}", if up { "up" } else { "down" });
+    change(ifindex, &doing, message)
+}
+
+/// Sends a change of the interface `ifindex`.
+pub(crate) fn change(ifindex: u32, doing: &str, message: LinkMessage) -> Result<(), LinkError> {
+    netlink::ask(doing, RouteNetlinkMessage::SetLink(message), 0)
+        .map(drop)
+        .map_err(|error| gone(error, || LinkError::NoSuchIndex(ifindex)))
+}
+
+/// Reads what netlink says of the interface `name`.
+pub(crate) fn status_by_name(name: &str) -> Result<LinkStatus, LinkError> {
+    let none = || LinkError::NoSuchName(name.to_owned());
+    // The kernel would answer names that cannot be one with errors that do not help.
+    if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains(['\0', '/']) {
+        return Err(none());
+    }
+    let doing = format!("reading interface {name}");
+    let attributes = vec![LinkAttribute::IfName(name.to_owned())];
+    read(&doing, 0, attributes).map_err(|error| gone(error, none))
+}
+
+/// Reads what netlink says of the interface `ifindex`.
+pub(crate) fn status_by_index(ifindex: u32) -> Result<LinkStatus, LinkError> {
+    possible(ifindex)?;
+    let doing = format!("reading interface {ifindex}");
+    read(&doing, ifindex, Vec::new())
+        .map_err(|error| gone(error, || LinkError::NoSuchIndex(ifindex)))
+}
+
+/// Reads all interfaces of the namespace.
+pub(crate) fn all() -> Result<Vec<LinkStatus>, LinkError> {
+    let mut message = LinkMessage::default();
+    message.attributes.push(without_statistics());
+    let answers = netlink::dump("listing interfaces", RouteNetlinkMessage::GetLink(message))?;
+    Ok(answers.iter().filter_map(|answer| LinkStatus::parse(answer)).collect())
+}
+
+fn read(
+    doing: &str,
+    ifindex: u32,
+    attributes: Vec<LinkAttribute>,
+) -> Result<LinkStatus, LinkError> {
+    let mut message = LinkMessage::default();
+    message.header.index = ifindex;
+    message.attributes = attributes;
+    message.attributes.push(without_statistics());
+    let answers = netlink::ask(doing, RouteNetlinkMessage::GetLink(message), 0)?;
+    answers.iter().find_map(|answer| LinkStatus::parse(answer)).ok_or_else(|| {
+        LinkError::Malformed { doing: doing.to_owned(), why: "it describes no interface".into() }
+    })
+}
+
+/// Refuses what can be no index. To the kernel 0 means that a name follows, or any
+/// interface, and a negative number is a malformed request.
+pub(crate) fn possible(ifindex: u32) -> Result<(), LinkError> {
+    match i32::try_from(ifindex) {
+        Ok(1..) => Ok(()),
+        _ => Err(LinkError::NoSuchIndex(ifindex)),
+    }
+}
+
+fn without_statistics() -> LinkAttribute {
+    LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats])
+}
+
+/// Replaces the kernel's 'no such device' by an error that names the device.
+fn gone(error: LinkError, none: impl FnOnce() -> LinkError) -> LinkError {
+    match error.errno() {
+        Some(libc::ENODEV | libc::ENXIO) => none(),
+        _ => error,
+    }
+}

@@ -1,0 +1,153 @@
+//! Noticing that an interface vanished, came back or changed.
+//!
+//! The kernel tells a subscriber of every change of every interface. The monitor keeps
+//! what it last knew of each, so that it can tell what is new from what changed and stay
+//! silent about messages that change nothing of interest (there are many). Numbers of
+//! queues are not in those messages: they are read from ethtool whenever one arrives.
+//!
+//! Non-goal: noticing on its own that a caller is too slow. The kernel says so
+//! ([`LinkEvent::Overrun`]), and then only reading everything anew helps.
+
+use crate::ethtool::QueueCounts;
+use crate::link::all;
+use crate::netlink;
+use crate::status::Queues;
+use crate::sys::Ethtool;
+use crate::{LinkError, LinkStatus};
+use netlink_sys::Socket;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+const RTM_NEWLINK: u16 = 16;
+const RTM_DELLINK: u16 = 17;
+
+/// Something that happened to an interface.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LinkEvent {
+    /// It was created, or moved into this namespace.
+    Added(Snapshot),
+    /// Something about it is different now: name, MTU, up, carrier, master, queues, …
+    Changed {
+        /// As it was when it was last reported.
+        before: Snapshot,
+        /// As it is.
+        now: Snapshot,
+    },
+    /// It was deleted, or moved to another namespace.
+    Removed {
+        /// Its index; it does not come back under this one.
+        ifindex: u32,
+        /// The name that it had.
+        name: String,
+    },
+    /// Events were lost: everything may be different. Read all that matters anew.
+    Overrun,
+}
+
+/// An interface's state and queues at the moment of an event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Snapshot {
+    /// What netlink says of it.
+    pub status: LinkStatus,
+    /// Queues in use.
+    pub queues: Queues,
+}
+
+/// A subscription to changes of the interfaces of one network namespace.
+pub struct LinkMonitor {
+    socket: Socket,
+    ethtool: Ethtool,
+    known: HashMap<u32, Snapshot>,
+    ready: VecDeque<LinkEvent>,
+}
+
+impl LinkMonitor {
+    /// Subscribes in the namespace of the calling thread. Changes from now on are
+    /// reported, whichever thread asks.
+    ///
+    /// # Errors
+    ///
+    /// Where the kernel grants no socket or does not list the interfaces.
+    pub fn open() -> Result<Self, LinkError> {
+        let failed = |error| LinkError::from_io("subscribing to changes of interfaces", error);
+        let socket = netlink::open().map_err(failed)?;
+        socket.add_membership(libc::RTNLGRP_LINK).map_err(failed)?;
+        socket.set_non_blocking(true).map_err(failed)?;
+        let ethtool = Ethtool::open().map_err(failed)?;
+        let mut monitor = Self { socket, ethtool, known: HashMap::new(), ready: VecDeque::new() };
+        // After the subscription: what changes in between is then reported, not missed.
+        monitor.learn()?;
+        Ok(monitor)
+    }
+
+    /// Takes the next event; none where nothing is to be read at the moment. Never blocks.
+    /// Read on until there is none before waiting on the descriptor.
+    pub fn next_event(&mut self) -> Option<LinkEvent> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            match netlink::receive(&self.socket) {
+                Ok(datagram) => {
+                    for message in netlink::messages(&datagram) {
+                        self.take(message.message_type(), message.payload());
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                // ENOBUFS: the kernel had to throw events away. Any other error leaves the
+                // caller as uninformed, and is cleared by being read.
+                Err(_) => {
+                    // Where this fails, too, the next message about each interface tells.
+                    let _ = self.learn();
+                    return Some(LinkEvent::Overrun);
+                }
+            }
+        }
+    }
+
+    /// Remembers all interfaces as they are.
+    fn learn(&mut self) -> Result<(), LinkError> {
+        let all = all()?;
+        self.known.clear();
+        for status in all {
+            self.known.insert(status.ifindex, self.snapshot(status));
+        }
+        Ok(())
+    }
+
+    fn snapshot(&self, status: LinkStatus) -> Snapshot {
+        let queues = QueueCounts::read(&self.ethtool, &status.name, status.allocated).now;
+        Snapshot { status, queues }
+    }
+
+    fn take(&mut self, kind: u16, body: &[u8]) {
+        let Some(status) = LinkStatus::parse(body) else { return };
+        match kind {
+            RTM_NEWLINK => {
+                let now = self.snapshot(status);
+                let event = match self.known.insert(now.status.ifindex, now.clone()) {
+                    None => LinkEvent::Added(now),
+                    Some(before) if before != now => LinkEvent::Changed { before, now },
+                    Some(_) => return,
+                };
+                self.ready.push_back(event);
+            }
+            RTM_DELLINK => {
+                let LinkStatus { ifindex, name, .. } = status;
+                // Also where it was not known: it may have gone between the subscription and
+                // the first listing, and the caller may have read it before.
+                self.known.remove(&ifindex);
+                self.ready.push_back(LinkEvent::Removed { ifindex, name });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Readable when [`LinkMonitor::next_event`] has something to say.
+impl AsFd for LinkMonitor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

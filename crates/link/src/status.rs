@@ -1,0 +1,354 @@
+//! What netlink says of an interface, in one message.
+//!
+//! The message is read attribute by attribute, and only the dozen that matter here. A
+//! typed parse of the whole message fails as a whole when one of its sixty-odd attributes
+//! has a shape that the parser does not know; a newer kernel would then leave Narrows
+//! blind. An attribute that is missing or too short counts as absent.
+
+use netlink_packet_core::NlasIterator;
+
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_LINK: u16 = 5;
+const IFLA_MASTER: u16 = 10;
+const IFLA_OPERSTATE: u16 = 16;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_PROMISCUITY: u16 = 30;
+const IFLA_NUM_TX_QUEUES: u16 = 31;
+const IFLA_NUM_RX_QUEUES: u16 = 32;
+const IFLA_CARRIER: u16 = 33;
+const IFLA_LINK_NETNSID: u16 = 37;
+const IFLA_XDP: u16 = 43;
+const IFLA_MIN_MTU: u16 = 50;
+const IFLA_MAX_MTU: u16 = 51;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_XDP_ATTACHED: u16 = 2;
+const IFLA_XDP_PROG_ID: u16 = 4;
+const IFLA_XDP_DRV_PROG_ID: u16 = 5;
+const IFLA_XDP_SKB_PROG_ID: u16 = 6;
+const IFLA_XDP_HW_PROG_ID: u16 = 7;
+const XDP_ATTACHED_DRV: u8 = 1;
+const XDP_ATTACHED_SKB: u8 = 2;
+const XDP_ATTACHED_HW: u8 = 3;
+
+/// `struct ifinfomsg`: family, padding, type, index, flags, change.
+const HEADER: usize = 16;
+const ARPHRD_ETHER: u16 = 1;
+
+/// The state of an interface at the moment at which the kernel described it.
+///
+/// Source: one `RTM_NEWLINK` message.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LinkStatus {
+    /// The interface's index in its network namespace.
+    pub ifindex: u32,
+    /// Its name.
+    pub name: String,
+    /// Whether frames on it are Ethernet frames.
+    pub ethernet: bool,
+    /// Its MAC address; zeros where it has none.
+    pub mac: [u8; 6],
+    /// The largest layer-3 packet, in bytes, without the Ethernet header.
+    pub mtu: u32,
+    /// The smallest MTU that the driver accepts at this moment; 0 where it does not say.
+    pub min_mtu: u32,
+    /// The largest MTU that the driver accepts at this moment; 0 where it does not say.
+    pub max_mtu: u32,
+    /// Whether it was set up (`IFF_UP`).
+    pub up: bool,
+    /// Whether there is a carrier: a cable, or a veth peer that is up.
+    pub carrier: bool,
+    /// Whether it can pass frames, by the kernel's judgement (RFC 2863's operational state).
+    pub operstate: OperState,
+    /// What made it: `veth`, `bridge`, `vlan`, …; none for hardware.
+    pub kind: Option<String>,
+    /// The bridge, bond or other device that it is a port of.
+    pub master: Option<u32>,
+    /// XDP programs attached to it; at most one of each mode.
+    pub xdp: Vec<XdpProgram>,
+    /// How many users hold it in promiscuous mode.
+    pub promiscuity: u32,
+    /// Queues that it was created with, which may be more than are in use.
+    pub allocated: Queues,
+    /// The interface at the other end of a veth, or below a VLAN.
+    pub peer: Option<PeerId>,
+}
+
+/// Numbers of queues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Queues {
+    /// Receive queues.
+    pub rx: u32,
+    /// Transmit queues.
+    pub tx: u32,
+}
+
+impl Queues {
+    /// How many workers can have a receive and a transmit queue each.
+    pub fn pairs(self) -> u32 {
+        self.rx.min(self.tx)
+    }
+}
+
+/// RFC 2863's operational state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OperState {
+    /// The driver does not say; it may well work (`lo`, `tun`).
+    #[default]
+    Unknown,
+    /// Frames pass.
+    Up,
+    /// No frames pass: set down, no carrier, a lower layer down, or still waiting for one.
+    Down,
+}
+
+/// An XDP program attached to an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct XdpProgram {
+    /// Where it runs.
+    pub mode: XdpMode,
+    /// The kernel's number of the program (`bpftool prog show id N`).
+    pub id: u32,
+}
+
+/// Where an XDP program runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum XdpMode {
+    /// In the driver (`xdpdrv`).
+    Native,
+    /// In the stack, after the driver (`xdpgeneric`).
+    Generic,
+    /// On the device (`xdpoffload`).
+    Hardware,
+}
+
+/// Where the other end of a veth is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PeerId {
+    /// Its index, in its own network namespace.
+    pub ifindex: u32,
+    /// The number by which this namespace knows the peer's; none where it is the same one,
+    /// negative where this namespace has no number for it.
+    pub namespace: Option<i32>,
+}
+
+impl LinkStatus {
+    /// Reads the body of a link message. None where it is shorter than its header, or is
+    /// not about an interface as such: a bridge reports its ports' bridge settings in link
+    /// messages, too, and the end of a port's membership looks like the port's removal.
+    pub(crate) fn parse(body: &[u8]) -> Option<Self> {
+        let (header, attributes) = body.split_at_checked(HEADER)?;
+        if i32::from(header[0]) != libc::AF_UNSPEC {
+            return None;
+        }
+        let flags = u32_at(header, 8)?;
+        let mut status = Self {
+            ifindex: u32_at(header, 4)?,
+            ethernet: u16_at(header, 2)? == ARPHRD_ETHER,
+            up: flags & libc::IFF_UP.cast_unsigned() != 0,
+            carrier: flags & libc::IFF_LOWER_UP.cast_unsigned() != 0,
+            ..Self::default()
+        };
+        let (mut lower, mut namespace) = (None, None);
+        each(attributes, |kind, value| match kind {
+            IFLA_IFNAME => status.name = text(value),
+            IFLA_ADDRESS => status.mac = value.try_into().unwrap_or_default(),
+            IFLA_MTU => status.mtu = number(value),
+            IFLA_MIN_MTU => status.min_mtu = number(value),
+            IFLA_MAX_MTU => status.max_mtu = number(value),
+            IFLA_MASTER => status.master = u32_at(value, 0).filter(|&master| master != 0),
+            IFLA_PROMISCUITY => status.promiscuity = number(value),
+            IFLA_NUM_TX_QUEUES => status.allocated.tx = number(value),
+            IFLA_NUM_RX_QUEUES => status.allocated.rx = number(value),
+            IFLA_CARRIER => status.carrier = value.first() == Some(&1),
+            IFLA_OPERSTATE => status.operstate = operstate(value),
+            IFLA_LINKINFO => status.kind = info_kind(value),
+            IFLA_XDP => status.xdp = xdp(value),
+            IFLA_LINK => lower = u32_at(value, 0).filter(|&lower| lower != 0),
+            IFLA_LINK_NETNSID => namespace = u32_at(value, 0).map(u32::cast_signed),
+            _ => {}
+        });
+        status.peer = lower.map(|ifindex| PeerId { ifindex, namespace });
+        Some(status)
+    }
+
+    /// Whether it is one end of a veth pair.
+    pub fn is_veth(&self) -> bool {
+        self.kind.as_deref() == Some("veth")
+    }
+}
+
+/// Calls `see` with every whole attribute in `attributes`.
+pub(crate) fn each(attributes: &[u8], mut see: impl FnMut(u16, &[u8])) {
+    for attribute in NlasIterator::new(attributes).map_while(Result::ok) {
+        see(attribute.kind(), attribute.value());
+    }
+}
+
+pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(offset..)?.first_chunk()?))
+}
+
+fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(*bytes.get(offset..)?.first_chunk()?))
+}
+
+fn number(value: &[u8]) -> u32 {
+    u32_at(value, 0).unwrap_or_default()
+}
+
+/// A string that ends at its first NUL.
+pub(crate) fn text(value: &[u8]) -> String {
+    let end = value.iter().position(|&byte| byte == 0).unwrap_or(value.len());
+    String::from_utf8_lossy(&value[..end]).into_owned()
+}
+
+fn operstate(value: &[u8]) -> OperState {
+    match value.first() {
+        None | Some(0) => OperState::Unknown,
+        Some(6) => OperState::Up,
+        Some(_) => OperState::Down,
+    }
+}
+
+fn info_kind(value: &[u8]) -> Option<String> {
+    let mut kind = None;
+    each(value, |attribute, value| {
+        if attribute == IFLA_INFO_KIND {
+            kind = Some(text(value));
+        }
+    });
+    kind
+}
+
+fn xdp(value: &[u8]) -> Vec<XdpProgram> {
+    let mut programs = Vec::new();
+    let (mut attached, mut only) = (None, None);
+    each(value, |attribute, value| {
+        let id = number(value);
+        let mut add = |mode| programs.push(XdpProgram { mode, id });
+        match attribute {
+            IFLA_XDP_ATTACHED => attached = value.first().copied(),
+            IFLA_XDP_PROG_ID => only = Some(id),
+            IFLA_XDP_DRV_PROG_ID => add(XdpMode::Native),
+            IFLA_XDP_SKB_PROG_ID => add(XdpMode::Generic),
+            IFLA_XDP_HW_PROG_ID => add(XdpMode::Hardware),
+            _ => {}
+        }
+    });
+    // Kernels before 4.19 name the one program without its mode.
+    if programs.is_empty() {
+        let mode = match attached {
+            Some(XDP_ATTACHED_DRV) => Some(XdpMode::Native),
+            Some(XDP_ATTACHED_SKB) => Some(XdpMode::Generic),
+            Some(XDP_ATTACHED_HW) => Some(XdpMode::Hardware),
+            _ => None,
+        };
+        programs.extend(mode.zip(only).map(|(mode, id)| XdpProgram { mode, id }));
+    }
+    programs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::from(((value.len() + 4) as u16).to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    fn message(family: u8, attributes: &[Vec<u8>]) -> Vec<u8> {
+        let mut bytes = vec![family, 0];
+        bytes.extend(ARPHRD_ETHER.to_ne_bytes());
+        bytes.extend(7u32.to_ne_bytes());
+        bytes.extend((libc::IFF_UP | libc::IFF_LOWER_UP).to_ne_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(attributes.concat());
+        bytes
+    }
+
+    #[test]
+    fn a_link_message_reads_as_a_status() {
+        let body = message(
+            0,
+            &[
+                attribute(IFLA_IFNAME, b"sa\0"),
+                attribute(IFLA_MTU, &1500u32.to_ne_bytes()),
+                attribute(IFLA_ADDRESS, &[2, 0, 0, 0, 0, 1]),
+                attribute(IFLA_MASTER, &9u32.to_ne_bytes()),
+                attribute(IFLA_OPERSTATE, &[6]),
+                attribute(IFLA_LINKINFO, &attribute(IFLA_INFO_KIND, b"veth\0")),
+                attribute(IFLA_LINK, &3u32.to_ne_bytes()),
+                attribute(IFLA_LINK_NETNSID, &0i32.to_ne_bytes()),
+            ],
+        );
+        let status = LinkStatus::parse(&body).unwrap();
+        assert_eq!((status.ifindex, status.name.as_str(), status.mtu), (7, "sa", 1500));
+        assert!(status.up && status.carrier && status.ethernet && status.is_veth());
+        assert_eq!(status.mac, [2, 0, 0, 0, 0, 1]);
+        assert_eq!(status.master, Some(9));
+        assert_eq!(status.operstate, OperState::Up);
+        assert_eq!(status.peer, Some(PeerId { ifindex: 3, namespace: Some(0) }));
+    }
+
+    #[test]
+    fn programs_of_several_modes_are_all_seen() {
+        let both = [
+            attribute(IFLA_XDP_ATTACHED, &[4]),
+            attribute(IFLA_XDP_DRV_PROG_ID, &11u32.to_ne_bytes()),
+            attribute(IFLA_XDP_SKB_PROG_ID, &12u32.to_ne_bytes()),
+        ];
+        let status = LinkStatus::parse(&message(0, &[attribute(IFLA_XDP, &both.concat())]));
+        assert_eq!(
+            status.unwrap().xdp,
+            [
+                XdpProgram { mode: XdpMode::Native, id: 11 },
+                XdpProgram { mode: XdpMode::Generic, id: 12 }
+            ]
+        );
+    }
+
+    #[test]
+    fn an_old_kernel_s_single_program_is_seen() {
+        let one = [
+            attribute(IFLA_XDP_ATTACHED, &[XDP_ATTACHED_SKB]),
+            attribute(IFLA_XDP_PROG_ID, &5u32.to_ne_bytes()),
+        ];
+        let status = LinkStatus::parse(&message(0, &[attribute(IFLA_XDP, &one.concat())]));
+        assert_eq!(status.unwrap().xdp, [XdpProgram { mode: XdpMode::Generic, id: 5 }]);
+    }
+
+    #[test]
+    fn no_program_is_none() {
+        let none = attribute(IFLA_XDP, &attribute(IFLA_XDP_ATTACHED, &[0]));
+        assert!(LinkStatus::parse(&message(0, &[none])).unwrap().xdp.is_empty());
+    }
+
+    #[test]
+    fn a_bridge_s_word_about_its_port_is_not_about_the_interface() {
+        assert_eq!(LinkStatus::parse(&message(libc::AF_BRIDGE as u8, &[])), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_parse_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = LinkStatus::parse(&bytes);
+            let _ = xdp(&bytes);
+        }
+
+        #[test]
+        fn any_attributes_parse_without_panic(
+            parts in proptest::collection::vec(
+                (0u16..70, proptest::collection::vec(any::<u8>(), 0..20)), 0..20),
+        ) {
+            let attributes: Vec<_> = parts.iter().map(|(kind, value)| attribute(*kind, value)).collect();
+            prop_assert!(LinkStatus::parse(&message(0, &attributes)).is_some());
+        }
+    }
+}
