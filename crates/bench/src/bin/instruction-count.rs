@@ -1,0 +1,105 @@
+//! Counts the instructions that a packet costs, with valgrind, and holds them against the
+//! budgets in `instructions.json`.
+//!
+//! Each structure runs twice, for few packets and for many; the difference leaves out start
+//! and set-up. Unlike time, the count is the same on a busy machine. `--check` fails where a
+//! structure is more than 3 % over its budget; `--write` makes what was counted the budget.
+
+use anyhow::{Context, bail, ensure};
+use narrows_bench::Structure;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Packets in the short run and in the long one.
+const FEW: u64 = 10_000;
+const MANY: u64 = 110_000;
+/// How far over its budget a structure may be, in per cent: compilers differ by less.
+const TOLERANCE_PERCENT: f64 = 3.0;
+
+fn main() -> anyhow::Result<()> {
+    let word = std::env::args().nth(1);
+    let (check, write) = match word.as_deref() {
+        None => (false, false),
+        Some("--check") => (true, false),
+        Some("--write") => (false, true),
+        Some(word) => bail!("\"{word}\" is neither --check nor --write"),
+    };
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("instructions.json");
+    let budgets: BTreeMap<String, f64> = if write {
+        BTreeMap::new()
+    } else {
+        let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        serde_json::from_str(&text).with_context(|| file.display().to_string())?
+    };
+    let program = build()?;
+    let mut counts = serde_json::Map::new();
+    let mut over = Vec::new();
+    println!("{:<12} {:>19} {:>8} {:>8}", "structure", "instructions/packet", "budget", "over");
+    for structure in Structure::all() {
+        let name = structure.name();
+        let few = count(&program, &name, FEW)?;
+        let many = count(&program, &name, MANY)?;
+        let per_packet = (many.instructions as f64 - few.instructions as f64)
+            / (many.packets as f64 - few.packets as f64);
+        match budgets.get(&name) {
+            Some(budget) => {
+                let excess = 100.0 * (per_packet / budget - 1.0);
+                println!("{name:<12} {per_packet:>19.1} {budget:>8.1} {excess:>+7.1}%");
+                if excess > TOLERANCE_PERCENT {
+                    over.push(name.clone());
+                }
+            }
+            None => {
+                println!("{name:<12} {per_packet:>19.1} {:>8} {:>8}", "-", "-");
+                if check {
+                    over.push(format!("{name} (which has none)"));
+                }
+            }
+        }
+        counts.insert(name, ((per_packet * 10.0).round() / 10.0).into());
+    }
+    if write {
+        std::fs::write(&file, serde_json::to_string_pretty(&counts)? + "\n")?;
+    }
+    ensure!(!check || over.is_empty(), "over budget: {}", over.join(", "));
+    Ok(())
+}
+
+/// Builds the example that is measured; it stands beside this program.
+fn build() -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    let folder = own.parent().context("this program stands in no folder")?;
+    ensure!(
+        folder.ends_with("release"),
+        "only optimised code is worth counting: run it with `cargo run --release`"
+    );
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--release", "-p", "narrows-bench", "--example", "hot_path"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()?;
+    ensure!(built.success(), "the example did not build");
+    Ok(folder.join("examples").join("hot_path"))
+}
+
+struct Count {
+    instructions: u64,
+    packets: u64,
+}
+
+fn count(program: &Path, structure: &str, packets: u64) -> anyhow::Result<Count> {
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(program)
+        .args([structure, &packets.to_string()])
+        .output()
+        .context("valgrind did not start; install it (`apt install valgrind`)")?;
+    let log = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "valgrind failed on {structure}: {log}");
+    let collected = log.lines().find_map(|line| line.split_once("Collected :"));
+    let (_, instructions) = collected.context("valgrind did not say what it collected")?;
+    Ok(Count {
+        instructions: instructions.trim().parse()?,
+        packets: String::from_utf8(output.stdout)?.trim().parse()?,
+    })
+}

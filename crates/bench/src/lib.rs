@@ -1,0 +1,13 @@
+//! What a packet costs: the same work through every structure, side by side.
+//!
+//! A figure alone says more about the machine than about the code. So all [`Structure`]s do
+//! the same [workload](structure), in turns within one run, and each is given as a ratio to the
+//! floor, a `VecDeque`; and where a machine is too noisy to tell a nanosecond, instructions
+//! a packet are counted instead (`instruction-count`, with budgets in `instructions.json`).
+//!
+//! Non-goals: contention between cores and real NICs, which have benchmarks of their own.
+
+pub mod qdisc;
+pub mod structure;
+
+pub use structure::{Structure, Workload};

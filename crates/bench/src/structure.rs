@@ -1,0 +1,250 @@
+//! The structures that are compared, and the work that each of them does.
+//!
+//! A turn is what a worker does once: 32 packets arrive, the clock moves on by what they take at
+//! the limit, and what may leave leaves. A standing queue of 32 packets keeps the limit
+//! binding, so that every turn of a shaper ends, as in life, with a packet that may not
+//! leave yet. Packets are of 1500 bytes, the limit is 100 Gbit/s, the clock is virtual. Where
+//! there are several seats they take turns, on one thread: what is seen is the cost of the
+//! mechanism, not of contention.
+
+use narrows_coordination::{Coordination, Limit, Strategy};
+use narrows_packet::{Backlog, Batch, Fifo, PacketId, Packets};
+use narrows_qdisc::bucket::Bucket;
+use narrows_qdisc::{Config, Meter, Qdisc, Spec, Take, fifo, tbf};
+use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
+use std::collections::VecDeque;
+
+/// Packets that arrive in a turn.
+pub const TURN: u32 = 32;
+/// Packets that stand in each queue before a turn.
+const STANDING: u32 = 32;
+/// The size of a packet table: a power of two above what is queued and in flight.
+const TABLE: u32 = 128;
+const LEN: u32 = 1500;
+const RATE: Rate = Rate::from_bits_per_sec(100_000_000_000);
+/// What a turn's packets take at the limit.
+const TURN_TIME: Nanos = Nanos(TURN as u64 * LEN as u64 * 8 * 1_000_000_000 / 100_000_000_000);
+/// Seats at a shared limit.
+const SEATS: usize = 4;
+/// Large enough that a quarter of it covers the time between two turns of a seat.
+const BURST: Bytes = Bytes(1 << 20);
+
+/// Something that packets pass through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Structure {
+    /// The floor: a `VecDeque` from the standard library.
+    VecDeque,
+    /// The intrusive queue that all qdiscs are made of.
+    Fifo,
+    /// `pfifo` behind the qdisc trait.
+    Pfifo,
+    /// `tbf` with a bucket of its own.
+    Tbf,
+    /// `tbf` with seats at a shared limit.
+    TbfShared(Strategy),
+    /// The bucket alone, no packets.
+    Take,
+    /// Seats at a shared limit alone, no packets.
+    TakeShared(Strategy),
+}
+
+impl Structure {
+    /// Every structure, the floor first.
+    pub fn all() -> Vec<Self> {
+        let mut all = vec![Self::VecDeque, Self::Fifo, Self::Pfifo, Self::Tbf];
+        all.extend(Strategy::ALL.map(Self::TbfShared));
+        all.push(Self::Take);
+        all.extend(Strategy::ALL.map(Self::TakeShared));
+        all
+    }
+
+    /// Its name in tables and on command lines.
+    pub fn name(self) -> String {
+        match self {
+            Self::VecDeque => "vecdeque".to_owned(),
+            Self::Fifo => "fifo".to_owned(),
+            Self::Pfifo => "pfifo".to_owned(),
+            Self::Tbf => "tbf".to_owned(),
+            Self::TbfShared(strategy) => format!("tbf-{}", strategy.name()),
+            Self::Take => "take".to_owned(),
+            Self::TakeShared(strategy) => format!("take-{}", strategy.name()),
+        }
+    }
+
+    /// The structure of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::all().into_iter().find(|structure| structure.name() == name)
+    }
+
+    /// Queues, one for each seat.
+    pub fn queues(self) -> usize {
+        match self {
+            Self::TbfShared(_) | Self::TakeShared(_) => SEATS,
+            _ => 1,
+        }
+    }
+
+    /// Sets the work up.
+    pub fn workload(self) -> Workload {
+        let lanes = match self {
+            Self::VecDeque => vec![Lane::queue(VecDeque::with_capacity(TABLE as usize))],
+            Self::Fifo => vec![Lane::queue(Fifo::new())],
+            Self::Pfifo => vec![Lane::queue(pfifo().build())],
+            Self::Tbf => vec![Lane::queue(tbf(None).build())],
+            Self::TbfShared(strategy) => {
+                let seats = seats(strategy).into_iter();
+                seats.map(|seat| Lane::queue(tbf(Some(seat)).build())).collect()
+            }
+            Self::Take => vec![Lane::meter(Box::new(Bucket::new(limit().shape())))],
+            Self::TakeShared(strategy) => seats(strategy).into_iter().map(Lane::meter).collect(),
+        };
+        Workload { lanes, turn: 0, now: Nanos::from_secs(1) }
+    }
+}
+
+fn limit() -> Limit {
+    Limit { rate: RATE, burst: BURST, peak: None, backlog: Bytes(1 << 24) }
+}
+
+fn seats(strategy: Strategy) -> Vec<Box<dyn Meter>> {
+    let coordination = Coordination::new(strategy, limit(), SEATS);
+    (0..SEATS).map(|seat| coordination.seat(seat)).collect()
+}
+
+fn pfifo() -> Spec {
+    let config = Config::Fifo(fifo::Config::Packets(TABLE));
+    Spec { config, meter: None, children: vec![] }
+}
+
+fn tbf(meter: Option<Box<dyn Meter>>) -> Spec {
+    let Limit { rate, burst, peak, backlog: limit } = limit();
+    let config = tbf::Config { rate, burst, limit, peak, overhead: Overhead::NONE };
+    Spec { config: Config::Tbf(config), meter, children: vec![pfifo()] }
+}
+
+/// The work of one structure, ready to be done.
+pub struct Workload {
+    lanes: Vec<Lane>,
+    turn: usize,
+    now: Nanos,
+}
+
+impl Workload {
+    /// Lets at least `packets` packets come and go; how many did leave.
+    pub fn run(&mut self, packets: u64) -> u64 {
+        let mut left = 0;
+        while left < packets {
+            self.now += TURN_TIME;
+            left += u64::from(self.lanes[self.turn].turn(self.now));
+            self.turn = (self.turn + 1) % self.lanes.len();
+        }
+        left
+    }
+}
+
+/// One queue, or one meter without.
+enum Lane {
+    Queue { queue: Box<dyn Queue>, packets: Packets, free: Vec<PacketId>, out: Batch },
+    Meter { meter: Box<dyn Meter>, stamps: VecDeque<Nanos> },
+}
+
+impl Lane {
+    fn queue(mut queue: impl Queue + 'static) -> Self {
+        let mut packets = Packets::new(TABLE);
+        let mut free: Vec<PacketId> = (0..TABLE).map(PacketId).collect();
+        queue.arrive(&mut packets, &mut free, STANDING, Nanos::ZERO);
+        Self::Queue { queue: Box::new(queue), packets, free, out: Batch::new(TABLE as usize) }
+    }
+
+    fn meter(meter: Box<dyn Meter>) -> Self {
+        Self::Meter { meter, stamps: VecDeque::with_capacity(TURN as usize) }
+    }
+
+    fn turn(&mut self, now: Nanos) -> u32 {
+        match self {
+            Self::Queue { queue, packets, free, out } => {
+                queue.arrive(packets, free, TURN, now);
+                out.clear();
+                out.limit(TURN as usize * 2);
+                queue.leave(packets, now, out);
+                free.extend_from_slice(out.as_slice());
+                out.len() as u32
+            }
+            Self::Meter { meter, stamps } => {
+                let cost = Bytes(u64::from(LEN));
+                for _ in 0..TURN {
+                    stamps.extend(meter.stamp(cost, now));
+                }
+                let mut granted = 0;
+                while let Some(&stamp) = stamps.front() {
+                    let Take::Granted = meter.take(cost, stamp, now) else { break };
+                    stamps.pop_front();
+                    granted += 1;
+                }
+                let queued = stamps.len() as u32;
+                let bytes = Bytes(u64::from(queued * LEN));
+                meter.report(Backlog { packets: queued, bytes }, now);
+                granted
+            }
+        }
+    }
+}
+
+/// A structure under test, called once for a batch of arrivals and once for departures, so that
+/// the call itself weighs nothing.
+trait Queue {
+    fn arrive(&mut self, packets: &mut Packets, free: &mut Vec<PacketId>, number: u32, now: Nanos);
+    fn leave(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch);
+}
+
+/// The next free packet, arrived.
+#[inline]
+fn arrival(packets: &mut Packets, free: &mut Vec<PacketId>, now: Nanos) -> PacketId {
+    let id = free.pop().expect("as many leave as arrive");
+    packets.arrive(id, LEN, now);
+    id
+}
+
+impl Queue for VecDeque<PacketId> {
+    fn arrive(&mut self, packets: &mut Packets, free: &mut Vec<PacketId>, number: u32, now: Nanos) {
+        for _ in 0..number {
+            self.push_back(arrival(packets, free, now));
+        }
+    }
+
+    fn leave(&mut self, _packets: &mut Packets, _now: Nanos, out: &mut Batch) {
+        for _ in 0..TURN {
+            let Some(id) = self.pop_front() else { break };
+            out.push(id);
+        }
+    }
+}
+
+impl Queue for Fifo {
+    fn arrive(&mut self, packets: &mut Packets, free: &mut Vec<PacketId>, number: u32, now: Nanos) {
+        for _ in 0..number {
+            let id = arrival(packets, free, now);
+            self.push_back(packets, id);
+        }
+    }
+
+    fn leave(&mut self, packets: &mut Packets, _now: Nanos, out: &mut Batch) {
+        for _ in 0..TURN {
+            let Some(id) = self.pop_front(packets) else { break };
+            out.push(id);
+        }
+    }
+}
+
+impl Queue for Box<dyn Qdisc> {
+    fn arrive(&mut self, packets: &mut Packets, free: &mut Vec<PacketId>, number: u32, now: Nanos) {
+        for _ in 0..number {
+            let id = arrival(packets, free, now);
+            self.enqueue(packets, id, now);
+        }
+    }
+
+    fn leave(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) {
+        self.dequeue(packets, now, out);
+    }
+}
