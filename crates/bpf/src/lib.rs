@@ -1,1 +1,14 @@
-//! placeholder
+//! The kernel side: small C programs, each with a typed handle.
+//!
+//! A program is attached through a `bpf_link` that this process holds. When the process
+//! ends, however it ends, the kernel closes the link and the program is gone: this is what
+//! makes Narrows fail open.
+//!
+//! Non-goals: pinning (a pinned program would outlive its workers and swallow the traffic),
+//! sharing an interface with another XDP program.
+
+mod attach;
+mod steer;
+
+pub use attach::{AttachError, XdpMode};
+pub use steer::{Steer, SteerError, Verdicts};

@@ -1,2 +1,46 @@
-//! The `narrows` command.
-fn main() {}
+//! The `narrows` command: parse, call, print. What it does is in the layers below.
+
+mod commands;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// A multi-core traffic shaper: one rate over many queues and cores, driven with tc words.
+///
+/// Joins two network ports as a bump in the wire and keeps, from then on, exactly the rate
+/// that you set, across all queues and cores, in both directions. See `narrows run --help`
+/// for a first start, and docs/guide.md.
+#[derive(Parser)]
+#[command(name = "narrows", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(commands::run::Run),
+    Tc(commands::tc::Tc),
+    Show(commands::show::Show),
+    Doctor(commands::doctor::Doctor),
+    Bench(commands::bench::Bench),
+    Demo(commands::demo::Demo),
+}
+
+fn main() -> ExitCode {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info"))
+        .format_target(false)
+        .init();
+    let result = match Cli::parse().command {
+        Command::Run(run) => run.execute(),
+        Command::Tc(tc) => tc.execute(),
+        Command::Show(show) => show.execute(),
+        Command::Doctor(doctor) => doctor.execute(),
+        Command::Bench(bench) => bench.execute(),
+        Command::Demo(demo) => demo.execute(),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("narrows: {error:#}");
+        ExitCode::FAILURE
+    })
+}

@@ -1,1 +1,33 @@
-//! placeholder
+//! The data plane: real time, real packets.
+//!
+//! Two ports are joined over AF_XDP. Each queue pair has a [`worker::Worker`] on a core of its
+//! own, which owns its packets, qdiscs and timers outright; workers share nothing but the
+//! limits of the `coordination` layer. An [`Instance`] holds the ports, the policy and the
+//! workers together and answers the control socket.
+//!
+//! From the inside out: [`worker`] (sans-I/O: the simulator runs it, too), `frames` and
+//! `xdp_io` (its I/O over AF_XDP), `worker_thread` (its real time), `session` (all workers of
+//! two ports), `instance` (policy, events, counters), [`run`] (the process), [`control`] (how
+//! commands reach it).
+//!
+//! Non-goals: payload (the kernel side classifies), policy (the layer below), words (`tc`).
+
+mod bare;
+mod clock;
+mod events;
+mod frames;
+mod instance;
+mod meter;
+mod session;
+mod tc_host;
+mod worker_thread;
+mod xdp_io;
+
+pub mod control;
+pub mod io;
+pub mod run;
+pub mod show;
+pub mod worker;
+
+pub use instance::{Instance, InstanceError, InstanceOptions};
+pub use session::{SessionError, SessionOptions};

@@ -60,7 +60,9 @@ impl Fifo {
     /// Puts `id`, which stands in no queue, behind all others.
     #[inline]
     pub fn push_back(&mut self, packets: &mut Packets, id: PacketId) {
-        packets.meta_mut(id).next = PacketId::NONE;
+        let meta = packets.meta_mut(id);
+        meta.next = PacketId::NONE;
+        let len = Bytes::from(meta.len);
         if self.tail == PacketId::NONE {
             self.head = id;
         } else {
@@ -68,7 +70,7 @@ impl Fifo {
         }
         self.tail = id;
         self.backlog.packets += 1;
-        self.backlog.bytes += packets.len(id);
+        self.backlog.bytes += len;
     }
 
     /// Takes the packet that leaves next.
@@ -78,11 +80,12 @@ impl Fifo {
         let meta = packets.meta_mut(id);
         self.head = meta.next;
         meta.next = PacketId::NONE;
+        let len = Bytes::from(meta.len);
         if self.head == PacketId::NONE {
             self.tail = PacketId::NONE;
         }
         self.backlog.packets -= 1;
-        self.backlog.bytes = self.backlog.bytes - packets.len(id);
+        self.backlog.bytes = self.backlog.bytes - len;
         Some(id)
     }
 }

@@ -111,9 +111,14 @@ impl Packets {
         self.discarded.backlog().packets
     }
 
-    /// Everything dropped so far, by reason.
+    /// Everything dropped since the last [`Packets::take_drops`], by reason.
     pub fn drops(&self) -> &DropCounters {
         &self.drops
+    }
+
+    /// The same, and starts counting anew: for owners that keep counters per direction.
+    pub fn take_drops(&mut self) -> DropCounters {
+        std::mem::take(&mut self.drops)
     }
 }
 

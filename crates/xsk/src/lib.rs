@@ -1,1 +1,36 @@
-//! placeholder
+//! AF_XDP sockets: the memory and the four rings that user space shares with the kernel.
+//!
+//! One [`Umem`] of equal frames serves any number of [`Socket`]s, each bound to one queue of
+//! one interface and each with its own four rings: fill (empty frames to the kernel), RX
+//! (filled ones back), TX (frames to send), completion (sent ones back). A frame is named by
+//! its place in the UMEM and is at any moment in exactly one pair of hands; keeping that
+//! true is the caller's part, and the only harm in breaking it is a garbled packet, never
+//! memory outside the UMEM.
+//!
+//! All `unsafe` of the data plane is in this crate: system calls in `sys`, shared memory in
+//! `ring` and `mapping`.
+//!
+//! Non-goals: steering frames to sockets (the `bpf` layer), deciding what is sent when,
+//! reading payload.
+//!
+//! Source: the kernel's `Documentation/networking/af_xdp.rst` and `linux/if_xdp.h`.
+
+mod ring;
+mod sync;
+
+#[cfg(not(loom))]
+mod mapping;
+#[cfg(not(loom))]
+mod socket;
+#[cfg(not(loom))]
+mod sys;
+#[cfg(not(loom))]
+mod umem;
+
+pub use ring::{Consumer, Producer};
+#[cfg(not(loom))]
+pub use socket::{CopyMode, KernelDrops, RingSizes, Socket, SocketError};
+#[cfg(not(loom))]
+pub use sys::{Desc, Wake, wait_readable};
+#[cfg(not(loom))]
+pub use umem::{Umem, UmemError};

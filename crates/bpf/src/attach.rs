@@ -1,0 +1,82 @@
+//! Attaching an XDP program through a link, in a chosen mode.
+//!
+//! `libbpf-rs` attaches links only in the mode that the kernel picks and netlink
+//! attachments only without a link, so the one call that can do both is made here.
+#![allow(unsafe_code)]
+
+use libbpf_rs::libbpf_sys;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Where in the kernel an XDP program runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum XdpMode {
+    /// In the driver, before the kernel builds a packet.
+    Native,
+    /// In the stack, for drivers without XDP; slower.
+    Generic,
+}
+
+impl XdpMode {
+    /// The mode's name, as the documentation has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Generic => "generic",
+        }
+    }
+
+    /// `XDP_FLAGS_DRV_MODE` and `XDP_FLAGS_SKB_MODE` of `linux/if_link.h`.
+    const fn flags(self) -> u32 {
+        match self {
+            Self::Native => 1 << 2,
+            Self::Generic => 1 << 1,
+        }
+    }
+}
+
+impl fmt::Display for XdpMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The kernel refused to attach a program.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot attach the XDP program in {mode} mode: {source}")]
+pub struct AttachError {
+    /// The mode that was asked for.
+    pub mode: XdpMode,
+    /// What the kernel said.
+    pub source: io::Error,
+}
+
+/// Attaches `program` to the interface `ifindex`. It stays for as long as the returned link
+/// is open.
+pub(crate) fn attach(
+    program: BorrowedFd<'_>,
+    ifindex: u32,
+    mode: XdpMode,
+) -> Result<OwnedFd, AttachError> {
+    let options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+        flags: mode.flags(),
+        ..Default::default()
+    };
+    // SAFETY: `program` is an open descriptor for the length of the call, `options` is a
+    // fully initialised structure that says its own size, and the call keeps neither.
+    let fd = unsafe {
+        libbpf_sys::bpf_link_create(
+            program.as_raw_fd(),
+            ifindex as i32,
+            libbpf_sys::BPF_XDP,
+            &options,
+        )
+    };
+    if fd < 0 {
+        return Err(AttachError { mode, source: io::Error::from_raw_os_error(-fd) });
+    }
+    // SAFETY: the call succeeded, so `fd` is a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

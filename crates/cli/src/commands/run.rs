@@ -1,0 +1,139 @@
+//! `narrows run`.
+
+use clap::{Args, ValueEnum};
+use narrows_bpf::XdpMode;
+use narrows_dataplane::SessionOptions;
+use narrows_dataplane::run::{FailMode, RunOptions, run};
+use narrows_policy::Policy;
+use narrows_xsk::CopyMode;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Join two ports and shape what passes between them.
+///
+/// Frames that come in at one port go out of the other, whatever they are; frames addressed to
+/// this box go to its kernel. One worker thread serves each queue pair, pinned to a core.
+/// Without a policy nothing is limited; `narrows tc` sets limits while it runs:
+///
+///   narrows run --ports eth1,eth2
+///   narrows tc qdisc replace dev eth2 root tbf rate 1gbit burst 1mb latency 5ms
+///
+/// Both ports need the same number of queues (`ethtool -L`); `narrows doctor A B` says what
+/// else to look at. Stop it with Ctrl-C or SIGTERM.
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Run {
+    /// The two interfaces, separated by a comma.
+    #[arg(long, value_name = "A,B", value_parser = parse_ports)]
+    ports: [String; 2],
+
+    /// A policy to begin with: a file of tc commands, as `tc -batch` reads it.
+    #[arg(short, long, value_name = "POLICY")]
+    batch: Option<PathBuf>,
+
+    /// Who forwards when this process is gone, however it ended. `bridge`: a kernel bridge
+    /// between the ports, which is made beforehand and stays, so that traffic goes on unshaped.
+    #[arg(long, value_name = "HOW", default_value = "bridge", conflicts_with = "fail_closed")]
+    fail_open: FailOpen,
+
+    /// Let traffic stop when this process is gone.
+    #[arg(long)]
+    fail_closed: bool,
+
+    /// Workers never sleep: lowest latency, a whole core each.
+    #[arg(long)]
+    busy_poll: bool,
+
+    /// The cores to pin workers to, in turn; all that this process may use, by default.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    cores: Vec<usize>,
+
+    /// Packet frames of each worker, for both directions; each takes 2 KiB, or 4 KiB where an
+    /// MTU is above 1770.
+    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1024..=1_048_576))]
+    frames: u32,
+
+    /// Use only this XDP mode, instead of native where the driver has it and generic elsewhere.
+    #[arg(long, value_name = "MODE")]
+    xdp: Option<Xdp>,
+
+    /// Copy frames between driver and user space even where the driver could do without.
+    #[arg(long)]
+    copy: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum FailOpen {
+    Bridge,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Xdp {
+    Native,
+    Generic,
+}
+
+/// Entries of each ring: 2 ms of the smallest packets at a million a second, so that a worker
+/// that has to wait for its core for so long loses nothing. Fits four times into the fewest
+/// frames that `--frames` takes... see [`ring_for`].
+const RING: u32 = 2048;
+
+/// The ring size for workers with `frames` frames: the four rings of a worker must leave
+/// half of its frames to the queues.
+fn ring_for(frames: u32) -> u32 {
+    let fits = frames / 8;
+    RING.min(1 << fits.ilog2())
+}
+
+impl Run {
+    pub fn execute(self) -> anyhow::Result<ExitCode> {
+        let policy = match &self.batch {
+            Some(path) => super::tc::load_policy(path)?,
+            None => Policy::default(),
+        };
+        let [FailOpen::Bridge] = [self.fail_open];
+        let options = RunOptions {
+            ports: self.ports,
+            policy,
+            fail: if self.fail_closed { FailMode::Closed } else { FailMode::Open },
+            session: SessionOptions {
+                frames: self.frames,
+                ring: ring_for(self.frames),
+                cpus: if self.cores.is_empty() { allowed_cores()? } else { self.cores },
+                busy_poll: self.busy_poll,
+                xdp_mode: self.xdp.map(|mode| match mode {
+                    Xdp::Native => XdpMode::Native,
+                    Xdp::Generic => XdpMode::Generic,
+                }),
+                copy_mode: self.copy.then_some(CopyMode::Copy),
+            },
+        };
+        let last = run(options, |instance| println!("ready: {}", instance.mode()))?;
+        print!("{}", last.render());
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// How the bare forwarder and ordinary runs are set up alike, for a fair comparison.
+pub fn default_session() -> anyhow::Result<SessionOptions> {
+    Ok(SessionOptions {
+        frames: 16_384,
+        ring: RING,
+        cpus: allowed_cores()?,
+        busy_poll: false,
+        xdp_mode: None,
+        copy_mode: None,
+    })
+}
+
+fn allowed_cores() -> anyhow::Result<Vec<usize>> {
+    let cpus = rustix::thread::sched_getaffinity(None)?;
+    Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| cpus.is_set(cpu)).collect())
+}
+
+pub fn parse_ports(text: &str) -> Result<[String; 2], String> {
+    match text.split(',').collect::<Vec<_>>()[..] {
+        [a, b] if !a.is_empty() && !b.is_empty() => Ok([a.to_owned(), b.to_owned()]),
+        _ => Err("two interface names separated by a comma, such as eth1,eth2".to_owned()),
+    }
+}

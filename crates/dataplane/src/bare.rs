@@ -1,0 +1,46 @@
+//! The bare forwarder: AF_XDP rings and nothing between them.
+//!
+//! It is what a worker would be without qdiscs, counters, drops or timers, kept as
+//! the floor that benchmarks compare Narrows with. It moves frames from one port's RX ring to
+//! the other's TX ring with the same sockets, batches and kicks, and counts packets.
+
+use crate::clock;
+use crate::io::{Io, Side};
+use crate::worker::BATCH;
+use crate::xdp_io::XdpIo;
+use narrows_packet::{Batch, Packets};
+use narrows_units::Nanos;
+use narrows_xsk::wait_readable;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How long a forwarder with nothing to do sleeps before it looks whether it is to stop.
+const NAP: Nanos = Nanos::from_millis(50);
+
+/// Forwards on core `cpu` until `stop` is set. Returns the packets forwarded in each
+/// direction and the processor time that this thread used.
+pub(crate) fn forward(mut io: XdpIo, cpu: usize, stop: &AtomicBool) -> ([u64; 2], Nanos) {
+    let mut cpus = rustix::thread::CpuSet::new();
+    cpus.set(cpu);
+    // Without it the figures are noisier, not wrong.
+    let _ = rustix::thread::sched_setaffinity(None, &cpus);
+    let mut packets = Packets::new(io.frame_count());
+    let mut batch = Batch::new(BATCH);
+    let mut forwarded = [0; 2];
+    while !stop.load(Ordering::Relaxed) {
+        let mut busy = false;
+        for side in Side::BOTH {
+            batch.clear();
+            let room = io.room(side.other());
+            batch.limit(room.min(BATCH));
+            io.receive(side, &mut packets, Nanos::ZERO, &mut batch);
+            busy |= !batch.is_empty();
+            forwarded[side.index()] += batch.len() as u64;
+            io.transmit(side.other(), &batch);
+        }
+        if !busy {
+            // An error shows as a port that forwards nothing; there is nobody to tell.
+            let _ = wait_readable([io.fd(Side::A), io.fd(Side::B)], Some(NAP.0));
+        }
+    }
+    (forwarded, clock::thread_cpu_time())
+}

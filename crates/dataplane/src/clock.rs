@@ -1,0 +1,17 @@
+//! The clock of the data plane.
+
+use narrows_units::Nanos;
+use rustix::time::{ClockId, clock_gettime};
+
+/// The time now, by the clock that all workers share (`CLOCK_MONOTONIC`).
+#[inline]
+pub(crate) fn now() -> Nanos {
+    let time = clock_gettime(ClockId::Monotonic);
+    Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// The processor time that the calling thread has used.
+pub(crate) fn thread_cpu_time() -> Nanos {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}

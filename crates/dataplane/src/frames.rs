@@ -1,0 +1,148 @@
+//! A worker's own part of the UMEM: which frames are free, and where packets lie in theirs.
+//!
+//! A packet's id is the number of its first frame within this part. A packet that needs more
+//! (a jumbo frame) names its further frames in a chain.
+
+use narrows_packet::PacketId;
+use narrows_xsk::{Desc, Umem};
+
+/// No further frame.
+const END: u32 = u32::MAX;
+
+/// The most frames that one packet may take. The kernel's own limit is its
+/// `MAX_SKB_FRAGS` (17) and the head.
+pub(crate) const FRAMES_PER_PACKET_MAX: usize = 18;
+
+/// Where the data of one frame lies.
+#[derive(Clone, Copy)]
+struct Location {
+    addr: u64,
+    len: u32,
+    next: u32,
+}
+
+/// The frames of one worker. Never shared, never reallocated.
+pub(crate) struct Frames {
+    umem: Umem,
+    /// The number, in the whole UMEM, of this worker's first frame.
+    first: u32,
+    free: Vec<u32>,
+    locations: Box<[Location]>,
+}
+
+impl Frames {
+    /// The `count` frames of `umem` from number `first` on.
+    pub(crate) fn new(umem: Umem, first: u32, count: u32) -> Self {
+        let unused = Location { addr: 0, len: 0, next: END };
+        Self {
+            umem,
+            first,
+            free: (0..count).rev().collect(),
+            locations: vec![unused; count as usize].into_boxed_slice(),
+        }
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.locations.len() as u32
+    }
+
+    pub(crate) fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Takes a free frame: its address, for a fill ring.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<u64> {
+        let frame = self.free.pop()?;
+        Some(self.umem.addr_of(self.first + frame))
+    }
+
+    /// The frame in which `addr` lies, if it is one of this worker's.
+    #[inline]
+    fn local(&self, addr: u64) -> Option<u32> {
+        let frame = self.umem.frame_at(addr).checked_sub(u64::from(self.first))?;
+        (frame < self.locations.len() as u64).then_some(frame as u32)
+    }
+
+    /// Gives back the frame in which `addr` lies. An address that is not this worker's can
+    /// only be a fault of the kernel's; taking it in would corrupt another worker's packets.
+    #[inline]
+    pub(crate) fn put_addr(&mut self, addr: u64) {
+        if let Some(frame) = self.local(addr) {
+            self.free.push(frame);
+        }
+    }
+
+    /// Gives back all frames of `packet`.
+    #[inline]
+    pub(crate) fn put_packet(&mut self, packet: PacketId) {
+        let mut frame = packet.0;
+        while frame != END {
+            self.free.push(frame);
+            frame = self.locations[frame as usize].next;
+        }
+    }
+
+    /// Records a received frame as a packet of its own.
+    #[inline]
+    pub(crate) fn receive(&mut self, desc: Desc) -> Option<PacketId> {
+        let frame = self.local(desc.addr)?;
+        self.locations[frame as usize] = Location { addr: desc.addr, len: desc.len, next: END };
+        Some(PacketId(frame))
+    }
+
+    /// Appends a received frame to the packet whose last frame is `last`.
+    #[inline]
+    pub(crate) fn append(&mut self, last: PacketId, desc: Desc) -> Option<PacketId> {
+        let frame = self.receive(desc)?;
+        self.locations[last.0 as usize].next = frame.0;
+        Some(frame)
+    }
+
+    /// The descriptors that send `packet`, in order.
+    #[inline]
+    pub(crate) fn descriptors(&self, packet: PacketId) -> impl Iterator<Item = Desc> + '_ {
+        let mut frame = packet.0;
+        std::iter::from_fn(move || {
+            if frame == END {
+                return None;
+            }
+            let location = self.locations[frame as usize];
+            frame = location.next;
+            let options = if frame == END { 0 } else { Desc::CONTINUES };
+            Some(Desc { addr: location.addr, len: location.len, options })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames() -> Frames {
+        Frames::new(Umem::new(8, 2048).expect("there is memory"), 4, 4)
+    }
+
+    #[test]
+    fn a_jumbo_packet_is_sent_as_it_came_and_gives_all_its_frames_back() {
+        let mut frames = frames();
+        let addrs: Vec<u64> = (0..3).map(|_| frames.take().expect("a free frame") + 256).collect();
+        let desc = |i: usize, options| Desc { addr: addrs[i], len: 100 + i as u32, options };
+        let packet = frames.receive(desc(0, Desc::CONTINUES)).expect("ours");
+        let second = frames.append(packet, desc(1, Desc::CONTINUES)).expect("ours");
+        frames.append(second, desc(2, 0)).expect("ours");
+        let sent: Vec<Desc> = frames.descriptors(packet).collect();
+        assert_eq!(sent, [desc(0, Desc::CONTINUES), desc(1, Desc::CONTINUES), desc(2, 0)]);
+        frames.put_packet(packet);
+        assert_eq!(frames.free(), 4);
+    }
+
+    #[test]
+    fn frames_of_another_worker_are_never_taken_in() {
+        let mut frames = frames();
+        frames.put_addr(3 * 2048);
+        frames.put_addr(8 * 2048);
+        assert_eq!(frames.free(), 4);
+        assert_eq!(frames.receive(Desc { addr: 0, len: 60, options: 0 }), None);
+    }
+}

@@ -1,0 +1,489 @@
+//! An instance: two ports, their policy, and the session that joins them while both are there.
+//!
+//! The instance outlives its sessions. When an interface vanishes, or changes its queues, MTU
+//! or address, the session is closed, the event is told, and as soon as both ports are
+//! usable again the next session begins under the same policy, with counters that run on.
+//!
+//! Everything here happens on one thread, at human speed: commands, link events, a tick a
+//! second. Packets are the workers' business.
+
+use crate::clock;
+use crate::events::Events;
+use crate::io::Side;
+use crate::meter::RateMeter;
+use crate::session::{PortFacts, Session, SessionError, SessionOptions};
+use crate::show::{self, Conservation, PortShow, QueueCounters, Show, WorkerShow};
+use crate::worker::PathCounters;
+use crate::worker_thread::WorkerReport;
+use narrows_bpf::Verdicts;
+use narrows_link::{Link, LinkError, LinkEvent, Promiscuous};
+use narrows_policy::{Installed, Kind, NodeStats, Policy, PolicyError, Update};
+use narrows_qdisc::Spec;
+use narrows_units::Nanos;
+
+/// Why a policy was not taken over, or a session not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum InstanceError {
+    /// An interface cannot be read.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// The policy does not fit the ports.
+    #[error("{port}: {source}")]
+    Policy {
+        /// The port that it does not fit.
+        port: String,
+        /// Why.
+        source: PolicyError,
+    },
+    /// The policy names a port that is not this instance's.
+    #[error("the policy has a qdisc for \"{0}\", which is not a port of this instance")]
+    ForeignPort(String),
+    /// The ports cannot be joined.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The ports do not have the same queues.
+    #[error(
+        "{} has {} queues and {} has {}: each worker serves one queue of both; give both the same \
+         number, for instance `ethtool -L {} combined {}` (on veth `rx N tx N`)",
+        .0.0, .0.1, .1.0, .1.1,
+        if .0.1 > .1.1 { &.0.0 } else { &.1.0 },
+        .0.1.min(.1.1)
+    )]
+    Queues((String, u32), (String, u32)),
+    /// An interface is down.
+    #[error("{0} is down: `ip link set dev {0} up`")]
+    Down(String),
+    /// A worker did not take over an update.
+    #[error("a worker did not answer; the others have taken the change over")]
+    Silent,
+}
+
+/// How an instance is run.
+#[derive(Clone, Debug)]
+pub struct InstanceOptions {
+    /// The names of its ports.
+    pub ports: [String; 2],
+    /// What happens to packets when this process is gone, in words.
+    pub fail: String,
+    /// How its sessions are run.
+    pub session: SessionOptions,
+}
+
+/// What each port has counted over all sessions.
+#[derive(Clone, Default)]
+struct Totals {
+    queues: [Vec<QueueCounters>; 2],
+    verdicts: [Verdicts; 2],
+}
+
+/// See the module's documentation.
+pub struct Instance {
+    options: InstanceOptions,
+    policy: Policy,
+    installed: [Option<Installed>; 2],
+    session: Option<Session>,
+    _promiscuous: Vec<Promiscuous>,
+    waiting_for: Option<String>,
+    /// Counts of the sessions that are over.
+    past: Totals,
+    rates: RateMeter,
+    events: Events,
+    began: Nanos,
+}
+
+impl Instance {
+    /// Joins the ports under `policy`.
+    ///
+    /// # Errors
+    /// Where they cannot be joined as they are now.
+    pub fn start(options: InstanceOptions, policy: Policy) -> Result<Self, InstanceError> {
+        let mut instance = Self {
+            options,
+            policy: Policy::default(),
+            installed: [None, None],
+            session: None,
+            _promiscuous: Vec::new(),
+            waiting_for: None,
+            past: Totals::default(),
+            rates: RateMeter::default(),
+            events: Events::default(),
+            began: clock::now(),
+        };
+        instance.check_ports(&policy)?;
+        instance.policy = policy;
+        instance.open()?;
+        Ok(instance)
+    }
+
+    /// The names of its ports.
+    pub fn ports(&self) -> &[String; 2] {
+        &self.options.ports
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Which side the port `dev` is.
+    pub fn side(&self, dev: &str) -> Option<Side> {
+        Side::BOTH.into_iter().find(|side| self.options.ports[side.index()] == dev)
+    }
+
+    /// How many queues are served, while the ports are joined.
+    pub fn queues(&self) -> Option<usize> {
+        self.session.as_ref().map(Session::queues)
+    }
+
+    /// How the ports were joined, for people.
+    pub fn mode(&self) -> String {
+        let Some(session) = &self.session else { return "not joined".into() };
+        let port = |side| {
+            format!(
+                "{} (mtu {}, {} XDP)",
+                session.port(side).name,
+                session.port(side).mtu,
+                session.xdp_mode(side)
+            )
+        };
+        format!(
+            "{} and {}, {} queues, {} AF_XDP, frames of {} bytes",
+            port(Side::A),
+            port(Side::B),
+            session.queues(),
+            session.copy_mode().name(),
+            session.frame_size()
+        )
+    }
+
+    /// Puts `policy` in force. Nothing has changed where it is refused.
+    ///
+    /// # Errors
+    /// Where it does not fit the ports.
+    pub fn apply(&mut self, policy: Policy) -> Result<(), InstanceError> {
+        self.check_ports(&policy)?;
+        let Some(session) = &self.session else {
+            self.policy = policy;
+            return Ok(());
+        };
+        let mut changes = Vec::new();
+        for side in Side::BOTH {
+            let name = &self.options.ports[side.index()];
+            if policy.port(name) == self.policy.port(name) {
+                continue;
+            }
+            let previous = self.installed[side.index()].as_ref();
+            let (installed, updates) =
+                Installed::compile(policy.port(name), session.queues(), previous)
+                    .map_err(|source| InstanceError::Policy { port: name.clone(), source })?;
+            changes.push((side, installed, updates));
+        }
+        let mut all_answered = true;
+        for (side, installed, updates) in changes {
+            installed.commit();
+            all_answered &= session.update(side, updates);
+            self.installed[side.index()] = Some(installed);
+        }
+        self.policy = policy;
+        if all_answered { Ok(()) } else { Err(InstanceError::Silent) }
+    }
+
+    /// The figures of every qdisc of the port of `side`.
+    pub fn qdisc_stats(&self, side: Side) -> Vec<NodeStats> {
+        let (Some(session), Some(installed)) = (&self.session, &self.installed[side.index()])
+        else {
+            return Vec::new();
+        };
+        let per_queue: Vec<_> = session
+            .reports()
+            .into_iter()
+            .map(|report| report.map(|mut r| r.qdiscs[side.index()].split_off(0)))
+            .map(Option::unwrap_or_default)
+            .collect();
+        installed.gather(&per_queue)
+    }
+
+    /// Takes notice of something that happened to an interface.
+    pub fn link_event(&mut self, event: &LinkEvent) {
+        let (LinkEvent::Added(link) | LinkEvent::Changed { now: link, .. }) = event else {
+            if let LinkEvent::Removed { name, .. } = event
+                && self.side(name).is_none()
+            {
+                return;
+            }
+            self.reconsider();
+            return;
+        };
+        let known = |session: &Session| {
+            Side::BOTH.iter().any(|&side| session.port(side).ifindex == link.status.ifindex)
+        };
+        if self.side(&link.status.name).is_some() || self.session.as_ref().is_some_and(known) {
+            self.reconsider();
+        }
+    }
+
+    /// Samples the rates, and tries again where the ports could not be joined.
+    pub fn tick(&mut self) {
+        if self.session.is_none() {
+            self.reconsider();
+        }
+        let totals = self.totals(&self.reports());
+        let bytes = |of: fn(&QueueCounters) -> u64| {
+            Side::BOTH.map(|side| totals.queues[side.index()].iter().map(of).sum())
+        };
+        self.rates.sample(
+            clock::now(),
+            bytes(|queue| queue.inward.rx_bytes),
+            bytes(|queue| queue.outward.tx_bytes),
+        );
+    }
+
+    /// Ends the instance: what is queued may leave for a short while, then the ports are
+    /// left to the kernel. Returns the last word on where every packet went.
+    pub fn stop(mut self) -> Show {
+        self.close(true);
+        self.waiting_for = None;
+        self.show()
+    }
+
+    /// Everything about it.
+    pub fn show(&self) -> Show {
+        let reports = self.reports();
+        let totals = self.totals(&reports);
+        let mut paths = PathCounters::default();
+        let mut queued = 0;
+        for queue in totals.queues.iter().flatten() {
+            paths.merge(&queue.outward);
+            queued += u64::from(queue.backlog.packets);
+        }
+        Show {
+            state: if self.session.is_some() { "running" } else { "waiting" }.into(),
+            waiting_for: self.waiting_for.clone(),
+            uptime_s: (clock::now() - self.began).as_secs_f64(),
+            fail: self.options.fail.clone(),
+            ports: Side::BOTH.map(|side| self.show_port(side, &totals)).into(),
+            workers: self.show_workers(&reports),
+            conservation: Conservation {
+                received: paths.rx_packets,
+                sent: paths.tx_packets,
+                queued,
+                dropped: show::by_reason(&paths.drops),
+                unaccounted: paths.unaccounted(queued),
+            },
+            events: self.events.list(),
+        }
+    }
+
+    fn show_port(&self, side: Side, totals: &Totals) -> PortShow {
+        let name = self.options.ports[side.index()].clone();
+        let queues = &totals.queues[side.index()];
+        let verdicts = totals.verdicts[side.index()];
+        let root = self.policy.port(&name).root.as_ref();
+        let rate_set_bps = root.and_then(|root| match &root.kind {
+            Kind::Tbf(tbf) => Some(tbf.params.rate.bits_per_sec()),
+            _ => None,
+        });
+        let mut total = QueueCounters::default();
+        queues.iter().for_each(|queue| total.merge(queue));
+        let session = self.session.as_ref();
+        PortShow {
+            name,
+            xdp: session.map_or("none", |s| s.xdp_mode(side).name()).into(),
+            copy: session.map_or("none", |s| s.copy_mode().name()).into(),
+            mtu: session.map_or(0, |s| s.port(side).mtu),
+            queues: session.map_or(0, Session::queues) as u32,
+            qdisc: root.map_or("noqueue", |root| root.kind.name()).into(),
+            rate_set_bps,
+            tx_rate_bps: self.rates.tx(side).bits_per_sec(),
+            rx_rate_bps: self.rates.rx(side).bits_per_sec(),
+            total: total.show(),
+            per_queue: queues.iter().map(QueueCounters::show).collect(),
+            to_self: verdicts.to_self,
+            unserved: verdicts.unserved,
+            kernel_drops: total.kernel_drops(),
+        }
+    }
+
+    fn show_workers(&self, reports: &[Option<WorkerReport>]) -> Vec<WorkerShow> {
+        let cpus = self.session.iter().flat_map(Session::cpus);
+        (0u32..)
+            .zip(cpus)
+            .zip(reports)
+            .map(|((queue, cpu), report)| {
+                let report = report.clone().unwrap_or_default();
+                let all = (report.busy + report.idle).as_secs_f64();
+                WorkerShow {
+                    queue,
+                    cpu,
+                    load: if all > 0.0 { report.busy.as_secs_f64() / all } else { 0.0 },
+                    idle_s: report.idle.as_secs_f64(),
+                    cpu_s: report.cpu_time.as_secs_f64(),
+                    free_frames: report.free_frames,
+                    frames: report.frames,
+                }
+            })
+            .collect()
+    }
+
+    fn check_ports(&self, policy: &Policy) -> Result<(), InstanceError> {
+        match policy.ports().find(|(dev, _)| self.side(dev).is_none()) {
+            Some((dev, _)) => Err(InstanceError::ForeignPort(dev.to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    fn reports(&self) -> Vec<Option<WorkerReport>> {
+        self.session.as_ref().map(Session::reports).unwrap_or_default()
+    }
+
+    /// The counts of all sessions, with those of the running one as in `reports`.
+    fn totals(&self, reports: &[Option<WorkerReport>]) -> Totals {
+        let mut totals = self.past.clone();
+        for (queue, report) in reports.iter().enumerate() {
+            if let Some(report) = report {
+                totals.add(queue, report);
+            }
+        }
+        if let Some(session) = &self.session {
+            for side in Side::BOTH {
+                let past = totals.verdicts[side.index()];
+                totals.verdicts[side.index()] = show::add_verdicts(past, session.verdicts(side));
+            }
+        }
+        totals
+    }
+
+    /// Reads the ports, compiles the policy for them, and joins them.
+    fn open(&mut self) -> Result<(), InstanceError> {
+        let [a, b] = &self.options.ports;
+        let ports = [read_port(a)?, read_port(b)?];
+        if ports[0].queues != ports[1].queues {
+            let [a, b] = ports.map(|port| (port.name, port.queues));
+            return Err(InstanceError::Queues(a, b));
+        }
+        let queues = ports[0].queues as usize;
+        let compile = |name: &String| {
+            Installed::compile(self.policy.port(name), queues, None)
+                .map_err(|source| InstanceError::Policy { port: name.clone(), source })
+        };
+        let (of_a, updates_a) = compile(a)?;
+        let (of_b, updates_b) = compile(b)?;
+        // A NIC drops frames for others by itself, long before XDP.
+        let promiscuous = ports
+            .iter()
+            .map(|port| narrows_link::promiscuous(port.ifindex))
+            .collect::<Result<_, _>>()?;
+        let specs = [updates_a, updates_b].map(|updates| updates.into_iter().map(spec).collect());
+        self.session = Some(Session::open(ports, &self.options.session, specs)?);
+        self.installed = [Some(of_a), Some(of_b)];
+        self._promiscuous = promiscuous;
+        self.waiting_for = None;
+        self.events.say(format!("joined {}", self.mode()));
+        Ok(())
+    }
+
+    /// Ends the session, if there is one, and keeps its counts.
+    fn close(&mut self, drain: bool) {
+        let Some(session) = self.session.take() else { return };
+        let (reports, verdicts) = session.close(drain);
+        for (queue, report) in reports.iter().enumerate() {
+            self.past.add(queue, report);
+        }
+        for (past, last) in self.past.verdicts.iter_mut().zip(verdicts) {
+            *past = show::add_verdicts(*past, last);
+        }
+        // What was queued has been sent or dropped; only counters are history.
+        for queue in self.past.queues.iter_mut().flatten() {
+            queue.backlog = Default::default();
+        }
+        self._promiscuous.clear();
+    }
+
+    /// Closes a session whose ports are not what they were, and opens one where it can be.
+    fn reconsider(&mut self) {
+        if let Some(session) = &self.session {
+            let changes: Vec<String> =
+                Side::BOTH.into_iter().filter_map(|side| change(session.port(side))).collect();
+            if changes.is_empty() {
+                return;
+            }
+            self.events.warn(changes.join("; "));
+            self.close(false);
+        }
+        if let Err(error) = self.open() {
+            let reason = error.to_string();
+            // The same reason every second would bury the one that matters.
+            if self.waiting_for.as_ref() != Some(&reason) {
+                self.events.warn(format!("waiting: {reason}"));
+                self.waiting_for = Some(reason);
+            }
+        }
+    }
+}
+
+impl Totals {
+    fn add(&mut self, queue: usize, report: &WorkerReport) {
+        for side in Side::BOTH {
+            let index = side.index();
+            let counters = QueueCounters {
+                inward: report.paths[index],
+                outward: report.paths[side.other().index()],
+                backlog: report.backlogs[index],
+                kernel_drops: report.kernel_drops[index],
+            };
+            let queues = &mut self.queues[index];
+            if queues.len() <= queue {
+                queues.resize(queue + 1, QueueCounters::default());
+            }
+            queues[queue].merge(&counters);
+        }
+    }
+}
+
+/// What a first session builds: there is nothing yet that could be retuned.
+fn spec(update: Update) -> Spec {
+    match update {
+        Update::Retune(spec) | Update::Replace(spec) => spec,
+    }
+}
+
+fn facts(link: &Link) -> PortFacts {
+    PortFacts {
+        name: link.name().to_owned(),
+        ifindex: link.status.ifindex,
+        mac: link.status.mac,
+        mtu: link.status.mtu,
+        queues: link.queues.now.pairs(),
+    }
+}
+
+pub(crate) fn read_port(name: &str) -> Result<PortFacts, InstanceError> {
+    let link = Link::by_name(name)?;
+    if !link.status.up {
+        return Err(InstanceError::Down(name.to_owned()));
+    }
+    Ok(facts(&link))
+}
+
+/// What is different about a port, in words; `None` where it is what it was.
+fn change(was: &PortFacts) -> Option<String> {
+    let name = &was.name;
+    let is = match Link::by_name(name) {
+        Ok(link) => facts(&link),
+        Err(_) => return Some(format!("{name} is gone")),
+    };
+    if is.ifindex != was.ifindex {
+        return Some(format!("{name} is another interface now"));
+    }
+    let mut changes = Vec::new();
+    if is.queues != was.queues {
+        changes.push(format!("{} queues instead of {}", is.queues, was.queues));
+    }
+    if is.mtu != was.mtu {
+        changes.push(format!("MTU {} instead of {}", is.mtu, was.mtu));
+    }
+    if is.mac != was.mac {
+        changes.push("another address".to_owned());
+    }
+    (!changes.is_empty()).then(|| format!("{name} has {}", changes.join(" and ")))
+}

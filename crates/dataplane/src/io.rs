@@ -1,0 +1,60 @@
+//! What a worker needs of the outside world.
+//!
+//! A worker serves one queue of each of two ports. Where the packets really come from (AF_XDP
+//! rings, a simulator's links, a test's vectors) stands behind [`Io`], so that one and
+//! the same worker runs in all of them.
+
+use narrows_packet::{Batch, Packets};
+use narrows_units::Nanos;
+
+/// Which of the two ports of a pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// The port named first.
+    A,
+    /// The port named second.
+    B,
+}
+
+impl Side {
+    /// Both, first to last.
+    pub const BOTH: [Self; 2] = [Self::A, Self::B];
+
+    /// The port across.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::A => Self::B,
+            Self::B => Self::A,
+        }
+    }
+
+    /// Its place in a pair.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// One queue of each port, and the frames in which their packets lie.
+///
+/// A packet belongs to the I/O until [`Io::receive`] hands it over, and again from
+/// [`Io::transmit`] or [`Io::release`] on.
+pub trait Io {
+    /// Moves packets that came in at `side` into `out` until it is full, recording each in
+    /// `packets` with `now` as its arrival. What cannot be a packet is discarded there.
+    fn receive(&mut self, side: Side, packets: &mut Packets, now: Nanos, out: &mut Batch);
+
+    /// Whether another packet may be queued without taking frames that reception needs.
+    fn has_spare_frame(&self) -> bool;
+
+    /// How many packets [`Io::transmit`] takes at `side` now.
+    fn room(&mut self, side: Side) -> usize;
+
+    /// Sends `batch`, which is no longer than [`Io::room`] said, out of `side`.
+    fn transmit(&mut self, side: Side, batch: &Batch);
+
+    /// Takes back the frames of packets that were dropped.
+    fn release(&mut self, dropped: &Batch);
+
+    /// Whether packets that [`Io::transmit`] took still wait for the device.
+    fn is_unsent(&self) -> bool;
+}

@@ -1,0 +1,186 @@
+//! The process behind `narrows run`: start-up checks, fail-open, the loop that serves commands
+//! and link events, and the way out.
+
+use crate::bare;
+use crate::clock;
+use crate::control::{Answer, ControlError, ControlServer, Request};
+use crate::instance::{Instance, InstanceError, InstanceOptions, read_port};
+use crate::session::{Prepared, SessionOptions};
+use crate::show::Show;
+use narrows_link::bridge::BridgeError;
+use narrows_link::{LinkError, LinkMonitor};
+use narrows_policy::Policy;
+use narrows_units::Nanos;
+use narrows_xsk::wait_readable;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// How often rates are sampled and a lost port is looked for.
+const TICK: Nanos = Nanos::from_secs(1);
+
+/// Who forwards when this process is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FailMode {
+    /// A kernel bridge, prepared beforehand: traffic goes on, unshaped.
+    Open,
+    /// Nobody: traffic stops.
+    Closed,
+}
+
+/// What `narrows run` was asked for.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// The names of the two ports.
+    pub ports: [String; 2],
+    /// The policy to begin with.
+    pub policy: Policy,
+    /// Who forwards when this process is gone.
+    pub fail: FailMode,
+    /// How sessions are run.
+    pub session: SessionOptions,
+}
+
+/// Why it could not start, or had to end.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The same interface twice.
+    #[error("both ports are \"{0}\": name two different interfaces")]
+    SamePort(String),
+    /// An interface cannot be read or changed.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// Something that cannot work.
+    #[error("cannot join the ports:\n{0}")]
+    Blocked(String),
+    /// The fail-open bridge cannot be prepared.
+    #[error("cannot prepare the bridge for fail-open: {0}")]
+    Bridge(#[from] BridgeError),
+    /// The ports cannot be joined.
+    #[error(transparent)]
+    Instance(#[from] InstanceError),
+    /// No control socket.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The loop's own descriptors.
+    #[error("cannot wait for events: {0}")]
+    Events(#[from] io::Error),
+}
+
+/// Joins the ports and serves until a signal asks to stop. `ready` is called once packets are
+/// forwarded.
+///
+/// # Errors
+/// Where the ports cannot be joined; nothing is left changed then.
+pub fn run(options: RunOptions, ready: impl FnOnce(&Instance)) -> Result<Show, RunError> {
+    let RunOptions { ports, policy, fail, session } = options;
+    if ports[0] == ports[1] {
+        let [port, _] = ports;
+        return Err(RunError::SamePort(port));
+    }
+    // Before anything is changed: a second instance must not disturb the first.
+    let control = ControlServer::open(&ports)?;
+    let mut monitor = LinkMonitor::open()?;
+    let mut signals = signals()?;
+    refuse_blockers(&ports)?;
+    let fail = match fail {
+        FailMode::Open => {
+            let bridge = narrows_link::bridge::prepare(&ports[0], &ports[1])?;
+            format!("open (bridge {})", bridge.name)
+        }
+        FailMode::Closed => "closed".to_owned(),
+    };
+
+    let mut instance = Instance::start(InstanceOptions { ports, fail, session }, policy)?;
+    ready(&instance);
+    let mut next_tick = clock::now() + TICK;
+    loop {
+        let fds = [control.fd(), monitor.as_fd(), signals.as_fd()];
+        wait_readable(fds, Some((next_tick - clock::now()).0))?;
+        let mut signal = [0];
+        if matches!(signals.read(&mut signal), Ok(1)) {
+            return Ok(instance.stop());
+        }
+        while let Some(event) = monitor.next_event() {
+            instance.link_event(&event);
+        }
+        control.serve(|request| answer(&mut instance, request));
+        if clock::now() >= next_tick {
+            instance.tick();
+            next_tick = clock::now() + TICK;
+        }
+    }
+}
+
+/// Forwards between `ports` without anything in between until a signal asks to stop, and
+/// returns the packets forwarded in each direction with the processor time that it took: the
+/// floor for benchmarks.
+///
+/// # Errors
+/// Where the ports cannot be joined.
+pub fn run_bare(
+    ports: &[String; 2],
+    session: &SessionOptions,
+    ready: impl FnOnce(),
+) -> Result<([u64; 2], Nanos), RunError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
+    let facts = [read_port(&ports[0])?, read_port(&ports[1])?];
+    let promiscuous = [&facts[0], &facts[1]].map(|port| narrows_link::promiscuous(port.ifindex));
+    let queues = facts[0].queues.min(facts[1].queues);
+    let mut prepared = Prepared::new(facts, session, queues).map_err(InstanceError::from)?;
+    let ios = prepared.take_ios();
+    prepared.attach(session.xdp_mode).map_err(InstanceError::from)?;
+    let threads: Vec<_> = ios
+        .into_iter()
+        .enumerate()
+        .map(|(queue, io)| {
+            let stop = stop.clone();
+            let cpu = session.cpus.get(queue % session.cpus.len().max(1)).copied();
+            std::thread::spawn(move || bare::forward(io, cpu.unwrap_or_default(), &stop))
+        })
+        .collect();
+    ready();
+    let mut sum = ([0, 0], Nanos::ZERO);
+    for thread in threads {
+        let (forwarded, cpu_time) = thread.join().unwrap_or_default();
+        sum.0[0] += forwarded[0];
+        sum.0[1] += forwarded[1];
+        sum.1 += cpu_time;
+    }
+    drop(promiscuous);
+    Ok(sum)
+}
+
+/// A stream on which a byte arrives for each request to stop.
+fn signals() -> io::Result<UnixStream> {
+    let (reader, writer) = UnixStream::pair()?;
+    reader.set_nonblocking(true)?;
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
+    }
+    Ok(reader)
+}
+
+fn refuse_blockers(_: &[String; 2]) -> Result<(), RunError> {
+    Ok(())
+}
+fn answer(instance: &mut Instance, request: Request) -> Answer {
+    match request {
+        Request::Ports => return Answer::Ports(instance.ports().to_vec()),
+        Request::Show => return Answer::Show(Box::new(instance.show())),
+        Request::Tc { args } => {
+            let _ = args;
+            return Answer::Refused(String::new());
+        }
+        Request::Batch { args, name, text, force } => {
+            let _ = (args, name, text, force);
+            return Answer::Refused(String::new());
+        }
+    };
+}

@@ -1,0 +1,378 @@
+//! A session: the two ports joined, from the moment at which the sockets are bound until the
+//! moment at which they are closed.
+//!
+//! Opening goes from the inside out, so that no frame is lost on the way: frames and sockets
+//! first, the fill rings stocked, the workers running, and only then the steering programs
+//! attached. Closing goes the other way round. An interface that vanishes or changes ends a
+//! session; the instance opens the next one.
+
+use crate::io::Side;
+use crate::worker::Worker;
+use crate::worker_thread::{Seat, WorkerReport, WorkerThread};
+use crate::xdp_io::XdpIo;
+use narrows_bpf::{AttachError, Steer, SteerError, Verdicts, XdpMode};
+use narrows_policy::Update;
+use narrows_qdisc::Spec;
+use narrows_xsk::{CopyMode, RingSizes, Socket, SocketError, Umem, UmemError};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// The longest frame that a 2048-byte UMEM frame takes: what the kernel keeps free before
+/// it (`XDP_PACKET_HEADROOM`) taken off.
+const SMALL_FRAME_MAX: u32 = 2048 - 256;
+/// The largest MTU for which every driver's XDP still works with one buffer of a 4 KiB page:
+/// headroom, Ethernet and VLAN headers and the kernel's own record at its end taken off.
+const SINGLE_BUFFER_MTU_MAX: u32 = 3400;
+/// What comes on top of the MTU: the Ethernet header and two VLAN tags.
+const HEADERS: u32 = 14 + 2 * 4;
+
+/// How long the queues may go on sending after the programs were detached.
+const DRAIN_TIME: Duration = Duration::from_millis(250);
+/// How long a worker may take to answer. It steps in microseconds; a second means that it
+/// has stopped for good.
+const ANSWER_TIME: Duration = Duration::from_secs(2);
+
+/// A port, as far as opening a session needs to know it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct PortFacts {
+    pub(crate) name: String,
+    pub(crate) ifindex: u32,
+    pub(crate) mac: [u8; 6],
+    pub(crate) mtu: u32,
+    /// RX and TX queue pairs in use.
+    pub(crate) queues: u32,
+}
+
+/// How sessions are run.
+#[derive(Clone, Debug)]
+pub struct SessionOptions {
+    /// Frames of each worker, for both directions together.
+    pub frames: u32,
+    /// Entries of each ring.
+    pub ring: u32,
+    /// The cores to pin workers to, in turn.
+    pub cpus: Vec<usize>,
+    /// Workers never sleep.
+    pub busy_poll: bool,
+    /// Only this XDP mode, instead of the best that works.
+    pub xdp_mode: Option<XdpMode>,
+    /// Only this copy mode, instead of the best that works.
+    pub copy_mode: Option<CopyMode>,
+}
+
+/// A session cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// No memory for frames.
+    #[error(transparent)]
+    Umem(#[from] UmemError),
+    /// A socket cannot be bound.
+    #[error("{port}, queue {queue}: {source}{hint}")]
+    Socket {
+        /// The port's name.
+        port: String,
+        /// The queue's number.
+        queue: u32,
+        /// What went wrong.
+        source: SocketError,
+        /// What to do about it.
+        hint: &'static str,
+    },
+    /// The steering program cannot be loaded or attached.
+    #[error("{port}: {source}{hint}")]
+    Steer {
+        /// The port's name.
+        port: String,
+        /// What went wrong.
+        source: SteerError,
+        /// What to do about it.
+        hint: &'static str,
+    },
+    /// A thread cannot be started.
+    #[error("cannot start a worker: {0}")]
+    Thread(std::io::Error),
+}
+
+/// Ports whose sockets are bound and whose programs are loaded, but not attached.
+pub(crate) struct Prepared {
+    steers: [Steer; 2],
+    /// The I/O of each queue pair.
+    ios: Vec<XdpIo>,
+    ports: [PortFacts; 2],
+    copy_mode: CopyMode,
+    frame_size: u32,
+}
+
+impl Prepared {
+    /// Binds the sockets of `queues` queues on both `ports`.
+    pub(crate) fn new(
+        ports: [PortFacts; 2],
+        options: &SessionOptions,
+        queues: u32,
+    ) -> Result<Self, SessionError> {
+        let mtu = ports[0].mtu.max(ports[1].mtu);
+        let frame_size = if mtu + HEADERS <= SMALL_FRAME_MAX { 2048 } else { 4096 };
+        let multi_buffer = mtu > SINGLE_BUFFER_MTU_MAX;
+        let (umem, copy_mode, sockets) =
+            bind_best(&ports, options, queues, frame_size, multi_buffer)?;
+        let steer = |port: &PortFacts| {
+            Steer::load(port.mac, multi_buffer).map_err(|source| SessionError::Steer {
+                port: port.name.clone(),
+                hint: "; loading BPF programs needs root or CAP_BPF and CAP_NET_ADMIN",
+                source,
+            })
+        };
+        let steers = [steer(&ports[0])?, steer(&ports[1])?];
+        for (queue, pair) in (0u32..).zip(&sockets) {
+            for side in Side::BOTH {
+                let index = side.index();
+                steers[index].serve(queue, pair[index].as_fd()).map_err(|source| {
+                    SessionError::Steer { port: ports[index].name.clone(), source, hint: "" }
+                })?;
+            }
+        }
+        let ios = (0u32..)
+            .zip(sockets)
+            .map(|(queue, pair)| {
+                XdpIo::new(pair, umem.clone(), queue * options.frames, options.frames)
+            })
+            .collect();
+        Ok(Self { steers, ios, ports, copy_mode, frame_size })
+    }
+
+    /// Takes the queue pairs' I/O, for whoever is to serve them.
+    pub(crate) fn take_ios(&mut self) -> Vec<XdpIo> {
+        std::mem::take(&mut self.ios)
+    }
+
+    /// Attaches both programs: frames come in from here on.
+    pub(crate) fn attach(&mut self, only: Option<XdpMode>) -> Result<[XdpMode; 2], SessionError> {
+        Ok([
+            attach_best(&mut self.steers[0], &self.ports[0], only)?,
+            attach_best(&mut self.steers[1], &self.ports[1], only)?,
+        ])
+    }
+}
+
+/// Two ports joined.
+pub(crate) struct Session {
+    // Declared first: the programs go before the workers do.
+    prepared: Prepared,
+    workers: Vec<WorkerThread>,
+    xdp_modes: [XdpMode; 2],
+}
+
+impl Session {
+    /// Joins `ports`. `specs` are the qdiscs of each port, one for each queue.
+    pub(crate) fn open(
+        ports: [PortFacts; 2],
+        options: &SessionOptions,
+        specs: [Vec<Spec>; 2],
+    ) -> Result<Self, SessionError> {
+        let queues = specs[0].len().min(specs[1].len()) as u32;
+        let mut prepared = Prepared::new(ports, options, queues)?;
+        let [of_a, of_b] = specs;
+        let mut workers = Vec::with_capacity(queues as usize);
+        let ios = (0u32..).zip(prepared.take_ios());
+        for (((queue, io), a), b) in ios.zip(of_a).zip(of_b) {
+            let worker = Worker::new(io, options.frames, [a.build(), b.build()]);
+            let cpu = options.cpus.get(queue as usize % options.cpus.len().max(1));
+            let seat =
+                Seat { queue, cpu: cpu.copied().unwrap_or_default(), busy_poll: options.busy_poll };
+            workers.push(WorkerThread::spawn(worker, seat).map_err(SessionError::Thread)?);
+        }
+        let xdp_modes = prepared.attach(options.xdp_mode)?;
+        Ok(Self { prepared, workers, xdp_modes })
+    }
+
+    /// The port of `side`.
+    pub(crate) fn port(&self, side: Side) -> &PortFacts {
+        &self.prepared.ports[side.index()]
+    }
+
+    /// Where the steering program of `side` runs.
+    pub(crate) fn xdp_mode(&self, side: Side) -> XdpMode {
+        self.xdp_modes[side.index()]
+    }
+
+    /// Who copies frames.
+    pub(crate) fn copy_mode(&self) -> CopyMode {
+        self.prepared.copy_mode
+    }
+
+    /// The size of the frames, in bytes.
+    pub(crate) fn frame_size(&self) -> u32 {
+        self.prepared.frame_size
+    }
+
+    /// How many queue pairs are served.
+    pub(crate) fn queues(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Hands each worker its update for what goes out of `egress`, and waits until all of
+    /// them have taken it over. False where one did not answer in time.
+    pub(crate) fn update(&self, egress: Side, updates: Vec<Update>) -> bool {
+        for (worker, update) in self.workers.iter().zip(updates) {
+            worker.update(egress, update);
+        }
+        self.reports().iter().all(Option::is_some)
+    }
+
+    /// What each worker has done so far; `None` for one that does not answer.
+    pub(crate) fn reports(&self) -> Vec<Option<WorkerReport>> {
+        let asked: Vec<_> = self.workers.iter().map(WorkerThread::ask).collect();
+        let deadline = Instant::now() + ANSWER_TIME;
+        asked
+            .into_iter()
+            .map(|answer| {
+                let left = deadline.saturating_duration_since(Instant::now());
+                answer.recv_timeout(left).ok()
+            })
+            .collect()
+    }
+
+    /// The core that each worker is pinned to.
+    pub(crate) fn cpus(&self) -> impl Iterator<Item = usize> + '_ {
+        self.workers.iter().map(|worker| worker.cpu)
+    }
+
+    /// What the steering program of `side` did so far.
+    pub(crate) fn verdicts(&self, side: Side) -> Verdicts {
+        self.prepared.steers[side.index()].verdicts().unwrap_or_default()
+    }
+
+    /// Ends the session: the programs go, what is queued may still leave for a short while,
+    /// then the workers stop. Returns their last reports and the programs' last counts.
+    pub(crate) fn close(mut self, drain: bool) -> (Vec<WorkerReport>, [Verdicts; 2]) {
+        for steer in &mut self.prepared.steers {
+            steer.detach();
+        }
+        let deadline = Instant::now() + DRAIN_TIME;
+        let is_queued = |report: &Option<WorkerReport>| {
+            report.as_ref().is_some_and(|r| r.backlogs.iter().any(|b| !b.is_empty()))
+        };
+        while drain && Instant::now() < deadline && self.reports().iter().any(is_queued) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let reports = self.workers.drain(..).map(WorkerThread::stop).collect();
+        (reports, Side::BOTH.map(|side| self.verdicts(side)))
+    }
+}
+
+type Bound = (Umem, CopyMode, Vec<[Socket; 2]>);
+
+/// Binds all sockets in the best mode that both ports can do: they share one UMEM, and so the
+/// slower port's mode.
+fn bind_best(
+    ports: &[PortFacts; 2],
+    options: &SessionOptions,
+    queues: u32,
+    frame_size: u32,
+    multi_buffer: bool,
+) -> Result<Bound, SessionError> {
+    let umem = || Umem::new(queues * options.frames, frame_size);
+    let modes: &[CopyMode] = match options.copy_mode {
+        Some(CopyMode::ZeroCopy) => &[CopyMode::ZeroCopy],
+        Some(CopyMode::Copy) => &[CopyMode::Copy],
+        None => &[CopyMode::ZeroCopy, CopyMode::Copy],
+    };
+    let mut result = Err(SessionError::Umem(UmemError::FrameSize(frame_size)));
+    for &mode in modes {
+        let umem = umem()?;
+        result = bind_all(&umem, ports, options, queues, mode, multi_buffer)
+            .map(|sockets| (umem, mode, sockets));
+        if result.is_ok() {
+            break;
+        }
+    }
+    result
+}
+
+fn bind_all(
+    umem: &Umem,
+    ports: &[PortFacts; 2],
+    options: &SessionOptions,
+    queues: u32,
+    mode: CopyMode,
+    multi_buffer: bool,
+) -> Result<Vec<[Socket; 2]>, SessionError> {
+    let sizes = RingSizes { rx: options.ring, tx: options.ring };
+    let mut pairs: Vec<[Socket; 2]> = Vec::with_capacity(queues as usize);
+    for queue in 0..queues {
+        let bind = |port: &PortFacts, first: Option<&Socket>| {
+            Socket::bind(umem, port.ifindex, queue, sizes, mode, multi_buffer, first).map_err(
+                |source| SessionError::Socket {
+                    port: port.name.clone(),
+                    queue,
+                    hint: socket_hint(source.raw_os_error(), multi_buffer),
+                    source,
+                },
+            )
+        };
+        let a = bind(&ports[0], pairs.first().map(|pair| &pair[0]))?;
+        let b = bind(&ports[1], Some(pairs.first().map_or(&a, |pair| &pair[0])))?;
+        pairs.push([a, b]);
+    }
+    Ok(pairs)
+}
+
+fn socket_hint(errno: Option<i32>, multi_buffer: bool) -> &'static str {
+    match errno {
+        Some(libc::EPERM | libc::EACCES) => "; AF_XDP needs root or CAP_NET_RAW and CAP_NET_ADMIN",
+        Some(libc::EBUSY) => {
+            "; another AF_XDP socket holds this queue: stop the program that opened it"
+        }
+        Some(libc::ENOBUFS | libc::ENOMEM) => {
+            "; raise the locked-memory limit (ulimit -l unlimited) or use fewer --frames"
+        }
+        Some(libc::EAFNOSUPPORT) => "; this kernel has no AF_XDP (CONFIG_XDP_SOCKETS)",
+        Some(libc::EINVAL | libc::EOPNOTSUPP) if multi_buffer => {
+            "; MTUs above 3400 need AF_XDP with several buffers a packet (Linux 6.6 or newer): \
+             lower the MTU of both ports"
+        }
+        _ => "",
+    }
+}
+
+/// Attaches a steering program in the best mode that the port can do.
+fn attach_best(
+    steer: &mut Steer,
+    port: &PortFacts,
+    only: Option<XdpMode>,
+) -> Result<XdpMode, SessionError> {
+    let modes: &[XdpMode] = match only {
+        Some(XdpMode::Native) => &[XdpMode::Native],
+        Some(XdpMode::Generic) => &[XdpMode::Generic],
+        None => &[XdpMode::Native, XdpMode::Generic],
+    };
+    let mut refusal = None;
+    for &mode in modes {
+        match steer.attach(port.ifindex, mode) {
+            Ok(()) => return Ok(mode),
+            // The first refusal says more: generic mode is refused as a mere consequence.
+            Err(error) => refusal = refusal.or(Some(error)),
+        }
+    }
+    let source = refusal.unwrap_or(SteerError::Attach(AttachError {
+        mode: XdpMode::Native,
+        source: std::io::ErrorKind::Unsupported.into(),
+    }));
+    let errno = match &source {
+        SteerError::Attach(error) => error.source.raw_os_error(),
+        _ => None,
+    };
+    let hint = match errno {
+        Some(libc::EBUSY | libc::EEXIST) => {
+            "; another XDP program is attached: `ip link set dev DEV xdp off` removes it"
+        }
+        Some(libc::ENOSPC) => {
+            "; its peer has more TX queues than it has RX queues: give both the same number with \
+             `ethtool -L`"
+        }
+        Some(libc::ERANGE) => "; its MTU is too large for XDP: lower it with `ip link set mtu`",
+        Some(libc::EPERM) => "; attaching XDP programs needs root or CAP_NET_ADMIN",
+        _ => "",
+    };
+    Err(SessionError::Steer { port: port.name.clone(), source, hint })
+}

@@ -1,0 +1,329 @@
+//! What an instance says about itself, for people and for programs.
+//!
+//! One set of structures is the origin of both: [`Show`] serialises to the JSON that
+//! `narrows show --json` prints and renders the text without it. Counters run on over
+//! the instance's whole life, also when a port went away and came back.
+
+use crate::worker::PathCounters;
+use narrows_bpf::Verdicts;
+use narrows_packet::{Backlog, DropCounters};
+use narrows_xsk::KernelDrops;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// An instance at one moment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Show {
+    /// `running`, or `waiting` for a port to be usable again.
+    pub state: String,
+    /// What is waited for, where something is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waiting_for: Option<String>,
+    /// How long the instance has run, in seconds.
+    pub uptime_s: f64,
+    /// Who forwards when this process is gone.
+    pub fail: String,
+    /// The two ports.
+    pub ports: Vec<PortShow>,
+    /// The worker of each queue.
+    pub workers: Vec<WorkerShow>,
+    /// Where every packet went.
+    pub conservation: Conservation,
+    /// The latest events, oldest first.
+    pub events: Vec<String>,
+}
+
+/// A port.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct PortShow {
+    /// The interface's name.
+    pub name: String,
+    /// XDP mode: `native` or `generic`.
+    pub xdp: String,
+    /// `zero-copy` or `copy`.
+    pub copy: String,
+    /// Its MTU in bytes.
+    pub mtu: u32,
+    /// Queue pairs served.
+    pub queues: u32,
+    /// The kind of its root qdisc.
+    pub qdisc: String,
+    /// The rate set at its root, in bits per second.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rate_set_bps: Option<u64>,
+    /// What left in the last second, in bits per second of frames.
+    pub tx_rate_bps: u64,
+    /// What came in in the last second, in bits per second of frames.
+    pub rx_rate_bps: u64,
+    /// All queues together.
+    pub total: QueueShow,
+    /// Each queue.
+    pub per_queue: Vec<QueueShow>,
+    /// Frames for the box itself, given to the kernel.
+    pub to_self: u64,
+    /// Frames that the kernel got because no worker served their queue.
+    pub unserved: u64,
+    /// Frames that the kernel lost between driver and worker.
+    pub kernel_drops: KernelDropsShow,
+}
+
+/// A queue of a port, or all of them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct QueueShow {
+    /// Packets that came in here.
+    pub rx_packets: u64,
+    /// Their frame bytes.
+    pub rx_bytes: u64,
+    /// Packets that left here.
+    pub tx_packets: u64,
+    /// Their frame bytes.
+    pub tx_bytes: u64,
+    /// Packets queued to leave here.
+    pub backlog_packets: u64,
+    /// Their frame bytes.
+    pub backlog_bytes: u64,
+    /// Packets that were to leave here and were dropped.
+    pub drops: u64,
+    /// The same by reason; reasons that did not occur are left out.
+    pub drops_by_reason: BTreeMap<String, u64>,
+}
+
+/// See [`KernelDrops`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelDropsShow {
+    /// The RX ring was full.
+    pub rx_ring_full: u64,
+    /// Other losses on the way in.
+    pub rx_dropped: u64,
+    /// Times that the fill ring was empty.
+    pub fill_ring_empty: u64,
+    /// Descriptors refused on the way in.
+    pub rx_invalid: u64,
+    /// Descriptors refused on the way out.
+    pub tx_invalid: u64,
+}
+
+/// A worker.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct WorkerShow {
+    /// The queue that it serves.
+    pub queue: u32,
+    /// The core that it is pinned to.
+    pub cpu: usize,
+    /// Share of the time since the session began in which it had something to do, 0 to 1.
+    pub load: f64,
+    /// Time asleep or looking in vain, in seconds.
+    pub idle_s: f64,
+    /// Processor time used, in seconds.
+    pub cpu_s: f64,
+    /// Its frames that are in no ring and in no queue.
+    pub free_frames: u32,
+    /// All its frames.
+    pub frames: u32,
+}
+
+/// Packets received = sent + queued + dropped, in both directions together.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Conservation {
+    /// Packets that the workers received.
+    pub received: u64,
+    /// Packets that they handed to a device.
+    pub sent: u64,
+    /// Packets queued.
+    pub queued: u64,
+    /// Packets dropped, by reason.
+    pub dropped: BTreeMap<String, u64>,
+    /// Packets of which no trace is left: 0, or Narrows has a fault.
+    pub unaccounted: i64,
+}
+
+/// The counters of one queue of one port.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct QueueCounters {
+    /// What came in here.
+    pub(crate) inward: PathCounters,
+    /// What was to leave here.
+    pub(crate) outward: PathCounters,
+    pub(crate) backlog: Backlog,
+    pub(crate) kernel_drops: KernelDrops,
+}
+
+impl QueueCounters {
+    /// Adds the counts of `other`; backlogs do not add up over time and are taken over.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.inward.merge(&other.inward);
+        self.outward.merge(&other.outward);
+        self.backlog.packets += other.backlog.packets;
+        self.backlog.bytes += other.backlog.bytes;
+        let (mine, theirs) = (&mut self.kernel_drops, &other.kernel_drops);
+        mine.rx_dropped += theirs.rx_dropped;
+        mine.rx_ring_full += theirs.rx_ring_full;
+        mine.fill_ring_empty += theirs.fill_ring_empty;
+        mine.rx_invalid += theirs.rx_invalid;
+        mine.tx_invalid += theirs.tx_invalid;
+    }
+
+    pub(crate) fn show(&self) -> QueueShow {
+        QueueShow {
+            rx_packets: self.inward.rx_packets,
+            rx_bytes: self.inward.rx_bytes,
+            tx_packets: self.outward.tx_packets,
+            tx_bytes: self.outward.tx_bytes,
+            backlog_packets: u64::from(self.backlog.packets),
+            backlog_bytes: self.backlog.bytes.0,
+            drops: self.outward.drops.total(),
+            drops_by_reason: by_reason(&self.outward.drops),
+        }
+    }
+
+    pub(crate) fn kernel_drops(&self) -> KernelDropsShow {
+        KernelDropsShow {
+            rx_ring_full: self.kernel_drops.rx_ring_full,
+            rx_dropped: self.kernel_drops.rx_dropped,
+            fill_ring_empty: self.kernel_drops.fill_ring_empty,
+            rx_invalid: self.kernel_drops.rx_invalid,
+            tx_invalid: self.kernel_drops.tx_invalid,
+        }
+    }
+}
+
+/// Adds up what the steering programs of two sessions did.
+pub(crate) fn add_verdicts(one: Verdicts, two: Verdicts) -> Verdicts {
+    Verdicts {
+        to_worker: one.to_worker + two.to_worker,
+        to_self: one.to_self + two.to_self,
+        unserved: one.unserved + two.unserved,
+    }
+}
+
+/// The reasons that occurred, with their counts.
+pub(crate) fn by_reason(drops: &DropCounters) -> BTreeMap<String, u64> {
+    drops
+        .iter()
+        .filter(|(_, packets)| *packets > 0)
+        .map(|(reason, packets)| (reason.name().to_owned(), packets))
+        .collect()
+}
+
+/// A rate as people say it.
+fn rate(bps: u64) -> String {
+    narrows_units::Rate::from_bits_per_sec(bps).to_string()
+}
+
+fn reasons(drops: &BTreeMap<String, u64>) -> String {
+    if drops.is_empty() {
+        return String::new();
+    }
+    let list: Vec<String> = drops.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    format!(" ({})", list.join(", "))
+}
+
+impl Show {
+    /// The text of `narrows show`.
+    pub fn render(&self) -> String {
+        let mut out = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write(&mut out);
+        out
+    }
+
+    fn write(&self, out: &mut String) -> std::fmt::Result {
+        write!(out, "narrows {} for {:.0} s, fail-{}", self.state, self.uptime_s, self.fail)?;
+        match &self.waiting_for {
+            Some(reason) => writeln!(out, ": {reason}")?,
+            None => writeln!(out)?,
+        }
+        for port in &self.ports {
+            port.write(out)?;
+        }
+        for worker in &self.workers {
+            writeln!(
+                out,
+                "worker {}: cpu {}, load {:.1} %, idle {:.1} s, {} of {} frames free",
+                worker.queue,
+                worker.cpu,
+                worker.load * 100.0,
+                worker.idle_s,
+                worker.free_frames,
+                worker.frames
+            )?;
+        }
+        let sum = &self.conservation;
+        writeln!(
+            out,
+            "received {} = sent {} + queued {} + dropped {}{}, {} unaccounted",
+            sum.received,
+            sum.sent,
+            sum.queued,
+            sum.dropped.values().sum::<u64>(),
+            reasons(&sum.dropped),
+            sum.unaccounted
+        )?;
+        for event in &self.events {
+            writeln!(out, "event: {event}")?;
+        }
+        Ok(())
+    }
+}
+
+impl PortShow {
+    fn write(&self, out: &mut String) -> std::fmt::Result {
+        write!(
+            out,
+            "{}: {} {}, mtu {}, {} queues, qdisc {}",
+            self.name, self.xdp, self.copy, self.mtu, self.queues, self.qdisc
+        )?;
+        if let Some(set) = self.rate_set_bps {
+            write!(out, ", rate {}", rate(set))?;
+        }
+        writeln!(
+            out,
+            "; sending {}, receiving {}",
+            rate(self.tx_rate_bps),
+            rate(self.rx_rate_bps)
+        )?;
+        self.total.write(out, "  total  ")?;
+        for (queue, counters) in self.per_queue.iter().enumerate() {
+            counters.write(out, &format!("  queue {queue}"))?;
+        }
+        if self.to_self + self.unserved > 0 {
+            writeln!(
+                out,
+                "  to the kernel: {} for this box, {} on queues without a worker",
+                self.to_self, self.unserved
+            )?;
+        }
+        if self.kernel_drops != KernelDropsShow::default() {
+            let lost = &self.kernel_drops;
+            writeln!(
+                out,
+                "  lost in the kernel: {} RX ring full, {} other; {} times no frame, \
+                 {} + {} descriptors refused",
+                lost.rx_ring_full,
+                lost.rx_dropped,
+                lost.fill_ring_empty,
+                lost.rx_invalid,
+                lost.tx_invalid
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl QueueShow {
+    fn write(&self, out: &mut String, name: &str) -> std::fmt::Result {
+        writeln!(
+            out,
+            "{name}: rx {} pkt {} B, tx {} pkt {} B, backlog {} pkt {} B, dropped {}{}",
+            self.rx_packets,
+            self.rx_bytes,
+            self.tx_packets,
+            self.tx_bytes,
+            self.backlog_packets,
+            self.backlog_bytes,
+            self.drops,
+            reasons(&self.drops_by_reason)
+        )
+    }
+}

@@ -1,0 +1,1 @@
+//! A running instance as the host of `tc` commands.

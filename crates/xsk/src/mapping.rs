@@ -1,0 +1,70 @@
+//! Memory shared with the kernel.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+
+/// A mapped region; unmapped when dropped.
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping is a plain region of memory; which thread unmaps it does not matter.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps `len` bytes of fresh, zeroed memory.
+    pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
+        Self::map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+    }
+
+    /// Maps a ring of an AF_XDP socket.
+    pub(crate) fn ring(fd: BorrowedFd<'_>, len: usize, offset: i64) -> io::Result<Self> {
+        Self::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd.as_raw_fd(), offset)
+    }
+
+    fn map(len: usize, flags: i32, fd: i32, offset: i64) -> io::Result<Self> {
+        // SAFETY: asks for a new region at an address of the kernel's choosing.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags,
+                fd,
+                offset,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or_else(io::Error::last_os_error)?;
+        Ok(Self { start, len })
+    }
+
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// The place `offset` bytes into the region, where a `T` of which there are `count` in a
+    /// row lies; `None` where they do not fit or are not aligned.
+    pub(crate) fn place<T>(&self, offset: u64, count: usize) -> Option<NonNull<T>> {
+        let offset = usize::try_from(offset).ok()?;
+        let end = offset.checked_add(count.checked_mul(size_of::<T>())?)?;
+        if end > self.len {
+            return None;
+        }
+        // SAFETY: `offset` lies within the region.
+        let place = unsafe { self.start.add(offset) }.cast::<T>();
+        place.is_aligned().then_some(place)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: exactly the region that `map` obtained, unmapped once; whoever holds
+        // pointers into it keeps this value alive beside them.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}

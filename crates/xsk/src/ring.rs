@@ -1,0 +1,280 @@
+//! Single-producer, single-consumer rings whose other end is the kernel.
+//!
+//! Both indices run freely through 32 bits and are masked on access. The side that writes an
+//! index publishes it with `Release`; the side that reads it does so with `Acquire`. So an
+//! entry that the consumer sees was fully written, and an entry that the producer may write
+//! again was fully read: the same pairing as `smp_store_release`/`smp_load_acquire` in the
+//! kernel's `net/xdp/xsk_queue.h`. Each side keeps its last view of the other's index and
+//! looks again only when that is used up, so that a batch costs one read and one write of
+//! shared memory.
+
+use crate::sync::{AtomicU32, Cell, Ordering};
+use std::any::Any;
+use std::ptr::NonNull;
+
+/// The kernel wants a system call before it goes on (`XDP_RING_NEED_WAKEUP`).
+const NEED_WAKEUP: u32 = 1;
+
+/// Where a ring lies in memory.
+pub(crate) struct RingMemory<T> {
+    pub(crate) producer: NonNull<AtomicU32>,
+    pub(crate) consumer: NonNull<AtomicU32>,
+    pub(crate) flags: NonNull<AtomicU32>,
+    pub(crate) entries: NonNull<Cell<T>>,
+    /// How many entries there are: a power of two.
+    pub(crate) size: u32,
+    /// Keeps the memory behind the pointers alive.
+    pub(crate) _owner: Box<dyn Any + Send>,
+}
+
+// SAFETY: the memory behind the pointers is owned by `_owner` and moves along; it is reached
+// only through atomics and through entries that the ring protocol gives to one side at a time.
+unsafe impl<T: Send> Send for RingMemory<T> {}
+
+impl<T: Copy> RingMemory<T> {
+    fn producer(&self) -> &AtomicU32 {
+        // SAFETY: points into memory that `_owner` keeps alive for as long as `self`.
+        unsafe { self.producer.as_ref() }
+    }
+
+    fn consumer(&self) -> &AtomicU32 {
+        // SAFETY: as in `producer`.
+        unsafe { self.consumer.as_ref() }
+    }
+
+    fn flags(&self) -> &AtomicU32 {
+        // SAFETY: as in `producer`.
+        unsafe { self.flags.as_ref() }
+    }
+
+    fn entry(&self, index: u32) -> &Cell<T> {
+        let place = (index & (self.size - 1)) as usize;
+        // SAFETY: `size` entries lie at `entries`, `place` is below `size`, and `_owner`
+        // keeps them alive.
+        unsafe { self.entries.add(place).as_ref() }
+    }
+
+    fn needs_wakeup(&self) -> bool {
+        // The flag is a hint that is set before the kernel goes to sleep and tested again by
+        // the next batch: no entry depends on it.
+        self.flags().load(Ordering::Relaxed) & NEED_WAKEUP != 0
+    }
+}
+
+/// The end of a ring at which entries are put in: fill and TX.
+pub struct Producer<T> {
+    ring: RingMemory<T>,
+    /// The next entry to write.
+    next: u32,
+    /// The kernel's position as last seen.
+    consumed: u32,
+}
+
+impl<T: Copy> Producer<T> {
+    pub(crate) fn new(ring: RingMemory<T>) -> Self {
+        let next = ring.producer().load(Ordering::Relaxed);
+        let consumed = ring.consumer().load(Ordering::Acquire);
+        Self { ring, next, consumed }
+    }
+
+    /// How many entries can be pushed, looking at the kernel's position only where fewer than
+    /// `wanted` were known to be free.
+    #[inline]
+    pub fn free(&mut self, wanted: u32) -> u32 {
+        let known = self.ring.size - self.next.wrapping_sub(self.consumed);
+        if known >= wanted {
+            return known;
+        }
+        // Acquire: the kernel has read the entries that it gives up before we overwrite them.
+        self.consumed = self.ring.consumer().load(Ordering::Acquire);
+        self.ring.size - self.next.wrapping_sub(self.consumed)
+    }
+
+    /// Writes `entry` behind the others; the kernel sees it after [`Producer::submit`].
+    ///
+    /// # Panics
+    /// Where the ring is full: callers ask [`Producer::free`] first.
+    #[inline]
+    pub fn push(&mut self, entry: T) {
+        assert!(self.free(1) > 0, "a ring of {} is full", self.ring.size);
+        // SAFETY: this entry is free, so the kernel does not read it until `submit` has moved
+        // the producer index past it; `self` is the only producer.
+        self.ring.entry(self.next).with_mut(|place| unsafe { place.write(entry) });
+        self.next = self.next.wrapping_add(1);
+    }
+
+    /// Shows the kernel everything pushed so far.
+    #[inline]
+    pub fn submit(&mut self) {
+        // Release: the entries are written before the index that covers them.
+        self.ring.producer().store(self.next, Ordering::Release);
+    }
+
+    /// How many submitted entries the kernel has not taken yet.
+    #[inline]
+    pub fn outstanding(&mut self) -> u32 {
+        self.consumed = self.ring.consumer().load(Ordering::Acquire);
+        self.next.wrapping_sub(self.consumed)
+    }
+
+    /// Whether the kernel waits for a system call before it looks at the ring.
+    #[inline]
+    pub fn needs_wakeup(&self) -> bool {
+        self.ring.needs_wakeup()
+    }
+}
+
+/// The end of a ring at which entries are taken out: RX and completion.
+pub struct Consumer<T> {
+    ring: RingMemory<T>,
+    /// The next entry to read.
+    next: u32,
+    /// The kernel's position as last seen.
+    produced: u32,
+}
+
+impl<T: Copy> Consumer<T> {
+    pub(crate) fn new(ring: RingMemory<T>) -> Self {
+        let next = ring.consumer().load(Ordering::Relaxed);
+        let produced = ring.producer().load(Ordering::Acquire);
+        Self { ring, next, produced }
+    }
+
+    /// Takes the oldest entry, if there is one. Its place is given back with
+    /// [`Consumer::release`].
+    #[inline]
+    pub fn pop(&mut self) -> Option<T> {
+        if self.next == self.produced {
+            // Acquire: an entry that the index covers has been written.
+            self.produced = self.ring.producer().load(Ordering::Acquire);
+            if self.next == self.produced {
+                return None;
+            }
+        }
+        // SAFETY: the kernel has published this entry and does not write it again until
+        // `release` has moved the consumer index past it; `self` is the only consumer.
+        let entry = self.ring.entry(self.next).with(|place| unsafe { place.read() });
+        self.next = self.next.wrapping_add(1);
+        Some(entry)
+    }
+
+    /// Gives the places of everything taken so far back to the kernel.
+    #[inline]
+    pub fn release(&mut self) {
+        // Release: the entries are read before the index that gives them up.
+        self.ring.consumer().store(self.next, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::Cell;
+    use std::sync::Arc;
+
+    /// A ring in ordinary memory; both of its ends are ours.
+    struct Heap {
+        producer: AtomicU32,
+        consumer: AtomicU32,
+        flags: AtomicU32,
+        entries: Box<[Cell<u64>]>,
+    }
+
+    // SAFETY: the same argument as for `RingMemory`: the protocol under test gives each entry
+    // to one side at a time, and loom and Miri check that it does.
+    unsafe impl Send for Heap {}
+    // SAFETY: as above.
+    unsafe impl Sync for Heap {}
+
+    fn ends(size: u32, start: u32) -> (Producer<u64>, Consumer<u64>) {
+        let heap = Arc::new(Heap {
+            producer: AtomicU32::new(start),
+            consumer: AtomicU32::new(start),
+            flags: AtomicU32::new(0),
+            entries: (0..size).map(|_| Cell::new(0)).collect(),
+        });
+        let memory = || RingMemory {
+            producer: NonNull::from(&heap.producer),
+            consumer: NonNull::from(&heap.consumer),
+            flags: NonNull::from(&heap.flags),
+            entries: NonNull::from(&heap.entries[..]).cast(),
+            size,
+            _owner: Box::new(heap.clone()),
+        };
+        (Producer::new(memory()), Consumer::new(memory()))
+    }
+
+    #[cfg(not(loom))]
+    mod oracle {
+        use super::*;
+        use proptest::prelude::*;
+        use std::collections::VecDeque;
+
+        proptest! {
+            /// A bounded `VecDeque` is the oracle, also where the indices wrap around.
+            #[test]
+            fn a_ring_is_a_bounded_fifo(
+                steps in prop::collection::vec(any::<bool>(), 1..100),
+                start in prop::sample::select(vec![0u32, 5, u32::MAX - 3]),
+            ) {
+                let (mut producer, mut consumer) = ends(4, start);
+                let mut model = VecDeque::new();
+                for (value, push) in steps.into_iter().enumerate() {
+                    if push && model.len() < 4 {
+                        producer.push(value as u64);
+                        producer.submit();
+                        model.push_back(value as u64);
+                    } else if !push {
+                        prop_assert_eq!(consumer.pop(), model.pop_front());
+                        consumer.release();
+                    }
+                    prop_assert_eq!(producer.free(4) as usize, 4 - model.len());
+                    prop_assert_eq!(producer.outstanding() as usize, model.len());
+                }
+            }
+        }
+
+        #[test]
+        fn entries_are_invisible_until_submitted_and_kept_until_released() {
+            let (mut producer, mut consumer) = ends(2, 0);
+            producer.push(1);
+            assert_eq!(consumer.pop(), None);
+            producer.push(2);
+            producer.submit();
+            assert_eq!((consumer.pop(), consumer.pop()), (Some(1), Some(2)));
+            assert_eq!(producer.free(1), 0);
+            consumer.release();
+            assert_eq!(producer.free(1), 2);
+        }
+    }
+
+    /// Every interleaving of a producer and a consumer on a ring smaller than the data:
+    /// nothing is lost, doubled or reordered, and no entry is read while it is written.
+    #[cfg(loom)]
+    #[test]
+    fn loom_both_ends_agree_in_every_interleaving() {
+        loom::model(|| {
+            let (mut producer, mut consumer) = ends(2, u32::MAX);
+            let sender = loom::thread::spawn(move || {
+                for value in 1..=3u64 {
+                    while producer.free(1) == 0 {
+                        loom::thread::yield_now();
+                    }
+                    producer.push(value);
+                    producer.submit();
+                }
+            });
+            for expected in 1..=3u64 {
+                let value = loop {
+                    match consumer.pop() {
+                        Some(value) => break value,
+                        None => loom::thread::yield_now(),
+                    }
+                };
+                assert_eq!(value, expected);
+                consumer.release();
+            }
+            sender.join().expect("the sender ends");
+        });
+    }
+}

@@ -1,0 +1,154 @@
+//! The system calls and structures of AF_XDP that no crate wraps.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// A descriptor in an RX or TX ring: `struct xdp_desc` of `linux/if_xdp.h`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+pub struct Desc {
+    /// Where the data begins, in bytes from the start of the UMEM.
+    pub addr: u64,
+    /// Its length in bytes.
+    pub len: u32,
+    /// `XDP_PKT_CONTD` and metadata flags.
+    pub options: u32,
+}
+
+impl Desc {
+    /// The packet goes on in the next descriptor (`XDP_PKT_CONTD`).
+    pub const CONTINUES: u32 = 1;
+
+    /// Whether the packet goes on in the next descriptor.
+    pub const fn continues(&self) -> bool {
+        self.options & Self::CONTINUES != 0
+    }
+}
+
+/// Opens an AF_XDP socket.
+pub(crate) fn socket() -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointers.
+    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call succeeded, so `fd` is a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sets a socket option to a plain value.
+pub(crate) fn set_option<T: Copy>(
+    fd: BorrowedFd<'_>,
+    level: i32,
+    option: i32,
+    value: &T,
+) -> io::Result<()> {
+    // SAFETY: `value` is a live `T` of the size that is given, and the kernel only reads it.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            option,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Reads a socket option into `value`, which an older kernel may fill only in part.
+pub(crate) fn get_option<T: Copy>(
+    fd: BorrowedFd<'_>,
+    level: i32,
+    option: i32,
+    value: &mut T,
+) -> io::Result<()> {
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` is a live, writable `T` of `len` bytes, the kernel writes at most that,
+    // and the structures used with it (plain integers) are valid whatever the bytes are.
+    let result = unsafe {
+        libc::getsockopt(fd.as_raw_fd(), level, option, std::ptr::from_mut(value).cast(), &mut len)
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Binds a socket to a queue.
+pub(crate) fn bind(fd: BorrowedFd<'_>, address: &libc::sockaddr_xdp) -> io::Result<()> {
+    // SAFETY: `address` is a live structure of the size that is given.
+    let result = unsafe {
+        libc::bind(
+            fd.as_raw_fd(),
+            std::ptr::from_ref(address).cast(),
+            size_of::<libc::sockaddr_xdp>() as libc::socklen_t,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Tells the kernel to look at the TX ring now.
+pub(crate) fn kick_tx(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: sends no data, so no pointer is read.
+    let sent = unsafe {
+        libc::sendto(fd.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0)
+    };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Tells the kernel to look at the fill ring now.
+pub(crate) fn kick_rx(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: receives no data, so no pointer is written.
+    let received = unsafe {
+        libc::recvfrom(
+            fd.as_raw_fd(),
+            std::ptr::null_mut(),
+            0,
+            libc::MSG_DONTWAIT,
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+        )
+    };
+    if received < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Why a sleep ended; neither where its time was up or a signal came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Wake {
+    /// Something can be read.
+    pub readable: bool,
+    /// A descriptor is in error: an interface is gone or down.
+    pub failed: bool,
+}
+
+/// Sleeps until one of `fds` can be read or is in error, or `timeout_ns` nanoseconds have
+/// passed (for ever where none is given).
+///
+/// # Errors
+/// What `ppoll` says, except that an interruption by a signal counts as a time-out.
+pub fn wait_readable<const N: usize>(
+    fds: [BorrowedFd<'_>; N],
+    timeout_ns: Option<u64>,
+) -> io::Result<Wake> {
+    let mut polled =
+        fds.map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
+    let timeout = timeout_ns.map(|ns| libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+    });
+    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: `polled` is a live array of `N` entries, `timeout` is null or points to a live
+    // structure, the signal mask is null, and the call keeps none of them.
+    let ready =
+        unsafe { libc::ppoll(polled.as_mut_ptr(), N as libc::nfds_t, timeout, std::ptr::null()) };
+    if ready < 0 {
+        let error = io::Error::last_os_error();
+        return match error.kind() {
+            io::ErrorKind::Interrupted => Ok(Wake::default()),
+            _ => Err(error),
+        };
+    }
+    let any = |events| polled.iter().any(|fd| fd.revents & events != 0);
+    Ok(Wake {
+        readable: any(libc::POLLIN),
+        failed: any(libc::POLLERR | libc::POLLHUP | libc::POLLNVAL),
+    })
+}
