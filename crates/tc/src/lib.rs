@@ -1,1 +1,40 @@
-//! The tc grammar.
+//! The `tc` grammar: command lines into edits of a policy, and a policy with its figures back
+//! into what `tc` prints.
+//!
+//! Who knows `tc(8)` knows this: the same words, abbreviations, units, handles, exit codes,
+//! text and JSON as iproute2 6.1, so that scripts, exporters and fingers need nothing new.
+//! Where Narrows goes beyond `tc` it adds words (`coordination`, `sync`, `linklayer ptm`) and
+//! changes no meanings. `docs/tc.md` lists what is spoken, added and different.
+//!
+//! [`execute`] runs one command line and [`execute_batch`] a file of them, against a [`Host`]:
+//! a running instance, or a policy file ([`OfflineHost`], [`offline`]). [`load`] reads a
+//! policy file as a whole.
+//!
+//! *Principles.* No I/O but in `offline.rs`. A line that fails changes nothing, says which word
+//! is at fault and what to type instead, and no input whatsoever panics. What is printed from
+//! numbers is what the kernel would report, down to the rounding of its clock ticks; what
+//! is saved ([`save`]) is exact.
+//!
+//! *Non-goals.* Classes, filters, actions; other kinds than the policy has; colour, `-netns`.
+
+mod batch;
+mod command;
+mod complaint;
+mod host;
+mod kinds;
+mod notation;
+mod number;
+mod offline;
+mod qdisc;
+mod render;
+mod save;
+mod show;
+mod ticks;
+mod words;
+
+pub use batch::{execute_batch, load};
+pub use command::{CommandLine, Options, execute};
+pub use complaint::Outcome;
+pub use host::Host;
+pub use offline::{OfflineHost, offline};
+pub use save::save;

@@ -1,0 +1,169 @@
+//! Files of commands: `tc -batch`, and policy files, which are the same.
+
+use crate::Host;
+use crate::command::{self, Options};
+use crate::complaint::Outcome;
+use narrows_policy::{NodeStats, Policy, PortFacts};
+
+/// What separates words.
+const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
+
+/// Runs the commands in `text`, line by line, under the options of the command line that gave
+/// the file; `name` is what complaints call it. As with `tc`, what the lines before a failed
+/// one did stays done, and what follows is not run unless [`Options::force`] is set.
+pub fn execute_batch(text: &str, name: &str, options: &Options, host: &mut dyn Host) -> Outcome {
+    let mut outcome = Outcome::default();
+    for line in lines(text) {
+        let result = match words(&line.text) {
+            Ok(words) if words.is_empty() => continue,
+            Ok(words) => command::run(&words, options, host),
+            Err(why) => {
+                Outcome { stderr: format!("{why}\n"), code: Outcome::WRONG, ..Outcome::default() }
+            }
+        };
+        outcome.stdout.push_str(&result.stdout);
+        outcome.stderr.push_str(&result.stderr);
+        if result.code != 0 {
+            outcome.stderr.push_str(&format!("Command failed {name}:{}\n", line.number));
+            outcome.code = Outcome::WRONG;
+            if !options.force {
+                break;
+            }
+        }
+    }
+    outcome
+}
+
+/// The policy that the file `text`, called `name`, describes for the ports of `host`, which
+/// starts from nothing and changes nothing there.
+///
+/// # Errors
+/// The complaints about all lines that fail, each with file and line.
+pub fn load(text: &str, name: &str, host: &dyn Host) -> Result<Policy, String> {
+    let mut draft = Draft { host, policy: Policy::default() };
+    let all = Options { force: true, ..Options::default() };
+    let outcome = execute_batch(text, name, &all, &mut draft);
+    if outcome.code == 0 { Ok(draft.policy) } else { Err(outcome.stderr) }
+}
+
+/// A policy being written for the ports of another host.
+struct Draft<'a> {
+    host: &'a dyn Host,
+    policy: Policy,
+}
+
+impl Host for Draft<'_> {
+    fn devices(&self) -> Vec<String> {
+        self.host.devices()
+    }
+
+    fn port(&self, dev: &str) -> Option<PortFacts> {
+        self.host.port(dev)
+    }
+
+    fn policy(&self) -> Policy {
+        self.policy.clone()
+    }
+
+    fn apply(&mut self, policy: Policy) -> Result<(), String> {
+        self.policy = policy;
+        Ok(())
+    }
+
+    fn stats(&self, _dev: &str) -> Vec<NodeStats> {
+        Vec::new()
+    }
+}
+
+/// A line with those that continue it.
+struct Line {
+    text: String,
+    /// The number of the last of them, from 1; the one that `tc` names.
+    number: usize,
+}
+
+/// The lines of a file, without comments, which begin with `#` anywhere; a backslash at the very
+/// end of a line continues it.
+fn lines(text: &str) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let mut open = String::new();
+    let mut number = 0;
+    let mut continued = false;
+    for line in text.split('\n') {
+        number += 1;
+        let code = line.split_once('#').map(|(code, _)| code);
+        // A backslash before a comment is not at the end of the line.
+        match (code, line.strip_suffix('\\')) {
+            (None, Some(begun)) => {
+                open.push_str(begun);
+                continued = true;
+            }
+            (code, _) => {
+                open.push_str(code.unwrap_or(line));
+                lines.push(Line { text: std::mem::take(&mut open), number });
+                continued = false;
+            }
+        }
+    }
+    if continued {
+        lines.push(Line { text: open, number });
+    }
+    lines
+}
+
+/// The words of a line. One that begins with a quote goes on to the next such quote.
+fn words(line: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let mut rest = line.trim_start_matches(BLANKS);
+    while let Some(first) = rest.chars().next() {
+        let (word, behind) = if matches!(first, '\'' | '"') {
+            rest[1..].split_once(first).ok_or_else(|| {
+                format!("Unterminated quoted string: {rest}: a {first} is missing at its end.")
+            })?
+        } else {
+            rest.split_at(rest.find(BLANKS).unwrap_or(rest.len()))
+        };
+        words.push(word.to_owned());
+        rest = behind.trim_start_matches(BLANKS);
+    }
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(text: &str) -> Vec<(usize, Vec<String>)> {
+        lines(text).iter().map(|line| (line.number, words(&line.text).unwrap())).collect()
+    }
+
+    fn say(text: &str) -> Vec<String> {
+        text.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn comments_and_blank_lines_hold_no_words_but_count() {
+        assert_eq!(
+            split("# a\n\nb c # d\ne#f"),
+            [(1, say("")), (2, say("")), (3, say("b c")), (4, say("e"))]
+        );
+    }
+
+    #[test]
+    fn a_backslash_at_the_end_continues_a_line() {
+        assert_eq!(split("a \\\n b\\\nc\nd"), [(3, say("a bc")), (4, say("d"))]);
+        assert_eq!(split("a \\ # no\nb"), [(1, say("a \\")), (2, say("b"))]);
+        assert_eq!(split("a \\"), [(1, say("a"))]);
+    }
+
+    #[test]
+    fn quotes_keep_blanks_together() {
+        assert_eq!(words("a 'b c'  \"d'\"e").unwrap(), ["a", "b c", "d'", "e"]);
+        assert!(words("a 'b").unwrap_err().contains("'b"));
+    }
+
+    #[test]
+    fn carriage_returns_are_blanks() {
+        assert_eq!(split("a b\r\nc"), [(1, say("a b")), (2, say("c"))]);
+    }
+}

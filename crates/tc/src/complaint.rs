@@ -1,0 +1,59 @@
+//! What a command leaves behind: text, complaints, an exit code.
+
+/// What the `tc` process would have printed and returned.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Outcome {
+    /// For standard output.
+    pub stdout: String,
+    /// For standard error.
+    pub stderr: String,
+    /// The exit code: 0, or [`Outcome::WRONG`], [`Outcome::REFUSED`], [`Outcome::UNREADABLE`].
+    pub code: i32,
+}
+
+impl Outcome {
+    /// A parameter is wrong, a device does not exist, or a line of a batch failed.
+    pub const WRONG: i32 = 1;
+    /// The policy does not allow it; what `tc` says when the kernel refuses.
+    pub const REFUSED: i32 = narrows_policy::PolicyError::EXIT_CODE;
+    /// The line could not be read as a command; `tc` returns -1 here.
+    pub const UNREADABLE: i32 = 255;
+
+    pub(crate) fn printed(stdout: String) -> Self {
+        Self { stdout, ..Self::default() }
+    }
+}
+
+impl From<Complaint> for Outcome {
+    fn from(complaint: Complaint) -> Self {
+        Self {
+            stdout: String::new(),
+            stderr: format!("{}\n", complaint.message),
+            code: complaint.code,
+        }
+    }
+}
+
+/// Why a line failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Complaint {
+    pub(crate) code: i32,
+    pub(crate) message: String,
+}
+
+impl Complaint {
+    /// A parameter that cannot be.
+    pub(crate) fn wrong(message: impl Into<String>) -> Self {
+        Self { code: Outcome::WRONG, message: message.into() }
+    }
+
+    /// Something that the policy does not allow.
+    pub(crate) fn refused(message: impl Into<String>) -> Self {
+        Self { code: Outcome::REFUSED, message: message.into() }
+    }
+
+    /// A line that is no command.
+    pub(crate) fn unreadable(message: impl Into<String>) -> Self {
+        Self { code: Outcome::UNREADABLE, message: message.into() }
+    }
+}

@@ -1,0 +1,24 @@
+//! What the commands act upon.
+
+use narrows_policy::{NodeStats, Policy, PortFacts};
+
+/// An instance of Narrows, running or on paper.
+pub trait Host {
+    /// The ports, in the order in which `show` lists them.
+    fn devices(&self) -> Vec<String>;
+
+    /// What a policy needs to know of port `dev`, or `None` where there is no such port.
+    fn port(&self, dev: &str) -> Option<PortFacts>;
+
+    /// The present policy.
+    fn policy(&self) -> Policy;
+
+    /// Puts `policy` in the place of the present one, as a whole or not at all.
+    ///
+    /// # Errors
+    /// Why it cannot be, as a sentence for the operator; the present one is still in force.
+    fn apply(&mut self, policy: Policy) -> Result<(), String>;
+
+    /// The figures of the qdiscs of port `dev`. What is not listed has done nothing.
+    fn stats(&self, dev: &str) -> Vec<NodeStats>;
+}

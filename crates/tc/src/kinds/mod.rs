@@ -1,0 +1,75 @@
+//! The kinds of qdiscs: their parameters read, shown and saved.
+//!
+//! A new kind is a module of its own here and a line in each of these functions.
+
+mod fifo;
+mod tbf;
+
+use crate::complaint::Complaint;
+use crate::render::Line;
+use crate::words::Words;
+use narrows_policy::{FifoUnit, Kind, Params, PortFacts, TbfParams};
+
+/// How a qdisc is to be shown.
+#[derive(Clone, Copy)]
+pub(crate) struct Style {
+    /// `-details`.
+    pub(crate) details: bool,
+    /// Whether several queues share the qdisc's limit, so that their coordination matters.
+    pub(crate) shared: bool,
+}
+
+/// Reads what follows the name of a kind.
+pub(crate) fn parse(kind: &str, words: Words) -> Result<Params, Complaint> {
+    match kind {
+        "pfifo" => fifo::parse(FifoUnit::Packets, words),
+        "bfifo" => fifo::parse(FifoUnit::Bytes, words),
+        "tbf" => tbf::parse(words).map(Params::Tbf),
+        "noqueue" => without_parameters(Params::Noqueue, words),
+        "mq" => without_parameters(Params::Mq, words),
+        _ => without_parameters(Params::Unknown(kind.to_owned()), words),
+    }
+}
+
+fn without_parameters(params: Params, mut words: Words) -> Result<Params, Complaint> {
+    let Some(word) = words.next() else { return Ok(params) };
+    let kind = params.kind_name();
+    Err(Complaint::wrong(match params {
+        Params::Unknown(_) => format!(
+            "Unknown qdisc \"{kind}\", hence option \"{word}\" is unparsable: the kinds are pfifo, bfifo, tbf, mq and noqueue."
+        ),
+        _ => format!("{kind}: unknown parameter \"{word}\": {kind} takes none."),
+    }))
+}
+
+/// What deserves a warning although it is allowed.
+pub(crate) fn warning(params: &Params, facts: &PortFacts) -> Option<String> {
+    match params {
+        Params::Tbf(params) => tbf::warning(params, facts),
+        _ => None,
+    }
+}
+
+/// Shows the parameters.
+pub(crate) fn show(kind: &Kind, style: Style, line: &mut Line) {
+    match kind {
+        Kind::Noqueue | Kind::Mq(_) => {}
+        Kind::Fifo(fifo) => fifo::show(*fifo, line),
+        Kind::Tbf(tbf) => tbf::show(&tbf.params, style, line),
+    }
+}
+
+/// Shows the `bfifo` that stands in a `tbf` where nobody put anything.
+pub(crate) fn show_implicit(params: &TbfParams, line: &mut Line) {
+    let limit = u32::try_from(params.limit.0).unwrap_or(u32::MAX);
+    fifo::show(narrows_policy::Fifo { unit: FifoUnit::Bytes, limit }, line);
+}
+
+/// The parameters as words that [`parse`] reads back without any loss, each after a space.
+pub(crate) fn save(kind: &Kind) -> String {
+    match kind {
+        Kind::Noqueue | Kind::Mq(_) => String::new(),
+        Kind::Fifo(fifo) => fifo::save(*fifo),
+        Kind::Tbf(tbf) => tbf::save(&tbf.params),
+    }
+}

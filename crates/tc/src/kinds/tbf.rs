@@ -1,0 +1,357 @@
+//! `tbf`, with the words for what it shares: `coordination` and `sync`.
+
+use super::Style;
+use crate::complaint::Complaint;
+use crate::render::{Json, Line};
+use crate::ticks::Bucket;
+use crate::words::{Words, abbreviates};
+use crate::{notation, number};
+use narrows_coordination::Strategy;
+use narrows_policy::{DEFAULT_SYNC_TIME, PortFacts, TbfParams};
+use narrows_qdisc::tbf::Peak;
+use narrows_units::wire::{Framing, Overhead};
+use narrows_units::{Bytes, Nanos, Rate};
+use std::fmt::Write;
+
+const USAGE: &str = "Usage: tbf rate RATE burst SIZE { limit SIZE | latency TIME }
+           [ peakrate RATE mtu SIZE ] [ overhead BYTES ] [ mpu BYTES ]
+           [ linklayer ethernet|atm|adsl|ptm ] [ coordination lock|edt|equal ] [ sync TIME ]";
+
+/// What has been read so far. As in `tc`, 0 is as good as not given.
+#[derive(Default)]
+struct Draft {
+    rate: Rate,
+    burst: Bytes,
+    limit: Bytes,
+    latency: Nanos,
+    peak: Rate,
+    mtu: Bytes,
+    overhead: u16,
+    mpu: u16,
+    framing: Framing,
+    strategy: Option<Strategy>,
+    sync: Option<Nanos>,
+}
+
+pub(super) fn parse(mut words: Words) -> Result<TbfParams, Complaint> {
+    let mut draft = Draft::default();
+    while let Some(word) = words.next() {
+        draft.parameter(word, &mut words)?;
+    }
+    draft.finish()
+}
+
+impl Draft {
+    /// Reads the parameter that `word` names. Which words may be abbreviated, and which comes
+    /// first of two with the same beginning, is as in `tc`.
+    fn parameter(&mut self, word: &str, words: &mut Words) -> Result<(), Complaint> {
+        if abbreviates(word, "limit") {
+            once("limit", self.limit != Bytes::ZERO)?;
+            if self.latency != Nanos::ZERO {
+                return Err(limit_and_latency(word));
+            }
+            let value = words.value("limit", "64k")?;
+            self.limit = Bytes(u64::from(legal("limit", value, number::size, number::SIZE_HINT)?));
+        } else if abbreviates(word, "latency") {
+            once("latency", self.latency != Nanos::ZERO)?;
+            if self.limit != Bytes::ZERO {
+                return Err(limit_and_latency(word));
+            }
+            let value = words.value("latency", "5ms")?;
+            self.latency = legal("latency", value, number::time, number::TIME_HINT)?;
+        } else if abbreviates(word, "burst") || matches!(word, "buffer" | "maxburst") {
+            once("buffer/burst/maxburst", self.burst != Bytes::ZERO)?;
+            let value = words.value(word, "32k")?;
+            self.burst = legal(word, value, number::size_and_cell, number::SIZE_HINT)?;
+        } else if matches!(word, "mtu" | "minburst") {
+            once("mtu/minburst", self.mtu != Bytes::ZERO)?;
+            let value = words.value(word, "1540")?;
+            self.mtu = legal(word, value, number::size_and_cell, number::SIZE_HINT)?;
+        } else if word == "mpu" {
+            once("mpu", self.mpu != 0)?;
+            let value = words.value("mpu", "64")?;
+            let small = |word: &str| u16::try_from(number::size(word)?).ok();
+            self.mpu = legal("mpu", value, small, "a number of bytes up to 65535, as 64")?;
+        } else if word == "rate" {
+            once("rate", !self.rate.is_zero())?;
+            let value = words.value("rate", "100mbit")?;
+            self.rate = rate("rate", value)?;
+        } else if abbreviates(word, "peakrate") {
+            once("peakrate", !self.peak.is_zero())?;
+            let value = words.value("peakrate", "200mbit")?;
+            self.peak = rate("peakrate", value)?;
+        } else if abbreviates(word, "overhead") {
+            once("overhead", self.overhead != 0)?;
+            let value = words.value("overhead", "24")?;
+            let hint = "a number of bytes from 0 to 65535 without a unit, as 24";
+            self.overhead = legal("overhead", value, number::short, hint)?;
+        } else if abbreviates(word, "linklayer") {
+            let value = words.value("linklayer", "ethernet")?;
+            let hint = "the link layers are ethernet, atm, adsl and ptm";
+            self.framing = legal("linklayer", value, framing, hint)?;
+        } else if abbreviates(word, "coordination") {
+            once("coordination", self.strategy.is_some())?;
+            let value = words.value("coordination", "equal")?;
+            let hint = "queues share a rate by lock, edt or equal";
+            self.strategy = Some(legal("coordination", value, strategy, hint)?);
+        } else if abbreviates(word, "sync") {
+            once("sync", self.sync.is_some())?;
+            let value = words.value("sync", "200us")?;
+            let hint = "a time of at least 1us, as 200us";
+            let some = |word: &str| number::time(word).filter(|time| *time != Nanos::ZERO);
+            self.sync = Some(legal("sync", value, some, hint)?);
+        } else if word == "help" {
+            return Err(Complaint::wrong(USAGE));
+        } else {
+            return Err(Complaint::wrong(format!("tbf: unknown parameter \"{word}\".\n{USAGE}")));
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<TbfParams, Complaint> {
+        let mut missing = Vec::new();
+        if self.rate.is_zero() {
+            missing.push("the \"rate\" parameter is mandatory: give one of at least 8bit");
+        }
+        if self.burst == Bytes::ZERO {
+            missing.push("the \"burst\" parameter is mandatory: give at least one frame, as 32k");
+        }
+        if !self.peak.is_zero() && self.mtu == Bytes::ZERO {
+            missing.push("with \"peakrate\" goes \"mtu\": give at least one frame, as 1540");
+        }
+        if self.limit == Bytes::ZERO && self.latency == Nanos::ZERO {
+            missing.push("either \"limit\" or \"latency\" is required, as latency 5ms");
+        }
+        if !missing.is_empty() {
+            let lines: Vec<_> = missing.iter().map(|what| format!("tbf: {what}.")).collect();
+            return Err(Complaint::wrong(lines.join("\n")));
+        }
+        let strategy = match (self.strategy, self.sync) {
+            (Some(Strategy::Equal { .. }), Some(sync_time)) => Some(Strategy::Equal { sync_time }),
+            (strategy, None) => strategy,
+            (_, Some(_)) => {
+                return Err(Complaint::wrong(
+                    "tbf: \"sync\" is the time between two scans of equal: write it with \"coordination equal\".",
+                ));
+            }
+        };
+        Ok(TbfParams {
+            rate: self.rate,
+            burst: self.burst,
+            limit: self.backlog()?,
+            peak: (!self.peak.is_zero()).then_some(Peak { rate: self.peak, mtu: self.mtu }),
+            overhead: Overhead {
+                per_frame: i32::from(self.overhead),
+                minimum: u32::from(self.mpu),
+                framing: self.framing,
+            },
+            strategy,
+        })
+    }
+
+    /// The limit, or what comes in during `latency` beyond what the bucket lets pass.
+    fn backlog(&self) -> Result<Bytes, Complaint> {
+        if self.limit != Bytes::ZERO {
+            return Ok(self.limit);
+        }
+        let during = |rate: Rate, bucket: Bytes| {
+            rate.bytes_per_sec() as f64 * ((self.latency.0 / 1_000) as f64) / 1e6 + bucket.0 as f64
+        };
+        let mut limit = during(self.rate, self.burst);
+        if !self.peak.is_zero() {
+            limit = limit.min(during(self.peak, self.mtu));
+        }
+        if limit > f64::from(u32::MAX) {
+            return Err(Complaint::wrong(format!(
+                "tbf: at {} a latency of {} is a backlog of 4 GiB or more: give less latency.",
+                notation::rate(self.rate),
+                notation::time(self.latency.0 / 1_000),
+            )));
+        }
+        Ok(Bytes(limit as u64))
+    }
+}
+
+/// Refuses to be told twice.
+fn once(name: &str, given: bool) -> Result<(), Complaint> {
+    if !given {
+        return Ok(());
+    }
+    Err(Complaint::wrong(format!("tbf: duplicate \"{name}\" specification: give it once.")))
+}
+
+fn limit_and_latency(word: &str) -> Complaint {
+    Complaint::wrong(format!(
+        "tbf: \"{word}\": \"limit\" and \"latency\" are two ways to say the same, give one of them."
+    ))
+}
+
+/// The value of a parameter, or what it should have been.
+fn legal<T>(
+    name: &str,
+    value: &str,
+    read: impl Fn(&str) -> Option<T>,
+    hint: &str,
+) -> Result<T, Complaint> {
+    read(value).ok_or_else(|| {
+        Complaint::wrong(format!("tbf: illegal value for \"{name}\": \"{value}\": {hint}."))
+    })
+}
+
+fn rate(name: &str, value: &str) -> Result<Rate, Complaint> {
+    let hint = if value.ends_with('%') {
+        "a share of the device's speed means nothing here, since Narrows sits before the \
+         bottleneck: give the rate itself, as 100mbit"
+    } else {
+        number::RATE_HINT
+    };
+    legal(name, value, number::rate, hint)
+}
+
+fn framing(word: &str) -> Option<Framing> {
+    if abbreviates(word, "ethernet") {
+        Some(Framing::Whole)
+    } else if abbreviates(word, "atm") || abbreviates(word, "adsl") {
+        Some(Framing::Atm)
+    } else if abbreviates(word, "ptm") {
+        Some(Framing::Ptm)
+    } else {
+        None
+    }
+}
+
+fn framing_name(framing: Framing) -> &'static str {
+    match framing {
+        Framing::Whole => "ethernet",
+        Framing::Atm => "atm",
+        Framing::Ptm => "ptm",
+    }
+}
+
+fn strategy(word: &str) -> Option<Strategy> {
+    match word {
+        "lock" => Some(Strategy::Lock),
+        "edt" => Some(Strategy::Edt),
+        "equal" => Some(Strategy::Equal { sync_time: DEFAULT_SYNC_TIME }),
+        _ => None,
+    }
+}
+
+/// The name of a strategy, and its sync time where that is not the default.
+fn strategy_words(strategy: Strategy) -> (&'static str, Option<Nanos>) {
+    match strategy {
+        Strategy::Lock => ("lock", None),
+        Strategy::Edt => ("edt", None),
+        Strategy::Equal { sync_time } => {
+            ("equal", Some(sync_time).filter(|time| *time != DEFAULT_SYNC_TIME))
+        }
+    }
+}
+
+/// Frames that the bucket can never pay for are dropped; say so before they are.
+pub(super) fn warning(params: &TbfParams, facts: &PortFacts) -> Option<String> {
+    let cost = params.overhead.cost(Bytes(u64::from(facts.frame())));
+    let bucket = params.peak.map_or(params.burst, |peak| peak.mtu.min(params.burst));
+    (bucket < cost).then(|| {
+        let name = if bucket == params.burst { "burst" } else { "mtu" };
+        format!(
+            "Warning: tbf: {name} {}b is less than a full frame of the device, which is charged \
+             {}b: such frames will all be dropped. Give at least {name} {}.",
+            bucket.0, cost.0, cost.0
+        )
+    })
+}
+
+pub(super) fn show(params: &TbfParams, style: Style, line: &mut Line) {
+    let overhead = &params.overhead;
+    let bucket = Bucket::new(params.burst, params.rate, overhead);
+    line.add(
+        "rate",
+        Json::Number(params.rate.bytes_per_sec()),
+        &format!("rate {} ", notation::rate(params.rate)),
+    );
+    let show_bucket = |line: &mut Line, brief: &'static str, detailed: &'static str, bytes| {
+        let size = notation::size(bytes);
+        if style.details {
+            // The kernel forgot the cell size; 1 is what its silence looks like.
+            let text = format!("{size}/1");
+            line.add(detailed, Json::Text(text.clone()), &format!("{detailed} {text} "));
+            let mpu = u64::from(overhead.minimum);
+            line.add("mpu", Json::Number(mpu), &format!("mpu {} ", notation::size(mpu)));
+        } else {
+            line.add(brief, Json::Number(bytes), &format!("{brief} {size} "));
+        }
+    };
+    show_bucket(line, "burst", "burst", bucket.size(params.rate));
+    let mut latency = lateness(params.limit, params.rate, bucket);
+    if let Some(peak) = params.peak {
+        // tc has no key for it in JSON.
+        line.text(&format!("peakrate {} ", notation::rate(peak.rate)));
+        let bucket = Bucket::new(peak.mtu, peak.rate, overhead);
+        show_bucket(line, "minburst", "mtu", bucket.size(peak.rate));
+        latency = latency.max(lateness(params.limit, peak.rate, bucket));
+    }
+    if latency >= 0.0 {
+        let micros = latency as u64;
+        line.add("lat", Json::Number(micros), &format!("lat {} ", notation::time(micros)));
+    } else {
+        let limit = params.limit.0;
+        line.add("limit", Json::Number(limit), &format!("limit {} ", notation::size(limit)));
+    }
+    if overhead.per_frame != 0 {
+        let bytes = u64::try_from(overhead.per_frame).unwrap_or(0);
+        line.add("overhead", Json::Number(bytes), &format!("overhead {bytes} "));
+    }
+    if overhead.framing != Framing::Whole || style.details {
+        let name = framing_name(overhead.framing);
+        line.add("linklayer", Json::Text(name.to_owned()), &format!("linklayer {name} "));
+    }
+    if style.shared {
+        let (name, sync) = strategy_words(params.strategy());
+        line.add("coordination", Json::Text(name.to_owned()), &format!("coordination {name} "));
+        if let Some(sync) = sync {
+            let micros = sync.0 / 1_000;
+            line.add("sync_time", Json::Number(micros), &format!("sync {micros}us "));
+        }
+    }
+}
+
+/// How long the last byte of a full queue waits, in microseconds; negative where the bucket
+/// alone holds more than the queue.
+fn lateness(limit: Bytes, rate: Rate, bucket: Bucket) -> f64 {
+    1e6 * (limit.0 as f64 / rate.bytes_per_sec() as f64) - bucket.micros() as f64
+}
+
+pub(super) fn save(params: &TbfParams) -> String {
+    let mut words = format!(
+        " rate {}bit burst {} limit {}",
+        params.rate.bits_per_sec(),
+        params.burst.0,
+        params.limit.0
+    );
+    let mut add = |name: &str, value: &dyn std::fmt::Display| {
+        // Writing to a string does not fail.
+        let _ = write!(words, " {name} {value}");
+    };
+    if let Some(peak) = params.peak {
+        add("peakrate", &format_args!("{}bit", peak.rate.bits_per_sec()));
+        add("mtu", &peak.mtu.0);
+    }
+    if params.overhead.per_frame != 0 {
+        add("overhead", &params.overhead.per_frame);
+    }
+    if params.overhead.minimum != 0 {
+        add("mpu", &params.overhead.minimum);
+    }
+    if params.overhead.framing != Framing::Whole {
+        add("linklayer", &framing_name(params.overhead.framing));
+    }
+    if let Some(strategy) = params.strategy {
+        let (name, sync) = strategy_words(strategy);
+        add("coordination", &name);
+        if let Some(sync) = sync {
+            add("sync", &format_args!("{}us", sync.0 / 1_000));
+        }
+    }
+    words
+}

@@ -1,0 +1,340 @@
+//! Numbers as `tc` writes them: `1.5mbit`, `32k`, `5ms`, `8001:`.
+//!
+//! A number is what C's `strtod` takes at the beginning of a word; the rest of the word is
+//! its unit, in any case of letters. Rates count in 1000s and are kept in whole bytes per
+//! second, sizes count in 1024s. Where `tc` lets a negative, infinite or overlong value wrap
+//! around, it is refused here.
+
+use narrows_policy::{ClassId, Handle, Parent};
+use narrows_units::{Bytes, Nanos, Rate};
+
+/// Bits per unit, `i` for the powers of 1024.
+const RATE_UNITS: &[(&str, f64)] = &[
+    ("", 1.0),
+    ("bit", 1.0),
+    ("kibit", 1024.0),
+    ("kbit", 1e3),
+    ("mibit", 1048576.0),
+    ("mbit", 1e6),
+    ("gibit", 1073741824.0),
+    ("gbit", 1e9),
+    ("tibit", 1099511627776.0),
+    ("tbit", 1e12),
+    ("bps", 8.0),
+    ("kibps", 8.0 * 1024.0),
+    ("kbps", 8e3),
+    ("mibps", 8.0 * 1048576.0),
+    ("mbps", 8e6),
+    ("gibps", 8.0 * 1073741824.0),
+    ("gbps", 8e9),
+    ("tibps", 8.0 * 1099511627776.0),
+    ("tbps", 8e12),
+];
+
+/// Bytes per unit.
+const SIZE_UNITS: &[(&str, f64)] = &[
+    ("", 1.0),
+    ("b", 1.0),
+    ("k", 1024.0),
+    ("kb", 1024.0),
+    ("m", 1048576.0),
+    ("mb", 1048576.0),
+    ("g", 1073741824.0),
+    ("gb", 1073741824.0),
+    ("kbit", 128.0),
+    ("mbit", 131072.0),
+    ("gbit", 134217728.0),
+];
+
+/// Microseconds per unit.
+const TIME_UNITS: &[(&str, f64)] = &[
+    ("", 1.0),
+    ("us", 1.0),
+    ("usec", 1.0),
+    ("usecs", 1.0),
+    ("ms", 1e3),
+    ("msec", 1e3),
+    ("msecs", 1e3),
+    ("s", 1e6),
+    ("sec", 1e6),
+    ("secs", 1e6),
+];
+
+/// What to say of a word that is no rate.
+pub(crate) const RATE_HINT: &str = "a rate is a number and a unit: bit, kbit, mbit, gbit, or bps, kbps, mbps for bytes, as 100mbit";
+/// What to say of a word that is no size.
+pub(crate) const SIZE_HINT: &str =
+    "a size is a number and a unit: b, k, m, kbit, mbit, below 4 GiB, as 32k";
+/// What to say of a word that is no time.
+pub(crate) const TIME_HINT: &str = "a time is a number and a unit: us, ms, s, below 4295 s, as 5ms";
+
+/// A rate, in whole bytes per second.
+pub(crate) fn rate(word: &str) -> Option<Rate> {
+    let bytes = scaled(word, RATE_UNITS)? / 8.0;
+    // Above this, bits per second would not fit.
+    if bytes >= (u64::MAX / 8) as f64 {
+        return None;
+    }
+    Some(Rate::from_bytes_per_sec(bytes as u64))
+}
+
+/// A size in bytes, less than 4 GiB as in the kernel.
+pub(crate) fn size(word: &str) -> Option<u32> {
+    let bytes = scaled(word, SIZE_UNITS)?;
+    if bytes.floor() > f64::from(u32::MAX) {
+        return None;
+    }
+    Some(bytes as u32)
+}
+
+/// A size with, behind a slash, a cell size that must be a power of two. The kernel no longer
+/// uses cells; the notation is still taken.
+pub(crate) fn size_and_cell(word: &str) -> Option<Bytes> {
+    let (bytes, cell) = match word.split_once('/') {
+        Some((bytes, cell)) => (bytes, Some(cell)),
+        None => (word, None),
+    };
+    if let Some(cell) = cell {
+        let cell = match cell.strip_prefix("0x") {
+            Some(digits) => u32::from_str_radix(digits, 16),
+            None => cell.parse::<u32>(),
+        };
+        if !cell.ok()?.is_power_of_two() {
+            return None;
+        }
+    }
+    size(bytes).map(|bytes| Bytes(u64::from(bytes)))
+}
+
+/// A time in whole microseconds.
+pub(crate) fn time(word: &str) -> Option<Nanos> {
+    let micros = scaled(word, TIME_UNITS)?;
+    if micros.floor() > f64::from(u32::MAX) {
+        return None;
+    }
+    Some(Nanos::from_micros(micros as u64))
+}
+
+/// A number without a unit, up to 65535.
+pub(crate) fn short(word: &str) -> Option<u16> {
+    if word.starts_with('+') { None } else { word.parse().ok() }
+}
+
+/// The handle of a qdisc: hexadecimal, with whatever behind a colon; the inner `None` for
+/// `none` and `0:`.
+pub(crate) fn handle(word: &str) -> Option<Option<Handle>> {
+    if word == "none" {
+        return Some(None);
+    }
+    let major = word.split_once(':').map_or(word, |(major, _)| major);
+    Some(Handle::new(hexadecimal(major)?))
+}
+
+/// Where a qdisc hangs: `root`, `MAJOR:`, `MAJOR:MINOR`, or both as one number; the inner `None`
+/// for `none` and 0.
+pub(crate) fn parent(word: &str) -> Option<Option<Parent>> {
+    const ROOT: u32 = u32::MAX;
+    let number = match word {
+        "root" => ROOT,
+        "none" => 0,
+        _ => match word.split_once(':') {
+            None => long_hexadecimal(word)?,
+            Some((major, minor)) => {
+                let part =
+                    |digits: &str| if digits.is_empty() { Some(0) } else { hexadecimal(digits) };
+                u32::from(part(major)?) << 16 | u32::from(part(minor)?)
+            }
+        },
+    };
+    Some(match number {
+        0 => None,
+        ROOT => Some(Parent::Root),
+        _ => {
+            let (major, minor) = ((number >> 16) as u16, number as u16);
+            Some(Parent::Class(ClassId { major, minor }))
+        }
+    })
+}
+
+fn hexadecimal(digits: &str) -> Option<u16> {
+    u16::try_from(long_hexadecimal(digits)?).ok()
+}
+
+fn long_hexadecimal(word: &str) -> Option<u32> {
+    let digits = word.strip_prefix("0x").or(word.strip_prefix("0X")).unwrap_or(word);
+    let all_digits = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if all_digits { u32::from_str_radix(digits, 16).ok() } else { None }
+}
+
+/// The number at the beginning of `word` times its unit. Never negative.
+fn scaled(word: &str, units: &[(&str, f64)]) -> Option<f64> {
+    let (number, unit) = leading_number(word)?;
+    let (_, scale) = units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?;
+    let value = number * scale;
+    (value.is_finite() && !value.is_sign_negative()).then_some(value)
+}
+
+/// What `strtod` reads: a decimal number with fraction and exponent, or a hexadecimal one.
+/// Infinity and NaN are no numbers here.
+fn leading_number(word: &str) -> Option<(f64, &str)> {
+    let unsigned = word.strip_prefix('+').unwrap_or(word);
+    if let Some(hexadecimal) = unsigned.strip_prefix("0x").or(unsigned.strip_prefix("0X"))
+        && let Some(found) = leading_hexadecimal(hexadecimal)
+    {
+        return Some(found);
+    }
+    let whole = digits(unsigned, u8::is_ascii_digit);
+    let mut end = whole;
+    let mut fraction = 0;
+    if unsigned[end..].starts_with('.') {
+        fraction = digits(&unsigned[end + 1..], u8::is_ascii_digit);
+        end += 1 + fraction;
+    }
+    if whole + fraction == 0 {
+        return None;
+    }
+    end += exponent(&unsigned[end..], ['e', 'E']);
+    let number = unsigned[..end].parse().ok()?;
+    Some((number, &unsigned[end..]))
+}
+
+/// The number behind `0x`: digits, and perhaps `p` and a power of two.
+fn leading_hexadecimal(word: &str) -> Option<(f64, &str)> {
+    let mut end = digits(word, u8::is_ascii_hexdigit);
+    if end == 0 {
+        return None;
+    }
+    let value = word[..end]
+        .chars()
+        .filter_map(|digit| digit.to_digit(16))
+        .fold(0.0, |value, digit| value * 16.0 + f64::from(digit));
+    let power = exponent(&word[end..], ['p', 'P']);
+    let scale = match power {
+        0 => 1.0,
+        _ => word[end + 1..end + power].parse::<f64>().ok()?.exp2(),
+    };
+    end += power;
+    Some((value * scale, &word[end..]))
+}
+
+/// The length of an exponent at the beginning of `word`; 0 where a letter is not followed by a
+/// number and so belongs to the unit.
+fn exponent(word: &str, letters: [char; 2]) -> usize {
+    let Some(behind) = word.strip_prefix(letters) else { return 0 };
+    let sign = usize::from(behind.starts_with(['+', '-']));
+    match digits(&behind[sign..], u8::is_ascii_digit) {
+        0 => 0,
+        digits => 1 + sign + digits,
+    }
+}
+
+/// How many bytes at the beginning of `word` are such digits.
+fn digits(word: &str, is_digit: fn(&u8) -> bool) -> usize {
+    word.bytes().take_while(is_digit).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bits(word: &str) -> Option<u64> {
+        rate(word).map(Rate::bits_per_sec)
+    }
+
+    #[test]
+    fn rates_count_in_thousands_and_bytes_in_eights() {
+        assert_eq!(bits("1mbit"), Some(1_000_000));
+        assert_eq!(bits("1MBit"), Some(1_000_000));
+        assert_eq!(bits("1Mibit"), Some(1_048_576));
+        assert_eq!(bits("1kbps"), Some(8_000));
+        assert_eq!(bits("1.5gbit"), Some(1_500_000_000));
+        assert_eq!(bits("64000"), Some(64_000));
+    }
+
+    #[test]
+    fn rates_are_whole_bytes_per_second() {
+        assert_eq!(bits("7777777"), Some(7_777_776));
+        assert_eq!(bits("4bit"), Some(0));
+    }
+
+    #[test]
+    fn sizes_count_in_1024s() {
+        assert_eq!(size("32k"), Some(32_768));
+        assert_eq!(size("1mb"), Some(1_048_576));
+        assert_eq!(size("8kbit"), Some(1_024));
+        assert_eq!(size("1.5k"), Some(1_536));
+        assert_eq!(size("4294967295"), Some(u32::MAX));
+        assert_eq!(size("4g"), None);
+    }
+
+    #[test]
+    fn a_time_without_a_unit_is_in_microseconds() {
+        assert_eq!(time("999"), Some(Nanos::from_micros(999)));
+        assert_eq!(time("5ms"), Some(Nanos::from_millis(5)));
+        assert_eq!(time("1.5s"), Some(Nanos::from_millis(1500)));
+        assert_eq!(time("4295s"), None);
+        assert_eq!(time("5ns"), None);
+    }
+
+    #[test]
+    fn numbers_are_read_as_strtod_reads_them() {
+        assert_eq!(bits("1e3kbit"), Some(1_000_000));
+        assert_eq!(bits("1e-3gbit"), Some(1_000_000));
+        assert_eq!(bits(".5mbit"), Some(500_000));
+        assert_eq!(bits("5.mbit"), Some(5_000_000));
+        assert_eq!(bits("+5mbit"), Some(5_000_000));
+        assert_eq!(bits("0x100mbit"), Some(256_000_000));
+        assert_eq!(bits("0x1p4mbit"), Some(16_000_000));
+        assert_eq!(bits("1ebit"), None);
+        assert_eq!(bits("mbit"), None);
+        assert_eq!(bits("."), None);
+        assert_eq!(bits("0x"), None);
+        assert_eq!(bits(""), None);
+    }
+
+    #[test]
+    fn what_tc_lets_wrap_around_is_refused() {
+        for word in ["-1mbit", "nan", "infbit", "1e30gbit", "1e400", "10%", "0x1p9999bit"] {
+            assert_eq!(bits(word), None, "{word}");
+        }
+        assert_eq!(size("-5k"), None);
+        assert_eq!(time("-5ms"), None);
+    }
+
+    #[test]
+    fn a_cell_is_a_power_of_two() {
+        assert_eq!(size_and_cell("5k/8"), Some(Bytes(5120)));
+        assert_eq!(size_and_cell("5k/0x8"), Some(Bytes(5120)));
+        for word in ["5k/3", "5k/", "5k/8/8", "5k/0", "5k/-8"] {
+            assert_eq!(size_and_cell(word), None, "{word}");
+        }
+    }
+
+    #[test]
+    fn handles_are_hexadecimal_and_their_minor_is_ignored() {
+        let eight = Handle::new(0x8001);
+        assert_eq!(handle("8001:"), Some(eight));
+        assert_eq!(handle("8001"), Some(eight));
+        assert_eq!(handle("8001:zz"), Some(eight));
+        assert_eq!(handle("0x10:"), Some(Handle::new(16)));
+        assert_eq!(handle("0:"), Some(None));
+        assert_eq!(handle("none"), Some(None));
+        for word in ["10000:", "xx", ":", "-1:", "1x:", "root", ""] {
+            assert_eq!(handle(word), None, "{word}");
+        }
+    }
+
+    #[test]
+    fn parents_are_major_and_minor() {
+        let class = |major, minor| Some(Some(Parent::Class(ClassId { major, minor })));
+        assert_eq!(parent("1:a"), class(1, 10));
+        assert_eq!(parent("1:"), class(1, 0));
+        assert_eq!(parent(":1"), class(0, 1));
+        assert_eq!(parent("10001"), class(1, 1));
+        assert_eq!(parent("root"), Some(Some(Parent::Root)));
+        assert_eq!(parent("none"), Some(None));
+        for word in ["1:1:1", "1:fffff", "-1:1", "xx", "1:+1"] {
+            assert_eq!(parent(word), None, "{word}");
+        }
+    }
+}

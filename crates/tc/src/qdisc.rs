@@ -1,0 +1,149 @@
+//! `tc qdisc …`.
+
+use crate::command::Options;
+use crate::complaint::{Complaint, Outcome};
+use crate::words::{Words, abbreviates};
+use crate::{Host, kinds, number, show};
+use narrows_policy::{Edit, Handle, Parent, PortFacts, Verb};
+
+const USAGE: &str = "Usage: tc qdisc { add | replace | change | del } dev NAME { root | parent ID }
+           [ handle ID ] [ KIND [ PARAMETERS ] ]
+       tc qdisc show [ dev NAME ] [ root | parent ID ] [ handle ID ] [ invisible ]
+KIND is pfifo, bfifo, tbf, mq or noqueue; KIND help tells its parameters.
+";
+
+pub(crate) fn usage(code: i32) -> Outcome {
+    Outcome { stdout: String::new(), stderr: USAGE.to_owned(), code }
+}
+
+pub(crate) fn run(
+    mut words: Words,
+    options: &Options,
+    host: &mut dyn Host,
+) -> Result<Outcome, Complaint> {
+    let Some(command) = words.next() else { return show::show(words, options, host) };
+    // The order decides between words that begin alike, and is tc's.
+    if abbreviates(command, "add") {
+        modify(Verb::Add, words, host)
+    } else if abbreviates(command, "change") {
+        modify(Verb::Change, words, host)
+    } else if abbreviates(command, "replace") {
+        modify(Verb::Replace, words, host)
+    } else if abbreviates(command, "link") {
+        Err(Complaint::unreadable(format!(
+            "Command \"{command}\" is unknown: link moves nothing here, try replace."
+        )))
+    } else if abbreviates(command, "delete") {
+        modify(Verb::Delete, words, host)
+    } else if ["list", "show", "lst"].iter().any(|list| abbreviates(command, list)) {
+        show::show(words, options, host)
+    } else if abbreviates(command, "help") {
+        Ok(usage(0))
+    } else {
+        Err(Complaint::unreadable(format!(
+            "Command \"{command}\" is unknown, try add, replace, change, del or show."
+        )))
+    }
+}
+
+fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, Complaint> {
+    let mut dev: Option<&str> = None;
+    let mut edit = Edit { verb, parent: None, handle: None, params: None };
+    while let Some(word) = words.next() {
+        if word == "dev" {
+            let name = words.value("dev", "eth0")?;
+            if dev.is_some() {
+                return Err(twice(word, name));
+            }
+            dev = Some(name);
+        } else if word == "handle" {
+            let value = words.value("handle", "1:")?;
+            if edit.handle.is_some() {
+                return Err(twice(word, value));
+            }
+            edit.handle = handle(value)?;
+        } else if word == "root" {
+            if edit.parent.is_some() {
+                return Err(Complaint::unreadable(
+                    "Error: \"root\" is a second parent: give root or parent ID, once.",
+                ));
+            }
+            edit.parent = Some(Parent::Root);
+        } else if word == "parent" {
+            let value = words.value("parent", "1:1")?;
+            if edit.parent.is_some() {
+                return Err(twice(word, value));
+            }
+            edit.parent = parent(value)?;
+        } else if matches!(word, "ingress" | "clsact")
+            || abbreviates(word, "estimator")
+            || abbreviates(word, "stab")
+            || matches!(word, "ingress_block" | "egress_block")
+        {
+            return Err(unsupported(word));
+        } else if abbreviates(word, "help") {
+            return Ok(usage(Outcome::REFUSED));
+        } else {
+            edit.params = Some(kinds::parse(word, words)?);
+            break;
+        }
+    }
+    let dev = dev.ok_or_else(|| {
+        Complaint::refused(format!("Error: No such device: give dev NAME.{}", ports(host)))
+    })?;
+    let facts = device(dev, host)?;
+    let policy = host
+        .policy()
+        .edit(dev, &edit, &facts)
+        .map_err(|error| Complaint::refused(format!("Error: {error}")))?;
+    host.apply(policy).map_err(|why| Complaint::refused(format!("Error: {why}")))?;
+    let warning = edit.params.and_then(|params| kinds::warning(&params, &facts));
+    let stderr = warning.filter(|_| verb != Verb::Delete).map(|warning| warning + "\n");
+    Ok(Outcome { stderr: stderr.unwrap_or_default(), ..Outcome::default() })
+}
+
+/// What is known of the port that was named.
+pub(crate) fn device(dev: &str, host: &dyn Host) -> Result<PortFacts, Complaint> {
+    host.port(dev)
+        .ok_or_else(|| Complaint::wrong(format!("Cannot find device \"{dev}\".{}", ports(host))))
+}
+
+fn ports(host: &dyn Host) -> String {
+    match host.devices().as_slice() {
+        [] => String::new(),
+        devices => format!(" Ports here are {}.", devices.join(", ")),
+    }
+}
+
+pub(crate) fn handle(word: &str) -> Result<Option<Handle>, Complaint> {
+    number::handle(word).ok_or_else(|| {
+        Complaint::unreadable(format!(
+            "Error: argument \"{word}\" is wrong: a handle is a hexadecimal number up to ffff and a colon, as 1:."
+        ))
+    })
+}
+
+pub(crate) fn parent(word: &str) -> Result<Option<Parent>, Complaint> {
+    number::parent(word).ok_or_else(|| {
+        Complaint::unreadable(format!(
+            "Error: argument \"{word}\" is wrong: a parent is two hexadecimal numbers up to ffff with a colon between, as 1:2, or root."
+        ))
+    })
+}
+
+fn twice(name: &str, value: &str) -> Complaint {
+    Complaint::unreadable(format!(
+        "Error: duplicate \"{name}\": \"{value}\" is the second value, give one."
+    ))
+}
+
+fn unsupported(word: &str) -> Complaint {
+    let instead = match word {
+        "ingress" | "clsact" | "ingress_block" | "egress_block" => {
+            "what enters one port leaves the other: give that port's root a qdisc"
+        }
+        word if abbreviates(word, "stab") => "give overhead, mpu and linklayer to the qdisc itself",
+        _ => "measured rates are in \"narrows show\"",
+    };
+    Complaint::wrong(format!("Error: \"{word}\" is not supported here: {instead}."))
+}

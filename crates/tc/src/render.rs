@@ -1,0 +1,129 @@
+//! Text and JSON in `tc`'s layout, which no general JSON writer produces: `tc -details` writes
+//! a key twice, and its pretty form indents in its own way.
+
+use std::fmt::Write;
+
+/// A JSON value of the few sorts that `tc` prints.
+pub(crate) enum Json {
+    Bool(bool),
+    Number(u64),
+    Text(String),
+    Object(Vec<(&'static str, Json)>),
+}
+
+/// One qdisc, as text and as JSON at once.
+#[derive(Default)]
+pub(crate) struct Line {
+    text: String,
+    json: Vec<(&'static str, Json)>,
+}
+
+impl Line {
+    /// A value in both.
+    pub(crate) fn add(&mut self, key: &'static str, json: Json, text: &str) {
+        self.json.push((key, json));
+        self.text.push_str(text);
+    }
+
+    /// Something that JSON does not have.
+    pub(crate) fn text(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
+    /// Something that the text does not have.
+    pub(crate) fn json(&mut self, key: &'static str, json: Json) {
+        self.json.push((key, json));
+    }
+
+    /// Another line's values, in an object of their own.
+    pub(crate) fn nest(&mut self, key: &'static str, inner: Self) {
+        self.add(key, Json::Object(inner.json), &inner.text);
+    }
+}
+
+/// All lines as text.
+pub(crate) fn text(lines: &[Line]) -> String {
+    lines.iter().map(|line| line.text.as_str()).collect()
+}
+
+/// All lines as one JSON array on one line.
+pub(crate) fn json(lines: &[Line]) -> String {
+    let mut out = String::from("[");
+    for (index, line) in lines.iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        object(&line.json, None, &mut out);
+    }
+    out.push_str("]\n");
+    out
+}
+
+/// All lines as one JSON array that people can read.
+pub(crate) fn pretty_json(lines: &[Line]) -> String {
+    let mut out = String::from("[ ");
+    for (index, line) in lines.iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        object(&line.json, Some(1), &mut out);
+    }
+    out.push_str(if lines.is_empty() { "]\n" } else { " ]\n" });
+    out
+}
+
+/// Writes an object; `depth` is that of its brace in the pretty form.
+fn object(fields: &[(&'static str, Json)], depth: Option<usize>, out: &mut String) {
+    let newline = |depth: usize, out: &mut String| {
+        out.push('\n');
+        out.extend(std::iter::repeat_n(' ', depth * 4));
+    };
+    out.push('{');
+    for (index, (key, value)) in fields.iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        if let Some(depth) = depth {
+            newline(depth + 1, out);
+        }
+        string(key, out);
+        out.push_str(if depth.is_some() { ": " } else { ":" });
+        match value {
+            Json::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+            // Writing to a string does not fail.
+            Json::Number(value) => drop(write!(out, "{value}")),
+            Json::Text(value) => string(value, out),
+            Json::Object(fields) => object(fields, depth.map(|depth| depth + 1), out),
+        }
+    }
+    if let Some(depth) = depth.filter(|_| !fields.is_empty()) {
+        newline(depth, out);
+    }
+    out.push('}');
+}
+
+/// Writes a string. Device names may hold anything but a slash, a colon and white space.
+fn string(text: &str, out: &mut String) {
+    out.push('"');
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => out.extend(['\\', letter]),
+            letter if letter < ' ' => drop(write!(out, "\\u{:04x}", letter as u32)),
+            letter => out.push(letter),
+        }
+    }
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_survives_a_device_with_a_strange_name() {
+        let mut line = Line::default();
+        line.json("dev", Json::Text("a\"\\\u{1}ü".to_owned()));
+        let parsed: serde_json::Value = serde_json::from_str(&json(&[line])).unwrap();
+        assert_eq!(parsed[0]["dev"], "a\"\\\u{1}ü");
+    }
+}

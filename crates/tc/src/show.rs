@@ -1,0 +1,211 @@
+//! `tc qdisc show`.
+
+use crate::command::Options;
+use crate::complaint::{Complaint, Outcome};
+use crate::kinds::{self, Style};
+use crate::render::{self, Json, Line};
+use crate::words::{Words, abbreviates};
+use crate::{Host, notation, qdisc};
+use narrows_policy::{ClassId, Handle, Kind, NodeStats, Parent, PortFacts, PortPolicy};
+use narrows_qdisc::Stats;
+
+/// Which qdiscs are to be shown.
+#[derive(Default)]
+struct Filter {
+    dev: Option<String>,
+    parent: Option<Parent>,
+    handle: Option<Handle>,
+    /// Those, too, that nobody put there.
+    invisible: bool,
+}
+
+pub(crate) fn show(
+    mut words: Words,
+    options: &Options,
+    host: &dyn Host,
+) -> Result<Outcome, Complaint> {
+    let mut filter = Filter::default();
+    while let Some(word) = words.next() {
+        if word == "dev" {
+            filter.dev = Some(words.value("dev", "eth0")?.to_owned());
+        } else if word == "root" {
+            filter.set_parent(word, Some(Parent::Root))?;
+        } else if matches!(word, "ingress" | "clsact") {
+            filter.set_parent(word, Some(Parent::Class(ClassId::INGRESS)))?;
+        } else if abbreviates(word, "parent") {
+            filter.set_parent(word, qdisc::parent(words.value("parent", "1:1")?)?)?;
+        } else if abbreviates(word, "handle") {
+            if filter.handle.is_some() {
+                return Err(Complaint::unreadable(
+                    "Error: argument \"handle\" is wrong: it was given already.",
+                ));
+            }
+            filter.handle = qdisc::handle(words.value("handle", "1:")?)?;
+        } else if abbreviates(word, "help") {
+            return Ok(qdisc::usage(0));
+        } else if word == "invisible" {
+            filter.invisible = true;
+        } else {
+            return Err(Complaint::unreadable(format!(
+                "What is \"{word}\"? show takes dev NAME, root, parent ID, handle ID, invisible."
+            )));
+        }
+    }
+    let devices = match &filter.dev {
+        Some(dev) => vec![(dev.clone(), qdisc::device(dev, host)?)],
+        None => {
+            let known = |dev: String| host.port(&dev).map(|facts| (dev, facts));
+            host.devices().into_iter().filter_map(known).collect()
+        }
+    };
+    let policy = host.policy();
+    let mut lines = Vec::new();
+    for (dev, facts) in devices {
+        let stats = if options.statistics { host.stats(&dev) } else { Vec::new() };
+        let shown = Port { name: &dev, facts, policy: policy.port(&dev), stats };
+        shown.lines(&filter, options, &mut lines);
+    }
+    Ok(Outcome::printed(match (options.json, options.pretty) {
+        (true, true) => render::pretty_json(&lines),
+        (true, false) => render::json(&lines),
+        (false, _) => render::text(&lines),
+    }))
+}
+
+impl Filter {
+    fn set_parent(&mut self, word: &str, parent: Option<Parent>) -> Result<(), Complaint> {
+        if self.parent.is_some() {
+            return Err(Complaint::unreadable(format!(
+                "Error: argument \"{word}\" is wrong: a parent was given already."
+            )));
+        }
+        self.parent = parent;
+        Ok(())
+    }
+
+    fn wants(&self, parent: Parent, handle: Option<Handle>) -> bool {
+        self.parent.is_none_or(|wanted| wanted == parent)
+            && self.handle.is_none_or(|wanted| Some(wanted) == handle)
+    }
+}
+
+/// A port to be shown.
+struct Port<'a> {
+    name: &'a str,
+    facts: PortFacts,
+    policy: &'a PortPolicy,
+    stats: Vec<NodeStats>,
+}
+
+impl Port<'_> {
+    fn lines(&self, filter: &Filter, options: &Options, lines: &mut Vec<Line>) {
+        let mut add = |parent, handle, kind: &str, parameters: Line| {
+            if filter.wants(parent, handle) {
+                let dev = filter.dev.is_none();
+                lines.push(self.line(parent, handle, kind, parameters, dev, options));
+            }
+        };
+        let nodes = self.policy.nodes();
+        let under_mq = nodes.first().is_some_and(|root| matches!(root.kind, Kind::Mq(_)));
+        if nodes.is_empty() {
+            add(Parent::Root, None, "noqueue", Line::default());
+        }
+        let shared = !under_mq && self.facts.queues != Some(1);
+        let style = Style { details: options.details, shared };
+        for node in nodes {
+            let mut parameters = Line::default();
+            kinds::show(&node.kind, style, &mut parameters);
+            add(node.parent, Some(node.handle), node.kind.name(), parameters);
+            if !filter.invisible {
+                continue;
+            }
+            match &node.kind {
+                Kind::Tbf(tbf) if tbf.inner.is_none() => {
+                    let mut parameters = Line::default();
+                    kinds::show_implicit(&tbf.params, &mut parameters);
+                    add(Parent::Class(node.handle.class(1)), None, "bfifo", parameters);
+                }
+                Kind::Mq(mq) => {
+                    for queue in 1..=self.facts.queues.unwrap_or(0) {
+                        if !mq.children.contains_key(&queue) {
+                            let parent = Parent::Class(node.handle.class(queue));
+                            add(parent, None, "noqueue", Line::default());
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn line(
+        &self,
+        parent: Parent,
+        handle: Option<Handle>,
+        kind: &str,
+        parameters: Line,
+        dev: bool,
+        options: &Options,
+    ) -> Line {
+        let mut line = Line::default();
+        let number = handle.map_or_else(|| "0:".to_owned(), |handle| handle.to_string());
+        line.add("kind", Json::Text(kind.to_owned()), &format!("qdisc {kind} "));
+        line.add("handle", Json::Text(number.clone()), &format!("{number} "));
+        if dev {
+            line.add("dev", Json::Text(self.name.to_owned()), &format!("dev {} ", self.name));
+        }
+        match parent {
+            Parent::Root => line.add("root", Json::Bool(true), "root "),
+            Parent::Class(class) => {
+                line.add("parent", Json::Text(class.to_string()), &format!("parent {class} "));
+            }
+        }
+        if let Some(count) = self.references(parent, handle, kind) {
+            line.add("refcnt", Json::Number(count), &format!("refcnt {count} "));
+        }
+        line.nest("options", parameters);
+        line.text("\n");
+        if options.statistics {
+            let found = self.stats.iter().find(|at| (at.parent, at.handle) == (parent, handle));
+            figures(&found.map(|at| at.stats).unwrap_or_default(), &mut line);
+        }
+        line
+    }
+
+    /// How often the kernel would refer to this qdisc, where it says so: a root from the device
+    /// and from each queue, an `mq` from the device alone.
+    fn references(&self, parent: Parent, handle: Option<Handle>, kind: &str) -> Option<u64> {
+        match (parent, handle, kind) {
+            (Parent::Class(_), ..) | (_, _, "mq") => None,
+            (Parent::Root, None, _) => Some(2),
+            (Parent::Root, Some(_), _) => Some(u64::from(self.facts.queues.unwrap_or(1)) + 1),
+        }
+    }
+}
+
+fn figures(stats: &Stats, line: &mut Line) {
+    let queued_bytes = stats.backlog.bytes.0;
+    let queued_packets = u64::from(stats.backlog.packets);
+    line.text(&format!(
+        " Sent {} bytes {} pkt (dropped {}, overlimits {} requeues {}) \n backlog {} {}p requeues {}\n",
+        stats.sent_bytes,
+        stats.sent_packets,
+        stats.drops,
+        stats.overlimits,
+        stats.requeues,
+        notation::size(queued_bytes),
+        queued_packets,
+        stats.requeues,
+    ));
+    for (key, value) in [
+        ("bytes", stats.sent_bytes),
+        ("packets", stats.sent_packets),
+        ("drops", stats.drops),
+        ("overlimits", stats.overlimits),
+        ("requeues", stats.requeues),
+        ("backlog", queued_bytes),
+        ("qlen", queued_packets),
+    ] {
+        line.json(key, Json::Number(value));
+    }
+}

@@ -1,0 +1,49 @@
+//! Reading a command line word by word.
+
+use crate::complaint::Complaint;
+
+/// The words of a line that have not been read yet.
+pub(crate) struct Words<'a> {
+    words: &'a [String],
+}
+
+impl<'a> Words<'a> {
+    pub(crate) fn new(words: &'a [String]) -> Self {
+        Self { words }
+    }
+
+    /// The next word, if there is one.
+    pub(crate) fn next(&mut self) -> Option<&'a str> {
+        let (first, rest) = self.words.split_first()?;
+        self.words = rest;
+        Some(first)
+    }
+
+    /// The word that must follow the word `of`, such as `example`.
+    pub(crate) fn value(&mut self, of: &str, example: &str) -> Result<&'a str, Complaint> {
+        self.next().ok_or_else(|| {
+            Complaint::unreadable(format!(
+                "Command line is not complete: \"{of}\" wants a value, as in \"{of} {example}\"."
+            ))
+        })
+    }
+}
+
+/// Whether `word` abbreviates `full`: `tc` takes any beginning of most of its words, and of
+/// several that begin alike the first that it knows.
+pub(crate) fn abbreviates(word: &str, full: &str) -> bool {
+    !word.is_empty() && full.starts_with(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_beginning_is_an_abbreviation_but_nothing_is_not() {
+        assert!(abbreviates("q", "qdisc"));
+        assert!(abbreviates("qdisc", "qdisc"));
+        assert!(!abbreviates("qdiscs", "qdisc"));
+        assert!(!abbreviates("", "qdisc"));
+    }
+}
