@@ -27,12 +27,14 @@
 //! machine's cores are shared by sender, forwarder and receiver, so a comparison is
 //! worth something only between rows of one run.
 
+pub mod accounting;
 pub mod bed;
 pub mod bridge;
 pub mod capture;
 pub mod collect;
 pub mod counters;
 pub mod cpu;
+pub mod demo;
 pub mod flood;
 pub mod frames;
 pub mod guard;
@@ -41,10 +43,12 @@ pub mod namespace;
 pub mod narrows;
 pub mod ping;
 pub mod process;
+pub mod progress;
 pub mod raw;
 pub mod requirements;
 pub mod stale;
 pub mod steering;
+pub mod trial;
 pub mod window;
 
 pub use bed::Testbed;

@@ -10,13 +10,57 @@ use crate::namespace::Namespace;
 use crate::process::{self, Process};
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
-use serde_json::Value;
+use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// How long it may take until both ports forward.
 const START: Duration = Duration::from_secs(10);
+
+/// What `narrows show --json` says, as far as traffic's books need it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Show {
+    ports: Vec<Port>,
+}
+
+/// A port of an instance.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Port {
+    name: String,
+    /// All of its queues together.
+    pub total: Queue,
+    /// Each queue.
+    pub per_queue: Vec<Queue>,
+    /// Frames for the box itself, given to its kernel.
+    pub to_self: u64,
+    /// Frames given to the kernel because no worker served their queue.
+    pub unserved: u64,
+}
+
+/// What left one queue of a port, or all of them.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Queue {
+    /// Frames sent.
+    pub tx_packets: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+    /// Frames queued.
+    pub backlog_packets: u64,
+    /// Frames dropped that were to leave here.
+    pub drops: u64,
+    /// The same by reason; what did not occur may be left out.
+    #[serde(default)]
+    pub drops_by_reason: BTreeMap<String, u64>,
+}
+
+impl Show {
+    /// The port with this name.
+    pub fn port(&self, name: &str) -> Option<&Port> {
+        self.ports.iter().find(|port| port.name == name)
+    }
+}
 
 /// A running instance; stopped when dropped.
 #[derive(Debug)]
@@ -61,9 +105,10 @@ impl Instance {
     }
 
     /// What `narrows show --json` says.
-    pub fn show(&self) -> Result<Value> {
+    pub fn show(&self) -> Result<Show> {
         let text = process::run(self.command("show").arg("--json"))?;
-        serde_json::from_str(&text).with_context(|| format!("narrows show printed no JSON: {text}"))
+        serde_json::from_str(&text)
+            .with_context(|| format!("narrows show --json does not list its ports: {text}"))
     }
 
     /// A subcommand of the program, to run in its namespace.

@@ -26,6 +26,19 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// Of no ping at all.
+    pub fn none() -> Self {
+        Self { sent: 0, received: 0, longest_gap: Duration::ZERO, micros: histogram() }
+    }
+
+    /// Adds what `other` saw.
+    pub fn merge(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.received += other.received;
+        self.longest_gap = self.longest_gap.max(other.longest_gap);
+        self.micros += &other.micros;
+    }
+
     /// Half of the round trips took at most this long; `None` where nothing answered.
     pub fn median(&self) -> Option<Duration> {
         self.percentile(50.0)
@@ -73,8 +86,13 @@ impl Ping {
     }
 }
 
+/// Of whole microseconds, three digits of which count. It grows as it must.
+fn histogram() -> Histogram<u64> {
+    Histogram::new(3).unwrap_or_else(|error| unreachable!("three digits are allowed: {error}"))
+}
+
 fn parse(text: &str) -> Option<Stats> {
-    let mut micros = Histogram::new(3).ok()?;
+    let mut micros = histogram();
     let mut previous: Option<u64> = None;
     let mut longest = 1;
     for line in text.lines() {
@@ -122,6 +140,15 @@ rtt min/avg/max/mdev = 0.059/3.133/12.000/5.122 ms
         assert_eq!((stats.sent, stats.received), (8, 4));
         assert_eq!(stats.median(), Some(Duration::from_micros(61)));
         assert_eq!(stats.p99().unwrap().as_millis(), 12);
+    }
+
+    #[test]
+    fn runs_add_up() {
+        let mut stats = Stats::none();
+        stats.merge(&parse(TEXT).unwrap());
+        stats.merge(&parse(TEXT).unwrap());
+        assert_eq!((stats.sent, stats.received), (16, 8));
+        assert_eq!(stats.median(), Some(Duration::from_micros(61)));
     }
 
     #[test]

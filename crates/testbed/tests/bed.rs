@@ -12,6 +12,8 @@ use narrows_testbed::raw::RawSocket;
 use narrows_testbed::window::{Delivered, Meter};
 use narrows_testbed::{Testbed, frames, requirements, stale, steering};
 use narrows_units::Rate;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -61,12 +63,41 @@ fn nothing_is_left_of_a_testbed_that_was_dropped() {
     let bed = Testbed::up(2).unwrap();
     let names = [bed.client(), bed.shaper(), bed.server()].map(|n| n.name().to_owned());
     assert!(names.iter().all(|name| exists(name)));
-    let sleeper = bed.shaper().command("sleep").arg("60").spawn().unwrap();
-    let pid = sleeper.id();
+    let mut sleeper = bed.shaper().command("sleep").arg("60").spawn().unwrap();
     drop(bed);
     assert!(!names.iter().any(|name| exists(name)));
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    assert!(status.is_empty() || status.contains("State:\tZ"), "still runs: {status}");
+    assert_eq!(sleeper.wait().unwrap().signal(), Some(15), "what ran inside was ended");
+}
+
+#[test]
+#[ignore = "holds a testbed until it is killed, for the test below"]
+fn a_testbed_is_held() {
+    let bed = Testbed::up(1).unwrap();
+    println!("\nholds {}", bed.shaper().name());
+    sleep(Duration::from_secs(60));
+}
+
+#[test]
+fn nothing_is_left_of_a_testbed_whose_owner_was_killed() {
+    skip_without_root!();
+    let mut owner = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_testbed_is_held", "--ignored", "--nocapture"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(owner.stdout.take().unwrap()).lines();
+    let held = lines
+        .map(|line| line.unwrap())
+        .find_map(|line| line.strip_prefix("holds ").map(str::to_owned));
+    let held = held.expect("a testbed");
+    assert!(exists(&held));
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while exists(&held) && Instant::now() < deadline {
+        sleep(Duration::from_millis(20));
+    }
+    assert!(!exists(&held), "the guard removes what a killed process left");
 }
 
 #[test]

@@ -1,0 +1,188 @@
+//! Where every frame went, from one end of the bed to the other.
+//!
+//! For each direction, what the sender's stack gave to its device is the sum of what the
+//! receiver's device got, what devices dropped on the way, what Narrows dropped by its own
+//! count, what it still holds, and what it gave to its own kernel. What is missing then is
+//! unaccounted for, and what is too much has been sent twice. Only a bed at rest adds up:
+//! [`Books::settle`] waits for it.
+
+use crate::bed::{CLIENT, PORT_A, PORT_B, SERVER, Testbed};
+use crate::counters::{Counters, Counts};
+use crate::narrows::Show;
+use anyhow::{Context, Result, bail};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Counters that stand still for this long are at rest. Longer than Narrows holds a
+/// packet under any limit used here, and than TCP waits to say something again.
+const QUIET: Duration = Duration::from_millis(400);
+/// Traffic that has ended comes to rest within this, or something goes on sending.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What the four devices counted since the books were opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Devices {
+    /// The client's.
+    pub client: Counts,
+    /// The shaper's that faces the client.
+    pub port_a: Counts,
+    /// The shaper's that faces the server.
+    pub port_b: Counts,
+    /// The server's.
+    pub server: Counts,
+}
+
+/// The frames of one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Direction {
+    /// Given to the sender's device.
+    pub handed_over: u64,
+    /// Taken by the receiver's device.
+    pub received: u64,
+    /// Dropped by a device because its ring or its backlog was full.
+    pub dropped_by_devices: u64,
+    /// Dropped by Narrows, for whichever reason.
+    pub dropped_by_narrows: u64,
+    /// Held by Narrows.
+    pub queued: u64,
+    /// Given to the kernel of the box.
+    pub to_kernel: u64,
+}
+
+impl Direction {
+    /// Frames of which no trace is left; negative where there are more than were sent.
+    pub fn unaccounted(&self) -> i64 {
+        let seen = self.received
+            + self.dropped_by_devices
+            + self.dropped_by_narrows
+            + self.queued
+            + self.to_kernel;
+        i64::try_from(i128::from(self.handed_over) - i128::from(seen)).unwrap_or(i64::MAX)
+    }
+}
+
+/// Both directions of `devices` with Narrows between them: client to server, and back.
+pub fn directions(devices: &Devices, show: &Show) -> Result<[Direction; 2]> {
+    let a = show.port(PORT_A).context("narrows show does not list port A")?;
+    let b = show.port(PORT_B).context("narrows show does not list port B")?;
+    let one_way = |from: &Counts, into: &Counts, out: &Counts, to: &Counts| Direction {
+        handed_over: from.tx_packets + from.tx_dropped,
+        received: to.rx_packets,
+        dropped_by_devices: from.tx_dropped + into.rx_dropped + out.tx_dropped,
+        ..Direction::default()
+    };
+    let Devices { client, port_a, port_b, server } = devices;
+    let forth = Direction {
+        dropped_by_narrows: b.total.drops,
+        queued: b.total.backlog_packets,
+        to_kernel: a.to_self + a.unserved,
+        ..one_way(client, port_a, port_b, server)
+    };
+    let back = Direction {
+        dropped_by_narrows: a.total.drops,
+        queued: a.total.backlog_packets,
+        to_kernel: b.to_self + b.unserved,
+        ..one_way(server, port_b, port_a, client)
+    };
+    Ok([forth, back])
+}
+
+/// The counters of all four devices, from the moment when they were opened.
+#[derive(Debug)]
+pub struct Books {
+    counters: [Counters; 4],
+    opened: [Counts; 4],
+}
+
+impl Books {
+    /// Opens them over `bed`, which is at rest.
+    pub fn open(bed: &Testbed) -> Result<Self> {
+        let counters = [
+            Counters::of(bed.client(), CLIENT)?,
+            Counters::of(bed.shaper(), PORT_A)?,
+            Counters::of(bed.shaper(), PORT_B)?,
+            Counters::of(bed.server(), SERVER)?,
+        ];
+        let mut books = Self { counters, opened: [Counts::default(); 4] };
+        let Devices { client, port_a, port_b, server } = books.read()?;
+        books.opened = [client, port_a, port_b, server];
+        Ok(books)
+    }
+
+    /// What was counted since.
+    pub fn read(&mut self) -> Result<Devices> {
+        let mut counts = [Counts::default(); 4];
+        for (index, counters) in self.counters.iter_mut().enumerate() {
+            counts[index] = counters.read()? - self.opened[index];
+        }
+        let [client, port_a, port_b, server] = counts;
+        Ok(Devices { client, port_a, port_b, server })
+    }
+
+    /// Waits until nothing moves, and returns what was counted since the books were opened.
+    pub fn settle(&mut self) -> Result<Devices> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut last = self.read()?;
+        let mut since = Instant::now();
+        while since.elapsed() < QUIET {
+            if Instant::now() >= deadline {
+                bail!("the counters do not come to rest after the traffic has ended");
+            }
+            thread::sleep(QUIET / 10);
+            let now = self.read()?;
+            if now != last {
+                (last, since) = (now, Instant::now());
+            }
+        }
+        Ok(last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(tx_packets: u64, tx_dropped: u64) -> Counts {
+        Counts { tx_packets, tx_dropped, ..Counts::default() }
+    }
+
+    fn devices() -> Devices {
+        Devices {
+            client: Counts { rx_packets: 40, ..sent(1000, 10) },
+            port_a: Counts { rx_dropped: 5, ..sent(40, 0) },
+            port_b: sent(800, 2),
+            server: Counts { rx_packets: 798, ..sent(41, 0) },
+        }
+    }
+
+    fn show() -> Show {
+        serde_json::from_str(
+            r#"{"ports":[
+                {"name":"port-a","to_self":3,"unserved":0,"per_queue":[],
+                 "total":{"tx_packets":40,"tx_bytes":1,"backlog_packets":1,"drops":0}},
+                {"name":"port-b","to_self":0,"unserved":0,"per_queue":[],
+                 "total":{"tx_packets":800,"tx_bytes":1,"backlog_packets":12,"drops":180,
+                          "drops_by_reason":{"limit":180}}}]}"#,
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_frame_is_received_dropped_queued_or_kept_by_the_box() {
+        let [forth, back] = directions(&devices(), &show()).unwrap();
+        assert_eq!(forth.handed_over, 1010);
+        assert_eq!(forth.dropped_by_devices, 17);
+        assert_eq!(forth.unaccounted(), 1010 - 798 - 17 - 180 - 12 - 3);
+        assert_eq!(forth.unaccounted(), 0);
+        assert_eq!(back.unaccounted(), 0);
+    }
+
+    #[test]
+    fn a_lost_frame_is_missed_and_a_doubled_one_too() {
+        let mut devices = devices();
+        devices.server.rx_packets -= 1;
+        devices.client.rx_packets += 2;
+        let [forth, back] = directions(&devices, &show()).unwrap();
+        assert_eq!((forth.unaccounted(), back.unaccounted()), (1, -2));
+    }
+}

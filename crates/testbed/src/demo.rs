@@ -1,0 +1,165 @@
+//! What Narrows does, seen at the receiver: real traffic without a limit, then under
+//! three limits set one after the other on the running instance.
+//!
+//! Every figure is measured from outside: the rate from the server's device, the round
+//! trips by `ping`, the processor time from the scheduler. Only the split over the queues
+//! is Narrows's own.
+
+mod report;
+
+pub use report::{Report, Row};
+
+use crate::accounting::{self, Books};
+use crate::bed::{PORT_B, QUEUES};
+use crate::iperf::Traffic;
+use crate::narrows::Instance;
+use crate::progress::Progress;
+use crate::requirements::{self, ETHTOOL, IP, IPERF3, PING, Refusal};
+use crate::trial::{self, Load};
+use crate::{Testbed, ping};
+use anyhow::{Context, Result};
+use narrows_units::{Nanos, Rate};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The limits, in bits per second.
+const LIMITS: [u64; 3] = [100_000_000, 500_000_000, 1_000_000_000];
+/// Flows of each load.
+const FLOWS: u32 = 64;
+/// How many times the limit the UDP flows send.
+const OVERLOAD: f64 = 1.3;
+/// What the UDP flows send where there is no limit, as under the highest: what two cores
+/// can send, forward and receive at once.
+const UNLIMITED_UDP: f64 = 1e9 * OVERLOAD;
+/// Share of a full UDP frame that `iperf3` counts in its rate.
+const PAYLOAD: f64 = 1472.0 / 1514.0;
+/// The bucket holds what the limit passes in this time, so that a worker that the
+/// machine keeps from its core for so long has lost nothing of the rate.
+const BURST: Nanos = Nanos::from_millis(8);
+/// How long a packet may wait in the queue.
+const LATENCY: &str = "5ms";
+/// The share of a limited window that an unlimited one, of which nothing is judged, takes.
+const UNLIMITED_SHARE: u32 = 2;
+
+/// How to run it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The `narrows` program.
+    pub program: PathBuf,
+    /// How long each limit is measured with each load.
+    pub window: Duration,
+}
+
+/// Refuses where the demo cannot run.
+pub fn check() -> Result<(), Refusal> {
+    requirements::check(&[IP, ETHTOOL, IPERF3, PING])
+}
+
+/// Runs it, with its progress on standard error.
+pub fn run(options: &Options) -> Result<Report> {
+    check()?;
+    let bed = Testbed::up(QUEUES)?;
+    let mut books = Books::open(&bed)?;
+    // The bed goes away with the demo, so there is nothing to fail open to.
+    let instance = Instance::start(&bed, &options.program, &["--fail-closed"])?;
+
+    let limits: Vec<Option<Rate>> = std::iter::once(None)
+        .chain(LIMITS.map(|limit| Some(Rate::from_bits_per_sec(limit))))
+        .collect();
+    let mut progress = Progress::over(limits.len() as u64 * 2);
+    let mut rows = Vec::new();
+    let mut pings = ping::Stats::none();
+    for limit in limits {
+        let tbf = limit.map(tbf);
+        if let Some(tbf) = &tbf {
+            instance.tc(tbf)?;
+        }
+        for udp in [true, false] {
+            let (row, ping) = phase(&bed, &instance, limit, udp, options.window, &mut progress)?;
+            if limit.is_some() {
+                pings.merge(&ping);
+            }
+            rows.push(Row { tbf: tbf.clone(), ..row });
+        }
+    }
+    drop(progress);
+    let devices = books.settle()?;
+    let directions = accounting::directions(&devices, &instance.show()?)?;
+    Ok(Report::new(rows, &pings, directions))
+}
+
+/// The words of `narrows tc` that set `limit`.
+fn tbf(limit: Rate) -> String {
+    let (rate, burst) = (limit.bits_per_sec(), limit.bytes_in(BURST));
+    let rate = if rate % 1_000_000_000 == 0 {
+        format!("{}gbit", rate / 1_000_000_000)
+    } else {
+        format!("{}mbit", rate / 1_000_000)
+    };
+    format!("qdisc replace dev {PORT_B} root tbf rate {rate} burst {} latency {LATENCY}", burst.0)
+}
+
+fn phase(
+    bed: &Testbed,
+    instance: &Instance,
+    limit: Option<Rate>,
+    udp: bool,
+    window: Duration,
+    progress: &mut Progress,
+) -> Result<(Row, ping::Stats)> {
+    let traffic = if udp {
+        let frames = limit.map_or(UNLIMITED_UDP, |limit| limit.bits_per_sec() as f64 * OVERLOAD);
+        Traffic::Udp(Rate::from_bits_per_sec((frames * PAYLOAD) as u64))
+    } else {
+        Traffic::Tcp
+    };
+    let shown_limit = limit.map_or("no limit".to_owned(), |limit| limit.to_string());
+    let title = format!("{shown_limit}, {FLOWS} {} flows", if udp { "UDP" } else { "TCP" });
+    progress.begin(&title);
+
+    let window = if limit.is_some() { window } else { window / UNLIMITED_SHARE };
+    let load = Load::Iperf { traffic, flows: FLOWS };
+    let look = || Ok((instance.cpu()?, instance.show()?));
+    let outcome = trial::run(bed, load, window, look, |rate| {
+        progress.say(&format!("{title}: {} at the receiver", report::rate(rate)));
+    })
+    .with_context(|| format!("{title}; narrows says:\n{}", instance.log()))?;
+
+    let [(cpu_before, before), (cpu_after, after)] = &outcome.edges;
+    let queues = |show: &crate::narrows::Show| -> Result<Vec<u64>> {
+        let port = show.port(PORT_B).context("narrows show does not list port B")?;
+        Ok(port.per_queue.iter().map(|queue| queue.tx_bytes).collect())
+    };
+    let span = Duration::from_nanos(outcome.delivered.span.0);
+    let row = Row {
+        limit_bps: limit.map(Rate::bits_per_sec),
+        traffic: if udp { "UDP" } else { "TCP" },
+        tbf: None,
+        delivered_bps: outcome.delivered.rate().bits_per_sec(),
+        deviation_percent: limit.map(|limit| outcome.delivered.deviation_percent(limit)),
+        queue_shares: report::shares(&queues(before)?, &queues(after)?),
+        ping_median_us: outcome.ping.median().map(|ping| ping.as_micros()),
+        ping_p99_us: outcome.ping.p99().map(|ping| ping.as_micros()),
+        ping_sent: outcome.ping.sent,
+        ping_received: outcome.ping.received,
+        cpu_percent: cpu_after.saturating_sub(*cpu_before).as_secs_f64() / span.as_secs_f64()
+            * 100.0,
+        retransmits: outcome.report.retransmits,
+    };
+    progress.end(&format!("{title}: {}", row.outcome()));
+    Ok((row, outcome.ping))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_set_in_tcs_words() {
+        assert_eq!(
+            tbf(Rate::from_bits_per_sec(100_000_000)),
+            "qdisc replace dev port-b root tbf rate 100mbit burst 100000 latency 5ms"
+        );
+        assert!(tbf(Rate::from_bits_per_sec(1_000_000_000)).contains("rate 1gbit burst 1000000 "));
+    }
+}

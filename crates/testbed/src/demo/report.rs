@@ -1,0 +1,270 @@
+//! What the demo found, as a table and as JSON.
+
+use crate::accounting::Direction;
+use crate::ping::Stats;
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{CellAlignment, Table};
+use narrows_units::Rate;
+use serde::Serialize;
+use std::fmt;
+
+/// One load under one limit.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The limit; none where there was none.
+    pub limit_bps: Option<u64>,
+    /// `UDP` or `TCP`.
+    pub traffic: &'static str,
+    /// The words of `narrows tc` that set the limit.
+    pub tbf: Option<String>,
+    /// What the server's device received, in frames' bits per second.
+    pub delivered_bps: u64,
+    /// How far that is from the limit.
+    pub deviation_percent: Option<f64>,
+    /// What each queue sent of it, in percent.
+    pub queue_shares: Vec<f64>,
+    /// Half of the round trips were at most this long.
+    pub ping_median_us: Option<u128>,
+    /// 99 in 100 were.
+    pub ping_p99_us: Option<u128>,
+    /// Echo requests sent.
+    pub ping_sent: u64,
+    /// Answered ones.
+    pub ping_received: u64,
+    /// Processor time of Narrows, in percent of one core.
+    pub cpu_percent: f64,
+    /// TCP segments sent again.
+    pub retransmits: u64,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The loads and limits, in the order in which they were run.
+    pub rows: Vec<Row>,
+    /// The largest deviation from a limit, either way.
+    pub worst_deviation_percent: f64,
+    /// The median of all round trips under a limit.
+    pub median_ping_us: Option<u128>,
+    /// Where the frames went, client to server and back.
+    pub directions: [Books; 2],
+    /// Frames of which no trace was left, both directions together.
+    pub unaccounted: u64,
+}
+
+/// A [`Direction`] in JSON.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Books {
+    handed_over: u64,
+    received: u64,
+    dropped_by_devices: u64,
+    dropped_by_narrows: u64,
+    queued: u64,
+    to_kernel: u64,
+    unaccounted: i64,
+}
+
+impl From<Direction> for Books {
+    fn from(direction: Direction) -> Self {
+        let Direction {
+            handed_over,
+            received,
+            dropped_by_devices,
+            dropped_by_narrows,
+            queued,
+            to_kernel,
+        } = direction;
+        Self {
+            handed_over,
+            received,
+            dropped_by_devices,
+            dropped_by_narrows,
+            queued,
+            to_kernel,
+            unaccounted: direction.unaccounted(),
+        }
+    }
+}
+
+impl Row {
+    /// The row in a few words.
+    pub(super) fn outcome(&self) -> String {
+        let delivered = rate(Rate::from_bits_per_sec(self.delivered_bps));
+        let deviation = self.deviation_percent.map(|percent| format!(" ({percent:+.2} %)"));
+        format!(
+            "{delivered}{} delivered, ping {}",
+            deviation.unwrap_or_default(),
+            micros(self.ping_median_us)
+        )
+    }
+
+    fn cells(&self) -> [String; 8] {
+        let shares: Vec<String> =
+            self.queue_shares.iter().map(|share| format!("{share:.0}")).collect();
+        [
+            self.limit_bps.map_or("none".into(), |bps| Rate::from_bits_per_sec(bps).to_string()),
+            self.traffic.to_owned(),
+            rate(Rate::from_bits_per_sec(self.delivered_bps)),
+            self.deviation_percent.map_or("-".into(), |percent| format!("{percent:+.3} %")),
+            format!("{} %", shares.join(" / ")),
+            micros(self.ping_median_us),
+            micros(self.ping_p99_us),
+            format!("{:.0} %", self.cpu_percent),
+        ]
+    }
+}
+
+impl Report {
+    pub(super) fn new(rows: Vec<Row>, pings: &Stats, directions: [Direction; 2]) -> Self {
+        let worst = rows.iter().filter_map(|row| row.deviation_percent).map(f64::abs);
+        Self {
+            worst_deviation_percent: worst.fold(0.0, f64::max),
+            median_ping_us: pings.median().map(|ping| ping.as_micros()),
+            unaccounted: directions.iter().map(|way| way.unaccounted().unsigned_abs()).sum(),
+            directions: directions.map(Books::from),
+            rows,
+        }
+    }
+}
+
+/// The table, what it means, and the line that sums it up.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = Table::new();
+        table.load_style(UTF8_HORIZONTAL_ONLY);
+        table.set_header([
+            "limit",
+            "load",
+            "delivered",
+            "deviation",
+            "per queue",
+            "ping median",
+            "ping p99",
+            "CPU",
+        ]);
+        for row in &self.rows {
+            table.add_row(row.cells());
+        }
+        for index in [0, 2, 3, 4, 5, 6, 7] {
+            if let Some(column) = table.column_mut(index) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        writeln!(f, "{table}")?;
+        writeln!(
+            f,
+            "delivered: frames at the receiver, Ethernet header included; \
+             ping: beside the load, through the same queue; CPU: of one core"
+        )?;
+        let mut tbfs: Vec<&str> = self.rows.iter().filter_map(|row| row.tbf.as_deref()).collect();
+        tbfs.dedup();
+        for tbf in tbfs {
+            writeln!(f, "set by: narrows tc {tbf}")?;
+        }
+        for (books, way) in self.directions.iter().zip(["client to server", "server to client"]) {
+            writeln!(
+                f,
+                "{way}: {} frames = {} received + {} dropped by narrows + {} by devices \
+                 + {} queued + {} for the box, {} unaccounted",
+                books.handed_over,
+                books.received,
+                books.dropped_by_narrows,
+                books.dropped_by_devices,
+                books.queued,
+                books.to_kernel,
+                books.unaccounted
+            )?;
+        }
+        write!(
+            f,
+            "demo: worst deviation {:.2} %, median ping {} us, {} packets unaccounted",
+            self.worst_deviation_percent,
+            self.median_ping_us.map_or("no".into(), |ping| ping.to_string()),
+            self.unaccounted
+        )
+    }
+}
+
+/// What each queue has of the whole that was added between `before` and `after`, in
+/// percent.
+pub(super) fn shares(before: &[u64], after: &[u64]) -> Vec<f64> {
+    let sent: Vec<u64> =
+        after.iter().zip(before).map(|(after, before)| after.saturating_sub(*before)).collect();
+    let total = sent.iter().sum::<u64>().max(1) as f64;
+    sent.iter().map(|bytes| *bytes as f64 / total * 100.0).collect()
+}
+
+/// A rate to four digits or so, in its unit.
+pub(super) fn rate(rate: Rate) -> String {
+    match rate.bits_per_sec() as f64 {
+        bps if bps >= 1e9 => format!("{:.4} Gbit/s", bps / 1e9),
+        bps => format!("{:.2} Mbit/s", bps / 1e6),
+    }
+}
+
+fn micros(micros: Option<u128>) -> String {
+    micros.map_or("none".into(), |micros| format!("{micros} us"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(limit_bps: Option<u64>, deviation_percent: Option<f64>) -> Row {
+        Row {
+            limit_bps,
+            traffic: "UDP",
+            tbf: limit_bps.map(|_| "qdisc replace dev port-b root tbf rate 1gbit".into()),
+            delivered_bps: 999_100_000,
+            deviation_percent,
+            queue_shares: vec![25.2, 24.8, 0.0, 50.0],
+            ping_median_us: Some(412),
+            ping_p99_us: None,
+            ping_sent: 10,
+            ping_received: 9,
+            cpu_percent: 61.4,
+            retransmits: 0,
+        }
+    }
+
+    fn report() -> Report {
+        let lost = Direction { handed_over: 12, received: 10, ..Direction::default() };
+        let doubled = Direction { handed_over: 10, received: 11, ..Direction::default() };
+        let rows =
+            vec![row(None, None), row(Some(1_000_000_000), Some(-0.09)), row(Some(7), Some(0.04))];
+        Report::new(rows, &Stats::none(), [lost, doubled])
+    }
+
+    #[test]
+    fn the_last_line_sums_it_up() {
+        let text = report().to_string();
+        assert_eq!(
+            text.lines().last().unwrap(),
+            "demo: worst deviation 0.09 %, median ping no us, 3 packets unaccounted"
+        );
+    }
+
+    #[test]
+    fn the_table_shows_what_was_measured() {
+        let text = report().to_string();
+        for shown in ["none", "999.10 Mbit/s", "-0.090 %", "25 / 25 / 0 / 50 %", "412 us", "61 %"] {
+            assert!(text.contains(shown), "{shown} in\n{text}");
+        }
+        assert_eq!(text.matches("set by: ").count(), 1, "the same line is said once");
+    }
+
+    #[test]
+    fn json_has_a_row_for_each_load() {
+        let json = serde_json::to_value(report()).unwrap();
+        assert_eq!(json["rows"].as_array().unwrap().len(), 3);
+        assert_eq!(json["unaccounted"], 3);
+        assert_eq!(json["directions"][1]["unaccounted"], -1);
+        assert!(json["rows"][0]["deviation_percent"].is_null());
+    }
+
+    #[test]
+    fn shares_are_of_what_was_added() {
+        assert_eq!(shares(&[100, 0], &[130, 10]), [75.0, 25.0]);
+        assert_eq!(shares(&[5], &[5]), [0.0]);
+    }
+}

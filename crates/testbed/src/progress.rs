@@ -1,0 +1,57 @@
+//! What a long run is doing, on standard error: a bar for a person at a terminal, a
+//! line per step for a file.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use std::time::{Duration, Instant};
+
+/// How often a bar's clock moves on by itself.
+const TICK: Duration = Duration::from_millis(200);
+
+/// The progress of a run with a known number of steps.
+#[derive(Debug)]
+pub struct Progress {
+    bar: ProgressBar,
+    started: Instant,
+    steps: u64,
+    step: u64,
+}
+
+impl Progress {
+    /// Of a run with `steps` steps.
+    pub fn over(steps: u64) -> Self {
+        let bar = ProgressBar::new(steps);
+        if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed:>4} {msg}") {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(TICK);
+        Self { bar, started: Instant::now(), steps, step: 0 }
+    }
+
+    /// Begins the next step.
+    pub fn begin(&mut self, what: &str) {
+        self.step += 1;
+        self.bar.set_position(self.step - 1);
+        self.bar.set_message(what.to_owned());
+        if self.bar.is_hidden() {
+            let seconds = self.started.elapsed().as_secs();
+            eprintln!("[{}/{}, {seconds} s] {what}", self.step, self.steps);
+        }
+    }
+
+    /// Says how the current step goes, to a person only.
+    pub fn say(&self, how: &str) {
+        self.bar.set_message(how.to_owned());
+    }
+
+    /// Ends the step with a line that stays.
+    pub fn end(&self, outcome: &str) {
+        self.bar.set_position(self.step);
+        self.bar.suspend(|| eprintln!("  {outcome}"));
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
