@@ -30,7 +30,7 @@
 //! Differences that remain: a frame addressed to a port's own MAC address goes to this
 //! host, as it does while Narrows runs; where `br_netfilter` is loaded and
 //! `net.bridge.bridge-nf-call-iptables` is 1, bridged packets pass the host's firewall
-//! (`doctor` says so).
+//! ([`crate::doctor`] says so).
 //!
 //! # All or nothing
 //!
@@ -46,6 +46,7 @@ use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, BridgeStpState, In6AddrGenMode, InfoBridge, InfoBridgePort,
     InfoData, InfoKind, InfoPortData, InfoPortKind, LinkAttribute, LinkInfo, LinkMessage,
 };
+use std::fmt;
 
 /// How the names of bridges begin that Narrows made: it may change and remove these, and
 /// no others. The index of the lower port follows, in at most ten digits, which is the
@@ -83,15 +84,11 @@ pub enum Origin {
 }
 
 /// Why two ports cannot be bridged.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum BridgeError {
     /// The two ports are one.
-    #[error("{0} cannot be bridged with itself; name two interfaces")]
     SamePort(String),
     /// A port belongs to another device already.
-    #[error(
-        "{port} is a port of {master}; release it with `ip link set {port} nomaster`, or use --fail-closed"
-    )]
     HasMaster {
         /// The port.
         port: String,
@@ -99,29 +96,66 @@ pub enum BridgeError {
         master: String,
     },
     /// A port carries IP addresses, which stop working on the port of a bridge.
-    #[error(
-        "{port} carries {}, which would stop working on a bridge's port; move it to another \
-         interface (`ip addr del {} dev {port}`), or use --fail-closed",
-        list(.addresses), .addresses[0]
-    )]
     HasAddresses {
         /// The port.
         port: String,
-        /// What it carries; never empty.
+        /// What it carries.
         addresses: Vec<Address>,
     },
     /// The kernel knows no bridges.
-    #[error(
-        "this kernel has no bridges (CONFIG_BRIDGE); try `modprobe bridge`, or use --fail-closed"
-    )]
     NoBridges,
     /// Another failure.
-    #[error(transparent)]
-    Link(#[from] LinkError),
+    Link(LinkError),
 }
 
-fn list(addresses: &[Address]) -> String {
-    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+impl BridgeError {
+    /// What stands in the way.
+    pub fn what(&self) -> String {
+        match self {
+            Self::SamePort(port) => format!("{port} cannot be bridged with itself"),
+            Self::HasMaster { port, master } => format!("{port} is a port of {master} already"),
+            Self::HasAddresses { port, addresses } => {
+                let list: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+                let list = list.join(", ");
+                format!("{port} carries {list}, which would stop working on a bridge's port")
+            }
+            Self::NoBridges => "this kernel has no bridges (CONFIG_BRIDGE)".to_owned(),
+            Self::Link(error) => error.to_string(),
+        }
+    }
+
+    /// What to type; none where the kernel's refusal has to speak for itself.
+    pub fn remedy(&self) -> Option<String> {
+        Some(match self {
+            Self::SamePort(_) => "name two interfaces".to_owned(),
+            Self::HasMaster { port, .. } => {
+                format!("ip link set dev {port} nomaster (or use --fail-closed)")
+            }
+            Self::HasAddresses { port, addresses } => {
+                let delete = |address| format!("ip addr del {address} dev {port}");
+                let deletes: Vec<_> = addresses.iter().map(delete).collect();
+                let deletes = deletes.join(" && ");
+                format!("{deletes} (and add it elsewhere, or use --fail-closed)")
+            }
+            Self::NoBridges => "modprobe bridge (or use --fail-closed)".to_owned(),
+            Self::Link(_) => return None,
+        })
+    }
+}
+
+impl fmt::Display for BridgeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what())?;
+        self.remedy().map_or(Ok(()), |remedy| write!(f, "; try: {remedy}"))
+    }
+}
+
+impl std::error::Error for BridgeError {}
+
+impl From<LinkError> for BridgeError {
+    fn from(error: LinkError) -> Self {
+        Self::Link(error)
+    }
 }
 
 /// Joins interfaces `a` and `b` of the calling thread's network namespace by a bridge,
@@ -162,7 +196,7 @@ pub fn remove(bridge: &BridgeState) -> Result<(), LinkError> {
 
 /// What is to be done, decided before anything is touched.
 #[derive(Debug, PartialEq, Eq)]
-enum Plan {
+pub(crate) enum Plan {
     /// Make a bridge of this name.
     Create(String),
     /// Use and complete this one of ours.
@@ -172,7 +206,7 @@ enum Plan {
 }
 
 /// Decides from the two ports and the list of all interfaces.
-fn plan(ports: &[Link; 2], all: &[LinkStatus]) -> Result<Plan, BridgeError> {
+pub(crate) fn plan(ports: &[Link; 2], all: &[LinkStatus]) -> Result<Plan, BridgeError> {
     let [a, b] = ports;
     if a.status.ifindex == b.status.ifindex {
         return Err(BridgeError::SamePort(a.name().to_owned()));
@@ -431,7 +465,7 @@ mod tests {
         let error = planned([port(3, "sa", Some(9)), port(4, "sb", None)], &[bridge(9, "br0")]);
         assert_eq!(
             error.unwrap_err().to_string(),
-            "sa is a port of br0; release it with `ip link set sa nomaster`, or use --fail-closed"
+            "sa is a port of br0 already; try: ip link set dev sa nomaster (or use --fail-closed)"
         );
     }
 
@@ -452,8 +486,8 @@ mod tests {
         assert!(with("fe80::1").is_ok());
         assert_eq!(
             with("192.0.2.1").unwrap_err().to_string(),
-            "sa carries 192.0.2.1/24, which would stop working on a bridge's port; move it to \
-             another interface (`ip addr del 192.0.2.1/24 dev sa`), or use --fail-closed"
+            "sa carries 192.0.2.1/24, which would stop working on a bridge's port; \
+             try: ip addr del 192.0.2.1/24 dev sa (and add it elsewhere, or use --fail-closed)"
         );
     }
 

@@ -3,6 +3,7 @@
 use crate::address::{Address, addresses};
 use crate::ethtool::{Driver, Offloads, QueueCounts, Rings};
 use crate::netlink;
+use crate::status::PeerId;
 use crate::sys::Ethtool;
 use crate::{LinkError, LinkStatus};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -116,6 +117,13 @@ pub(crate) fn status_by_index(ifindex: u32) -> Result<LinkStatus, LinkError> {
     let doing = format!("reading interface {ifindex}");
     read(&doing, ifindex, Vec::new())
         .map_err(|error| gone(error, || LinkError::NoSuchIndex(ifindex)))
+}
+
+/// Reads the name of a peer, also in a namespace that this one knows by number only.
+pub(crate) fn peer_name(peer: PeerId) -> Result<String, LinkError> {
+    let doing = format!("reading the peer with index {}", peer.ifindex);
+    let namespace = peer.namespace.map(LinkAttribute::IfNetnsId);
+    Ok(read(&doing, peer.ifindex, namespace.into_iter().collect())?.name)
 }
 
 /// Reads all interfaces of the namespace.

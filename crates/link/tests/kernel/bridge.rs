@@ -153,7 +153,10 @@ fn a_port_of_another_bridge_is_refused_by_name() {
     bed.shaper.ip("link add name br9 type bridge");
     bed.shaper.ip("link set sb master br9");
     let error = bed.shaper.inside(|| prepare("sa", "sb")).unwrap_err();
-    assert!(error.to_string().starts_with("sb is a port of br9; release it with"), "{error}");
+    assert!(
+        error.to_string().starts_with("sb is a port of br9 already; try: ip link set"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod bed;
 mod bridge;
+mod doctor;
 mod facts;
 mod monitor;
 mod pass_all;

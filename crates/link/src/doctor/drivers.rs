@@ -1,0 +1,68 @@
+//! What is known of drivers: which run XDP themselves, which share frames with user space.
+//!
+//! Facts of the mainline kernel, by the driver's name as ethtool gives it. A driver that
+//! is not in the table may do more than is said here: the data plane tries, and falls
+//! back. The table only sets expectations.
+
+use super::KernelVersion;
+
+/// What to expect of a driver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Support {
+    /// Whether it runs XDP programs itself.
+    pub(super) native: bool,
+    /// The first kernel in which it shares frames with AF_XDP without a copy.
+    pub(super) zero_copy: Option<KernelVersion>,
+    /// Whether it hands frames of several buffers to XDP.
+    pub(super) multi_buffer: bool,
+}
+
+const fn zero_copy(major: u32, minor: u32) -> Support {
+    let zero_copy = Some(KernelVersion::new(major, minor));
+    Support { native: true, zero_copy, multi_buffer: false }
+}
+
+const fn multi_buffer(support: Support) -> Support {
+    Support { multi_buffer: true, ..support }
+}
+
+const NATIVE: Support = Support { native: true, zero_copy: None, multi_buffer: false };
+const GENERIC: Support = Support { native: false, zero_copy: None, multi_buffer: false };
+
+/// Looks a driver up.
+pub(super) fn support(driver: &str) -> Support {
+    match driver {
+        "i40e" => multi_buffer(zero_copy(4, 20)),
+        "ixgbe" => zero_copy(4, 20),
+        "mlx5_core" => multi_buffer(zero_copy(5, 3)),
+        "ice" => multi_buffer(zero_copy(5, 5)),
+        "st_gmac" | "stmmaceth" => zero_copy(5, 13),
+        "igc" => zero_copy(5, 14),
+        "nfp" => zero_copy(5, 18),
+        "fsl_dpaa2_eth" => zero_copy(6, 2),
+        "tsnep" | "gve" => zero_copy(6, 4),
+        "virtio_net" => multi_buffer(zero_copy(6, 13)),
+        "igb" => zero_copy(6, 14),
+        "veth" | "bnxt_en" | "mvneta" => multi_buffer(NATIVE),
+        "atlantic" | "ena" | "fsl_enetc" | "hv_netvsc" | "ixgbevf" | "mana" | "mlx4_en"
+        | "mvpp2" | "qede" | "sfc" | "tun" | "vmxnet3" => NATIVE,
+        _ => GENERIC,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_driver_promises_nothing() {
+        assert_eq!(support("brand_new"), GENERIC);
+        assert_eq!(support(""), GENERIC);
+    }
+
+    #[test]
+    fn veth_runs_xdp_but_copies() {
+        let veth = support("veth");
+        assert!(veth.native && veth.multi_buffer && veth.zero_copy.is_none());
+    }
+}

@@ -1,0 +1,176 @@
+//! Everything that the doctor knows before it judges: plain data, from any source.
+
+use super::interrupts::QueueInterrupt;
+use crate::peer::Peer;
+use crate::{Link, LinkStatus};
+
+/// Facts of two ports and their host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Facts {
+    /// The two ports.
+    pub ports: [PortFacts; 2],
+    /// All interfaces of the namespace, among them the ports' masters.
+    pub others: Vec<LinkStatus>,
+    /// The host.
+    pub host: HostFacts,
+}
+
+/// Facts of one port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortFacts {
+    /// The name that was asked for.
+    pub asked: String,
+    /// The interface, or why it could not be read.
+    pub link: Result<Link, String>,
+    /// The other end, where it is a veth and can be seen.
+    pub peer: Option<Peer>,
+    /// The interrupts of its queues; empty for what has none.
+    pub interrupts: Vec<QueueInterrupt>,
+}
+
+/// Facts of the host and of this process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HostFacts {
+    /// The kernel's version.
+    pub kernel: KernelVersion,
+    /// Whether the kernel has AF_XDP; none where the process may not find out.
+    pub af_xdp: Option<bool>,
+    /// Whether the kernel compiles BPF programs; none where it does not say.
+    pub jit: Option<bool>,
+    /// Whether bridged packets pass the host's firewall; none where that is not loaded.
+    pub bridge_netfilter: Option<bool>,
+    /// CPUs on which this process may run.
+    pub cpus: u32,
+    /// The frequency governors in use, each once; empty where there are none.
+    pub governors: Vec<String>,
+    /// Whether irqbalance runs.
+    pub irqbalance: bool,
+    /// What the process may do.
+    pub capabilities: Capabilities,
+    /// How much memory the process may lock, in bytes; none without a limit.
+    pub lockable: Option<u64>,
+}
+
+/// A kernel version, such as 6.18.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct KernelVersion {
+    /// The first number.
+    pub major: u32,
+    /// The second number.
+    pub minor: u32,
+}
+
+impl KernelVersion {
+    /// Version `major.minor`.
+    pub const fn new(major: u32, minor: u32) -> Self {
+        Self { major, minor }
+    }
+
+    /// Reads the beginning of a release name, such as `6.18.44-rc1`. What is no number
+    /// counts as 0, so that a release that cannot be read is older than any.
+    pub fn parse(release: &str) -> Self {
+        let mut numbers = release
+            .split(|c: char| !c.is_ascii_digit())
+            .map(|digits| digits.parse().unwrap_or_default());
+        let mut next = || numbers.next().unwrap_or_default();
+        Self { major: next(), minor: next() }
+    }
+}
+
+impl std::fmt::Display for KernelVersion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// The capabilities that Narrows needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Capabilities {
+    /// CAP_NET_ADMIN: attaching XDP programs, changing interfaces.
+    pub net_admin: bool,
+    /// CAP_NET_RAW: opening AF_XDP and AF_PACKET sockets.
+    pub net_raw: bool,
+    /// CAP_BPF, or CAP_SYS_ADMIN which includes it: loading programs.
+    pub bpf: bool,
+    /// CAP_IPC_LOCK: locking memory beyond the limit.
+    pub ipc_lock: bool,
+}
+
+/// Facts that nobody could object to: two equal hardware ports on a well-kept host.
+#[cfg(test)]
+pub(super) fn fit() -> Facts {
+    use crate::{Driver, OperState, QueueCounts, Queues, Rings};
+    let port = |ifindex, name: &str| {
+        let queues = Queues { rx: 4, tx: 4 };
+        let status = LinkStatus {
+            ifindex,
+            name: name.to_owned(),
+            ethernet: true,
+            mtu: 1500,
+            up: true,
+            carrier: true,
+            operstate: OperState::Up,
+            allocated: queues,
+            ..LinkStatus::default()
+        };
+        let link = Link {
+            status,
+            driver: Driver { name: "ice".to_owned(), bus: String::new() },
+            queues: QueueCounts { now: queues, most: queues, combined: true },
+            rings: Some(Rings { rx: 2048, tx: 2048, rx_max: 8160, tx_max: 8160 }),
+            ..Link::default()
+        };
+        let interrupts =
+            (0..4).map(|queue| QueueInterrupt { irq: 40 + queue, queue, cpus: queue.to_string() });
+        PortFacts {
+            asked: name.to_owned(),
+            link: Ok(link),
+            peer: None,
+            interrupts: interrupts.collect(),
+        }
+    };
+    Facts {
+        ports: [port(2, "a"), port(3, "b")],
+        others: Vec::new(),
+        host: HostFacts {
+            kernel: KernelVersion::new(6, 18),
+            af_xdp: Some(true),
+            jit: Some(true),
+            bridge_netfilter: None,
+            cpus: 8,
+            governors: vec!["performance".to_owned()],
+            irqbalance: false,
+            capabilities: Capabilities {
+                net_admin: true,
+                net_raw: true,
+                bpf: true,
+                ipc_lock: true,
+            },
+            lockable: Some(8 << 20),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_read_as_versions() {
+        for (release, major, minor) in
+            [("6.18.44-x", 6, 18), ("5.10", 5, 10), ("6.6-rc1", 6, 6), ("", 0, 0), ("x.y", 0, 0)]
+        {
+            assert_eq!(
+                KernelVersion::parse(release),
+                KernelVersion::new(major, minor),
+                "{release}"
+            );
+        }
+    }
+
+    #[test]
+    fn versions_compare_by_number_and_not_by_text() {
+        assert!(KernelVersion::new(5, 10) > KernelVersion::new(5, 9));
+        assert!(KernelVersion::new(6, 0) > KernelVersion::new(5, 19));
+    }
+}

@@ -1,0 +1,109 @@
+//! Gathering the facts. Everything here reads, nothing decides.
+//!
+//! Files of `/proc` and of `/sys/devices/system/cpu` are the host's and not a network
+//! namespace's, except `/proc/sys/net`, which shows the reader's. One that is missing or
+//! unreadable is a fact that is not known.
+
+use super::interrupts::{self, QueueInterrupt};
+use super::{Capabilities, Facts, HostFacts, KernelVersion, PortFacts};
+use crate::Link;
+use crate::link::all;
+use crate::peer::Peer;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::CapabilitySet;
+use std::collections::BTreeSet;
+use std::fs;
+
+/// Gathers everything about two ports and the host.
+pub(super) fn facts(a: &str, b: &str) -> Facts {
+    Facts { ports: [port(a), port(b)], others: all().unwrap_or_default(), host: host() }
+}
+
+fn port(name: &str) -> PortFacts {
+    let link = Link::by_name(name).map_err(|error| error.to_string());
+    let of_link = |link: &Link| {
+        let peer = link.status.peer.filter(|_| link.status.is_veth()).and_then(Peer::find);
+        (peer, queue_interrupts(link))
+    };
+    let (peer, interrupts) = link.as_ref().map(of_link).unwrap_or_default();
+    PortFacts { asked: name.to_owned(), link, peer, interrupts }
+}
+
+fn queue_interrupts(link: &Link) -> Vec<QueueInterrupt> {
+    let text = fs::read("/proc/interrupts").unwrap_or_default();
+    interrupts::find(&text, link.name(), &link.driver.bus)
+        .into_iter()
+        .filter_map(|(irq, queue)| {
+            // What is in effect, where the kernel says; otherwise what is allowed.
+            let file = |name: &str| word(&format!("/proc/irq/{irq}/{name}"));
+            let cpus = file("effective_affinity_list").filter(|cpus| !cpus.is_empty());
+            let cpus = cpus.or_else(|| file("smp_affinity_list"))?;
+            Some(QueueInterrupt { irq, queue, cpus })
+        })
+        .collect()
+}
+
+fn host() -> HostFacts {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    HostFacts {
+        kernel: KernelVersion::parse(&rustix::system::uname().release().to_string_lossy()),
+        af_xdp: af_xdp(),
+        jit: word("/proc/sys/net/core/bpf_jit_enable").map(|word| word != "0"),
+        bridge_netfilter: bridge_netfilter(),
+        cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
+        governors: governors(),
+        irqbalance: runs("irqbalance"),
+        capabilities: capabilities(),
+        lockable: getrlimit(Resource::Memlock).current,
+    }
+}
+
+/// A file of one line, without its end.
+fn word(path: &str) -> Option<String> {
+    let bytes = fs::read(path).ok()?;
+    Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+}
+
+/// Opens a socket to see whether there are such; without the privilege there is no telling.
+fn af_xdp() -> Option<bool> {
+    match socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None) {
+        Ok(_) => Some(true),
+        Err(rustix::io::Errno::AFNOSUPPORT) => Some(false),
+        Err(_) => None,
+    }
+}
+
+fn bridge_netfilter() -> Option<bool> {
+    let calls = ["iptables", "ip6tables", "arptables"]
+        .map(|table| word(&format!("/proc/sys/net/bridge/bridge-nf-call-{table}")));
+    calls.iter().flatten().map(|call| call != "0").reduce(|one, other| one || other)
+}
+
+fn governors() -> Vec<String> {
+    let entries = fs::read_dir("/sys/devices/system/cpu").into_iter().flatten();
+    let names: BTreeSet<_> = entries
+        .filter_map(Result::ok)
+        .filter_map(|entry| word(&entry.path().join("cpufreq/scaling_governor").to_string_lossy()))
+        .collect();
+    names.into_iter().collect()
+}
+
+fn runs(program: &str) -> bool {
+    let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
+    entries
+        .filter_map(|entry| word(&entry.path().join("comm").to_string_lossy()))
+        .any(|name| name == program)
+}
+
+fn capabilities() -> Capabilities {
+    // Where they cannot be read there are none to count on.
+    let has =
+        rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+    Capabilities {
+        net_admin: has.contains(CapabilitySet::NET_ADMIN),
+        net_raw: has.contains(CapabilitySet::NET_RAW),
+        bpf: has.intersects(CapabilitySet::BPF | CapabilitySet::SYS_ADMIN),
+        ipc_lock: has.contains(CapabilitySet::IPC_LOCK),
+    }
+}

@@ -1,0 +1,168 @@
+//! The host and this process: kernel, privileges, memory, clock speed.
+
+use super::{Finding, HostFacts, KernelVersion, Wanted};
+
+/// Queues and ports share one UMEM since this version.
+const SHARED_UMEM: KernelVersion = KernelVersion::new(5, 10);
+/// Workers can poll busily with interrupts deferred since this version.
+const BUSY_POLL: KernelVersion = KernelVersion::new(5, 11);
+
+pub(super) fn judge(host: &HostFacts, wanted: &Wanted) -> Vec<Finding> {
+    let mut findings = vec![version(host)];
+    findings.extend(af_xdp(host));
+    findings.extend(jit(host));
+    findings.push(privileges(host));
+    findings.extend(memory(host, wanted));
+    findings.extend(firewall(host, wanted));
+    findings.extend(governor(host));
+    findings
+}
+
+fn version(host: &HostFacts) -> Finding {
+    let kernel = host.kernel;
+    if kernel < SHARED_UMEM {
+        let what = format!("Linux {kernel} cannot share frames between queues and ports");
+        return Finding::blocker("kernel", what)
+            .remedy(format!("boot Linux {SHARED_UMEM} or newer"));
+    }
+    if kernel < BUSY_POLL {
+        let what = format!("Linux {kernel}: busy polling needs {BUSY_POLL}");
+        return Finding::note("kernel", what);
+    }
+    Finding::ok("kernel", format!("Linux {kernel}"))
+}
+
+fn af_xdp(host: &HostFacts) -> Option<Finding> {
+    Some(match host.af_xdp? {
+        true => Finding::ok("kernel", "has AF_XDP"),
+        false => Finding::blocker("kernel", "has no AF_XDP")
+            .remedy("boot a kernel with CONFIG_XDP_SOCKETS=y"),
+    })
+}
+
+fn jit(host: &HostFacts) -> Option<Finding> {
+    (host.jit == Some(false)).then(|| {
+        Finding::warning("kernel", "interprets BPF programs instead of compiling them")
+            .remedy("sysctl -w net.core.bpf_jit_enable=1")
+    })
+}
+
+fn privileges(host: &HostFacts) -> Finding {
+    let has = host.capabilities;
+    let missing: Vec<_> =
+        [(has.net_admin, "CAP_NET_ADMIN"), (has.net_raw, "CAP_NET_RAW"), (has.bpf, "CAP_BPF")]
+            .into_iter()
+            .filter_map(|(has, name)| (!has).then_some(name))
+            .collect();
+    if missing.is_empty() {
+        return Finding::ok("process", "has the privileges that it needs");
+    }
+    Finding::blocker("process", format!("lacks {}", missing.join(", "))).remedy(
+        "setcap cap_net_admin,cap_net_raw,cap_bpf,cap_ipc_lock+ep \"$(command -v narrows)\" \
+         (or run as root)",
+    )
+}
+
+/// The kernel counts the pages of a UMEM against the limit, unless CAP_IPC_LOCK lifts it.
+fn memory(host: &HostFacts, wanted: &Wanted) -> Option<Finding> {
+    let limit = host.lockable.filter(|_| !host.capabilities.ipc_lock)?;
+    let kib = |bytes: u64| bytes.div_ceil(1024);
+    (wanted.locked_bytes > limit).then(|| {
+        let what = format!(
+            "may lock {} KiB of memory, but frames need {} KiB",
+            kib(limit),
+            kib(wanted.locked_bytes)
+        );
+        Finding::blocker("process", what)
+            .remedy("ulimit -l unlimited (or LimitMEMLOCK=infinity in the systemd unit)")
+    })
+}
+
+fn firewall(host: &HostFacts, wanted: &Wanted) -> Option<Finding> {
+    (wanted.bridge && host.bridge_netfilter == Some(true)).then(|| {
+        let what = "the host's firewall sees bridged packets: the bridge that stands by may drop \
+                    what Narrows forwards";
+        Finding::warning("kernel", what).remedy(
+            "sysctl -w net.bridge.bridge-nf-call-iptables=0 net.bridge.bridge-nf-call-ip6tables=0 \
+             net.bridge.bridge-nf-call-arptables=0",
+        )
+    })
+}
+
+fn governor(host: &HostFacts) -> Option<Finding> {
+    let slow: Vec<_> =
+        host.governors.iter().filter(|governor| *governor != "performance").cloned().collect();
+    (!slow.is_empty()).then(|| {
+        let what = format!(
+            "frequency governor {}: a sleeping CPU wakes up slow, which adds to latency",
+            slow.join(", ")
+        );
+        Finding::note("cpu", what).remedy("cpupower frequency-set -g performance")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Severity;
+    use crate::doctor::facts::fit;
+
+    /// The worst finding of a host that is fit but for what `spoil` does to it.
+    fn worst(spoil: impl FnOnce(&mut HostFacts), wanted: Wanted) -> Finding {
+        let mut host = fit().host;
+        spoil(&mut host);
+        judge(&host, &wanted).into_iter().max_by_key(|finding| finding.severity).unwrap()
+    }
+
+    #[test]
+    fn a_fit_host_is_fit() {
+        assert_eq!(worst(|_| (), Wanted::default()).severity, Severity::Ok);
+    }
+
+    #[test]
+    fn each_defect_is_judged() {
+        use Severity::{Blocker, Note, Warning};
+        type Spoil = fn(&mut HostFacts);
+        let cases: [(Spoil, Severity, &str); 9] = [
+            (|host| host.kernel = KernelVersion::new(5, 9), Blocker, "share frames"),
+            (|host| host.kernel = KernelVersion::new(5, 10), Note, "busy polling"),
+            (|host| host.af_xdp = Some(false), Blocker, "no AF_XDP"),
+            (|host| host.jit = Some(false), Warning, "interprets"),
+            (|host| host.capabilities.net_admin = false, Blocker, "lacks CAP_NET_ADMIN"),
+            (|host| host.capabilities.net_raw = false, Blocker, "lacks CAP_NET_RAW"),
+            (|host| host.capabilities.bpf = false, Blocker, "lacks CAP_BPF"),
+            (|host| host.bridge_netfilter = Some(true), Warning, "firewall"),
+            (|host| host.governors.push("powersave".into()), Note, "powersave"),
+        ];
+        for (spoil, severity, words) in cases {
+            let worst = worst(spoil, Wanted { bridge: true, ..Wanted::default() });
+            assert_eq!(worst.severity, severity, "{}", worst.what);
+            assert!(worst.what.contains(words), "{}", worst.what);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_known_is_not_judged() {
+        let blind = |host: &mut HostFacts| {
+            host.af_xdp = None;
+            host.jit = None;
+            host.governors.clear();
+        };
+        assert_eq!(worst(blind, Wanted::default()).severity, Severity::Ok);
+    }
+
+    #[test]
+    fn the_memory_limit_matters_only_without_the_capability() {
+        let wanted = Wanted { locked_bytes: 64 << 20, ..Wanted::default() };
+        let lacking = |host: &mut HostFacts| host.capabilities.ipc_lock = false;
+        let finding = worst(lacking, wanted.clone());
+        assert_eq!(finding.severity, Severity::Blocker);
+        assert_eq!(finding.what, "may lock 8192 KiB of memory, but frames need 65536 KiB");
+        let unlimited = |host: &mut HostFacts| {
+            host.capabilities.ipc_lock = false;
+            host.lockable = None;
+        };
+        assert_eq!(worst(unlimited, wanted.clone()).severity, Severity::Ok);
+        assert_eq!(worst(|_| (), wanted).severity, Severity::Ok);
+    }
+}

@@ -1,0 +1,208 @@
+//! Whether two ports, and this host, are fit for what is wanted of them, and what to type
+//! where they are not.
+//!
+//! Facts are gathered into plain data (`gather`) and judged by functions that look at
+//! nothing else, one per question, each a few lines with the reason beside it. The same
+//! judgement that `narrows doctor` prints makes `narrows run` refuse to start
+//! ([`blockers`]), so what the one tolerates the other cannot trip over.
+//!
+//! Severities: a *blocker* makes forwarding impossible or corrupts traffic; a *warning*
+//! costs traffic or performance in cases that may or may not arise; a *note* is worth
+//! knowing; *ok* says what was looked at and found good.
+//!
+//! Non-goals: measuring (a benchmark does), and changing anything.
+
+mod drivers;
+mod facts;
+mod gather;
+mod host;
+mod interrupts;
+mod mtu;
+mod offloads;
+mod port;
+mod queues;
+mod standby;
+
+pub use facts::{Capabilities, Facts, HostFacts, KernelVersion, PortFacts};
+pub use interrupts::QueueInterrupt;
+pub use mtu::single_buffer_mtu;
+
+use serde::Serialize;
+use std::fmt::Write;
+
+/// What the two ports are wanted for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Wanted {
+    /// How many workers, each with a queue pair of both ports; none to use all queues.
+    pub queues: Option<u32>,
+    /// Whether a kernel bridge is to carry on when Narrows does not (`--fail-open bridge`).
+    pub bridge: bool,
+    /// Whether the data plane can receive a frame in several buffers (`xdp.frags`).
+    pub multi_buffer: bool,
+    /// How much memory the data plane will lock for frames, in bytes.
+    pub locked_bytes: u64,
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// As it should be.
+    Ok,
+    /// Worth knowing.
+    Note,
+    /// Costs traffic or performance in cases that may arise.
+    Warning,
+    /// Narrows cannot do its work, or would corrupt traffic.
+    Blocker,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Finding {
+    /// An interface's name, or `kernel`, `cpu` or `process`.
+    pub subject: String,
+    /// How bad it is.
+    pub severity: Severity,
+    /// The fact that was observed, and what follows from it.
+    pub what: String,
+    /// What to type; none where nothing is to be done, or nothing can be.
+    pub remedy: Option<String>,
+}
+
+impl Finding {
+    fn new(subject: &str, severity: Severity, what: impl Into<String>) -> Self {
+        Self { subject: subject.to_owned(), severity, what: what.into(), remedy: None }
+    }
+
+    fn ok(subject: &str, what: impl Into<String>) -> Self {
+        Self::new(subject, Severity::Ok, what)
+    }
+
+    fn note(subject: &str, what: impl Into<String>) -> Self {
+        Self::new(subject, Severity::Note, what)
+    }
+
+    fn warning(subject: &str, what: impl Into<String>) -> Self {
+        Self::new(subject, Severity::Warning, what)
+    }
+
+    fn blocker(subject: &str, what: impl Into<String>) -> Self {
+        Self::new(subject, Severity::Blocker, what)
+    }
+
+    fn remedy(self, remedy: impl Into<String>) -> Self {
+        Self { remedy: Some(remedy.into()), ..self }
+    }
+}
+
+/// Examines interfaces `a` and `b` of the calling thread's network namespace, and the
+/// host. Changes nothing and always answers: a fact that cannot be had is a finding, or
+/// left out.
+pub fn examine(a: &str, b: &str, wanted: &Wanted) -> Vec<Finding> {
+    judge(&gather::facts(a, b), wanted)
+}
+
+/// Judges facts. Findings about the first port come first, then about the second, about
+/// both, and about the host.
+pub fn judge(facts: &Facts, wanted: &Wanted) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let host = &facts.host;
+    for port in &facts.ports {
+        match &port.link {
+            Err(error) => findings.push(port::missing(&port.asked, error)),
+            Ok(link) => {
+                findings.extend(port::judge(port, link));
+                findings.extend(queues::judge_port(port, link, wanted));
+                findings.extend(offloads::judge(port, link));
+                findings.extend(interrupts::judge(link.name(), &port.interrupts, host.cpus));
+            }
+        }
+    }
+    if let [Ok(a), Ok(b)] = facts.ports.each_ref().map(|port| port.link.as_ref()) {
+        findings.extend(queues::judge_pair(a, b, wanted, host.cpus));
+        findings.extend(mtu::judge(a, b, wanted, &host.kernel));
+        findings.extend(standby::judge([a, b], &facts.others, wanted));
+    }
+    findings.extend(host::judge(host, wanted));
+    let interrupts = facts.ports.iter().any(|port| !port.interrupts.is_empty());
+    findings.extend(interrupts::judge_balancer(host.irqbalance && interrupts));
+    findings
+}
+
+/// The findings that make a start pointless.
+pub fn blockers(findings: &[Finding]) -> impl Iterator<Item = &Finding> {
+    findings.iter().filter(|finding| finding.severity == Severity::Blocker)
+}
+
+/// Writes findings for people: a line each, and below it what to type.
+pub fn render(findings: &[Finding]) -> String {
+    let width = findings.iter().map(|finding| finding.subject.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for Finding { subject, severity, what, remedy } in findings {
+        let word = match severity {
+            Severity::Ok => "ok",
+            Severity::Note => "note",
+            Severity::Warning => "WARNING",
+            Severity::Blocker => "BLOCKER",
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{word:<7}  {subject:<width$}  {what}");
+        if let Some(remedy) = remedy {
+            let _ = writeln!(text, "{:<7}  {:<width$}  -> {remedy}", "", "");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::facts::fit;
+
+    #[test]
+    fn a_fit_pair_on_a_fit_host_has_no_blocker_and_no_warning() {
+        let wanted = Wanted { bridge: true, locked_bytes: 64 << 20, ..Wanted::default() };
+        let bad: Vec<_> = judge(&fit(), &wanted)
+            .into_iter()
+            .filter(|finding| finding.severity > Severity::Note)
+            .collect();
+        assert_eq!(bad, []);
+    }
+
+    #[test]
+    fn a_missing_port_is_a_blocker_and_the_rest_is_still_judged() {
+        let mut facts = fit();
+        facts.ports[1].link = Err("there is no interface 'b'".into());
+        let findings = judge(&facts, &Wanted::default());
+        let blockers: Vec<_> = blockers(&findings).collect();
+        assert_eq!(blockers.len(), 1);
+        assert_eq!(blockers[0].what, "there is no interface 'b'");
+        assert!(findings.iter().any(|finding| finding.subject == "kernel"));
+        assert!(findings.iter().any(|finding| finding.subject == "a"));
+    }
+
+    #[test]
+    fn people_read_a_line_each_and_what_to_type() {
+        let findings = [
+            Finding::ok("sa", "up"),
+            Finding::blocker("kernel", "no AF_XDP").remedy("boot another"),
+        ];
+        let expected = [
+            "ok       sa      up",
+            "BLOCKER  kernel  no AF_XDP",
+            "                 -> boot another",
+            "",
+        ];
+        assert_eq!(render(&findings), expected.join("\n"));
+    }
+
+    #[test]
+    fn machines_read_findings_as_objects() {
+        let finding = Finding::warning("sa", "slow").remedy("faster");
+        assert_eq!(
+            serde_json::to_string(&finding).unwrap(),
+            r#"{"subject":"sa","severity":"warning","what":"slow","remedy":"faster"}"#
+        );
+    }
+}

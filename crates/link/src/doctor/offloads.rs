@@ -1,0 +1,159 @@
+//! Offloads that change what XDP sees.
+//!
+//! An offload is a promise that a later stage completes a packet. XDP on receive stands
+//! before, AF_XDP on transmit behind the stages that would keep the promise, so what was
+//! promised never happens. The ports' own transmit offloads are of no matter: they concern
+//! what the local stack sends, and AF_XDP frames are sent as they are.
+
+use super::drivers::support;
+use super::{Finding, PortFacts};
+use crate::Link;
+
+pub(super) fn judge(facts: &PortFacts, link: &Link) -> Vec<Finding> {
+    if link.status.is_veth() {
+        return peer(facts, link);
+    }
+    [stripped_tags(link), merged_in_device(link), merged_in_stack(link)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// What a veth receives is what its peer sent, with the peer's promises unkept.
+fn peer(facts: &PortFacts, link: &Link) -> Vec<Finding> {
+    let name = link.name();
+    let known = facts.peer.as_ref().and_then(|peer| peer.inside.map(|inside| (peer, inside)));
+    let Some((peer, inside)) = known else {
+        let peer = facts.peer.as_ref();
+        let called = peer.map(|peer| format!(" {}", peer.name)).unwrap_or_default();
+        let what = format!(
+            "its peer{called} is in a network namespace that cannot be looked into; if it leaves \
+             checksums to the device, TCP through Narrows does not connect"
+        );
+        let finding = Finding::warning(name, what);
+        return vec![match peer {
+            Some(peer) => finding.remedy(peer.ethtool("-K", "tx off txvlan off")),
+            None => finding.remedy("ethtool -K PEER tx off txvlan off (in its network namespace)"),
+        }];
+    };
+    let mut findings = Vec::new();
+    if inside.offloads.tx_checksum {
+        let what = format!(
+            "its peer {} leaves checksums to a device that does not exist: TCP and UDP through \
+             Narrows arrive with wrong checksums",
+            peer.name
+        );
+        findings.push(Finding::blocker(name, what).remedy(peer.ethtool("-K", "tx off")));
+    }
+    if inside.offloads.tx_vlan {
+        let what = format!(
+            "its peer {} keeps VLAN tags beside the frame, where XDP does not see them: tagged \
+             frames pass without their tag",
+            peer.name
+        );
+        findings.push(Finding::warning(name, what).remedy(peer.ethtool("-K", "txvlan off")));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok(name, format!("its peer {} sends whole frames", peer.name)));
+    }
+    findings
+}
+
+fn stripped_tags(link: &Link) -> Option<Finding> {
+    let name = link.name();
+    link.offloads.rx_vlan.then(|| {
+        let what = "takes VLAN tags out of frames before XDP sees them: tagged frames pass \
+                    without their tag";
+        Finding::warning(name, what).remedy(format!("ethtool -K {name} rxvlan off"))
+    })
+}
+
+fn merged_in_device(link: &Link) -> Option<Finding> {
+    let name = link.name();
+    link.offloads.lro.then(|| {
+        let what = "merges received packets (LRO): most drivers refuse XDP, and merged packets \
+                    cannot be forwarded as they came";
+        Finding::warning(name, what).remedy(format!("ethtool -K {name} lro off"))
+    })
+}
+
+/// Generic XDP runs after the stack has merged packets; native XDP runs before.
+fn merged_in_stack(link: &Link) -> Option<Finding> {
+    let name = link.name();
+    (link.offloads.gro && !support(&link.driver.name).native).then(|| {
+        let what = "merges received packets (GRO) before generic XDP sees them";
+        Finding::warning(name, what).remedy(format!("ethtool -K {name} gro off"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Offloads;
+    use crate::doctor::Severity;
+    use crate::doctor::facts::fit;
+    use crate::peer::{Peer, PeerInside};
+
+    fn veth(peer: Option<Peer>) -> Vec<Finding> {
+        let [mut facts, _] = fit().ports;
+        let mut link = facts.link.clone().unwrap();
+        link.status.kind = Some("veth".into());
+        facts.peer = peer;
+        judge(&facts, &link)
+    }
+
+    fn v0(offloads: Offloads) -> Option<Peer> {
+        let inside = Some(PeerInside { offloads, ..PeerInside::default() });
+        Some(Peer { name: "v0".into(), prefix: Some("ip netns exec cli ".into()), inside })
+    }
+
+    #[test]
+    fn a_veth_peer_that_leaves_checksums_undone_is_refused() {
+        let findings = veth(v0(Offloads { tx_checksum: true, ..Offloads::default() }));
+        assert_eq!(findings[0].severity, Severity::Blocker);
+        assert_eq!(findings[0].remedy.as_deref(), Some("ip netns exec cli ethtool -K v0 tx off"));
+    }
+
+    #[test]
+    fn a_veth_peer_that_keeps_tags_aside_is_warned_of() {
+        let findings = veth(v0(Offloads { tx_vlan: true, ..Offloads::default() }));
+        assert_eq!(findings[0].severity, Severity::Warning);
+        assert!(findings[0].remedy.as_ref().unwrap().ends_with("txvlan off"));
+    }
+
+    #[test]
+    fn a_veth_peer_without_offloads_is_fine_whatever_the_port_s_own() {
+        let findings = veth(v0(Offloads { tso: true, gso: true, ..Offloads::default() }));
+        assert_eq!(findings.len(), 1);
+        assert_eq!(findings[0].severity, Severity::Ok);
+    }
+
+    #[test]
+    fn a_veth_peer_that_cannot_be_seen_is_warned_of_by_name_where_known() {
+        let hidden = Peer { name: "v0".into(), prefix: None, inside: None };
+        let named = veth(Some(hidden));
+        assert_eq!(named[0].severity, Severity::Warning);
+        assert!(named[0].what.starts_with("its peer v0 is in"), "{}", named[0].what);
+        assert_eq!(veth(None)[0].severity, Severity::Warning);
+    }
+
+    #[test]
+    fn offloads_of_hardware_are_judged_each() {
+        let on = |offloads: Offloads, driver: &str| {
+            let [facts, _] = fit().ports;
+            let mut link = facts.link.clone().unwrap();
+            link.offloads = offloads;
+            link.driver.name = driver.into();
+            judge(&facts, &link)
+                .into_iter()
+                .filter_map(|finding| finding.remedy)
+                .collect::<Vec<_>>()
+        };
+        let none = Offloads::default();
+        assert_eq!(on(Offloads { rx_vlan: true, ..none }, "ice"), ["ethtool -K a rxvlan off"]);
+        assert_eq!(on(Offloads { lro: true, ..none }, "ice"), ["ethtool -K a lro off"]);
+        assert_eq!(on(Offloads { gro: true, ..none }, "r8169"), ["ethtool -K a gro off"]);
+        let harmless = Offloads { gro: true, tx_checksum: true, tso: true, ..none };
+        assert!(on(harmless, "ice").is_empty());
+    }
+}

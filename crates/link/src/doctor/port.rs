@@ -1,0 +1,179 @@
+//! One port by itself: there, up, able, free.
+
+use super::drivers::support;
+use super::{Finding, PortFacts};
+use crate::{Link, XdpMode};
+
+/// A receive ring shorter than this overflows when a worker is away for a scheduling tick
+/// of 1 ms at a million packets per second.
+const COMFORTABLE_RING: u32 = 1024;
+
+/// The interface could not be read.
+pub(super) fn missing(asked: &str, error: &str) -> Finding {
+    Finding::blocker(asked, error)
+}
+
+pub(super) fn judge(facts: &PortFacts, link: &Link) -> Vec<Finding> {
+    let mut findings = vec![state(facts, link)];
+    findings.extend(not_ethernet(link));
+    findings.push(driver(link));
+    findings.extend(rings(link));
+    findings.extend(programs(link));
+    findings
+}
+
+fn state(facts: &PortFacts, link: &Link) -> Finding {
+    let name = link.name();
+    if !link.status.up {
+        return Finding::warning(name, "is down").remedy(format!("ip link set dev {name} up"));
+    }
+    if link.status.carrier {
+        return Finding::ok(name, "is up, with carrier");
+    }
+    let finding = Finding::warning(name, "is up, but has no carrier: nothing passes");
+    match &facts.peer {
+        Some(peer) => {
+            let prefix = peer.prefix.as_deref().unwrap_or_default();
+            finding.remedy(format!("{prefix}ip link set dev {} up", peer.name))
+        }
+        None => finding,
+    }
+}
+
+fn not_ethernet(link: &Link) -> Option<Finding> {
+    let what = "does not carry Ethernet frames, and only such can be bridged";
+    (!link.status.ethernet).then(|| Finding::blocker(link.name(), what))
+}
+
+fn driver(link: &Link) -> Finding {
+    let name = link.name();
+    let driver = &link.driver.name;
+    let support = support(driver);
+    match support.zero_copy {
+        Some(since) => {
+            Finding::ok(name, format!("{driver}: native XDP; zero copy since Linux {since}"))
+        }
+        None if support.native => {
+            Finding::ok(name, format!("{driver}: native XDP; frames are copied once each way"))
+        }
+        None => Finding::note(
+            name,
+            format!("{driver}: not known to run XDP itself; generic XDP works, but slower"),
+        ),
+    }
+}
+
+fn rings(link: &Link) -> Option<Finding> {
+    let name = link.name();
+    let rings = link.rings?;
+    let wanted = COMFORTABLE_RING.min(rings.rx_max);
+    Some(if rings.rx < wanted {
+        let what = format!("receive rings of {} descriptors may overflow in bursts", rings.rx);
+        Finding::note(name, what).remedy(format!("ethtool -G {name} rx {wanted}"))
+    } else {
+        Finding::ok(name, format!("rings of {} (rx) and {} (tx)", rings.rx, rings.tx))
+    })
+}
+
+fn programs(link: &Link) -> Vec<Finding> {
+    let name = link.name();
+    let one = |program: &crate::XdpProgram| {
+        let (mode, word) = match program.mode {
+            XdpMode::Native => ("native", "xdpdrv"),
+            XdpMode::Generic => ("generic", "xdpgeneric"),
+            XdpMode::Hardware => ("hardware", "xdpoffload"),
+        };
+        let what = format!(
+            "has a {mode} XDP program already (id {}), which may be another Narrows",
+            program.id
+        );
+        Finding::blocker(name, what).remedy(format!("ip link set dev {name} {word} off"))
+    };
+    link.status.xdp.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Severity;
+    use crate::doctor::facts::fit;
+    use crate::peer::Peer;
+    use crate::{Rings, XdpProgram};
+
+    /// The findings of a port that is fit but for what `spoil` does to it.
+    fn after(spoil: impl FnOnce(&mut Link)) -> Vec<Finding> {
+        let [mut facts, _] = fit().ports;
+        let mut link = facts.link.unwrap();
+        spoil(&mut link);
+        facts.link = Ok(link.clone());
+        judge(&facts, &link)
+    }
+
+    fn worst(findings: &[Finding]) -> &Finding {
+        findings.iter().max_by_key(|finding| finding.severity).unwrap()
+    }
+
+    #[test]
+    fn a_port_that_is_down_can_be_set_up() {
+        let findings = after(|link| link.status.up = false);
+        let worst = worst(&findings);
+        assert_eq!(worst.severity, Severity::Warning);
+        assert_eq!(worst.remedy.as_deref(), Some("ip link set dev a up"));
+    }
+
+    #[test]
+    fn a_veth_without_carrier_points_at_its_peer() {
+        let [mut facts, _] = fit().ports;
+        let mut link = facts.link.clone().unwrap();
+        link.status.carrier = false;
+        let prefix = Some("ip netns exec cli ".to_owned());
+        facts.peer = Some(Peer { name: "v0".into(), prefix, inside: None });
+        let remedy = state(&facts, &link).remedy;
+        assert_eq!(remedy.as_deref(), Some("ip netns exec cli ip link set dev v0 up"));
+    }
+
+    #[test]
+    fn what_is_not_ethernet_is_refused() {
+        let findings = after(|link| link.status.ethernet = false);
+        assert_eq!(worst(&findings).severity, Severity::Blocker);
+    }
+
+    #[test]
+    fn drivers_set_expectations() {
+        for (driver, words, severity) in [
+            ("ice", "zero copy since Linux 5.5", Severity::Ok),
+            ("veth", "copied once each way", Severity::Ok),
+            ("r8169", "generic XDP", Severity::Note),
+        ] {
+            let findings = after(|link| link.driver.name = driver.into());
+            let finding = findings.iter().find(|finding| finding.what.contains(driver)).unwrap();
+            assert!(finding.what.contains(words), "{}", finding.what);
+            assert_eq!(finding.severity, severity);
+        }
+    }
+
+    #[test]
+    fn short_rings_are_lengthened_as_far_as_they_go() {
+        let of = |rx, rx_max| {
+            after(|link| link.rings = Some(Rings { rx, rx_max, tx: 512, tx_max: 512 }))
+        };
+        let remedy = |findings: Vec<Finding>| findings.into_iter().find_map(|one| one.remedy);
+        assert_eq!(remedy(of(256, 4096)).as_deref(), Some("ethtool -G a rx 1024"));
+        assert_eq!(remedy(of(256, 512)).as_deref(), Some("ethtool -G a rx 512"));
+        assert_eq!(remedy(of(512, 512)), None);
+    }
+
+    #[test]
+    fn a_program_in_the_way_is_refused_with_the_word_that_detaches_it() {
+        for (mode, word) in [
+            (XdpMode::Native, "xdpdrv"),
+            (XdpMode::Generic, "xdpgeneric"),
+            (XdpMode::Hardware, "xdpoffload"),
+        ] {
+            let findings = after(|link| link.status.xdp.push(XdpProgram { mode, id: 7 }));
+            let worst = worst(&findings);
+            assert_eq!(worst.severity, Severity::Blocker);
+            assert_eq!(worst.remedy, Some(format!("ip link set dev a {word} off")));
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Queues: enough of them, as many on both ports, none without a worker.
+//!
+//! One worker serves queue N of both ports. A receive queue without a worker is a way
+//! around the shaper, so the ports must have equal numbers, and as many as are wanted.
+
+use super::{Finding, PortFacts, Wanted};
+use crate::Link;
+
+pub(super) fn judge_port(facts: &PortFacts, link: &Link, wanted: &Wanted) -> Vec<Finding> {
+    [numbers(link, wanted), narrower_than_peer(facts, link)].into_iter().flatten().collect()
+}
+
+fn numbers(link: &Link, wanted: &Wanted) -> Option<Finding> {
+    let name = link.name();
+    let queues = &link.queues;
+    let (now, most) = (queues.now, queues.most.pairs());
+    let counted = format!("{} receive and {} transmit queues", now.rx, now.tx);
+    Some(match wanted.queues {
+        Some(wanted) if wanted > now.pairs() && wanted > most => {
+            let what = format!("has {counted} and cannot have {wanted} of each");
+            Finding::blocker(name, what).remedy(format!("--queues {most}"))
+        }
+        Some(wanted) if wanted > now.pairs() => {
+            let what = format!("has {counted}; {wanted} of each are wanted");
+            Finding::blocker(name, what).remedy(queues.command(name, wanted))
+        }
+        Some(wanted) if wanted > 0 && wanted < now.rx => {
+            let what = format!(
+                "has {counted}; what arrives in those beyond {wanted} has no worker and is not \
+                 shaped"
+            );
+            Finding::warning(name, what).remedy(queues.command(name, wanted))
+        }
+        None if now.rx > now.tx => {
+            let what = format!("has {counted}; each worker needs one of each");
+            Finding::blocker(name, what).remedy(queues.command(name, now.tx.max(1)))
+        }
+        _ if now.pairs() == 0 => Finding::blocker(name, "has no queues"),
+        _ => Finding::ok(name, format!("has {counted}")),
+    })
+}
+
+/// A veth refuses native XDP while its peer has more transmit queues than it has receive
+/// queues, since each of the former feeds one of the latter.
+fn narrower_than_peer(facts: &PortFacts, link: &Link) -> Option<Finding> {
+    let peer = facts.peer.as_ref()?;
+    let rx = link.queues.now.rx;
+    let tx = peer.inside?.queues.now.tx;
+    (link.status.is_veth() && tx > rx).then(|| {
+        let what = format!(
+            "has {rx} receive queues, but its peer {} has {tx} transmit queues: native XDP is \
+             refused",
+            peer.name
+        );
+        Finding::blocker(link.name(), what).remedy(peer.ethtool("-L", &format!("tx {rx}")))
+    })
+}
+
+pub(super) fn judge_pair(a: &Link, b: &Link, wanted: &Wanted, cpus: u32) -> Vec<Finding> {
+    let workers = wanted.queues.unwrap_or(a.queues.now.pairs().min(b.queues.now.pairs()));
+    [unequal(a, b, wanted), crowded([a, b], workers, cpus)].into_iter().flatten().collect()
+}
+
+fn unequal(a: &Link, b: &Link, wanted: &Wanted) -> Option<Finding> {
+    let (of_a, of_b) = (a.queues.now.pairs(), b.queues.now.pairs());
+    if of_a == of_b || wanted.queues.is_some() {
+        return None;
+    }
+    let (less, more) = if of_a < of_b { (a, b) } else { (b, a) };
+    let fewer = of_a.min(of_b);
+    let (less_name, name) = (less.name(), more.name());
+    let what = format!("has {} queue pairs, {less_name} has {fewer}", of_a.max(of_b));
+    // Widening is better than narrowing, where it can be done.
+    let remedy = if less.queues.most.pairs() >= of_a.max(of_b) {
+        less.queues.command(less_name, of_a.max(of_b))
+    } else {
+        more.queues.command(name, fewer.max(1))
+    };
+    Some(Finding::blocker(name, what).remedy(remedy))
+}
+
+/// Workers that share a CPU work, but wait for each other.
+fn crowded(ports: [&Link; 2], workers: u32, cpus: u32) -> Option<Finding> {
+    (workers > cpus).then(|| {
+        let what = format!("{workers} workers share {cpus} CPUs and will wait for each other");
+        let [a, b] = ports.map(|port| port.queues.command(port.name(), cpus.max(1)));
+        Finding::warning("cpu", what).remedy(format!("{a} && {b}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Severity;
+    use crate::doctor::facts::fit;
+    use crate::peer::{Peer, PeerInside};
+    use crate::{QueueCounts, Queues};
+
+    fn link(rx: u32, tx: u32, most: u32) -> Link {
+        let mut link = fit().ports[0].link.clone().unwrap();
+        let most = Queues { rx: most, tx: most };
+        link.queues = QueueCounts { now: Queues { rx, tx }, most, combined: false };
+        link
+    }
+
+    fn want(queues: impl Into<Option<u32>>) -> Wanted {
+        Wanted { queues: queues.into(), ..Wanted::default() }
+    }
+
+    #[test]
+    fn numbers_of_queues_are_judged_by_what_is_wanted() {
+        use Severity::{Blocker, Ok, Warning};
+        for (rx, tx, most, wanted, severity, remedy) in [
+            (4, 4, 4, None, Ok, None),
+            (4, 4, 4, Some(4), Ok, None),
+            (4, 4, 8, Some(8), Blocker, Some("ethtool -L a rx 8 tx 8")),
+            (4, 4, 4, Some(8), Blocker, Some("--queues 4")),
+            (8, 8, 8, Some(4), Warning, Some("ethtool -L a rx 4 tx 4")),
+            (4, 2, 4, None, Blocker, Some("ethtool -L a rx 2 tx 2")),
+            (2, 4, 4, None, Ok, None),
+            (0, 0, 0, None, Blocker, None),
+        ] {
+            let finding = numbers(&link(rx, tx, most), &want(wanted)).unwrap();
+            assert_eq!(finding.severity, severity, "{}", finding.what);
+            assert_eq!(finding.remedy.as_deref(), remedy, "{}", finding.what);
+        }
+    }
+
+    #[test]
+    fn unequal_ports_are_widened_where_possible_and_narrowed_where_not() {
+        let mut wide = link(8, 8, 8);
+        wide.status.name = "b".into();
+        let can = unequal(&link(4, 4, 8), &wide, &want(None)).unwrap();
+        assert_eq!(can.remedy.as_deref(), Some("ethtool -L a rx 8 tx 8"));
+        let cannot = unequal(&link(4, 4, 4), &wide, &want(None)).unwrap();
+        assert_eq!(cannot.remedy.as_deref(), Some("ethtool -L b rx 4 tx 4"));
+        assert_eq!(cannot.severity, Severity::Blocker);
+        assert_eq!(unequal(&wide, &wide, &want(None)), None);
+    }
+
+    #[test]
+    fn a_veth_narrower_than_its_peer_cannot_run_native_xdp() {
+        let mut veth = link(2, 2, 4);
+        veth.status.kind = Some("veth".into());
+        let [mut facts, _] = fit().ports;
+        let now = Queues { rx: 4, tx: 4 };
+        let queues = QueueCounts { now, most: now, combined: false };
+        facts.peer = Some(Peer {
+            name: "v0".into(),
+            prefix: Some("ip netns exec cli ".into()),
+            inside: Some(PeerInside { queues, ..PeerInside::default() }),
+        });
+        let finding = narrower_than_peer(&facts, &veth).unwrap();
+        assert_eq!(finding.severity, Severity::Blocker);
+        assert_eq!(finding.remedy.as_deref(), Some("ip netns exec cli ethtool -L v0 tx 2"));
+        veth.queues.now = now;
+        assert_eq!(narrower_than_peer(&facts, &veth), None);
+    }
+
+    #[test]
+    fn more_workers_than_cpus_are_warned_of() {
+        let port = link(8, 8, 8);
+        assert_eq!(crowded([&port, &port], 4, 4), None);
+        let finding = crowded([&port, &port], 8, 4).unwrap();
+        assert_eq!(finding.severity, Severity::Warning);
+        let remedy = "ethtool -L a rx 4 tx 4 && ethtool -L a rx 4 tx 4";
+        assert_eq!(finding.remedy.as_deref(), Some(remedy));
+    }
+}

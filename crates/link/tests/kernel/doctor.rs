@@ -1,0 +1,91 @@
+//! The doctor sees on real veths what it is meant to see, across namespaces.
+
+use crate::bed::Bed;
+use crate::pass_all::PassAll;
+use narrows_link::doctor::{Finding, Severity, Wanted, blockers, examine, render};
+
+fn findings(bed: &Bed, wanted: &Wanted) -> Vec<Finding> {
+    bed.shaper.inside(|| examine("sa", "sb", wanted))
+}
+
+fn remedies_of_blockers(findings: &[Finding]) -> Vec<&str> {
+    blockers(findings).filter_map(|finding| finding.remedy.as_deref()).collect()
+}
+
+#[test]
+fn fresh_veths_are_refused_for_their_peers_checksums_and_fit_after_the_remedy() {
+    let Some(bed) = Bed::new() else { return };
+    let wanted = Wanted { bridge: true, queues: Some(4), ..Wanted::default() };
+    let before = findings(&bed, &wanted);
+    println!("{}", render(&before));
+    let expected = [
+        format!("ip netns exec {} ethtool -K v0 tx off", bed.client.name),
+        format!("ip netns exec {} ethtool -K v1 tx off", bed.server.name),
+    ];
+    assert_eq!(remedies_of_blockers(&before), expected);
+
+    // Each remedy is typed as it stands. How many CPUs and which kernel settings this host
+    // has is not the test's to change.
+    let about_ports = |finding: &&Finding| {
+        finding.severity >= Severity::Warning && !["cpu", "kernel"].contains(&&*finding.subject)
+    };
+    for finding in before.iter().filter(about_ports) {
+        bed.shaper.must(finding.remedy.as_ref().unwrap());
+    }
+    let after = findings(&bed, &wanted);
+    assert_eq!(after.iter().find(about_ports), None);
+}
+
+#[test]
+fn too_few_queues_are_refused_with_the_command_that_helps() {
+    let Some(bed) = Bed::new() else { return };
+    bed.client.must("ethtool -K v0 tx off");
+    bed.server.must("ethtool -K v1 tx off");
+    bed.server.must("ethtool -L v1 rx 2 tx 2");
+    bed.shaper.must("ethtool -L sb rx 2 tx 2");
+    let findings = findings(&bed, &Wanted::default());
+    let remedy = "ethtool -L sb rx 4 tx 4";
+    assert_eq!(remedies_of_blockers(&findings), [remedy], "{}", render(&findings));
+    bed.shaper.must(remedy);
+}
+
+#[test]
+fn a_peer_with_more_queues_than_the_port_is_seen() {
+    let Some(bed) = Bed::new() else { return };
+    bed.client.must("ethtool -K v0 tx off");
+    bed.server.must("ethtool -K v1 tx off");
+    bed.shaper.must("ethtool -L sa rx 2 tx 2");
+    bed.shaper.must("ethtool -L sb rx 2 tx 2");
+    let findings = findings(&bed, &Wanted::default());
+    assert!(
+        remedies_of_blockers(&findings)
+            .contains(&format!("ip netns exec {} ethtool -L v0 tx 2", bed.client.name).as_str()),
+        "{}",
+        render(&findings)
+    );
+}
+
+#[test]
+fn an_attached_program_an_address_and_a_missing_port_are_refused() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(program) = PassAll::compile() else { return };
+    bed.shaper.ip(&format!("link set sa xdpgeneric obj {} sec xdp", program.object()));
+    bed.shaper.ip("addr add 198.51.100.7/24 dev sb");
+    let wanted = Wanted { bridge: true, ..Wanted::default() };
+    let seen = findings(&bed, &wanted);
+    let remedies = remedies_of_blockers(&seen);
+    assert!(remedies.contains(&"ip link set dev sa xdpgeneric off"), "{}", render(&seen));
+    assert!(remedies.iter().any(|remedy| remedy.contains("ip addr del 198.51.100.7/24 dev sb")));
+    let missing = bed.shaper.inside(|| examine("sa", "nosuch", &wanted));
+    assert!(blockers(&missing).any(|finding| finding.subject == "nosuch"));
+}
+
+#[test]
+fn a_jumbo_mtu_is_refused_in_a_mode_that_cannot() {
+    let Some(bed) = Bed::new() else { return };
+    bed.shaper.ip("link set sa mtu 9000");
+    let one = findings(&bed, &Wanted::default());
+    assert!(remedies_of_blockers(&one).contains(&"ip link set dev sa mtu 3498"));
+    let several = findings(&bed, &Wanted { multi_buffer: true, ..Wanted::default() });
+    assert!(!remedies_of_blockers(&several).contains(&"ip link set dev sa mtu 3498"));
+}
