@@ -268,7 +268,7 @@ impl Step {
     fn undo(&self) -> Result<(), LinkError> {
         match *self {
             Self::Created { bridge } => delete(bridge),
-            Self::Enslaved { port } => set_master(port, 0),
+            Self::Enslaved { port } => set_master("releasing a port", port, 0),
             Self::SetUp { link } => set_administrative_state(link, false),
         }
     }
@@ -300,10 +300,11 @@ fn carry_out(
         configure(&bridge)?;
         for port in ports {
             if port.status.master != Some(bridge.ifindex) {
-                set_master(port.status.ifindex, bridge.ifindex)?;
+                let doing = format!("making {} a port of bridge {}", port.name(), bridge.name);
+                set_master(&doing, port.status.ifindex, bridge.ifindex)?;
                 done.push(Step::Enslaved { port: port.status.ifindex });
             }
-            configure_port(port.status.ifindex)?;
+            configure_port(&port.status)?;
         }
     }
     set_up(&bridge, done)?;
@@ -361,25 +362,25 @@ fn configure(bridge: &LinkStatus) -> Result<(), LinkError> {
     }
 }
 
-fn configure_port(port: u32) -> Result<(), LinkError> {
+fn configure_port(port: &LinkStatus) -> Result<(), LinkError> {
     let mut message = LinkMessage::default();
-    message.header.index = port;
+    message.header.index = port.ifindex;
     message.attributes = vec![LinkAttribute::LinkInfo(vec![
         LinkInfo::PortKind(InfoPortKind::Bridge),
         LinkInfo::PortData(InfoPortData::BridgePort(vec![InfoBridgePort::GroupFwdMask(
             PORT_GROUPS,
         )])),
     ])];
-    let doing = format!("letting link-local groups through port {port}");
+    let doing = format!("letting link-local groups through port {}", port.name);
     netlink::ask(&doing, RouteNetlinkMessage::NewLink(message), 0).map(drop)
 }
 
 /// Makes `port` a port of `master`, or of nothing where that is 0.
-fn set_master(port: u32, master: u32) -> Result<(), LinkError> {
+fn set_master(doing: &str, port: u32, master: u32) -> Result<(), LinkError> {
     let mut message = LinkMessage::default();
     message.header.index = port;
     message.attributes = vec![LinkAttribute::Controller(master)];
-    change(port, &format!("making interface {port} a port of bridge {master}"), message)
+    change(port, doing, message)
 }
 
 fn delete(ifindex: u32) -> Result<(), LinkError> {

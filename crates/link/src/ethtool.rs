@@ -44,22 +44,26 @@ pub struct QueueCounts {
 }
 
 impl QueueCounts {
+    /// Without channels a driver uses what it allocated.
     pub(crate) fn read(ethtool: &Ethtool, name: &str, allocated: Queues) -> Self {
-        match ethtool.channels(name) {
-            Ok(raw) => Self {
-                now: Queues {
-                    rx: raw.rx.saturating_add(raw.combined),
-                    tx: raw.tx.saturating_add(raw.combined),
-                },
-                most: Queues {
-                    rx: raw.max_rx.max(raw.max_combined),
-                    tx: raw.max_tx.max(raw.max_combined),
-                },
-                combined: raw.max_combined > 0,
+        let all = Self { now: allocated, most: allocated, combined: false };
+        Self::channels(ethtool, name).unwrap_or(all)
+    }
+
+    /// What the driver says; none where it has no notion of channels, or is gone.
+    pub(crate) fn channels(ethtool: &Ethtool, name: &str) -> Option<Self> {
+        let raw = ethtool.channels(name).ok()?;
+        Some(Self {
+            now: Queues {
+                rx: raw.rx.saturating_add(raw.combined),
+                tx: raw.tx.saturating_add(raw.combined),
             },
-            // Without channels a driver uses what it allocated.
-            Err(_) => Self { now: allocated, most: allocated, combined: false },
-        }
+            most: Queues {
+                rx: raw.max_rx.max(raw.max_combined),
+                tx: raw.max_tx.max(raw.max_combined),
+            },
+            combined: raw.max_combined > 0,
+        })
     }
 
     /// The command that gives interface `name` as many queues of each direction.

@@ -22,6 +22,7 @@
 
 mod address;
 pub mod bridge;
+mod channels;
 pub mod doctor;
 mod error;
 mod ethtool;

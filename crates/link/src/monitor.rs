@@ -3,11 +3,13 @@
 //! The kernel tells a subscriber of every change of every interface. The monitor keeps
 //! what it last knew of each, so that it can tell what is new from what changed and stay
 //! silent about messages that change nothing of interest (there are many). Numbers of
-//! queues are not in those messages: they are read from ethtool whenever one arrives.
+//! queues are not in those messages: they are read from ethtool whenever one arrives, and
+//! whenever ethtool announces a change of its own.
 //!
 //! Non-goal: noticing on its own that a caller is too slow. The kernel says so
 //! ([`LinkEvent::Overrun`]), and then only reading everything anew helps.
 
+use crate::channels;
 use crate::ethtool::QueueCounts;
 use crate::link::all;
 use crate::netlink;
@@ -15,9 +17,10 @@ use crate::status::Queues;
 use crate::sys::Ethtool;
 use crate::{LinkError, LinkStatus};
 use netlink_sys::Socket;
+use rustix::event::epoll;
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
@@ -57,6 +60,10 @@ pub struct Snapshot {
 /// A subscription to changes of the interfaces of one network namespace.
 pub struct LinkMonitor {
     socket: Socket,
+    /// Announcements of ethtool; none where the kernel makes none.
+    announcements: Option<Socket>,
+    /// Readable when one of the two is.
+    either: OwnedFd,
     ethtool: Ethtool,
     known: HashMap<u32, Snapshot>,
     ready: VecDeque<LinkEvent>,
@@ -74,8 +81,16 @@ impl LinkMonitor {
         let socket = netlink::open().map_err(failed)?;
         socket.add_membership(libc::RTNLGRP_LINK).map_err(failed)?;
         socket.set_non_blocking(true).map_err(failed)?;
-        let ethtool = Ethtool::open().map_err(failed)?;
-        let mut monitor = Self { socket, ethtool, known: HashMap::new(), ready: VecDeque::new() };
+        let announcements = channels::subscribe().ok();
+        let either = both(&socket, announcements.as_ref()).map_err(failed)?;
+        let mut monitor = Self {
+            socket,
+            announcements,
+            either,
+            ethtool: Ethtool::open().map_err(failed)?,
+            known: HashMap::new(),
+            ready: VecDeque::new(),
+        };
         // After the subscription: what changes in between is then reported, not missed.
         monitor.learn()?;
         Ok(monitor)
@@ -94,7 +109,12 @@ impl LinkMonitor {
                         self.take(message.message_type(), message.payload());
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !self.announcements.as_ref().is_some_and(channels::announced) {
+                        return None;
+                    }
+                    self.recount();
+                }
                 // ENOBUFS: the kernel had to throw events away. Any other error leaves the
                 // caller as uninformed, and is cleared by being read.
                 Err(_) => {
@@ -114,6 +134,19 @@ impl LinkMonitor {
             self.known.insert(status.ifindex, self.snapshot(status));
         }
         Ok(())
+    }
+
+    /// Reads the queues of all interfaces anew.
+    fn recount(&mut self) {
+        for snapshot in self.known.values_mut() {
+            // One that is gone by now is reported by the other socket.
+            let counts = QueueCounts::channels(&self.ethtool, &snapshot.status.name);
+            if let Some(counts) = counts.filter(|counts| counts.now != snapshot.queues) {
+                let before = snapshot.clone();
+                snapshot.queues = counts.now;
+                self.ready.push_back(LinkEvent::Changed { before, now: snapshot.clone() });
+            }
+        }
     }
 
     fn snapshot(&self, status: LinkStatus) -> Snapshot {
@@ -145,9 +178,18 @@ impl LinkMonitor {
     }
 }
 
+/// A descriptor that is readable when either socket is.
+fn both(socket: &Socket, announcements: Option<&Socket>) -> io::Result<OwnedFd> {
+    let either = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for (socket, which) in [Some(socket), announcements].into_iter().flatten().zip(0..) {
+        epoll::add(&either, socket, epoll::EventData::new_u64(which), epoll::EventFlags::IN)?;
+    }
+    Ok(either)
+}
+
 /// Readable when [`LinkMonitor::next_event`] has something to say.
 impl AsFd for LinkMonitor {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.either.as_fd()
     }
 }

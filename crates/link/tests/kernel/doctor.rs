@@ -89,3 +89,48 @@ fn a_jumbo_mtu_is_refused_in_a_mode_that_cannot() {
     let several = findings(&bed, &Wanted { multi_buffer: true, ..Wanted::default() });
     assert!(!remedies_of_blockers(&several).contains(&"ip link set dev sa mtu 3498"));
 }
+
+#[test]
+fn a_peer_in_the_same_namespace_is_looked_into() {
+    let Some(bed) = Bed::new() else { return };
+    bed.shaper.ip("link add name left type veth peer name right");
+    let findings = bed.shaper.inside(|| examine("left", "sb", &Wanted::default()));
+    let remedies = remedies_of_blockers(&findings);
+    assert!(remedies.contains(&"ethtool -K right tx off"), "{}", render(&findings));
+}
+
+#[test]
+fn a_peer_in_a_process_s_nameless_namespace_is_looked_into() {
+    let Some(bed) = Bed::new() else { return };
+    let container = Container::start();
+    let pid = container.0.id();
+    bed.shaper.ip(&format!("link add name left type veth peer name inner netns {pid}"));
+    let findings = bed.shaper.inside(|| examine("left", "sb", &Wanted::default()));
+    let remedies = remedies_of_blockers(&findings);
+    let remedy = format!("nsenter -t {pid} -n ethtool -K inner tx off");
+    assert!(remedies.contains(&remedy.as_str()), "{}", render(&findings));
+    bed.shaper.must(&remedy);
+}
+
+/// A process in a network namespace without a name, as containers are.
+struct Container(std::process::Child);
+
+impl Container {
+    fn start() -> Self {
+        let mut sleeper = std::process::Command::new("unshare");
+        let child = Self(sleeper.args(["-n", "sleep", "60"]).spawn().expect("unshare runs"));
+        // It is elsewhere once it has become the sleeper.
+        let comm = format!("/proc/{}/comm", child.0.id());
+        while std::fs::read_to_string(&comm).is_ok_and(|name| name.trim() != "sleep") {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        child
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -61,6 +61,19 @@ fn a_change_of_queues_is_reported() {
 }
 
 #[test]
+fn a_change_of_queues_that_leaves_the_carrier_alone_is_reported_too() {
+    let Some(bed) = Bed::new() else { return };
+    bed.shaper.ip("link set sa down");
+    let mut monitor = bed.shaper.inside(LinkMonitor::open).unwrap();
+    bed.shaper.must("ethtool -L sa rx 3 tx 3");
+    let queues = expect(&mut monitor, |event| match event {
+        LinkEvent::Changed { now, .. } if now.queues.rx == 3 => Some(now.queues),
+        _ => None,
+    });
+    assert_eq!(queues.pairs(), 3);
+}
+
+#[test]
 fn going_down_and_coming_up_are_reported() {
     let Some(bed) = Bed::new() else { return };
     let mut monitor = bed.shaper.inside(LinkMonitor::open).unwrap();
