@@ -85,7 +85,7 @@ fn delivered(limit: Rate, loads: &[u64]) -> Vec<f64> {
             let spec = Spec { config: Config::Tbf(tbf), meter, children: vec![inner] };
             let interval = loads.get(number).map(|percent| {
                 let rate = u128::from(limit.bits_per_sec()) * u128::from(*percent) / 100;
-                (u128::from(FRAME) * 8_000_000_000 << 10) / rate
+                u128::from(FRAME) * 8_000_000_000 * 1024 / rate
             });
             Queue {
                 qdisc: spec.build(),

@@ -70,7 +70,7 @@ impl Fifo {
         }
         self.tail = id;
         self.backlog.packets += 1;
-        self.backlog.bytes += len;
+        self.backlog.bytes.0 += len.0;
     }
 
     /// Takes the packet that leaves next.
@@ -85,7 +85,7 @@ impl Fifo {
             self.tail = PacketId::NONE;
         }
         self.backlog.packets -= 1;
-        self.backlog.bytes = self.backlog.bytes - len;
+        self.backlog.bytes.0 -= len.0;
         Some(id)
     }
 }

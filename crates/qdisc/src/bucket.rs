@@ -163,13 +163,13 @@ impl Bucket {
     #[inline]
     pub fn affords(&self, cost: Bytes) -> bool {
         let price = units(cost);
-        self.average.affords(price) && self.peak.is_none_or(|peak| peak.affords(price))
+        self.average.affords(price) && self.peak.as_ref().is_none_or(|peak| peak.affords(price))
     }
 
     /// Whether it holds credit for all of `bytes` as of the last refill, however small it is.
     pub fn holds(&self, bytes: Bytes) -> bool {
         let price = units(bytes);
-        self.average.credit >= price && self.peak.is_none_or(|peak| peak.credit >= price)
+        self.average.credit >= price && self.peak.as_ref().is_none_or(|peak| peak.credit >= price)
     }
 
     /// Pays for `cost`, into debt if need be.

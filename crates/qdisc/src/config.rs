@@ -44,7 +44,7 @@ impl Spec {
             Config::Tbf(config) => {
                 let inner = children.pop().filter(|_| children.is_empty());
                 let inner = inner.expect("a tbf has exactly one qdisc below it");
-                Box::new(tbf::Tbf::new(config, meter, inner.build()))
+                Box::new(tbf::Tbf::new(config, meter, inner))
             }
         }
     }

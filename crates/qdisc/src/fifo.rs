@@ -82,7 +82,7 @@ impl Qdisc for Fifo {
     fn enqueue(&mut self, packets: &mut Packets, id: PacketId, _now: Nanos) -> Verdict {
         let backlog = self.queue.backlog();
         if backlog.packets < self.limit_packets
-            && backlog.bytes + packets.len(id) <= self.limit_bytes
+            && backlog.bytes.0 + packets.len(id).0 <= self.limit_bytes.0
         {
             self.queue.push_back(packets, id);
             return Verdict::Queued;
@@ -103,6 +103,15 @@ impl Qdisc for Fifo {
         self.stats.sent_packets += u64::from(before.packets - after.packets);
         self.stats.sent_bytes += (before.bytes - after.bytes).0;
         if after.is_empty() { Next::Empty } else { Next::Now }
+    }
+
+    #[inline]
+    fn dequeue_one(&mut self, packets: &mut Packets, _now: Nanos) -> Result<PacketId, Next> {
+        let before = self.queue.backlog().bytes;
+        let id = self.queue.pop_front(packets).ok_or(Next::Empty)?;
+        self.stats.sent_packets += 1;
+        self.stats.sent_bytes += before.0 - self.queue.backlog().bytes.0;
+        Ok(id)
     }
 
     #[inline]

@@ -65,6 +65,11 @@ pub trait Qdisc: Send {
     /// its siblings about its backlog.
     fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next;
 
+    /// Takes out the one packet that leaves next at `now`, as [`Qdisc::dequeue`] into a batch with
+    /// room for one: for a parent that decides packet by packet. `Err` says when there will be
+    /// one, and is never [`Next::Now`].
+    fn dequeue_one(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next>;
+
     /// What is queued.
     fn backlog(&self) -> Backlog;
 

@@ -27,9 +27,12 @@
 //! wire carries), two stamping meters one above the other.
 
 use crate::bucket::{Bucket, Shape};
-use crate::{Meter, Next, Qdisc, Share, Spec, Stats, Take, Verdict};
+use crate::{Meter, Next, Qdisc, Share, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
+use queue::{Queue, Sink};
+
+mod queue;
 
 /// Packets that a seat may always queue while they fit the whole limit, however small its
 /// part: one that is held, one behind it so that the seat does not look idle whenever the held
@@ -75,68 +78,26 @@ enum Seat {
     Shared(Box<dyn Meter>),
 }
 
-impl Seat {
-    fn new(config: &Config, meter: Option<Box<dyn Meter>>) -> Self {
-        meter.map_or_else(|| Self::Own(Bucket::new(config.shape())), Self::Shared)
-    }
-
-    fn meter(&self) -> &dyn Meter {
-        match self {
-            Self::Own(bucket) => bucket,
-            Self::Shared(meter) => meter.as_ref(),
-        }
-    }
-
-    fn meter_mut(&mut self) -> &mut dyn Meter {
-        match self {
-            Self::Own(bucket) => bucket,
-            Self::Shared(meter) => meter.as_mut(),
-        }
-    }
-}
-
-/// The packet that leaves next, out of the inner qdisc already.
-#[derive(Clone, Copy)]
-struct Held {
-    id: PacketId,
-    len: Bytes,
-    cost: Bytes,
-}
-
 /// A token bucket filter over an inner qdisc.
 pub(crate) struct Tbf {
-    config: Config,
-    seat: Seat,
-    inner: Box<dyn Qdisc>,
-    /// Where the inner qdisc puts the next packet.
-    slot: Batch,
-    held: Option<Held>,
-    /// Packets at the head of the queue whose stamps are not this meter's.
-    unstamped: u32,
-    /// This seat's part of the limit, as of the last dequeue.
+    /// The whole limit.
+    limit: Bytes,
+    /// This seat's part of it, as of the last dequeue.
     part: Bytes,
     /// The longest packet that the meter grants, as of the last dequeue.
     longest: Bytes,
-    /// All but the backlog.
-    stats: Stats,
+    seat: Seat,
+    queue: Queue,
 }
 
 impl Tbf {
-    pub(crate) fn new(
-        config: Config,
-        meter: Option<Box<dyn Meter>>,
-        inner: Box<dyn Qdisc>,
-    ) -> Self {
+    pub(crate) fn new(config: Config, meter: Option<Box<dyn Meter>>, inner: Spec) -> Self {
         let mut tbf = Self {
-            seat: Seat::new(&config, meter),
-            config,
-            inner,
-            slot: Batch::new(1),
-            held: None,
-            unstamped: 0,
+            limit: config.limit,
             part: Bytes::ZERO,
             longest: Bytes::ZERO,
-            stats: Stats::default(),
+            seat: meter.map_or_else(|| Seat::Own(Bucket::new(config.shape())), Seat::Shared),
+            queue: Queue::new(inner, config.overhead),
         };
         tbf.follow_meter();
         tbf
@@ -144,51 +105,59 @@ impl Tbf {
 
     /// Looks up what the meter says of sizes, so that arrivals need not ask it.
     fn follow_meter(&mut self) {
-        let meter = self.seat.meter();
+        let meter: &dyn Meter = match &self.seat {
+            Seat::Own(bucket) => bucket,
+            Seat::Shared(meter) => meter.as_ref(),
+        };
         self.longest = meter.longest();
         let share = meter.share();
-        self.part =
-            if share == Share::WHOLE { self.config.limit } else { share.of(self.config.limit) };
+        self.part = if share == Share::WHOLE { self.limit } else { share.of(self.limit) };
     }
 
-    fn has_room_for(&self, len: Bytes) -> bool {
-        let backlog = self.backlog();
-        let after = backlog.bytes + len;
-        after <= self.part || (backlog.packets < LEAST_QUEUE && after <= self.config.limit)
+    #[inline]
+    fn release(&mut self, packets: &mut Packets, now: Nanos, out: &mut impl Sink) -> Next {
+        let next = match &mut self.seat {
+            Seat::Own(bucket) => self.queue.release(bucket, packets, now, out),
+            Seat::Shared(meter) => self.queue.release(meter.as_mut(), packets, now, out),
+        };
+        // The batch is over: tells the siblings, and hears from them.
+        if let Seat::Shared(meter) = &mut self.seat {
+            meter.report(self.queue.backlog(), now);
+            self.follow_meter();
+        }
+        next
     }
 
+    /// Why a packet is not taken in, if it is not. Apart from the way that almost all packets
+    /// take.
+    #[cold]
+    fn refusal(&self, len: Bytes, cost: Bytes) -> Option<DropReason> {
+        let backlog = self.queue.backlog();
+        if cost > self.longest {
+            Some(DropReason::TooLong)
+        } else if backlog.packets < LEAST_QUEUE && backlog.bytes + len <= self.limit {
+            None
+        } else {
+            Some(DropReason::Limit)
+        }
+    }
+
+    #[cold]
     fn discard(&mut self, packets: &mut Packets, id: PacketId, reason: DropReason) -> Verdict {
-        self.stats.drops += 1;
+        self.queue.stats.drops += 1;
         packets.discard(id, reason);
         Verdict::Dropped
-    }
-
-    /// Takes the next packet out of the inner qdisc, or says when there will be one.
-    fn hold(&mut self, packets: &mut Packets, now: Nanos) -> Result<Held, Next> {
-        let next = self.inner.dequeue(packets, now, &mut self.slot);
-        let Some(&id) = self.slot.as_slice().first() else { return Err(next) };
-        self.slot.clear();
-        let len = packets.len(id);
-        let held = Held { id, len, cost: self.config.overhead.cost(len) };
-        self.held = Some(held);
-        Ok(held)
-    }
-
-    fn let_go(&mut self) {
-        self.held = None;
-        self.unstamped = self.unstamped.saturating_sub(1);
     }
 }
 
 impl Qdisc for Tbf {
     fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
         let len = packets.len(id);
-        let cost = self.config.overhead.cost(len);
-        if cost > self.longest {
-            return self.discard(packets, id, DropReason::TooLong);
-        }
-        if !self.has_room_for(len) {
-            return self.discard(packets, id, DropReason::Limit);
+        let cost = self.queue.overhead.cost(len);
+        if (cost > self.longest || self.queue.backlog().bytes + len > self.part)
+            && let Some(reason) = self.refusal(len, cost)
+        {
+            return self.discard(packets, id, reason);
         }
         if let Seat::Shared(meter) = &mut self.seat {
             let Some(edt) = meter.stamp(cost, now) else {
@@ -196,104 +165,55 @@ impl Qdisc for Tbf {
             };
             packets.meta_mut(id).edt = edt;
         }
-        let verdict = self.inner.enqueue(packets, id, now);
-        if verdict == Verdict::Dropped {
-            self.stats.drops += 1;
-        }
-        verdict
+        self.queue.push(packets, id, now)
     }
 
     fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next {
-        let next = loop {
-            if !out.has_room() {
-                break Next::Now;
-            }
-            let held = match self.held {
-                Some(held) => held,
-                None => match self.hold(packets, now) {
-                    Ok(held) => held,
-                    Err(next) => break next,
-                },
-            };
-            let edt = if self.unstamped == 0 { packets.meta(held.id).edt } else { Nanos::ZERO };
-            match self.seat.meter_mut().take(held.cost, edt, now) {
-                Take::Granted => {
-                    self.let_go();
-                    self.stats.sent_packets += 1;
-                    self.stats.sent_bytes += held.len.0;
-                    out.push(held.id);
-                }
-                Take::Wait(at) => {
-                    self.stats.overlimits += 1;
-                    break Next::At(at);
-                }
-            }
-        };
-        let backlog = self.backlog();
-        if let Seat::Shared(meter) = &mut self.seat {
-            meter.report(backlog, now);
-            self.follow_meter();
-        }
-        next
+        self.release(packets, now, out)
+    }
+
+    fn dequeue_one(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next> {
+        let mut one = None;
+        let next = self.release(packets, now, &mut one);
+        one.ok_or(next)
     }
 
     fn backlog(&self) -> Backlog {
-        let mut backlog = self.inner.backlog();
-        if let Some(held) = self.held {
-            backlog.packets += 1;
-            backlog.bytes += held.len;
-        }
-        backlog
+        self.queue.backlog()
     }
 
     fn stats(&self, into: &mut Vec<Stats>) {
-        into.push(Stats { backlog: self.backlog(), ..self.stats });
-        let child = into.len();
-        self.inner.stats(into);
-        // The held packet still counts as queued in the inner qdisc, not as sent from it.
-        if let (Some(held), Some(child)) = (self.held, into.get_mut(child)) {
-            child.sent_packets -= 1;
-            child.sent_bytes -= held.len.0;
-            child.backlog.packets += 1;
-            child.backlog.bytes += held.len;
-        }
+        self.queue.stats(into);
     }
 
     fn fits(&self, spec: &Spec) -> bool {
         let [child] = spec.children.as_slice() else { return false };
-        matches!(spec.config, crate::Config::Tbf(_)) && self.inner.fits(child)
+        matches!(spec.config, crate::Config::Tbf(_)) && self.queue.inner().fits(child)
     }
 
     fn retune(&mut self, spec: Spec, now: Nanos) {
         assert!(self.fits(&spec), "{:?} does not fit a tbf", spec.config);
-        let Spec { config: crate::Config::Tbf(config), meter, mut children } = spec else { return };
-        self.config = config;
+        let Spec { config: crate::Config::Tbf(config), meter, children } = spec else { return };
+        self.limit = config.limit;
+        self.queue.reweigh(config.overhead);
         if let Some(meter) = meter {
             self.seat = Seat::Shared(meter);
-            self.unstamped = self.backlog().packets;
+            self.queue.forget_stamps();
         } else if let Seat::Own(bucket) = &mut self.seat {
             bucket.reshape(config.shape(), now);
         }
-        if let Some(held) = &mut self.held {
-            held.cost = config.overhead.cost(held.len);
-        }
-        if let Some(child) = children.pop() {
-            self.inner.retune(child, now);
+        for child in children {
+            self.queue.inner_mut().retune(child, now);
         }
         self.follow_meter();
     }
 
     fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
-        let id = match self.held {
-            Some(held) => held.id,
-            None => self.inner.drain(packets)?,
-        };
-        self.let_go();
-        Some(id)
+        self.queue.drain(packets)
     }
 
     fn adopt(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
         packets.meta_mut(id).edt = Nanos::ZERO;
-        self.inner.adopt(packets, id, now);
+        self.queue.inner_mut().adopt(packets, id, now);
     }
 }

@@ -1,0 +1,215 @@
+//! What waits in a `tbf`: the inner qdisc and the packet that is held in front of it.
+
+use crate::fifo::Fifo;
+use crate::{Config, Meter, Next, Qdisc, Spec, Stats, Take, Verdict};
+use narrows_packet::{Backlog, Batch, PacketId, Packets};
+use narrows_units::{Bytes, Nanos, wire::Overhead};
+
+/// Where packets wait. The FIFO that almost every `tbf` has is told apart from all others, so
+/// that a packet need not pass through virtual calls on its way.
+enum Inner {
+    Fifo(Fifo),
+    Other(Box<dyn Qdisc>),
+}
+
+impl Inner {
+    fn new(spec: Spec) -> Self {
+        match spec {
+            Spec { config: Config::Fifo(config), children, .. } if children.is_empty() => {
+                Self::Fifo(Fifo::new(config))
+            }
+            other => Self::Other(other.build()),
+        }
+    }
+}
+
+/// The packet that leaves next, out of the inner qdisc already.
+#[derive(Clone, Copy)]
+struct Held {
+    id: PacketId,
+    len: Bytes,
+    cost: Bytes,
+    edt: Nanos,
+}
+
+/// Where packets go.
+pub(super) trait Sink {
+    fn has_room(&self) -> bool;
+    fn push(&mut self, id: PacketId);
+}
+
+impl Sink for Batch {
+    #[inline]
+    fn has_room(&self) -> bool {
+        Self::has_room(self)
+    }
+
+    #[inline]
+    fn push(&mut self, id: PacketId) {
+        Self::push(self, id);
+    }
+}
+
+impl Sink for Option<PacketId> {
+    fn has_room(&self) -> bool {
+        self.is_none()
+    }
+
+    fn push(&mut self, id: PacketId) {
+        *self = Some(id);
+    }
+}
+
+/// The packets of a `tbf`, in the order in which they leave.
+pub(super) struct Queue {
+    inner: Inner,
+    held: Option<Held>,
+    /// Packets from the head on whose stamps are not the present meter's.
+    unstamped: u32,
+    /// What a frame is charged.
+    pub(super) overhead: Overhead,
+    /// All but the backlog.
+    pub(super) stats: Stats,
+}
+
+impl Queue {
+    pub(super) fn new(inner: Spec, overhead: Overhead) -> Self {
+        let inner = Inner::new(inner);
+        Self { inner, held: None, unstamped: 0, overhead, stats: Stats::default() }
+    }
+
+    pub(super) fn inner(&self) -> &dyn Qdisc {
+        match &self.inner {
+            Inner::Fifo(fifo) => fifo,
+            Inner::Other(other) => other.as_ref(),
+        }
+    }
+
+    pub(super) fn inner_mut(&mut self) -> &mut dyn Qdisc {
+        match &mut self.inner {
+            Inner::Fifo(fifo) => fifo,
+            Inner::Other(other) => other.as_mut(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn backlog(&self) -> Backlog {
+        let mut backlog = match &self.inner {
+            Inner::Fifo(fifo) => fifo.backlog(),
+            Inner::Other(other) => other.backlog(),
+        };
+        if let Some(held) = self.held {
+            backlog.packets += 1;
+            backlog.bytes += held.len;
+        }
+        backlog
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
+        let verdict = match &mut self.inner {
+            Inner::Fifo(fifo) => fifo.enqueue(packets, id, now),
+            Inner::Other(other) => other.enqueue(packets, id, now),
+        };
+        if verdict == Verdict::Dropped {
+            self.stats.drops += 1;
+        }
+        verdict
+    }
+
+    /// The next packet of the inner qdisc, or when there will be one.
+    #[inline(always)]
+    fn next(&mut self, packets: &mut Packets, now: Nanos) -> Result<Held, Next> {
+        let id = match &mut self.inner {
+            Inner::Fifo(fifo) => fifo.dequeue_one(packets, now),
+            Inner::Other(other) => other.dequeue_one(packets, now),
+        }?;
+        let meta = packets.meta(id);
+        let len = Bytes::from(meta.len);
+        Ok(Held { id, len, cost: self.overhead.cost(len), edt: meta.edt })
+    }
+
+    /// Gives `out` what `meter` grants, while it wants more.
+    #[inline]
+    pub(super) fn release<M: Meter + ?Sized>(
+        &mut self,
+        meter: &mut M,
+        packets: &mut Packets,
+        now: Nanos,
+        out: &mut impl Sink,
+    ) -> Next {
+        let mut sent = Backlog::default();
+        // In registers while the batch lasts.
+        let mut held = self.held.take();
+        let next = loop {
+            if !out.has_room() {
+                break Next::Now;
+            }
+            let packet = match held {
+                Some(packet) => packet,
+                None => match self.next(packets, now) {
+                    Ok(packet) => packet,
+                    Err(next) => break next,
+                },
+            };
+            let edt = if self.unstamped == 0 { packet.edt } else { Nanos::ZERO };
+            match meter.take(packet.cost, edt, now) {
+                Take::Granted => {
+                    held = None;
+                    if self.unstamped != 0 {
+                        self.unstamped -= 1;
+                    }
+                    sent.packets += 1;
+                    sent.bytes.0 += packet.len.0;
+                    out.push(packet.id);
+                }
+                Take::Wait(at) => {
+                    held = Some(packet);
+                    self.stats.overlimits += 1;
+                    break Next::At(at);
+                }
+            }
+        };
+        self.held = held;
+        self.stats.sent_packets += u64::from(sent.packets);
+        self.stats.sent_bytes += sent.bytes.0;
+        next
+    }
+
+    /// Charges frames differently from now on.
+    pub(super) fn reweigh(&mut self, overhead: Overhead) {
+        self.overhead = overhead;
+        if let Some(held) = &mut self.held {
+            held.cost = overhead.cost(held.len);
+        }
+    }
+
+    /// Another meter has come, which has stamped none of what is queued.
+    pub(super) fn forget_stamps(&mut self) {
+        self.unstamped = self.backlog().packets;
+    }
+
+    pub(super) fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
+        let id = match self.held.take() {
+            Some(held) => held.id,
+            None => self.inner_mut().drain(packets)?,
+        };
+        self.unstamped = self.unstamped.saturating_sub(1);
+        Some(id)
+    }
+
+    /// The figures of the `tbf` and of what is below it.
+    pub(super) fn stats(&self, into: &mut Vec<Stats>) {
+        into.push(Stats { backlog: self.backlog(), ..self.stats });
+        let inner = into.len();
+        self.inner().stats(into);
+        // To the inner qdisc the held packet has been sent; seen from outside it is still
+        // queued there.
+        if let (Some(held), Some(inner)) = (self.held, into.get_mut(inner)) {
+            inner.sent_packets -= 1;
+            inner.sent_bytes -= held.len.0;
+            inner.backlog.packets += 1;
+            inner.backlog.bytes += held.len;
+        }
+    }
+}
