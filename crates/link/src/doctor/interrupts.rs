@@ -2,9 +2,9 @@
 //!
 //! A queue's worker is best off beside the CPU that receives for it, and two queues that
 //! interrupt the same CPU do not scale. `/proc/interrupts` names interrupts as drivers
-//! please, so a name is taken for a queue of a port where it contains the port's name or
-//! bus address as a word and ends in a number: `eth0-TxRx-3`, `ice-eth0-TxRx-3`,
-//! `mlx5_comp3@pci:0000:3b:00.0`, `virtio2-input.3`.
+//! please, so a line is taken for a queue of a port where it contains the port's name or
+//! bus address as a word and its name ends in a number: `eth0-TxRx-3`, `ice-eth0-TxRx-3`,
+//! `mlx5_comp3@pci:0000:3b:00.0`, `PCI-MSIX-0000:00:03.0 … virtio2-input.3`.
 
 use super::Finding;
 
@@ -27,30 +27,30 @@ pub(super) fn find(text: &[u8], name: &str, bus: &str) -> Vec<(u32, u32)> {
         .filter_map(|line| {
             let (irq, rest) = line.split_once(':')?;
             let irq = irq.trim().parse().ok()?;
+            let mine = |word: &str| !word.is_empty() && has_word(rest, word);
+            if !mine(name) && !mine(bus) {
+                return None;
+            }
             // The last word is the name; drivers put no spaces in it.
-            let action = rest.split_whitespace().next_back()?;
-            Some((irq, queue_of(action, name, bus)?))
+            Some((irq, queue_of(rest.split_whitespace().next_back()?, name)?))
         })
         .collect()
 }
 
-/// The queue that an interrupt called `action` serves, if it is one of this port's.
-fn queue_of(action: &str, name: &str, bus: &str) -> Option<u32> {
+/// The queue that an interrupt called `action` serves, if it is one of the queues of the
+/// port called `name` and not of the port as a whole.
+fn queue_of(action: &str, name: &str) -> Option<u32> {
     // mlx5 writes the bus address behind the queue.
-    let (action, place) = action.split_once("@pci:").unwrap_or((action, ""));
-    let mine = |word: &str| !word.is_empty() && (has_word(action, word) || place == word);
-    if !mine(name) && !mine(bus) {
+    let action = action.split_once('@').map_or(action, |(action, _)| action);
+    // virtio_net has an interrupt for what was sent besides the one for what arrived; mlx5
+    // numbers interrupts for events, commands and pages, too.
+    let other = action.starts_with("mlx5_") && !action.starts_with("mlx5_comp");
+    if other || action.contains("output") {
         return None;
     }
-    // Of virtio's two interrupts per queue, the one that announces received frames.
-    if action.contains("output") {
-        return None;
-    }
-    let digits = action.len() - action.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-    let (head, number) = action.split_at(action.len() - digits);
-    // `eth0` alone is no queue: its number is part of the name.
-    (!head.is_empty() && !name.starts_with(head) && !bus.starts_with(head))
-        .then(|| number.parse().ok())?
+    let head = action.trim_end_matches(|c: char| c.is_ascii_digit());
+    // `eth0` alone is no queue: the number is part of the name.
+    (!head.is_empty() && !name.starts_with(head)).then(|| action[head.len()..].parse().ok())?
 }
 
 /// Whether `text` contains `word` with no letter or digit beside it.
@@ -104,15 +104,17 @@ mod tests {
             ("ice-eth0-TxRx-11", "eth0", "", Some(11)),
             ("i40e-enp1s0f1-TxRx-0", "enp1s0f1", "", Some(0)),
             ("mlx5_comp3@pci:0000:3b:00.0", "eth0", "0000:3b:00.0", Some(3)),
-            ("virtio2-input.1", "eth0", "virtio2", Some(1)),
-            ("virtio2-output.1", "eth0", "virtio2", None),
-            ("virtio2-config", "eth0", "virtio2", None),
+            ("mlx5_async0@pci:0000:3b:00.0", "eth0", "0000:3b:00.0", None),
+            ("PCI-MSIX-0000:00:03.0 1-edge virtio2-input.1", "eth0", "0000:00:03.0", Some(1)),
+            ("PCI-MSIX-0000:00:03.0 2-edge virtio2-output.1", "eth0", "0000:00:03.0", None),
+            ("PCI-MSIX-0000:00:03.0 0-edge virtio2-config", "eth0", "0000:00:03.0", None),
+            ("PCI-MSIX-0000:00:04.0 1-edge virtio3-input.1", "eth0", "0000:00:03.0", None),
             ("eth0", "eth0", "", None),
             ("eth01-TxRx-3", "eth0", "", None),
-            ("virtio21-input.1", "eth0", "virtio2", None),
             ("eth1-TxRx-3", "eth0", "", None),
         ] {
-            assert_eq!(queue_of(action, name, bus), queue, "{action}");
+            let found = find(format!(" 38: 0 2826 {action}\n").as_bytes(), name, bus);
+            assert_eq!(found, queue.map(|queue| (38, queue)).as_slice(), "{action}");
         }
     }
 
@@ -122,7 +124,7 @@ mod tests {
             \x20 40:       1527          0  PCI-MSIX-0000:00:04.0   1-edge      virtio3-input.0\n\
             \x20 42:          0       3399  PCI-MSIX-0000:00:04.0   3-edge      virtio3-input.1\n\
             NMI:          0          0   Non-maskable interrupts\n";
-        assert_eq!(find(text, "eth0", "virtio3"), [(40, 0), (42, 1)]);
+        assert_eq!(find(text, "eth0", "0000:00:04.0"), [(40, 0), (42, 1)]);
     }
 
     #[test]
@@ -153,12 +155,13 @@ mod tests {
             text in proptest::collection::vec(any::<u8>(), 0..300),
             name in ".{0,8}",
         ) {
-            let _ = find(&text, &name, "virtio2");
+            let _ = find(&text, &name, "0000:00:03.0");
         }
 
         #[test]
-        fn any_action_reads_without_panic(action in ".{0,30}", name in "[a-z0-9-]{0,5}") {
-            let _ = queue_of(&action, &name, &name);
+        fn any_line_reads_without_panic(action in ".{0,30}", name in "[a-z0-9-]{0,5}") {
+            let _ = find(format!("1: {action} {name}").as_bytes(), &name, &name);
+            let _ = queue_of(&action, &name);
         }
     }
 }

@@ -34,7 +34,10 @@ fn bridge(ports: [&Link; 2], others: &[LinkStatus]) -> Finding {
                 }
                 _ => ports[0].name(),
             };
-            let finding = Finding::blocker(subject, error.what());
+            let what = error.what();
+            // The subject need not be said twice.
+            let what = what.strip_prefix(subject).map_or(&*what, str::trim_start);
+            let finding = Finding::blocker(subject, what);
             match error.remedy() {
                 Some(remedy) => finding.remedy(remedy),
                 None => finding,
@@ -100,6 +103,7 @@ mod tests {
     fn an_address_blocks_a_bridge_and_is_noted_without_one() {
         let blocked = judged(true, with_address, &[]);
         assert_eq!((blocked[0].severity, blocked[0].subject.as_str()), (Severity::Blocker, "a"));
+        assert!(blocked[0].what.starts_with("carries 192.0.2.1/24"));
         assert!(blocked[0].remedy.as_ref().unwrap().contains("ip addr del 192.0.2.1/24 dev a"));
         assert_eq!(judged(false, with_address, &[])[0].severity, Severity::Note);
     }
