@@ -38,14 +38,12 @@ pub enum Request {
     },
     /// The text of a file of `tc` commands.
     Batch {
-        /// The options that stood before the file.
-        args: Vec<String>,
+        /// The options on the command line that gave the file.
+        options: Vec<String>,
         /// The file's name, for messages.
         name: String,
         /// Its contents.
         text: String,
-        /// Go on after a line that failed.
-        force: bool,
     },
 }
 

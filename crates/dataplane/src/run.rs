@@ -8,8 +8,10 @@ use crate::instance::{Instance, InstanceError, InstanceOptions, read_port};
 use crate::session::{Prepared, SessionOptions};
 use crate::show::Show;
 use narrows_link::bridge::BridgeError;
+use narrows_link::doctor::{self, Finding, Wanted};
 use narrows_link::{LinkError, LinkMonitor};
 use narrows_policy::Policy;
+use narrows_tc::CommandLine;
 use narrows_units::Nanos;
 use narrows_xsk::wait_readable;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -85,7 +87,7 @@ pub fn run(options: RunOptions, ready: impl FnOnce(&Instance)) -> Result<Show, R
     let control = ControlServer::open(&ports)?;
     let mut monitor = LinkMonitor::open()?;
     let mut signals = signals()?;
-    refuse_blockers(&ports)?;
+    refuse_blockers(&ports, fail, &session)?;
     let fail = match fail {
         FailMode::Open => {
             let bridge = narrows_link::bridge::prepare(&ports[0], &ports[1])?;
@@ -167,20 +169,42 @@ fn signals() -> io::Result<UnixStream> {
     Ok(reader)
 }
 
-fn refuse_blockers(_: &[String; 2]) -> Result<(), RunError> {
-    Ok(())
+/// Refuses, with the remedy, what cannot work.
+fn refuse_blockers(
+    ports: &[String; 2],
+    fail: FailMode,
+    session: &SessionOptions,
+) -> Result<(), RunError> {
+    let findings = doctor::examine(&ports[0], &ports[1], &wanted(ports, fail, session));
+    let blockers: Vec<Finding> = doctor::blockers(&findings).cloned().collect();
+    if blockers.is_empty() {
+        return Ok(());
+    }
+    Err(RunError::Blocked(doctor::render(&blockers).trim_end().to_owned()))
 }
+
+/// What running on `ports` in this way asks of them and of the host, for
+/// [`narrows_link::doctor`].
+pub fn wanted(ports: &[String; 2], fail: FailMode, session: &SessionOptions) -> Wanted {
+    let facts = ports.iter().filter_map(|port| read_port(port).ok());
+    let locked = facts.map(|port| session.locked_bytes(port.queues, port.mtu)).max();
+    Wanted {
+        queues: None,
+        bridge: fail == FailMode::Open,
+        multi_buffer: true,
+        locked_bytes: locked.unwrap_or(0),
+    }
+}
+
 fn answer(instance: &mut Instance, request: Request) -> Answer {
-    match request {
+    let outcome = match request {
         Request::Ports => return Answer::Ports(instance.ports().to_vec()),
         Request::Show => return Answer::Show(Box::new(instance.show())),
-        Request::Tc { args } => {
-            let _ = args;
-            return Answer::Refused(String::new());
-        }
-        Request::Batch { args, name, text, force } => {
-            let _ = (args, name, text, force);
-            return Answer::Refused(String::new());
-        }
+        Request::Tc { args } => narrows_tc::execute(&args, instance),
+        Request::Batch { options, name, text } => match CommandLine::parse(&options) {
+            Ok(line) => narrows_tc::execute_batch(&text, &name, &line.options, instance),
+            Err(outcome) => outcome,
+        },
     };
+    Answer::Tc { stdout: outcome.stdout, stderr: outcome.stderr, code: outcome.code }
 }

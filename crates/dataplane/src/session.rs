@@ -60,6 +60,18 @@ pub struct SessionOptions {
     pub copy_mode: Option<CopyMode>,
 }
 
+impl SessionOptions {
+    /// How much memory the kernel locks for the frames of `queues` workers, in bytes.
+    pub fn locked_bytes(&self, queues: u32, mtu: u32) -> u64 {
+        u64::from(queues) * u64::from(self.frames) * u64::from(frame_size(mtu))
+    }
+}
+
+/// The size of the UMEM's frames where the larger MTU is `mtu`, in bytes.
+fn frame_size(mtu: u32) -> u32 {
+    if mtu + HEADERS <= SMALL_FRAME_MAX { 2048 } else { 4096 }
+}
+
 /// A session cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
@@ -111,7 +123,7 @@ impl Prepared {
         queues: u32,
     ) -> Result<Self, SessionError> {
         let mtu = ports[0].mtu.max(ports[1].mtu);
-        let frame_size = if mtu + HEADERS <= SMALL_FRAME_MAX { 2048 } else { 4096 };
+        let frame_size = frame_size(mtu);
         let multi_buffer = mtu > SINGLE_BUFFER_MTU_MAX;
         let (umem, copy_mode, sockets) =
             bind_best(&ports, options, queues, frame_size, multi_buffer)?;

@@ -1,1 +1,36 @@
 //! A running instance as the host of `tc` commands.
+
+use crate::instance::Instance;
+use narrows_link::Link;
+use narrows_policy::{NodeStats, Policy, PortFacts};
+use narrows_tc::Host;
+
+impl Host for Instance {
+    fn devices(&self) -> Vec<String> {
+        self.ports().to_vec()
+    }
+
+    fn port(&self, dev: &str) -> Option<PortFacts> {
+        self.side(dev)?;
+        // A port that is away for the moment keeps its policy, but there is nothing to set.
+        let link = Link::by_name(dev).ok()?;
+        let queues = self.queues().map_or(link.queues.now.pairs(), |queues| queues as u32);
+        Some(PortFacts {
+            queues: u16::try_from(queues).ok(),
+            mtu: link.status.mtu,
+            ..PortFacts::ETHERNET
+        })
+    }
+
+    fn policy(&self) -> Policy {
+        self.policy().clone()
+    }
+
+    fn apply(&mut self, policy: Policy) -> Result<(), String> {
+        self.apply(policy).map_err(|error| error.to_string())
+    }
+
+    fn stats(&self, dev: &str) -> Vec<NodeStats> {
+        self.side(dev).map(|side| self.qdisc_stats(side)).unwrap_or_default()
+    }
+}

@@ -1,11 +1,46 @@
 //! `narrows doctor`.
+
 use clap::Args;
+use narrows_dataplane::run::{FailMode, wanted};
+use narrows_link::doctor;
 use std::process::ExitCode;
-/// todo
+
+/// Check whether two interfaces, and this host, are fit for Narrows, and say what to change.
+///
+/// Looks at driver, XDP mode, queues, rings, offloads, MTU, addresses, IRQ and CPU layout, kernel
+/// features, privileges and other XDP programs. Changes nothing. Exits with 1 where
+/// something makes a start impossible.
 #[derive(Args)]
-pub struct Doctor {}
+pub struct Doctor {
+    /// The first port.
+    #[arg(value_name = "A")]
+    a: String,
+
+    /// The second port.
+    #[arg(value_name = "B")]
+    b: String,
+
+    /// Judge for a run with --fail-closed, which needs no bridge.
+    #[arg(long)]
+    fail_closed: bool,
+
+    /// Print JSON: an array of findings.
+    #[arg(long)]
+    json: bool,
+}
+
 impl Doctor {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
-        todo!()
+        let fail = if self.fail_closed { FailMode::Closed } else { FailMode::Open };
+        let ports = [self.a, self.b];
+        let session = super::run::default_session()?;
+        let findings = doctor::examine(&ports[0], &ports[1], &wanted(&ports, fail, &session));
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&findings)?);
+        } else {
+            print!("{}", doctor::render(&findings));
+        }
+        let fit = doctor::blockers(&findings).next().is_none();
+        Ok(if fit { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
