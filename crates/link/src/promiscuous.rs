@@ -6,7 +6,7 @@
 
 use crate::LinkError;
 use crate::link::possible;
-use crate::sys;
+use crate::sys::{Membership, promiscuous_membership};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::os::fd::OwnedFd;
 
@@ -14,7 +14,17 @@ use std::os::fd::OwnedFd;
 #[derive(Debug)]
 #[must_use = "the interface leaves promiscuous mode when this is dropped"]
 pub struct Promiscuous {
-    _membership: OwnedFd,
+    socket: OwnedFd,
+    ifindex: i32,
+}
+
+impl Drop for Promiscuous {
+    fn drop(&mut self) {
+        // Closing the socket alone would leave the membership to a child that another
+        // thread forked just now, until the child executes its program. An error means that
+        // the interface is gone.
+        let _ = promiscuous_membership(&self.socket, self.ifindex, Membership::Drop);
+    }
 }
 
 /// Puts interface `ifindex` of the calling thread's network namespace into promiscuous
@@ -30,11 +40,12 @@ pub fn promiscuous(ifindex: u32) -> Result<Promiscuous, LinkError> {
     // Without a protocol the socket receives nothing: only its membership is wanted.
     let socket = socket_with(AddressFamily::PACKET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
         .map_err(|error| LinkError::from_io(doing(), error.into()))?;
-    sys::add_promiscuous_membership(&socket, ifindex.cast_signed()).map_err(|error| match error
-        .raw_os_error()
-    {
-        Some(libc::ENODEV) => LinkError::NoSuchIndex(ifindex),
-        _ => LinkError::from_io(doing(), error),
-    })?;
-    Ok(Promiscuous { _membership: socket })
+    let ifindex_signed = ifindex.cast_signed();
+    promiscuous_membership(&socket, ifindex_signed, Membership::Add).map_err(
+        |error| match error.raw_os_error() {
+            Some(libc::ENODEV) => LinkError::NoSuchIndex(ifindex),
+            _ => LinkError::from_io(doing(), error),
+        },
+    )?;
+    Ok(Promiscuous { socket, ifindex: ifindex_signed })
 }

@@ -1,5 +1,5 @@
-//! The two system calls for which no safe wrapper exists: `SIOCETHTOOL` and
-//! `PACKET_ADD_MEMBERSHIP`. All `unsafe` code of the crate is here.
+//! The two system calls for which no safe wrapper exists: `SIOCETHTOOL`, and membership of
+//! AF_PACKET sockets. All `unsafe` code of the crate is here.
 //!
 //! `rustix` opens the sockets (safe), reads capabilities, limits and the kernel's
 //! version, and enters namespaces; it has no wrapper for these two, because their
@@ -166,9 +166,21 @@ impl Ethtool {
     }
 }
 
-/// Makes `socket`, an AF_PACKET socket, hold interface `ifindex` in promiscuous mode
-/// until it is closed.
-pub(crate) fn add_promiscuous_membership(socket: &OwnedFd, ifindex: i32) -> io::Result<()> {
+/// What to do with a membership.
+#[derive(Clone, Copy, Debug)]
+#[repr(i32)]
+pub(crate) enum Membership {
+    Add = libc::PACKET_ADD_MEMBERSHIP,
+    Drop = libc::PACKET_DROP_MEMBERSHIP,
+}
+
+/// Makes `socket`, an AF_PACKET socket, hold interface `ifindex` in promiscuous mode until
+/// told otherwise or closed.
+pub(crate) fn promiscuous_membership(
+    socket: &OwnedFd,
+    ifindex: i32,
+    what: Membership,
+) -> io::Result<()> {
     let membership = libc::packet_mreq {
         mr_ifindex: ifindex,
         mr_type: libc::PACKET_MR_PROMISC as _,
@@ -181,7 +193,7 @@ pub(crate) fn add_promiscuous_membership(socket: &OwnedFd, ifindex: i32) -> io::
         libc::setsockopt(
             socket.as_raw_fd(),
             libc::SOL_PACKET,
-            libc::PACKET_ADD_MEMBERSHIP,
+            what as i32,
             std::ptr::from_ref(&membership).cast::<c_void>(),
             size_of::<libc::packet_mreq>() as libc::socklen_t,
         )
