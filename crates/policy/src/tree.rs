@@ -1,14 +1,10 @@
 //! The tree itself: ports, qdiscs, their parameters.
 
 use crate::{Handle, Parent};
-use narrows_coordination::Strategy;
+use narrows_coordination::{DEFAULT_SYNC_TIME, Strategy};
 use narrows_qdisc::tbf::Peak;
-use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
+use narrows_units::{Bytes, Rate, wire::Overhead};
 use std::collections::BTreeMap;
-
-/// How long a queue relies on its count of active siblings unless `sync` says otherwise;
-/// the mq-cake authors' choice.
-pub const DEFAULT_SYNC_TIME: Nanos = Nanos::from_micros(200);
 
 /// How queues share a limit unless `coordination` says otherwise.
 pub const DEFAULT_STRATEGY: Strategy = Strategy::Equal { sync_time: DEFAULT_SYNC_TIME };

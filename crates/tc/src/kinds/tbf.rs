@@ -6,8 +6,8 @@ use crate::render::{Json, Line};
 use crate::ticks::Bucket;
 use crate::words::{Words, abbreviates};
 use crate::{notation, number};
-use narrows_coordination::Strategy;
-use narrows_policy::{DEFAULT_SYNC_TIME, PortFacts, TbfParams};
+use narrows_coordination::{DEFAULT_SYNC_TIME, Strategy};
+use narrows_policy::{PortFacts, TbfParams};
 use narrows_qdisc::tbf::Peak;
 use narrows_units::wire::{Framing, Overhead};
 use narrows_units::{Bytes, Nanos, Rate};
@@ -93,7 +93,7 @@ impl Draft {
             once("coordination", self.strategy.is_some())?;
             let value = words.value("coordination", "equal")?;
             let hint = "queues share a rate by lock, edt or equal";
-            self.strategy = Some(legal("coordination", value, strategy, hint)?);
+            self.strategy = Some(legal("coordination", value, Strategy::from_name, hint)?);
         } else if abbreviates(word, "sync") {
             once("sync", self.sync.is_some())?;
             let value = words.value("sync", "200us")?;
@@ -228,23 +228,11 @@ fn framing_name(framing: Framing) -> &'static str {
     }
 }
 
-fn strategy(word: &str) -> Option<Strategy> {
-    match word {
-        "lock" => Some(Strategy::Lock),
-        "edt" => Some(Strategy::Edt),
-        "equal" => Some(Strategy::Equal { sync_time: DEFAULT_SYNC_TIME }),
-        _ => None,
-    }
-}
-
-/// The name of a strategy, and its sync time where that is not the default.
-fn strategy_words(strategy: Strategy) -> (&'static str, Option<Nanos>) {
+/// The sync time of a strategy where it has one and that is not the default.
+fn unusual_sync_time(strategy: Strategy) -> Option<Nanos> {
     match strategy {
-        Strategy::Lock => ("lock", None),
-        Strategy::Edt => ("edt", None),
-        Strategy::Equal { sync_time } => {
-            ("equal", Some(sync_time).filter(|time| *time != DEFAULT_SYNC_TIME))
-        }
+        Strategy::Lock | Strategy::Edt => None,
+        Strategy::Equal { sync_time } => Some(sync_time).filter(|time| *time != DEFAULT_SYNC_TIME),
     }
 }
 
@@ -307,9 +295,10 @@ pub(super) fn show(params: &TbfParams, style: Style, line: &mut Line) {
         line.add("linklayer", Json::Text(name.to_owned()), &format!("linklayer {name} "));
     }
     if style.shared {
-        let (name, sync) = strategy_words(params.strategy());
+        let strategy = params.strategy();
+        let name = strategy.name();
         line.add("coordination", Json::Text(name.to_owned()), &format!("coordination {name} "));
-        if let Some(sync) = sync {
+        if let Some(sync) = unusual_sync_time(strategy) {
             let micros = sync.0 / 1_000;
             line.add("sync_time", Json::Number(micros), &format!("sync {micros}us "));
         }
@@ -347,9 +336,8 @@ pub(super) fn save(params: &TbfParams) -> String {
         add("linklayer", &framing_name(params.overhead.framing));
     }
     if let Some(strategy) = params.strategy {
-        let (name, sync) = strategy_words(strategy);
-        add("coordination", &name);
-        if let Some(sync) = sync {
+        add("coordination", &strategy.name());
+        if let Some(sync) = unusual_sync_time(strategy) {
             add("sync", &format_args!("{}us", sync.0 / 1_000));
         }
     }

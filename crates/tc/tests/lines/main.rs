@@ -1,0 +1,6 @@
+//! The library from outside, without a kernel: what lines do, print and refuse.
+
+mod commands;
+mod host;
+mod offline;
+mod properties;
