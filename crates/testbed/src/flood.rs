@@ -8,8 +8,10 @@ use crate::cpu;
 use crate::namespace::Namespace;
 use crate::raw::{BATCH, RawSocket};
 use anyhow::{Context, Result};
+use nix::unistd::{Pid, gettid};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -47,13 +49,12 @@ pub struct Flood {
 pub struct Sent {
     /// Frames that the kernel took.
     pub packets: u64,
-    /// Time that the generator's thread ran for, with the softirqs that it set off.
-    pub cpu: Duration,
 }
 
 /// A flood under way. Ends when dropped.
 #[derive(Debug)]
 pub struct Running {
+    id: Pid,
     end: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<Sent>>>,
 }
@@ -65,11 +66,17 @@ impl Flood {
         let socket = RawSocket::open(namespace, device)?;
         let end = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&end);
+        let (say, id) = mpsc::channel();
         let thread = thread::Builder::new()
             .name("flood".into())
-            .spawn(move || self.send(socket, &ended))
+            .spawn(move || {
+                // Nobody listens any more only if the start has failed.
+                let _ = say.send(gettid());
+                self.send(socket, &ended)
+            })
             .context("cannot start a thread")?;
-        Ok(Running { end, thread: Some(thread) })
+        let id = id.recv().context("the generator did not start")?;
+        Ok(Running { id, end, thread: Some(thread) })
     }
 
     fn send(&self, socket: RawSocket, end: &AtomicBool) -> Result<Sent> {
@@ -104,7 +111,6 @@ impl Flood {
                 thread::sleep(NAP);
             }
         }
-        sent.cpu = cpu::of_this_thread()?;
         Ok(sent)
     }
 }
@@ -135,6 +141,11 @@ impl Credit {
 }
 
 impl Running {
+    /// Time that its thread has run for, with the softirqs that it set off.
+    pub fn cpu(&self) -> Result<Duration> {
+        cpu::of_thread(self.id)
+    }
+
     /// Ends it and says what was sent.
     pub fn stop(mut self) -> Result<Sent> {
         self.end.store(true, Ordering::Relaxed);

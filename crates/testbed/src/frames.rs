@@ -39,6 +39,15 @@ pub fn udp(source_port: u16, destination: [u8; 6], length: usize) -> Result<Vec<
     Ok(frame)
 }
 
+/// One such frame for each of `source_ports`: what a flood of that many flows sends.
+pub fn udp_flows(
+    source_ports: &[u16],
+    destination: [u8; 6],
+    length: usize,
+) -> Result<Vec<Vec<u8>>> {
+    source_ports.iter().map(|port| udp(*port, destination, length)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -36,6 +36,7 @@ pub mod counters;
 pub mod cpu;
 pub mod demo;
 pub mod flood;
+pub mod forward;
 pub mod frames;
 pub mod guard;
 pub mod iperf;

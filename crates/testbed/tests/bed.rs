@@ -34,7 +34,7 @@ fn exists(namespace: &str) -> bool {
 
 fn flood(flows: &[u16], packets_per_second: f64) -> Flood {
     Flood {
-        frames: flows.iter().map(|port| frames::udp(*port, SINK_MAC, 200).unwrap()).collect(),
+        frames: frames::udp_flows(flows, SINK_MAC, 200).unwrap(),
         pace: Pace::Packets(packets_per_second),
         limit: Duration::from_secs(10),
         core: None,

@@ -2,7 +2,7 @@
 
 use crate::accounting::Direction;
 use crate::ping::Stats;
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
 use narrows_units::Rate;
 use serde::Serialize;
@@ -17,6 +17,8 @@ pub struct Row {
     pub traffic: &'static str,
     /// The words of `narrows tc` that set the limit.
     pub tbf: Option<String>,
+    /// What the client's device sent, in frames' bits per second.
+    pub offered_bps: u64,
     /// What the server's device received, in frames' bits per second.
     pub delivered_bps: u64,
     /// How far that is from the limit.
@@ -98,12 +100,13 @@ impl Row {
         )
     }
 
-    fn cells(&self) -> [String; 8] {
+    fn cells(&self) -> [String; 9] {
         let shares: Vec<String> =
             self.queue_shares.iter().map(|share| format!("{share:.0}")).collect();
         [
             self.limit_bps.map_or("none".into(), |bps| Rate::from_bits_per_sec(bps).to_string()),
             self.traffic.to_owned(),
+            rate(Rate::from_bits_per_sec(self.offered_bps)),
             rate(Rate::from_bits_per_sec(self.delivered_bps)),
             self.deviation_percent.map_or("-".into(), |percent| format!("{percent:+.3} %")),
             format!("{} %", shares.join(" / ")),
@@ -131,7 +134,7 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = Table::new();
-        table.load_style(UTF8_HORIZONTAL_ONLY);
+        table.load_style(ASCII_MARKDOWN);
         table.set_header([
             "limit",
             "load",
@@ -145,7 +148,7 @@ impl fmt::Display for Report {
         for row in &self.rows {
             table.add_row(row.cells());
         }
-        for index in [0, 2, 3, 4, 5, 6, 7] {
+        for index in [0, 2, 3, 4, 5, 6, 7, 8] {
             if let Some(column) = table.column_mut(index) {
                 column.set_cell_alignment(CellAlignment::Right);
             }
@@ -153,7 +156,7 @@ impl fmt::Display for Report {
         writeln!(f, "{table}")?;
         writeln!(
             f,
-            "delivered: frames at the receiver, Ethernet header included; \
+            "offered, delivered: frames at the sender and at the receiver, with Ethernet header; \
              ping: beside the load, through the same queue; CPU: of one core"
         )?;
         let mut tbfs: Vec<&str> = self.rows.iter().filter_map(|row| row.tbf.as_deref()).collect();
@@ -215,6 +218,7 @@ mod tests {
             limit_bps,
             traffic: "UDP",
             tbf: limit_bps.map(|_| "qdisc replace dev port-b root tbf rate 1gbit".into()),
+            offered_bps: 999_200_000,
             delivered_bps: 999_100_000,
             deviation_percent,
             queue_shares: vec![25.2, 24.8, 0.0, 50.0],

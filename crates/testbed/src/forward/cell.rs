@@ -1,0 +1,140 @@
+//! One measurement: one system, one frame size, one load.
+
+use super::system::{Running, System};
+use crate::accounting::{Books, Devices};
+use crate::bed::{CLIENT, Testbed};
+use crate::cpu;
+use crate::flood::{self, Flood, Pace};
+use anyhow::{Context, Result};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A load that every system carries on one core, in packets per second.
+const FIXED: f64 = 100_000.0;
+/// How long a load runs before it is measured.
+const WARM_UP: Duration = Duration::from_millis(300);
+/// How much longer than its measurement a flood may last.
+const SPARE: Duration = Duration::from_secs(5);
+
+/// How much is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Load {
+    /// All that one core can send.
+    Saturated,
+    /// [`FIXED`].
+    Fixed,
+}
+
+/// Both, in the order in which they are measured.
+pub(super) const LOADS: [Load; 2] = [Load::Saturated, Load::Fixed];
+
+impl Load {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Saturated => "saturated",
+            Self::Fixed => "fixed",
+        }
+    }
+
+    const fn pace(self) -> Pace {
+        match self {
+            Self::Saturated => Pace::FlatOut,
+            Self::Fixed => Pace::Packets(FIXED),
+        }
+    }
+}
+
+/// What is measured together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Cell {
+    pub(super) frame_bytes: usize,
+    pub(super) load: Load,
+    pub(super) system: System,
+}
+
+/// What was measured in one round.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    /// Offered by the sender.
+    pub(super) offered_per_second: f64,
+    /// Received by the server's device.
+    pub(super) packets_per_second: f64,
+    /// Taken in by the forwarder: received, or dropped by its limit.
+    pub(super) taken_per_second: f64,
+    /// Seconds that the forwarder's threads ran for in a second.
+    pub(super) worker_cores: Option<f64>,
+    /// The same of all threads that the traffic keeps busy: the sender's, the forwarder's
+    /// and those that do what softirqs leave over.
+    pub(super) machine_cores: f64,
+    /// Frames that were lost without a limit having asked for it, of the whole flood.
+    pub(super) lost: u64,
+}
+
+/// What is looked at on both ends of the window.
+struct Look {
+    at: Instant,
+    worker: Option<Duration>,
+    /// The worker's, too.
+    machine: Duration,
+    devices: Devices,
+}
+
+fn look(books: &mut Books, running: &Running<'_>, flood: &flood::Running) -> Result<Look> {
+    let at = Instant::now();
+    let worker = running.cpu()?;
+    let mut machine = worker.unwrap_or_default() + flood.cpu()?;
+    for thread in cpu::softirq_threads() {
+        machine += cpu::of_process(thread)?;
+    }
+    Ok(Look { at, worker, machine, devices: books.read()? })
+}
+
+/// Sends `frames` and measures for `window`.
+pub(super) fn measure(
+    bed: &Testbed,
+    running: &Running<'_>,
+    frames: &[Vec<u8>],
+    load: Load,
+    window: Duration,
+) -> Result<Sample> {
+    let dropped_before = running.dropped_by_limit()?;
+    let mut books = Books::open(bed)?;
+    let flood = Flood {
+        frames: frames.to_vec(),
+        pace: load.pace(),
+        limit: WARM_UP + window + SPARE,
+        core: Some(cpu::cores() - 1),
+    }
+    .start(bed.client(), CLIENT)?;
+    thread::sleep(WARM_UP);
+    let start = look(&mut books, running, &flood)?;
+    thread::sleep(window);
+    let end = look(&mut books, running, &flood)?;
+    flood.stop()?;
+    let all = books.settle()?;
+    let dropped = running
+        .dropped_by_limit()?
+        .checked_sub(dropped_before)
+        .context("a change of the limit has reset the counters")?;
+    Ok(sample(&start, &end, &all, dropped))
+}
+
+/// `dropped` and `all` are over the whole flood, the looks over the window within.
+fn sample(start: &Look, end: &Look, all: &Devices, dropped: u64) -> Sample {
+    let seconds = (end.at - start.at).as_secs_f64();
+    let offered = |devices: &Devices| devices.client.tx_packets + devices.client.tx_dropped;
+    let received = end.devices.server.rx_packets - start.devices.server.rx_packets;
+    let packets_per_second = received as f64 / seconds;
+    // What the limit drops, it drops evenly.
+    let received_in_all = all.server.rx_packets;
+    let taken = (received_in_all + dropped) as f64 / received_in_all.max(1) as f64;
+    let worker = start.worker.zip(end.worker);
+    Sample {
+        offered_per_second: (offered(&end.devices) - offered(&start.devices)) as f64 / seconds,
+        packets_per_second,
+        taken_per_second: packets_per_second * taken,
+        worker_cores: worker.map(|(start, end)| (end - start).as_secs_f64() / seconds),
+        machine_cores: (end.machine - start.machine).as_secs_f64() / seconds,
+        lost: offered(all).saturating_sub(received_in_all + dropped),
+    }
+}

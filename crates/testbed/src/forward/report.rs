@@ -1,0 +1,323 @@
+//! What the benchmark found, as a table and as JSON.
+
+use super::cell::{Cell, Load, Sample};
+use super::system::System;
+use anyhow::{Context, Result};
+use comfy_table::presets::ASCII_MARKDOWN;
+use comfy_table::{CellAlignment, Table};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::{fmt, fs};
+
+/// The median over the rounds, between the extremes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// Half of the rounds were at most this.
+    pub median: f64,
+    /// The least of them.
+    pub min: f64,
+    /// The most.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of at least one value.
+    fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let middle = values.len() / 2;
+        let (min, max) = (*values.first()?, *values.last()?);
+        let median = if values.len() % 2 == 1 {
+            values[middle]
+        } else {
+            f64::midpoint(values[middle - 1], values[middle])
+        };
+        Some(Self { median, min, max })
+    }
+}
+
+/// One system with one frame size under one load.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub system: &'static str,
+    /// Frame length, without the frame check sequence.
+    pub frame_bytes: usize,
+    /// `saturated` or `fixed`.
+    pub load: &'static str,
+    /// What was sent to it.
+    pub offered_packets_per_second: Spread,
+    /// What came out of it.
+    pub packets_per_second: Spread,
+    /// Time of the forwarder's own threads for each packet that it took in.
+    pub worker_cpu_ns_per_packet: Option<Spread>,
+    /// Time of all threads that traffic keeps busy for each, without the sender's price.
+    pub machine_cpu_ns_per_packet: Option<Spread>,
+    /// Packets per second over those of `bare`.
+    pub packets_to_bare: Spread,
+    /// Worker time per packet over that of `bare`.
+    pub worker_cpu_to_bare: Option<Spread>,
+    /// Frames lost although no limit asked for it, all rounds together: some ring or
+    /// backlog was full.
+    pub ring_full_drops: u64,
+}
+
+/// What the sender can do, and what it costs, with nothing to send through.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sender {
+    /// Frame length, without the frame check sequence.
+    pub frame_bytes: usize,
+    /// `saturated` or `fixed`.
+    pub load: &'static str,
+    /// What it sent.
+    pub packets_per_second: Spread,
+    /// Time of all threads that this keeps busy for each packet.
+    pub machine_cpu_ns_per_packet: Spread,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The processor's name and the number of cores.
+    pub machine: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// Queues of each device, and so workers of each forwarder that has any.
+    pub queues: usize,
+    /// The sender alone.
+    pub sender: Vec<Sender>,
+    /// The systems.
+    pub rows: Vec<Row>,
+}
+
+impl Report {
+    pub(super) fn new(samples: &BTreeMap<Cell, Vec<Sample>>, queues: usize) -> Result<Self> {
+        let of = |cell: &Cell, system| {
+            let cell = Cell { system, ..*cell };
+            samples.get(&cell).with_context(|| format!("{} was not measured", system.name()))
+        };
+        let (mut sender, mut rows) = (Vec::new(), Vec::new());
+        for (cell, rounds) in samples {
+            let alone = of(cell, System::SenderAlone)?;
+            if cell.system == System::SenderAlone {
+                sender.push(self::sender(cell, rounds).context("no rounds")?);
+            } else {
+                let bare = of(cell, System::Bare)?;
+                rows.push(row(cell, rounds, bare, alone).context("no rounds")?);
+            }
+        }
+        Ok(Self { machine: machine(), kernel: kernel(), queues, sender, rows })
+    }
+}
+
+/// Nanoseconds of `cores` for each of `per_second` packets; `None` where there were none.
+fn nanos_per_packet(cores: f64, per_second: f64) -> Option<f64> {
+    (per_second > 0.0).then(|| cores * 1e9 / per_second)
+}
+
+fn sender(cell: &Cell, rounds: &[Sample]) -> Option<Sender> {
+    Some(Sender {
+        frame_bytes: cell.frame_bytes,
+        load: cell.load.name(),
+        packets_per_second: Spread::of(rounds.iter().map(|sample| sample.offered_per_second))?,
+        machine_cpu_ns_per_packet: Spread::of(rounds.iter().filter_map(sender_nanos))?,
+    })
+}
+
+fn sender_nanos(alone: &Sample) -> Option<f64> {
+    nanos_per_packet(alone.machine_cores, alone.offered_per_second)
+}
+
+fn worker_nanos(sample: &Sample) -> Option<f64> {
+    nanos_per_packet(sample.worker_cores?, sample.taken_per_second)
+}
+
+/// What the machine spent on `sample` beyond the sender's price for each packet offered,
+/// for each packet taken in.
+fn machine_nanos(sample: &Sample, alone: &Sample) -> Option<f64> {
+    let sending = sender_nanos(alone)? * sample.offered_per_second / 1e9;
+    nanos_per_packet(sample.machine_cores - sending, sample.taken_per_second)
+}
+
+fn row(cell: &Cell, rounds: &[Sample], bare: &[Sample], alone: &[Sample]) -> Option<Row> {
+    let with_bare = || rounds.iter().zip(bare);
+    Some(Row {
+        system: cell.system.name(),
+        frame_bytes: cell.frame_bytes,
+        load: cell.load.name(),
+        offered_packets_per_second: Spread::of(rounds.iter().map(|s| s.offered_per_second))?,
+        packets_per_second: Spread::of(rounds.iter().map(|s| s.packets_per_second))?,
+        worker_cpu_ns_per_packet: Spread::of(rounds.iter().filter_map(worker_nanos)),
+        machine_cpu_ns_per_packet: Spread::of(
+            rounds.iter().zip(alone).filter_map(|(sample, alone)| machine_nanos(sample, alone)),
+        ),
+        packets_to_bare: Spread::of(
+            with_bare().map(|(sample, bare)| sample.packets_per_second / bare.packets_per_second),
+        )?,
+        worker_cpu_to_bare: Spread::of(
+            with_bare()
+                .filter_map(|(sample, bare)| Some(worker_nanos(sample)? / worker_nanos(bare)?)),
+        ),
+        ring_full_drops: rounds.iter().map(|sample| sample.lost).sum(),
+    })
+}
+
+fn machine() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text.lines().find(|line| line.starts_with("model name"));
+    let name = model.and_then(|line| line.split_once(": ")).map_or("unknown", |(_, name)| name);
+    format!("{name}, {} cores", crate::cpu::cores())
+}
+
+fn kernel() -> String {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    release.trim().to_owned()
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(ASCII_MARKDOWN);
+    table.set_header(header.to_vec());
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// The median, and the extremes where they differ from it, each with `digits` decimals.
+fn shown(spread: &Spread, digits: usize) -> String {
+    let Spread { median, min, max } = spread;
+    format!("{median:.digits$} ({min:.digits$}-{max:.digits$})")
+}
+
+fn shown_or_none(spread: Option<&Spread>, digits: usize) -> String {
+    spread.map_or("-".into(), |spread| shown(spread, digits))
+}
+
+fn kilo(spread: &Spread) -> Spread {
+    let Spread { median, min, max } = spread;
+    Spread { median: median / 1e3, min: min / 1e3, max: max / 1e3 }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}, Linux {}, queues per device: {}", self.machine, self.kernel, self.queues)?;
+        writeln!(f, "each figure: median over the rounds (least-most)")?;
+        for load in [Load::Saturated, Load::Fixed] {
+            for sender in self.sender.iter().filter(|sender| sender.load == load.name()) {
+                writeln!(
+                    f,
+                    "\n{} load, {} B; the sender alone: {} kpps, {} ns of the machine per packet",
+                    sender.load,
+                    sender.frame_bytes,
+                    shown(&kilo(&sender.packets_per_second), 1),
+                    shown(&sender.machine_cpu_ns_per_packet, 0),
+                )?;
+                let mut table = table(&[
+                    "system",
+                    "kpps offered",
+                    "kpps",
+                    "to bare",
+                    "worker ns/packet",
+                    "to bare",
+                    "machine ns/packet",
+                    "ring-full drops",
+                ]);
+                let same =
+                    |row: &&Row| row.load == sender.load && row.frame_bytes == sender.frame_bytes;
+                for row in self.rows.iter().filter(same) {
+                    table.add_row([
+                        row.system.to_owned(),
+                        shown(&kilo(&row.offered_packets_per_second), 1),
+                        shown(&kilo(&row.packets_per_second), 1),
+                        format!("{:.3}", row.packets_to_bare.median),
+                        shown_or_none(row.worker_cpu_ns_per_packet.as_ref(), 0),
+                        row.worker_cpu_to_bare
+                            .map_or("-".into(), |ratio| format!("{:.3}", ratio.median)),
+                        shown_or_none(row.machine_cpu_ns_per_packet.as_ref(), 0),
+                        row.ring_full_drops.to_string(),
+                    ]);
+                }
+                writeln!(f, "{table}")?;
+            }
+        }
+        write!(
+            f,
+            "worker: the forwarder's threads; machine: those, the sender's and the kernel's, \
+             less what the sender alone costs"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(packets_per_second: f64, worker_cores: Option<f64>) -> Sample {
+        Sample {
+            offered_per_second: 1e6,
+            packets_per_second,
+            taken_per_second: packets_per_second,
+            worker_cores,
+            machine_cores: 1.5,
+            lost: 7,
+        }
+    }
+
+    fn report() -> Report {
+        let mut samples = BTreeMap::new();
+        for load in [Load::Saturated, Load::Fixed] {
+            for (system, rounds) in [
+                (System::SenderAlone, [sample(0.0, None), sample(0.0, None)]),
+                (System::Bare, [sample(1e6, Some(0.5)), sample(5e5, Some(0.5))]),
+                (System::NarrowsUnlimited, [sample(9e5, Some(0.9)), sample(5e5, Some(0.5))]),
+                (System::Bridge, [sample(8e5, None), sample(8e5, None)]),
+            ] {
+                samples.insert(Cell { system, frame_bytes: 64, load }, rounds.to_vec());
+            }
+        }
+        Report::new(&samples, 1).unwrap()
+    }
+
+    fn find(report: &Report, system: System) -> &Row {
+        report.rows.iter().find(|row| row.system == system.name()).unwrap()
+    }
+
+    #[test]
+    fn the_median_lies_between_the_extremes() {
+        let spread = Spread::of([3.0, 1.0, 2.0]).unwrap();
+        assert_eq!(spread, Spread { median: 2.0, min: 1.0, max: 3.0 });
+        assert_eq!(Spread::of([1.0, 2.0]).unwrap().median, 1.5);
+        assert_eq!(Spread::of([]), None);
+    }
+
+    #[test]
+    fn ratios_are_taken_within_a_round() {
+        let report = report();
+        let row = find(&report, System::NarrowsUnlimited);
+        assert_eq!(row.packets_to_bare, Spread { median: 0.95, min: 0.9, max: 1.0 });
+        assert_eq!(row.worker_cpu_to_bare.unwrap().max, 2.0);
+        assert_eq!(row.ring_full_drops, 14);
+    }
+
+    #[test]
+    fn the_bridge_has_no_worker_and_pays_what_the_sender_does_not() {
+        let report = report();
+        let row = find(&report, System::Bridge);
+        assert!(row.worker_cpu_ns_per_packet.is_none());
+        // 1.5 cores busy with it and without it: nothing is left for the bridge.
+        assert_eq!(row.machine_cpu_ns_per_packet.unwrap().median, 0.0);
+    }
+
+    #[test]
+    fn the_table_and_the_json_show_each_system() {
+        let report = report();
+        let text = report.to_string();
+        for shown in ["saturated load, 64 B", "fixed load, 64 B", "narrows-unlimited", "bridge"] {
+            assert!(text.contains(shown), "{shown} in\n{text}");
+        }
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["rows"].as_array().unwrap().len(), 6);
+        assert!(json["machine"].is_string() && json["kernel"].is_string());
+    }
+}
