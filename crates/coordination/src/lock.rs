@@ -7,7 +7,8 @@
 //! packets takes each token as it falls, and a full-size packet never finds enough. A seat
 //! that has to wait therefore books its turn: nobody who comes later may take what it needs,
 //! and it is told when its turn is, behind the turns booked before. A turn comes by the
-//! clock, so a seat that stalls or dies holds up nobody.
+//! clock, so a seat that stalls holds up nobody as long as the burst is worth two packets; what
+//! it has booked is kept for it meanwhile. One that is dropped leaves its turn to the others.
 //!
 //! *Exactness.* Booking moves no credit. A packet is charged when it leaves, from a bucket that
 //! never holds more than the burst, so that what leaves in any window is at most the rate times

@@ -1,0 +1,269 @@
+//! What the strategies promise: how much leaves in any window, that nobody starves, and that a
+//! limit can be changed and a worker lost.
+
+mod world;
+
+use narrows_coordination::{Coordination, DEFAULT_SYNC_TIME, Limit, Strategy};
+use narrows_packet::Backlog;
+use narrows_qdisc::{Meter, Share, Take, Verdict};
+use narrows_units::{Bytes, Nanos, Rate};
+use proptest::prelude::*;
+use proptest::strategy::Strategy as Generator;
+use world::{World, spec};
+
+const MS: Nanos = Nanos::from_millis(1);
+const FULL: u32 = 1514;
+
+fn limit(mbit: u64, burst: u64, backlog: u64) -> Limit {
+    let (burst, backlog) = (Bytes(burst), Bytes(backlog));
+    Limit { rate: Rate::from_bits_per_sec(mbit * 1_000_000), burst, peak: None, backlog }
+}
+
+/// What left between `from` and `end`, as a part of what the limit allows.
+fn used(world: &World, limit: Limit, from: Nanos, end: Nanos) -> f64 {
+    world.sent(None, from, end) as f64 / limit.rate.bytes_in(end - from).0 as f64
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    queue: usize,
+    after: u64,
+    len: u32,
+}
+
+fn arrival() -> impl Generator<Value = Arrival> {
+    let after = prop_oneof![0u64..20, 0u64..30_000];
+    (0usize..4, after, 60u32..1_600).prop_map(|(queue, after, len)| Arrival { queue, after, len })
+}
+
+/// Offers all of it, polls until nothing is left, and returns when the last packet left and how
+/// much was accepted.
+fn replay(world: &mut World, arrivals: &[Arrival], late: Nanos) -> (Nanos, u64) {
+    let (mut now, mut accepted) = (Nanos(1), 0);
+    for arrival in arrivals {
+        now += Nanos(arrival.after);
+        world.run_until(now, late);
+        if world.offer(arrival.queue, arrival.len, now) == Verdict::Queued {
+            accepted += u64::from(arrival.len);
+        }
+    }
+    world.run_until(Nanos::MAX, late);
+    (world.departures.last().map_or(Nanos::ZERO, |last| last.at), accepted)
+}
+
+proptest! {
+    /// The sum over all seats never exceeds rate x window + burst, however late workers are; and
+    /// all that was accepted leaves as fast as the rate allows.
+    #[test]
+    fn lock_keeps_the_limit_in_every_window(
+        mbit in 1u64..20_000,
+        burst in 1_600u64..10_000,
+        late in prop_oneof![Just(0u64), 1u64..20_000],
+        arrivals in prop::collection::vec(arrival(), 1..120),
+    ) {
+        let limit = limit(mbit, burst, 100_000);
+        let mut world = World::new(Strategy::Lock, limit, 4);
+        let (last, accepted) = replay(&mut world, &arrivals, Nanos(late));
+        prop_assert!(world.worst_excess(limit, Nanos::ZERO) <= burst);
+        prop_assert_eq!(world.sent(None, Nanos::ZERO, Nanos::MAX), accepted);
+        prop_assert_eq!(world.backlog(), Bytes::ZERO);
+        if late == 0 {
+            let arrived: u64 = arrivals.iter().map(|arrival| arrival.after).sum();
+            let slack = limit.rate.time_for(Bytes(accepted + burst));
+            prop_assert!(last <= Nanos(arrived + 1) + slack + Nanos(4));
+        }
+    }
+
+    /// Departure times are a rate apart: the sum over all seats never exceeds rate x window plus
+    /// the packet that ends it. What was accepted leaves within the horizon.
+    #[test]
+    fn edt_keeps_the_limit_in_every_window(
+        mbit in 1u64..20_000,
+        backlog in 2_000u64..100_000,
+        arrivals in prop::collection::vec(arrival(), 1..120),
+    ) {
+        let limit = limit(mbit, 1_600, backlog);
+        let mut world = World::new(Strategy::Edt, limit, 4);
+        let (last, accepted) = replay(&mut world, &arrivals, Nanos::ZERO);
+        prop_assert!(world.worst_excess(limit, Nanos::ZERO) <= 1_600);
+        prop_assert_eq!(world.sent(None, Nanos::ZERO, Nanos::MAX), accepted);
+        let arrived: u64 = arrivals.iter().map(|arrival| arrival.after).sum();
+        prop_assert!(last <= Nanos(arrived + 1) + limit.rate.time_for(limit.backlog));
+    }
+
+    /// However many queues are full and whatever their packets: together they get the limit, and
+    /// not a byte more than that and their bursts, once each has counted the others.
+    #[test]
+    fn full_queues_get_the_limit_with_every_strategy(
+        queues in 1usize..9,
+        mbit in prop_oneof![Just(10u64), Just(100), Just(1_000), Just(10_000)],
+        lens in prop::collection::vec(60u32..1_514, 1..5),
+    ) {
+        for strategy in Strategy::ALL {
+            let limit = limit(mbit, 20_000, 400_000);
+            let mut world = World::new(strategy, limit, queues);
+            let frames = Nanos(limit.rate.time_for(Bytes(u64::from(FULL))).0 * 400);
+            let (from, end) = (MS + frames, MS + frames + frames);
+            let all: Vec<usize> = (0..queues).collect();
+            world.flood_until(&all, &lens, Nanos(1), end);
+            let used = used(&world, limit, from, end);
+            let packets = (queues as u64 + 1) * u64::from(FULL);
+            let edge = packets as f64 / limit.rate.bytes_in(frames).0 as f64;
+            prop_assert!((used - 1.0).abs() <= 0.0001 + edge, "{strategy:?}: {used}");
+            let excess = world.worst_excess(limit, from);
+            prop_assert!(excess <= 20_000 + packets, "{strategy:?}: {excess}");
+        }
+    }
+}
+
+#[test]
+fn small_packets_do_not_starve_large_ones_under_lock() {
+    let limit = limit(100, 1_600, 100_000);
+    let mut world = World::new(Strategy::Lock, limit, 2);
+    world.flood_until(&[0, 1], &[64, FULL], Nanos(1), Nanos::from_millis(100));
+    let large = world.sent(Some(1), Nanos::ZERO, Nanos::MAX);
+    let whole = limit.rate.bytes_in(Nanos::from_millis(100)).0;
+    assert!(large * 10 > whole * 8, "by turns, packet for packet: {large} of {whole}");
+}
+
+#[test]
+fn a_stalled_worker_does_not_hold_up_the_others_under_lock() {
+    let limit = limit(100, 3_000, 100_000);
+    let coordination = Coordination::new(Strategy::Lock, limit, 2);
+    let (mut stalled, mut other) = (coordination.seat(0), coordination.seat(1));
+    let cost = Bytes(1_500);
+    let take = |seat: &mut Box<dyn Meter>, now| seat.take(cost, Nanos::ZERO, now);
+    (0..2).for_each(|_| assert_eq!(take(&mut stalled, Nanos(1)), Take::Granted));
+    let Take::Wait(_) = take(&mut stalled, Nanos(1)) else { panic!("the burst is used up") };
+    let (mut now, mut granted) = (Nanos(1), 0);
+    while now < MS + MS + MS + MS + MS {
+        match take(&mut other, now) {
+            Take::Granted => granted += 1,
+            Take::Wait(at) => now = at,
+        }
+    }
+    assert!(granted >= 5_000_000 / 120_000 - 2, "{granted} of 41");
+}
+
+#[test]
+fn edt_drops_what_would_leave_beyond_the_horizon() {
+    let limit = limit(8, 2_000, 10_000);
+    let mut world = World::new(Strategy::Edt, limit, 2);
+    let queued = |world: &mut World, queue| world.offer(queue, 1_000, Nanos(1));
+    for packet in 0..11 {
+        assert_eq!(queued(&mut world, packet % 2), Verdict::Queued, "packet {packet}");
+    }
+    assert_eq!(queued(&mut world, 0), Verdict::Dropped);
+    assert_eq!(queued(&mut world, 1), Verdict::Dropped);
+}
+
+#[test]
+fn edt_loses_no_nanosecond_to_rounding() {
+    // 64 bytes take 5.12 ns.
+    let limit = limit(100_000, 1_600, 1 << 30);
+    let coordination = Coordination::new(Strategy::Edt, limit, 1);
+    let mut seat = coordination.seat(0);
+    let stamps = (0..10_001).filter_map(|_| seat.stamp(Bytes(64), Nanos(1)));
+    assert_eq!(stamps.last(), Some(Nanos(51_201)));
+}
+
+#[test]
+fn a_new_limit_holds_from_the_next_packet_on() {
+    for strategy in Strategy::ALL {
+        let slow = limit(1, 4_000, 60_000);
+        let fast = limit(100, 8_000, 60_000);
+        let mut world = World::new(strategy, slow, 4);
+        let (change, back) = (Nanos::from_millis(600), Nanos::from_millis(800));
+        let end = Nanos::from_millis(2_000);
+        let all = [0, 1, 2, 3];
+        world.flood_until(&all, &[FULL], Nanos(1), change);
+        world.coordination.set_limit(fast);
+        all.into_iter().for_each(|queue| world.poll(queue, change));
+        world.flood_until(&all, &[FULL], change, back);
+        world.coordination.set_limit(slow);
+        all.into_iter().for_each(|queue| world.poll(queue, back));
+        world.flood_until(&all, &[FULL], back, end);
+        let used = [
+            used(&world, slow, Nanos::ZERO, change),
+            used(&world, fast, change, back),
+            used(&world, slow, back + Nanos::from_millis(100), end),
+        ];
+        let tolerances = [0.25, 0.02, 0.06];
+        for (used, tolerance) in used.into_iter().zip(tolerances) {
+            assert!((used - 1.0).abs() < tolerance, "{strategy:?}: {used}");
+        }
+        let excess = world.worst_excess(slow, back);
+        assert!(excess <= 4 * 2_000 + 4 * u64::from(FULL), "{strategy:?}: {excess} bytes");
+    }
+}
+
+#[test]
+fn another_meter_takes_over_what_is_queued() {
+    for (from, to) in [(Strategy::Lock, Strategy::Edt), (Strategy::Edt, Strategy::Edt)] {
+        let limit = limit(8, 2_000, 100_000);
+        let mut world = World::new(from, limit, 2);
+        (0..20).for_each(|packet| {
+            world.offer(packet % 2, 1_000, Nanos(1));
+        });
+        let queued = world.backlog();
+        let fresh = Coordination::new(to, limit, 2);
+        let (now, mut moved) = (Nanos(2), world.departures.len());
+        for number in 0..2 {
+            world.queue_mut(number).retune(spec(limit, Some(fresh.seat(number))), now);
+            world.poll(number, now);
+        }
+        world.run_until(Nanos::MAX, Nanos::ZERO);
+        moved = world.departures.len() - moved;
+        assert_eq!(queued, Bytes(1_000 * moved as u64), "all that was queued has left");
+        assert!(world.worst_excess(limit, now) <= 1_000, "at the rate, not by its old stamps");
+    }
+}
+
+/// A seat that has sent and still has packets.
+fn busy(seat: &mut Box<dyn Meter>, now: Nanos) {
+    seat.take(Bytes(100), Nanos::ZERO, now);
+    seat.report(Backlog { packets: 1, bytes: Bytes(100) }, now);
+}
+
+#[test]
+fn a_worker_that_is_gone_leaves_its_part_to_the_others() {
+    for strategy in [Strategy::Lock, Strategy::default()] {
+        let coordination = Coordination::new(strategy, limit(1_000, 100_000, 100_000), 2);
+        let mut seats = [coordination.seat(0), coordination.seat(1)];
+        seats.iter_mut().for_each(|seat| busy(seat, MS));
+        let [mut stays, goes] = seats;
+        busy(&mut stays, MS + DEFAULT_SYNC_TIME);
+        assert_eq!(stays.share(), Share::one_of(2), "{strategy:?}");
+        drop(goes);
+        busy(&mut stays, MS + DEFAULT_SYNC_TIME + DEFAULT_SYNC_TIME);
+        assert_eq!(stays.share(), Share::WHOLE, "{strategy:?}");
+        let mut again = coordination.seat(1);
+        busy(&mut again, MS + MS);
+        busy(&mut stays, MS + MS);
+        assert_eq!(stays.share(), Share::one_of(2), "{strategy:?}");
+    }
+}
+
+#[test]
+fn equal_counts_once_a_sync_time_and_only_when_it_sends() {
+    let coordination = Coordination::new(Strategy::default(), limit(1_000, 3_000, 100_000), 2);
+    let (mut own, mut other) = (coordination.seat(0), coordination.seat(1));
+    assert_eq!(own.take(Bytes(3_000), Nanos::ZERO, MS), Take::Granted);
+    busy(&mut other, MS);
+    let Take::Wait(at) = own.take(Bytes(3_000), Nanos::ZERO, MS + Nanos(1)) else {
+        panic!("the burst is used up")
+    };
+    assert_eq!(at, MS + Nanos(24_000), "alone as of the last count");
+    assert_eq!(own.take(Bytes(3_000), Nanos::ZERO, at), Take::Granted);
+    assert_eq!(own.share(), Share::WHOLE);
+    assert_eq!(own.take(Bytes(3_000), Nanos::ZERO, MS + DEFAULT_SYNC_TIME), Take::Granted);
+    assert_eq!(own.share(), Share::one_of(2));
+}
+
+#[test]
+#[should_panic(expected = "seat 0 is taken")]
+fn a_seat_is_taken_once_at_a_time() {
+    let coordination = Coordination::new(Strategy::Lock, limit(1, 2_000, 2_000), 1);
+    let _first = coordination.seat(0);
+    let _second = coordination.seat(0);
+}

@@ -1,0 +1,154 @@
+//! Queues that share a limit, in virtual time.
+
+use narrows_coordination::{Coordination, Limit, Strategy};
+use narrows_packet::{Batch, PacketId, Packets};
+use narrows_qdisc::{Config, Meter, Next, Qdisc, Spec, Verdict, fifo, tbf};
+use narrows_units::{Bytes, Nanos, wire::Overhead};
+use std::sync::Arc;
+
+/// Packets that a queue may hold.
+const CAPACITY: u32 = 4096;
+
+/// A packet that has left.
+#[derive(Clone, Copy, Debug)]
+pub struct Departure {
+    pub at: Nanos,
+    pub queue: usize,
+    pub len: Bytes,
+}
+
+struct Queue {
+    qdisc: Box<dyn Qdisc>,
+    packets: Packets,
+    free: Vec<PacketId>,
+    poll: Nanos,
+}
+
+/// A limit and its queues.
+pub struct World {
+    pub coordination: Arc<Coordination>,
+    pub departures: Vec<Departure>,
+    queues: Vec<Queue>,
+}
+
+/// A `tbf` that keeps `limit` by way of `meter`.
+pub fn spec(limit: Limit, meter: Option<Box<dyn Meter>>) -> Spec {
+    let Limit { rate, burst, peak, backlog } = limit;
+    let tbf = tbf::Config { rate, burst, limit: backlog, peak, overhead: Overhead::NONE };
+    let fifo = Config::Fifo(fifo::Config::Packets(CAPACITY));
+    let inner = Spec { config: fifo, meter: None, children: vec![] };
+    Spec { config: Config::Tbf(tbf), meter, children: vec![inner] }
+}
+
+#[allow(dead_code, reason = "each test file uses a part")]
+impl World {
+    pub fn new(strategy: Strategy, limit: Limit, queues: usize) -> Self {
+        let coordination = Coordination::new(strategy, limit, queues);
+        let queue = |number| Queue {
+            qdisc: spec(limit, Some(coordination.seat(number))).build(),
+            packets: Packets::new(CAPACITY),
+            free: (0..CAPACITY).rev().map(PacketId).collect(),
+            poll: Nanos::MAX,
+        };
+        let queues = (0..queues).map(queue).collect();
+        Self { coordination, departures: Vec::new(), queues }
+    }
+
+    /// Hands a packet to a queue; the worker polls it afterwards.
+    pub fn offer(&mut self, number: usize, len: u32, now: Nanos) -> Verdict {
+        let queue = &mut self.queues[number];
+        let Some(id) = queue.free.pop() else { return Verdict::Dropped };
+        queue.packets.arrive(id, len, now);
+        let verdict = queue.qdisc.enqueue(&mut queue.packets, id, now);
+        let mut dropped = Batch::new(1);
+        queue.packets.reclaim(&mut dropped);
+        queue.free.extend(dropped.as_slice());
+        self.poll(number, now);
+        verdict
+    }
+
+    /// Lets a queue send what may leave.
+    pub fn poll(&mut self, number: usize, now: Nanos) {
+        let queue = &mut self.queues[number];
+        let mut out = Batch::new(64);
+        queue.poll = match queue.qdisc.dequeue(&mut queue.packets, now, &mut out) {
+            Next::Now => now,
+            Next::At(at) => {
+                assert!(at > now, "told to wait until {at} at {now}");
+                at
+            }
+            Next::Empty => Nanos::MAX,
+        };
+        for id in out.as_slice() {
+            let len = queue.packets.len(*id);
+            self.departures.push(Departure { at: now, queue: number, len });
+            queue.free.push(*id);
+        }
+    }
+
+    /// The queue that is to be polled next, and when.
+    pub fn next_poll(&self) -> (usize, Nanos) {
+        let polls = self.queues.iter().map(|queue| queue.poll).enumerate();
+        polls.min_by_key(|(_, poll)| *poll).unwrap_or((0, Nanos::MAX))
+    }
+
+    /// Polls every queue when it asks for it, each `late` later, until `end`.
+    pub fn run_until(&mut self, end: Nanos, late: Nanos) {
+        loop {
+            let (number, at) = self.next_poll();
+            if at + late >= end {
+                return;
+            }
+            self.poll(number, at + late);
+        }
+    }
+
+    /// Keeps `numbers` full of packets of `len` bytes until `end`.
+    pub fn flood_until(&mut self, numbers: &[usize], len: &[u32], from: Nanos, end: Nanos) {
+        let mut now = from;
+        while now < end {
+            for (number, len) in numbers.iter().zip(len.iter().cycle()) {
+                while self.queues[*number].qdisc.backlog().packets < 3 {
+                    if self.offer(*number, *len, now) == Verdict::Dropped {
+                        break;
+                    }
+                }
+            }
+            let (number, at) = self.next_poll();
+            now = at.max(now);
+            if now < end {
+                self.poll(number, now);
+            }
+        }
+    }
+
+    pub fn backlog(&self) -> Bytes {
+        Bytes(self.queues.iter().map(|queue| queue.qdisc.backlog().bytes.0).sum())
+    }
+
+    pub fn queue_mut(&mut self, number: usize) -> &mut Box<dyn Qdisc> {
+        &mut self.queues[number].qdisc
+    }
+
+    /// Bytes that left `queue` (all for `None`) from `from` on and before `end`.
+    pub fn sent(&self, queue: Option<usize>, from: Nanos, end: Nanos) -> u64 {
+        let wanted = |d: &&Departure| {
+            d.at >= from && d.at < end && queue.is_none_or(|queue| queue == d.queue)
+        };
+        self.departures.iter().filter(wanted).map(|d| d.len.0).sum()
+    }
+
+    /// The most by which any window exceeds the rate of `limit`, in bytes, rounded up.
+    pub fn worst_excess(&self, limit: Limit, from: Nanos) -> u64 {
+        // What a bucket that may go into any debt would owe at the worst moment.
+        let (mut owed, mut worst, mut last) = (0i128, 0i128, from);
+        for departure in self.departures.iter().filter(|departure| departure.at >= from) {
+            let earned =
+                i128::from(limit.rate.bits_per_sec()) * i128::from(departure.at.since(last).0);
+            owed = (owed - earned).max(0) + i128::from(departure.len.0) * 8_000_000_000;
+            worst = worst.max(owed);
+            last = departure.at;
+        }
+        (worst as u128).div_ceil(8_000_000_000) as u64
+    }
+}

@@ -1,0 +1,179 @@
+//! Whatever is done to a qdisc: packets in = packets out + queued + dropped, and in order.
+
+use narrows_packet::{Batch, PacketId, Packets};
+use narrows_qdisc::{Config, Spec, Verdict, fifo, tbf};
+use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
+use proptest::prelude::*;
+use std::collections::VecDeque;
+
+/// Kinds, as deep as they can be stacked.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Noqueue,
+    Pfifo,
+    Bfifo,
+    Tbf,
+    TbfOverTbf,
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        Just(Kind::Noqueue),
+        Just(Kind::Pfifo),
+        Just(Kind::Bfifo),
+        Just(Kind::Tbf),
+        Just(Kind::TbfOverTbf),
+    ]
+}
+
+/// A qdisc of that kind with limits and rates derived from `size`.
+fn spec(kind: Kind, size: u32) -> Spec {
+    let leaf = |config| Spec { config, meter: None, children: vec![] };
+    let tbf = |child| {
+        let config = tbf::Config {
+            rate: Rate::from_bits_per_sec(u64::from(size) * 100_000),
+            burst: Bytes(u64::from(1_000 + size)),
+            limit: Bytes(u64::from(size) * 20),
+            peak: None,
+            overhead: Overhead { per_frame: 4, ..Overhead::NONE },
+        };
+        Spec { config: Config::Tbf(config), meter: None, children: vec![child] }
+    };
+    match kind {
+        Kind::Noqueue => leaf(Config::Noqueue),
+        Kind::Pfifo => leaf(Config::Fifo(fifo::Config::Packets(size / 50))),
+        Kind::Bfifo => leaf(Config::Fifo(fifo::Config::Bytes(Bytes(u64::from(size) * 15)))),
+        Kind::Tbf => tbf(spec(Kind::Pfifo, size)),
+        Kind::TbfOverTbf => tbf(spec(Kind::Tbf, size)),
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Enqueue { len: u32 },
+    Dequeue { after: u64, room: usize },
+    DequeueOne,
+    Retune { size: u32 },
+    Drain,
+    Replace { kind: Kind, size: u32 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => (0u32..2_000).prop_map(|len| Step::Enqueue { len }),
+        6 => (0u64..200_000, 0usize..6).prop_map(|(after, room)| Step::Dequeue { after, room }),
+        2 => Just(Step::DequeueOne),
+        1 => (50u32..1_000).prop_map(|size| Step::Retune { size }),
+        1 => Just(Step::Drain),
+        1 => (kind(), 50u32..1_000).prop_map(|(kind, size)| Step::Replace { kind, size }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_lost_and_nothing_overtakes(
+        first in kind(),
+        steps in prop::collection::vec(step(), 1..200),
+    ) {
+        let mut kind = first;
+        let mut qdisc = spec(kind, 300).build();
+        let mut packets = Packets::new(256);
+        let mut now = Nanos(1);
+        // What should be queued, in order; all else that came in has left or was dropped.
+        let mut model: VecDeque<(PacketId, u32)> = VecDeque::new();
+        let (mut came, mut left) = (0, 0);
+        for step in steps {
+            match step {
+                Step::Enqueue { len } => {
+                    let id = PacketId(came);
+                    came += 1;
+                    packets.arrive(id, len, now);
+                    if qdisc.enqueue(&mut packets, id, now) == Verdict::Queued {
+                        model.push_back((id, len));
+                    }
+                }
+                Step::Dequeue { after, room } => {
+                    now += Nanos(after);
+                    let mut out = Batch::new(room);
+                    qdisc.dequeue(&mut packets, now, &mut out);
+                    for id in out.as_slice() {
+                        prop_assert_eq!(Some(*id), model.pop_front().map(|(id, _)| id));
+                        left += 1;
+                    }
+                }
+                Step::DequeueOne => {
+                    if let Ok(id) = qdisc.dequeue_one(&mut packets, now) {
+                        prop_assert_eq!(Some(id), model.pop_front().map(|(id, _)| id));
+                        left += 1;
+                    }
+                }
+                Step::Retune { size } => {
+                    prop_assert!(qdisc.fits(&spec(kind, size)));
+                    qdisc.retune(spec(kind, size), now);
+                }
+                Step::Drain => {
+                    let id = qdisc.drain(&mut packets);
+                    prop_assert_eq!(id, model.pop_front().map(|(id, _)| id));
+                    left += u64::from(id.is_some());
+                }
+                Step::Replace { kind: other, size } => {
+                    kind = other;
+                    let mut new = spec(kind, size).build();
+                    while let Some(id) = qdisc.drain(&mut packets) {
+                        new.adopt(&mut packets, id, now);
+                    }
+                    prop_assert!(qdisc.backlog().is_empty());
+                    qdisc = new;
+                }
+            }
+            let backlog = qdisc.backlog();
+            prop_assert_eq!(backlog.packets as usize, model.len());
+            let bytes = model.iter().map(|(_, len)| u64::from(*len)).sum();
+            prop_assert_eq!(backlog.bytes, Bytes(bytes));
+            let mut stats = Vec::new();
+            qdisc.stats(&mut stats);
+            prop_assert!(stats.iter().all(|stats| stats.backlog == backlog));
+            let queued = u64::from(backlog.packets);
+            prop_assert_eq!(u64::from(came), left + queued + packets.drops().total());
+            prop_assert_eq!(u64::from(packets.unreclaimed()), packets.drops().total());
+        }
+    }
+}
+
+#[test]
+fn kinds_fit_themselves_and_nothing_else() {
+    let kinds = [Kind::Noqueue, Kind::Pfifo, Kind::Bfifo, Kind::Tbf, Kind::TbfOverTbf];
+    for (a, built) in kinds.into_iter().enumerate() {
+        for (b, offered) in kinds.into_iter().enumerate() {
+            assert_eq!(spec(built, 300).build().fits(&spec(offered, 400)), a == b);
+        }
+    }
+}
+
+#[test]
+fn a_pfifo_takes_its_limit_in_packets_and_a_bfifo_in_bytes() {
+    for (config, fit) in [(fifo::Config::Packets(3), 3), (fifo::Config::Bytes(Bytes(299)), 2)] {
+        let mut packets = Packets::new(8);
+        let mut qdisc =
+            Spec { config: Config::Fifo(config), meter: None, children: vec![] }.build();
+        let queued = (0..8).filter(|id| {
+            packets.arrive(PacketId(*id), 100, Nanos(0));
+            qdisc.enqueue(&mut packets, PacketId(*id), Nanos(0)) == Verdict::Queued
+        });
+        assert_eq!(queued.count(), fit);
+    }
+}
+
+#[test]
+fn a_noqueue_stages_a_few_batches_and_drops_for_the_ring_beyond() {
+    let places = fifo::NOQUEUE_STAGING;
+    let mut packets = Packets::new(places + 1);
+    let mut qdisc = spec(Kind::Noqueue, 0).build();
+    for id in 0..places {
+        packets.arrive(PacketId(id), 60, Nanos(0));
+        assert_eq!(qdisc.enqueue(&mut packets, PacketId(id), Nanos(0)), Verdict::Queued);
+    }
+    packets.arrive(PacketId(places), 60, Nanos(0));
+    assert_eq!(qdisc.enqueue(&mut packets, PacketId(places), Nanos(0)), Verdict::Dropped);
+    assert_eq!(packets.drops().get(narrows_packet::DropReason::RingFull), 1);
+}
