@@ -1,7 +1,9 @@
 //! `narrows bench`.
 
 use clap::{Args, Subcommand};
+use narrows_testbed::forward;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Measure what things cost on this machine, each beside its peers in the same run.
 #[derive(Args)]
@@ -12,14 +14,81 @@ pub struct Bench {
 
 #[derive(Subcommand)]
 enum What {
+    Forward(Forward),
+    Qdisc(Qdisc),
     BareForwarder(BareForwarder),
 }
 
 impl Bench {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         match self.what {
+            What::Forward(forward) => forward.execute(),
+            What::Qdisc(qdisc) => qdisc.execute(),
             What::BareForwarder(bare) => bare.execute(),
         }
+    }
+}
+
+/// Forwarding, beside a bare AF_XDP forwarder, a Linux bridge and bridge + HTB.
+///
+/// Real packets of 64 and 1500 bytes between network namespaces, all systems interleaved in
+/// one run: packets per second, processor time a packet, and the ratio to the bare forwarder.
+/// Needs root.
+#[derive(Args)]
+struct Forward {
+    /// Seconds for which each system is measured with each frame size and load.
+    #[arg(long, value_name = "S", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
+    seconds: u64,
+
+    /// How often all of it is repeated.
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Forward {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let report = forward::run(&forward::Options {
+            program: std::env::current_exe()?,
+            window: Duration::from_secs(self.seconds),
+            rounds: self.rounds,
+        })?;
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&report)?);
+        } else {
+            print!("{report}");
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Queues, qdiscs and meters, beside the plainest queue there is; one core, no I/O.
+#[derive(Args)]
+struct Qdisc {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Qdisc {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let structures = narrows_bench::Structure::all();
+        let rows = narrows_bench::qdisc::run(&structures, Default::default());
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&serde_json::json!({ "rows": rows }))?);
+            return Ok(ExitCode::SUCCESS);
+        }
+        println!("{:<24} {:>6} {:>10} {:>7}", "structure", "queues", "ns/packet", "ratio");
+        for row in rows {
+            println!(
+                "{:<24} {:>6} {:>10.1} {:>7.2}",
+                row.structure, row.queues, row.ns_per_packet, row.ratio
+            );
+        }
+        Ok(ExitCode::SUCCESS)
     }
 }
 

@@ -108,7 +108,7 @@ impl Run {
                 copy_mode: self.copy.then_some(CopyMode::Copy),
             },
         };
-        let last = run(options, |instance| println!("ready: {}", instance.mode()))?;
+        let last = run(options, |_| println!("ready"))?;
         print!("{}", last.render());
         Ok(ExitCode::SUCCESS)
     }
