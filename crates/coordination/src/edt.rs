@@ -261,3 +261,54 @@ impl Meter for Seat {
         self.edition.limit.shape().longest()
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::thread;
+
+    fn shared() -> Arc<Shared> {
+        let rate = Rate::from_bits_per_sec(8_000_000_000);
+        Shared::new(Limit { rate, burst: Bytes(10), peak: None, backlog: Bytes(25) })
+    }
+
+    #[test]
+    fn loom_no_two_packets_are_promised_the_same_time() {
+        loom::model(|| {
+            let shared = shared();
+            let promise = |shared: &Shared| shared.promise(Nanos(10), Nanos(1), Nanos(25));
+            let other = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || [promise(&shared), promise(&shared)])
+            };
+            let mut promised = vec![promise(&shared), promise(&shared)];
+            promised.extend(other.join().unwrap());
+            promised.sort();
+            let expected = [None, Some(1), Some(11), Some(21)].map(|start| start.map(Nanos));
+            assert_eq!(promised, expected);
+        });
+    }
+
+    #[test]
+    fn loom_the_clock_is_set_back_once_for_each_change() {
+        loom::model(|| {
+            let shared = shared();
+            shared.note_largest(Bytes(10));
+            let stale = shared.promise(Nanos(1_000), Nanos(1), Nanos::MAX);
+            assert_eq!(stale, Some(Nanos(1)));
+            let limit = shared.published.read().limit;
+            shared.published.set(Limit { backlog: Bytes(50), ..limit });
+            let notice = |shared: &Shared| {
+                shared.set_back(&shared.published.read(), Nanos(100));
+                shared.promise(Nanos(10), Nanos(100), Nanos::MAX)
+            };
+            let other = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || notice(&shared))
+            };
+            let mut promised = [notice(&shared), other.join().unwrap()];
+            promised.sort();
+            assert_eq!(promised, [Some(Nanos(110)), Some(Nanos(120))]);
+        });
+    }
+}

@@ -228,3 +228,37 @@ impl Drop for Seat {
         }
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::coordination::Shared as _;
+    use crate::place::Places;
+    use loom::thread;
+
+    #[test]
+    fn loom_a_sibling_is_counted_from_its_report_until_it_is_gone() {
+        loom::model(|| {
+            let rate = Rate::from_bits_per_sec(8_000_000_000);
+            let limit = Limit { rate, burst: Bytes(10), peak: None, backlog: Bytes(25) };
+            let shared = Shared::new(limit, 2, Nanos(10));
+            let places = Places::new(2);
+            let mut sibling = Arc::clone(&shared).seat(places.take(1));
+            let worker = thread::spawn(move || {
+                sibling.take(Bytes(10), Nanos::ZERO, Nanos(5));
+                sibling.report(Backlog::default(), Nanos(5));
+                sibling
+            });
+            let first = shared.count_active(0, Nanos::ZERO);
+            let second = shared.count_active(0, Nanos::ZERO);
+            assert!(first <= second, "what was seen is not unseen");
+            let sibling = worker.join().unwrap();
+            assert_eq!(shared.count_active(0, Nanos(4)), 2);
+            assert_eq!(shared.count_active(0, Nanos(5)), 1, "it has not sent since");
+            let leaver = thread::spawn(move || drop(sibling));
+            shared.count_active(0, Nanos::ZERO);
+            leaver.join().unwrap();
+            assert_eq!(shared.count_active(0, Nanos::ZERO), 1);
+        });
+    }
+}

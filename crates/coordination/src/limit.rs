@@ -72,3 +72,37 @@ impl Published {
         Edition { generation: self.generation.load(Ordering::Relaxed), limit: *limit }
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::thread;
+    use std::sync::Arc;
+
+    fn limit(number: u64) -> Limit {
+        let rate = Rate::from_bits_per_sec(number);
+        Limit { rate, burst: Bytes(number), peak: None, backlog: Bytes(number) }
+    }
+
+    #[test]
+    fn loom_a_limit_is_seen_whole_and_the_last_one_is_noticed() {
+        loom::model(|| {
+            let published = Arc::new(Published::new(limit(0)));
+            let setter = {
+                let published = Arc::clone(&published);
+                thread::spawn(move || {
+                    published.set(limit(1));
+                    published.set(limit(2));
+                })
+            };
+            let seen = published.read();
+            assert_eq!(seen.limit, limit(seen.generation));
+            let follows = if published.is_current(&seen) { seen } else { published.read() };
+            assert!(follows.generation >= seen.generation);
+            assert_eq!(follows.limit, limit(follows.generation));
+            setter.join().unwrap();
+            assert_eq!(published.is_current(&seen), seen.generation == 2);
+            assert_eq!(published.read().limit, limit(2));
+        });
+    }
+}

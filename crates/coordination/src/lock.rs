@@ -191,3 +191,39 @@ impl Drop for Seat {
         self.cancel_turn();
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::coordination::Shared as _;
+    use crate::place::Places;
+    use loom::thread;
+    use narrows_units::Rate;
+
+    fn limit(burst: u64) -> Limit {
+        let rate = Rate::from_bits_per_sec(8_000_000_000);
+        Limit { rate, burst: Bytes(burst), peak: None, backlog: Bytes(25) }
+    }
+
+    #[test]
+    fn loom_seats_leave_nothing_booked_and_never_grant_more_than_there_is() {
+        loom::model(|| {
+            let shared = Shared::new(limit(15));
+            let places = Places::new(2);
+            let work = |mut seat: Box<dyn Meter>| {
+                let take = seat.take(Bytes(10), Nanos::ZERO, Nanos(1));
+                let packets = u32::from(take != Take::Granted);
+                seat.report(Backlog { packets, bytes: Bytes(10) }, Nanos(1));
+                u32::from(take == Take::Granted)
+            };
+            let seat = Arc::clone(&shared).seat(places.take(0));
+            let other = thread::spawn(move || work(seat));
+            shared.published.set(limit(12));
+            let seat = Arc::clone(&shared).seat(places.take(1));
+            let granted = work(seat) + other.join().unwrap();
+            assert_eq!(granted, 1);
+            let state = lock(&shared.state);
+            assert_eq!((state.booked, state.active), (Bytes::ZERO, 0));
+        });
+    }
+}

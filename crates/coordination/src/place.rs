@@ -49,3 +49,35 @@ impl Drop for Place {
         }
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::sync::AtomicU64;
+    use loom::thread;
+
+    #[test]
+    fn loom_who_takes_a_place_sees_what_was_left_there() {
+        loom::model(|| {
+            let places = Places::new(1);
+            let left = Arc::new(AtomicU64::new(0));
+            let place = places.take(0);
+            let worker = {
+                let left = Arc::clone(&left);
+                thread::spawn(move || {
+                    left.store(1, Ordering::Relaxed);
+                    drop(place);
+                })
+            };
+            // As `take`, but without the panic that a taken place deserves.
+            if !places.0[0].swap(true, Ordering::Acquire) {
+                assert_eq!(left.load(Ordering::Relaxed), 1);
+                left.store(2, Ordering::Relaxed);
+                worker.join().unwrap();
+                assert_eq!(left.load(Ordering::Relaxed), 2, "the one before has the last word");
+            } else {
+                worker.join().unwrap();
+            }
+        });
+    }
+}

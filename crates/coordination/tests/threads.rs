@@ -1,0 +1,93 @@
+//! The strategies with real threads and a real clock: short, and on whatever cores there are. The
+//! orderings are proved with `loom`; here everything happens at once.
+
+use narrows_coordination::{Coordination, Limit, Strategy};
+use narrows_packet::Backlog;
+use narrows_qdisc::Take;
+use narrows_units::{Bytes, Nanos, Rate};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const SEATS: usize = 4;
+const COST: Bytes = Bytes(1_500);
+const FAST: Limit = Limit {
+    rate: Rate::from_bits_per_sec(1_000_000_000),
+    burst: Bytes(30_000),
+    peak: None,
+    backlog: Bytes(150_000),
+};
+const SLOW: Limit = Limit {
+    rate: Rate::from_bits_per_sec(500_000_000),
+    burst: Bytes(15_000),
+    peak: None,
+    backlog: Bytes(75_000),
+};
+
+/// Lets every seat send as much as it may while the limit changes under it and a worker in four
+/// is restarted now and then. Returns the bytes that each was granted, and the time it took.
+fn flood(strategy: Strategy) -> (Vec<u64>, Nanos) {
+    let coordination = Coordination::new(strategy, FAST, SEATS);
+    let over = AtomicBool::new(false);
+    let start = Instant::now();
+    let now = || Nanos(start.elapsed().as_nanos() as u64 + 1);
+    let (coordination, over, now) = (&coordination, &over, &now);
+    let work = |number: usize| {
+        let mut seat = coordination.seat(number);
+        let mut granted = 0;
+        let mut turns = 0;
+        while !over.load(Ordering::Relaxed) {
+            turns += 1;
+            if number == 0 && turns % 100 == 0 {
+                drop(seat);
+                seat = coordination.seat(number);
+            }
+            let Some(stamp) = seat.stamp(COST, now()) else {
+                thread::yield_now();
+                continue;
+            };
+            seat.report(Backlog { packets: 1, bytes: COST }, now());
+            while !over.load(Ordering::Relaxed) {
+                match seat.take(COST, stamp, now()) {
+                    Take::Granted => {
+                        granted += COST.0;
+                        break;
+                    }
+                    Take::Wait(_) => thread::yield_now(),
+                }
+            }
+            seat.report(Backlog::default(), now());
+        }
+        granted
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..SEATS).map(|number| scope.spawn(move || work(number))).collect();
+        for turn in 0..50 {
+            thread::sleep(Duration::from_millis(1));
+            coordination.set_limit(if turn % 2 == 0 { SLOW } else { FAST });
+        }
+        over.store(true, Ordering::Relaxed);
+        let granted = workers.into_iter().map(|worker| worker.join().unwrap()).collect();
+        (granted, now())
+    })
+}
+
+#[test]
+fn lock_and_edt_never_exceed_the_limit() {
+    for strategy in [Strategy::Lock, Strategy::Edt] {
+        let (granted, time) = flood(strategy);
+        let allowed = FAST.rate.bytes_in(time) + FAST.burst + Bytes(SEATS as u64 * COST.0);
+        let sum: u64 = granted.iter().sum();
+        assert!(sum <= allowed.0, "{strategy:?}: {sum} of {allowed} in {time}");
+        assert!(sum >= SLOW.rate.bytes_in(time).0 / 4, "{strategy:?}: only {sum} in {time}");
+    }
+}
+
+#[test]
+fn nobody_starves_under_lock_and_equal() {
+    for strategy in [Strategy::Lock, Strategy::default()] {
+        let (granted, time) = flood(strategy);
+        let least = granted.iter().min();
+        assert!(least > Some(&(10 * COST.0)), "{strategy:?}: {granted:?} in {time}");
+    }
+}
