@@ -127,8 +127,10 @@ impl Installed {
             let mut meter: Option<Box<dyn Meter>> = None;
             let limit = level.limit.map(|(terms, limit)| {
                 let present = kept.and_then(|kept| kept[index].coordination());
-                let shared = self.queues.first().and_then(|first| first[index].coordination());
-                let coordination = match (present, shared.filter(|_| terms.seats > 1)) {
+                // Where queues share, all run the same tree, and the first made what is shared.
+                let first = self.queues.first().filter(|_| terms.seats > 1);
+                let shared = first.and_then(|first| first[index].coordination());
+                let coordination = match (present, shared) {
                     (Some(present), _) => {
                         self.retune(present, limit);
                         Arc::clone(present)

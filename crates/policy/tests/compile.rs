@@ -127,6 +127,17 @@ fn the_children_of_mq_are_their_queues_alone() {
 }
 
 #[test]
+fn the_queues_of_mq_need_not_be_alike() {
+    let policy = set(&Policy::default(), ROOT, 1, Params::Mq);
+    let policy = set(&policy, (1, 2), 2, tbf(20));
+    let policy = set(&policy, (2, 1), 3, tbf(10));
+    let (_, updates) = compile(&policy, 2, None);
+    assert_eq!(replaced(&updates[0]).unwrap().config, Config::Noqueue);
+    let inner = &replaced(&updates[1]).unwrap().children[0];
+    assert!(matches!(inner.config, Config::Tbf(_)) && inner.meter.is_some());
+}
+
+#[test]
 fn mq_must_fit_the_port() {
     let policy = set(&Policy::default(), ROOT, 1, Params::Mq);
     let port =

@@ -273,7 +273,7 @@ impl Model {
             return Err(());
         }
         let root = parent == Parent::Root;
-        if (kind == "mq" && !root) || (kind == "noqueue" && !root) {
+        if matches!(kind, "mq" | "noqueue") && !root {
             return Err(());
         }
         // Automatic handles are not used here: the model need not count.

@@ -1,0 +1,92 @@
+//! Whatever policy follows whatever other: what workers are told fits what they run, and their
+//! figures find their way back to every qdisc of the tree.
+
+use narrows_coordination::Strategy as Coordinated;
+use narrows_policy::{
+    ClassId, Edit, FifoUnit, Handle, Installed, Params, Parent, Policy, PortFacts, TbfParams,
+    Update, Verb,
+};
+use narrows_qdisc::Qdisc;
+use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
+use proptest::prelude::{Just, Strategy, prop, prop_assert, prop_oneof, proptest};
+
+fn edit() -> impl Strategy<Value = Edit> {
+    let strategies = prop_oneof![
+        3 => Just(None),
+        1 => Just(Some(Coordinated::Lock)),
+        1 => Just(Some(Coordinated::Edt)),
+        1 => Just(Some(Coordinated::Equal { sync_time: Nanos::from_micros(50) })),
+    ];
+    let tbf = (1u64..1000, strategies).prop_map(|(mbit, strategy)| {
+        Params::Tbf(TbfParams {
+            rate: Rate::from_bits_per_sec(mbit * 1_000_000),
+            burst: Bytes(32_768),
+            limit: Bytes(100_000),
+            peak: None,
+            overhead: Overhead::NONE,
+            strategy,
+        })
+    });
+    let fifo = |unit| (1u32..100).prop_map(move |limit| Params::Fifo(unit, Some(limit)));
+    let params = prop_oneof![
+        6 => tbf,
+        1 => fifo(FifoUnit::Packets),
+        1 => fifo(FifoUnit::Bytes),
+        1 => Just(Params::Noqueue),
+        2 => Just(Params::Mq),
+    ];
+    let parent = prop_oneof![
+        2 => Just(Parent::Root),
+        3 => (1u16..4, 1u16..4)
+            .prop_map(|(major, minor)| Parent::Class(ClassId { major, minor })),
+    ];
+    let verb = prop_oneof![6 => Just(Verb::Replace), 1 => Just(Verb::Delete)];
+    (verb, parent, 0u16..4, params).prop_map(|(verb, parent, handle, params)| {
+        let params = (verb != Verb::Delete).then_some(params);
+        Edit { verb, parent: Some(parent), handle: Handle::new(handle), params }
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_retuned_fits_what_runs(
+        edits in prop::collection::vec(edit(), 1..20), queues in 1usize..4,
+    ) {
+        let facts = PortFacts { queues: Some(queues as u16), ..PortFacts::ETHERNET };
+        let mut policy = Policy::default();
+        let mut running: Vec<Box<dyn Qdisc>> = Vec::new();
+        let mut installed: Option<Installed> = None;
+        for (turn, edit) in edits.iter().enumerate() {
+            let now = Nanos::from_millis(turn as u64);
+            let Ok(next) = policy.edit("eth0", edit, &facts) else { continue };
+            policy = next;
+            let port = policy.port("eth0");
+            let (new, updates) = Installed::compile(port, queues, installed.as_ref()).unwrap();
+            new.commit();
+            for (queue, update) in updates.into_iter().enumerate() {
+                match update {
+                    Update::Replace(spec) if queue < running.len() => running[queue] = spec.build(),
+                    Update::Replace(spec) => running.push(spec.build()),
+                    Update::Retune(spec) => {
+                        prop_assert!(running[queue].fits(&spec), "{edit:?} made {port:?}");
+                        running[queue].retune(spec, now);
+                    }
+                }
+            }
+            let figures: Vec<_> = running
+                .iter()
+                .map(|qdisc| {
+                    let mut stats = Vec::new();
+                    qdisc.stats(&mut stats);
+                    stats
+                })
+                .collect();
+            let gathered = new.gather(&figures);
+            for node in port.nodes() {
+                let place = (node.parent, Some(node.handle));
+                prop_assert!(gathered.iter().any(|at| (at.parent, at.handle) == place));
+            }
+            installed = Some(new);
+        }
+    }
+}
