@@ -29,6 +29,11 @@ impl Bucket {
         Self { ticks: u64::try_from(nanos).unwrap_or(u64::MAX) / TICK }
     }
 
+    /// Whether it is full before the clock ticks.
+    pub(crate) fn is_nothing(self) -> bool {
+        self.ticks == 0
+    }
+
     /// In how many whole microseconds it fills.
     pub(crate) fn micros(self) -> u64 {
         (self.ticks as f64 / TICKS_PER_MICRO) as u64

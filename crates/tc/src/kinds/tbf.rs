@@ -276,7 +276,10 @@ pub(super) fn show(params: &TbfParams, style: Style, line: &mut Line) {
         // tc has no key for it in JSON.
         line.text(&format!("peakrate {} ", notation::rate(peak.rate)));
         let bucket = Bucket::new(peak.mtu, peak.rate, overhead);
-        show_bucket(line, "minburst", "mtu", bucket.size(peak.rate));
+        // A bucket that fills within a tick is as if it was not there.
+        if !bucket.is_nothing() || overhead.minimum != 0 {
+            show_bucket(line, "minburst", "mtu", bucket.size(peak.rate));
+        }
         latency = latency.max(lateness(params.limit, peak.rate, bucket));
     }
     if latency >= 0.0 {

@@ -12,6 +12,9 @@ use kernel::{Answer, Kernel};
 use narrows_policy::{NodeStats, Policy, PortFacts};
 use narrows_tc::{Host, execute};
 
+/// How many filters with arbitrary numbers are compared.
+const ARBITRARY: usize = 200;
+
 /// Takes away what we differ in on purpose: names for handles that were given out automatically (the
 /// kernel's counter is the whole machine's), the order of qdiscs below the root (the kernel's is
 /// that of a hash table), the queues of an `mq` that have nothing (the kernel puts a
@@ -22,7 +25,7 @@ struct Normal {
 
 impl Normal {
     fn text(&mut self, shown: &str) -> String {
-        let shown = shown.replace("coordination equal ", "");
+        let shown = without_our_words(shown);
         let mut blocks: Vec<String> = Vec::new();
         for line in shown.split_inclusive('\n') {
             if line.starts_with("qdisc ") || blocks.is_empty() {
@@ -172,6 +175,15 @@ impl Comparison {
         }
     }
 
+    /// Compares one form of output to the byte, where there is no order and nothing of ours.
+    fn compare_show(&mut self, show: &str, after: &str) {
+        let (theirs, ours) = (self.kernel.run(show).stdout, self.ours.run(show).stdout);
+        if theirs != without_our_words(&ours) {
+            self.failures
+                .push(format!("after tc {after}\ntc {show}\n--- kernel\n{theirs}--- ours\n{ours}"));
+        }
+    }
+
     fn compare_shows(&mut self, after: &str) {
         for options in ["", "-s ", "-d ", "-s -d "] {
             for filter in ["dev nrwv0", "", "dev nrwv0 invisible", "dev nrwv0 root"] {
@@ -198,10 +210,8 @@ impl Comparison {
             let same = self.kernel_names.json(&theirs) == self.our_names.json(&ours);
             // A single qdisc has no order, so the layout must be the same to the byte.
             let alone = theirs.matches("\"kind\"").count() == 1;
-            let bare = ours
-                .replace(",\"coordination\":\"equal\"", "")
-                .replace(",\n            \"coordination\": \"equal\"", "");
-            let (left, right) = (self.kernel_names.handles(&theirs), self.our_names.handles(&bare));
+            let left = self.kernel_names.handles(&theirs);
+            let right = self.our_names.handles(&without_our_words(&ours));
             if !same || (alone && left != right) {
                 self.failures.push(format!(
                     "after tc {after}\ntc {show}\n--- kernel\n{left}--- ours\n{right}"
@@ -209,6 +219,14 @@ impl Comparison {
             }
         }
     }
+}
+
+/// What `show` printed, less the words that are ours.
+fn without_our_words(shown: &str) -> String {
+    shown
+        .replace("coordination equal ", "")
+        .replace(",\"coordination\":\"equal\"", "")
+        .replace(",\n            \"coordination\": \"equal\"", "")
 }
 
 /// What `show` printed, less the queues of an `mq` that have nothing.
@@ -244,6 +262,13 @@ fn we_answer_and_show_what_tc_and_the_kernel_do() {
         let line = format!("qdisc replace dev nrwv0 root handle 1: tbf {parameters}");
         both.compare_answers(&line);
         both.compare_shows(&line);
+    }
+    for parameters in scenes::arbitrary_tbf(ARBITRARY) {
+        let line = format!("qdisc replace dev nrwv0 root handle 1: tbf {parameters}");
+        both.compare_answers(&line);
+        for show in ["-d qdisc show dev nrwv0", "-j qdisc show dev nrwv0"] {
+            both.compare_show(show, &line);
+        }
     }
     both.start_over();
     for (line, word) in scenes::BAD {

@@ -176,6 +176,43 @@ pub const TBF: &[&str] = &[
     "rate 1mbit bu 5k la 9ms o 5 li 0",
 ];
 
+/// Parameters of a `tbf` with numbers that nobody would choose, the same in every run. They stay
+/// below what wraps around in the kernel's 32 bits.
+pub fn arbitrary_tbf(count: usize) -> Vec<String> {
+    // Numerical Recipes' generator: nothing depends on its quality.
+    let mut state: u32 = 2_463_534_242;
+    let mut below = move |bound: u64| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        u64::from(state >> 8) % bound
+    };
+    let line = |_| {
+        // As many rates of each magnitude, from 80 kbit/s to about 80 Gbit/s.
+        let magnitude = 10u64.pow(below(7) as u32);
+        let rate = (10_000 + below(90_000)) * magnitude * 8;
+        let burst = 1 + below(1_000_000);
+        let limit = 1 + below(16_000_000);
+        let mut line = match below(3) {
+            0 => format!("rate {rate}bit burst {burst} latency {}us", 1 + below(1_000_000)),
+            _ => format!("rate {rate}bit burst {burst} limit {limit}"),
+        };
+        // 1 s at 80 Gbit/s is a backlog beyond 32 bits.
+        if magnitude > 10_000 && line.contains("latency") {
+            line = format!("rate {rate}bit burst {burst} limit {limit}");
+        }
+        if below(3) == 0 {
+            line += &format!(" peakrate {}bit mtu {}", rate + 8 + below(rate), 1 + below(20_000));
+        }
+        if below(3) == 0 {
+            line += &format!(" overhead {} mpu {}", below(300), below(300));
+        }
+        if below(3) == 0 {
+            line += " linklayer atm";
+        }
+        line
+    };
+    (0..count).map(line).collect()
+}
+
 /// Lines that fail, each with what our complaint must name.
 pub const BAD: &[(&str, &str)] = &[
     ("qdisc replace dev nrwv0 root tbf rate 4bit burst 5000 limit 1500", "\"rate\""),
