@@ -39,7 +39,8 @@ pub(crate) fn forward(mut io: XdpIo, cpu: usize, stop: &AtomicBool) -> ([u64; 2]
         }
         if !busy {
             // An error shows as a port that forwards nothing; there is nobody to tell.
-            let _ = wait_readable([io.fd(Side::A), io.fd(Side::B)], Some(NAP.0));
+            let fds = Side::BOTH.map(|side| (io.fd(side), true));
+            let _ = wait_readable(fds, Some(NAP.0));
         }
     }
     (forwarded, clock::thread_cpu_time())

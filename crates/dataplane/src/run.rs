@@ -100,7 +100,7 @@ pub fn run(options: RunOptions, ready: impl FnOnce(&Instance)) -> Result<Show, R
     ready(&instance);
     let mut next_tick = clock::now() + TICK;
     loop {
-        let fds = [control.fd(), monitor.as_fd(), signals.as_fd()];
+        let fds = [control.fd(), monitor.as_fd(), signals.as_fd()].map(|fd| (fd, true));
         wait_readable(fds, Some((next_tick - clock::now()).0))?;
         let mut signal = [0];
         if matches!(signals.read(&mut signal), Ok(1)) {

@@ -66,8 +66,14 @@ struct Path {
 pub enum Activity {
     /// Packets moved, or can move at once: step again.
     Busy,
-    /// Nothing to do until then, or until something comes in.
-    Idle(Nanos),
+    /// Nothing to do until then, or until something comes in at a port that is listened to.
+    Idle {
+        /// When a queued packet may leave; [`Nanos::MAX`] where none is queued.
+        until: Nanos,
+        /// By port: whether what comes in there could leave before `until`. Where a queue
+        /// waits for its rate it could not, and waking up for each arrival would only cost.
+        listen: [bool; 2],
+    },
     /// The device does not take packets that wait for it: try again soon.
     Blocked,
 }
@@ -116,6 +122,7 @@ impl<I: Io> Worker<I> {
         let mut busy = false;
         let mut blocked = false;
         let mut until = Nanos::MAX;
+        let mut listen = [true; 2];
         for ingress in Side::BOTH {
             let egress = ingress.other();
             self.arrivals.clear();
@@ -144,7 +151,10 @@ impl<I: Io> Worker<I> {
             self.io.transmit(egress, &self.departures);
             match next {
                 Next::Empty => {}
-                Next::At(time) => until = until.min(time),
+                Next::At(time) => {
+                    until = until.min(time);
+                    listen[ingress.index()] = false;
+                }
                 Next::Now if self.departures.is_empty() => blocked = true,
                 Next::Now => busy = true,
             }
@@ -155,7 +165,7 @@ impl<I: Io> Worker<I> {
         } else if blocked || self.io.is_unsent() {
             Activity::Blocked
         } else {
-            Activity::Idle(until)
+            Activity::Idle { until, listen }
         }
     }
 

@@ -34,6 +34,10 @@ const BLOCKED_WAIT_MAX: Nanos = Nanos::from_millis(1);
 /// How long a worker whose port is in error sleeps before it looks again.
 const FAILED_WAIT: Duration = Duration::from_millis(1);
 
+/// How long arrivals may wait unseen in an RX ring because their queue waits for its rate, at
+/// most: a quarter of the time in which a million packets a second fill a ring of 2048.
+const UNSEEN_MAX: Nanos = Nanos::from_micros(500);
+
 /// A departure that is nearer than this is waited for awake: going to sleep and coming back
 /// would take longer.
 const SLEEP_MIN: Nanos = Nanos(3_000);
@@ -194,14 +198,15 @@ impl Runner {
                     std::hint::spin_loop();
                 }
                 Activity::Blocked => {
-                    self.sleep(Some(blocked_wait));
+                    self.sleep(Some(blocked_wait), [false; 2]);
                     blocked_wait = (blocked_wait + blocked_wait).min(BLOCKED_WAIT_MAX);
                 }
-                Activity::Idle(Nanos::MAX) => self.sleep(None),
-                Activity::Idle(until) => {
+                Activity::Idle { until: Nanos::MAX, listen } => self.sleep(None, listen),
+                Activity::Idle { until, listen } => {
                     let left = until - clock::now();
                     if left > SLEEP_MIN {
-                        self.sleep(Some(left));
+                        let all = listen == [true; 2];
+                        self.sleep(Some(if all { left } else { left.min(UNSEEN_MAX) }), listen);
                     }
                 }
             }
@@ -267,9 +272,14 @@ impl Runner {
         }
     }
 
-    fn sleep(&self, at_most: Option<Nanos>) {
+    /// Sleeps for `at_most` or until a command, or a packet at a port in `listen`, comes in.
+    fn sleep(&self, at_most: Option<Nanos>, listen: [bool; 2]) {
         let io = self.worker.io();
-        let fds = [io.fd(Side::A), io.fd(Side::B), self.wake.as_fd()];
+        let fds = [
+            (io.fd(Side::A), listen[Side::A.index()]),
+            (io.fd(Side::B), listen[Side::B.index()]),
+            (self.wake.as_fd(), true),
+        ];
         match wait_readable(fds, at_most.map(|time| time.0)) {
             Ok(wake) if wake.failed && !wake.readable => std::thread::sleep(FAILED_WAIT),
             Ok(_) => {}

@@ -119,17 +119,20 @@ pub struct Wake {
     pub failed: bool,
 }
 
-/// Sleeps until one of `fds` can be read or is in error, or `timeout_ns` nanoseconds have
-/// passed (for ever where none is given).
+/// Sleeps until one of `fds` that are waited for (`true`) can be read, one of all is in error,
+/// or `timeout_ns` nanoseconds have passed (for ever where none is given).
 ///
 /// # Errors
 /// What `ppoll` says, except that an interruption by a signal counts as a time-out.
 pub fn wait_readable<const N: usize>(
-    fds: [BorrowedFd<'_>; N],
+    fds: [(BorrowedFd<'_>, bool); N],
     timeout_ns: Option<u64>,
 ) -> io::Result<Wake> {
-    let mut polled =
-        fds.map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
+    let mut polled = fds.map(|(fd, waited_for)| libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: if waited_for { libc::POLLIN } else { 0 },
+        revents: 0,
+    });
     let timeout = timeout_ns.map(|ns| libc::timespec {
         tv_sec: (ns / 1_000_000_000) as libc::time_t,
         tv_nsec: (ns % 1_000_000_000) as libc::c_long,
