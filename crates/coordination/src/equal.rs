@@ -10,8 +10,9 @@
 //! Nobody writes what anybody else writes: no locks, no read-modify-write, one line a seat.
 //!
 //! *When a seat counts.* When it is about to send, as in the papers: not when an arrival finds
-//! the queue held back. Reference measurements of Linux's `cake_mq` at an uneven load come out
-//! only so (`tests/reference.rs`).
+//! the queue held back. Only so do measurements of Linux's `cake_mq` come out: 80/20 over two
+//! queues at 200 Mbit/s yields 80.0 % (Linux: 80.1), and 82.5 if arrivals count as well
+//! (`tests/reference.rs`).
 //!
 //! *The burst.* CAKE has none: a queue may be one packet ahead. `tbf` has one, and it is
 //! divided like the rate, but never below the packet that is to leave, or queues whose part

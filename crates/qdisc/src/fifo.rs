@@ -14,8 +14,8 @@ use crate::{Config as AnyConfig, Next, Qdisc, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, Batch, DropReason, Fifo as Queue, PacketId, Packets};
 use narrows_units::{Bytes, Nanos};
 
-/// Packets that a `noqueue` stages on their way to the TX ring: a few of the batches in which
-/// workers receive and send (64 packets or fewer), so that it drops for a full ring only.
+/// Packets that a `noqueue` stages on their way to the TX ring: a few times the batch in which a
+/// worker receives, so that only a ring that stays full makes it drop.
 pub const NOQUEUE_STAGING: u32 = 256;
 
 /// Where a FIFO ends.

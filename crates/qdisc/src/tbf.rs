@@ -21,7 +21,9 @@
 //! Source: `tc-tbf(8)`; differs from the kernel's in that a limit can belong to many queues.
 //!
 //! Cost: on arrival a price and two comparisons, at departure the meter's; the inner qdisc is
-//! called once each way. Nothing is allocated.
+//! called once each way. Nothing is allocated. Counted, from arrival to departure over a
+//! `pfifo` and with a bucket of its own: 173 instructions a packet, to which a shared seat adds
+//! 50 (`equal`) to 100 (`edt`); `instruction-count` in the `bench` crate holds it there.
 //!
 //! Non-goals: dropping from the head, segmentation of what is too long (frames are what the
 //! wire carries), two stamping meters one above the other.
