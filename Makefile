@@ -1,0 +1,67 @@
+# Narrows: `make demo` shows it at work, `make test` proves it. Both install what is missing.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+NARROWS := target/release/narrows
+# What a fresh Debian needs beside Rust: a compiler for BPF and the libraries that the BPF
+# loader is linked with, and the tools with which the testbed builds networks and traffic.
+PACKAGES := clang llvm libelf-dev zlib1g-dev linux-libc-dev pkg-config make gcc \
+            iproute2 ethtool iperf3 iputils-ping tcpdump valgrind python3-minimal
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
+
+.PHONY: help demo test deps build check loom miri instructions bench-forward
+
+help:
+	@echo "make demo           build, and shape real traffic between network namespaces (root)"
+	@echo "make test           all tests: unit, property, loom, instruction counts, end to end (root)"
+	@echo "make build          build $(NARROWS)"
+	@echo "make check          formatting and lints"
+	@echo "make bench-forward  forwarding beside a bare AF_XDP forwarder, a bridge and HTB (root)"
+	@echo "make deps           install the Debian packages that are missing"
+
+# Installs only what is missing, and says what.
+deps:
+	@command -v $(CARGO) >/dev/null || { \
+	  echo "Rust is not installed: install the stable toolchain with rustup first"; exit 1; }
+	@missing=""; for package in $(PACKAGES); do \
+	  dpkg-query -W -f='$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$package"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+	  echo "installing Debian packages:$$missing"; \
+	  $(SUDO) apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	fi
+
+build: deps
+	@echo "building $(NARROWS)"
+	@$(CARGO) build --release --locked -p narrows
+
+demo: build
+	@$(NARROWS) demo
+
+bench-forward: build
+	@$(NARROWS) bench forward
+
+check: deps
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+# As root everything runs; without, what needs network namespaces says that it was skipped.
+test: check
+	$(CARGO) test --workspace --locked
+	$(MAKE) --no-print-directory loom instructions
+
+# Every interleaving of the lock-free parts, with tiny constants.
+loom: deps
+	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --release --lib --target-dir target/loom \
+	  -p narrows-xsk -p narrows-coordination
+
+# Instructions per packet of every hot structure, against the recorded budget.
+instructions: deps
+	$(CARGO) run --locked --release -p narrows-bench --bin instruction-count -- --check
+
+# Undefined behaviour in the unsafe code that can run without a kernel on the other side.
+miri:
+	$(CARGO) +nightly miri test -p narrows-xsk --lib ring
