@@ -9,7 +9,8 @@
 //! *Differences from the source.* Algorithm 2 tests, stores and adds separately, so that two
 //! queues may be given the same time, or the clock may be set back; here it is one
 //! compare-and-swap. It rounds each packet's time down; here each seat carries what is left over
-//! from packet to packet, so the sum is exact to one nanosecond a seat and never early.
+//! from packet to packet, so that its sum is rounded up once and not for every packet: in any
+//! window all seats together are exact to a nanosecond a seat.
 //! The horizon there is set by hand.
 //!
 //! *No burst.* Departure times are a rate apart, whatever the burst and the peak rate, which both
