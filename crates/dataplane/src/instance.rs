@@ -16,6 +16,7 @@ use crate::show::{self, Conservation, PortShow, QueueCounters, Show, WorkerShow}
 use crate::worker::PathCounters;
 use crate::worker_thread::WorkerReport;
 use narrows_bpf::Verdicts;
+use narrows_link::bridge::{self, BridgeError};
 use narrows_link::{Link, LinkError, LinkEvent, Promiscuous};
 use narrows_policy::{Installed, Kind, NodeStats, Policy, PolicyError, Update};
 use narrows_qdisc::Spec;
@@ -50,6 +51,20 @@ pub enum InstanceError {
         .0.1.min(.1.1)
     )]
     Queues((String, u32), (String, u32)),
+    /// The fail-open bridge cannot be prepared.
+    #[error("cannot prepare the bridge for fail-open: {0}")]
+    Bridge(#[from] BridgeError),
+    /// Traffic is to stop with this process, and would not.
+    #[error(
+        "{port} is a port of {master}, which would forward after the end of narrows in spite of \
+         --fail-closed: `ip link set dev {port} nomaster`, or `ip link del {master}`"
+    )]
+    Master {
+        /// The port.
+        port: String,
+        /// What it belongs to.
+        master: String,
+    },
     /// An interface is down.
     #[error("{0} is down: `ip link set dev {0} up`")]
     Down(String),
@@ -58,13 +73,22 @@ pub enum InstanceError {
     Silent,
 }
 
+/// Who forwards when this process is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FailMode {
+    /// A kernel bridge, prepared beforehand: traffic goes on, unshaped.
+    Open,
+    /// Nobody: traffic stops.
+    Closed,
+}
+
 /// How an instance is run.
 #[derive(Clone, Debug)]
 pub struct InstanceOptions {
     /// The names of its ports.
     pub ports: [String; 2],
-    /// What happens to packets when this process is gone, in words.
-    pub fail: String,
+    /// Who forwards when this process is gone.
+    pub fail: FailMode,
     /// How its sessions are run.
     pub session: SessionOptions,
 }
@@ -83,6 +107,8 @@ pub struct Instance {
     installed: [Option<Installed>; 2],
     session: Option<Session>,
     _promiscuous: Vec<Promiscuous>,
+    /// The bridge that stands by.
+    bridge: Option<String>,
     waiting_for: Option<String>,
     /// Counts of the sessions that are over.
     past: Totals,
@@ -103,6 +129,7 @@ impl Instance {
             installed: [None, None],
             session: None,
             _promiscuous: Vec::new(),
+            bridge: None,
             waiting_for: None,
             past: Totals::default(),
             rates: RateMeter::default(),
@@ -260,7 +287,11 @@ impl Instance {
             state: if self.session.is_some() { "running" } else { "waiting" }.into(),
             waiting_for: self.waiting_for.clone(),
             uptime_s: (clock::now() - self.began).as_secs_f64(),
-            fail: self.options.fail.clone(),
+            fail: match &self.bridge {
+                Some(bridge) => format!("open (bridge {bridge})"),
+                None if self.options.fail == FailMode::Open => "open (no bridge yet)".into(),
+                None => "closed".into(),
+            },
             ports: Side::BOTH.map(|side| self.show_port(side, &totals)).into(),
             workers: self.show_workers(&reports),
             conservation: Conservation {
@@ -356,6 +387,15 @@ impl Instance {
     /// Reads the ports, compiles the policy for them, and joins them.
     fn open(&mut self) -> Result<(), InstanceError> {
         let [a, b] = &self.options.ports;
+        // Each time anew: an interface that came back is no port of the bridge any more.
+        self.bridge = match self.options.fail {
+            FailMode::Open => Some(bridge::prepare(a, b)?.name),
+            FailMode::Closed => {
+                refuse_master(a)?;
+                refuse_master(b)?;
+                None
+            }
+        };
         let ports = [read_port(a)?, read_port(b)?];
         if ports[0].queues != ports[1].queues {
             let [a, b] = ports.map(|port| (port.name, port.queues));
@@ -463,6 +503,13 @@ pub(crate) fn read_port(name: &str) -> Result<PortFacts, InstanceError> {
         return Err(InstanceError::Down(name.to_owned()));
     }
     Ok(facts(&link))
+}
+
+fn refuse_master(name: &str) -> Result<(), InstanceError> {
+    let Some(master) = Link::by_name(name)?.status.master else { return Ok(()) };
+    let master = Link::by_index(master).map(|link| link.name().to_owned());
+    let master = master.unwrap_or_else(|_| "another device".into());
+    Err(InstanceError::Master { port: name.to_owned(), master })
 }
 
 /// What is different about a port, in words; `None` where it is what it was.

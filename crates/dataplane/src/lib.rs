@@ -29,5 +29,5 @@ pub mod run;
 pub mod show;
 pub mod worker;
 
-pub use instance::{Instance, InstanceError, InstanceOptions};
+pub use instance::{FailMode, Instance, InstanceError, InstanceOptions};
 pub use session::{SessionError, SessionOptions};

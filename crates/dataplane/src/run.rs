@@ -4,10 +4,9 @@
 use crate::bare;
 use crate::clock;
 use crate::control::{Answer, ControlError, ControlServer, Request};
-use crate::instance::{Instance, InstanceError, InstanceOptions, read_port};
+use crate::instance::{FailMode, Instance, InstanceError, InstanceOptions, read_port};
 use crate::session::{Prepared, SessionOptions};
 use crate::show::Show;
-use narrows_link::bridge::BridgeError;
 use narrows_link::doctor::{self, Finding, Wanted};
 use narrows_link::{LinkError, LinkMonitor};
 use narrows_policy::Policy;
@@ -23,15 +22,6 @@ use std::sync::atomic::AtomicBool;
 
 /// How often rates are sampled and a lost port is looked for.
 const TICK: Nanos = Nanos::from_secs(1);
-
-/// Who forwards when this process is gone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FailMode {
-    /// A kernel bridge, prepared beforehand: traffic goes on, unshaped.
-    Open,
-    /// Nobody: traffic stops.
-    Closed,
-}
 
 /// What `narrows run` was asked for.
 #[derive(Clone, Debug)]
@@ -58,9 +48,6 @@ pub enum RunError {
     /// Something that cannot work.
     #[error("cannot join the ports:\n{0}")]
     Blocked(String),
-    /// The fail-open bridge cannot be prepared.
-    #[error("cannot prepare the bridge for fail-open: {0}")]
-    Bridge(#[from] BridgeError),
     /// The ports cannot be joined.
     #[error(transparent)]
     Instance(#[from] InstanceError),
@@ -88,14 +75,6 @@ pub fn run(options: RunOptions, ready: impl FnOnce(&Instance)) -> Result<Show, R
     let mut monitor = LinkMonitor::open()?;
     let mut signals = signals()?;
     refuse_blockers(&ports, fail, &session)?;
-    let fail = match fail {
-        FailMode::Open => {
-            let bridge = narrows_link::bridge::prepare(&ports[0], &ports[1])?;
-            format!("open (bridge {})", bridge.name)
-        }
-        FailMode::Closed => "closed".to_owned(),
-    };
-
     let mut instance = Instance::start(InstanceOptions { ports, fail, session }, policy)?;
     ready(&instance);
     let mut next_tick = clock::now() + TICK;

@@ -1,7 +1,8 @@
 //! `narrows doctor`.
 
 use clap::Args;
-use narrows_dataplane::run::{FailMode, wanted};
+use narrows_dataplane::FailMode;
+use narrows_dataplane::run::wanted;
 use narrows_link::doctor;
 use std::process::ExitCode;
 

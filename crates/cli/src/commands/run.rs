@@ -2,8 +2,8 @@
 
 use clap::{Args, ValueEnum};
 use narrows_bpf::XdpMode;
-use narrows_dataplane::SessionOptions;
-use narrows_dataplane::run::{FailMode, RunOptions, run};
+use narrows_dataplane::run::{RunOptions, run};
+use narrows_dataplane::{FailMode, SessionOptions};
 use narrows_policy::Policy;
 use narrows_xsk::CopyMode;
 use std::path::PathBuf;
@@ -74,15 +74,13 @@ enum Xdp {
 }
 
 /// Entries of each ring: 2 ms of the smallest packets at a million a second, so that a worker
-/// that has to wait for its core for so long loses nothing. Fits four times into the fewest
-/// frames that `--frames` takes... see [`ring_for`].
+/// that has to wait for its core for so long loses nothing.
 const RING: u32 = 2048;
 
-/// The ring size for workers with `frames` frames: the four rings of a worker must leave
-/// half of its frames to the queues.
+/// The ring size for workers with `frames` frames: the two fill and two TX rings of a worker
+/// may take half of them, the rest is for the queues.
 fn ring_for(frames: u32) -> u32 {
-    let fits = frames / 8;
-    RING.min(1 << fits.ilog2())
+    RING.min(1 << (frames / 8).ilog2())
 }
 
 impl Run {
