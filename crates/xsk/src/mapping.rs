@@ -12,6 +12,9 @@ pub(crate) struct Mapping {
 
 // SAFETY: a mapping is a plain region of memory; which thread unmaps it does not matter.
 unsafe impl Send for Mapping {}
+// SAFETY: a shared mapping only tells its address and size, which never change; whoever reads
+// or writes the memory behind them keeps to a protocol of its own.
+unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps `len` bytes of fresh, zeroed memory.

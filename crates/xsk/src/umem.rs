@@ -29,12 +29,6 @@ pub struct Umem {
     frame_size: u32,
 }
 
-// SAFETY: the only shared state is the region's address and size, which never change; its
-// contents are not accessed through this type.
-unsafe impl Sync for Umem {}
-// SAFETY: as above; `Mapping` may be unmapped by any thread.
-unsafe impl Send for Umem {}
-
 impl Umem {
     /// Maps the memory.
     ///
