@@ -6,7 +6,10 @@
 //! What a `veth` counts, for those who add the numbers up: a frame that the far end
 //! took is in `tx` here and in `rx` there; one that the far end's ring had no room for
 //! is in `tx_dropped` here and nowhere there; one that the far end's XDP program or its
-//! socket refused is in `tx` here and in `rx_dropped` there.
+//! socket refused is in `tx` here and in `rx_dropped` there. Bytes are of whole frames,
+//! except where the far end runs an XDP program in its driver: what is sent to it is counted
+//! without Ethernet headers. So rates are taken where no such program is, at the receiver,
+//! and all else is counted in frames.
 
 use crate::namespace::Namespace;
 use anyhow::{Context, Result};
@@ -14,8 +17,7 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::ops::Sub;
 
-/// Frames and bytes of one device since it was made. A byte count is over whole
-/// Ethernet frames, without the frame check sequence.
+/// Frames and bytes of one device since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Frames received.

@@ -6,7 +6,7 @@
 //! do. Together these are all that traffic costs, whatever else the machine is doing.
 
 use anyhow::{Context, Result};
-use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use std::fs;
 use std::time::Duration;
@@ -46,9 +46,17 @@ pub fn softirq_threads() -> Vec<u32> {
         .collect()
 }
 
-/// Cores of this machine that this process may use.
+/// How many cores this process may use.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The last of the cores that this process may use, by its number.
+pub fn last_core() -> Result<usize> {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).context("cannot read the affinity")?;
+    (0..CpuSet::count())
+        .rfind(|core| allowed.is_set(*core).unwrap_or(false))
+        .context("this process may use no core")
 }
 
 /// Keeps the calling thread on `core`.

@@ -19,7 +19,7 @@ use crate::requirements::{self, ETHTOOL, IP, IPERF3, PING, Refusal};
 use crate::trial::{self, Load};
 use crate::{Testbed, ping};
 use anyhow::{Context, Result};
-use narrows_units::{Bytes, Nanos, Rate};
+use narrows_units::{Nanos, Rate};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -121,13 +121,14 @@ fn phase(
     let window = if limit.is_some() { window } else { window / UNLIMITED_SHARE };
     let load = Load::Iperf { traffic, flows: FLOWS };
     let mut client = Counters::of(bed.client(), CLIENT)?;
-    let look = || Ok((instance.cpu()?, instance.show()?, client.read()?.tx_bytes));
+    let look = || Ok((instance.cpu()?, instance.show()?, client.read()?));
     let outcome = trial::run(bed, load, window, look, |rate| {
         progress.say(&format!("{title}: {} at the receiver", report::rate(rate)));
     })
     .with_context(|| format!("{title}; narrows says:\n{}", instance.log()))?;
 
-    let [(cpu_before, before, offered_before), (cpu_after, after, offered_after)] = &outcome.edges;
+    let [(cpu_before, before, sent_before), (cpu_after, after, sent_after)] = &outcome.edges;
+    let sent = *sent_after - *sent_before;
     let queues = |show: &crate::narrows::Show| -> Result<Vec<u64>> {
         let port = show.port(PORT_B).context("narrows show does not list port B")?;
         Ok(port.per_queue.iter().map(|queue| queue.tx_bytes).collect())
@@ -137,8 +138,10 @@ fn phase(
         limit_bps: limit.map(Rate::bits_per_sec),
         traffic: if udp { "UDP" } else { "TCP" },
         tbf: None,
-        offered_bps: Rate::of(Bytes(offered_after - offered_before), outcome.delivered.span)
-            .bits_per_sec(),
+        dropped_percent: report::missing(
+            sent.tx_packets + sent.tx_dropped,
+            outcome.delivered.packets,
+        ),
         delivered_bps: outcome.delivered.rate().bits_per_sec(),
         deviation_percent: limit.map(|limit| outcome.delivered.deviation_percent(limit)),
         queue_shares: report::shares(&queues(before)?, &queues(after)?),

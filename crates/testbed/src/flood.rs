@@ -1,7 +1,7 @@
 //! A generator that sends at a bounded rate whatever the receiver makes of it.
 //!
 //! It paces in small bursts: what has fallen due is sent, then the thread sleeps a
-//! little. Where the machine gave it no time for longer than [`MEMORY`], that much is
+//! little. Where the machine gave it no time for longer than 20 ms, what is due beyond that is
 //! never made up for, so that a stall is not followed by a burst.
 
 use crate::cpu;

@@ -62,6 +62,7 @@ pub fn check() -> Result<(), Refusal> {
 pub fn run(options: &Options) -> Result<Report> {
     check()?;
     let queues = cpu::cores().saturating_sub(1).clamp(1, QUEUES_MAX);
+    let senders_core = cpu::last_core()?;
     let bed = Testbed::up(u32::try_from(queues)?)?;
     let ports = steering::flows(&bed, FLOWS_PER_QUEUE)?.concat();
 
@@ -76,7 +77,8 @@ pub fn run(options: &Options) -> Result<Report> {
                 for load in cell::LOADS {
                     let cell = Cell { system, frame_bytes, load };
                     running.prepare(capacity(&samples, &cell))?;
-                    let sample = cell::measure(&bed, &running, &frames, load, options.window)?;
+                    let flood = cell::flood(&frames, load, options.window, senders_core);
+                    let sample = cell::measure(&bed, &running, flood, options.window)?;
                     samples.entry(cell).or_default().push(sample);
                 }
             }

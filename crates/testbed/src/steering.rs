@@ -91,7 +91,8 @@ pub fn spread(bed: &Testbed) -> Result<()> {
 }
 
 fn steer(bed: &Testbed, takes_all: impl Fn(u32) -> bool) -> Result<()> {
-    let every_core = cores_mask(cpu::cores());
+    // Senders run on no other.
+    let every_core = cores_mask(cpu::last_core()? + 1);
     for (namespace, device) in [(bed.client(), CLIENT), (bed.server(), SERVER)] {
         for queue in 0..bed.queues() {
             let mask = if takes_all(queue) { every_core.as_str() } else { "0" };

@@ -17,8 +17,9 @@ pub struct Row {
     pub traffic: &'static str,
     /// The words of `narrows tc` that set the limit.
     pub tbf: Option<String>,
-    /// What the client's device sent, in frames' bits per second.
-    pub offered_bps: u64,
+    /// Frames that were sent and not received, in percent of those sent. Where a UDP load has
+    /// none, it was below the limit, and a deviation says nothing.
+    pub dropped_percent: f64,
     /// What the server's device received, in frames' bits per second.
     pub delivered_bps: u64,
     /// How far that is from the limit.
@@ -106,7 +107,7 @@ impl Row {
         [
             self.limit_bps.map_or("none".into(), |bps| Rate::from_bits_per_sec(bps).to_string()),
             self.traffic.to_owned(),
-            rate(Rate::from_bits_per_sec(self.offered_bps)),
+            format!("{:.1} %", self.dropped_percent),
             rate(Rate::from_bits_per_sec(self.delivered_bps)),
             self.deviation_percent.map_or("-".into(), |percent| format!("{percent:+.3} %")),
             format!("{} %", shares.join(" / ")),
@@ -138,6 +139,7 @@ impl fmt::Display for Report {
         table.set_header([
             "limit",
             "load",
+            "dropped",
             "delivered",
             "deviation",
             "per queue",
@@ -156,7 +158,7 @@ impl fmt::Display for Report {
         writeln!(f, "{table}")?;
         writeln!(
             f,
-            "offered, delivered: frames at the sender and at the receiver, with Ethernet header; \
+            "delivered: frames at the receiver, with Ethernet header; dropped: of those sent; \
              ping: beside the load, through the same queue; CPU: of one core"
         )?;
         let mut tbfs: Vec<&str> = self.rows.iter().filter_map(|row| row.tbf.as_deref()).collect();
@@ -178,7 +180,7 @@ impl fmt::Display for Report {
                 books.unaccounted
             )?;
         }
-        write!(
+        writeln!(
             f,
             "demo: worst deviation {:.2} %, median ping {} us, {} packets unaccounted",
             self.worst_deviation_percent,
@@ -195,6 +197,11 @@ pub(super) fn shares(before: &[u64], after: &[u64]) -> Vec<f64> {
         after.iter().zip(before).map(|(after, before)| after.saturating_sub(*before)).collect();
     let total = sent.iter().sum::<u64>().max(1) as f64;
     sent.iter().map(|bytes| *bytes as f64 / total * 100.0).collect()
+}
+
+/// The share of `sent` that was not received, in percent.
+pub(super) fn missing(sent: u64, received: u64) -> f64 {
+    sent.saturating_sub(received) as f64 / sent.max(1) as f64 * 100.0
 }
 
 /// A rate to four digits or so, in its unit.
@@ -218,7 +225,7 @@ mod tests {
             limit_bps,
             traffic: "UDP",
             tbf: limit_bps.map(|_| "qdisc replace dev port-b root tbf rate 1gbit".into()),
-            offered_bps: 999_200_000,
+            dropped_percent: 23.08,
             delivered_bps: 999_100_000,
             deviation_percent,
             queue_shares: vec![25.2, 24.8, 0.0, 50.0],
@@ -251,7 +258,9 @@ mod tests {
     #[test]
     fn the_table_shows_what_was_measured() {
         let text = report().to_string();
-        for shown in ["none", "999.10 Mbit/s", "-0.090 %", "25 / 25 / 0 / 50 %", "412 us", "61 %"] {
+        for shown in
+            ["none", "999.10 Mbit/s", "-0.090 %", "25 / 25 / 0 / 50 %", "412 us", "61 %", "23.1 %"]
+        {
             assert!(text.contains(shown), "{shown} in\n{text}");
         }
         assert_eq!(text.matches("set by: ").count(), 1, "the same line is said once");
@@ -264,6 +273,13 @@ mod tests {
         assert_eq!(json["unaccounted"], 3);
         assert_eq!(json["directions"][1]["unaccounted"], -1);
         assert!(json["rows"][0]["deviation_percent"].is_null());
+    }
+
+    #[test]
+    fn what_is_missing_was_sent_and_not_received() {
+        assert_eq!(missing(200, 150), 25.0);
+        // Counters at two places are not read at once.
+        assert_eq!(missing(100, 101), 0.0);
     }
 
     #[test]

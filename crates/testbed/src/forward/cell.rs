@@ -89,23 +89,26 @@ fn look(books: &mut Books, running: &Running<'_>, flood: &flood::Running) -> Res
     Ok(Look { at, worker, machine, devices: books.read()? })
 }
 
-/// Sends `frames` and measures for `window`.
+/// The load, from a sender on `core`, with room for a window.
+pub(super) fn flood(frames: &[Vec<u8>], load: Load, window: Duration, core: usize) -> Flood {
+    Flood {
+        frames: frames.to_vec(),
+        pace: load.pace(),
+        limit: WARM_UP + window + SPARE,
+        core: Some(core),
+    }
+}
+
+/// Sends `flood` and measures for `window`.
 pub(super) fn measure(
     bed: &Testbed,
     running: &Running<'_>,
-    frames: &[Vec<u8>],
-    load: Load,
+    flood: Flood,
     window: Duration,
 ) -> Result<Sample> {
     let dropped_before = running.dropped_by_limit()?;
     let mut books = Books::open(bed)?;
-    let flood = Flood {
-        frames: frames.to_vec(),
-        pace: load.pace(),
-        limit: WARM_UP + window + SPARE,
-        core: Some(cpu::cores() - 1),
-    }
-    .start(bed.client(), CLIENT)?;
+    let flood = flood.start(bed.client(), CLIENT)?;
     thread::sleep(WARM_UP);
     let start = look(&mut books, running, &flood)?;
     thread::sleep(window);

@@ -78,7 +78,7 @@ pub struct Sender {
 /// All of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The processor's name and the number of cores.
+    /// The processor's name and the number of cores in use.
     pub machine: String,
     /// The kernel's release.
     pub kernel: String,
@@ -241,7 +241,7 @@ impl fmt::Display for Report {
                 writeln!(f, "{table}")?;
             }
         }
-        write!(
+        writeln!(
             f,
             "worker: the forwarder's threads; machine: those, the sender's and the kernel's, \
              less what the sender alone costs"
