@@ -159,7 +159,7 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "delivered: frames at the receiver, with Ethernet header; dropped: of those sent; \
-             ping: beside the load, through the same queue; CPU: of one core"
+             ping: beside the load, through the same port; CPU: of one core"
         )?;
         let mut tbfs: Vec<&str> = self.rows.iter().filter_map(|row| row.tbf.as_deref()).collect();
         tbfs.dedup();
