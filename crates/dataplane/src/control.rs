@@ -8,20 +8,24 @@
 //! Non-goals: remote access, several requests on one connection.
 
 use crate::show::Show;
+use rustix::process::Uid;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Where the folders of all namespaces are.
 const RUN_DIR: &str = "/run/narrows";
 /// The longest request or answer, in bytes: a batch of a hundred thousand lines.
 const MESSAGE_MAX: u64 = 16 << 20;
-/// How long either side waits for the other to write.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long an instance spends on one request at most, from the first byte to the last of the
+/// answer: whoever asks has the request ready, and nobody else is served meanwhile.
+const SERVING_TIME: Duration = Duration::from_secs(1);
+/// How long a command waits for its answer: while others are served before it.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// What an instance is asked.
 #[derive(Debug, Serialize, Deserialize)]
@@ -72,7 +76,7 @@ pub enum Answer {
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// The folder or the socket cannot be made.
-    #[error("cannot open the control socket {path}: {source}")]
+    #[error("cannot open the control socket {path}: {source}{}", hint(source))]
     Open {
         /// Where.
         path: PathBuf,
@@ -101,6 +105,13 @@ pub enum ControlError {
     },
 }
 
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "; joining ports needs root: run it with sudo",
+        _ => "",
+    }
+}
+
 /// The folder of the network namespace that this process is in.
 fn folder() -> io::Result<PathBuf> {
     let namespace = std::fs::metadata("/proc/self/ns/net")?.ino();
@@ -117,7 +128,10 @@ impl ControlServer {
     /// Opens the socket of the instance that joins `ports`.
     pub(crate) fn open(ports: &[String; 2]) -> Result<Self, ControlError> {
         let name = format!("{},{}.sock", ports[0], ports[1]);
-        let path = folder().unwrap_or_else(|_| RUN_DIR.into()).join(name);
+        Self::open_at(folder().unwrap_or_else(|_| RUN_DIR.into()).join(name))
+    }
+
+    fn open_at(path: PathBuf) -> Result<Self, ControlError> {
         let failed = |source| ControlError::Open { path: path.clone(), source };
         if let Some(folder) = path.parent() {
             std::fs::DirBuilder::new()
@@ -167,30 +181,73 @@ impl Drop for ControlServer {
 
 fn converse(stream: &UnixStream, answer: &mut impl FnMut(Request) -> Answer) -> io::Result<()> {
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let peer = rustix::net::sockopt::socket_peercred(stream)?;
-    if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {
-        log::warn!("refused a control connection of user {}", peer.uid.as_raw());
-        return send(stream, &Answer::Refused("this instance belongs to another user".into()));
+    let mut conversation = Conversation::begin(stream, SERVING_TIME);
+    let peer = rustix::net::sockopt::socket_peercred(stream)?.uid;
+    if !may_ask(peer, rustix::process::geteuid()) {
+        log::warn!("refused a control connection of user {}", peer.as_raw());
+        let refusal = "this instance belongs to another user".to_owned();
+        return conversation.send(&Answer::Refused(refusal));
     }
-    let reply = match receive(stream) {
+    let reply = match conversation.receive() {
         Ok(request) => answer(request),
         Err(error) => Answer::Refused(format!("not a request: {error}")),
     };
-    send(stream, &reply)
+    conversation.send(&reply)
 }
 
-fn send(mut stream: &UnixStream, message: &impl Serialize) -> io::Result<()> {
-    let mut line = serde_json::to_vec(message)?;
-    line.push(b'\n');
-    stream.write_all(&line)
+/// Whether user `peer` may ask an instance of user `owner`.
+fn may_ask(peer: Uid, owner: Uid) -> bool {
+    peer.is_root() || peer == owner
 }
 
-fn receive<T: for<'a> Deserialize<'a>>(stream: &UnixStream) -> io::Result<T> {
-    let mut line = Vec::new();
-    BufReader::new(stream.take(MESSAGE_MAX)).read_until(b'\n', &mut line)?;
-    Ok(serde_json::from_slice(&line)?)
+/// One side of an exchange of lines that is over at a certain time, however slowly the other
+/// side writes or reads.
+struct Conversation<'a> {
+    stream: &'a UnixStream,
+    end: Instant,
+}
+
+impl<'a> Conversation<'a> {
+    fn begin(stream: &'a UnixStream, time: Duration) -> Self {
+        Self { stream, end: Instant::now() + time }
+    }
+
+    fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
+        let mut line = serde_json::to_vec(message)?;
+        line.push(b'\n');
+        self.write_all(&line)
+    }
+
+    fn receive<T: for<'de> Deserialize<'de>>(&mut self) -> io::Result<T> {
+        let mut line = Vec::new();
+        BufReader::new(self.take(MESSAGE_MAX)).read_until(b'\n', &mut line)?;
+        Ok(serde_json::from_slice(&line)?)
+    }
+
+    fn time_left(&self) -> io::Result<Option<Duration>> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Conversation<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.time_left()?)?;
+        let mut stream = self.stream;
+        stream.read(into)
+    }
+}
+
+impl Write for Conversation<'_> {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.time_left()?)?;
+        let mut stream = self.stream;
+        stream.write(from)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// An instance, seen from a command.
@@ -234,7 +291,10 @@ impl Client {
     pub fn ask(&self, request: &Request) -> Result<Answer, ControlError> {
         let broken = |source| ControlError::Broken { path: self.path.clone(), source };
         let stream = UnixStream::connect(&self.path).map_err(broken)?;
-        stream.set_read_timeout(Some(2 * PATIENCE)).map_err(broken)?;
-        send(&stream, request).and_then(|()| receive(&stream)).map_err(broken)
+        let mut conversation = Conversation::begin(&stream, ANSWER_TIME);
+        conversation.send(request).and_then(|()| conversation.receive()).map_err(broken)
     }
 }
+
+#[cfg(test)]
+mod tests;

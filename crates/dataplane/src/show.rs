@@ -327,3 +327,90 @@ impl QueueShow {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use narrows_packet::DropReason;
+
+    fn show() -> Show {
+        let queue = |tx_packets, reasons: &[(&str, u64)]| QueueShow {
+            rx_packets: 1,
+            rx_bytes: 60,
+            tx_packets,
+            tx_bytes: tx_packets * 100,
+            backlog_packets: 2,
+            backlog_bytes: 200,
+            drops: reasons.iter().map(|(_, count)| count).sum(),
+            drops_by_reason: reasons.iter().map(|&(name, n)| (name.to_owned(), n)).collect(),
+        };
+        Show {
+            state: "running".into(),
+            waiting_for: None,
+            uptime_s: 61.4,
+            fail: "open (bridge nrwbr7)".into(),
+            ports: vec![PortShow {
+                name: "eth2".into(),
+                xdp: "native".into(),
+                copy: "copy".into(),
+                mtu: 1500,
+                queues: 1,
+                qdisc: "tbf".into(),
+                rate_set_bps: Some(100_000_000),
+                tx_rate_bps: 99_000_000,
+                rx_rate_bps: 0,
+                total: queue(5, &[("limit", 3), ("too_long", 1)]),
+                per_queue: vec![queue(5, &[("limit", 3), ("too_long", 1)])],
+                to_self: 9,
+                unserved: 0,
+                kernel_drops: KernelDropsShow { rx_ring_full: 4, ..Default::default() },
+            }],
+            workers: vec![WorkerShow { load: 0.25, idle_s: 3.0, ..Default::default() }],
+            conservation: Conservation { received: 11, sent: 5, queued: 2, ..Default::default() },
+            events: vec!["joined eth1 and eth2".into()],
+        }
+    }
+
+    #[test]
+    fn the_text_says_everything_in_the_words_of_the_field() {
+        let expected = "\
+narrows running for 61 s, fail-open (bridge nrwbr7)
+eth2: native copy, mtu 1500, 1 queues, qdisc tbf, rate 100 Mbit/s; sending 99 Mbit/s, receiving 0 bit/s
+  total  : rx 1 pkt 60 B, tx 5 pkt 500 B, backlog 2 pkt 200 B, dropped 4 (limit 3, too_long 1)
+  queue 0: rx 1 pkt 60 B, tx 5 pkt 500 B, backlog 2 pkt 200 B, dropped 4 (limit 3, too_long 1)
+  to the kernel: 9 for this box, 0 on queues without a worker
+  lost in the kernel: 4 RX ring full, 0 other; 0 times no frame, 0 + 0 descriptors refused
+worker 0: cpu 0, load 25.0 %, idle 3.0 s, 0 of 0 frames free
+received 11 = sent 5 + queued 2 + dropped 0, 0 unaccounted
+event: joined eth1 and eth2
+";
+        assert_eq!(show().render(), expected);
+    }
+
+    #[test]
+    fn what_is_waited_for_is_said_first() {
+        let waiting = "eth2 is down: `ip link set dev eth2 up`".to_owned();
+        let show = Show { state: "waiting".into(), waiting_for: Some(waiting), ..show() };
+        let text = show.render();
+        let first = text.lines().next().unwrap_or_default();
+        assert!(first.starts_with("narrows waiting for 61 s"), "{first}");
+        assert!(first.ends_with(": eth2 is down: `ip link set dev eth2 up`"), "{first}");
+    }
+
+    #[test]
+    fn json_leaves_out_what_is_not_and_comes_back_as_it_was() {
+        let mut show = show();
+        show.ports[0].rate_set_bps = None;
+        let text = serde_json::to_string(&show).unwrap();
+        assert!(!text.contains("rate_set_bps") && !text.contains("waiting_for"), "{text}");
+        let back: Show = serde_json::from_str(&text).unwrap();
+        assert_eq!(back.render(), show.render());
+    }
+
+    #[test]
+    fn reasons_that_did_not_occur_are_left_out() {
+        let mut drops = DropCounters::default();
+        drops.add(DropReason::Horizon, 2);
+        assert_eq!(by_reason(&drops), BTreeMap::from([("horizon".to_owned(), 2)]));
+    }
+}

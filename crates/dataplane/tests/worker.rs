@@ -1,0 +1,470 @@
+//! Workers over vectors instead of ports: whatever happens to them, no packet is lost, doubled
+//! or overtaken, and the books add up after every single step.
+
+use narrows_dataplane::io::{Io, Side};
+use narrows_dataplane::worker::{Activity, Worker};
+use narrows_packet::{Batch, DropReason, PacketId, Packets};
+use narrows_policy::{Installed, NodeStats, Policy, PortFacts};
+use narrows_tc::Host;
+use narrows_units::Nanos;
+use proptest::prelude::*;
+use std::cell::Cell;
+use std::collections::VecDeque;
+
+/// Frames of each worker, and those that reception needs.
+const FRAMES: u32 = 200;
+const RESERVED: usize = 20;
+/// The names of the ports, in a policy.
+const PORTS: [&str; 2] = ["a", "b"];
+
+/// A packet on its way in.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    /// Its number among those that came in at this port.
+    number: u64,
+    len: u32,
+    malformed: bool,
+}
+
+/// Who has a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Owner {
+    Free,
+    Worker { side: Side, number: u64 },
+}
+
+/// Ports made of vectors, which watch that frames come back exactly once.
+struct FakeIo {
+    coming: [VecDeque<Arrival>; 2],
+    arrived: [u64; 2],
+    malformed: [u64; 2],
+    free: Vec<u32>,
+    owners: Vec<Owner>,
+    room: [usize; 2],
+    /// The numbers of what left, by the port at which it left.
+    sent: [Vec<u64>; 2],
+    dropped: [u64; 2],
+    /// Times that the worker was told that there is no spare frame.
+    asked_without_frame: Cell<u64>,
+}
+
+impl FakeIo {
+    fn new() -> Self {
+        Self {
+            coming: Default::default(),
+            arrived: [0; 2],
+            malformed: [0; 2],
+            free: (0..FRAMES).collect(),
+            owners: vec![Owner::Free; FRAMES as usize],
+            room: [usize::MAX; 2],
+            sent: Default::default(),
+            dropped: [0; 2],
+            asked_without_frame: 0.into(),
+        }
+    }
+
+    /// Takes back `id`, which the worker must have had.
+    fn take_back(&mut self, id: PacketId) -> (Side, u64) {
+        let owner = std::mem::replace(&mut self.owners[id.0 as usize], Owner::Free);
+        let Owner::Worker { side, number } = owner else {
+            panic!("packet {} came back, but the worker did not have it", id.0)
+        };
+        self.free.push(id.0);
+        (side, number)
+    }
+
+    fn held(&self) -> usize {
+        FRAMES as usize - self.free.len()
+    }
+}
+
+impl Io for FakeIo {
+    fn receive(&mut self, side: Side, packets: &mut Packets, now: Nanos, out: &mut Batch) {
+        while out.has_room() && !self.coming[side.index()].is_empty() {
+            // Without a free frame a device receives nothing.
+            let Some(frame) = self.free.pop() else { break };
+            let Some(arrival) = self.coming[side.index()].pop_front() else { break };
+            self.owners[frame as usize] = Owner::Worker { side, number: arrival.number };
+            self.arrived[side.index()] += 1;
+            let id = PacketId(frame);
+            packets.arrive(id, arrival.len, now);
+            if arrival.malformed {
+                self.malformed[side.index()] += 1;
+                packets.discard(id, DropReason::Malformed);
+            } else {
+                out.push(id);
+            }
+        }
+    }
+
+    fn has_spare_frame(&self) -> bool {
+        let spare = self.free.len() >= RESERVED;
+        self.asked_without_frame.set(self.asked_without_frame.get() + u64::from(!spare));
+        spare
+    }
+
+    fn room(&mut self, side: Side) -> usize {
+        self.room[side.index()]
+    }
+
+    fn transmit(&mut self, side: Side, batch: &Batch) {
+        assert!(batch.len() <= self.room[side.index()], "more was sent than there is room for");
+        for &id in batch.as_slice() {
+            let (from, number) = self.take_back(id);
+            assert_eq!(from, side.other(), "what comes in at one port leaves at the other");
+            let sent = &mut self.sent[side.index()];
+            assert!(sent.last() < Some(&number), "{number} was overtaken by {:?}", sent.last());
+            sent.push(number);
+        }
+    }
+
+    fn release(&mut self, dropped: &Batch) {
+        for &id in dropped.as_slice() {
+            let (from, _) = self.take_back(id);
+            self.dropped[from.index()] += 1;
+        }
+    }
+
+    fn is_unsent(&self) -> bool {
+        false
+    }
+}
+
+/// A policy for two ports of `queues` queues.
+struct Ports {
+    policy: Policy,
+    queues: u16,
+}
+
+impl Host for Ports {
+    fn devices(&self) -> Vec<String> {
+        PORTS.map(str::to_owned).into()
+    }
+
+    fn port(&self, dev: &str) -> Option<PortFacts> {
+        PORTS
+            .contains(&dev)
+            .then_some(PortFacts { queues: Some(self.queues), ..PortFacts::ETHERNET })
+    }
+
+    fn policy(&self) -> Policy {
+        self.policy.clone()
+    }
+
+    fn apply(&mut self, policy: Policy) -> Result<(), String> {
+        self.policy = policy;
+        Ok(())
+    }
+
+    fn stats(&self, _dev: &str) -> Vec<NodeStats> {
+        Vec::new()
+    }
+}
+
+/// Some workers under one policy: an instance without threads and sockets.
+struct Bed {
+    workers: Vec<Worker<FakeIo>>,
+    installed: [Installed; 2],
+    ports: Ports,
+    now: Nanos,
+    next: u64,
+}
+
+impl Bed {
+    fn new(queues: usize) -> Self {
+        let policy = Policy::default();
+        let mut specs = PORTS.map(|_| Vec::new());
+        let installed = [0, 1].map(|port| {
+            let compiled = Installed::compile(policy.port(PORTS[port]), queues, None);
+            let (installed, updates) = compiled.unwrap_or_else(|error| panic!("{error}"));
+            specs[port] = updates;
+            installed
+        });
+        let [of_a, of_b] = specs;
+        let spec = |update| match update {
+            narrows_policy::Update::Retune(spec) | narrows_policy::Update::Replace(spec) => spec,
+        };
+        let workers = of_a
+            .into_iter()
+            .zip(of_b)
+            .map(|(a, b)| Worker::new(FakeIo::new(), FRAMES, [spec(a).build(), spec(b).build()]))
+            .collect();
+        let queues = u16::try_from(queues).unwrap();
+        let ports = Ports { policy, queues };
+        Self { workers, installed, ports, now: Nanos(1_000_000), next: 0 }
+    }
+
+    fn arrive(&mut self, worker: usize, side: Side, count: usize, len: u32, malformed: bool) {
+        for _ in 0..count {
+            self.next += 1;
+            let arrival = Arrival { number: self.next, len, malformed };
+            self.workers[worker].io_mut().coming[side.index()].push_back(arrival);
+        }
+    }
+
+    fn step(&mut self, worker: usize) -> Activity {
+        let activity = self.workers[worker].step(self.now);
+        self.check();
+        activity
+    }
+
+    /// Puts a policy in force with tc's words, the way an instance does.
+    fn tc(&mut self, words: &str) {
+        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        // What tc refuses changes nothing, here as anywhere.
+        let _ = narrows_tc::execute(&words, &mut self.ports);
+        for side in Side::BOTH {
+            let previous = &self.installed[side.index()];
+            let policy = self.ports.policy.port(PORTS[side.index()]);
+            let compiled = Installed::compile(policy, self.workers.len(), Some(previous));
+            let (installed, updates) = compiled.unwrap_or_else(|error| panic!("{error}"));
+            installed.commit();
+            self.installed[side.index()] = installed;
+            for (worker, update) in self.workers.iter_mut().zip(updates) {
+                worker.update(side, update, self.now);
+            }
+            self.check();
+        }
+    }
+
+    /// Everything that must be true at any moment between two steps.
+    fn check(&self) {
+        for worker in &self.workers {
+            let io = worker.io();
+            let mut queued_in_all = 0;
+            for ingress in Side::BOTH {
+                let egress = ingress.other();
+                let counters = worker.counters(ingress);
+                let queued = u64::from(worker.backlog(egress).packets);
+                queued_in_all += queued;
+                assert_eq!(counters.unaccounted(queued), 0, "{counters:?}, {queued} queued");
+                assert_eq!(counters.rx_packets, io.arrived[ingress.index()]);
+                assert_eq!(counters.tx_packets, io.sent[egress.index()].len() as u64);
+                assert_eq!(counters.drops.total(), io.dropped[ingress.index()]);
+                let malformed = counters.drops.get(DropReason::Malformed);
+                assert_eq!(malformed, io.malformed[ingress.index()]);
+                // The root's backlog is what its own figures say.
+                let stats = worker.qdisc_stats(egress);
+                assert_eq!(u64::from(stats[0].backlog.packets), queued);
+            }
+            assert_eq!(io.held() as u64, queued_in_all, "frames held are packets queued");
+            let no_frame = |side| worker.counters(side).drops.get(DropReason::NoFrame);
+            let refused = Side::BOTH.map(no_frame).iter().sum::<u64>();
+            assert_eq!(refused, io.asked_without_frame.get(), "dropped for want of frames");
+        }
+    }
+
+    fn queued(&self) -> u32 {
+        let backlogs = self
+            .workers
+            .iter()
+            .flat_map(|worker| Side::BOTH.map(|side| worker.backlog(side).packets));
+        backlogs.sum()
+    }
+}
+
+/// Words that make and change every kind, for a port whose name is put in.
+const WORDS: &[&str] = &[
+    "qdisc replace dev PORT root handle 1: tbf rate 20mbit burst 10k latency 10ms",
+    "qdisc replace dev PORT root handle 1: tbf rate 3mbit burst 3k limit 9k",
+    "qdisc change dev PORT root handle 1: tbf rate 90mbit burst 50k limit 300k",
+    "qdisc replace dev PORT root handle 1: tbf rate 20mbit burst 10k limit 90k coordination lock",
+    "qdisc replace dev PORT root handle 1: tbf rate 20mbit burst 10k limit 90k coordination edt",
+    "qdisc replace dev PORT root handle 1: tbf rate 9mbit burst 4k limit 9k peakrate 20mbit mtu 1600",
+    "qdisc replace dev PORT parent 1:1 handle 2: pfifo limit 7",
+    "qdisc replace dev PORT parent 1:1 handle 3: bfifo limit 20k",
+    "qdisc replace dev PORT parent 1:1 handle 2: tbf rate 8mbit burst 5k limit 20k",
+    "qdisc replace dev PORT root handle 4: pfifo limit 50",
+    "qdisc change dev PORT root handle 4: pfifo limit 2",
+    "qdisc replace dev PORT root handle 5: bfifo limit 30k",
+    "qdisc replace dev PORT root handle 6: mq",
+    "qdisc replace dev PORT parent 6:1 handle 7: tbf rate 6mbit burst 3k limit 50k overhead 30",
+    "qdisc replace dev PORT parent 6:2 handle 8: pfifo limit 9",
+    "qdisc replace dev PORT root noqueue",
+    "qdisc del dev PORT root",
+];
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+enum Happening {
+    Arrive { worker: usize, side: Side, count: usize, len: u32, malformed: bool },
+    Step { worker: usize },
+    Wait { nanos: u64 },
+    Room { worker: usize, side: Side, room: usize },
+    Tc { side: Side, words: usize },
+    Abandon { worker: usize },
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let worker = 0..3_usize;
+    let side = prop_oneof![Just(Side::A), Just(Side::B)];
+    let arrive =
+        (worker.clone(), side.clone(), 1..100_usize, 14..1600_u32, prop::bool::weighted(0.1))
+            .prop_map(|(worker, side, count, len, malformed)| Happening::Arrive {
+                worker,
+                side,
+                count,
+                len,
+                malformed,
+            });
+    let room = prop_oneof![Just(0), 1..70_usize, Just(usize::MAX)];
+    prop_oneof![
+        6 => arrive,
+        12 => worker.clone().prop_map(|worker| Happening::Step { worker }),
+        4 => (0..30_000_000_u64).prop_map(|nanos| Happening::Wait { nanos }),
+        3 => (worker.clone(), side.clone(), room)
+            .prop_map(|(worker, side, room)| Happening::Room { worker, side, room }),
+        3 => (side, 0..WORDS.len()).prop_map(|(side, words)| Happening::Tc { side, words }),
+        1 => worker.prop_map(|worker| Happening::Abandon { worker }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_no_packet_is_lost_doubled_or_overtaken(
+        queues in 1..=3_usize,
+        happenings in prop::collection::vec(happening(), 1..120),
+    ) {
+        let mut bed = Bed::new(queues);
+        for happening in happenings {
+            match happening {
+                Happening::Arrive { worker, side, count, len, malformed } => {
+                    bed.arrive(worker % queues, side, count, len, malformed);
+                }
+                Happening::Step { worker } => {
+                    bed.step(worker % queues);
+                }
+                Happening::Wait { nanos } => bed.now += Nanos(nanos),
+                Happening::Room { worker, side, room } => {
+                    bed.workers[worker % queues].io_mut().room[side.index()] = room;
+                }
+                Happening::Tc { side, words } => {
+                    bed.tc(&WORDS[words].replace("PORT", PORTS[side.index()]));
+                }
+                Happening::Abandon { worker } => {
+                    bed.workers[worker % queues].abandon();
+                    bed.check();
+                    let worker = &bed.workers[worker % queues];
+                    prop_assert!(Side::BOTH.iter().all(|&side| worker.backlog(side).is_empty()));
+                }
+            }
+        }
+        // With room again and time, everything leaves: nothing is stuck. At the least rate
+        // that the words above can set, all frames take less than four seconds.
+        for worker in &mut bed.workers {
+            worker.io_mut().room = [usize::MAX; 2];
+        }
+        for _ in 0..4000 {
+            for worker in &mut bed.workers {
+                worker.step(bed.now);
+            }
+            bed.now += Nanos::from_millis(1);
+            let io = |worker: &Worker<FakeIo>| worker.io().coming.iter().all(VecDeque::is_empty);
+            if bed.queued() == 0 && bed.workers.iter().all(io) {
+                break;
+            }
+        }
+        bed.check();
+        prop_assert_eq!(bed.queued(), 0);
+        prop_assert!(bed.workers.iter().all(|worker| worker.io().held() == 0));
+    }
+}
+
+#[test]
+fn a_step_moves_a_batch_both_ways_and_says_when_there_is_no_more() {
+    let mut bed = Bed::new(1);
+    bed.arrive(0, Side::A, 3, 100, false);
+    bed.arrive(0, Side::B, 2, 60, false);
+    assert_eq!(bed.step(0), Activity::Busy);
+    let worker = &bed.workers[0];
+    assert_eq!(worker.counters(Side::A).tx_packets, 3);
+    assert_eq!(worker.counters(Side::A).tx_bytes, 300);
+    assert_eq!(worker.counters(Side::B).rx_bytes, 120);
+    assert_eq!(worker.io().sent[Side::B.index()], [1, 2, 3]);
+    assert_ne!(bed.step(0), Activity::Busy);
+}
+
+#[test]
+fn a_port_that_takes_nothing_blocks_its_own_direction_only() {
+    let mut bed = Bed::new(1);
+    bed.workers[0].io_mut().room[Side::B.index()] = 0;
+    bed.arrive(0, Side::A, 10, 100, false);
+    bed.arrive(0, Side::B, 10, 100, false);
+    bed.step(0);
+    assert_eq!(bed.workers[0].counters(Side::B).tx_packets, 10);
+    assert_eq!(bed.workers[0].backlog(Side::B).packets, 10);
+    assert_eq!(bed.step(0), Activity::Blocked);
+    bed.workers[0].io_mut().room[Side::B.index()] = 4;
+    assert_eq!(bed.step(0), Activity::Busy);
+    assert_eq!(bed.workers[0].backlog(Side::B).packets, 6);
+}
+
+#[test]
+fn packets_are_refused_for_want_of_frames_only_where_the_reserve_is_reached() {
+    let mut bed = Bed::new(1);
+    bed.tc("qdisc add dev b root tbf rate 8bit burst 2k limit 10m");
+    bed.arrive(0, Side::A, FRAMES as usize * 2, 100, false);
+    for _ in 0..20 {
+        bed.step(0);
+    }
+    let queued = bed.workers[0].backlog(Side::B).packets as usize;
+    let no_frame = bed.workers[0].counters(Side::A).drops.get(DropReason::NoFrame);
+    assert!(no_frame > 0);
+    // The queue got everything but the reserve; a batch is taken out of the ring at once.
+    let available = FRAMES as usize - RESERVED;
+    assert!((available - 64..=available).contains(&queued), "{queued} of {available}");
+    // And the other direction still receives.
+    bed.arrive(0, Side::B, 5, 100, false);
+    bed.step(0);
+    assert_eq!(bed.workers[0].counters(Side::B).rx_packets, 5);
+}
+
+#[test]
+fn what_is_malformed_is_received_and_dropped_for_it() {
+    let mut bed = Bed::new(1);
+    bed.arrive(0, Side::A, 5, 13, true);
+    bed.arrive(0, Side::A, 1, 60, false);
+    bed.step(0);
+    let counters = bed.workers[0].counters(Side::A);
+    assert_eq!((counters.rx_packets, counters.tx_packets), (6, 1));
+    assert_eq!(counters.drops.get(DropReason::Malformed), 5);
+}
+
+#[test]
+fn what_is_abandoned_is_counted_as_lost_with_its_port() {
+    let mut bed = Bed::new(1);
+    bed.tc("qdisc add dev b root tbf rate 8bit burst 2k limit 10m");
+    bed.arrive(0, Side::A, 60, 100, false);
+    bed.step(0);
+    let queued = u64::from(bed.queued());
+    assert!(queued > 30);
+    bed.workers[0].abandon();
+    bed.check();
+    assert_eq!(bed.workers[0].counters(Side::A).drops.get(DropReason::PortGone), queued);
+    assert_eq!(bed.queued(), 0);
+}
+
+#[test]
+fn counts_of_a_direction_add_up_over_workers() {
+    let mut bed = Bed::new(2);
+    bed.arrive(0, Side::A, 3, 100, false);
+    bed.arrive(1, Side::A, 4, 50, true);
+    bed.step(0);
+    bed.step(1);
+    let mut sum = bed.workers[0].counters(Side::A);
+    sum.merge(&bed.workers[1].counters(Side::A));
+    assert_eq!((sum.rx_packets, sum.rx_bytes, sum.tx_packets), (7, 300, 3));
+    assert_eq!(sum.drops.total(), 4);
+    assert_eq!(sum.unaccounted(0), 0);
+    assert_eq!(sum.unaccounted(1), -1);
+}
+
+#[test]
+fn every_one_of_the_words_that_the_property_test_picks_from_does_something() {
+    let mut bed = Bed::new(2);
+    for words in WORDS {
+        let before = bed.ports.policy();
+        bed.tc(&words.replace("PORT", "a"));
+        assert!(bed.ports.policy() != before, "{words}");
+    }
+}
