@@ -40,7 +40,36 @@ fn main() -> ExitCode {
         Command::Demo(demo) => demo.execute(),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("narrows: {error:#}");
+        eprintln!("narrows: {}", explain(&error));
         ExitCode::FAILURE
     })
+}
+
+/// An error with its causes, each said once: some messages contain their cause already.
+fn explain(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let cause = std::io::Error::other("no space");
+        let error = anyhow::Error::new(cause).context("cannot write: no space; free some");
+        assert_eq!(explain(&error), "cannot write: no space; free some");
+        assert_eq!(explain(&error.context("policy")), "policy: cannot write: no space; free some");
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        <Cli as clap::CommandFactory>::command().debug_assert();
+    }
 }

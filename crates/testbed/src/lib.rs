@@ -28,6 +28,7 @@
 //! worth something only between rows of one run.
 
 pub mod accounting;
+pub mod accuracy;
 pub mod bed;
 pub mod bridge;
 pub mod capture;
@@ -40,6 +41,7 @@ pub mod forward;
 pub mod frames;
 pub mod guard;
 pub mod iperf;
+pub mod latency;
 pub mod namespace;
 pub mod narrows;
 pub mod ping;

@@ -6,6 +6,7 @@ use crate::process::Process;
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use nix::sys::signal::Signal;
+use std::net::Ipv4Addr;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -65,11 +66,16 @@ pub struct Ping {
 impl Ping {
     /// Starts it; it ends by itself after `limit`.
     pub fn start(bed: &Testbed, limit: Duration) -> Result<Self> {
+        Self::start_to(bed, SERVER_IP, limit)
+    }
+
+    /// The same to another of the server's addresses.
+    pub fn start_to(bed: &Testbed, address: Ipv4Addr, limit: Duration) -> Result<Self> {
         let seconds = limit.as_secs().max(1).to_string();
         let interval = INTERVAL.as_secs_f64().to_string();
         let mut command = bed.client().command("ping");
         command
-            .args(["-n", "-i", &interval, "-w", &seconds, &SERVER_IP.to_string()])
+            .args(["-n", "-i", &interval, "-w", &seconds, &address.to_string()])
             .stdin(Stdio::null())
             // Numbers in the text are read below.
             .env("LC_ALL", "C");

@@ -1,7 +1,7 @@
 //! `narrows bench`.
 
 use clap::{Args, Subcommand};
-use narrows_testbed::forward;
+use narrows_testbed::{accuracy, forward, latency};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ pub struct Bench {
 #[derive(Subcommand)]
 enum What {
     Forward(Forward),
+    Accuracy(Accuracy),
+    Latency(Latency),
     Qdisc(Qdisc),
     BareForwarder(BareForwarder),
 }
@@ -23,6 +25,8 @@ impl Bench {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         match self.what {
             What::Forward(forward) => forward.execute(),
+            What::Accuracy(accuracy) => accuracy.execute(),
+            What::Latency(latency) => latency.execute(),
             What::Qdisc(qdisc) => qdisc.execute(),
             What::BareForwarder(bare) => bare.execute(),
         }
@@ -56,13 +60,72 @@ impl Forward {
             window: Duration::from_secs(self.seconds),
             rounds: self.rounds,
         })?;
-        if self.json {
-            println!("{}", serde_json::to_string_pretty(&report)?);
-        } else {
-            print!("{report}");
-        }
-        Ok(ExitCode::SUCCESS)
+        print(&report, self.json)
     }
+}
+
+/// How exactly a rate is kept: 10 Mbit/s to 1 Gbit/s, one queue and four, UDP and TCP, each
+/// coordination strategy beside the others. Needs root.
+#[derive(Args)]
+struct Accuracy {
+    /// Seconds for which each rate is measured.
+    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
+    seconds: u64,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Accuracy {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let report = accuracy::run(&accuracy::Options {
+            program: std::env::current_exe()?,
+            window: Duration::from_secs(self.seconds),
+        })?;
+        print(&report, self.json)
+    }
+}
+
+/// What an idle Narrows adds to a ping, asleep and busy-polling, beside a bridge and a bare
+/// cable. Needs root.
+#[derive(Args)]
+struct Latency {
+    /// Seconds for which each system is measured in each round.
+    #[arg(long, value_name = "S", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=60))]
+    seconds: u64,
+
+    /// How often all of it is repeated.
+    #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Latency {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let report = latency::run(&latency::Options {
+            program: std::env::current_exe()?,
+            window: Duration::from_secs(self.seconds),
+            rounds: self.rounds,
+        })?;
+        print(&report, self.json)
+    }
+}
+
+/// Prints a report for people or for programs.
+fn print(
+    report: &(impl std::fmt::Display + serde::Serialize),
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    if json {
+        println!("{}", serde_json::to_string_pretty(report)?);
+    } else {
+        print!("{report}");
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Queues, qdiscs and meters, beside the plainest queue there is; one core, no I/O.

@@ -1,0 +1,167 @@
+//! How exactly a rate is kept: every strategy, over one queue and over all, under floods and
+//! under TCP, at rates from a home's uplink to a data centre's server.
+//!
+//! The rate is what the server's device received, in whole frames, over a window in which the
+//! load never paused. A flood offers every queue half as much again as its fair share, so
+//! that none of them ever runs dry: what a strategy does with load that is spread unevenly is
+//! another question.
+
+use crate::bed::{PORT_B, QUEUES, SINK_MAC};
+use crate::flood::{Flood, Pace};
+use crate::iperf::Traffic;
+use crate::narrows::Instance;
+use crate::progress::Progress;
+use crate::requirements::{self, ETHTOOL, IP, IPERF3, PING, Refusal, TC};
+use crate::trial::{self, Load};
+use crate::{Testbed, frames, steering};
+use anyhow::{Context, Result};
+use comfy_table::Table;
+use comfy_table::presets::ASCII_MARKDOWN;
+use narrows_units::{Nanos, Rate};
+use serde::Serialize;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The limits, in bits per second.
+const LIMITS: [u64; 3] = [10_000_000, 100_000_000, 1_000_000_000];
+/// How queues share the limit.
+const STRATEGIES: [&str; 3] = ["equal", "lock", "edt"];
+/// How many times its share a flood offers each queue.
+const OVERLOAD: f64 = 1.5;
+/// Frames of a flood, in bytes: full ones.
+const FRAME_BYTES: usize = 1514;
+/// Flows of each load.
+const FLOWS: usize = 64;
+/// The bucket holds what the limit passes in this time, so that a worker that a busy machine
+/// keeps from its core for so long has lost nothing of the rate.
+const BURST: Nanos = Nanos::from_millis(8);
+/// The least burst: a few full frames for each queue.
+const BURST_MIN: u64 = 32_000;
+/// How long a packet may wait. Long enough that 64 TCP flows over four queues at 10 Mbit/s
+/// each have a packet to send.
+const LATENCY: &str = "50ms";
+
+/// How to run it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The `narrows` program.
+    pub program: PathBuf,
+    /// How long each rate is measured.
+    pub window: Duration,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The strategy.
+    pub coordination: &'static str,
+    /// The limit, in bits per second.
+    pub limit_bps: u64,
+    /// How many queues carried the load.
+    pub active_queues: u32,
+    /// `UDP` or `TCP`.
+    pub traffic: &'static str,
+    /// What the server's device received, in frames' bits per second.
+    pub delivered_bps: u64,
+    /// How far that is from the limit.
+    pub deviation_percent: f64,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The largest deviation, either way.
+    pub worst_deviation_percent: f64,
+    /// The measurements.
+    pub rows: Vec<Row>,
+}
+
+/// Refuses where it cannot run.
+pub fn check() -> Result<(), Refusal> {
+    requirements::check(&[IP, TC, ETHTOOL, IPERF3, PING])
+}
+
+/// Runs it, with its progress on standard error.
+pub fn run(options: &Options) -> Result<Report> {
+    check()?;
+    let bed = Testbed::up(QUEUES)?;
+    let instance = Instance::start(&bed, &options.program, &["--fail-closed"])?;
+    let flows = steering::flows(&bed, FLOWS / QUEUES as usize)?;
+    let cells = LIMITS.len() * STRATEGIES.len() * 4;
+    let mut progress = Progress::over(cells as u64);
+    let mut rows = Vec::with_capacity(cells);
+    for limit in LIMITS.map(Rate::from_bits_per_sec) {
+        for coordination in STRATEGIES {
+            let burst = limit.bytes_in(BURST).0.max(BURST_MIN);
+            instance.tc(&format!(
+                "qdisc replace dev {PORT_B} root tbf rate {}bit burst {burst} latency {LATENCY} \
+                 coordination {coordination}",
+                limit.bits_per_sec()
+            ))?;
+            for active_queues in [1, QUEUES] {
+                if active_queues == 1 {
+                    steering::pin(&bed, 0)?;
+                } else {
+                    steering::spread(&bed)?;
+                }
+                for traffic in ["UDP", "TCP"] {
+                    let title =
+                        format!("{limit}, {coordination}, {active_queues} queues, {traffic}");
+                    progress.begin(&title);
+                    let load = match traffic {
+                        "UDP" => flood(&flows, limit, options.window)?,
+                        _ => Load::Iperf { traffic: Traffic::Tcp, flows: FLOWS as u32 },
+                    };
+                    let outcome = trial::run(&bed, load, options.window, || Ok(()), |_| ())
+                        .with_context(|| format!("{title}; narrows says:\n{}", instance.log()))?;
+                    let deviation_percent = outcome.delivered.deviation_percent(limit);
+                    progress.end(&format!("{title}: {deviation_percent:+.3} %"));
+                    rows.push(Row {
+                        coordination,
+                        limit_bps: limit.bits_per_sec(),
+                        active_queues,
+                        traffic,
+                        delivered_bps: outcome.delivered.rate().bits_per_sec(),
+                        deviation_percent,
+                    });
+                }
+            }
+        }
+    }
+    let worst = rows.iter().map(|row| row.deviation_percent.abs());
+    Ok(Report { worst_deviation_percent: worst.fold(0.0, f64::max), rows })
+}
+
+/// Frames for nobody, as many on each queue; with all queues pinned to one they all take that.
+fn flood(flows: &[Vec<u16>], limit: Rate, window: Duration) -> Result<Load> {
+    let per_queue = flows.iter().map(Vec::len).min().unwrap_or(0);
+    // Queue after queue, so that no queue waits long for its next frame.
+    let ports: Vec<u16> =
+        (0..per_queue).flat_map(|flow| flows.iter().map(move |queue| queue[flow])).collect();
+    let frames = frames::udp_flows(&ports, SINK_MAC, FRAME_BYTES)?;
+    let pace = Pace::Bits(limit.bits_per_sec() as f64 * OVERLOAD);
+    // The trial ends it; this is for when it cannot.
+    let limit = window * 2 + Duration::from_secs(10);
+    Ok(Load::Flood(Flood { frames, pace, limit, core: None }))
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = Table::new();
+        table.load_style(ASCII_MARKDOWN);
+        table.set_header(["limit", "coordination", "queues", "load", "delivered", "deviation"]);
+        for row in &self.rows {
+            table.add_row([
+                Rate::from_bits_per_sec(row.limit_bps).to_string(),
+                row.coordination.to_owned(),
+                row.active_queues.to_string(),
+                row.traffic.to_owned(),
+                format!("{:.3} Mbit/s", row.delivered_bps as f64 / 1e6),
+                format!("{:+.3} %", row.deviation_percent),
+            ]);
+        }
+        writeln!(f, "{table}")?;
+        writeln!(f, "accuracy: worst deviation {:.3} %", self.worst_deviation_percent)
+    }
+}
