@@ -16,7 +16,7 @@ use crate::show::{self, Conservation, PortShow, QueueCounters, Show, WorkerShow}
 use crate::worker::PathCounters;
 use crate::worker_thread::WorkerReport;
 use narrows_bpf::Verdicts;
-use narrows_link::bridge::{self, BridgeError};
+use narrows_link::bridge::{self, BridgeError, BridgeState, Origin};
 use narrows_link::{Link, LinkError, LinkEvent, Promiscuous};
 use narrows_policy::{Installed, Kind, NodeStats, Policy, PolicyError, Update};
 use narrows_qdisc::Spec;
@@ -108,7 +108,7 @@ pub struct Instance {
     session: Option<Session>,
     _promiscuous: Vec<Promiscuous>,
     /// The bridge that stands by.
-    bridge: Option<String>,
+    bridge: Option<BridgeState>,
     waiting_for: Option<String>,
     /// Counts of the sessions that are over.
     past: Totals,
@@ -121,7 +121,7 @@ impl Instance {
     /// Joins the ports under `policy`.
     ///
     /// # Errors
-    /// Where they cannot be joined as they are now.
+    /// Where they cannot be joined as they are now. Nothing is left changed then.
     pub fn start(options: InstanceOptions, policy: Policy) -> Result<Self, InstanceError> {
         let mut instance = Self {
             options,
@@ -138,7 +138,10 @@ impl Instance {
         };
         instance.check_ports(&policy)?;
         instance.policy = policy;
-        instance.open()?;
+        if let Err(error) = instance.open() {
+            instance.stand_down();
+            return Err(error);
+        }
         Ok(instance)
     }
 
@@ -288,7 +291,7 @@ impl Instance {
             waiting_for: self.waiting_for.clone(),
             uptime_s: (clock::now() - self.began).as_secs_f64(),
             fail: match &self.bridge {
-                Some(bridge) => format!("open (bridge {bridge})"),
+                Some(bridge) => format!("open (bridge {})", bridge.name),
                 None if self.options.fail == FailMode::Open => "open (no bridge yet)".into(),
                 None => "closed".into(),
             },
@@ -389,7 +392,7 @@ impl Instance {
         let [a, b] = &self.options.ports;
         // Each time anew: an interface that came back is no port of the bridge any more.
         self.bridge = match self.options.fail {
-            FailMode::Open => Some(bridge::prepare(a, b)?.name),
+            FailMode::Open => Some(bridge::prepare(a, b)?),
             FailMode::Closed => {
                 refuse_master(a)?;
                 refuse_master(b)?;
@@ -420,6 +423,16 @@ impl Instance {
         self.waiting_for = None;
         self.events.say(format!("joined {}", self.mode()));
         Ok(())
+    }
+
+    /// Takes a bridge away that was made for nothing. One that was there before stays: traffic
+    /// may flow through it.
+    fn stand_down(&mut self) {
+        if let Some(made) = self.bridge.take_if(|bridge| bridge.origin == Origin::Created)
+            && let Err(error) = bridge::remove(&made)
+        {
+            log::warn!("bridge {} is left behind: {error}", made.name);
+        }
     }
 
     /// Ends the session, if there is one, and keeps its counts.
