@@ -249,10 +249,21 @@ impl Runner {
                 // Whoever asked may have stopped waiting.
                 Ok(Command::Report(answer)) => drop(answer.send(self.report())),
                 Ok(Command::Stop) => {
+                    self.take_in(now);
                     self.worker.abandon();
                     return false;
                 }
                 Err(_) => return true,
+            }
+        }
+    }
+
+    /// Takes in what is still in the RX rings. The programs that fill them are off by now, so
+    /// there is no more than frames; without this it would be lost and counted by nobody.
+    fn take_in(&mut self, now: Nanos) {
+        for _ in 0..self.worker.io().frame_count() {
+            if self.worker.step(now) != Activity::Busy {
+                break;
             }
         }
     }
