@@ -36,6 +36,14 @@ impl Load {
         }
     }
 
+    /// The packets per second that were to be offered, where that was fixed.
+    pub(super) const fn promised(self) -> Option<f64> {
+        match self {
+            Self::Saturated => None,
+            Self::Fixed => Some(FIXED),
+        }
+    }
+
     const fn pace(self) -> Pace {
         match self {
             Self::Saturated => Pace::FlatOut,

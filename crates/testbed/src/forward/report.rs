@@ -9,6 +9,9 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::{fmt, fs};
 
+/// A sender that offers this share of what it was to has not been disturbed.
+const UNDISTURBED: f64 = 0.99;
+
 /// The median over the rounds, between the extremes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
@@ -57,6 +60,9 @@ pub struct Row {
     pub packets_to_bare: Spread,
     /// Worker time per packet over that of `bare`.
     pub worker_cpu_to_bare: Option<Spread>,
+    /// Rounds in which something else kept the sender from its core, so that it offered
+    /// less than it was to. Their figures are of a machine that is not quiet.
+    pub disturbed_rounds: usize,
     /// Frames lost although no limit asked for it, all rounds together: some ring or
     /// backlog was full.
     pub ring_full_drops: u64,
@@ -124,6 +130,10 @@ fn sender(cell: &Cell, rounds: &[Sample]) -> Option<Sender> {
     })
 }
 
+fn is_disturbed(load: Load, sample: &Sample) -> bool {
+    load.promised().is_some_and(|rate| sample.offered_per_second < rate * UNDISTURBED)
+}
+
 fn sender_nanos(alone: &Sample) -> Option<f64> {
     nanos_per_packet(alone.machine_cores, alone.offered_per_second)
 }
@@ -158,6 +168,7 @@ fn row(cell: &Cell, rounds: &[Sample], bare: &[Sample], alone: &[Sample]) -> Opt
             with_bare()
                 .filter_map(|(sample, bare)| Some(worker_nanos(sample)? / worker_nanos(bare)?)),
         ),
+        disturbed_rounds: rounds.iter().filter(|sample| is_disturbed(cell.load, sample)).count(),
         ring_full_drops: rounds.iter().map(|sample| sample.lost).sum(),
     })
 }
@@ -241,6 +252,14 @@ impl fmt::Display for Report {
                 writeln!(f, "{table}")?;
             }
         }
+        let disturbed: usize = self.rows.iter().map(|row| row.disturbed_rounds).sum();
+        if disturbed > 0 {
+            writeln!(
+                f,
+                "{disturbed} measurements are of a machine that was busy with something else, \
+                 which kept the sender from its fixed load: run this again on a quiet one"
+            )?;
+        }
         writeln!(
             f,
             "worker: the forwarder's threads; machine: those, the sender's and the kernel's, \
@@ -307,6 +326,15 @@ mod tests {
         assert!(row.worker_cpu_ns_per_packet.is_none());
         // 1.5 cores busy with it and without it: nothing is left for the bridge.
         assert_eq!(row.machine_cpu_ns_per_packet.unwrap().median, 0.0);
+    }
+
+    #[test]
+    fn a_sender_below_its_fixed_load_was_disturbed() {
+        let mut sample = sample(9e4, None);
+        assert!(!is_disturbed(Load::Fixed, &sample));
+        sample.offered_per_second = 9e4;
+        assert!(is_disturbed(Load::Fixed, &sample));
+        assert!(!is_disturbed(Load::Saturated, &sample));
     }
 
     #[test]
