@@ -1,0 +1,194 @@
+//! A rate is kept, by whichever strategy, and per port or per queue as the policy says.
+
+use crate::setup::{assert_balanced, flood, flood_from, run, show, turn};
+use narrows_testbed::accounting::Books;
+use narrows_testbed::bed::{CLIENT, PORT_B, SERVER};
+use narrows_testbed::counters::Counters;
+use narrows_testbed::{Namespace, Testbed, frames, steering};
+use serde_json::Value;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How far a rate may be off here, as a share. What a noisy machine costs within the window
+/// is far below it; a strategy that is wrong is far above.
+const TOLERANCE: f64 = 0.03;
+/// How long a rate is measured.
+const WINDOW: Duration = Duration::from_secs(2);
+/// What bursts need to be over.
+const WARM_UP: Duration = Duration::from_millis(500);
+
+/// What each of the devices received within the window, in bits per second.
+fn rates<const N: usize>(of: [(&Namespace, &'static str); N]) -> [f64; N] {
+    let mut counters = of.map(|(namespace, device)| Counters::of(namespace, device).unwrap());
+    sleep(WARM_UP);
+    let mut read =
+        || counters.each_mut().map(|counters| (Instant::now(), counters.read().unwrap().rx_bytes));
+    let before = read();
+    sleep(WINDOW);
+    let after = read();
+    std::array::from_fn(|device| {
+        let (start, end) = (before[device], after[device]);
+        (end.1 - start.1) as f64 * 8.0 / (end.0 - start.0).as_secs_f64()
+    })
+}
+
+#[track_caller]
+fn assert_near(measured: f64, limit: f64, tolerance: f64, what: &str) {
+    let off = measured / limit - 1.0;
+    assert!(
+        off.abs() <= tolerance,
+        "{what}: {:.3} Mbit/s instead of {:.3} ({:+.2} %)",
+        measured / 1e6,
+        limit / 1e6,
+        off * 100.0
+    );
+}
+
+#[test]
+fn a_rate_holds_over_all_queues_with_each_strategy() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(4).unwrap();
+    let flows = steering::flows(&bed, 4).unwrap();
+    let instance = run(&bed, &[]);
+    let mut books = Books::open(&bed).unwrap();
+    let load = flood(&bed, &flows.concat(), 1000, 90e6);
+    for strategy in ["lock", "edt", "equal"] {
+        let words = "qdisc replace dev port-b root handle 1: tbf rate 50mbit burst 200k latency";
+        instance.tc(&format!("{words} 50ms coordination {strategy}")).unwrap();
+        let [rate] = rates([(bed.server(), SERVER)]);
+        assert_near(rate, 50e6, TOLERANCE, strategy);
+    }
+    // Every queue had its part.
+    let now = show(&bed);
+    let queues = now["ports"][1]["per_queue"].as_array().unwrap().clone();
+    assert!(queues.iter().all(|queue| queue["tx_packets"].as_u64() > Some(1000)), "{now:#}");
+    load.stop().unwrap();
+    let (_, [forth, _]) = assert_balanced(&mut books, &instance);
+    assert!(forth.dropped_by_narrows > 0);
+}
+
+#[test]
+fn one_busy_queue_gets_all_of_the_rate() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(4).unwrap();
+    let flows = steering::flows(&bed, 4).unwrap();
+    let instance = run(&bed, &[]);
+    let _load = flood(&bed, &flows[2], 1000, 60e6);
+    for strategy in ["lock", "edt", "equal"] {
+        let words = "qdisc replace dev port-b root handle 1: tbf rate 30mbit burst 100k latency";
+        instance.tc(&format!("{words} 50ms coordination {strategy}")).unwrap();
+        let [rate] = rates([(bed.server(), SERVER)]);
+        assert_near(rate, 30e6, TOLERANCE, strategy);
+    }
+}
+
+#[test]
+fn both_directions_have_rates_of_their_own() {
+    // By `lock`, because the queues' loads are uneven here, and that is where `equal` is not
+    // exact, by its authors' own account.
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(4).unwrap();
+    let instance = run(&bed, &[]);
+    instance
+        .tc("qdisc add dev port-b root tbf rate 40mbit burst 150k latency 50ms coordination lock")
+        .unwrap();
+    instance
+        .tc("qdisc add dev port-a root tbf rate 15mbit burst 60k latency 50ms coordination lock")
+        .unwrap();
+    let ports: Vec<u16> = (0..32).map(frames::port).collect();
+    let mut books = Books::open(&bed).unwrap();
+    let forth = flood(&bed, &ports, 1000, 60e6);
+    let back = flood_from(bed.server(), SERVER, &ports, 500, 30e6);
+    let [at_server, at_client] = rates([(bed.server(), SERVER), (bed.client(), CLIENT)]);
+    forth.stop().unwrap();
+    back.stop().unwrap();
+    assert_near(at_server, 40e6, TOLERANCE, "client to server");
+    assert_near(at_client, 15e6, TOLERANCE, "server to client");
+    assert_balanced(&mut books, &instance);
+}
+
+#[test]
+fn what_a_frame_costs_on_the_wire_counts() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(2).unwrap();
+    let instance = run(&bed, &[]);
+    // 200 bytes each, and 50 more on the wire: four fifths of the rate are frames.
+    let words = "qdisc add dev port-b root tbf rate 20mbit burst 100k latency 50ms overhead 50 coordination lock";
+    instance.tc(words).unwrap();
+    let ports: Vec<u16> = (0..32).map(frames::port).collect();
+    let _load = flood(&bed, &ports, 200, 30e6);
+    let [rate] = rates([(bed.server(), SERVER)]);
+    assert_near(rate, 16e6, TOLERANCE, "overhead 50");
+}
+
+/// What each queue of port B has sent, with the time.
+fn sent_by_queue(bed: &Testbed) -> (Instant, Vec<f64>) {
+    let now = Instant::now();
+    let bits = |queue: &Value| queue["tx_bytes"].as_u64().unwrap() as f64 * 8.0;
+    let shown = show(bed);
+    (now, shown["ports"][1]["per_queue"].as_array().unwrap().iter().map(bits).collect())
+}
+
+#[test]
+fn under_mq_each_queue_is_limited_by_itself() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(4).unwrap();
+    let flows = steering::flows(&bed, 4).unwrap();
+    let instance = run(&bed, &[]);
+    instance.tc("qdisc add dev port-b root handle 1: mq").unwrap();
+    let limits = [8e6, 16e6, 4e6];
+    for (queue, limit) in (1..).zip(limits) {
+        let words = format!("tbf rate {limit} burst 40k latency 50ms");
+        instance.tc(&format!("qdisc add dev port-b parent 1:{queue} {words}")).unwrap();
+    }
+    // 24 Mbit/s on each queue; the last has no limit.
+    let _load = flood(&bed, &flows.concat(), 1000, 96e6);
+    sleep(WARM_UP);
+    let before = sent_by_queue(&bed);
+    sleep(WINDOW);
+    let after = sent_by_queue(&bed);
+    // Taken from outside of the instance, at some moment while `narrows show` ran.
+    let span = (after.0 - before.0).as_secs_f64();
+    let rates: Vec<f64> = (0..4).map(|queue| (after.1[queue] - before.1[queue]) / span).collect();
+    for (queue, limit) in limits.into_iter().enumerate() {
+        assert_near(rates[queue], limit, 2.0 * TOLERANCE, &format!("queue {queue}"));
+    }
+    assert!(rates[3] > 18e6, "the queue without a limit sends {} bit/s", rates[3]);
+    // And no more when its siblings rest: the rate is the queue's.
+    drop(_load);
+    let _load = flood(&bed, &flows[2], 1000, 24e6);
+    let [rate] = rates_at_server(&bed);
+    assert_near(rate, 4e6, TOLERANCE, "queue 2 alone");
+}
+
+fn rates_at_server(bed: &Testbed) -> [f64; 1] {
+    rates([(bed.server(), SERVER)])
+}
+
+#[test]
+fn a_fifo_holds_what_its_limit_says_and_drops_the_rest() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(4).unwrap();
+    let instance = run(&bed, &[]);
+    steering::pin(&bed, 1).unwrap();
+    let mut books = Books::open(&bed).unwrap();
+    let load = flood(&bed, &[frames::port(0)], 1000, 3e6);
+    instance.tc("qdisc add dev port-b root handle 1: tbf rate 1mbit burst 3k limit 500k").unwrap();
+    for (fifo, most_packets) in [("pfifo limit 10", 10), ("bfifo limit 25000", 25)] {
+        instance.tc(&format!("qdisc replace dev port-b parent 1:1 {fifo}")).unwrap();
+        // What was queued before stays, whatever the limit: it takes its time to leave.
+        sleep(Duration::from_millis(300));
+        let before = show(&bed);
+        sleep(Duration::from_millis(500));
+        let now = show(&bed);
+        let port = &now["ports"][1];
+        assert_eq!(port["name"], PORT_B);
+        // The tbf itself holds the one that leaves next.
+        let backlog = port["total"]["backlog_packets"].as_u64().unwrap();
+        assert!((most_packets..=most_packets + 1).contains(&backlog), "{fifo}: {backlog} queued");
+        let drops = |show: &Value| show["ports"][1]["total"]["drops_by_reason"]["limit"].as_u64();
+        assert!(drops(&now) > drops(&before), "{fifo}: {now:#}");
+    }
+    load.stop().unwrap();
+    assert_balanced(&mut books, &instance);
+}

@@ -1,0 +1,167 @@
+//! What the tests share: turns, an instance, a steady flood, and the books.
+
+use narrows_testbed::accounting::{Books, Devices, Direction, directions};
+use narrows_testbed::bed::{CLIENT, PORT_A, PORT_B, SERVER, SINK_MAC};
+use narrows_testbed::flood::{Flood, Pace, Running};
+use narrows_testbed::narrows::Instance;
+use narrows_testbed::requirements::{self, ETHTOOL, IP, PING, TC, TCPDUMP};
+use narrows_testbed::{Namespace, Testbed, frames};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Output;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// The program under test.
+pub const NARROWS: &str = env!("CARGO_BIN_EXE_narrows");
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Waits for this test's turn. `None`, and a line that says why, where it cannot run here.
+pub fn turn() -> Option<MutexGuard<'static, ()>> {
+    if let Err(refusal) = requirements::check(&[IP, TC, ETHTOOL, PING, TCPDUMP]) {
+        eprintln!("SKIPPED: {refusal}");
+        return None;
+    }
+    // A test that failed has left nothing behind that the next one could trip over.
+    Some(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Narrows between the ports of `bed`.
+pub fn run(bed: &Testbed, arguments: &[&str]) -> Instance {
+    Instance::start(bed, Path::new(NARROWS), arguments).unwrap()
+}
+
+/// The program with `arguments` in the shaper's namespace, run to its end.
+pub fn narrows(bed: &Testbed, arguments: &[&str]) -> Output {
+    bed.shaper().command(NARROWS).args(arguments).output().unwrap()
+}
+
+/// The same, in words.
+pub fn tc(bed: &Testbed, words: &str) -> Output {
+    let words: Vec<&str> = ["tc"].into_iter().chain(words.split_whitespace()).collect();
+    narrows(bed, &words)
+}
+
+/// What a program said on standard error.
+pub fn complaint(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Asserts that `output` failed with `code` and says `words` on standard error.
+#[track_caller]
+pub fn assert_refused(output: &Output, code: i32, words: &[&str]) {
+    let said = complaint(output);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    for word in words {
+        assert!(said.contains(word), "the refusal does not say {word:?}:\n{said}");
+    }
+}
+
+/// All of `narrows show --json`.
+pub fn show(bed: &Testbed) -> Value {
+    let output = narrows(bed, &["show", "--json"]);
+    assert!(output.status.success(), "{}", complaint(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Waits until `narrows show --json` is as `wanted`, at most ten seconds.
+#[track_caller]
+pub fn wait_for(bed: &Testbed, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let now = show(bed);
+        if wanted(&now) {
+            return now;
+        }
+        assert!(Instant::now() < deadline, "not {what} within 10 s: {now:#}");
+        sleep(Duration::from_millis(50));
+    }
+}
+
+/// `ip` with `words` in `namespace`.
+pub fn ip(namespace: &Namespace, words: &str) -> String {
+    namespace.run("ip", &words.split_whitespace().collect::<Vec<_>>()).unwrap()
+}
+
+/// What Narrows could have changed about the interfaces of the shaper's namespace: each with its
+/// master, MTU, XDP program, and whether it is up.
+pub fn links(bed: &Testbed) -> Vec<String> {
+    let links: Value = serde_json::from_str(&ip(bed.shaper(), "-d -j link show")).unwrap();
+    let one = |link: &Value| {
+        let is_up = link["flags"].as_array().unwrap().contains(&"UP".into());
+        let keys = ["ifname", "master", "mtu", "xdp", "promiscuity"];
+        format!("up {is_up} {}", keys.map(|key| format!("{key} {}", link[key])).join(" "))
+    };
+    links.as_array().unwrap().iter().map(one).collect()
+}
+
+/// Sets the MTU of every device of `bed`.
+pub fn set_mtu(bed: &Testbed, mtu: u32) {
+    for (namespace, device) in devices(bed) {
+        ip(namespace, &format!("link set dev {device} mtu {mtu}"));
+    }
+}
+
+/// Every device, from the client's to the server's.
+pub fn devices(bed: &Testbed) -> [(&Namespace, &'static str); 4] {
+    [(bed.client(), CLIENT), (bed.shaper(), PORT_A), (bed.shaper(), PORT_B), (bed.server(), SERVER)]
+}
+
+/// A steady flood from the client to the server's device: frames of `bytes` bytes of the
+/// flows with `source_ports` in turn, `bits` a second in all. Ends by itself after a minute.
+pub fn flood(bed: &Testbed, source_ports: &[u16], bytes: usize, bits: f64) -> Running {
+    flood_from(bed.client(), CLIENT, source_ports, bytes, bits)
+}
+
+/// The same from any device.
+pub fn flood_from(
+    namespace: &Namespace,
+    device: &str,
+    source_ports: &[u16],
+    bytes: usize,
+    bits: f64,
+) -> Running {
+    let flood = Flood {
+        frames: frames::udp_flows(source_ports, SINK_MAC, bytes).unwrap(),
+        pace: Pace::Bits(bits),
+        limit: Duration::from_secs(60),
+        core: None,
+    };
+    flood.start(namespace, device).unwrap()
+}
+
+/// Waits until nothing moves and asserts that every frame is accounted for, in both
+/// directions. Returns the books.
+#[track_caller]
+pub fn assert_balanced(books: &mut Books, instance: &Instance) -> (Devices, [Direction; 2]) {
+    let devices = books.settle().unwrap();
+    let directions = directions(&devices, &instance.show().unwrap()).unwrap();
+    for direction in &directions {
+        assert_eq!(direction.unaccounted(), 0, "{directions:#?}\n{devices:#?}");
+    }
+    (devices, directions)
+}
+
+/// A file that is removed when this is dropped.
+pub struct Scratch(std::path::PathBuf);
+
+impl Scratch {
+    /// With `text` in it. `name` tells the files of this process apart.
+    pub fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("nrw-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    pub fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
