@@ -36,7 +36,7 @@ const UNLIMITED_UDP: f64 = 1e9 * OVERLOAD;
 const PAYLOAD: f64 = 1472.0 / 1514.0;
 /// The bucket holds what the limit passes in this time, so that a worker that the
 /// machine keeps from its core for so long has lost nothing of the rate.
-const BURST: Nanos = Nanos::from_millis(4);
+const BURST: Nanos = Nanos::from_millis(8);
 /// How long a packet may wait in the queue, beside what the bucket holds.
 const LATENCY: &str = "1ms";
 /// How the queues share the limit. Flows fall on queues by their hash, so the load is uneven,
@@ -172,9 +172,9 @@ mod tests {
     fn limits_are_set_in_tcs_words() {
         assert_eq!(
             tbf(Rate::from_bits_per_sec(100_000_000)),
-            "qdisc replace dev port-b root tbf rate 100mbit burst 50000 latency 1ms \
+            "qdisc replace dev port-b root tbf rate 100mbit burst 100000 latency 1ms \
              coordination lock"
         );
-        assert!(tbf(Rate::from_bits_per_sec(1_000_000_000)).contains("rate 1gbit burst 500000 "));
+        assert!(tbf(Rate::from_bits_per_sec(1_000_000_000)).contains("rate 1gbit burst 1000000 "));
     }
 }
