@@ -1,0 +1,31 @@
+//! Any bytes as a request on the control socket: `cargo +nightly fuzz run control_request`.
+//!
+//! No request may panic, whatever words or text it carries; one that is understood must read
+//! the same when written again, and a command that fails may change nothing.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use narrows_dataplane::control::Request;
+use narrows_tc::{CommandLine, Host, OfflineHost, execute, execute_batch};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(request) = serde_json::from_slice::<Request>(bytes) else { return };
+    let written = serde_json::to_string(&request).expect("a request can be written");
+    let again: Request = serde_json::from_str(&written).expect("what was written can be read");
+    assert_eq!(format!("{again:?}"), format!("{request:?}"));
+    let mut host = OfflineHost::default();
+    match request {
+        Request::Ports | Request::Show => {}
+        Request::Tc { args } => {
+            if execute(&args, &mut host).code != 0 {
+                assert!(host.policy() == Default::default(), "a failed line changed the policy");
+            }
+        }
+        Request::Batch { options, name, text } => {
+            if let Ok(line) = CommandLine::parse(&options) {
+                execute_batch(&text, &name, &line.options, &mut host);
+            }
+        }
+    }
+});
