@@ -22,9 +22,11 @@ pub enum Strategy {
 }
 
 impl Strategy {
+    /// `equal` as its authors and Linux have it.
+    pub const EQUAL: Self = Self::Equal { sync_time: DEFAULT_SYNC_TIME };
+
     /// Every strategy, with its defaults.
-    pub const ALL: [Self; 3] =
-        [Self::Lock, Self::Edt, Self::Equal { sync_time: DEFAULT_SYNC_TIME }];
+    pub const ALL: [Self; 3] = [Self::Lock, Self::Edt, Self::EQUAL];
 
     /// The word for it, in policies and in output.
     pub const fn name(self) -> &'static str {
@@ -42,8 +44,10 @@ impl Strategy {
 }
 
 impl Default for Strategy {
+    /// The one that keeps the limit whatever the load. `equal` does not: queues that each send
+    /// less often than the sync time look idle to each other, and exceed it together.
     fn default() -> Self {
-        Self::Equal { sync_time: DEFAULT_SYNC_TIME }
+        Self::Lock
     }
 }
 

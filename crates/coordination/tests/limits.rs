@@ -231,7 +231,7 @@ fn busy(seat: &mut Box<dyn Meter>, now: Nanos) {
 
 #[test]
 fn a_worker_that_is_gone_leaves_its_part_to_the_others() {
-    for strategy in [Strategy::Lock, Strategy::default()] {
+    for strategy in [Strategy::Lock, Strategy::EQUAL] {
         let coordination = Coordination::new(strategy, limit(1_000, 100_000, 100_000), 2);
         let mut seats = [coordination.seat(0), coordination.seat(1)];
         seats.iter_mut().for_each(|seat| busy(seat, MS));
@@ -250,7 +250,7 @@ fn a_worker_that_is_gone_leaves_its_part_to_the_others() {
 
 #[test]
 fn equal_counts_once_a_sync_time_and_only_when_it_sends() {
-    let coordination = Coordination::new(Strategy::default(), limit(1_000, 3_000, 100_000), 2);
+    let coordination = Coordination::new(Strategy::EQUAL, limit(1_000, 3_000, 100_000), 2);
     let (mut own, mut other) = (coordination.seat(0), coordination.seat(1));
     assert_eq!(own.take(Bytes(3_000), Nanos::ZERO, MS), Take::Granted);
     busy(&mut other, MS);

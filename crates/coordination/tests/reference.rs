@@ -74,7 +74,7 @@ fn delivered(limit: Rate, loads: &[u64]) -> Vec<f64> {
     let backlog = Bytes(u64::from(FRAME * (CAPACITY - 8)));
     let burst = Bytes(u64::from(FRAME));
     let shared = Limit { rate: limit, burst, peak: None, backlog };
-    let coordination = Coordination::new(Strategy::default(), shared, QUEUES);
+    let coordination = Coordination::new(Strategy::EQUAL, shared, QUEUES);
     let mut queues: Vec<Queue> = (0..QUEUES)
         .map(|number| {
             let overhead = Overhead::NONE;

@@ -85,7 +85,7 @@ fn lock_and_edt_never_exceed_the_limit() {
 
 #[test]
 fn nobody_starves_under_lock_and_equal() {
-    for strategy in [Strategy::Lock, Strategy::default()] {
+    for strategy in [Strategy::Lock, Strategy::EQUAL] {
         let (granted, time) = flood(strategy);
         let least = granted.iter().min();
         assert!(least > Some(&(10 * COST.0)), "{strategy:?}: {granted:?} in {time}");

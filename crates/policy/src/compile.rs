@@ -1,6 +1,5 @@
 //! From the tree of a port to what each of its workers builds.
 
-use crate::tree::DEFAULT_STRATEGY;
 use crate::{Fifo, FifoUnit, Handle, Kind, Node, Parent, PolicyError, PortPolicy, TbfParams};
 use narrows_coordination::{Coordination, Limit, Strategy};
 use narrows_qdisc::{Config, Meter, Spec, fifo, tbf};
@@ -261,7 +260,7 @@ fn tbf_config(params: &TbfParams) -> Config {
 /// A queue alone needs nobody's lock or clock, whatever the strategy: `equal` among one is a
 /// plain bucket.
 fn terms(params: &TbfParams, seats: usize) -> Terms {
-    Terms { strategy: if seats > 1 { params.strategy() } else { DEFAULT_STRATEGY }, seats }
+    Terms { strategy: if seats > 1 { params.strategy() } else { Strategy::EQUAL }, seats }
 }
 
 fn limit(params: &TbfParams) -> Limit {

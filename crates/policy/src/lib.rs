@@ -33,6 +33,5 @@ pub use error::PolicyError;
 pub use gather::NodeStats;
 pub use handle::{ClassId, Handle, Parent};
 pub use tree::{
-    DEFAULT_STRATEGY, Fifo, FifoUnit, Kind, MAX_DEPTH, Mq, Node, Params, Policy, PortPolicy, Tbf,
-    TbfParams,
+    Fifo, FifoUnit, Kind, MAX_DEPTH, Mq, Node, Params, Policy, PortPolicy, Tbf, TbfParams,
 };

@@ -1,13 +1,10 @@
 //! The tree itself: ports, qdiscs, their parameters.
 
 use crate::{Handle, Parent};
-use narrows_coordination::{DEFAULT_SYNC_TIME, Strategy};
+use narrows_coordination::Strategy;
 use narrows_qdisc::tbf::Peak;
 use narrows_units::{Bytes, Rate, wire::Overhead};
 use std::collections::BTreeMap;
-
-/// How queues share a limit unless `coordination` says otherwise.
-pub const DEFAULT_STRATEGY: Strategy = Strategy::Equal { sync_time: DEFAULT_SYNC_TIME };
 
 /// How many qdiscs may stand one below the other. Each is a call deeper on a worker's stack
 /// for every packet; the kernel bounds its loops by the same number.
@@ -177,7 +174,7 @@ pub struct TbfParams {
     pub peak: Option<Peak>,
     /// What a frame is charged.
     pub overhead: Overhead,
-    /// How the queues divide the rate; `None` is [`DEFAULT_STRATEGY`], or in a change what it
+    /// How the queues divide the rate; `None` is the default one, or in a change what it
     /// was before.
     pub strategy: Option<Strategy>,
 }
@@ -185,7 +182,7 @@ pub struct TbfParams {
 impl TbfParams {
     /// How the queues divide the rate.
     pub fn strategy(&self) -> Strategy {
-        self.strategy.unwrap_or(DEFAULT_STRATEGY)
+        self.strategy.unwrap_or_default()
     }
 }
 

@@ -127,7 +127,7 @@ fn a_coordination_stays_until_another_is_named() {
     ]);
     assert_eq!(strategy(&policy), Strategy::Lock);
     let policy = apply(&policy, edit(Verb::Replace, ROOT, 2, tbf(2))).unwrap();
-    assert_eq!(strategy(&policy), narrows_policy::DEFAULT_STRATEGY);
+    assert_eq!(strategy(&policy), narrows_coordination::Strategy::default());
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn a_rate_that_queues_share_says_how() {
     four.ok(TBF);
     assert_eq!(
         four.ok("qdisc show dev right"),
-        "qdisc tbf 8001: root refcnt 5 rate 1Mbit burst 32Kb lat 5ms coordination equal \n"
+        "qdisc tbf 8001: root refcnt 5 rate 1Mbit burst 32Kb lat 5ms coordination lock \n"
     );
     let mut one = TwoPorts::with_queues(1);
     one.ok(TBF);

@@ -224,9 +224,9 @@ impl Comparison {
 /// What `show` printed, less the words that are ours.
 fn without_our_words(shown: &str) -> String {
     shown
-        .replace("coordination equal ", "")
-        .replace(",\"coordination\":\"equal\"", "")
-        .replace(",\n            \"coordination\": \"equal\"", "")
+        .replace("coordination lock ", "")
+        .replace(",\"coordination\":\"lock\"", "")
+        .replace(",\n            \"coordination\": \"lock\"", "")
 }
 
 /// What `show` printed, less the queues of an `mq` that have nothing.
