@@ -7,6 +7,7 @@
 use crate::clock;
 use crate::io::{Io, Side};
 use crate::worker::BATCH;
+use crate::worker_thread::settle;
 use crate::xdp_io::XdpIo;
 use narrows_packet::{Batch, Packets};
 use narrows_units::Nanos;
@@ -19,10 +20,7 @@ const NAP: Nanos = Nanos::from_millis(50);
 /// Forwards on core `cpu` until `stop` is set. Returns the packets forwarded in each
 /// direction and the processor time that this thread used.
 pub(crate) fn forward(mut io: XdpIo, cpu: usize, stop: &AtomicBool) -> ([u64; 2], Nanos) {
-    let mut cpus = rustix::thread::CpuSet::new();
-    cpus.set(cpu);
-    // Without it the figures are noisier, not wrong.
-    let _ = rustix::thread::sched_setaffinity(None, &cpus);
+    settle(cpu);
     let mut packets = Packets::new(io.frame_count());
     let mut batch = Batch::new(BATCH);
     let mut forwarded = [0; 2];

@@ -169,7 +169,7 @@ struct Runner {
 
 impl Runner {
     fn run(mut self) -> WorkerReport {
-        self.settle();
+        settle(self.seat.cpu);
         let mut last = clock::now();
         let mut was_idle = false;
         let mut blocked_wait = BLOCKED_WAIT;
@@ -210,29 +210,6 @@ impl Runner {
                     }
                 }
             }
-        }
-    }
-
-    /// Makes the thread what a worker's thread is to be. Each of these makes it better, none
-    /// is needed to be right, so a refusal is told and lived with.
-    fn settle(&self) {
-        let mut cpus = rustix::thread::CpuSet::new();
-        cpus.set(self.seat.cpu);
-        if let Err(error) = rustix::thread::sched_setaffinity(None, &cpus) {
-            log::warn!(
-                "worker {} runs on any core: cannot pin it to core {}: {error}",
-                self.seat.queue,
-                self.seat.cpu
-            );
-        }
-        if let Err(error) = std::num::NonZeroU64::new(TIMER_SLACK_NS)
-            .map_or(Ok(()), |slack| rustix::thread::set_current_timer_slack(Some(slack)))
-        {
-            log::warn!("worker {} wakes up to 50 us late: {error}", self.seat.queue);
-        }
-        // On Linux this is the priority of the calling thread alone.
-        if let Err(error) = rustix::process::setpriority_process(None, WORKER_NICE) {
-            log::warn!("worker {} runs at ordinary priority: {error}", self.seat.queue);
         }
     }
 
@@ -303,3 +280,22 @@ impl Runner {
 /// queue for its core delays every packet of its queue; a real-time one could starve the
 /// kernel's own packet processing on that core.
 const WORKER_NICE: i32 = -20;
+
+/// Makes the calling thread what a worker's thread is to be, on core `cpu`. Each of these makes
+/// it better, none is needed to be right, so a refusal is told and lived with.
+pub(crate) fn settle(cpu: usize) {
+    let name = std::thread::current().name().unwrap_or_default().to_owned();
+    let mut cpus = rustix::thread::CpuSet::new();
+    cpus.set(cpu);
+    if let Err(error) = rustix::thread::sched_setaffinity(None, &cpus) {
+        log::warn!("{name} runs on any core: cannot pin it to core {cpu}: {error}");
+    }
+    let slack = std::num::NonZeroU64::new(TIMER_SLACK_NS);
+    if let Err(error) = rustix::thread::set_current_timer_slack(slack) {
+        log::warn!("{name} wakes up to 50 us late: {error}");
+    }
+    // On Linux this is the priority of the calling thread alone.
+    if let Err(error) = rustix::process::setpriority_process(None, WORKER_NICE) {
+        log::warn!("{name} runs at ordinary priority: {error}");
+    }
+}

@@ -18,7 +18,8 @@ pub enum Verdict {
 pub enum Next {
     /// At once: the batch was full.
     Now,
-    /// At this time: something is queued that may not leave before.
+    /// At this time. Something is queued that may not leave yet; asking earlier is harmless, and
+    /// asking later loses nothing within what the qdisc's burst makes up for.
     At(Nanos),
     /// When something has been enqueued: it is empty.
     Empty,

@@ -32,8 +32,10 @@ use crate::bucket::{Bucket, Shape};
 use crate::{Meter, Next, Qdisc, Share, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
+use patience::Patience;
 use queue::{Queue, Sink};
 
+mod patience;
 mod queue;
 
 /// Packets that a seat may always queue while they fit the whole limit, however small its
@@ -88,6 +90,7 @@ pub(crate) struct Tbf {
     part: Bytes,
     /// The longest packet that the meter grants, as of the last dequeue.
     longest: Bytes,
+    patience: Patience,
     seat: Seat,
     queue: Queue,
 }
@@ -98,6 +101,7 @@ impl Tbf {
             limit: config.limit,
             part: Bytes::ZERO,
             longest: Bytes::ZERO,
+            patience: Patience::new(&config),
             seat: meter.map_or_else(|| Seat::Own(Bucket::new(config.shape())), Seat::Shared),
             queue: Queue::new(inner, config.overhead),
         };
@@ -171,7 +175,10 @@ impl Qdisc for Tbf {
     }
 
     fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next {
-        self.release(packets, now, out)
+        match self.release(packets, now, out) {
+            Next::At(at) => Next::At(self.queue.when(at, &self.patience)),
+            other => other,
+        }
     }
 
     fn dequeue_one(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next> {
@@ -197,6 +204,7 @@ impl Qdisc for Tbf {
         assert!(self.fits(&spec), "{:?} does not fit a tbf", spec.config);
         let Spec { config: crate::Config::Tbf(config), meter, children } = spec else { return };
         self.limit = config.limit;
+        self.patience = Patience::new(&config);
         self.queue.reweigh(config.overhead);
         if let Some(meter) = meter {
             self.seat = Seat::Shared(meter);

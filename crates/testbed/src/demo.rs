@@ -39,9 +39,6 @@ const PAYLOAD: f64 = 1472.0 / 1514.0;
 const BURST: Nanos = Nanos::from_millis(8);
 /// How long a packet may wait in the queue, beside what the bucket holds.
 const LATENCY: &str = "1ms";
-/// How the queues share the limit. Flows fall on queues by their hash, so the load is uneven,
-/// and `equal` would hand on to nobody what the lightest queue leaves of its part.
-const COORDINATION: &str = "lock";
 /// The share of a limited window that an unlimited one, of which nothing is judged, takes.
 const UNLIMITED_SHARE: u32 = 2;
 
@@ -100,11 +97,7 @@ fn tbf(limit: Rate) -> String {
     } else {
         format!("{}mbit", rate / 1_000_000)
     };
-    format!(
-        "qdisc replace dev {PORT_B} root tbf rate {rate} burst {} latency {LATENCY} \
-         coordination {COORDINATION}",
-        burst.0
-    )
+    format!("qdisc replace dev {PORT_B} root tbf rate {rate} burst {} latency {LATENCY}", burst.0)
 }
 
 fn phase(
@@ -172,8 +165,7 @@ mod tests {
     fn limits_are_set_in_tcs_words() {
         assert_eq!(
             tbf(Rate::from_bits_per_sec(100_000_000)),
-            "qdisc replace dev port-b root tbf rate 100mbit burst 100000 latency 1ms \
-             coordination lock"
+            "qdisc replace dev port-b root tbf rate 100mbit burst 100000 latency 1ms"
         );
         assert!(tbf(Rate::from_bits_per_sec(1_000_000_000)).contains("rate 1gbit burst 1000000 "));
     }

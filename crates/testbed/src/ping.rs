@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use nix::sys::signal::Signal;
 use std::net::Ipv4Addr;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// How far apart the requests are.
@@ -66,14 +66,19 @@ pub struct Ping {
 impl Ping {
     /// Starts it; it ends by itself after `limit`.
     pub fn start(bed: &Testbed, limit: Duration) -> Result<Self> {
-        Self::start_to(bed, SERVER_IP, limit)
+        Self::start_with(bed.client().command("ping"), SERVER_IP, limit)
     }
 
-    /// The same to another of the server's addresses.
-    pub fn start_to(bed: &Testbed, address: Ipv4Addr, limit: Duration) -> Result<Self> {
+    /// The same to another of the server's addresses, on one core.
+    pub fn start_on(bed: &Testbed, core: usize, to: Ipv4Addr, limit: Duration) -> Result<Self> {
+        let mut command = bed.client().command("taskset");
+        command.args(["-c", &core.to_string(), "ping"]);
+        Self::start_with(command, to, limit)
+    }
+
+    fn start_with(mut command: Command, address: Ipv4Addr, limit: Duration) -> Result<Self> {
         let seconds = limit.as_secs().max(1).to_string();
         let interval = INTERVAL.as_secs_f64().to_string();
-        let mut command = bed.client().command("ping");
         command
             .args(["-n", "-i", &interval, "-w", &seconds, &address.to_string()])
             .stdin(Stdio::null())

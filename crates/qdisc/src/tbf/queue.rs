@@ -1,5 +1,6 @@
 //! What waits in a `tbf`: the inner qdisc and the packet that is held in front of it.
 
+use super::patience::Patience;
 use crate::fifo::Fifo;
 use crate::{Config, Meter, Next, Qdisc, Spec, Stats, Take, Verdict};
 use narrows_packet::{Backlog, Batch, PacketId, Packets};
@@ -174,6 +175,18 @@ impl Queue {
         self.stats.sent_packets += u64::from(sent.packets);
         self.stats.sent_bytes += sent.bytes.0;
         next
+    }
+
+    /// When to ask again if the held packet may leave at `at`. A stamped one then: behind a
+    /// stamp there is no bucket that would keep what is earned meanwhile.
+    #[inline]
+    pub(super) fn when(&self, at: Nanos, patience: &Patience) -> Nanos {
+        match self.held {
+            Some(held) if held.edt == Nanos::ZERO => {
+                patience.until(at, held.cost, self.backlog().bytes - held.len)
+            }
+            _ => at,
+        }
     }
 
     /// Charges frames differently from now on.
