@@ -37,8 +37,8 @@ const PAYLOAD: f64 = 1472.0 / 1514.0;
 /// The bucket holds what the limit passes in this time, so that a worker that the
 /// machine keeps from its core for so long has lost nothing of the rate.
 const BURST: Nanos = Nanos::from_millis(8);
-/// How long a packet may wait in the queue, beside what the bucket holds.
-const LATENCY: &str = "1ms";
+/// What the limit passes in this time may be queued, whatever the bucket holds.
+const QUEUE: Nanos = Nanos::from_millis(3);
 /// The share of a limited window that an unlimited one, of which nothing is judged, takes.
 const UNLIMITED_SHARE: u32 = 2;
 
@@ -97,7 +97,8 @@ fn tbf(limit: Rate) -> String {
     } else {
         format!("{}mbit", rate / 1_000_000)
     };
-    format!("qdisc replace dev {PORT_B} root tbf rate {rate} burst {} latency {LATENCY}", burst.0)
+    let queue = limit.bytes_in(QUEUE);
+    format!("qdisc replace dev {PORT_B} root tbf rate {rate} burst {} limit {}", burst.0, queue.0)
 }
 
 fn phase(
@@ -165,7 +166,7 @@ mod tests {
     fn limits_are_set_in_tcs_words() {
         assert_eq!(
             tbf(Rate::from_bits_per_sec(100_000_000)),
-            "qdisc replace dev port-b root tbf rate 100mbit burst 100000 latency 1ms"
+            "qdisc replace dev port-b root tbf rate 100mbit burst 100000 limit 37500"
         );
         assert!(tbf(Rate::from_bits_per_sec(1_000_000_000)).contains("rate 1gbit burst 1000000 "));
     }

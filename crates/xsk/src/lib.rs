@@ -7,8 +7,8 @@
 //! true is the caller's part, and the only harm in breaking it is a garbled packet, never
 //! memory outside the UMEM.
 //!
-//! All `unsafe` of the data plane is in this crate: system calls in `sys`, shared memory in
-//! `ring` and `mapping`.
+//! All `unsafe` of the data plane is in this crate and in three of its modules: system calls in
+//! `sys`, shared memory in `ring` and `mapping`.
 //!
 //! Non-goals: steering frames to sockets (the `bpf` layer), deciding what is sent when,
 //! reading payload.

@@ -1,4 +1,5 @@
 //! Memory shared with the kernel.
+#![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -7,6 +7,7 @@
 //! kernel's `net/xdp/xsk_queue.h`. Each side keeps its last view of the other's index and
 //! looks again only when that is used up, so that a batch costs one read and one write of
 //! shared memory.
+#![allow(unsafe_code)]
 
 use crate::sync::{AtomicU32, Cell, Ordering};
 use std::any::Any;

@@ -1,4 +1,5 @@
 //! The system calls and structures of AF_XDP that no crate wraps.
+#![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
