@@ -34,9 +34,9 @@ const OVERLOAD: f64 = 1.3;
 const UNLIMITED_UDP: f64 = 1e9 * OVERLOAD;
 /// Share of a full UDP frame that `iperf3` counts in its rate.
 const PAYLOAD: f64 = 1472.0 / 1514.0;
-/// The bucket holds what the limit passes in this time, so that a worker that the
-/// machine keeps from its core for so long has lost nothing of the rate.
-const BURST: Nanos = Nanos::from_millis(8);
+/// The bucket holds what the limit passes in this time, so that a worker or a sender that
+/// the machine keeps from its core for so long has lost nothing of the rate.
+const BURST: Nanos = Nanos::from_millis(16);
 /// What the limit passes in this time may be queued, whatever the bucket holds.
 const QUEUE: Nanos = Nanos::from_millis(3);
 /// The share of a limited window that an unlimited one, of which nothing is judged, takes.
@@ -166,8 +166,8 @@ mod tests {
     fn limits_are_set_in_tcs_words() {
         assert_eq!(
             tbf(Rate::from_bits_per_sec(100_000_000)),
-            "qdisc replace dev port-b root tbf rate 100mbit burst 100000 limit 37500"
+            "qdisc replace dev port-b root tbf rate 100mbit burst 200000 limit 37500"
         );
-        assert!(tbf(Rate::from_bits_per_sec(1_000_000_000)).contains("rate 1gbit burst 1000000 "));
+        assert!(tbf(Rate::from_bits_per_sec(1_000_000_000)).contains("rate 1gbit burst 2000000 "));
     }
 }
