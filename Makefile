@@ -11,7 +11,7 @@ PACKAGES := clang llvm libelf-dev zlib1g-dev linux-libc-dev pkg-config make gcc 
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: help demo test deps build check loom miri instructions bench-forward
+.PHONY: help demo test deps build check loom instructions bench-forward
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
@@ -61,7 +61,3 @@ loom: deps
 # Instructions per packet of every hot structure, against the recorded budget.
 instructions: deps
 	$(CARGO) run --locked --release -p narrows-bench --bin instruction-count -- --check
-
-# Undefined behaviour in the unsafe code that can run without a kernel on the other side.
-miri:
-	$(CARGO) +nightly miri test -p narrows-xsk --lib ring
