@@ -1,8 +1,9 @@
-//! One module for each command.
+//! One module for each command, and what they share.
 
 pub mod bench;
 pub mod demo;
 pub mod doctor;
+mod report;
 pub mod run;
 pub mod show;
 pub mod tc;

@@ -227,8 +227,7 @@ impl Instance {
         let per_queue: Vec<_> = session
             .reports()
             .into_iter()
-            .map(|report| report.map(|mut r| r.qdiscs[side.index()].split_off(0)))
-            .map(Option::unwrap_or_default)
+            .map(|report| std::mem::take(&mut report.unwrap_or_default().qdiscs[side.index()]))
             .collect();
         installed.gather(&per_queue)
     }

@@ -11,20 +11,16 @@ use crate::worker::Worker;
 use crate::worker_thread::{Seat, WorkerReport, WorkerThread};
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{AttachError, Steer, SteerError, Verdicts, XdpMode};
+use narrows_link::doctor::single_buffer_mtu;
 use narrows_policy::Update;
 use narrows_qdisc::Spec;
 use narrows_xsk::{CopyMode, RingSizes, Socket, SocketError, Umem, UmemError};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// The longest frame that a 2048-byte UMEM frame takes: what the kernel keeps free before
-/// it (`XDP_PACKET_HEADROOM`) taken off.
-const SMALL_FRAME_MAX: u32 = 2048 - 256;
 /// The largest MTU for which every driver's XDP still works with one buffer of a 4 KiB page:
 /// headroom, Ethernet and VLAN headers and the kernel's own record at its end taken off.
 const SINGLE_BUFFER_MTU_MAX: u32 = 3400;
-/// What comes on top of the MTU: the Ethernet header and two VLAN tags.
-const HEADERS: u32 = 14 + 2 * 4;
 
 /// How long the queues may go on sending after the programs were detached.
 const DRAIN_TIME: Duration = Duration::from_millis(250);
@@ -69,7 +65,7 @@ impl SessionOptions {
 
 /// The size of the UMEM's frames where the larger MTU is `mtu`, in bytes.
 fn frame_size(mtu: u32) -> u32 {
-    if mtu + HEADERS <= SMALL_FRAME_MAX { 2048 } else { 4096 }
+    if mtu <= single_buffer_mtu(2048) { 2048 } else { 4096 }
 }
 
 /// A session cannot be opened.
@@ -283,15 +279,13 @@ fn bind_best(
     frame_size: u32,
     multi_buffer: bool,
 ) -> Result<Bound, SessionError> {
-    let umem = || Umem::new(queues * options.frames, frame_size);
-    let modes: &[CopyMode] = match options.copy_mode {
-        Some(CopyMode::ZeroCopy) => &[CopyMode::ZeroCopy],
-        Some(CopyMode::Copy) => &[CopyMode::Copy],
+    let modes: &[CopyMode] = match &options.copy_mode {
+        Some(only) => std::slice::from_ref(only),
         None => &[CopyMode::ZeroCopy, CopyMode::Copy],
     };
     let mut result = Err(SessionError::Umem(UmemError::FrameSize(frame_size)));
     for &mode in modes {
-        let umem = umem()?;
+        let umem = Umem::new(queues * options.frames, frame_size)?;
         result = bind_all(&umem, ports, options, queues, mode, multi_buffer)
             .map(|sockets| (umem, mode, sockets));
         if result.is_ok() {
@@ -353,9 +347,8 @@ fn attach_best(
     port: &PortFacts,
     only: Option<XdpMode>,
 ) -> Result<XdpMode, SessionError> {
-    let modes: &[XdpMode] = match only {
-        Some(XdpMode::Native) => &[XdpMode::Native],
-        Some(XdpMode::Generic) => &[XdpMode::Generic],
+    let modes: &[XdpMode] = match &only {
+        Some(only) => std::slice::from_ref(only),
         None => &[XdpMode::Native, XdpMode::Generic],
     };
     let mut refusal = None;

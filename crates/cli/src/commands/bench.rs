@@ -1,5 +1,6 @@
 //! `narrows bench`.
 
+use super::report::print;
 use clap::{Args, Subcommand};
 use narrows_testbed::{accuracy, forward, latency};
 use std::process::ExitCode;
@@ -113,19 +114,6 @@ impl Latency {
         })?;
         print(&report, self.json)
     }
-}
-
-/// Prints a report for people or for programs.
-fn print(
-    report: &(impl std::fmt::Display + serde::Serialize),
-    json: bool,
-) -> anyhow::Result<ExitCode> {
-    if json {
-        println!("{}", serde_json::to_string_pretty(report)?);
-    } else {
-        print!("{report}");
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Queues, qdiscs and meters, beside the plainest queue there is; one core, no I/O.

@@ -1,5 +1,6 @@
 //! `narrows demo`.
 
+use super::report::print;
 use clap::Args;
 use narrows_testbed::demo;
 use std::process::ExitCode;
@@ -27,11 +28,6 @@ impl Demo {
             program: std::env::current_exe()?,
             window: Duration::from_secs(self.seconds),
         })?;
-        if self.json {
-            println!("{}", serde_json::to_string_pretty(&report)?);
-        } else {
-            print!("{report}");
-        }
-        Ok(ExitCode::SUCCESS)
+        print(&report, self.json)
     }
 }

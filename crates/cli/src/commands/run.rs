@@ -50,7 +50,7 @@ pub struct Run {
 
     /// Packet frames of each worker, for both directions; each takes 2 KiB, or 4 KiB where an
     /// MTU is above 1770.
-    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1024..=1_048_576))]
+    #[arg(long, value_name = "N", default_value_t = FRAMES, value_parser = clap::value_parser!(u32).range(1024..=1_048_576))]
     frames: u32,
 
     /// Use only this XDP mode, instead of native where the driver has it and generic elsewhere.
@@ -72,6 +72,10 @@ enum Xdp {
     Native,
     Generic,
 }
+
+/// Packet frames of each worker unless told otherwise: half for the rings, and a queue of some
+/// 8,000 packets.
+const FRAMES: u32 = 16_384;
 
 /// Entries of each ring: 2 ms of the smallest packets at a million a second, so that a worker
 /// that has to wait for its core for so long loses nothing.
@@ -115,8 +119,8 @@ impl Run {
 /// How the bare forwarder and ordinary runs are set up alike, for a fair comparison.
 pub fn default_session() -> anyhow::Result<SessionOptions> {
     Ok(SessionOptions {
-        frames: 16_384,
-        ring: RING,
+        frames: FRAMES,
+        ring: ring_for(FRAMES),
         cpus: allowed_cores()?,
         busy_poll: false,
         xdp_mode: None,
