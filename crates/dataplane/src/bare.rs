@@ -5,12 +5,12 @@
 //! the other's TX ring with the same sockets, batches and kicks, and counts packets.
 
 use crate::clock;
-use crate::io::{Io, Side};
-use crate::worker::BATCH;
 use crate::worker_thread::settle;
 use crate::xdp_io::XdpIo;
 use narrows_packet::{Batch, Packets};
 use narrows_units::Nanos;
+use narrows_worker::BATCH;
+use narrows_worker::{Io, Side};
 use narrows_xsk::wait_readable;
 use std::sync::atomic::{AtomicBool, Ordering};
 

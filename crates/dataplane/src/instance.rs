@@ -9,11 +9,9 @@
 
 use crate::clock;
 use crate::events::Events;
-use crate::io::Side;
 use crate::meter::RateMeter;
 use crate::session::{PortFacts, Session, SessionError, SessionOptions};
 use crate::show::{self, Conservation, PortShow, QueueCounters, Show, WorkerShow};
-use crate::worker::PathCounters;
 use crate::worker_thread::WorkerReport;
 use narrows_bpf::Verdicts;
 use narrows_link::bridge::{self, BridgeError, BridgeState, Origin};
@@ -21,6 +19,8 @@ use narrows_link::{Link, LinkError, LinkEvent, Promiscuous};
 use narrows_policy::{Installed, Kind, NodeStats, Policy, PolicyError, Update};
 use narrows_qdisc::Spec;
 use narrows_units::Nanos;
+use narrows_worker::PathCounters;
+use narrows_worker::Side;
 
 /// Why a policy was not taken over, or a session not opened.
 #[derive(Debug, thiserror::Error)]

@@ -1,11 +1,11 @@
 //! The data plane: real time, real packets.
 //!
-//! Two ports are joined over AF_XDP. Each queue pair has a [`worker::Worker`] on a core of its
+//! Two ports are joined over AF_XDP. Each queue pair has a [`Worker`](narrows_worker::Worker) on a core of its
 //! own, which owns its packets, qdiscs and timers outright; workers share nothing but the
 //! limits of the `coordination` layer. An [`Instance`] holds the ports, the policy and the
 //! workers together and answers the control socket.
 //!
-//! From the inside out: [`worker`] (sans-I/O: the simulator runs it, too), `frames` and
+//! From the inside out: `frames` and
 //! `xdp_io` (its I/O over AF_XDP), `worker_thread` (its real time), `session` (all workers of
 //! two ports), `instance` (policy, events, counters), [`run`] (the process), [`control`] (how
 //! commands reach it).
@@ -24,10 +24,8 @@ mod worker_thread;
 mod xdp_io;
 
 pub mod control;
-pub mod io;
 pub mod run;
 pub mod show;
-pub mod worker;
 
 pub use instance::{FailMode, Instance, InstanceError, InstanceOptions};
 pub use session::{SessionError, SessionOptions};

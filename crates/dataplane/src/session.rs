@@ -6,14 +6,14 @@
 //! attached. Closing goes the other way round. An interface that vanishes or changes ends a
 //! session; the instance opens the next one.
 
-use crate::io::Side;
-use crate::worker::Worker;
 use crate::worker_thread::{Seat, WorkerReport, WorkerThread};
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{AttachError, Steer, SteerError, Verdicts, XdpMode};
 use narrows_link::doctor::single_buffer_mtu;
 use narrows_policy::Update;
 use narrows_qdisc::Spec;
+use narrows_worker::Side;
+use narrows_worker::Worker;
 use narrows_xsk::{CopyMode, RingSizes, Socket, SocketError, Umem, UmemError};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};

@@ -4,9 +4,9 @@
 //! `narrows show --json` prints and renders the text without it. Counters run on over
 //! the instance's whole life, also when a port went away and came back.
 
-use crate::worker::PathCounters;
 use narrows_bpf::Verdicts;
 use narrows_packet::{Backlog, DropCounters};
+use narrows_worker::PathCounters;
 use narrows_xsk::KernelDrops;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

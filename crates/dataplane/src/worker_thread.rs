@@ -9,13 +9,13 @@
 //! go back the same way, so counters need no locks and no atomics and always add up.
 
 use crate::clock;
-use crate::io::Side;
-use crate::worker::{Activity, PathCounters, Worker};
 use crate::xdp_io::XdpIo;
 use narrows_packet::Backlog;
 use narrows_policy::Update;
 use narrows_qdisc::Stats;
 use narrows_units::Nanos;
+use narrows_worker::Side;
+use narrows_worker::{Activity, PathCounters, Worker};
 use narrows_xsk::{KernelDrops, wait_readable};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;

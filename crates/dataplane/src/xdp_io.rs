@@ -8,10 +8,10 @@
 //! driver). Per packet: two ring entries and one location, about four cache lines.
 
 use crate::frames::{FRAMES_PER_PACKET_MAX, Frames};
-use crate::io::{Io, Side};
-use crate::worker::BATCH;
 use narrows_packet::{Batch, DropReason, PacketId, Packets};
 use narrows_units::Nanos;
+use narrows_worker::BATCH;
+use narrows_worker::{Io, Side};
 use narrows_xsk::{KernelDrops, Socket, Umem};
 use std::os::fd::{AsFd, BorrowedFd};
 

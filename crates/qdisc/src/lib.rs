@@ -20,5 +20,5 @@ pub mod fifo;
 pub mod tbf;
 
 pub use config::{Config, Spec};
-pub use meter::{Meter, Share, Take};
+pub use meter::{Contact, Meter, Share, Take, Weight};
 pub use qdisc::{Next, Qdisc, Stats, Verdict};

@@ -38,6 +38,33 @@ impl Share {
     }
 }
 
+/// How much a queue counts for when a limit is divided: twice the weight, twice the share. In
+/// 1/256, so that what a queue stands for can be a fraction (a host with flows on three queues
+/// counts for a third on each).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Weight(pub u32);
+
+impl Weight {
+    /// That of a queue of which nothing else is said.
+    pub const ONE: Self = Self(1 << 8);
+}
+
+impl Default for Weight {
+    fn default() -> Self {
+        Self::ONE
+    }
+}
+
+/// How often a seat has touched cache lines that other cores write: what coordination costs
+/// beyond instructions.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Contact {
+    /// Lines read that a sibling writes.
+    pub reads: u64,
+    /// Atomic updates of lines that every seat writes.
+    pub updates: u64,
+}
+
 /// One queue's seat at a limit.
 pub trait Meter: Send {
     /// A packet that will cost `cost` comes in: its earliest departure time, or `None` where
@@ -58,4 +85,13 @@ pub trait Meter: Send {
     /// The longest packet, as charged, that can ever be granted; longer ones are dropped on
     /// arrival instead of blocking those behind them.
     fn longest(&self) -> Bytes;
+
+    /// From now on this queue counts for `weight`. Strategies that divide by something else
+    /// ignore it.
+    fn weigh(&mut self, _weight: Weight) {}
+
+    /// How often this seat has touched what others write, so far.
+    fn contact(&self) -> Contact {
+        Contact::default()
+    }
 }

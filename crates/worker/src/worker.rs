@@ -20,7 +20,7 @@ use narrows_units::Nanos;
 /// The most packets that move at once. Long enough to spread a system call thin (at 64 it
 /// is some 20 ns a packet), short enough that the other direction does not wait long for its
 /// turn (64 full frames take 50 us at 15 Gbit/s).
-pub(crate) const BATCH: usize = 64;
+pub const BATCH: usize = 64;
 
 /// What passed in one direction: in at one port, towards the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

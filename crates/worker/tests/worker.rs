@@ -1,12 +1,12 @@
 //! Workers over vectors instead of ports: whatever happens to them, no packet is lost, doubled
 //! or overtaken, and the books add up after every single step.
 
-use narrows_dataplane::io::{Io, Side};
-use narrows_dataplane::worker::{Activity, Worker};
 use narrows_packet::{Batch, DropReason, PacketId, Packets};
 use narrows_policy::{Installed, NodeStats, Policy, PortFacts};
 use narrows_tc::Host;
 use narrows_units::Nanos;
+use narrows_worker::{Activity, Worker};
+use narrows_worker::{Io, Side};
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::collections::VecDeque;
