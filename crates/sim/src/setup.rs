@@ -1,0 +1,209 @@
+//! One run, completely described: what a scenario says for one strategy and one point of its
+//! sweep.
+
+use narrows_units::{Bytes, Nanos, Rate};
+
+/// A run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Setup {
+    /// Everything random follows from it.
+    pub seed: u64,
+    /// The port that is shaped.
+    pub port: Port,
+    /// The cores that serve it, one a queue.
+    pub cores: Cores,
+    /// What is offered.
+    pub traffic: Vec<Traffic>,
+    /// What stands behind the shaper, if anything.
+    pub next_hop: Option<NextHop>,
+    /// When what is measured.
+    pub run: Run,
+    /// What goes wrong.
+    pub faults: Vec<Fault>,
+}
+
+/// The shaped port.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Port {
+    /// Queues, and cores: 1 to [`MAX_QUEUES`].
+    pub queues: usize,
+    /// The limit that the measures refer to: normally the rate in `qdisc`.
+    pub rate: Rate,
+    /// The words of `tc` behind `qdisc replace dev PORT root`, among them the coordination.
+    pub qdisc: Vec<String>,
+    /// By queue, how much it counts for; empty where all count the same.
+    pub weights: Vec<f64>,
+}
+
+/// The most virtual cores.
+pub const MAX_QUEUES: usize = 128;
+
+/// How the cores behave.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Cores {
+    /// A core that sleeps wakes up later than asked by up to this, uniformly.
+    pub jitter: Nanos,
+    /// Its clock is off by a constant of up to this, either way, uniformly.
+    pub clock_offset: Nanos,
+    /// The memory accesses of a step take effect up to this after its clock was read, uniformly.
+    pub staleness: Nanos,
+    /// How long it is busy.
+    pub costs: Costs,
+}
+
+/// How long a core is busy with what, in nanoseconds: measured (`narrows bench`), and printed
+/// with every result.
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Costs {
+    /// A step, whatever it moves.
+    pub step_ns: f64,
+    /// A packet from ring to ring, its qdisc and meter included.
+    pub packet_ns: f64,
+    /// A packet that is dropped.
+    pub drop_ns: f64,
+    /// Reading a cache line that another core has written since.
+    pub line_read_ns: f64,
+    /// Updating a line that all cores update, undisturbed. Only one core at a time can.
+    pub line_update_ns: f64,
+}
+
+/// The next hop: a queue that drains at a rate.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct NextHop {
+    /// At which it sends.
+    pub rate: Rate,
+    /// What it can hold; what does not fit is lost.
+    pub buffer: Bytes,
+    /// ECN-capable packets that find more than this queued are marked.
+    pub mark_above: Option<Bytes>,
+}
+
+/// Times of a run.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Run {
+    /// From the start, not measured.
+    pub warmup: Nanos,
+    /// Measured, from `warmup` on.
+    pub length: Nanos,
+    /// When something happens whose consequences are measured, from the start of the run:
+    /// measures of an event look at what follows it, the others at everything.
+    pub event: Option<Nanos>,
+}
+
+impl Run {
+    /// When it is over.
+    pub fn end(&self) -> Nanos {
+        self.warmup + self.length
+    }
+}
+
+/// Something that goes wrong with a core.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Fault {
+    /// Whose.
+    pub queue: usize,
+    /// When.
+    pub at: Nanos,
+    /// What.
+    pub kind: FaultKind,
+}
+
+/// What can go wrong.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum FaultKind {
+    /// The core does nothing for so long; packets keep coming in.
+    Stall(Nanos),
+    /// The worker is gone for good, its seats are given up and nothing comes in there any more.
+    Death,
+}
+
+/// A group of flows of one kind.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Traffic {
+    /// What it is called in results.
+    pub name: String,
+    /// How it is sent.
+    pub kind: Kind,
+    /// How many flows, at least one.
+    pub flows: u32,
+    /// From when on, from the start of the run.
+    pub start: Nanos,
+    /// Until when ([`Nanos::MAX`] for to the end).
+    pub stop: Nanos,
+    /// Frame lengths in bytes and how often each occurs, relative to the others.
+    pub sizes: Vec<(u32, f64)>,
+    /// How the load is spread over the queues.
+    pub spread: Spread,
+    /// A new random spread each time that this has passed.
+    pub respread: Option<Nanos>,
+    /// Flows end after this long on average (exponentially) and others begin elsewhere.
+    pub lifetime: Option<Nanos>,
+}
+
+/// How packets are sent.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Kind {
+    /// At even intervals, each flow out of step with the others. The rate is that of all flows.
+    Constant(Rate),
+    /// At exponential intervals. The rate is that of all flows.
+    Poisson(Rate),
+    /// In bursts at a constant rate; on and off times are exponential with these means. The rate
+    /// is that of all flows while they are on.
+    OnOff {
+        /// All flows', while on.
+        rate: Rate,
+        /// Mean.
+        on: Nanos,
+        /// Mean.
+        off: Nanos,
+    },
+    /// Closed-loop, always with something to send.
+    Tcp {
+        /// Who reacts to acknowledgements.
+        stack: Stack,
+        /// How.
+        control: Control,
+        /// Round trip without any queue.
+        rtt: Nanos,
+    },
+    /// A packet a flow at this interval, whose delay is measured.
+    Ping {
+        /// Between two of a flow.
+        interval: Nanos,
+    },
+}
+
+/// Which implementation of TCP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stack {
+    /// Congestion control over whole segments with selective acknowledgement: for many flows.
+    Model,
+    /// `smoltcp`, byte for byte: for a few.
+    Smoltcp,
+}
+
+/// Congestion control.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Control {
+    /// RFC 9438.
+    Cubic,
+    /// RFC 5681, 6582.
+    Reno,
+    /// RFC 8257; needs a next hop that marks.
+    Dctcp,
+}
+
+/// Which queue gets what part of the load.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Spread {
+    /// Flow `i` on queue `i` modulo their number.
+    RoundRobin,
+    /// Each flow on a random queue, as RSS does it.
+    Hash,
+    /// By queue, the part of the load; queues that are not listed get none. Flows are shared out
+    /// as evenly as that allows, at least one for each queue that is loaded.
+    Parts(Vec<f64>),
+    /// Random parts from a symmetric Dirichlet distribution of this concentration.
+    Dirichlet(f64),
+}
