@@ -2,8 +2,29 @@
 //!
 //! Traffic is either open-loop (it comes whatever happens; each queue has a [`Source`] of it)
 //! or closed-loop (it answers to what arrives at the other end: [`ClosedLoop`]).
+//!
+//! *Idea.* Everything is made when it is asked for. A queue's source merges a [`lane`] for each
+//! group; a lane merges [`slot`]s, places that flows send from. Where flows are follows from the
+//! seed alone ([`spread`], [`churn`]), so each queue works it out by itself.
+//!
+//! *Non-goals.* Arrivals that depend on each other over a long time (self-similar traffic).
 
-use crate::setup::Setup;
+mod churn;
+mod lane;
+mod merge;
+mod pace;
+pub(crate) mod seed;
+mod sizes;
+mod slot;
+pub(crate) mod spread;
+mod validate;
+
+pub use validate::validate;
+
+use crate::setup::{Kind, Setup};
+use lane::Lane;
+use merge::Merge;
+use spread::Placing;
 use narrows_units::Nanos;
 
 /// A packet that comes in at the shaper.
@@ -64,7 +85,28 @@ pub struct Load {
     pub groups: Vec<u16>,
 }
 
-/// Makes the traffic of `setup`.
-pub fn load(_setup: &Setup) -> Load {
-    todo!()
+/// Makes the traffic of `setup`, which [`validate`] accepts.
+pub fn load(setup: &Setup) -> Load {
+    let mut lanes: Vec<Vec<Lane>> = (0..setup.port.queues).map(|_| Vec::new()).collect();
+    let closed = Vec::new();
+    let mut groups = Vec::new();
+    for (group, traffic) in setup.traffic.iter().enumerate() {
+        let first = groups.len() as u32;
+        groups.resize(groups.len() + traffic.flows as usize, group as u16);
+        let placing = Placing {
+            seed: setup.seed,
+            group,
+            flows: traffic.flows,
+            queues: setup.port.queues,
+            spread: traffic.spread.clone(),
+        };
+        if matches!(traffic.kind, Kind::Tcp { .. }) {
+            continue;
+        }
+        for (queue, lanes) in (0u16..).zip(&mut lanes) {
+            lanes.push(Lane::new(traffic, placing.clone(), first, queue, setup.run.end()));
+        }
+    }
+    let source = |lanes| Box::new(Merge::new(lanes)) as Box<dyn Source>;
+    Load { sources: lanes.into_iter().map(source).collect(), closed, groups }
 }
