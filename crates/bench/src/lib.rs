@@ -5,8 +5,11 @@
 //! floor, a `VecDeque`; and where a machine is too noisy to tell a nanosecond, instructions
 //! a packet are counted instead (`instruction-count`, with budgets in `instructions.json`).
 //!
-//! Non-goals: contention between cores and real NICs, which have benchmarks of their own.
+//! What it costs that cores share a limit is measured apart, with [real threads](coordination).
+//!
+//! Non-goals: real NICs, which have benchmarks of their own.
 
+pub mod coordination;
 pub mod qdisc;
 pub mod structure;
 

@@ -2,6 +2,8 @@
 
 use super::report::print;
 use clap::{Args, Subcommand};
+use narrows_bench::coordination;
+use narrows_testbed::progress::Progress;
 use narrows_testbed::{accuracy, forward, latency};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,6 +21,7 @@ enum What {
     Accuracy(Accuracy),
     Latency(Latency),
     Qdisc(Qdisc),
+    Coordination(Coordination),
     BareForwarder(BareForwarder),
 }
 
@@ -29,6 +32,7 @@ impl Bench {
             What::Accuracy(accuracy) => accuracy.execute(),
             What::Latency(latency) => latency.execute(),
             What::Qdisc(qdisc) => qdisc.execute(),
+            What::Coordination(coordination) => coordination.execute(),
             What::BareForwarder(bare) => bare.execute(),
         }
     }
@@ -143,6 +147,53 @@ impl Qdisc {
     }
 }
 
+/// What it costs that cores share a limit: every coordination strategy over queues in memory,
+/// with real threads on cores of their own.
+///
+/// Far below the limit: packets per second, nanoseconds a packet, how that scales with the
+/// threads. Held back by it: how exactly it is kept and how evenly shared. And what a cache
+/// line that cores share costs on this machine.
+#[derive(Args)]
+struct Coordination {
+    /// The most threads; 1, 2, 4 and so on up to it are measured [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=coordination::MAX_THREADS as i64))]
+    threads: Option<u16>,
+
+    /// Seconds for which each strategy is measured under each load with each number of threads.
+    #[arg(long, value_name = "S", default_value = "1", value_parser = parse_seconds)]
+    seconds: Duration,
+
+    /// How often all of it is repeated.
+    #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Coordination {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let bench = coordination::Bench::new(coordination::Options {
+            threads: self.threads.map(usize::from),
+            window: self.seconds,
+            rounds: self.rounds as usize,
+        })?;
+        let mut progress = Progress::over(bench.trials());
+        let report = bench.run(|title| progress.begin(title))?;
+        drop(progress);
+        print(&report, self.json)
+    }
+}
+
+/// Seconds with a fraction, 0.01 to 60.
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.01..=60.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("give a number of seconds from 0.01 to 60".to_owned()),
+    }
+}
+
 /// Forward between two ports without anything in between, as the floor for `bench forward`.
 #[derive(Args)]
 #[command(hide = true)]
@@ -160,5 +211,18 @@ impl BareForwarder {
         let packets = forwarded[0] + forwarded[1];
         println!("{}", serde_json::json!({ "packets": packets, "cpu_ns": cpu_time.0 }));
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_may_have_a_fraction_and_have_limits() {
+        assert_eq!(parse_seconds("0.25"), Ok(Duration::from_millis(250)));
+        for refused in ["0", "61", "NaN", "-1", "1s", ""] {
+            assert!(parse_seconds(refused).unwrap_err().contains("0.01 to 60"), "{refused}");
+        }
     }
 }

@@ -1,0 +1,108 @@
+//! Which cores there are, and how threads are spread over them.
+//!
+//! Threads that share a physical core slow each other down for reasons that have nothing to do
+//! with what is measured, so all physical cores are used before any is used twice.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::collections::BTreeMap;
+use std::io;
+
+/// The cores that this process may use, in the order in which threads take them.
+#[derive(Clone, Debug)]
+pub(super) struct Cores {
+    order: Vec<usize>,
+    physical: usize,
+}
+
+/// What tells physical cores apart: the socket and the core's number there.
+type Physical = (u32, u32);
+
+impl Cores {
+    /// Those that the kernel lets this process use.
+    pub(super) fn allowed() -> io::Result<Self> {
+        let set = sched_getaffinity(None)?;
+        let allowed = (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core));
+        Ok(Self::of(allowed.map(|core| (core, physical(core)))))
+    }
+
+    fn of(cores: impl Iterator<Item = (usize, Option<Physical>)>) -> Self {
+        let mut used: BTreeMap<Physical, usize> = BTreeMap::new();
+        let mut unknown = 0;
+        let mut ranked: Vec<(usize, usize)> = cores
+            .map(|(core, physical)| match physical {
+                Some(physical) => {
+                    let times = used.entry(physical).or_default();
+                    *times += 1;
+                    (*times, core)
+                }
+                None => {
+                    unknown += 1;
+                    (1, core)
+                }
+            })
+            .collect();
+        ranked.sort_unstable();
+        let physical = used.len() + unknown;
+        Self { order: ranked.into_iter().map(|(_, core)| core).collect(), physical }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// How many of them are physical; those of which the kernel does not say it count as such.
+    pub(super) fn physical(&self) -> usize {
+        self.physical
+    }
+
+    /// Keeps the calling thread, number `thread` of its run, on its core. Beyond the number
+    /// of cores, threads share them in turn.
+    pub(super) fn pin(&self, thread: usize) -> io::Result<()> {
+        let mut set = CpuSet::new();
+        if let Some(core) = self.order.get(thread % self.order.len().max(1)) {
+            set.set(*core);
+            sched_setaffinity(None, &set)?;
+        }
+        Ok(())
+    }
+}
+
+fn physical(core: usize) -> Option<Physical> {
+    let number = |name: &str| {
+        let path = format!("/sys/devices/system/cpu/cpu{core}/topology/{name}");
+        std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    };
+    Some((number("physical_package_id")?, number("core_id")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_physical_cores_are_used_before_any_is_used_twice() {
+        let siblings = [(0, 0), (0, 0), (0, 1), (0, 1), (1, 0), (1, 0)];
+        let cores = Cores::of(siblings.into_iter().map(Some).enumerate());
+        assert_eq!(cores.order, [0, 2, 4, 1, 3, 5]);
+        assert_eq!((cores.len(), cores.physical()), (6, 3));
+    }
+
+    #[test]
+    fn cores_that_nothing_is_known_of_are_taken_for_physical_ones() {
+        let cores = Cores::of([(3, None), (7, None)].into_iter());
+        assert_eq!((cores.order.as_slice(), cores.physical()), ([3, 7].as_slice(), 2));
+    }
+
+    #[test]
+    fn a_thread_beyond_the_cores_shares_one() {
+        let cores = Cores::allowed().unwrap();
+        std::thread::spawn(move || {
+            cores.pin(cores.len()).unwrap();
+            let set = sched_getaffinity(None).unwrap();
+            assert_eq!((set.count(), set.is_set(cores.order[0])), (1, true));
+        })
+        .join()
+        .unwrap();
+    }
+}

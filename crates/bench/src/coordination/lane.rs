@@ -1,0 +1,163 @@
+//! What one thread works on: its packets and its queue.
+
+use super::Load;
+use narrows_coordination::Limit;
+use narrows_packet::{Batch, PacketId, Packets};
+use narrows_qdisc::{Config, Meter, Next, Qdisc, Spec, fifo, tbf};
+use narrows_units::{Nanos, wire::Overhead};
+
+/// Packets that come in in a turn and packets that leave in it, at most.
+const BATCH: usize = 64;
+
+/// A `tbf` with a seat at the shared limit, and the packets that go round through it.
+pub(super) struct Lane {
+    qdisc: Box<dyn Qdisc>,
+    packets: Packets,
+    packet_bytes: u32,
+    free: Vec<PacketId>,
+    out: Batch,
+    offered: u64,
+    left: u64,
+}
+
+/// Where the packets of a lane went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Books {
+    pub(super) offered: u64,
+    pub(super) left: u64,
+    pub(super) dropped: u64,
+    pub(super) queued: u64,
+}
+
+impl Books {
+    /// Whether none was lost and none doubled.
+    pub(super) fn balance(&self) -> bool {
+        self.offered == self.left + self.dropped + self.queued
+    }
+}
+
+impl Lane {
+    /// An empty queue, and all packets of `load` free.
+    pub(super) fn new(load: Load, seat: Box<dyn Meter>) -> Self {
+        let pool = load.pool();
+        let Limit { rate, burst, peak, backlog: limit } = load.limit();
+        let config = tbf::Config { rate, burst, limit, peak, overhead: Overhead::NONE };
+        let fifo = Config::Fifo(fifo::Config::Packets(pool));
+        let fifo = Spec { config: fifo, meter: None, children: vec![] };
+        let tbf = Spec { config: Config::Tbf(config), meter: Some(seat), children: vec![fifo] };
+        Self {
+            qdisc: tbf.build(),
+            packets: Packets::new(pool),
+            packet_bytes: load.packet_bytes(),
+            free: (0..pool).map(PacketId).collect(),
+            out: Batch::new(BATCH),
+            offered: 0,
+            left: 0,
+        }
+    }
+
+    /// A batch of free packets arrives, and what may leave at `now` does and is free again. How
+    /// many left, and when to come back.
+    #[inline]
+    pub(super) fn turn(&mut self, now: Nanos) -> (u64, Next) {
+        let arrivals = self.free.len().min(BATCH);
+        self.offered += arrivals as u64;
+        for id in self.free.drain(self.free.len() - arrivals..) {
+            self.packets.arrive(id, self.packet_bytes, now);
+            self.qdisc.enqueue(&mut self.packets, id, now);
+        }
+        self.out.clear();
+        let next = self.qdisc.dequeue(&mut self.packets, now, &mut self.out);
+        self.free.extend_from_slice(self.out.as_slice());
+        let left = self.out.len() as u64;
+        self.left += left;
+        if self.packets.unreclaimed() > 0 {
+            self.reclaim();
+        }
+        (left, next)
+    }
+
+    #[cold]
+    fn reclaim(&mut self) {
+        while self.packets.unreclaimed() > 0 {
+            self.out.clear();
+            self.packets.reclaim(&mut self.out);
+            self.free.extend_from_slice(self.out.as_slice());
+        }
+    }
+
+    pub(super) fn books(&self) -> Books {
+        Books {
+            offered: self.offered,
+            left: self.left,
+            dropped: self.packets.drops().total(),
+            queued: u64::from(self.qdisc.backlog().packets),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use narrows_coordination::{Coordination, Strategy};
+
+    fn lanes(strategy: Strategy, load: Load, seats: usize) -> Vec<Lane> {
+        let coordination = Coordination::new(strategy, load.limit(), seats);
+        (0..seats).map(|seat| Lane::new(load, coordination.seat(seat))).collect()
+    }
+
+    /// Lets all lanes take turns at `step` from each other; how many packets left.
+    fn drive(lanes: &mut [Lane], turns: u64, step: Nanos) -> u64 {
+        let mut now = Nanos::from_secs(1);
+        let mut left = 0;
+        for _ in 0..turns {
+            now += step;
+            left += lanes.iter_mut().map(|lane| lane.turn(now).0).sum::<u64>();
+        }
+        left
+    }
+
+    #[test]
+    fn packets_are_conserved_under_every_strategy_and_load() {
+        for strategy in Strategy::ALL {
+            for load in Load::ALL {
+                let mut lanes = lanes(strategy, load, 3);
+                let left = drive(&mut lanes, 1000, Nanos::from_micros(5));
+                let books: Vec<Books> = lanes.iter().map(Lane::books).collect();
+                assert!(books.iter().all(Books::balance), "{strategy:?} {load:?}: {books:?}");
+                assert_eq!(left, books.iter().map(|books| books.left).sum::<u64>());
+                let held = books.iter().map(|books| books.queued).max();
+                assert!(held.is_some_and(|held| held <= u64::from(load.pool())));
+            }
+        }
+    }
+
+    /// `edt` stamps a batch that comes in at once with times a little apart, so that its last
+    /// packets, or all, leave with the next one.
+    #[test]
+    fn where_the_limit_is_far_away_packets_leave_at_once_or_in_the_next_turn() {
+        const TURNS: u64 = 1000;
+        for strategy in Strategy::ALL {
+            let mut lanes = lanes(strategy, Load::Unbound, 2);
+            drive(&mut lanes, TURNS, Nanos::from_micros(2));
+            for lane in &lanes {
+                let books = lane.books();
+                assert_eq!(books.dropped, 0, "{strategy:?}");
+                assert!(books.queued <= BATCH as u64, "{strategy:?}: {books:?}");
+                assert_eq!(books.offered, TURNS * BATCH as u64, "{strategy:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn where_the_limit_binds_the_queue_never_runs_dry() {
+        for strategy in Strategy::ALL {
+            let mut lanes = lanes(strategy, Load::Bound, 2);
+            drive(&mut lanes, 20_000, Nanos::from_micros(5));
+            for lane in &lanes {
+                let books = lane.books();
+                assert!(books.left > 0 && books.queued > 0, "{strategy:?}: {books:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What it costs to share a cache line on this machine.
+//!
+//! *A read* of a line that another core has just written: two threads wait for each other's
+//! last word, each on a line that only the other writes, and half a round trip is one
+//! write that has been seen. The write is part of it, as it is for whoever waits to see it.
+//!
+//! *An update* (`fetch_add`) of a line that all threads update, all the time: the time over the
+//! number of updates, all threads together. Only one core at a time can, so that is how long
+//! one of them has the line. A thread gets a few updates done each time that it has
+//! it, so this is the least that an update can cost; one that comes once in a while has to fetch
+//! the line first and costs about a read more.
+//!
+//! All accesses are relaxed: what is timed is the line, not the order of what surrounds it.
+//! Medians over repeats, since one that was interrupted says nothing.
+
+use super::cores::Cores;
+use super::report::Costs;
+use crate::qdisc::median;
+use anyhow::{Context, Result, bail};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const REPEATS: usize = 15;
+const ROUND_TRIPS: u64 = 20_000;
+/// Updates between two looks at the clock.
+const BATCH: u64 = 256;
+const UPDATING: Duration = Duration::from_millis(5);
+
+/// A word with two lines for itself: neighbouring lines are fetched in pairs.
+#[repr(align(128))]
+#[derive(Default)]
+struct Line(AtomicU64);
+
+/// Measures both, updates with up to `threads` threads but at least two. Nothing where there is
+/// only one core: then no line ever moves.
+pub(super) fn costs(cores: &Cores, threads: usize) -> Result<Costs> {
+    if cores.len() < 2 {
+        return Ok(Costs { line_read_ns: None, line_update_ns: None, update_threads: 1 });
+    }
+    let threads = threads.clamp(2, cores.len());
+    let repeated = |measure: &dyn Fn() -> Result<f64>| {
+        (0..REPEATS).map(|_| measure()).collect::<Result<Vec<f64>>>().map(median)
+    };
+    Ok(Costs {
+        line_read_ns: Some(repeated(&|| read(cores))?),
+        line_update_ns: Some(repeated(&|| update(cores, threads))?),
+        update_threads: threads,
+    })
+}
+
+/// Nanoseconds a read.
+fn read(cores: &Cores) -> Result<f64> {
+    let [ping, pong] = [Line::default(), Line::default()];
+    let took = together(cores, 2, |number| {
+        let (own, other) = if number == 0 { (&ping, &pong) } else { (&pong, &ping) };
+        let start = Instant::now();
+        for trip in 1..=ROUND_TRIPS {
+            if number == 0 {
+                own.0.store(trip, Ordering::Relaxed);
+            }
+            // Without a hint to the core that this is a wait: it may sleep for longer than what
+            // is timed.
+            while other.0.load(Ordering::Relaxed) != trip {}
+            if number == 1 {
+                own.0.store(trip, Ordering::Relaxed);
+            }
+        }
+        start.elapsed()
+    })?;
+    let took = took.first().context("there is no first thread")?;
+    Ok(took.as_nanos() as f64 / (ROUND_TRIPS * 2) as f64)
+}
+
+/// Nanoseconds an update, all threads together.
+fn update(cores: &Cores, threads: usize) -> Result<f64> {
+    let line = Line::default();
+    let per_second: f64 = together(cores, threads, |_| {
+        let start = Instant::now();
+        let mut updates = 0;
+        while start.elapsed() < UPDATING {
+            for _ in 0..BATCH {
+                line.0.fetch_add(1, Ordering::Relaxed);
+            }
+            updates += BATCH;
+        }
+        updates as f64 / start.elapsed().as_secs_f64()
+    })?
+    .iter()
+    .sum();
+    Ok(1e9 / per_second)
+}
+
+/// Has `threads` threads do `work` at once, each on its core; what each returned.
+fn together<T: Send>(
+    cores: &Cores,
+    threads: usize,
+    work: impl Fn(usize) -> T + Sync,
+) -> Result<Vec<T>> {
+    let start = Barrier::new(threads);
+    thread::scope(|scope| {
+        let (start, work) = (&start, &work);
+        let running: Vec<_> = (0..threads)
+            .map(|number| {
+                scope.spawn(move || {
+                    let pinned = cores.pin(number);
+                    start.wait();
+                    pinned.map(|()| work(number))
+                })
+            })
+            .collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, std::io::Result<T>>| match thread.join() {
+            Ok(done) => done.context("cannot keep a thread on its core"),
+            Err(_) => bail!("a thread has panicked"),
+        };
+        running.into_iter().map(join).collect()
+    })
+}

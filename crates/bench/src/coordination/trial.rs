@@ -1,0 +1,338 @@
+//! One strategy under one load with one number of threads, measured over a window.
+//!
+//! All threads count by one clock and within the same window, which opens when all of them
+//! have warmed up; nobody leaves before it has closed, so that contention lasts to the end.
+//!
+//! *What a packet costs* is the time spent in turns, from one reading of the clock to the
+//! next; waiting for the time at which something may leave is not work. It includes what a
+//! turn waits for others, and, on a machine that is busy with something else, that, too.
+
+use super::cores::Cores;
+use super::lane::{Books, Lane};
+use super::load::Load;
+use anyhow::{Context, Result, ensure};
+use narrows_coordination::{Coordination, Strategy};
+use narrows_packet::Backlog;
+use narrows_qdisc::{Contact, Meter, Next, Share, Take, Weight};
+use narrows_units::{Bytes, Nanos};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long threads run before the window opens: buckets are empty, caches are full and
+/// strategies have converged.
+const WARM_UP: Nanos = Nanos::from_millis(20);
+
+/// How often it is looked whether all threads are ready.
+const POLL: Duration = Duration::from_millis(1);
+
+/// Where the clock begins, so that no time is the epoch itself, which stands for "never".
+const EPOCH: Nanos = Nanos::from_secs(1);
+
+/// What to measure.
+pub(super) struct Trial {
+    pub(super) strategy: Strategy,
+    pub(super) load: Load,
+    pub(super) threads: usize,
+    pub(super) window: Duration,
+    /// Count contacts, at the price of a call more whenever a seat is asked.
+    pub(super) watched: bool,
+}
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    load: Load,
+    window: Nanos,
+    /// By thread, within the window.
+    threads: Vec<Work>,
+    /// Of the whole trial, where it was watched.
+    contact: Contact,
+    /// Packets that left in the whole trial.
+    left: u64,
+}
+
+/// What a thread did within the window.
+#[derive(Clone, Copy, Default, Debug)]
+struct Work {
+    packets: u64,
+    busy: Nanos,
+}
+
+/// The clock of a trial.
+#[derive(Clone, Copy)]
+struct Clock(Instant);
+
+impl Clock {
+    #[inline]
+    fn now(self) -> Nanos {
+        EPOCH + nanos(self.0.elapsed())
+    }
+}
+
+fn nanos(span: Duration) -> Nanos {
+    Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Holds threads back until all are ready, and tells them when the window opens.
+#[derive(Default)]
+struct Gate {
+    ready: AtomicUsize,
+    /// When the window opens; 0 while that is not known.
+    opens: AtomicU64,
+}
+
+impl Gate {
+    /// What `opens` is where not all threads could be started.
+    const NEVER: u64 = u64::MAX;
+
+    /// Waits for the others; when the window opens, if ever.
+    fn pass(&self) -> Option<Nanos> {
+        // Relaxed: a number of threads and a time, and nothing is read in their wake.
+        self.ready.fetch_add(1, Ordering::Relaxed);
+        loop {
+            match self.opens.load(Ordering::Relaxed) {
+                0 => thread::yield_now(),
+                Self::NEVER => return None,
+                opens => return Some(Nanos(opens)),
+            }
+        }
+    }
+
+    fn wait_for(&self, threads: usize) {
+        while self.ready.load(Ordering::Relaxed) < threads {
+            thread::sleep(POLL);
+        }
+    }
+}
+
+impl Trial {
+    /// Measures. Fails where threads cannot be started or pinned, and where packets got lost.
+    pub(super) fn run(&self, cores: &Cores) -> Result<Outcome> {
+        let window = nanos(self.window);
+        let coordination = Coordination::new(self.strategy, self.load.limit(), self.threads);
+        let contact = Arc::new(SharedContact::default());
+        let clock = Clock(Instant::now());
+        let gate = Gate::default();
+        let shares_cores = self.threads > cores.len();
+        let work = |number: usize| -> Result<(Work, Books)> {
+            let pinned = cores.pin(number);
+            let seat = coordination.seat(number);
+            let seat = if self.watched { Watched::over(seat, &contact) } else { seat };
+            let mut lane = Lane::new(self.load, seat);
+            let opens = gate.pass().context("not all threads were started")?;
+            pinned.context("cannot keep a thread on its core")?;
+            let work = work(&mut lane, clock, opens..opens + window, shares_cores);
+            Ok((work, lane.books()))
+        };
+        let done: Result<Vec<(Work, Books)>> = thread::scope(|scope| {
+            let mut threads = Vec::with_capacity(self.threads);
+            for number in 0..self.threads {
+                let name = format!("bench-{number}");
+                let work = &work;
+                match thread::Builder::new().name(name).spawn_scoped(scope, move || work(number)) {
+                    Ok(thread) => threads.push(thread),
+                    Err(error) => {
+                        gate.opens.store(Gate::NEVER, Ordering::Relaxed);
+                        let number = number + 1;
+                        return Err(error).context(format!("cannot start thread {number}"));
+                    }
+                }
+            }
+            gate.wait_for(self.threads);
+            gate.opens.store((clock.now() + WARM_UP).0, Ordering::Relaxed);
+            threads
+                .into_iter()
+                .map(|thread| {
+                    thread.join().unwrap_or_else(|_| anyhow::bail!("a thread has panicked"))
+                })
+                .collect()
+        });
+        let done = done?;
+        for (_, books) in &done {
+            ensure!(books.balance(), "packets got lost or doubled: {books:?}");
+        }
+        Ok(Outcome {
+            load: self.load,
+            window,
+            threads: done.iter().map(|(work, _)| *work).collect(),
+            contact: contact.get(),
+            left: done.iter().map(|(_, books)| books.left).sum(),
+        })
+    }
+}
+
+/// Works until the window closes.
+fn work(lane: &mut Lane, clock: Clock, window: Range<Nanos>, shares_core: bool) -> Work {
+    let mut work = Work::default();
+    let mut now = clock.now();
+    while now < window.end {
+        let (left, next) = lane.turn(now);
+        let after = clock.now();
+        if now >= window.start {
+            work.packets += left;
+            work.busy += after - now;
+        }
+        now = after;
+        if let Next::At(at) = next {
+            while now < at.min(window.end) {
+                if shares_core {
+                    thread::yield_now();
+                } else {
+                    std::hint::spin_loop();
+                }
+                now = clock.now();
+            }
+        }
+    }
+    work
+}
+
+impl Outcome {
+    fn packets(&self) -> u64 {
+        self.threads.iter().map(|work| work.packets).sum()
+    }
+
+    /// Million packets a second, all threads together.
+    pub(super) fn mpps(&self) -> f64 {
+        self.packets() as f64 / self.window.0 as f64 * 1e3
+    }
+
+    /// Time in turns, over packets; NaN where none left.
+    pub(super) fn ns_per_packet(&self) -> f64 {
+        let busy: u64 = self.threads.iter().map(|work| work.busy.0).sum();
+        busy as f64 / self.packets() as f64
+    }
+
+    /// How far what left is from what the limit lets pass in the window, in per cent of it.
+    pub(super) fn deviation_percent(&self) -> f64 {
+        let sent = self.packets() as f64 * f64::from(self.load.packet_bytes());
+        let rate = self.load.limit().rate.bits_per_sec() as f64 / 8.0;
+        (sent / (rate * self.window.as_secs_f64()) - 1.0) * 100.0
+    }
+
+    /// Jain's index over the threads' packets: 1 where all sent as many, 1/n where one sent all.
+    pub(super) fn jain(&self) -> f64 {
+        jain(self.threads.iter().map(|work| work.packets as f64))
+    }
+
+    /// Lines read that another seat writes, and updates of lines that all write, a packet.
+    pub(super) fn contact_per_packet(&self) -> (f64, f64) {
+        let per_packet = |contacts: u64| contacts as f64 / self.left as f64;
+        (per_packet(self.contact.reads), per_packet(self.contact.updates))
+    }
+}
+
+fn jain(parts: impl Iterator<Item = f64> + Clone) -> f64 {
+    let sum: f64 = parts.clone().sum();
+    let squares: f64 = parts.clone().map(|part| part * part).sum();
+    sum * sum / (parts.count() as f64 * squares)
+}
+
+/// What all seats of a trial have counted.
+#[derive(Default)]
+struct SharedContact {
+    reads: AtomicU64,
+    updates: AtomicU64,
+}
+
+impl SharedContact {
+    fn get(&self) -> Contact {
+        // Relaxed: read when the threads have been joined.
+        Contact {
+            reads: self.reads.load(Ordering::Relaxed),
+            updates: self.updates.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// A seat that hands in what it has counted when it is given up: the qdisc owns it, and nobody
+/// else can ask it.
+struct Watched {
+    seat: Box<dyn Meter>,
+    sum: Arc<SharedContact>,
+}
+
+impl Watched {
+    fn over(seat: Box<dyn Meter>, sum: &Arc<SharedContact>) -> Box<dyn Meter> {
+        Box::new(Self { seat, sum: Arc::clone(sum) })
+    }
+}
+
+impl Meter for Watched {
+    fn stamp(&mut self, cost: Bytes, now: Nanos) -> Option<Nanos> {
+        self.seat.stamp(cost, now)
+    }
+
+    fn take(&mut self, cost: Bytes, edt: Nanos, now: Nanos) -> Take {
+        self.seat.take(cost, edt, now)
+    }
+
+    fn report(&mut self, backlog: Backlog, now: Nanos) {
+        self.seat.report(backlog, now);
+    }
+
+    fn share(&self) -> Share {
+        self.seat.share()
+    }
+
+    fn longest(&self) -> Bytes {
+        self.seat.longest()
+    }
+
+    fn weigh(&mut self, weight: Weight) {
+        self.seat.weigh(weight);
+    }
+
+    fn contact(&self) -> Contact {
+        self.seat.contact()
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let contact = self.seat.contact();
+        self.sum.reads.fetch_add(contact.reads, Ordering::Relaxed);
+        self.sum.updates.fetch_add(contact.updates, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(load: Load, packets: &[u64]) -> Outcome {
+        let busy = Nanos::from_millis(500);
+        Outcome {
+            load,
+            window: Nanos::from_secs(1),
+            threads: packets.iter().map(|&packets| Work { packets, busy }).collect(),
+            contact: Contact { reads: 50, updates: 200 },
+            left: 100,
+        }
+    }
+
+    #[test]
+    fn a_deviation_is_from_what_the_limit_lets_pass() {
+        // 10 Gbit/s are 833,333 packets of 1500 bytes.
+        let kept = outcome(Load::Bound, &[400_000, 433_333]);
+        assert!(kept.deviation_percent().abs() < 0.001, "{}", kept.deviation_percent());
+        let short = outcome(Load::Bound, &[750_000]);
+        assert!((short.deviation_percent() + 10.0).abs() < 0.001);
+    }
+
+    #[test]
+    fn a_packet_costs_the_time_in_turns() {
+        let outcome = outcome(Load::Unbound, &[10_000_000, 10_000_000]);
+        assert_eq!((outcome.mpps(), outcome.ns_per_packet()), (20.0, 50.0));
+        assert_eq!(outcome.contact_per_packet(), (0.5, 2.0));
+    }
+
+    #[test]
+    fn jains_index_is_one_for_equals_and_one_nth_for_a_monopoly() {
+        assert_eq!(jain([3.0; 4].into_iter()), 1.0);
+        assert_eq!(jain([3.0, 0.0, 0.0, 0.0].into_iter()), 0.25);
+    }
+}
