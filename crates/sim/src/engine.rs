@@ -1,7 +1,61 @@
 //! Cores, shaper and next hop in virtual time.
+//!
+//! Everything that happens is an event on one agenda: a core executes a step of its worker,
+//! closed-loop traffic acts, a fault begins. Open-loop traffic needs no events: a worker that
+//! looks takes what has come in by then. What a step sends leaves while its core is busy, goes
+//! through the next hop, and is measured and heard of at the other end, all in the order of
+//! time.
+//!
+//! *Time.* A step begins at `t`, with its core's clock read: `now = t + offset + 1 s`. The core
+//! is busy for as long as the model of costs says: a step, each packet that leaves (one that
+//! is queued is paid for when it leaves), each that is dropped, each cache line of a sibling
+//! that is read, each update of the line that all update and the wait for it. The `k`-th
+//! of `n` packets leaves when `k/n` of that has passed.
+//!
+//! *Races.* What a step reads and writes takes effect at `t + u`, with `u` uniform in 0 to
+//! [`Cores::staleness`](crate::setup::Cores::staleness): steps are *executed* in the order of
+//! these moments and not in that of their clocks. A worker that acts on `now` so finds its
+//! siblings up to that much later, or they it: each sees the others as of a bounded, random time
+//! ago. Within a step memory does not change: what coordination shares are single words and
+//! locked sections, and `loom` checks those. A core's steps do not overlap: the next one's clock is
+//! read when this one has been executed and the core is free again.
+//!
+//! *Faults.* A core that stalls executes nothing, and reads its clock when it goes on. What it had
+//! sent before is with the device and leaves.
+//!
+//! *Conservation.* At the end every packet that was offered is somewhere ([`Books`]), or the run
+//! panics and says its seed.
+//!
+//! *Non-goals.* Several cores a queue or several queues a core; caches beyond those lines; the
+//! way back.
+//!
+//! Cost: an entry in a heap for each step and each act, some comparisons for each packet;
+//! nothing is allocated for a packet.
 
-use crate::measure::Outcome;
-use crate::setup::Setup;
+mod agenda;
+mod clock;
+mod core;
+mod departures;
+pub(crate) mod drain;
+mod io;
+mod line;
+mod next_hop;
+mod probe;
+mod shaper;
+
+pub(crate) use io::Tally;
+pub(crate) use next_hop::Passage;
+
+use self::agenda::{Agenda, Event};
+use self::core::Core;
+use self::departures::{Departure, Departures};
+use self::line::ContendedLine;
+use self::next_hop::NextHop;
+use crate::measure::{Books, Outcome, Recorder};
+use crate::setup::{FaultKind, MAX_QUEUES, Setup};
+use crate::traffic::{self, ClosedLoop, Delivery, Load, Offer};
+use narrows_units::{Bytes, Nanos};
+use std::collections::VecDeque;
 
 /// Why a run cannot be.
 #[derive(Debug, thiserror::Error)]
@@ -9,12 +63,267 @@ pub enum SimError {
     /// The words for the qdisc are refused.
     #[error("{0}")]
     Qdisc(String),
+    /// Something else of the setup makes no sense.
+    #[error("{0}")]
+    Setup(String),
 }
 
 /// Runs `setup`. `progress` is told, now and then, which part (0 to 1) is done.
 ///
 /// # Errors
-/// Where the qdisc's words are refused.
-pub fn run(_setup: &Setup, _progress: &mut dyn FnMut(f64)) -> Result<Outcome, SimError> {
-    todo!()
+/// Where the qdisc's words are refused, or the setup makes no sense.
+///
+/// # Panics
+/// Where the books do not add up: that is a bug, and the message has the seed.
+pub fn run(setup: &Setup, progress: &mut dyn FnMut(f64)) -> Result<Outcome, SimError> {
+    check(setup)?;
+    run_with(setup, traffic::load(setup), progress)
+}
+
+/// The same with traffic of one's own; what `setup` says of traffic then only names the groups
+/// of `load`.
+///
+/// # Errors
+/// Where the qdisc's words are refused, or the setup makes no sense.
+///
+/// # Panics
+/// Where the books do not add up, or `load` has not one source for each queue.
+pub fn run_with(
+    setup: &Setup,
+    load: Load,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Outcome, SimError> {
+    check(setup)?;
+    let mut engine = Engine::new(setup, load)?;
+    engine.run(progress);
+    Ok(engine.finish())
+}
+
+fn check(setup: &Setup) -> Result<(), SimError> {
+    let refuse = |why: String| Err(SimError::Setup(why));
+    let queues = setup.port.queues;
+    if !(1..=MAX_QUEUES).contains(&queues) {
+        return refuse(format!("A port of {queues} queues: write 1 to {MAX_QUEUES}."));
+    }
+    if setup.port.rate.is_zero() {
+        return refuse(
+            "The rate of the port is 0: write the limit that is measured against.".into(),
+        );
+    }
+    if setup.run.length == Nanos::ZERO {
+        return refuse("The run has no length: write how long it is measured, as 100ms.".into());
+    }
+    let fault = setup.faults.iter().find(|fault| fault.queue >= queues);
+    if let Some(fault) = fault {
+        return refuse(format!(
+            "A fault on queue {}: the queues are 0 to {}.",
+            fault.queue,
+            queues - 1
+        ));
+    }
+    core::check(&setup.cores)
+}
+
+/// Closed-loop traffic, and when it acts.
+struct Closed {
+    traffic: Box<dyn ClosedLoop>,
+    acts_at: Nanos,
+    appointment: u64,
+}
+
+/// A run.
+struct Engine<'a> {
+    setup: &'a Setup,
+    now: Nanos,
+    agenda: Agenda,
+    cores: Vec<Core>,
+    line: ContendedLine,
+    departures: Departures,
+    next_hop: Option<NextHop>,
+    /// Packets of closed-loop traffic in and behind the next hop.
+    deliveries: VecDeque<(Nanos, Delivery)>,
+    closed: Vec<Closed>,
+    /// By flow: its closed-loop traffic, if any.
+    closed_of: Vec<Option<usize>>,
+    /// What closed-loop traffic has just sent.
+    offers: Vec<Offer>,
+    recorder: Recorder,
+}
+
+impl<'a> Engine<'a> {
+    fn new(setup: &'a Setup, load: Load) -> Result<Self, SimError> {
+        let queues = setup.port.queues;
+        let Load { sources, closed, groups } = load;
+        assert_eq!(sources.len(), queues, "each queue has a source");
+        let mut closed_of = vec![None; groups.len()];
+        for (number, (flows, _)) in closed.iter().enumerate() {
+            closed_of[flows.start as usize..flows.end as usize].fill(Some(number));
+        }
+        let recorder = Recorder::new(setup, &groups, closed.iter().map(|(flows, _)| flows));
+        let measured = setup.run.warmup..setup.run.end();
+        let core = |(number, (shaper, source))| {
+            Core::new(number, shaper, source, &setup.cores, setup.seed, measured.clone())
+        };
+        let shapers = shaper::compile(&setup.port)?;
+        let closed = closed.into_iter().map(|(_, traffic)| Closed {
+            traffic,
+            acts_at: Nanos::MAX,
+            appointment: 0,
+        });
+        let mut engine = Self {
+            setup,
+            now: Nanos::ZERO,
+            agenda: Agenda::default(),
+            cores: shapers.into_iter().zip(sources).enumerate().map(core).collect(),
+            line: ContendedLine::default(),
+            departures: Departures::new(queues),
+            next_hop: setup.next_hop.as_ref().map(NextHop::new),
+            deliveries: VecDeque::new(),
+            closed: closed.collect(),
+            closed_of,
+            offers: Vec::new(),
+            recorder,
+        };
+        for (fault, what) in setup.faults.iter().enumerate() {
+            engine.agenda.enter(what.at, Event::Fault { fault });
+        }
+        (0..queues).for_each(|core| engine.enter_step(core));
+        (0..engine.closed.len()).for_each(|closed| engine.enter_act(closed));
+        Ok(engine)
+    }
+
+    fn enter_step(&mut self, core: usize) {
+        let appointment = self.cores[core].appointment();
+        self.agenda.enter(appointment.at, Event::Step { core, appointment: appointment.number });
+    }
+
+    /// Enters when closed-loop traffic acts next, if that has changed.
+    fn enter_act(&mut self, number: usize) {
+        let closed = &mut self.closed[number];
+        let at = closed.traffic.next_at();
+        if at != closed.acts_at {
+            closed.acts_at = at;
+            closed.appointment += 1;
+            let appointment = closed.appointment;
+            self.agenda.enter(at.max(self.now), Event::Act { closed: number, appointment });
+        }
+    }
+
+    fn run(&mut self, progress: &mut dyn FnMut(f64)) {
+        let end = self.setup.run.end();
+        let tick = Nanos((end.0 / 100).max(1));
+        let mut told = Nanos::ZERO;
+        loop {
+            let departure = self.departures.next_at();
+            let delivery = self.deliveries.front().map_or(Nanos::MAX, |(at, _)| *at);
+            let event = self.agenda.next_at();
+            // No event can make a packet leave before it, so what leaves comes first.
+            let now = departure.min(delivery).min(event);
+            if now >= end {
+                break;
+            }
+            self.now = now;
+            if departure == now {
+                self.depart();
+            } else if delivery == now {
+                self.deliver();
+            } else {
+                self.happen();
+            }
+            if now >= told {
+                progress(now.0 as f64 / end.0 as f64);
+                told = now + tick;
+            }
+        }
+        progress(1.0);
+    }
+
+    fn depart(&mut self) {
+        let Some(Departure { at, offer }) = self.departures.take() else { return };
+        self.recorder.left(at, &offer);
+        let (out, marked) = match &mut self.next_hop {
+            None => (at, false),
+            Some(next_hop) => {
+                let passage = next_hop.arrive(at, Bytes(u64::from(offer.len)), offer.ect);
+                self.recorder.passed(at, &offer, &passage);
+                let Some(out) = passage.out else { return };
+                out
+            }
+        };
+        self.recorder.came_out(out, &offer);
+        if self.closed_of.get(offer.flow as usize).is_some_and(Option::is_some) {
+            self.deliveries.push_back((out, Delivery { offer, marked }));
+        }
+    }
+
+    fn deliver(&mut self) {
+        let Some((at, delivery)) = self.deliveries.pop_front() else { return };
+        if let Some(number) = self.closed_of[delivery.offer.flow as usize] {
+            self.closed[number].traffic.delivered(&delivery, at);
+            self.enter_act(number);
+        }
+    }
+
+    fn happen(&mut self) {
+        match self.agenda.take() {
+            Some(Event::Step { core, appointment }) => self.step(core, appointment),
+            Some(Event::Act { closed, appointment }) => self.act(closed, appointment),
+            Some(Event::Fault { fault }) => self.fail(fault),
+            None => {}
+        }
+    }
+
+    fn step(&mut self, number: usize, appointment: u64) {
+        let core = &mut self.cores[number];
+        if core.appointment().number != appointment {
+            return;
+        }
+        let costs = &self.setup.cores.costs;
+        if let Some(busy) = core.step(costs, &mut self.line, &mut self.departures) {
+            self.recorder.stepped(self.now, busy);
+        }
+        self.enter_step(number);
+    }
+
+    fn act(&mut self, number: usize, appointment: u64) {
+        let closed = &mut self.closed[number];
+        if closed.appointment != appointment {
+            return;
+        }
+        closed.acts_at = Nanos::MAX;
+        let mut offers = std::mem::take(&mut self.offers);
+        closed.traffic.act(self.now, &mut offers);
+        for offer in offers.drain(..) {
+            if self.cores[offer.queue].offer(offer) {
+                self.enter_step(offer.queue);
+            }
+        }
+        self.offers = offers;
+        self.enter_act(number);
+    }
+
+    fn fail(&mut self, number: usize) {
+        let fault = self.setup.faults[number];
+        let core = &mut self.cores[fault.queue];
+        match fault.kind {
+            FaultKind::Stall(duration) => core.stall(fault.at + duration),
+            FaultKind::Death => core.die(fault.at, self.setup.seed),
+        }
+    }
+
+    /// Adds everything up.
+    fn finish(mut self) -> Outcome {
+        let mut books = Books::default();
+        let mut tallies: Vec<Tally> = Vec::with_capacity(self.cores.len());
+        for core in &mut self.cores {
+            // What came in while the core slept was offered, too.
+            core.take_in_until(Nanos(self.setup.run.end().0 - 1));
+            books.merge(&core.books(self.setup.seed));
+            tallies.push(core.tally());
+        }
+        let unaccounted = books.unaccounted();
+        assert_eq!(unaccounted, 0, "packets unaccounted for, seed {}: {books:?}", self.setup.seed);
+        let (measures, queue_percent, series) = self.recorder.finish(&tallies);
+        Outcome { measures, queue_percent, series, books, unaccounted }
+    }
 }

@@ -1,4 +1,23 @@
 //! What is measured of a run.
+//!
+//! Bytes are counted as frames are long, which is how limits without overhead charge them.
+//! Measures look at what happens from the end of the warm-up to the end of the run, those of an
+//! event from the event on (where there is none, from the end of the warm-up on as well).
+//! What does not apply to a run is absent, never zero.
+//!
+//! Each measure is computed while the run goes on, by a small meter in a file of its own; nothing
+//! is kept of single packets.
+
+mod delays;
+mod fairness;
+mod fullest;
+mod overshoot;
+mod recorder;
+mod settling;
+mod standing;
+mod timeline;
+
+pub(crate) use recorder::Recorder;
 
 use serde::{Deserialize, Serialize};
 
@@ -14,27 +33,35 @@ pub enum Measure {
     MbitPerSec,
     /// Packets that left, in millions a second.
     Mpps,
-    /// The most by which what left after the event (or the start) exceeded the limit, over any
-    /// window that begins there: bytes that only less than the limit later makes good.
+    /// The most by which what left in any window that begins after the event exceeded the limit:
+    /// bytes that only less than the limit later makes good. That is what the fullest moment of
+    /// a queue is that drains at the limit and is empty at the event, as a packet finds it that
+    /// comes there: one packet at a time is no overshoot.
     OvershootBytes,
-    /// The most that stood in the next hop after the event.
+    /// The most that a packet found standing in the next hop after the event.
     InducedQueueBytes,
     /// The longest that anything waited in the next hop after the event.
     InducedDelayUs,
-    /// How long after the event until no more stands in the next hop than stood before it
-    /// on average, or one packet more.
+    /// The longest time, after the event, for which more stood in the next hop without a break
+    /// than packets found there before it on average, and one packet. (Not the last
+    /// time at which it did: a queue that comes and goes does not stand.)
     StandingUs,
-    /// How long after the event until what leaves is, and stays for a millisecond, within 2 % of the limit.
+    /// How long after the event until what leaves is, and stays for a millisecond, within 2 % of
+    /// the limit: from then on every window of a millisecond that begins in the next millisecond
+    /// is within 2 % or a packet. Where a millisecond is less than 100 packets at the limit,
+    /// it is the time of these. What never settles takes until the end of the run.
     SettleUs,
     /// Delay of the packets of `ping` traffic, or of all where there is none: median.
     P50Us,
     /// 99th percentile of the same.
     P99Us,
-    /// Jain's index over the queues that were offered more than an equal part (by weight); 1 is fair.
+    /// Jain's index over the queues that were offered more than is theirs, each by the part that
+    /// it got of what is: its max–min fair part of the limit, by weight. 1 is fair.
     Jain,
-    /// The same over flows of closed-loop traffic.
+    /// Jain's index over what the flows of closed-loop traffic got.
     JainFlows,
-    /// By how much the fullest window of 1 ms exceeded the limit, in per cent.
+    /// By how much the fullest window of 1 ms exceeded the limit, in per cent; below is negative.
+    /// Windows begin at every fiftieth of their length.
     #[serde(rename = "window_1ms_percent")]
     Window1ms,
     /// The same of 10 ms.
@@ -58,8 +85,49 @@ pub struct Outcome {
     pub queue_percent: Vec<f64>,
     /// Lines to plot.
     pub series: Vec<Series>,
+    /// Where all packets are.
+    pub books: Books,
     /// Packets of which no trace is left, over all workers: 0, or something is wrong.
     pub unaccounted: i64,
+}
+
+/// Where the packets are that were offered until the end of the run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Books {
+    /// All of them.
+    pub offered: u64,
+    /// Did not fit into a RX ring: lost before the shaper.
+    pub overflowed: u64,
+    /// Still in a RX ring.
+    pub waiting: u64,
+    /// Left the shaper.
+    pub sent: u64,
+    /// Dropped by a worker.
+    pub dropped: u64,
+    /// Still queued.
+    pub queued: u64,
+    /// Were with a worker, or came to one, that had died.
+    pub lost_to_fault: u64,
+}
+
+impl Books {
+    /// Adds those of another core.
+    pub fn merge(&mut self, other: &Self) {
+        self.offered += other.offered;
+        self.overflowed += other.overflowed;
+        self.waiting += other.waiting;
+        self.sent += other.sent;
+        self.dropped += other.dropped;
+        self.queued += other.queued;
+        self.lost_to_fault += other.lost_to_fault;
+    }
+
+    /// Packets of which no trace is left: 0, or something is wrong.
+    pub fn unaccounted(&self) -> i64 {
+        let before = self.overflowed + self.waiting + self.lost_to_fault;
+        let accounted = before + self.sent + self.dropped + self.queued;
+        self.offered.wrapping_sub(accounted) as i64
+    }
 }
 
 /// Something over time.

@@ -1,0 +1,270 @@
+//! A core: a worker, a clock that is off, and time that steps take.
+//!
+//! A core reads its clock at `t`, touches memory a moment later, and is busy for what its step
+//! has cost. Then it steps again if there was something to do, or sleeps until the time that the
+//! worker asked for or, where the worker listens, until something comes in; and wakes up late.
+//! A core that has not fallen asleep when the time comes is not late.
+
+use super::SimError;
+use super::clock::Clock;
+use super::departures::{Departure, Departures};
+use super::io::{FRAMES, SimIo};
+use super::line::ContendedLine;
+use super::probe::Contacts;
+use super::shaper::Shaper;
+use crate::measure::Books;
+use crate::setup::{Cores, Costs};
+use crate::traffic::{Offer, Source};
+use narrows_qdisc::Contact;
+use narrows_units::Nanos;
+use narrows_worker::{Activity, Side, Worker};
+use rand::{RngExt as _, SeedableRng as _};
+use rand_pcg::Pcg64;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A core.
+pub(super) struct Core {
+    number: usize,
+    /// `None` once it is dead.
+    worker: Option<Worker<SimIo>>,
+    contacts: Arc<Contacts>,
+    /// What of them has been paid for.
+    paid: Contact,
+    /// Packets that left and were dropped, as of the last step.
+    drops: u64,
+    clock: Clock,
+    random: Pcg64,
+    jitter: Nanos,
+    staleness: Nanos,
+    /// When it reads its clock next, and when it then touches memory.
+    due: Nanos,
+    touches: Nanos,
+    /// Changes with each new `due`.
+    appointment: u64,
+    /// If it listens: how late it will be when something comes in.
+    listening: Option<Nanos>,
+    /// The end of the last step.
+    free_at: Nanos,
+    /// The end of the last stall.
+    stalled_until: Nanos,
+    /// As of its death.
+    last_books: Books,
+    last_tally: super::io::Tally,
+}
+
+/// When a core is to execute its next step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Appointment {
+    pub(super) at: Nanos,
+    pub(super) number: u64,
+}
+
+impl Core {
+    /// Core `number`, asleep, with its `shaper` and the open-loop traffic of its queue.
+    pub(super) fn new(
+        number: usize,
+        shaper: Shaper,
+        source: Box<dyn Source>,
+        cores: &Cores,
+        seed: u64,
+        measured: Range<Nanos>,
+    ) -> Self {
+        // A stream for each core, so that one more core changes nothing for the others.
+        let mut random = Pcg64::seed_from_u64(seed ^ (number as u64 + 1).rotate_left(48));
+        let most = cores.clock_offset.0 as i64;
+        let clock = Clock::new(random.random_range(-most..=most));
+        let io = SimIo::new(source, measured);
+        let mut core = Self {
+            number,
+            worker: Some(Worker::new(io, FRAMES, shaper.qdiscs)),
+            contacts: shaper.contacts,
+            paid: Contact::default(),
+            drops: 0,
+            clock,
+            random,
+            jitter: cores.jitter,
+            staleness: cores.staleness,
+            due: Nanos::MAX,
+            touches: Nanos::MAX,
+            appointment: 0,
+            listening: None,
+            free_at: Nanos::ZERO,
+            stalled_until: Nanos::ZERO,
+            last_books: Books::default(),
+            last_tally: Default::default(),
+        };
+        core.sleep(Nanos::MAX, true);
+        core
+    }
+
+    fn up_to(&mut self, most: Nanos) -> Nanos {
+        if most == Nanos::ZERO { most } else { Nanos(self.random.random_range(0..=most.0)) }
+    }
+
+    /// Its next step.
+    pub(super) fn appointment(&self) -> Appointment {
+        Appointment { at: self.touches, number: self.appointment }
+    }
+
+    /// Reads its clock at `due` the next time.
+    fn appoint(&mut self, due: Nanos) {
+        self.due = due;
+        self.touches = due + self.up_to(self.staleness);
+        self.appointment += 1;
+    }
+
+    /// When it wakes up for what happens at `at` if it sleeps `late`.
+    fn wakes(&self, at: Nanos, late: Nanos) -> Nanos {
+        if at <= self.free_at { self.free_at } else { at + late }
+    }
+
+    /// Sleeps until `until`, or until something comes in if it listens.
+    fn sleep(&mut self, until: Nanos, listens: bool) {
+        let late = self.up_to(self.jitter);
+        self.listening = listens.then_some(late);
+        let arrival = match &self.worker {
+            Some(worker) if listens => worker.io().next_arrival(),
+            _ => Nanos::MAX,
+        };
+        let due = self.wakes(until.min(arrival), late);
+        self.appoint(due);
+    }
+
+    /// Executes the step for which it has an appointment; the cores' memory is as it is at that
+    /// moment. Returns how long it is busy.
+    pub(super) fn step(
+        &mut self,
+        costs: &Costs,
+        line: &mut ContendedLine,
+        departures: &mut Departures,
+    ) -> Option<Nanos> {
+        let (start, touches) = (self.due, self.touches);
+        if touches < self.stalled_until {
+            self.appoint(self.stalled_until);
+            return None;
+        }
+        let worker = self.worker.as_mut()?;
+        worker.io_mut().begin(start);
+        let activity = worker.step(self.clock.read(start));
+
+        let contact = self.contacts.read();
+        let drops = worker.counters(Side::A).drops.total();
+        let left = worker.io().left();
+        let count = left.len() as u64;
+        let work = costs.step_ns
+            + costs.packet_ns * count as f64
+            + costs.drop_ns * (drops - self.drops) as f64
+            + costs.line_read_ns * (contact.reads - self.paid.reads) as f64
+            + line.update(touches, contact.updates - self.paid.updates, costs.line_update_ns);
+        self.drops = drops;
+        self.paid = contact;
+        // Time passes whatever the costs are.
+        let busy = Nanos(((work + 0.5) as u64).max(1));
+        for (number, offer) in left.iter().enumerate() {
+            let spent = u128::from(busy.0) * (number as u128 + 1) / u128::from(count);
+            // Not before it has touched the packet.
+            let at = (start + Nanos(spent as u64)).max(touches);
+            departures.add(self.number, Departure { at, offer: *offer });
+        }
+        self.free_at = (start + busy).max(touches);
+        match activity {
+            Activity::Busy | Activity::Blocked => {
+                self.listening = None;
+                self.appoint(self.free_at);
+            }
+            Activity::Idle { until, listen } => {
+                let until = self.clock.when(until);
+                self.sleep(until, listen[Side::A.index()]);
+            }
+        }
+        Some(busy)
+    }
+
+    /// Hears of a packet of closed-loop traffic. Returns whether it has another appointment now.
+    pub(super) fn offer(&mut self, offer: Offer) -> bool {
+        let Some(worker) = &mut self.worker else {
+            self.last_books.offered += 1;
+            self.last_books.lost_to_fault += 1;
+            return false;
+        };
+        worker.io_mut().offer(offer);
+        let Some(late) = self.listening else { return false };
+        let due = self.wakes(offer.at, late);
+        let earlier = due < self.due;
+        if earlier {
+            self.appoint(due);
+        }
+        earlier
+    }
+
+    /// Executes nothing before `until`.
+    pub(super) fn stall(&mut self, until: Nanos) {
+        self.stalled_until = self.stalled_until.max(until);
+    }
+
+    /// Drops the worker at `at`, with everything that it holds.
+    pub(super) fn die(&mut self, at: Nanos, seed: u64) {
+        self.take_in_until(at);
+        let mut books = self.books(seed);
+        books.lost_to_fault += books.queued + books.waiting;
+        (books.queued, books.waiting) = (0, 0);
+        self.last_books = books;
+        self.last_tally = self.tally();
+        self.worker = None;
+        self.appoint(Nanos::MAX);
+    }
+
+    /// Counts what has come in by `at`, whenever the worker would have taken it.
+    pub(super) fn take_in_until(&mut self, at: Nanos) {
+        if let Some(worker) = &mut self.worker {
+            worker.io_mut().fill(at);
+        }
+    }
+
+    /// What was offered.
+    pub(super) fn tally(&self) -> super::io::Tally {
+        self.worker.as_ref().map_or(self.last_tally, |worker| worker.io().tally())
+    }
+
+    /// Where everything that was offered is.
+    ///
+    /// # Panics
+    /// Where the worker has lost track of a packet.
+    pub(super) fn books(&self, seed: u64) -> Books {
+        let Some(worker) = &self.worker else { return self.last_books };
+        let counters = worker.counters(Side::A);
+        let queued = u64::from(worker.backlog(Side::B).packets);
+        let unaccounted = counters.unaccounted(queued);
+        assert_eq!(unaccounted, 0, "packets unaccounted for on queue {}, seed {seed}", self.number);
+        let tally = worker.io().tally();
+        Books {
+            offered: tally.packets,
+            overflowed: tally.overflowed,
+            waiting: worker.io().waiting(),
+            sent: counters.tx_packets,
+            dropped: counters.drops.total(),
+            queued,
+            lost_to_fault: 0,
+        }
+    }
+}
+
+/// Whether the cores can be like that.
+pub(super) fn check(cores: &Cores) -> Result<(), SimError> {
+    if cores.clock_offset > super::clock::EPOCH {
+        let epoch = super::clock::EPOCH;
+        return Err(SimError::Setup(format!(
+            "Clocks cannot be off by {}: write at most {epoch}.",
+            cores.clock_offset
+        )));
+    }
+    let Costs { step_ns, packet_ns, drop_ns, line_read_ns, line_update_ns } = cores.costs;
+    let costs = [step_ns, packet_ns, drop_ns, line_read_ns, line_update_ns];
+    match costs.into_iter().find(|cost| !(0.0..=1e9).contains(cost)) {
+        Some(cost) => Err(SimError::Setup(format!(
+            "A cost of {cost} ns is none: write a number from 0 to 1000000000."
+        ))),
+        None => Ok(()),
+    }
+}

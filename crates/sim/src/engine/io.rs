@@ -1,0 +1,235 @@
+//! A worker's I/O without packets: what comes in at port A of one queue, and what leaves at B.
+//!
+//! What comes in is taken when the worker asks, from open-loop traffic that is made at that
+//! moment and from what closed-loop traffic has sent here. In between it would have stood in an
+//! RX ring of [`RING`] packets; who asks too late finds that the rest was lost, and as with a
+//! NIC the worker's books know nothing of it. Nothing comes in at B: acknowledgements do not
+//! pass the shaper, their way is a part of the round trip.
+
+use crate::traffic::{Offer, Source};
+use narrows_packet::{Batch, PacketId, Packets};
+use narrows_units::Nanos;
+use narrows_worker::{BATCH, Io, Side};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Packets that the RX ring holds.
+pub(super) const RING: usize = 4096;
+
+/// Frames of a worker: what its qdiscs can hold, all together.
+pub(super) const FRAMES: u32 = 8192;
+
+/// Frames kept back from the qdiscs, as in the data plane: one batch from each port.
+const FRAMES_RESERVED: usize = 2 * BATCH;
+
+/// What was offered to a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Tally {
+    /// Packets.
+    pub(crate) packets: u64,
+    /// Of these, the ones that did not fit into the RX ring.
+    pub(crate) overflowed: u64,
+    /// Bytes of the packets that came while it was measured.
+    pub(crate) measured_bytes: u64,
+    /// Whether closed-loop traffic was among them.
+    pub(crate) closed_loop: bool,
+}
+
+/// One queue of the two ports.
+pub(super) struct SimIo {
+    source: Box<dyn Source>,
+    /// What closed-loop traffic has sent, in the order in which it comes in.
+    sent: VecDeque<Offer>,
+    ring: VecDeque<Offer>,
+    /// By frame: what is in it.
+    frames: Vec<Offer>,
+    free: Vec<u32>,
+    /// What has left in this step.
+    left: Vec<Offer>,
+    /// Until when what comes in is in the ring.
+    at: Nanos,
+    measured: Range<Nanos>,
+    tally: Tally,
+}
+
+impl SimIo {
+    /// A queue on which `source` comes in. What is offered in `measured` is tallied by bytes.
+    pub(super) fn new(source: Box<dyn Source>, measured: Range<Nanos>) -> Self {
+        let (at, queue, flow, len, tag, ect) = (Nanos::ZERO, 0, 0, 0, 0, false);
+        Self {
+            source,
+            sent: VecDeque::new(),
+            ring: VecDeque::with_capacity(RING),
+            frames: vec![Offer { at, queue, flow, len, tag, ect }; FRAMES as usize],
+            free: (0..FRAMES).rev().collect(),
+            left: Vec::with_capacity(BATCH),
+            at: Nanos::ZERO,
+            measured,
+            tally: Tally::default(),
+        }
+    }
+
+    /// Takes in what closed-loop traffic sends.
+    pub(super) fn offer(&mut self, offer: Offer) {
+        self.tally.closed_loop = true;
+        // Offers come nearly in order.
+        let place = self.sent.partition_point(|before| before.at <= offer.at);
+        self.sent.insert(place, offer);
+    }
+
+    /// A step begins: what came in by `at` can be received, and nothing has left yet.
+    pub(super) fn begin(&mut self, at: Nanos) {
+        self.at = at;
+        self.left.clear();
+    }
+
+    /// What has left in this step, in order.
+    pub(super) fn left(&self) -> &[Offer] {
+        &self.left
+    }
+
+    /// When something comes in, or has; [`Nanos::MAX`] if nothing is known to.
+    pub(super) fn next_arrival(&self) -> Nanos {
+        if !self.ring.is_empty() {
+            return Nanos::ZERO;
+        }
+        let sent = self.sent.front().map_or(Nanos::MAX, |offer| offer.at);
+        sent.min(self.source.next_at())
+    }
+
+    /// Packets in the RX ring.
+    pub(super) fn waiting(&self) -> u64 {
+        self.ring.len() as u64
+    }
+
+    /// What has been offered so far.
+    pub(super) fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Puts what came in by `at` into the ring.
+    pub(super) fn fill(&mut self, at: Nanos) {
+        loop {
+            let sent = self.sent.front().map_or(Nanos::MAX, |offer| offer.at);
+            let made = self.source.next_at();
+            let offer = if made <= sent && made <= at && made != Nanos::MAX {
+                self.source.take()
+            } else if sent <= at
+                && let Some(offer) = self.sent.pop_front()
+            {
+                offer
+            } else {
+                return;
+            };
+            self.tally.packets += 1;
+            if self.measured.contains(&offer.at) {
+                self.tally.measured_bytes += u64::from(offer.len);
+            }
+            if self.ring.len() < RING {
+                self.ring.push_back(offer);
+            } else {
+                self.tally.overflowed += 1;
+            }
+        }
+    }
+}
+
+impl Io for SimIo {
+    fn receive(&mut self, side: Side, packets: &mut Packets, now: Nanos, out: &mut Batch) {
+        if side == Side::B {
+            return;
+        }
+        self.fill(self.at);
+        while out.has_room() && !self.ring.is_empty() {
+            // Without a free frame a device receives nothing.
+            let Some(frame) = self.free.pop() else { break };
+            let Some(offer) = self.ring.pop_front() else { break };
+            packets.arrive(PacketId(frame), offer.len, now);
+            self.frames[frame as usize] = offer;
+            out.push(PacketId(frame));
+        }
+    }
+
+    fn has_spare_frame(&self) -> bool {
+        self.free.len() >= FRAMES_RESERVED
+    }
+
+    fn room(&mut self, _side: Side) -> usize {
+        BATCH
+    }
+
+    fn transmit(&mut self, _side: Side, batch: &Batch) {
+        for id in batch.as_slice() {
+            self.left.push(self.frames[id.0 as usize]);
+            self.free.push(id.0);
+        }
+    }
+
+    fn release(&mut self, dropped: &Batch) {
+        self.free.extend(dropped.as_slice().iter().map(|id| id.0));
+    }
+
+    fn is_unsent(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A packet every 10 ns, from 10 on.
+    struct Every10(u64);
+
+    impl Source for Every10 {
+        fn next_at(&self) -> Nanos {
+            Nanos(self.0)
+        }
+
+        fn take(&mut self) -> Offer {
+            let at = Nanos(self.0);
+            self.0 += 10;
+            Offer { at, queue: 0, flow: 0, len: 100, tag: 0, ect: false }
+        }
+    }
+
+    fn io() -> SimIo {
+        SimIo::new(Box::new(Every10(10)), Nanos(30)..Nanos(50))
+    }
+
+    fn receive(io: &mut SimIo, at: u64) -> Vec<u64> {
+        let mut packets = Packets::new(FRAMES);
+        let mut batch = Batch::new(BATCH);
+        io.begin(Nanos(at));
+        io.receive(Side::A, &mut packets, Nanos(at), &mut batch);
+        io.receive(Side::B, &mut packets, Nanos(at), &mut batch);
+        io.transmit(Side::B, &batch);
+        io.left().iter().map(|offer| offer.at.0).collect()
+    }
+
+    #[test]
+    fn both_kinds_of_traffic_come_in_together_in_order_of_time() {
+        let mut io = io();
+        for at in [44, 12, 25] {
+            let (queue, flow, len, tag, ect) = (0, 1, 7, 0, false);
+            io.offer(Offer { at: Nanos(at), queue, flow, len, tag, ect });
+        }
+        assert_eq!(io.next_arrival(), Nanos(10));
+        assert_eq!(receive(&mut io, 30), [10, 12, 20, 25, 30]);
+        assert_eq!(io.next_arrival(), Nanos(40));
+        assert_eq!(receive(&mut io, 60), [40, 44, 50, 60]);
+        let (packets, overflowed, closed_loop) = (9, 0, true);
+        let tally = Tally { packets, overflowed, measured_bytes: 207, closed_loop };
+        assert_eq!(io.tally(), tally);
+    }
+
+    #[test]
+    fn what_the_ring_cannot_hold_is_lost() {
+        let mut io = io();
+        let packets = RING as u64 + 5;
+        assert_eq!(receive(&mut io, 10 * packets).len(), BATCH);
+        assert_eq!(io.waiting() as usize, RING - BATCH);
+        assert_eq!(io.next_arrival(), Nanos::ZERO);
+        assert_eq!((io.tally().packets, io.tally().overflowed), (packets, 5));
+    }
+}

@@ -1,0 +1,141 @@
+//! A look at what coordination touches.
+//!
+//! A core pays for every cache line that it shares. How many it has touched the seat itself
+//! knows ([`Meter::contact`]), but that stands deep inside a qdisc. So each seat is wrapped in a
+//! [`Probe`] that does nothing but pass everything on and publish that figure.
+
+use narrows_packet::Backlog;
+use narrows_qdisc::{Contact, Meter, Share, Take, Weight};
+use narrows_units::{Bytes, Nanos};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What the seats of one core have touched so far, all together.
+#[derive(Debug, Default)]
+pub(super) struct Contacts {
+    reads: AtomicU64,
+    updates: AtomicU64,
+}
+
+impl Contacts {
+    /// The figures.
+    pub(super) fn read(&self) -> Contact {
+        // Relaxed, here and below: one thread writes and reads.
+        Contact {
+            reads: self.reads.load(Ordering::Relaxed),
+            updates: self.updates.load(Ordering::Relaxed),
+        }
+    }
+
+    fn add(&self, reads: u64, updates: u64) {
+        self.reads.fetch_add(reads, Ordering::Relaxed);
+        self.updates.fetch_add(updates, Ordering::Relaxed);
+    }
+}
+
+/// A seat, and who is told what it touches.
+pub(super) struct Probe {
+    seat: Box<dyn Meter>,
+    told: Contact,
+    contacts: Arc<Contacts>,
+}
+
+impl Probe {
+    /// Wraps `seat`.
+    pub(super) fn new(seat: Box<dyn Meter>, contacts: Arc<Contacts>) -> Self {
+        Self { seat, told: Contact::default(), contacts }
+    }
+}
+
+impl Meter for Probe {
+    fn stamp(&mut self, cost: Bytes, now: Nanos) -> Option<Nanos> {
+        self.seat.stamp(cost, now)
+    }
+
+    fn take(&mut self, cost: Bytes, edt: Nanos, now: Nanos) -> Take {
+        self.seat.take(cost, edt, now)
+    }
+
+    fn report(&mut self, backlog: Backlog, now: Nanos) {
+        self.seat.report(backlog, now);
+        // A report ends every batch, so this is all that the batch has touched.
+        let contact = self.seat.contact();
+        if contact != self.told {
+            let Contact { reads, updates } = self.told;
+            self.contacts.add(contact.reads - reads, contact.updates - updates);
+            self.told = contact;
+        }
+    }
+
+    fn share(&self) -> Share {
+        self.seat.share()
+    }
+
+    fn longest(&self) -> Bytes {
+        self.seat.longest()
+    }
+
+    fn weigh(&mut self, weight: Weight) {
+        self.seat.weigh(weight);
+    }
+
+    fn contact(&self) -> Contact {
+        self.seat.contact()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A seat that touches two lines for each packet and one for each report.
+    #[derive(Default)]
+    struct Toucher(Contact);
+
+    impl Meter for Toucher {
+        fn stamp(&mut self, _cost: Bytes, _now: Nanos) -> Option<Nanos> {
+            self.0.updates += 1;
+            Some(Nanos(7))
+        }
+
+        fn take(&mut self, _cost: Bytes, _edt: Nanos, _now: Nanos) -> Take {
+            self.0.updates += 1;
+            Take::Granted
+        }
+
+        fn report(&mut self, _backlog: Backlog, _now: Nanos) {
+            self.0.reads += 1;
+        }
+
+        fn share(&self) -> Share {
+            Share::one_of(3)
+        }
+
+        fn longest(&self) -> Bytes {
+            Bytes(99)
+        }
+
+        fn weigh(&mut self, weight: Weight) {
+            self.0.reads += u64::from(weight.0);
+        }
+
+        fn contact(&self) -> Contact {
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_probe_passes_everything_on_and_tells_what_was_touched() {
+        let contacts = Arc::new(Contacts::default());
+        let probes = [(); 2].map(|()| Probe::new(Box::<Toucher>::default(), Arc::clone(&contacts)));
+        for mut probe in probes {
+            assert_eq!(probe.stamp(Bytes(1), Nanos(1)), Some(Nanos(7)));
+            assert_eq!(probe.take(Bytes(1), Nanos(1), Nanos(1)), Take::Granted);
+            probe.weigh(Weight(10));
+            probe.report(Backlog::default(), Nanos(1));
+            assert_eq!((probe.share(), probe.longest()), (Share::one_of(3), Bytes(99)));
+            assert_eq!(probe.contact(), Contact { reads: 11, updates: 2 });
+        }
+        assert_eq!(contacts.read(), Contact { reads: 22, updates: 4 });
+    }
+}

@@ -1,0 +1,117 @@
+//! Who got what of what is theirs.
+//!
+//! A limit is divided fairly when nobody can get more without somebody who has less (by weight)
+//! getting less: max–min fairness. The parts are found by filling water into vessels as wide
+//! as the weights and as high as what each wants. How near a division is to that is said
+//! by Jain's index of the ratios of what was got to what is fair; only those count who want more,
+//! for the others get what they want.
+//!
+//! Source: Jain, Chiu, Hawe, *A quantitative measure of fairness*, DEC TR-301 (1984); max–min
+//! fairness: Bertsekas and Gallager, *Data Networks*, 6.5.2.
+
+/// Someone who shares.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim {
+    /// What it wants; infinity for all that it can get.
+    pub(super) wanted: f64,
+    /// What it got.
+    pub(super) got: f64,
+    /// What it counts for.
+    pub(super) weight: f64,
+}
+
+/// By how much, as a part of what is fair, one has to want more to be counted: load that is just
+/// the limit is above or below by chance.
+const MARGIN: f64 = 0.01;
+
+/// The max–min fair parts of `capacity`.
+fn fair_parts(capacity: f64, claims: &[Claim]) -> Vec<f64> {
+    let mut order: Vec<usize> =
+        (0..claims.len()).filter(|&number| claims[number].weight > 0.0).collect();
+    let height = |number: usize| claims[number].wanted / claims[number].weight;
+    order.sort_by(|&a, &b| height(a).total_cmp(&height(b)));
+    let mut parts = vec![0.0; claims.len()];
+    let mut left = capacity;
+    let mut weight: f64 = order.iter().map(|&number| claims[number].weight).sum();
+    for number in order {
+        let claim = claims[number];
+        parts[number] = claim.wanted.min(left * claim.weight / weight);
+        left -= parts[number];
+        weight -= claim.weight;
+    }
+    parts
+}
+
+/// Jain's index over those who want more than is fair, each by the part that it got of what is;
+/// `None` if there are fewer than two.
+pub(super) fn of_claims(capacity: f64, claims: &[Claim]) -> Option<f64> {
+    let parts = fair_parts(capacity, claims);
+    let ratios: Vec<f64> = claims
+        .iter()
+        .zip(parts)
+        .filter(|(claim, part)| *part > 0.0 && claim.wanted > part * (1.0 + MARGIN))
+        .map(|(claim, part)| claim.got / part)
+        .collect();
+    jain(&ratios)
+}
+
+/// Jain's index: 1 where all have the same, 1/n where one of n has everything. `None` for fewer
+/// than two, or if nobody has anything.
+pub(super) fn jain(shares: &[f64]) -> Option<f64> {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    (shares.len() > 1 && squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn claim((wanted, got, weight): (f64, f64, f64)) -> Claim {
+        Claim { wanted, got, weight }
+    }
+
+    #[test]
+    fn who_wants_little_gets_it_and_the_others_share_the_rest_by_weight() {
+        let claims = [(10.0, 0.0, 1.0), (90.0, 0.0, 2.0), (f64::INFINITY, 0.0, 1.0)].map(claim);
+        assert_eq!(fair_parts(100.0, &claims), [10.0, 60.0, 30.0]);
+        assert_eq!(fair_parts(160.0, &claims), [10.0, 90.0, 60.0]);
+    }
+
+    #[test]
+    fn a_division_is_as_fair_as_those_who_want_more_were_treated() {
+        let of = |claims: &[(f64, f64, f64)]| {
+            of_claims(100.0, &claims.iter().copied().map(claim).collect::<Vec<_>>())
+        };
+        // The light one got what it wanted and says nothing about the others.
+        assert_eq!(of(&[(10.0, 10.0, 1.0), (80.0, 45.0, 1.0), (90.0, 45.0, 1.0)]), Some(1.0));
+        assert_eq!(of(&[(80.0, 80.0, 1.0), (80.0, 0.0, 1.0)]), Some(0.5));
+        assert_eq!(of(&[(90.0, 75.0, 3.0), (90.0, 25.0, 1.0)]), Some(1.0));
+        assert_eq!(of(&[(10.0, 10.0, 1.0), (95.0, 90.0, 1.0)]), None, "one alone");
+        assert_eq!(of(&[(50.1, 50.0, 1.0), (50.1, 50.0, 1.0)]), None, "all have what they want");
+        assert_eq!(jain(&[0.0, 0.0]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn fair_parts_use_what_there_is_and_nobody_gets_more_than_wanted(
+            capacity in 1.0..1e9_f64,
+            claims in prop::collection::vec((0.0..1e9_f64, 0.1..10.0_f64), 1..20),
+        ) {
+            let claims: Vec<Claim> =
+                claims.into_iter().map(|(wanted, weight)| claim((wanted, 0.0, weight))).collect();
+            let parts = fair_parts(capacity, &claims);
+            let wanted: f64 = claims.iter().map(|claim| claim.wanted).sum();
+            let used: f64 = parts.iter().sum();
+            prop_assert!((used - wanted.min(capacity)).abs() <= 1e-6 * capacity);
+            let height = |number: usize| parts[number] / claims[number].weight;
+            let highest = (0..parts.len()).map(height).fold(0.0, f64::max);
+            for (number, claim) in claims.iter().enumerate() {
+                prop_assert!(parts[number] <= claim.wanted);
+                let content = parts[number] == claim.wanted;
+                prop_assert!(content || height(number) >= highest * (1.0 - 1e-6));
+            }
+        }
+    }
+}
