@@ -1,7 +1,7 @@
 //! A limit with its seats.
 
 use crate::place::{Place, Places};
-use crate::{Limit, Strategy, edt, equal, lock};
+use crate::{Limit, Strategy, edt, equal, fair, lock};
 use narrows_qdisc::Meter;
 use std::sync::Arc;
 
@@ -28,6 +28,7 @@ impl Coordination {
             Strategy::Lock => lock::Shared::new(limit),
             Strategy::Edt => edt::Shared::new(limit),
             Strategy::Equal { sync_time } => equal::Shared::new(limit, seats, sync_time),
+            Strategy::Fair { sync_time } => fair::Shared::new(limit, seats, sync_time),
         };
         Arc::new(Self { strategy, shared, places: Places::new(seats) })
     }

@@ -34,11 +34,12 @@
 use crate::Limit;
 use crate::limit::{Edition, Published};
 use crate::line::Line;
+use crate::pace::Pace;
 use crate::place::Place;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use narrows_packet::Backlog;
-use narrows_qdisc::{Meter, Share, Take};
-use narrows_units::{Bytes, Nanos, Rate};
+use narrows_qdisc::{Contact, Meter, Share, Take};
+use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
 
 /// What the seats share.
@@ -119,36 +120,6 @@ impl crate::coordination::Shared for Shared {
     }
 }
 
-/// How long packets take at a rate, exact over any number of them.
-struct Pace {
-    rate: Rate,
-    /// Bits per second times nanoseconds that the packets so far have been charged short of
-    /// one nanosecond more; starts so that the sum is rounded up.
-    carry: u64,
-}
-
-impl Pace {
-    fn new(rate: Rate) -> Self {
-        Self { rate, carry: rate.bits_per_sec().saturating_sub(1) }
-    }
-
-    /// The time for `cost`; `None` at a rate of zero.
-    fn delay(&mut self, cost: Bytes) -> Option<Nanos> {
-        let rate = u128::from(self.rate.bits_per_sec());
-        if rate == 0 {
-            return None;
-        }
-        let owed = u128::from(cost.0) * 8_000_000_000 + u128::from(self.carry);
-        // 64-bit division is several times faster, and enough below 2 GB a packet.
-        let (delay, carry) = match u64::try_from(owed) {
-            Ok(owed) => (owed / self.rate.bits_per_sec(), owed % self.rate.bits_per_sec()),
-            Err(_) => (u64::try_from(owed / rate).unwrap_or(u64::MAX), (owed % rate) as u64),
-        };
-        self.carry = carry;
-        Some(Nanos(delay))
-    }
-}
-
 struct Seat {
     shared: Arc<Shared>,
     edition: Edition,
@@ -162,6 +133,7 @@ struct Seat {
     void: u32,
     /// A time promised to a packet at the head whose own stamp counts for nothing.
     restamped: Option<(Bytes, Nanos)>,
+    contact: Contact,
     _place: Place,
 }
 
@@ -177,6 +149,7 @@ impl Seat {
             restamped: None,
             edition,
             shared,
+            contact: Contact::default(),
             _place: place,
         }
     }
@@ -204,14 +177,12 @@ impl Seat {
             self.largest = cost;
             self.shared.note_largest(cost);
         }
-        let carry = self.pace.carry;
-        let delay = self.pace.delay(cost)?;
+        let (delay, pace) = self.pace.delay(cost)?;
+        self.contact.updates += 1;
         // Zero means unstamped.
-        let stamp = self.shared.promise(delay, now.max(Nanos(1)), latest);
-        if stamp.is_none() {
-            self.pace.carry = carry;
-        }
-        stamp
+        let stamp = self.shared.promise(delay, now.max(Nanos(1)), latest)?;
+        self.pace = pace;
+        Some(stamp)
     }
 }
 
@@ -261,12 +232,17 @@ impl Meter for Seat {
     fn longest(&self) -> Bytes {
         self.edition.limit.shape().longest()
     }
+
+    fn contact(&self) -> Contact {
+        self.contact
+    }
 }
 
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
     use loom::thread;
+    use narrows_units::Rate;
 
     fn shared() -> Arc<Shared> {
         let rate = Rate::from_bits_per_sec(8_000_000_000);

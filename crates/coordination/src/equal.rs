@@ -43,7 +43,7 @@ use crate::sync::{AtomicU64, Ordering};
 use narrows_packet::Backlog;
 use narrows_qdisc::bucket::{Bucket, Shape};
 use narrows_qdisc::tbf::Peak;
-use narrows_qdisc::{Meter, Share, Take};
+use narrows_qdisc::{Contact, Meter, Share, Take};
 use narrows_units::{Bytes, Nanos, Rate};
 use std::sync::Arc;
 
@@ -122,6 +122,7 @@ struct Seat {
     told: Activity,
     /// The largest packet that a bucket of the present size pays for.
     fits: Bytes,
+    contact: Contact,
     place: Place,
 }
 
@@ -138,6 +139,7 @@ impl Seat {
             fits: edition.limit.shape().longest(),
             edition,
             shared,
+            contact: Contact::default(),
             place,
         }
     }
@@ -158,6 +160,7 @@ impl Seat {
     #[cold]
     fn count(&mut self, cost: Bytes, now: Nanos) {
         self.active = self.shared.count_active(self.place.number(), self.last_count);
+        self.contact.reads += self.shared.activity.len() as u64 - 1;
         self.last_count = now;
         self.next_count = now + self.shared.sync_time;
         self.divide(cost, now);
@@ -221,6 +224,10 @@ impl Meter for Seat {
 
     fn longest(&self) -> Bytes {
         self.edition.limit.shape().longest()
+    }
+
+    fn contact(&self) -> Contact {
+        self.contact
     }
 }
 

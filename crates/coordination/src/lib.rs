@@ -10,6 +10,7 @@
 //! | `lock` | a mutex, every packet | in every window | by turns |
 //! | `edt` | a clock, every arrival | on the stamps | no |
 //! | `equal` | nothing | once all have scanned, if all use their part | by division |
+//! | `fair` | a word, every lease | in every window | max-min, by weight |
 //!
 //! *Principles.* A seat's published state stands on cache lines of its own. Only what a
 //! strategy says of itself is contended; following a change of the limit never is. Memory
@@ -24,9 +25,11 @@
 mod coordination;
 mod edt;
 mod equal;
+mod fair;
 mod limit;
 mod line;
 mod lock;
+mod pace;
 mod place;
 mod strategy;
 mod sync;

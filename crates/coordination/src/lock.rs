@@ -23,7 +23,7 @@ use crate::place::Place;
 use crate::sync::{Mutex, lock};
 use narrows_packet::Backlog;
 use narrows_qdisc::bucket::Bucket;
-use narrows_qdisc::{Meter, Share, Take};
+use narrows_qdisc::{Contact, Meter, Share, Take};
 use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
 
@@ -65,6 +65,7 @@ impl crate::coordination::Shared for Shared {
             backlogged: false,
             others: 0,
             shared: self,
+            contact: Contact::default(),
             _place: place,
         })
     }
@@ -89,6 +90,7 @@ struct Seat {
     backlogged: bool,
     /// Other active queues, as of the last time the lock was held.
     others: u32,
+    contact: Contact,
     _place: Place,
 }
 
@@ -128,6 +130,7 @@ impl Meter for Seat {
             Some(turn) if now < turn.at => return Take::Wait(turn.at),
             _ => {}
         }
+        self.contact.updates += 1;
         let mut state = lock(&self.shared.state);
         self.others = state.active - u32::from(self.backlogged);
         state.bucket.refill(now);
@@ -181,6 +184,10 @@ impl Meter for Seat {
 
     fn longest(&self) -> Bytes {
         self.edition.limit.shape().longest()
+    }
+
+    fn contact(&self) -> Contact {
+        self.contact
     }
 }
 

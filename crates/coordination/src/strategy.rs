@@ -19,14 +19,22 @@ pub enum Strategy {
         /// How long a queue relies on its last count of active siblings.
         sync_time: Nanos,
     },
+    /// One ledger and max-min fair shares.
+    Fair {
+        /// How long shares hold; `None` to derive it from queues and rate.
+        sync_time: Option<Nanos>,
+    },
 }
 
 impl Strategy {
     /// `equal` as its authors and Linux have it.
     pub const EQUAL: Self = Self::Equal { sync_time: DEFAULT_SYNC_TIME };
 
+    /// `fair` with everything derived.
+    pub const FAIR: Self = Self::Fair { sync_time: None };
+
     /// Every strategy, with its defaults.
-    pub const ALL: [Self; 3] = [Self::Lock, Self::Edt, Self::EQUAL];
+    pub const ALL: [Self; 4] = [Self::Lock, Self::Edt, Self::EQUAL, Self::FAIR];
 
     /// The word for it, in policies and in output.
     pub const fn name(self) -> &'static str {
@@ -34,6 +42,7 @@ impl Strategy {
             Self::Lock => "lock",
             Self::Edt => "edt",
             Self::Equal { .. } => "equal",
+            Self::Fair { .. } => "fair",
         }
     }
 
@@ -44,10 +53,9 @@ impl Strategy {
 }
 
 impl Default for Strategy {
-    /// The one that keeps the limit whatever the load. `equal` does not: queues that each send
-    /// less often than the sync time look idle to each other, and exceed it together.
+    /// The one that keeps the limit whatever the load, and is fair.
     fn default() -> Self {
-        Self::Lock
+        Self::FAIR
     }
 }
 

@@ -268,7 +268,7 @@ const WORDS: &[&str] = &[
     "qdisc replace dev PORT root handle 1: tbf rate 20mbit burst 10k latency 10ms",
     "qdisc replace dev PORT root handle 1: tbf rate 3mbit burst 3k limit 9k",
     "qdisc change dev PORT root handle 1: tbf rate 90mbit burst 50k limit 300k",
-    "qdisc replace dev PORT root handle 1: tbf rate 20mbit burst 10k limit 90k coordination lock",
+    "qdisc replace dev PORT root handle 1: tbf rate 20mbit burst 10k limit 90k",
     "qdisc replace dev PORT root handle 1: tbf rate 20mbit burst 10k limit 90k coordination edt",
     "qdisc replace dev PORT root handle 1: tbf rate 9mbit burst 4k limit 9k peakrate 20mbit mtu 1600",
     "qdisc replace dev PORT parent 1:1 handle 2: pfifo limit 7",

@@ -16,11 +16,11 @@ use std::process::ExitCode;
 /// handles, parents, units, -s, -d, -j, -p and -batch, and the exit codes, text and JSON
 /// are tc's, too. What is added:
 ///
-///   coordination lock|edt|equal   behind a tbf at the root: how the queues of the port
-///                                 share its one rate
-///   sync TIME                     behind `coordination equal`: how long a queue relies on
-///                                 its last count of active queues (200us)
-///   linklayer ptm                 VDSL2 framing
+///   coordination fair|equal|edt|lock   behind a tbf at the root: how the queues of the port
+///                                      share its one rate (fair)
+///   sync TIME                          for how long shares hold: derived for fair, 200us
+///                                      for equal
+///   linklayer ptm                      VDSL2 framing
 ///
 /// Examples:
 ///

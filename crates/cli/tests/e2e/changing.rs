@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const POLICIES: &[&str] = &[
     "qdisc replace dev port-b root handle 1: tbf rate 200mbit burst 1m limit 8m",
     "qdisc change dev port-b root handle 1: tbf rate 300mbit burst 1m limit 8m",
-    "qdisc replace dev port-b root handle 1: tbf rate 200mbit burst 1m limit 8m coordination lock",
+    "qdisc replace dev port-b root handle 1: tbf rate 200mbit burst 1m limit 8m",
     "qdisc replace dev port-b parent 1:1 handle 2: pfifo limit 5000",
     "qdisc replace dev port-b root handle 1: tbf rate 200mbit burst 1m limit 8m coordination edt",
     "qdisc replace dev port-b root handle 3: pfifo limit 5000",
@@ -71,7 +71,7 @@ fn what_is_queued_survives_a_change_of_its_qdisc() {
     let mut before = queued(&show(&bed));
     for words in [
         "qdisc change dev port-b root handle 1: tbf rate 8kbit burst 4k limit 2m",
-        "qdisc replace dev port-b root handle 1: tbf rate 8kbit burst 2k limit 4m coordination lock",
+        "qdisc replace dev port-b root handle 1: tbf rate 8kbit burst 2k limit 4m",
         "qdisc add dev port-b parent 1:1 handle 2: pfifo limit 1000",
         "qdisc replace dev port-b root handle 1: tbf rate 8kbit burst 2k limit 4m coordination edt",
     ] {

@@ -89,12 +89,8 @@ fn both_directions_have_rates_of_their_own() {
     let Some(_turn) = turn() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
-    instance
-        .tc("qdisc add dev port-b root tbf rate 40mbit burst 150k latency 50ms coordination lock")
-        .unwrap();
-    instance
-        .tc("qdisc add dev port-a root tbf rate 15mbit burst 60k latency 50ms coordination lock")
-        .unwrap();
+    instance.tc("qdisc add dev port-b root tbf rate 40mbit burst 150k latency 50ms").unwrap();
+    instance.tc("qdisc add dev port-a root tbf rate 15mbit burst 60k latency 50ms").unwrap();
     let ports: Vec<u16> = (0..32).map(frames::port).collect();
     let mut books = Books::open(&bed).unwrap();
     let forth = flood(&bed, &ports, 1000, 60e6);
@@ -113,7 +109,7 @@ fn what_a_frame_costs_on_the_wire_counts() {
     let bed = Testbed::up(2).unwrap();
     let instance = run(&bed, &[]);
     // 200 bytes each, and 50 more on the wire: four fifths of the rate are frames.
-    let words = "qdisc add dev port-b root tbf rate 20mbit burst 100k latency 50ms overhead 50 coordination lock";
+    let words = "qdisc add dev port-b root tbf rate 20mbit burst 100k latency 50ms overhead 50";
     instance.tc(words).unwrap();
     let ports: Vec<u16> = (0..32).map(frames::port).collect();
     let _load = flood(&bed, &ports, 200, 30e6);

@@ -3,7 +3,7 @@
 use narrows_coordination::{Coordination, Limit, Strategy};
 use narrows_packet::{Batch, PacketId, Packets};
 use narrows_qdisc::{Config, Meter, Next, Qdisc, Spec, Verdict, fifo, tbf};
-use narrows_units::{Bytes, Nanos, wire::Overhead};
+use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use std::sync::Arc;
 
 /// Packets that a queue may hold.
@@ -118,6 +118,34 @@ impl World {
             now = at.max(now);
             if now < end {
                 self.poll(number, now);
+            }
+        }
+    }
+
+    /// Offers each queue packets of `len` bytes at even intervals, at the given rate (zero for
+    /// none), until `end`; workers poll when they asked for it.
+    pub fn offer_evenly(&mut self, rates: &[Rate], len: u32, from: Nanos, end: Nanos) {
+        // In 1/1024 ns, so that rates are exact.
+        let interval = |rate: &Rate| {
+            let bits = u128::from(len) * 8_000_000_000 * 1024;
+            bits.checked_div(u128::from(rate.bits_per_sec())).unwrap_or(u128::MAX >> 1)
+        };
+        let intervals: Vec<u128> = rates.iter().map(interval).collect();
+        let phase = |number: usize| u128::from(from.0) << 10 | (number as u128 * 1_987);
+        let mut next: Vec<u128> =
+            (0..rates.len()).map(|number| phase(number) + intervals[number] / 3).collect();
+        loop {
+            let (number, arrival) = next.iter().copied().enumerate().min_by_key(|n| n.1).unwrap();
+            let arrival = Nanos(u64::try_from(arrival >> 10).unwrap_or(u64::MAX));
+            let (polled, poll) = self.next_poll();
+            if arrival.min(poll) >= end {
+                return;
+            }
+            if arrival <= poll {
+                next[number] += intervals[number];
+                self.offer(number, len, arrival);
+            } else {
+                self.poll(polled, poll);
             }
         }
     }

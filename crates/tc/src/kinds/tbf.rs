@@ -15,7 +15,7 @@ use std::fmt::Write;
 
 const USAGE: &str = "Usage: tbf rate RATE burst SIZE { limit SIZE | latency TIME }
            [ peakrate RATE mtu SIZE ] [ overhead BYTES ] [ mpu BYTES ]
-           [ linklayer ethernet|atm|adsl|ptm ] [ coordination lock|edt|equal ] [ sync TIME ]";
+           [ linklayer ethernet|atm|adsl|ptm ] [ coordination fair|equal|edt|lock ] [ sync TIME ]";
 
 /// What has been read so far. As in `tc`, 0 is as good as not given.
 #[derive(Default)]
@@ -91,8 +91,8 @@ impl Draft {
             self.framing = legal("linklayer", value, framing, hint)?;
         } else if abbreviates(word, "coordination") {
             once("coordination", self.strategy.is_some())?;
-            let value = words.value("coordination", "equal")?;
-            let hint = "queues share a rate by lock, edt or equal";
+            let value = words.value("coordination", "fair")?;
+            let hint = "queues share a rate by fair, equal, edt or lock";
             self.strategy = Some(legal("coordination", value, Strategy::from_name, hint)?);
         } else if abbreviates(word, "sync") {
             once("sync", self.sync.is_some())?;
@@ -128,10 +128,13 @@ impl Draft {
         }
         let strategy = match (self.strategy, self.sync) {
             (Some(Strategy::Equal { .. }), Some(sync_time)) => Some(Strategy::Equal { sync_time }),
+            (None | Some(Strategy::Fair { .. }), sync_time @ Some(_)) => {
+                Some(Strategy::Fair { sync_time })
+            }
             (strategy, None) => strategy,
             (_, Some(_)) => {
                 return Err(Complaint::wrong(
-                    "tbf: \"sync\" is the time between two scans of equal: write it with \"coordination equal\".",
+                    "tbf: \"sync\" is the time for which shares hold: lock and edt have none. Write it with \"coordination fair\" or \"coordination equal\".",
                 ));
             }
         };
@@ -233,6 +236,7 @@ fn unusual_sync_time(strategy: Strategy) -> Option<Nanos> {
     match strategy {
         Strategy::Lock | Strategy::Edt => None,
         Strategy::Equal { sync_time } => Some(sync_time).filter(|time| *time != DEFAULT_SYNC_TIME),
+        Strategy::Fair { sync_time } => sync_time,
     }
 }
 

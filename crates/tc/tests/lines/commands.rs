@@ -16,7 +16,7 @@ fn a_rate_that_queues_share_says_how() {
     four.ok(TBF);
     assert_eq!(
         four.ok("qdisc show dev right"),
-        "qdisc tbf 8001: root refcnt 5 rate 1Mbit burst 32Kb lat 5ms coordination lock \n"
+        "qdisc tbf 8001: root refcnt 5 rate 1Mbit burst 32Kb lat 5ms coordination fair \n"
     );
     let mut one = TwoPorts::with_queues(1);
     one.ok(TBF);
@@ -33,7 +33,13 @@ fn a_rate_that_queues_share_says_how() {
 #[test]
 fn the_coordination_can_be_chosen_and_what_is_shown_can_be_typed() {
     let mut host = TwoPorts::with_queues(4);
-    for words in ["coordination lock", "coordination edt", "coordination equal sync 500us"] {
+    for words in [
+        "coordination lock",
+        "coordination fair",
+        "coordination fair sync 500us",
+        "coordination edt",
+        "coordination equal sync 500us",
+    ] {
         host.ok(&format!("{TBF} {words}"));
         assert!(host.ok("qdisc show dev right").ends_with(&format!(" {words} \n")), "{words}");
     }
@@ -43,6 +49,8 @@ fn the_coordination_can_be_chosen_and_what_is_shown_can_be_typed() {
     assert_eq!(json[0]["options"]["sync_time"], 500);
     host.ok(&format!("{TBF} coordination equal"));
     assert!(host.ok("qdisc show dev right").ends_with(" coordination equal \n"));
+    host.ok(&format!("{TBF} sync 1ms"));
+    assert!(host.ok("qdisc show dev right").ends_with(" coordination fair sync 1000us \n"));
 }
 
 #[test]
@@ -53,7 +61,6 @@ fn a_coordination_that_cannot_be_is_refused() {
         ("coordination fast", "\"fast\""),
         ("coordination lock coordination edt", "duplicate \"coordination\""),
         ("coordination lock sync 1ms", "\"sync\""),
-        ("sync 1ms", "\"sync\""),
         ("coordination equal sync 0", "\"0\""),
         ("coordination equal sync soon", "\"soon\""),
     ] {

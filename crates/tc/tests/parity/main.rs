@@ -224,7 +224,7 @@ impl Comparison {
 /// What `show` printed, less the words that are ours.
 fn without_our_words(shown: &str) -> String {
     shown
-        .replace("coordination lock ", "")
+        .replace("coordination fair ", "")
         .replace(",\"coordination\":\"lock\"", "")
         .replace(",\n            \"coordination\": \"lock\"", "")
 }

@@ -1,0 +1,422 @@
+//! `fair`: exact in the sum by one ledger, fair between queues by one level.
+//!
+//! Exactness and fairness are two problems. A clock that all share is exact and fair to nobody;
+//! shares that each works out for itself are fair and exact only once everybody has noticed
+//! everybody. So each gets a mechanism of its own, and neither depends on the other:
+//!
+//! *The ledger* (`fair/ledger.rs`) is a token bucket in one word, from which seats buy what they
+//! send, some packets at a time. Its sum is exact whatever the seats believe: when forty queues
+//! wake up at once, when a core stalls, when a view is old. What a queue leaves unused is in the
+//! ledger at once, for anyone.
+//!
+//! *The level* (`fair/level.rs`, `fair/board.rs`) says who comes first. Each seat publishes what
+//! it demands; once every sync time one of them works out the max-min fair level for all. What a
+//! seat buys *within its share*, weight times level, it may buy as long as there is credit at
+//! all; what it buys *beyond*, only while more than a cushion of credit remains. So the cushion
+//! is always there for those within their share, and everything that they do not use goes to
+//! whoever asks, within microseconds and not by the next division.
+//!
+//! *Shares add up to a little less than the limit* (a 64th). What is missing is sold as surplus:
+//! it keeps the cushion filled, and it is what pays back an overshoot. When queues that slept wake
+//! up they use up the cushion, and what stands in the next hop then is just that; as long as the
+//! cushion is not full again nothing is sold beyond shares, so that the next hop drains.
+//!
+//! *What may leave.* In any window at most the rate times the window, plus the burst that the
+//! operator asked for, or 32 us at the rate or six full frames (three below 750 Mbit/s) where
+//! that is more; plus one packet that is longer than the cushion, if such are sent. Clocks that
+//! differ count as they agree (`fair/clock.rs`).
+//!
+//! *Nothing to tune.* The sync time follows from the number of seats and the rate (`fair/terms.rs`),
+//! and little depends on it: only how soon shares follow demands.
+//!
+//! *For qdiscs that know more.* A queue may be given a weight, and change it: CAKE's is the number
+//! of hosts that it serves, each counted in parts where it has flows on several queues, so that
+//! hosts and not queues are given equal shares.
+//!
+//! *Limits.* What is bought within a share while shares are out of date, or as surplus, goes to
+//! whoever asks first. A seat that stalls with a lease keeps it: it is part of the burst.
+//!
+//! Cost: a packet costs two comparisons and a subtraction while the lease lasts; a lease
+//! one update of the ledger's line, a division, and a bucket of the seat's own; a sync time one
+//! look at each seat, by one seat.
+
+use crate::Limit;
+use crate::limit::{Edition, Published};
+use crate::pace::Pace;
+use crate::place::Place;
+use board::Board;
+use clock::Clock;
+use ledger::Ledger;
+use level::Demand;
+use narrows_packet::Backlog;
+use narrows_qdisc::bucket::{Bucket, Shape};
+use narrows_qdisc::{Contact, Meter, Share, Take, Weight};
+use narrows_units::{Bytes, Nanos, Rate};
+use std::sync::Arc;
+use terms::Terms;
+
+mod board;
+mod clock;
+mod ledger;
+mod level;
+mod terms;
+
+/// Shares add up to the limit less this part of it.
+const UNSHARED: u64 = 64;
+
+/// Sync times in which a backlog is wanted gone.
+const DRAIN: u64 = 2;
+
+/// Sync times after which the rate of a queue is worked out, however little it has sent.
+const LONGEST_SAMPLE: u64 = 16;
+
+/// For how long a demand holds: sync times, and how long a worker may sleep because its queue
+/// stands.
+const HOLD: u64 = 4;
+const LEAST_HOLD: Nanos = Nanos::from_micros(200);
+
+/// What the seats share.
+pub(crate) struct Shared {
+    published: Published,
+    ledger: Ledger,
+    /// That of the peak rate, where there is one.
+    peak: Ledger,
+    board: Board,
+    seats: usize,
+    sync_time: Option<Nanos>,
+}
+
+impl Shared {
+    pub(crate) fn new(limit: Limit, seats: usize, sync_time: Option<Nanos>) -> Arc<Self> {
+        Arc::new(Self {
+            published: Published::new(limit),
+            ledger: Ledger::new(),
+            peak: Ledger::new(),
+            board: Board::new(seats, limit.rate),
+            seats,
+            sync_time,
+        })
+    }
+}
+
+impl crate::coordination::Shared for Shared {
+    fn seat(self: Arc<Self>, place: Place) -> Box<dyn Meter> {
+        Box::new(Seat::new(self, place))
+    }
+
+    fn set_limit(&self, limit: Limit) {
+        self.published.set(limit);
+        self.board.hasten();
+    }
+}
+
+/// The second ledger of a limit with a peak rate.
+struct PeakPace {
+    pace: Pace,
+    depth: Nanos,
+    mtu: Bytes,
+    /// From when on what is held may leave, by the common time.
+    ready: Nanos,
+}
+
+struct Seat {
+    shared: Arc<Shared>,
+    edition: Edition,
+    terms: Terms,
+    clock: Clock,
+    pace: Pace,
+    peak: Option<PeakPace>,
+    /// Bought and not used.
+    held: Bytes,
+    /// How much to buy next time: more and more while all of it is used.
+    ahead: Bytes,
+    /// What this seat may still buy within its share.
+    grace: Bucket,
+    /// The level that it is for.
+    level: u64,
+    weight: Weight,
+    share: Share,
+    /// What has left since `since`, by the common time.
+    sent: Bytes,
+    since: Nanos,
+    /// What had left when the last batch was reported.
+    reported: Bytes,
+    /// The least that has been queued after a batch since then: what stands, and not what only
+    /// passes through.
+    standing: Bytes,
+    /// Up to when the last packet has been told to wait.
+    waiting_until: Nanos,
+    /// Up to when what was last said of this seat holds, and when to say it anew.
+    told_until: Nanos,
+    next_tell: Nanos,
+    /// The rate of the last sample, if there was one since this seat awoke.
+    used: Option<Rate>,
+    /// What it wants gone besides.
+    drain: Bytes,
+    scratch: Vec<Demand>,
+    contact: Contact,
+    place: Place,
+}
+
+impl Seat {
+    fn new(shared: Arc<Shared>, place: Place) -> Self {
+        let edition = shared.published.read();
+        let terms = Terms::new(edition.limit, shared.seats, shared.sync_time);
+        shared.board.weigh(place.number(), Weight::ONE);
+        let mut seat = Self {
+            terms,
+            clock: Clock::new(),
+            pace: Pace::new(terms.rate),
+            peak: peak(&edition.limit),
+            held: Bytes::ZERO,
+            ahead: Bytes::ZERO,
+            grace: Bucket::new(Shape { rate: terms.rate, burst: terms.least_grace, peak: None }),
+            level: terms.rate.bits_per_sec(),
+            weight: Weight::ONE,
+            share: Share::WHOLE,
+            sent: Bytes::ZERO,
+            since: Nanos::ZERO,
+            reported: Bytes::ZERO,
+            standing: Bytes::ZERO,
+            waiting_until: Nanos::ZERO,
+            told_until: Nanos::ZERO,
+            next_tell: Nanos::ZERO,
+            used: None,
+            drain: Bytes::ZERO,
+            scratch: Vec::with_capacity(shared.seats),
+            contact: Contact::default(),
+            edition,
+            shared,
+            place,
+        };
+        seat.follow_level(Nanos::ZERO);
+        seat
+    }
+
+    #[cold]
+    fn follow_limit(&mut self, now: Nanos) {
+        self.edition = self.shared.published.read();
+        let limit = &self.edition.limit;
+        self.terms = Terms::new(*limit, self.shared.seats, self.shared.sync_time);
+        self.pace = Pace::new(limit.rate);
+        self.peak = peak(limit);
+        self.held = Bytes(self.held.0.min(self.terms.lease.0));
+        self.ahead = Bytes::ZERO;
+        let common = self.clock.common(now);
+        self.shared.ledger.forgive(common);
+        self.shared.peak.forgive(common);
+        self.level = limit.rate.bits_per_sec();
+        self.follow_level(common);
+    }
+
+    /// Makes the grace that of the present level.
+    fn follow_level(&mut self, now: Nanos) {
+        let whole = u128::from(self.terms.rate.bits_per_sec());
+        let part = u128::from(self.level) * u128::from(self.weight.0) / u128::from(Weight::ONE.0);
+        let part = part.min(whole);
+        let rate = Rate::from_bits_per_sec(part as u64);
+        let kept = rate.bytes_in(Nanos(self.terms.sync_time.0.saturating_mul(DRAIN)));
+        let burst = kept.max(self.terms.least_grace).max(self.terms.lease);
+        self.grace.reshape(Shape { rate, burst, peak: None }, now);
+        let share = (part << 16).checked_div(whole).unwrap_or(0);
+        self.share = Share(share as u32);
+    }
+
+    /// Hears the level, and works it out for all if it is this seat's turn.
+    fn consult(&mut self, now: Nanos) {
+        if self.shared.board.claim_turn(now, self.terms.sync_time) {
+            self.tell(self.standing, now);
+            let shared = self.terms.rate.bits_per_sec();
+            let shared = shared - shared / UNSHARED;
+            self.shared.board.divide(shared, now, &mut self.scratch);
+            self.contact.reads += self.shared.seats as u64 - 1;
+        }
+        let level = self.shared.board.level();
+        if level != self.level {
+            self.contact.reads += 1;
+            self.level = level;
+            self.follow_level(now);
+        }
+    }
+
+    /// Says what this seat demands: what it has sent lately, and what stands besides. `backlog` is
+    /// what is queued now.
+    fn tell(&mut self, backlog: Bytes, now: Nanos) {
+        let sync_time = self.terms.sync_time;
+        let passed = now.since(self.since);
+        let sampled = passed >= sync_time && self.sent >= self.terms.sample
+            || passed.0 >= sync_time.0.saturating_mul(LONGEST_SAMPLE);
+        if now > self.told_until {
+            // Awake again: what was long ago says nothing, what has come says something.
+            self.used = None;
+            self.start_sample(backlog, now);
+        } else if sampled {
+            self.used = Some(Rate::of(self.sent, passed));
+            self.drain = self.standing;
+            self.start_sample(backlog, now);
+        }
+        if self.used.is_none() {
+            self.drain = backlog;
+        }
+        let drain = Rate::of(self.drain, Nanos(sync_time.0.saturating_mul(DRAIN).max(1)));
+        let used = self.used.unwrap_or_default().bits_per_sec();
+        let demand = Rate::from_bits_per_sec(used.saturating_add(drain.bits_per_sec()));
+        let hold = Nanos(sync_time.0.saturating_mul(HOLD)).max(LEAST_HOLD);
+        self.told_until = now.max(self.waiting_until) + hold;
+        self.next_tell = now + sync_time;
+        self.shared.board.tell(self.place.number(), demand, self.told_until);
+    }
+
+    fn start_sample(&mut self, backlog: Bytes, now: Nanos) {
+        self.sent = Bytes::ZERO;
+        self.reported = Bytes::ZERO;
+        self.standing = backlog;
+        self.since = now;
+    }
+
+    /// Buys what `cost` needs beyond what is held, or more.
+    #[inline(never)]
+    fn buy(&mut self, cost: Bytes, own_now: Nanos) -> Take {
+        let now = self.clock.follow(self.shared.ledger.latest(), own_now);
+        self.consult(now);
+        self.grace.refill(now);
+        let need = cost - self.held;
+        let most = self.peak.as_ref().map_or(Bytes(u64::MAX), |peak| peak.mtu);
+        let want = need.max(Bytes(self.ahead.0.min(self.terms.lease.0).min(most.0)));
+        if want > need && self.buy_exactly(want, now).is_ok() {
+            self.ahead = Bytes(want.0 * 2);
+        } else if let Err(when) = self.buy_exactly(need, now) {
+            self.waiting_until = when;
+            return Take::Wait(self.clock.own(when).max(own_now + Nanos(1)));
+        } else {
+            self.ahead = Bytes(need.0 * 2);
+        }
+        self.use_held(cost, own_now)
+    }
+
+    /// # Errors
+    /// When to ask again, by the common time.
+    fn buy_exactly(&mut self, bytes: Bytes, now: Nanos) -> Result<(), Nanos> {
+        let Some((span, pace)) = self.pace.delay(bytes) else { return Err(Nanos::MAX) };
+        let Terms { depth, cushion, retry, .. } = self.terms;
+        let within = span.min(cushion.max(Nanos(1)));
+        let beyond = (span + cushion).min(depth);
+        let in_share = self.grace.affords(bytes);
+        self.contact.updates += 1;
+        match self.shared.ledger.sell(span, if in_share { within } else { beyond }, depth, now) {
+            Ok(()) => {
+                self.pace = pace;
+                self.held += bytes;
+                if in_share {
+                    self.grace.charge(bytes);
+                }
+                if let Some(peak) = &mut self.peak
+                    && let Some((span, pace)) = peak.pace.delay(bytes)
+                {
+                    peak.pace = pace;
+                    peak.ready = self.shared.peak.promise(span, peak.depth, now);
+                }
+                Ok(())
+            }
+            Err(when) if in_share => Err(when),
+            Err(when) => {
+                // Whichever comes first: that more than the cushion is there, or grace.
+                let granted = self.grace.when_affords(bytes).max(when - beyond.since(within));
+                Err(granted.min(when.max(now + retry)))
+            }
+        }
+    }
+
+    /// Uses what is held, which is at least `cost`, unless the peak rate forbids it yet.
+    #[inline]
+    fn use_held(&mut self, cost: Bytes, now: Nanos) -> Take {
+        if let Some(peak) = &self.peak
+            && peak.ready > self.clock.common(now)
+        {
+            return Take::Wait(self.clock.own(peak.ready));
+        }
+        self.held = self.held - cost;
+        self.sent += cost;
+        Take::Granted
+    }
+
+    /// Gives back what was bought and is not going to be used.
+    #[cold]
+    fn give_back(&mut self) {
+        self.shared.ledger.take_back(self.pace.refund(self.held));
+        self.contact.updates += 1;
+        self.held = Bytes::ZERO;
+        self.ahead = Bytes::ZERO;
+    }
+}
+
+/// What a limit's peak rate asks of a seat, if it has one.
+fn peak(limit: &Limit) -> Option<PeakPace> {
+    limit.peak.map(|peak| PeakPace {
+        pace: Pace::new(peak.rate),
+        depth: peak.rate.time_for(peak.mtu),
+        mtu: peak.mtu,
+        ready: Nanos::ZERO,
+    })
+}
+
+impl Meter for Seat {
+    fn stamp(&mut self, _cost: Bytes, _now: Nanos) -> Option<Nanos> {
+        Some(Nanos::ZERO)
+    }
+
+    #[inline]
+    fn take(&mut self, cost: Bytes, _edt: Nanos, now: Nanos) -> Take {
+        if !self.shared.published.is_current(&self.edition) {
+            self.follow_limit(now);
+        }
+        if cost <= self.held { self.use_held(cost, now) } else { self.buy(cost, now) }
+    }
+
+    fn report(&mut self, backlog: Backlog, now: Nanos) {
+        let idle = backlog.is_empty() && self.sent == self.reported;
+        self.reported = self.sent;
+        self.standing = self.standing.min(backlog.bytes);
+        if idle {
+            if self.held != Bytes::ZERO {
+                self.give_back();
+            }
+            return;
+        }
+        let now = self.clock.common(now);
+        if now >= self.next_tell {
+            self.tell(backlog.bytes, now);
+        }
+    }
+
+    fn share(&self) -> Share {
+        self.share
+    }
+
+    fn longest(&self) -> Bytes {
+        self.edition.limit.shape().longest()
+    }
+
+    fn weigh(&mut self, weight: Weight) {
+        if weight != self.weight {
+            self.weight = weight;
+            self.shared.board.weigh(self.place.number(), weight);
+            self.follow_level(Nanos::ZERO);
+        }
+    }
+
+    fn contact(&self) -> Contact {
+        self.contact
+    }
+}
+
+impl Drop for Seat {
+    /// A worker that is gone demands nothing and keeps nothing.
+    fn drop(&mut self) {
+        if self.held != Bytes::ZERO {
+            self.give_back();
+        }
+        // Ordered before what the next one to sit here writes by the place.
+        self.shared.board.tell(self.place.number(), Rate::default(), Nanos::ZERO);
+    }
+}

@@ -1,0 +1,96 @@
+//! A common time for seats whose clocks differ.
+//!
+//! The clocks of a machine's cores agree within a microsecond; nothing guarantees it. A core whose
+//! clock is ahead would see credit before all others and take it every time. So a seat keeps
+//! what its clock is behind the time at which others bought, and adds it: everyone follows
+//! the foremost clock. Which one that is does not matter, the common time only has to
+//! run at the right speed; and since everyone moves forwards only, nobody's time ever runs
+//! backwards.
+//!
+//! A seat that buys for the first time while others are active begins at their time, also
+//! where its own clock is ahead: a newcomer does not move the time of all.
+
+use narrows_units::Nanos;
+
+/// A seat that begins takes over the others' time where its own is no further ahead than this:
+/// if the last of them bought longer ago, nobody is active, and there is nothing to agree on.
+const NEWCOMER_AHEAD: Nanos = Nanos::from_micros(200);
+
+/// The common time of a clock that shows zero and has met no other, 2.3 years: so that what is
+/// before it can be named, too, and a ledger is full from the start.
+const EPOCH: i64 = 1 << 56;
+
+/// How a seat's clock differs from the common time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    /// To be added to its own time, in nanoseconds.
+    ahead: i64,
+    joined: bool,
+}
+
+impl Clock {
+    pub(super) fn new() -> Self {
+        Self { ahead: EPOCH, joined: false }
+    }
+
+    /// The common time at `now` by the own clock.
+    #[inline]
+    pub(super) fn common(&self, now: Nanos) -> Nanos {
+        Nanos(now.0.saturating_add_signed(self.ahead))
+    }
+
+    /// The time by the own clock at `common`.
+    #[inline]
+    pub(super) fn own(&self, common: Nanos) -> Nanos {
+        match common {
+            Nanos::MAX => common,
+            Nanos(common) => Nanos(common.saturating_add_signed(self.ahead.saturating_neg())),
+        }
+    }
+
+    /// Takes note of the latest time at which anyone bought, and says the common time.
+    pub(super) fn follow(&mut self, latest: Nanos, now: Nanos) -> Nanos {
+        let common = self.common(now);
+        let newcomer = !self.joined && common.since(latest) <= NEWCOMER_AHEAD;
+        self.joined = true;
+        if latest > common || newcomer {
+            self.ahead = latest.0.wrapping_sub(now.0) as i64;
+            return latest;
+        }
+        common
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const NOW: Nanos = Nanos::from_millis(1);
+    const COMMON: Nanos = Nanos(EPOCH as u64 + NOW.0);
+
+    #[test]
+    fn a_clock_that_is_behind_is_put_forward_once_and_for_all() {
+        let mut clock = Clock::new();
+        let latest = COMMON + Nanos(90_000);
+        assert_eq!(clock.follow(latest, NOW), latest);
+        assert_eq!(clock.common(NOW + Nanos(5)), latest + Nanos(5));
+        assert_eq!(clock.own(latest + Nanos(5)), NOW + Nanos(5));
+        assert_eq!(clock.follow(latest, NOW + Nanos(7)), latest + Nanos(7));
+    }
+
+    #[test]
+    fn a_newcomer_does_not_move_the_time_of_those_who_are_active() {
+        let mut clock = Clock::new();
+        let latest = COMMON - Nanos(90_000);
+        assert_eq!(clock.follow(latest, NOW), latest);
+        assert_eq!(clock.follow(latest, NOW + Nanos(10)), latest + Nanos(10));
+    }
+
+    #[test]
+    fn who_comes_after_a_pause_trusts_its_own_clock() {
+        let mut clock = Clock::new();
+        assert_eq!(clock.follow(COMMON - Nanos(300_000), NOW), COMMON);
+        assert_eq!(clock.own(COMMON), NOW);
+        assert_eq!(clock.own(Nanos::MAX), Nanos::MAX);
+    }
+}

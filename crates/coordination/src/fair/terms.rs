@@ -1,0 +1,148 @@
+//! The figures that follow from a limit and the number of its seats.
+//!
+//! Nothing here is to be tuned: each figure is derived from what the operator asked for and
+//! from a constant that is a property of machines (how long a core takes to look at a cache line,
+//! how late a timer is), not of loads.
+
+use crate::Limit;
+use narrows_units::{Bytes, Nanos, Rate};
+
+/// A full Ethernet frame as a wire carries it: 1500 + 14 + 4 + 20. What shapers are asked
+/// to fit, and so the unit in which small figures are counted.
+const FULL_FRAME: Bytes = Bytes(1538);
+
+/// A burst below this is not kept to: it is what a core's timer and its batches are late by.
+/// In a window of 10 ms it is 0.32 %.
+const LEAST_BURST: Nanos = Nanos::from_micros(32);
+
+/// The longest lease. At rates at which a full frame takes longer, packets are paid for one
+/// by one: few enough not to contend.
+const LONGEST_LEASE: Nanos = Nanos::from_micros(16);
+
+/// Credit that is left to queues within their share. Also how far the limit can be
+/// exceeded when queues wake up together, which is why it is not more.
+const CUSHION: Nanos = Nanos::from_micros(8);
+
+/// Time between two divisions for each seat: looking at its line takes 50 to 100 ns where another
+/// core has written it, so that dividing takes up 5 to 10 % of one core among all.
+const SYNC_TIME_PER_SEAT: Nanos = Nanos::from_micros(1);
+
+/// Dividing more often than this gains nothing: a core is late by as much.
+const LEAST_SYNC_TIME: Nanos = Nanos::from_micros(20);
+
+/// At very low rates it would otherwise take seconds until a new queue counts.
+const LONGEST_SYNC_TIME: Nanos = Nanos::from_millis(10);
+
+/// How long a queue waits at least before it asks again for what others leave.
+const LEAST_RETRY: Nanos = Nanos::from_micros(1);
+const LONGEST_RETRY: Nanos = Nanos::from_micros(20);
+
+/// See [`Terms::sample`].
+const SAMPLE_FRAMES: u64 = 8;
+
+/// See the module's documentation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Terms {
+    pub(super) rate: Rate,
+    /// The most credit that the ledger keeps, in time at the rate.
+    pub(super) depth: Nanos,
+    /// Credit that only queues within their share may use.
+    pub(super) cushion: Nanos,
+    /// The most that a seat may have paid for in advance; zero where it pays for each packet.
+    pub(super) lease: Bytes,
+    /// Between two divisions.
+    pub(super) sync_time: Nanos,
+    /// Before asking again for what others leave.
+    pub(super) retry: Nanos,
+    /// The least that a share is good for at once: a full frame and one behind it.
+    pub(super) least_grace: Bytes,
+    /// What a queue has to have sent before its rate says much, if it does so in time.
+    pub(super) sample: Bytes,
+}
+
+impl Terms {
+    pub(super) fn new(limit: Limit, seats: usize, sync_time: Option<Nanos>) -> Self {
+        let seats = (seats as u64).max(1);
+        let rate = limit.rate;
+        let frame = Bytes(FULL_FRAME.0.min(limit.burst.0));
+        let longest_lease = rate.bytes_in(LONGEST_LEASE);
+        let leases = longest_lease >= FULL_FRAME;
+        let burst = burst(limit, frame, leases);
+        let lease = if leases { Bytes(longest_lease.0.min(burst.0 / 2 / seats)) } else { Bytes(0) };
+        let depth = Bytes(burst.0 - lease.0 * seats);
+        // A packet beyond a share has to find the cushion, itself, and some time to be late.
+        let spare = Bytes(depth.0 - frame.0);
+        let cushion = Bytes(rate.bytes_in(CUSHION).0.max(frame.0).min(spare.0 / 2));
+        let late = rate.time_for(Bytes(spare.0 - cushion.0));
+        let round = Nanos(rate.time_for(frame).0.saturating_mul(seats)).min(LONGEST_SYNC_TIME);
+        let derived = round.max(LEAST_SYNC_TIME).max(Nanos(SYNC_TIME_PER_SEAT.0 * seats));
+        let (depth, cushion) = (rate.time_for(depth), rate.time_for(cushion));
+        Self {
+            rate,
+            depth,
+            cushion,
+            lease,
+            sync_time: sync_time.unwrap_or(derived),
+            retry: Nanos(late.0 / 2).clamp(LEAST_RETRY, LONGEST_RETRY),
+            least_grace: Bytes(frame.0 * 2),
+            sample: Bytes(frame.0 * SAMPLE_FRAMES),
+        }
+    }
+}
+
+/// The burst that is kept to: what the operator asked for, but at least what clocks can keep,
+/// and what leaves room for the cushion and a packet while all others hold leases.
+fn burst(limit: Limit, frame: Bytes, leases: bool) -> Bytes {
+    let frames = if leases { 6 } else { 3 };
+    limit.burst.max(limit.rate.bytes_in(LEAST_BURST)).max(Bytes(frame.0 * frames))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn terms(mbit: u64, burst: u64, seats: usize) -> Terms {
+        let rate = Rate::from_bits_per_sec(mbit * 1_000_000);
+        let limit = Limit { rate, burst: Bytes(burst), peak: None, backlog: Bytes(1 << 20) };
+        Terms::new(limit, seats, None)
+    }
+
+    #[test]
+    fn leases_and_what_the_ledger_keeps_are_the_burst_together() {
+        for (mbit, burst, seats) in [(15_000, 1_514, 40), (1_000, 100_000, 4), (400_000, 1, 64)] {
+            let terms = terms(mbit, burst, seats);
+            let depth = terms.rate.bytes_in(terms.depth).0;
+            let least = terms.rate.bytes_in(LEAST_BURST).0;
+            let all = depth + terms.lease.0 * seats as u64;
+            assert!(all <= burst.max(least).max(6 * FULL_FRAME.0) + 1_000, "{mbit}: {terms:?}");
+            assert!(terms.lease.0 > 0 && depth >= all / 2 - 1, "{mbit}: {terms:?}");
+        }
+    }
+
+    #[test]
+    fn at_low_rates_a_queue_pays_packet_by_packet() {
+        let terms = terms(200, 1_514, 4);
+        assert_eq!(terms.lease, Bytes(0));
+        assert_eq!(terms.cushion, terms.rate.time_for(Bytes(1_514)));
+        assert_eq!(terms.depth, terms.rate.time_for(Bytes(4_542)));
+    }
+
+    #[test]
+    fn the_sync_time_follows_queues_and_rate() {
+        assert_eq!(terms(100_000, 1_514, 4).sync_time, LEAST_SYNC_TIME);
+        assert_eq!(terms(100_000, 1_514, 64).sync_time, Nanos::from_micros(64));
+        assert_eq!(terms(200, 1_538, 4).sync_time, Nanos(61_520 * 4));
+        assert_eq!(terms(1, 1_514, 4).sync_time, LONGEST_SYNC_TIME);
+    }
+
+    #[test]
+    fn any_limit_has_terms() {
+        for mbit in [0, 1, u64::MAX / 1_000_000] {
+            for burst in [0, 1, 1_514, u64::MAX / 8] {
+                for seats in [1, 128] {
+                    terms(mbit, burst, seats);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What `fair` promises beyond the other strategies: all of the limit whatever the split, max-min
+//! fair shares, and no more than its burst above the limit whoever wakes up.
+
+mod world;
+
+use narrows_coordination::{Limit, Strategy};
+use narrows_qdisc::Verdict;
+use narrows_units::{Bytes, Nanos, Rate};
+use proptest::prelude::*;
+use proptest::strategy::Strategy as Generator;
+use world::World;
+
+const MS: Nanos = Nanos::from_millis(1);
+const FULL: u32 = 1_514;
+
+fn mbit(mbit: u64) -> Rate {
+    Rate::from_bits_per_sec(mbit * 1_000_000)
+}
+
+fn limit(rate: Rate, burst: u64) -> Limit {
+    Limit { rate, burst: Bytes(burst), peak: None, backlog: Bytes(4_000_000) }
+}
+
+/// The burst that is stated: at least six full frames (three below 750 Mbit/s) and 32 us.
+fn stated_burst(limit: Limit) -> u64 {
+    let frames = if limit.rate >= mbit(750) { 6 } else { 3 };
+    limit.burst.0.max(limit.rate.bytes_in(Nanos::from_micros(32)).0).max(frames * 1_538)
+}
+
+/// Time in which `packets` full packets leave at the limit.
+fn packets(limit: Limit, packets: u64) -> Nanos {
+    limit.rate.time_for(Bytes(packets * u64::from(FULL)))
+}
+
+/// Per cent of the limit that leaves each queue when parts of it (in per cent) are offered.
+fn delivered(limit: Limit, parts: &[u64]) -> Vec<f64> {
+    let mut world = World::new(Strategy::FAIR, limit, parts.len());
+    let (from, end) = (MS + packets(limit, 2_000), MS + packets(limit, 102_000));
+    let offered = |part: &u64| Rate::from_bits_per_sec(limit.rate.bits_per_sec() / 100 * part);
+    let offered: Vec<Rate> = parts.iter().map(offered).collect();
+    world.offer_evenly(&offered, FULL, MS, end);
+    let whole = limit.rate.bytes_in(end - from).0 as f64;
+    let sent = |queue| 100.0 * world.sent(Some(queue), from, end) as f64 / whole;
+    (0..parts.len()).map(sent).collect()
+}
+
+fn jain(values: &[f64]) -> f64 {
+    let sum: f64 = values.iter().sum();
+    let squares: f64 = values.iter().map(|value| value * value).sum();
+    sum * sum / (values.len() as f64 * squares)
+}
+
+#[test]
+fn the_heavy_queue_gets_what_the_light_one_leaves() {
+    for rate in [10, 200, 500, 10_000, 100_000] {
+        let parts = delivered(limit(mbit(rate), 1_514), &[80, 20]);
+        let total: f64 = parts.iter().sum();
+        assert!(total > 99.5, "{rate} Mbit/s: {parts:?}");
+    }
+}
+
+#[test]
+fn one_elephant_leaves_the_mice_alone_and_gets_the_rest() {
+    for rate in [50, 1_000, 25_000] {
+        let mut loads = vec![1; 15];
+        loads.push(300);
+        let parts = delivered(limit(mbit(rate), 10_000), &loads);
+        assert!(parts.iter().sum::<f64>() > 99.5, "{rate} Mbit/s: {parts:?}");
+        assert!(parts[..15].iter().all(|part| *part > 0.95), "{rate} Mbit/s: {parts:?}");
+    }
+}
+
+#[test]
+fn backlogged_queues_get_equal_parts_however_much_they_are_offered() {
+    for rate in [20, 400, 2_000, 40_000] {
+        let parts = delivered(limit(mbit(rate), 1_514), &[400, 100, 50, 10]);
+        let expected = [30.0, 30.0, 30.0, 10.0];
+        for (part, expected) in parts.iter().zip(expected) {
+            assert!((part - expected).abs() < 1.5, "{rate} Mbit/s: {parts:?}");
+        }
+        assert!(jain(&parts[..3]) > 0.999, "{rate} Mbit/s: {parts:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever the split, what is offered leaves up to the limit.
+    #[test]
+    fn any_split_uses_the_limit(
+        rate in prop_oneof![Just(20u64), Just(300), Just(1_000), Just(15_000), Just(100_000)],
+        mut parts in prop::collection::vec(1u64..100, 2..17),
+    ) {
+        let sum: u64 = parts.iter().sum();
+        parts.iter_mut().for_each(|part| *part = (*part * 100).div_ceil(sum));
+        let total: f64 = delivered(limit(mbit(rate), 1_514), &parts).iter().sum();
+        prop_assert!(total > 99.5, "{} Mbit/s, {:?}: {}", rate, parts, total);
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    queue: usize,
+    after: u64,
+    len: u32,
+}
+
+fn arrival() -> impl Generator<Value = Arrival> {
+    let after = prop_oneof![0u64..20, 0u64..30_000];
+    (0usize..4, after, 60u32..1_539).prop_map(|(queue, after, len)| Arrival { queue, after, len })
+}
+
+proptest! {
+    /// The sum over all seats never exceeds rate x window + the stated burst, however late
+    /// workers are; nothing starves: all that was accepted leaves.
+    #[test]
+    fn the_limit_is_kept_in_every_window(
+        rate in 1u64..200_000,
+        burst in 1_538u64..100_000,
+        late in prop_oneof![Just(0u64), 1u64..20_000],
+        arrivals in prop::collection::vec(arrival(), 1..200),
+    ) {
+        let limit = limit(mbit(rate), burst);
+        let mut world = World::new(Strategy::FAIR, limit, 4);
+        let (mut now, mut accepted) = (Nanos(1), 0);
+        for arrival in &arrivals {
+            now += Nanos(arrival.after);
+            world.run_until(now, Nanos(late));
+            if world.offer(arrival.queue, arrival.len, now) == Verdict::Queued {
+                accepted += u64::from(arrival.len);
+            }
+        }
+        world.run_until(Nanos::MAX, Nanos(late));
+        let excess = world.worst_excess(limit, Nanos::ZERO);
+        prop_assert!(excess <= stated_burst(limit), "{} above {}", excess, stated_burst(limit));
+        prop_assert_eq!(world.sent(None, Nanos::ZERO, Nanos::MAX), accepted);
+        prop_assert_eq!(world.backlog(), Bytes::ZERO);
+    }
+}
+
+#[test]
+fn queues_that_wake_up_together_exceed_the_limit_by_a_few_packets() {
+    let limit = limit(mbit(15_000), 1_514);
+    let mut world = World::new(Strategy::FAIR, limit, 40);
+    let (four, all): (Vec<usize>, Vec<usize>) = ((0..4).collect(), (0..40).collect());
+    let wake = MS + MS + MS;
+    world.flood_until(&four, &[FULL], MS, wake);
+    world.flood_until(&all, &[FULL], wake, wake + MS + MS);
+    let excess = world.worst_excess(limit, wake);
+    assert!(excess <= limit.rate.bytes_in(Nanos::from_micros(11)).0, "{excess} bytes");
+    let from = wake + MS;
+    let shares: Vec<f64> =
+        (0..40).map(|queue| world.sent(Some(queue), from, from + MS) as f64).collect();
+    assert!(jain(&shares) > 0.98, "{shares:?}");
+}
+
+#[test]
+fn long_packets_do_not_starve_among_short_ones() {
+    let limit = limit(mbit(1_000), 20_000);
+    let mut world = World::new(Strategy::FAIR, limit, 2);
+    world.flood_until(&[0, 1], &[9_000, 64], Nanos(1), Nanos::from_millis(20));
+    let long = world.sent(Some(0), MS, Nanos::from_millis(20)) as f64;
+    let whole = limit.rate.bytes_in(Nanos::from_millis(19)).0 as f64;
+    assert!((0.45..0.55).contains(&(long / whole)), "{}", long / whole);
+}
