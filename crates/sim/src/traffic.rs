@@ -22,10 +22,11 @@ mod validate;
 pub use validate::validate;
 
 use crate::setup::{Kind, Setup};
+use crate::tcp;
 use lane::Lane;
 use merge::Merge;
-use spread::Placing;
 use narrows_units::Nanos;
+use spread::Placing;
 
 /// A packet that comes in at the shaper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,7 +89,7 @@ pub struct Load {
 /// Makes the traffic of `setup`, which [`validate`] accepts.
 pub fn load(setup: &Setup) -> Load {
     let mut lanes: Vec<Vec<Lane>> = (0..setup.port.queues).map(|_| Vec::new()).collect();
-    let closed = Vec::new();
+    let mut closed = Vec::new();
     let mut groups = Vec::new();
     for (group, traffic) in setup.traffic.iter().enumerate() {
         let first = groups.len() as u32;
@@ -100,7 +101,9 @@ pub fn load(setup: &Setup) -> Load {
             queues: setup.port.queues,
             spread: traffic.spread.clone(),
         };
-        if matches!(traffic.kind, Kind::Tcp { .. }) {
+        if let Kind::Tcp { stack, control, rtt } = traffic.kind {
+            let flows = tcp::flows(setup, traffic, &placing, first, (stack, control, rtt));
+            closed.push((first..first + traffic.flows, flows));
             continue;
         }
         for (queue, lanes) in (0u16..).zip(&mut lanes) {

@@ -1,0 +1,97 @@
+//! A TCP sender over whole segments.
+//!
+//! It sends whenever less is in flight than the window allows: clocked by acknowledgements,
+//! without pacing, as Linux does without `fq`. Every segment is acknowledged; delayed
+//! acknowledgements (RFC 1122) are not modelled.
+//!
+//! Recovery is that of RFC 6675: the window is reduced at once, and repairs go out before
+//! anything new as soon as less than that is in flight.
+
+use crate::tcp::control::{Ack, CongestionControl};
+use crate::tcp::round_trip::RoundTrip;
+use crate::tcp::scoreboard::Scoreboard;
+use narrows_units::Nanos;
+
+/// What a receiver can announce at most, in segments of 1448 bytes: 2³⁰ bytes (RFC 7323,
+/// section 2.3).
+const MOST_IN_FLIGHT: f64 = 741_500.0;
+
+/// One flow's.
+pub(crate) struct Sender {
+    control: Box<dyn CongestionControl>,
+    board: Scoreboard,
+    round_trip: RoundTrip,
+    /// Losses of transmissions before this one belong to a reduction that has been made.
+    reduced: u64,
+    /// When what is in flight is given up.
+    deadline: Nanos,
+}
+
+impl Sender {
+    /// That has sent nothing yet.
+    pub(crate) fn new(control: Box<dyn CongestionControl>) -> Self {
+        Self {
+            control,
+            board: Scoreboard::default(),
+            round_trip: RoundTrip::new(),
+            reduced: 0,
+            deadline: Nanos::ZERO,
+        }
+    }
+
+    /// Whether its segments can be marked.
+    pub(crate) fn marks(&self) -> bool {
+        self.control.marks()
+    }
+
+    /// When it acts by itself, if it hears nothing.
+    pub(crate) fn deadline(&self) -> Nanos {
+        self.deadline
+    }
+
+    /// Hears that a transmission has arrived: the low half of its number.
+    pub(crate) fn acked(&mut self, transmission: u32, marked: bool, now: Nanos) {
+        let Some(transmission) = self.board.number(transmission) else { return };
+        let Some(sent_at) = self.board.arrive(transmission) else { return };
+        self.round_trip.measure(now.since(sent_at));
+        self.deadline = now + self.round_trip.time_out();
+        if let Some(lost) = self.board.find_lost()
+            && lost >= self.reduced
+        {
+            self.control.lost();
+            self.reduced = self.board.next();
+        }
+        self.control.acked(&Ack {
+            now,
+            round_trip: self.round_trip.mean(),
+            transmission,
+            next: self.board.next(),
+            recovering: transmission < self.reduced,
+            marked,
+        });
+    }
+
+    /// Gives up what is in flight, if it is time to (RFC 6298 section 5).
+    pub(crate) fn expire(&mut self, now: Nanos) {
+        if now < self.deadline || self.board.in_flight() == 0 {
+            return;
+        }
+        self.board.give_up();
+        self.control.timed_out();
+        self.reduced = self.board.next();
+        self.round_trip.back_off();
+    }
+
+    /// Sends a segment if the window allows: its number, and that of the transmission.
+    pub(crate) fn send(&mut self, now: Nanos) -> Option<(u64, u64)> {
+        let in_flight = self.board.in_flight();
+        if f64::from(in_flight) + 1.0 > self.control.window().min(MOST_IN_FLIGHT) {
+            return None;
+        }
+        if in_flight == 0 {
+            self.deadline = now + self.round_trip.time_out();
+        }
+        let (transmission, segment) = self.board.send(now);
+        Some((segment, transmission))
+    }
+}
