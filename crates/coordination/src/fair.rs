@@ -420,3 +420,42 @@ impl Drop for Seat {
         self.shared.board.tell(self.place.number(), Rate::default(), Nanos::ZERO);
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::coordination::Shared as _;
+    use crate::place::Places;
+    use loom::thread;
+
+    #[test]
+    fn loom_two_seats_never_send_more_than_the_burst_at_once_and_leave_nothing_behind() {
+        const COST: Bytes = Bytes(9_000);
+        loom::model(|| {
+            let rate = Rate::from_bits_per_sec(8_000_000_000);
+            let limit = Limit { rate, burst: COST, peak: None, backlog: Bytes(1 << 20) };
+            let shared = Shared::new(limit, 2, None);
+            let places = Places::new(2);
+            let send = |seat: &mut Box<dyn Meter>| {
+                let mut sent = Bytes::ZERO;
+                while seat.take(COST, Nanos::ZERO, Nanos(1_000)) == Take::Granted {
+                    sent += COST;
+                }
+                seat.report(Backlog { packets: 1, bytes: COST }, Nanos(1_000));
+                sent
+            };
+            let mut seat = Arc::clone(&shared).seat(places.take(0));
+            let other = thread::spawn(move || (send(&mut seat), seat));
+            let mut seat = Arc::clone(&shared).seat(places.take(1));
+            let sent = send(&mut seat);
+            let (sent_there, seat_there) = other.join().unwrap();
+            let burst = rate.bytes_in(Nanos::from_micros(32)).max(Bytes(6 * 9_000));
+            let sent = sent + sent_there;
+            assert!(sent >= COST && sent <= burst, "{sent:?}");
+            drop((seat, seat_there));
+            let mut demands = Vec::new();
+            shared.board.divide(1_000, Nanos::ZERO, &mut demands);
+            assert!(demands.is_empty());
+        });
+    }
+}

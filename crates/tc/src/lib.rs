@@ -23,7 +23,7 @@ mod complaint;
 mod host;
 mod kinds;
 mod notation;
-mod number;
+pub mod number;
 mod offline;
 mod qdisc;
 mod render;

@@ -61,15 +61,15 @@ const TIME_UNITS: &[(&str, f64)] = &[
 ];
 
 /// What to say of a word that is no rate.
-pub(crate) const RATE_HINT: &str = "a rate is a number and a unit: bit, kbit, mbit, gbit, or bps, kbps, mbps for bytes, as 100mbit";
+pub const RATE_HINT: &str = "a rate is a number and a unit: bit, kbit, mbit, gbit, or bps, kbps, mbps for bytes, as 100mbit";
 /// What to say of a word that is no size.
-pub(crate) const SIZE_HINT: &str =
+pub const SIZE_HINT: &str =
     "a size is a number and a unit: b, k, m, kbit, mbit, below 4 GiB, as 32k";
 /// What to say of a word that is no time.
-pub(crate) const TIME_HINT: &str = "a time is a number and a unit: us, ms, s, below 4295 s, as 5ms";
+pub const TIME_HINT: &str = "a time is a number and a unit: us, ms, s, below 4295 s, as 5ms";
 
 /// A rate, in whole bytes per second.
-pub(crate) fn rate(word: &str) -> Option<Rate> {
+pub fn rate(word: &str) -> Option<Rate> {
     let bytes = scaled(word, RATE_UNITS)? / 8.0;
     // Above this, bits per second would not fit.
     if bytes >= (u64::MAX / 8) as f64 {
@@ -79,7 +79,7 @@ pub(crate) fn rate(word: &str) -> Option<Rate> {
 }
 
 /// A size in bytes, less than 4 GiB as in the kernel.
-pub(crate) fn size(word: &str) -> Option<u32> {
+pub fn size(word: &str) -> Option<u32> {
     let bytes = scaled(word, SIZE_UNITS)?;
     if bytes.floor() > f64::from(u32::MAX) {
         return None;
@@ -107,7 +107,7 @@ pub(crate) fn size_and_cell(word: &str) -> Option<Bytes> {
 }
 
 /// A time in whole microseconds.
-pub(crate) fn time(word: &str) -> Option<Nanos> {
+pub fn time(word: &str) -> Option<Nanos> {
     let micros = scaled(word, TIME_UNITS)?;
     if micros.floor() > f64::from(u32::MAX) {
         return None;

@@ -225,8 +225,8 @@ impl Comparison {
 fn without_our_words(shown: &str) -> String {
     shown
         .replace("coordination fair ", "")
-        .replace(",\"coordination\":\"lock\"", "")
-        .replace(",\n            \"coordination\": \"lock\"", "")
+        .replace(",\"coordination\":\"fair\"", "")
+        .replace(",\n            \"coordination\": \"fair\"", "")
 }
 
 /// What `show` printed, less the queues of an `mq` that have nothing.
