@@ -57,6 +57,9 @@ use crate::traffic::{self, ClosedLoop, Delivery, Load, Offer};
 use narrows_units::{Bytes, Nanos};
 use std::collections::VecDeque;
 
+/// The shortest packet where nothing is said of sizes, in bytes.
+const SHORTEST: u32 = 60;
+
 /// Why a run cannot be.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
@@ -164,7 +167,9 @@ impl<'a> Engine<'a> {
         let core = |(number, (shaper, source))| {
             Core::new(number, shaper, source, &setup.cores, setup.seed, measured.clone())
         };
-        let shapers = shaper::compile(&setup.port)?;
+        let sizes = setup.traffic.iter().flat_map(|group| &group.sizes);
+        let shortest = sizes.map(|(len, _)| *len).min().unwrap_or(SHORTEST);
+        let shapers = shaper::compile(&setup.port, shortest)?;
         let closed = closed.into_iter().map(|(_, traffic)| Closed {
             traffic,
             acts_at: Nanos::MAX,
@@ -222,6 +227,7 @@ impl<'a> Engine<'a> {
             if now >= end {
                 break;
             }
+            debug_assert!(now >= self.now, "{now} comes after {}", self.now);
             self.now = now;
             if departure == now {
                 self.depart();

@@ -8,7 +8,7 @@
 use super::SimError;
 use super::clock::Clock;
 use super::departures::{Departure, Departures};
-use super::io::{FRAMES, SimIo};
+use super::io::{SimIo, Tally};
 use super::line::ContendedLine;
 use super::probe::Contacts;
 use super::shaper::Shaper;
@@ -31,7 +31,7 @@ pub(super) struct Core {
     contacts: Arc<Contacts>,
     /// What of them has been paid for.
     paid: Contact,
-    /// Packets that left and were dropped, as of the last step.
+    /// Packets dropped, as of the last step.
     drops: u64,
     clock: Clock,
     random: Pcg64,
@@ -50,7 +50,7 @@ pub(super) struct Core {
     stalled_until: Nanos,
     /// As of its death.
     last_books: Books,
-    last_tally: super::io::Tally,
+    last_tally: Tally,
 }
 
 /// When a core is to execute its next step.
@@ -74,10 +74,10 @@ impl Core {
         let mut random = Pcg64::seed_from_u64(seed ^ (number as u64 + 1).rotate_left(48));
         let most = cores.clock_offset.0 as i64;
         let clock = Clock::new(random.random_range(-most..=most));
-        let io = SimIo::new(source, measured);
+        let io = SimIo::new(source, shaper.frames, measured);
         let mut core = Self {
             number,
-            worker: Some(Worker::new(io, FRAMES, shaper.qdiscs)),
+            worker: Some(Worker::new(io, shaper.frames, shaper.qdiscs)),
             contacts: shaper.contacts,
             paid: Contact::default(),
             drops: 0,
@@ -223,7 +223,7 @@ impl Core {
     }
 
     /// What was offered.
-    pub(super) fn tally(&self) -> super::io::Tally {
+    pub(super) fn tally(&self) -> Tally {
         self.worker.as_ref().map_or(self.last_tally, |worker| worker.io().tally())
     }
 

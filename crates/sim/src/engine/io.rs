@@ -16,11 +16,8 @@ use std::ops::Range;
 /// Packets that the RX ring holds.
 pub(super) const RING: usize = 4096;
 
-/// Frames of a worker: what its qdiscs can hold, all together.
-pub(super) const FRAMES: u32 = 8192;
-
 /// Frames kept back from the qdiscs, as in the data plane: one batch from each port.
-const FRAMES_RESERVED: usize = 2 * BATCH;
+pub(super) const FRAMES_RESERVED: usize = 2 * BATCH;
 
 /// What was offered to a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -53,15 +50,16 @@ pub(super) struct SimIo {
 }
 
 impl SimIo {
-    /// A queue on which `source` comes in. What is offered in `measured` is tallied by bytes.
-    pub(super) fn new(source: Box<dyn Source>, measured: Range<Nanos>) -> Self {
+    /// A queue on which `source` comes in, with so many frames. What is offered in `measured`
+    /// is tallied by bytes.
+    pub(super) fn new(source: Box<dyn Source>, frames: u32, measured: Range<Nanos>) -> Self {
         let (at, queue, flow, len, tag, ect) = (Nanos::ZERO, 0, 0, 0, 0, false);
         Self {
             source,
             sent: VecDeque::new(),
             ring: VecDeque::with_capacity(RING),
-            frames: vec![Offer { at, queue, flow, len, tag, ect }; FRAMES as usize],
-            free: (0..FRAMES).rev().collect(),
+            frames: vec![Offer { at, queue, flow, len, tag, ect }; frames as usize],
+            free: (0..frames).rev().collect(),
             left: Vec::with_capacity(BATCH),
             at: Nanos::ZERO,
             measured,
@@ -193,8 +191,10 @@ mod tests {
         }
     }
 
+    const FRAMES: u32 = 512;
+
     fn io() -> SimIo {
-        SimIo::new(Box::new(Every10(10)), Nanos(30)..Nanos(50))
+        SimIo::new(Box::new(Every10(10)), FRAMES, Nanos(30)..Nanos(50))
     }
 
     fn receive(io: &mut SimIo, at: u64) -> Vec<u64> {
