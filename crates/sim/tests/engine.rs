@@ -5,6 +5,7 @@ use narrows_sim::measure::{Measure, Outcome};
 use narrows_sim::setup::{Cores, Costs, Fault, FaultKind, NextHop, Port, Run, Setup};
 use narrows_sim::traffic::{ClosedLoop, Delivery, Load, Offer, Source};
 use narrows_units::{Bytes, Nanos, Rate};
+use proptest::prelude::*;
 use std::collections::VecDeque;
 
 const FULL_FRAME: u32 = 1514;
@@ -430,4 +431,63 @@ fn a_setup_that_cannot_be_is_refused_with_what_to_write() {
     assert!(refused(&|setup| setup.cores.costs.step_ns = f64::NAN).contains("NaN"));
     let fault = Fault { queue: 2, at: ms(1), kind: FaultKind::Death };
     assert!(refused(&|setup| setup.faults = vec![fault]).contains("0 to 1"));
+}
+
+fn strategies() -> impl Strategy<Value = &'static str> {
+    prop_oneof![Just("lock"), Just("edt"), Just("equal"), Just("fair")]
+}
+
+fn faults(queues: usize) -> impl Strategy<Value = Vec<Fault>> {
+    let kind = prop_oneof![
+        Just(FaultKind::Death),
+        (0..3000_u64).prop_map(|micros| FaultKind::Stall(Nanos::from_micros(micros))),
+    ];
+    let fault = (0..queues, 0..6000_u64, kind).prop_map(|(queue, micros, kind)| Fault {
+        queue,
+        at: Nanos::from_micros(micros),
+        kind,
+    });
+    prop::collection::vec(fault, 0..4)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Packets out of order in time, or without a trace, make the engine panic.
+    #[test]
+    fn whatever_cores_do_no_packet_is_lost_and_time_goes_forward(
+        seed: u64,
+        coordination in strategies(),
+        loads in prop::collection::vec(0..300_u64, 1..6),
+        window in 1..40_usize,
+        len in 60..1515_u32,
+        jitter in 0..50_000_u64,
+        staleness in 0..5_000_u64,
+        drop_ns in 0.0..3000.0_f64,
+        buffer in 0..200_000_u64,
+        faults in faults(5),
+    ) {
+        let rate = mbit(1000);
+        let queues = loads.len();
+        let mut setup = shaped(queues, rate, 6056, coordination);
+        setup.seed = seed;
+        setup.cores = real_cores();
+        setup.cores.jitter = Nanos(jitter);
+        setup.cores.staleness = Nanos(staleness);
+        setup.cores.costs.drop_ns = drop_ns;
+        setup.run = Run { warmup: ms(1), length: ms(5), event: Some(ms(2)) };
+        setup.faults = faults.into_iter().filter(|fault| fault.queue < queues).collect();
+        let mark_above = Some(Bytes(buffer / 2));
+        setup.next_hop = Some(NextHop { rate, buffer: Bytes(buffer), mark_above });
+        let mut load = self::loads(len, rate, &loads);
+        let flow = queues as u32;
+        let closed = FixedWindow::new(flow, queues - 1, window, Nanos::from_micros(100));
+        load.closed.push((flow..flow + 1, Box::new(closed)));
+        load.groups.push(0);
+        let outcome = run(&setup, load);
+        prop_assert!(outcome.measures.values().all(|value| value.is_finite()), "{outcome:?}");
+        prop_assert!(outcome.books.offered >= window as u64);
+        let percent: f64 = outcome.queue_percent.iter().sum();
+        within(percent, 100.0 * outcome.measures[&Measure::Utilization], 1e-6);
+    }
 }
