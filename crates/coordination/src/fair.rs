@@ -16,10 +16,11 @@
 //! is always there for those within their share, and everything that they do not use goes to
 //! whoever asks, within microseconds and not by the next division.
 //!
-//! *Shares add up to a little less than the limit* (a 64th). What is missing is sold as surplus:
-//! it keeps the cushion filled, and it is what pays back an overshoot. When queues that slept wake
-//! up they use up the cushion, and what stands in the next hop then is just that; as long as the
-//! cushion is not full again nothing is sold beyond shares, so that the next hop drains.
+//! *Shares add up to what keeps the cushion full.* That is the limit when it is, less when it is
+//! not, more when credit lies beyond it. So hardly anything is left to be sold as surplus while
+//! demands last; and an overshoot is a debt that all pay back together: when queues that slept
+//! wake up they use up the cushion, which is what then stands in the next hop; until it is full
+//! again everyone sends a little less, and the next hop drains.
 //!
 //! *What may leave.* In any window at most the rate times the window, plus the burst that the
 //! operator asked for, or 32 us at the rate or six full frames (three below 750 Mbit/s) where
@@ -46,10 +47,10 @@ use crate::pace::Pace;
 use crate::place::Place;
 use board::Board;
 use clock::Clock;
+use grace::Grace;
 use ledger::Ledger;
 use level::Demand;
 use narrows_packet::Backlog;
-use narrows_qdisc::bucket::{Bucket, Shape};
 use narrows_qdisc::{Contact, Meter, Share, Take, Weight};
 use narrows_units::{Bytes, Nanos, Rate};
 use std::sync::Arc;
@@ -57,12 +58,16 @@ use terms::Terms;
 
 mod board;
 mod clock;
+mod grace;
 mod ledger;
 mod level;
 mod terms;
 
-/// Shares add up to the limit less this part of it.
-const UNSHARED: u64 = 64;
+/// A cushion that is not full is filled again over at least so many sync times, or it would be
+/// too full by the time that anyone looks,
+const REFILL: u64 = 4;
+/// and for at most this part of the limit, which is what queues within their share then miss.
+const LEAST_REFILL_PART: u64 = 16;
 
 /// Sync times in which a backlog is wanted gone.
 const DRAIN: u64 = 2;
@@ -131,7 +136,9 @@ struct Seat {
     /// How much to buy next time: more and more while all of it is used.
     ahead: Bytes,
     /// What this seat may still buy within its share.
-    grace: Bucket,
+    grace: Grace,
+    /// Whether the queue was empty when it was last looked at.
+    rested: bool,
     /// The level that it is for.
     level: u64,
     weight: Weight,
@@ -170,7 +177,8 @@ impl Seat {
             peak: peak(&edition.limit),
             held: Bytes::ZERO,
             ahead: Bytes::ZERO,
-            grace: Bucket::new(Shape { rate: terms.rate, burst: terms.least_grace, peak: None }),
+            grace: Grace::new(terms.rate, terms.least_grace),
+            rested: true,
             level: terms.rate.bits_per_sec(),
             weight: Weight::ONE,
             share: Share::WHOLE,
@@ -189,7 +197,7 @@ impl Seat {
             shared,
             place,
         };
-        seat.follow_level(Nanos::ZERO);
+        seat.follow_level();
         seat
     }
 
@@ -206,36 +214,45 @@ impl Seat {
         self.shared.ledger.forgive(common);
         self.shared.peak.forgive(common);
         self.level = limit.rate.bits_per_sec();
-        self.follow_level(common);
+        self.follow_level();
+        self.grace.clear(common);
     }
 
     /// Makes the grace that of the present level.
-    fn follow_level(&mut self, now: Nanos) {
+    fn follow_level(&mut self) {
         let whole = u128::from(self.terms.rate.bits_per_sec());
         let part = u128::from(self.level) * u128::from(self.weight.0) / u128::from(Weight::ONE.0);
         let part = part.min(whole);
-        let rate = Rate::from_bits_per_sec(part as u64);
-        let kept = rate.bytes_in(Nanos(self.terms.sync_time.0.saturating_mul(DRAIN)));
-        let burst = kept.max(self.terms.least_grace).max(self.terms.lease);
-        self.grace.reshape(Shape { rate, burst, peak: None }, now);
+        let least = self.terms.least_grace.max(self.terms.lease);
+        self.grace = self.grace.at_rate(Rate::from_bits_per_sec(part as u64), least);
         let share = (part << 16).checked_div(whole).unwrap_or(0);
         self.share = Share(share as u32);
+    }
+
+    /// What all shares together are to be, in bits per second: the limit, and what brings the
+    /// credit to the cushion.
+    fn shared(&self, now: Nanos) -> u64 {
+        let Terms { rate, cushion, sync_time, .. } = self.terms;
+        let credit = self.shared.ledger.credit(now).min(cushion + cushion);
+        let time = cushion.0.saturating_mul(LEAST_REFILL_PART);
+        let time = sync_time.0.saturating_mul(REFILL).max(time).max(1);
+        let rate = i128::from(rate.bits_per_sec());
+        let missing = i128::from(cushion.0) - i128::from(credit.0);
+        u64::try_from(rate - rate * missing / i128::from(time)).unwrap_or(u64::MAX)
     }
 
     /// Hears the level, and works it out for all if it is this seat's turn.
     fn consult(&mut self, now: Nanos) {
         if self.shared.board.claim_turn(now, self.terms.sync_time) {
             self.tell(self.standing, now);
-            let shared = self.terms.rate.bits_per_sec();
-            let shared = shared - shared / UNSHARED;
-            self.shared.board.divide(shared, now, &mut self.scratch);
+            self.shared.board.divide(self.shared(now), now, &mut self.scratch);
             self.contact.reads += self.shared.seats as u64 - 1;
         }
         let level = self.shared.board.level();
         if level != self.level {
             self.contact.reads += 1;
             self.level = level;
-            self.follow_level(now);
+            self.follow_level();
         }
     }
 
@@ -279,7 +296,10 @@ impl Seat {
     fn buy(&mut self, cost: Bytes, own_now: Nanos) -> Take {
         let now = self.clock.follow(self.shared.ledger.latest(), own_now);
         self.consult(now);
-        self.grace.refill(now);
+        if self.rested {
+            self.rested = false;
+            self.grace.rest(cost, now);
+        }
         let need = cost - self.held;
         let most = self.peak.as_ref().map_or(Bytes(u64::MAX), |peak| peak.mtu);
         let want = need.max(Bytes(self.ahead.0.min(self.terms.lease.0).min(most.0)));
@@ -301,14 +321,15 @@ impl Seat {
         let Terms { depth, cushion, retry, .. } = self.terms;
         let within = span.min(cushion.max(Nanos(1)));
         let beyond = (span + cushion).min(depth);
-        let in_share = self.grace.affords(bytes);
+        let granted = self.grace.affords(bytes, now);
+        let in_share = granted.is_ok();
         self.contact.updates += 1;
         match self.shared.ledger.sell(span, if in_share { within } else { beyond }, depth, now) {
             Ok(()) => {
                 self.pace = pace;
                 self.held += bytes;
                 if in_share {
-                    self.grace.charge(bytes);
+                    self.grace.charge(bytes, now);
                 }
                 if let Some(peak) = &mut self.peak
                     && let Some((span, pace)) = peak.pace.delay(bytes)
@@ -318,12 +339,11 @@ impl Seat {
                 }
                 Ok(())
             }
-            Err(when) if in_share => Err(when),
-            Err(when) => {
+            Err(when) => Err(match granted {
+                Ok(()) => when,
                 // Whichever comes first: that more than the cushion is there, or grace.
-                let granted = self.grace.when_affords(bytes).max(when - beyond.since(within));
-                Err(granted.min(when.max(now + retry)))
-            }
+                Err(granted) => granted.max(when - beyond.since(within)).min(when.max(now + retry)),
+            }),
         }
     }
 
@@ -377,6 +397,9 @@ impl Meter for Seat {
         let idle = backlog.is_empty() && self.sent == self.reported;
         self.reported = self.sent;
         self.standing = self.standing.min(backlog.bytes);
+        if backlog.is_empty() {
+            self.rested = true;
+        }
         if idle {
             if self.held != Bytes::ZERO {
                 self.give_back();
@@ -401,7 +424,7 @@ impl Meter for Seat {
         if weight != self.weight {
             self.weight = weight;
             self.shared.board.weigh(self.place.number(), weight);
-            self.follow_level(Nanos::ZERO);
+            self.follow_level();
         }
     }
 

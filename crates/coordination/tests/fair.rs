@@ -76,9 +76,9 @@ fn backlogged_queues_get_equal_parts_however_much_they_are_offered() {
         let parts = delivered(limit(mbit(rate), 1_514), &[400, 100, 50, 10]);
         let expected = [30.0, 30.0, 30.0, 10.0];
         for (part, expected) in parts.iter().zip(expected) {
-            assert!((part - expected).abs() < 1.5, "{rate} Mbit/s: {parts:?}");
+            assert!((part - expected).abs() < 2.5, "{rate} Mbit/s: {parts:?}");
         }
-        assert!(jain(&parts[..3]) > 0.999, "{rate} Mbit/s: {parts:?}");
+        assert!(jain(&parts[..3]) > 0.998, "{rate} Mbit/s: {parts:?}");
     }
 }
 

@@ -32,6 +32,11 @@ impl Ledger {
         Nanos(self.0.latest.load(Ordering::Relaxed))
     }
 
+    /// How much credit there is at `now`.
+    pub(super) fn credit(&self, now: Nanos) -> Nanos {
+        now.since(Nanos(self.0.sold.load(Ordering::Relaxed)))
+    }
+
     /// Sells `span` at `now` where at least `least` is in credit, which is at most `depth`. What
     /// costs more than the credit leaves a debt.
     ///
@@ -131,6 +136,7 @@ mod tests {
         let ledger = Ledger::new();
         assert_eq!(ledger.sell(DEPTH, DEPTH, DEPTH, Nanos(1_000)), Ok(()));
         ledger.take_back(Nanos(30));
+        assert_eq!(ledger.credit(Nanos(1_000)), Nanos(30));
         assert_eq!(ledger.sell(Nanos(30), Nanos(30), DEPTH, Nanos(1_000)), Ok(()));
         assert!(ledger.sell(Nanos(1), Nanos(1), DEPTH, Nanos(1_000)).is_err());
     }

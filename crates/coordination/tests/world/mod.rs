@@ -25,6 +25,7 @@ struct Queue {
 }
 
 /// A limit and its queues.
+#[allow(dead_code, reason = "each test file uses a part")]
 pub struct World {
     pub coordination: Arc<Coordination>,
     pub departures: Vec<Departure>,

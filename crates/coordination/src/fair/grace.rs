@@ -1,0 +1,109 @@
+//! What a seat may still buy within its share.
+//!
+//! A clock of the seat's own: the time up to which it has used its share. What lies between it
+//! and now is what it may still buy with preference. Counted in time and not in bytes, so that
+//! what was saved up under a share that was too large is not worth more than the present one is.
+//!
+//! A queue that waits saves up, so that a core that comes late does not lose its share to those
+//! who come more often. A queue that rests does not: it comes back with the right to one packet,
+//! or queues that slept would together claim much more than there is when they wake up.
+
+use narrows_units::{Bytes, Nanos, Rate};
+
+/// For how long a queue that waits saves up: longer than cores usually sleep.
+const LONGEST_SAVED: Nanos = Nanos::from_micros(500);
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grace {
+    rate: Rate,
+    /// By the common time.
+    used_until: Nanos,
+    /// The most that is saved, in time.
+    depth: Nanos,
+}
+
+impl Grace {
+    /// At `rate`, and good for `least` at any rate.
+    pub(super) fn new(rate: Rate, least: Bytes) -> Self {
+        let depth = LONGEST_SAVED.max(rate.time_for(least));
+        Self { rate, used_until: Nanos::ZERO, depth }
+    }
+
+    /// The same share at another rate: what is saved is worth as much more or less.
+    pub(super) fn at_rate(self, rate: Rate, least: Bytes) -> Self {
+        Self { used_until: self.used_until, ..Self::new(rate, least) }
+    }
+
+    /// The queue was at rest until `now`: it has saved `packet` at most.
+    pub(super) fn rest(&mut self, packet: Bytes, now: Nanos) {
+        self.used_until = self.used_until.max(now - self.rate.time_for(packet));
+    }
+
+    /// Whether `bytes` are within the share at `now`; more than is ever saved if all is.
+    ///
+    /// # Errors
+    /// When they will be.
+    pub(super) fn affords(&self, bytes: Bytes, now: Nanos) -> Result<(), Nanos> {
+        let start = self.used_until.max(now - self.depth);
+        let when = start + self.rate.time_for(bytes).min(self.depth);
+        if when <= now { Ok(()) } else { Err(when) }
+    }
+
+    /// Uses the share for `bytes`.
+    pub(super) fn charge(&mut self, bytes: Bytes, now: Nanos) {
+        self.used_until = self.used_until.max(now - self.depth) + self.rate.time_for(bytes);
+    }
+
+    /// Starts anew: nothing is saved and nothing owed.
+    pub(super) fn clear(&mut self, now: Nanos) {
+        self.used_until = now;
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const LEAST: Bytes = Bytes(3_000);
+    const NOW: Nanos = Nanos::from_secs(1);
+
+    fn gigabyte() -> Grace {
+        Grace::new(Rate::from_bytes_per_sec(1_000_000_000), LEAST)
+    }
+
+    #[test]
+    fn a_queue_that_waits_saves_up_for_half_a_millisecond() {
+        let mut grace = gigabyte();
+        grace.charge(Bytes(499_000), NOW);
+        assert_eq!(grace.affords(Bytes(1_000), NOW), Ok(()));
+        assert_eq!(grace.affords(Bytes(1_500), NOW), Err(NOW + Nanos(500)));
+    }
+
+    #[test]
+    fn a_queue_that_rested_has_one_packet() {
+        let mut grace = gigabyte();
+        grace.rest(Bytes(1_500), NOW);
+        assert_eq!(grace.affords(Bytes(1_500), NOW), Ok(()));
+        grace.charge(Bytes(1_500), NOW);
+        assert_eq!(grace.affords(Bytes(100), NOW), Err(NOW + Nanos(100)));
+    }
+
+    #[test]
+    fn what_was_saved_under_a_larger_share_is_worth_less_under_a_smaller() {
+        let mut grace = gigabyte();
+        grace.clear(NOW);
+        let later = NOW + Nanos(100_000);
+        assert_eq!(grace.affords(Bytes(100_000), later), Ok(()));
+        let grace = grace.at_rate(Rate::from_bytes_per_sec(10_000_000), LEAST);
+        assert_eq!(grace.affords(Bytes(1_000), later), Ok(()));
+        assert_eq!(grace.affords(Bytes(1_001), later), Err(later + Nanos(100)));
+    }
+
+    #[test]
+    fn a_packet_longer_than_what_is_ever_saved_leaves_a_debt() {
+        let mut grace = Grace::new(Rate::from_bytes_per_sec(1_000_000), LEAST);
+        assert_eq!(grace.affords(Bytes(9_000), NOW), Ok(()));
+        grace.charge(Bytes(9_000), NOW);
+        assert_eq!(grace.affords(Bytes(1), NOW), Err(NOW + Nanos(6_001_000)));
+    }
+}
