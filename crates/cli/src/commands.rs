@@ -6,4 +6,5 @@ pub mod doctor;
 mod report;
 pub mod run;
 pub mod show;
+pub mod sim;
 pub mod tc;

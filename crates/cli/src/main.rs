@@ -24,6 +24,7 @@ enum Command {
     Show(commands::show::Show),
     Doctor(commands::doctor::Doctor),
     Bench(commands::bench::Bench),
+    Sim(commands::sim::Sim),
     Demo(commands::demo::Demo),
 }
 
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Command::Show(show) => show.execute(),
         Command::Doctor(doctor) => doctor.execute(),
         Command::Bench(bench) => bench.execute(),
+        Command::Sim(sim) => sim.execute(),
         Command::Demo(demo) => demo.execute(),
     };
     result.unwrap_or_else(|error| {

@@ -1,1 +1,57 @@
 //! Results for people and programs.
+//!
+//! The same rows three times: a [`table`](table()), [`json`](json()), and a self-contained
+//! [`page`](page()) with plots. Each says that its numbers are simulated, with which seed, and
+//! what cores were taken to cost.
+
+mod chart;
+mod json;
+mod numbers;
+mod page;
+mod table;
+
+pub use json::json;
+pub use page::page;
+pub use table::table;
+
+use crate::measure::Measure;
+use crate::scenario::Scenario;
+
+/// The name of `measure` in JSON and in columns.
+pub(crate) fn name(measure: Measure) -> String {
+    match serde_json::to_value(measure) {
+        Ok(serde_json::Value::String(name)) => name,
+        // A unit variant is serialised as its name.
+        _ => format!("{measure:?}"),
+    }
+}
+
+/// The last part of each key of the sweep, or all of it where two have the same.
+fn short_keys(scenario: &Scenario) -> Vec<String> {
+    let keys: Vec<&str> = match scenario.cases.first() {
+        Some(case) => case.at.iter().map(|(key, _)| key.as_str()).collect(),
+        None => Vec::new(),
+    };
+    let last = |key: &str| key.rsplit('.').next().unwrap_or(key).to_owned();
+    let unique = |key: &&str| keys.iter().filter(|other| last(other) == last(key)).count() == 1;
+    keys.iter().map(|key| if unique(key) { last(key) } else { (*key).to_owned() }).collect()
+}
+
+/// What every form of a result begins with.
+fn heading(scenario: &Scenario) -> Vec<String> {
+    let costs = scenario.costs;
+    let mut lines = vec![format!("{} (simulated): {}", scenario.name, scenario.title)];
+    if let Some(source) = &scenario.source {
+        lines.push(format!("after {source}"));
+    }
+    lines.push(format!(
+        "seed {}; a core is busy {} ns a step, {} ns a packet, {} ns a drop, {} ns a line read, {} ns a line updated",
+        scenario.seed,
+        costs.step_ns,
+        costs.packet_ns,
+        costs.drop_ns,
+        costs.line_read_ns,
+        costs.line_update_ns
+    ));
+    lines
+}

@@ -1,7 +1,37 @@
 //! Scenarios: files that a user can copy and edit.
+//!
+//! A scenario is a TOML file: a port, its cores, traffic, a next hop, a schedule, and what to
+//! measure. It becomes [`Case`]s, each a complete [`Setup`]: every strategy at every point of the
+//! sweep. The way there:
+//!
+//! 1. `--set key=value` changes the file ([`Override`]), by dotted paths into it;
+//! 2. the sweep multiplies it, by the same paths;
+//! 3. a strategy's row puts its words in;
+//! 4. `{key}` in any string becomes the value of that key of `[port]`;
+//! 5. quantities are read as `tc` reads them (`quantity.rs`) and checked.
+//!
+//! *Principles.* What nobody knows is refused, with the line and with what could have been meant.
+//! No input panics. Whatever is random follows from `run.seed`; all strategies of a point get
+//! the same seed, and so the same traffic.
+//!
+//! *Non-goals.* Arithmetic and conditions in files.
+
+mod cases;
+mod catalogue;
+mod costs;
+mod error;
+mod file;
+mod paths;
+mod quantity;
+mod runner;
+
+pub use catalogue::{embedded, names, near};
+pub use error::ScenarioError;
+pub use paths::Override;
+pub use runner::{Finished, RunError, run};
 
 use crate::measure::Measure;
-use crate::setup::Setup;
+use crate::setup::{Costs, Setup};
 
 /// A scenario, read and complete.
 #[derive(Clone, Debug)]
@@ -14,7 +44,11 @@ pub struct Scenario {
     pub source: Option<String>,
     /// Columns.
     pub measures: Vec<Measure>,
-    /// The runs: every strategy at every point of the sweep.
+    /// What everything random follows from.
+    pub seed: u64,
+    /// How long cores are busy with what.
+    pub costs: Costs,
+    /// The runs: every strategy at every point of the sweep, strategies of a point together.
     pub cases: Vec<Case>,
 }
 
@@ -29,4 +63,36 @@ pub struct Case {
     pub setup: Setup,
     /// What the paper has at this point, by measure.
     pub paper: Vec<(Measure, f64)>,
+}
+
+impl Case {
+    /// Which run it is, for messages: `equal, port.rate = 1gbit, seed 1`.
+    pub fn label(&self) -> String {
+        let mut label = self.strategy.clone();
+        for (key, value) in &self.at {
+            label.push_str(&format!(", {key} = {value}"));
+        }
+        format!("{label}, seed {}", self.setup.seed)
+    }
+}
+
+impl Scenario {
+    /// Reads the scenario `text`, which is called `name` in results, with `overrides`.
+    ///
+    /// # Errors
+    /// What is wrong with it, where, and what to write instead.
+    pub fn read(name: &str, text: &str, overrides: &[Override]) -> Result<Self, ScenarioError> {
+        cases::expand(name, text, overrides)
+    }
+
+    /// The strategies, in the order of the file.
+    pub fn strategies(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for case in &self.cases {
+            if !names.contains(&case.strategy.as_str()) {
+                names.push(&case.strategy);
+            }
+        }
+        names
+    }
 }

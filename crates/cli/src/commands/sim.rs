@@ -1,0 +1,159 @@
+//! `narrows sim`.
+
+use anyhow::Context;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use narrows_sim::report;
+use narrows_sim::scenario::{self, Override, Scenario};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Run a scenario in virtual time: the same workers and coordination, on up to 128 virtual cores.
+///
+/// A scenario is a TOML file, built in (--list) or your own: start from a copy of one that comes
+/// near (--show). What is printed is simulated, and the same on every machine for the same seed.
+///
+/// The table has what the paper reports, where it does, beside what each strategy did: `equal` is
+/// mq-cake as published. --json prints one object with a row for each run, --report writes one HTML
+/// page with plots.
+///
+/// Any value of a scenario can be changed by its path in the file. Where the scenario sweeps
+/// over that path, the sweep is replaced, and several values are separated by commas:
+///
+///   narrows sim --list
+///   narrows sim mqcake-skew
+///   narrows sim mqcake-linux --set port.rate=50mbit,100mbit --set traffic.0.spread=[0.6,0.4]
+///   narrows sim mqcake-switch --set strategies=["equal","fair"] --report switch.html
+///   narrows sim --show fair-elephant > mine.toml; narrows sim mine.toml --seed 7
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Sim {
+    /// A built-in scenario, or a file.
+    #[arg(value_name = "SCENARIO|FILE", required_unless_present_any = ["list", "show"])]
+    scenario: Option<String>,
+
+    /// What everything random follows from; the same as --set run.seed=N.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// Print JSON: one object, with a row for each run.
+    #[arg(long)]
+    json: bool,
+
+    /// Also write a page with the table and plots.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+
+    /// Change a value of the scenario: port.rate=1gbit, traffic.0.load=90%, run.length=2s. Can be
+    /// repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+
+    /// How many runs at a time; as many as there are cores, by default. Changes no result.
+    #[arg(long, value_name = "N")]
+    jobs: Option<std::num::NonZero<usize>>,
+
+    /// List the scenarios that are built in, with the figure that each reproduces.
+    #[arg(long, conflicts_with_all = ["scenario", "show"])]
+    list: bool,
+
+    /// Print a built-in scenario, to copy and edit.
+    #[arg(long, value_name = "NAME", conflicts_with = "scenario")]
+    show: Option<String>,
+}
+
+impl Sim {
+    pub fn execute(self) -> anyhow::Result<ExitCode> {
+        if self.list {
+            print!("{}", list()?);
+            return Ok(ExitCode::SUCCESS);
+        }
+        if let Some(name) = &self.show {
+            print!("{}", scenario::embedded(name).with_context(|| unknown(name))?);
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut overrides =
+            self.set.iter().map(|text| Override::parse(text)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(seed) = self.seed {
+            overrides.push(Override { path: "run.seed".to_owned(), value: seed.to_string() });
+        }
+        let what = self.scenario.as_deref().unwrap_or_default();
+        let scenario = read(what, &overrides)?;
+        let jobs = self.jobs.or_else(|| std::thread::available_parallelism().ok());
+        let bar = bar();
+        let finished = scenario::run(&scenario, jobs.map_or(1, Into::into), &|part| {
+            bar.set_position((part * STEPS) as u64);
+        });
+        bar.finish_and_clear();
+        let finished = finished?;
+        if let Some(path) = &self.report {
+            std::fs::write(path, report::page(&finished))
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&report::json(&finished))?);
+        } else {
+            print!("{}", report::table(&finished));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Into how many steps the bar divides the whole.
+const STEPS: f64 = 1000.0;
+
+fn bar() -> ProgressBar {
+    // A file gets no bar.
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(STEPS as u64);
+    if let Ok(style) =
+        ProgressStyle::with_template("simulating {bar:32} {percent:>3} %  {eta} left")
+    {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn list() -> anyhow::Result<String> {
+    let mut text = String::new();
+    for name in scenario::names() {
+        let scenario = read(name, &[])?;
+        let source = scenario.source.map(|source| format!("  [{source}]")).unwrap_or_default();
+        text.push_str(&format!("{name:<18}{}{source}\n", scenario.title));
+    }
+    Ok(text)
+}
+
+/// A built-in scenario, or else a file.
+fn read(what: &str, overrides: &[Override]) -> anyhow::Result<Scenario> {
+    if let Some(text) = scenario::embedded(what) {
+        return Ok(Scenario::read(what, text, overrides)?);
+    }
+    let path = Path::new(what);
+    let looks_like_a_file = what.contains('/') || what.ends_with(".toml") || path.exists();
+    if !looks_like_a_file {
+        anyhow::bail!("{}", unknown(what));
+    }
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {what}"))?;
+    let text = String::from_utf8(bytes)
+        .with_context(|| format!("{what} is no text: a scenario is a TOML file in UTF-8"))?;
+    let mut scenario = Scenario::read(what, &text, overrides)?;
+    if let Some(stem) = path.file_stem() {
+        scenario.name = stem.to_string_lossy().into_owned();
+    }
+    Ok(scenario)
+}
+
+fn unknown(name: &str) -> String {
+    let near = scenario::near(name);
+    let hint = match near.as_slice() {
+        [] => String::new(),
+        near => format!(" Did you mean {}?", near.join(" or ")),
+    };
+    format!(
+        "there is no scenario \"{name}\".{hint} `narrows sim --list` lists all; a file ends in .toml"
+    )
+}

@@ -1,0 +1,45 @@
+//! Numbers as people read them.
+
+use crate::measure::Measure;
+
+/// `value` of `measure`, with as many digits as say something.
+pub(super) fn show(measure: Measure, value: f64) -> String {
+    if !value.is_finite() {
+        return "never".to_owned();
+    }
+    let decimals = match measure {
+        Measure::Utilization | Measure::Jain | Measure::JainFlows => 4,
+        Measure::DeviationPercent
+        | Measure::Window1ms
+        | Measure::Window10ms
+        | Measure::Window100ms => 3,
+        Measure::OvershootBytes | Measure::InducedQueueBytes => 0,
+        _ => match value.abs() {
+            size if size >= 1000.0 => 0,
+            size if size >= 100.0 => 1,
+            size if size >= 10.0 => 2,
+            _ => 3,
+        },
+    };
+    let text = format!("{value:.decimals$}");
+    // What rounds to zero has no sign.
+    match text.strip_prefix('-') {
+        Some(digits) if digits.bytes().all(|byte| matches!(byte, b'0' | b'.')) => digits.to_owned(),
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_the_digits_that_say_something() {
+        assert_eq!(show(Measure::Utilization, 0.99998), "1.0000");
+        assert_eq!(show(Measure::DeviationPercent, -0.0001), "0.000");
+        assert_eq!(show(Measure::InducedQueueBytes, 1514.4), "1514");
+        assert_eq!(show(Measure::P99Us, 12_345.6), "12346");
+        assert_eq!(show(Measure::P99Us, 12.345), "12.35");
+        assert_eq!(show(Measure::SettleUs, f64::INFINITY), "never");
+    }
+}

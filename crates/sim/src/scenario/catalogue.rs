@@ -1,0 +1,73 @@
+//! The scenarios that are built in.
+
+use std::cmp::Reverse;
+
+/// Name and text of each.
+macro_rules! scenarios {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../scenarios/", $name, ".toml")))),*]
+    };
+}
+
+/// In the order in which they are listed.
+const SCENARIOS: &[(&str, &str)] = scenarios![
+    "mqcake-accuracy",
+    "mqcake-scaling",
+    "mqcake-switch",
+    "mqcake-induced",
+    "mqcake-sync-cost",
+    "mqcake-tcp",
+    "mqcake-imbalance",
+    "mqcake-skew",
+    "mqcake-linux",
+    "fair-elephant",
+    "fair-dirichlet",
+    "fair-shifting",
+    "fair-share",
+    "fair-wake",
+    "fair-stall",
+    "fair-death",
+    "fair-clocks",
+    "fair-sync",
+    "fair-churn",
+    "fair-dctcp",
+    "fair-smoltcp",
+];
+
+/// All names.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    SCENARIOS.iter().map(|(name, _)| *name)
+}
+
+/// The text of the scenario `name`.
+pub fn embedded(name: &str) -> Option<&'static str> {
+    SCENARIOS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+/// The names that `name` may have meant, the nearest first.
+pub fn near(name: &str) -> Vec<&'static str> {
+    /// Below this similarity two names have nothing in common.
+    const SIMILAR: f64 = 0.75;
+    let mut found: Vec<(f64, &str)> = names()
+        .map(|known| {
+            let part = name.len() >= 3 && known.contains(name);
+            (if part { 1.0 } else { strsim::jaro_winkler(name, known) }, known)
+        })
+        .filter(|(similarity, _)| *similarity >= SIMILAR)
+        .collect();
+    // Similarities are between 0 and 1, and so in the order of their bits.
+    found.sort_by_key(|(similarity, _)| Reverse(similarity.to_bits()));
+    found.into_iter().map(|(_, known)| known).take(5).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_the_hand_is_understood() {
+        assert_eq!(near("mqcake-swich").first(), Some(&"mqcake-switch"));
+        assert!(near("skew").contains(&"mqcake-skew"));
+        assert!(near("xyzzy").is_empty());
+    }
+}

@@ -1,0 +1,178 @@
+//! What may stand in a scenario's file.
+//!
+//! The types here say which keys there are and of which type; what their values mean is
+//! read in `cases.rs`, once sweeps and templates have been resolved.
+
+use super::quantity::Quantity;
+use crate::measure::Measure;
+use crate::setup::Costs;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use toml::{Table, Value};
+
+/// A file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) title: String,
+    pub(super) source: Option<String>,
+    /// Each a word (or several) for `{strategy}`, or a table: see [`StrategyRow`].
+    pub(super) strategies: Vec<Value>,
+    pub(super) measures: Vec<Measure>,
+    pub(super) port: PortTable,
+    #[serde(default)]
+    pub(super) cores: CoresTable,
+    pub(super) traffic: Vec<TrafficTable>,
+    pub(super) next_hop: Option<NextHopTable>,
+    pub(super) run: RunTable,
+    #[serde(default)]
+    pub(super) fault: Vec<FaultTable>,
+    /// A table, or several: each a product of its own.
+    pub(super) sweep: Option<Value>,
+    #[serde(default)]
+    pub(super) paper: Vec<PaperTable>,
+}
+
+/// A strategy that needs more than words behind `coordination`.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct StrategyRow {
+    /// What it is called in results.
+    pub(super) name: String,
+    /// What `{strategy}` stands for.
+    pub(super) words: String,
+    /// Keys of `[port]` that are different for it.
+    #[serde(flatten)]
+    pub(super) port: Table,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct PortTable {
+    pub(super) queues: Quantity,
+    pub(super) rate: Quantity,
+    pub(super) qdisc: String,
+    #[serde(default)]
+    pub(super) weights: Vec<f64>,
+    /// Whatever else the templates name: `{burst}`, `{sync}`.
+    #[serde(flatten)]
+    pub(super) words: BTreeMap<String, Quantity>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CoresTable {
+    pub(super) jitter: Option<Quantity>,
+    pub(super) clock_offset: Option<Quantity>,
+    pub(super) staleness: Option<Quantity>,
+    #[serde(default)]
+    pub(super) costs: CostsTable,
+}
+
+/// What differs from the measured cost model.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CostsTable {
+    step_ns: Option<f64>,
+    packet_ns: Option<f64>,
+    drop_ns: Option<f64>,
+    line_read_ns: Option<f64>,
+    line_update_ns: Option<f64>,
+}
+
+impl CostsTable {
+    pub(super) fn over(self, measured: Costs) -> Costs {
+        Costs {
+            step_ns: self.step_ns.unwrap_or(measured.step_ns),
+            packet_ns: self.packet_ns.unwrap_or(measured.packet_ns),
+            drop_ns: self.drop_ns.unwrap_or(measured.drop_ns),
+            line_read_ns: self.line_read_ns.unwrap_or(measured.line_read_ns),
+            line_update_ns: self.line_update_ns.unwrap_or(measured.line_update_ns),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TrafficTable {
+    pub(super) name: Option<String>,
+    pub(super) kind: KindWord,
+    pub(super) load: Option<Quantity>,
+    pub(super) on: Option<Quantity>,
+    pub(super) off: Option<Quantity>,
+    pub(super) stack: Option<StackWord>,
+    pub(super) control: Option<ControlWord>,
+    pub(super) rtt: Option<Quantity>,
+    pub(super) interval: Option<Quantity>,
+    pub(super) flows: Option<Quantity>,
+    pub(super) size: Option<Quantity>,
+    pub(super) sizes: Option<Vec<(Quantity, f64)>>,
+    /// A word, parts by queue, or `{ dirichlet = CONCENTRATION }`.
+    pub(super) spread: Option<Value>,
+    pub(super) start: Option<Quantity>,
+    pub(super) stop: Option<Quantity>,
+    pub(super) respread: Option<Quantity>,
+    pub(super) lifetime: Option<Quantity>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum KindWord {
+    Constant,
+    Poisson,
+    OnOff,
+    Tcp,
+    Ping,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum StackWord {
+    Model,
+    Smoltcp,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ControlWord {
+    Cubic,
+    Reno,
+    Dctcp,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NextHopTable {
+    pub(super) rate: Quantity,
+    pub(super) buffer: Quantity,
+    pub(super) mark_above: Option<Quantity>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RunTable {
+    pub(super) warmup: Option<Quantity>,
+    pub(super) length: Quantity,
+    pub(super) event: Option<Quantity>,
+    pub(super) seed: Option<Quantity>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FaultTable {
+    pub(super) queue: Quantity,
+    pub(super) at: Quantity,
+    pub(super) stall: Option<Quantity>,
+    #[serde(default)]
+    pub(super) death: bool,
+}
+
+/// What a paper has at a point.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PaperTable {
+    /// By path, the value that the point has there; empty for every point.
+    #[serde(default)]
+    pub(super) at: Table,
+    pub(super) strategy: String,
+    pub(super) measure: Measure,
+    pub(super) value: f64,
+}

@@ -1,0 +1,109 @@
+//! What a run of a scenario prints.
+
+use narrows_sim::report::{json, page, table};
+use narrows_sim::scenario::{Scenario, run};
+
+const TINY: &str = r#"title = "Tiny <i>"
+source = "nobody, Fig. 1"
+strategies = ["equal", "lock"]
+measures = ["utilization", "deviation_percent", "induced_queue_bytes"]
+
+[port]
+queues = 2
+rate = "100mbit"
+qdisc = "tbf rate {rate} burst 3028 limit 64k coordination {strategy}"
+
+[[traffic]]
+kind = "constant"
+load = "150%"
+
+[next_hop]
+rate = "{rate}"
+buffer = "1mb"
+
+[run]
+warmup = "10ms"
+length = "50ms"
+event = "20ms"
+seed = 5
+
+[sweep]
+"port.queues" = [1, 2]
+
+[[paper]]
+strategy = "equal"
+measure = "utilization"
+at = { "port.queues" = 2 }
+value = 0.98765
+"#;
+
+fn scenario() -> Scenario {
+    Scenario::read("tiny", TINY, &[]).unwrap()
+}
+
+#[test]
+fn the_json_has_what_is_promised() {
+    let scenario = scenario();
+    let json = json(&run(&scenario, 1, &|_| {}).unwrap());
+    assert_eq!(json["scenario"], "tiny");
+    assert_eq!(json["source"], "nobody, Fig. 1");
+    assert_eq!(json["simulated"], true);
+    assert_eq!(json["seed"], 5);
+    assert!(json["cost_model"]["packet_ns"].as_f64().unwrap() > 0.0);
+    let rows = json["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        assert!(["equal", "lock"].contains(&row["strategy"].as_str().unwrap()));
+        assert!(row["port.queues"].is_string());
+        assert_eq!(row["seed"], 5);
+        for measure in ["utilization", "deviation_percent", "induced_queue_bytes"] {
+            assert!(row[measure].is_number(), "{measure} of {row}");
+        }
+        let sum: f64 =
+            row["queues"].as_array().unwrap().iter().map(|part| part.as_f64().unwrap()).sum();
+        assert!((sum - 100.0 * row["utilization"].as_f64().unwrap()).abs() < 1e-6, "{row}");
+    }
+    assert_eq!(rows[2]["paper"]["utilization"], 0.98765);
+    assert_eq!(rows[3]["paper"], serde_json::json!({}));
+}
+
+#[test]
+fn a_result_does_not_depend_on_how_many_run_at_a_time() {
+    let scenario = scenario();
+    let text = |jobs| json(&run(&scenario, jobs, &|_| {}).unwrap()).to_string();
+    let first = text(1);
+    assert_eq!(first, text(4));
+    assert_eq!(first, text(1));
+}
+
+#[test]
+fn progress_ends_at_the_end() {
+    let scenario = scenario();
+    let last = std::sync::Mutex::new(0.0);
+    run(&scenario, 2, &|part| *last.lock().unwrap() = part).unwrap();
+    assert_eq!(*last.lock().unwrap(), 1.0);
+}
+
+#[test]
+fn the_table_says_what_it_is_and_fits() {
+    let scenario = scenario();
+    let text = table(&run(&scenario, 1, &|_| {}).unwrap());
+    for part in ["tiny (simulated): Tiny", "nobody, Fig. 1", "seed 5", "ns a packet", "paper"] {
+        assert!(text.contains(part), "{part} is missing:\n{text}");
+    }
+    let line = text.lines().find(|line| line.starts_with("| 2 ")).unwrap();
+    assert!(line.contains("0.9877"), "{line}");
+    assert!(text.lines().skip(3).all(|line| line.chars().count() <= 110), "{text}");
+}
+
+#[test]
+fn the_page_is_self_contained_and_says_that_it_is_simulated() {
+    let scenario = scenario();
+    let html = page(&run(&scenario, 1, &|_| {}).unwrap());
+    assert!(html.contains("Simulated") && html.contains("Tiny &lt;i&gt;"));
+    assert!(html.contains("<svg") && html.contains("utilization by queues"));
+    assert!(html.contains("Over time"));
+    for outside in ["<script", "<link", "src=", "@import", "url("] {
+        assert!(!html.contains(outside), "{outside}");
+    }
+}
