@@ -52,6 +52,7 @@ pub mod requirements;
 pub mod stale;
 pub mod steering;
 pub mod trial;
+pub mod uneven;
 pub mod window;
 
 pub use bed::Testbed;

@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const REPEATS: usize = 15;
-const ROUND_TRIPS: u64 = 20_000;
+const REPEATS: usize = 25;
+const ROUND_TRIPS: u64 = 2_000;
 /// Updates between two looks at the clock.
 const BATCH: u64 = 256;
 const UPDATING: Duration = Duration::from_millis(5);

@@ -4,7 +4,7 @@ use super::report::print;
 use clap::{Args, Subcommand};
 use narrows_bench::coordination;
 use narrows_testbed::progress::Progress;
-use narrows_testbed::{accuracy, forward, latency};
+use narrows_testbed::{accuracy, forward, latency, uneven};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ pub struct Bench {
 enum What {
     Forward(Forward),
     Accuracy(Accuracy),
+    Uneven(Uneven),
     Latency(Latency),
     Qdisc(Qdisc),
     Coordination(Coordination),
@@ -30,6 +31,7 @@ impl Bench {
         match self.what {
             What::Forward(forward) => forward.execute(),
             What::Accuracy(accuracy) => accuracy.execute(),
+            What::Uneven(uneven) => uneven.execute(),
             What::Latency(latency) => latency.execute(),
             What::Qdisc(qdisc) => qdisc.execute(),
             What::Coordination(coordination) => coordination.execute(),
@@ -87,6 +89,34 @@ impl Accuracy {
         let report = accuracy::run(&accuracy::Options {
             program: std::env::current_exe()?,
             window: Duration::from_secs(self.seconds),
+        })?;
+        print(&report, self.json)
+    }
+}
+
+/// How much of a limit is used under uneven load: 80/20 over two of four queues at
+/// 500 Mbit/s, each coordination strategy beside the others. Needs root.
+#[derive(Args)]
+struct Uneven {
+    /// Seconds for which each strategy is measured in each round.
+    #[arg(long, value_name = "S", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=60))]
+    seconds: u64,
+
+    /// How often all of it is repeated.
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Uneven {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let report = uneven::run(&uneven::Options {
+            program: std::env::current_exe()?,
+            window: Duration::from_secs(self.seconds),
+            rounds: self.rounds,
         })?;
         print(&report, self.json)
     }
