@@ -14,6 +14,7 @@ mod reno;
 mod round_trip;
 mod scoreboard;
 mod sender;
+mod smoltcp;
 
 use crate::setup::{Control, Setup, Stack, Traffic};
 use crate::traffic::ClosedLoop;
@@ -66,12 +67,12 @@ pub(crate) fn flows(
     };
     match stack {
         Stack::Model => Box::new(model::Model::new(group, control)),
-        Stack::Smoltcp => unimplemented!(),
+        Stack::Smoltcp => Box::new(smoltcp::Smoltcp::new(group, control)),
     }
 }
 
 /// What a segment is called in [`Offer::tag`](crate::traffic::Offer::tag): the low halves of its
 /// number in the flow and of the number of its transmission.
 fn tag(segment: u64, transmission: u64) -> u64 {
-    segment << 32 | transmission & u64::from(u32::MAX)
+    (segment << 32) | (transmission & u64::from(u32::MAX))
 }

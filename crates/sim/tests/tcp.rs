@@ -59,7 +59,8 @@ impl Bottleneck {
     fn offer(&mut self, offer: Offer) {
         self.seen += 1;
         let len = u64::from(offer.len);
-        if self.queued + len > self.buffer || self.lose > 0 && self.seen % self.lose == 0 {
+        let lost = self.lose > 0 && self.seen.is_multiple_of(self.lose);
+        if lost || self.queued + len > self.buffer {
             return;
         }
         let marked = offer.ect && self.queued > self.mark_above;
@@ -246,4 +247,49 @@ fn flows_of_the_model_are_the_same_for_the_same_seed() {
     let tags = |setup: &Setup| run(setup, Bottleneck::of(BDP)).tags;
     assert_eq!(tags(&setup), tags(&setup));
     assert_ne!(tags(&setup), tags(&Setup { seed: 4, ..setup.clone() }));
+}
+
+#[test]
+fn smoltcp_fills_the_link() {
+    for control in [Control::Reno, Control::Cubic] {
+        let result = fills(Stack::Smoltcp, control, Bottleneck::of(BDP), 0.97);
+        // It does not flood the link with what is there already.
+        let arrived = result.tags[0].len() as u64;
+        assert!(result.offered - arrived < arrived / 50, "{} of {arrived}", result.offered);
+    }
+}
+
+#[test]
+fn smoltcp_moves_data_in_spite_of_losses() {
+    for control in [Control::Reno, Control::Cubic] {
+        let setup = setup(Stack::Smoltcp, control, 3);
+        let result = run(&setup, Bottleneck { lose: 2_000, ..Bottleneck::of(BDP) });
+        assert!(result.utilization(&setup) > 0.5, "{}", result.utilization(&setup));
+        assert!(result.jain() > 0.8, "{:?}", result.delivered);
+    }
+}
+
+#[test]
+fn both_stacks_leave_about_as_much_of_a_link_with_a_small_buffer() {
+    let utilization = |stack| {
+        let setup = setup(stack, Control::Reno, 1);
+        run(&setup, Bottleneck::of(BDP / 4)).utilization(&setup)
+    };
+    let (model, smoltcp) = (utilization(Stack::Model), utilization(Stack::Smoltcp));
+    assert!((model - smoltcp).abs() < 0.08, "{model} and {smoltcp}");
+}
+
+#[test]
+fn nothing_is_sent_from_the_stop_on() {
+    for stack in [Stack::Model, Stack::Smoltcp] {
+        let mut setup = setup(stack, Control::Cubic, 2);
+        let ends = |setup: &Setup| {
+            let result = run(setup, Bottleneck::of(BDP));
+            result.tags.iter().map(Vec::len).sum::<usize>()
+        };
+        let all = ends(&setup);
+        setup.traffic[0].stop = Nanos::from_secs(6);
+        let half = ends(&setup);
+        assert!(half < all * 55 / 100 && half > all * 35 / 100, "{half} of {all}");
+    }
 }

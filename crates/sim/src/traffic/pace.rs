@@ -60,7 +60,7 @@ impl Pace {
         // A long division with 32-bit digits: two of them stand behind the point.
         let (mut digits, mut rest) = ((above / below).min(u128::from(u64::MAX)), above % below);
         for _ in 0..2 {
-            digits = digits << 32 | (rest << 32) / below;
+            digits = (digits << 32) | ((rest << 32) / below);
             rest = (rest << 32) % below;
         }
         Self(Fine(digits))

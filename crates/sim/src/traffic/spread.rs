@@ -100,7 +100,7 @@ impl Placing {
             (0..self.queues).map(|_| gamma.map_or(0.0, |gamma| gamma.sample(chance))).collect();
         // The smaller the concentration, the nearer one part is to all; so near that every
         // variate is below what a float can hold.
-        if !(parts.iter().sum::<f64>() > f64::MIN_POSITIVE) {
+        if parts.iter().sum::<f64>() < f64::MIN_POSITIVE {
             parts.fill(0.0);
             parts[usize::from(self.any_queue(chance))] = 1.0;
         }
