@@ -106,7 +106,8 @@ pub struct Books {
     pub dropped: u64,
     /// Still queued.
     pub queued: u64,
-    /// Were with a worker, or came to one, that had died.
+    /// Were with a worker when it died, or were sent to it by closed-loop traffic afterwards.
+    /// (Open-loop traffic is not offered to a queue whose worker is dead.)
     pub lost_to_fault: u64,
 }
 
