@@ -1,6 +1,6 @@
 //! Traffic that cannot be, and what to say instead.
 
-use crate::setup::{Control, Kind, Setup, Spread, Stack, Traffic};
+use crate::setup::{Control, Kind, MAX_QUEUES, Setup, Spread, Stack, Traffic};
 use narrows_units::{Nanos, Rate};
 
 /// Frame lengths in bytes: from the shortest Ethernet frame to a jumbo frame with a VLAN tag.
@@ -18,6 +18,10 @@ const MOST_SMOLTCP_FLOWS: u32 = 16;
 /// # Errors
 /// Where it cannot: which group is wrong in what, and what to say instead.
 pub fn validate(setup: &Setup) -> Result<(), String> {
+    let queues = setup.port.queues;
+    if !(1..=MAX_QUEUES).contains(&queues) {
+        return Err(format!("port: {queues} queues; say how many, 1 to {MAX_QUEUES}"));
+    }
     if setup.traffic.len() > usize::from(u16::MAX) {
         return Err("traffic: too many groups; the most is 65535".into());
     }

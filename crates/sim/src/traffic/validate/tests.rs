@@ -58,6 +58,16 @@ fn what_can_be_is_accepted() {
 }
 
 #[test]
+fn a_port_without_queues_or_with_too_many_is_refused() {
+    for queues in [0, MAX_QUEUES + 1] {
+        let mut setup = setup(group());
+        setup.port.queues = queues;
+        let complaint = validate(&setup).expect_err("is refused");
+        assert!(complaint.contains("1 to 128"), "{complaint}");
+    }
+}
+
+#[test]
 fn groups_without_flows_lengths_or_time_are_refused() {
     refused(Traffic { flows: 0, ..group() }, "no flows");
     refused(Traffic { sizes: Vec::new(), ..group() }, "no frame lengths");
