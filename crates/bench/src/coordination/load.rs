@@ -53,7 +53,8 @@ impl Load {
     /// How many packets a thread has. Where the limit is far away, two batches: one that comes in,
     /// and what a strategy may leave of the one before. Where it binds, a standing queue: what
     /// the whole limit passes in 300 us, three times the time for which `tbf` holds
-    /// departures back so that several leave at once.
+    /// departures back so that several leave at once. `edt` makes nothing up beyond what it has
+    /// stamped: a thread that loses its core for longer than this pool lasts costs it rate.
     pub(super) const fn pool(self) -> u32 {
         match self {
             Self::Unbound => 128,
