@@ -48,6 +48,8 @@ pub fn embedded(name: &str) -> Option<&'static str> {
 pub fn near(name: &str) -> Vec<&'static str> {
     /// Below this similarity two names have nothing in common.
     const SIMILAR: f64 = 0.75;
+    /// All begin alike; what is so much less similar than the best was not meant.
+    const MARGIN: f64 = 0.03;
     let mut found: Vec<(f64, &str)> = names()
         .map(|known| {
             let part = name.len() >= 3 && known.contains(name);
@@ -57,7 +59,9 @@ pub fn near(name: &str) -> Vec<&'static str> {
         .collect();
     // Similarities are between 0 and 1, and so in the order of their bits.
     found.sort_by_key(|(similarity, _)| Reverse(similarity.to_bits()));
-    found.into_iter().map(|(_, known)| known).take(5).collect()
+    let best = found.first().map_or(0.0, |(similarity, _)| *similarity);
+    found.retain(|(similarity, _)| *similarity > best - MARGIN);
+    found.into_iter().map(|(_, known)| known).collect()
 }
 
 #[cfg(test)]
@@ -66,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_slip_of_the_hand_is_understood() {
-        assert_eq!(near("mqcake-swich").first(), Some(&"mqcake-switch"));
+        assert_eq!(near("mqcake-swich"), ["mqcake-switch"]);
         assert!(near("skew").contains(&"mqcake-skew"));
         assert!(near("xyzzy").is_empty());
     }
