@@ -3,8 +3,9 @@
 
 mod world;
 
-use narrows_coordination::{Limit, Strategy};
-use narrows_qdisc::Verdict;
+use narrows_coordination::{Coordination, Limit, Strategy};
+use narrows_packet::Backlog;
+use narrows_qdisc::{Take, Verdict};
 use narrows_units::{Bytes, Nanos, Rate};
 use proptest::prelude::*;
 use proptest::strategy::Strategy as Generator;
@@ -162,4 +163,30 @@ fn long_packets_do_not_starve_among_short_ones() {
     let long = world.sent(Some(0), MS, Nanos::from_millis(20)) as f64;
     let whole = limit.rate.bytes_in(Nanos::from_millis(19)).0 as f64;
     assert!((0.45..0.55).contains(&(long / whole)), "{}", long / whole);
+}
+
+/// A worker reads its clock once a batch and may be interrupted before it looks at the ledger.
+#[test]
+fn old_clock_readings_do_not_make_time_run_faster() {
+    let limit = limit(mbit(10_000), 1_514);
+    let coordination = Coordination::new(Strategy::FAIR, limit, 3);
+    let mut seats: Vec<_> = (0..3).map(|seat| coordination.seat(seat)).collect();
+    let mut read = [Nanos::ZERO; 3];
+    let (mut now, mut sent) = (MS, 0);
+    let standing = Backlog { packets: 100, bytes: Bytes(100 * u64::from(FULL)) };
+    while now < Nanos::from_millis(101) {
+        now += Nanos(700);
+        let number = (now.0 / 700 % 3) as usize;
+        // Up to 40 us old, but never older than the reading before.
+        let age = Nanos(now.0.wrapping_mul(2_654_435_761) % 40_000);
+        read[number] = read[number].max(now - age);
+        let seat = &mut seats[number];
+        while seat.take(Bytes(u64::from(FULL)), Nanos::ZERO, read[number]) == Take::Granted {
+            sent += u64::from(FULL);
+        }
+        seat.report(standing, read[number]);
+    }
+    let most = limit.rate.bytes_in(Nanos::from_millis(100)).0 + stated_burst(limit);
+    assert!(sent <= most, "{sent} of {most}");
+    assert!(sent as f64 > 0.999 * most as f64, "{sent} of {most}");
 }

@@ -15,7 +15,7 @@ use narrows_policy::Update;
 use narrows_qdisc::Stats;
 use narrows_units::Nanos;
 use narrows_worker::Side;
-use narrows_worker::{Activity, PathCounters, Worker};
+use narrows_worker::{Activity, PathCounters, UNSEEN_MAX, Worker};
 use narrows_xsk::{KernelDrops, wait_readable};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
@@ -33,10 +33,6 @@ const BLOCKED_WAIT_MAX: Nanos = Nanos::from_millis(1);
 
 /// How long a worker whose port is in error sleeps before it looks again.
 const FAILED_WAIT: Duration = Duration::from_millis(1);
-
-/// How long arrivals may wait unseen in an RX ring because their queue waits for its rate, at
-/// most: a quarter of the time in which a million packets a second fill a ring of 2048.
-const UNSEEN_MAX: Nanos = Nanos::from_micros(500);
 
 /// A departure that is nearer than this is waited for awake: going to sleep and coming back
 /// would take longer.

@@ -22,6 +22,11 @@ use narrows_units::Nanos;
 /// turn (64 full frames take 50 us at 15 Gbit/s).
 pub const BATCH: usize = 64;
 
+/// How long arrivals may wait unseen because their queue waits for its rate
+/// ([`Activity::Idle`]), at most: a quarter of the time in which a million packets a second fill
+/// a ring of 2048. Whoever steps a worker keeps to it.
+pub const UNSEEN_MAX: Nanos = Nanos::from_micros(500);
+
 /// What passed in one direction: in at one port, towards the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PathCounters {

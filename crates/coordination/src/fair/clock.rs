@@ -7,8 +7,15 @@
 //! run at the right speed; and since everyone moves forwards only, nobody's time ever runs
 //! backwards.
 //!
-//! A seat that buys for the first time while others are active begins at their time, also
-//! where its own clock is ahead: a newcomer does not move the time of all.
+//! *Never ahead of the foremost.* A worker reads its clock once a batch and may be interrupted
+//! before it looks at anybody else's time, so that what it sees can be later than what it has
+//! read although the clocks agree. Following that would let the common time run too fast, a
+//! little with each interruption. What a seat has seen is therefore held against the *next*
+//! reading of its own clock, which was certainly taken after it: if that is earlier all the same,
+//! the clock is behind.
+//!
+//! A seat that buys for the first time while others are active begins at their time if its own
+//! is later: a newcomer does not move the time of all.
 
 use narrows_units::Nanos;
 
@@ -25,12 +32,15 @@ const EPOCH: i64 = 1 << 56;
 pub(super) struct Clock {
     /// To be added to its own time, in nanoseconds.
     ahead: i64,
-    joined: bool,
+    /// When it was last read; zero before the first time.
+    read: Nanos,
+    /// The latest time at which anyone had bought by then, by the common clock.
+    seen: Nanos,
 }
 
 impl Clock {
     pub(super) fn new() -> Self {
-        Self { ahead: EPOCH, joined: false }
+        Self { ahead: EPOCH, read: Nanos::ZERO, seen: Nanos::ZERO }
     }
 
     /// The common time at `now` by the own clock.
@@ -49,15 +59,22 @@ impl Clock {
     }
 
     /// Takes note of the latest time at which anyone bought, and says the common time.
+    #[inline]
     pub(super) fn follow(&mut self, latest: Nanos, now: Nanos) -> Nanos {
         let common = self.common(now);
-        let newcomer = !self.joined && common.since(latest) <= NEWCOMER_AHEAD;
-        self.joined = true;
-        if latest > common || newcomer {
-            self.ahead = latest.0.wrapping_sub(now.0) as i64;
-            return latest;
+        if now > self.read {
+            let newcomer = self.read == Nanos::ZERO
+                && latest < common
+                && common.since(latest) <= NEWCOMER_AHEAD;
+            if newcomer {
+                self.ahead = latest.0.wrapping_sub(now.0) as i64;
+            } else if self.seen > common {
+                self.ahead = self.seen.0.wrapping_sub(now.0) as i64;
+            }
+            self.read = now;
         }
-        common
+        self.seen = self.seen.max(latest);
+        self.common(now)
     }
 }
 
@@ -72,10 +89,22 @@ mod tests {
     fn a_clock_that_is_behind_is_put_forward_once_and_for_all() {
         let mut clock = Clock::new();
         let latest = COMMON + Nanos(90_000);
-        assert_eq!(clock.follow(latest, NOW), latest);
-        assert_eq!(clock.common(NOW + Nanos(5)), latest + Nanos(5));
-        assert_eq!(clock.own(latest + Nanos(5)), NOW + Nanos(5));
-        assert_eq!(clock.follow(latest, NOW + Nanos(7)), latest + Nanos(7));
+        assert_eq!(clock.follow(latest, NOW), COMMON, "it may have been read long ago");
+        assert_eq!(clock.follow(latest, NOW + Nanos(5)), latest);
+        assert_eq!(clock.common(NOW + Nanos(10)), latest + Nanos(5));
+        assert_eq!(clock.own(latest + Nanos(5)), NOW + Nanos(10));
+        assert_eq!(clock.follow(latest, NOW + Nanos(12)), latest + Nanos(7));
+    }
+
+    #[test]
+    fn a_seat_that_is_interrupted_does_not_run_ahead() {
+        let mut clock = Clock::new();
+        clock.follow(COMMON - Nanos(500_000), NOW);
+        // Read at 10, interrupted; others bought at 90 meanwhile; read again at 100.
+        let at = |nanos| (COMMON + Nanos(nanos), NOW + Nanos(nanos));
+        assert_eq!(clock.follow(at(90).0, at(10).1), at(10).0);
+        assert_eq!(clock.follow(at(90).0, at(10).1), at(10).0, "still the same batch");
+        assert_eq!(clock.follow(at(95).0, at(100).1), at(100).0);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::setup::{Cores, Costs};
 use crate::traffic::{Offer, Source};
 use narrows_qdisc::Contact;
 use narrows_units::Nanos;
-use narrows_worker::{Activity, Side, Worker};
+use narrows_worker::{Activity, Side, UNSEEN_MAX, Worker};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 use std::ops::Range;
@@ -119,8 +119,9 @@ impl Core {
         if at <= self.free_at { self.free_at } else { at + late }
     }
 
-    /// Sleeps until `until`, or until something comes in if it listens.
+    /// Sleeps until `until`, or until something comes in if it listens; looks in between if not.
     fn sleep(&mut self, until: Nanos, listens: bool) {
+        let until = if listens { until } else { until.min(self.free_at + UNSEEN_MAX) };
         let late = self.up_to(self.jitter);
         self.listening = listens.then_some(late);
         let arrival = match &self.worker {
