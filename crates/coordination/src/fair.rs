@@ -14,7 +14,8 @@
 //! seat buys *within its share*, weight times level, it may buy as long as there is credit at
 //! all; what it buys *beyond*, only while more than a cushion of credit remains. So the cushion
 //! is always there for those within their share, and everything that they do not use goes to
-//! whoever asks, within microseconds and not by the next division.
+//! whoever asks, within microseconds and not by the next division. What is bought beyond a share
+//! counts against the share to come (`fair/grace.rs`), or it would be a matter of luck.
 //!
 //! *Shares add up to what keeps the cushion full.* That is the limit when it is, less when it is
 //! not, more when credit lies beyond it. So hardly anything is left to be sold as surplus while
@@ -68,9 +69,6 @@ mod terms;
 const REFILL: u64 = 4;
 /// and for at most this part of the limit, which is what queues within their share then miss.
 const LEAST_REFILL_PART: u64 = 16;
-
-/// Sync times in which a backlog is wanted gone.
-const DRAIN: u64 = 2;
 
 /// Sync times after which the rate of a queue is worked out, however little it has sent.
 const LONGEST_SAMPLE: u64 = 16;
@@ -150,7 +148,7 @@ struct Seat {
     reported: Bytes,
     /// The least that has been queued after a batch since then: what stands, and not what only
     /// passes through.
-    standing: Bytes,
+    least_backlog: Bytes,
     /// Up to when the last packet has been told to wait.
     waiting_until: Nanos,
     /// Up to when what was last said of this seat holds, and when to say it anew.
@@ -158,8 +156,8 @@ struct Seat {
     next_tell: Nanos,
     /// The rate of the last sample, if there was one since this seat awoke.
     used: Option<Rate>,
-    /// What it wants gone besides.
-    drain: Bytes,
+    /// Whether the queue was never empty meanwhile.
+    stands: bool,
     scratch: Vec<Demand>,
     contact: Contact,
     place: Place,
@@ -185,12 +183,12 @@ impl Seat {
             sent: Bytes::ZERO,
             since: Nanos::ZERO,
             reported: Bytes::ZERO,
-            standing: Bytes::ZERO,
+            least_backlog: Bytes::ZERO,
             waiting_until: Nanos::ZERO,
             told_until: Nanos::ZERO,
             next_tell: Nanos::ZERO,
             used: None,
-            drain: Bytes::ZERO,
+            stands: false,
             scratch: Vec::with_capacity(shared.seats),
             contact: Contact::default(),
             edition,
@@ -244,7 +242,7 @@ impl Seat {
     /// Hears the level, and works it out for all if it is this seat's turn.
     fn consult(&mut self, now: Nanos) {
         if self.shared.board.claim_turn(now, self.terms.sync_time) {
-            self.tell(self.standing, now);
+            self.tell(self.least_backlog, now);
             self.shared.board.divide(self.shared(now), now, &mut self.scratch);
             self.contact.reads += self.shared.seats as u64 - 1;
         }
@@ -256,28 +254,27 @@ impl Seat {
         }
     }
 
-    /// Says what this seat demands: what it has sent lately, and what stands besides. `backlog` is
-    /// what is queued now.
+    /// Says what this seat demands: all that there is while its queue stands, what it sends
+    /// otherwise. `backlog` is what is queued now.
     fn tell(&mut self, backlog: Bytes, now: Nanos) {
         let sync_time = self.terms.sync_time;
         let passed = now.since(self.since);
         let sampled = passed >= sync_time && self.sent >= self.terms.sample
             || passed.0 >= sync_time.0.saturating_mul(LONGEST_SAMPLE);
         if now > self.told_until {
-            // Awake again: what was long ago says nothing, what has come says something.
+            // Awake again: how much it sent long ago says nothing.
             self.used = None;
             self.start_sample(backlog, now);
         } else if sampled {
             self.used = Some(Rate::of(self.sent, passed));
-            self.drain = self.standing;
+            self.stands = self.least_backlog != Bytes::ZERO;
             self.start_sample(backlog, now);
         }
-        if self.used.is_none() {
-            self.drain = backlog;
-        }
-        let drain = Rate::of(self.drain, Nanos(sync_time.0.saturating_mul(DRAIN).max(1)));
-        let used = self.used.unwrap_or_default().bits_per_sec();
-        let demand = Rate::from_bits_per_sec(used.saturating_add(drain.bits_per_sec()));
+        let demand = match self.used {
+            Some(used) if !self.stands => used,
+            None if backlog == Bytes::ZERO => Rate::default(),
+            _ => self.terms.rate,
+        };
         let hold = Nanos(sync_time.0.saturating_mul(HOLD)).max(LEAST_HOLD);
         self.told_until = now.max(self.waiting_until) + hold;
         self.next_tell = now + sync_time;
@@ -287,7 +284,7 @@ impl Seat {
     fn start_sample(&mut self, backlog: Bytes, now: Nanos) {
         self.sent = Bytes::ZERO;
         self.reported = Bytes::ZERO;
-        self.standing = backlog;
+        self.least_backlog = backlog;
         self.since = now;
     }
 
@@ -303,9 +300,9 @@ impl Seat {
         let need = cost - self.held;
         let most = self.peak.as_ref().map_or(Bytes(u64::MAX), |peak| peak.mtu);
         let want = need.max(Bytes(self.ahead.0.min(self.terms.lease.0).min(most.0)));
-        if want > need && self.buy_exactly(want, now).is_ok() {
+        if want > need && self.buy_exactly(want, Nanos::MAX, now).is_ok() {
             self.ahead = Bytes(want.0 * 2);
-        } else if let Err(when) = self.buy_exactly(need, now) {
+        } else if let Err(when) = self.buy_exactly(need, self.terms.cushion, now) {
             self.waiting_until = when;
             return Take::Wait(self.clock.own(when).max(own_now + Nanos(1)));
         } else {
@@ -314,12 +311,15 @@ impl Seat {
         self.use_held(cost, own_now)
     }
 
+    /// Buys `bytes`; within the share also where no more than `enough` is in credit: a packet that
+    /// is longer than what others always leave would else never find enough.
+    ///
     /// # Errors
     /// When to ask again, by the common time.
-    fn buy_exactly(&mut self, bytes: Bytes, now: Nanos) -> Result<(), Nanos> {
+    fn buy_exactly(&mut self, bytes: Bytes, enough: Nanos, now: Nanos) -> Result<(), Nanos> {
         let Some((span, pace)) = self.pace.delay(bytes) else { return Err(Nanos::MAX) };
         let Terms { depth, cushion, retry, .. } = self.terms;
-        let within = span.min(cushion.max(Nanos(1)));
+        let within = span.min(enough);
         let beyond = (span + cushion).min(depth);
         let granted = self.grace.affords(bytes, now);
         let in_share = granted.is_ok();
@@ -330,6 +330,8 @@ impl Seat {
                 self.held += bytes;
                 if in_share {
                     self.grace.charge(bytes, now);
+                } else {
+                    self.grace.borrow(bytes, now);
                 }
                 if let Some(peak) = &mut self.peak
                     && let Some((span, pace)) = peak.pace.delay(bytes)
@@ -396,7 +398,7 @@ impl Meter for Seat {
     fn report(&mut self, backlog: Backlog, now: Nanos) {
         let idle = backlog.is_empty() && self.sent == self.reported;
         self.reported = self.sent;
-        self.standing = self.standing.min(backlog.bytes);
+        self.least_backlog = self.least_backlog.min(backlog.bytes);
         if backlog.is_empty() {
             self.rested = true;
         }

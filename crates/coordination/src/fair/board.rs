@@ -54,7 +54,8 @@ impl Board {
         }
     }
 
-    /// Says that `seat` wants to send at `demand`, which holds until `until`.
+    /// Says that `seat` wants to send at `demand`, which holds until `until`; a queue that stands
+    /// wants all that there is.
     pub(super) fn tell(&self, seat: usize, demand: Rate, until: Nanos) {
         if let Some(entry) = self.entries.get(seat) {
             entry.demand.store(demand.bits_per_sec(), Ordering::Relaxed);

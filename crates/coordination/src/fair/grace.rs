@@ -7,11 +7,17 @@
 //! A queue that waits saves up, so that a core that comes late does not lose its share to those
 //! who come more often. A queue that rests does not: it comes back with the right to one packet,
 //! or queues that slept would together claim much more than there is when they wake up.
+//!
+//! What is bought beyond the share counts against the share to come, up to a bound: who was lucky
+//! yields for a while to those who were not, so that luck does not add up.
 
 use narrows_units::{Bytes, Nanos, Rate};
 
 /// For how long a queue that waits saves up: longer than cores usually sleep.
 const LONGEST_SAVED: Nanos = Nanos::from_micros(500);
+
+/// How much of its share to come a queue can have used.
+const LONGEST_BORROWED: Nanos = LONGEST_SAVED;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grace {
@@ -52,6 +58,13 @@ impl Grace {
     /// Uses the share for `bytes`.
     pub(super) fn charge(&mut self, bytes: Bytes, now: Nanos) {
         self.used_until = self.used_until.max(now - self.depth) + self.rate.time_for(bytes);
+    }
+
+    /// Uses what others left for `bytes`.
+    pub(super) fn borrow(&mut self, bytes: Bytes, now: Nanos) {
+        let before = self.used_until;
+        self.charge(bytes, now);
+        self.used_until = self.used_until.min(now + LONGEST_BORROWED).max(before);
     }
 
     /// Starts anew: nothing is saved and nothing owed.
@@ -97,6 +110,16 @@ mod tests {
         let grace = grace.at_rate(Rate::from_bytes_per_sec(10_000_000), LEAST);
         assert_eq!(grace.affords(Bytes(1_000), later), Ok(()));
         assert_eq!(grace.affords(Bytes(1_001), later), Err(later + Nanos(100)));
+    }
+
+    #[test]
+    fn what_was_borrowed_is_missing_for_half_a_millisecond_at_most() {
+        let mut grace = gigabyte();
+        grace.clear(NOW);
+        grace.borrow(Bytes(100_000), NOW);
+        assert_eq!(grace.affords(Bytes(1_000), NOW), Err(NOW + Nanos(101_000)));
+        grace.borrow(Bytes(900_000), NOW);
+        assert_eq!(grace.affords(Bytes(1_000), NOW), Err(NOW + Nanos(501_000)));
     }
 
     #[test]
