@@ -78,6 +78,10 @@ const LONGEST_SAMPLE: u64 = 16;
 const HOLD: u64 = 4;
 const LEAST_HOLD: Nanos = Nanos::from_micros(200);
 
+/// A seat that has borrowed leaves this part of it in credit, in addition to what it buys: of
+/// those who want more than their share, who has had least comes first.
+const BORROWED_PART: u64 = 8;
+
 /// What the seats share.
 pub(crate) struct Shared {
     published: Published,
@@ -320,7 +324,9 @@ impl Seat {
         let Some((span, pace)) = self.pace.delay(bytes) else { return Err(Nanos::MAX) };
         let Terms { depth, cushion, retry, .. } = self.terms;
         let within = span.min(enough);
-        let beyond = (span + cushion).min(depth);
+        // The more this seat has had already, the more it leaves for the others.
+        let left = Nanos(self.grace.borrowed(now).0 / BORROWED_PART).min(Nanos(depth.0 / 2));
+        let beyond = (span + cushion.max(left)).min(depth);
         let granted = self.grace.affords(bytes, now);
         let in_share = granted.is_ok();
         self.contact.updates += 1;

@@ -55,6 +55,11 @@ impl Grace {
         if when <= now { Ok(()) } else { Err(when) }
     }
 
+    /// How much of the share to come has been used.
+    pub(super) fn borrowed(&self, now: Nanos) -> Nanos {
+        self.used_until.since(now)
+    }
+
     /// Uses the share for `bytes`.
     pub(super) fn charge(&mut self, bytes: Bytes, now: Nanos) {
         self.used_until = self.used_until.max(now - self.depth) + self.rate.time_for(bytes);
