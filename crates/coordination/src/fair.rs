@@ -302,57 +302,75 @@ impl Seat {
             self.grace.rest(cost, now);
         }
         let need = cost - self.held;
-        let most = self.peak.as_ref().map_or(Bytes(u64::MAX), |peak| peak.mtu);
-        let want = need.max(Bytes(self.ahead.0.min(self.terms.lease.0).min(most.0)));
-        if want > need && self.buy_exactly(want, Nanos::MAX, now).is_ok() {
-            self.ahead = Bytes(want.0 * 2);
-        } else if let Err(when) = self.buy_exactly(need, self.terms.cushion, now) {
+        let granted = self.grace.affords(need, now);
+        let keep = if granted.is_ok() { Nanos::ZERO } else { self.keep(now) };
+        let more = self.affordable(keep, granted.is_ok(), now);
+        let in_advance = more > need && self.buy_exactly(more, keep, false, now).is_ok();
+        if !in_advance && let Err(when) = self.buy_exactly(need, keep, true, now) {
+            // Whichever comes first: that enough is there for this seat, too, or its grace.
+            let when = match granted {
+                Ok(()) => when,
+                Err(granted) => granted.max(when - keep).min(when.max(now + self.terms.retry)),
+            };
             self.waiting_until = when;
             return Take::Wait(self.clock.own(when).max(own_now + Nanos(1)));
-        } else {
-            self.ahead = Bytes(need.0 * 2);
         }
+        self.ahead = Bytes(self.ahead.max(need).0 * 2).min(self.terms.lease);
         self.use_held(cost, own_now)
     }
 
-    /// Buys `bytes`; within the share also where no more than `enough` is in credit: a packet that
-    /// is longer than what others always leave would else never find enough.
+    /// How much credit a seat leaves that buys beyond its share: the cushion, and more if it has
+    /// had much already.
+    fn keep(&self, now: Nanos) -> Nanos {
+        let Terms { depth, cushion, .. } = self.terms;
+        let left = Nanos(self.grace.borrowed(now).0 / BORROWED_PART).min(Nanos(depth.0 / 2));
+        cushion.max(left)
+    }
+
+    /// How much of what this seat would like to buy in advance it can.
+    fn affordable(&self, keep: Nanos, in_share: bool, now: Nanos) -> Bytes {
+        let credit = self.shared.ledger.credit(now).min(self.terms.depth);
+        let mut most = self.ahead.min(self.terms.rate.bytes_in(credit - keep));
+        if in_share {
+            most = most.min(self.grace.worth(now));
+        }
+        self.peak.as_ref().map_or(most, |peak| most.min(peak.mtu))
+    }
+
+    /// Buys `bytes` and leaves `keep` in credit. Where that is nothing and `packet` is true, what is
+    /// longer than the cushion, which is all that others always leave, may make a debt: it would
+    /// else never find enough.
     ///
     /// # Errors
-    /// When to ask again, by the common time.
-    fn buy_exactly(&mut self, bytes: Bytes, enough: Nanos, now: Nanos) -> Result<(), Nanos> {
+    /// When it can be bought, by the common time.
+    fn buy_exactly(
+        &mut self,
+        bytes: Bytes,
+        keep: Nanos,
+        packet: bool,
+        now: Nanos,
+    ) -> Result<(), Nanos> {
         let Some((span, pace)) = self.pace.delay(bytes) else { return Err(Nanos::MAX) };
-        let Terms { depth, cushion, retry, .. } = self.terms;
-        let within = span.min(enough);
-        // The more this seat has had already, the more it leaves for the others.
-        let left = Nanos(self.grace.borrowed(now).0 / BORROWED_PART).min(Nanos(depth.0 / 2));
-        let beyond = (span + cushion.max(left)).min(depth);
-        let granted = self.grace.affords(bytes, now);
-        let in_share = granted.is_ok();
+        let Terms { depth, cushion, .. } = self.terms;
+        let in_share = keep == Nanos::ZERO;
+        let least = if in_share && packet { span.min(cushion) } else { span + keep };
+        self.contact.reads += 1;
+        self.shared.ledger.sell(span, least.min(depth), depth, now)?;
         self.contact.updates += 1;
-        match self.shared.ledger.sell(span, if in_share { within } else { beyond }, depth, now) {
-            Ok(()) => {
-                self.pace = pace;
-                self.held += bytes;
-                if in_share {
-                    self.grace.charge(bytes, now);
-                } else {
-                    self.grace.borrow(bytes, now);
-                }
-                if let Some(peak) = &mut self.peak
-                    && let Some((span, pace)) = peak.pace.delay(bytes)
-                {
-                    peak.pace = pace;
-                    peak.ready = self.shared.peak.promise(span, peak.depth, now);
-                }
-                Ok(())
-            }
-            Err(when) => Err(match granted {
-                Ok(()) => when,
-                // Whichever comes first: that more than the cushion is there, or grace.
-                Err(granted) => granted.max(when - beyond.since(within)).min(when.max(now + retry)),
-            }),
+        self.pace = pace;
+        self.held += bytes;
+        if in_share {
+            self.grace.charge(bytes, now);
+        } else {
+            self.grace.borrow(bytes, now);
         }
+        if let Some(peak) = &mut self.peak
+            && let Some((span, pace)) = peak.pace.delay(bytes)
+        {
+            peak.pace = pace;
+            peak.ready = self.shared.peak.promise(span, peak.depth, now);
+        }
+        Ok(())
     }
 
     /// Uses what is held, which is at least `cost`, unless the peak rate forbids it yet.

@@ -51,12 +51,19 @@ impl Rate {
         if self.0 == 0 {
             return Nanos::MAX;
         }
+        // 64-bit division is several times faster, and enough below 2 GB.
+        if let Some(units) = bytes.0.checked_mul(8 * NANOS_PER_SEC as u64) {
+            return Nanos(units.div_ceil(self.0));
+        }
         let nanos = (u128::from(bytes.0) * 8 * NANOS_PER_SEC).div_ceil(u128::from(self.0));
         Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
     /// What may pass in `span`, rounded down. Saturates.
     pub fn bytes_in(self, span: Nanos) -> Bytes {
+        if let Some(units) = self.0.checked_mul(span.0) {
+            return Bytes(units / (8 * NANOS_PER_SEC as u64));
+        }
         let bytes = u128::from(self.0) * u128::from(span.0) / (8 * NANOS_PER_SEC);
         Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
     }

@@ -55,6 +55,11 @@ impl Grace {
         if when <= now { Ok(()) } else { Err(when) }
     }
 
+    /// What is within the share at `now`.
+    pub(super) fn worth(&self, now: Nanos) -> Bytes {
+        self.rate.bytes_in(now.since(self.used_until).min(self.depth))
+    }
+
     /// How much of the share to come has been used.
     pub(super) fn borrowed(&self, now: Nanos) -> Nanos {
         self.used_until.since(now)
@@ -94,6 +99,7 @@ mod tests {
         let mut grace = gigabyte();
         grace.charge(Bytes(499_000), NOW);
         assert_eq!(grace.affords(Bytes(1_000), NOW), Ok(()));
+        assert_eq!(grace.worth(NOW), Bytes(1_000));
         assert_eq!(grace.affords(Bytes(1_500), NOW), Err(NOW + Nanos(500)));
     }
 
