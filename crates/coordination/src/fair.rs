@@ -354,8 +354,10 @@ impl Seat {
         let Terms { depth, cushion, .. } = self.terms;
         let in_share = keep == Nanos::ZERO;
         let least = if in_share && packet { span.min(cushion) } else { span + keep };
-        self.contact.reads += 1;
-        self.shared.ledger.sell(span, least.min(depth), depth, now)?;
+        if let Err(when) = self.shared.ledger.sell(span, least.min(depth), depth, now) {
+            self.contact.reads += 1;
+            return Err(when);
+        }
         self.contact.updates += 1;
         self.pace = pace;
         self.held += bytes;
