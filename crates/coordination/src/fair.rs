@@ -82,6 +82,9 @@ const LEAST_HOLD: Nanos = Nanos::from_micros(200);
 /// those who want more than their share, who has had least comes first.
 const BORROWED_PART: u64 = 8;
 
+/// A seat that is so late with what it bought has stalled.
+const STALL: Nanos = Nanos::from_millis(1);
+
 /// What the seats share.
 pub(crate) struct Shared {
     published: Published,
@@ -133,8 +136,11 @@ struct Seat {
     clock: Clock,
     pace: Pace,
     peak: Option<PeakPace>,
-    /// Bought and not used.
+    /// Bought and not used, and until when it may be, by the own clock.
     held: Bytes,
+    expires: Nanos,
+    /// The most to buy in advance: what the share is worth while a lease lasts.
+    lease: Bytes,
     /// How much to buy next time: more and more while all of it is used.
     ahead: Bytes,
     /// What this seat may still buy within its share.
@@ -178,6 +184,8 @@ impl Seat {
             pace: Pace::new(terms.rate),
             peak: peak(&edition.limit),
             held: Bytes::ZERO,
+            expires: Nanos::MAX,
+            lease: Bytes::ZERO,
             ahead: Bytes::ZERO,
             grace: Grace::new(terms.rate, terms.least_grace),
             rested: true,
@@ -210,7 +218,8 @@ impl Seat {
         self.terms = Terms::new(*limit, self.shared.seats, self.shared.sync_time);
         self.pace = Pace::new(limit.rate);
         self.peak = peak(limit);
-        self.held = Bytes(self.held.0.min(self.terms.lease.0));
+        // It was bought at another rate, and may be far too much at this one.
+        self.held = Bytes::ZERO;
         self.ahead = Bytes::ZERO;
         let common = self.clock.common(now);
         self.shared.ledger.forgive(common);
@@ -225,8 +234,9 @@ impl Seat {
         let whole = u128::from(self.terms.rate.bits_per_sec());
         let part = u128::from(self.level) * u128::from(self.weight.0) / u128::from(Weight::ONE.0);
         let part = part.min(whole);
-        let least = self.terms.least_grace.max(self.terms.lease);
-        self.grace = self.grace.at_rate(Rate::from_bits_per_sec(part as u64), least);
+        let rate = Rate::from_bits_per_sec(part as u64);
+        self.lease = rate.bytes_in(self.terms.lease);
+        self.grace = self.grace.at_rate(rate, self.terms.least_grace);
         let share = (part << 16).checked_div(whole).unwrap_or(0);
         self.share = Share(share as u32);
     }
@@ -315,7 +325,8 @@ impl Seat {
             self.waiting_until = when;
             return Take::Wait(self.clock.own(when).max(own_now + Nanos(1)));
         }
-        self.ahead = Bytes(self.ahead.max(need).0 * 2).min(self.terms.lease);
+        self.ahead = Bytes(self.ahead.max(need).0 * 2).min(self.lease);
+        self.expires = own_now + self.terms.lease;
         self.use_held(cost, own_now)
     }
 
@@ -388,6 +399,16 @@ impl Seat {
         Take::Granted
     }
 
+    /// What is held was bought too long ago: others are to have it. What a stalled seat held is not
+    /// even theirs, it would be an overshoot by now.
+    #[cold]
+    fn expire(&mut self, now: Nanos) {
+        if now.since(self.expires) < STALL {
+            self.give_back();
+        }
+        self.held = Bytes::ZERO;
+    }
+
     /// Gives back what was bought and is not going to be used.
     #[cold]
     fn give_back(&mut self) {
@@ -417,6 +438,9 @@ impl Meter for Seat {
     fn take(&mut self, cost: Bytes, _edt: Nanos, now: Nanos) -> Take {
         if !self.shared.published.is_current(&self.edition) {
             self.follow_limit(now);
+        }
+        if now > self.expires && self.held != Bytes::ZERO && self.peak.is_none() {
+            self.expire(now);
         }
         if cost <= self.held { self.use_held(cost, now) } else { self.buy(cost, now) }
     }

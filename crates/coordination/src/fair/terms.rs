@@ -15,9 +15,9 @@ const FULL_FRAME: Bytes = Bytes(1538);
 /// In a window of 10 ms it is 0.32 %.
 const LEAST_BURST: Nanos = Nanos::from_micros(32);
 
-/// The longest lease. At rates at which a full frame takes longer, packets are paid for one
-/// by one: few enough not to contend.
-const LONGEST_LEASE: Nanos = Nanos::from_micros(16);
+/// For how long a seat buys in advance, and keeps what it bought. At rates at which a full frame
+/// takes longer, packets are paid for one by one: few enough not to contend.
+const LEASE: Nanos = Nanos::from_micros(16);
 
 /// Credit that is left to queues within their share. Also how far the limit can be
 /// exceeded when queues wake up together, which is why it is not more. Chosen by measurement:
@@ -51,8 +51,8 @@ pub(super) struct Terms {
     pub(super) depth: Nanos,
     /// Credit that only queues within their share may use.
     pub(super) cushion: Nanos,
-    /// The most that a seat may have paid for in advance; zero where it pays for each packet.
-    pub(super) lease: Bytes,
+    /// For how long a seat buys in advance; zero where it pays for each packet.
+    pub(super) lease: Nanos,
     /// Between two divisions.
     pub(super) sync_time: Nanos,
     /// Before asking again for what others leave.
@@ -68,11 +68,12 @@ impl Terms {
         let seats = (seats as u64).max(1);
         let rate = limit.rate;
         let frame = Bytes(FULL_FRAME.0.min(limit.burst.0));
-        let longest_lease = rate.bytes_in(LONGEST_LEASE);
-        let leases = longest_lease >= FULL_FRAME;
+        let leased = rate.bytes_in(LEASE);
+        let leases = leased >= FULL_FRAME;
         let burst = burst(limit, frame, leases);
-        let lease = if leases { Bytes(longest_lease.0.min(burst.0 / 2 / seats)) } else { Bytes(0) };
-        let depth = Bytes(burst.0 - lease.0 * seats);
+        let (lease, leased) = if leases { (LEASE, leased) } else { (Nanos::ZERO, Bytes::ZERO) };
+        // What all have bought and not used is part of the burst.
+        let depth = burst - leased;
         // A packet beyond a share has to find the cushion, itself, and some time to be late.
         let spare = Bytes(depth.0 - frame.0);
         let cushion = Bytes(rate.bytes_in(CUSHION).0.max(frame.0).min(spare.0 / 2));
@@ -114,18 +115,17 @@ mod tests {
     fn leases_and_what_the_ledger_keeps_are_the_burst_together() {
         for (mbit, burst, seats) in [(15_000, 1_514, 40), (1_000, 100_000, 4), (400_000, 1, 64)] {
             let terms = terms(mbit, burst, seats);
-            let depth = terms.rate.bytes_in(terms.depth).0;
+            let all = terms.rate.bytes_in(terms.depth + terms.lease).0;
             let least = terms.rate.bytes_in(LEAST_BURST).0;
-            let all = depth + terms.lease.0 * seats as u64;
             assert!(all <= burst.max(least).max(6 * FULL_FRAME.0) + 1_000, "{mbit}: {terms:?}");
-            assert!(terms.lease.0 > 0 && depth >= all / 2 - 1, "{mbit}: {terms:?}");
+            assert!(terms.lease == LEASE && terms.depth >= LEASE, "{mbit}: {terms:?}");
         }
     }
 
     #[test]
     fn at_low_rates_a_queue_pays_packet_by_packet() {
         let terms = terms(200, 1_514, 4);
-        assert_eq!(terms.lease, Bytes(0));
+        assert_eq!(terms.lease, Nanos::ZERO);
         assert_eq!(terms.cushion, terms.rate.time_for(Bytes(1_514)));
         assert_eq!(terms.depth, terms.rate.time_for(Bytes(4_542)));
     }

@@ -157,7 +157,13 @@ impl Core {
             + costs.packet_ns * count as f64
             + costs.drop_ns * (drops - self.drops) as f64
             + costs.line_read_ns * (contact.reads - self.paid.reads) as f64
-            + line.update(touches, contact.updates - self.paid.updates, costs.line_update_ns);
+            + line.update(
+                self.number,
+                touches,
+                contact.updates - self.paid.updates,
+                costs.line_update_ns,
+                costs.line_read_ns,
+            );
         self.drops = drops;
         self.paid = contact;
         // Time passes whatever the costs are.
