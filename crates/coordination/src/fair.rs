@@ -413,6 +413,7 @@ impl Seat {
     #[cold]
     fn give_back(&mut self) {
         self.shared.ledger.take_back(self.pace.refund(self.held));
+        self.grace.refund(self.held);
         self.contact.updates += 1;
         self.held = Bytes::ZERO;
         self.ahead = Bytes::ZERO;

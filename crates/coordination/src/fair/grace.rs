@@ -77,6 +77,11 @@ impl Grace {
         self.used_until = self.used_until.min(now + LONGEST_BORROWED).max(before);
     }
 
+    /// Has not used the share for `bytes` after all.
+    pub(super) fn refund(&mut self, bytes: Bytes) {
+        self.used_until = self.used_until - self.rate.time_for(bytes);
+    }
+
     /// Starts anew: nothing is saved and nothing owed.
     pub(super) fn clear(&mut self, now: Nanos) {
         self.used_until = now;
@@ -129,6 +134,8 @@ mod tests {
         grace.clear(NOW);
         grace.borrow(Bytes(100_000), NOW);
         assert_eq!(grace.affords(Bytes(1_000), NOW), Err(NOW + Nanos(101_000)));
+        grace.refund(Bytes(1_000));
+        assert_eq!(grace.affords(Bytes(1_000), NOW), Err(NOW + Nanos(100_000)));
         grace.borrow(Bytes(900_000), NOW);
         assert_eq!(grace.affords(Bytes(1_000), NOW), Err(NOW + Nanos(501_000)));
     }
