@@ -4,7 +4,10 @@ use plotters::prelude::*;
 use plotters::style::RGBColor;
 
 /// Of a plot, in pixels.
-const SIZE: (u32, u32) = (640, 340);
+const SIZE: (u32, u32) = (720, 340);
+
+/// How much of its width names the lines, where none of them can run through it.
+const LEGEND: u32 = 132;
 
 /// Drawn in black, which `currentColor` takes the place of.
 const INK: RGBColor = RGBColor(0, 0, 0);
@@ -87,6 +90,7 @@ fn draw(
     let mut chart = ChartBuilder::on(&root)
         .caption(title, ("sans-serif", 15).into_font().color(&INK))
         .margin(8)
+        .margin_right(LEGEND)
         .x_label_area_size(36)
         .y_label_area_size(72)
         .build_cartesian_2d(left..right, bottom..top)?;
@@ -112,36 +116,30 @@ fn draw(
         Axis::Numbers(name) => mesh.x_labels(8).x_desc(*name),
     };
     mesh.draw()?;
-    for line in lines {
+    for (number, line) in lines.iter().enumerate() {
         let colour = COLOURS[line.colour % COLOURS.len()];
         let finite = line.points.iter().filter(|(x, y)| x.is_finite() && y.is_finite());
         let points: Vec<(f64, f64)> = finite.copied().collect();
+        // Its line of the legend: a sample, and the name behind it.
+        let (x, y) = ((SIZE.0 - LEGEND + 12) as i32, 40 + 20 * number as i32);
+        root.draw(&Text::new(line.name.as_str(), (x + 22, y - 7), text.clone()))?;
         match line.mark {
             Mark::Line => {
-                let drawn = LineSeries::new(points.iter().copied(), colour.stroke_width(2));
-                chart.draw_series(drawn)?.label(line.name.as_str()).legend(move |(x, y)| {
-                    PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(2))
-                });
+                let stroke = colour.stroke_width(2);
+                root.draw(&PathElement::new([(x, y), (x + 16, y)], stroke))?;
+                chart.draw_series(LineSeries::new(points.iter().copied(), stroke))?;
                 if matches!(axis, Axis::Labels(_)) {
                     let dots = points.iter().map(|point| Circle::new(*point, 3, colour.filled()));
                     chart.draw_series(dots)?;
                 }
             }
             Mark::Points => {
-                let crosses = points.iter().map(|point| Cross::new(*point, 5, INK.stroke_width(2)));
-                chart
-                    .draw_series(crosses)?
-                    .label(line.name.as_str())
-                    .legend(|(x, y)| Cross::new((x + 8, y), 5, INK.stroke_width(2)));
+                let stroke = INK.stroke_width(2);
+                root.draw(&Cross::new((x + 8, y), 5, stroke))?;
+                chart.draw_series(points.iter().map(|point| Cross::new(*point, 5, stroke)))?;
             }
         }
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .label_font(text)
-        .border_style(INK.mix(0.2))
-        .draw()?;
     root.present()?;
     Ok(())
 }

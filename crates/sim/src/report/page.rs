@@ -14,7 +14,7 @@ const MAX_POINTS: usize = 500;
 
 const STYLE: &str = "
 :root { color-scheme: light dark; }
-body { font: 15px/1.45 system-ui, sans-serif; max-width: 84rem; margin: 2rem auto; padding: 0 1rem; }
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 94rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.4rem; margin-bottom: 0.2rem; }
 h2 { font-size: 1.1rem; margin-top: 2rem; }
 p { margin: 0.2rem 0; }
@@ -26,7 +26,7 @@ th { border-bottom: 1px solid currentColor; }
 tr + tr td { border-top: 1px solid color-mix(in srgb, currentColor 18%, transparent); }
 th:first-child, td:first-child { text-align: left; }
 .plots { display: flex; flex-wrap: wrap; gap: 1rem; }
-.plots svg { width: 640px; max-width: 100%; height: auto; }
+.plots svg { width: 720px; max-width: 100%; height: auto; }
 ";
 
 /// `finished` as a page.

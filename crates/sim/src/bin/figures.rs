@@ -1,0 +1,220 @@
+//! Holds `docs/reproduction.md` against the simulator.
+//!
+//! The document has blocks that begin with a command, as in a terminal, and go on with what it
+//! printed. The simulator prints the same on every machine, so each block can be made again.
+//! `--check` fails at the first block that is not what its command prints, with the lines that
+//! differ; `--write` renews all blocks. Both take a file other than the document as well.
+//!
+//! *Principles.* Commands are read as `narrows sim` reads them and run by the same code. Every
+//! scenario that is built in has a place in the document. Text between blocks is left alone.
+//!
+//! *Non-goals.* Other commands, other options than `--set` and `--seed`, quoting.
+
+use anyhow::{Context, bail, ensure};
+use narrows_sim::report;
+use narrows_sim::scenario::{self, Override, Scenario};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// What a block begins with, in the line below the fence.
+const PROMPT: &str = "$ narrows sim ";
+/// What a block ends with.
+const FENCE: &str = "```";
+
+fn main() -> anyhow::Result<()> {
+    let mut words = std::env::args().skip(1);
+    let write = match words.next().as_deref() {
+        Some("--check") => false,
+        Some("--write") => true,
+        Some(word) => bail!("\"{word}\" is neither --check nor --write"),
+        None => bail!("say --check, or --write to renew the document"),
+    };
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reproduction.md");
+    let file = words.next().map_or(document, PathBuf::from);
+    let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    let parts = split(&text)?;
+    every_scenario_is_in(&parts)?;
+    let mut renewed = String::new();
+    for part in &parts {
+        match part {
+            Part::Text(text) => renewed.push_str(text),
+            Part::Block { line, command, output } => {
+                let started = Instant::now();
+                let printed = run(command).with_context(|| format!("{}:{line}", file.display()))?;
+                println!("{:>6.1} s  {command}", started.elapsed().as_secs_f64());
+                ensure!(
+                    write || printed == *output,
+                    "{}:{line}: `narrows sim {command}` prints something else; `make reproduction` \
+                     renews the document:\n{}",
+                    file.display(),
+                    difference(output, &printed)
+                );
+                renewed.push_str(PROMPT);
+                renewed.push_str(command);
+                renewed.push('\n');
+                renewed.push_str(&printed);
+            }
+        }
+    }
+    if write && renewed != text {
+        std::fs::write(&file, renewed).with_context(|| file.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// A part of the document.
+#[derive(Debug, PartialEq)]
+enum Part<'a> {
+    /// What stands between blocks, fences included.
+    Text(&'a str),
+    /// A command with what it printed.
+    Block {
+        /// The number of the command's line, from 1.
+        line: usize,
+        /// What stands behind `narrows sim`.
+        command: &'a str,
+        /// What it printed, as the document has it.
+        output: &'a str,
+    },
+}
+
+/// The parts of `text`, which together are all of it.
+fn split(text: &str) -> anyhow::Result<Vec<Part<'_>>> {
+    let mut parts = Vec::new();
+    let mut line = 1;
+    let mut rest = text;
+    while let Some(start) = find_line(rest, |it| it.starts_with(PROMPT)) {
+        let (before, block) = rest.split_at(start);
+        line += before.lines().count();
+        let (first, after) = block.split_once('\n').unwrap_or((block, ""));
+        let end = find_line(after, |it| it.trim_end() == FENCE)
+            .with_context(|| format!("the block of line {line} has no end: {FENCE}"))?;
+        let (output, after) = after.split_at(end);
+        let command = first[PROMPT.len()..].trim();
+        parts.extend([Part::Text(before), Part::Block { line, command, output }]);
+        line += 1 + output.lines().count();
+        rest = after;
+    }
+    parts.push(Part::Text(rest));
+    Ok(parts)
+}
+
+/// Where the first line begins that is `wanted`.
+fn find_line(text: &str, wanted: impl Fn(&str) -> bool) -> Option<usize> {
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        if wanted(line) {
+            return Some(start);
+        }
+        start += line.len();
+    }
+    None
+}
+
+fn every_scenario_is_in(parts: &[Part<'_>]) -> anyhow::Result<()> {
+    let shown = |name: &str| {
+        parts.iter().any(|part| match part {
+            Part::Block { command, .. } => command.split_whitespace().any(|word| word == name),
+            Part::Text(_) => false,
+        })
+    };
+    let missing: Vec<&str> = scenario::names().filter(|name| !shown(name)).collect();
+    ensure!(
+        missing.is_empty(),
+        "the document does not have {}: add a block that begins with \"{PROMPT}NAME\"",
+        missing.join(", ")
+    );
+    Ok(())
+}
+
+/// What `narrows sim COMMAND` prints.
+fn run(command: &str) -> anyhow::Result<String> {
+    let scenario = read(command)?;
+    let jobs = std::thread::available_parallelism().map_or(1, Into::into);
+    let finished = scenario::run(&scenario, jobs, &|_| {})?;
+    Ok(report::table(&finished))
+}
+
+fn read(command: &str) -> anyhow::Result<Scenario> {
+    let mut words = command.split_whitespace();
+    let name = words.next().context("which scenario? `narrows sim --list` lists all")?;
+    let mut overrides = Vec::new();
+    let mut seed = None;
+    while let Some(option) = words.next() {
+        let value = words.next().with_context(|| format!("a value is missing behind {option}"))?;
+        match option {
+            "--set" => overrides.push(Override::parse(value)?),
+            "--seed" => seed = Some(value.to_owned()),
+            _ => bail!("\"{option}\" cannot be checked: only --set and --seed can"),
+        }
+    }
+    // Behind what was set, as in the command line.
+    overrides.extend(seed.map(|value| Override { path: "run.seed".to_owned(), value }));
+    let text = scenario::embedded(name).with_context(|| {
+        format!("there is no scenario \"{name}\"; `narrows sim --list` lists all")
+    })?;
+    Ok(Scenario::read(name, text, &overrides)?)
+}
+
+/// The lines of `old` and `new` without those that both begin and end with.
+fn difference(old: &str, new: &str) -> String {
+    let (mut old, mut new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
+    let alike = |(one, other): &(&&str, &&str)| one == other;
+    let first = old.iter().zip(&new).take_while(alike).count();
+    old.drain(..first);
+    new.drain(..first);
+    let last = old.iter().rev().zip(new.iter().rev()).take_while(alike).count();
+    old.truncate(old.len() - last);
+    new.truncate(new.len() - last);
+    let lines = old.iter().map(|line| format!("-{line}"));
+    lines.chain(new.iter().map(|line| format!("+{line}"))).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCUMENT: &str = "# A\n\n```console\n$ narrows sim one --seed 2\na\nb\n```\n\nend\n";
+
+    #[test]
+    fn a_block_is_a_command_with_what_it_printed() -> anyhow::Result<()> {
+        let block = Part::Block { line: 4, command: "one --seed 2", output: "a\nb\n" };
+        let expected = [Part::Text("# A\n\n```console\n"), block, Part::Text("```\n\nend\n")];
+        assert_eq!(split(DOCUMENT)?, expected);
+        Ok(())
+    }
+
+    #[test]
+    fn a_block_without_an_end_is_refused() {
+        assert!(split("```console\n$ narrows sim one\na\n").is_err());
+    }
+
+    #[test]
+    fn only_the_lines_that_differ_are_shown() {
+        assert_eq!(difference("a\nb\nc\nd\n", "a\nx\ny\nd\n"), "-b\n-c\n+x\n+y");
+        assert_eq!(difference("a\na\n", "a\na\na\n"), "+a");
+    }
+
+    #[test]
+    fn commands_are_read_as_the_command_line_reads_them() -> anyhow::Result<()> {
+        let scenario = read("mqcake-skew --seed 7 --set port.rate=1gbit,2gbit")?;
+        assert_eq!(scenario.seed, 7);
+        assert_eq!(scenario.cases.len(), 2 * scenario.strategies().len());
+        for wrong in
+            ["", "mqcake", "mqcake-skew --json", "mqcake-skew --jobs 2", "mqcake-skew --seed"]
+        {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_scenario_without_a_block_is_missed() -> anyhow::Result<()> {
+        let all: String =
+            scenario::names().map(|name| format!("{PROMPT}{name}\n{FENCE}\n")).collect();
+        every_scenario_is_in(&split(&all)?)?;
+        let first_cut = all.split_once(FENCE).map_or("", |(_, rest)| rest);
+        assert!(every_scenario_is_in(&split(first_cut)?).is_err());
+        Ok(())
+    }
+}
