@@ -338,10 +338,13 @@ impl Seat {
         cushion.max(left)
     }
 
-    /// How much of what this seat would like to buy in advance it can.
+    /// How much of what this seat would like to buy in advance it can: the cushion is for packets
+    /// that are to leave now, not for those that may come. What seats hold when others wake up
+    /// is an overshoot, too.
     fn affordable(&self, keep: Nanos, in_share: bool, now: Nanos) -> Bytes {
-        let credit = self.shared.ledger.credit(now).min(self.terms.depth);
-        let mut most = self.ahead.min(self.terms.rate.bytes_in(credit - keep));
+        let Terms { rate, depth, cushion, .. } = self.terms;
+        let credit = self.shared.ledger.credit(now).min(depth);
+        let mut most = self.ahead.min(rate.bytes_in(credit - keep - cushion));
         if in_share {
             most = most.min(self.grace.worth(now));
         }

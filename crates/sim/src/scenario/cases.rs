@@ -121,9 +121,7 @@ impl Reader<'_> {
         // First into types from the text itself, since those errors know their place.
         if let Err(error) = toml::from_str::<File>(self.text) {
             let place = match error.span() {
-                Some(span) if span != (0..0) => {
-                    Place::Line(paths::line_at(self.text, span.start))
-                }
+                Some(span) if span != (0..0) => Place::Line(paths::line_at(self.text, span.start)),
                 _ => Place::Whole,
             };
             return Err(self.error(place, error.message()));
