@@ -17,6 +17,7 @@ use crate::{Testbed, frames, steering};
 use anyhow::{Context, Result};
 use comfy_table::Table;
 use comfy_table::presets::ASCII_MARKDOWN;
+use narrows_coordination::Strategy;
 use narrows_units::{Nanos, Rate};
 use serde::Serialize;
 use std::fmt;
@@ -25,8 +26,6 @@ use std::time::Duration;
 
 /// The limits, in bits per second.
 const LIMITS: [u64; 3] = [10_000_000, 100_000_000, 1_000_000_000];
-/// How queues share the limit.
-const STRATEGIES: [&str; 3] = ["equal", "lock", "edt"];
 /// How many times its share a flood offers each queue.
 const OVERLOAD: f64 = 1.5;
 /// Frames of a flood, in bytes: full ones.
@@ -88,11 +87,11 @@ pub fn run(options: &Options) -> Result<Report> {
     let bed = Testbed::up(QUEUES)?;
     let instance = Instance::start(&bed, &options.program, &["--fail-closed"])?;
     let flows = steering::flows(&bed, FLOWS / QUEUES as usize)?;
-    let cells = LIMITS.len() * STRATEGIES.len() * 4;
+    let cells = LIMITS.len() * Strategy::ALL.len() * 4;
     let mut progress = Progress::over(cells as u64);
     let mut rows = Vec::with_capacity(cells);
     for limit in LIMITS.map(Rate::from_bits_per_sec) {
-        for coordination in STRATEGIES {
+        for coordination in Strategy::ALL.map(Strategy::name) {
             let burst = limit.bytes_in(BURST).0.max(BURST_MIN);
             instance.tc(&format!(
                 "qdisc replace dev {PORT_B} root tbf rate {}bit burst {burst} latency {LATENCY} \
