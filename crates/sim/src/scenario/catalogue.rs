@@ -24,6 +24,7 @@ const SCENARIOS: &[(&str, &str)] = scenarios![
     "fair-dirichlet",
     "fair-shifting",
     "fair-share",
+    "fair-weights",
     "fair-wake",
     "fair-stall",
     "fair-death",
