@@ -1,0 +1,32 @@
+//! Any bytes as a scenario of the simulator: `cargo +nightly fuzz run sim_scenario`.
+//!
+//! No file may panic. One that is understood has runs, the same ones when it is read again; one that
+//! is not is refused with a line that it has, or as a whole where no line is to blame.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use narrows_sim::scenario::Scenario;
+
+fuzz_target!(|bytes: &[u8]| {
+    let text = String::from_utf8_lossy(bytes);
+    match Scenario::read("fuzz", &text, &[]) {
+        Ok(scenario) => {
+            assert!(!scenario.cases.is_empty(), "a scenario without a run");
+            let again = Scenario::read("fuzz", &text, &[]).expect("it was understood before");
+            assert_eq!(format!("{again:?}"), format!("{scenario:?}"));
+        }
+        Err(error) => {
+            let error = error.to_string();
+            let place = error.strip_prefix("fuzz").expect("an error begins with the file's name");
+            if let Some(rest) = place.strip_prefix(", line ") {
+                let (line, _) = rest.split_once(": ").expect("behind the line is what is wrong");
+                let line: usize = line.parse().expect("a line is a number");
+                let lines = 1 + text.matches('\n').count();
+                assert!((1..=lines).contains(&line), "there is no line {line}: {error}");
+            } else {
+                assert!(place.starts_with(": "), "neither a line nor the whole file: {error}");
+            }
+        }
+    }
+});
