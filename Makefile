@@ -11,14 +11,15 @@ PACKAGES := clang llvm libelf-dev zlib1g-dev linux-libc-dev pkg-config make gcc 
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: help demo test deps build check loom instructions bench-forward
+.PHONY: help demo test deps build check loom instructions reproduction reproduction-check bench-forward
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
-	@echo "make test           all tests: unit, property, loom, instruction counts, end to end (root)"
+	@echo "make test           all tests: unit, property, loom, instruction counts, figures, end to end (root)"
 	@echo "make build          build $(NARROWS)"
 	@echo "make check          formatting and lints"
 	@echo "make bench-forward  forwarding beside a bare AF_XDP forwarder, a bridge and HTB (root)"
+	@echo "make reproduction   simulate every figure of docs/reproduction.md again and renew it"
 	@echo "make deps           install the Debian packages that are missing"
 
 # Installs only what is missing, and says what.
@@ -51,7 +52,7 @@ check: deps
 # As root everything runs; without, what needs network namespaces says that it was skipped.
 test: check
 	$(CARGO) test --workspace --locked
-	$(MAKE) --no-print-directory loom instructions
+	$(MAKE) --no-print-directory loom instructions reproduction-check
 
 # Every interleaving of the lock-free parts, with tiny constants.
 loom: deps
@@ -61,3 +62,12 @@ loom: deps
 # Instructions per packet of every hot structure, against the recorded budget.
 instructions: deps
 	$(CARGO) run --locked --release -p narrows-bench --bin instruction-count -- --check
+
+# Every figure of docs/reproduction.md, simulated: the same on every machine.
+FIGURES := $(CARGO) run --locked --release -p narrows-sim --bin figures --
+
+reproduction: deps
+	$(FIGURES) --write
+
+reproduction-check: deps
+	$(FIGURES) --check

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 ///   narrows sim --list
 ///   narrows sim mqcake-skew
 ///   narrows sim mqcake-linux --set port.rate=50mbit,100mbit --set traffic.0.spread=[0.6,0.4]
-///   narrows sim mqcake-switch --set strategies=["equal","fair"] --report switch.html
+///   narrows sim mqcake-switch --set 'strategies=["equal","fair"]' --report switch.html
 ///   narrows sim --show fair-elephant > mine.toml; narrows sim mine.toml --seed 7
 #[derive(Args)]
 #[command(verbatim_doc_comment)]

@@ -1,19 +1,19 @@
-//! Holds `docs/reproduction.md` against the simulator.
+//! Holds `docs/reproduction.md` and what the README shows of it against the simulator.
 //!
-//! The document has blocks that begin with a command, as in a terminal, and go on with what it
+//! Both have blocks that begin with a command, as in a terminal, and go on with what it
 //! printed. The simulator prints the same on every machine, so each block can be made again.
 //! `--check` fails at the first block that is not what its command prints, with the lines that
-//! differ; `--write` renews all blocks. Both take a file other than the document as well.
+//! differ; `--write` renews all blocks.
 //!
 //! *Principles.* Commands are read as `narrows sim` reads them and run by the same code. Every
-//! scenario that is built in has a place in the document. Text between blocks is left alone.
+//! scenario that is built in has a block. Text between blocks is left alone.
 //!
 //! *Non-goals.* Other commands, other options than `--set` and `--seed`, quoting.
 
 use anyhow::{Context, bail, ensure};
 use narrows_sim::report;
 use narrows_sim::scenario::{self, Override, Scenario};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 /// What a block begins with, in the line below the fence.
@@ -21,32 +21,49 @@ const PROMPT: &str = "$ narrows sim ";
 /// What a block ends with.
 const FENCE: &str = "```";
 
+/// The documents, from the root of the repository.
+const DOCUMENTS: [&str; 2] = ["docs/reproduction.md", "README.md"];
+
 fn main() -> anyhow::Result<()> {
-    let mut words = std::env::args().skip(1);
-    let write = match words.next().as_deref() {
+    let write = match std::env::args().nth(1).as_deref() {
         Some("--check") => false,
         Some("--write") => true,
         Some(word) => bail!("\"{word}\" is neither --check nor --write"),
-        None => bail!("say --check, or --write to renew the document"),
+        None => bail!("say --check, or --write to renew the documents"),
     };
-    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reproduction.md");
-    let file = words.next().map_or(document, PathBuf::from);
-    let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-    let parts = split(&text)?;
-    every_scenario_is_in(&parts)?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut texts = Vec::new();
+    for name in DOCUMENTS {
+        texts.push(std::fs::read_to_string(root.join(name)).with_context(|| name.to_owned())?);
+    }
+    let mut documents = Vec::new();
+    for (name, text) in DOCUMENTS.into_iter().zip(&texts) {
+        documents.push((name, split(text).with_context(|| name.to_owned())?));
+    }
+    every_scenario_is_in(documents.iter().flat_map(|(_, parts)| parts))?;
+    for (name, parts) in &documents {
+        let renewed = renew(name, parts, write)?;
+        if write {
+            std::fs::write(root.join(name), renewed).with_context(|| (*name).to_owned())?;
+        }
+    }
+    Ok(())
+}
+
+/// The document `name` as it should be. Unless it is to be written, that must be what it is.
+fn renew(name: &str, parts: &[Part<'_>], write: bool) -> anyhow::Result<String> {
     let mut renewed = String::new();
-    for part in &parts {
+    for part in parts {
         match part {
             Part::Text(text) => renewed.push_str(text),
             Part::Block { line, command, output } => {
                 let started = Instant::now();
-                let printed = run(command).with_context(|| format!("{}:{line}", file.display()))?;
+                let printed = run(command).with_context(|| format!("{name}:{line}"))?;
                 println!("{:>6.1} s  {command}", started.elapsed().as_secs_f64());
                 ensure!(
                     write || printed == *output,
-                    "{}:{line}: `narrows sim {command}` prints something else; `make reproduction` \
-                     renews the document:\n{}",
-                    file.display(),
+                    "{name}:{line}: `narrows sim {command}` prints something else; \
+                     `make reproduction` renews the document:\n{}",
                     difference(output, &printed)
                 );
                 renewed.push_str(PROMPT);
@@ -56,10 +73,7 @@ fn main() -> anyhow::Result<()> {
             }
         }
     }
-    if write && renewed != text {
-        std::fs::write(&file, renewed).with_context(|| file.display().to_string())?;
-    }
-    Ok(())
+    Ok(renewed)
 }
 
 /// A part of the document.
@@ -111,17 +125,18 @@ fn find_line(text: &str, wanted: impl Fn(&str) -> bool) -> Option<usize> {
     None
 }
 
-fn every_scenario_is_in(parts: &[Part<'_>]) -> anyhow::Result<()> {
-    let shown = |name: &str| {
-        parts.iter().any(|part| match part {
-            Part::Block { command, .. } => command.split_whitespace().any(|word| word == name),
-            Part::Text(_) => false,
-        })
+fn every_scenario_is_in<'a>(
+    parts: impl Iterator<Item = &'a Part<'a>> + Clone,
+) -> anyhow::Result<()> {
+    let shows = |part: &Part<'_>, name: &str| match part {
+        Part::Block { command, .. } => command.split_whitespace().next() == Some(name),
+        Part::Text(_) => false,
     };
-    let missing: Vec<&str> = scenario::names().filter(|name| !shown(name)).collect();
+    let missing: Vec<&str> =
+        scenario::names().filter(|name| !parts.clone().any(|part| shows(part, name))).collect();
     ensure!(
         missing.is_empty(),
-        "the document does not have {}: add a block that begins with \"{PROMPT}NAME\"",
+        "no document has {}: add a block that begins with \"{PROMPT}NAME\"",
         missing.join(", ")
     );
     Ok(())
@@ -212,9 +227,9 @@ mod tests {
     fn a_scenario_without_a_block_is_missed() -> anyhow::Result<()> {
         let all: String =
             scenario::names().map(|name| format!("{PROMPT}{name}\n{FENCE}\n")).collect();
-        every_scenario_is_in(&split(&all)?)?;
+        every_scenario_is_in(split(&all)?.iter())?;
         let first_cut = all.split_once(FENCE).map_or("", |(_, rest)| rest);
-        assert!(every_scenario_is_in(&split(first_cut)?).is_err());
+        assert!(every_scenario_is_in(split(first_cut)?.iter()).is_err());
         Ok(())
     }
 }

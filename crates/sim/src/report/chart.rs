@@ -122,7 +122,7 @@ fn draw(
         let points: Vec<(f64, f64)> = finite.copied().collect();
         // Its line of the legend: a sample, and the name behind it.
         let (x, y) = ((SIZE.0 - LEGEND + 12) as i32, 40 + 20 * number as i32);
-        root.draw(&Text::new(line.name.as_str(), (x + 22, y - 7), text.clone()))?;
+        root.draw(&Text::new(line.name.as_str(), (x + 22, y - 5), text.clone()))?;
         match line.mark {
             Mark::Line => {
                 let stroke = colour.stroke_width(2);
