@@ -166,7 +166,9 @@ struct Seat {
     next_tell: Nanos,
     /// The rate of the last sample, if there was one since this seat awoke.
     used: Option<Rate>,
-    /// Whether the queue was never empty meanwhile.
+    /// Whether it overflowed since then.
+    turned_away: bool,
+    /// Whether the queue was never empty while the last sample was taken, or overflowed.
     stands: bool,
     scratch: Vec<Demand>,
     contact: Contact,
@@ -200,6 +202,7 @@ impl Seat {
             told_until: Nanos::ZERO,
             next_tell: Nanos::ZERO,
             used: None,
+            turned_away: false,
             stands: false,
             scratch: Vec::with_capacity(shared.seats),
             contact: Contact::default(),
@@ -268,8 +271,8 @@ impl Seat {
         }
     }
 
-    /// Says what this seat demands: all that there is while its queue stands, what it sends
-    /// otherwise. `backlog` is what is queued now.
+    /// Says what this seat demands: all that there is while its queue stands or overflows, what it
+    /// sends otherwise. `backlog` is what is queued now.
     fn tell(&mut self, backlog: Bytes, now: Nanos) {
         let sync_time = self.terms.sync_time;
         let passed = now.since(self.since);
@@ -281,7 +284,7 @@ impl Seat {
             self.start_sample(backlog, now);
         } else if sampled {
             self.used = Some(Rate::of(self.sent, passed));
-            self.stands = self.least_backlog != Bytes::ZERO;
+            self.stands = self.least_backlog != Bytes::ZERO || self.turned_away;
             self.start_sample(backlog, now);
         }
         let demand = match self.used {
@@ -299,6 +302,7 @@ impl Seat {
         self.sent = Bytes::ZERO;
         self.reported = Bytes::ZERO;
         self.least_backlog = backlog;
+        self.turned_away = false;
         self.since = now;
     }
 
@@ -474,6 +478,10 @@ impl Meter for Seat {
 
     fn longest(&self) -> Bytes {
         self.edition.limit.shape().longest()
+    }
+
+    fn turned_away(&mut self) {
+        self.turned_away = true;
     }
 
     fn weigh(&mut self, weight: Weight) {

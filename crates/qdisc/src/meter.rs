@@ -86,6 +86,9 @@ pub trait Meter: Send {
     /// arrival instead of blocking those behind them.
     fn longest(&self) -> Bytes;
 
+    /// A packet was dropped because the queue is full: more is wanted here than has left.
+    fn turned_away(&mut self) {}
+
     /// From now on this queue counts for `weight`. Strategies that divide by something else
     /// ignore it.
     fn weigh(&mut self, _weight: Weight) {}

@@ -152,6 +152,11 @@ impl Tbf {
     fn discard(&mut self, packets: &mut Packets, id: PacketId, reason: DropReason) -> Verdict {
         self.queue.stats.drops += 1;
         packets.discard(id, reason);
+        if reason == DropReason::Limit
+            && let Seat::Shared(meter) = &mut self.seat
+        {
+            meter.turned_away();
+        }
         Verdict::Dropped
     }
 }
@@ -171,7 +176,13 @@ impl Qdisc for Tbf {
             };
             packets.meta_mut(id).edt = edt;
         }
-        self.queue.push(packets, id, now)
+        let verdict = self.queue.push(packets, id, now);
+        if verdict == Verdict::Dropped
+            && let Seat::Shared(meter) = &mut self.seat
+        {
+            meter.turned_away();
+        }
+        verdict
     }
 
     fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next {

@@ -75,6 +75,10 @@ impl Meter for Probe {
         self.seat.longest()
     }
 
+    fn turned_away(&mut self) {
+        self.seat.turned_away();
+    }
+
     fn weigh(&mut self, weight: Weight) {
         self.seat.weigh(weight);
     }
