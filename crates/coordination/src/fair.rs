@@ -410,10 +410,13 @@ impl Seat {
     /// even theirs, it would be an overshoot by now.
     #[cold]
     fn expire(&mut self, now: Nanos) {
+        // Less next time, but not from one packet on again: it was nearly right.
+        let ahead = Bytes(self.ahead.0 / 2);
         if now.since(self.expires) < STALL {
             self.give_back();
         }
         self.held = Bytes::ZERO;
+        self.ahead = ahead;
     }
 
     /// Gives back what was bought and is not going to be used.
