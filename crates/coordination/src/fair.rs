@@ -36,11 +36,11 @@
 //! hosts and not queues are given equal shares.
 //!
 //! *Limits.* What is bought within a share while shares are out of date, or as surplus, goes to
-//! whoever asks first. A seat that stalls with a lease keeps it: it is part of the burst.
+//! whoever asks first. What a stalled seat held is nobody's.
 //!
-//! Cost: a packet costs two comparisons and a subtraction while the lease lasts; a lease
-//! one update of the ledger's line, a division, and a bucket of the seat's own; a sync time one
-//! look at each seat, by one seat.
+//! Cost: a packet costs a few comparisons and a subtraction while the lease lasts; a lease
+//! one update of the ledger's line and some divisions; a sync time one look at each seat, by one
+//! seat.
 
 use crate::Limit;
 use crate::limit::{Edition, Published};
@@ -156,7 +156,7 @@ struct Seat {
     since: Nanos,
     /// What had left when the last batch was reported.
     reported: Bytes,
-    /// The least that has been queued after a batch since then: what stands, and not what only
+    /// The least that has been queued after a batch since `since`: what stands, and not what only
     /// passes through.
     least_backlog: Bytes,
     /// Up to when the last packet has been told to wait.
@@ -164,10 +164,10 @@ struct Seat {
     /// Up to when what was last said of this seat holds, and when to say it anew.
     told_until: Nanos,
     next_tell: Nanos,
+    /// Whether the queue has overflowed since `since`.
+    turned_away: bool,
     /// The rate of the last sample, if there was one since this seat awoke.
     used: Option<Rate>,
-    /// Whether it overflowed since then.
-    turned_away: bool,
     /// Whether the queue was never empty while the last sample was taken, or overflowed.
     stands: bool,
     scratch: Vec<Demand>,
@@ -410,13 +410,12 @@ impl Seat {
     /// even theirs, it would be an overshoot by now.
     #[cold]
     fn expire(&mut self, now: Nanos) {
-        // Less next time, but not from one packet on again: it was nearly right.
-        let ahead = Bytes(self.ahead.0 / 2);
         if now.since(self.expires) < STALL {
             self.give_back();
         }
         self.held = Bytes::ZERO;
-        self.ahead = ahead;
+        // Less next time, but not from one packet on again: it was nearly right.
+        self.ahead = Bytes(self.ahead.0 / 2);
     }
 
     /// Gives back what was bought and is not going to be used.
@@ -426,7 +425,6 @@ impl Seat {
         self.grace.refund(self.held);
         self.contact.updates += 1;
         self.held = Bytes::ZERO;
-        self.ahead = Bytes::ZERO;
     }
 }
 
@@ -466,6 +464,7 @@ impl Meter for Seat {
         if idle {
             if self.held != Bytes::ZERO {
                 self.give_back();
+                self.ahead = Bytes::ZERO;
             }
             return;
         }

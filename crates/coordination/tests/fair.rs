@@ -5,11 +5,10 @@ mod world;
 
 use narrows_coordination::{Coordination, Limit, Strategy};
 use narrows_packet::Backlog;
-use narrows_qdisc::{Take, Verdict};
+use narrows_qdisc::Take;
 use narrows_units::{Bytes, Nanos, Rate};
 use proptest::prelude::*;
-use proptest::strategy::Strategy as Generator;
-use world::World;
+use world::{World, arrival, stated_burst};
 
 const MS: Nanos = Nanos::from_millis(1);
 const FULL: u32 = 1_514;
@@ -20,12 +19,6 @@ fn mbit(mbit: u64) -> Rate {
 
 fn limit(rate: Rate, burst: u64) -> Limit {
     Limit { rate, burst: Bytes(burst), peak: None, backlog: Bytes(4_000_000) }
-}
-
-/// The burst that is stated: at least six full frames (three below 750 Mbit/s) and 32 us.
-fn stated_burst(limit: Limit) -> u64 {
-    let frames = if limit.rate >= mbit(750) { 6 } else { 3 };
-    limit.burst.0.max(limit.rate.bytes_in(Nanos::from_micros(32)).0).max(frames * 1_538)
 }
 
 /// Time in which `packets` full packets leave at the limit.
@@ -99,18 +92,6 @@ proptest! {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Arrival {
-    queue: usize,
-    after: u64,
-    len: u32,
-}
-
-fn arrival() -> impl Generator<Value = Arrival> {
-    let after = prop_oneof![0u64..20, 0u64..30_000];
-    (0usize..4, after, 60u32..1_539).prop_map(|(queue, after, len)| Arrival { queue, after, len })
-}
-
 proptest! {
     /// The sum over all seats never exceeds rate x window + the stated burst, however late
     /// workers are; nothing starves: all that was accepted leaves.
@@ -119,19 +100,11 @@ proptest! {
         rate in 1u64..200_000,
         burst in 1_538u64..100_000,
         late in prop_oneof![Just(0u64), 1u64..20_000],
-        arrivals in prop::collection::vec(arrival(), 1..200),
+        arrivals in prop::collection::vec(arrival(1_538), 1..200),
     ) {
         let limit = limit(mbit(rate), burst);
         let mut world = World::new(Strategy::FAIR, limit, 4);
-        let (mut now, mut accepted) = (Nanos(1), 0);
-        for arrival in &arrivals {
-            now += Nanos(arrival.after);
-            world.run_until(now, Nanos(late));
-            if world.offer(arrival.queue, arrival.len, now) == Verdict::Queued {
-                accepted += u64::from(arrival.len);
-            }
-        }
-        world.run_until(Nanos::MAX, Nanos(late));
+        let (_, accepted) = world.replay(&arrivals, Nanos(late));
         let excess = world.worst_excess(limit, Nanos::ZERO);
         prop_assert!(excess <= stated_burst(limit), "{} above {}", excess, stated_burst(limit));
         prop_assert_eq!(world.sent(None, Nanos::ZERO, Nanos::MAX), accepted);

@@ -8,8 +8,7 @@ use narrows_packet::Backlog;
 use narrows_qdisc::{Meter, Share, Take, Verdict};
 use narrows_units::{Bytes, Nanos, Rate};
 use proptest::prelude::*;
-use proptest::strategy::Strategy as Generator;
-use world::{World, spec};
+use world::{World, arrival, spec, stated_burst};
 
 const MS: Nanos = Nanos::from_millis(1);
 const FULL: u32 = 1514;
@@ -19,41 +18,9 @@ fn limit(mbit: u64, burst: u64, backlog: u64) -> Limit {
     Limit { rate: Rate::from_bits_per_sec(mbit * 1_000_000), burst, peak: None, backlog }
 }
 
-/// The burst that `fair` states: at least six full frames and 32 us.
-fn fair_burst(limit: Limit) -> u64 {
-    limit.burst.0.max(limit.rate.bytes_in(Nanos::from_micros(32)).0).max(6 * 1_538)
-}
-
 /// What left between `from` and `end`, as a part of what the limit allows.
 fn used(world: &World, limit: Limit, from: Nanos, end: Nanos) -> f64 {
     world.sent(None, from, end) as f64 / limit.rate.bytes_in(end - from).0 as f64
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Arrival {
-    queue: usize,
-    after: u64,
-    len: u32,
-}
-
-fn arrival() -> impl Generator<Value = Arrival> {
-    let after = prop_oneof![0u64..20, 0u64..30_000];
-    (0usize..4, after, 60u32..1_600).prop_map(|(queue, after, len)| Arrival { queue, after, len })
-}
-
-/// Offers all of it, polls until nothing is left, and returns when the last packet left and how
-/// much was accepted.
-fn replay(world: &mut World, arrivals: &[Arrival], late: Nanos) -> (Nanos, u64) {
-    let (mut now, mut accepted) = (Nanos(1), 0);
-    for arrival in arrivals {
-        now += Nanos(arrival.after);
-        world.run_until(now, late);
-        if world.offer(arrival.queue, arrival.len, now) == Verdict::Queued {
-            accepted += u64::from(arrival.len);
-        }
-    }
-    world.run_until(Nanos::MAX, late);
-    (world.departures.last().map_or(Nanos::ZERO, |last| last.at), accepted)
 }
 
 proptest! {
@@ -64,11 +31,11 @@ proptest! {
         mbit in 1u64..20_000,
         burst in 1_600u64..10_000,
         late in prop_oneof![Just(0u64), 1u64..20_000],
-        arrivals in prop::collection::vec(arrival(), 1..120),
+        arrivals in prop::collection::vec(arrival(1_599), 1..120),
     ) {
         let limit = limit(mbit, burst, 100_000);
         let mut world = World::new(Strategy::Lock, limit, 4);
-        let (last, accepted) = replay(&mut world, &arrivals, Nanos(late));
+        let (last, accepted) = world.replay(&arrivals, Nanos(late));
         prop_assert!(world.worst_excess(limit, Nanos::ZERO) <= burst);
         prop_assert_eq!(world.sent(None, Nanos::ZERO, Nanos::MAX), accepted);
         prop_assert_eq!(world.backlog(), Bytes::ZERO);
@@ -86,11 +53,11 @@ proptest! {
     fn edt_keeps_the_limit_in_every_window(
         mbit in 1u64..20_000,
         backlog in 2_000u64..100_000,
-        arrivals in prop::collection::vec(arrival(), 1..120),
+        arrivals in prop::collection::vec(arrival(1_599), 1..120),
     ) {
         let limit = limit(mbit, 1_600, backlog);
         let mut world = World::new(Strategy::Edt, limit, 4);
-        let (last, accepted) = replay(&mut world, &arrivals, Nanos::ZERO);
+        let (last, accepted) = world.replay(&arrivals, Nanos::ZERO);
         let rounding = limit.rate.bytes_in(Nanos(4)).0 + 1;
         prop_assert!(world.worst_excess(limit, Nanos::ZERO) <= 1_600 + rounding);
         prop_assert_eq!(world.sent(None, Nanos::ZERO, Nanos::MAX), accepted);
@@ -117,13 +84,13 @@ proptest! {
             let packets = (queues as u64 + 1) * u64::from(FULL);
             // What is held in advance at either end of the window is another's part of it.
             let leases = match strategy {
-                Strategy::Fair { .. } => fair_burst(limit) / 2,
+                Strategy::Fair { .. } => stated_burst(limit) / 2,
                 _ => 0,
             };
             let edge = (packets + leases) as f64 / limit.rate.bytes_in(frames).0 as f64;
             prop_assert!((used - 1.0).abs() <= 0.0001 + edge, "{strategy:?}: {used}");
             let excess = world.worst_excess(limit, from);
-            let burst = if leases > 0 { fair_burst(limit) } else { 20_000 };
+            let burst = if leases > 0 { stated_burst(limit) } else { 20_000 };
             prop_assert!(excess <= burst + packets, "{strategy:?}: {excess}");
         }
     }

@@ -4,6 +4,8 @@ use narrows_coordination::{Coordination, Limit, Strategy};
 use narrows_packet::{Batch, PacketId, Packets};
 use narrows_qdisc::{Config, Meter, Next, Qdisc, Spec, Verdict, fifo, tbf};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
+use proptest::prelude::*;
+use proptest::strategy::Strategy as Generator;
 use std::sync::Arc;
 
 /// Packets that a queue may hold.
@@ -15,6 +17,29 @@ pub struct Departure {
     pub at: Nanos,
     pub queue: usize,
     pub len: Bytes,
+}
+
+/// A packet on its way in.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    pub queue: usize,
+    /// Nanoseconds after the one before.
+    pub after: u64,
+    pub len: u32,
+}
+
+/// Packets of up to `longest` bytes for the first four queues, in bursts and apart.
+#[allow(dead_code, reason = "each test file uses a part")]
+pub fn arrival(longest: u32) -> impl Generator<Value = Arrival> {
+    let after = prop_oneof![0u64..20, 0u64..30_000];
+    (0usize..4, after, 60..=longest).prop_map(|(queue, after, len)| Arrival { queue, after, len })
+}
+
+/// The burst that `fair` states: at least six full frames (three below 750 Mbit/s) and 32 us.
+#[allow(dead_code, reason = "each test file uses a part")]
+pub fn stated_burst(limit: Limit) -> u64 {
+    let frames = if limit.rate >= Rate::from_bits_per_sec(750_000_000) { 6 } else { 3 };
+    limit.burst.0.max(limit.rate.bytes_in(Nanos::from_micros(32)).0).max(frames * 1_538)
 }
 
 struct Queue {
@@ -102,6 +127,21 @@ impl World {
             }
             self.poll(number, at + late);
         }
+    }
+
+    /// Offers all of it, polls until nothing is left, and returns when the last packet left and how
+    /// much was accepted.
+    pub fn replay(&mut self, arrivals: &[Arrival], late: Nanos) -> (Nanos, u64) {
+        let (mut now, mut accepted) = (Nanos(1), 0);
+        for arrival in arrivals {
+            now += Nanos(arrival.after);
+            self.run_until(now, late);
+            if self.offer(arrival.queue, arrival.len, now) == Verdict::Queued {
+                accepted += u64::from(arrival.len);
+            }
+        }
+        self.run_until(Nanos::MAX, late);
+        (self.departures.last().map_or(Nanos::ZERO, |last| last.at), accepted)
     }
 
     /// Keeps `numbers` full of packets of `len` bytes until `end`.
