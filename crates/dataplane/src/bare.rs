@@ -9,8 +9,7 @@ use crate::worker_thread::settle;
 use crate::xdp_io::XdpIo;
 use narrows_packet::{Batch, Packets};
 use narrows_units::Nanos;
-use narrows_worker::BATCH;
-use narrows_worker::{Io, Side};
+use narrows_worker::{BATCH, Io, Side};
 use narrows_xsk::wait_readable;
 use std::sync::atomic::{AtomicBool, Ordering};
 

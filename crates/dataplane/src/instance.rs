@@ -19,8 +19,7 @@ use narrows_link::{Link, LinkError, LinkEvent, Promiscuous};
 use narrows_policy::{Installed, Kind, NodeStats, Policy, PolicyError, Update};
 use narrows_qdisc::Spec;
 use narrows_units::Nanos;
-use narrows_worker::PathCounters;
-use narrows_worker::Side;
+use narrows_worker::{PathCounters, Side};
 
 /// Why a policy was not taken over, or a session not opened.
 #[derive(Debug, thiserror::Error)]

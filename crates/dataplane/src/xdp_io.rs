@@ -10,8 +10,7 @@
 use crate::frames::{FRAMES_PER_PACKET_MAX, Frames};
 use narrows_packet::{Batch, DropReason, PacketId, Packets};
 use narrows_units::Nanos;
-use narrows_worker::BATCH;
-use narrows_worker::{Io, Side};
+use narrows_worker::{BATCH, Io, Side};
 use narrows_xsk::{KernelDrops, Socket, Umem};
 use std::os::fd::{AsFd, BorrowedFd};
 

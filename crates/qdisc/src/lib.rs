@@ -13,6 +13,7 @@
 
 mod config;
 mod meter;
+mod probe;
 mod qdisc;
 
 pub mod bucket;
@@ -21,4 +22,5 @@ pub mod tbf;
 
 pub use config::{Config, Spec};
 pub use meter::{Contact, Meter, Share, Take, Weight};
+pub use probe::{Contacts, Probe};
 pub use qdisc::{Next, Qdisc, Stats, Verdict};

@@ -40,7 +40,6 @@ pub(crate) mod drain;
 mod io;
 mod line;
 mod next_hop;
-mod probe;
 mod shaper;
 
 pub(crate) use io::Tally;

@@ -12,9 +12,8 @@ use super::lane::{Books, Lane};
 use super::load::Load;
 use anyhow::{Context, Result, ensure};
 use narrows_coordination::{Coordination, Strategy};
-use narrows_packet::Backlog;
-use narrows_qdisc::{Contact, Meter, Next, Share, Take, Weight};
-use narrows_units::{Bytes, Nanos};
+use narrows_qdisc::{Contact, Contacts, Meter, Next, Probe};
+use narrows_units::Nanos;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -113,14 +112,15 @@ impl Trial {
     pub(super) fn run(&self, cores: &Cores) -> Result<Outcome> {
         let window = nanos(self.window);
         let coordination = Coordination::new(self.strategy, self.load.limit(), self.threads);
-        let contact = Arc::new(SharedContact::default());
+        let contacts = Arc::new(Contacts::default());
         let clock = Clock(Instant::now());
         let gate = Gate::default();
         let shares_cores = self.threads > cores.len();
         let work = |number: usize| -> Result<(Work, Books)> {
             let pinned = cores.pin(number);
             let seat = coordination.seat(number);
-            let seat = if self.watched { Watched::over(seat, &contact) } else { seat };
+            let seat: Box<dyn Meter> =
+                if self.watched { Box::new(Probe::new(seat, Arc::clone(&contacts))) } else { seat };
             let mut lane = Lane::new(self.load, seat);
             let opens = gate.pass().context("not all threads were started")?;
             pinned.context("cannot keep a thread on its core")?;
@@ -158,7 +158,7 @@ impl Trial {
             load: self.load,
             window,
             threads: done.iter().map(|(work, _)| *work).collect(),
-            contact: contact.get(),
+            contact: contacts.read(),
             left: done.iter().map(|(_, books)| books.left).sum(),
         })
     }
@@ -229,74 +229,6 @@ fn jain(parts: impl Iterator<Item = f64> + Clone) -> f64 {
     let sum: f64 = parts.clone().sum();
     let squares: f64 = parts.clone().map(|part| part * part).sum();
     sum * sum / (parts.count() as f64 * squares)
-}
-
-/// What all seats of a trial have counted.
-#[derive(Default)]
-struct SharedContact {
-    reads: AtomicU64,
-    updates: AtomicU64,
-}
-
-impl SharedContact {
-    fn get(&self) -> Contact {
-        // Relaxed: read when the threads have been joined.
-        Contact {
-            reads: self.reads.load(Ordering::Relaxed),
-            updates: self.updates.load(Ordering::Relaxed),
-        }
-    }
-}
-
-/// A seat that hands in what it has counted when it is given up: the qdisc owns it, and nobody
-/// else can ask it.
-struct Watched {
-    seat: Box<dyn Meter>,
-    sum: Arc<SharedContact>,
-}
-
-impl Watched {
-    fn over(seat: Box<dyn Meter>, sum: &Arc<SharedContact>) -> Box<dyn Meter> {
-        Box::new(Self { seat, sum: Arc::clone(sum) })
-    }
-}
-
-impl Meter for Watched {
-    fn stamp(&mut self, cost: Bytes, now: Nanos) -> Option<Nanos> {
-        self.seat.stamp(cost, now)
-    }
-
-    fn take(&mut self, cost: Bytes, edt: Nanos, now: Nanos) -> Take {
-        self.seat.take(cost, edt, now)
-    }
-
-    fn report(&mut self, backlog: Backlog, now: Nanos) {
-        self.seat.report(backlog, now);
-    }
-
-    fn share(&self) -> Share {
-        self.seat.share()
-    }
-
-    fn longest(&self) -> Bytes {
-        self.seat.longest()
-    }
-
-    fn weigh(&mut self, weight: Weight) {
-        self.seat.weigh(weight);
-    }
-
-    fn contact(&self) -> Contact {
-        self.seat.contact()
-    }
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        let contact = self.seat.contact();
-        self.sum.reads.fetch_add(contact.reads, Ordering::Relaxed);
-        self.sum.updates.fetch_add(contact.updates, Ordering::Relaxed);
-    }
 }
 
 #[cfg(test)]

@@ -7,10 +7,9 @@
 
 use super::SimError;
 use super::io::FRAMES_RESERVED;
-use super::probe::{Contacts, Probe};
 use crate::setup::Port;
 use narrows_policy::{Installed, Policy, Update};
-use narrows_qdisc::{Config, Qdisc, Spec, Weight, fifo};
+use narrows_qdisc::{Config, Contacts, Probe, Qdisc, Spec, Weight, fifo};
 use narrows_tc::{Host, OfflineHost};
 use narrows_units::Bytes;
 use narrows_worker::BATCH;

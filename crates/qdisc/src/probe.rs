@@ -2,25 +2,27 @@
 //!
 //! A core pays for every cache line that it shares. How many it has touched the seat itself
 //! knows ([`Meter::contact`]), but that stands deep inside a qdisc. So each seat is wrapped in a
-//! [`Probe`] that does nothing but pass everything on and publish that figure.
+//! [`Probe`] that does nothing but pass everything on and publish that figure: to the simulator,
+//! which charges a core for it, and to benchmarks.
 
+use crate::{Contact, Meter, Share, Take, Weight};
 use narrows_packet::Backlog;
-use narrows_qdisc::{Contact, Meter, Share, Take, Weight};
 use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the seats of one core have touched so far, all together.
+/// What some seats have touched so far, all together.
 #[derive(Debug, Default)]
-pub(super) struct Contacts {
+pub struct Contacts {
     reads: AtomicU64,
     updates: AtomicU64,
 }
 
 impl Contacts {
     /// The figures.
-    pub(super) fn read(&self) -> Contact {
-        // Relaxed, here and below: one thread writes and reads.
+    pub fn read(&self) -> Contact {
+        // Relaxed, here and below: sums that guard nothing. Whoever wants those of other threads
+        // joins them first.
         Contact {
             reads: self.reads.load(Ordering::Relaxed),
             updates: self.updates.load(Ordering::Relaxed),
@@ -34,7 +36,7 @@ impl Contacts {
 }
 
 /// A seat, and who is told what it touches.
-pub(super) struct Probe {
+pub struct Probe {
     seat: Box<dyn Meter>,
     told: Contact,
     contacts: Arc<Contacts>,
@@ -42,7 +44,7 @@ pub(super) struct Probe {
 
 impl Probe {
     /// Wraps `seat`.
-    pub(super) fn new(seat: Box<dyn Meter>, contacts: Arc<Contacts>) -> Self {
+    pub fn new(seat: Box<dyn Meter>, contacts: Arc<Contacts>) -> Self {
         Self { seat, told: Contact::default(), contacts }
     }
 }
@@ -119,6 +121,10 @@ mod tests {
             Bytes(99)
         }
 
+        fn turned_away(&mut self) {
+            self.0.reads += 100;
+        }
+
         fn weigh(&mut self, weight: Weight) {
             self.0.reads += u64::from(weight.0);
         }
@@ -136,10 +142,11 @@ mod tests {
             assert_eq!(probe.stamp(Bytes(1), Nanos(1)), Some(Nanos(7)));
             assert_eq!(probe.take(Bytes(1), Nanos(1), Nanos(1)), Take::Granted);
             probe.weigh(Weight(10));
+            probe.turned_away();
             probe.report(Backlog::default(), Nanos(1));
             assert_eq!((probe.share(), probe.longest()), (Share::one_of(3), Bytes(99)));
-            assert_eq!(probe.contact(), Contact { reads: 11, updates: 2 });
+            assert_eq!(probe.contact(), Contact { reads: 111, updates: 2 });
         }
-        assert_eq!(contacts.read(), Contact { reads: 22, updates: 4 });
+        assert_eq!(contacts.read(), Contact { reads: 222, updates: 4 });
     }
 }
