@@ -32,7 +32,7 @@ pub(crate) fn forward(mut io: XdpIo, cpu: usize, stop: &AtomicBool) -> ([u64; 2]
             io.receive(side, &mut packets, Nanos::ZERO, &mut batch);
             busy |= !batch.is_empty();
             forwarded[side.index()] += batch.len() as u64;
-            io.transmit(side.other(), &batch);
+            io.transmit(side.other(), &packets, &batch);
         }
         if !busy {
             // An error shows as a port that forwards nothing; there is nobody to tell.

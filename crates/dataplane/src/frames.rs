@@ -4,6 +4,7 @@
 //! (a jumbo frame) names its further frames in a chain.
 
 use narrows_packet::PacketId;
+use narrows_units::Bytes;
 use narrows_xsk::{Desc, Umem};
 
 /// No further frame.
@@ -44,6 +45,11 @@ impl Frames {
 
     pub(crate) fn count(&self) -> u32 {
         self.locations.len() as u32
+    }
+
+    /// The size of each.
+    pub(crate) fn frame(&self) -> Bytes {
+        Bytes(u64::from(self.umem.frame_size()))
     }
 
     pub(crate) fn free(&self) -> usize {

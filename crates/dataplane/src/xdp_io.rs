@@ -8,8 +8,8 @@
 //! driver). Per packet: two ring entries and one location, about four cache lines.
 
 use crate::frames::{FRAMES_PER_PACKET_MAX, Frames};
-use narrows_packet::{Batch, DropReason, PacketId, Packets};
-use narrows_units::Nanos;
+use narrows_packet::{Batch, DropReason, PacketId, Packets, Reading};
+use narrows_units::{Bytes, Nanos};
 use narrows_worker::{BATCH, Io, Side};
 use narrows_xsk::{KernelDrops, Socket, Umem};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -193,7 +193,13 @@ impl Io for XdpIo {
         free as usize / FRAMES_PER_PACKET_MAX
     }
 
-    fn transmit(&mut self, side: Side, batch: &Batch) {
+    fn read(&self, _packet: PacketId, _reading: Reading, _packets: &mut Packets) {}
+
+    fn frame(&self) -> Bytes {
+        self.frames.frame()
+    }
+
+    fn transmit(&mut self, side: Side, _packets: &Packets, batch: &Batch) {
         if batch.is_empty() {
             return;
         }

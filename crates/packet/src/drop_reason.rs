@@ -19,11 +19,15 @@ pub enum DropReason {
     Malformed,
     /// The interface that it waited for went away.
     PortGone,
+    /// Active queue management: its flow stood in the queue for too long, or does not respond.
+    Aqm,
+    /// A later acknowledgement of the same connection says all that it says (`ack-filter`).
+    Acknowledged,
 }
 
 impl DropReason {
     /// All reasons, in the order in which they are shown.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Limit,
         Self::Horizon,
         Self::TooLong,
@@ -31,6 +35,8 @@ impl DropReason {
         Self::RingFull,
         Self::Malformed,
         Self::PortGone,
+        Self::Aqm,
+        Self::Acknowledged,
     ];
 
     /// The name under which the counter is shown, in text and in JSON.
@@ -43,6 +49,8 @@ impl DropReason {
             Self::RingFull => "ring_full",
             Self::Malformed => "malformed",
             Self::PortGone => "port_gone",
+            Self::Aqm => "aqm",
+            Self::Acknowledged => "acknowledged",
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The table of packet metadata that a worker owns.
 
+use crate::headers::{Acknowledgement, Headers, Reading, Rewrite};
 use crate::{Batch, DropCounters, DropReason, Fifo};
 use narrows_units::{Bytes, Nanos};
 
@@ -23,6 +24,8 @@ pub struct Meta {
     pub len: Bytes32,
     /// The packet behind it in the queue in which it stands.
     pub(crate) next: PacketId,
+    /// What is to be written into its frame before it is sent.
+    pub rewrite: Rewrite,
 }
 
 /// A frame's length: 32 bits of bytes, so that metadata stays within half a cache line.
@@ -36,14 +39,25 @@ impl From<Bytes32> for Bytes {
 }
 
 impl Meta {
-    const UNUSED: Self =
-        Self { arrival: Nanos::ZERO, edt: Nanos::ZERO, len: Bytes32(0), next: PacketId::NONE };
+    const UNUSED: Self = Self::arrived(0, Nanos::ZERO);
+
+    const fn arrived(len: u32, arrival: Nanos) -> Self {
+        let rewrite = Rewrite { mark: false, wash: false };
+        Self { arrival, edt: Nanos::ZERO, len: Bytes32(len), next: PacketId::NONE, rewrite }
+    }
 }
+
+/// The memory that a packet takes unless told otherwise: the smaller frame of AF_XDP.
+const FRAME: Bytes = Bytes(2048);
 
 /// The metadata of all packets of one worker, and the packets that were dropped and
 /// whose frames nobody has collected yet.
 pub struct Packets {
     meta: Box<[Meta]>,
+    /// Empty until somebody wants them.
+    headers: Box<[Headers]>,
+    acknowledgements: Box<[Acknowledgement]>,
+    frame: Bytes,
     discarded: Fifo,
     drops: DropCounters,
 }
@@ -53,9 +67,68 @@ impl Packets {
     pub fn new(capacity: u32) -> Self {
         Self {
             meta: vec![Meta::UNUSED; capacity as usize].into_boxed_slice(),
+            headers: Box::default(),
+            acknowledgements: Box::default(),
+            frame: FRAME,
             discarded: Fifo::new(),
             drops: DropCounters::default(),
         }
+    }
+
+    /// The same, where each takes memory in frames of `frame` bytes.
+    #[must_use]
+    pub fn in_frames_of(mut self, frame: Bytes) -> Self {
+        self.frame = Bytes(frame.0.max(1));
+        self
+    }
+
+    /// Makes room for what `reading` asks for beyond the metadata. Allocates, where it was not
+    /// asked for before; what was recorded stays.
+    pub fn prepare(&mut self, reading: Reading) {
+        if reading.headers && self.headers.is_empty() {
+            self.headers = vec![Headers::default(); self.meta.len()].into_boxed_slice();
+        }
+        if reading.acknowledgements && self.acknowledgements.is_empty() {
+            let none = vec![Acknowledgement::default(); self.meta.len()];
+            self.acknowledgements = none.into_boxed_slice();
+        }
+    }
+
+    /// What the headers of `id` say, where they were read; else nothing in particular.
+    #[inline]
+    pub fn headers(&self, id: PacketId) -> Headers {
+        self.headers.get(id.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// Records what they say. To be called after [`Packets::arrive`] and [`Packets::prepare`].
+    #[inline]
+    pub fn set_headers(&mut self, id: PacketId, headers: Headers) {
+        if let Some(place) = self.headers.get_mut(id.0 as usize) {
+            *place = headers;
+        }
+    }
+
+    /// What `id` acknowledges, where it was read; else that it is not TCP.
+    pub fn acknowledgement(&self, id: PacketId) -> Acknowledgement {
+        self.acknowledgements.get(id.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// Records it. To be called after [`Packets::arrive`] and [`Packets::prepare`].
+    pub fn set_acknowledgement(&mut self, id: PacketId, acknowledgement: Acknowledgement) {
+        if let Some(place) = self.acknowledgements.get_mut(id.0 as usize) {
+            *place = acknowledgement;
+        }
+    }
+
+    /// The memory that a packet of `len` bytes takes: whole frames.
+    #[inline]
+    pub fn memory_for(&self, len: Bytes) -> Bytes {
+        if len <= self.frame { self.frame } else { Bytes(len.0.next_multiple_of(self.frame.0)) }
+    }
+
+    /// The memory of all packets that there can be.
+    pub fn memory(&self) -> Bytes {
+        Bytes(self.frame.0.saturating_mul(self.meta.len() as u64))
     }
 
     /// How many packets there can be.
@@ -66,8 +139,7 @@ impl Packets {
     /// Records that packet `id` of `len` bytes came in at `now`.
     #[inline]
     pub fn arrive(&mut self, id: PacketId, len: u32, now: Nanos) {
-        self.meta[id.0 as usize] =
-            Meta { arrival: now, edt: Nanos::ZERO, len: Bytes32(len), next: PacketId::NONE };
+        self.meta[id.0 as usize] = Meta::arrived(len, now);
     }
 
     /// What is known of `id`.

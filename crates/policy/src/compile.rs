@@ -143,8 +143,10 @@ impl Installed {
                 }
                 (terms, coordination)
             });
-            specs
-                .push((Spec { config: level.config, meter, children: Vec::new() }, level.children));
+            specs.push((
+                Spec { config: level.config, meter, census: None, children: Vec::new() },
+                level.children,
+            ));
             running.push(Running { place: level.place, limit });
         }
         self.queues.push(running);

@@ -5,7 +5,7 @@ use crate::{Handle, Parent};
 use narrows_qdisc::Stats;
 
 /// The figures of one qdisc of a port, all queues together.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeStats {
     /// Where it hangs.
     pub parent: Parent,
@@ -34,7 +34,7 @@ impl Installed {
                 let (parent, handle) = (running.place.parent, running.place.handle);
                 match nodes.iter_mut().find(|at| (at.parent, at.handle) == (parent, handle)) {
                     Some(node) => node.stats.merge(figures),
-                    None => nodes.push(NodeStats { parent, handle, stats: *figures }),
+                    None => nodes.push(NodeStats { parent, handle, stats: figures.clone() }),
                 }
             }
         }

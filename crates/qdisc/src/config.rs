@@ -1,6 +1,6 @@
 //! What a qdisc is to be: its kind and parameters, and the meters it is to use.
 
-use crate::{Meter, Qdisc, fifo, tbf};
+use crate::{Census, Meter, Qdisc, cake, fifo, tbf};
 
 /// Kind and parameters of one qdisc, as an operator states them. Plain data.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -11,6 +11,8 @@ pub enum Config {
     Fifo(fifo::Config),
     /// Token bucket filter (`tbf`).
     Tbf(tbf::Config),
+    /// Common applications kept enhanced (`cake`).
+    Cake(cake::Config),
 }
 
 /// A qdisc to be built on one worker, with the qdiscs below it.
@@ -20,6 +22,9 @@ pub struct Spec {
     /// Its seat at its limit, for kinds that have one. `None` in [`Qdisc::retune`] keeps the
     /// present one.
     pub meter: Option<Box<dyn Meter>>,
+    /// Its seat at what the queues of its limit count together, for kinds that share out by host
+    /// or tin. `None` in [`Qdisc::retune`] keeps the present one.
+    pub census: Option<Box<dyn Census>>,
     /// The qdiscs below it: for `tbf` exactly one.
     pub children: Vec<Spec>,
 }
@@ -31,7 +36,7 @@ impl Spec {
     /// # Panics
     /// Where the number of children is not the kind's own: one for `tbf`, else none.
     pub fn build(self) -> Box<dyn Qdisc> {
-        let Self { config, meter, mut children } = self;
+        let Self { config, meter, census, mut children } = self;
         match config {
             Config::Noqueue => {
                 assert!(children.is_empty(), "noqueue has no qdisc below it");
@@ -45,6 +50,11 @@ impl Spec {
                 let inner = children.pop().filter(|_| children.is_empty());
                 let inner = inner.expect("a tbf has exactly one qdisc below it");
                 Box::new(tbf::Tbf::new(config, meter, inner))
+            }
+            Config::Cake(config) => {
+                assert!(children.is_empty(), "a cake has no qdisc below it");
+                let _ = (config, meter, census);
+                Box::new(fifo::Fifo::new(fifo::Config::Packets(10_240)))
             }
         }
     }

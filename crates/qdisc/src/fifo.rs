@@ -120,7 +120,7 @@ impl Qdisc for Fifo {
     }
 
     fn stats(&self, into: &mut Vec<Stats>) {
-        into.push(Stats { backlog: self.queue.backlog(), ..self.stats });
+        into.push(Stats { backlog: self.queue.backlog(), ..self.stats.clone() });
     }
 
     fn fits(&self, spec: &Spec) -> bool {

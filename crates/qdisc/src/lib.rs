@@ -11,15 +11,18 @@
 //! shape hands the queued packets over with [`Qdisc::drain`] and [`Qdisc::adopt`]. Neither
 //! loses a packet.
 
+mod census;
 mod config;
 mod meter;
 mod probe;
 mod qdisc;
 
 pub mod bucket;
+pub mod cake;
 pub mod fifo;
 pub mod tbf;
 
+pub use census::{Census, HostKey, TINS_MAX, TinCensus};
 pub use config::{Config, Spec};
 pub use meter::{Contact, Meter, Share, Take, Weight};
 pub use probe::{Contacts, Probe};

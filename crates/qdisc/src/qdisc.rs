@@ -1,7 +1,7 @@
 //! The trait that every queueing discipline implements.
 
-use crate::Spec;
-use narrows_packet::{Backlog, Batch, PacketId, Packets};
+use crate::{Spec, cake};
+use narrows_packet::{Backlog, Batch, PacketId, Packets, Reading};
 use narrows_units::Nanos;
 
 /// What became of a packet that was offered to a qdisc.
@@ -26,7 +26,7 @@ pub enum Next {
 }
 
 /// What a qdisc has done so far: `struct gnet_stats_basic` and `gnet_stats_queue`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Frame bytes that left.
     pub sent_bytes: u64,
@@ -40,6 +40,8 @@ pub struct Stats {
     pub requeues: u64,
     /// What is queued now.
     pub backlog: Backlog,
+    /// What `cake` has to say beyond that.
+    pub cake: Option<Box<cake::Figures>>,
 }
 
 impl Stats {
@@ -52,12 +54,21 @@ impl Stats {
         self.requeues += other.requeues;
         self.backlog.packets += other.backlog.packets;
         self.backlog.bytes += other.backlog.bytes;
+        if let Some(theirs) = &other.cake {
+            self.cake.get_or_insert_default().merge(theirs);
+        }
     }
 }
 
 /// A queueing discipline. It owns the packets between [`Qdisc::enqueue`] and
 /// [`Qdisc::dequeue`]; every one of them leaves, or is discarded with a reason.
 pub trait Qdisc: Send {
+    /// What it, or a qdisc below it, wants to know of packets that are enqueued. Whoever enqueues
+    /// asks once, and again after [`Qdisc::retune`].
+    fn reading(&self) -> Reading {
+        Reading::NOTHING
+    }
+
     /// Offers `id` at `now`.
     fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict;
 

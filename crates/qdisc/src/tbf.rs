@@ -30,7 +30,7 @@
 
 use crate::bucket::{Bucket, Shape};
 use crate::{Meter, Next, Qdisc, Share, Spec, Stats, Verdict};
-use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets};
+use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use patience::Patience;
 use queue::{Queue, Sink};
@@ -162,6 +162,10 @@ impl Tbf {
 }
 
 impl Qdisc for Tbf {
+    fn reading(&self) -> Reading {
+        self.queue.inner().reading()
+    }
+
     fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
         let len = packets.len(id);
         let cost = self.queue.overhead.cost(len);
@@ -213,7 +217,7 @@ impl Qdisc for Tbf {
 
     fn retune(&mut self, spec: Spec, now: Nanos) {
         assert!(self.fits(&spec), "{:?} does not fit a tbf", spec.config);
-        let Spec { config: crate::Config::Tbf(config), meter, children } = spec else { return };
+        let Spec { config: crate::Config::Tbf(config), meter, children, .. } = spec else { return };
         self.limit = config.limit;
         self.patience = Patience::new(&config);
         self.queue.reweigh(config.overhead);

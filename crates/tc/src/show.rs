@@ -167,7 +167,7 @@ impl Port<'_> {
         line.text("\n");
         if options.statistics {
             let found = self.stats.iter().find(|at| (at.parent, at.handle) == (parent, handle));
-            figures(&found.map(|at| at.stats).unwrap_or_default(), &mut line);
+            figures(&found.map(|at| at.stats.clone()).unwrap_or_default(), &mut line);
         }
         line
     }

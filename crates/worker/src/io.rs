@@ -4,8 +4,8 @@
 //! rings, a simulator's links, a test's vectors) stands behind [`Io`], so that one and
 //! the same worker runs in all of them.
 
-use narrows_packet::{Batch, Packets};
-use narrows_units::Nanos;
+use narrows_packet::{Batch, PacketId, Packets, Reading};
+use narrows_units::{Bytes, Nanos};
 
 /// Which of the two ports of a pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,9 +39,16 @@ impl Side {
 /// A packet belongs to the I/O until [`Io::receive`] hands it over, and again from
 /// [`Io::transmit`] or [`Io::release`] on.
 pub trait Io {
+    /// The size of the frames in which packets lie.
+    fn frame(&self) -> Bytes;
+
     /// Moves packets that came in at `side` into `out` until it is full, recording each in
     /// `packets` with `now` as its arrival. What cannot be a packet is discarded there.
     fn receive(&mut self, side: Side, packets: &mut Packets, now: Nanos, out: &mut Batch);
+
+    /// Records in `packets` what the headers of `packet`, which was just received, say, as far as
+    /// `reading` asks for it. What is not known is left as it is.
+    fn read(&self, packet: PacketId, reading: Reading, packets: &mut Packets);
 
     /// Whether another packet may be queued without taking frames that reception needs.
     fn has_spare_frame(&self) -> bool;
@@ -49,8 +56,9 @@ pub trait Io {
     /// How many packets [`Io::transmit`] takes at `side` now.
     fn room(&mut self, side: Side) -> usize;
 
-    /// Sends `batch`, which is no longer than [`Io::room`] said, out of `side`.
-    fn transmit(&mut self, side: Side, batch: &Batch);
+    /// Sends `batch`, which is no longer than [`Io::room`] said, out of `side`, rewritten as
+    /// `packets` says.
+    fn transmit(&mut self, side: Side, packets: &Packets, batch: &Batch);
 
     /// Takes back the frames of packets that were dropped.
     fn release(&mut self, dropped: &Batch);

@@ -12,7 +12,7 @@
 //! virtual call to enqueue and what the qdisc and the rings cost.
 
 use crate::io::{Io, Side};
-use narrows_packet::{Backlog, Batch, DropCounters, DropReason, Packets};
+use narrows_packet::{Backlog, Batch, DropCounters, DropReason, Packets, Reading};
 use narrows_policy::Update;
 use narrows_qdisc::{Next, Qdisc, Stats, Verdict};
 use narrows_units::Nanos;
@@ -63,6 +63,8 @@ impl PathCounters {
 /// One direction: from a port's receiving side through a qdisc to the port across.
 struct Path {
     qdisc: Box<dyn Qdisc>,
+    /// What it wants to know of packets.
+    reading: Reading,
     counters: PathCounters,
 }
 
@@ -99,12 +101,18 @@ impl<I: Io> Worker<I> {
     /// what goes *out* there.
     pub fn new(io: I, packets: u32, qdiscs: [Box<dyn Qdisc>; 2]) -> Self {
         let [out_of_a, out_of_b] = qdiscs;
-        let path = |qdisc| Path { qdisc, counters: PathCounters::default() };
+        let mut table = Packets::new(packets).in_frames_of(io.frame());
+        let mut path = |qdisc: Box<dyn Qdisc>| {
+            let reading = qdisc.reading();
+            table.prepare(reading);
+            Path { qdisc, reading, counters: PathCounters::default() }
+        };
+        // What comes in at A goes out of B.
+        let paths = [path(out_of_b), path(out_of_a)];
         Self {
             io,
-            packets: Packets::new(packets),
-            // What comes in at A goes out of B.
-            paths: [path(out_of_b), path(out_of_a)],
+            packets: table,
+            paths,
             arrivals: Batch::new(BATCH),
             departures: Batch::new(BATCH),
             dropped: Batch::new(BATCH),
@@ -140,6 +148,9 @@ impl<I: Io> Worker<I> {
                 path.counters.rx_packets += 1;
                 path.counters.rx_bytes += self.packets.len(id).0;
                 if self.io.has_spare_frame() {
+                    if path.reading != Reading::NOTHING {
+                        self.io.read(id, path.reading, &mut self.packets);
+                    }
                     let _: Verdict = path.qdisc.enqueue(&mut self.packets, id, now);
                 } else {
                     self.packets.discard(id, DropReason::NoFrame);
@@ -153,7 +164,7 @@ impl<I: Io> Worker<I> {
                 path.counters.tx_packets += 1;
                 path.counters.tx_bytes += self.packets.len(id).0;
             }
-            self.io.transmit(egress, &self.departures);
+            self.io.transmit(egress, &self.packets, &self.departures);
             match next {
                 Next::Empty => {}
                 Next::At(time) => {
@@ -181,6 +192,8 @@ impl<I: Io> Worker<I> {
         let spec = match update {
             Update::Retune(spec) if path.qdisc.fits(&spec) => {
                 path.qdisc.retune(spec, now);
+                path.reading = path.qdisc.reading();
+                self.packets.prepare(path.reading);
                 return;
             }
             Update::Retune(spec) | Update::Replace(spec) => spec,
@@ -190,6 +203,8 @@ impl<I: Io> Worker<I> {
             successor.adopt(&mut self.packets, id, now);
         }
         path.qdisc = successor;
+        path.reading = path.qdisc.reading();
+        self.packets.prepare(path.reading);
         self.reclaim(egress.other());
     }
 

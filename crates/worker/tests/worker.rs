@@ -1,10 +1,10 @@
 //! Workers over vectors instead of ports: whatever happens to them, no packet is lost, doubled
 //! or overtaken, and the books add up after every single step.
 
-use narrows_packet::{Batch, DropReason, PacketId, Packets};
+use narrows_packet::{Batch, DropReason, PacketId, Packets, Reading};
 use narrows_policy::{Installed, NodeStats, Policy, PortFacts};
 use narrows_tc::Host;
-use narrows_units::Nanos;
+use narrows_units::{Bytes, Nanos};
 use narrows_worker::{Activity, Worker};
 use narrows_worker::{Io, Side};
 use proptest::prelude::*;
@@ -107,7 +107,13 @@ impl Io for FakeIo {
         self.room[side.index()]
     }
 
-    fn transmit(&mut self, side: Side, batch: &Batch) {
+    fn read(&self, _packet: PacketId, _reading: Reading, _packets: &mut Packets) {}
+
+    fn frame(&self) -> Bytes {
+        Bytes(2048)
+    }
+
+    fn transmit(&mut self, side: Side, _packets: &Packets, batch: &Batch) {
         assert!(batch.len() <= self.room[side.index()], "more was sent than there is room for");
         for &id in batch.as_slice() {
             let (from, number) = self.take_back(id);

@@ -213,7 +213,7 @@ impl Queue {
 
     /// The figures of the `tbf` and of what is below it.
     pub(super) fn stats(&self, into: &mut Vec<Stats>) {
-        into.push(Stats { backlog: self.backlog(), ..self.stats });
+        into.push(Stats { backlog: self.backlog(), ..self.stats.clone() });
         let inner = into.len();
         self.inner().stats(into);
         // To the inner qdisc the held packet has been sent; seen from outside it is still

@@ -7,8 +7,8 @@
 //! pass the shaper, their way is a part of the round trip.
 
 use crate::traffic::{Offer, Source};
-use narrows_packet::{Batch, PacketId, Packets};
-use narrows_units::Nanos;
+use narrows_packet::{Batch, PacketId, Packets, Reading};
+use narrows_units::{Bytes, Nanos};
 use narrows_worker::{BATCH, Io, Side};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -156,7 +156,13 @@ impl Io for SimIo {
         BATCH
     }
 
-    fn transmit(&mut self, _side: Side, batch: &Batch) {
+    fn read(&self, _packet: PacketId, _reading: Reading, _packets: &mut Packets) {}
+
+    fn frame(&self) -> Bytes {
+        Bytes(2048)
+    }
+
+    fn transmit(&mut self, _side: Side, _packets: &Packets, batch: &Batch) {
         for id in batch.as_slice() {
             self.left.push(self.frames[id.0 as usize]);
             self.free.push(id.0);
@@ -203,7 +209,7 @@ mod tests {
         io.begin(Nanos(at));
         io.receive(Side::A, &mut packets, Nanos(at), &mut batch);
         io.receive(Side::B, &mut packets, Nanos(at), &mut batch);
-        io.transmit(Side::B, &batch);
+        io.transmit(Side::B, &packets, &batch);
         io.left().iter().map(|offer| offer.at.0).collect()
     }
 

@@ -21,6 +21,10 @@ const FRAMES_LEAST: u64 = 1 << 13;
 /// The most frames of all workers, some 300 MB.
 const FRAMES_MOST: u64 = 1 << 22;
 
+/// Packets for which a `cake` has frames: some hundred milliseconds at 1 Gbit/s, far more than its
+/// queue management leaves standing.
+const CAKE_PACKETS: u64 = 1 << 14;
+
 /// The shaped port in the policy.
 const PORT: &str = "B";
 
@@ -53,7 +57,8 @@ pub(super) fn compile(port: &Port, shortest: u32) -> Result<Vec<Shaper>, SimErro
         let contacts = Arc::new(Contacts::default());
         let weight = port.weights.get(queue).map(|weight| weight_of(*weight));
         prepare(&mut spec, weight, &contacts);
-        let unshaped = Spec { config: Config::Noqueue, meter: None, children: Vec::new() };
+        let unshaped =
+            Spec { config: Config::Noqueue, meter: None, census: None, children: Vec::new() };
         let needed = capacity(&spec, shortest) + (FRAMES_RESERVED + BATCH) as u64;
         let most = FRAMES_LEAST.max(FRAMES_MOST / port.queues as u64);
         let frames = needed.clamp(FRAMES_LEAST, most) as u32;
@@ -67,6 +72,7 @@ fn capacity(spec: &Spec, shortest: u32) -> u64 {
     let packets = |bytes: Bytes| bytes.0 / u64::from(shortest.max(1));
     match &spec.config {
         Config::Noqueue => 0,
+        Config::Cake(_) => CAKE_PACKETS,
         Config::Fifo(fifo::Config::Packets(limit)) => u64::from(*limit),
         Config::Fifo(fifo::Config::Bytes(limit)) => packets(*limit),
         Config::Tbf(tbf) => {

@@ -1,0 +1,91 @@
+//! The parameters of `cake`, as an operator states them: `tc-cake(8)`.
+
+use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
+
+/// Kind and measure of everything that an instance does. Plain data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The rate that is kept, all queues together; `None` is unlimited (`bandwidth`, `unlimited`).
+    pub rate: Option<Rate>,
+    /// The rate follows what comes in (`autorate-ingress`); only without siblings.
+    pub autorate: bool,
+    /// Packets that are dropped count as sent: they have passed the bottleneck (`ingress`).
+    pub ingress: bool,
+    /// What a packet is charged beyond its length.
+    pub overhead: Overhead,
+    /// The length that `overhead` is added to is that of the network layer, without the link's
+    /// header: so wherever a keyword about overhead was given other than `raw`.
+    pub network_length: bool,
+    /// The round trip that congestion control is expected to take (`rtt`): CoDel's interval.
+    pub interval: Nanos,
+    /// The sojourn time that is aimed at: CoDel's target.
+    pub target: Nanos,
+    /// What is told apart, and what gets equal shares.
+    pub isolation: Isolation,
+    /// Hosts are those on the inside of address translation (`nat`).
+    pub nat: bool,
+    /// Flows and hosts are those inside of tunnels (`inner`; not in Linux).
+    pub inner: bool,
+    /// Priority queueing.
+    pub diffserv: Diffserv,
+    /// Which bits of the firewall's mark choose the tin, from 1; 0 is none (`fwmark`).
+    pub mark_mask: u32,
+    /// The code point is cleared once the tin is chosen (`wash`).
+    pub wash: bool,
+    /// Which acknowledgements are dropped.
+    pub ack_filter: AckFilter,
+    /// How much memory packets may take on one queue; `None` is worked out (`memlimit`).
+    pub memory: Option<Bytes>,
+    /// The longest frame of the port, Ethernet header included, in bytes.
+    pub frame: u32,
+}
+
+/// How flows are told apart and share (`flowblind` to `triple-isolate`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub enum Isolation {
+    /// One queue for everything.
+    Flowblind,
+    /// A queue for each source host.
+    Srchost,
+    /// A queue for each destination host.
+    Dsthost,
+    /// A queue for each pair of hosts.
+    Hosts,
+    /// A queue for each flow, all equal.
+    Flows,
+    /// A queue for each flow, source hosts equal.
+    DualSrchost,
+    /// A queue for each flow, destination hosts equal.
+    DualDsthost,
+    /// A queue for each flow, hosts equal at either end.
+    #[default]
+    TripleIsolate,
+}
+
+/// Into which tins packets are sorted by their code points.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub enum Diffserv {
+    /// One for all.
+    BestEffort,
+    /// Eight, by the IP precedence bits of RFC 791.
+    Precedence,
+    /// Bulk, best effort, voice.
+    #[default]
+    Diffserv3,
+    /// Bulk, best effort, video, voice.
+    Diffserv4,
+    /// Eight.
+    Diffserv8,
+}
+
+/// Which acknowledgements are superfluous.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub enum AckFilter {
+    /// None (`no-ack-filter`).
+    #[default]
+    Off,
+    /// Those that two later ones make so (`ack-filter`).
+    On,
+    /// Those that one later one makes so (`ack-filter-aggressive`).
+    Aggressive,
+}
