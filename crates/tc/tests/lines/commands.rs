@@ -130,8 +130,14 @@ fn statistics_are_those_of_the_qdisc_in_that_place() {
     host.ok("qdisc add dev right root handle 1: tbf rate 1mbit burst 32k latency 5ms");
     host.ok("qdisc add dev right parent 1:1 handle 2: pfifo limit 9");
     let backlog = Backlog { packets: 3, bytes: Bytes(2048) };
-    let stats =
-        Stats { sent_bytes: 1000, sent_packets: 10, drops: 1, overlimits: 2, requeues: 0, backlog };
+    let stats = Stats {
+        sent_bytes: 1000,
+        sent_packets: 10,
+        drops: 1,
+        overlimits: 2,
+        backlog,
+        ..Stats::default()
+    };
     host.stats.push(NodeStats { parent: Parent::Root, handle: Handle::new(1), stats });
     let shown = host.ok("-s qdisc show dev right");
     let lines: Vec<_> = shown.lines().collect();
