@@ -73,6 +73,33 @@ impl Fifo {
         self.backlog.bytes.0 += len.0;
     }
 
+    /// The packet behind `id`, which stands in this queue.
+    #[inline]
+    pub fn behind(&self, packets: &Packets, id: PacketId) -> Option<PacketId> {
+        let next = packets.meta(id).next;
+        (next != PacketId::NONE).then_some(next)
+    }
+
+    /// Takes the packet behind `id`, or the one that leaves next for `None`, out of its turn.
+    pub fn remove_behind(
+        &mut self,
+        packets: &mut Packets,
+        id: Option<PacketId>,
+    ) -> Option<PacketId> {
+        let Some(before) = id else { return self.pop_front(packets) };
+        let removed = self.behind(packets, before)?;
+        let meta = packets.meta_mut(removed);
+        let next = std::mem::replace(&mut meta.next, PacketId::NONE);
+        let len = Bytes::from(meta.len);
+        packets.meta_mut(before).next = next;
+        if next == PacketId::NONE {
+            self.tail = before;
+        }
+        self.backlog.packets -= 1;
+        self.backlog.bytes.0 -= len.0;
+        Some(removed)
+    }
+
     /// Takes the packet that leaves next.
     #[inline]
     pub fn pop_front(&mut self, packets: &mut Packets) -> Option<PacketId> {
@@ -96,6 +123,26 @@ mod tests {
     use narrows_units::Nanos;
     use proptest::prelude::*;
     use std::collections::VecDeque;
+
+    #[test]
+    fn a_packet_can_be_taken_out_of_the_middle_and_from_the_end() {
+        let mut packets = Packets::new(4);
+        let mut queue = Fifo::new();
+        for id in 0..4 {
+            packets.arrive(PacketId(id), 100 + id, Nanos::ZERO);
+            queue.push_back(&mut packets, PacketId(id));
+        }
+        assert_eq!(queue.behind(&packets, PacketId(1)), Some(PacketId(2)));
+        assert_eq!(queue.remove_behind(&mut packets, Some(PacketId(0))), Some(PacketId(1)));
+        assert_eq!(queue.remove_behind(&mut packets, Some(PacketId(2))), Some(PacketId(3)));
+        assert_eq!(queue.remove_behind(&mut packets, Some(PacketId(2))), None);
+        queue.push_back(&mut packets, PacketId(1));
+        assert_eq!(queue.remove_behind(&mut packets, None), Some(PacketId(0)));
+        assert_eq!(queue.backlog(), Backlog { packets: 2, bytes: Bytes(203) });
+        assert_eq!(queue.pop_front(&mut packets), Some(PacketId(2)));
+        assert_eq!(queue.pop_front(&mut packets), Some(PacketId(1)));
+        assert_eq!(queue.pop_front(&mut packets), None);
+    }
 
     proptest! {
         /// The oracle is a `VecDeque` of lengths: whatever is pushed and popped, both agree.

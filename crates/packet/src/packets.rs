@@ -1,6 +1,6 @@
 //! The table of packet metadata that a worker owns.
 
-use crate::headers::{Acknowledgement, Headers, Reading, Rewrite};
+use crate::headers::{Acknowledgement, Ecn, Headers, Reading, Rewrite};
 use crate::{Batch, DropCounters, DropReason, Fifo};
 use narrows_units::{Bytes, Nanos};
 
@@ -26,6 +26,10 @@ pub struct Meta {
     pub(crate) next: PacketId,
     /// What is to be written into its frame before it is sent.
     pub rewrite: Rewrite,
+    /// Its explicit congestion notification, where a qdisc that may mark has looked it up.
+    pub ecn: Ecn,
+    /// What it is charged, where a qdisc has worked that out on arrival.
+    pub charge: Bytes32,
 }
 
 /// A frame's length: 32 bits of bytes, so that metadata stays within half a cache line.
@@ -43,7 +47,15 @@ impl Meta {
 
     const fn arrived(len: u32, arrival: Nanos) -> Self {
         let rewrite = Rewrite { mark: false, wash: false };
-        Self { arrival, edt: Nanos::ZERO, len: Bytes32(len), next: PacketId::NONE, rewrite }
+        Self {
+            arrival,
+            edt: Nanos::ZERO,
+            len: Bytes32(len),
+            next: PacketId::NONE,
+            rewrite,
+            ecn: Ecn::NotCapable,
+            charge: Bytes32(0),
+        }
     }
 }
 
