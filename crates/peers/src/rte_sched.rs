@@ -1,0 +1,167 @@
+//! DPDK's hierarchical scheduler, `rte_sched`, of release 22.11 as Debian 12 ships it.
+//!
+//! One port, one subport, and as many pipes as asked for, all in the best-effort class and
+//! all at the full rate of the port: *unthrottled*. Credits are checked for every packet on every
+//! level, and as the port's time moves on by at least what is sent, they always suffice. Queues of
+//! pipes that are served share equally; that is how `rte_sched` is fair.
+//!
+//! *Packets* are `rte_mbuf`s that the port is lent, side by side in memory, without a pool: each
+//! has a count of holders that the library cannot bring down to one, so what it drops it does not
+//! free, and is found by that count.
+//!
+//! *Time* is the processor's time-stamp counter, read once a call of `dequeue`; unthrottled it
+//! decides nothing.
+//!
+//! *Memory* is ordinary pages (`--no-huge`): neither root nor a reservation is needed. With many
+//! thousands of pipes this costs `rte_sched` misses in the TLB that huge pages would spare it.
+//!
+//! Source: DPDK's Programmer's Guide, "Traffic Management", and the headers of the package
+//! `libdpdk-dev`.
+//!
+//! Non-goals: rates that bind, traffic classes, congestion management, statistics.
+
+mod abi;
+
+use abi::{Mbufs, Port};
+use std::sync::OnceLock;
+
+/// What to install where it is absent.
+pub const PACKAGE: &str = "librte-sched23";
+
+/// Packets that a queue holds.
+const QUEUE: u16 = 64;
+
+/// Why there is no `rte_sched`.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Error {
+    /// The library could not be loaded.
+    #[error("DPDK 22.11 is not installed (`apt install {PACKAGE}` on Debian 12): {0}")]
+    Absent(String),
+    /// The environment abstraction layer did not start.
+    #[error("DPDK's environment did not start (rte_eal_init gave {0})")]
+    Start(i32),
+    /// It refused a configuration.
+    #[error("rte_sched refused to configure {0}")]
+    Refused(&'static str),
+}
+
+/// Whether there is an `rte_sched` to measure. Loads and starts DPDK the first time.
+pub fn available() -> Result<(), Error> {
+    library().map(drop)
+}
+
+fn library() -> Result<&'static abi::Library, Error> {
+    static LIBRARY: OnceLock<Result<abi::Library, Error>> = OnceLock::new();
+    LIBRARY.get_or_init(abi::Library::start).as_ref().map_err(Clone::clone)
+}
+
+/// A port with its packets, numbered from 0.
+pub struct RteSched {
+    port: Port,
+    mbufs: Mbufs,
+    /// What is handed over at once.
+    batch: Vec<abi::Handle>,
+}
+
+impl RteSched {
+    /// A port of `rate` bytes a second with `pipes` pipes (a power of two) for `packets` packets,
+    /// of which at most `batch` move at once.
+    pub fn new(pipes: u32, rate: u64, packets: u32, batch: usize) -> Result<Self, Error> {
+        let port = Port::new(library()?, pipes, rate, QUEUE)?;
+        let batch = Vec::with_capacity(batch);
+        Ok(Self { port, mbufs: Mbufs::new(packets), batch })
+    }
+
+    /// Offers packets of `len` bytes, each with its pipe: `rte_sched_port_pkt_write` for each and
+    /// `rte_sched_port_enqueue` for all. Those that were dropped are told to `dropped`.
+    ///
+    /// # Panics
+    /// Where there is no such packet or pipe.
+    #[inline]
+    pub fn enqueue(
+        &mut self,
+        arrivals: impl Iterator<Item = (u32, u32)>,
+        len: u16,
+        mut dropped: impl FnMut(u32),
+    ) {
+        self.batch.clear();
+        for (packet, pipe) in arrivals {
+            let handle = self.mbufs.arrive(packet, len);
+            self.port.classify(handle, pipe);
+            self.batch.push(handle);
+        }
+        if self.port.enqueue(&mut self.batch) < self.batch.len() {
+            for handle in &self.batch {
+                if self.mbufs.was_dropped(*handle) {
+                    dropped(self.mbufs.number(*handle));
+                }
+            }
+        }
+    }
+
+    /// `rte_sched_port_dequeue`: up to `most` packets leave, each told to `left`.
+    #[inline]
+    pub fn dequeue(&mut self, most: usize, mut left: impl FnMut(u32)) {
+        self.port.dequeue(&mut self.batch, most);
+        for handle in &self.batch {
+            left(self.mbufs.number(*handle));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: u64 = 12_500_000_000;
+
+    /// A port, or none where DPDK is not installed: then there is nothing to test.
+    fn port(pipes: u32, packets: u32) -> Option<RteSched> {
+        match RteSched::new(pipes, RATE, packets, 32) {
+            Ok(port) => Some(port),
+            Err(Error::Absent(why)) => {
+                eprintln!("skipped: {why}");
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn enqueue(port: &mut RteSched, arrivals: &[(u32, u32)]) -> Vec<u32> {
+        let mut dropped = Vec::new();
+        port.enqueue(arrivals.iter().copied(), 1500, |packet| dropped.push(packet));
+        dropped
+    }
+
+    fn dequeue(port: &mut RteSched) -> Vec<u32> {
+        let mut left = Vec::new();
+        port.dequeue(32, |packet| left.push(packet));
+        left
+    }
+
+    #[test]
+    fn what_goes_in_comes_out_in_order_within_a_pipe() {
+        let Some(mut port) = port(64, 32) else { return };
+        let arrivals: Vec<_> = (0..32).map(|packet| (packet, packet % 4)).collect();
+        assert_eq!(enqueue(&mut port, &arrivals), []);
+        let left = dequeue(&mut port);
+        for pipe in 0..4 {
+            let own: Vec<_> = left.iter().filter(|packet| *packet % 4 == pipe).copied().collect();
+            assert_eq!(own, (0..8).map(|turn| turn * 4 + pipe).collect::<Vec<_>>());
+        }
+        assert_eq!(dequeue(&mut port), []);
+    }
+
+    #[test]
+    fn what_a_full_queue_drops_is_told_and_may_come_again() {
+        let Some(mut port) = port(64, 96) else { return };
+        let batch = |first: u32| (first..first + 32).map(|packet| (packet, 7)).collect::<Vec<_>>();
+        assert_eq!(enqueue(&mut port, &batch(0)), []);
+        assert_eq!(enqueue(&mut port, &batch(32)), []);
+        assert_eq!(enqueue(&mut port, &batch(64)), (64..96).collect::<Vec<_>>());
+        assert_eq!(dequeue(&mut port), (0..32).collect::<Vec<_>>());
+        assert_eq!(enqueue(&mut port, &batch(64)), []);
+        assert_eq!(dequeue(&mut port), (32..64).collect::<Vec<_>>());
+        assert_eq!(dequeue(&mut port), (64..96).collect::<Vec<_>>());
+    }
+}
