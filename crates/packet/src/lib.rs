@@ -15,6 +15,7 @@
 //! those), sharing between threads: a table belongs to one worker.
 
 mod batch;
+pub mod dissect;
 mod drop_reason;
 mod fifo;
 mod headers;

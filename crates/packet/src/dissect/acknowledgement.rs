@@ -1,0 +1,74 @@
+//! What a TCP segment acknowledges.
+
+use super::bytes::{be16, be32, byte, chunk};
+use super::hash::Key;
+use super::network::Packet;
+use super::protocol::TCP;
+use crate::headers::Acknowledgement;
+
+/// The length of a TCP header without options.
+const HEADER_LEN: usize = 20;
+
+/// The sorts of options that are understood.
+mod sort {
+    pub(super) const END: u8 = 0;
+    pub(super) const NO_OPERATION: u8 = 1;
+    pub(super) const SELECTIVE: u8 = 5;
+    pub(super) const TIME_STAMP: u8 = 8;
+}
+
+/// What `packet` acknowledges, if it is a TCP segment whose whole header is there.
+pub(super) fn read(key: &Key, frame: &[u8], packet: &Packet) -> Option<Acknowledgement> {
+    if packet.protocol != TCP || packet.is_fragment {
+        return None;
+    }
+    let bytes = frame.get(..packet.end)?;
+    let header: &[u8; HEADER_LEN] = chunk(bytes, packet.payload)?;
+    let header_len = usize::from(header[12] >> 4) * 4;
+    let options = bytes.get(packet.payload + HEADER_LEN..packet.payload + header_len)?;
+    let (source, destination) = (key.host(packet.source), key.host(packet.destination));
+    let connection = key.flow(source, destination, TCP, packet.ports(frame));
+    let mut read = Acknowledgement {
+        connection: connection.max(1),
+        number: be32(header, 8)?,
+        flags: be16(header, 12)? & 0x0fff,
+        // By the packet's own length: behind it may be padding, and in front of its end a cut.
+        is_empty: packet.payload + header_len == packet.declared_end,
+        ..Acknowledgement::default()
+    };
+    read.has_plain_options = read_options(&mut read, options).is_some();
+    Some(read)
+}
+
+/// Records what `options` say. `None` where one is malformed, there twice, or of a sort that an
+/// acknowledgement must not be dropped with.
+fn read_options(read: &mut Acknowledgement, options: &[u8]) -> Option<()> {
+    let mut left = options;
+    while let Some(&sort) = left.first() {
+        match sort {
+            sort::END => break,
+            sort::NO_OPERATION => {
+                left = &left[1..];
+                continue;
+            }
+            _ => {}
+        }
+        let len = usize::from(byte(left, 1)?);
+        let (option, behind) = left.split_at_checked(len)?;
+        // Both lengths are at least 2 in the two sorts that are known; all others end here.
+        match sort {
+            sort::TIME_STAMP if len == 10 && read.time_stamp.is_none() => {
+                read.time_stamp = Some((be32(option, 2)?, be32(option, 6)?));
+            }
+            sort::SELECTIVE if matches!(len, 10 | 18 | 26 | 34) && read.block_count == 0 => {
+                read.block_count = (len / 8) as u8;
+                for (index, block) in read.blocks.iter_mut().take(len / 8).enumerate() {
+                    *block = (be32(option, 2 + 8 * index)?, be32(option, 6 + 8 * index)?);
+                }
+            }
+            _ => return None,
+        }
+        left = behind;
+    }
+    Some(())
+}

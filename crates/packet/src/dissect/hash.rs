@@ -1,0 +1,145 @@
+//! Hashes of hosts and flows.
+//!
+//! The building block is a multiplication of 64 by 64 bits whose upper half is folded onto its
+//! lower one, as in wyhash and its descendants: two instructions, after which every bit of the
+//! input has a part in about every bit of the output. Two of them in a row are a good hash. Hosts
+//! are hashed first and the flow from their hashes, so that three hashes cost six multiplications,
+//! of which four run side by side.
+//!
+//! Written here because the inputs have a fixed size: behind the `Hasher` interface of the crates
+//! for this (foldhash, rapidhash) each would be a stream that is buffered and finished by itself,
+//! and their hashes may change with their versions, but need not.
+//!
+//! Non-goals: secrecy against somebody who can observe hashes, which nobody outside can.
+
+use super::network::Address;
+
+/// What makes the hashes of one process differ from those of another.
+#[derive(Clone, Copy)]
+pub(super) struct Key {
+    v4: [u64; 2],
+    v6: [u64; 3],
+    mac: [u64; 2],
+    tail: [u64; 2],
+    short: [u64; 2],
+}
+
+/// The product of both, its upper half folded onto the lower one.
+#[inline]
+const fn fold(a: u64, b: u64) -> u64 {
+    let product = a as u128 * b as u128;
+    (product as u64) ^ ((product >> 64) as u64)
+}
+
+impl Key {
+    /// All that is needed from one number, by SplitMix64.
+    pub(super) fn new(key: u64) -> Self {
+        let mut state = key;
+        let mut next = || {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = state;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            // Odd, so that no multiplication loses bits.
+            (z ^ (z >> 31)) | 1
+        };
+        Self {
+            v4: [next(), next()],
+            v6: [next(), next(), next()],
+            mac: [next(), next()],
+            tail: [next(), next()],
+            short: [next(), next()],
+        }
+    }
+
+    /// The hash of a host, to be shortened or used for flows.
+    #[inline]
+    pub(super) fn host(&self, address: Address) -> u64 {
+        match address {
+            Address::V4(address) => fold(u64::from(address) ^ self.v4[0], self.v4[1]),
+            Address::V6(upper, lower) => {
+                let upper = fold(upper ^ self.v6[0], self.v6[1]);
+                fold(lower ^ upper, self.v6[2])
+            }
+            Address::Mac([a, b, c, d, e, f]) => {
+                let address = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+                fold(address ^ self.mac[0], self.mac[1])
+            }
+        }
+    }
+
+    /// The hash of a host as it is told.
+    #[inline]
+    pub(super) fn short(&self, host: u64) -> u32 {
+        fold(host ^ self.short[0], self.short[1]) as u32
+    }
+
+    /// The hash of what goes from `source` to `destination`, which are hashes themselves.
+    #[inline]
+    pub(super) fn flow(&self, source: u64, destination: u64, protocol: u8, ports: u32) -> u64 {
+        let tail = u64::from(protocol) << 32 | u64::from(ports);
+        let tail = fold(tail ^ self.tail[0], self.tail[1]);
+        // Turned, so that the way back is another flow.
+        fold(source ^ self.short[1], destination.rotate_left(32) ^ tail)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often each of 32 bits of `hash` changes with one bit of the input, the least and the
+    /// most over all pairs, of 4096 inputs in a row.
+    fn avalanche(bits: u32, hash: impl Fn(u64) -> u32) -> (u32, u32) {
+        let mut flips = vec![[0_u32; 32]; bits as usize];
+        for input in 0..4096 {
+            let before = hash(input);
+            for (bit, flips) in (0..bits).zip(&mut flips) {
+                let changed = before ^ hash(input ^ 1 << bit);
+                for (place, count) in flips.iter_mut().enumerate() {
+                    *count += changed >> place & 1;
+                }
+            }
+        }
+        let all = || flips.iter().flatten().copied();
+        (all().min().unwrap(), all().max().unwrap())
+    }
+
+    #[test]
+    fn every_bit_of_the_input_changes_every_bit_of_the_hash_about_every_second_time() {
+        for seed in [0, 1, 0xdead_beef, u64::MAX] {
+            let key = Key::new(seed);
+            let v4 = |input: u64| key.host(Address::V4(input as u32));
+            let host = v4(0x0a00_0001);
+            let results = [
+                avalanche(32, |input| key.short(v4(input))),
+                avalanche(64, |input| key.short(key.host(Address::V6(input, 1)))),
+                avalanche(64, |input| key.short(key.host(Address::V6(1, input)))),
+                avalanche(32, |input| key.flow(v4(input), host, 6, 80) as u32),
+                avalanche(32, |input| key.flow(host, v4(input), 6, 80) as u32),
+                avalanche(32, |ports| key.flow(host, host, 6, ports as u32) as u32),
+            ];
+            for (which, (least, most)) in results.into_iter().enumerate() {
+                assert!(
+                    least > 2048 - 250 && most < 2048 + 250,
+                    "hash {which} of key {seed}: {least} to {most} times of 4096"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn addresses_of_different_sorts_hash_differently() {
+        let key = Key::new(3);
+        let hosts = [
+            Address::V4(1),
+            Address::V6(0, 1),
+            Address::V6(1, 0),
+            Address::Mac([0, 0, 0, 0, 0, 1]),
+        ]
+        .map(|address| key.short(key.host(address)));
+        for (index, host) in hosts.iter().enumerate() {
+            assert!(!hosts[..index].contains(host), "{hosts:x?}");
+        }
+    }
+}

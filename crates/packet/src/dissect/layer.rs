@@ -1,0 +1,42 @@
+//! What an EtherType stands for.
+
+/// Address resolution of IPv4 (RFC 826).
+pub(super) const ARP: u16 = 0x0806;
+
+/// Numbers below are no EtherTypes but the length of an IEEE 802.3 frame.
+pub(super) const ETHER_TYPE_MIN: u16 = 0x0600;
+
+/// What follows an EtherType.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Layer {
+    Ipv4,
+    Ipv6,
+    /// Two bytes of tag and another EtherType: IEEE 802.1Q and what came before its 802.1ad.
+    Tag,
+    /// A stack of labels.
+    Mpls,
+    /// The session stage of PPP over Ethernet.
+    Pppoe,
+    /// A whole frame, as tunnels carry it.
+    Ethernet,
+}
+
+/// All that are looked into. The frequent ones stand first.
+const LAYERS: [(u16, Layer); 10] = [
+    (0x0800, Layer::Ipv4),
+    (0x86dd, Layer::Ipv6),
+    (0x8100, Layer::Tag),
+    (0x88a8, Layer::Tag),
+    (0x9100, Layer::Tag),
+    (0x9200, Layer::Tag),
+    (0x8847, Layer::Mpls),
+    (0x8848, Layer::Mpls),
+    (0x8864, Layer::Pppoe),
+    (0x6558, Layer::Ethernet),
+];
+
+/// The layer behind `ether_type`, if it is one that is looked into.
+#[inline]
+pub(super) fn layer(ether_type: u16) -> Option<Layer> {
+    LAYERS.iter().find(|(number, _)| *number == ether_type).map(|&(_, layer)| layer)
+}

@@ -1,0 +1,82 @@
+//! From an Ethernet header to the IP header, through what lies between.
+
+use super::bytes::{be16, be32, byte};
+use super::layer::{ETHER_TYPE_MIN, Layer, layer};
+
+/// The most tags, and as many labels, that are looked through.
+const LAYERS_MAX: usize = 8;
+
+/// Where a tag or label stack ends and IP begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Link {
+    /// The EtherType behind all tags; 0 where it is a length.
+    pub(super) ether_type: u16,
+    /// Where the network layer begins: behind all tags, before PPPoE and MPLS.
+    pub(super) network: usize,
+    /// Where an IP header is said to begin, and of which sort.
+    pub(super) ip: Option<(Layer, usize)>,
+}
+
+impl Link {
+    /// Walks from the Ethernet header with which `frame` begins. `None` where that is cut off.
+    #[inline]
+    pub(super) fn walk(frame: &[u8]) -> Option<Self> {
+        Self::walk_from(frame, 0)
+    }
+
+    /// The same from an Ethernet header at `at`.
+    pub(super) fn walk_from(frame: &[u8], at: usize) -> Option<Self> {
+        Some(Self::behind(frame, be16(frame, at + 12)?, at + 14))
+    }
+
+    /// Walks from where what `ether_type` says begins, at `at`.
+    pub(super) fn behind(frame: &[u8], mut ether_type: u16, at: usize) -> Self {
+        let mut network = at;
+        for _ in 0..LAYERS_MAX {
+            if layer(ether_type) != Some(Layer::Tag) {
+                break;
+            }
+            let Some(next) = be16(frame, network + 2) else { break };
+            ether_type = next;
+            network += 4;
+        }
+        let ip = match layer(ether_type) {
+            Some(sort @ (Layer::Ipv4 | Layer::Ipv6)) => Some((sort, network)),
+            Some(Layer::Mpls) => behind_labels(frame, network),
+            Some(Layer::Pppoe) => behind_pppoe(frame, network),
+            Some(Layer::Tag | Layer::Ethernet) | None => None,
+        };
+        let ether_type = if ether_type < ETHER_TYPE_MIN { 0 } else { ether_type };
+        Self { ether_type, network, ip }
+    }
+}
+
+/// The IP header behind a stack of MPLS labels. Nothing says what is there; the first half
+/// byte does, as routers guess it too.
+fn behind_labels(frame: &[u8], at: usize) -> Option<(Layer, usize)> {
+    const BOTTOM_OF_STACK: u32 = 1 << 8;
+    let labels = (0..LAYERS_MAX).map(|index| at + 4 * index);
+    for label in labels {
+        if be32(frame, label)? & BOTTOM_OF_STACK != 0 {
+            return match byte(frame, label + 4)? >> 4 {
+                4 => Some((Layer::Ipv4, label + 4)),
+                6 => Some((Layer::Ipv6, label + 4)),
+                _ => None,
+            };
+        }
+    }
+    None
+}
+
+/// The IP header behind PPPoE's six bytes and PPP's protocol of two.
+fn behind_pppoe(frame: &[u8], at: usize) -> Option<(Layer, usize)> {
+    // Version 1, type 1, and code 0, which is data.
+    if be16(frame, at)? != 0x1100 {
+        return None;
+    }
+    match be16(frame, at + 6)? {
+        0x0021 => Some((Layer::Ipv4, at + 8)),
+        0x0057 => Some((Layer::Ipv6, at + 8)),
+        _ => None,
+    }
+}
