@@ -1,9 +1,9 @@
 //! A limit with its seats.
 
 use crate::place::{Place, Places};
-use crate::{Limit, Strategy, edt, equal, fair, lock};
-use narrows_qdisc::Meter;
-use std::sync::Arc;
+use crate::{Limit, Strategy, census, edt, equal, fair, lock};
+use narrows_qdisc::{Census, Meter};
+use std::sync::{Arc, OnceLock};
 
 /// What a strategy has to provide: state to share, and seats at it.
 pub(crate) trait Shared: Send + Sync {
@@ -19,6 +19,8 @@ pub struct Coordination {
     strategy: Strategy,
     shared: Arc<dyn Shared>,
     places: Arc<Places>,
+    /// Made when somebody first asks: most qdiscs do not count hosts.
+    census: OnceLock<Arc<census::Shared>>,
 }
 
 impl Coordination {
@@ -30,7 +32,7 @@ impl Coordination {
             Strategy::Equal { sync_time } => equal::Shared::new(limit, seats, sync_time),
             Strategy::Fair { sync_time } => fair::Shared::new(limit, seats, sync_time),
         };
-        Arc::new(Self { strategy, shared, places: Places::new(seats) })
+        Arc::new(Self { strategy, shared, places: Places::new(seats), census: OnceLock::new() })
     }
 
     /// How the limit is divided.
@@ -45,6 +47,12 @@ impl Coordination {
     /// Where there is no such seat or it is taken.
     pub fn seat(self: &Arc<Self>, seat: usize) -> Box<dyn Meter> {
         Arc::clone(&self.shared).seat(self.places.take(seat))
+    }
+
+    /// A seat at what the queues of this limit count together, whatever the strategy. It does
+    /// not matter which queue's; what it has counted is taken back when it is dropped.
+    pub fn census(&self) -> Box<dyn Census> {
+        Box::new(Arc::clone(self.census.get_or_init(census::Shared::new)).seat())
     }
 
     /// Sets another limit while packets flow. Seats follow at their next packet; credit and

@@ -18,10 +18,12 @@
 //! (`RUSTFLAGS="--cfg loom" cargo test -p narrows-coordination --lib --release`).
 //!
 //! *Non-goals.* No clocks (`now` is an argument, and all workers' must count from one epoch),
-//! no threads, no packets, no allocation once a seat is taken.
+//! no threads, no packets, no allocation once a seat is taken (but for what a seat at the
+//! `census` needs to count its first host).
 //!
 //! Source: the mq-cake papers (IFIP; Netdev 0x19), Algorithms 1 and 2.
 
+mod census;
 mod coordination;
 mod edt;
 mod equal;

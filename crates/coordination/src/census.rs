@@ -1,0 +1,158 @@
+//! What the queues of a port count together: who has how much standing where.
+//!
+//! *Flows of a host* stand in a sketch (`sketch`), *what a tin wants and has sent* in a line of
+//! sums (`tins`). Both are sums of what the seats have said, kept by adding differences. So to
+//! look costs the same however many seats there are, no seat needs a place of its own, and one
+//! that is given back subtracts what it had added.
+//!
+//! *Memory ordering:* relaxed throughout. Every word is a sum on its own, and none guards other
+//! memory. All changes of one word have one order, in which each seat's come in the order in
+//! which it made them. Whatever a reader sees is therefore the sum of what each seat had said at
+//! some time: never below zero, never more than was ever true of each seat by itself. A reader's
+//! own changes are among it. *Different* words may be seen at different times: a flow in one row
+//! of the sketch and not yet in the other, a weight without the bytes that go with it. Nothing
+//! but fairness, for a moment, depends on it; when nobody writes, all of it is exact.
+//!
+//! *Cost.* To count is two atomic additions, to look up a host two loads; to tell costs an addition
+//! for each figure that has changed, all on one line. A port takes 32 KiB and 128 bytes; a seat 16
+//! KiB from the first flow that it counts. This is the only memory that a seat allocates later
+//! than when it is taken: most seats of a large configuration never count anything.
+//!
+//! *Non-goals.* Which flows stand, and what a host's share is: that is the qdisc's. A history.
+
+use crate::line::Line;
+use narrows_qdisc::{Census, HostKey, TinCensus};
+use sketch::{Part, Sketch};
+use std::sync::Arc;
+use tins::{Tins, Told};
+
+mod sketch;
+mod tins;
+
+/// What the seats share.
+pub(crate) struct Shared {
+    tins: Line<Tins>,
+    flows: Line<Sketch>,
+}
+
+impl Shared {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { tins: Line(Tins::new()), flows: Line(Sketch::new()) })
+    }
+
+    /// One more seat.
+    pub(crate) fn seat(self: Arc<Self>) -> Seat {
+        Seat { shared: self, part: Part::default(), told: Told::default() }
+    }
+}
+
+/// A seat at the census: what it has added, and where.
+pub(crate) struct Seat {
+    shared: Arc<Shared>,
+    part: Part,
+    told: Told,
+}
+
+impl Census for Seat {
+    fn count(&mut self, host: HostKey, change: i32) {
+        self.part.count(&self.shared.flows, host, change);
+    }
+
+    fn flows(&self, host: HostKey) -> u32 {
+        self.shared.flows.flows(host)
+    }
+
+    fn tell(&mut self, tins: &[TinCensus]) {
+        self.told.tell(&self.shared.tins, tins);
+    }
+
+    fn sum(&self, tins: &mut [TinCensus]) {
+        self.shared.tins.sum(tins);
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.part.take_back(&self.shared.flows);
+        self.told.take_back(&self.shared.tins);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::thread;
+
+    const HOST: HostKey = HostKey(0);
+    /// In the same cell as [`HOST`] in the first row only.
+    const NEIGHBOUR: HostKey = HostKey(1 << 32);
+
+    fn tin(weight: u64, sent: u64) -> TinCensus {
+        TinCensus { weight, sent }
+    }
+
+    fn first_tin(seat: &Seat) -> TinCensus {
+        let mut tins = [TinCensus::default()];
+        seat.sum(&mut tins);
+        tins[0]
+    }
+
+    /// They add to the same cell of the first row and take back at once what is left.
+    #[test]
+    fn loom_nothing_is_left_of_seats_that_are_gone() {
+        loom::model(|| {
+            let shared = Shared::new();
+            let workers = [HOST, NEIGHBOUR].map(|host| {
+                let mut seat = Arc::clone(&shared).seat();
+                thread::spawn(move || {
+                    seat.count(host, 2);
+                    seat.count(host, -1);
+                })
+            });
+            for worker in workers {
+                worker.join().unwrap();
+            }
+            let seat = shared.seat();
+            assert_eq!((seat.flows(HOST), seat.flows(NEIGHBOUR)), (0, 0));
+        });
+    }
+
+    #[test]
+    fn loom_who_looks_meanwhile_sees_what_each_has_said_at_some_time() {
+        loom::model(|| {
+            let shared = Shared::new();
+            let mut seat = Arc::clone(&shared).seat();
+            let mut other = shared.seat();
+            let worker = thread::spawn(move || {
+                other.count(HOST, 3);
+                other.count(HOST, -1);
+            });
+            seat.count(HOST, 10);
+            let seen = seat.flows(HOST);
+            assert!([10, 12, 13].contains(&seen), "{seen}");
+            // Nothing here stands in the neighbour's cell of the second row.
+            assert_eq!(seat.flows(NEIGHBOUR), 0);
+            worker.join().unwrap();
+            assert_eq!(seat.flows(HOST), 10, "the other is gone");
+        });
+    }
+
+    #[test]
+    fn loom_tins_are_told_of_exactly_and_weights_taken_back() {
+        loom::model(|| {
+            let shared = Shared::new();
+            let mut seat = Arc::clone(&shared).seat();
+            let mut other = shared.seat();
+            let worker = thread::spawn(move || {
+                other.tell(&[tin(5, 100)]);
+                other.tell(&[tin(2, 300)]);
+            });
+            seat.tell(&[tin(10, 1_000)]);
+            let TinCensus { weight, sent } = first_tin(&seat);
+            assert!([10, 15, 12].contains(&weight), "{weight}");
+            assert!([1_000, 1_100, 1_300].contains(&sent), "{sent}");
+            worker.join().unwrap();
+            assert_eq!(first_tin(&seat), tin(10, 1_300));
+        });
+    }
+}

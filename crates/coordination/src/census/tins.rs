@@ -1,0 +1,71 @@
+//! What all queues together want and have sent in each tin.
+//!
+//! One pair of words a tin, to which each seat adds the difference between what it says now and
+//! what it said before. A line for each seat would spare them writing the same one, but then each
+//! would have to read the lines of all others: N² reads of what another core has just written
+//! every sync time, where this is N writes and N reads. All eight tins are one [`Line`], which
+//! a seat fetches once for all that it tells and sums up.
+//!
+//! [`Line`]: crate::line::Line
+
+use crate::sync::{AtomicU64, Ordering};
+use narrows_qdisc::{TINS_MAX, TinCensus};
+use std::array;
+
+/// The sums over all seats.
+pub(super) struct Tins([Sums; TINS_MAX]);
+
+struct Sums {
+    weight: AtomicU64,
+    sent: AtomicU64,
+}
+
+// Otherwise a look would be more than one fetch.
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<crate::line::Line<Tins>>() == 128);
+
+impl Tins {
+    pub(super) fn new() -> Self {
+        Self(array::from_fn(|_| Sums { weight: AtomicU64::new(0), sent: AtomicU64::new(0) }))
+    }
+
+    #[inline]
+    pub(super) fn sum(&self, tins: &mut [TinCensus]) {
+        for (tin, sums) in tins.iter_mut().zip(&self.0) {
+            // Relaxed: each is a sum on its own, see `census`.
+            tin.weight = sums.weight.load(Ordering::Relaxed);
+            tin.sent = sums.sent.load(Ordering::Relaxed);
+        }
+    }
+}
+
+/// What one seat has told.
+#[derive(Default)]
+pub(super) struct Told([TinCensus; TINS_MAX]);
+
+impl Told {
+    pub(super) fn tell(&mut self, shared: &Tins, tins: &[TinCensus]) {
+        for ((told, sums), tin) in self.0.iter_mut().zip(&shared.0).zip(tins) {
+            replace(&sums.weight, told.weight, tin.weight);
+            replace(&sums.sent, told.sent, tin.sent);
+            *told = *tin;
+        }
+    }
+
+    /// Subtracts the weights. What was sent was sent.
+    pub(super) fn take_back(&mut self, shared: &Tins) {
+        for (told, sums) in self.0.iter_mut().zip(&shared.0) {
+            replace(&sums.weight, told.weight, 0);
+            told.weight = 0;
+        }
+    }
+}
+
+/// Replaces a seat's part of a sum.
+#[inline]
+fn replace(sum: &AtomicU64, old: u64, new: u64) {
+    if new != old {
+        // Relaxed: a sum on its own, see `census`. Wrapping: adds what is negative, too.
+        sum.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,195 @@
+//! The census as qdiscs see it: beside a slow model, and with real threads.
+
+use narrows_coordination::{Coordination, Limit};
+use narrows_qdisc::{Census, HostKey, TINS_MAX, TinCensus};
+use narrows_units::{Bytes, Rate};
+use proptest::prelude::*;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::thread;
+
+const SEATS: usize = 4;
+const HOSTS: u64 = 12;
+
+fn coordination() -> Arc<Coordination> {
+    let rate = Rate::from_bits_per_sec(1_000_000_000);
+    let limit = Limit { rate, burst: Bytes(30_000), peak: None, backlog: Bytes(150_000) };
+    Coordination::new(narrows_coordination::Strategy::EQUAL, limit, SEATS)
+}
+
+/// Few hosts, of which no two share a cell: with all bits of the key different, as a hash has it.
+fn host(number: u64) -> HostKey {
+    HostKey(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+fn tin(weight: u64, sent: u64) -> TinCensus {
+    TinCensus { weight, sent }
+}
+
+fn sum(seat: &dyn Census) -> [TinCensus; TINS_MAX] {
+    let mut tins = [TinCensus::default(); TINS_MAX];
+    seat.sum(&mut tins);
+    tins
+}
+
+/// A slow census.
+#[derive(Default)]
+struct Model {
+    standing: HashMap<(usize, u64), u32>,
+    told: HashMap<(usize, usize), TinCensus>,
+    /// By seats that are gone.
+    sent: [u64; TINS_MAX],
+}
+
+impl Model {
+    fn flows(&self, host: u64) -> u32 {
+        let here = self.standing.iter().filter(|((_, other), _)| *other == host);
+        here.map(|(_, &flows)| flows).sum()
+    }
+
+    fn sum(&self) -> [TinCensus; TINS_MAX] {
+        let mut tins = self.sent.map(|sent| tin(0, sent));
+        for (&(_, number), told) in &self.told {
+            tins[number].weight += told.weight;
+            tins[number].sent += told.sent;
+        }
+        tins
+    }
+
+    fn drop_seat(&mut self, seat: usize) {
+        self.standing.retain(|&(at, _), _| at != seat);
+        for (&(at, number), told) in &self.told {
+            self.sent[number] += if at == seat { told.sent } else { 0 };
+        }
+        self.told.retain(|&(at, _), _| at != seat);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Begin { seat: usize, host: u64, flows: u32 },
+    End { seat: usize, host: u64 },
+    Tell { seat: usize, tins: Vec<(u64, u64)> },
+    Drop { seat: usize },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let tins = prop::collection::vec((0u64..1 << 40, 0u64..1 << 30), 0..=TINS_MAX);
+    prop_oneof![
+        4 => (0..SEATS, 0..HOSTS, 1u32..5)
+            .prop_map(|(seat, host, flows)| Step::Begin { seat, host, flows }),
+        3 => (0..SEATS, 0..HOSTS).prop_map(|(seat, host)| Step::End { seat, host }),
+        2 => (0..SEATS, tins).prop_map(|(seat, tins)| Step::Tell { seat, tins }),
+        1 => (0..SEATS).prop_map(|seat| Step::Drop { seat }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn the_census_is_what_its_seats_have_said(
+        steps in prop::collection::vec(step(), 1..100),
+    ) {
+        let coordination = coordination();
+        let mut seats: Vec<_> = (0..SEATS).map(|_| coordination.census()).collect();
+        let mut model = Model::default();
+        for step in steps {
+            match step {
+                Step::Begin { seat, host: number, flows } => {
+                    *model.standing.entry((seat, number)).or_default() += flows;
+                    seats[seat].count(host(number), flows as i32);
+                }
+                Step::End { seat, host: number } => {
+                    let flows = model.standing.remove(&(seat, number)).unwrap_or_default();
+                    seats[seat].count(host(number), -(flows as i32));
+                }
+                Step::Tell { seat, tins } => {
+                    let mut list = Vec::new();
+                    for (number, (weight, more)) in tins.into_iter().enumerate() {
+                        let told = model.told.entry((seat, number)).or_default();
+                        *told = tin(weight, told.sent + more);
+                        list.push(*told);
+                    }
+                    seats[seat].tell(&list);
+                }
+                Step::Drop { seat } => {
+                    model.drop_seat(seat);
+                    seats[seat] = coordination.census();
+                }
+            }
+            for seat in &seats {
+                for number in 0..HOSTS {
+                    prop_assert_eq!(seat.flows(host(number)), model.flows(number));
+                }
+                prop_assert_eq!(sum(seat.as_ref()), model.sum());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sum_is_of_as_many_tins_as_there_is_room_for() {
+    let coordination = coordination();
+    let (mut one, mut other) = (coordination.census(), coordination.census());
+    one.tell(&[tin(1, 10), tin(2, 20), tin(3, 30)]);
+    other.tell(&[tin(100, 1_000)]);
+    let mut tins = [TinCensus::default(); 2];
+    one.sum(&mut tins);
+    assert_eq!(tins, [tin(101, 1_010), tin(2, 20)]);
+    let mut tins = [tin(7, 7); TINS_MAX + 1];
+    one.sum(&mut tins);
+    assert_eq!(tins[2], tin(3, 30));
+    assert_eq!(tins[TINS_MAX], tin(7, 7), "there is no such tin");
+}
+
+/// Counts and takes back at random, and says so. Returns what it has sent in the first tin.
+fn work(coordination: &Coordination, number: u64) -> u64 {
+    let mut seat = coordination.census();
+    let mut random = number + 1;
+    let mut standing = [0i32; HOSTS as usize];
+    let (mut sent, mut sent_before) = (0, 0);
+    for _ in 0..20_000 {
+        // Xorshift: any sequence will do.
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let index = (random % HOSTS) as usize;
+        let change = ((random >> 16) as i32 % 8 - 3).max(-standing[index]);
+        standing[index] += change;
+        seat.count(host(index as u64), change);
+        let flows = seat.flows(host(index as u64));
+        assert!(flows >= standing[index] as u32, "a seat sees at least what is its own");
+        assert!(flows < 1 << 24, "{flows}: a sum was below zero");
+        sent += random >> 50;
+        seat.tell(&[tin(random >> 40, sent)]);
+        let seen = sum(seat.as_ref())[0];
+        assert!(seen.sent >= sent_before + sent, "a seat sees at least what is its own");
+        assert!(seen.weight < SEATS as u64 * (1 << 24), "{}: a sum was below zero", seen.weight);
+        if random.is_multiple_of(500) {
+            seat = coordination.census();
+            standing.fill(0);
+            sent_before += sent;
+            sent = 0;
+        }
+    }
+    sent_before + sent
+}
+
+#[test]
+fn after_all_threads_have_gone_only_what_was_sent_is_left() {
+    let coordination = coordination();
+    let sent: u64 = thread::scope(|scope| {
+        let worker = |number| {
+            let coordination = &coordination;
+            scope.spawn(move || work(coordination, number))
+        };
+        let workers: Vec<_> = (0..SEATS as u64).map(worker).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).sum()
+    });
+    let seat = coordination.census();
+    for number in 0..HOSTS {
+        assert_eq!(seat.flows(host(number)), 0);
+    }
+    let mut expected = [TinCensus::default(); TINS_MAX];
+    expected[0].sent = sent;
+    assert_eq!(sum(seat.as_ref()), expected);
+}
