@@ -19,8 +19,10 @@
 //!
 //! Source: IEEE 802.1Q, RFC 791, 8200, 4302, 3032, 2516, 2784, 2890, 7348, 9293, 2018, 7323.
 //!
-//! Cost: for plain Ethernet with IPv4 and TCP or UDP one bounds check, six comparisons and six
-//! multiplications; `examples/dissect_cost.rs` measures it. Nothing is allocated.
+//! Cost: for plain Ethernet with IPv4 and TCP or UDP a few loads, half a dozen comparisons and six
+//! multiplications; `examples/dissect_cost.rs` measures it (14 ns at 2 GHz, frames in cache; about
+//! twice that behind a VLAN tag or with IPv6, four times with VXLAN looked through). Nothing is
+//! allocated.
 //!
 //! Non-goals: checking checksums, putting fragments together, reading what is encrypted, the
 //! addresses that ARP asks for, pseudo-wires, anything above the transport.
@@ -28,7 +30,7 @@
 use crate::headers::{Acknowledgement, Ecn, Headers};
 use hash::Key;
 use link::Link;
-use network::{Address, Packet};
+use network::{Carried, Packet};
 
 mod acknowledgement;
 mod bytes;
@@ -68,7 +70,7 @@ impl Dissector {
     #[inline]
     pub fn headers(&self, frame: &[u8], inner: bool) -> Headers {
         match Self::plain(frame, inner) {
-            Some(packet) => self.describe(&packet, packet.ports(frame), &packet, 14),
+            Some(packet) => self.describe(frame, &packet, &packet, 14),
             None => self.walk(frame, inner),
         }
     }
@@ -84,7 +86,7 @@ impl Dissector {
 
     /// The sort of frame that most are: no tags, no options, no fragment, TCP or UDP, no tunnel.
     /// Says nothing that [`Self::walk`] would not say.
-    #[inline]
+    #[inline(always)]
     fn plain(frame: &[u8], inner: bool) -> Option<Packet> {
         let head: &[u8; PLAIN_LEN] = frame.first_chunk()?;
         let is_ipv4 = head[12] == 0x08 && head[13] == 0x00 && head[14] == 0x45;
@@ -97,15 +99,17 @@ impl Dissector {
             return None;
         }
         Some(Packet {
+            at: 14,
+            is_v6: false,
             traffic_class: head[15],
-            source: Address::V4(u32::from_be_bytes([head[26], head[27], head[28], head[29]])),
-            destination: Address::V4(u32::from_be_bytes([head[30], head[31], head[32], head[33]])),
-            protocol: head[23],
-            payload: PLAIN_LEN - 4,
             end: frame.len().min(14 + len),
             declared_end: 14 + len,
-            is_fragment: false,
-            security: 0,
+            carried: Carried {
+                protocol: head[23],
+                at: PLAIN_LEN - 4,
+                is_fragment: false,
+                security: 0,
+            },
         })
     }
 
@@ -115,18 +119,23 @@ impl Dissector {
         let Some(outer) = Packet::behind(frame, &link) else {
             return self.without_ip(frame, link.ether_type, link.network);
         };
-        let innermost = if inner { tunnel::innermost(frame, outer) } else { outer };
-        let ports = innermost.ports(frame);
-        self.describe(&innermost, ports, &outer, link.network)
+        let Carried { protocol, at, is_fragment, .. } = outer.carried;
+        if inner
+            && !is_fragment
+            && let Some(innermost) = tunnel::innermost(outer.bytes(frame), protocol, at)
+        {
+            return self.describe(frame, &innermost, &outer, link.network);
+        }
+        self.describe(frame, &outer, &outer, link.network)
     }
 
     /// The headers of a frame whose hosts and flow are those of `packet`, and all else `outer`'s.
-    #[inline]
-    fn describe(&self, packet: &Packet, ports: u32, outer: &Packet, network: usize) -> Headers {
-        let source = self.key.host(packet.source);
-        let destination = self.key.host(packet.destination);
+    #[inline(always)]
+    fn describe(&self, frame: &[u8], packet: &Packet, outer: &Packet, network: usize) -> Headers {
+        let [source, destination] = self.key.hosts(frame, packet);
+        let ports = packet.ports(frame);
         Headers {
-            flow: self.key.flow(source, destination, packet.protocol, ports) as u32,
+            flow: self.key.flow(source, destination, packet.carried.protocol, ports) as u32,
             source: self.key.short(source),
             destination: self.key.short(destination),
             mark: 0,
@@ -142,7 +151,7 @@ impl Dissector {
         // A frame that is too short for its addresses is a station like any other.
         let station = |at: usize| {
             let mac: [u8; 6] = bytes::chunk(frame, at).copied().unwrap_or_default();
-            self.key.host(Address::Mac(mac))
+            self.key.station(mac)
         };
         let (destination, source) = (station(0), station(6));
         Headers {

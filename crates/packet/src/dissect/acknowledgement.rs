@@ -2,7 +2,7 @@
 
 use super::bytes::{be16, be32, byte, chunk};
 use super::hash::Key;
-use super::network::Packet;
+use super::network::{Carried, Packet};
 use super::protocol::TCP;
 use crate::headers::Acknowledgement;
 
@@ -18,22 +18,24 @@ mod sort {
 }
 
 /// What `packet` acknowledges, if it is a TCP segment whose whole header is there.
+#[inline(always)]
 pub(super) fn read(key: &Key, frame: &[u8], packet: &Packet) -> Option<Acknowledgement> {
-    if packet.protocol != TCP || packet.is_fragment {
+    let Carried { protocol, at, is_fragment, .. } = packet.carried;
+    if protocol != TCP || is_fragment {
         return None;
     }
-    let bytes = frame.get(..packet.end)?;
-    let header: &[u8; HEADER_LEN] = chunk(bytes, packet.payload)?;
+    let bytes = packet.bytes(frame);
+    let header: &[u8; HEADER_LEN] = chunk(bytes, at)?;
     let header_len = usize::from(header[12] >> 4) * 4;
-    let options = bytes.get(packet.payload + HEADER_LEN..packet.payload + header_len)?;
-    let (source, destination) = (key.host(packet.source), key.host(packet.destination));
+    let options = bytes.get(at + HEADER_LEN..at + header_len)?;
+    let [source, destination] = key.hosts(frame, packet);
     let connection = key.flow(source, destination, TCP, packet.ports(frame));
     let mut read = Acknowledgement {
         connection: connection.max(1),
         number: be32(header, 8)?,
         flags: be16(header, 12)? & 0x0fff,
         // By the packet's own length: behind it may be padding, and in front of its end a cut.
-        is_empty: packet.payload + header_len == packet.declared_end,
+        is_empty: at + header_len == packet.declared_end,
         ..Acknowledgement::default()
     };
     read.has_plain_options = read_options(&mut read, options).is_some();

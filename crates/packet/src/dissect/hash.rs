@@ -12,7 +12,8 @@
 //!
 //! Non-goals: secrecy against somebody who can observe hashes, which nobody outside can.
 
-use super::network::Address;
+use super::bytes::chunk;
+use super::network::Packet;
 
 /// What makes the hashes of one process differ from those of another.
 #[derive(Clone, Copy)]
@@ -52,20 +53,36 @@ impl Key {
         }
     }
 
-    /// The hash of a host, to be shortened or used for flows.
+    /// The hashes of both hosts of `packet`, to be shortened or used for flows.
     #[inline]
-    pub(super) fn host(&self, address: Address) -> u64 {
-        match address {
-            Address::V4(address) => fold(u64::from(address) ^ self.v4[0], self.v4[1]),
-            Address::V6(upper, lower) => {
-                let upper = fold(upper ^ self.v6[0], self.v6[1]);
-                fold(lower ^ upper, self.v6[2])
-            }
-            Address::Mac([a, b, c, d, e, f]) => {
-                let address = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
-                fold(address ^ self.mac[0], self.mac[1])
-            }
+    pub(super) fn hosts(&self, frame: &[u8], packet: &Packet) -> [u64; 2] {
+        // Whoever found the packet has found its addresses, so that no zeros are ever hashed.
+        if packet.is_v6 {
+            let addresses: &[u8; 32] = chunk(frame, packet.at + 8).unwrap_or(&[0; 32]);
+            let [a, b, c, d] = eights(addresses);
+            [self.v6(a, b), self.v6(c, d)]
+        } else {
+            let addresses: &[u8; 8] = chunk(frame, packet.at + 12).unwrap_or(&[0; 8]);
+            let both = u64::from_be_bytes(*addresses);
+            [self.v4((both >> 32) as u32), self.v4(both as u32)]
         }
+    }
+
+    #[inline]
+    fn v4(&self, address: u32) -> u64 {
+        fold(u64::from(address) ^ self.v4[0], self.v4[1])
+    }
+
+    #[inline]
+    fn v6(&self, upper: u64, lower: u64) -> u64 {
+        let upper = fold(upper ^ self.v6[0], self.v6[1]);
+        fold(lower ^ upper, self.v6[2])
+    }
+
+    /// The hash of a station.
+    #[inline]
+    pub(super) fn station(&self, [a, b, c, d, e, f]: [u8; 6]) -> u64 {
+        fold(u64::from_be_bytes([0, 0, a, b, c, d, e, f]) ^ self.mac[0], self.mac[1])
     }
 
     /// The hash of a host as it is told.
@@ -82,6 +99,13 @@ impl Key {
         // Turned, so that the way back is another flow.
         fold(source ^ self.short[1], destination.rotate_left(32) ^ tail)
     }
+}
+
+/// Four numbers of eight bytes.
+#[inline]
+fn eights(bytes: &[u8; 32]) -> [u64; 4] {
+    let (eights, _) = bytes.as_chunks();
+    [0, 1, 2, 3].map(|index| u64::from_be_bytes(eights[index]))
 }
 
 #[cfg(test)]
@@ -105,16 +129,22 @@ mod tests {
         (all().min().unwrap(), all().max().unwrap())
     }
 
+    fn mac(number: u64) -> [u8; 6] {
+        let [_, _, mac @ ..] = number.to_be_bytes();
+        mac
+    }
+
     #[test]
     fn every_bit_of_the_input_changes_every_bit_of_the_hash_about_every_second_time() {
         for seed in [0, 1, 0xdead_beef, u64::MAX] {
             let key = Key::new(seed);
-            let v4 = |input: u64| key.host(Address::V4(input as u32));
+            let v4 = |input: u64| key.v4(input as u32);
             let host = v4(0x0a00_0001);
             let results = [
                 avalanche(32, |input| key.short(v4(input))),
-                avalanche(64, |input| key.short(key.host(Address::V6(input, 1)))),
-                avalanche(64, |input| key.short(key.host(Address::V6(1, input)))),
+                avalanche(64, |input| key.short(key.v6(input, 1))),
+                avalanche(64, |input| key.short(key.v6(1, input))),
+                avalanche(48, |input| key.short(key.station(mac(input)))),
                 avalanche(32, |input| key.flow(v4(input), host, 6, 80) as u32),
                 avalanche(32, |input| key.flow(host, v4(input), 6, 80) as u32),
                 avalanche(32, |ports| key.flow(host, host, 6, ports as u32) as u32),
@@ -131,13 +161,8 @@ mod tests {
     #[test]
     fn addresses_of_different_sorts_hash_differently() {
         let key = Key::new(3);
-        let hosts = [
-            Address::V4(1),
-            Address::V6(0, 1),
-            Address::V6(1, 0),
-            Address::Mac([0, 0, 0, 0, 0, 1]),
-        ]
-        .map(|address| key.short(key.host(address)));
+        let hosts = [key.v4(1), key.v6(0, 1), key.v6(1, 0), key.station(mac(1))]
+            .map(|host| key.short(host));
         for (index, host) in hosts.iter().enumerate() {
             assert!(!hosts[..index].contains(host), "{hosts:x?}");
         }

@@ -21,22 +21,16 @@ pub(super) enum Layer {
     Ethernet,
 }
 
-/// All that are looked into. The frequent ones stand first.
-const LAYERS: [(u16, Layer); 10] = [
-    (0x0800, Layer::Ipv4),
-    (0x86dd, Layer::Ipv6),
-    (0x8100, Layer::Tag),
-    (0x88a8, Layer::Tag),
-    (0x9100, Layer::Tag),
-    (0x9200, Layer::Tag),
-    (0x8847, Layer::Mpls),
-    (0x8848, Layer::Mpls),
-    (0x8864, Layer::Pppoe),
-    (0x6558, Layer::Ethernet),
-];
-
 /// The layer behind `ether_type`, if it is one that is looked into.
 #[inline]
-pub(super) fn layer(ether_type: u16) -> Option<Layer> {
-    LAYERS.iter().find(|(number, _)| *number == ether_type).map(|&(_, layer)| layer)
+pub(super) const fn layer(ether_type: u16) -> Option<Layer> {
+    Some(match ether_type {
+        0x0800 => Layer::Ipv4,
+        0x86dd => Layer::Ipv6,
+        0x8100 | 0x88a8 | 0x9100 | 0x9200 => Layer::Tag,
+        0x8847 | 0x8848 => Layer::Mpls,
+        0x8864 => Layer::Pppoe,
+        0x6558 => Layer::Ethernet,
+        _ => return None,
+    })
 }

@@ -19,28 +19,31 @@ pub(super) struct Link {
 
 impl Link {
     /// Walks from the Ethernet header with which `frame` begins. `None` where that is cut off.
-    #[inline]
+    #[inline(always)]
     pub(super) fn walk(frame: &[u8]) -> Option<Self> {
         Self::walk_from(frame, 0)
     }
 
     /// The same from an Ethernet header at `at`.
+    #[inline(always)]
     pub(super) fn walk_from(frame: &[u8], at: usize) -> Option<Self> {
         Some(Self::behind(frame, be16(frame, at + 12)?, at + 14))
     }
 
     /// Walks from where what `ether_type` says begins, at `at`.
+    #[inline(always)]
     pub(super) fn behind(frame: &[u8], mut ether_type: u16, at: usize) -> Self {
         let mut network = at;
-        for _ in 0..LAYERS_MAX {
-            if layer(ether_type) != Some(Layer::Tag) {
-                break;
-            }
+        let mut sort = layer(ether_type);
+        let mut tags = 0;
+        while sort == Some(Layer::Tag) && tags < LAYERS_MAX {
             let Some(next) = be16(frame, network + 2) else { break };
             ether_type = next;
+            sort = layer(ether_type);
             network += 4;
+            tags += 1;
         }
-        let ip = match layer(ether_type) {
+        let ip = match sort {
             Some(sort @ (Layer::Ipv4 | Layer::Ipv6)) => Some((sort, network)),
             Some(Layer::Mpls) => behind_labels(frame, network),
             Some(Layer::Pppoe) => behind_pppoe(frame, network),
@@ -53,6 +56,7 @@ impl Link {
 
 /// The IP header behind a stack of MPLS labels. Nothing says what is there; the first half
 /// byte does, as routers guess it too.
+#[inline(never)]
 fn behind_labels(frame: &[u8], at: usize) -> Option<(Layer, usize)> {
     const BOTTOM_OF_STACK: u32 = 1 << 8;
     let labels = (0..LAYERS_MAX).map(|index| at + 4 * index);
@@ -69,6 +73,7 @@ fn behind_labels(frame: &[u8], at: usize) -> Option<(Layer, usize)> {
 }
 
 /// The IP header behind PPPoE's six bytes and PPP's protocol of two.
+#[inline(never)]
 fn behind_pppoe(frame: &[u8], at: usize) -> Option<(Layer, usize)> {
     // Version 1, type 1, and code 0, which is data.
     if be16(frame, at)? != 0x1100 {

@@ -4,35 +4,37 @@ use super::TUNNELS_MAX;
 use super::bytes::{be16, chunk};
 use super::layer::{Layer, layer};
 use super::link::Link;
-use super::network::Packet;
+use super::network::{Carried, Packet};
 use super::protocol::{Protocol, UDP, protocol};
 
 /// The UDP port of VXLAN (RFC 7348).
 pub(super) const VXLAN_PORT: u16 = 4789;
 
-/// The innermost packet of `outer` that can be read: itself, where it is no tunnel.
-pub(super) fn innermost(frame: &[u8], outer: Packet) -> Packet {
-    let mut packet = outer;
-    for _ in 0..TUNNELS_MAX {
-        match inside(frame, &packet) {
-            Some(next) => packet = next,
+/// The innermost packet that can be read of what `number` says begins at `at`; `None` where that
+/// is no tunnel.
+#[inline(never)]
+pub(super) fn innermost(bytes: &[u8], number: u8, at: usize) -> Option<Packet> {
+    let mut innermost = inside(bytes, number, at)?;
+    for _ in 1..TUNNELS_MAX {
+        let Carried { protocol, at, is_fragment, .. } = innermost.carried;
+        if is_fragment {
+            break;
+        }
+        match inside(innermost.bytes(bytes), protocol, at) {
+            Some(next) => innermost = next,
             None => break,
         }
     }
-    packet
+    Some(innermost)
 }
 
-/// The packet that `packet` carries.
-fn inside(frame: &[u8], packet: &Packet) -> Option<Packet> {
-    if packet.is_fragment {
-        return None;
-    }
-    let bytes = frame.get(..packet.end)?;
-    match protocol(packet.protocol) {
-        Protocol::Ipv4 => Packet::ipv4(bytes, packet.payload),
-        Protocol::Ipv6 => Packet::ipv6(bytes, packet.payload),
-        Protocol::Gre => behind_gre(bytes, packet.payload),
-        Protocol::Ports if packet.protocol == UDP => behind_vxlan(bytes, packet.payload),
+/// The packet inside of the tunnel that `number` says begins at `at`.
+fn inside(bytes: &[u8], number: u8, at: usize) -> Option<Packet> {
+    match protocol(number) {
+        Protocol::Ipv4 => Packet::ipv4(bytes, at),
+        Protocol::Ipv6 => Packet::ipv6(bytes, at),
+        Protocol::Gre => behind_gre(bytes, at),
+        Protocol::Ports if number == UDP => behind_vxlan(bytes, at),
         _ => None,
     }
 }
