@@ -18,7 +18,7 @@ use narrows_link::bridge::{self, BridgeError, BridgeState, Origin};
 use narrows_link::{Link, LinkError, LinkEvent, Promiscuous};
 use narrows_policy::{Installed, Kind, NodeStats, Policy, PolicyError, Update};
 use narrows_qdisc::Spec;
-use narrows_units::Nanos;
+use narrows_units::{Nanos, Rate};
 use narrows_worker::{PathCounters, Side};
 
 /// Why a policy was not taken over, or a session not opened.
@@ -313,6 +313,7 @@ impl Instance {
         let root = self.policy.port(&name).root.as_ref();
         let rate_set_bps = root.and_then(|root| match &root.kind {
             Kind::Tbf(tbf) => Some(tbf.params.rate.bits_per_sec()),
+            Kind::Cake(cake) => cake.params.config.rate.map(Rate::bits_per_sec),
             _ => None,
         });
         let mut total = QueueCounters::default();

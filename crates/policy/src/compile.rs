@@ -1,9 +1,12 @@
 //! From the tree of a port to what each of its workers builds.
 
-use crate::{Fifo, FifoUnit, Handle, Kind, Node, Parent, PolicyError, PortPolicy, TbfParams};
+use crate::{
+    Cake, CakeParams, Fifo, FifoUnit, Handle, Kind, Mq, Node, Parent, PolicyError, PortPolicy,
+    TbfParams,
+};
 use narrows_coordination::{Coordination, Limit, Strategy};
-use narrows_qdisc::{Config, Meter, Spec, fifo, tbf};
-use narrows_units::Bytes;
+use narrows_qdisc::{Config, Meter, Spec, cake, fifo, tbf};
+use narrows_units::{Bytes, Nanos, Rate};
 use std::sync::Arc;
 
 /// What one worker is to do with the qdisc of its queue.
@@ -22,7 +25,7 @@ pub enum Update {
 /// port with the present [`Installed`] as `previous`; if all went well [`Installed::commit`]
 /// each, send queue `i`'s worker its update `i`, and keep the new value for the next time.
 pub struct Installed {
-    /// The handle of the root where that is an `mq`, which is no worker's.
+    /// The handle of the root where that is an `mq` or a `cake_mq`, which is no worker's.
     pub(crate) mq: Option<Handle>,
     /// What runs on each queue, depth first.
     pub(crate) queues: Vec<Vec<Running>>,
@@ -68,42 +71,31 @@ impl Installed {
     /// port without a policy runs `noqueue`.
     ///
     /// # Errors
-    /// A port without queues, an `mq` on a port with one, or one with a child for a queue that
-    /// the port does not have. Nothing has changed then; nor has it before
-    /// [`Installed::commit`].
+    /// A port without queues, an `mq` or a `cake_mq` on a port with one, an `mq` with a child for
+    /// a queue that the port does not have, a `cake` whose rate follows what comes in on several
+    /// queues. Nothing has changed then; nor has it before [`Installed::commit`].
     pub fn compile(
         port: &PortPolicy,
         queues: usize,
         previous: Option<&Self>,
     ) -> Result<(Self, Vec<Update>), PolicyError> {
-        let mq = match &port.root {
-            Some(Node { handle, kind: Kind::Mq(mq), .. }) => Some((*handle, mq)),
-            _ => None,
-        };
-        match (queues, mq) {
-            (0, _) => return Err(PolicyError::NoQueues),
-            (1, Some(_)) => return Err(PolicyError::MqNeedsQueues),
-            _ => {}
-        }
-        if let Some((handle, mq)) = mq
-            && let Some(&last) = mq.children.keys().next_back()
-            && usize::from(last) > queues
-        {
-            let class = handle.class(last);
-            return Err(PolicyError::NoClass(format!(
-                "The port has {queues} queues, so there is no {class}."
-            )));
-        }
-        let mut installed =
-            Self { mq: mq.map(|(handle, _)| handle), queues: Vec::new(), retuned: Vec::new() };
+        let spread = Spread::of(port);
+        check(port, &spread, queues)?;
+        let mq = spread.handle();
+        let mut installed = Self { mq, queues: Vec::new(), retuned: Vec::new() };
         let mut updates = Vec::with_capacity(queues);
         for queue in 0..queues {
-            let levels = match mq {
-                None => lay_out(port.root.as_ref(), Parent::Root, queues),
-                Some((handle, mq)) => {
-                    // Queues beyond the numbers that a class can have run the default.
-                    let class = u16::try_from(queue + 1).unwrap_or(0);
+            // Queues beyond the numbers that a class can have run the default.
+            let class = u16::try_from(queue + 1).unwrap_or(0);
+            let levels = match spread {
+                Spread::Same(root) => lay_out(root, Parent::Root, queues),
+                Spread::Mq(handle, mq) => {
                     lay_out(mq.children.get(&class), Parent::Class(handle.class(class)), 1)
+                }
+                Spread::CakeMq(handle, params) => {
+                    let parent = Parent::Class(handle.class(class));
+                    let place = Place { parent, handle: None, kind: "cake" };
+                    vec![cake_level(place, params, queues)]
                 }
             };
             let before = previous.and_then(|previous| previous.queues.get(queue));
@@ -181,6 +173,60 @@ impl Running {
     }
 }
 
+/// How a tree is spread over the queues.
+enum Spread<'a> {
+    /// Each runs all of it.
+    Same(Option<&'a Node>),
+    /// Each runs its class's part of an `mq`.
+    Mq(Handle, &'a Mq),
+    /// Each runs a `cake`, its class's part of a `cake_mq`.
+    CakeMq(Handle, &'a CakeParams),
+}
+
+impl<'a> Spread<'a> {
+    fn of(port: &'a PortPolicy) -> Self {
+        match &port.root {
+            Some(Node { handle, kind: Kind::Mq(mq), .. }) => Self::Mq(*handle, mq),
+            Some(Node { handle, kind: Kind::Cake(Cake { multi: true, params }), .. }) => {
+                Self::CakeMq(*handle, params)
+            }
+            root => Self::Same(root.as_ref()),
+        }
+    }
+
+    /// The qdisc that is on no queue.
+    fn handle(&self) -> Option<Handle> {
+        match self {
+            Self::Same(_) => None,
+            Self::Mq(handle, _) | Self::CakeMq(handle, _) => Some(*handle),
+        }
+    }
+}
+
+/// Refuses what this number of queues cannot run.
+fn check(port: &PortPolicy, spread: &Spread, queues: usize) -> Result<(), PolicyError> {
+    match (queues, spread) {
+        (0, _) => Err(PolicyError::NoQueues),
+        (1, Spread::Mq(..)) => Err(PolicyError::MqNeedsQueues),
+        (1, Spread::CakeMq(..)) => Err(PolicyError::CakeMqNeedsQueues),
+        (_, Spread::Mq(handle, mq)) => match mq.children.keys().next_back() {
+            Some(&last) if usize::from(last) > queues => Err(PolicyError::NoClass(format!(
+                "The port has {queues} queues, so there is no {}.",
+                handle.class(last)
+            ))),
+            _ => Ok(()),
+        },
+        _ => {
+            let follows =
+                |node: &Node| matches!(&node.kind, Kind::Cake(cake) if cake.params.config.autorate);
+            match port.nodes().into_iter().find(|node| queues > 1 && follows(node)) {
+                Some(node) => Err(PolicyError::AutorateShared(node.kind.name())),
+                None => Ok(()),
+            }
+        }
+    }
+}
+
 /// Whether `levels` differ from what runs in parameters only.
 fn carries_on(before: &[Running], levels: &[Level]) -> bool {
     before.len() == levels.len()
@@ -210,6 +256,7 @@ fn lay_out(node: Option<&Node>, parent: Parent, seats: usize) -> Vec<Level> {
 fn add_levels(node: &Node, seats: usize, levels: &mut Vec<Level>) {
     let place = Place { parent: node.parent, handle: Some(node.handle), kind: node.kind.name() };
     match &node.kind {
+        Kind::Cake(cake) => levels.push(cake_level(place, &cake.params, seats)),
         // An `mq` is at the root and on no queue.
         Kind::Noqueue | Kind::Mq(_) => {
             levels.push(Level { place, config: Config::Noqueue, children: 0, limit: None });
@@ -223,7 +270,7 @@ fn add_levels(node: &Node, seats: usize, levels: &mut Vec<Level>) {
                 place,
                 config: tbf_config(params),
                 children: 1,
-                limit: Some((terms(params, seats), limit(params))),
+                limit: Some((terms(params.strategy(), seats), limit(params))),
             });
             match &tbf.inner {
                 Some(inner) => add_levels(inner, seats, levels),
@@ -261,12 +308,56 @@ fn tbf_config(params: &TbfParams) -> Config {
 
 /// A queue alone needs nobody's lock or clock, whatever the strategy: `equal` among one is a
 /// plain bucket.
-fn terms(params: &TbfParams, seats: usize) -> Terms {
-    Terms { strategy: if seats > 1 { params.strategy() } else { Strategy::EQUAL }, seats }
+fn terms(strategy: Strategy, seats: usize) -> Terms {
+    Terms { strategy: if seats > 1 { strategy } else { Strategy::EQUAL }, seats }
 }
 
 fn limit(params: &TbfParams) -> Limit {
     Limit { rate: params.rate, burst: params.burst, peak: params.peak, backlog: params.limit }
+}
+
+/// A `cake` that shares its rate with `seats - 1` others. Alone it keeps a clock of its own, which
+/// nothing can make more exact; unlimited it has nothing to share.
+fn cake_level(place: Place, params: &CakeParams, seats: usize) -> Level {
+    let config = Config::Cake(params.config);
+    let limit = params.config.rate.filter(|_| seats > 1).map(|rate| {
+        let limit = Limit {
+            rate,
+            burst: cake_burst(&params.config, rate),
+            peak: None,
+            backlog: cake_backlog(&params.config, rate, seats),
+        };
+        (terms(params.strategy(), seats), limit)
+    });
+    Level { place, config, children: 0, limit }
+}
+
+/// What the queues of a `cake` may send at once after a pause: a clock without a deficit lets one
+/// packet go early, and queues that wake up together need some slack between them. More would
+/// stand in the next hop's queue.
+const CAKE_BURST_TIME: Nanos = Nanos::from_millis(1);
+/// A frame that is being sent and one that waits for its tokens must both fit the bucket.
+const CAKE_BURST_FRAMES: u64 = 2;
+
+fn cake_burst(config: &cake::Config, rate: Rate) -> Bytes {
+    let frame = config.overhead.cost(Bytes(u64::from(config.frame)));
+    Bytes(rate.bytes_in(CAKE_BURST_TIME).0.max(CAKE_BURST_FRAMES * frame.0))
+}
+
+/// `tc-cake(8)`: the memory that a limit needs is four times what passes in a round trip,
+const CAKE_ROUND_TRIPS: u64 = 4;
+/// and no less than this.
+const CAKE_MEMORY_MIN: Bytes = Bytes(4 << 20);
+
+/// What may be queued, all queues together: a limit that was given is each queue's.
+fn cake_backlog(config: &cake::Config, rate: Rate, seats: usize) -> Bytes {
+    match config.memory {
+        Some(memory) => Bytes(memory.0.saturating_mul(seats as u64)),
+        None => {
+            let needed = rate.bytes_in(config.interval).0.saturating_mul(CAKE_ROUND_TRIPS);
+            Bytes(needed).max(CAKE_MEMORY_MIN)
+        }
+    }
 }
 
 /// Hangs specs, given depth first with how many stand below each, into one another.

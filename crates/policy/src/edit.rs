@@ -1,7 +1,7 @@
 //! Edits, with the rules of the kernel's `tc_modify_qdisc()` and `tc_get_qdisc()`.
 
 use crate::{
-    ClassId, Fifo, FifoUnit, Handle, Kind, MAX_DEPTH, Mq, Node, Params, Parent, Policy,
+    Cake, ClassId, Fifo, FifoUnit, Handle, Kind, MAX_DEPTH, Mq, Node, Params, Parent, Policy,
     PolicyError, PortPolicy, Tbf, TbfParams,
 };
 use narrows_units::{Bytes, Rate};
@@ -124,7 +124,11 @@ impl PortPolicy {
                 check_queue(class, facts)?;
                 (mq.children.get(&class.minor), "noqueue")
             }
-            kind @ (Kind::Noqueue | Kind::Fifo(_)) => {
+            Kind::Cake(Cake { multi: true, .. }) => {
+                check_queue(class, facts)?;
+                (None, "cake")
+            }
+            kind @ (Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_)) => {
                 return Err(PolicyError::NotClassful { handle: node.handle, kind: kind.name() });
             }
         };
@@ -144,7 +148,11 @@ impl PortPolicy {
         if let Parent::Class(ClassId::INGRESS) = parent {
             return Err(PolicyError::Ingress);
         }
-        let present = match (self.at(parent, facts)?, parent) {
+        let at = self.at(parent, facts)?;
+        if self.is_queue_of_cake_mq(parent) {
+            return Err(PolicyError::CakeMqChild);
+        }
+        let present = match (at, parent) {
             (Some(Found::Set(handle)), _) => Some(handle),
             (Some(Found::Default(_)), _) => None,
             (None, Parent::Class(ClassId { major, .. })) => {
@@ -221,6 +229,9 @@ impl PortPolicy {
                     fifo.limit = u32::try_from(params.limit.0).unwrap_or(u32::MAX);
                 }
             }
+            (Kind::Cake(cake), Params::Cake { options, .. }) => {
+                *cake = cake.changed(options, facts, own_queue)?;
+            }
             (Kind::Mq(_), Params::Mq) if facts.queues == Some(1) => {
                 return Err(PolicyError::MqNeedsQueues);
             }
@@ -261,6 +272,11 @@ impl PortPolicy {
                 validate(params, own_queue)?;
                 Kind::Tbf(Tbf { params: *params, inner: None })
             }
+            Some(Params::Cake { multi, options }) => match (multi, parent, facts.queues) {
+                (true, Parent::Class(_), _) => return Err(PolicyError::CakeMqNotRoot),
+                (true, Parent::Root, Some(0 | 1)) => return Err(PolicyError::CakeMqNeedsQueues),
+                _ => Kind::Cake(Cake::new(*multi, options, facts, own_queue)?),
+            },
             Some(Params::Mq) => match (parent, facts.queues) {
                 (Parent::Class(_), _) => return Err(PolicyError::MqNotRoot),
                 (Parent::Root, Some(0 | 1)) => return Err(PolicyError::MqNeedsQueues),
@@ -303,7 +319,8 @@ impl PortPolicy {
                 mq.children.insert(class.minor, node);
                 Ok(())
             }
-            kind @ (Kind::Noqueue | Kind::Fifo(_)) => {
+            Kind::Cake(Cake { multi: true, .. }) => Err(PolicyError::CakeMqChild),
+            kind @ (Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_)) => {
                 Err(PolicyError::NotClassful { handle, kind: kind.name() })
             }
         }
@@ -329,6 +346,13 @@ impl PortPolicy {
             Some(root) => root.handle != handle && matches!(root.kind, Kind::Mq(_)),
             None => false,
         }
+    }
+
+    /// Whether `parent` is a queue of a `cake_mq`, whose `cake`s are its own.
+    fn is_queue_of_cake_mq(&self, parent: Parent) -> bool {
+        let Parent::Class(ClassId { major, .. }) = parent else { return false };
+        let node = Handle::new(major).and_then(|handle| self.find(handle));
+        node.is_some_and(|node| matches!(node.kind, Kind::Cake(Cake { multi: true, .. })))
     }
 
     fn delete(&mut self, edit: &Edit, facts: &PortFacts) -> Result<(), PolicyError> {
@@ -359,6 +383,9 @@ impl PortPolicy {
         if edit.params.as_ref().is_some_and(|params| params.kind_name() != kind) {
             return Err(PolicyError::OtherKindThere { present: kind });
         }
+        if edit.parent.is_some_and(|parent| self.is_queue_of_cake_mq(parent)) {
+            return Err(PolicyError::CakeMqDelete);
+        }
         let present = present.ok_or(PolicyError::Default)?;
         match edit.parent {
             None => {
@@ -376,7 +403,7 @@ impl PortPolicy {
                 match &mut parent.kind {
                     Kind::Tbf(tbf) => tbf.inner = None,
                     Kind::Mq(mq) => drop(mq.children.remove(&class.minor)),
-                    Kind::Noqueue | Kind::Fifo(_) => {}
+                    Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_) => {}
                 }
                 Ok(())
             }

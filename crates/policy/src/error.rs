@@ -67,7 +67,7 @@ pub enum PolicyError {
     },
     /// A kind that does not exist here, or none at all.
     #[error(
-        "Specified qdisc kind is unknown. {}Known are pfifo, bfifo, tbf, mq and noqueue.",
+        "Specified qdisc kind is unknown. {}Known are pfifo, bfifo, tbf, cake, cake_mq, mq and noqueue.",
         .0.as_ref().map_or(String::new(), |name| format!("There is no \"{name}\". "))
     )]
     UnknownKind(Option<String>),
@@ -102,6 +102,29 @@ pub enum PolicyError {
     /// `mq` on a port with one queue.
     #[error("mq needs a port with several queues, this one has one: put the child at root.")]
     MqNeedsQueues,
+    /// `cake_mq` elsewhere than at the root.
+    #[error(
+        "cake_mq stands at the root alone: it spreads over the queues of the port. Here it is cake."
+    )]
+    CakeMqNotRoot,
+    /// `cake_mq` on a port with one queue.
+    #[error("cake_mq needs a port with several queues, this one has one: use cake.")]
+    CakeMqNeedsQueues,
+    /// Another qdisc, or other parameters, for one queue of a `cake_mq`.
+    #[error(
+        "can't replace cake_mq sub-qdiscs. Its queues are alike: change the root, or put mq there with a qdisc for each queue."
+    )]
+    CakeMqChild,
+    /// `del` of a queue of a `cake_mq`.
+    #[error(
+        "Cannot delete qdisc with handle of zero. The queues of a cake_mq come and go with it: delete the root."
+    )]
+    CakeMqDelete,
+    /// `autorate-ingress` where no queue sees all that comes in.
+    #[error(
+        "autorate-ingress: the queues of this port share the rate of a {0}, and each sees a part of what comes in only. Give the bandwidth itself, or put cake on a port with one queue."
+    )]
+    AutorateShared(&'static str),
     /// All handles are taken.
     #[error("No handle is free: give one with handle H:.")]
     NoHandleLeft,
@@ -131,7 +154,7 @@ pub enum PolicyError {
     Tbf(String),
     /// `coordination` where there is nobody to coordinate with.
     #[error(
-        "coordination: a tbf under mq belongs to one queue and shares its rate with none. Put tbf at the root to limit the port."
+        "coordination: a qdisc under mq belongs to one queue and shares its rate with none. Put it at the root to limit the port."
     )]
     CoordinationUnderMq,
     /// A port without queues.

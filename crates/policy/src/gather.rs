@@ -17,8 +17,8 @@ pub struct NodeStats {
 
 impl Installed {
     /// The figures of every qdisc of the port. `per_queue[i]` is what `Qdisc::stats` of queue
-    /// `i` yields. Below an `mq` each queue's qdiscs are entries of their own, and the `mq` is
-    /// their sum; otherwise the queues run the same tree and each entry is a sum over them.
+    /// `i` yields. Below an `mq` or a `cake_mq` each queue's qdiscs are entries of their own, and
+    /// it is their sum; otherwise the queues run the same tree and each entry is a sum over them.
     ///
     /// A queue that has not come round to its update yet may yield a list of another length;
     /// what it lacks counts as nothing, what it has beyond is left out.
@@ -27,6 +27,8 @@ impl Installed {
         if let Some(handle) = self.mq {
             let mut stats = Stats::default();
             per_queue.iter().filter_map(|queue| queue.first()).for_each(|root| stats.merge(root));
+            // As in the kernel it is a sum of what every qdisc counts, and no more.
+            stats.cake = None;
             nodes.push(NodeStats { parent: Parent::Root, handle: Some(handle), stats });
         }
         for (running, figures) in self.queues.iter().zip(per_queue) {

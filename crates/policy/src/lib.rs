@@ -10,8 +10,8 @@
 //!
 //! *Principles.* Plain data: no I/O, no clock, no thread. An edit works on a copy and yields a
 //! whole new policy or an error, so nothing is ever half applied. A rate at the root is the
-//! rate of the port: every `tbf` that stands above all queues shares one limit between them;
-//! under `mq` each queue's `tbf` is its own.
+//! rate of the port: every `tbf` and `cake` that stands above all queues shares one limit between
+//! them; under `mq` each queue's is its own.
 //!
 //! *To add a kind:* a variant of [`Kind`] and one of [`Params`] (`tree.rs`), how it is made and
 //! changed (`edit.rs`), and what a worker builds for it (`compile.rs`); the compiler
@@ -20,6 +20,7 @@
 //! *Non-goals.* Notation: parsing and printing are the `tc` layer's. Classes and filters come
 //! with the first kind that has them.
 
+mod cake;
 mod compile;
 mod edit;
 mod error;
@@ -27,6 +28,7 @@ mod gather;
 mod handle;
 mod tree;
 
+pub use cake::{Cake, CakeOptions, CakeParams};
 pub use compile::{Installed, Update};
 pub use edit::{Edit, PortFacts, Verb};
 pub use error::PolicyError;

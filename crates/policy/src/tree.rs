@@ -1,6 +1,6 @@
 //! The tree itself: ports, qdiscs, their parameters.
 
-use crate::{Handle, Parent};
+use crate::{Cake, CakeOptions, Handle, Parent};
 use narrows_coordination::Strategy;
 use narrows_qdisc::tbf::Peak;
 use narrows_units::{Bytes, Rate, wire::Overhead};
@@ -79,7 +79,7 @@ impl Node {
     fn collect<'a>(&'a self, into: &mut Vec<&'a Self>) {
         into.push(self);
         match &self.kind {
-            Kind::Noqueue | Kind::Fifo(_) => {}
+            Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_) => {}
             Kind::Tbf(tbf) => tbf.inner.iter().for_each(|inner| inner.collect(into)),
             Kind::Mq(mq) => mq.children.values().for_each(|child| child.collect(into)),
         }
@@ -91,7 +91,7 @@ impl Node {
             return Some(self);
         }
         match &mut self.kind {
-            Kind::Noqueue | Kind::Fifo(_) => None,
+            Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_) => None,
             Kind::Tbf(tbf) => tbf.inner.as_mut().and_then(|inner| inner.find_mut(handle)),
             Kind::Mq(mq) => mq.children.values_mut().find_map(|child| child.find_mut(handle)),
         }
@@ -107,6 +107,8 @@ pub enum Kind {
     Fifo(Fifo),
     /// A token bucket filter with one qdisc inside.
     Tbf(Tbf),
+    /// Common applications kept enhanced: `cake`, `cake_mq`.
+    Cake(Cake),
     /// One child for each queue of the port.
     Mq(Mq),
 }
@@ -118,9 +120,14 @@ impl Kind {
             Self::Noqueue => "noqueue",
             Self::Fifo(fifo) => fifo.unit.kind_name(),
             Self::Tbf(_) => "tbf",
+            Self::Cake(cake) => cake_name(cake.multi),
             Self::Mq(_) => "mq",
         }
     }
+}
+
+fn cake_name(multi: bool) -> &'static str {
+    if multi { "cake_mq" } else { "cake" }
 }
 
 /// `pfifo` or `bfifo`.
@@ -204,6 +211,13 @@ pub enum Params {
     Fifo(FifoUnit, Option<u32>),
     /// `tbf`
     Tbf(TbfParams),
+    /// `cake`, or with `multi` `cake_mq`; what is not given stays, or is the default.
+    Cake {
+        /// Which of the two.
+        multi: bool,
+        /// What is given.
+        options: CakeOptions,
+    },
     /// `mq`
     Mq,
     /// A name that no kind has.
@@ -217,6 +231,7 @@ impl Params {
             Self::Noqueue => "noqueue",
             Self::Fifo(unit, _) => unit.kind_name(),
             Self::Tbf(_) => "tbf",
+            Self::Cake { multi, .. } => cake_name(*multi),
             Self::Mq => "mq",
             Self::Unknown(name) => name,
         }

@@ -120,6 +120,17 @@ pub(crate) fn short(word: &str) -> Option<u16> {
     if word.starts_with('+') { None } else { word.parse().ok() }
 }
 
+/// A set of bits: a number without a unit, hexadecimal behind `0x`, octal behind `0`.
+pub(crate) fn mask(word: &str) -> Option<u32> {
+    let (digits, radix) = match word.strip_prefix("0x").or(word.strip_prefix("0X")) {
+        Some(digits) => (digits, 16),
+        None if word.len() > 1 && word.starts_with('0') => (word, 8),
+        None => (word, 10),
+    };
+    let all_digits = digits.chars().all(|letter| letter.is_digit(radix));
+    if all_digits { u32::from_str_radix(digits, radix).ok() } else { None }
+}
+
 /// The handle of a qdisc: hexadecimal, with whatever behind a colon; the inner `None` for
 /// `none` and `0:`.
 pub(crate) fn handle(word: &str) -> Option<Option<Handle>> {
@@ -307,6 +318,17 @@ mod tests {
         assert_eq!(size_and_cell("5k/0x8"), Some(Bytes(5120)));
         for word in ["5k/3", "5k/", "5k/8/8", "5k/0", "5k/-8"] {
             assert_eq!(size_and_cell(word), None, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_mask_is_written_as_in_c() {
+        assert_eq!(mask("0xff00"), Some(0xff00));
+        assert_eq!(mask("010"), Some(8));
+        assert_eq!(mask("10"), Some(10));
+        assert_eq!(mask("0"), Some(0));
+        for word in ["", "0x", "-1", "+1", "08", "4294967296", "ff"] {
+            assert_eq!(mask(word), None, "{word}");
         }
     }
 

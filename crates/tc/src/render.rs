@@ -7,8 +7,10 @@ use std::fmt::Write;
 pub(crate) enum Json {
     Bool(bool),
     Number(u64),
+    Signed(i64),
     Text(String),
     Object(Vec<(&'static str, Json)>),
+    Objects(Vec<Vec<(&'static str, Json)>>),
 }
 
 /// One qdisc, as text and as JSON at once.
@@ -48,28 +50,37 @@ pub(crate) fn text(lines: &[Line]) -> String {
 
 /// All lines as one JSON array on one line.
 pub(crate) fn json(lines: &[Line]) -> String {
-    let mut out = String::from("[");
-    for (index, line) in lines.iter().enumerate() {
-        if index > 0 {
-            out.push(',');
-        }
-        object(&line.json, None, &mut out);
-    }
-    out.push_str("]\n");
-    out
+    array(lines, None)
 }
 
 /// All lines as one JSON array that people can read.
 pub(crate) fn pretty_json(lines: &[Line]) -> String {
-    let mut out = String::from("[ ");
-    for (index, line) in lines.iter().enumerate() {
-        if index > 0 {
+    array(lines, Some(1))
+}
+
+fn array(lines: &[Line], depth: Option<usize>) -> String {
+    let mut out = String::new();
+    objects(lines.iter().map(|line| &line.json), depth, &mut out);
+    out.push('\n');
+    out
+}
+
+/// Writes an array of objects; `depth` is that of their braces in the pretty form.
+fn objects<'a>(
+    list: impl IntoIterator<Item = &'a Vec<(&'static str, Json)>>,
+    depth: Option<usize>,
+    out: &mut String,
+) {
+    out.push_str(if depth.is_some() { "[ " } else { "[" });
+    let mut empty = true;
+    for fields in list {
+        if !empty {
             out.push(',');
         }
-        object(&line.json, Some(1), &mut out);
+        object(fields, depth, out);
+        empty = false;
     }
-    out.push_str(if lines.is_empty() { "]\n" } else { " ]\n" });
-    out
+    out.push_str(if depth.is_some() && !empty { " ]" } else { "]" });
 }
 
 /// Writes an object; `depth` is that of its brace in the pretty form.
@@ -92,8 +103,10 @@ fn object(fields: &[(&'static str, Json)], depth: Option<usize>, out: &mut Strin
             Json::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
             // Writing to a string does not fail.
             Json::Number(value) => drop(write!(out, "{value}")),
+            Json::Signed(value) => drop(write!(out, "{value}")),
             Json::Text(value) => string(value, out),
             Json::Object(fields) => object(fields, depth.map(|depth| depth + 1), out),
+            Json::Objects(list) => objects(list, depth.map(|depth| depth + 2), out),
         }
     }
     if let Some(depth) = depth.filter(|_| !fields.is_empty()) {

@@ -116,6 +116,14 @@ impl Port<'_> {
             let mut parameters = Line::default();
             kinds::show(&node.kind, style, &mut parameters);
             add(node.parent, Some(node.handle), node.kind.name(), parameters);
+            if matches!(&node.kind, Kind::Cake(cake) if cake.multi) {
+                // The kernel lists the last one that was made first.
+                for queue in (1..=self.facts.queues.unwrap_or(0)).rev() {
+                    let mut parameters = Line::default();
+                    kinds::show(&node.kind, style, &mut parameters);
+                    add(Parent::Class(node.handle.class(queue)), None, "cake", parameters);
+                }
+            }
             if !filter.invisible {
                 continue;
             }
@@ -167,16 +175,20 @@ impl Port<'_> {
         line.text("\n");
         if options.statistics {
             let found = self.stats.iter().find(|at| (at.parent, at.handle) == (parent, handle));
-            figures(&found.map(|at| at.stats.clone()).unwrap_or_default(), &mut line);
+            let stats = found.map(|at| at.stats.clone()).unwrap_or_default();
+            figures(&stats, &mut line);
+            if let Some(cake) = &stats.cake {
+                kinds::cake_figures(cake, &mut line);
+            }
         }
         line
     }
 
     /// How often the kernel would refer to this qdisc, where it says so: a root from the device
-    /// and from each queue, an `mq` from the device alone.
+    /// and from each queue, an `mq` or `cake_mq` from the device alone.
     fn references(&self, parent: Parent, handle: Option<Handle>, kind: &str) -> Option<u64> {
         match (parent, handle, kind) {
-            (Parent::Class(_), ..) | (_, _, "mq") => None,
+            (Parent::Class(_), ..) | (_, _, "mq" | "cake_mq") => None,
             (Parent::Root, None, _) => Some(2),
             (Parent::Root, Some(_), _) => Some(u64::from(self.facts.queues.unwrap_or(1)) + 1),
         }

@@ -2,12 +2,16 @@
 //!
 //! A new kind is a module of its own here and a line in each of these functions.
 
+mod cake;
+mod cake_figures;
+mod coordination;
 mod fifo;
 mod tbf;
 
 use crate::complaint::Complaint;
 use crate::render::Line;
 use crate::words::Words;
+pub(crate) use cake_figures::figures as cake_figures;
 use narrows_policy::{FifoUnit, Kind, Params, PortFacts, TbfParams};
 
 /// How a qdisc is to be shown.
@@ -25,6 +29,8 @@ pub(crate) fn parse(kind: &str, words: Words) -> Result<Params, Complaint> {
         "pfifo" => fifo::parse(FifoUnit::Packets, words),
         "bfifo" => fifo::parse(FifoUnit::Bytes, words),
         "tbf" => tbf::parse(words).map(Params::Tbf),
+        "cake" => cake::parse(false, words),
+        "cake_mq" => cake::parse(true, words),
         "noqueue" => without_parameters(Params::Noqueue, words),
         "mq" => without_parameters(Params::Mq, words),
         _ => without_parameters(Params::Unknown(kind.to_owned()), words),
@@ -36,16 +42,30 @@ fn without_parameters(params: Params, mut words: Words) -> Result<Params, Compla
     let kind = params.kind_name();
     Err(Complaint::wrong(match params {
         Params::Unknown(_) => format!(
-            "Unknown qdisc \"{kind}\", hence option \"{word}\" is unparsable: the kinds are pfifo, bfifo, tbf, mq and noqueue."
+            "Unknown qdisc \"{kind}\", hence option \"{word}\" is unparsable: the kinds are pfifo, bfifo, tbf, cake, cake_mq, mq and noqueue."
         ),
         _ => format!("{kind}: unknown parameter \"{word}\": {kind} takes none."),
     }))
+}
+
+/// The value of a parameter, or what it should have been.
+fn legal<T>(
+    kind: &str,
+    name: &str,
+    value: &str,
+    read: impl Fn(&str) -> Option<T>,
+    hint: &str,
+) -> Result<T, Complaint> {
+    read(value).ok_or_else(|| {
+        Complaint::wrong(format!("{kind}: illegal value for \"{name}\": \"{value}\": {hint}."))
+    })
 }
 
 /// What deserves a warning although it is allowed.
 pub(crate) fn warning(params: &Params, facts: &PortFacts) -> Option<String> {
     match params {
         Params::Tbf(params) => tbf::warning(params, facts),
+        Params::Cake { options, .. } => cake::warning(options),
         _ => None,
     }
 }
@@ -56,6 +76,7 @@ pub(crate) fn show(kind: &Kind, style: Style, line: &mut Line) {
         Kind::Noqueue | Kind::Mq(_) => {}
         Kind::Fifo(fifo) => fifo::show(*fifo, line),
         Kind::Tbf(tbf) => tbf::show(&tbf.params, style, line),
+        Kind::Cake(cake) => cake::show(&cake.params, style, line),
     }
 }
 
@@ -71,5 +92,6 @@ pub(crate) fn save(kind: &Kind) -> String {
         Kind::Noqueue | Kind::Mq(_) => String::new(),
         Kind::Fifo(fifo) => fifo::save(*fifo),
         Kind::Tbf(tbf) => tbf::save(&tbf.params),
+        Kind::Cake(cake) => cake::save(&cake.params),
     }
 }

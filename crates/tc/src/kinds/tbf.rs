@@ -1,12 +1,11 @@
 //! `tbf`, with the words for what it shares: `coordination` and `sync`.
 
-use super::Style;
+use super::{Style, coordination};
 use crate::complaint::Complaint;
 use crate::render::{Json, Line};
 use crate::ticks::Bucket;
 use crate::words::{Words, abbreviates};
 use crate::{notation, number};
-use narrows_coordination::{DEFAULT_SYNC_TIME, Strategy};
 use narrows_policy::{PortFacts, TbfParams};
 use narrows_qdisc::tbf::Peak;
 use narrows_units::wire::{Framing, Overhead};
@@ -29,8 +28,7 @@ struct Draft {
     overhead: u16,
     mpu: u16,
     framing: Framing,
-    strategy: Option<Strategy>,
-    sync: Option<Nanos>,
+    shared: coordination::Draft,
 }
 
 pub(super) fn parse(mut words: Words) -> Result<TbfParams, Complaint> {
@@ -90,16 +88,9 @@ impl Draft {
             let hint = "the link layers are ethernet, atm, adsl and ptm";
             self.framing = legal("linklayer", value, framing, hint)?;
         } else if abbreviates(word, "coordination") {
-            once("coordination", self.strategy.is_some())?;
-            let value = words.value("coordination", "fair")?;
-            let hint = "queues share a rate by fair, equal, edt or lock";
-            self.strategy = Some(legal("coordination", value, Strategy::from_name, hint)?);
+            self.shared.strategy("tbf", words)?;
         } else if abbreviates(word, "sync") {
-            once("sync", self.sync.is_some())?;
-            let value = words.value("sync", "200us")?;
-            let hint = "a time of at least 1us, as 200us";
-            let some = |word: &str| number::time(word).filter(|time| *time != Nanos::ZERO);
-            self.sync = Some(legal("sync", value, some, hint)?);
+            self.shared.sync("tbf", words)?;
         } else if word == "help" {
             return Err(Complaint::wrong(USAGE));
         } else {
@@ -126,29 +117,18 @@ impl Draft {
             let lines: Vec<_> = missing.iter().map(|what| format!("tbf: {what}.")).collect();
             return Err(Complaint::wrong(lines.join("\n")));
         }
-        let strategy = match (self.strategy, self.sync) {
-            (Some(Strategy::Equal { .. }), Some(sync_time)) => Some(Strategy::Equal { sync_time }),
-            (None | Some(Strategy::Fair { .. }), sync_time @ Some(_)) => {
-                Some(Strategy::Fair { sync_time })
-            }
-            (strategy, None) => strategy,
-            (_, Some(_)) => {
-                return Err(Complaint::wrong(
-                    "tbf: \"sync\" is the time for which shares hold: lock and edt have none. Write it with \"coordination fair\" or \"coordination equal\".",
-                ));
-            }
-        };
+        let limit = self.backlog()?;
         Ok(TbfParams {
             rate: self.rate,
             burst: self.burst,
-            limit: self.backlog()?,
+            limit,
             peak: (!self.peak.is_zero()).then_some(Peak { rate: self.peak, mtu: self.mtu }),
             overhead: Overhead {
                 per_frame: i32::from(self.overhead),
                 minimum: u32::from(self.mpu),
                 framing: self.framing,
             },
-            strategy,
+            strategy: self.shared.finish("tbf")?,
         })
     }
 
@@ -177,10 +157,7 @@ impl Draft {
 
 /// Refuses to be told twice.
 fn once(name: &str, given: bool) -> Result<(), Complaint> {
-    if !given {
-        return Ok(());
-    }
-    Err(Complaint::wrong(format!("tbf: duplicate \"{name}\" specification: give it once.")))
+    coordination::once("tbf", name, given)
 }
 
 fn limit_and_latency(word: &str) -> Complaint {
@@ -196,9 +173,7 @@ fn legal<T>(
     read: impl Fn(&str) -> Option<T>,
     hint: &str,
 ) -> Result<T, Complaint> {
-    read(value).ok_or_else(|| {
-        Complaint::wrong(format!("tbf: illegal value for \"{name}\": \"{value}\": {hint}."))
-    })
+    super::legal("tbf", name, value, read, hint)
 }
 
 fn rate(name: &str, value: &str) -> Result<Rate, Complaint> {
@@ -228,15 +203,6 @@ fn framing_name(framing: Framing) -> &'static str {
         Framing::Whole => "ethernet",
         Framing::Atm => "atm",
         Framing::Ptm => "ptm",
-    }
-}
-
-/// The sync time of a strategy where it has one and that is not the default.
-fn unusual_sync_time(strategy: Strategy) -> Option<Nanos> {
-    match strategy {
-        Strategy::Lock | Strategy::Edt => None,
-        Strategy::Equal { sync_time } => Some(sync_time).filter(|time| *time != DEFAULT_SYNC_TIME),
-        Strategy::Fair { sync_time } => sync_time,
     }
 }
 
@@ -302,13 +268,7 @@ pub(super) fn show(params: &TbfParams, style: Style, line: &mut Line) {
         line.add("linklayer", Json::Text(name.to_owned()), &format!("linklayer {name} "));
     }
     if style.shared {
-        let strategy = params.strategy();
-        let name = strategy.name();
-        line.add("coordination", Json::Text(name.to_owned()), &format!("coordination {name} "));
-        if let Some(sync) = unusual_sync_time(strategy) {
-            let micros = sync.0 / 1_000;
-            line.add("sync_time", Json::Number(micros), &format!("sync {micros}us "));
-        }
+        coordination::show(params.strategy(), line);
     }
 }
 
@@ -342,11 +302,5 @@ pub(super) fn save(params: &TbfParams) -> String {
     if params.overhead.framing != Framing::Whole {
         add("linklayer", &framing_name(params.overhead.framing));
     }
-    if let Some(strategy) = params.strategy {
-        add("coordination", &strategy.name());
-        if let Some(sync) = unusual_sync_time(strategy) {
-            add("sync", &format_args!("{}us", sync.0 / 1_000));
-        }
-    }
-    words
+    words + &params.strategy.map(coordination::save).unwrap_or_default()
 }

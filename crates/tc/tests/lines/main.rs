@@ -1,5 +1,7 @@
 //! The library from outside, without a kernel: what lines do, print and refuse.
 
+mod cake;
+mod cake_samples;
 mod commands;
 mod host;
 mod offline;

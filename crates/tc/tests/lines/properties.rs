@@ -34,6 +34,16 @@ fn word() -> impl Strategy<Value = String> {
         "tbf",
         "mq",
         "noqueue",
+        "cake",
+        "cake_mq",
+        "bandwidth",
+        "autorate-ingress",
+        "diffserv4",
+        "rtt",
+        "raw",
+        "ethernet",
+        "memlimit",
+        "fwmark",
         "limit",
         "rate",
         "burst",
@@ -124,6 +134,8 @@ fn good_line() -> impl Strategy<Value = String> {
         1 => Just("bfifo".to_owned()),
         1 => Just("noqueue".to_owned()),
         2 => Just("mq".to_owned()),
+        2 => crate::cake::words().prop_map(|words| format!("cake {words}")),
+        1 => crate::cake::words().prop_map(|words| format!("cake_mq {words}")),
     ];
     (dev, place, handle, kind).prop_map(|(dev, place, handle, kind)| {
         format!("qdisc replace dev {dev} {place} {handle} {kind}")

@@ -1,0 +1,90 @@
+//! `coordination` and `sync`: how the queues of a port share the rate of a qdisc. Our own words,
+//! the same for every kind that has a rate.
+
+use super::legal;
+use crate::complaint::Complaint;
+use crate::number;
+use crate::render::{Json, Line};
+use crate::words::Words;
+use narrows_coordination::{DEFAULT_SYNC_TIME, Strategy};
+use narrows_units::Nanos;
+
+/// What has been read so far.
+#[derive(Default)]
+pub(super) struct Draft {
+    strategy: Option<Strategy>,
+    sync: Option<Nanos>,
+}
+
+impl Draft {
+    /// Reads what follows `coordination`.
+    pub(super) fn strategy(&mut self, kind: &str, words: &mut Words) -> Result<(), Complaint> {
+        once(kind, "coordination", self.strategy.is_some())?;
+        let value = words.value("coordination", "fair")?;
+        let hint = "queues share a rate by fair, equal, edt or lock";
+        self.strategy = Some(legal(kind, "coordination", value, Strategy::from_name, hint)?);
+        Ok(())
+    }
+
+    /// Reads what follows `sync`.
+    pub(super) fn sync(&mut self, kind: &str, words: &mut Words) -> Result<(), Complaint> {
+        once(kind, "sync", self.sync.is_some())?;
+        let value = words.value("sync", "200us")?;
+        let hint = "a time of at least 1us, as 200us";
+        let some = |word: &str| number::time(word).filter(|time| *time != Nanos::ZERO);
+        self.sync = Some(legal(kind, "sync", value, some, hint)?);
+        Ok(())
+    }
+
+    /// What both together name.
+    pub(super) fn finish(self, kind: &str) -> Result<Option<Strategy>, Complaint> {
+        match (self.strategy, self.sync) {
+            (Some(Strategy::Equal { .. }), Some(sync_time)) => {
+                Ok(Some(Strategy::Equal { sync_time }))
+            }
+            (None | Some(Strategy::Fair { .. }), sync_time @ Some(_)) => {
+                Ok(Some(Strategy::Fair { sync_time }))
+            }
+            (strategy, None) => Ok(strategy),
+            (_, Some(_)) => Err(Complaint::wrong(format!(
+                "{kind}: \"sync\" is the time for which shares hold: lock and edt have none. Write it with \"coordination fair\" or \"coordination equal\"."
+            ))),
+        }
+    }
+}
+
+/// Refuses to be told twice.
+pub(super) fn once(kind: &str, name: &str, given: bool) -> Result<(), Complaint> {
+    if !given {
+        return Ok(());
+    }
+    Err(Complaint::wrong(format!("{kind}: duplicate \"{name}\" specification: give it once.")))
+}
+
+/// The sync time of a strategy where it has one and that is not the default.
+fn unusual_sync_time(strategy: Strategy) -> Option<Nanos> {
+    match strategy {
+        Strategy::Lock | Strategy::Edt => None,
+        Strategy::Equal { sync_time } => Some(sync_time).filter(|time| *time != DEFAULT_SYNC_TIME),
+        Strategy::Fair { sync_time } => sync_time,
+    }
+}
+
+/// Shows a strategy as words that can be typed again.
+pub(super) fn show(strategy: Strategy, line: &mut Line) {
+    let name = strategy.name();
+    line.add("coordination", Json::Text(name.to_owned()), &format!("coordination {name} "));
+    if let Some(sync) = unusual_sync_time(strategy) {
+        let micros = sync.0 / 1_000;
+        line.add("sync_time", Json::Number(micros), &format!("sync {micros}us "));
+    }
+}
+
+/// The strategy as words, each after a space.
+pub(super) fn save(strategy: Strategy) -> String {
+    let name = strategy.name();
+    match unusual_sync_time(strategy) {
+        Some(sync) => format!(" coordination {name} sync {}us", sync.0 / 1_000),
+        None => format!(" coordination {name}"),
+    }
+}
