@@ -5,7 +5,7 @@ use crate::{
     TbfParams,
 };
 use narrows_coordination::{Coordination, Limit, Strategy};
-use narrows_qdisc::{Config, Meter, Spec, cake, fifo, tbf};
+use narrows_qdisc::{Census, Config, Meter, Spec, cake, fifo, tbf};
 use narrows_units::{Bytes, Nanos, Rate};
 use std::sync::Arc;
 
@@ -116,6 +116,7 @@ impl Installed {
         let mut specs = Vec::with_capacity(levels.len());
         for (index, level) in levels.into_iter().enumerate() {
             let mut meter: Option<Box<dyn Meter>> = None;
+            let mut census: Option<Box<dyn Census>> = None;
             let limit = level.limit.map(|(terms, limit)| {
                 let present = kept.and_then(|kept| kept[index].coordination());
                 // Where queues share, all run the same tree, and the first made what is shared.
@@ -132,11 +133,14 @@ impl Installed {
                 if kept.is_none() {
                     let seat = if terms.seats > 1 { queue } else { 0 };
                     meter = Some(coordination.seat(seat));
+                    // Who shares a rate out by host and tin has to know those of all queues.
+                    let counts = matches!(level.config, Config::Cake(_)) && terms.seats > 1;
+                    census = counts.then(|| coordination.census());
                 }
                 (terms, coordination)
             });
             specs.push((
-                Spec { config: level.config, meter, census: None, children: Vec::new() },
+                Spec { config: level.config, meter, census, children: Vec::new() },
                 level.children,
             ));
             running.push(Running { place: level.place, limit });

@@ -4,18 +4,22 @@
 //! As in `tc` no word may be abbreviated, of two that exclude each other the later one holds, and
 //! those about overhead act in their order: most of them add to what stands before.
 
-use super::coordination;
-use super::{Style, legal};
+mod figures;
+mod print;
+mod words;
+
+use super::{coordination, legal};
 use crate::complaint::Complaint;
-use crate::render::{Json, Line};
+use crate::number;
 use crate::words::Words;
-use crate::{notation, number};
-use narrows_policy::{CakeOptions, CakeParams, Params};
-use narrows_qdisc::cake::{AckFilter, Diffserv, Isolation};
+use narrows_policy::{CakeOptions, Params};
 use narrows_units::wire::Framing;
 use narrows_units::{Bytes, Nanos, Rate};
-use std::fmt::Write;
 use std::ops::RangeInclusive;
+use words::{ACK_FILTERS, DIFFSERVS, FRAMINGS, ISOLATIONS, LINKS, ROUND_TRIPS, nearest, value};
+
+pub(crate) use figures::figures;
+pub(super) use print::{save, show};
 
 const USAGE: &str = "Usage: { cake | cake_mq } [ bandwidth RATE | unlimited* | autorate-ingress ]
            [ rtt TIME | datacentre | lan | metro | regional | internet* | oceanic
@@ -32,115 +36,12 @@ const USAGE: &str = "Usage: { cake | cake_mq } [ bandwidth RATE | unlimited* | a
 * marks the defaults. inner tells flows apart inside of tunnels. split-gso changes nothing:
 frames at a port are segments already.";
 
-/// Round trips by name, in microseconds.
-const ROUND_TRIPS: [(&str, u64); 8] = [
-    ("datacentre", 100),
-    ("lan", 1_000),
-    ("metro", 10_000),
-    ("regional", 30_000),
-    ("internet", 100_000),
-    ("oceanic", 300_000),
-    ("satellite", 1_000_000),
-    ("interplanetary", 1_000_000_000),
-];
-
-const ISOLATIONS: [(&str, Isolation); 8] = [
-    ("flowblind", Isolation::Flowblind),
-    ("srchost", Isolation::Srchost),
-    ("dsthost", Isolation::Dsthost),
-    ("hosts", Isolation::Hosts),
-    ("flows", Isolation::Flows),
-    ("dual-srchost", Isolation::DualSrchost),
-    ("dual-dsthost", Isolation::DualDsthost),
-    ("triple-isolate", Isolation::TripleIsolate),
-];
-
-const DIFFSERVS: [(&str, Diffserv); 5] = [
-    ("besteffort", Diffserv::BestEffort),
-    ("precedence", Diffserv::Precedence),
-    ("diffserv3", Diffserv::Diffserv3),
-    ("diffserv4", Diffserv::Diffserv4),
-    ("diffserv8", Diffserv::Diffserv8),
-];
-
-const ACK_FILTERS: [(&str, AckFilter); 3] = [
-    ("no-ack-filter", AckFilter::Off),
-    ("ack-filter", AckFilter::On),
-    ("ack-filter-aggressive", AckFilter::Aggressive),
-];
-
-const FRAMINGS: [(&str, Framing); 3] =
-    [("noatm", Framing::Whole), ("atm", Framing::Atm), ("ptm", Framing::Ptm)];
-
-/// What a link adds to a packet of the network layer.
-struct Link {
-    name: &'static str,
-    /// Bytes that are added to those that earlier words gave.
-    adds: i32,
-    /// How it cuts frames up, where it says.
-    framing: Option<Framing>,
-    /// The shortest frame that it knows, where there is one.
-    minimum: Option<u32>,
-}
-
-const fn link(name: &'static str, adds: i32, framing: Option<Framing>) -> Link {
-    Link { name, adds, framing, minimum: None }
-}
-
-const ATM: Option<Framing> = Some(Framing::Atm);
-const PTM: Option<Framing> = Some(Framing::Ptm);
-
-const LINKS: [Link; 13] = [
-    link("pppoa-vcmux", 10, ATM),
-    link("pppoa-llc", 14, ATM),
-    link("pppoe-vcmux", 32, ATM),
-    link("pppoe-llcsnap", 40, ATM),
-    link("bridged-vcmux", 24, ATM),
-    link("bridged-llcsnap", 32, ATM),
-    link("ipoa-vcmux", 8, ATM),
-    link("ipoa-llcsnap", 16, ATM),
-    link("pppoe-ptm", 30, PTM),
-    link("bridged-ptm", 22, PTM),
-    link("ether-vlan", 4, None),
-    Link { name: "docsis", adds: 18, framing: Some(Framing::Whole), minimum: Some(64) },
-    // Preamble, header, FCS and the gap between frames; 84 is the shortest frame with them.
-    Link { name: "ethernet", adds: 38, framing: None, minimum: Some(84) },
-];
-
 /// `conservative`: an ATM cell more than the packet, which no link exceeds.
 const CONSERVATIVE: i32 = 48;
 /// What `overhead` may be: a few headers more, or a few less.
 const OVERHEADS: RangeInclusive<i32> = -64..=256;
 /// What `mpu` may be.
 const MINIMA: RangeInclusive<i32> = 0..=256;
-
-/// Words that stand in no table above.
-const OTHER_WORDS: [&str; 24] = [
-    "bandwidth",
-    "unlimited",
-    "autorate-ingress",
-    "rtt",
-    "nat",
-    "nonat",
-    "inner",
-    "noinner",
-    "wash",
-    "nowash",
-    "split-gso",
-    "no-split-gso",
-    "ingress",
-    "egress",
-    "raw",
-    "conservative",
-    "overhead",
-    "mpu",
-    "memlimit",
-    "fwmark",
-    "coordination",
-    "sync",
-    "via-ethernet",
-    "help",
-];
 
 /// What has been read so far.
 #[derive(Default)]
@@ -288,33 +189,6 @@ fn within(word: &str, range: RangeInclusive<i32>) -> Option<i32> {
     word.parse().ok().filter(|number| range.contains(number))
 }
 
-fn value<T: Copy>(table: &[(&str, T)], word: &str) -> Option<T> {
-    table.iter().find(|(name, _)| *name == word).map(|(_, value)| *value)
-}
-
-fn name<T: Copy + PartialEq>(table: &[(&'static str, T)], wanted: T) -> &'static str {
-    // Every value stands in its table, by a test.
-    table.iter().find(|(_, value)| *value == wanted).map_or("", |(name, _)| name)
-}
-
-/// The word that was probably meant, if there is one.
-fn nearest(word: &str) -> Option<&'static str> {
-    /// How many letters may be wrong, or of how many one.
-    const WRONG_LETTERS: usize = 2;
-    const LETTERS_PER_WRONG: usize = 3;
-    let tables = ROUND_TRIPS.iter().map(|(name, _)| *name);
-    let tables = tables.chain(ISOLATIONS.iter().map(|(name, _)| *name));
-    let tables = tables.chain(DIFFSERVS.iter().map(|(name, _)| *name));
-    let tables = tables.chain(ACK_FILTERS.iter().map(|(name, _)| *name));
-    let tables = tables.chain(FRAMINGS.iter().map(|(name, _)| *name));
-    let tables = tables.chain(LINKS.iter().map(|link| link.name));
-    let near = tables
-        .chain(OTHER_WORDS)
-        .map(|known| (strsim::damerau_levenshtein(word, known), known))
-        .filter(|(wrong, known)| *wrong <= WRONG_LETTERS.max(known.len() / LETTERS_PER_WRONG));
-    near.min_by_key(|(wrong, _)| *wrong).map(|(_, known)| known)
-}
-
 /// What a port cannot do although it is allowed to be asked for.
 pub(super) fn warning(options: &CakeOptions) -> Option<String> {
     let nat = options.nat == Some(true);
@@ -330,154 +204,4 @@ pub(super) fn warning(options: &CakeOptions) -> Option<String> {
     );
     let warnings: Vec<_> = [nat, mark].into_iter().flatten().collect();
     (!warnings.is_empty()).then(|| warnings.join("\n"))
-}
-
-pub(super) fn show(params: &CakeParams, style: Style, line: &mut Line) {
-    let config = &params.config;
-    match config.rate {
-        Some(rate) => line.add(
-            "bandwidth",
-            Json::Number(rate.bytes_per_sec()),
-            &format!("bandwidth {} ", notation::rate(rate)),
-        ),
-        None => line.add("bandwidth", Json::Text("unlimited".to_owned()), "bandwidth unlimited "),
-    }
-    let word = |line: &mut Line, key, word: &str| {
-        line.add(key, Json::Text(word.to_owned()), &format!("{word} "));
-    };
-    let switch = |line: &mut Line, key, on: bool, words: [&str; 2]| {
-        line.add(key, Json::Bool(on), words[usize::from(on)]);
-    };
-    if config.autorate {
-        word(line, "autorate", "autorate-ingress");
-    }
-    word(line, "diffserv", name(&DIFFSERVS, config.diffserv));
-    word(line, "flowmode", name(&ISOLATIONS, config.isolation));
-    switch(line, "nat", config.nat, ["nonat ", "nat "]);
-    switch(line, "wash", config.wash, ["nowash ", "wash "]);
-    switch(line, "ingress", config.ingress, ["", "ingress "]);
-    let state = match config.ack_filter {
-        AckFilter::Off => "disabled",
-        AckFilter::On => "enabled",
-        AckFilter::Aggressive => "aggressive",
-    };
-    let ack_filter = format!("{} ", name(&ACK_FILTERS, config.ack_filter));
-    line.add("ack-filter", Json::Text(state.to_owned()), &ack_filter);
-    switch(line, "split_gso", params.split_gso, ["no-split-gso ", "split-gso "]);
-    let micros = config.interval.0 / 1_000;
-    line.add("rtt", Json::Number(micros), &format!("rtt {} ", notation::time(micros)));
-    switch(line, "raw", !config.network_length, ["", "raw "]);
-    let overhead = &config.overhead;
-    if overhead.framing != Framing::Whole || config.network_length {
-        word(line, "atm", name(&FRAMINGS, overhead.framing));
-    }
-    let added = overhead.per_frame;
-    line.add("overhead", Json::Signed(i64::from(added)), &format!("overhead {added} "));
-    if overhead.minimum != 0 {
-        let minimum = overhead.minimum;
-        line.add("mpu", Json::Number(u64::from(minimum)), &format!("mpu {minimum} "));
-    }
-    if let Some(Bytes(limit)) = config.memory {
-        let text = format!("memlimit {} ", notation::size(limit));
-        line.add("memlimit", Json::Number(limit), &text);
-    }
-    let mask = config.mark_mask;
-    let text = if mask == 0 { "0".to_owned() } else { format!("{mask:#x}") };
-    let shown = if mask == 0 { String::new() } else { format!("fwmark {mask:#x} ") };
-    line.add("fwmark", Json::Text(text), &shown);
-    if config.inner {
-        line.add("inner", Json::Bool(true), "inner ");
-    }
-    // The default stays unsaid, so that what Linux has looks as there.
-    let unusual = params.strategy() != narrows_coordination::Strategy::default();
-    if style.shared && unusual {
-        coordination::show(params.strategy(), line);
-    }
-}
-
-/// What differs from the defaults.
-pub(super) fn save(params: &CakeParams) -> String {
-    let config = &params.config;
-    let defaults = CakeParams::new(config.frame);
-    let mut words = String::new();
-    let mut add = |word: &dyn std::fmt::Display| {
-        // Writing to a string does not fail.
-        let _ = write!(words, " {word}");
-    };
-    if let Some(rate) = config.rate {
-        add(&format_args!("bandwidth {}bit", rate.bits_per_sec()));
-    }
-    if config.autorate {
-        add(&"autorate-ingress");
-    }
-    if config.interval != defaults.config.interval {
-        add(&format_args!("rtt {}us", config.interval.0 / 1_000));
-    }
-    if config.diffserv != defaults.config.diffserv {
-        add(&name(&DIFFSERVS, config.diffserv));
-    }
-    if config.isolation != defaults.config.isolation {
-        add(&name(&ISOLATIONS, config.isolation));
-    }
-    if config.ack_filter != defaults.config.ack_filter {
-        add(&name(&ACK_FILTERS, config.ack_filter));
-    }
-    for (on, word) in [
-        (config.nat, "nat"),
-        (config.inner, "inner"),
-        (config.wash, "wash"),
-        (config.ingress, "ingress"),
-        (!params.split_gso, "no-split-gso"),
-    ] {
-        if on {
-            add(&word);
-        }
-    }
-    let overhead = &config.overhead;
-    if config.network_length {
-        add(&format_args!("overhead {}", overhead.per_frame));
-    } else if overhead.per_frame != 0 {
-        add(&format_args!("raw overhead {}", overhead.per_frame));
-    }
-    if overhead.framing != Framing::Whole {
-        add(&name(&FRAMINGS, overhead.framing));
-    }
-    if overhead.minimum != 0 {
-        add(&format_args!("mpu {}", overhead.minimum));
-    }
-    if let Some(Bytes(limit)) = config.memory {
-        add(&format_args!("memlimit {limit}"));
-    }
-    if config.mark_mask != 0 {
-        add(&format_args!("fwmark {:#x}", config.mark_mask));
-    }
-    words + &params.strategy.map(coordination::save).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_word_that_is_nearly_right_is_recognized() {
-        for (wrong, right) in [
-            ("datacenter", "datacentre"),
-            ("bandwith", "bandwidth"),
-            ("triple-isolated", "triple-isolate"),
-            ("ack_filter", "ack-filter"),
-            ("diffserv5", "diffserv3"),
-            ("autorate_ingress", "autorate-ingress"),
-        ] {
-            assert_eq!(nearest(wrong), Some(right), "{wrong}");
-        }
-        assert_eq!(nearest("turbo"), None);
-    }
-
-    #[test]
-    fn every_value_has_a_name() {
-        assert!(!name(&ISOLATIONS, Isolation::default()).is_empty());
-        assert!(!name(&DIFFSERVS, Diffserv::default()).is_empty());
-        assert!(!name(&FRAMINGS, Framing::Ptm).is_empty());
-        assert!(!name(&ACK_FILTERS, AckFilter::Aggressive).is_empty());
-    }
 }

@@ -3,7 +3,6 @@
 //! A new kind is a module of its own here and a line in each of these functions.
 
 mod cake;
-mod cake_figures;
 mod coordination;
 mod fifo;
 mod tbf;
@@ -11,7 +10,7 @@ mod tbf;
 use crate::complaint::Complaint;
 use crate::render::Line;
 use crate::words::Words;
-pub(crate) use cake_figures::figures as cake_figures;
+pub(crate) use cake::figures as cake_figures;
 use narrows_policy::{FifoUnit, Kind, Params, PortFacts, TbfParams};
 
 /// How a qdisc is to be shown.
