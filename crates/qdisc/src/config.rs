@@ -53,8 +53,7 @@ impl Spec {
             }
             Config::Cake(config) => {
                 assert!(children.is_empty(), "a cake has no qdisc below it");
-                let _ = (config, meter, census);
-                Box::new(fifo::Fifo::new(fifo::Config::Packets(10_240)))
+                Box::new(cake::Cake::new(config, meter, census))
             }
         }
     }

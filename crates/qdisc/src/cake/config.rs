@@ -40,6 +40,30 @@ pub struct Config {
     pub frame: u32,
 }
 
+impl Default for Config {
+    /// `cake` without any keyword, on Ethernet.
+    fn default() -> Self {
+        Self {
+            rate: None,
+            autorate: false,
+            ingress: false,
+            overhead: Overhead::NONE,
+            network_length: false,
+            interval: Nanos::from_millis(100),
+            target: Nanos::from_millis(5),
+            isolation: Isolation::default(),
+            nat: false,
+            inner: false,
+            diffserv: Diffserv::default(),
+            mark_mask: 0,
+            wash: false,
+            ack_filter: AckFilter::default(),
+            memory: None,
+            frame: 1514,
+        }
+    }
+}
+
 /// How flows are told apart and share (`flowblind` to `triple-isolate`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Isolation {

@@ -1,0 +1,313 @@
+//! A packet comes in: which tin, which flow, and who pays if memory ends.
+
+use super::ack_filter::superfluous;
+use super::flow::{Flow, Home, Standing};
+use super::hosts::Hosts;
+use super::slab::NONE;
+use super::tin::Tables;
+use super::ways::{Found, Ways};
+use super::{AckFilter, Cake, Isolation};
+use crate::Verdict;
+use narrows_packet::{Bytes32, DropReason, Headers, PacketId, Packets};
+use narrows_units::{Bytes, Nanos};
+
+/// How far a new acknowledgement looks for one that it makes superfluous: a connection's
+/// acknowledgements are soon few, but behind thousands of data packets nobody is to search for them.
+const ACK_SEARCH_MAX: usize = 256;
+
+impl Cake {
+    /// Queues `id`. What is dropped instead, if memory is short, is another flow's more often than
+    /// not.
+    #[inline]
+    pub(super) fn arrive(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
+        let len = packets.len(id);
+        if let Some(estimator) = &mut self.estimator
+            && let Some(rate) = estimator.arrived(len, now)
+        {
+            self.set_rate(rate);
+        }
+        let headers = packets.headers(id);
+        let charge = self.sizes.charge(len, &headers);
+        if self.seat.is_too_long(charge) {
+            self.stats.drops += 1;
+            packets.discard(id, DropReason::TooLong);
+            return Verdict::Dropped;
+        }
+        let tin = self.queue(packets, id, &headers, charge, now);
+        let figures = &mut self.tins[tin].figures;
+        figures.packets += 1;
+        figures.bytes += len.0;
+        figures.max_len = figures.max_len.max(len.0 as u32);
+        if self.memory.is_short(packets) {
+            self.relieve(packets, now);
+            return Verdict::Dropped;
+        }
+        Verdict::Queued
+    }
+
+    /// Queues `id` whatever the memory.
+    pub(super) fn take_in(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
+        let headers = packets.headers(id);
+        let charge = self.sizes.charge(packets.len(id), &headers);
+        self.queue(packets, id, &headers, charge, now);
+    }
+
+    /// Puts `id` at the end of its flow; in which tin.
+    #[inline]
+    fn queue(
+        &mut self,
+        packets: &mut Packets,
+        id: PacketId,
+        headers: &Headers,
+        charge: u32,
+        now: Nanos,
+    ) -> usize {
+        let meta = packets.meta_mut(id);
+        meta.charge = Bytes32(charge);
+        meta.ecn = headers.ecn;
+        meta.rewrite.wash = self.config.wash && headers.dscp != 0;
+        let len = Bytes::from(meta.len);
+        if self.backlog.is_empty() {
+            self.seat.awake(now);
+            self.empty_since = None;
+        }
+        let at = self.scheme.tin(headers);
+        let flow = self.flow_of(at, headers, now);
+        self.flows[flow].queue.push_back(packets, id);
+        self.backlog.packets += 1;
+        self.backlog.bytes += len;
+        let tin = &mut self.tins[at];
+        if tin.backlog == Bytes::ZERO {
+            tin.next = tin.next.max(now);
+        }
+        tin.backlog += len;
+        self.memory.take(packets.memory_for(len));
+        self.join(at, flow, now);
+        if self.config.ack_filter != AckFilter::Off {
+            self.filter(packets, at, flow, id);
+        }
+        if self.overflow.is_live() {
+            self.overflow.changed(&mut self.flows, flow);
+        }
+        at
+    }
+
+    /// The flow of a packet. One that was not known stands nowhere yet and is in no list.
+    #[inline]
+    fn flow_of(&mut self, at: usize, headers: &Headers, now: Nanos) -> u16 {
+        let isolation = self.config.isolation;
+        let hash = hash_of(isolation, headers);
+        let has_siblings = self.neighbours.is_some();
+        let tin = &mut self.tins[at];
+        let tables = tin.tables.get_or_insert_with(|| tables(isolation, has_siblings, at));
+        let (way, found) = tables.ways.find(hash, false);
+        let slot = tables.ways.slot(way);
+        match found {
+            Found::Direct => slot,
+            Found::Indirect => {
+                tin.figures.way_indirect_hits += 1;
+                slot
+            }
+            Found::Collision => {
+                tin.figures.way_collisions += 1;
+                slot
+            }
+            Found::Free => {
+                tin.figures.way_misses += 1;
+                self.new_flow(Home::new(at, way), headers, slot, now)
+            }
+        }
+    }
+
+    /// A flow for `home`, which `slot` rests in if it is any.
+    fn new_flow(&mut self, home: Home, headers: &Headers, slot: u16, now: Nanos) -> u16 {
+        let id = if slot == NONE { self.place(now) } else { self.forget(slot) };
+        let isolation = self.config.isolation;
+        let tin = &mut self.tins[home.tin()];
+        let mut flow = Flow { home, standing: Standing::New, ..Flow::default() };
+        if let Some(tables) = &mut tin.tables {
+            tables.ways.hold(home.way(), id);
+            if let Some(hosts) = &mut tables.sources {
+                flow.source = hosts.enter(match isolation {
+                    Isolation::Hosts => hash_of(isolation, headers),
+                    _ => headers.source,
+                });
+            }
+            if let Some(hosts) = &mut tables.destinations {
+                flow.destination = hosts.enter(headers.destination);
+            }
+        }
+        self.flows[id] = flow;
+        id
+    }
+
+    /// A place for a flow: a free one, or that of the flow that has rested longest, or a new one
+    /// where even that one would be missed.
+    fn place(&mut self, now: Nanos) -> u16 {
+        if !self.flows.has_free()
+            && let Some(oldest) = self.idle.front()
+        {
+            let flow = &self.flows[oldest];
+            if flow.cobalt.is_at_rest(&self.tins[flow.home.tin()].terms, now) {
+                return self.forget(oldest);
+            }
+        }
+        self.flows.take()
+    }
+
+    /// Forgets a flow that rests; its place is free for another.
+    fn forget(&mut self, id: u16) -> u16 {
+        self.idle.remove(&mut self.flows, id);
+        let flow = &self.flows[id];
+        let tin = &mut self.tins[flow.home.tin()];
+        tin.unresponsive -= u32::from(flow.cobalt.is_unresponsive());
+        if let Some(tables) = &mut tin.tables {
+            tables.ways.hold(flow.home.way(), NONE);
+            if let Some(hosts) = &mut tables.sources {
+                hosts.leave(flow.source);
+            }
+            if let Some(hosts) = &mut tables.destinations {
+                hosts.leave(flow.destination);
+            }
+        }
+        id
+    }
+
+    /// Lets a flow that has got a packet take its turn with the others.
+    #[inline]
+    fn join(&mut self, at: usize, id: u16, now: Nanos) {
+        match self.flows[id].standing {
+            Standing::Sparse | Standing::Bulk => {}
+            Standing::SparseWait => {
+                let tin = &mut self.tins[at];
+                tin.sparse_flows -= 1;
+                tin.begin_to_stand(&mut self.flows[id]);
+            }
+            Standing::New => self.awake(at, id, now),
+            Standing::Idle => {
+                self.idle.remove(&mut self.flows, id);
+                self.awake(at, id, now);
+            }
+        }
+    }
+
+    fn awake(&mut self, at: usize, id: u16, now: Nanos) {
+        let (tins, flows, others) = self.split();
+        let tin = &mut tins[at];
+        let flow = &mut flows[id];
+        if flow.cobalt.is_unresponsive() {
+            flow.cobalt.rest(&tin.terms, now);
+            tin.unresponsive -= u32::from(!flow.cobalt.is_unresponsive());
+        } else {
+            flow.cobalt.rest(&tin.terms, now);
+        }
+        if let Some(tables) = &mut tin.tables {
+            tables.ways.set_busy(flow.home.way(), true);
+            flow.load = tables.load(flow, &others);
+        }
+        flow.standing = Standing::Sparse;
+        flow.deficit = tin.first_quantum(flow.load);
+        tin.sparse_flows += 1;
+        tin.sparse.push_back(flows, id);
+    }
+
+    /// Drops the acknowledgement that `newest`, the last of `flow`, makes superfluous, if there is one.
+    fn filter(&mut self, packets: &mut Packets, at: usize, flow: u16, newest: PacketId) {
+        let queue = &mut self.flows[flow].queue;
+        let last = packets.acknowledgement(newest);
+        if queue.backlog().packets < 2 || last.connection == 0 {
+            return;
+        }
+        let ids = || {
+            let behind = |id: &PacketId| queue.behind(packets, *id);
+            std::iter::successors(queue.front(), behind).take_while(|id| *id != newest)
+        };
+        let queued = ids().take(ACK_SEARCH_MAX).map(|id| packets.acknowledgement(id));
+        let aggressive = self.config.ack_filter == AckFilter::Aggressive;
+        let Some(place) = superfluous(queued, &last, aggressive) else { return };
+        let before = place.checked_sub(1).and_then(|before| ids().nth(before));
+        let Some(dropped) = queue.remove_behind(packets, before) else { return };
+        self.tins[at].figures.ack_drops += 1;
+        self.discard(packets, at, dropped, DropReason::Acknowledged);
+    }
+
+    /// Drops from the longest queues until memory suffices.
+    #[cold]
+    fn relieve(&mut self, packets: &mut Packets, now: Nanos) {
+        if !self.overflow.is_live() {
+            self.overflow.begin(&mut self.flows);
+        }
+        self.seat.turned_away();
+        while self.memory.is_short(packets) {
+            let Some(longest) = self.overflow.longest() else { return };
+            let flow = &mut self.flows[longest];
+            let Some(dropped) = flow.queue.pop_front(packets) else { return };
+            let at = flow.home.tin();
+            let tin = &mut self.tins[at];
+            let was_unresponsive = flow.cobalt.is_unresponsive();
+            flow.cobalt.overflowed(&tin.terms, now);
+            tin.unresponsive += u32::from(!was_unresponsive && flow.cobalt.is_unresponsive());
+            tin.figures.drops += 1;
+            self.overflow.changed(&mut self.flows, longest);
+            self.discard(packets, at, dropped, DropReason::Limit);
+        }
+    }
+
+    /// Drops `id`, which stands in no queue any more.
+    pub(super) fn discard(
+        &mut self,
+        packets: &mut Packets,
+        at: usize,
+        id: PacketId,
+        reason: DropReason,
+    ) {
+        self.stats.drops += 1;
+        self.gone(packets, at, id);
+        packets.discard(id, reason);
+    }
+
+    /// `id` stands here no more.
+    #[inline]
+    pub(super) fn gone(&mut self, packets: &Packets, at: usize, id: PacketId) {
+        let len = packets.len(id);
+        self.backlog.packets -= 1;
+        self.backlog.bytes.0 -= len.0;
+        self.tins[at].backlog.0 -= len.0;
+        self.memory.give_back(packets.memory_for(len));
+    }
+}
+
+/// What tells flows apart.
+#[inline]
+fn hash_of(isolation: Isolation, headers: &Headers) -> u32 {
+    match isolation {
+        Isolation::Flowblind => 0,
+        Isolation::Srchost => headers.source,
+        Isolation::Dsthost => headers.destination,
+        // Asymmetric, or all hosts that talk to themselves would be one.
+        Isolation::Hosts => headers.source ^ headers.destination.rotate_left(13),
+        Isolation::Flows
+        | Isolation::DualSrchost
+        | Isolation::DualDsthost
+        | Isolation::TripleIsolate => headers.flow,
+    }
+}
+
+/// The tables of the tin `at`. Hosts are counted where they share; where they are the flows, only
+/// those on other queues matter.
+fn tables(isolation: Isolation, has_siblings: bool, at: usize) -> Box<Tables> {
+    let (sources, destinations) = match isolation {
+        Isolation::Flowblind | Isolation::Flows => (false, false),
+        Isolation::Srchost | Isolation::Hosts => (has_siblings, false),
+        Isolation::Dsthost => (false, has_siblings),
+        Isolation::DualSrchost => (true, false),
+        Isolation::DualDsthost => (false, true),
+        Isolation::TripleIsolate => (true, true),
+    };
+    let salt = 2 * at as u64;
+    Box::new(Tables {
+        ways: Ways::new(),
+        sources: sources.then(|| Hosts::new(salt)),
+        destinations: destinations.then(|| Hosts::new(salt + 1)),
+    })
+}

@@ -1,0 +1,177 @@
+//! The shaper of an instance without siblings: a virtual clock.
+//!
+//! The clock says when the next packet may leave. Each packet moves it on by the time that it takes
+//! at the rate. There is no burst to configure: a clock that fell behind while packets were queued
+//! (the worker came late) catches up, and one that fell behind while there were none begins anew.
+//!
+//! Where dropped packets count as sent (`ingress`), they move the clock, too. A second clock, moved by
+//! sent packets alone and by half as much again, lets something pass whatever is dropped: two
+//! thirds of the rate at least.
+//!
+//! Source: "Piece of CAKE", section III-D (deficit-mode shaper).
+//!
+//! Cost: a multiplication a packet.
+
+use narrows_units::{Bytes, Nanos, Rate};
+
+/// Time with 32 bits below a nanosecond, so that rounding is never seen.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Fine(u128);
+
+impl Fine {
+    const fn of(time: Nanos) -> Self {
+        Self((time.0 as u128) << 32)
+    }
+
+    /// Rounded up: whoever waits for it is not early.
+    fn nanos(self) -> Nanos {
+        Nanos(u64::try_from((self.0 + u128::from(u32::MAX)) >> 32).unwrap_or(u64::MAX))
+    }
+}
+
+/// How long bytes take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct PerByte(u128);
+
+impl PerByte {
+    /// At `rate`; nothing at a rate of zero takes long enough to matter.
+    pub(super) fn at(rate: Rate) -> Self {
+        let bits = u128::from(rate.bits_per_sec().max(1));
+        Self((8_000_000_000u128 << 32) / bits)
+    }
+
+    /// What `bytes` take.
+    #[inline]
+    pub(super) fn time(self, bytes: Bytes) -> Nanos {
+        Nanos((self.fine(bytes).0 >> 32) as u64)
+    }
+
+    #[inline]
+    fn fine(self, bytes: Bytes) -> Fine {
+        Fine(self.0 * u128::from(bytes.0))
+    }
+}
+
+/// The clock.
+pub(super) struct Clock {
+    per_byte: PerByte,
+    next: Fine,
+    /// The clock of what has really left.
+    failsafe: Fine,
+}
+
+impl Clock {
+    pub(super) fn new(rate: Rate) -> Self {
+        let zero = Fine(0);
+        Self { per_byte: PerByte::at(rate), next: zero, failsafe: zero }
+    }
+
+    /// Keeps `rate` from now on.
+    pub(super) fn set_rate(&mut self, rate: Rate) {
+        self.per_byte = PerByte::at(rate);
+    }
+
+    /// The first packet comes in after a time without any.
+    #[inline]
+    pub(super) fn awake(&mut self, now: Nanos) {
+        let now = Fine::of(now);
+        if self.next < now {
+            self.next = now;
+            self.failsafe = now;
+        }
+    }
+
+    /// Whether a packet may leave at `now`.
+    ///
+    /// # Errors
+    /// When one may.
+    #[inline]
+    pub(super) fn may_leave(&self, now: Nanos) -> Result<(), Nanos> {
+        let when = self.next.min(self.failsafe);
+        if when <= Fine::of(now) { Ok(()) } else { Err(when.nanos()) }
+    }
+
+    /// A packet that is charged `charge` leaves at `now`.
+    #[inline]
+    pub(super) fn sent(&mut self, charge: Bytes, now: Nanos) {
+        let time = self.per_byte.fine(charge);
+        self.next = Fine(self.next.0 + time.0);
+        self.failsafe = Fine(Fine::of(now).0 + time.0 + time.0 / 2);
+    }
+
+    /// One was dropped that counts as sent.
+    pub(super) fn dropped(&mut self, charge: Bytes) {
+        self.next = Fine(self.next.0 + self.per_byte.fine(charge).0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIGABIT: Rate = Rate::from_bits_per_sec(1_000_000_000);
+    const PACKET: Bytes = Bytes(1250);
+    const TIME: Nanos = Nanos::from_micros(10);
+
+    /// Sends what may leave at `now`; how many.
+    fn send(clock: &mut Clock, now: Nanos) -> u32 {
+        let mut sent = 0;
+        while clock.may_leave(now).is_ok() {
+            clock.sent(PACKET, now);
+            sent += 1;
+        }
+        sent
+    }
+
+    #[test]
+    fn packets_leave_one_by_one_after_a_pause_however_long() {
+        let mut clock = Clock::new(GIGABIT);
+        for start in [1_000, 500_000] {
+            let start = Nanos::from_micros(start);
+            clock.awake(start);
+            assert_eq!(send(&mut clock, start), 1);
+            assert_eq!(clock.may_leave(start), Err(start + TIME));
+            assert_eq!(send(&mut clock, start + TIME), 1);
+        }
+    }
+
+    #[test]
+    fn a_worker_that_comes_late_catches_up() {
+        let mut clock = Clock::new(GIGABIT);
+        clock.awake(Nanos::from_secs(1));
+        assert_eq!(send(&mut clock, Nanos::from_secs(1)), 1);
+        assert_eq!(send(&mut clock, Nanos::from_secs(1) + Nanos(TIME.0 * 9)), 9);
+    }
+
+    #[test]
+    fn nothing_is_lost_to_rounding_in_a_million_packets() {
+        let mut clock = Clock::new(Rate::from_bits_per_sec(3_333_333_333));
+        clock.awake(Nanos::ZERO);
+        let time = Rate::from_bits_per_sec(3_333_333_333).time_for(Bytes(61 * 1_000_000));
+        for _ in 0..1_000_000 {
+            clock.sent(Bytes(61), Nanos::ZERO);
+        }
+        assert!(clock.next.nanos().0.abs_diff(time.0) < 10, "{:?}", clock.next.nanos());
+    }
+
+    #[test]
+    fn dropped_packets_take_time_but_never_more_than_a_third() {
+        let mut clock = Clock::new(GIGABIT);
+        let mut now = Nanos::ZERO;
+        clock.awake(now);
+        let mut sent = 0;
+        while now < Nanos::from_millis(9) {
+            match clock.may_leave(now) {
+                Ok(()) => {
+                    clock.dropped(Bytes(1_000_000));
+                    clock.sent(PACKET, now);
+                    sent += 1;
+                }
+                Err(when) => now = when,
+            }
+        }
+        // 900 would fit.
+        assert!((599..=601).contains(&sent), "{sent}");
+        assert_eq!(clock.may_leave(now).unwrap_err().since(now), Nanos(TIME.0 * 3 / 2));
+    }
+}

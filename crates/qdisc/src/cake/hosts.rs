@@ -1,0 +1,197 @@
+//! The hosts at one end of a tin's flows, and how many flows of each stand.
+//!
+//! A flow's quantum is divided by the number of its host's flows that stand, so that a host with
+//! many has no more than one with few. Those on other queues of the port count as well: each
+//! queue tells of its own through a [`Census`], of flows that have stood for some turns, and asks it
+//! now and then.
+//!
+//! Source: "Piece of CAKE", section III-B (host isolation); across queues it is ours: the open
+//! question of mq-cake (Netdev 0x19, section 6).
+//!
+//! Cost: a look-up for a flow that was not known; a line for each turn of a flow that stands.
+
+use super::slab::{NONE, Slab};
+use super::ways::{Found, Ways};
+use crate::{Census, HostKey};
+
+/// A host.
+#[derive(Default)]
+struct Host {
+    key: u64,
+    way: u16,
+    /// Flows that refer to it.
+    flows: u16,
+    /// Of these, the ones that stand.
+    standing: u16,
+    /// What the census was told.
+    told: u16,
+    /// Flows that stand on other queues, as of `asked`.
+    elsewhere: u16,
+    /// The edition of the census that was asked.
+    asked: u16,
+}
+
+/// The hosts of one tin and end.
+pub(super) struct Hosts {
+    ways: Ways,
+    slab: Slab<Host>,
+    /// Tells tins and ends apart.
+    salt: u64,
+}
+
+impl Hosts {
+    pub(super) fn new(salt: u64) -> Self {
+        Self { ways: Ways::new(), slab: Slab::new(), salt }
+    }
+
+    /// The host of a flow that is new here, by the hash of its address.
+    #[inline]
+    pub(super) fn enter(&mut self, hash: u32) -> u16 {
+        let (way, found) = self.ways.find(hash, true);
+        let mut place = self.ways.slot(way);
+        if place == NONE {
+            place = self.slab.take();
+            self.ways.hold(way, place);
+        }
+        let host = &mut self.slab[place];
+        if found == Found::Free {
+            *host = Host { key: key(hash, self.salt), way, ..Host::default() };
+        }
+        host.flows += 1;
+        if host.flows == 1 {
+            self.ways.set_busy(way, true);
+        }
+        place
+    }
+
+    /// The flow is forgotten.
+    #[inline]
+    pub(super) fn leave(&mut self, place: u16) {
+        let host = &mut self.slab[place];
+        host.flows -= 1;
+        if host.flows == 0 {
+            self.ways.set_busy(host.way, false);
+        }
+    }
+
+    /// One of its flows begins to stand, or ends.
+    #[inline]
+    pub(super) fn stand(&mut self, place: u16, begins: bool) {
+        let standing = &mut self.slab[place].standing;
+        *standing = if begins { *standing + 1 } else { *standing - 1 };
+    }
+
+    /// Tells siblings of one more of its flows that stand, or one less.
+    pub(super) fn tell(&mut self, place: u16, begins: bool, census: &mut dyn Census) {
+        let host = &mut self.slab[place];
+        host.told = if begins { host.told + 1 } else { host.told - 1 };
+        census.count(HostKey(host.key), if begins { 1 } else { -1 });
+    }
+
+    /// New siblings have heard of nobody.
+    pub(super) fn forget_what_was_told(&mut self) {
+        for place in 0..self.slab.taken() {
+            self.slab[place].told = 0;
+        }
+    }
+
+    /// How many of its flows stand, here and elsewhere; at least one.
+    #[inline]
+    pub(super) fn load(&mut self, place: u16, census: Option<(&dyn Census, u16)>) -> u32 {
+        let host = &mut self.slab[place];
+        if let Some((census, edition)) = census
+            && host.asked != edition
+        {
+            host.asked = edition;
+            let others = census.flows(HostKey(host.key)).saturating_sub(u32::from(host.told));
+            host.elsewhere = u16::try_from(others).unwrap_or(u16::MAX);
+        }
+        (u32::from(host.standing) + u32::from(host.elsewhere)).max(1)
+    }
+
+    /// The memory that it takes beside itself, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        Ways::memory() + self.slab.memory()
+    }
+}
+
+/// Mixes an address's hash with what tells tins and ends apart (the finaliser of SplitMix64).
+fn key(hash: u32, salt: u64) -> u64 {
+    let mut key = u64::from(hash).wrapping_add(salt.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    key = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    key = (key ^ (key >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    key ^ (key >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    proptest! {
+        /// The oracle is a map from address to flows and flows that stand.
+        #[test]
+        fn every_host_knows_how_many_of_its_flows_stand(
+            steps in prop::collection::vec((0u32..60, 0usize..4), 1..500),
+        ) {
+            let mut hosts = Hosts::new(1);
+            let mut model: HashMap<u32, (Vec<u16>, u32)> = HashMap::new();
+            for (number, step) in steps {
+                // Few enough for all sets: no collisions.
+                let hash = number << 16 | number;
+                let (flows, standing) = model.entry(hash).or_default();
+                match step {
+                    0 => {
+                        let place = hosts.enter(hash);
+                        prop_assert!(flows.iter().all(|other| *other == place));
+                        flows.push(place);
+                    }
+                    1 if flows.len() as u32 > *standing => hosts.leave(flows.pop().unwrap()),
+                    2 if flows.len() as u32 > *standing => {
+                        hosts.stand(flows[0], true);
+                        *standing += 1;
+                    }
+                    3 if *standing > 0 => {
+                        hosts.stand(flows[0], false);
+                        *standing -= 1;
+                    }
+                    _ => {}
+                }
+                for (flows, standing) in model.values().filter(|(flows, _)| !flows.is_empty()) {
+                    prop_assert_eq!(hosts.load(flows[0], None), (*standing).max(1));
+                }
+            }
+        }
+    }
+
+    /// A census in which every host has so many flows.
+    struct Everywhere(u32);
+
+    impl Census for Everywhere {
+        fn count(&mut self, _host: HostKey, change: i32) {
+            self.0 = self.0.saturating_add_signed(change);
+        }
+
+        fn flows(&self, _host: HostKey) -> u32 {
+            self.0
+        }
+
+        fn tell(&mut self, _tins: &[crate::TinCensus]) {}
+
+        fn sum(&self, _tins: &mut [crate::TinCensus]) {}
+    }
+
+    #[test]
+    fn flows_elsewhere_count_and_own_ones_count_once() {
+        let mut hosts = Hosts::new(0);
+        let place = hosts.enter(7);
+        let mut census = Everywhere(5);
+        hosts.stand(place, true);
+        hosts.tell(place, true, &mut census);
+        assert_eq!(hosts.load(place, Some((&census, 1))), 6);
+        census.0 = 1;
+        assert_eq!(hosts.load(place, Some((&census, 1))), 6, "asked once an edition");
+        assert_eq!(hosts.load(place, Some((&census, 2))), 1);
+    }
+}

@@ -1,0 +1,131 @@
+//! How much memory packets may take, and do.
+//!
+//! What counts is the memory of frames, not the length of packets: a short packet takes a whole
+//! frame.
+//!
+//! Where the operator says nothing, the limit is four times what the rate and the round trip call
+//! for and at least 4 MiB, as in Linux; but for the whole port. An instance gets the part of it that it
+//! gets of the rate, so a limit that is right for one queue is right for forty, and one that is right
+//! while all are busy is right for the one that is left. Nor does it ever exceed a quarter of the
+//! worker's frames, or arrivals in the other direction would find none.
+//!
+//! Source: `tc-cake(8)`, `memlimit`; following rate and share is ours (mq-cake, Netdev 0x19, leaves
+//! it open).
+
+use super::Config;
+use crate::Share;
+use narrows_packet::Packets;
+use narrows_units::{Bytes, Rate};
+
+/// The least for a whole port without a limit.
+const PORT_LEAST: Bytes = Bytes(4 << 20);
+/// The least for an instance: some turns of a few flows.
+const INSTANCE_LEAST: Bytes = Bytes(256 << 10);
+/// Times the product of rate and round trip.
+const PRODUCTS: u64 = 4;
+/// The part of a worker's frames.
+const WORKER_PART: u64 = 4;
+
+/// Memory is short until it is down to 3/4 of the limit again: else a heap would be made and
+/// forgotten for every few packets.
+const RELIEF_PART: u64 = 4;
+
+pub(super) struct Memory {
+    used: Bytes,
+    most: Bytes,
+    limit: Bytes,
+}
+
+impl Memory {
+    pub(super) fn new(config: &Config) -> Self {
+        let mut memory = Self { used: Bytes::ZERO, most: Bytes::ZERO, limit: Bytes::ZERO };
+        memory.follow(config, Share::WHOLE);
+        memory
+    }
+
+    /// Limits by `config` from now on, on a queue that gets `share` of the rate.
+    pub(super) fn follow(&mut self, config: &Config, share: Share) {
+        self.limit = config.memory.unwrap_or_else(|| {
+            let product = config.rate.unwrap_or_else(|| Rate::from_bits_per_sec(u64::MAX));
+            let product = product.bytes_in(config.interval);
+            let port = Bytes(product.0.saturating_mul(PRODUCTS)).max(PORT_LEAST);
+            share.of(port).max(INSTANCE_LEAST)
+        });
+    }
+
+    /// A packet that takes `memory` is queued.
+    #[inline]
+    pub(super) fn take(&mut self, memory: Bytes) {
+        self.used += memory;
+        self.most = self.most.max(self.used);
+    }
+
+    /// Whether more is used than may be.
+    #[inline]
+    pub(super) fn is_short(&self, packets: &Packets) -> bool {
+        self.used > self.limit.min(Bytes(packets.memory().0 / WORKER_PART))
+    }
+
+    /// Whether the shortage is well over.
+    #[inline]
+    pub(super) fn is_relieved(&self, packets: &Packets) -> bool {
+        let limit = self.limit.min(Bytes(packets.memory().0 / WORKER_PART));
+        self.used.0 < limit.0 - limit.0 / RELIEF_PART
+    }
+
+    /// One that took `memory` is gone.
+    #[inline]
+    pub(super) fn give_back(&mut self, memory: Bytes) {
+        self.used = self.used - memory;
+    }
+
+    pub(super) fn most(&self) -> Bytes {
+        self.most
+    }
+
+    pub(super) fn limit(&self) -> Bytes {
+        self.limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(bits_per_sec: u64, share: Share) -> u64 {
+        let rate = Some(Rate::from_bits_per_sec(bits_per_sec));
+        let config = Config { rate, ..Config::default() };
+        let mut memory = Memory::new(&config);
+        memory.follow(&config, share);
+        memory.limit().0
+    }
+
+    #[test]
+    fn the_limit_is_four_round_trips_of_the_rate_and_at_least_four_mebibytes() {
+        assert_eq!(limit(10_000_000, Share::WHOLE), 4 << 20);
+        assert_eq!(limit(200_000_000, Share::WHOLE), 10_000_000);
+    }
+
+    #[test]
+    fn a_queue_has_the_part_of_the_limit_that_it_has_of_the_rate() {
+        assert_eq!(limit(200_000_000, Share::one_of(4)), 2_500_000);
+        assert_eq!(limit(10_000_000, Share::one_of(64)), 256 << 10);
+    }
+
+    #[test]
+    fn an_operators_limit_is_kept_and_a_workers_frames_bound_all() {
+        let config = Config { memory: Some(Bytes(100_000)), ..Config::default() };
+        let mut memory = Memory::new(&config);
+        memory.follow(&config, Share::one_of(8));
+        assert_eq!(memory.limit(), Bytes(100_000));
+        let many = Packets::new(1000);
+        memory.take(Bytes(100_000));
+        assert!(!memory.is_short(&many));
+        memory.take(Bytes(2048));
+        assert!(memory.is_short(&many));
+        memory.give_back(Bytes(2048));
+        assert!(memory.is_short(&Packets::new(100)), "a quarter of 200 KiB");
+        memory.give_back(Bytes(30_000));
+        assert!(memory.is_relieved(&many));
+    }
+}

@@ -1,0 +1,258 @@
+//! One instance per queue, and one `cake` for the port: what instances tell each other.
+//!
+//! Instances that each share out their own part fairly are not fair together: a host with flows on
+//! four queues gets four hosts' shares, and a voice tin may go first up to a quarter of *each*
+//! queue's part. So they count together ([`Census`]):
+//!
+//! *Hosts.* A flow counts for one part of all flows of its host that stand, wherever they do. What
+//! the flows of a queue count for together is the queue's weight at the limit
+//! ([`crate::Meter::weigh`]). Then each flow gets in the whole what it would get if there were one
+//! queue.
+//!
+//! *Tins.* A tin's threshold belongs to the port. Each queue has the part of it that its flows in that
+//! tin make of all of them. And what a tin is entitled to goes where its flows are: the part of the
+//! rate that the tins use within their thresholds, the more important first, and the rest for those
+//! without a threshold. So a queue's weight is the sum, over tins, of entitlement times part.
+//!
+//! All of it is worked out once every [`PERIOD`], from figures that may be as old; the rate itself is
+//! the meter's and exact.
+//!
+//! Cost: once a period some lines of shared memory and a dozen divisions.
+
+use super::tins::Share;
+use crate::{Census, TINS_MAX, TinCensus, Weight};
+use narrows_units::{Nanos, Rate};
+
+/// How often instances listen to each other: often enough to follow flows that come and go, and
+/// seldom enough to cost nothing.
+const PERIOD: Nanos = Nanos::from_micros(500);
+
+/// The weight of a queue that has everything; the least that a queue has is a part of
+/// [`LEAST_PART`] of it, for flows of which nobody has been told yet.
+const WHOLE: u64 = 1 << 20;
+const LEAST_PART: u64 = 256;
+
+/// An entitlement grows by this part of what is used, or all would stay where they are, and by at
+/// least a little.
+const GROWTH_PART: u64 = 4;
+const LEAST_GROWTH: u64 = (1 << 16) / 64;
+
+/// What is left for tins without a threshold at the very least, in 1/65536.
+const LEAST_REST: u64 = (1 << 16) / 16;
+
+/// What a tin of this queue has and gets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    /// What its flows that stand count for.
+    pub(super) weight: u64,
+    /// Bytes sent, as charged.
+    pub(super) sent: u64,
+    /// Whether it has any flows at all.
+    pub(super) is_used: bool,
+    /// The part of the tin's threshold that is this queue's, in 1/65536.
+    pub(super) part: u32,
+}
+
+/// A seat among siblings.
+pub(super) struct Neighbours {
+    pub(super) census: Box<dyn Census>,
+    /// How often they have been listened to, wrapping.
+    pub(super) edition: u16,
+    next: Nanos,
+    last: Nanos,
+    sums: [TinCensus; TINS_MAX],
+}
+
+impl Neighbours {
+    pub(super) fn new(census: Box<dyn Census>) -> Self {
+        Self {
+            census,
+            edition: 1,
+            next: Nanos::ZERO,
+            last: Nanos::ZERO,
+            sums: [TinCensus::default(); TINS_MAX],
+        }
+    }
+
+    /// Whether it is time to tell and to listen.
+    #[inline]
+    pub(super) fn is_due(&self, now: Nanos) -> bool {
+        now >= self.next
+    }
+
+    /// Tells what `tins` have, and listens: their parts, and the weight of this queue. `rate` is that
+    /// of the port.
+    pub(super) fn meet(
+        &mut self,
+        shares: &[Share],
+        tins: &mut [Part],
+        rate: Rate,
+        now: Nanos,
+    ) -> Weight {
+        let count = tins.len().min(TINS_MAX);
+        let mut own = [TinCensus::default(); TINS_MAX];
+        for (own, tin) in own.iter_mut().zip(tins.iter()) {
+            *own = TinCensus { weight: tin.weight, sent: tin.sent };
+        }
+        self.census.tell(&own[..count]);
+        let before = self.sums;
+        self.census.sum(&mut self.sums[..count]);
+        let passed = now.since(self.last);
+        self.last = now;
+        self.next = now + PERIOD;
+        self.edition = self.edition.wrapping_add(1);
+
+        let window = u128::from(rate.bytes_in(passed).0.max(1));
+        let used = |tin: usize| {
+            let sent = self.sums[tin].sent.wrapping_sub(before[tin].sent);
+            u64::try_from((u128::from(sent) << 16) / window).unwrap_or(u64::MAX).min(1 << 16)
+        };
+        let mut left = 1 << 16;
+        let mut sum = 0;
+        for (tin, own) in tins.iter_mut().enumerate().rev() {
+            let all = self.sums[tin].weight;
+            // Where nobody has said that he stands, the threshold is whoever's needs it.
+            own.part = match all {
+                0 => 1 << 16,
+                all => ((u128::from(own.weight) << 16) / u128::from(all)).min(1 << 16) as u32,
+            };
+            let threshold = u64::from(shares[tin].threshold);
+            let entitled = if threshold >= 1 << 16 {
+                left.max(LEAST_REST)
+            } else {
+                let used = used(tin);
+                threshold.min(used + used / GROWTH_PART + LEAST_GROWTH).min(left)
+            };
+            if all != 0 {
+                left -= entitled.min(left);
+                sum += entitled * u64::from(own.part);
+            }
+            let least = (1u32 << 16) / LEAST_PART as u32;
+            if own.is_used {
+                own.part = own.part.max(least);
+            }
+        }
+        // The sum is in 1/2^32 of everything.
+        let weight = (sum >> 12).clamp(WHOLE / LEAST_PART, WHOLE);
+        Weight(weight as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Diffserv;
+    use super::super::tins::Scheme;
+    use super::*;
+    use crate::HostKey;
+    use std::sync::{Arc, Mutex};
+
+    /// What all have told, by seat.
+    type Told = Arc<Mutex<Vec<[TinCensus; TINS_MAX]>>>;
+
+    struct Table {
+        told: Told,
+        seat: usize,
+    }
+
+    impl Census for Table {
+        fn count(&mut self, _host: HostKey, _change: i32) {}
+
+        fn flows(&self, _host: HostKey) -> u32 {
+            0
+        }
+
+        fn tell(&mut self, tins: &[TinCensus]) {
+            self.told.lock().unwrap()[self.seat][..tins.len()].copy_from_slice(tins);
+        }
+
+        fn sum(&self, tins: &mut [TinCensus]) {
+            let told = self.told.lock().unwrap();
+            for (at, tin) in tins.iter_mut().enumerate() {
+                let column = told.iter().map(|row| row[at]);
+                *tin = column.fold(TinCensus::default(), |sum, one| TinCensus {
+                    weight: sum.weight + one.weight,
+                    sent: sum.sent + one.sent,
+                });
+            }
+        }
+    }
+
+    const RATE: Rate = Rate::from_bits_per_sec(800_000_000);
+    /// What the rate allows in a millisecond.
+    const MS: u64 = 100_000;
+
+    /// The weights of queues whose tins have these (weight, bytes sent a millisecond), and the parts
+    /// of the thresholds.
+    fn meet(diffserv: Diffserv, queues: &[Vec<(u64, u64)>]) -> (Vec<u32>, Vec<Vec<u32>>) {
+        let shares = Scheme::new(diffserv, 0).shares;
+        let told = Told::new(Mutex::new(vec![<[TinCensus; TINS_MAX]>::default(); queues.len()]));
+        let seat = |seat| Neighbours::new(Box::new(Table { told: Arc::clone(&told), seat }));
+        let mut seats: Vec<Neighbours> = (0..queues.len()).map(seat).collect();
+        let mut weights = Vec::new();
+        let mut parts = Vec::new();
+        for ms in 1..=50 {
+            (weights, parts) = (Vec::new(), Vec::new());
+            for (seat, queue) in seats.iter_mut().zip(queues) {
+                let part = |&(weight, sent): &(u64, u64)| Part {
+                    weight,
+                    sent: sent * ms,
+                    is_used: weight != 0,
+                    part: 0,
+                };
+                let mut tins: Vec<Part> = queue.iter().map(part).collect();
+                let weight = seat.meet(&shares, &mut tins, RATE, Nanos::from_millis(ms));
+                weights.push(weight.0);
+                parts.push(tins.iter().map(|tin| tin.part).collect());
+            }
+        }
+        (weights, parts)
+    }
+
+    #[test]
+    fn a_queue_weighs_what_its_flows_count_for() {
+        let host = 1 << 16;
+        // One host's only flow and a quarter of another's, and the rest of that one's.
+        let best_effort = |weight| vec![(weight, MS / 4)];
+        let queues = [host + host / 4, host / 4, host / 4, host / 4].map(best_effort);
+        let (weights, _) = meet(Diffserv::BestEffort, &queues);
+        let ratio = f64::from(weights[0]) / f64::from(weights[1]);
+        assert!((ratio - 5.0).abs() < 0.01, "{weights:?}");
+        assert_eq!(weights[1..], [weights[1]; 3]);
+    }
+
+    #[test]
+    fn a_threshold_is_divided_by_where_the_flows_are() {
+        let one = 1 << 16;
+        let queues = [
+            vec![(one, MS / 2), (0, 0), (0, 0), (3 * one, MS / 8)],
+            vec![(one, MS / 4), (0, 0), (0, 0), (one, MS / 8)],
+        ];
+        let (_, parts) = meet(Diffserv::Diffserv4, &queues);
+        assert_eq!(parts[0][3], 3 << 14);
+        assert_eq!(parts[1][3], 1 << 14);
+        assert_eq!(parts[0][0], 1 << 15);
+        assert_eq!(parts[0][1], 1 << 16, "whoever needs it has all of it");
+    }
+
+    #[test]
+    fn an_important_tin_gets_its_threshold_wherever_it_is_and_the_others_the_rest() {
+        let one = 1 << 16;
+        let best_effort = vec![(one, MS * 3 / 4), (0, 0), (0, 0), (0, 0)];
+        let voice = |sent| vec![(0, 0), (0, 0), (0, 0), (one, sent)];
+        let (weights, _) = meet(Diffserv::Diffserv4, &[best_effort.clone(), voice(MS / 4)]);
+        let ratio = f64::from(weights[0]) / f64::from(weights[1]);
+        assert!((ratio - 3.0).abs() < 0.05, "{weights:?}");
+        // One that sends less leaves more.
+        let (weights, _) = meet(Diffserv::Diffserv4, &[best_effort, voice(MS / 20)]);
+        let ratio = f64::from(weights[0]) / f64::from(weights[1]);
+        assert!(ratio > 10.0, "{weights:?}");
+    }
+
+    #[test]
+    fn a_queue_without_flows_that_stand_weighs_something() {
+        let nobody = vec![(0, 0)];
+        let (weights, _) = meet(Diffserv::BestEffort, &[nobody, vec![(1 << 16, MS)]]);
+        assert_eq!(u64::from(weights[0]), WHOLE / LEAST_PART);
+        assert_eq!(u64::from(weights[1]), WHOLE);
+    }
+}

@@ -1,0 +1,146 @@
+//! Who says when a packet may leave: nobody, a clock of one's own, or a seat at a shared limit.
+//!
+//! A seat must be told what a packet costs before it may leave, and what is to leave may change
+//! until the last moment: a sparse flow's packet comes in, queue management drops the one that was
+//! chosen. So what a seat has granted stays here as *paid*, for whichever packet leaves next.
+//!
+//! Dropped packets that count as sent (`ingress`) are paid for by those that leave, each up to half as
+//! much again: however much is dropped, two thirds of the rate at least remain, as with the clock.
+
+use super::clock::Clock;
+use crate::{Meter, Share, Take, Weight};
+use narrows_packet::Backlog;
+use narrows_units::{Bytes, Nanos, Rate};
+
+/// What dropped packets may still cost others: so many times the longest packet.
+const DEBT_MAX: u64 = 1 << 20;
+
+pub(super) enum Seat {
+    /// There is no rate.
+    Unlimited,
+    /// There are no siblings.
+    Own(Clock),
+    /// There are.
+    Shared(Shared),
+}
+
+pub(super) struct Shared {
+    meter: Box<dyn Meter>,
+    /// Granted, and not used.
+    paid: u64,
+    /// What dropped packets cost, and nobody has paid.
+    debt: u64,
+}
+
+impl Seat {
+    pub(super) fn new(rate: Option<Rate>, meter: Option<Box<dyn Meter>>) -> Self {
+        match (rate, meter) {
+            (None, _) => Self::Unlimited,
+            (Some(rate), None) => Self::Own(Clock::new(rate)),
+            (Some(_), Some(meter)) => Self::Shared(Shared { meter, paid: 0, debt: 0 }),
+        }
+    }
+
+    /// Keeps `rate` from now on. A shared limit is not this instance's to set.
+    pub(super) fn set_rate(&mut self, rate: Rate) {
+        match self {
+            Self::Unlimited => *self = Self::Own(Clock::new(rate)),
+            Self::Own(clock) => clock.set_rate(rate),
+            Self::Shared(_) => {}
+        }
+    }
+
+    /// A packet comes in where there was none.
+    #[inline]
+    pub(super) fn awake(&mut self, now: Nanos) {
+        if let Self::Own(clock) = self {
+            clock.awake(now);
+        }
+    }
+
+    /// Whether a packet that is charged `charge` may leave at `now`.
+    ///
+    /// # Errors
+    /// When it, or a shorter one, may.
+    #[inline]
+    pub(super) fn may_leave(&mut self, charge: u32, now: Nanos) -> Result<(), Nanos> {
+        match self {
+            Self::Unlimited => Ok(()),
+            Self::Own(clock) => clock.may_leave(now),
+            Self::Shared(shared) => shared.pay(u64::from(charge), now),
+        }
+    }
+
+    /// It leaves.
+    #[inline]
+    pub(super) fn sent(&mut self, charge: u32, now: Nanos) {
+        match self {
+            Self::Unlimited => {}
+            Self::Own(clock) => clock.sent(Bytes(u64::from(charge)), now),
+            Self::Shared(shared) => {
+                let charge = u64::from(charge);
+                let repaid = shared.debt.min(charge / 2);
+                shared.debt -= repaid;
+                shared.paid = shared.paid.saturating_sub(charge + repaid);
+            }
+        }
+    }
+
+    /// One was dropped that counts as sent.
+    pub(super) fn dropped(&mut self, charge: u32) {
+        match self {
+            Self::Unlimited => {}
+            Self::Own(clock) => clock.dropped(Bytes(u64::from(charge))),
+            Self::Shared(shared) => {
+                shared.debt = (shared.debt + u64::from(charge)).min(DEBT_MAX);
+            }
+        }
+    }
+
+    /// The queue overflows.
+    pub(super) fn turned_away(&mut self) {
+        if let Self::Shared(shared) = self {
+            shared.meter.turned_away();
+        }
+    }
+
+    /// Whether a packet that is charged `charge` could never leave.
+    #[inline]
+    pub(super) fn is_too_long(&self, charge: u32) -> bool {
+        match self {
+            Self::Shared(shared) => Bytes(u64::from(charge)) > shared.meter.longest(),
+            _ => false,
+        }
+    }
+}
+
+impl Shared {
+    #[inline]
+    fn pay(&mut self, charge: u64, now: Nanos) -> Result<(), Nanos> {
+        let cost = charge + self.debt.min(charge / 2);
+        if self.paid >= cost {
+            return Ok(());
+        }
+        // What was taken in although it is too long pays what can be paid.
+        let rest = Bytes(cost - self.paid).min(self.meter.longest());
+        match self.meter.take(rest, Nanos::ZERO, now) {
+            Take::Granted => {
+                self.paid = cost;
+                Ok(())
+            }
+            Take::Wait(when) => Err(when),
+        }
+    }
+
+    pub(super) fn report(&mut self, backlog: Backlog, now: Nanos) {
+        self.meter.report(backlog, now);
+    }
+
+    pub(super) fn share(&self) -> Share {
+        self.meter.share()
+    }
+
+    pub(super) fn weigh(&mut self, weight: Weight) {
+        self.meter.weigh(weight);
+    }
+}

@@ -1,0 +1,120 @@
+//! What a packet is charged, and how long packets are.
+
+use super::{Config, average};
+use narrows_packet::Headers;
+use narrows_units::{Bytes, wire::Overhead};
+
+/// The average offset follows by 1/256,
+const SHIFT: u32 = 8;
+/// and is kept in 1/65536 byte.
+const FRACTION: u32 = 16;
+
+/// Charges, and remembers extremes.
+pub(super) struct Sizes {
+    overhead: Overhead,
+    network_length: bool,
+    network: Range,
+    adjusted: Range,
+    offset: u64,
+}
+
+/// From the least to the most.
+#[derive(Clone, Copy)]
+struct Range {
+    least: u32,
+    most: u32,
+}
+
+impl Range {
+    const NOTHING: Self = Self { least: u32::MAX, most: 0 };
+
+    #[inline]
+    fn take_in(&mut self, value: u32) {
+        self.least = self.least.min(value);
+        self.most = self.most.max(value);
+    }
+
+    fn get(self) -> Option<(u32, u32)> {
+        (self.least <= self.most).then_some((self.least, self.most))
+    }
+}
+
+impl Sizes {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            overhead: config.overhead,
+            network_length: config.network_length,
+            network: Range::NOTHING,
+            adjusted: Range::NOTHING,
+            offset: 0,
+        }
+    }
+
+    /// Charges by `config` from now on. Extremes begin anew where the lengths are others.
+    pub(super) fn follow(&mut self, config: &Config) {
+        if (self.overhead, self.network_length) != (config.overhead, config.network_length) {
+            *self = Self { offset: self.offset, ..Self::new(config) };
+        }
+    }
+
+    /// What a frame of `len` bytes is charged.
+    #[inline]
+    pub(super) fn charge(&mut self, len: Bytes, headers: &Headers) -> u32 {
+        let offset = u64::from(headers.network_offset);
+        self.offset = average(self.offset, offset << FRACTION, SHIFT);
+        let network = if self.network_length { len.0.saturating_sub(offset) } else { len.0 };
+        let adjusted = self.overhead.cost(Bytes(network)).0 as u32;
+        self.network.take_in(network as u32);
+        self.adjusted.take_in(adjusted);
+        adjusted
+    }
+
+    /// The shortest and the longest packet so far, before overhead and with it.
+    pub(super) fn extremes(&self) -> [Option<(u32, u32)>; 2] {
+        [self.network.get(), self.adjusted.get()]
+    }
+
+    /// Where the network layer begins on average, in bytes, rounded.
+    pub(super) fn average_offset(&self) -> u32 {
+        ((self.offset + (1 << (FRACTION - 1))) >> FRACTION) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use narrows_units::wire::Framing;
+
+    fn config(per_frame: i32, framing: Framing, network_length: bool) -> Config {
+        let overhead = Overhead { per_frame, minimum: 64, framing };
+        Config { overhead, network_length, ..Config::default() }
+    }
+
+    fn ethernet() -> Headers {
+        Headers { network_offset: 14, ..Headers::default() }
+    }
+
+    #[test]
+    fn raw_is_the_frame_and_overhead_counts_from_the_network_layer() {
+        let mut raw = Sizes::new(&Config::default());
+        assert_eq!(raw.charge(Bytes(1514), &ethernet()), 1514);
+        let mut adsl = Sizes::new(&config(40, Framing::Atm, true));
+        assert_eq!(adsl.charge(Bytes(1514), &ethernet()), 1540u32.div_ceil(48) * 53);
+        assert_eq!(adsl.charge(Bytes(34), &ethernet()), 64u32.div_ceil(48) * 53);
+        assert_eq!(adsl.extremes(), [Some((20, 1500)), Some((106, 1749))]);
+    }
+
+    #[test]
+    fn before_the_first_packet_there_are_no_extremes() {
+        assert_eq!(Sizes::new(&Config::default()).extremes(), [None, None]);
+    }
+
+    #[test]
+    fn the_offset_becomes_that_of_the_packets() {
+        let mut sizes = Sizes::new(&Config::default());
+        for _ in 0..5000 {
+            sizes.charge(Bytes(100), &ethernet());
+        }
+        assert_eq!(sizes.average_offset(), 14);
+    }
+}

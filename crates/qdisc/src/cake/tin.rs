@@ -1,0 +1,390 @@
+//! One tin: its flows in their rotation, its hosts, its clock, its figures.
+
+use super::clock::PerByte;
+use super::cobalt::Terms;
+use super::flow::{DEFICIT_UNIT, Flow, Standing, TOLD};
+use super::hosts::Hosts;
+use super::rotation::{List, ROUNDS, Wheel};
+use super::slab::Slab;
+use super::ways::Ways;
+use super::{Config, TinFigures, average};
+use crate::Census;
+use narrows_units::{Bytes, Nanos, Rate};
+
+/// A flow's quantum: what its tin may send in 1/4096 s,
+const QUANTUM_PART: u64 = 4096;
+/// within the longest frame of plain Ethernet, and what keeps turns from being too many.
+const QUANTUM_MAX: u32 = 1514;
+const QUANTUM_MIN: u32 = 300;
+
+/// The weight of a flow that is alone with its host.
+pub(super) const WHOLE_HOST: u64 = 1 << 16;
+
+/// Turns after which the least load is looked for anew.
+const LOAD_PERIOD: u32 = 256;
+
+/// Averages follow a value beyond their purpose by 1/4, others by 1/256.
+const FAST: u32 = 2;
+const SLOW: u32 = 8;
+
+/// What is allocated when the first packet of a tin comes.
+pub(super) struct Tables {
+    pub(super) ways: Ways,
+    /// By end, where hosts matter there.
+    pub(super) sources: Option<Hosts>,
+    pub(super) destinations: Option<Hosts>,
+}
+
+impl Tables {
+    pub(super) fn memory(&self) -> usize {
+        let hosts = [&self.sources, &self.destinations];
+        size_of::<Self>()
+            + Ways::memory()
+            + hosts.into_iter().flatten().map(Hosts::memory).sum::<usize>()
+    }
+}
+
+/// A tin.
+pub(super) struct Tin {
+    pub(super) tables: Option<Box<Tables>>,
+    pub(super) sparse: List,
+    pub(super) wheel: Wheel,
+    /// Flows that are not idle.
+    pub(super) sparse_flows: u32,
+    pub(super) bulk_flows: u32,
+    /// The sum of what flows that stand count for, in parts of a host.
+    pub(super) weight: u64,
+    /// The least load of a flow that stands, as far as seen: its quantum is whole.
+    least_load: u32,
+    coming_least_load: u32,
+    turns: u32,
+    pub(super) backlog: Bytes,
+    /// The part of the rate up to which this tin goes first, on this queue.
+    per_byte: PerByte,
+    pub(super) next: Nanos,
+    /// What it may still send in its turn among tins, where there is no rate.
+    pub(super) deficit: i64,
+    /// What it gets a turn.
+    pub(super) quantum: u32,
+    flow_quantum: u32,
+    pub(super) terms: Terms,
+    /// Bytes that have left, as charged.
+    pub(super) sent: u64,
+    pub(super) unresponsive: u32,
+    /// All but what is known otherwise.
+    pub(super) figures: TinFigures,
+}
+
+impl Tin {
+    pub(super) fn new(quantum: u32) -> Self {
+        let zero = Nanos::ZERO;
+        Self {
+            tables: None,
+            sparse: List::EMPTY,
+            wheel: Wheel::new(),
+            sparse_flows: 0,
+            bulk_flows: 0,
+            weight: 0,
+            least_load: 1,
+            coming_least_load: u32::MAX,
+            turns: 0,
+            backlog: Bytes::ZERO,
+            per_byte: PerByte::at(Rate::default()),
+            next: zero,
+            deficit: 0,
+            quantum,
+            flow_quantum: QUANTUM_MAX,
+            terms: Terms { interval: zero, target: zero, frame_time: zero },
+            sent: 0,
+            unresponsive: 0,
+            figures: TinFigures::default(),
+        }
+    }
+
+    /// Works to `config` from now on, with `rate` as its threshold, of which its queue can count on
+    /// `share` (in 1/65536): control aims at what the queue gets, turns at what the tin may.
+    pub(super) fn follow(&mut self, config: &Config, rate: Option<Rate>, share: u32) {
+        let frame = Bytes(u64::from(config.frame));
+        self.flow_quantum = rate.map_or(QUANTUM_MAX, |rate| {
+            let quantum = u32::try_from(rate.bytes_per_sec() / QUANTUM_PART).unwrap_or(u32::MAX);
+            quantum.clamp(QUANTUM_MIN, QUANTUM_MAX)
+        });
+        let frame_time = rate.map_or(Nanos::ZERO, |rate| rate.time_for(frame));
+        let told = Terms::new(config.interval, config.target, frame_time);
+        let here = frame_time.0.saturating_mul(1 << 16) / u64::from(share.max(1));
+        self.terms = Terms::new(config.interval, config.target, Nanos(here));
+        self.figures.threshold = rate.unwrap_or_default();
+        self.figures.target = told.target;
+        self.figures.interval = told.interval;
+        self.figures.quantum = self.flow_quantum;
+    }
+
+    /// Goes first up to `rate` on this queue.
+    pub(super) fn set_threshold(&mut self, rate: Rate) {
+        self.per_byte = PerByte::at(rate);
+    }
+
+    /// Whether any flow waits for its turn, with packets or without.
+    #[inline]
+    pub(super) fn has_flows(&self) -> bool {
+        self.sparse_flows + self.bulk_flows != 0
+    }
+
+    /// The flow whose turn it is. It has packets, and may send.
+    #[inline]
+    pub(super) fn turn(
+        &mut self,
+        flows: &mut Slab<Flow>,
+        mut others: Others<'_>,
+        now: Nanos,
+    ) -> Option<u16> {
+        loop {
+            let (id, is_sparse) = match self.sparse.front() {
+                Some(id) => (id, true),
+                None => (self.wheel.front()?, false),
+            };
+            let flow = &flows[id];
+            if flow.deficit > 0 && !flow.is_empty() {
+                return Some(id);
+            }
+            self.end_turn(flows, id, is_sparse, others.reborrow(), now);
+        }
+    }
+
+    /// Sees to the flow whose turn it is once it has sent, or lost, packets.
+    #[inline]
+    pub(super) fn after_turn(
+        &mut self,
+        flows: &mut Slab<Flow>,
+        id: u16,
+        others: Others<'_>,
+        now: Nanos,
+    ) {
+        let flow = &flows[id];
+        if flow.deficit <= 0 || flow.is_empty() {
+            self.end_turn(flows, id, flow.standing == Standing::Sparse, others, now);
+        }
+    }
+
+    /// The flow at the head has nothing to send, or may not: it goes to rest, or to a later round.
+    fn end_turn(
+        &mut self,
+        flows: &mut Slab<Flow>,
+        id: u16,
+        is_sparse: bool,
+        mut others: Others<'_>,
+        now: Nanos,
+    ) {
+        let taken =
+            if is_sparse { self.sparse.pop_front(flows) } else { self.wheel.pop_front(flows) };
+        debug_assert_eq!(taken, Some(id));
+        let flow = &mut flows[id];
+        if flow.deficit > 0 {
+            // It is empty.
+            self.retire(flows, id, &mut others, now);
+            return;
+        }
+        if flow.standing == Standing::Sparse {
+            if flow.is_empty() {
+                flow.standing = Standing::SparseWait;
+            } else {
+                self.sparse_flows -= 1;
+                self.begin_to_stand(flow);
+            }
+        }
+        let flow = &mut flows[id];
+        if flow.standing == Standing::Bulk {
+            self.weigh(flow, &mut others);
+        }
+        let quantum = self.quantum_of(flow.load);
+        let needed = (-flow.deficit) as u32 / quantum as u32 + 1;
+        let rounds = needed.min(ROUNDS - 1);
+        flow.deficit += quantum * rounds as i32;
+        self.wheel.put(flows, id, rounds);
+    }
+
+    /// What a flow of a host with `load` flows may send a round, in 1/256 byte. Only the proportions
+    /// matter: the least load of all has a whole quantum.
+    #[inline]
+    fn quantum_of(&self, load: u16) -> i32 {
+        let whole = self.flow_quantum as i32 * DEFICIT_UNIT;
+        let load = u32::from(load);
+        if load <= self.least_load {
+            return whole;
+        }
+        ((i64::from(whole) * i64::from(self.least_load) / i64::from(load)) as i32).max(1)
+    }
+
+    /// What a flow begins with that was idle.
+    #[inline]
+    pub(super) fn first_quantum(&self, load: u16) -> i32 {
+        self.quantum_of(load)
+    }
+
+    /// A flow with packets has used up its quantum.
+    pub(super) fn begin_to_stand(&mut self, flow: &mut Flow) {
+        flow.standing = Standing::Bulk;
+        flow.turns = 0;
+        self.bulk_flows += 1;
+        self.weight += WHOLE_HOST / u64::from(flow.load);
+        if let Some(tables) = &mut self.tables {
+            if let Some(hosts) = &mut tables.sources {
+                hosts.stand(flow.source, true);
+            }
+            if let Some(hosts) = &mut tables.destinations {
+                hosts.stand(flow.destination, true);
+            }
+        }
+    }
+
+    /// Looks up how many flows the flow's hosts have, and tells siblings of it if it has stood for
+    /// some turns.
+    #[inline]
+    fn weigh(&mut self, flow: &mut Flow, others: &mut Others<'_>) {
+        let Some(tables) = &mut self.tables else { return };
+        if tables.sources.is_none() && tables.destinations.is_none() {
+            flow.load = 1;
+        } else {
+            if flow.turns < TOLD {
+                flow.turns += 1;
+                if flow.turns == TOLD
+                    && let Some(census) = &mut others.census
+                {
+                    tables.tell(flow, true, *census);
+                }
+            }
+            let load = tables.load(flow, others);
+            self.weight -= WHOLE_HOST / u64::from(flow.load);
+            self.weight += WHOLE_HOST / u64::from(load);
+            flow.load = load;
+        }
+        let load = u32::from(flow.load);
+        self.coming_least_load = self.coming_least_load.min(load);
+        self.least_load = self.least_load.min(load);
+        self.turns += 1;
+        if self.turns >= LOAD_PERIOD.max(2 * self.bulk_flows) {
+            self.turns = 0;
+            self.least_load = self.coming_least_load;
+            self.coming_least_load = u32::MAX;
+        }
+    }
+
+    /// The flow, which is in no list, has no packets and no debt.
+    fn retire(&mut self, flows: &mut Slab<Flow>, id: u16, others: &mut Others<'_>, now: Nanos) {
+        let flow = &mut flows[id];
+        let was_unresponsive = flow.cobalt.is_unresponsive();
+        flow.cobalt.emptied(&self.terms, now);
+        if was_unresponsive && !flow.cobalt.is_unresponsive() {
+            self.unresponsive -= 1;
+        }
+        if flow.standing == Standing::Bulk {
+            self.bulk_flows -= 1;
+            self.weight -= WHOLE_HOST / u64::from(flow.load);
+            if let Some(tables) = &mut self.tables {
+                tables.end_standing(flow, others);
+            }
+        } else {
+            self.sparse_flows -= 1;
+        }
+        flow.standing = Standing::Idle;
+        let way = flow.home.way();
+        if let Some(tables) = &mut self.tables {
+            tables.ways.set_busy(way, false);
+        }
+        others.idle.push_back(flows, id);
+    }
+
+    /// A packet that is charged `charge` has left, or counts as if it had.
+    #[inline]
+    pub(super) fn charge(&mut self, charge: u32, now: Nanos) {
+        let time = self.per_byte.time(Bytes(u64::from(charge)));
+        // What it missed it may make up for; what it had beyond its part is not held against it.
+        self.next = if self.next < now { self.next + time } else { self.next.max(now + time) };
+        self.deficit -= i64::from(charge);
+        self.sent += u64::from(charge);
+    }
+
+    /// A packet leaves after it has stood for `sojourn`.
+    #[inline]
+    pub(super) fn delayed(&mut self, sojourn: Nanos) {
+        let TinFigures { peak_delay, average_delay, base_delay, .. } = &mut self.figures;
+        let follow = |value: &mut Nanos, fast: bool| {
+            value.0 = average(value.0, sojourn.0, if fast { FAST } else { SLOW });
+        };
+        let (rises, falls) = (sojourn > *peak_delay, sojourn < *base_delay);
+        follow(average_delay, false);
+        follow(peak_delay, rises);
+        follow(base_delay, falls);
+    }
+}
+
+impl Tables {
+    pub(super) fn tell(&mut self, flow: &Flow, begins: bool, census: &mut dyn Census) {
+        if let Some(hosts) = &mut self.sources {
+            hosts.tell(flow.source, begins, census);
+        }
+        if let Some(hosts) = &mut self.destinations {
+            hosts.tell(flow.destination, begins, census);
+        }
+    }
+
+    /// New siblings have heard of nobody.
+    pub(super) fn forget_what_was_told(&mut self) {
+        for hosts in [&mut self.sources, &mut self.destinations].into_iter().flatten() {
+            hosts.forget_what_was_told();
+        }
+    }
+
+    /// The most flows that one of its hosts has.
+    #[inline]
+    pub(super) fn load(&mut self, flow: &Flow, others: &Others<'_>) -> u16 {
+        let census = others.census.as_deref().map(|census| (census, others.edition));
+        let mut load = 1;
+        if let Some(hosts) = &mut self.sources {
+            load = load.max(hosts.load(flow.source, census));
+        }
+        if let Some(hosts) = &mut self.destinations {
+            load = load.max(hosts.load(flow.destination, census));
+        }
+        u16::try_from(load).unwrap_or(u16::MAX)
+    }
+
+    fn end_standing(&mut self, flow: &mut Flow, others: &mut Others<'_>) {
+        if let Some(hosts) = &mut self.sources {
+            hosts.stand(flow.source, false);
+        }
+        if let Some(hosts) = &mut self.destinations {
+            hosts.stand(flow.destination, false);
+        }
+        if flow.turns >= TOLD
+            && let Some(census) = &mut others.census
+        {
+            self.tell(flow, false, *census);
+        }
+        flow.turns = 0;
+    }
+}
+
+/// What a tin needs of its surroundings.
+pub(super) struct Others<'a> {
+    /// Flows at rest, the one that has rested longest first.
+    pub(super) idle: &'a mut List,
+    /// What siblings tell of hosts, where there are siblings.
+    pub(super) census: Option<&'a mut (dyn Census + 'static)>,
+    /// How often that was looked at.
+    pub(super) edition: u16,
+}
+
+impl Others<'_> {
+    #[inline]
+    pub(super) fn reborrow(&mut self) -> Others<'_> {
+        Others {
+            idle: self.idle,
+            census: match &mut self.census {
+                Some(census) => Some(&mut **census),
+                None => None,
+            },
+            edition: self.edition,
+        }
+    }
+}
