@@ -1,0 +1,88 @@
+//! Who counts hosts with whom.
+
+use narrows_policy::{
+    CakeOptions, Edit, Handle, Installed, Params, Parent, Policy, PortFacts, TbfParams, Update,
+    Verb,
+};
+use narrows_qdisc::{Census, HostKey};
+use narrows_units::{Bytes, Rate, wire::Overhead};
+
+const HOST: HostKey = HostKey(0x1234_5678_9abc_def0);
+
+fn rate() -> Rate {
+    Rate::from_bits_per_sec(100_000_000)
+}
+
+fn root(params: Params) -> Policy {
+    let (verb, parent, handle) = (Verb::Replace, Some(Parent::Root), Handle::new(1));
+    let edit = Edit { verb, parent, handle, params: Some(params) };
+    Policy::default().edit("eth0", &edit, &PortFacts::ETHERNET).unwrap()
+}
+
+fn cake(multi: bool, rate: Option<Rate>) -> Policy {
+    root(Params::Cake { multi, options: CakeOptions { rate, ..CakeOptions::default() } })
+}
+
+/// The seats that a policy gives to queues which may run `previous` so far.
+fn seats(
+    policy: &Policy,
+    queues: usize,
+    previous: Option<&Installed>,
+) -> (Installed, Vec<Box<dyn Census>>) {
+    let (installed, updates) = Installed::compile(policy.port("eth0"), queues, previous).unwrap();
+    let seats = updates.into_iter().filter_map(|update| {
+        let (Update::Replace(spec) | Update::Retune(spec)) = update;
+        spec.census
+    });
+    (installed, seats.collect())
+}
+
+#[test]
+fn the_queues_of_a_cake_that_share_a_rate_count_hosts_together() {
+    for multi in [false, true] {
+        let (_, mut seats) = seats(&cake(multi, Some(rate())), 4, None);
+        assert_eq!(seats.len(), 4);
+        seats[1].count(HOST, 3);
+        seats[3].count(HOST, 2);
+        assert!(seats.iter().all(|seat| seat.flows(HOST) == 5));
+        // The worker of this queue is gone.
+        seats.remove(1);
+        assert!(seats.iter().all(|seat| seat.flows(HOST) == 2));
+    }
+}
+
+#[test]
+fn what_is_installed_twice_counts_apart() {
+    let policy = cake(false, Some(rate()));
+    let (_, mut one) = seats(&policy, 2, None);
+    let (_, other) = seats(&policy, 2, None);
+    one[0].count(HOST, 1);
+    assert_eq!(other[0].flows(HOST), 0);
+}
+
+#[test]
+fn queues_that_are_retuned_keep_the_seats_they_have() {
+    let (before, given) = seats(&cake(false, Some(rate())), 4, None);
+    let doubled = cake(false, Some(Rate::from_bits_per_sec(2 * rate().bits_per_sec())));
+    let (_, again) = seats(&doubled, 4, Some(&before));
+    assert_eq!((given.len(), again.len()), (4, 0));
+}
+
+#[test]
+fn who_shares_no_rate_or_knows_no_hosts_has_no_census() {
+    let tbf = Params::Tbf(TbfParams {
+        rate: rate(),
+        burst: Bytes(30_000),
+        limit: Bytes(150_000),
+        peak: None,
+        overhead: Overhead::NONE,
+        strategy: None,
+    });
+    for (what, policy, queues) in [
+        ("alone", cake(false, Some(rate())), 1),
+        ("unlimited", cake(true, None), 4),
+        ("tbf", root(tbf), 4),
+    ] {
+        assert_eq!(seats(&policy, queues, None).1.len(), 0, "{what}");
+    }
+}
