@@ -89,7 +89,7 @@ fn other_parameters_keep_the_queues_and_another_sharing_does_not() {
         let compiled = |options| compile(&root(&policy, multi, options), 4, Some(&before)).1;
         for options in [mbit(200), CakeOptions { wash: Some(true), ..nothing() }] {
             let updates = compiled(options);
-            assert!(updates.iter().all(|update| is_retuned(update)));
+            assert!(updates.iter().all(is_retuned));
             assert!(updates.iter().all(|update| spec(update).meter.is_none()));
         }
         for options in [mbit(0), CakeOptions { strategy: Some(Strategy::Lock), ..nothing() }] {

@@ -127,12 +127,12 @@ impl Draft {
             // Taken by tc without an effect, for scripts of long ago.
             "via-ethernet" => {}
             "help" => return Err(Complaint::wrong(USAGE)),
-            _ => return self.from_tables(kind, word),
+            _ => return self.named_value(kind, word),
         }
         Ok(())
     }
 
-    fn from_tables(&mut self, kind: &str, word: &str) -> Result<(), Complaint> {
+    fn named_value(&mut self, kind: &str, word: &str) -> Result<(), Complaint> {
         let options = &mut self.options;
         if let Some((name, micros)) = ROUND_TRIPS.into_iter().find(|(name, _)| *name == word) {
             if let Some(first) = self.round_trip {
