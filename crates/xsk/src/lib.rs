@@ -5,13 +5,13 @@
 //! (filled ones back), TX (frames to send), completion (sent ones back). A frame is named by
 //! its place in the UMEM and is at any moment in exactly one pair of hands; keeping that
 //! true is the caller's part, and the only harm in breaking it is a garbled packet, never
-//! memory outside the UMEM.
+//! memory outside the UMEM. A [`UmemPart`] is the right to read and write the bytes of some frames.
 //!
-//! All `unsafe` of the data plane is in this crate and in three of its modules: system calls in
-//! `sys`, shared memory in `ring` and `mapping`.
+//! All `unsafe` of the data plane is in this crate and in four of its modules: system calls in
+//! `sys`, shared memory in `ring`, `mapping` and `umem`.
 //!
-//! Non-goals: steering frames to sockets (the `bpf` layer), deciding what is sent when,
-//! reading payload.
+//! Non-goals: steering frames to sockets (the `bpf` layer), deciding what is sent when, knowing
+//! what the bytes of a frame mean.
 //!
 //! Source: the kernel's `Documentation/networking/af_xdp.rst` and `linux/if_xdp.h`.
 
@@ -33,4 +33,4 @@ pub use socket::{CopyMode, KernelDrops, RingSizes, Socket, SocketError};
 #[cfg(not(loom))]
 pub use sys::{Desc, Wake, wait_readable};
 #[cfg(not(loom))]
-pub use umem::{Umem, UmemError};
+pub use umem::{Umem, UmemError, UmemPart};
