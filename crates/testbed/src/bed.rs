@@ -42,6 +42,17 @@ const OFFLOADS: [&str; 10] = ["tx", "off", "tso", "off", "gso", "off", "gro", "o
 /// Numbers the testbeds of this process.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
+/// One end of the bed: where traffic starts from or goes to.
+#[derive(Clone, Copy, Debug)]
+pub struct End<'a> {
+    /// Its namespace.
+    pub namespace: &'a Namespace,
+    /// Its device.
+    pub device: &'static str,
+    /// Its address.
+    pub ip: Ipv4Addr,
+}
+
 /// Three namespaces in a row, ready for traffic as soon as something forwards in the
 /// middle. Removed when dropped, or when this process ends in any other way.
 #[derive(Debug)]
@@ -89,6 +100,14 @@ impl Testbed {
     /// Where traffic goes to.
     pub fn server(&self) -> &Namespace {
         &self.server
+    }
+
+    /// Client and server.
+    pub fn ends(&self) -> [End<'_>; 2] {
+        [
+            End { namespace: &self.client, device: CLIENT, ip: CLIENT_IP },
+            End { namespace: &self.server, device: SERVER, ip: SERVER_IP },
+        ]
     }
 
     /// Queues of each device.

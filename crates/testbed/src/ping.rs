@@ -20,6 +20,9 @@ pub struct Stats {
     pub sent: u64,
     /// Answers received.
     pub received: u64,
+    /// Requests without an answer that were sent before one that has one; those after it may
+    /// still have been under way.
+    pub lost: u64,
     /// The longest time without an answer, in whole intervals between requests, from
     /// the first answer to the last.
     pub longest_gap: Duration,
@@ -29,13 +32,14 @@ pub struct Stats {
 impl Stats {
     /// Of no ping at all.
     pub fn none() -> Self {
-        Self { sent: 0, received: 0, longest_gap: Duration::ZERO, micros: histogram() }
+        Self { sent: 0, received: 0, lost: 0, longest_gap: Duration::ZERO, micros: histogram() }
     }
 
     /// Adds what `other` saw.
     pub fn merge(&mut self, other: &Self) {
         self.sent += other.sent;
         self.received += other.received;
+        self.lost += other.lost;
         self.longest_gap = self.longest_gap.max(other.longest_gap);
         self.micros += &other.micros;
     }
@@ -50,7 +54,8 @@ impl Stats {
         self.percentile(99.0)
     }
 
-    fn percentile(&self, percent: f64) -> Option<Duration> {
+    /// As many in 100 as `percent` took at most this long.
+    pub fn percentile(&self, percent: f64) -> Option<Duration> {
         (!self.micros.is_empty())
             .then(|| Duration::from_micros(self.micros.value_at_percentile(percent)))
     }
@@ -104,7 +109,7 @@ fn histogram() -> Histogram<u64> {
 
 fn parse(text: &str) -> Option<Stats> {
     let mut micros = histogram();
-    let mut previous: Option<u64> = None;
+    let (mut previous, mut last): (Option<u64>, u64) = (None, 0);
     let mut longest = 1;
     for line in text.lines() {
         let Some(sequence) = number_after(line, "icmp_seq=") else { continue };
@@ -114,11 +119,13 @@ fn parse(text: &str) -> Option<Stats> {
             longest = longest.max(u64::saturating_sub(sequence, previous));
         }
         previous = Some(sequence);
+        last = last.max(sequence);
     }
     let summary = text.lines().find(|line| line.contains("packets transmitted"))?;
     Some(Stats {
         sent: summary.split(' ').next()?.parse().ok()?,
         received: micros.len(),
+        lost: last.saturating_sub(micros.len()),
         longest_gap: INTERVAL * u32::try_from(longest - 1).ok()?,
         micros,
     })
@@ -148,7 +155,7 @@ rtt min/avg/max/mdev = 0.059/3.133/12.000/5.122 ms
     #[test]
     fn answers_are_counted_and_ranked() {
         let stats = parse(TEXT).unwrap();
-        assert_eq!((stats.sent, stats.received), (8, 4));
+        assert_eq!((stats.sent, stats.received, stats.lost), (8, 4, 3));
         assert_eq!(stats.median(), Some(Duration::from_micros(61)));
         assert_eq!(stats.p99().unwrap().as_millis(), 12);
     }

@@ -3,9 +3,10 @@
 //! A `veth` delivers to the RX queue whose number the TX queue had. The kernel picks
 //! that by the hash of the flow, under a key that it draws at boot; so which flow takes
 //! which queue is found by trying ([`flows`]). Transmit packet steering (XPS) overrides
-//! the hash: with every core mapped to one queue, everything takes it ([`pin`]).
+//! the hash: with every core mapped to one queue, everything takes it ([`pin`]). What a queue
+//! has sent, [`QueueCounters`] say.
 
-use crate::bed::{CLIENT, SERVER, SINK_MAC, Testbed, tc};
+use crate::bed::{CLIENT, End, SERVER, SINK_MAC, Testbed, tc};
 use crate::namespace::Namespace;
 use crate::raw::RawSocket;
 use crate::{cpu, frames};
@@ -27,17 +28,11 @@ pub fn flows(bed: &Testbed, per_queue: usize) -> Result<Vec<Vec<u16>>> {
     if bed.queues() == 1 {
         return Ok(vec![(0..u16::try_from(per_queue)?).map(frames::port).collect()]);
     }
-    // Only a queue with a qdisc of its own counts its frames.
-    tc(bed.client(), &format!("qdisc replace dev {CLIENT} root handle 1: mq"))?;
-    let found = try_flows(bed, per_queue);
-    tc(bed.client(), &format!("qdisc del dev {CLIENT} root"))?;
-    found
-}
-
-fn try_flows(bed: &Testbed, per_queue: usize) -> Result<Vec<Vec<u16>>> {
+    let [client, _] = bed.ends();
+    let counters = QueueCounters::over(client, bed.queues())?;
     let socket = RawSocket::open(bed.client(), CLIENT)?;
     let mut flows = vec![Vec::new(); bed.queues() as usize];
-    let mut before = sent_per_queue(bed)?;
+    let mut before = counters.read()?;
     for first in (0..TRIED_IN_ALL).step_by(TRIED_AT_ONCE.into()) {
         for bit in 0..TRIED_AT_ONCE {
             let frame = frames::udp(frames::port(first + bit), SINK_MAC, 64)?;
@@ -47,7 +42,7 @@ fn try_flows(bed: &Testbed, per_queue: usize) -> Result<Vec<Vec<u16>>> {
                 }
             }
         }
-        let after = sent_per_queue(bed)?;
+        let after = counters.read()?;
         for (queue, ports) in flows.iter_mut().enumerate() {
             let took = after[queue] - before[queue];
             let bits = (0..TRIED_AT_ONCE).filter(|bit| took >> bit & 1 == 1);
@@ -64,9 +59,33 @@ fn try_flows(bed: &Testbed, per_queue: usize) -> Result<Vec<Vec<u16>>> {
     bail!("{TRIED_IN_ALL} flows did not reach every queue of {CLIENT}; is XPS set on it?")
 }
 
-fn sent_per_queue(bed: &Testbed) -> Result<Vec<u64>> {
-    let text = tc(bed.client(), &format!("-s -j qdisc show dev {CLIENT}"))?;
-    parse_mq(&text, bed.queues()).with_context(|| format!("tc does not list the queues: {text}"))
+/// Counts the frames that each queue of a device has sent, as long as it lives. The kernel
+/// counts only for a queue with a qdisc of its own, which it therefore has until then.
+#[derive(Debug)]
+pub struct QueueCounters<'a> {
+    end: End<'a>,
+    queues: u32,
+}
+
+impl<'a> QueueCounters<'a> {
+    /// Over the first `queues` queues of the device of `end`.
+    pub fn over(end: End<'a>, queues: u32) -> Result<Self> {
+        tc(end.namespace, &format!("qdisc replace dev {} root handle 1: mq", end.device))?;
+        Ok(Self { end, queues })
+    }
+
+    /// Frames sent by each since it has been counted for.
+    pub fn read(&self) -> Result<Vec<u64>> {
+        let text = tc(self.end.namespace, &format!("-s -j qdisc show dev {}", self.end.device))?;
+        parse_mq(&text, self.queues).with_context(|| format!("tc does not list the queues: {text}"))
+    }
+}
+
+impl Drop for QueueCounters<'_> {
+    fn drop(&mut self) {
+        // The device goes away with its namespace, if nothing else.
+        let _ = tc(self.end.namespace, &format!("qdisc del dev {} root", self.end.device));
+    }
 }
 
 /// Frames sent by each child of the `mq` qdisc with handle `1:`.

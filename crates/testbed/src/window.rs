@@ -4,7 +4,7 @@
 //! two readings of the clock, and taken again where those lie too far apart, because
 //! the machine did something else in between.
 
-use crate::bed::{SERVER, Testbed};
+use crate::bed::{End, Testbed};
 use crate::counters::{Counters, Counts};
 use anyhow::Result;
 use narrows_units::{Bytes, Nanos, Rate};
@@ -33,7 +33,13 @@ pub struct Meter {
 impl Meter {
     /// Over the server's device: what has arrived there.
     pub fn at_server(bed: &Testbed) -> Result<Self> {
-        Ok(Self { counters: Counters::of(bed.server(), SERVER)? })
+        let [_, server] = bed.ends();
+        Self::at(server)
+    }
+
+    /// Over the device of `end`.
+    pub fn at(end: End<'_>) -> Result<Self> {
+        Ok(Self { counters: Counters::of(end.namespace, end.device)? })
     }
 
     /// Reads the counters and the clock.

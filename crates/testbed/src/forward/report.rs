@@ -2,12 +2,13 @@
 
 use super::cell::{Cell, Load, Sample};
 use super::system::System;
+use crate::machine;
 use anyhow::{Context, Result};
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::{fmt, fs};
+use std::fmt;
 
 /// A sender that offers this share of what it was to has not been disturbed.
 const UNDISTURBED: f64 = 0.99;
@@ -112,7 +113,7 @@ impl Report {
                 rows.push(row(cell, rounds, bare, alone).context("no rounds")?);
             }
         }
-        Ok(Self { machine: machine(), kernel: kernel(), queues, sender, rows })
+        Ok(Self { machine: machine::processor(), kernel: machine::kernel(), queues, sender, rows })
     }
 }
 
@@ -171,18 +172,6 @@ fn row(cell: &Cell, rounds: &[Sample], bare: &[Sample], alone: &[Sample]) -> Opt
         disturbed_rounds: rounds.iter().filter(|sample| is_disturbed(cell.load, sample)).count(),
         ring_full_drops: rounds.iter().map(|sample| sample.lost).sum(),
     })
-}
-
-fn machine() -> String {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = text.lines().find(|line| line.starts_with("model name"));
-    let name = model.and_then(|line| line.split_once(": ")).map_or("unknown", |(_, name)| name);
-    format!("{name}, {} cores", crate::cpu::cores())
-}
-
-fn kernel() -> String {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    release.trim().to_owned()
 }
 
 fn table(header: &[&str]) -> Table {
