@@ -1,7 +1,7 @@
 //! Cores, shaper and next hop in virtual time.
 //!
 //! Everything that happens is an event on one agenda: a core executes a step of its worker,
-//! closed-loop traffic acts, a fault begins. Open-loop traffic needs no events: a worker that
+//! closed-loop traffic acts, a fault begins, the operator changes something. Open-loop traffic needs no events: a worker that
 //! looks takes what has come in by then. What a step sends leaves while its core is busy, goes
 //! through the next hop, and is measured and heard of at the other end, all in the order of
 //! time.
@@ -53,8 +53,10 @@ use self::next_hop::NextHop;
 use crate::measure::{Books, Outcome, Recorder};
 use crate::setup::{FaultKind, MAX_QUEUES, Setup};
 use crate::traffic::{self, ClosedLoop, Delivery, Load, Offer};
+use narrows_packet::DropCounters;
 use narrows_units::{Bytes, Nanos};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// The shortest packet where nothing is said of sizes, in bytes.
 const SHORTEST: u32 = 60;
@@ -149,13 +151,15 @@ struct Engine<'a> {
     closed_of: Vec<Option<usize>>,
     /// What closed-loop traffic has just sent.
     offers: Vec<Offer>,
+    /// By change of the setup.
+    changes: Vec<shaper::Change>,
     recorder: Recorder,
 }
 
 impl<'a> Engine<'a> {
     fn new(setup: &'a Setup, load: Load) -> Result<Self, SimError> {
         let queues = setup.port.queues;
-        let Load { sources, closed, groups } = load;
+        let Load { sources, closed, groups, headers } = load;
         assert_eq!(sources.len(), queues, "each queue has a source");
         let mut closed_of = vec![None; groups.len()];
         for (number, (flows, _)) in closed.iter().enumerate() {
@@ -164,11 +168,13 @@ impl<'a> Engine<'a> {
         let recorder = Recorder::new(setup, &groups, closed.iter().map(|(flows, _)| flows));
         let measured = setup.run.warmup..setup.run.end();
         let core = |(number, (shaper, source))| {
-            Core::new(number, shaper, source, &setup.cores, setup.seed, measured.clone())
+            let traffic = (source, Arc::clone(&headers));
+            Core::new(number, shaper, traffic, &setup.cores, setup.seed, measured.clone())
         };
         let sizes = setup.traffic.iter().flat_map(|group| &group.sizes);
         let shortest = sizes.map(|(len, _)| *len).min().unwrap_or(SHORTEST);
-        let shapers = shaper::compile(&setup.port, shortest)?;
+        let shaper::Port { shapers, changes } =
+            shaper::compile(&setup.port, &setup.changes, shortest)?;
         let closed = closed.into_iter().map(|(_, traffic)| Closed {
             traffic,
             acts_at: Nanos::MAX,
@@ -186,10 +192,14 @@ impl<'a> Engine<'a> {
             closed: closed.collect(),
             closed_of,
             offers: Vec::new(),
+            changes,
             recorder,
         };
         for (fault, what) in setup.faults.iter().enumerate() {
             engine.agenda.enter(what.at, Event::Fault { fault });
+        }
+        for (change, what) in setup.changes.iter().enumerate() {
+            engine.agenda.enter(what.at, Event::Change { change });
         }
         (0..queues).for_each(|core| engine.enter_step(core));
         (0..engine.closed.len()).for_each(|closed| engine.enter_act(closed));
@@ -244,15 +254,15 @@ impl<'a> Engine<'a> {
     }
 
     fn depart(&mut self) {
-        let Some(Departure { at, offer }) = self.departures.take() else { return };
-        self.recorder.left(at, &offer);
+        let Some(Departure { at, offer, marked }) = self.departures.take() else { return };
+        self.recorder.left(at, &offer, marked);
         let (out, marked) = match &mut self.next_hop {
-            None => (at, false),
+            None => (at, marked),
             Some(next_hop) => {
                 let passage = next_hop.arrive(at, Bytes(u64::from(offer.len)), offer.ect);
                 self.recorder.passed(at, &offer, &passage);
-                let Some(out) = passage.out else { return };
-                out
+                let Some((out, here)) = passage.out else { return };
+                (out, marked || here)
             }
         };
         self.recorder.came_out(out, &offer);
@@ -274,6 +284,7 @@ impl<'a> Engine<'a> {
             Some(Event::Step { core, appointment }) => self.step(core, appointment),
             Some(Event::Act { closed, appointment }) => self.act(closed, appointment),
             Some(Event::Fault { fault }) => self.fail(fault),
+            Some(Event::Change { change }) => self.change(change),
             None => {}
         }
     }
@@ -286,6 +297,9 @@ impl<'a> Engine<'a> {
         let costs = &self.setup.cores.costs;
         if let Some(busy) = core.step(costs, &mut self.line, &mut self.departures) {
             self.recorder.stepped(self.now, busy);
+            for offer in core.lost() {
+                self.recorder.dropped(self.now, offer);
+            }
         }
         self.enter_step(number);
     }
@@ -316,19 +330,28 @@ impl<'a> Engine<'a> {
         }
     }
 
+    fn change(&mut self, number: usize) {
+        for (core, update) in self.changes[number].make().into_iter().enumerate() {
+            self.cores[core].update(update, self.now);
+            self.enter_step(core);
+        }
+    }
+
     /// Adds everything up.
     fn finish(mut self) -> Outcome {
         let mut books = Books::default();
+        let mut drops = DropCounters::default();
         let mut tallies: Vec<Tally> = Vec::with_capacity(self.cores.len());
         for core in &mut self.cores {
             // What came in while the core slept was offered, too.
             core.take_in_until(Nanos(self.setup.run.end().0 - 1));
             books.merge(&core.books(self.setup.seed));
+            drops.merge(&core.drops());
             tallies.push(core.tally());
         }
         let unaccounted = books.unaccounted();
         assert_eq!(unaccounted, 0, "packets unaccounted for, seed {}: {books:?}", self.setup.seed);
-        let (measures, queue_percent, series) = self.recorder.finish(&tallies);
-        Outcome { measures, queue_percent, series, books, unaccounted }
+        let measured = self.recorder.finish(&tallies);
+        Outcome { books, drops, unaccounted, ..measured }
     }
 }

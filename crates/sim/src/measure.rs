@@ -11,14 +11,18 @@
 mod delays;
 mod fairness;
 mod fullest;
+mod groups;
+mod hosts;
 mod overshoot;
 mod recorder;
 mod settling;
 mod standing;
 mod timeline;
 
+pub use groups::{Group, GroupMeasure};
 pub(crate) use recorder::Recorder;
 
+use narrows_packet::DropCounters;
 use serde::{Deserialize, Serialize};
 
 /// A measure, and a column.
@@ -60,6 +64,10 @@ pub enum Measure {
     Jain,
     /// Jain's index over what the flows of closed-loop traffic got.
     JainFlows,
+    /// Jain's index over the source hosts that want more than is theirs, each by the part that it got
+    /// of what is: its max–min fair part of the limit. What open-loop traffic wants is what it is
+    /// to offer by its rate.
+    JainHosts,
     /// By how much the fullest window of 1 ms exceeded the limit, in per cent; below is negative.
     /// Windows begin at every fiftieth of their length.
     #[serde(rename = "window_1ms_percent")]
@@ -85,6 +93,14 @@ pub struct Outcome {
     pub queue_percent: Vec<f64>,
     /// Lines to plot.
     pub series: Vec<Series>,
+    /// By group of the traffic.
+    pub groups: Vec<Group>,
+    /// By flow: bytes that left while it was measured.
+    pub flow_bytes: Vec<u64>,
+    /// By source host, those of a group together: bytes that left while it was measured.
+    pub host_bytes: Vec<u64>,
+    /// What workers dropped in the whole run, by reason.
+    pub drops: DropCounters,
     /// Where all packets are.
     pub books: Books,
     /// Packets of which no trace is left, over all workers: 0, or something is wrong.

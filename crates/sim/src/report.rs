@@ -5,6 +5,7 @@
 //! what cores were taken to cost.
 
 mod chart;
+mod groups;
 mod json;
 mod numbers;
 mod page;
@@ -14,11 +15,12 @@ pub use json::json;
 pub use page::page;
 pub use table::table;
 
-use crate::measure::Measure;
 use crate::scenario::Scenario;
+use serde::Serialize;
+use std::fmt::Debug;
 
-/// The name of `measure` in JSON and in columns.
-pub(crate) fn name(measure: Measure) -> String {
+/// The name of `measure`, of a run or of a group, in JSON and in columns.
+pub(crate) fn name<M: Serialize + Debug + Copy>(measure: M) -> String {
     match serde_json::to_value(measure) {
         Ok(serde_json::Value::String(name)) => name,
         // A unit variant is serialised as its name.

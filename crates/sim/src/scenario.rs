@@ -21,6 +21,7 @@ mod catalogue;
 mod costs;
 mod error;
 mod file;
+mod headers;
 mod paths;
 mod quantity;
 mod runner;
@@ -30,7 +31,7 @@ pub use error::ScenarioError;
 pub use paths::Override;
 pub use runner::{Finished, RunError, run};
 
-use crate::measure::Measure;
+use crate::measure::{GroupMeasure, Measure};
 use crate::setup::{Costs, Setup};
 
 /// A scenario, read and complete.
@@ -44,6 +45,8 @@ pub struct Scenario {
     pub source: Option<String>,
     /// Columns.
     pub measures: Vec<Measure>,
+    /// Columns of the table of groups, which is left out where there are none.
+    pub group_measures: Vec<GroupMeasure>,
     /// What everything random follows from.
     pub seed: u64,
     /// How long cores are busy with what.

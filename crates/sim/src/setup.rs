@@ -20,6 +20,8 @@ pub struct Setup {
     pub run: Run,
     /// What goes wrong.
     pub faults: Vec<Fault>,
+    /// What the operator changes while it runs, in the order of time.
+    pub changes: Vec<Change>,
 }
 
 /// The shaped port.
@@ -118,6 +120,15 @@ pub enum FaultKind {
     Death,
 }
 
+/// The operator gives the port other words while it is loaded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// When, from the start of the run.
+    pub at: Nanos,
+    /// The words of `tc` from then on, as in [`Port::qdisc`].
+    pub qdisc: Vec<String>,
+}
+
 /// A group of flows of one kind.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Traffic {
@@ -139,6 +150,29 @@ pub struct Traffic {
     pub respread: Option<Nanos>,
     /// Flows end after this long on average (exponentially) and others begin elsewhere.
     pub lifetime: Option<Nanos>,
+    /// What its packets say of themselves.
+    pub headers: HeaderFields,
+}
+
+/// What the headers of a group's packets say. Hosts are the group's own: no other group has flows
+/// of the same one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HeaderFields {
+    /// Over how many source hosts its flows are spread, as evenly as that goes.
+    pub source_hosts: u32,
+    /// The same of destination hosts.
+    pub destination_hosts: u32,
+    /// The differentiated services code point, 0 to 63.
+    pub dscp: u8,
+    /// Packets may be marked instead of dropped; TCP answers to a mark as to a loss (RFC 3168),
+    /// and has nothing to repeat. DCTCP's always may.
+    pub ecn: bool,
+}
+
+impl Default for HeaderFields {
+    fn default() -> Self {
+        Self { source_hosts: 1, destination_hosts: 1, dscp: 0, ecn: false }
+    }
 }
 
 /// How packets are sent.

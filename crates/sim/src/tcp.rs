@@ -44,6 +44,8 @@ struct Group {
     frame: u32,
     /// Without any queue.
     rtt: Nanos,
+    /// Segments can be marked, whatever the congestion control.
+    ecn: bool,
 }
 
 /// The flows of `traffic`, which are numbered from `first` and placed by `placing`.
@@ -64,6 +66,7 @@ pub(crate) fn flows(
         stop: traffic.stop,
         frame: traffic.sizes.first().map_or(FULL_FRAME, |&(len, _)| len),
         rtt,
+        ecn: traffic.headers.ecn,
     };
     match stack {
         Stack::Model => Box::new(model::Model::new(group, control)),

@@ -10,6 +10,7 @@
 //! *Non-goals.* Arrivals that depend on each other over a long time (self-similar traffic).
 
 mod churn;
+pub(crate) mod headers;
 mod lane;
 mod merge;
 mod pace;
@@ -25,8 +26,10 @@ use crate::setup::{Kind, Setup};
 use crate::tcp;
 use lane::Lane;
 use merge::Merge;
+use narrows_packet::Headers;
 use narrows_units::Nanos;
 use spread::Placing;
+use std::sync::Arc;
 
 /// A packet that comes in at the shaper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,6 +87,8 @@ pub struct Load {
     pub closed: Vec<(std::ops::Range<u32>, Box<dyn ClosedLoop>)>,
     /// By flow: the index of its group in [`Setup::traffic`].
     pub groups: Vec<u16>,
+    /// By flow: what its packets say; flows that are not listed say nothing in particular.
+    pub headers: Arc<[Headers]>,
 }
 
 /// Makes the traffic of `setup`, which [`validate`] accepts.
@@ -111,5 +116,10 @@ pub fn load(setup: &Setup) -> Load {
         }
     }
     let source = |lanes| Box::new(Merge::new(lanes)) as Box<dyn Source>;
-    Load { sources: lanes.into_iter().map(source).collect(), closed, groups }
+    Load {
+        sources: lanes.into_iter().map(source).collect(),
+        closed,
+        groups,
+        headers: headers::of_flows(setup).into(),
+    }
 }

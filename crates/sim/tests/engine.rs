@@ -1,8 +1,12 @@
 //! The engine, run with traffic that is simple enough to say what must come out.
 
+use narrows_packet::DropReason;
 use narrows_sim::engine::{SimError, run_with};
-use narrows_sim::measure::{Measure, Outcome};
-use narrows_sim::setup::{Cores, Costs, Fault, FaultKind, NextHop, Port, Run, Setup};
+use narrows_sim::measure::{GroupMeasure, Measure, Outcome};
+use narrows_sim::setup::{
+    Change, Cores, Costs, Fault, FaultKind, HeaderFields, Kind, NextHop, Port, Run, Setup, Spread,
+    Traffic,
+};
 use narrows_sim::traffic::{ClosedLoop, Delivery, Load, Offer, Source};
 use narrows_units::{Bytes, Nanos, Rate};
 use proptest::prelude::*;
@@ -47,6 +51,7 @@ fn setup(queues: usize, rate: Rate, words: &str) -> Setup {
         next_hop: None,
         run: Run { warmup: ms(10), length: ms(100), event: None },
         faults: Vec::new(),
+        changes: Vec::new(),
     }
 }
 
@@ -162,7 +167,7 @@ impl ClosedLoop for FixedWindow {
 /// Open-loop traffic only; the flows are numbered as the queues.
 fn open(sources: Vec<Box<dyn Source>>) -> Load {
     let groups = vec![0; sources.len()];
-    Load { sources, closed: Vec::new(), groups }
+    Load { sources, closed: Vec::new(), groups, headers: [].into() }
 }
 
 /// On each queue a load, in per cent of `rate`.
@@ -292,7 +297,8 @@ fn a_next_hop_at_the_limit_holds_what_was_too_much() {
     let standing = outcome.measures[&Measure::StandingUs];
     assert!(standing > 1000.0, "{standing}");
     assert!(outcome.measures[&Measure::SettleUs] < 1000.0, "{:?}", outcome.measures);
-    assert_eq!(outcome.series.len(), 2);
+    let names: Vec<&str> = outcome.series.iter().map(|series| series.name.as_str()).collect();
+    assert_eq!(names, ["rate, Gbit/s", "delay, us", "drops, packets", "next hop, kB"]);
 }
 
 #[test]
@@ -325,6 +331,78 @@ fn the_others_get_what_a_dead_worker_had() {
     assert!(outcome.books.lost_to_fault > 10);
 }
 
+/// A group of one flow for each queue, which is what [`open`] traffic is of.
+fn group(queues: u32) -> Traffic {
+    Traffic {
+        name: "all".into(),
+        kind: Kind::Constant(mbit(1000)),
+        flows: queues,
+        start: Nanos::ZERO,
+        stop: Nanos::MAX,
+        sizes: vec![(FULL_FRAME, 1.0)],
+        spread: Spread::RoundRobin,
+        respread: None,
+        lifetime: None,
+        headers: HeaderFields { source_hosts: queues, ..HeaderFields::default() },
+    }
+}
+
+#[test]
+fn what_is_measured_of_a_group_is_what_became_of_its_packets() {
+    let rate = mbit(100);
+    let mut setup = Setup { traffic: vec![group(2)], ..shaped(2, rate, 3028, "fair") };
+    setup.run.warmup = Nanos::ZERO;
+    let outcome = run(&setup, loads(FULL_FRAME, rate, &[200, 100]));
+    let measures = &outcome.groups[0].measures;
+    assert_eq!(measures[&GroupMeasure::Packets], outcome.books.sent as f64);
+    assert_eq!(measures[&GroupMeasure::Drops], outcome.books.dropped as f64);
+    assert!(outcome.books.dropped > 100);
+    assert_eq!(outcome.drops.get(DropReason::Limit), outcome.books.dropped);
+    assert_eq!(measures[&GroupMeasure::Marks], 0.0);
+    // Queues of no more than 90,000 bytes leave at 50 Mbit/s and are full.
+    let delay =
+        [GroupMeasure::P50Us, GroupMeasure::P99Us, GroupMeasure::MaxUs].map(|it| measures[&it]);
+    assert!(delay.is_sorted() && delay[0] > 4_000.0 && delay[2] < 16_000.0, "{delay:?}");
+    let bytes: u64 = outcome.flow_bytes.iter().sum();
+    assert_eq!(bytes, outcome.books.sent * u64::from(FULL_FRAME));
+    assert_eq!(outcome.flow_bytes, outcome.host_bytes);
+    // By what the group says both hosts want more than half, and both get half.
+    within(outcome.measures[&Measure::JainHosts], 1.0, 0.001);
+}
+
+#[test]
+fn the_limit_follows_what_the_operator_changes_while_queues_are_full() {
+    for coordination in ["fair", "equal", "lock"] {
+        let words = |mbit: u64| -> Vec<String> {
+            shaped(2, self::mbit(mbit), 3028, coordination).port.qdisc
+        };
+        let setup = shaped(2, mbit(100), 3028, coordination);
+        let changes = [(30, 400), (60, 20), (90, 100)];
+        let change = |(at, mbit)| Change { at: ms(at), qdisc: words(mbit) };
+        let setup = Setup { changes: changes.map(change).into(), ..setup };
+        let outcome = run(&setup, loads(FULL_FRAME, mbit(100), &[500, 500]));
+        let rate_in = |from: f64, to: f64| {
+            let points = outcome.series[0].points.iter();
+            let inside: Vec<f64> =
+                points.filter(|(at, _)| (from..to).contains(at)).map(|(_, gbit)| *gbit).collect();
+            inside.iter().sum::<f64>() / inside.len() as f64 * 1000.0
+        };
+        for (from, to, mbit) in
+            [(15.0, 30.0, 100.0), (35.0, 60.0, 400.0), (65.0, 90.0, 20.0), (95.0, 110.0, 100.0)]
+        {
+            within(rate_in(from, to), mbit, mbit * 0.05);
+        }
+    }
+}
+
+#[test]
+fn what_tc_refuses_later_is_refused_at_once() {
+    let change = Change { at: ms(50), qdisc: vec!["pfifoo".to_owned()] };
+    let setup = Setup { changes: vec![change], ..shaped(1, mbit(100), 3028, "fair") };
+    let refused = run_with(&setup, loads(60, mbit(100), &[10]), &mut |_| {});
+    assert!(matches!(refused, Err(SimError::Qdisc(why)) if why.contains("pfifoo")));
+}
+
 #[test]
 fn closed_loop_traffic_sends_as_fast_as_what_it_sent_comes_out() {
     let rate = mbit(1000);
@@ -336,6 +414,7 @@ fn closed_loop_traffic_sends_as_fast_as_what_it_sent_comes_out() {
             (1..2, Box::new(FixedWindow::new(1, 1, 10, Nanos::from_micros(900)))),
         ],
         groups: vec![0, 0],
+        headers: [].into(),
     };
     let mut setup = shaped(2, rate, 3028, "lock");
     // 40 packets in a round trip of 0.9 ms and a little: less than the limit.

@@ -1,7 +1,7 @@
 //! What a scenario's file and the command line may say, and what is answered where they may not.
 
 use narrows_sim::scenario::{Override, Scenario, ScenarioError, embedded, names};
-use narrows_sim::setup::{FaultKind, Kind, Spread};
+use narrows_sim::setup::{FaultKind, HeaderFields, Kind, Spread};
 use narrows_units::{Bytes, Nanos, Rate};
 use proptest::prelude::*;
 
@@ -189,6 +189,33 @@ fn unknown_keys_are_refused_with_their_line() {
     says(&refusal("limit = \"64k\"", "limits = \"64k\""), &["line 8", "limits"]);
     says(&refusal("load =", "lod ="), &["lod", "load"]);
     says(&refusal("title =", "titel ="), &["line 1", "titel"]);
+}
+
+#[test]
+fn headers_and_changes_are_read() {
+    let traffic = "interval = \"1ms\"\nflows = 8\nsource_hosts = 4\ndestination_hosts = 2\ndscp = \"EF\"\necn = true";
+    let text = SMALL.replacen("interval = \"1ms\"", traffic, 1).replacen(
+        "[sweep]",
+        "[[change]]\nat = \"4ms\"\nqdisc = \"tbf rate 50mbit burst 1514 limit {limit}\"\n\n[sweep]",
+        1,
+    );
+    let setup = &read_with(&text, &[]).unwrap_or_else(|error| panic!("{error}")).cases[0].setup;
+    let headers = HeaderFields { source_hosts: 4, destination_hosts: 2, dscp: 46, ecn: true };
+    assert_eq!(setup.traffic[1].headers, headers);
+    assert_eq!(setup.traffic[0].headers, HeaderFields::default());
+    assert_eq!(setup.changes[0].at, Nanos::from_millis(4));
+    assert_eq!(setup.changes[0].qdisc[6], "64k");
+}
+
+#[test]
+fn wrong_headers_and_changes_are_refused_with_their_line() {
+    let with = |line: &str| refusal("interval = \"1ms\"", &format!("interval = \"1ms\"\n{line}"));
+    says(&with("source_hosts = 3"), &["line 20", "from 1 to 2", "a flow at least"]);
+    says(&with("dscp = \"EE\""), &["line 20", "EE", "AF43"]);
+    says(&with("ecn = 1"), &["line 20"]);
+    let change = |qdisc: &str| format!("[[change]]\nat = \"4ms\"\nqdisc = \"{qdisc}\"\n\n[sweep]");
+    says(&refusal("[sweep]", &change("tbf")), &["line 37", "change.0.qdisc"]);
+    says(&refusal("[sweep]", &change("pfifo {limmit}")), &["line 37", "{limmit}"]);
 }
 
 #[test]

@@ -107,3 +107,25 @@ fn the_page_is_self_contained_and_says_that_it_is_simulated() {
         assert!(!html.contains(outside), "{outside}");
     }
 }
+
+#[test]
+fn groups_have_a_table_where_measures_of_them_are_named_and_always_a_place_in_json() {
+    let named = TINY.replacen(
+        "[port]",
+        "group_measures = [\"mbit_per_sec\", \"drops\", \"p99_us\"]\n\n[port]",
+        1,
+    );
+    let scenario = Scenario::read("tiny", &named, &[]).unwrap();
+    let finished = run(&scenario, 1, &|_| {}).unwrap();
+    let text = table(&finished);
+    let groups = text.split("\n\n").last().unwrap();
+    assert!(groups.contains("mbit_per_sec") && groups.contains("p99_us"), "{groups}");
+    // A line for each point: there is one group.
+    assert_eq!(groups.matches("| traffic.0 ").count(), 2, "{groups}");
+    let scenario = self::scenario();
+    let finished = run(&scenario, 1, &|_| {}).unwrap();
+    assert!(!table(&finished).contains("traffic.0"));
+    let row = &json(&finished)["rows"][0];
+    assert!(row["groups"]["traffic.0"]["packets"].as_f64().unwrap() > 100.0, "{row}");
+    assert!(row["drops"]["limit"].as_u64().unwrap() > 100, "{row}");
+}

@@ -26,6 +26,7 @@ fn setup(stack: Stack, control: Control, flows: u32) -> Setup {
         spread: Spread::RoundRobin,
         respread: None,
         lifetime: None,
+        headers: Default::default(),
     };
     Setup {
         seed: 3,
@@ -35,6 +36,7 @@ fn setup(stack: Stack, control: Control, flows: u32) -> Setup {
         next_hop: Some(NextHop { rate: RATE, buffer: Bytes(BDP), mark_above: Some(Bytes(BDP)) }),
         run: Run { warmup: Nanos::from_secs(4), length: Nanos::from_secs(8), event: None },
         faults: Vec::new(),
+        changes: Vec::new(),
     }
 }
 
@@ -166,6 +168,31 @@ fn dctcp_fills_the_link_and_keeps_the_queue_at_the_mark() {
     assert!((BDP / 20..BDP * 3 / 10).contains(&mean), "{mean} of {}", BDP / 5);
     assert!(result.queued.iter().max() < Some(&(BDP * 2 / 5)));
     assert!(result.marked > 0);
+}
+
+#[test]
+fn reno_and_cubic_answer_to_marks_and_repeat_nothing() {
+    for control in [Control::Reno, Control::Cubic] {
+        let mut setup = setup(Stack::Model, control, 1);
+        setup.traffic[0].headers.ecn = true;
+        let bottleneck = Bottleneck { mark_above: BDP, ..Bottleneck::of(8 * BDP) };
+        let result = run(&setup, bottleneck);
+        let utilization = result.utilization(&setup);
+        assert!((0.95..=1.0001).contains(&utilization), "{control:?}: {utilization}");
+        assert!(result.marked > 0 && result.queued.iter().max() < Some(&(2 * BDP)));
+        let segments: Vec<u64> = result.tags[0].iter().map(|tag| tag >> 32).collect();
+        assert!(segments.windows(2).all(|pair| pair[1] == pair[0] + 1), "one is repeated");
+        // Marks come for a round trip; they are one reduction. A window that halves fills again in
+        // no fewer round trips than it has lost segments.
+        let reductions = result.marked / (2 * BDP / 1514);
+        assert!(reductions < 40, "{} marks", result.marked);
+    }
+}
+
+#[test]
+fn segments_that_cannot_be_marked_are_not() {
+    let bottleneck = Bottleneck { mark_above: 0, ..Bottleneck::of(BDP) };
+    assert_eq!(run(&setup(Stack::Model, Control::Reno, 1), bottleneck).marked, 0);
 }
 
 #[test]

@@ -18,6 +18,7 @@ fn group(kind: Kind) -> Traffic {
         spread: Spread::RoundRobin,
         respread: None,
         lifetime: None,
+        headers: Default::default(),
     }
 }
 
@@ -37,6 +38,7 @@ fn setup(queues: usize, traffic: Vec<Traffic>) -> Setup {
         next_hop: None,
         run: Run { warmup: Nanos::ZERO, length: Nanos::from_secs(1), event: None },
         faults: Vec::new(),
+        changes: Vec::new(),
     }
 }
 

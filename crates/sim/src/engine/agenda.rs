@@ -28,6 +28,11 @@ pub(super) enum Event {
         /// Its index in the setup.
         fault: usize,
     },
+    /// The operator changes something.
+    Change {
+        /// Its index in the setup.
+        change: usize,
+    },
 }
 
 /// A calendar of events.

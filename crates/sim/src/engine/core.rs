@@ -14,6 +14,8 @@ use super::shaper::Shaper;
 use crate::measure::Books;
 use crate::setup::{Cores, Costs};
 use crate::traffic::{Offer, Source};
+use narrows_packet::{DropCounters, Headers};
+use narrows_policy::Update;
 use narrows_qdisc::{Contact, Contacts};
 use narrows_units::Nanos;
 use narrows_worker::{Activity, Side, UNSEEN_MAX, Worker};
@@ -50,6 +52,7 @@ pub(super) struct Core {
     /// As of its death.
     last_books: Books,
     last_tally: Tally,
+    last_drops: DropCounters,
 }
 
 /// When a core is to execute its next step.
@@ -64,7 +67,7 @@ impl Core {
     pub(super) fn new(
         number: usize,
         shaper: Shaper,
-        source: Box<dyn Source>,
+        (source, headers): (Box<dyn Source>, Arc<[Headers]>),
         cores: &Cores,
         seed: u64,
         measured: Range<Nanos>,
@@ -73,7 +76,7 @@ impl Core {
         let mut random = Pcg64::seed_from_u64(seed ^ (number as u64 + 1).rotate_left(48));
         let most = cores.clock_offset.0 as i64;
         let clock = Clock::new(random.random_range(-most..=most));
-        let io = SimIo::new(source, shaper.frames, measured);
+        let io = SimIo::new(source, headers, shaper.frames, measured);
         let mut core = Self {
             number,
             worker: Some(Worker::new(io, shaper.frames, shaper.qdiscs)),
@@ -92,6 +95,7 @@ impl Core {
             stalled_until: Nanos::ZERO,
             last_books: Books::default(),
             last_tally: Default::default(),
+            last_drops: Default::default(),
         };
         core.sleep(Nanos::MAX, true);
         core
@@ -167,11 +171,11 @@ impl Core {
         self.paid = contact;
         // Time passes whatever the costs are.
         let busy = Nanos(((work + 0.5) as u64).max(1));
-        for (number, offer) in left.iter().enumerate() {
+        for (number, &(offer, marked)) in left.iter().enumerate() {
             let spent = u128::from(busy.0) * (number as u128 + 1) / u128::from(count);
             // Not before it has touched the packet.
             let at = (start + Nanos(spent as u64)).max(touches);
-            departures.add(self.number, Departure { at, offer: *offer });
+            departures.add(self.number, Departure { at, offer, marked });
         }
         self.free_at = (start + busy).max(touches);
         match activity {
@@ -204,6 +208,25 @@ impl Core {
         earlier
     }
 
+    /// What has been dropped in the last step.
+    pub(super) fn lost(&self) -> &[Offer] {
+        self.worker.as_ref().map_or(&[], |worker| worker.io().lost())
+    }
+
+    /// Takes over other parameters, or another qdisc, at `at`, and looks what that changes.
+    pub(super) fn update(&mut self, update: Update, at: Nanos) {
+        let Some(worker) = &mut self.worker else { return };
+        worker.update(Side::B, update, self.clock.read(at));
+        if self.due > at {
+            self.appoint(self.wakes(at, Nanos::ZERO));
+        }
+    }
+
+    /// What its worker has dropped, by reason.
+    pub(super) fn drops(&self) -> DropCounters {
+        self.worker.as_ref().map_or(self.last_drops, |worker| worker.counters(Side::A).drops)
+    }
+
     /// Executes nothing before `until`.
     pub(super) fn stall(&mut self, until: Nanos) {
         self.stalled_until = self.stalled_until.max(until);
@@ -217,6 +240,7 @@ impl Core {
         (books.queued, books.waiting) = (0, 0);
         self.last_books = books;
         self.last_tally = self.tally();
+        self.last_drops = self.drops();
         self.worker = None;
         self.appoint(Nanos::MAX);
     }

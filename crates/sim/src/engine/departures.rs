@@ -22,6 +22,8 @@ pub(super) struct Departure {
     pub(super) at: Nanos,
     /// As it was offered.
     pub(super) offer: Offer,
+    /// Whether the shaper has marked it.
+    pub(super) marked: bool,
 }
 
 /// Packets about to leave.
@@ -88,7 +90,7 @@ mod tests {
                     let at = Nanos(*at);
                     let (flow, len, tag, ect) = (0, 60, tag as u64, false);
                     let offer = Offer { at, queue: core, flow, len, tag, ect };
-                    departures.add(core, Departure { at, offer });
+                    departures.add(core, Departure { at, offer, marked: false });
                 }
             }
             let mut expected: Vec<u64> = times.concat();

@@ -7,17 +7,21 @@
 //! pass the shaper, their way is a part of the round trip.
 
 use crate::traffic::{Offer, Source};
-use narrows_packet::{Batch, PacketId, Packets, Reading};
+use narrows_packet::{Batch, Ecn, Headers, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos};
 use narrows_worker::{BATCH, Io, Side};
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Packets that the RX ring holds.
 pub(super) const RING: usize = 4096;
 
 /// Frames kept back from the qdiscs, as in the data plane: one batch from each port.
 pub(super) const FRAMES_RESERVED: usize = 2 * BATCH;
+
+/// The memory that a packet lies in.
+pub(super) const FRAME: Bytes = Bytes(2048);
 
 /// What was offered to a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -41,8 +45,12 @@ pub(super) struct SimIo {
     /// By frame: what is in it.
     frames: Vec<Offer>,
     free: Vec<u32>,
-    /// What has left in this step.
-    left: Vec<Offer>,
+    /// By flow: what its packets say.
+    headers: Arc<[Headers]>,
+    /// What has left in this step, and whether it has been marked.
+    left: Vec<(Offer, bool)>,
+    /// What has been dropped in this step.
+    lost: Vec<Offer>,
     /// Until when what comes in is in the ring.
     at: Nanos,
     measured: Range<Nanos>,
@@ -52,7 +60,12 @@ pub(super) struct SimIo {
 impl SimIo {
     /// A queue on which `source` comes in, with so many frames. What is offered in `measured`
     /// is tallied by bytes.
-    pub(super) fn new(source: Box<dyn Source>, frames: u32, measured: Range<Nanos>) -> Self {
+    pub(super) fn new(
+        source: Box<dyn Source>,
+        headers: Arc<[Headers]>,
+        frames: u32,
+        measured: Range<Nanos>,
+    ) -> Self {
         let (at, queue, flow, len, tag, ect) = (Nanos::ZERO, 0, 0, 0, 0, false);
         Self {
             source,
@@ -60,7 +73,9 @@ impl SimIo {
             ring: VecDeque::with_capacity(RING),
             frames: vec![Offer { at, queue, flow, len, tag, ect }; frames as usize],
             free: (0..frames).rev().collect(),
+            headers,
             left: Vec::with_capacity(BATCH),
+            lost: Vec::with_capacity(BATCH),
             at: Nanos::ZERO,
             measured,
             tally: Tally::default(),
@@ -75,15 +90,21 @@ impl SimIo {
         self.sent.insert(place, offer);
     }
 
-    /// A step begins: what came in by `at` can be received, and nothing has left yet.
+    /// A step begins: what came in by `at` can be received, and nothing has left or been dropped yet.
     pub(super) fn begin(&mut self, at: Nanos) {
         self.at = at;
         self.left.clear();
+        self.lost.clear();
     }
 
-    /// What has left in this step, in order.
-    pub(super) fn left(&self) -> &[Offer] {
+    /// What has left in this step, in order, and whether it has been marked.
+    pub(super) fn left(&self) -> &[(Offer, bool)] {
         &self.left
+    }
+
+    /// What has been dropped in this step.
+    pub(super) fn lost(&self) -> &[Offer] {
+        &self.lost
     }
 
     /// When something comes in, or has; [`Nanos::MAX`] if nothing is known to.
@@ -156,21 +177,33 @@ impl Io for SimIo {
         BATCH
     }
 
-    fn read(&self, _packet: PacketId, _reading: Reading, _packets: &mut Packets) {}
-
-    fn frame(&self) -> Bytes {
-        Bytes(2048)
+    fn read(&self, packet: PacketId, reading: Reading, packets: &mut Packets) {
+        let offer = &self.frames[packet.0 as usize];
+        if reading.headers
+            && let Some(headers) = self.headers.get(offer.flow as usize)
+        {
+            let ecn = if offer.ect { Ecn::Capable0 } else { headers.ecn };
+            packets.set_headers(packet, Headers { ecn, ..*headers });
+        }
     }
 
-    fn transmit(&mut self, _side: Side, _packets: &Packets, batch: &Batch) {
-        for id in batch.as_slice() {
-            self.left.push(self.frames[id.0 as usize]);
+    fn frame(&self) -> Bytes {
+        FRAME
+    }
+
+    fn transmit(&mut self, _side: Side, packets: &Packets, batch: &Batch) {
+        for &id in batch.as_slice() {
+            let marked = packets.meta(id).rewrite.mark;
+            self.left.push((self.frames[id.0 as usize], marked));
             self.free.push(id.0);
         }
     }
 
     fn release(&mut self, dropped: &Batch) {
-        self.free.extend(dropped.as_slice().iter().map(|id| id.0));
+        for id in dropped.as_slice() {
+            self.lost.push(self.frames[id.0 as usize]);
+            self.free.push(id.0);
+        }
     }
 
     fn is_unsent(&self) -> bool {
@@ -200,7 +233,7 @@ mod tests {
     const FRAMES: u32 = 512;
 
     fn io() -> SimIo {
-        SimIo::new(Box::new(Every10(10)), FRAMES, Nanos(30)..Nanos(50))
+        SimIo::new(Box::new(Every10(10)), [].into(), FRAMES, Nanos(30)..Nanos(50))
     }
 
     fn receive(io: &mut SimIo, at: u64) -> Vec<u64> {
@@ -210,7 +243,7 @@ mod tests {
         io.receive(Side::A, &mut packets, Nanos(at), &mut batch);
         io.receive(Side::B, &mut packets, Nanos(at), &mut batch);
         io.transmit(Side::B, &packets, &batch);
-        io.left().iter().map(|offer| offer.at.0).collect()
+        io.left().iter().map(|(offer, _)| offer.at.0).collect()
     }
 
     #[test]
@@ -227,6 +260,39 @@ mod tests {
         let (packets, overflowed, closed_loop) = (9, 0, true);
         let tally = Tally { packets, overflowed, measured_bytes: 207, closed_loop };
         assert_eq!(io.tally(), tally);
+    }
+
+    #[test]
+    fn a_packet_says_what_its_flow_does_and_whether_it_can_be_marked() {
+        let flow =
+            Headers { flow: 7, source: 8, dscp: 46, network_offset: 14, ..Default::default() };
+        let mut io = SimIo::new(
+            Box::new(Every10(1000)),
+            [Headers::default(), flow].into(),
+            FRAMES,
+            Nanos(0)..Nanos(50),
+        );
+        let mut packets = Packets::new(FRAMES);
+        let reading = Reading { headers: true, ..Reading::NOTHING };
+        packets.prepare(reading);
+        for (at, ect) in [(1, false), (2, true)] {
+            let (queue, flow, len, tag) = (0, 1, 60, 0);
+            io.offer(Offer { at: Nanos(at), queue, flow, len, tag, ect });
+        }
+        let mut batch = Batch::new(BATCH);
+        io.begin(Nanos(5));
+        io.receive(Side::A, &mut packets, Nanos(5), &mut batch);
+        let [plain, capable] = *batch.as_slice() else { panic!("two came in") };
+        for id in [plain, capable] {
+            io.read(id, reading, &mut packets);
+        }
+        assert_eq!(packets.headers(plain), flow);
+        assert_eq!(packets.headers(capable), Headers { ecn: Ecn::Capable0, ..flow });
+
+        packets.meta_mut(capable).rewrite.mark = true;
+        io.transmit(Side::B, &packets, &batch);
+        let marked: Vec<bool> = io.left().iter().map(|(_, marked)| *marked).collect();
+        assert_eq!(marked, [false, true]);
     }
 
     #[test]

@@ -3,13 +3,14 @@
 //! The words are executed as `tc qdisc replace dev B root WORDS`, the policy that results is
 //! compiled for the queues, and each queue's specification is built by its worker. All that is
 //! added are the weights of the queues and a [`Probe`] around each seat. A worker has frames for
-//! all that its qdiscs may hold, within [`FRAMES_MOST`].
+//! all that its qdiscs may hold, within [`FRAMES_MOST`]. Words that the operator gives while the
+//! port is loaded are compiled behind the ones before, so that what can carry on does.
 
 use super::SimError;
-use super::io::FRAMES_RESERVED;
-use crate::setup::Port;
+use super::io::{FRAME, FRAMES_RESERVED};
+use crate::setup;
 use narrows_policy::{Installed, Policy, Update};
-use narrows_qdisc::{Config, Contacts, Probe, Qdisc, Spec, Weight, fifo};
+use narrows_qdisc::{Config, Contacts, Probe, Qdisc, Spec, Weight, cake, fifo};
 use narrows_tc::{Host, OfflineHost};
 use narrows_units::Bytes;
 use narrows_worker::BATCH;
@@ -21,9 +22,12 @@ const FRAMES_LEAST: u64 = 1 << 13;
 /// The most frames of all workers, some 300 MB.
 const FRAMES_MOST: u64 = 1 << 22;
 
-/// Packets for which a `cake` has frames: some hundred milliseconds at 1 Gbit/s, far more than its
-/// queue management leaves standing.
-const CAKE_PACKETS: u64 = 1 << 14;
+/// Packets for which a `cake` has frames at most where nobody has said how much memory it may take:
+/// what Linux holds.
+const CAKE_PACKETS: u64 = 10_240;
+
+/// Times the memory that a `cake` may take: it takes no more than a quarter of its worker's.
+const CAKE_PART: u64 = 4;
 
 /// The shaped port in the policy.
 const PORT: &str = "B";
@@ -38,33 +42,76 @@ pub(super) struct Shaper {
     pub(super) contacts: Arc<Contacts>,
 }
 
-/// One for each queue. No packet is shorter than `shortest`.
+/// What all queues of a port run.
+pub(super) struct Port {
+    /// By queue.
+    pub(super) shapers: Vec<Shaper>,
+    /// By change of the setup.
+    pub(super) changes: Vec<Change>,
+}
+
+/// What the operator changes, ready to be made.
+pub(super) struct Change {
+    installed: Installed,
+    /// By queue.
+    updates: Vec<Update>,
+}
+
+impl Change {
+    /// Makes it: what each queue's worker is to take over.
+    pub(super) fn make(&mut self) -> Vec<Update> {
+        self.installed.commit();
+        std::mem::take(&mut self.updates)
+    }
+}
+
+/// The port as `setup` has it, with its changes. No packet is shorter than `shortest`.
 ///
 /// # Errors
 /// What `tc` says where it refuses the words, or the policy for that many queues.
-pub(super) fn compile(port: &Port, shortest: u32) -> Result<Vec<Shaper>, SimError> {
+pub(super) fn compile(
+    port: &setup::Port,
+    changes: &[setup::Change],
+    shortest: u32,
+) -> Result<Port, SimError> {
     let mut host = OfflineHost::new(Policy::default());
-    let command = ["qdisc", "replace", "dev", PORT, "root"].map(str::to_owned);
-    let words = [&command[..], &port.qdisc].concat();
-    let outcome = narrows_tc::execute(&words, &mut host);
-    if outcome.code != 0 {
-        return Err(SimError::Qdisc(outcome.stderr.trim_end().to_owned()));
+    let mut lay_out = |words: &[String], before: Option<&Installed>| {
+        let command = ["qdisc", "replace", "dev", PORT, "root"].map(str::to_owned);
+        let outcome = narrows_tc::execute(&[&command[..], words].concat(), &mut host);
+        if outcome.code != 0 {
+            return Err(SimError::Qdisc(outcome.stderr.trim_end().to_owned()));
+        }
+        let compiled = Installed::compile(host.policy().port(PORT), port.queues, before);
+        compiled.map_err(|error| SimError::Qdisc(error.to_string()))
+    };
+    let (first, mut updates) = lay_out(&port.qdisc, None)?;
+    let mut made: Vec<Change> = Vec::with_capacity(changes.len());
+    for change in changes {
+        let before = made.last().map_or(&first, |change| &change.installed);
+        let (installed, updates) = lay_out(&change.qdisc, Some(before))?;
+        made.push(Change { installed, updates });
     }
-    let compiled = Installed::compile(host.policy().port(PORT), port.queues, None);
-    let (_, updates) = compiled.map_err(|error| SimError::Qdisc(error.to_string()))?;
-    let shaper = |(queue, update)| {
-        let (Update::Replace(mut spec) | Update::Retune(mut spec)) = update;
-        let contacts = Arc::new(Contacts::default());
-        let weight = port.weights.get(queue).map(|weight| weight_of(*weight));
-        prepare(&mut spec, weight, &contacts);
+    let contacts: Vec<Arc<Contacts>> = (0..port.queues).map(|_| Arc::default()).collect();
+    let mut needed = vec![0; port.queues];
+    for updates in std::iter::once(&mut updates).chain(made.iter_mut().map(|it| &mut it.updates)) {
+        for (queue, update) in updates.iter_mut().enumerate() {
+            let (Update::Replace(spec) | Update::Retune(spec)) = update;
+            let weight = port.weights.get(queue).map(|weight| weight_of(*weight));
+            prepare(spec, weight, &contacts[queue]);
+            needed[queue] = capacity(spec, shortest).max(needed[queue]);
+        }
+    }
+    let shaper = |((update, contacts), needed): ((Update, Arc<Contacts>), u64)| {
+        let (Update::Replace(spec) | Update::Retune(spec)) = update;
         let unshaped =
             Spec { config: Config::Noqueue, meter: None, census: None, children: Vec::new() };
-        let needed = capacity(&spec, shortest) + (FRAMES_RESERVED + BATCH) as u64;
+        let needed = needed + (FRAMES_RESERVED + BATCH) as u64;
         let most = FRAMES_LEAST.max(FRAMES_MOST / port.queues as u64);
         let frames = needed.clamp(FRAMES_LEAST, most) as u32;
         Shaper { qdiscs: [unshaped.build(), spec.build()], frames, contacts }
     };
-    Ok(updates.into_iter().enumerate().map(shaper).collect())
+    let shapers = updates.into_iter().zip(contacts).zip(needed).map(shaper).collect();
+    Ok(Port { shapers, changes: made })
 }
 
 /// How many packets `spec` can hold if all are the shortest.
@@ -72,7 +119,7 @@ fn capacity(spec: &Spec, shortest: u32) -> u64 {
     let packets = |bytes: Bytes| bytes.0 / u64::from(shortest.max(1));
     match &spec.config {
         Config::Noqueue => 0,
-        Config::Cake(_) => CAKE_PACKETS,
+        Config::Cake(cake) => cake_packets(cake),
         Config::Fifo(fifo::Config::Packets(limit)) => u64::from(*limit),
         Config::Fifo(fifo::Config::Bytes(limit)) => packets(*limit),
         Config::Tbf(tbf) => {
@@ -81,6 +128,13 @@ fn capacity(spec: &Spec, shortest: u32) -> u64 {
             packets(tbf.limit).min(below) + 1
         }
     }
+}
+
+/// Packets for which a worker needs frames so that a `cake` may take what its limit allows.
+fn cake_packets(cake: &cake::Config) -> u64 {
+    let packets = |memory: Bytes| memory.0.div_ceil(FRAME.0);
+    let limited = cake.memory.map_or(CAKE_PACKETS, packets);
+    limited.saturating_mul(CAKE_PART)
 }
 
 /// In 1/256, and at least one of them.
@@ -104,15 +158,23 @@ fn prepare(spec: &mut Spec, weight: Option<Weight>, contacts: &Arc<Contacts>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use narrows_units::Rate;
+    use narrows_units::{Nanos, Rate};
 
-    fn port(queues: usize, words: &str) -> Port {
-        let qdisc = words.split_whitespace().map(str::to_owned).collect();
-        Port { queues, rate: Rate::default(), qdisc, weights: Vec::new() }
+    fn words(words: &str) -> Vec<String> {
+        words.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn port(queues: usize, qdisc: &str) -> setup::Port {
+        let (rate, qdisc) = (Rate::default(), words(qdisc));
+        setup::Port { queues, rate, qdisc, weights: Vec::new() }
+    }
+
+    fn shapers(queues: usize, words: &str, shortest: u32) -> Vec<Shaper> {
+        compile(&port(queues, words), &[], shortest).map_or(Vec::new(), |port| port.shapers)
     }
 
     fn refused(queues: usize, words: &str) -> String {
-        match compile(&port(queues, words), 64) {
+        match compile(&port(queues, words), &[], 64) {
             Ok(_) => panic!("{words} on {queues} queues is taken"),
             Err(error) => error.to_string(),
         }
@@ -121,9 +183,9 @@ mod tests {
     #[test]
     fn every_queue_gets_a_qdisc() {
         let words = "tbf rate 1gbit burst 3k limit 90k coordination equal";
-        assert_eq!(compile(&port(3, words), 64).unwrap_or_default().len(), 3);
-        assert_eq!(compile(&port(2, "mq"), 64).unwrap_or_default().len(), 2);
-        assert_eq!(compile(&port(1, "pfifo"), 64).unwrap_or_default().len(), 1);
+        assert_eq!(shapers(3, words, 64).len(), 3);
+        assert_eq!(shapers(2, "mq", 64).len(), 2);
+        assert_eq!(shapers(1, "pfifo", 64).len(), 1);
     }
 
     #[test]
@@ -136,15 +198,36 @@ mod tests {
 
     #[test]
     fn a_worker_has_frames_for_what_its_qdiscs_may_hold_within_reason() {
-        let frames = |queues, words: &str, shortest| {
-            let shapers = compile(&port(queues, words), shortest).unwrap_or_default();
-            u64::from(shapers[0].frames)
-        };
+        let frames =
+            |queues, words: &str, shortest| u64::from(shapers(queues, words, shortest)[0].frames);
         assert_eq!(frames(1, "pfifo limit 10", 64), FRAMES_LEAST);
         assert_eq!(frames(1, "pfifo limit 20000", 64), 20_000 + 192);
         let words = "tbf rate 1gbit burst 3k limit 10000000b";
         assert_eq!(frames(1, words, 1000), 10_000 + 193);
         assert_eq!(frames(4, words, 1), FRAMES_MOST / 4);
+        assert_eq!(frames(4, "cake bandwidth 1gbit", 64), 4 * 10_240 + 192);
+        assert_eq!(frames(4, "cake bandwidth 1gbit memlimit 32mb", 64), 4 * 15_625 + 192);
+    }
+
+    #[test]
+    fn other_words_are_parameters_for_what_runs_or_something_new() {
+        let change = |qdisc| setup::Change { at: Nanos::ZERO, qdisc: words(qdisc) };
+        let changes = [
+            "tbf rate 2gbit burst 3k limit 90k",
+            "pfifo limit 20000",
+            "tbf rate 1gbit burst 3k limit 90k",
+        ];
+        let before = port(1, "tbf rate 1gbit burst 3k limit 90k");
+        let port = compile(&before, &changes.map(change), 64);
+        let Ok(mut port) = port else { panic!("they are refused") };
+        let kept: Vec<bool> = port
+            .changes
+            .iter_mut()
+            .map(|change| matches!(change.make()[..], [Update::Retune(_)]))
+            .collect();
+        assert_eq!(kept, [true, false, false]);
+        assert_eq!(port.shapers[0].frames, 20_192, "for what there is to come");
+        assert!(compile(&before, &[change("tbf")], 64).is_err());
     }
 
     #[test]

@@ -3,11 +3,13 @@
 use super::delays::Delays;
 use super::fairness::{self, Claim};
 use super::fullest::Fullest;
+use super::groups::{Group, Meter};
+use super::hosts::Hosts;
 use super::overshoot::Overshoot;
 use super::settling::Settling;
 use super::standing::Standing;
 use super::timeline::Timeline;
-use super::{Measure, Series};
+use super::{Measure, Outcome, Series};
 use crate::engine::{Passage, Tally};
 use crate::setup::{Kind, Setup};
 use crate::traffic::Offer;
@@ -26,11 +28,13 @@ const WINDOWS: [(Measure, Nanos); 3] = [
 const FULL_FRAME: u32 = 1514;
 
 /// What a flow means to the measures.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Flow {
+    group: u16,
     pings: bool,
-    /// What left, if it is closed-loop.
-    bytes: Option<u64>,
+    closed: bool,
+    /// What left.
+    bytes: u64,
 }
 
 /// What the next hop is watched for.
@@ -50,6 +54,9 @@ pub(crate) struct Recorder {
     weights: Vec<f64>,
     flows: Vec<Flow>,
     has_pings: bool,
+    hosts: Hosts,
+    /// By group, with its name.
+    groups: Vec<(String, Meter)>,
     /// By queue: bytes that left.
     queues: Vec<u64>,
     packets: u64,
@@ -60,6 +67,8 @@ pub(crate) struct Recorder {
     settling: Option<Settling>,
     delays: Delays,
     rate: Timeline,
+    delay: Timeline,
+    dropped: Timeline,
     behind: Option<Behind>,
 }
 
@@ -77,11 +86,12 @@ impl Recorder {
             let group = setup.traffic.get(usize::from(*group));
             group.is_some_and(|group| matches!(group.kind, Kind::Ping { .. }))
         };
-        let flow = |group| Flow { pings: pings(group), bytes: None };
+        let flow =
+            |group: &u16| Flow { group: *group, pings: pings(group), closed: false, bytes: 0 };
         let mut flows: Vec<Flow> = groups.iter().map(flow).collect();
         for range in closed {
             let range = range.start as usize..range.end as usize;
-            flows[range].iter_mut().for_each(|flow| flow.bytes = Some(0));
+            flows[range].iter_mut().for_each(|flow| flow.closed = true);
         }
         let sizes = setup.traffic.iter().flat_map(|group| &group.sizes);
         let longest = sizes.map(|(len, _)| *len).max().unwrap_or(FULL_FRAME);
@@ -90,6 +100,8 @@ impl Recorder {
         Self {
             has_pings: flows.iter().any(|flow| flow.pings),
             flows,
+            hosts: Hosts::new(setup, groups),
+            groups: setup.traffic.iter().map(|it| (it.name.clone(), Meter::new())).collect(),
             weights: (0..setup.port.queues).map(weight).collect(),
             queues: vec![0; setup.port.queues],
             packets: 0,
@@ -100,6 +112,8 @@ impl Recorder {
             settling: run.event.map(settling),
             delays: Delays::new(),
             rate: Timeline::new(run.end()),
+            delay: Timeline::new(run.end()),
+            dropped: Timeline::new(run.end()),
             behind: setup.next_hop.map(|next_hop| Behind {
                 most: Bytes::ZERO,
                 longest_wait: Nanos::ZERO,
@@ -114,8 +128,10 @@ impl Recorder {
 
     /// A packet left the shaper. In order of time.
     #[inline]
-    pub(crate) fn left(&mut self, at: Nanos, offer: &Offer) {
+    pub(crate) fn left(&mut self, at: Nanos, offer: &Offer, marked: bool) {
+        let delay = at.since(offer.at);
         self.rate.add(at, u64::from(offer.len));
+        self.delay.raise(at, delay.0);
         self.overshoot.left(at, offer.len);
         if let Some(settling) = &mut self.settling {
             settling.left(at, offer.len);
@@ -124,9 +140,23 @@ impl Recorder {
             self.packets += 1;
             self.queues[offer.queue] += u64::from(offer.len);
             self.fullest.iter_mut().for_each(|fullest| fullest.left(at, offer.len));
-            if let Some(Flow { bytes: Some(bytes), .. }) = self.flows.get_mut(offer.flow as usize) {
-                *bytes += u64::from(offer.len);
+            if let Some(flow) = self.flows.get_mut(offer.flow as usize) {
+                flow.bytes += u64::from(offer.len);
+                if let Some((_, group)) = self.groups.get_mut(usize::from(flow.group)) {
+                    group.left(offer.len, marked, delay);
+                }
             }
+        }
+    }
+
+    /// A worker dropped a packet.
+    pub(crate) fn dropped(&mut self, at: Nanos, offer: &Offer) {
+        self.dropped.add(at, 1);
+        if self.measured.contains(&at)
+            && let Some(flow) = self.flows.get(offer.flow as usize)
+            && let Some((_, group)) = self.groups.get_mut(usize::from(flow.group))
+        {
+            group.dropped();
         }
     }
 
@@ -166,11 +196,8 @@ impl Recorder {
         }
     }
 
-    /// What came of it, if that was offered by queue.
-    pub(crate) fn finish(
-        self,
-        offered: &[Tally],
-    ) -> (BTreeMap<Measure, f64>, Vec<f64>, Vec<Series>) {
+    /// What came of it, if that was offered by queue; what others have counted is left open.
+    pub(crate) fn finish(self, offered: &[Tally]) -> Outcome {
         let end = self.measured.end;
         let length = end.since(self.measured.start).as_secs_f64();
         let whole = self.limit.bits_per_sec() as f64 / 8.0 * length;
@@ -215,11 +242,23 @@ impl Recorder {
             })
             .collect();
         add(Measure::Jain, fairness::of_claims(whole, &claims));
-        let flows: Vec<f64> =
-            self.flows.iter().filter_map(|flow| flow.bytes).map(|bytes| bytes as f64).collect();
-        add(Measure::JainFlows, fairness::jain(&flows));
+        let closed: Vec<f64> =
+            self.flows.iter().filter(|flow| flow.closed).map(|flow| flow.bytes as f64).collect();
+        add(Measure::JainFlows, fairness::jain(&closed));
+        let flow_bytes: Vec<u64> = self.flows.iter().map(|flow| flow.bytes).collect();
+        let host_bytes = self.hosts.got(&flow_bytes);
+        add(Measure::JainHosts, self.hosts.jain(whole, &host_bytes));
+        let group = |(number, (name, meter)): (usize, &(String, Meter))| {
+            let own = self.flows.iter().filter(|flow| usize::from(flow.group) == number);
+            meter.finish(name, length, &own.map(|flow| flow.bytes).collect::<Vec<_>>())
+        };
+        let groups: Vec<Group> = self.groups.iter().enumerate().map(group).collect();
 
-        let mut series = vec![self.rate.series("rate, Gbit/s", self.rate.gbit_per_byte())];
+        let mut series: Vec<Series> = vec![
+            self.rate.series("rate, Gbit/s", self.rate.gbit_per_byte()),
+            self.delay.series("delay, us", 1e-3),
+            self.dropped.series("drops, packets", 1.0),
+        ];
         if let Some(behind) = self.behind {
             series.push(behind.timeline.series("next hop, kB", 1e-3));
             add(Measure::InducedQueueBytes, Some(behind.most.0 as f64));
@@ -227,6 +266,15 @@ impl Recorder {
             add(Measure::StandingUs, behind.standing.map(|it| micros(it.finish(end))));
         }
         let percent = |bytes: &u64| 100.0 * *bytes as f64 / whole;
-        (measures, self.queues.iter().map(percent).collect(), series)
+        let queue_percent = self.queues.iter().map(percent).collect();
+        Outcome {
+            measures,
+            queue_percent,
+            series,
+            groups,
+            flow_bytes,
+            host_bytes,
+            ..Outcome::default()
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Numbers as people read them.
 
-use crate::measure::Measure;
+use crate::measure::{GroupMeasure, Measure};
 
 /// `value` of `measure`, with as many digits as say something.
 pub(super) fn show(measure: Measure, value: f64) -> String {
@@ -8,19 +8,38 @@ pub(super) fn show(measure: Measure, value: f64) -> String {
         return "never".to_owned();
     }
     let decimals = match measure {
-        Measure::Utilization | Measure::Jain | Measure::JainFlows => 4,
+        Measure::Utilization | Measure::Jain | Measure::JainFlows | Measure::JainHosts => 4,
         Measure::DeviationPercent
         | Measure::Window1ms
         | Measure::Window10ms
         | Measure::Window100ms => 3,
         Measure::OvershootBytes | Measure::InducedQueueBytes => 0,
-        _ => match value.abs() {
-            size if size >= 1000.0 => 0,
-            size if size >= 100.0 => 1,
-            size if size >= 10.0 => 2,
-            _ => 3,
-        },
+        _ => digits(value),
     };
+    written(value, decimals)
+}
+
+/// The same for a `measure` of a group.
+pub(super) fn show_of_group(measure: GroupMeasure, value: f64) -> String {
+    let decimals = match measure {
+        GroupMeasure::JainFlows => 4,
+        GroupMeasure::Packets | GroupMeasure::Drops | GroupMeasure::Marks => 0,
+        _ => digits(value),
+    };
+    written(value, decimals)
+}
+
+/// How many decimals make some four digits.
+fn digits(value: f64) -> usize {
+    match value.abs() {
+        size if size >= 1000.0 => 0,
+        size if size >= 100.0 => 1,
+        size if size >= 10.0 => 2,
+        _ => 3,
+    }
+}
+
+fn written(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     // What rounds to zero has no sign.
     match text.strip_prefix('-') {

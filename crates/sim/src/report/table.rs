@@ -2,9 +2,10 @@
 //! each strategy did.
 //!
 //! Measures that do not fit beside one another follow below, each table with the points
-//! again. A scenario without a sweep has its measures as lines.
+//! again. A scenario without a sweep has its measures as lines. Groups of the traffic follow where
+//! the scenario names measures of them.
 
-use super::{heading, name, numbers, short_keys};
+use super::{groups, heading, name, numbers, short_keys};
 use crate::measure::{Measure, Outcome};
 use crate::scenario::{Case, Finished};
 use comfy_table::presets::ASCII_MARKDOWN;
@@ -30,7 +31,8 @@ pub fn table(finished: &Finished<'_>) -> String {
         true => by_point(finished),
         false => vec![by_measure(finished)],
     };
-    let tables: Vec<String> = tables.iter().map(ToString::to_string).collect();
+    let tables = tables.into_iter().chain(groups::table(finished));
+    let tables: Vec<String> = tables.map(|table| table.to_string()).collect();
     text.push_str(&tables.join("\n\n"));
     text.push('\n');
     text
@@ -90,12 +92,13 @@ impl Column<'_> {
 }
 
 /// The rows of each point, in order.
-fn points<'a>(finished: &'a Finished<'_>) -> Vec<Vec<(&'a Case, &'a Outcome)>> {
+pub(super) fn points<'a>(finished: &'a Finished<'_>) -> Vec<Vec<(&'a Case, &'a Outcome)>> {
     let rows: Vec<_> = finished.rows().collect();
     rows.chunk_by(|(one, _), (other, _)| one.at == other.at).map(<[_]>::to_vec).collect()
 }
 
-fn empty(header: Vec<String>, labels: usize) -> Table {
+/// A table without rows, whose columns behind the `labels` are numbers.
+pub(super) fn empty(header: Vec<String>, labels: usize) -> Table {
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN);
     table.set_header(header);

@@ -2,15 +2,15 @@
 
 use super::error::{Place, ScenarioError, Wrong};
 use super::file::{
-    ControlWord, FaultTable, File, KindWord, NextHopTable, PaperTable, StackWord, StrategyRow,
-    TrafficTable,
+    ChangeTable, ControlWord, FaultTable, File, KindWord, NextHopTable, PaperTable, StackWord,
+    StrategyRow, TrafficTable,
 };
 use super::paths::{self, Override};
 use super::quantity::{Quantity, Scale};
-use super::{Case, Scenario, costs};
+use super::{Case, Scenario, costs, headers};
 use crate::setup::{
-    Control, Cores, Costs, Fault, FaultKind, Kind, MAX_QUEUES, NextHop, Port, Run, Setup, Spread,
-    Stack, Traffic,
+    Change, Control, Cores, Costs, Fault, FaultKind, Kind, MAX_QUEUES, NextHop, Port, Run, Setup,
+    Spread, Stack, Traffic,
 };
 use narrows_tc::OfflineHost;
 use narrows_units::{Bytes, Nanos, Rate};
@@ -112,8 +112,9 @@ impl Reader<'_> {
         let measured = || (file.cores.costs.over(costs::measured()), 1);
         let first = cases.first().map(|case| (case.setup.cores.costs, case.setup.seed));
         let (costs, seed) = first.unwrap_or_else(measured);
-        let File { title, source, measures, .. } = file;
-        Ok(Scenario { name: self.name.to_owned(), title, source, measures, seed, costs, cases })
+        let File { title, source, measures, group_measures, .. } = file;
+        let name = self.name.to_owned();
+        Ok(Scenario { name, title, source, measures, group_measures, seed, costs, cases })
     }
 
     /// The file's table, if its keys and their types are right.
@@ -353,7 +354,11 @@ fn setup(table: &Table, row: &StrategyRow) -> Result<Setup, Wrong> {
         Some(seed) => seed.number(0, i64::MAX as u64).map_err(at("run.seed"))?,
         None => 1,
     };
-    Ok(Setup { seed, port, cores, traffic, next_hop, run, faults })
+    let changes = file.change.iter().enumerate();
+    let changes = changes
+        .map(|(number, table)| change(table, number, scale))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(Setup { seed, port, cores, traffic, next_hop, run, faults, changes })
 }
 
 /// Says at which path something is wrong.
@@ -448,9 +453,14 @@ fn port(file: &File, rate: Rate) -> Result<Port, Wrong> {
         let message = format!("write a number above 0 for each of the {queues} queues, or none");
         return Err(Wrong::new("port.weights", message));
     }
-    let qdisc: Vec<String> = table.qdisc.split_whitespace().map(str::to_owned).collect();
-    check_qdisc(&qdisc).map_err(at("port.qdisc"))?;
+    let qdisc = qdisc(&table.qdisc).map_err(at("port.qdisc"))?;
     Ok(Port { queues, rate, qdisc, weights: weights.clone() })
+}
+
+/// The words of `text`, if `tc` takes them.
+fn qdisc(text: &str) -> Result<Vec<String>, String> {
+    let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+    check_qdisc(&words).map(|()| words)
 }
 
 /// Whether `tc` takes the words.
@@ -535,6 +545,7 @@ fn traffic_group(
         spread: spread(table.spread.as_ref(), queues).map_err(at(path("spread")))?,
         respread: some_time(&table.respread, "respread")?,
         lifetime: some_time(&table.lifetime, "lifetime")?,
+        headers: headers::fields(table, number, flows)?,
     })
 }
 
@@ -645,6 +656,14 @@ fn fault(table: &FaultTable, number: usize, queues: usize, scale: Scale) -> Resu
         }
     };
     Ok(Fault { queue, at: table.at.time(scale).map_err(at(path("at")))?, kind })
+}
+
+fn change(table: &ChangeTable, number: usize, scale: Scale) -> Result<Change, Wrong> {
+    let path = |key: &str| format!("change.{number}.{key}");
+    Ok(Change {
+        at: table.at.time(scale).map_err(at(path("at")))?,
+        qdisc: qdisc(&table.qdisc).map_err(at(path("qdisc")))?,
+    })
 }
 
 fn next_hop(table: &NextHopTable, scale: Scale) -> Result<NextHop, Wrong> {

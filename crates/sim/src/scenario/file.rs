@@ -4,7 +4,7 @@
 //! read in `cases.rs`, once sweeps and templates have been resolved.
 
 use super::quantity::Quantity;
-use crate::measure::Measure;
+use crate::measure::{GroupMeasure, Measure};
 use crate::setup::Costs;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -19,6 +19,8 @@ pub(super) struct File {
     /// Each a word (or several) for `{strategy}`, or a table: see [`StrategyRow`].
     pub(super) strategies: Vec<Value>,
     pub(super) measures: Vec<Measure>,
+    #[serde(default)]
+    pub(super) group_measures: Vec<GroupMeasure>,
     pub(super) port: PortTable,
     #[serde(default)]
     pub(super) cores: CoresTable,
@@ -27,6 +29,8 @@ pub(super) struct File {
     pub(super) run: RunTable,
     #[serde(default)]
     pub(super) fault: Vec<FaultTable>,
+    #[serde(default)]
+    pub(super) change: Vec<ChangeTable>,
     /// A table, or several: each a product of its own.
     pub(super) sweep: Option<Value>,
     #[serde(default)]
@@ -111,6 +115,11 @@ pub(super) struct TrafficTable {
     pub(super) stop: Option<Quantity>,
     pub(super) respread: Option<Quantity>,
     pub(super) lifetime: Option<Quantity>,
+    pub(super) source_hosts: Option<Quantity>,
+    pub(super) destination_hosts: Option<Quantity>,
+    pub(super) dscp: Option<Quantity>,
+    #[serde(default)]
+    pub(super) ecn: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -163,6 +172,13 @@ pub(super) struct FaultTable {
     pub(super) stall: Option<Quantity>,
     #[serde(default)]
     pub(super) death: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ChangeTable {
+    pub(super) at: Quantity,
+    pub(super) qdisc: String,
 }
 
 /// What a paper has at a point.

@@ -45,7 +45,7 @@ pub(crate) trait CongestionControl {
     /// Nothing has been heard for so long that everything is taken for lost.
     fn timed_out(&mut self);
 
-    /// Whether segments say that they can be marked.
+    /// Whether it has an answer of its own to marks, and so wants segments that can be marked.
     fn marks(&self) -> bool {
         false
     }

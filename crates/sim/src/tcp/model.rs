@@ -32,9 +32,10 @@ impl Model {
     /// The flows of `group`.
     pub(crate) fn new(group: Group, control: Control) -> Self {
         let starts = (0..).zip(&group.starts);
+        let sender = |_| Sender::new(control::new(control), group.ecn);
         Self {
             events: starts.map(|(flow, &start)| Reverse((start, flow, Event::Wake))).collect(),
-            senders: group.starts.iter().map(|_| Sender::new(control::new(control))).collect(),
+            senders: group.starts.iter().map(sender).collect(),
             group,
         }
     }

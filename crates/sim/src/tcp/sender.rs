@@ -4,6 +4,9 @@
 //! without pacing, as Linux does without `fq`. Every segment is acknowledged; delayed
 //! acknowledgements (RFC 1122) are not modelled.
 //!
+//! Where the congestion control has no answer of its own to a mark, it is one to a loss, but there is
+//! nothing to repeat (RFC 3168, section 6.1.2).
+//!
 //! Recovery is that of RFC 6675: the window is reduced at once, and repairs go out before
 //! anything new as soon as less than that is in flight.
 
@@ -21,17 +24,19 @@ pub(crate) struct Sender {
     control: Box<dyn CongestionControl>,
     board: Scoreboard,
     round_trip: RoundTrip,
-    /// Losses of transmissions before this one belong to a reduction that has been made.
+    ecn: bool,
+    /// Losses and marks of transmissions before this one belong to a reduction that has been made.
     reduced: u64,
     /// When what is in flight is given up.
     deadline: Nanos,
 }
 
 impl Sender {
-    /// That has sent nothing yet.
-    pub(crate) fn new(control: Box<dyn CongestionControl>) -> Self {
+    /// That has sent nothing yet. With `ecn` its segments can be marked whatever `control` is.
+    pub(crate) fn new(control: Box<dyn CongestionControl>, ecn: bool) -> Self {
         Self {
             control,
+            ecn,
             board: Scoreboard::default(),
             round_trip: RoundTrip::new(),
             reduced: 0,
@@ -41,7 +46,7 @@ impl Sender {
 
     /// Whether its segments can be marked.
     pub(crate) fn marks(&self) -> bool {
-        self.control.marks()
+        self.ecn || self.control.marks()
     }
 
     /// When it acts by itself, if it hears nothing.
@@ -58,8 +63,10 @@ impl Sender {
         if let Some(lost) = self.board.find_lost()
             && lost >= self.reduced
         {
-            self.control.lost();
-            self.reduced = self.board.next();
+            self.reduce();
+        }
+        if marked && !self.control.marks() && transmission >= self.reduced {
+            self.reduce();
         }
         self.control.acked(&Ack {
             now,
@@ -69,6 +76,12 @@ impl Sender {
             recovering: transmission < self.reduced,
             marked,
         });
+    }
+
+    /// Answers to a loss; what was sent before is not answered again.
+    fn reduce(&mut self) {
+        self.control.lost();
+        self.reduced = self.board.next();
     }
 
     /// Gives up what is in flight, if it is time to (RFC 6298 section 5).

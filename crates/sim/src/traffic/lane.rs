@@ -31,6 +31,7 @@ pub(crate) struct Lane {
     next_epoch: u64,
     churn: Option<Churn>,
     pace: Pace,
+    ect: bool,
     slots: Vec<Slot>,
     /// When, which flow, and its slot.
     heap: BinaryHeap<Reverse<(Nanos, u32, u32)>>,
@@ -57,6 +58,7 @@ impl Lane {
             churn: traffic.lifetime.map(|mean| Churn::new(&placing, traffic.start, mean)),
             placing,
             pace: Pace::of_interval(Nanos::MAX),
+            ect: traffic.headers.ecn,
             slots: Vec::new(),
             heap: BinaryHeap::new(),
         };
@@ -83,7 +85,7 @@ impl Lane {
         drop(top);
         self.keep_up();
         let (queue, flow) = (usize::from(self.queue), self.first + flow);
-        Some(Offer { at, queue, flow, len, tag: 0, ect: false })
+        Some(Offer { at, queue, flow, len, tag: 0, ect: self.ect })
     }
 
     /// Does whatever comes before the next packet.

@@ -19,12 +19,22 @@ pub(crate) enum Purpose {
     Churn = 3,
     /// When flows of TCP begin.
     Starts = 4,
+    /// What the ports of a flow hash to.
+    Flows = 5,
+    /// What the address of a source hashes to.
+    Sources = 6,
+    /// What the address of a destination hashes to.
+    Destinations = 7,
 }
 
 /// The generator of `group` for `purpose`.
 pub(crate) fn generator(seed: u64, group: usize, purpose: Purpose, index: u64) -> Pcg64 {
-    let words = [group as u64, purpose as u64, index];
-    Pcg64::seed_from_u64(words.iter().fold(mix(seed), |state, &word| mix(state ^ mix(word))))
+    Pcg64::seed_from_u64(hash(seed, [group as u64, purpose as u64, index]))
+}
+
+/// A number that follows from `seed` and `words`, and says nothing about either.
+pub(crate) fn hash(seed: u64, words: [u64; 3]) -> u64 {
+    words.iter().fold(mix(seed), |state, &word| mix(state ^ mix(word)))
 }
 
 /// SplitMix64's step (Steele, Lea, Flood, 2014): neighbours end up far apart.

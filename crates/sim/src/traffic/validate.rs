@@ -1,6 +1,6 @@
 //! Traffic that cannot be, and what to say instead.
 
-use crate::setup::{Control, Kind, MAX_QUEUES, Setup, Spread, Stack, Traffic};
+use crate::setup::{Control, HeaderFields, Kind, MAX_QUEUES, Setup, Spread, Stack, Traffic};
 use narrows_units::{Nanos, Rate};
 
 /// Frame lengths in bytes: from the shortest Ethernet frame to a jumbo frame with a VLAN tag.
@@ -44,6 +44,7 @@ fn check(setup: &Setup, group: &Traffic) -> Result<(), String> {
     check_sizes(group)?;
     check_spread(setup, group)?;
     check_moves(group)?;
+    check_headers(group)?;
     match group.kind {
         Kind::Constant(rate) | Kind::Poisson(rate) => check_rate(rate),
         Kind::OnOff { rate, on, off } => {
@@ -148,6 +149,23 @@ fn check_moves(group: &Traffic) -> Result<(), String> {
     Ok(())
 }
 
+fn check_headers(group: &Traffic) -> Result<(), String> {
+    let HeaderFields { source_hosts, destination_hosts, dscp, ecn } = group.headers;
+    for hosts in [source_hosts, destination_hosts] {
+        if !(1..=group.flows).contains(&hosts) {
+            let flows = group.flows;
+            return Err(format!("{hosts} hosts; {flows} flows are of 1 to {flows}"));
+        }
+    }
+    if dscp > 63 {
+        return Err(format!("a code point of {dscp}; the last is 63"));
+    }
+    if ecn && matches!(group.kind, Kind::Tcp { stack: Stack::Smoltcp, .. }) {
+        return Err("smoltcp does not answer to marks; use the model, or no ECN".into());
+    }
+    Ok(())
+}
+
 fn check_rate(rate: Rate) -> Result<(), String> {
     if rate.is_zero() {
         return Err("a rate of zero; give more, or leave the group out".into());
@@ -180,8 +198,10 @@ fn check_tcp(
             ));
         }
     }
-    if control == Control::Dctcp && setup.next_hop.is_none_or(|hop| hop.mark_above.is_none()) {
-        return Err("DCTCP needs a next hop that marks; give it one with mark_above".into());
+    let behind = setup.next_hop.is_some_and(|hop| hop.mark_above.is_some());
+    let shaper = setup.port.qdisc.iter().any(|word| word == "cake");
+    if control == Control::Dctcp && !behind && !shaper {
+        return Err("DCTCP needs a shaper or a next hop that marks; give it mark_above".into());
     }
     Ok(())
 }

@@ -23,6 +23,7 @@ fn setup(group: Traffic) -> Setup {
         next_hop: None,
         run: Run { warmup: Nanos::ZERO, length: Nanos::from_secs(1), event: None },
         faults: Vec::new(),
+        changes: Vec::new(),
     }
 }
 
@@ -37,6 +38,7 @@ fn group() -> Traffic {
         spread: Spread::RoundRobin,
         respread: None,
         lifetime: None,
+        headers: Default::default(),
     }
 }
 
@@ -124,4 +126,16 @@ fn dctcp_needs_the_model_and_marks() {
 fn many_flows_of_smoltcp_are_sent_to_the_model() {
     let group = Traffic { flows: 17, ..tcp(Stack::Smoltcp, Control::Cubic) };
     refused(group, "The model does as many");
+}
+
+#[test]
+fn headers_say_what_a_packet_can() {
+    let headers = |headers| Traffic { headers, ..group() };
+    let some = HeaderFields { source_hosts: 4, ecn: true, dscp: 63, ..Default::default() };
+    validate(&setup(headers(some))).unwrap();
+    refused(headers(HeaderFields { source_hosts: 5, ..some }), "5 hosts");
+    refused(headers(HeaderFields { destination_hosts: 0, ..some }), "0 hosts");
+    refused(headers(HeaderFields { dscp: 64, ..some }), "code point of 64");
+    let smoltcp = tcp(Stack::Smoltcp, Control::Reno);
+    refused(Traffic { headers: some, ..smoltcp }, "answer to marks");
 }
