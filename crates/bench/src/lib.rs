@@ -5,10 +5,14 @@
 //! floor, a `VecDeque`; and where a machine is too noisy to tell a nanosecond, instructions
 //! a packet are counted instead (`instruction-count`, with budgets in `instructions.json`).
 //!
+//! What `cake` costs is measured [beside a peer](cake), with frames whose headers are read.
+//!
 //! What it costs that cores share a limit is measured apart, with [real threads](coordination).
 //!
 //! Non-goals: real NICs, which have benchmarks of their own.
 
+pub mod cake;
+pub mod callgrind;
 pub mod coordination;
 pub mod qdisc;
 pub mod structure;

@@ -1,12 +1,12 @@
 //! Counts the instructions that a packet costs, with valgrind, and holds them against the
 //! budgets in `instructions.json`.
 //!
-//! Each structure runs twice, for few packets and for many; the difference leaves out start
-//! and set-up. Unlike time, the count is the same on a busy machine. `--check` fails where a
-//! structure is more than 3 % over its budget; `--write` makes what was counted the budget.
+//! `--check` fails where a structure is more than 3 % over its budget; `--write` makes what was
+//! counted the budget.
 
 use anyhow::{Context, bail, ensure};
 use narrows_bench::Structure;
+use narrows_bench::callgrind::{self, Program};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,10 +38,8 @@ fn main() -> anyhow::Result<()> {
     println!("{:<12} {:>19} {:>8} {:>8}", "structure", "instructions/packet", "budget", "over");
     for structure in Structure::all() {
         let name = structure.name();
-        let few = count(&program, &name, FEW)?;
-        let many = count(&program, &name, MANY)?;
-        let per_packet = (many.instructions as f64 - few.instructions as f64)
-            / (many.packets as f64 - few.packets as f64);
+        let work = Program { path: program.clone(), arguments: vec![name.clone()] };
+        let per_packet = callgrind::per_packet(&work, FEW, MANY)?;
         match budgets.get(&name) {
             Some(budget) => {
                 let excess = 100.0 * (per_packet / budget - 1.0);
@@ -80,26 +78,4 @@ fn build() -> anyhow::Result<PathBuf> {
         .status()?;
     ensure!(built.success(), "the example did not build");
     Ok(folder.join("examples").join("hot_path"))
-}
-
-struct Count {
-    instructions: u64,
-    packets: u64,
-}
-
-fn count(program: &Path, structure: &str, packets: u64) -> anyhow::Result<Count> {
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg(program)
-        .args([structure, &packets.to_string()])
-        .output()
-        .context("valgrind did not start; install it (`apt install valgrind`)")?;
-    let log = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "valgrind failed on {structure}: {log}");
-    let collected = log.lines().find_map(|line| line.split_once("Collected :"));
-    let (_, instructions) = collected.context("valgrind did not say what it collected")?;
-    Ok(Count {
-        instructions: instructions.trim().parse()?,
-        packets: String::from_utf8(output.stdout)?.trim().parse()?,
-    })
 }

@@ -1,0 +1,164 @@
+//! The structures under test, each with what it needs from whoever calls it.
+
+use super::frames::{Frames, LEN};
+use super::work::{RATE, TURN};
+use anyhow::Result;
+use narrows_packet::dissect::Dissector;
+use narrows_packet::{Batch, PacketId, Packets};
+use narrows_peers::rte_sched::RteSched;
+use narrows_qdisc::{Config, Qdisc, Spec, cake, fifo};
+use narrows_units::{Bytes, Nanos, wire::Overhead};
+
+/// Pipes of `rte_sched`'s port, at least.
+const PIPES: u32 = 4096;
+
+/// Something that packets pass through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Subject {
+    /// The floor: `pfifo`.
+    Fifo,
+    /// `cake` with one tin, `triple-isolate`.
+    CakeBesteffort,
+    /// `cake diffserv4`, `triple-isolate`.
+    CakeDiffserv4,
+    /// DPDK's `rte_sched`, a pipe for each flow.
+    RteSched,
+}
+
+impl Subject {
+    /// All of them, the floor first.
+    pub const ALL: [Self; 4] =
+        [Self::Fifo, Self::CakeBesteffort, Self::CakeDiffserv4, Self::RteSched];
+
+    /// Its name in tables and on command lines.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fifo => "fifo",
+            Self::CakeBesteffort => "cake-besteffort",
+            Self::CakeDiffserv4 => "cake-diffserv4",
+            Self::RteSched => "rte_sched",
+        }
+    }
+
+    /// The one of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|subject| subject.name() == name)
+    }
+
+    /// Makes it, empty, for so many packets of so many flows.
+    pub(super) fn build(self, packets: u32, flows: u32) -> Result<Box<dyn Scheduler>> {
+        let own = |config, most| Own::new(config, packets, flows, most);
+        Ok(match self {
+            // Nothing holds it back, so it is told to let go as many as come.
+            Self::Fifo => Box::new(own(Config::Fifo(fifo::Config::Packets(packets)), TURN)?),
+            Self::CakeBesteffort => Box::new(own(cake(cake::Diffserv::BestEffort), 2 * TURN)?),
+            Self::CakeDiffserv4 => Box::new(own(cake(cake::Diffserv::Diffserv4), 2 * TURN)?),
+            Self::RteSched => Box::new(Peer::new(packets, flows)?),
+        })
+    }
+}
+
+/// `cake bandwidth 100gbit`, with memory for all that stands.
+fn cake(diffserv: cake::Diffserv) -> Config {
+    Config::Cake(cake::Config {
+        rate: Some(RATE),
+        autorate: false,
+        ingress: false,
+        overhead: Overhead::NONE,
+        network_length: false,
+        interval: Nanos::from_millis(100),
+        target: Nanos::from_millis(5),
+        isolation: cake::Isolation::TripleIsolate,
+        nat: false,
+        inner: false,
+        diffserv,
+        mark_mask: 0,
+        wash: false,
+        ack_filter: cake::AckFilter::Off,
+        memory: Some(Bytes(1 << 30)),
+        frame: 1514,
+    })
+}
+
+/// A structure, called once for a batch of arrivals and once for departures, so that the call
+/// itself weighs nothing.
+pub(super) trait Scheduler {
+    /// Takes these in.
+    fn arrive(&mut self, arriving: &[PacketId], now: Nanos);
+    /// Adds what leaves to `left` and what was dropped since the last call to `dropped`.
+    fn leave(&mut self, now: Nanos, left: &mut Batch, dropped: &mut Batch);
+}
+
+/// A qdisc of ours, treated as a worker treats it.
+struct Own {
+    qdisc: Box<dyn Qdisc>,
+    packets: Packets,
+    /// What it takes to read headers, where it wants to know them.
+    reader: Option<(Dissector, Frames)>,
+    /// The most that it may let go at once.
+    most: usize,
+}
+
+impl Own {
+    fn new(config: Config, packets: u32, flows: u32, most: usize) -> Result<Self> {
+        let qdisc = Spec { config, meter: None, census: None, children: vec![] }.build();
+        let reading = qdisc.reading();
+        let mut table = Packets::new(packets);
+        table.prepare(reading);
+        let reader = if reading.headers {
+            Some((Dissector::new(1), Frames::new(packets, flows)?))
+        } else {
+            None
+        };
+        Ok(Self { qdisc, packets: table, reader, most })
+    }
+}
+
+impl Scheduler for Own {
+    fn arrive(&mut self, arriving: &[PacketId], now: Nanos) {
+        for &id in arriving {
+            self.packets.arrive(id, u32::from(LEN), now);
+            if let Some((dissector, frames)) = &self.reader {
+                self.packets.set_headers(id, dissector.headers(frames.of(id), false));
+            }
+            self.qdisc.enqueue(&mut self.packets, id, now);
+        }
+    }
+
+    fn leave(&mut self, now: Nanos, left: &mut Batch, dropped: &mut Batch) {
+        left.limit(left.len() + self.most);
+        self.qdisc.dequeue(&mut self.packets, now, left);
+        if self.packets.unreclaimed() > 0 {
+            self.packets.reclaim(dropped);
+        }
+    }
+}
+
+/// `rte_sched`. Its application is spared to read headers: a packet's number tells its pipe.
+struct Peer {
+    port: RteSched,
+    flows: u32,
+    dropped: Vec<PacketId>,
+}
+
+impl Peer {
+    fn new(packets: u32, flows: u32) -> Result<Self> {
+        let port = RteSched::new(flows.max(PIPES), RATE.bits_per_sec() / 8, packets, TURN)?;
+        Ok(Self { port, flows, dropped: Vec::with_capacity(TURN) })
+    }
+}
+
+impl Scheduler for Peer {
+    fn arrive(&mut self, arriving: &[PacketId], _now: Nanos) {
+        let mask = self.flows - 1;
+        let arrivals = arriving.iter().map(|id| (id.0, id.0 & mask));
+        self.port.enqueue(arrivals, LEN, |packet| self.dropped.push(PacketId(packet)));
+    }
+
+    fn leave(&mut self, _now: Nanos, left: &mut Batch, dropped: &mut Batch) {
+        self.port.dequeue(TURN, |packet| left.push(PacketId(packet)));
+        for id in self.dropped.drain(..) {
+            dropped.push(id);
+        }
+    }
+}
