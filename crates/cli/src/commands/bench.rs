@@ -2,7 +2,8 @@
 
 use super::report::print;
 use clap::{Args, Subcommand};
-use narrows_bench::coordination;
+use narrows_bench::callgrind::Program;
+use narrows_bench::{cake, coordination};
 use narrows_testbed::progress::Progress;
 use narrows_testbed::{accuracy, forward, latency, uneven};
 use std::process::ExitCode;
@@ -23,7 +24,9 @@ enum What {
     Latency(Latency),
     Qdisc(Qdisc),
     Coordination(Coordination),
+    Cake(Cake),
     BareForwarder(BareForwarder),
+    CakeWork(CakeWork),
 }
 
 impl Bench {
@@ -35,7 +38,9 @@ impl Bench {
             What::Latency(latency) => latency.execute(),
             What::Qdisc(qdisc) => qdisc.execute(),
             What::Coordination(coordination) => coordination.execute(),
+            What::Cake(cake) => cake.execute(),
             What::BareForwarder(bare) => bare.execute(),
+            What::CakeWork(work) => work.execute(),
         }
     }
 }
@@ -216,6 +221,44 @@ impl Coordination {
     }
 }
 
+/// `cake` with one tin and four, 1 to 65,536 flows, beside a FIFO and DPDK's `rte_sched`; one core,
+/// no I/O.
+///
+/// Nanoseconds and instructions a packet for enqueue and dequeue, all structures on the same
+/// packets in turns. Instructions are counted with valgrind. `rte_sched` needs Debian's package
+/// librte-sched23; without, the other rows are shown.
+#[derive(Args)]
+struct Cake {
+    /// How often all of it is repeated; medians are shown.
+    #[arg(long, value_name = "R", default_value_t = 21, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: u32,
+
+    /// Count no instructions, which takes most of the time.
+    #[arg(long)]
+    no_instructions: bool,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Cake {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let counted = if self.no_instructions {
+            None
+        } else {
+            let arguments = vec!["bench".to_owned(), "cake-work".to_owned()];
+            Some(Program { path: std::env::current_exe()?, arguments })
+        };
+        let repeats = self.repeats as usize;
+        let options = cake::Options { packets: 100_000, repeats, counted };
+        let mut progress = Progress::over(cake::steps(&options));
+        let report = cake::run(&options, |title| progress.begin(title))?;
+        drop(progress);
+        print(&report, self.json)
+    }
+}
+
 /// Seconds with a fraction, 0.01 to 60.
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
@@ -242,6 +285,33 @@ impl BareForwarder {
         println!("{}", serde_json::json!({ "packets": packets, "cpu_ns": cpu_time.0 }));
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Do the work of one structure of `bench cake`, for valgrind to watch.
+#[derive(Args)]
+#[command(hide = true)]
+struct CakeWork {
+    /// The structure.
+    #[arg(value_parser = parse_subject)]
+    structure: cake::Subject,
+    /// Flows, a power of two.
+    flows: u32,
+    /// Packets.
+    packets: u64,
+}
+
+impl CakeWork {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        println!("{}", cake::Work::new(self.structure, self.flows)?.run(self.packets));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn parse_subject(name: &str) -> Result<cake::Subject, String> {
+    cake::Subject::from_name(name).ok_or_else(|| {
+        let names = cake::Subject::ALL.map(cake::Subject::name).join(", ");
+        format!("there are {names}")
+    })
 }
 
 #[cfg(test)]
