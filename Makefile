@@ -8,17 +8,21 @@ NARROWS := target/release/narrows
 # loader is linked with, and the tools with which the testbed builds networks and traffic.
 PACKAGES := clang llvm libelf-dev zlib1g-dev linux-libc-dev pkg-config make gcc \
             iproute2 ethtool iperf3 iputils-ping tcpdump valgrind python3-minimal
+# DPDK's scheduler, beside which `bench cake` measures: a shared library, no drivers.
+PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: help demo test deps build check loom instructions reproduction reproduction-check bench-forward
+.PHONY: help demo demo-latency test deps build check loom instructions reproduction reproduction-check bench-forward bench-cake
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
+	@echo "make demo-latency   what cake does to delay under load, beside tbf and beside nothing (root)"
 	@echo "make test           all tests: unit, property, loom, instruction counts, figures, end to end (root)"
 	@echo "make build          build $(NARROWS)"
 	@echo "make check          formatting and lints"
 	@echo "make bench-forward  forwarding beside a bare AF_XDP forwarder, a bridge and HTB (root)"
+	@echo "make bench-cake     cake beside a FIFO and DPDK's rte_sched, which it installs"
 	@echo "make reproduction   simulate every figure of docs/reproduction.md again and renew it"
 	@echo "make deps           install the Debian packages that are missing"
 
@@ -42,8 +46,20 @@ build: deps
 demo: build
 	@$(NARROWS) demo
 
+demo-latency: build
+	@$(NARROWS) demo latency --plot target/demo-latency.svg
+
 bench-forward: build
 	@$(NARROWS) bench forward
+
+# Where Debian's release has another DPDK, the peer is absent and the rest is measured.
+bench-cake: build
+	@dpkg-query -W -f='$${Status}' $(PEERS) 2>/dev/null | grep -q 'ok installed' || { \
+	  echo "installing Debian packages: $(PEERS)"; \
+	  $(SUDO) apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $(PEERS) >/dev/null; \
+	} || echo "could not install $(PEERS)"
+	@$(NARROWS) bench cake
 
 check: deps
 	$(CARGO) fmt --all --check
