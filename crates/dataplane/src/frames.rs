@@ -5,7 +5,7 @@
 
 use narrows_packet::PacketId;
 use narrows_units::Bytes;
-use narrows_xsk::{Desc, Umem};
+use narrows_xsk::{Desc, UmemPart};
 
 /// No further frame.
 const END: u32 = u32::MAX;
@@ -24,22 +24,19 @@ struct Location {
 
 /// The frames of one worker. Never shared, never reallocated.
 pub(crate) struct Frames {
-    umem: Umem,
-    /// The number, in the whole UMEM, of this worker's first frame.
-    first: u32,
+    part: UmemPart,
     free: Vec<u32>,
     locations: Box<[Location]>,
 }
 
 impl Frames {
-    /// The `count` frames of `umem` from number `first` on.
-    pub(crate) fn new(umem: Umem, first: u32, count: u32) -> Self {
+    /// All frames of `part`.
+    pub(crate) fn new(part: UmemPart) -> Self {
         let unused = Location { addr: 0, len: 0, next: END };
         Self {
-            umem,
-            first,
-            free: (0..count).rev().collect(),
-            locations: vec![unused; count as usize].into_boxed_slice(),
+            free: (0..part.count()).rev().collect(),
+            locations: vec![unused; part.count() as usize].into_boxed_slice(),
+            part,
         }
     }
 
@@ -49,7 +46,7 @@ impl Frames {
 
     /// The size of each.
     pub(crate) fn frame(&self) -> Bytes {
-        Bytes(u64::from(self.umem.frame_size()))
+        Bytes(u64::from(self.part.frame_size()))
     }
 
     pub(crate) fn free(&self) -> usize {
@@ -60,21 +57,14 @@ impl Frames {
     #[inline]
     pub(crate) fn take(&mut self) -> Option<u64> {
         let frame = self.free.pop()?;
-        Some(self.umem.addr_of(self.first + frame))
-    }
-
-    /// The frame in which `addr` lies, if it is one of this worker's.
-    #[inline]
-    fn local(&self, addr: u64) -> Option<u32> {
-        let frame = self.umem.frame_at(addr).checked_sub(u64::from(self.first))?;
-        (frame < self.locations.len() as u64).then_some(frame as u32)
+        Some(self.part.addr_of(frame))
     }
 
     /// Gives back the frame in which `addr` lies. An address that is not this worker's can
     /// only be a fault of the kernel's; taking it in would corrupt another worker's packets.
     #[inline]
     pub(crate) fn put_addr(&mut self, addr: u64) {
-        if let Some(frame) = self.local(addr) {
+        if let Some(frame) = self.part.frame_at(addr) {
             self.free.push(frame);
         }
     }
@@ -92,7 +82,7 @@ impl Frames {
     /// Records a received frame as a packet of its own.
     #[inline]
     pub(crate) fn receive(&mut self, desc: Desc) -> Option<PacketId> {
-        let frame = self.local(desc.addr)?;
+        let frame = self.part.frame_at(desc.addr)?;
         self.locations[frame as usize] = Location { addr: desc.addr, len: desc.len, next: END };
         Some(PacketId(frame))
     }
@@ -103,6 +93,21 @@ impl Frames {
         let frame = self.receive(desc)?;
         self.locations[last.0 as usize].next = frame.0;
         Some(frame)
+    }
+
+    /// The bytes in the first frame of `packet`, which was received and is not yet sent: until
+    /// then its frames are in nobody else's hands.
+    #[inline]
+    pub(crate) fn bytes(&self, packet: PacketId) -> &[u8] {
+        let Location { addr, len, .. } = self.locations[packet.0 as usize];
+        self.part.bytes(addr, len).unwrap_or_default()
+    }
+
+    /// The same, to write to.
+    #[inline]
+    pub(crate) fn bytes_mut(&mut self, packet: PacketId) -> &mut [u8] {
+        let Location { addr, len, .. } = self.locations[packet.0 as usize];
+        self.part.bytes_mut(addr, len).unwrap_or_default()
     }
 
     /// The descriptors that send `packet`, in order.
@@ -124,9 +129,33 @@ impl Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use narrows_xsk::Umem;
 
     fn frames() -> Frames {
-        Frames::new(Umem::new(8, 2048).expect("there is memory"), 4, 4)
+        let umem = Umem::new(8, 2048).expect("there is memory");
+        let [_, part] = [4, 4].map(|count| umem.part(count).expect("enough are left"));
+        Frames::new(part)
+    }
+
+    #[test]
+    fn a_packets_bytes_are_those_of_its_first_frame() {
+        let mut frames = frames();
+        let addrs: Vec<u64> = (0..2).map(|_| frames.take().expect("a free frame") + 256).collect();
+        let desc = |i: usize, len| Desc { addr: addrs[i], len, options: 0 };
+        let packet = frames.receive(desc(0, 100)).expect("ours");
+        let last = frames.append(packet, desc(1, 50)).expect("ours");
+        frames.bytes_mut(packet).fill(1);
+        frames.bytes_mut(last).fill(2);
+        assert_eq!(frames.bytes(packet), [1; 100]);
+        assert_eq!(frames.bytes(last), [2; 50]);
+    }
+
+    #[test]
+    fn a_packet_that_claims_more_than_its_frame_has_no_bytes() {
+        let mut frames = frames();
+        let addr = frames.take().expect("a free frame") + 256;
+        let packet = frames.receive(Desc { addr, len: 2048, options: 0 }).expect("ours");
+        assert!(frames.bytes(packet).is_empty() && frames.bytes_mut(packet).is_empty());
     }
 
     #[test]

@@ -10,11 +10,15 @@ use crate::worker_thread::{Seat, WorkerReport, WorkerThread};
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{AttachError, Steer, SteerError, Verdicts, XdpMode};
 use narrows_link::doctor::single_buffer_mtu;
+use narrows_packet::dissect::Dissector;
 use narrows_policy::Update;
 use narrows_qdisc::Spec;
 use narrows_worker::{Side, Worker};
 use narrows_xsk::{CopyMode, RingSizes, Socket, SocketError, Umem, UmemError};
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::os::fd::AsFd;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 /// The largest MTU for which every driver's XDP still works with one buffer of a 4 KiB page:
@@ -26,6 +30,10 @@ const DRAIN_TIME: Duration = Duration::from_millis(250);
 /// How long a worker may take to answer. It steps in microseconds; a second means that it
 /// has stopped for good.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
+
+/// What hosts and flows are hashed with. One for all workers, which have to agree on hosts, and
+/// for all sessions, whose qdiscs remember them; nobody outside of this process knows it.
+static HASH_KEY: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(()));
 
 /// A port, as far as opening a session needs to know it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -138,12 +146,11 @@ impl Prepared {
                 })?;
             }
         }
-        let ios = (0u32..)
-            .zip(sockets)
-            .map(|(queue, pair)| {
-                XdpIo::new(pair, umem.clone(), queue * options.frames, options.frames)
-            })
-            .collect();
+        let dissector = Dissector::new(*HASH_KEY);
+        let ios = sockets
+            .into_iter()
+            .map(|pair| Ok(XdpIo::new(pair, umem.part(options.frames)?, dissector)))
+            .collect::<Result<_, UmemError>>()?;
         Ok(Self { steers, ios, ports, copy_mode, frame_size })
     }
 

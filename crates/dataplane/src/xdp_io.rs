@@ -1,17 +1,21 @@
 //! A worker's I/O over AF_XDP: one socket on each port, one pool of frames for both.
 //!
 //! A frame's way: free → fill ring of one port → RX ring → queued → TX ring of the other port →
-//! completion ring → free. Nothing is copied here and nobody else touches these frames.
+//! completion ring → free. Nothing is copied here and nobody else touches these frames. Where a
+//! qdisc asks for it, headers are read on arrival and written before departure, in the packet's
+//! first frame: in between the frame is this worker's alone.
 //!
 //! Cost per batch: for each port one read of the completion and RX indices, one write of the
 //! fill index, and one system call where something is to be sent (copy mode, or a sleeping
-//! driver). Per packet: two ring entries and one location, about four cache lines.
+//! driver). Per packet: two ring entries and one location, about four cache lines; the frame's own
+//! lines only for qdiscs that read headers.
 
 use crate::frames::{FRAMES_PER_PACKET_MAX, Frames};
+use narrows_packet::dissect::{Dissector, rewrite};
 use narrows_packet::{Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos};
 use narrows_worker::{BATCH, Io, Side};
-use narrows_xsk::{KernelDrops, Socket, Umem};
+use narrows_xsk::{KernelDrops, Socket, UmemPart};
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// The shortest frame that the kernel's drivers take for sending: an Ethernet header.
@@ -42,16 +46,18 @@ struct Partial {
 pub(crate) struct XdpIo {
     queues: [PortQueue; 2],
     frames: Frames,
+    dissector: Dissector,
     partial: [Option<Partial>; 2],
 }
 
 impl XdpIo {
-    /// A worker's I/O over `sockets` with `count` frames of `umem` from number `first` on.
+    /// A worker's I/O over `sockets` with the frames of `part`, whose headers `dissector` reads.
     /// The fill rings are stocked at once: a program that is attached later finds frames.
-    pub(crate) fn new(sockets: [Socket; 2], umem: Umem, first: u32, count: u32) -> Self {
+    pub(crate) fn new(sockets: [Socket; 2], part: UmemPart, dissector: Dissector) -> Self {
         let mut io = Self {
             queues: sockets.map(|socket| PortQueue { socket, unsent: false }),
-            frames: Frames::new(umem, first, count),
+            frames: Frames::new(part),
+            dissector,
             partial: [None; 2],
         };
         for side in Side::BOTH {
@@ -193,18 +199,31 @@ impl Io for XdpIo {
         free as usize / FRAMES_PER_PACKET_MAX
     }
 
-    fn read(&self, _packet: PacketId, _reading: Reading, _packets: &mut Packets) {}
+    fn read(&self, packet: PacketId, reading: Reading, packets: &mut Packets) {
+        let bytes = self.frames.bytes(packet);
+        if reading.headers {
+            packets.set_headers(packet, self.dissector.headers(bytes, reading.inner));
+        }
+        if reading.acknowledgements {
+            packets.set_acknowledgement(packet, self.dissector.acknowledgement(bytes));
+        }
+    }
 
     fn frame(&self) -> Bytes {
         self.frames.frame()
     }
 
-    fn transmit(&mut self, side: Side, _packets: &Packets, batch: &Batch) {
+    fn transmit(&mut self, side: Side, packets: &Packets, batch: &Batch) {
         if batch.is_empty() {
             return;
         }
         let tx = &mut self.queues[side.index()].socket.tx;
         for &packet in batch.as_slice() {
+            let wanted = packets.meta(packet).rewrite;
+            if wanted.is_any() {
+                // Where there is no IP header there is nothing to mark or to wash.
+                rewrite(self.frames.bytes_mut(packet), wanted);
+            }
             for desc in self.frames.descriptors(packet) {
                 tx.push(desc);
             }
