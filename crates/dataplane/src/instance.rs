@@ -293,7 +293,7 @@ impl Instance {
                 None if self.options.fail == FailMode::Open => "open (no bridge yet)".into(),
                 None => "closed".into(),
             },
-            ports: Side::BOTH.map(|side| self.show_port(side, &totals)).into(),
+            ports: Side::BOTH.map(|side| self.show_port(side, &totals, &reports)).into(),
             workers: self.show_workers(&reports),
             conservation: Conservation {
                 received: paths.rx_packets,
@@ -306,7 +306,7 @@ impl Instance {
         }
     }
 
-    fn show_port(&self, side: Side, totals: &Totals) -> PortShow {
+    fn show_port(&self, side: Side, totals: &Totals, reports: &[Option<WorkerReport>]) -> PortShow {
         let name = self.options.ports[side.index()].clone();
         let queues = &totals.queues[side.index()];
         let verdicts = totals.verdicts[side.index()];
@@ -316,6 +316,9 @@ impl Instance {
             Kind::Cake(cake) => cake.params.config.rate.map(Rate::bits_per_sec),
             _ => None,
         });
+        let qdiscs = reports.iter().flatten().flat_map(|report| &report.qdiscs[side.index()]);
+        let instances = qdiscs.filter_map(|stats| stats.cake.as_ref());
+        let instance_bytes = instances.map(|cake| cake.own_memory.0).max();
         let mut total = QueueCounters::default();
         queues.iter().for_each(|queue| total.merge(queue));
         let session = self.session.as_ref();
@@ -327,6 +330,7 @@ impl Instance {
             queues: session.map_or(0, Session::queues) as u32,
             qdisc: root.map_or("noqueue", |root| root.kind.name()).into(),
             rate_set_bps,
+            instance_bytes,
             tx_rate_bps: self.rates.tx(side).bits_per_sec(),
             rx_rate_bps: self.rates.rx(side).bits_per_sec(),
             total: total.show(),

@@ -52,6 +52,10 @@ pub struct PortShow {
     /// The rate set at its root, in bits per second.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rate_set_bps: Option<u64>,
+    /// What the largest `cake` instance on it takes, in bytes: without packets, and without what
+    /// instances share.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub instance_bytes: Option<u64>,
     /// What left in the last second, in bits per second of frames.
     pub tx_rate_bps: u64,
     /// What came in in the last second, in bits per second of frames.
@@ -277,6 +281,9 @@ impl PortShow {
         if let Some(set) = self.rate_set_bps {
             write!(out, ", rate {}", rate(set))?;
         }
+        if let Some(bytes) = self.instance_bytes {
+            write!(out, ", up to {bytes} B an instance")?;
+        }
         writeln!(
             out,
             "; sending {}, receiving {}",
@@ -355,8 +362,9 @@ mod tests {
                 copy: "copy".into(),
                 mtu: 1500,
                 queues: 1,
-                qdisc: "tbf".into(),
+                qdisc: "cake".into(),
                 rate_set_bps: Some(100_000_000),
+                instance_bytes: Some(61_440),
                 tx_rate_bps: 99_000_000,
                 rx_rate_bps: 0,
                 total: queue(5, &[("limit", 3), ("too_long", 1)]),
@@ -375,7 +383,7 @@ mod tests {
     fn the_text_says_everything_in_the_words_of_the_field() {
         let expected = "\
 narrows running for 61 s, fail-open (bridge nrwbr7)
-eth2: native copy, mtu 1500, 1 queues, qdisc tbf, rate 100 Mbit/s; sending 99 Mbit/s, receiving 0 bit/s
+eth2: native copy, mtu 1500, 1 queues, qdisc cake, rate 100 Mbit/s, up to 61440 B an instance; sending 99 Mbit/s, receiving 0 bit/s
   total  : rx 1 pkt 60 B, tx 5 pkt 500 B, backlog 2 pkt 200 B, dropped 4 (limit 3, too_long 1)
   queue 0: rx 1 pkt 60 B, tx 5 pkt 500 B, backlog 2 pkt 200 B, dropped 4 (limit 3, too_long 1)
   to the kernel: 9 for this box, 0 on queues without a worker
@@ -401,8 +409,11 @@ event: joined eth1 and eth2
     fn json_leaves_out_what_is_not_and_comes_back_as_it_was() {
         let mut show = show();
         show.ports[0].rate_set_bps = None;
+        show.ports[0].instance_bytes = None;
         let text = serde_json::to_string(&show).unwrap();
-        assert!(!text.contains("rate_set_bps") && !text.contains("waiting_for"), "{text}");
+        for absent in ["rate_set_bps", "instance_bytes", "waiting_for"] {
+            assert!(!text.contains(absent), "{text}");
+        }
         let back: Show = serde_json::from_str(&text).unwrap();
         assert_eq!(back.render(), show.render());
     }
