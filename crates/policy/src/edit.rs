@@ -2,9 +2,8 @@
 
 use crate::{
     Cake, ClassId, Fifo, FifoUnit, Handle, Kind, MAX_DEPTH, Mq, Node, Params, Parent, Policy,
-    PolicyError, PortPolicy, Tbf, TbfParams,
+    PolicyError, PortFacts, PortPolicy, Tbf, TbfParams,
 };
-use narrows_units::{Bytes, Rate};
 
 /// What an edit does, with the flags of the rtnetlink request that `tc` sends for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,30 +29,6 @@ pub struct Edit {
     pub handle: Option<Handle>,
     /// The kind and its parameters.
     pub params: Option<Params>,
-}
-
-/// What a tree needs to know of the port that it is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PortFacts {
-    /// Its TX queues; `None` where nobody knows yet (a policy file may be for another box).
-    pub queues: Option<u16>,
-    /// Its MTU in bytes, without the Ethernet header.
-    pub mtu: u32,
-    /// How many packets a FIFO holds that was made without a limit (`txqueuelen`).
-    pub tx_queue_len: u32,
-}
-
-/// What stands before the payload of every frame, in bytes.
-const ETHERNET_HEADER: u32 = 14;
-
-impl PortFacts {
-    /// An Ethernet port with the usual MTU and queue length, and nobody knows how many queues.
-    pub const ETHERNET: Self = Self { queues: None, mtu: 1500, tx_queue_len: 1000 };
-
-    /// The longest frame without VLAN tags, in bytes.
-    pub fn frame(&self) -> u32 {
-        self.mtu.saturating_add(ETHERNET_HEADER)
-    }
 }
 
 impl Policy {
@@ -220,7 +195,7 @@ impl PortPolicy {
         match (&mut node.kind, params) {
             (Kind::Fifo(fifo), Params::Fifo(_, limit)) => fifo.limit = limit.unwrap_or(fifo.limit),
             (Kind::Tbf(tbf), Params::Tbf(params)) => {
-                validate(params, own_queue)?;
+                params.check(own_queue)?;
                 tbf.params =
                     TbfParams { strategy: params.strategy.or(tbf.params.strategy), ..*params };
                 // As in the kernel, a FIFO inside gets the filter's limit as its own, in
@@ -269,7 +244,7 @@ impl PortPolicy {
                 Kind::Fifo(Fifo { unit: *unit, limit: limit.unwrap_or(default) })
             }
             Some(Params::Tbf(params)) => {
-                validate(params, own_queue)?;
+                params.check(own_queue)?;
                 Kind::Tbf(Tbf { params: *params, inner: None })
             }
             Some(Params::Cake { multi, options }) => match (multi, parent, facts.queues) {
@@ -421,27 +396,4 @@ fn check_queue(class: ClassId, facts: &PortFacts) -> Result<(), PolicyError> {
     Err(PolicyError::NoClass(format!(
         "The queues of this port are {major:x}:1 to {major:x}:{last:x}."
     )))
-}
-
-/// Refuses what no packet could pass, or what means nothing.
-fn validate(params: &TbfParams, own_queue: bool) -> Result<(), PolicyError> {
-    let refuse = |why: &str| Err(PolicyError::Tbf(why.to_owned()));
-    if params.rate == Rate::default() {
-        return refuse("a rate of 0 lets nothing pass: give a rate of at least 8bit.");
-    }
-    if params.burst == Bytes::ZERO {
-        return refuse("a burst of 0 lets nothing pass: give at least one full frame.");
-    }
-    if let Some(peak) = params.peak {
-        if peak.mtu == Bytes::ZERO {
-            return refuse("an mtu of 0 lets nothing pass: give at least one full frame.");
-        }
-        if peak.rate <= params.rate {
-            return refuse("peakrate must be above rate: leave it out, or raise it.");
-        }
-    }
-    if own_queue && params.strategy.is_some() {
-        return Err(PolicyError::CoordinationUnderMq);
-    }
-    Ok(())
 }

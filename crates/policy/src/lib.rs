@@ -24,16 +24,18 @@ mod cake;
 mod compile;
 mod edit;
 mod error;
+mod facts;
 mod gather;
 mod handle;
+mod tbf;
 mod tree;
 
 pub use cake::{Cake, CakeOptions, CakeParams};
 pub use compile::{Installed, Update};
-pub use edit::{Edit, PortFacts, Verb};
+pub use edit::{Edit, Verb};
 pub use error::PolicyError;
+pub use facts::PortFacts;
 pub use gather::NodeStats;
 pub use handle::{ClassId, Handle, Parent};
-pub use tree::{
-    Fifo, FifoUnit, Kind, MAX_DEPTH, Mq, Node, Params, Policy, PortPolicy, Tbf, TbfParams,
-};
+pub use tbf::{Tbf, TbfParams};
+pub use tree::{Fifo, FifoUnit, Kind, MAX_DEPTH, Mq, Node, Params, Policy, PortPolicy};

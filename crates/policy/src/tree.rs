@@ -1,9 +1,6 @@
 //! The tree itself: ports, qdiscs, their parameters.
 
-use crate::{Cake, CakeOptions, Handle, Parent};
-use narrows_coordination::Strategy;
-use narrows_qdisc::tbf::Peak;
-use narrows_units::{Bytes, Rate, wire::Overhead};
+use crate::{Cake, CakeOptions, Handle, Parent, Tbf, TbfParams};
 use std::collections::BTreeMap;
 
 /// How many qdiscs may stand one below the other. Each is a call deeper on a worker's stack
@@ -155,41 +152,6 @@ impl FifoUnit {
             Self::Packets => "pfifo",
             Self::Bytes => "bfifo",
         }
-    }
-}
-
-/// A token bucket filter.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Tbf {
-    /// Its parameters.
-    pub params: TbfParams,
-    /// The qdisc inside; without one a `bfifo` with the filter's own limit, which `show` does
-    /// not list.
-    pub inner: Option<Box<Node>>,
-}
-
-/// The parameters of a token bucket filter, as `tc` sends them: all at once.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TbfParams {
-    /// The rate that is kept on average, in whole bytes per second as in the kernel.
-    pub rate: Rate,
-    /// How much may leave at once after a pause.
-    pub burst: Bytes,
-    /// How much may wait, over all queues that share the rate.
-    pub limit: Bytes,
-    /// A rate that not even the burst exceeds, and its bucket.
-    pub peak: Option<Peak>,
-    /// What a frame is charged.
-    pub overhead: Overhead,
-    /// How the queues divide the rate; `None` is the default one, or in a change what it
-    /// was before.
-    pub strategy: Option<Strategy>,
-}
-
-impl TbfParams {
-    /// How the queues divide the rate.
-    pub fn strategy(&self) -> Strategy {
-        self.strategy.unwrap_or_default()
     }
 }
 

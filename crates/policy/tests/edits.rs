@@ -3,13 +3,13 @@
 
 use narrows_coordination::Strategy;
 use narrows_policy::{
-    ClassId, Edit, FifoUnit, Handle, Kind, MAX_DEPTH, Params, Parent, Policy, PolicyError,
-    PortFacts, TbfParams, Verb,
+    CakeOptions, ClassId, Edit, FifoUnit, Handle, Kind, MAX_DEPTH, Params, Parent, Policy,
+    PolicyError, PortFacts, TbfParams, Verb,
 };
 use narrows_qdisc::tbf::Peak;
 use narrows_units::{Bytes, Rate, wire::Overhead};
 use proptest::prelude::{
-    Just, Strategy as _, prop, prop_assert, prop_assert_eq, prop_oneof, proptest,
+    Just, Strategy as _, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest,
 };
 
 const FOUR_QUEUES: PortFacts = PortFacts { queues: Some(4), ..PortFacts::ETHERNET };
@@ -273,7 +273,7 @@ impl Model {
             return Err(());
         }
         let root = parent == Parent::Root;
-        if matches!(kind, "mq" | "noqueue") && !root {
+        if matches!(kind, "mq" | "cake_mq" | "noqueue") && !root {
             return Err(());
         }
         // Automatic handles are not used here: the model need not count.
@@ -303,6 +303,8 @@ fn edits() -> impl proptest::strategy::Strategy<Value = Vec<Edit>> {
         2 => Just(Params::Mq),
         2 => Just(pfifo(5).unwrap()),
         1 => Just(Params::Noqueue),
+        2 => any::<bool>()
+            .prop_map(|multi| Params::Cake { multi, options: CakeOptions::default() }),
     ];
     let edit = (verbs, parents, 0u16..5, kinds)
         .prop_map(|(verb, parent, handle, params)| edit(verb, parent, handle, Some(params)));
@@ -319,6 +321,8 @@ proptest! {
                 Params::Tbf(_) => "tbf",
                 Params::Mq => "mq",
                 Params::Noqueue => "noqueue",
+                Params::Cake { multi: false, .. } => "cake",
+                Params::Cake { multi: true, .. } => "cake_mq",
                 _ => "pfifo",
             };
             let mut expected = model.clone();

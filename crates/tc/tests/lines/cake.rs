@@ -3,8 +3,6 @@
 
 use crate::host::TwoPorts;
 use narrows_policy::{CakeParams, Kind};
-use narrows_tc::{load, save};
-use proptest::prelude::{Just, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
 
 const KINDS: [&str; 2] = ["cake", "cake_mq"];
 /// What is shown of one that was made with no words at all.
@@ -321,84 +319,4 @@ fn one_queue_of_a_cake_mq_can_be_asked_for() {
     assert_eq!(shown, format!("qdisc cake 0: parent 1:3 {DEFAULT}\n"));
     let text = host.ok("qdisc show dev right root");
     assert_eq!(text, format!("qdisc cake_mq 1: root {DEFAULT}\n"));
-}
-
-/// Words of `cake` with arbitrary values, in any order.
-pub fn words() -> impl Strategy<Value = String> {
-    let flag = prop::sample::select(vec![
-        "unlimited",
-        "datacentre",
-        "interplanetary",
-        "besteffort",
-        "precedence",
-        "diffserv3",
-        "diffserv4",
-        "diffserv8",
-        "flowblind",
-        "srchost",
-        "dsthost",
-        "hosts",
-        "flows",
-        "dual-srchost",
-        "dual-dsthost",
-        "triple-isolate",
-        "nat",
-        "nonat",
-        "inner",
-        "noinner",
-        "wash",
-        "nowash",
-        "ingress",
-        "egress",
-        "ack-filter",
-        "ack-filter-aggressive",
-        "no-ack-filter",
-        "split-gso",
-        "no-split-gso",
-        "raw",
-        "conservative",
-        "ethernet",
-        "ether-vlan",
-        "docsis",
-        "pppoe-ptm",
-        "bridged-llcsnap",
-        "atm",
-        "ptm",
-        "noatm",
-        "autorate-ingress",
-    ]);
-    let valued = prop_oneof![
-        any::<u64>().prop_map(|bits| format!("bandwidth {}bit", bits >> 4)),
-        any::<u32>().prop_map(|micros| format!("rtt {}", micros.max(1))),
-        (-64i32..=256).prop_map(|bytes| format!("overhead {bytes}")),
-        (0u32..=256).prop_map(|bytes| format!("mpu {bytes}")),
-        any::<u32>().prop_map(|bytes| format!("memlimit {bytes}")),
-        any::<u32>().prop_map(|mask| format!("fwmark {mask:#x}")),
-    ];
-    let word = prop_oneof![3 => flag.prop_map(str::to_owned), 2 => valued];
-    let shared = prop_oneof![
-        3 => Just(String::new()),
-        1 => Just(" coordination edt".to_owned()),
-        1 => (1u32..).prop_map(|sync| format!(" coordination equal sync {sync}us")),
-        1 => (1u32..).prop_map(|sync| format!(" sync {sync}us")),
-    ];
-    (prop::collection::vec(word, 0..8), shared)
-        .prop_map(|(words, shared)| format!("{}{shared}", words.join(" ")))
-}
-
-proptest! {
-    #[test]
-    fn what_is_saved_makes_the_same_cake(
-        queues in 1u16..3, first in words(), second in words(), multi in any::<bool>(),
-    ) {
-        let mut host = TwoPorts::with_queues(queues);
-        let kind = if multi { "cake_mq" } else { "cake" };
-        for words in [first, second] {
-            host.tc(&format!("qdisc replace dev right root {kind} {words}"));
-        }
-        let text = save(&host.policy);
-        let loaded = load(&text, "file", &host).unwrap();
-        prop_assert_eq!(&loaded, &host.policy, "{}", text);
-        prop_assert_eq!(save(&loaded), text);
-    }
 }

@@ -97,6 +97,69 @@ fn word() -> impl Strategy<Value = String> {
     ]
 }
 
+/// Words of `cake` with arbitrary values, in any order.
+fn cake_words() -> impl Strategy<Value = String> {
+    let flag = prop::sample::select(vec![
+        "unlimited",
+        "datacentre",
+        "interplanetary",
+        "besteffort",
+        "precedence",
+        "diffserv3",
+        "diffserv4",
+        "diffserv8",
+        "flowblind",
+        "srchost",
+        "dsthost",
+        "hosts",
+        "flows",
+        "dual-srchost",
+        "dual-dsthost",
+        "triple-isolate",
+        "nat",
+        "nonat",
+        "inner",
+        "noinner",
+        "wash",
+        "nowash",
+        "ingress",
+        "egress",
+        "ack-filter",
+        "ack-filter-aggressive",
+        "no-ack-filter",
+        "split-gso",
+        "no-split-gso",
+        "raw",
+        "conservative",
+        "ethernet",
+        "ether-vlan",
+        "docsis",
+        "pppoe-ptm",
+        "bridged-llcsnap",
+        "atm",
+        "ptm",
+        "noatm",
+        "autorate-ingress",
+    ]);
+    let valued = prop_oneof![
+        any::<u64>().prop_map(|bits| format!("bandwidth {}bit", bits >> 4)),
+        any::<u32>().prop_map(|micros| format!("rtt {}", micros.max(1))),
+        (-64i32..=256).prop_map(|bytes| format!("overhead {bytes}")),
+        (0u32..=256).prop_map(|bytes| format!("mpu {bytes}")),
+        any::<u32>().prop_map(|bytes| format!("memlimit {bytes}")),
+        any::<u32>().prop_map(|mask| format!("fwmark {mask:#x}")),
+    ];
+    let word = prop_oneof![3 => flag.prop_map(str::to_owned), 2 => valued];
+    let shared = prop_oneof![
+        3 => Just(String::new()),
+        1 => Just(" coordination edt".to_owned()),
+        1 => (1u32..).prop_map(|sync| format!(" coordination equal sync {sync}us")),
+        1 => (1u32..).prop_map(|sync| format!(" sync {sync}us")),
+    ];
+    (prop::collection::vec(word, 0..8), shared)
+        .prop_map(|(words, shared)| format!("{}{shared}", words.join(" ")))
+}
+
 /// Lines that are likely to be good.
 fn good_line() -> impl Strategy<Value = String> {
     let dev = prop::sample::select(vec!["left", "right"]);
@@ -134,8 +197,8 @@ fn good_line() -> impl Strategy<Value = String> {
         1 => Just("bfifo".to_owned()),
         1 => Just("noqueue".to_owned()),
         2 => Just("mq".to_owned()),
-        2 => crate::cake::words().prop_map(|words| format!("cake {words}")),
-        1 => crate::cake::words().prop_map(|words| format!("cake_mq {words}")),
+        2 => cake_words().prop_map(|words| format!("cake {words}")),
+        1 => cake_words().prop_map(|words| format!("cake_mq {words}")),
     ];
     (dev, place, handle, kind).prop_map(|(dev, place, handle, kind)| {
         format!("qdisc replace dev {dev} {place} {handle} {kind}")
@@ -143,6 +206,21 @@ fn good_line() -> impl Strategy<Value = String> {
 }
 
 proptest! {
+    #[test]
+    fn what_is_saved_makes_the_same_cake(
+        queues in 1u16..3, first in cake_words(), second in cake_words(), multi in any::<bool>(),
+    ) {
+        let mut host = TwoPorts::with_queues(queues);
+        let kind = if multi { "cake_mq" } else { "cake" };
+        for words in [first, second] {
+            host.tc(&format!("qdisc replace dev right root {kind} {words}"));
+        }
+        let text = save(&host.policy);
+        let loaded = load(&text, "file", &host).unwrap();
+        prop_assert_eq!(&loaded, &host.policy, "{}", text);
+        prop_assert_eq!(save(&loaded), text);
+    }
+
     #[test]
     fn what_is_saved_loads_as_it_was(lines in prop::collection::vec(good_line(), 1..12)) {
         let mut host = TwoPorts::with_queues(4);
