@@ -33,6 +33,18 @@ const SCENARIOS: &[(&str, &str)] = scenarios![
     "fair-churn",
     "fair-dctcp",
     "fair-smoltcp",
+    "cake-law",
+    "cake-codel",
+    "cake-mq-tcp",
+    "cake-flood",
+    "cake-ecn",
+    "cake-flows",
+    "cake-hosts",
+    "cake-hosts-tcp",
+    "cake-tins",
+    "cake-wake",
+    "cake-change",
+    "cake-stall",
 ];
 
 /// All names.
