@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(frames(1, words, 1000), 10_000 + 193);
         assert_eq!(frames(4, words, 1), FRAMES_MOST / 4);
         assert_eq!(frames(4, "cake bandwidth 1gbit", 64), 4 * 10_240 + 192);
-        assert_eq!(frames(4, "cake bandwidth 1gbit memlimit 32mb", 64), 4 * 15_625 + 192);
+        assert_eq!(frames(4, "cake bandwidth 1gbit memlimit 32mb", 64), 4 * 16_384 + 192);
     }
 
     #[test]
