@@ -223,7 +223,9 @@ impl Cake {
             std::iter::successors(queue.front(), behind).take_while(|id| *id != newest)
         };
         let queued = ids().take(ACK_SEARCH_MAX).map(|id| packets.acknowledgement(id));
-        let aggressive = self.config.ack_filter == AckFilter::Aggressive;
+        // Where the search ends early nobody is known to be directly in front of the newest.
+        let is_whole = queue.backlog().packets as usize <= ACK_SEARCH_MAX + 1;
+        let aggressive = self.config.ack_filter == AckFilter::Aggressive && is_whole;
         let Some(place) = superfluous(queued, &last, aggressive) else { return };
         let before = place.checked_sub(1).and_then(|before| ids().nth(before));
         let Some(dropped) = queue.remove_behind(packets, before) else { return };

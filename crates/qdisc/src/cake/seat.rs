@@ -76,7 +76,7 @@ impl Seat {
     pub(super) fn sent(&mut self, charge: u32, now: Nanos) {
         match self {
             Self::Unlimited => {}
-            Self::Own(clock) => clock.sent(Bytes(u64::from(charge)), now),
+            Self::Own(clock) => clock.sent(charge, now),
             Self::Shared(shared) => {
                 let charge = u64::from(charge);
                 let repaid = shared.debt.min(charge / 2);
@@ -90,7 +90,7 @@ impl Seat {
     pub(super) fn dropped(&mut self, charge: u32) {
         match self {
             Self::Unlimited => {}
-            Self::Own(clock) => clock.dropped(Bytes(u64::from(charge))),
+            Self::Own(clock) => clock.dropped(charge),
             Self::Shared(shared) => {
                 shared.debt = (shared.debt + u64::from(charge)).min(DEBT_MAX);
             }

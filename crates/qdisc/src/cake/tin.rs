@@ -197,8 +197,8 @@ impl Tin {
             self.weigh(flow, &mut others);
         }
         let quantum = self.quantum_of(flow.load);
-        let needed = (-flow.deficit) as u32 / quantum as u32 + 1;
-        let rounds = needed.min(ROUNDS - 1);
+        let debt = -flow.deficit;
+        let rounds = if debt < quantum { 1 } else { ((debt / quantum) as u32 + 1).min(ROUNDS - 1) };
         flow.deficit += quantum * rounds as i32;
         self.wheel.put(flows, id, rounds);
     }
@@ -254,9 +254,11 @@ impl Tin {
                 }
             }
             let load = tables.load(flow, others);
-            self.weight -= WHOLE_HOST / u64::from(flow.load);
-            self.weight += WHOLE_HOST / u64::from(load);
-            flow.load = load;
+            if load != flow.load {
+                self.weight -= WHOLE_HOST / u64::from(flow.load);
+                self.weight += WHOLE_HOST / u64::from(load);
+                flow.load = load;
+            }
         }
         let load = u32::from(flow.load);
         self.coming_least_load = self.coming_least_load.min(load);
@@ -297,7 +299,7 @@ impl Tin {
     /// A packet that is charged `charge` has left, or counts as if it had.
     #[inline]
     pub(super) fn charge(&mut self, charge: u32, now: Nanos) {
-        let time = self.per_byte.time(Bytes(u64::from(charge)));
+        let time = self.per_byte.time(charge);
         // What it missed it may make up for; what it had beyond its part is not held against it.
         self.next = if self.next < now { self.next + time } else { self.next.max(now + time) };
         self.deficit -= i64::from(charge);

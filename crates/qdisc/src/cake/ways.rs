@@ -27,6 +27,13 @@ struct Set {
     slots: [u16; WAYS],
 }
 
+/// A bit for each way of a set: those that are held, and those that are busy.
+#[derive(Clone, Copy, Default)]
+struct State {
+    held: u8,
+    busy: u8,
+}
+
 /// What was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Found {
@@ -43,13 +50,13 @@ pub(super) enum Found {
 /// The ways of one table.
 pub(super) struct Ways {
     sets: Box<[Set; SETS]>,
-    busy: [u8; SETS],
+    states: [State; SETS],
 }
 
 impl Ways {
     pub(super) fn new() -> Self {
         let set = Set { tags: [0; WAYS], slots: [NONE; WAYS] };
-        Self { sets: Box::new([set; SETS]), busy: [0; SETS] }
+        Self { sets: Box::new([set; SETS]), states: [State::default(); SETS] }
     }
 
     /// The way of `hash`. Of the ways that are not busy it takes an empty one first, or with
@@ -60,25 +67,22 @@ impl Ways {
         let direct = (hash >> 7) as usize % WAYS;
         let tag = (hash >> 16) as u16;
         let set = &mut self.sets[index];
-        let mut held = 0u8;
-        let mut same = 0u8;
-        for way in 0..WAYS {
-            held |= u8::from(set.slots[way] != NONE) << way;
-            same |= u8::from(set.tags[way] == tag) << way;
-        }
-        let hits = held & same;
-        let (way, found) = if hits != 0 {
-            let way = hits.trailing_zeros() as usize;
-            (way, if way == direct { Found::Direct } else { Found::Indirect })
+        let State { held, busy } = self.states[index];
+        let hits = equal(&set.tags, tag) & held;
+        let (way, found) = if hits & (1 << direct) != 0 {
+            (direct, Found::Direct)
+        } else if hits != 0 {
+            (hits.trailing_zeros() as usize, Found::Indirect)
         } else {
-            let idle = !self.busy[index];
+            let idle = !busy;
             let preferred = idle & if reuse { held } else { !held };
-            match first(preferred, direct).or_else(|| first(idle, direct)) {
+            let (way, found) = match first(preferred, direct).or_else(|| first(idle, direct)) {
                 Some(way) => (way, Found::Free),
                 None => (direct, Found::Collision),
-            }
+            };
+            set.tags[way] = tag;
+            (way, found)
         };
-        set.tags[way] = tag;
         ((index * WAYS + way) as u16, found)
     }
 
@@ -92,13 +96,16 @@ impl Ways {
     #[inline]
     pub(super) fn hold(&mut self, way: u16, slot: u16) {
         self.sets[usize::from(way) / WAYS].slots[usize::from(way) % WAYS] = slot;
+        let bit = 1 << (usize::from(way) % WAYS);
+        let held = &mut self.states[usize::from(way) / WAYS].held;
+        *held = if slot == NONE { *held & !bit } else { *held | bit };
     }
 
     /// Says whether `way` is in use.
     #[inline]
     pub(super) fn set_busy(&mut self, way: u16, busy: bool) {
         let bit = 1 << (usize::from(way) % WAYS);
-        let set = &mut self.busy[usize::from(way) / WAYS];
+        let set = &mut self.states[usize::from(way) / WAYS].busy;
         *set = if busy { *set | bit } else { *set & !bit };
     }
 
@@ -106,6 +113,21 @@ impl Ways {
     pub(super) const fn memory() -> usize {
         size_of::<[Set; SETS]>()
     }
+}
+
+/// Which of `tags` are `tag`. A bit of the sum of a lane's lower bits and all ones is clear where these
+/// are zero, so lanes are compared four at a time without any that is next to them.
+#[inline]
+fn equal(tags: &[u16; WAYS], tag: u16) -> u8 {
+    const LOW: u64 = 0x7fff_7fff_7fff_7fff;
+    let lanes = |at: usize| {
+        let four = [0, 16, 32, 48].map(|shift| u64::from(tags[at + shift / 16]) << shift);
+        let differs =
+            (four[0] | four[1] | four[2] | four[3]) ^ (u64::from(tag) * 0x1_0001_0001_0001);
+        let zero = !(((differs & LOW) + LOW) | differs | LOW) >> 15;
+        (zero | zero >> 15 | zero >> 30 | zero >> 45) as u8 & 0xf
+    };
+    lanes(0) | lanes(4) << 4
 }
 
 /// The first of `ways` from `direct` on, around the set.
@@ -166,6 +188,17 @@ mod tests {
                 let busy = busy || found == Found::Collision;
                 ways.set_busy(way, busy);
                 model.insert(identity(hash), (way, busy));
+            }
+        }
+    }
+
+    proptest! {
+        /// The oracle compares one by one.
+        #[test]
+        fn tags_are_compared_each_for_itself(tags in any::<[u16; WAYS]>(), other in any::<u16>(), at in 0..WAYS) {
+            for tag in [tags[at], other, tags[at] ^ 0x8000, tags[at] ^ 1, 0, 0xffff] {
+                let expected = (0..WAYS).fold(0, |bits, way| bits | u8::from(tags[way] == tag) << way);
+                prop_assert_eq!(equal(&tags, tag), expected);
             }
         }
     }
