@@ -23,7 +23,7 @@ fn every_structure_gives_each_packet_back_once() {
             let counts = work.finish(1000).unwrap_or_else(|error| {
                 panic!("{} with {flows} flows: {error}", subject.name());
             });
-            assert!(counts.left >= counts.arrived * 9 / 10, "{counts:?}");
+            assert!(counts.left >= counts.arrived * 9 / 10, "{}: {counts:?}", subject.name());
         }
     }
 }

@@ -12,6 +12,10 @@ use narrows_units::{Bytes, Nanos, wire::Overhead};
 /// Pipes of `rte_sched`'s port, at least.
 const PIPES: u32 = 4096;
 
+/// A worker has so many times as many frames: `cake` lets at most a quarter of them stand, and where
+/// memory ends it is drops from the longest queue that are measured.
+const WORKER_PART: u32 = 4;
+
 /// Something that packets pass through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject {
@@ -103,7 +107,7 @@ impl Own {
     fn new(config: Config, packets: u32, flows: u32, most: usize) -> Result<Self> {
         let qdisc = Spec { config, meter: None, census: None, children: vec![] }.build();
         let reading = qdisc.reading();
-        let mut table = Packets::new(packets);
+        let mut table = Packets::new(packets * WORKER_PART);
         table.prepare(reading);
         let reader = if reading.headers {
             Some((Dissector::new(1), Frames::new(packets, flows)?))
