@@ -12,3 +12,4 @@ mod faults;
 mod harness;
 mod many;
 mod sharing;
+mod tins;
