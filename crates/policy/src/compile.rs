@@ -46,6 +46,8 @@ pub(crate) struct Place {
     /// `None` for what nobody put there: the `bfifo` in a `tbf`, `noqueue` on an idle port.
     pub(crate) handle: Option<Handle>,
     kind: &'static str,
+    /// Into which tins and flows a `cake` sorts: with others its packets would be in other queues.
+    sorting: Option<(cake::Diffserv, cake::Isolation)>,
 }
 
 /// The same for a limit.
@@ -94,7 +96,7 @@ impl Installed {
                 }
                 Spread::CakeMq(handle, params) => {
                     let parent = Parent::Class(handle.class(class));
-                    let place = Place { parent, handle: None, kind: "cake" };
+                    let place = Place { parent, handle: None, kind: "cake", sorting: None };
                     vec![cake_level(place, params, queues)]
                 }
             };
@@ -248,7 +250,7 @@ fn lay_out(node: Option<&Node>, parent: Parent, seats: usize) -> Vec<Level> {
     match node {
         Some(node) => add_levels(node, seats, &mut levels),
         None => levels.push(Level {
-            place: Place { parent, handle: None, kind: "noqueue" },
+            place: Place { parent, handle: None, kind: "noqueue", sorting: None },
             config: Config::Noqueue,
             children: 0,
             limit: None,
@@ -258,7 +260,12 @@ fn lay_out(node: Option<&Node>, parent: Parent, seats: usize) -> Vec<Level> {
 }
 
 fn add_levels(node: &Node, seats: usize, levels: &mut Vec<Level>) {
-    let place = Place { parent: node.parent, handle: Some(node.handle), kind: node.kind.name() };
+    let place = Place {
+        parent: node.parent,
+        handle: Some(node.handle),
+        kind: node.kind.name(),
+        sorting: None,
+    };
     match &node.kind {
         Kind::Cake(cake) => levels.push(cake_level(place, &cake.params, seats)),
         // An `mq` is at the root and on no queue.
@@ -283,6 +290,7 @@ fn add_levels(node: &Node, seats: usize, levels: &mut Vec<Level>) {
                         parent: Parent::Class(node.handle.class(1)),
                         handle: None,
                         kind: FifoUnit::Bytes.kind_name(),
+                        sorting: None,
                     },
                     config: Config::Fifo(fifo::Config::Bytes(params.limit)),
                     children: 0,
@@ -323,6 +331,8 @@ fn limit(params: &TbfParams) -> Limit {
 /// A `cake` that shares its rate with `seats - 1` others. Alone it keeps a clock of its own, which
 /// nothing can make more exact; unlimited it has nothing to share.
 fn cake_level(place: Place, params: &CakeParams, seats: usize) -> Level {
+    let sorting = Some((params.config.diffserv, params.config.isolation));
+    let place = Place { sorting, ..place };
     let config = Config::Cake(params.config);
     let limit = params.config.rate.filter(|_| seats > 1).map(|rate| {
         let limit = Limit {

@@ -6,7 +6,7 @@ use narrows_policy::{
     CakeOptions, Edit, Handle, Installed, Params, Parent, Policy, PolicyError, PortFacts, Update,
     Verb,
 };
-use narrows_qdisc::cake::{Config as Cake, Figures};
+use narrows_qdisc::cake::{Config as Cake, Figures, Isolation};
 use narrows_qdisc::{Config, Spec, Stats};
 use narrows_units::{Bytes, Rate};
 
@@ -92,6 +92,9 @@ fn other_parameters_keep_the_queues_and_another_sharing_does_not() {
             assert!(updates.iter().all(is_retuned));
             assert!(updates.iter().all(|update| spec(update).meter.is_none()));
         }
+        let flows = CakeOptions { isolation: Some(Isolation::Flows), ..nothing() };
+        let updates = compiled(flows);
+        assert!(updates.iter().all(|update| !is_retuned(update) && spec(update).meter.is_some()));
         for options in [mbit(0), CakeOptions { strategy: Some(Strategy::Lock), ..nothing() }] {
             assert!(compiled(options).iter().all(|update| !is_retuned(update)));
         }

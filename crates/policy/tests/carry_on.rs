@@ -3,12 +3,12 @@
 
 use narrows_coordination::Strategy as Coordinated;
 use narrows_policy::{
-    ClassId, Edit, FifoUnit, Handle, Installed, Params, Parent, Policy, PortFacts, TbfParams,
-    Update, Verb,
+    CakeOptions, ClassId, Edit, FifoUnit, Handle, Installed, Params, Parent, Policy, PortFacts,
+    TbfParams, Update, Verb,
 };
-use narrows_qdisc::Qdisc;
+use narrows_qdisc::{Qdisc, cake::Diffserv};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
-use proptest::prelude::{Just, Strategy, prop, prop_assert, prop_oneof, proptest};
+use proptest::prelude::{Just, Strategy, any, prop, prop_assert, prop_oneof, proptest};
 
 fn edit() -> impl Strategy<Value = Edit> {
     let strategies = prop_oneof![
@@ -28,8 +28,18 @@ fn edit() -> impl Strategy<Value = Edit> {
         })
     });
     let fifo = |unit| (1u32..100).prop_map(move |limit| Params::Fifo(unit, Some(limit)));
+    let strategies = prop_oneof![3 => Just(None), 1 => Just(Some(Coordinated::Lock))];
+    let diffservs = prop_oneof![Just(None), Just(Some(Diffserv::Diffserv4))];
+    let cake = (any::<bool>(), prop::option::of(0u64..1000), strategies, diffservs).prop_map(
+        |(multi, mbit, strategy, diffserv)| {
+            let rate = mbit.map(|mbit| Rate::from_bits_per_sec(mbit * 1_000_000));
+            let options = CakeOptions { rate, strategy, diffserv, ..CakeOptions::default() };
+            Params::Cake { multi, options }
+        },
+    );
     let params = prop_oneof![
         6 => tbf,
+        4 => cake,
         1 => fifo(FifoUnit::Packets),
         1 => fifo(FifoUnit::Bytes),
         1 => Just(Params::Noqueue),
