@@ -144,13 +144,16 @@ impl<I: Io> Worker<I> {
             let path = &mut self.paths[ingress.index()];
             // What was malformed was received, too.
             path.counters.rx_packets += u64::from(self.packets.unreclaimed());
+            if path.reading != Reading::NOTHING {
+                // All of them first: a processor waits for several frames at once.
+                for &id in self.arrivals.as_slice() {
+                    self.io.read(id, path.reading, &mut self.packets);
+                }
+            }
             for &id in self.arrivals.as_slice() {
                 path.counters.rx_packets += 1;
                 path.counters.rx_bytes += self.packets.len(id).0;
                 if self.io.has_spare_frame() {
-                    if path.reading != Reading::NOTHING {
-                        self.io.read(id, path.reading, &mut self.packets);
-                    }
                     let _: Verdict = path.qdisc.enqueue(&mut self.packets, id, now);
                 } else {
                     self.packets.discard(id, DropReason::NoFrame);

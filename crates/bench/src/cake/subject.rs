@@ -122,9 +122,13 @@ impl Scheduler for Own {
     fn arrive(&mut self, arriving: &[PacketId], now: Nanos) {
         for &id in arriving {
             self.packets.arrive(id, u32::from(LEN), now);
-            if let Some((dissector, frames)) = &self.reader {
+        }
+        if let Some((dissector, frames)) = &self.reader {
+            for &id in arriving {
                 self.packets.set_headers(id, dissector.headers(frames.of(id), false));
             }
+        }
+        for &id in arriving {
             self.qdisc.enqueue(&mut self.packets, id, now);
         }
     }

@@ -10,6 +10,7 @@
 //! rate or a time, the bound says what would be broken, not what is good. Exact rates are
 //! `narrows demo`'s and the benchmarks' business.
 
+mod cake;
 mod changing;
 mod failing;
 mod forwarding;

@@ -38,7 +38,7 @@ impl Cake {
         figures.packets += 1;
         figures.bytes += len.0;
         figures.max_len = figures.max_len.max(len.0 as u32);
-        if self.memory.is_short(packets) {
+        if self.memory.is_short() {
             self.relieve(packets, now);
             return Verdict::Dropped;
         }
@@ -69,18 +69,19 @@ impl Cake {
         let len = Bytes::from(meta.len);
         if self.backlog.is_empty() {
             self.seat.awake(now);
+            self.memory.follow_frames(packets);
             self.empty_since = None;
         }
         let at = self.scheme.tin(headers);
         let flow = self.flow_of(at, headers, now);
         self.flows[flow].queue.push_back(packets, id);
         self.backlog.packets += 1;
-        self.backlog.bytes += len;
+        self.backlog.bytes.0 += len.0;
         let tin = &mut self.tins[at];
         if tin.backlog == Bytes::ZERO {
             tin.next = tin.next.max(now);
         }
-        tin.backlog += len;
+        tin.backlog.0 += len.0;
         self.memory.take(packets.memory_for(len));
         self.join(at, flow, now);
         if self.config.ack_filter != AckFilter::Off {
@@ -240,7 +241,7 @@ impl Cake {
             self.overflow.begin(&mut self.flows);
         }
         self.seat.turned_away();
-        while self.memory.is_short(packets) {
+        while self.memory.is_short() {
             let Some(longest) = self.overflow.longest() else { return };
             let flow = &mut self.flows[longest];
             let Some(dropped) = flow.queue.pop_front(packets) else { return };

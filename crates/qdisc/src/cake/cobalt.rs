@@ -39,18 +39,26 @@ pub(super) struct Terms {
     /// The sojourn time that is aimed at.
     pub(super) target: Nanos,
     /// How long a full frame takes at the rate of the tin.
-    pub(super) frame_time: Nanos,
+    frame_time: Nanos,
+    /// What is no queue: the target, or four full frames where that is more.
+    slack: Nanos,
 }
 
 impl Terms {
     /// The terms for `interval` and `target` where a full frame takes `frame_time`: what cannot be
     /// kept at a low rate is not aimed at.
-    pub(super) fn new(interval: Nanos, target: Nanos, frame_time: Nanos) -> Self {
-        let floor = Nanos(frame_time.0.saturating_mul(3) / 2);
-        let reached = target.max(floor);
-        let wider = interval + (reached - target);
-        let interval = wider.max(Nanos(reached.0.saturating_mul(2)));
-        Self { interval, target: reached, frame_time }
+    pub(super) const fn new(interval: Nanos, target: Nanos, frame_time: Nanos) -> Self {
+        let floor = frame_time.0.saturating_mul(3) / 2;
+        let reached = if target.0 > floor { target.0 } else { floor };
+        let wider = interval.0.saturating_add(reached - target.0);
+        let twice = reached.saturating_mul(2);
+        let frames = frame_time.0.saturating_mul(4);
+        Self {
+            interval: Nanos(if wider > twice { wider } else { twice }),
+            target: Nanos(reached),
+            frame_time,
+            slack: Nanos(if reached > frames { reached } else { frames }),
+        }
     }
 }
 
@@ -125,10 +133,9 @@ impl Cobalt {
     #[inline]
     pub(super) fn judge(&mut self, terms: &Terms, packet: Candidate, now: Nanos) -> Fate {
         let Candidate { sojourn, can_be_marked, standing, random } = packet;
-        let frame_time = terms.frame_time.0;
-        let over_target = sojourn > terms.target
-            && sojourn.0 > frame_time.saturating_mul(4)
-            && sojourn.0 > frame_time.saturating_mul(2).saturating_mul(u64::from(standing));
+        let over_target = sojourn > terms.slack
+            && (standing == 0
+                || sojourn.0 / 2 > terms.frame_time.0.saturating_mul(u64::from(standing)));
         if over_target {
             if !self.dropping {
                 self.dropping = true;
@@ -247,11 +254,8 @@ fn ticks(now: Nanos) -> u32 {
 mod tests {
     use super::*;
 
-    const TERMS: Terms = Terms {
-        interval: Nanos::from_millis(100),
-        target: Nanos::from_millis(5),
-        frame_time: Nanos::from_micros(120),
-    };
+    const TERMS: Terms =
+        Terms::new(Nanos::from_millis(100), Nanos::from_millis(5), Nanos::from_micros(120));
 
     fn packet(sojourn: Nanos, can_be_marked: bool) -> Candidate {
         Candidate { sojourn, can_be_marked, standing: 0, random: u16::MAX }

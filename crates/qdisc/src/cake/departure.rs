@@ -125,7 +125,7 @@ impl Cake {
         let is_dropped = fate == Fate::Drop && !flow.is_empty();
         if !is_dropped || self.config.ingress {
             flow.deficit -= charge as i32 * DEFICIT_UNIT;
-            tin.charge(charge, now);
+            tin.charge(charge, now, self.scheme.shares.len() > 1);
         }
         if is_dropped {
             tin.figures.drops += 1;
@@ -141,7 +141,7 @@ impl Cake {
             self.gone(packets, at, packet);
         }
         if self.overflow.is_live() {
-            self.ease(packets, id);
+            self.ease(id);
         }
         self.after(at, id, now);
         (!is_dropped).then_some(packet)
@@ -156,8 +156,8 @@ impl Cake {
 
     /// Keeps up the heap of the longest, or forgets it where memory is no longer short.
     #[cold]
-    fn ease(&mut self, packets: &Packets, id: u16) {
-        if self.memory.is_relieved(packets) {
+    fn ease(&mut self, id: u16) {
+        if self.memory.is_relieved() {
             self.overflow.end(&mut self.flows);
         } else {
             self.overflow.changed(&mut self.flows, id);

@@ -34,11 +34,18 @@ pub(super) struct Memory {
     used: Bytes,
     most: Bytes,
     limit: Bytes,
+    /// What the worker's frames allow.
+    bound: Bytes,
 }
 
 impl Memory {
     pub(super) fn new(config: &Config) -> Self {
-        let mut memory = Self { used: Bytes::ZERO, most: Bytes::ZERO, limit: Bytes::ZERO };
+        let mut memory = Self {
+            used: Bytes::ZERO,
+            most: Bytes::ZERO,
+            limit: Bytes::ZERO,
+            bound: Bytes(u64::MAX),
+        };
         memory.follow(config, Share::WHOLE);
         memory
     }
@@ -60,16 +67,22 @@ impl Memory {
         self.most = self.most.max(self.used);
     }
 
+    /// Packets lie in the frames of `packets`.
+    #[inline]
+    pub(super) fn follow_frames(&mut self, packets: &Packets) {
+        self.bound = Bytes(packets.memory().0 / WORKER_PART);
+    }
+
     /// Whether more is used than may be.
     #[inline]
-    pub(super) fn is_short(&self, packets: &Packets) -> bool {
-        self.used > self.limit.min(Bytes(packets.memory().0 / WORKER_PART))
+    pub(super) fn is_short(&self) -> bool {
+        self.used > self.limit.min(self.bound)
     }
 
     /// Whether the shortage is well over.
     #[inline]
-    pub(super) fn is_relieved(&self, packets: &Packets) -> bool {
-        let limit = self.limit.min(Bytes(packets.memory().0 / WORKER_PART));
+    pub(super) fn is_relieved(&self) -> bool {
+        let limit = self.limit.min(self.bound);
         self.used.0 < limit.0 - limit.0 / RELIEF_PART
     }
 
@@ -119,13 +132,16 @@ mod tests {
         memory.follow(&config, Share::one_of(8));
         assert_eq!(memory.limit(), Bytes(100_000));
         let many = Packets::new(1000);
+        memory.follow_frames(&many);
         memory.take(Bytes(100_000));
-        assert!(!memory.is_short(&many));
+        assert!(!memory.is_short());
         memory.take(Bytes(2048));
-        assert!(memory.is_short(&many));
+        assert!(memory.is_short());
         memory.give_back(Bytes(2048));
-        assert!(memory.is_short(&Packets::new(100)), "a quarter of 200 KiB");
+        memory.follow_frames(&Packets::new(100));
+        assert!(memory.is_short(), "a quarter of 200 KiB");
+        memory.follow_frames(&many);
         memory.give_back(Bytes(30_000));
-        assert!(memory.is_relieved(&many));
+        assert!(memory.is_relieved());
     }
 }

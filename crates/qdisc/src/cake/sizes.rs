@@ -13,6 +13,8 @@ const FRACTION: u32 = 16;
 pub(super) struct Sizes {
     overhead: Overhead,
     network_length: bool,
+    /// Neither changes anything.
+    is_plain: bool,
     network: Range,
     adjusted: Range,
     offset: u64,
@@ -44,6 +46,7 @@ impl Sizes {
         Self {
             overhead: config.overhead,
             network_length: config.network_length,
+            is_plain: config.overhead == Overhead::NONE && !config.network_length,
             network: Range::NOTHING,
             adjusted: Range::NOTHING,
             offset: 0,
@@ -62,6 +65,10 @@ impl Sizes {
     pub(super) fn charge(&mut self, len: Bytes, headers: &Headers) -> u32 {
         let offset = u64::from(headers.network_offset);
         self.offset = average(self.offset, offset << FRACTION, SHIFT);
+        if self.is_plain {
+            self.network.take_in(len.0 as u32);
+            return len.0 as u32;
+        }
         let network = if self.network_length { len.0.saturating_sub(offset) } else { len.0 };
         let adjusted = self.overhead.cost(Bytes(network)).0 as u32;
         self.network.take_in(network as u32);
@@ -71,7 +78,8 @@ impl Sizes {
 
     /// The shortest and the longest packet so far, before overhead and with it.
     pub(super) fn extremes(&self) -> [Option<(u32, u32)>; 2] {
-        [self.network.get(), self.adjusted.get()]
+        let adjusted = if self.is_plain { self.network } else { self.adjusted };
+        [self.network.get(), adjusted.get()]
     }
 
     /// Where the network layer begins on average, in bytes, rounded.

@@ -23,6 +23,9 @@ pub(super) const WHOLE_HOST: u64 = 1 << 16;
 /// Turns after which the least load is looked for anew.
 const LOAD_PERIOD: u32 = 256;
 
+/// The highest load that is divided by exactly.
+const LOAD_MAX: u32 = 1 << 13;
+
 /// Averages follow a value beyond their purpose by 1/4, others by 1/256.
 const FAST: u32 = 2;
 const SLOW: u32 = 8;
@@ -94,7 +97,7 @@ impl Tin {
             deficit: 0,
             quantum,
             flow_quantum: QUANTUM_MAX,
-            terms: Terms { interval: zero, target: zero, frame_time: zero },
+            terms: Terms::new(zero, zero, zero),
             sent: 0,
             unresponsive: 0,
             figures: TinFigures::default(),
@@ -207,12 +210,13 @@ impl Tin {
     /// matter: the least load of all has a whole quantum.
     #[inline]
     fn quantum_of(&self, load: u16) -> i32 {
-        let whole = self.flow_quantum as i32 * DEFICIT_UNIT;
+        let whole = self.flow_quantum * DEFICIT_UNIT as u32;
         let load = u32::from(load);
         if load <= self.least_load {
-            return whole;
+            return whole as i32;
         }
-        ((i64::from(whole) * i64::from(self.least_load) / i64::from(load)) as i32).max(1)
+        // A whole quantum has 19 bits; a load beyond 13 makes no difference that matters.
+        ((whole * self.least_load.min(LOAD_MAX) / load) as i32).max(1)
     }
 
     /// What a flow begins with that was idle.
@@ -296,14 +300,18 @@ impl Tin {
         others.idle.push_back(flows, id);
     }
 
-    /// A packet that is charged `charge` has left, or counts as if it had.
+    /// A packet that is charged `charge` has left, or counts as if it had. Where it is the only tin
+    /// nobody asks whose turn it is.
     #[inline]
-    pub(super) fn charge(&mut self, charge: u32, now: Nanos) {
+    pub(super) fn charge(&mut self, charge: u32, now: Nanos, has_others: bool) {
+        self.sent += u64::from(charge);
+        if !has_others {
+            return;
+        }
         let time = self.per_byte.time(charge);
         // What it missed it may make up for; what it had beyond its part is not held against it.
         self.next = if self.next < now { self.next + time } else { self.next.max(now + time) };
         self.deficit -= i64::from(charge);
-        self.sent += u64::from(charge);
     }
 
     /// A packet leaves after it has stood for `sojourn`.

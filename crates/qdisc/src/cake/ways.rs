@@ -23,7 +23,8 @@ const SETS: usize = 128;
 #[derive(Clone, Copy)]
 #[repr(align(32))]
 struct Set {
-    tags: [u16; WAYS],
+    /// Four to a word.
+    tags: [u64; 2],
     slots: [u16; WAYS],
 }
 
@@ -55,7 +56,7 @@ pub(super) struct Ways {
 
 impl Ways {
     pub(super) fn new() -> Self {
-        let set = Set { tags: [0; WAYS], slots: [NONE; WAYS] };
+        let set = Set { tags: [0; 2], slots: [NONE; WAYS] };
         Self { sets: Box::new([set; SETS]), states: [State::default(); SETS] }
     }
 
@@ -68,10 +69,12 @@ impl Ways {
         let tag = (hash >> 16) as u16;
         let set = &mut self.sets[index];
         let State { held, busy } = self.states[index];
+        let is_direct = (set.tags[direct / 4] >> (direct as u32 % 4 * TAG)) as u16 == tag;
+        if is_direct && held & (1 << direct) != 0 {
+            return ((index * WAYS + direct) as u16, Found::Direct);
+        }
         let hits = equal(&set.tags, tag) & held;
-        let (way, found) = if hits & (1 << direct) != 0 {
-            (direct, Found::Direct)
-        } else if hits != 0 {
+        let (way, found) = if hits != 0 {
             (hits.trailing_zeros() as usize, Found::Indirect)
         } else {
             let idle = !busy;
@@ -80,7 +83,7 @@ impl Ways {
                 Some(way) => (way, Found::Free),
                 None => (direct, Found::Collision),
             };
-            set.tags[way] = tag;
+            set_tag(&mut set.tags, way, tag);
             (way, found)
         };
         ((index * WAYS + way) as u16, found)
@@ -115,19 +118,28 @@ impl Ways {
     }
 }
 
-/// Which of `tags` are `tag`. A bit of the sum of a lane's lower bits and all ones is clear where these
-/// are zero, so lanes are compared four at a time without any that is next to them.
+/// Bits of a tag.
+const TAG: u32 = 16;
+
+/// Makes `tag` that of `way`.
 #[inline]
-fn equal(tags: &[u16; WAYS], tag: u16) -> u8 {
+fn set_tag(tags: &mut [u64; 2], way: usize, tag: u16) {
+    let shift = (way % 4) as u32 * TAG;
+    let word = &mut tags[way / 4];
+    *word = (*word & !(0xffff << shift)) | u64::from(tag) << shift;
+}
+
+/// Which of `tags` are `tag`. The sum of a lane's lower bits and all ones leaves its highest bit clear
+/// where they are zero, and never reaches the next lane: so four are compared at once.
+#[inline]
+fn equal(tags: &[u64; 2], tag: u16) -> u8 {
     const LOW: u64 = 0x7fff_7fff_7fff_7fff;
-    let lanes = |at: usize| {
-        let four = [0, 16, 32, 48].map(|shift| u64::from(tags[at + shift / 16]) << shift);
-        let differs =
-            (four[0] | four[1] | four[2] | four[3]) ^ (u64::from(tag) * 0x1_0001_0001_0001);
-        let zero = !(((differs & LOW) + LOW) | differs | LOW) >> 15;
-        (zero | zero >> 15 | zero >> 30 | zero >> 45) as u8 & 0xf
+    let gather = |bits: u64| ((bits | bits >> 15 | bits >> 30 | bits >> 45) & 0xf) as u8;
+    let zero = |word: u64| {
+        let differs = word ^ (u64::from(tag) * 0x0001_0001_0001_0001);
+        !(((differs & LOW) + LOW) | differs | LOW) >> (TAG - 1)
     };
-    lanes(0) | lanes(4) << 4
+    gather(zero(tags[0])) | gather(zero(tags[1])) << 4
 }
 
 /// The first of `ways` from `direct` on, around the set.
@@ -195,10 +207,16 @@ mod tests {
     proptest! {
         /// The oracle compares one by one.
         #[test]
-        fn tags_are_compared_each_for_itself(tags in any::<[u16; WAYS]>(), other in any::<u16>(), at in 0..WAYS) {
+        fn tags_are_compared_each_for_itself(
+            tags in any::<[u16; WAYS]>(),
+            other in any::<u16>(),
+            at in 0..WAYS,
+        ) {
+            let mut words = [u64::MAX; 2];
+            (0..WAYS).for_each(|way| set_tag(&mut words, way, tags[way]));
             for tag in [tags[at], other, tags[at] ^ 0x8000, tags[at] ^ 1, 0, 0xffff] {
                 let expected = (0..WAYS).fold(0, |bits, way| bits | u8::from(tags[way] == tag) << way);
-                prop_assert_eq!(equal(&tags, tag), expected);
+                prop_assert_eq!(equal(&words, tag), expected);
             }
         }
     }
