@@ -4,7 +4,7 @@ use super::ack_filter::superfluous;
 use super::flow::{Flow, Home, Standing};
 use super::hosts::Hosts;
 use super::slab::NONE;
-use super::tin::Tables;
+use super::tin::{Tables, WHOLE_HOST};
 use super::ways::{Found, Ways};
 use super::{AckFilter, Cake, Isolation};
 use crate::Verdict;
@@ -209,6 +209,7 @@ impl Cake {
         flow.standing = Standing::Sparse;
         flow.deficit = tin.first_quantum(flow.load);
         tin.sparse_flows += 1;
+        tin.weight += WHOLE_HOST / u64::from(flow.load);
         tin.sparse.push_back(flows, id);
     }
 

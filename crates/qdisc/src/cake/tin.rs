@@ -55,7 +55,9 @@ pub(super) struct Tin {
     /// Flows that are not idle.
     pub(super) sparse_flows: u32,
     pub(super) bulk_flows: u32,
-    /// The sum of what flows that stand count for, in parts of a host.
+    /// The sum of what flows that are not idle count for, in parts of a host. Those that are sparse
+    /// count, too: where they go first they are soon gone, and where they do not get a turn at all
+    /// nobody else would know of them.
     pub(super) weight: u64,
     /// The least load of a flow that stands, as far as seen: its quantum is whole.
     least_load: u32,
@@ -230,7 +232,6 @@ impl Tin {
         flow.standing = Standing::Bulk;
         flow.turns = 0;
         self.bulk_flows += 1;
-        self.weight += WHOLE_HOST / u64::from(flow.load);
         if let Some(tables) = &mut self.tables {
             if let Some(hosts) = &mut tables.sources {
                 hosts.stand(flow.source, true);
@@ -283,9 +284,9 @@ impl Tin {
         if was_unresponsive && !flow.cobalt.is_unresponsive() {
             self.unresponsive -= 1;
         }
+        self.weight -= WHOLE_HOST / u64::from(flow.load);
         if flow.standing == Standing::Bulk {
             self.bulk_flows -= 1;
-            self.weight -= WHOLE_HOST / u64::from(flow.load);
             if let Some(tables) = &mut self.tables {
                 tables.end_standing(flow, others);
             }
