@@ -191,16 +191,16 @@ impl Cake {
         let (Some(neighbours), Some(rate)) = (&mut self.neighbours, self.config.rate) else {
             return;
         };
-        let nothing = Part { weight: 0, sent: 0, is_used: false, part: 0 };
+        let nothing = Part { weight: 0, sent: 0, part: 0 };
         let mut parts = [nothing; crate::TINS_MAX];
         for (part, tin) in parts.iter_mut().zip(&self.tins) {
-            let is_used = tin.has_flows();
-            *part = Part { weight: tin.weight, sent: tin.sent, is_used, part: 0 };
+            *part = Part { weight: tin.weight, sent: tin.sent, part: 0 };
         }
         let parts = &mut parts[..self.tins.len()];
         let weight = neighbours.meet(&self.scheme.shares, parts, rate, now);
         for ((tin, share), part) in self.tins.iter_mut().zip(&self.scheme.shares).zip(parts) {
             tin.set_threshold(part_of(part_of(rate, share.threshold), part.part));
+            tin.begin_anew_soon(self.config.frame, now);
         }
         if let Seat::Shared(shared) = &mut self.seat {
             shared.weigh(weight);

@@ -19,6 +19,7 @@
 //!
 //! Cost: once a period some lines of shared memory and a dozen divisions.
 
+use super::tin::WHOLE_HOST;
 use super::tins::Share;
 use crate::{Census, TINS_MAX, TinCensus, Weight};
 use narrows_units::{Nanos, Rate};
@@ -47,8 +48,6 @@ pub(super) struct Part {
     pub(super) weight: u64,
     /// Bytes sent, as charged.
     pub(super) sent: u64,
-    /// Whether it has any flows at all.
-    pub(super) is_used: bool,
     /// The part of the tin's threshold that is this queue's, in 1/65536.
     pub(super) part: u32,
 }
@@ -111,11 +110,15 @@ impl Neighbours {
         let mut sum = 0;
         for (tin, own) in tins.iter_mut().enumerate().rev() {
             let all = self.sums[tin].weight;
-            // Where nobody has said that he stands, the threshold is whoever's needs it.
-            own.part = match all {
-                0 => 1 << 16,
-                all => ((u128::from(own.weight) << 16) / u128::from(all)).min(1 << 16) as u32,
+            let part = |weight: u64, all: u64| match all {
+                0 => 0,
+                all => ((u128::from(weight) << 16) / u128::from(all)).min(1 << 16) as u64,
             };
+            let is_here = part(own.weight, all);
+            // Whoever has nothing now may have a flow at any moment.
+            let others = all.saturating_sub(own.weight);
+            let weight = if own.weight == 0 { WHOLE_HOST } else { own.weight };
+            own.part = part(weight, others + weight) as u32;
             let threshold = u64::from(shares[tin].threshold);
             let entitled = if threshold >= 1 << 16 {
                 left.max(LEAST_REST)
@@ -125,11 +128,7 @@ impl Neighbours {
             };
             if all != 0 {
                 left -= entitled.min(left);
-                sum += entitled * u64::from(own.part);
-            }
-            let least = (1u32 << 16) / LEAST_PART as u32;
-            if own.is_used {
-                own.part = own.part.max(least);
+                sum += entitled * is_here;
             }
         }
         // The sum is in 1/2^32 of everything.
@@ -193,12 +192,7 @@ mod tests {
         for ms in 1..=50 {
             (weights, parts) = (Vec::new(), Vec::new());
             for (seat, queue) in seats.iter_mut().zip(queues) {
-                let part = |&(weight, sent): &(u64, u64)| Part {
-                    weight,
-                    sent: sent * ms,
-                    is_used: weight != 0,
-                    part: 0,
-                };
+                let part = |&(weight, sent): &(u64, u64)| Part { weight, sent: sent * ms, part: 0 };
                 let mut tins: Vec<Part> = queue.iter().map(part).collect();
                 let weight = seat.meet(&shares, &mut tins, RATE, Nanos::from_millis(ms));
                 weights.push(weight.0);
@@ -231,7 +225,15 @@ mod tests {
         assert_eq!(parts[0][3], 3 << 14);
         assert_eq!(parts[1][3], 1 << 14);
         assert_eq!(parts[0][0], 1 << 15);
-        assert_eq!(parts[0][1], 1 << 16, "whoever needs it has all of it");
+        assert_eq!(parts[0][1], 1 << 16, "whoever comes first would have all of it");
+    }
+
+    #[test]
+    fn a_queue_without_flows_has_the_part_that_its_first_flow_would_have() {
+        let one = 1 << 16;
+        let tins = |weight| vec![(0, 0), (0, 0), (0, 0), (weight, MS / 16)];
+        let (_, parts) = meet(Diffserv::Diffserv4, &[tins(3 * one), tins(0)]);
+        assert_eq!((parts[0][3], parts[1][3]), (1 << 16, 1 << 14));
     }
 
     #[test]

@@ -129,6 +129,11 @@ impl Tin {
         self.per_byte = PerByte::at(rate);
     }
 
+    /// With another threshold it waits no longer than for a packet of `frame` bytes at that.
+    pub(super) fn begin_anew_soon(&mut self, frame: u32, now: Nanos) {
+        self.next = self.next.min(now + self.per_byte.time(frame));
+    }
+
     /// Whether any flow waits for its turn, with packets or without.
     #[inline]
     pub(super) fn has_flows(&self) -> bool {
