@@ -11,8 +11,8 @@
 //!   system just before the load. The cable is short: without a queue, the round trip is almost
 //!   nothing, and TCP's own is what the queues make it.
 //! - *Queues.* Each of a direction's TCP flows is on a queue of its own ([`crate::tcp`]).
-//!   Acknowledgements and the call take the queue that the kernel's hash gives them, other UDP
-//!   probes take turns over ports enough to take all queues. What each queue has carried is shown.
+//!   Acknowledgements, `ping` and the call take the queue that the kernel's hash gives them, other
+//!   UDP probes take turns over ports enough to take all queues. What each has carried is shown.
 //! - *Equal flows.* Under a system that heeds no marks the four flows are equal, and Jain's index
 //!   says how equally they were treated; where marks matter they are not meant to be.
 //! - *Loss* of a probe is a request without an answer, wherever either was lost. Losses of the

@@ -145,8 +145,10 @@ impl Delay {
 
     /// Median and 99th percentile in milliseconds.
     fn shown(&self) -> String {
+        // Less than nothing, by less than is shown, is nothing.
+        let tenths = |micros: f64| (micros / 100.0).round() / 10.0 + 0.0;
         let millis =
-            |micros: Option<f64>| micros.map_or("-".into(), |us| format!("{:.1}", us / 1e3));
+            |micros: Option<f64>| micros.map_or("-".into(), |us| format!("{:.1}", tenths(us)));
         format!("{} / {}", millis(self.added_median_us), millis(self.added_p99_us))
     }
 }
