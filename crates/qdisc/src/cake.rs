@@ -35,6 +35,8 @@
 //!
 //! Non-goals: splitting segments (frames here are what the wire carries), filters of one's own.
 
+use crate::bucket::Shape;
+use crate::patience::Patience;
 use crate::{Census, Meter, Next, Qdisc, Share, Spec, Stats, Verdict};
 use memory::Memory;
 use narrows_packet::{Backlog, Batch, PacketId, Packets, Reading};
@@ -72,6 +74,10 @@ mod ways;
 pub use config::{AckFilter, Config, Diffserv, Isolation};
 pub use figures::{Figures, TinFigures};
 
+/// What a worker that comes late by so much makes up for, whoever grants: what a shared limit keeps as
+/// its burst.
+const CATCH_UP: Nanos = Nanos::from_millis(1);
+
 /// How long an instance is without packets before it gives its memory back.
 const REST: Nanos = Nanos::from_secs(1);
 
@@ -90,6 +96,7 @@ pub(crate) struct Cake {
     estimator: Option<estimator::Estimator>,
     sizes: Sizes,
     memory: Memory,
+    patience: Patience,
     overflow: Overflow,
     backlog: Backlog,
     /// The tin whose turn it is, where there is no rate.
@@ -114,6 +121,11 @@ impl Cake {
             estimator: estimator(&config),
             sizes: Sizes::new(&config),
             memory: Memory::new(&config),
+            patience: Patience::new(&Shape {
+                rate: Rate::default(),
+                burst: Bytes::ZERO,
+                peak: None,
+            }),
             share: Share::WHOLE,
             neighbours: census.map(Neighbours::new),
             flows: Slab::new(),
@@ -150,6 +162,16 @@ impl Cake {
             tin.set_threshold(threshold.unwrap_or_default());
         }
         self.memory.follow(&self.config, self.share);
+        let rate = rate.unwrap_or_default();
+        self.patience = Patience::new(&Shape { rate, burst: rate.bytes_in(CATCH_UP), peak: None });
+    }
+
+    /// When to ask again where a packet may leave at `when`: a little later if many stand. Whatever
+    /// comes first is chosen then.
+    #[inline]
+    fn when(&self, when: Nanos) -> Nanos {
+        let frame = Bytes(u64::from(self.config.frame));
+        self.patience.until(when, frame, self.backlog.bytes - frame)
     }
 
     /// Keeps `rate` from now on.
@@ -166,7 +188,7 @@ impl Cake {
         shared.report(self.backlog, now);
         let share = shared.share();
         if let Some(neighbours) = &self.neighbours
-            && neighbours.is_due(now)
+            && (neighbours.is_due(now) || self.backlog.is_empty() && neighbours.has_told())
         {
             self.meet(now);
         }
@@ -294,6 +316,7 @@ impl Qdisc for Cake {
             }
             match self.depart(packets, now) {
                 Ok(id) => out.push(id),
+                Err(Next::At(when)) => break Next::At(self.when(when)),
                 Err(next) => break next,
             }
         };

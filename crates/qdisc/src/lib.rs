@@ -14,6 +14,7 @@
 mod census;
 mod config;
 mod meter;
+mod patience;
 mod probe;
 mod qdisc;
 

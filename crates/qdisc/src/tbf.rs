@@ -29,13 +29,12 @@
 //! wire carries), two stamping meters one above the other.
 
 use crate::bucket::{Bucket, Shape};
+use crate::patience::Patience;
 use crate::{Meter, Next, Qdisc, Share, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
-use patience::Patience;
 use queue::{Queue, Sink};
 
-mod patience;
 mod queue;
 
 /// Packets that a seat may always queue while they fit the whole limit, however small its
@@ -101,7 +100,7 @@ impl Tbf {
             limit: config.limit,
             part: Bytes::ZERO,
             longest: Bytes::ZERO,
-            patience: Patience::new(&config),
+            patience: Patience::new(&config.shape()),
             seat: meter.map_or_else(|| Seat::Own(Bucket::new(config.shape())), Seat::Shared),
             queue: Queue::new(inner, config.overhead),
         };
@@ -219,7 +218,7 @@ impl Qdisc for Tbf {
         assert!(self.fits(&spec), "{:?} does not fit a tbf", spec.config);
         let Spec { config: crate::Config::Tbf(config), meter, children, .. } = spec else { return };
         self.limit = config.limit;
-        self.patience = Patience::new(&config);
+        self.patience = Patience::new(&config.shape());
         self.queue.reweigh(config.overhead);
         if let Some(meter) = meter {
             self.seat = Seat::Shared(meter);

@@ -33,11 +33,7 @@ impl Cake {
             packets.discard(id, DropReason::TooLong);
             return Verdict::Dropped;
         }
-        let tin = self.queue(packets, id, &headers, charge, now);
-        let figures = &mut self.tins[tin].figures;
-        figures.packets += 1;
-        figures.bytes += len.0;
-        figures.max_len = figures.max_len.max(len.0 as u32);
+        self.queue(packets, id, &headers, charge, now);
         if self.memory.is_short() {
             self.relieve(packets, now);
             return Verdict::Dropped;
@@ -52,7 +48,7 @@ impl Cake {
         self.queue(packets, id, &headers, charge, now);
     }
 
-    /// Puts `id` at the end of its flow; in which tin.
+    /// Puts `id` at the end of its flow.
     #[inline]
     fn queue(
         &mut self,
@@ -61,7 +57,7 @@ impl Cake {
         headers: &Headers,
         charge: u32,
         now: Nanos,
-    ) -> usize {
+    ) {
         let meta = packets.meta_mut(id);
         meta.charge = Bytes32(charge);
         meta.ecn = headers.ecn;
@@ -82,6 +78,9 @@ impl Cake {
             tin.next = tin.next.max(now);
         }
         tin.backlog.0 += len.0;
+        tin.figures.packets += 1;
+        tin.figures.bytes += len.0;
+        tin.figures.max_len = tin.figures.max_len.max(len.0 as u32);
         self.memory.take(packets.memory_for(len));
         self.join(at, flow, now);
         if self.config.ack_filter != AckFilter::Off {
@@ -90,7 +89,6 @@ impl Cake {
         if self.overflow.is_live() {
             self.overflow.changed(&mut self.flows, flow);
         }
-        at
     }
 
     /// The flow of a packet. One that was not known stands nowhere yet and is in no list.

@@ -60,6 +60,8 @@ pub(super) struct Neighbours {
     next: Nanos,
     last: Nanos,
     sums: [TinCensus; TINS_MAX],
+    /// Whether others believe that something waits here.
+    has_told: bool,
 }
 
 impl Neighbours {
@@ -70,7 +72,14 @@ impl Neighbours {
             next: Nanos::ZERO,
             last: Nanos::ZERO,
             sums: [TinCensus::default(); TINS_MAX],
+            has_told: false,
         }
+    }
+
+    /// Whether others believe that something waits here: to be taken back when nothing does.
+    #[inline]
+    pub(super) fn has_told(&self) -> bool {
+        self.has_told
     }
 
     /// Whether it is time to tell and to listen.
@@ -94,6 +103,7 @@ impl Neighbours {
             *own = TinCensus { weight: tin.weight, sent: tin.sent };
         }
         self.census.tell(&own[..count]);
+        self.has_told = own.iter().any(|tin| tin.weight != 0);
         let before = self.sums;
         self.census.sum(&mut self.sums[..count]);
         let passed = now.since(self.last);

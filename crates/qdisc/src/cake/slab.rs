@@ -1,36 +1,36 @@
 //! Places for things that come and go, grown on demand.
 //!
-//! An instance of `cake` may need thousands of flows and mostly needs a few. So they live in
-//! chunks of [`CHUNK`], and a chunk is added when all places are taken: never moved, so that growth
-//! costs the same however much is there, and bounded by the tables that refer to it. That is the one
-//! thing on a packet's way that allocates, once for 64 flows more than ever before.
+//! An instance of `cake` may need thousands of flows and mostly needs a few. So they live in one
+//! piece of memory that is doubled when all places are taken: bounded by the tables that refer to it,
+//! and one load away. That is the one thing on a packet's way that allocates, and it copies what is
+//! there: 32 KiB for the 513th flow, once.
 //!
-//! Cost: two dependent loads; O(1).
+//! Cost: one load; O(1).
 
 use std::ops::{Index, IndexMut};
 
-/// Places in a chunk: a chunk of flows is a page.
-const CHUNK: usize = 64;
+/// Places to begin with: a page of flows.
+const LEAST: usize = 64;
 
 /// No place.
 pub(super) const NONE: u16 = u16::MAX;
 
-/// Places for up to 65,472 values. One that was taken is never given back; whoever is done with
+/// Places for up to 65,535 values. One that was taken is never given back; whoever is done with
 /// it uses it for something else.
 pub(super) struct Slab<T> {
-    chunks: Vec<Box<[T; CHUNK]>>,
-    taken: u16,
+    /// Those that were taken.
+    places: Vec<T>,
 }
 
 impl<T: Default> Slab<T> {
     pub(super) const fn new() -> Self {
-        Self { chunks: Vec::new(), taken: 0 }
+        Self { places: Vec::new() }
     }
 
-    /// Whether the next value fits without another chunk.
+    /// Whether the next value fits without more memory.
     #[inline]
     pub(super) fn has_free(&self) -> bool {
-        usize::from(self.taken) < self.chunks.len() * CHUNK
+        self.places.len() < self.places.capacity()
     }
 
     /// A place that nobody has taken before.
@@ -42,26 +42,26 @@ impl<T: Default> Slab<T> {
         if !self.has_free() {
             self.grow();
         }
-        self.taken += 1;
-        self.taken - 1
+        self.places.push(T::default());
+        (self.places.len() - 1) as u16
     }
 
     #[cold]
     fn grow(&mut self) {
-        let places = (self.chunks.len() + 1) * CHUNK;
-        assert!(places <= usize::from(NONE), "a slab has 65,472 places");
-        self.chunks.push(Box::new(std::array::from_fn(|_| T::default())));
+        let more = self.places.len().max(LEAST);
+        let most = usize::from(NONE) - self.places.len();
+        assert!(most > 0, "a slab has 65,535 places");
+        self.places.reserve_exact(more.min(most));
     }
 
     /// The places that were taken: all below this.
     pub(super) fn taken(&self) -> u16 {
-        self.taken
+        self.places.len() as u16
     }
 
     /// The memory that it takes beside itself, in bytes.
     pub(super) fn memory(&self) -> usize {
-        self.chunks.len() * size_of::<[T; CHUNK]>()
-            + self.chunks.capacity() * size_of::<Box<[T; CHUNK]>>()
+        self.places.capacity() * size_of::<T>()
     }
 }
 
@@ -70,14 +70,14 @@ impl<T> Index<u16> for Slab<T> {
 
     #[inline]
     fn index(&self, place: u16) -> &T {
-        &self.chunks[usize::from(place) / CHUNK][usize::from(place) % CHUNK]
+        &self.places[usize::from(place)]
     }
 }
 
 impl<T> IndexMut<u16> for Slab<T> {
     #[inline]
     fn index_mut(&mut self, place: u16) -> &mut T {
-        &mut self.chunks[usize::from(place) / CHUNK][usize::from(place) % CHUNK]
+        &mut self.places[usize::from(place)]
     }
 }
 
@@ -101,12 +101,12 @@ mod tests {
         let mut slab = Slab::<u64>::new();
         assert_eq!(slab.memory(), 0);
         let mut memory = Vec::new();
-        for _ in 0..=CHUNK {
+        for _ in 0..=LEAST {
             slab.take();
             memory.push(slab.memory());
         }
-        assert!(memory[..CHUNK].iter().all(|size| *size == memory[0]));
-        assert!(memory[CHUNK] >= memory[0] + size_of::<[u64; CHUNK]>());
+        assert!(memory[..LEAST].iter().all(|size| *size == memory[0]));
+        assert!(memory[LEAST] >= memory[0] + size_of::<[u64; LEAST]>());
         assert!(slab.has_free());
     }
 }

@@ -1,7 +1,7 @@
 //! What waits in a `tbf`: the inner qdisc and the packet that is held in front of it.
 
-use super::patience::Patience;
 use crate::fifo::Fifo;
+use crate::patience::Patience;
 use crate::{Config, Meter, Next, Qdisc, Spec, Stats, Take, Verdict};
 use narrows_packet::{Backlog, Batch, PacketId, Packets};
 use narrows_units::{Bytes, Nanos, wire::Overhead};
