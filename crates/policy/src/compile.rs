@@ -337,25 +337,13 @@ fn cake_level(place: Place, params: &CakeParams, seats: usize) -> Level {
     let limit = params.config.rate.filter(|_| seats > 1).map(|rate| {
         let limit = Limit {
             rate,
-            burst: cake_burst(&params.config, rate),
+            burst: params.config.catch_up(rate),
             peak: None,
             backlog: cake_backlog(&params.config, rate, seats),
         };
         (terms(params.strategy(), seats), limit)
     });
     Level { place, config, children: 0, limit }
-}
-
-/// What the queues of a `cake` may send at once after a pause: a clock without a deficit lets one
-/// packet go early, and queues that wake up together need some slack between them. More would
-/// stand in the next hop's queue.
-const CAKE_BURST_TIME: Nanos = Nanos::from_millis(1);
-/// A frame that is being sent and one that waits for its tokens must both fit the bucket.
-const CAKE_BURST_FRAMES: u64 = 2;
-
-fn cake_burst(config: &cake::Config, rate: Rate) -> Bytes {
-    let frame = config.overhead.cost(Bytes(u64::from(config.frame)));
-    Bytes(rate.bytes_in(CAKE_BURST_TIME).0.max(CAKE_BURST_FRAMES * frame.0))
 }
 
 /// `tc-cake(8)`: the memory that a limit needs is four times what passes in a round trip,

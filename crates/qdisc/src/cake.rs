@@ -74,10 +74,6 @@ mod ways;
 pub use config::{AckFilter, Config, Diffserv, Isolation};
 pub use figures::{Figures, TinFigures};
 
-/// What a worker that comes late by so much makes up for, whoever grants: what a shared limit keeps as
-/// its burst.
-const CATCH_UP: Nanos = Nanos::from_millis(1);
-
 /// How long an instance is without packets before it gives its memory back.
 const REST: Nanos = Nanos::from_secs(1);
 
@@ -163,7 +159,8 @@ impl Cake {
         }
         self.memory.follow(&self.config, self.share);
         let rate = rate.unwrap_or_default();
-        self.patience = Patience::new(&Shape { rate, burst: rate.bytes_in(CATCH_UP), peak: None });
+        self.patience =
+            Patience::new(&Shape { rate, burst: self.config.catch_up(rate), peak: None });
     }
 
     /// When to ask again where a packet may leave at `when`: a little later if many stand. Whatever

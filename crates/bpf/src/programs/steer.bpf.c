@@ -7,11 +7,16 @@
  * serves that queue the kernel gets the frame, so that with a bridge behind it
  * nothing is lost while Narrows starts, stops or has died.
  *
- * Non-goals: looking deeper than the Ethernet header, shaping, dropping.
+ * There are two: `steer`, which looks no deeper than the Ethernet header, and
+ * `steer_translated`, which also tells user space what addresses were before
+ * translation, and takes the place of the first only while somebody asks.
+ *
+ * Non-goals: shaping, dropping.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <bpf/bpf_helpers.h>
+#include "translation.h"
 
 /* As many queues as a port may have. */
 #define QUEUES_MAX 256
@@ -60,8 +65,7 @@ static __always_inline int is_for_self(const struct ethhdr *eth)
 	return !differs;
 }
 
-SEC("xdp")
-int steer(struct xdp_md *ctx)
+static __always_inline int decide(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data;
 	void *data_end = (void *)(long)ctx->data_end;
@@ -74,6 +78,22 @@ int steer(struct xdp_md *ctx)
 	}
 	action = bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);
 	count(action == XDP_REDIRECT ? TO_WORKER : UNSERVED);
+	return action;
+}
+
+SEC("xdp")
+int steer(struct xdp_md *ctx)
+{
+	return decide(ctx);
+}
+
+SEC("xdp")
+int steer_translated(struct xdp_md *ctx)
+{
+	int action = decide(ctx);
+
+	if (action == XDP_REDIRECT)
+		tell_translation(ctx);
 	return action;
 }
 
