@@ -6,7 +6,7 @@ use crate::{
 };
 use narrows_coordination::{Coordination, Limit, Strategy};
 use narrows_qdisc::{Census, Config, Meter, Spec, cake, fifo, tbf};
-use narrows_units::{Bytes, Nanos, Rate};
+use narrows_units::{Bytes, Rate};
 use std::sync::Arc;
 
 /// What one worker is to do with the qdisc of its queue.
