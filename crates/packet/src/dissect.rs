@@ -40,10 +40,12 @@ mod link;
 mod network;
 mod protocol;
 mod rewrite;
+mod translation;
 mod transport;
 mod tunnel;
 
 pub use rewrite::rewrite;
+pub use translation::Translation;
 
 /// How many tunnels are looked through, one inside of the other.
 pub const TUNNELS_MAX: usize = 2;
@@ -132,10 +134,22 @@ impl Dissector {
     /// The headers of a frame whose hosts and flow are those of `packet`, and all else `outer`'s.
     #[inline(always)]
     fn describe(&self, frame: &[u8], packet: &Packet, outer: &Packet, network: usize) -> Headers {
-        let [source, destination] = self.key.hosts(frame, packet);
-        let ports = packet.ports(frame);
+        let hosts = self.key.hosts(frame, packet);
+        self.told(hosts, packet.carried.protocol, packet.ports(frame), outer, network)
+    }
+
+    /// The headers of a frame between `hosts`, given by their hashes, and with all else `outer`'s.
+    #[inline(always)]
+    fn told(
+        &self,
+        [source, destination]: [u64; 2],
+        protocol: u8,
+        ports: u32,
+        outer: &Packet,
+        network: usize,
+    ) -> Headers {
         Headers {
-            flow: self.key.flow(source, destination, packet.carried.protocol, ports) as u32,
+            flow: self.key.flow(source, destination, protocol, ports) as u32,
             source: self.key.short(source),
             destination: self.key.short(destination),
             mark: 0,

@@ -58,14 +58,24 @@ impl Key {
     pub(super) fn hosts(&self, frame: &[u8], packet: &Packet) -> [u64; 2] {
         // Whoever found the packet has found its addresses, so that no zeros are ever hashed.
         if packet.is_v6 {
-            let addresses: &[u8; 32] = chunk(frame, packet.at + 8).unwrap_or(&[0; 32]);
-            let [a, b, c, d] = eights(addresses);
-            [self.v6(a, b), self.v6(c, d)]
+            self.hosts_v6(chunk(frame, packet.at + 8).unwrap_or(&[0; 32]))
         } else {
-            let addresses: &[u8; 8] = chunk(frame, packet.at + 12).unwrap_or(&[0; 8]);
-            let both = u64::from_be_bytes(*addresses);
-            [self.v4((both >> 32) as u32), self.v4(both as u32)]
+            self.hosts_v4(chunk(frame, packet.at + 12).unwrap_or(&[0; 8]))
         }
+    }
+
+    /// The hashes of two hosts whose addresses stand side by side, as in an IPv4 header.
+    #[inline]
+    pub(super) fn hosts_v4(&self, addresses: &[u8; 8]) -> [u64; 2] {
+        let both = u64::from_be_bytes(*addresses);
+        [self.v4((both >> 32) as u32), self.v4(both as u32)]
+    }
+
+    /// The same as in an IPv6 header.
+    #[inline]
+    pub(super) fn hosts_v6(&self, addresses: &[u8; 32]) -> [u64; 2] {
+        let [a, b, c, d] = eights(addresses);
+        [self.v6(a, b), self.v6(c, d)]
     }
 
     #[inline]
