@@ -150,6 +150,8 @@ struct Seat {
     /// The level that it is for.
     level: u64,
     weight: Weight,
+    /// What it was when the grace was last looked at.
+    weighed: Weight,
     share: Share,
     /// What has left since `since`, by the common time.
     sent: Bytes,
@@ -193,6 +195,7 @@ impl Seat {
             rested: true,
             level: terms.rate.bits_per_sec(),
             weight: Weight::ONE,
+            weighed: Weight::ONE,
             share: Share::WHOLE,
             sent: Bytes::ZERO,
             since: Nanos::ZERO,
@@ -311,6 +314,10 @@ impl Seat {
     fn buy(&mut self, cost: Bytes, own_now: Nanos) -> Take {
         let now = self.clock.follow(self.shared.ledger.latest(), own_now);
         self.consult(now);
+        if self.weighed != self.weight {
+            self.grace.reweigh(self.weighed, self.weight, now);
+            self.weighed = self.weight;
+        }
         if self.rested {
             self.rested = false;
             self.grace.rest(cost, now);

@@ -47,7 +47,7 @@ use rotation::List;
 use seat::Seat;
 use sizes::Sizes;
 use slab::Slab;
-use tin::{Others, Tin};
+use tin::Tin;
 use tins::Scheme;
 
 mod ack_filter;
@@ -140,15 +140,6 @@ impl Cake {
         cake
     }
 
-    /// What tins need of their surroundings, and the flows.
-    fn split(&mut self) -> (&mut Vec<Tin>, &mut Slab<flow::Flow>, Others<'_>) {
-        let (census, edition) = match &mut self.neighbours {
-            Some(neighbours) => (Some(&mut *neighbours.census), neighbours.edition),
-            None => (None, 0),
-        };
-        (&mut self.tins, &mut self.flows, Others { idle: &mut self.idle, census, edition })
-    }
-
     /// Gives every tin its terms by the present rate and share.
     fn follow_rate(&mut self) {
         let rate = self.config.rate;
@@ -178,14 +169,25 @@ impl Cake {
         self.follow_rate();
     }
 
-    /// The batch is over: tells the siblings, and hears from them.
+    /// A batch begins: tells the siblings what waits and hears from them, if it is time.
+    #[inline]
+    fn begin_batch(&mut self, now: Nanos) {
+        if let Some(neighbours) = &self.neighbours
+            && neighbours.is_due(now)
+        {
+            self.meet(now);
+        }
+    }
+
+    /// The batch is over: says what is left.
     #[inline]
     fn end_batch(&mut self, now: Nanos) {
         let Seat::Shared(shared) = &mut self.seat else { return };
         shared.report(self.backlog, now);
         let share = shared.share();
         if let Some(neighbours) = &self.neighbours
-            && (neighbours.is_due(now) || self.backlog.is_empty() && neighbours.has_told())
+            && self.backlog.is_empty()
+            && neighbours.has_told()
         {
             self.meet(now);
         }
@@ -307,6 +309,7 @@ impl Qdisc for Cake {
     }
 
     fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next {
+        self.begin_batch(now);
         let next = loop {
             if !out.has_room() {
                 break Next::Now;
@@ -325,6 +328,7 @@ impl Qdisc for Cake {
     }
 
     fn dequeue_one(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next> {
+        self.begin_batch(now);
         let one = self.depart(packets, now);
         self.end_batch(now);
         one

@@ -11,6 +11,7 @@
 //! What is bought beyond the share counts against the share to come, up to a bound: who was lucky
 //! yields for a while to those who were not, so that luck does not add up.
 
+use narrows_qdisc::Weight;
 use narrows_units::{Bytes, Nanos, Rate};
 
 /// For how long a queue that waits saves up: longer than cores usually sleep.
@@ -38,6 +39,16 @@ impl Grace {
     /// The same share at another rate: what is saved is worth as much more or less.
     pub(super) fn at_rate(self, rate: Rate, least: Bytes) -> Self {
         Self { used_until: self.used_until, ..Self::new(rate, least) }
+    }
+
+    /// The share is worth `new` instead of `old` from `now` on. What was used beyond it was bytes, and
+    /// weighs less in a larger share; in a smaller one it is let be.
+    pub(super) fn reweigh(&mut self, old: Weight, new: Weight, now: Nanos) {
+        let borrowed = self.used_until.since(now);
+        if new > old && borrowed != Nanos::ZERO {
+            let less = u128::from(borrowed.0) * u128::from(old.0) / u128::from(new.0);
+            self.used_until = now + Nanos(less as u64);
+        }
     }
 
     /// The queue was at rest until `now`: it has saved `packet` at most.
@@ -97,6 +108,21 @@ mod tests {
 
     fn gigabyte() -> Grace {
         Grace::new(Rate::from_bytes_per_sec(1_000_000_000), LEAST)
+    }
+
+    #[test]
+    fn what_was_borrowed_under_a_small_share_is_paid_back_sooner_under_a_large_one() {
+        let mut grace = gigabyte();
+        grace.clear(NOW);
+        grace.charge(Bytes(1_600), NOW);
+        grace.reweigh(Weight(16), Weight(256), NOW);
+        assert_eq!(grace.borrowed(NOW), Nanos(100));
+        grace.reweigh(Weight(256), Weight(16), NOW);
+        assert_eq!(grace.borrowed(NOW), Nanos(100));
+        // What is saved stays saved.
+        let later = NOW + Nanos(5_000);
+        grace.reweigh(Weight(16), Weight(32), later);
+        assert_eq!(grace.worth(later), Bytes(4_900));
     }
 
     #[test]

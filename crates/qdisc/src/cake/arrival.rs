@@ -48,17 +48,17 @@ impl Cake {
         self.queue(packets, id, &headers, charge, now);
     }
 
-    /// Puts `id` at the end of its flow.
+    /// Puts `packet` at the end of its flow.
     #[inline]
     fn queue(
         &mut self,
         packets: &mut Packets,
-        id: PacketId,
+        packet: PacketId,
         headers: &Headers,
         charge: u32,
         now: Nanos,
     ) {
-        let meta = packets.meta_mut(id);
+        let meta = packets.meta_mut(packet);
         meta.charge = Bytes32(charge);
         meta.ecn = headers.ecn;
         meta.rewrite.wash = self.config.wash && headers.dscp != 0;
@@ -69,10 +69,15 @@ impl Cake {
             self.empty_since = None;
         }
         let at = self.scheme.tin(headers);
-        let flow = self.flow_of(at, headers, now);
-        self.flows[flow].queue.push_back(packets, id);
-        self.backlog.packets += 1;
-        self.backlog.bytes.0 += len.0;
+        let hash = hash_of(self.config.isolation, headers);
+        let known = match &self.tins[at].tables {
+            Some(tables) => tables.ways.known(hash),
+            None => None,
+        };
+        let (id, is_direct) = match known {
+            Some(known) => known,
+            None => (self.unknown(at, hash, headers, now), true),
+        };
         let tin = &mut self.tins[at];
         if tin.backlog == Bytes::ZERO {
             tin.next = tin.next.max(now);
@@ -81,41 +86,39 @@ impl Cake {
         tin.figures.packets += 1;
         tin.figures.bytes += len.0;
         tin.figures.max_len = tin.figures.max_len.max(len.0 as u32);
+        tin.figures.way_indirect_hits += u64::from(!is_direct);
+        self.backlog.packets += 1;
+        self.backlog.bytes.0 += len.0;
         self.memory.take(packets.memory_for(len));
-        self.join(at, flow, now);
+        let flow = &mut self.flows[id];
+        flow.queue.push_back(packets, packet);
+        if !matches!(flow.standing, Standing::Sparse | Standing::Bulk) {
+            self.join(at, id, now);
+        }
         if self.config.ack_filter != AckFilter::Off {
-            self.filter(packets, at, flow, id);
+            self.filter(packets, at, id, packet);
         }
         if self.overflow.is_live() {
-            self.overflow.changed(&mut self.flows, flow);
+            self.overflow.changed(&mut self.flows, id);
         }
     }
 
-    /// The flow of a packet. One that was not known stands nowhere yet and is in no list.
-    #[inline]
-    fn flow_of(&mut self, at: usize, headers: &Headers, now: Nanos) -> u16 {
+    /// The flow of a packet whose hash no way has. One that is new stands nowhere yet and is in no
+    /// list.
+    #[inline(never)]
+    fn unknown(&mut self, at: usize, hash: u32, headers: &Headers, now: Nanos) -> u16 {
         let isolation = self.config.isolation;
-        let hash = hash_of(isolation, headers);
         let has_siblings = self.neighbours.is_some();
         let tin = &mut self.tins[at];
         let tables = tin.tables.get_or_insert_with(|| tables(isolation, has_siblings, at));
         let (way, found) = tables.ways.find(hash, false);
         let slot = tables.ways.slot(way);
-        match found {
-            Found::Direct => slot,
-            Found::Indirect => {
-                tin.figures.way_indirect_hits += 1;
-                slot
-            }
-            Found::Collision => {
-                tin.figures.way_collisions += 1;
-                slot
-            }
-            Found::Free => {
-                tin.figures.way_misses += 1;
-                self.new_flow(Home::new(at, way), headers, slot, now)
-            }
+        if found == Found::Collision {
+            tin.figures.way_collisions += 1;
+            return slot;
         }
+        tin.figures.way_misses += 1;
+        self.new_flow(Home::new(at, way), headers, slot, now)
     }
 
     /// A flow for `home`, which `slot` rests in if it is any.
@@ -173,7 +176,6 @@ impl Cake {
     }
 
     /// Lets a flow that has got a packet take its turn with the others.
-    #[inline]
     fn join(&mut self, at: usize, id: u16, now: Nanos) {
         match self.flows[id].standing {
             Standing::Sparse | Standing::Bulk => {}
@@ -191,9 +193,8 @@ impl Cake {
     }
 
     fn awake(&mut self, at: usize, id: u16, now: Nanos) {
-        let (tins, flows, others) = self.split();
-        let tin = &mut tins[at];
-        let flow = &mut flows[id];
+        let tin = &mut self.tins[at];
+        let flow = &mut self.flows[id];
         if flow.cobalt.is_unresponsive() {
             flow.cobalt.rest(&tin.terms, now);
             tin.unresponsive -= u32::from(!flow.cobalt.is_unresponsive());
@@ -202,13 +203,20 @@ impl Cake {
         }
         if let Some(tables) = &mut tin.tables {
             tables.ways.set_busy(flow.home.way(), true);
-            flow.load = tables.load(flow, &others);
+            flow.load = tables.load(flow, self.neighbours.as_ref());
         }
         flow.standing = Standing::Sparse;
         flow.deficit = tin.first_quantum(flow.load);
+        // What waits in other tins may have used up all that they are worth; this one is worth more.
+        if !tin.has_flows()
+            && self.backlog.packets > 1
+            && let Some(neighbours) = &mut self.neighbours
+        {
+            neighbours.hasten();
+        }
         tin.sparse_flows += 1;
         tin.weight += WHOLE_HOST / u64::from(flow.load);
-        tin.sparse.push_back(flows, id);
+        tin.sparse.push_back(&mut self.flows, id);
     }
 
     /// Drops the acknowledgement that `newest`, the last of `flow`, makes superfluous, if there is one.

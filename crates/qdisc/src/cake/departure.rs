@@ -48,11 +48,11 @@ impl Cake {
     fn choose(&mut self, now: Nanos) -> Option<(usize, u16, PacketId)> {
         loop {
             let at = self.choose_tin(now)?;
-            let (tins, flows, others) = self.split();
-            if let Some(flow) = tins[at].turn(flows, others, now)
-                && let Some(head) = flows[flow].queue.front()
-            {
-                return Some((at, flow, head));
+            let Some(id) = self.tins[at].front() else { continue };
+            let flow = &self.flows[id];
+            match flow.queue.front() {
+                Some(head) if flow.deficit > 0 => return Some((at, id, head)),
+                _ => self.end_turn(at, id, now),
             }
         }
     }
@@ -150,8 +150,17 @@ impl Cake {
     /// Sees to the flow whose turn it was.
     #[inline]
     fn after(&mut self, at: usize, id: u16, now: Nanos) {
-        let (tins, flows, others) = self.split();
-        tins[at].after_turn(flows, id, others, now);
+        let flow = &self.flows[id];
+        if flow.deficit <= 0 || flow.is_empty() {
+            self.end_turn(at, id, now);
+        }
+    }
+
+    /// The flow whose turn it is, has nothing to send, or may not.
+    #[inline]
+    fn end_turn(&mut self, at: usize, id: u16, now: Nanos) {
+        let (idle, neighbours) = (&mut self.idle, &mut self.neighbours);
+        self.tins[at].end_turn(&mut self.flows, id, idle, neighbours, now);
     }
 
     /// Keeps up the heap of the longest, or forgets it where memory is no longer short.

@@ -10,6 +10,7 @@
 //!
 //! Cost: a look-up for a flow that was not known; a line for each turn of a flow that stands.
 
+use super::neighbours::Neighbours;
 use super::slab::{NONE, Slab};
 use super::ways::{Found, Ways};
 use crate::{Census, HostKey};
@@ -97,12 +98,12 @@ impl Hosts {
 
     /// How many of its flows stand, here and elsewhere; at least one.
     #[inline]
-    pub(super) fn load(&mut self, place: u16, census: Option<(&dyn Census, u16)>) -> u32 {
+    pub(super) fn load(&mut self, place: u16, neighbours: Option<&Neighbours>) -> u32 {
         let host = &mut self.slab[place];
-        if let Some((census, edition)) = census
-            && host.asked != edition
+        if let Some(Neighbours { census, edition, .. }) = neighbours
+            && host.asked != *edition
         {
-            host.asked = edition;
+            host.asked = *edition;
             let others = census.flows(HostKey(host.key)).saturating_sub(u32::from(host.told));
             host.elsewhere = u16::try_from(others).unwrap_or(u16::MAX);
         }
@@ -186,12 +187,13 @@ mod tests {
     fn flows_elsewhere_count_and_own_ones_count_once() {
         let mut hosts = Hosts::new(0);
         let place = hosts.enter(7);
-        let mut census = Everywhere(5);
+        let mut neighbours = Neighbours::new(Box::new(Everywhere(5)));
         hosts.stand(place, true);
-        hosts.tell(place, true, &mut census);
-        assert_eq!(hosts.load(place, Some((&census, 1))), 6);
-        census.0 = 1;
-        assert_eq!(hosts.load(place, Some((&census, 1))), 6, "asked once an edition");
-        assert_eq!(hosts.load(place, Some((&census, 2))), 1);
+        hosts.tell(place, true, &mut *neighbours.census);
+        assert_eq!(hosts.load(place, Some(&neighbours)), 6);
+        neighbours.census = Box::new(Everywhere(1));
+        assert_eq!(hosts.load(place, Some(&neighbours)), 6, "asked once an edition");
+        neighbours.edition += 1;
+        assert_eq!(hosts.load(place, Some(&neighbours)), 1);
     }
 }

@@ -82,6 +82,12 @@ impl Neighbours {
         self.has_told
     }
 
+    /// Something waits that siblings have not heard of.
+    #[inline]
+    pub(super) fn hasten(&mut self) {
+        self.next = Nanos::ZERO;
+    }
+
     /// Whether it is time to tell and to listen.
     #[inline]
     pub(super) fn is_due(&self, now: Nanos) -> bool {
@@ -118,6 +124,7 @@ impl Neighbours {
         };
         let mut left = 1 << 16;
         let mut sum = 0;
+        let mut possible = 0;
         for (tin, own) in tins.iter_mut().enumerate().rev() {
             let all = self.sums[tin].weight;
             let part = |weight: u64, all: u64| match all {
@@ -140,6 +147,12 @@ impl Neighbours {
                 left -= entitled.min(left);
                 sum += entitled * is_here;
             }
+            possible = possible.max(entitled * u64::from(own.part));
+        }
+        // Who has nothing, and so demands nothing, weighs what his first flow would: what that sends
+        // before siblings have heard of it is not to cost it a share that is hardly any.
+        if !self.has_told {
+            sum = possible;
         }
         // The sum is in 1/2^32 of everything.
         let weight = (sum >> 12).clamp(WHOLE / LEAST_PART, WHOLE);
@@ -261,10 +274,10 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_without_flows_that_stand_weighs_something() {
+    fn a_queue_without_flows_weighs_what_one_would() {
         let nobody = vec![(0, 0)];
-        let (weights, _) = meet(Diffserv::BestEffort, &[nobody, vec![(1 << 16, MS)]]);
-        assert_eq!(u64::from(weights[0]), WHOLE / LEAST_PART);
+        let (weights, _) = meet(Diffserv::BestEffort, &[nobody, vec![(3 << 16, MS)]]);
+        assert_eq!(u64::from(weights[0]), WHOLE / 4);
         assert_eq!(u64::from(weights[1]), WHOLE);
     }
 }

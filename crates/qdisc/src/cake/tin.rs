@@ -4,6 +4,7 @@ use super::clock::PerByte;
 use super::cobalt::Terms;
 use super::flow::{DEFICIT_UNIT, Flow, Standing, TOLD};
 use super::hosts::Hosts;
+use super::neighbours::Neighbours;
 use super::rotation::{List, ROUNDS, Wheel};
 use super::slab::Slab;
 use super::ways::Ways;
@@ -140,61 +141,54 @@ impl Tin {
         self.sparse_flows + self.bulk_flows != 0
     }
 
-    /// The flow whose turn it is. It has packets, and may send.
+    /// The flow whose turn it is. It may have no packets, or may not send: then its turn is over.
     #[inline]
-    pub(super) fn turn(
-        &mut self,
-        flows: &mut Slab<Flow>,
-        mut others: Others<'_>,
-        now: Nanos,
-    ) -> Option<u16> {
-        loop {
-            let (id, is_sparse) = match self.sparse.front() {
-                Some(id) => (id, true),
-                None => (self.wheel.front()?, false),
-            };
-            let flow = &flows[id];
-            if flow.deficit > 0 && !flow.is_empty() {
-                return Some(id);
-            }
-            self.end_turn(flows, id, is_sparse, others.reborrow(), now);
-        }
-    }
-
-    /// Sees to the flow whose turn it is once it has sent, or lost, packets.
-    #[inline]
-    pub(super) fn after_turn(
-        &mut self,
-        flows: &mut Slab<Flow>,
-        id: u16,
-        others: Others<'_>,
-        now: Nanos,
-    ) {
-        let flow = &flows[id];
-        if flow.deficit <= 0 || flow.is_empty() {
-            self.end_turn(flows, id, flow.standing == Standing::Sparse, others, now);
-        }
+    pub(super) fn front(&mut self) -> Option<u16> {
+        self.sparse.front().or_else(|| self.wheel.front())
     }
 
     /// The flow at the head has nothing to send, or may not: it goes to rest, or to a later round.
-    fn end_turn(
+    #[inline]
+    pub(super) fn end_turn(
         &mut self,
         flows: &mut Slab<Flow>,
         id: u16,
-        is_sparse: bool,
-        mut others: Others<'_>,
+        idle: &mut List,
+        neighbours: &mut Option<Neighbours>,
         now: Nanos,
     ) {
-        let taken =
-            if is_sparse { self.sparse.pop_front(flows) } else { self.wheel.pop_front(flows) };
-        debug_assert_eq!(taken, Some(id));
         let flow = &mut flows[id];
-        if flow.deficit > 0 {
-            // It is empty.
-            self.retire(flows, id, &mut others, now);
+        if flow.standing != Standing::Bulk || flow.deficit > 0 {
+            self.end_rare_turn(flows, id, idle, neighbours, now);
             return;
         }
-        if flow.standing == Standing::Sparse {
+        let taken = self.wheel.pop_front(flow);
+        debug_assert_eq!(taken, Some(id));
+        self.wait(flows, id, neighbours);
+    }
+
+    /// The same for a flow that is sparse, or goes to rest.
+    #[inline(never)]
+    fn end_rare_turn(
+        &mut self,
+        flows: &mut Slab<Flow>,
+        id: u16,
+        idle: &mut List,
+        neighbours: &mut Option<Neighbours>,
+        now: Nanos,
+    ) {
+        let flow = &mut flows[id];
+        let is_sparse = flow.standing == Standing::Sparse;
+        let taken =
+            if is_sparse { self.sparse.pop_front(flow) } else { self.wheel.pop_front(flow) };
+        debug_assert_eq!(taken, Some(id));
+        if flow.deficit > 0 {
+            // It is empty.
+            self.retire(flow, neighbours, now);
+            idle.push_back(flows, id);
+            return;
+        }
+        if is_sparse {
             if flow.is_empty() {
                 flow.standing = Standing::SparseWait;
             } else {
@@ -202,9 +196,15 @@ impl Tin {
                 self.begin_to_stand(flow);
             }
         }
+        self.wait(flows, id, neighbours);
+    }
+
+    /// A flow that is in debt goes to the round in which it can pay.
+    #[inline]
+    fn wait(&mut self, flows: &mut Slab<Flow>, id: u16, neighbours: &mut Option<Neighbours>) {
         let flow = &mut flows[id];
         if flow.standing == Standing::Bulk {
-            self.weigh(flow, &mut others);
+            self.weigh(flow, neighbours);
         }
         let quantum = self.quantum_of(flow.load);
         let debt = -flow.deficit;
@@ -250,7 +250,7 @@ impl Tin {
     /// Looks up how many flows the flow's hosts have, and tells siblings of it if it has stood for
     /// some turns.
     #[inline]
-    fn weigh(&mut self, flow: &mut Flow, others: &mut Others<'_>) {
+    fn weigh(&mut self, flow: &mut Flow, neighbours: &mut Option<Neighbours>) {
         let Some(tables) = &mut self.tables else { return };
         if tables.sources.is_none() && tables.destinations.is_none() {
             flow.load = 1;
@@ -258,12 +258,12 @@ impl Tin {
             if flow.turns < TOLD {
                 flow.turns += 1;
                 if flow.turns == TOLD
-                    && let Some(census) = &mut others.census
+                    && let Some(neighbours) = neighbours
                 {
-                    tables.tell(flow, true, *census);
+                    tables.tell(flow, true, &mut *neighbours.census);
                 }
             }
-            let load = tables.load(flow, others);
+            let load = tables.load(flow, neighbours.as_ref());
             if load != flow.load {
                 self.weight -= WHOLE_HOST / u64::from(flow.load);
                 self.weight += WHOLE_HOST / u64::from(load);
@@ -282,8 +282,7 @@ impl Tin {
     }
 
     /// The flow, which is in no list, has no packets and no debt.
-    fn retire(&mut self, flows: &mut Slab<Flow>, id: u16, others: &mut Others<'_>, now: Nanos) {
-        let flow = &mut flows[id];
+    fn retire(&mut self, flow: &mut Flow, neighbours: &mut Option<Neighbours>, now: Nanos) {
         let was_unresponsive = flow.cobalt.is_unresponsive();
         flow.cobalt.emptied(&self.terms, now);
         if was_unresponsive && !flow.cobalt.is_unresponsive() {
@@ -293,7 +292,7 @@ impl Tin {
         if flow.standing == Standing::Bulk {
             self.bulk_flows -= 1;
             if let Some(tables) = &mut self.tables {
-                tables.end_standing(flow, others);
+                tables.end_standing(flow, neighbours.as_mut());
             }
         } else {
             self.sparse_flows -= 1;
@@ -303,7 +302,6 @@ impl Tin {
         if let Some(tables) = &mut self.tables {
             tables.ways.set_busy(way, false);
         }
-        others.idle.push_back(flows, id);
     }
 
     /// A packet that is charged `charge` has left, or counts as if it had. Where it is the only tin
@@ -353,19 +351,18 @@ impl Tables {
 
     /// The most flows that one of its hosts has.
     #[inline]
-    pub(super) fn load(&mut self, flow: &Flow, others: &Others<'_>) -> u16 {
-        let census = others.census.as_deref().map(|census| (census, others.edition));
+    pub(super) fn load(&mut self, flow: &Flow, neighbours: Option<&Neighbours>) -> u16 {
         let mut load = 1;
         if let Some(hosts) = &mut self.sources {
-            load = load.max(hosts.load(flow.source, census));
+            load = load.max(hosts.load(flow.source, neighbours));
         }
         if let Some(hosts) = &mut self.destinations {
-            load = load.max(hosts.load(flow.destination, census));
+            load = load.max(hosts.load(flow.destination, neighbours));
         }
         u16::try_from(load).unwrap_or(u16::MAX)
     }
 
-    fn end_standing(&mut self, flow: &mut Flow, others: &mut Others<'_>) {
+    fn end_standing(&mut self, flow: &mut Flow, neighbours: Option<&mut Neighbours>) {
         if let Some(hosts) = &mut self.sources {
             hosts.stand(flow.source, false);
         }
@@ -373,34 +370,10 @@ impl Tables {
             hosts.stand(flow.destination, false);
         }
         if flow.turns >= TOLD
-            && let Some(census) = &mut others.census
+            && let Some(neighbours) = neighbours
         {
-            self.tell(flow, false, *census);
+            self.tell(flow, false, &mut *neighbours.census);
         }
         flow.turns = 0;
-    }
-}
-
-/// What a tin needs of its surroundings.
-pub(super) struct Others<'a> {
-    /// Flows at rest, the one that has rested longest first.
-    pub(super) idle: &'a mut List,
-    /// What siblings tell of hosts, where there are siblings.
-    pub(super) census: Option<&'a mut (dyn Census + 'static)>,
-    /// How often that was looked at.
-    pub(super) edition: u16,
-}
-
-impl Others<'_> {
-    #[inline]
-    pub(super) fn reborrow(&mut self) -> Others<'_> {
-        Others {
-            idle: self.idle,
-            census: match &mut self.census {
-                Some(census) => Some(&mut **census),
-                None => None,
-            },
-            edition: self.edition,
-        }
     }
 }

@@ -60,22 +60,31 @@ impl Ways {
         Self { sets: Box::new([set; SETS]), states: [State::default(); SETS] }
     }
 
+    /// What `hash` refers to, where it is known, and whether in the way that it names.
+    #[inline]
+    pub(super) fn known(&self, hash: u32) -> Option<(u16, bool)> {
+        let index = hash as usize % SETS;
+        let set = &self.sets[index];
+        let hits = equal(&set.tags, (hash >> 16) as u16) & self.states[index].held;
+        if hits == 0 {
+            return None;
+        }
+        let (way, is_direct) = nearest(hits, hash);
+        Some((set.slots[way % WAYS], is_direct))
+    }
+
     /// The way of `hash`. Of the ways that are not busy it takes an empty one first, or with
     /// `reuse` one that is held.
-    #[inline]
     pub(super) fn find(&mut self, hash: u32, reuse: bool) -> (u16, Found) {
         let index = hash as usize % SETS;
-        let direct = (hash >> 7) as usize % WAYS;
+        let direct = direct(hash);
         let tag = (hash >> 16) as u16;
         let set = &mut self.sets[index];
         let State { held, busy } = self.states[index];
-        let is_direct = (set.tags[direct / 4] >> (direct as u32 % 4 * TAG)) as u16 == tag;
-        if is_direct && held & (1 << direct) != 0 {
-            return ((index * WAYS + direct) as u16, Found::Direct);
-        }
         let hits = equal(&set.tags, tag) & held;
         let (way, found) = if hits != 0 {
-            (hits.trailing_zeros() as usize, Found::Indirect)
+            let (way, is_direct) = nearest(hits, hash);
+            (way, if is_direct { Found::Direct } else { Found::Indirect })
         } else {
             let idle = !busy;
             let preferred = idle & if reuse { held } else { !held };
@@ -121,6 +130,20 @@ impl Ways {
 /// Bits of a tag.
 const TAG: u32 = 16;
 
+/// The way that `hash` names.
+#[inline]
+const fn direct(hash: u32) -> usize {
+    (hash >> 7) as usize % WAYS
+}
+
+/// The one of `hits`, of which there are some, that `hash` names, else the first; and which it was.
+#[inline]
+fn nearest(hits: u8, hash: u32) -> (usize, bool) {
+    let direct = direct(hash);
+    let is_direct = hits & (1 << direct) != 0;
+    (if is_direct { direct } else { hits.trailing_zeros() as usize }, is_direct)
+}
+
 /// Makes `tag` that of `way`.
 #[inline]
 fn set_tag(tags: &mut [u64; 2], way: usize, tag: u16) {
@@ -130,16 +153,19 @@ fn set_tag(tags: &mut [u64; 2], way: usize, tag: u16) {
 }
 
 /// Which of `tags` are `tag`. The sum of a lane's lower bits and all ones leaves its highest bit clear
-/// where they are zero, and never reaches the next lane: so four are compared at once.
+/// where they are zero, and never reaches the next lane: so four are compared at once. A
+/// multiplication then gathers the bits of both words; no two of its sums meet.
 #[inline]
 fn equal(tags: &[u64; 2], tag: u16) -> u8 {
     const LOW: u64 = 0x7fff_7fff_7fff_7fff;
-    let gather = |bits: u64| ((bits | bits >> 15 | bits >> 30 | bits >> 45) & 0xf) as u8;
+    const GATHER: u64 = 1 << 48 | 1 << 33 | 1 << 18 | 1 << 3;
+    let wanted = u64::from(tag) * 0x0001_0001_0001_0001;
     let zero = |word: u64| {
-        let differs = word ^ (u64::from(tag) * 0x0001_0001_0001_0001);
-        !(((differs & LOW) + LOW) | differs | LOW) >> (TAG - 1)
+        let differs = word ^ wanted;
+        !(((differs & LOW) + LOW) | differs | LOW)
     };
-    gather(zero(tags[0])) | gather(zero(tags[1])) << 4
+    let bits = zero(tags[0]) >> (TAG - 1) | zero(tags[1]) >> (TAG - 5);
+    (bits.wrapping_mul(GATHER) >> 48) as u8
 }
 
 /// The first of `ways` from `direct` on, around the set.
@@ -174,7 +200,11 @@ mod tests {
             let mut model: HashMap<(usize, u16), (u16, bool)> = HashMap::new();
             for (slot, (flow, busy, reuse)) in (0u16..).zip(steps) {
                 let hash = hash(flow);
+                let looked_up = ways.known(hash);
                 let (way, found) = ways.find(hash, reuse);
+                let is_known = matches!(found, Found::Direct | Found::Indirect);
+                let expected = (ways.slot(way), found == Found::Direct);
+                prop_assert_eq!(looked_up, is_known.then_some(expected));
                 let known = model.get(&identity(hash)).copied();
                 match found {
                     Found::Direct | Found::Indirect => {
