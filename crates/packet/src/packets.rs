@@ -166,6 +166,15 @@ impl Packets {
         &mut self.meta[id.0 as usize]
     }
 
+    /// Touches what is known of `id`, if it is any: it will soon be needed. The processor does not
+    /// wait for it.
+    #[inline]
+    pub fn approach(&self, id: Option<PacketId>) {
+        if let Some(meta) = id.and_then(|id| self.meta.get(id.0 as usize)) {
+            std::hint::black_box(meta.len.0);
+        }
+    }
+
     /// The length of `id`'s frame.
     #[inline]
     pub fn len(&self, id: PacketId) -> Bytes {

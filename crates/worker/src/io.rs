@@ -46,6 +46,10 @@ pub trait Io {
     /// `packets` with `now` as its arrival. What cannot be a packet is discarded there.
     fn receive(&mut self, side: Side, packets: &mut Packets, now: Nanos, out: &mut Batch);
 
+    /// Touches the headers of `packet`, which will soon be read. The processor does not wait for
+    /// them.
+    fn approach(&self, _packet: PacketId) {}
+
     /// Records in `packets` what the headers of `packet`, which was just received, say, as far as
     /// `reading` asks for it. What is not known is left as it is.
     fn read(&self, packet: PacketId, reading: Reading, packets: &mut Packets);

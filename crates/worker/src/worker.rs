@@ -147,6 +147,9 @@ impl<I: Io> Worker<I> {
             if path.reading != Reading::NOTHING {
                 // All of them first: a processor waits for several frames at once.
                 for &id in self.arrivals.as_slice() {
+                    self.io.approach(id);
+                }
+                for &id in self.arrivals.as_slice() {
                     self.io.read(id, path.reading, &mut self.packets);
                 }
             }

@@ -65,6 +65,16 @@ impl<T: Default> Slab<T> {
     }
 }
 
+impl<T> Slab<T> {
+    /// Shows `place`, if it is any, to `look`, which touches what will soon be needed of it.
+    #[inline]
+    pub(super) fn approach(&self, place: u16, look: impl FnOnce(&T)) {
+        if let Some(value) = self.places.get(usize::from(place)) {
+            look(value);
+        }
+    }
+}
+
 impl<T> Index<u16> for Slab<T> {
     type Output = T;
 
