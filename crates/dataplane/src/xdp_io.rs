@@ -199,10 +199,15 @@ impl Io for XdpIo {
         free as usize / FRAMES_PER_PACKET_MAX
     }
 
+    #[inline]
+    fn approach(&self, packet: PacketId) {
+        std::hint::black_box(self.frames.bytes(packet).first().copied());
+    }
+
     fn read(&self, packet: PacketId, reading: Reading, packets: &mut Packets) {
         let bytes = self.frames.bytes(packet);
         if reading.headers {
-            packets.set_headers(packet, self.dissector.headers(bytes, reading.inner));
+            packets.set_headers(packet, self.headers(packet, bytes, reading));
         }
         if reading.acknowledgements {
             packets.set_acknowledgement(packet, self.dissector.acknowledgement(bytes));
