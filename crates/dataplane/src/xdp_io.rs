@@ -207,7 +207,7 @@ impl Io for XdpIo {
     fn read(&self, packet: PacketId, reading: Reading, packets: &mut Packets) {
         let bytes = self.frames.bytes(packet);
         if reading.headers {
-            packets.set_headers(packet, self.headers(packet, bytes, reading));
+            packets.set_headers(packet, self.dissector.headers(bytes, reading.inner));
         }
         if reading.acknowledgements {
             packets.set_acknowledgement(packet, self.dissector.acknowledgement(bytes));
