@@ -1,7 +1,8 @@
-//! Attaching an XDP program through a link, in a chosen mode.
+//! Attaching an XDP program through a link, in a chosen mode, and replacing it there.
 //!
 //! `libbpf-rs` attaches links only in the mode that the kernel picks and netlink
-//! attachments only without a link, so the one call that can do both is made here.
+//! attachments only without a link, and replaces only programs of its own links, so these two
+//! calls are made here.
 #![allow(unsafe_code)]
 
 use libbpf_rs::libbpf_sys;
@@ -79,4 +80,14 @@ pub(crate) fn attach(
     }
     // SAFETY: the call succeeded, so `fd` is a new descriptor that nobody else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Puts `program` in the place of the one attached through `link`. No frame goes without one.
+pub(crate) fn replace(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: both are open descriptors for the length of the call, which keeps neither, and no
+    // options are passed.
+    let outcome = unsafe {
+        libbpf_sys::bpf_link_update(link.as_raw_fd(), program.as_raw_fd(), std::ptr::null())
+    };
+    if outcome < 0 { Err(io::Error::from_raw_os_error(-outcome)) } else { Ok(()) }
 }

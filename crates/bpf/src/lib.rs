@@ -9,6 +9,8 @@
 
 mod attach;
 mod steer;
+mod translation;
 
 pub use attach::{AttachError, XdpMode};
 pub use steer::{Steer, SteerError, Verdicts};
+pub use translation::{TRANSLATION_MAX, translation};

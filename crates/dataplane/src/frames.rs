@@ -103,7 +103,18 @@ impl Frames {
         self.part.bytes(addr, len).unwrap_or_default()
     }
 
-    /// The same, to write to.
+    /// The `len` bytes in front of `packet`; none where its first frame does not begin that far
+    /// in front.
+    #[inline]
+    pub(crate) fn before(&self, packet: PacketId, len: u32) -> &[u8] {
+        let Location { addr, .. } = self.locations[packet.0 as usize];
+        addr.checked_sub(u64::from(len))
+            .filter(|&start| self.part.frame_at(start) == Some(packet.0))
+            .and_then(|start| self.part.bytes(start, len))
+            .unwrap_or_default()
+    }
+
+    /// The bytes of its first frame, to write to.
     #[inline]
     pub(crate) fn bytes_mut(&mut self, packet: PacketId) -> &mut [u8] {
         let Location { addr, len, .. } = self.locations[packet.0 as usize];
@@ -156,6 +167,22 @@ mod tests {
         let addr = frames.take().expect("a free frame") + 256;
         let packet = frames.receive(Desc { addr, len: 2048, options: 0 }).expect("ours");
         assert!(frames.bytes(packet).is_empty() && frames.bytes_mut(packet).is_empty());
+    }
+
+    #[test]
+    fn what_stands_in_front_of_a_packet_is_read_within_its_frame_only() {
+        let mut frames = frames();
+        let start = frames.take().expect("a free frame");
+        let neighbour = frames.take().expect("a free frame");
+        for (addr, value) in [(start, 1), (neighbour, 2)] {
+            let whole = frames.receive(Desc { addr, len: 2048, options: 0 }).expect("ours");
+            frames.bytes_mut(whole).fill(value);
+        }
+        for (headroom, len, seen) in [(0, 44, 0), (43, 44, 0), (44, 44, 44), (256, 44, 44)] {
+            let desc = Desc { addr: neighbour + headroom, len: 100, options: 0 };
+            let packet = frames.receive(desc).expect("ours");
+            assert_eq!(frames.before(packet, len), vec![2; seen], "headroom {headroom}");
+        }
     }
 
     #[test]

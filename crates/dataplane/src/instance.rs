@@ -16,7 +16,7 @@ use crate::worker_thread::WorkerReport;
 use narrows_bpf::Verdicts;
 use narrows_link::bridge::{self, BridgeError, BridgeState, Origin};
 use narrows_link::{Link, LinkError, LinkEvent, Promiscuous};
-use narrows_policy::{Installed, Kind, NodeStats, Policy, PolicyError, Update};
+use narrows_policy::{Installed, Kind, Node, NodeStats, Policy, PolicyError, Update};
 use narrows_qdisc::Spec;
 use narrows_units::{Nanos, Rate};
 use narrows_worker::{PathCounters, Side};
@@ -214,6 +214,7 @@ impl Instance {
             self.installed[side.index()] = Some(installed);
         }
         self.policy = policy;
+        self.look_up();
         if all_answered { Ok(()) } else { Err(InstanceError::Silent) }
     }
 
@@ -425,7 +426,31 @@ impl Instance {
         self._promiscuous = promiscuous;
         self.waiting_for = None;
         self.events.say(format!("joined {}", self.mode()));
+        self.look_up();
         Ok(())
+    }
+
+    /// Has the kernel asked what addresses were before translation for those ports whose qdiscs
+    /// want to know, and for no others.
+    fn look_up(&mut self) {
+        let Some(session) = &mut self.session else { return };
+        for side in Side::BOTH {
+            let name = &self.options.ports[side.index()];
+            let wanted = self.policy.port(name).nodes().into_iter().any(wants_translation);
+            match session.look_up(side, wanted) {
+                Err(error) => self.events.warn(format!("{name}: cake nat: {error}")),
+                Ok(()) if wanted && !session.can_look_up() => self.events.warn(format!(
+                    "{name}: cake nat: this kernel offers no conntrack look-up, hosts are told \
+                     apart by the addresses in the frames"
+                )),
+                Ok(()) => {}
+            }
+        }
+    }
+
+    /// Whether qdiscs can learn what addresses were before translation, as far as is known.
+    pub(crate) fn can_look_up(&self) -> bool {
+        self.session.as_ref().is_none_or(Session::can_look_up)
     }
 
     /// Takes a bridge away that was made for nothing. One that was there before stays: traffic
@@ -501,6 +526,10 @@ fn spec(update: Update) -> Spec {
     match update {
         Update::Retune(spec) | Update::Replace(spec) => spec,
     }
+}
+
+fn wants_translation(node: &Node) -> bool {
+    matches!(&node.kind, Kind::Cake(cake) if cake.params.config.nat)
 }
 
 fn facts(link: &Link) -> PortFacts {

@@ -35,6 +35,10 @@ const ANSWER_TIME: Duration = Duration::from_secs(2);
 /// for all sessions, whose qdiscs remember them; nobody outside of this process knows it.
 static HASH_KEY: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(()));
 
+/// What the steering programs seal their words about translation with. As hard to guess as the
+/// key, and never 0, which is what unused memory holds.
+static SEAL: LazyLock<u32> = LazyLock::new(|| RandomState::new().hash_one(()) as u32 | 1);
+
 /// A port, as far as opening a session needs to know it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct PortFacts {
@@ -131,7 +135,7 @@ impl Prepared {
         let (umem, copy_mode, sockets) =
             bind_best(&ports, options, queues, frame_size, multi_buffer)?;
         let steer = |port: &PortFacts| {
-            Steer::load(port.mac, multi_buffer).map_err(|source| SessionError::Steer {
+            Steer::load(port.mac, multi_buffer, *SEAL).map_err(|source| SessionError::Steer {
                 port: port.name.clone(),
                 hint: "; loading BPF programs needs root or CAP_BPF and CAP_NET_ADMIN",
                 source,
@@ -149,7 +153,7 @@ impl Prepared {
         let dissector = Dissector::new(*HASH_KEY);
         let ios = sockets
             .into_iter()
-            .map(|pair| Ok(XdpIo::new(pair, umem.part(options.frames)?, dissector)))
+            .map(|pair| Ok(XdpIo::new(pair, umem.part(options.frames)?, dissector, *SEAL)))
             .collect::<Result<_, UmemError>>()?;
         Ok(Self { steers, ios, ports, copy_mode, frame_size })
     }
@@ -231,6 +235,17 @@ impl Session {
             worker.update(egress, update);
         }
         self.reports().iter().all(Option::is_some)
+    }
+
+    /// Whether this kernel can be asked what addresses were before translation.
+    pub(crate) fn can_look_up(&self) -> bool {
+        self.prepared.steers.iter().all(Steer::can_look_up)
+    }
+
+    /// Has frames that are to go out of `egress` looked up for what their addresses were before
+    /// translation, or no longer. They come in at the other port.
+    pub(crate) fn look_up(&mut self, egress: Side, wanted: bool) -> Result<(), SteerError> {
+        self.prepared.steers[egress.other().index()].look_up(wanted)
     }
 
     /// What each worker has done so far; `None` for one that does not answer.

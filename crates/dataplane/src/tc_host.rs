@@ -30,6 +30,10 @@ impl Host for Instance {
         self.apply(policy).map_err(|error| error.to_string())
     }
 
+    fn looks_up_translations(&self) -> bool {
+        self.can_look_up()
+    }
+
     fn stats(&self, dev: &str) -> Vec<NodeStats> {
         self.side(dev).map(|side| self.qdisc_stats(side)).unwrap_or_default()
     }

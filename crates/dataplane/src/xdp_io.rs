@@ -3,7 +3,8 @@
 //! A frame's way: free → fill ring of one port → RX ring → queued → TX ring of the other port →
 //! completion ring → free. Nothing is copied here and nobody else touches these frames. Where a
 //! qdisc asks for it, headers are read on arrival and written before departure, in the packet's
-//! first frame: in between the frame is this worker's alone.
+//! first frame: in between the frame is this worker's alone. What the steering program knows about
+//! address translation stands in front of the frame and is read with the headers.
 //!
 //! Cost per batch: for each port one read of the completion and RX indices, one write of the
 //! fill index, and one system call where something is to be sent (copy mode, or a sleeping
@@ -11,8 +12,9 @@
 //! lines only for qdiscs that read headers.
 
 use crate::frames::{FRAMES_PER_PACKET_MAX, Frames};
+use narrows_bpf::{TRANSLATION_MAX, translation};
 use narrows_packet::dissect::{Dissector, rewrite};
-use narrows_packet::{Batch, DropReason, PacketId, Packets, Reading};
+use narrows_packet::{Batch, DropReason, Headers, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos};
 use narrows_worker::{BATCH, Io, Side};
 use narrows_xsk::{KernelDrops, Socket, UmemPart};
@@ -47,17 +49,26 @@ pub(crate) struct XdpIo {
     queues: [PortQueue; 2],
     frames: Frames,
     dissector: Dissector,
+    /// That of the steering programs.
+    seal: u32,
     partial: [Option<Partial>; 2],
 }
 
 impl XdpIo {
-    /// A worker's I/O over `sockets` with the frames of `part`, whose headers `dissector` reads.
-    /// The fill rings are stocked at once: a program that is attached later finds frames.
-    pub(crate) fn new(sockets: [Socket; 2], part: UmemPart, dissector: Dissector) -> Self {
+    /// A worker's I/O over `sockets` with the frames of `part`, whose headers `dissector` reads;
+    /// what bears `seal` is the steering program's word about translation. The fill rings are
+    /// stocked at once: a program that is attached later finds frames.
+    pub(crate) fn new(
+        sockets: [Socket; 2],
+        part: UmemPart,
+        dissector: Dissector,
+        seal: u32,
+    ) -> Self {
         let mut io = Self {
             queues: sockets.map(|socket| PortQueue { socket, unsent: false }),
             frames: Frames::new(part),
             dissector,
+            seal,
             partial: [None; 2],
         };
         for side in Side::BOTH {
@@ -119,6 +130,17 @@ impl XdpIo {
         if any {
             completion.release();
         }
+    }
+
+    /// What the headers in `bytes`, those of `packet`, say.
+    #[inline]
+    fn headers(&self, packet: PacketId, bytes: &[u8], reading: Reading) -> Headers {
+        if reading.nat
+            && let Some(known) = translation(self.frames.before(packet, TRANSLATION_MAX), self.seal)
+        {
+            return self.dissector.translated(bytes, reading.inner, &known);
+        }
+        self.dissector.headers(bytes, reading.inner)
     }
 
     /// Has the kernel send what stands in the TX ring of `side`, as far as it takes it.
@@ -207,7 +229,7 @@ impl Io for XdpIo {
     fn read(&self, packet: PacketId, reading: Reading, packets: &mut Packets) {
         let bytes = self.frames.bytes(packet);
         if reading.headers {
-            packets.set_headers(packet, self.dissector.headers(bytes, reading.inner));
+            packets.set_headers(packet, self.headers(packet, bytes, reading));
         }
         if reading.acknowledgements {
             packets.set_acknowledgement(packet, self.dissector.acknowledgement(bytes));

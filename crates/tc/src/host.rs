@@ -19,6 +19,12 @@ pub trait Host {
     /// Why it cannot be, as a sentence for the operator; the present one is still in force.
     fn apply(&mut self, policy: Policy) -> Result<(), String>;
 
+    /// Whether the kernel can be asked what addresses were before network address translation, for
+    /// `cake nat`. A host that has no such kernel cannot.
+    fn looks_up_translations(&self) -> bool {
+        false
+    }
+
     /// The figures of the qdiscs of port `dev`. What is not listed has done nothing.
     fn stats(&self, dev: &str) -> Vec<NodeStats>;
 }

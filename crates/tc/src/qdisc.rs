@@ -97,7 +97,7 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
         .edit(dev, &edit, &facts)
         .map_err(|error| Complaint::refused(format!("Error: {error}")))?;
     host.apply(policy).map_err(|why| Complaint::refused(format!("Error: {why}")))?;
-    let warning = edit.params.and_then(|params| kinds::warning(&params, &facts));
+    let warning = edit.params.and_then(|params| kinds::warning(&params, &facts, host));
     let stderr = warning.filter(|_| verb != Verb::Delete).map(|warning| warning + "\n");
     Ok(Outcome { stderr: stderr.unwrap_or_default(), ..Outcome::default() })
 }

@@ -8,6 +8,7 @@ mod fifo;
 mod tbf;
 
 use crate::complaint::Complaint;
+use crate::host::Host;
 use crate::render::Line;
 use crate::words::Words;
 pub(crate) use cake::figures as cake_figures;
@@ -61,10 +62,10 @@ fn legal<T>(
 }
 
 /// What deserves a warning although it is allowed.
-pub(crate) fn warning(params: &Params, facts: &PortFacts) -> Option<String> {
+pub(crate) fn warning(params: &Params, facts: &PortFacts, host: &dyn Host) -> Option<String> {
     match params {
         Params::Tbf(params) => tbf::warning(params, facts),
-        Params::Cake { options, .. } => cake::warning(options),
+        Params::Cake { options, .. } => cake::warning(options, host.looks_up_translations()),
         _ => None,
     }
 }

@@ -292,6 +292,15 @@ fn what_a_port_cannot_do_is_said() {
 }
 
 #[test]
+fn translation_is_warned_of_only_where_the_kernel_does_not_tell_of_it() {
+    for (looks_up, warnings) in [(false, 1), (true, 0)] {
+        let mut host = TwoPorts { looks_up, ..TwoPorts::with_queues(4) };
+        let said = host.tc("qdisc add dev right root cake nat").stderr;
+        assert_eq!(said.matches("conntrack look-up").count(), warnings, "{said}");
+    }
+}
+
+#[test]
 fn our_own_words_are_shown_only_when_used() {
     assert!(shown("cake", "inner").ends_with("raw overhead 0 inner "));
     for kind in KINDS {

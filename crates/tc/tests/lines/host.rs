@@ -9,12 +9,14 @@ pub struct TwoPorts {
     pub stats: Vec<NodeStats>,
     /// What `apply` answers instead of applying.
     pub refusal: Option<String>,
+    /// Whether the kernel can be asked what addresses were before translation.
+    pub looks_up: bool,
 }
 
 impl TwoPorts {
     pub fn with_queues(queues: u16) -> Self {
         let facts = PortFacts { queues: Some(queues), ..PortFacts::ETHERNET };
-        Self { policy: Policy::default(), facts, stats: Vec::new(), refusal: None }
+        Self { policy: Policy::default(), facts, stats: Vec::new(), refusal: None, looks_up: false }
     }
 
     pub fn tc(&mut self, line: &str) -> Outcome {
@@ -63,6 +65,10 @@ impl Host for TwoPorts {
                 Ok(())
             }
         }
+    }
+
+    fn looks_up_translations(&self) -> bool {
+        self.looks_up
     }
 
     fn stats(&self, _dev: &str) -> Vec<NodeStats> {
