@@ -95,6 +95,8 @@ pub(crate) struct Cake {
     patience: Patience,
     overflow: Overflow,
     backlog: Backlog,
+    /// The flow that was forgotten last, until whoever looks ahead has heard of it.
+    forgotten: u16,
     /// The tin whose turn it is, where there is no rate.
     turn: usize,
     random: Random,
@@ -128,6 +130,7 @@ impl Cake {
             idle: List::EMPTY,
             overflow: Overflow::new(),
             backlog: Backlog::default(),
+            forgotten: slab::NONE,
             turn: 0,
             random: Random::default(),
             empty_since: None,
@@ -142,14 +145,11 @@ impl Cake {
 
     /// Gives every tin its terms by the present rate and share.
     fn follow_rate(&mut self) {
-        let rate = self.config.rate;
+        self.follow_share();
+        let rate = self.config.rate.unwrap_or_default();
         for (tin, share) in self.tins.iter_mut().zip(&self.scheme.shares) {
-            let threshold = rate.map(|rate| part_of(rate, share.threshold));
-            tin.follow(&self.config, threshold, self.share.0);
-            tin.set_threshold(threshold.unwrap_or_default());
+            tin.set_threshold(part_of(rate, share.threshold));
         }
-        self.memory.follow(&self.config, self.share);
-        let rate = rate.unwrap_or_default();
         self.patience =
             Patience::new(&Shape { rate, burst: self.config.catch_up(rate), peak: None });
     }
@@ -197,11 +197,14 @@ impl Cake {
         }
     }
 
+    /// Gives every tin its terms by what this queue gets.
     #[cold]
     fn follow_share(&mut self) {
         let rate = self.config.rate;
+        let here = part_of(rate.unwrap_or_default(), self.share.0);
         for (tin, share) in self.tins.iter_mut().zip(&self.scheme.shares) {
-            tin.follow(&self.config, rate.map(|rate| part_of(rate, share.threshold)), self.share.0);
+            let threshold = rate.map(|rate| part_of(rate, share.threshold));
+            tin.follow(&self.config, threshold, here);
         }
         self.memory.follow(&self.config, self.share);
     }
@@ -306,6 +309,10 @@ impl Qdisc for Cake {
 
     fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
         self.arrive(packets, id, now)
+    }
+
+    fn enqueue_all(&mut self, packets: &mut Packets, ids: &[PacketId], now: Nanos) {
+        self.arrive_all(packets, ids, now);
     }
 
     fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next {

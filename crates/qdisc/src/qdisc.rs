@@ -72,6 +72,14 @@ pub trait Qdisc: Send {
     /// Offers `id` at `now`.
     fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict;
 
+    /// Offers all of `ids` at `now`, in their order: as [`Qdisc::enqueue`] for each, whatever becomes
+    /// of it.
+    fn enqueue_all(&mut self, packets: &mut Packets, ids: &[PacketId], now: Nanos) {
+        for &id in ids {
+            let _: Verdict = self.enqueue(packets, id, now);
+        }
+    }
+
     /// Moves what may leave at `now` into `out` until that is full, and says when to ask
     /// again. To be called after every batch of arrivals, too: this is where a qdisc tells
     /// its siblings about its backlog.

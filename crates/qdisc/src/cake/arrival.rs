@@ -15,25 +15,80 @@ use narrows_units::{Bytes, Nanos};
 /// acknowledgements are soon few, but behind thousands of data packets nobody is to search for them.
 const ACK_SEARCH_MAX: usize = 256;
 
+/// Packets whose flows are looked up before the first of them is queued.
+const AHEAD: usize = 16;
+
+/// Where a packet belongs.
+#[derive(Clone, Copy)]
+struct Place {
+    tin: u8,
+    /// Whether the flow was found in the way that its hash names.
+    is_direct: bool,
+    /// [`NONE`] where it is not known.
+    flow: u16,
+}
+
 impl Cake {
     /// Queues `id`. What is dropped instead, if memory is short, is another flow's more often than
     /// not.
     #[inline]
     pub(super) fn arrive(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
+        let place = self.look_up(&packets.headers(id));
+        self.arrive_at(place, packets, id, now)
+    }
+
+    /// Queues all of `ids`. Their flows, and the packets behind which they will stand, are touched
+    /// first: a processor waits for several of them at once.
+    #[inline]
+    pub(super) fn arrive_all(&mut self, packets: &mut Packets, ids: &[PacketId], now: Nanos) {
+        for ids in ids.chunks(AHEAD) {
+            let mut places = [Place { tin: 0, is_direct: true, flow: NONE }; AHEAD];
+            for (place, &id) in places.iter_mut().zip(ids) {
+                *place = self.look_up(&packets.headers(id));
+                self.flows.approach(place.flow, |_| ());
+            }
+            for place in &places[..ids.len()] {
+                self.flows.approach(place.flow, |flow| packets.approach(flow.queue.back()));
+            }
+            for (at, &id) in ids.iter().enumerate() {
+                self.arrive_at(places[at % AHEAD], packets, id, now);
+                if self.forgotten != NONE {
+                    self.look_up_again(&mut places);
+                }
+            }
+        }
+    }
+
+    /// A flow was forgotten: who was looked up before is unknown again.
+    #[cold]
+    fn look_up_again(&mut self, places: &mut [Place; AHEAD]) {
+        for place in places.iter_mut().filter(|place| place.flow == self.forgotten) {
+            *place = Place { is_direct: true, flow: NONE, ..*place };
+        }
+        self.forgotten = NONE;
+    }
+
+    #[inline(always)]
+    fn arrive_at(
+        &mut self,
+        place: Place,
+        packets: &mut Packets,
+        id: PacketId,
+        now: Nanos,
+    ) -> Verdict {
         let len = packets.len(id);
         if let Some(estimator) = &mut self.estimator
             && let Some(rate) = estimator.arrived(len, now)
         {
             self.set_rate(rate);
         }
-        let headers = packets.headers(id);
-        let charge = self.sizes.charge(len, &headers);
+        let charge = self.sizes.charge(len, packets.headers(id).network_offset);
         if self.seat.is_too_long(charge) {
             self.stats.drops += 1;
             packets.discard(id, DropReason::TooLong);
             return Verdict::Dropped;
         }
-        self.queue(packets, id, &headers, charge, now);
+        self.queue(place, packets, id, charge, now);
         if self.memory.is_short() {
             self.relieve(packets, now);
             return Verdict::Dropped;
@@ -44,39 +99,46 @@ impl Cake {
     /// Queues `id` whatever the memory.
     pub(super) fn take_in(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
         let headers = packets.headers(id);
-        let charge = self.sizes.charge(packets.len(id), &headers);
-        self.queue(packets, id, &headers, charge, now);
+        let place = self.look_up(&headers);
+        let charge = self.sizes.charge(packets.len(id), headers.network_offset);
+        self.queue(place, packets, id, charge, now);
+    }
+
+    /// Where a packet belongs, as far as is known.
+    #[inline]
+    fn look_up(&self, headers: &Headers) -> Place {
+        let at = self.scheme.tin(headers);
+        let hash = hash_of(self.config.isolation, headers);
+        let known = self.tins[at].tables.as_ref().and_then(|tables| tables.ways.known(hash));
+        let (flow, is_direct) = known.unwrap_or((NONE, true));
+        Place { tin: at as u8, is_direct, flow }
     }
 
     /// Puts `packet` at the end of its flow.
-    #[inline]
+    #[inline(always)]
     fn queue(
         &mut self,
+        place: Place,
         packets: &mut Packets,
         packet: PacketId,
-        headers: &Headers,
         charge: u32,
         now: Nanos,
     ) {
+        let Headers { ecn, dscp, .. } = packets.headers(packet);
         let meta = packets.meta_mut(packet);
         meta.charge = Bytes32(charge);
-        meta.ecn = headers.ecn;
-        meta.rewrite.wash = self.config.wash && headers.dscp != 0;
+        meta.ecn = ecn;
+        meta.rewrite.wash = self.config.wash && dscp != 0;
         let len = Bytes::from(meta.len);
         if self.backlog.is_empty() {
             self.seat.awake(now);
             self.memory.follow_frames(packets);
             self.empty_since = None;
         }
-        let at = self.scheme.tin(headers);
-        let hash = hash_of(self.config.isolation, headers);
-        let known = match &self.tins[at].tables {
-            Some(tables) => tables.ways.known(hash),
-            None => None,
-        };
-        let (id, is_direct) = match known {
-            Some(known) => known,
-            None => (self.unknown(at, hash, headers, now), true),
+        let at = usize::from(place.tin);
+        let id = match place.flow {
+            NONE => self.unknown(at, &packets.headers(packet), now),
+            flow => flow,
         };
         let tin = &mut self.tins[at];
         if tin.backlog == Bytes::ZERO {
@@ -86,7 +148,7 @@ impl Cake {
         tin.figures.packets += 1;
         tin.figures.bytes += len.0;
         tin.figures.max_len = tin.figures.max_len.max(len.0 as u32);
-        tin.figures.way_indirect_hits += u64::from(!is_direct);
+        tin.figures.way_indirect_hits += u64::from(!place.is_direct);
         self.backlog.packets += 1;
         self.backlog.bytes.0 += len.0;
         self.memory.take(packets.memory_for(len));
@@ -103,22 +165,26 @@ impl Cake {
         }
     }
 
-    /// The flow of a packet whose hash no way has. One that is new stands nowhere yet and is in no
-    /// list.
+    /// The flow of a packet whose hash no way had when it was looked up. One that is new stands
+    /// nowhere yet and is in no list.
     #[inline(never)]
-    fn unknown(&mut self, at: usize, hash: u32, headers: &Headers, now: Nanos) -> u16 {
+    fn unknown(&mut self, at: usize, headers: &Headers, now: Nanos) -> u16 {
         let isolation = self.config.isolation;
         let has_siblings = self.neighbours.is_some();
         let tin = &mut self.tins[at];
         let tables = tin.tables.get_or_insert_with(|| tables(isolation, has_siblings, at));
-        let (way, found) = tables.ways.find(hash, false);
+        let (way, found) = tables.ways.find(hash_of(isolation, headers), false);
         let slot = tables.ways.slot(way);
-        if found == Found::Collision {
-            tin.figures.way_collisions += 1;
-            return slot;
+        match found {
+            Found::Free => {
+                tin.figures.way_misses += 1;
+                return self.new_flow(Home::new(at, way), headers, slot, now);
+            }
+            Found::Collision => tin.figures.way_collisions += 1,
+            Found::Indirect => tin.figures.way_indirect_hits += 1,
+            Found::Direct => {}
         }
-        tin.figures.way_misses += 1;
-        self.new_flow(Home::new(at, way), headers, slot, now)
+        slot
     }
 
     /// A flow for `home`, which `slot` rests in if it is any.
@@ -159,6 +225,7 @@ impl Cake {
 
     /// Forgets a flow that rests; its place is free for another.
     fn forget(&mut self, id: u16) -> u16 {
+        self.forgotten = id;
         self.idle.remove(&mut self.flows, id);
         let flow = &self.flows[id];
         let tin = &mut self.tins[flow.home.tin()];
@@ -290,16 +357,15 @@ impl Cake {
 /// What tells flows apart.
 #[inline]
 fn hash_of(isolation: Isolation, headers: &Headers) -> u32 {
+    if isolation.tells_flows_apart() {
+        return headers.flow;
+    }
     match isolation {
-        Isolation::Flowblind => 0,
         Isolation::Srchost => headers.source,
         Isolation::Dsthost => headers.destination,
         // Asymmetric, or all hosts that talk to themselves would be one.
         Isolation::Hosts => headers.source ^ headers.destination.rotate_left(13),
-        Isolation::Flows
-        | Isolation::DualSrchost
-        | Isolation::DualDsthost
-        | Isolation::TripleIsolate => headers.flow,
+        _ => 0,
     }
 }
 

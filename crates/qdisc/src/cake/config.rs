@@ -103,6 +103,14 @@ pub enum Isolation {
     TripleIsolate,
 }
 
+impl Isolation {
+    /// Whether flows have queues of their own, and not only their hosts.
+    #[inline]
+    pub(super) const fn tells_flows_apart(self) -> bool {
+        matches!(self, Self::Flows | Self::DualSrchost | Self::DualDsthost | Self::TripleIsolate)
+    }
+}
+
 /// Into which tins packets are sorted by their code points.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Diffserv {

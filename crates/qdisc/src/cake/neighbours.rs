@@ -33,10 +33,17 @@ const PERIOD: Nanos = Nanos::from_micros(500);
 const WHOLE: u64 = 1 << 20;
 const LEAST_PART: u64 = 256;
 
-/// An entitlement grows by this part of what is used, or all would stay where they are, and by at
-/// least a little.
+/// A tin in which nobody waits is entitled to what it uses, this part more and at least a little: so
+/// that it may grow.
 const GROWTH_PART: u64 = 4;
 const LEAST_GROWTH: u64 = (1 << 16) / 64;
+
+/// At low rates a packet takes many periods, so what is used is averaged over some 2^6 of them, and
+/// whether anybody waits over 2^4,
+const USED_SHIFT: u32 = 6;
+const WANTED_SHIFT: u32 = 4;
+/// but not with what was long ago.
+const FORGOTTEN: Nanos = Nanos::from_millis(50);
 
 /// What is left for tins without a threshold at the very least, in 1/65536.
 const LEAST_REST: u64 = (1 << 16) / 16;
@@ -60,6 +67,10 @@ pub(super) struct Neighbours {
     next: Nanos,
     last: Nanos,
     sums: [TinCensus; TINS_MAX],
+    /// By tin, on average: the part of the rate that it uses, and of the time that somebody waits in it,
+    /// in 1/65536.
+    used: [u64; TINS_MAX],
+    wanted: [u64; TINS_MAX],
     /// Whether others believe that something waits here.
     has_told: bool,
 }
@@ -72,6 +83,8 @@ impl Neighbours {
             next: Nanos::ZERO,
             last: Nanos::ZERO,
             sums: [TinCensus::default(); TINS_MAX],
+            used: [0; TINS_MAX],
+            wanted: [0; TINS_MAX],
             has_told: false,
         }
     }
@@ -118,10 +131,14 @@ impl Neighbours {
         self.edition = self.edition.wrapping_add(1);
 
         let window = u128::from(rate.bytes_in(passed).0.max(1));
-        let used = |tin: usize| {
-            let sent = self.sums[tin].sent.wrapping_sub(before[tin].sent);
-            u64::try_from((u128::from(sent) << 16) / window).unwrap_or(u64::MAX).min(1 << 16)
-        };
+        let is_long = passed > FORGOTTEN;
+        for (tin, sums) in self.sums[..count].iter().enumerate() {
+            let sent = sums.sent.wrapping_sub(before[tin].sent);
+            let used = u64::try_from((u128::from(sent) << 16) / window).unwrap_or(u64::MAX);
+            let wanted = u64::from(sums.weight != 0) << 16;
+            follow(&mut self.used[tin], used.min(1 << 20), if is_long { 0 } else { USED_SHIFT });
+            follow(&mut self.wanted[tin], wanted, if is_long { 0 } else { WANTED_SHIFT });
+        }
         let mut left = 1 << 16;
         let mut sum = 0;
         let mut possible = 0;
@@ -140,8 +157,10 @@ impl Neighbours {
             let entitled = if threshold >= 1 << 16 {
                 left.max(LEAST_REST)
             } else {
-                let used = used(tin);
-                threshold.min(used + used / GROWTH_PART + LEAST_GROWTH).min(left)
+                let used = self.used[tin];
+                let grown = threshold.min(used + used / GROWTH_PART + LEAST_GROWTH);
+                let wanted = self.wanted[tin];
+                ((threshold * wanted + grown * ((1 << 16) - wanted)) >> 16).min(left)
             };
             if all != 0 {
                 left -= entitled.min(left);
@@ -158,6 +177,16 @@ impl Neighbours {
         let weight = (sum >> 12).clamp(WHOLE / LEAST_PART, WHOLE);
         Weight(weight as u32)
     }
+}
+
+/// A moving average that follows `value` by one part of 2^`shift`, from either side up to it.
+fn follow(average: &mut u64, value: u64, shift: u32) {
+    let part = |distance: u64| distance.div_ceil(1 << shift);
+    *average = if value >= *average {
+        *average + part(value - *average)
+    } else {
+        *average - part(*average - value)
+    };
 }
 
 #[cfg(test)]
@@ -267,10 +296,10 @@ mod tests {
         let (weights, _) = meet(Diffserv::Diffserv4, &[best_effort.clone(), voice(MS / 4)]);
         let ratio = f64::from(weights[0]) / f64::from(weights[1]);
         assert!((ratio - 3.0).abs() < 0.05, "{weights:?}");
-        // One that sends less leaves more.
-        let (weights, _) = meet(Diffserv::Diffserv4, &[best_effort, voice(MS / 20)]);
-        let ratio = f64::from(weights[0]) / f64::from(weights[1]);
-        assert!(ratio > 10.0, "{weights:?}");
+        // One that sends less, and in which nobody waits, leaves more.
+        let content = vec![(0, 0), (0, 0), (0, 0), (0, MS / 20)];
+        let (weights, _) = meet(Diffserv::Diffserv4, &[best_effort, content]);
+        assert!(u64::from(weights[0]) > WHOLE / 10 * 9, "{weights:?}");
     }
 
     #[test]

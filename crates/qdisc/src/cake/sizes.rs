@@ -1,7 +1,6 @@
 //! What a packet is charged, and how long packets are.
 
 use super::{Config, average};
-use narrows_packet::Headers;
 use narrows_units::{Bytes, wire::Overhead};
 
 /// The average offset follows by 1/256,
@@ -60,10 +59,10 @@ impl Sizes {
         }
     }
 
-    /// What a frame of `len` bytes is charged.
+    /// What a frame of `len` bytes is charged whose network layer begins at `offset`.
     #[inline]
-    pub(super) fn charge(&mut self, len: Bytes, headers: &Headers) -> u32 {
-        let offset = u64::from(headers.network_offset);
+    pub(super) fn charge(&mut self, len: Bytes, offset: u16) -> u32 {
+        let offset = u64::from(offset);
         self.offset = average(self.offset, offset << FRACTION, SHIFT);
         if self.is_plain {
             self.network.take_in(len.0 as u32);
@@ -98,17 +97,15 @@ mod tests {
         Config { overhead, network_length, ..Config::default() }
     }
 
-    fn ethernet() -> Headers {
-        Headers { network_offset: 14, ..Headers::default() }
-    }
+    const ETHERNET: u16 = 14;
 
     #[test]
     fn raw_is_the_frame_and_overhead_counts_from_the_network_layer() {
         let mut raw = Sizes::new(&Config::default());
-        assert_eq!(raw.charge(Bytes(1514), &ethernet()), 1514);
+        assert_eq!(raw.charge(Bytes(1514), ETHERNET), 1514);
         let mut adsl = Sizes::new(&config(40, Framing::Atm, true));
-        assert_eq!(adsl.charge(Bytes(1514), &ethernet()), 1540u32.div_ceil(48) * 53);
-        assert_eq!(adsl.charge(Bytes(34), &ethernet()), 64u32.div_ceil(48) * 53);
+        assert_eq!(adsl.charge(Bytes(1514), ETHERNET), 1540u32.div_ceil(48) * 53);
+        assert_eq!(adsl.charge(Bytes(34), ETHERNET), 64u32.div_ceil(48) * 53);
         assert_eq!(adsl.extremes(), [Some((20, 1500)), Some((106, 1749))]);
     }
 
@@ -121,7 +118,7 @@ mod tests {
     fn the_offset_becomes_that_of_the_packets() {
         let mut sizes = Sizes::new(&Config::default());
         for _ in 0..5000 {
-            sizes.charge(Bytes(100), &ethernet());
+            sizes.charge(Bytes(100), ETHERNET);
         }
         assert_eq!(sizes.average_offset(), 14);
     }

@@ -107,18 +107,20 @@ impl Tin {
         }
     }
 
-    /// Works to `config` from now on, with `rate` as its threshold, of which its queue can count on
-    /// `share` (in 1/65536): control aims at what the queue gets, turns at what the tin may.
-    pub(super) fn follow(&mut self, config: &Config, rate: Option<Rate>, share: u32) {
+    /// Works to `config` from now on, with `rate` as its threshold, on a queue that gets `here`: control
+    /// aims at what can be had here, turns are what the tin may have.
+    pub(super) fn follow(&mut self, config: &Config, rate: Option<Rate>, here: Rate) {
         let frame = Bytes(u64::from(config.frame));
         self.flow_quantum = rate.map_or(QUANTUM_MAX, |rate| {
             let quantum = u32::try_from(rate.bytes_per_sec() / QUANTUM_PART).unwrap_or(u32::MAX);
             quantum.clamp(QUANTUM_MIN, QUANTUM_MAX)
         });
-        let frame_time = rate.map_or(Nanos::ZERO, |rate| rate.time_for(frame));
-        let told = Terms::new(config.interval, config.target, frame_time);
-        let here = frame_time.0.saturating_mul(1 << 16) / u64::from(share.max(1));
-        self.terms = Terms::new(config.interval, config.target, Nanos(here));
+        let terms = |rate: Option<Rate>| {
+            let frame_time = rate.map_or(Nanos::ZERO, |rate| rate.time_for(frame));
+            Terms::new(config.interval, config.target, frame_time)
+        };
+        self.terms = terms(rate.map(|rate| rate.min(here)));
+        let told = terms(rate);
         self.figures.threshold = rate.unwrap_or_default();
         self.figures.target = told.target;
         self.figures.interval = told.interval;

@@ -42,6 +42,7 @@ const SCENARIOS: &[(&str, &str)] = scenarios![
     "cake-hosts",
     "cake-hosts-tcp",
     "cake-tins",
+    "cake-rrul",
     "cake-wake",
     "cake-change",
     "cake-stall",

@@ -29,3 +29,15 @@ fn where_all_tins_are_full_none_starves_and_bulk_gets_a_sixteenth() {
         row.within("voice", row.part("voice"), 0.2..=0.3);
     }
 }
+
+#[test]
+fn a_probe_on_the_queue_on_which_bulk_stands_is_worth_as_much_as_on_any_other() {
+    for row in rows("cake-rrul", "diffserv4", &["run.length=2s"]) {
+        full(&row);
+        for (probe, most_us) in [("probe CS0", 5_000.0), ("probe EF", 5_000.0)] {
+            row.within(probe, row.of(probe, GroupMeasure::P99Us), 0.0..=most_us);
+            row.within(probe, row.of(probe, GroupMeasure::Drops), 0.0..=0.0);
+        }
+        row.within("probe CS1 lost", row.of("probe CS1", GroupMeasure::Drops), 0.0..=0.0);
+    }
+}
