@@ -57,6 +57,12 @@ impl Fifo {
         (self.head != PacketId::NONE).then_some(self.head)
     }
 
+    /// The packet behind which the next one will stand.
+    #[inline]
+    pub fn back(&self) -> Option<PacketId> {
+        (self.tail != PacketId::NONE).then_some(self.tail)
+    }
+
     /// Puts `id`, which stands in no queue, behind all others.
     #[inline]
     pub fn push_back(&mut self, packets: &mut Packets, id: PacketId) {

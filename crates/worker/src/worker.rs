@@ -14,7 +14,7 @@
 use crate::io::{Io, Side};
 use narrows_packet::{Backlog, Batch, DropCounters, DropReason, Packets, Reading};
 use narrows_policy::Update;
-use narrows_qdisc::{Next, Qdisc, Stats, Verdict};
+use narrows_qdisc::{Next, Qdisc, Stats};
 use narrows_units::Nanos;
 
 /// The most packets that move at once. Long enough to spread a system call thin (at 64 it
@@ -153,14 +153,18 @@ impl<I: Io> Worker<I> {
                     self.io.read(id, path.reading, &mut self.packets);
                 }
             }
+            let mut has_frames = true;
             for &id in self.arrivals.as_slice() {
                 path.counters.rx_packets += 1;
                 path.counters.rx_bytes += self.packets.len(id).0;
-                if self.io.has_spare_frame() {
-                    let _: Verdict = path.qdisc.enqueue(&mut self.packets, id, now);
-                } else {
+                // No answer to this depends on another: frames come back later.
+                if !self.io.has_spare_frame() {
                     self.packets.discard(id, DropReason::NoFrame);
+                    has_frames = false;
                 }
+            }
+            if has_frames {
+                path.qdisc.enqueue_all(&mut self.packets, self.arrivals.as_slice(), now);
             }
 
             self.departures.clear();

@@ -131,9 +131,7 @@ impl Scheduler for Own {
                 self.packets.set_headers(id, dissector.headers(frames.of(id), false));
             }
         }
-        for &id in arriving {
-            self.qdisc.enqueue(&mut self.packets, id, now);
-        }
+        self.qdisc.enqueue_all(&mut self.packets, arriving, now);
     }
 
     fn leave(&mut self, now: Nanos, left: &mut Batch, dropped: &mut Batch) {
