@@ -39,6 +39,9 @@ pub struct HostFacts {
     pub jit: Option<bool>,
     /// Whether bridged packets pass the host's firewall; none where that is not loaded.
     pub bridge_netfilter: Option<bool>,
+    /// Whether XDP programs can look up connections, for `cake nat`; none where the kernel's symbols
+    /// cannot be listed.
+    pub conntrack: Option<bool>,
     /// CPUs on which this process may run.
     pub cpus: u32,
     /// The frequency governors in use, each once; empty where there are none.
@@ -137,6 +140,7 @@ pub(super) fn fit() -> Facts {
             af_xdp: Some(true),
             jit: Some(true),
             bridge_netfilter: None,
+            conntrack: Some(true),
             cpus: 8,
             governors: vec!["performance".to_owned()],
             irqbalance: false,

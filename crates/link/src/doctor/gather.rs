@@ -14,6 +14,7 @@ use rustix::process::{Resource, getrlimit};
 use rustix::thread::CapabilitySet;
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead, BufReader};
 
 /// Gathers everything about two ports and the host.
 pub(super) fn facts(a: &str, b: &str) -> Facts {
@@ -51,6 +52,7 @@ fn host() -> HostFacts {
         af_xdp: af_xdp(),
         jit: word("/proc/sys/net/core/bpf_jit_enable").map(|word| word != "0"),
         bridge_netfilter: bridge_netfilter(),
+        conntrack: conntrack(),
         cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
         governors: governors(),
         irqbalance: runs("irqbalance"),
@@ -78,6 +80,18 @@ fn bridge_netfilter() -> Option<bool> {
     let calls = ["iptables", "ip6tables", "arptables"]
         .map(|table| word(&format!("/proc/sys/net/bridge/bridge-nf-call-{table}")));
     calls.iter().flatten().map(|call| call != "0").reduce(|one, other| one || other)
+}
+
+/// Looks for the function that XDP programs would call, in the kernel or in a loaded module.
+fn conntrack() -> Option<bool> {
+    let symbols = BufReader::new(fs::File::open("/proc/kallsyms").ok()?);
+    let mut names = symbols.lines().map_while(Result::ok);
+    Some(names.any(|line| line.split(' ').nth(2).is_some_and(is_look_up)))
+}
+
+/// Whether `symbol`, which a module's name may follow, is that of a look-up.
+fn is_look_up(symbol: &str) -> bool {
+    symbol.split('\t').next() == Some("bpf_xdp_ct_lookup")
 }
 
 fn governors() -> Vec<String> {

@@ -14,6 +14,7 @@ pub(super) fn judge(host: &HostFacts, wanted: &Wanted) -> Vec<Finding> {
     findings.push(privileges(host));
     findings.extend(memory(host, wanted));
     findings.extend(firewall(host, wanted));
+    findings.extend(conntrack(host));
     findings.extend(governor(host));
     findings
 }
@@ -89,6 +90,18 @@ fn firewall(host: &HostFacts, wanted: &Wanted) -> Option<Finding> {
     })
 }
 
+fn conntrack(host: &HostFacts) -> Option<Finding> {
+    Some(match host.conntrack? {
+        true => Finding::ok("kernel", "offers the conntrack look-up of cake nat"),
+        false => Finding::note(
+            "kernel",
+            "does not offer the conntrack look-up of cake nat, which tells hosts apart by the \
+             addresses in the frames",
+        )
+        .remedy("modprobe nf_conntrack (Linux 5.18 or newer with CONFIG_DEBUG_INFO_BTF=y)"),
+    })
+}
+
 fn governor(host: &HostFacts) -> Option<Finding> {
     let slow: Vec<_> =
         host.governors.iter().filter(|governor| *governor != "performance").cloned().collect();
@@ -123,7 +136,7 @@ mod tests {
     fn each_defect_is_judged() {
         use Severity::{Blocker, Note, Warning};
         type Spoil = fn(&mut HostFacts);
-        let cases: [(Spoil, Severity, &str); 9] = [
+        let cases: [(Spoil, Severity, &str); 10] = [
             (|host| host.kernel = KernelVersion::new(5, 9), Blocker, "share frames"),
             (|host| host.kernel = KernelVersion::new(5, 10), Note, "busy polling"),
             (|host| host.af_xdp = Some(false), Blocker, "no AF_XDP"),
@@ -132,6 +145,7 @@ mod tests {
             (|host| host.capabilities.net_raw = false, Blocker, "lacks CAP_NET_RAW"),
             (|host| host.capabilities.bpf = false, Blocker, "lacks CAP_BPF"),
             (|host| host.bridge_netfilter = Some(true), Warning, "firewall"),
+            (|host| host.conntrack = Some(false), Note, "conntrack"),
             (|host| host.governors.push("powersave".into()), Note, "powersave"),
         ];
         for (spoil, severity, words) in cases {
@@ -146,6 +160,7 @@ mod tests {
         let blind = |host: &mut HostFacts| {
             host.af_xdp = None;
             host.jit = None;
+            host.conntrack = None;
             host.governors.clear();
         };
         assert_eq!(worst(blind, Wanted::default()).severity, Severity::Ok);
