@@ -13,7 +13,7 @@ impl Cake {
     ///
     /// # Errors
     /// When there will be one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn depart(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next> {
         loop {
             let (at, flow, head) = self.choose(now).ok_or(Next::Empty)?;
@@ -36,15 +36,18 @@ impl Cake {
         let packet = self.flows[flow].queue.pop_front(packets)?;
         self.gone(packets, at, packet);
         let charge = packets.meta(packet).charge.0;
-        self.flows[flow].deficit -= charge as i32 * DEFICIT_UNIT;
-        self.after(at, flow, now);
+        let state = &mut self.flows[flow];
+        state.deficit -= charge as i32 * DEFICIT_UNIT;
+        if state.deficit <= 0 || state.is_empty() {
+            self.end_idle_turn(at, flow, now);
+        }
         let meta = packets.meta_mut(packet);
         meta.rewrite.wash = false;
         Some(packet)
     }
 
     /// The tin and the flow whose turn it is, and the flow's first packet.
-    #[inline]
+    #[inline(always)]
     fn choose(&mut self, now: Nanos) -> Option<(usize, u16, PacketId)> {
         loop {
             let at = self.choose_tin(now)?;
@@ -52,13 +55,13 @@ impl Cake {
             let flow = &self.flows[id];
             match flow.queue.front() {
                 Some(head) if flow.deficit > 0 => return Some((at, id, head)),
-                _ => self.end_turn(at, id, now),
+                _ => self.end_idle_turn(at, id, now),
             }
         }
     }
 
     /// The tin whose turn it is.
-    #[inline]
+    #[inline(always)]
     fn choose_tin(&mut self, now: Nanos) -> Option<usize> {
         if let [tin] = self.tins.as_slice() {
             return tin.has_flows().then_some(0);
@@ -96,7 +99,7 @@ impl Cake {
     }
 
     /// Sends the first packet of `flow`, or drops it.
-    #[inline]
+    #[inline(always)]
     fn send_or_drop(
         &mut self,
         packets: &mut Packets,
@@ -144,22 +147,17 @@ impl Cake {
         if self.overflow.is_live() {
             self.ease(id);
         }
-        self.after(at, id, now);
+        let flow = &self.flows[id];
+        if flow.deficit <= 0 || flow.is_empty() {
+            let (idle, neighbours) = (&mut self.idle, &mut self.neighbours);
+            self.tins[at].end_turn(&mut self.flows, id, idle, neighbours, now);
+        }
         (!is_dropped).then_some(packet)
     }
 
-    /// Sees to the flow whose turn it was.
-    #[inline]
-    fn after(&mut self, at: usize, id: u16, now: Nanos) {
-        let flow = &self.flows[id];
-        if flow.deficit <= 0 || flow.is_empty() {
-            self.end_turn(at, id, now);
-        }
-    }
-
-    /// The flow whose turn it is, has nothing to send, or may not.
-    #[inline]
-    fn end_turn(&mut self, at: usize, id: u16, now: Nanos) {
+    /// The flow whose turn it is has nothing to send, or may not.
+    #[inline(never)]
+    fn end_idle_turn(&mut self, at: usize, id: u16, now: Nanos) {
         let (idle, neighbours) = (&mut self.idle, &mut self.neighbours);
         self.tins[at].end_turn(&mut self.flows, id, idle, neighbours, now);
     }

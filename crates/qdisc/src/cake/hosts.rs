@@ -97,7 +97,7 @@ impl Hosts {
     }
 
     /// How many of its flows stand, here and elsewhere; at least one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn load(&mut self, place: u16, neighbours: Option<&Neighbours>) -> u32 {
         let host = &mut self.slab[place];
         if let Some(Neighbours { census, edition, .. }) = neighbours

@@ -144,13 +144,13 @@ impl Tin {
     }
 
     /// The flow whose turn it is. It may have no packets, or may not send: then its turn is over.
-    #[inline]
+    #[inline(always)]
     pub(super) fn front(&mut self) -> Option<u16> {
         self.sparse.front().or_else(|| self.wheel.front())
     }
 
     /// The flow at the head has nothing to send, or may not: it goes to rest, or to a later round.
-    #[inline]
+    #[inline(always)]
     pub(super) fn end_turn(
         &mut self,
         flows: &mut Slab<Flow>,
@@ -202,7 +202,7 @@ impl Tin {
     }
 
     /// A flow that is in debt goes to the round in which it can pay.
-    #[inline]
+    #[inline(always)]
     fn wait(&mut self, flows: &mut Slab<Flow>, id: u16, neighbours: &mut Option<Neighbours>) {
         let flow = &mut flows[id];
         if flow.standing == Standing::Bulk {
@@ -251,7 +251,7 @@ impl Tin {
 
     /// Looks up how many flows the flow's hosts have, and tells siblings of it if it has stood for
     /// some turns.
-    #[inline]
+    #[inline(always)]
     fn weigh(&mut self, flow: &mut Flow, neighbours: &mut Option<Neighbours>) {
         let Some(tables) = &mut self.tables else { return };
         if tables.sources.is_none() && tables.destinations.is_none() {
@@ -352,7 +352,7 @@ impl Tables {
     }
 
     /// The most flows that one of its hosts has.
-    #[inline]
+    #[inline(always)]
     pub(super) fn load(&mut self, flow: &Flow, neighbours: Option<&Neighbours>) -> u16 {
         let mut load = 1;
         if let Some(hosts) = &mut self.sources {
