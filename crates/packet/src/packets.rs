@@ -112,6 +112,15 @@ impl Packets {
         self.headers.get(id.0 as usize).copied().unwrap_or_default()
     }
 
+    /// Touches the place in which they are recorded: it will soon be written. The processor does not
+    /// wait for it.
+    #[inline]
+    pub fn approach_headers(&self, id: PacketId) {
+        if let Some(place) = self.headers.get(id.0 as usize) {
+            std::hint::black_box(place.flow);
+        }
+    }
+
     /// Records what they say. To be called after [`Packets::arrive`] and [`Packets::prepare`].
     #[inline]
     pub fn set_headers(&mut self, id: PacketId, headers: Headers) {

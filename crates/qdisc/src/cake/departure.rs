@@ -108,7 +108,7 @@ impl Cake {
         now: Nanos,
     ) -> Option<PacketId> {
         let tin = &mut self.tins[at];
-        self.flows.approach(self.flows[id].next, |next| packets.approach(next.queue.front()));
+        tin.approach_next(&self.flows, id, packets);
         let flow = &mut self.flows[id];
         let packet = flow.queue.pop_front(packets)?;
         let meta = packets.meta_mut(packet);

@@ -66,12 +66,10 @@ impl<T: Default> Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Shows `place`, if it is any, to `look`, which touches what will soon be needed of it.
+    /// What is at `place`, if it is any.
     #[inline]
-    pub(super) fn approach(&self, place: u16, look: impl FnOnce(&T)) {
-        if let Some(value) = self.places.get(usize::from(place)) {
-            look(value);
-        }
+    pub(super) fn get(&self, place: u16) -> Option<&T> {
+        self.places.get(usize::from(place))
     }
 }
 
