@@ -5,7 +5,7 @@ use super::flow::{Flow, Home, Standing};
 use super::hosts::Hosts;
 use super::slab::NONE;
 use super::tin::{Tables, WHOLE_HOST};
-use super::ways::{Found, Ways};
+use super::ways::{Found, Known, Ways};
 use super::{AckFilter, Cake, Isolation};
 use crate::Verdict;
 use narrows_packet::{Bytes32, DropReason, Headers, PacketId, Packets};
@@ -22,10 +22,12 @@ const AHEAD: usize = 16;
 #[derive(Clone, Copy)]
 struct Place {
     tin: u8,
-    /// Whether the flow was found in the way that its hash names.
-    is_direct: bool,
-    /// [`NONE`] where it is not known.
-    flow: u16,
+    flow: Known,
+}
+
+impl Place {
+    const UNKNOWN: Self =
+        Self { tin: 0, flow: Known { slot: NONE, is_direct: false, is_known: false } };
 }
 
 impl Cake {
@@ -42,13 +44,14 @@ impl Cake {
     #[inline]
     pub(super) fn arrive_all(&mut self, packets: &mut Packets, ids: &[PacketId], now: Nanos) {
         for ids in ids.chunks(AHEAD) {
-            let mut places = [Place { tin: 0, is_direct: true, flow: NONE }; AHEAD];
+            let mut places = [Place::UNKNOWN; AHEAD];
             for (place, &id) in places.iter_mut().zip(ids) {
                 *place = self.look_up(&packets.headers(id));
-                std::hint::black_box(self.flows.get(place.flow).map(|flow| flow.standing));
+                std::hint::black_box(self.flows.get(place.flow.slot).map(|flow| flow.standing));
             }
             for place in &places[..ids.len()] {
-                packets.approach(self.flows.get(place.flow).and_then(|flow| flow.queue.back()));
+                packets
+                    .approach(self.flows.get(place.flow.slot).and_then(|flow| flow.queue.back()));
             }
             for (at, &id) in ids.iter().enumerate() {
                 self.arrive_at(places[at % AHEAD], packets, id, now);
@@ -62,8 +65,8 @@ impl Cake {
     /// A flow was forgotten: who was looked up before is unknown again.
     #[cold]
     fn look_up_again(&mut self, places: &mut [Place; AHEAD]) {
-        for place in places.iter_mut().filter(|place| place.flow == self.forgotten) {
-            *place = Place { is_direct: true, flow: NONE, ..*place };
+        for place in places {
+            place.flow.is_known &= place.flow.slot != self.forgotten;
         }
         self.forgotten = NONE;
     }
@@ -109,9 +112,10 @@ impl Cake {
     fn look_up(&self, headers: &Headers) -> Place {
         let at = self.scheme.tin(headers);
         let hash = hash_of(self.config.isolation, headers);
-        let known = self.tins[at].tables.as_ref().and_then(|tables| tables.ways.known(hash));
-        let (flow, is_direct) = known.unwrap_or((NONE, true));
-        Place { tin: at as u8, is_direct, flow }
+        match &self.tins[at].tables {
+            Some(tables) => Place { tin: at as u8, flow: tables.ways.known(hash) },
+            None => Place { tin: at as u8, ..Place::UNKNOWN },
+        }
     }
 
     /// Puts `packet` at the end of its flow.
@@ -136,10 +140,8 @@ impl Cake {
             self.empty_since = None;
         }
         let at = usize::from(place.tin);
-        let id = match place.flow {
-            NONE => self.unknown(at, &packets.headers(packet), now),
-            flow => flow,
-        };
+        let Known { slot, is_direct, is_known } = place.flow;
+        let id = if is_known { slot } else { self.unknown(at, &packets.headers(packet), now) };
         let tin = &mut self.tins[at];
         if tin.backlog == Bytes::ZERO {
             tin.next = tin.next.max(now);
@@ -148,7 +150,7 @@ impl Cake {
         tin.figures.packets += 1;
         tin.figures.bytes += len.0;
         tin.figures.max_len = tin.figures.max_len.max(len.0 as u32);
-        tin.figures.way_indirect_hits += u64::from(!place.is_direct);
+        tin.figures.way_indirect_hits += u64::from(is_known && !is_direct);
         self.backlog.packets += 1;
         self.backlog.bytes.0 += len.0;
         self.memory.take(packets.memory_for(len));

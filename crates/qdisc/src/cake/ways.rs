@@ -48,6 +48,16 @@ pub(super) enum Found {
     Collision,
 }
 
+/// What a hash refers to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Known {
+    /// Something else, or [`NONE`], where it is not known.
+    pub(super) slot: u16,
+    /// Whether it is in the way that the hash names.
+    pub(super) is_direct: bool,
+    pub(super) is_known: bool,
+}
+
 /// The ways of one table.
 pub(super) struct Ways {
     sets: Box<[Set; SETS]>,
@@ -60,17 +70,14 @@ impl Ways {
         Self { sets: Box::new([set; SETS]), states: [State::default(); SETS] }
     }
 
-    /// What `hash` refers to, where it is known, and whether in the way that it names.
+    /// What `hash` refers to. There is no branch in it: whoever looks ahead cannot guess.
     #[inline]
-    pub(super) fn known(&self, hash: u32) -> Option<(u16, bool)> {
+    pub(super) fn known(&self, hash: u32) -> Known {
         let index = hash as usize % SETS;
         let set = &self.sets[index];
         let hits = equal(&set.tags, (hash >> 16) as u16) & self.states[index].held;
-        if hits == 0 {
-            return None;
-        }
         let (way, is_direct) = nearest(hits, hash);
-        Some((set.slots[way % WAYS], is_direct))
+        Known { slot: set.slots[way % WAYS], is_direct, is_known: hits != 0 }
     }
 
     /// The way of `hash`. Of the ways that are not busy it takes an empty one first, or with
@@ -136,7 +143,7 @@ const fn direct(hash: u32) -> usize {
     (hash >> 7) as usize % WAYS
 }
 
-/// The one of `hits`, of which there are some, that `hash` names, else the first; and which it was.
+/// The one of `hits` that `hash` names, else the first, if there are any; and which it was.
 #[inline]
 fn nearest(hits: u8, hash: u32) -> (usize, bool) {
     let direct = direct(hash);
@@ -203,8 +210,12 @@ mod tests {
                 let looked_up = ways.known(hash);
                 let (way, found) = ways.find(hash, reuse);
                 let is_known = matches!(found, Found::Direct | Found::Indirect);
-                let expected = (ways.slot(way), found == Found::Direct);
-                prop_assert_eq!(looked_up, is_known.then_some(expected));
+                prop_assert_eq!(looked_up.is_known, is_known);
+                if is_known {
+                    let is_direct = found == Found::Direct;
+                    let expected = Known { slot: ways.slot(way), is_direct, is_known };
+                    prop_assert_eq!(looked_up, expected);
+                }
                 let known = model.get(&identity(hash)).copied();
                 match found {
                     Found::Direct | Found::Indirect => {
