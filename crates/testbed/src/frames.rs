@@ -12,7 +12,7 @@ use etherparse::PacketBuilder;
 pub const HEADERS: usize = 14 + 20 + 8;
 
 /// Where the frames go: the port of RFC 863, which throws away what it gets.
-const DISCARD: u16 = 9;
+pub(crate) const DISCARD: u16 = 9;
 
 /// The first source port that [`port`] gives, well above those that anybody listens on.
 const FIRST_PORT: u16 = 20_000;

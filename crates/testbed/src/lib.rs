@@ -55,6 +55,7 @@ pub mod rrul;
 pub mod stale;
 pub mod steering;
 pub mod tcp;
+pub mod translation;
 pub mod trial;
 pub mod uneven;
 pub mod window;

@@ -6,6 +6,7 @@
 
 use anyhow::{Context, bail, ensure};
 use narrows_bench::Structure;
+use narrows_bench::cake::Subject;
 use narrows_bench::callgrind::{self, Program};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,8 @@ use std::process::Command;
 /// Packets in the short run and in the long one.
 const FEW: u64 = 10_000;
 const MANY: u64 = 110_000;
+/// Flows of `cake`: as many as a tin has queues.
+const CAKE_FLOWS: u32 = 1024;
 /// How far over its budget a structure may be, in per cent: compilers differ by less.
 const TOLERANCE_PERCENT: f64 = 3.0;
 
@@ -32,24 +35,22 @@ fn main() -> anyhow::Result<()> {
         let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
         serde_json::from_str(&text).with_context(|| file.display().to_string())?
     };
-    let program = build()?;
+    let folder = build()?;
     let mut counts = serde_json::Map::new();
     let mut over = Vec::new();
-    println!("{:<12} {:>19} {:>8} {:>8}", "structure", "instructions/packet", "budget", "over");
-    for structure in Structure::all() {
-        let name = structure.name();
-        let work = Program { path: program.clone(), arguments: vec![name.clone()] };
+    println!("{:<16} {:>19} {:>8} {:>8}", "structure", "instructions/packet", "budget", "over");
+    for (name, work) in works(&folder) {
         let per_packet = callgrind::per_packet(&work, FEW, MANY)?;
         match budgets.get(&name) {
             Some(budget) => {
                 let excess = 100.0 * (per_packet / budget - 1.0);
-                println!("{name:<12} {per_packet:>19.1} {budget:>8.1} {excess:>+7.1}%");
+                println!("{name:<16} {per_packet:>19.1} {budget:>8.1} {excess:>+7.1}%");
                 if excess > TOLERANCE_PERCENT {
                     over.push(name.clone());
                 }
             }
             None => {
-                println!("{name:<12} {per_packet:>19.1} {:>8} {:>8}", "-", "-");
+                println!("{name:<16} {per_packet:>19.1} {:>8} {:>8}", "-", "-");
                 if check {
                     over.push(format!("{name} (which has none)"));
                 }
@@ -64,7 +65,22 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds the example that is measured; it stands beside this program.
+/// What is measured: each structure of `bench qdisc`, and `cake` with flows.
+fn works(folder: &Path) -> Vec<(String, Program)> {
+    let hot_path = |structure: Structure| {
+        let name = structure.name();
+        (name.clone(), Program { path: folder.join("hot_path"), arguments: vec![name] })
+    };
+    let cake = |subject: Subject| {
+        let name = subject.name().to_owned();
+        let arguments = vec![name.clone(), CAKE_FLOWS.to_string()];
+        (name, Program { path: folder.join("cake_cost"), arguments })
+    };
+    let structures = Structure::all().into_iter().map(hot_path);
+    structures.chain([Subject::CakeBesteffort, Subject::CakeDiffserv4].map(cake)).collect()
+}
+
+/// Builds the examples that are measured; they stand beside this program. In which folder.
 fn build() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe()?;
     let folder = own.parent().context("this program stands in no folder")?;
@@ -73,9 +89,9 @@ fn build() -> anyhow::Result<PathBuf> {
         "only optimised code is worth counting: run it with `cargo run --release`"
     );
     let built = Command::new(env!("CARGO"))
-        .args(["build", "--release", "-p", "narrows-bench", "--example", "hot_path"])
+        .args(["build", "--release", "-p", "narrows-bench", "--examples"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .status()?;
-    ensure!(built.success(), "the example did not build");
-    Ok(folder.join("examples").join("hot_path"))
+    ensure!(built.success(), "the examples did not build");
+    Ok(folder.join("examples"))
 }

@@ -16,6 +16,7 @@ mod failing;
 mod forwarding;
 mod idle;
 mod limits;
+mod nat;
 mod ports;
 mod setup;
 mod starting;
