@@ -10,7 +10,7 @@
 use crate::{PolicyError, PortFacts};
 use narrows_coordination::Strategy;
 use narrows_qdisc::cake::{AckFilter, Config, Diffserv, Isolation};
-use narrows_units::wire::{Framing, Overhead};
+use narrows_units::wire::Framing;
 use narrows_units::{Bytes, Nanos, Rate};
 
 /// A `cake`, or a `cake_mq` with the `cake`s of all queues.
@@ -74,8 +74,6 @@ pub struct CakeOptions {
     pub strategy: Option<Strategy>,
 }
 
-/// The round trip of `internet`, the default.
-const INTERVAL: Nanos = Nanos::from_millis(100);
 /// CoDel's target is this part of its interval, in all presets, too.
 const INTERVAL_PER_TARGET: u64 = 20;
 /// `tc` counts in microseconds, and a target of none would drop everything.
@@ -90,24 +88,7 @@ fn target(interval: Nanos) -> Nanos {
 impl CakeParams {
     /// The defaults, for packets of up to `frame` bytes.
     pub fn new(frame: u32) -> Self {
-        let config = Config {
-            rate: None,
-            autorate: false,
-            ingress: false,
-            overhead: Overhead::NONE,
-            network_length: false,
-            interval: INTERVAL,
-            target: target(INTERVAL),
-            isolation: Isolation::default(),
-            nat: false,
-            inner: false,
-            diffserv: Diffserv::default(),
-            mark_mask: 0,
-            wash: false,
-            ack_filter: AckFilter::default(),
-            memory: None,
-            frame,
-        };
+        let config = Config { frame, ..Config::default() };
         Self { config, split_gso: true, strategy: None }
     }
 

@@ -331,7 +331,7 @@ fn limit(params: &TbfParams) -> Limit {
 /// A `cake` that shares its rate with `seats - 1` others. Alone it keeps a clock of its own, which
 /// nothing can make more exact; unlimited it has nothing to share.
 fn cake_level(place: Place, params: &CakeParams, seats: usize) -> Level {
-    let sorting = Some((params.config.diffserv, params.config.isolation));
+    let sorting = Some(params.config.sorting());
     let place = Place { sorting, ..place };
     let config = Config::Cake(params.config);
     let limit = params.config.rate.filter(|_| seats > 1).map(|rate| {

@@ -4,15 +4,15 @@
 //! little. Where the machine gave it no time for longer than 20 ms, what is due beyond that is
 //! never made up for, so that a stall is not followed by a burst.
 
+use crate::background::Background;
 use crate::cpu;
 use crate::namespace::Namespace;
 use crate::raw::{BATCH, RawSocket};
 use anyhow::{Context, Result};
 use nix::unistd::{Pid, gettid};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Sleep between bursts: at a gigabit of full frames, about 16 of them.
@@ -55,8 +55,7 @@ pub struct Sent {
 #[derive(Debug)]
 pub struct Running {
     id: Pid,
-    end: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<Sent>>>,
+    sender: Background<Sent>,
 }
 
 impl Flood {
@@ -64,19 +63,14 @@ impl Flood {
     pub fn start(self, namespace: &Namespace, device: &str) -> Result<Running> {
         anyhow::ensure!(!self.frames.is_empty(), "a flood needs at least one frame to send");
         let socket = RawSocket::open(namespace, device)?;
-        let end = Arc::new(AtomicBool::new(false));
-        let ended = Arc::clone(&end);
         let (say, id) = mpsc::channel();
-        let thread = thread::Builder::new()
-            .name("flood".into())
-            .spawn(move || {
-                // Nobody listens any more only if the start has failed.
-                let _ = say.send(gettid());
-                self.send(socket, &ended)
-            })
-            .context("cannot start a thread")?;
+        let sender = Background::start("flood", move |end| {
+            // Nobody listens any more only if the start has failed.
+            let _ = say.send(gettid());
+            self.send(socket, end)
+        })?;
         let id = id.recv().context("the generator did not start")?;
-        Ok(Running { id, end, thread: Some(thread) })
+        Ok(Running { id, sender })
     }
 
     fn send(&self, socket: RawSocket, end: &AtomicBool) -> Result<Sent> {
@@ -147,21 +141,8 @@ impl Running {
     }
 
     /// Ends it and says what was sent.
-    pub fn stop(mut self) -> Result<Sent> {
-        self.end.store(true, Ordering::Relaxed);
-        match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(sent)) => sent,
-            _ => anyhow::bail!("the generator did not end as it should"),
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.end.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+    pub fn stop(self) -> Result<Sent> {
+        self.sender.stop()
     }
 }
 

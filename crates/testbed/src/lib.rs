@@ -29,6 +29,7 @@
 
 pub mod accounting;
 pub mod accuracy;
+pub mod background;
 pub mod bed;
 pub mod bridge;
 pub mod capture;

@@ -9,6 +9,7 @@
 //! Requests take turns over a number of source ports. One is a flow that goes on, as a call
 //! does; many are flows that each begin anew, as look-ups of names do, and they take all queues.
 
+use crate::background::Background;
 use crate::bed::End;
 use anyhow::{Context, Result};
 use nix::cmsg_space;
@@ -22,9 +23,8 @@ use nix::time::{ClockId, clock_gettime};
 use std::io::IoSliceMut;
 use std::net::{SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Number of the request and how long the far end kept it, in nanoseconds.
@@ -66,9 +66,8 @@ pub struct Sample {
 /// A probe under way. Ends when dropped.
 #[derive(Debug)]
 pub struct Running {
-    end: Arc<AtomicBool>,
-    /// The client's; the far end ends with it.
-    thread: Option<JoinHandle<Result<Vec<Sample>>>>,
+    /// The client's thread; the far end's ends with it.
+    asking: Background<Vec<Sample>>,
 }
 
 /// The time by the clock that the kernel stamps packets with.
@@ -83,24 +82,19 @@ impl Probe {
         far.set_read_timeout(Some(LOOK))?;
         let address = SocketAddrV4::new(to.ip, far.local_addr()?.port());
         let near = (0..self.ports.max(1)).map(|_| self.socket(from)).collect::<Result<Vec<_>>>()?;
-        let end = Arc::new(AtomicBool::new(false));
-        let ended = Arc::clone(&end);
-        let thread = thread::Builder::new()
-            .name(self.name.to_owned())
-            .spawn(move || {
-                let answered = AtomicBool::new(false);
-                thread::scope(|scope| {
-                    let echo = scope.spawn(|| self.echo(&far, &answered));
-                    let samples = self.ask(&near, address, &ended);
-                    answered.store(true, Ordering::Relaxed);
-                    match echo.join() {
-                        Ok(result) => result.and(samples),
-                        Err(panic) => std::panic::resume_unwind(panic),
-                    }
-                })
+        let asking = Background::start(self.name, move |end| {
+            let answered = AtomicBool::new(false);
+            thread::scope(|scope| {
+                let echo = scope.spawn(|| self.echo(&far, &answered));
+                let samples = self.ask(&near, address, end);
+                answered.store(true, Ordering::Relaxed);
+                match echo.join() {
+                    Ok(result) => result.and(samples),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
             })
-            .context("cannot start a thread")?;
-        Ok(Running { end, thread: Some(thread) })
+        })?;
+        Ok(Running { asking })
     }
 
     /// A socket at `end` that marks what it sends and knows when something arrived.
@@ -233,26 +227,13 @@ fn send(socket: &UdpSocket, datagram: &[u8], to: SockaddrIn) -> Result<()> {
 
 impl Running {
     /// Sends no more, waits for what is under way, and returns all requests in their order.
-    pub fn stop(mut self) -> Result<Vec<Sample>> {
-        self.end.store(true, Ordering::Relaxed);
-        match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(samples)) => samples,
-            _ => anyhow::bail!("a probe did not end as it should"),
-        }
+    pub fn stop(self) -> Result<Vec<Sample>> {
+        self.asking.stop()
     }
 
     /// Sends no more; [`stop`](Self::stop) has what came of it.
     pub fn pause(&self) {
-        self.end.store(true, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.end.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.asking.tell();
     }
 }
 

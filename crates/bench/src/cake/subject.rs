@@ -7,7 +7,7 @@ use narrows_packet::dissect::Dissector;
 use narrows_packet::{Batch, PacketId, Packets};
 use narrows_peers::rte_sched::RteSched;
 use narrows_qdisc::{Config, Qdisc, Spec, cake, fifo};
-use narrows_units::{Bytes, Nanos, wire::Overhead};
+use narrows_units::{Bytes, Nanos};
 
 /// Pipes of `rte_sched`'s port, at least.
 const PIPES: u32 = 4096;
@@ -66,21 +66,9 @@ impl Subject {
 fn cake(diffserv: cake::Diffserv) -> Config {
     Config::Cake(cake::Config {
         rate: Some(RATE),
-        autorate: false,
-        ingress: false,
-        overhead: Overhead::NONE,
-        network_length: false,
-        interval: Nanos::from_millis(100),
-        target: Nanos::from_millis(5),
-        isolation: cake::Isolation::TripleIsolate,
-        nat: false,
-        inner: false,
         diffserv,
-        mark_mask: 0,
-        wash: false,
-        ack_filter: cake::AckFilter::Off,
         memory: Some(Bytes(1 << 30)),
-        frame: 1514,
+        ..cake::Config::default()
     })
 }
 

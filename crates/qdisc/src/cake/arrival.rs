@@ -275,7 +275,7 @@ impl Cake {
             flow.load = tables.load(flow, self.neighbours.as_ref());
         }
         flow.standing = Standing::Sparse;
-        flow.deficit = tin.first_quantum(flow.load);
+        flow.deficit = tin.quantum_of(flow.load);
         // What waits in other tins may have used up all that they are worth; this one is worth more.
         if !tin.has_flows()
             && self.backlog.packets > 1

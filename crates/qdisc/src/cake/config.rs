@@ -48,6 +48,12 @@ const CATCH_UP_MOST: Bytes = Bytes(256 << 10);
 const CATCH_UP_FRAMES: u64 = 2;
 
 impl Config {
+    /// What decides in which queue a packet stands. An instance whose configuration changes in this
+    /// cannot keep its queues: another has to adopt what is in them.
+    pub fn sorting(&self) -> (Diffserv, Isolation) {
+        (self.diffserv, self.isolation)
+    }
+
     /// How much the queues of a port may send at once at a shared limit of `rate`, because their workers
     /// came late or they have paused. A clock of one's own needs none: it knows when it had packets.
     pub fn catch_up(&self, rate: Rate) -> Bytes {

@@ -243,7 +243,7 @@ impl Tin {
     /// What a flow of a host with `load` flows may send a round, in 1/256 byte. Only the proportions
     /// matter: the least load of all has a whole quantum.
     #[inline]
-    fn quantum_of(&self, load: u16) -> i32 {
+    pub(super) fn quantum_of(&self, load: u16) -> i32 {
         let whole = self.flow_quantum * DEFICIT_UNIT as u32;
         let load = u32::from(load);
         if load <= self.least_load {
@@ -253,24 +253,13 @@ impl Tin {
         ((whole * self.least_load.min(LOAD_MAX) / load) as i32).max(1)
     }
 
-    /// What a flow begins with that was idle.
-    #[inline]
-    pub(super) fn first_quantum(&self, load: u16) -> i32 {
-        self.quantum_of(load)
-    }
-
     /// A flow with packets has used up its quantum.
     pub(super) fn begin_to_stand(&mut self, flow: &mut Flow) {
         flow.standing = Standing::Bulk;
         flow.turns = 0;
         self.bulk_flows += 1;
         if let Some(tables) = &mut self.tables {
-            if let Some(hosts) = &mut tables.sources {
-                hosts.stand(flow.source, true);
-            }
-            if let Some(hosts) = &mut tables.destinations {
-                hosts.stand(flow.destination, true);
-            }
+            tables.stand(flow, true);
         }
     }
 
@@ -360,7 +349,17 @@ impl Tin {
 }
 
 impl Tables {
-    pub(super) fn tell(&mut self, flow: &Flow, begins: bool, census: &mut dyn Census) {
+    /// A flow begins to stand, or ends.
+    fn stand(&mut self, flow: &Flow, begins: bool) {
+        if let Some(hosts) = &mut self.sources {
+            hosts.stand(flow.source, begins);
+        }
+        if let Some(hosts) = &mut self.destinations {
+            hosts.stand(flow.destination, begins);
+        }
+    }
+
+    fn tell(&mut self, flow: &Flow, begins: bool, census: &mut dyn Census) {
         if let Some(hosts) = &mut self.sources {
             hosts.tell(flow.source, begins, census);
         }
@@ -390,12 +389,7 @@ impl Tables {
     }
 
     fn end_standing(&mut self, flow: &mut Flow, neighbours: Option<&mut Neighbours>) {
-        if let Some(hosts) = &mut self.sources {
-            hosts.stand(flow.source, false);
-        }
-        if let Some(hosts) = &mut self.destinations {
-            hosts.stand(flow.destination, false);
-        }
+        self.stand(flow, false);
         if flow.turns >= TOLD
             && let Some(neighbours) = neighbours
         {

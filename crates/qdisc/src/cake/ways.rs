@@ -11,7 +11,7 @@
 //! Where ours differs: a tag has 16 bits, beside the 7 bits of the set, so that a set is half a
 //! cache line. Two flows are taken for one with a probability of 2^-23.
 //!
-//! Cost: one cache line of tags; comparing them is one instruction on most processors.
+//! Cost: one cache line of tags, compared four at a time, and two bytes of state; no branch.
 
 use super::slab::NONE;
 
