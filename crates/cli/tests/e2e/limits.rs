@@ -2,34 +2,47 @@
 
 use crate::setup::{assert_balanced, flood, flood_from, run, show, turn};
 use narrows_testbed::accounting::Books;
-use narrows_testbed::bed::{CLIENT, PORT_B, SERVER};
-use narrows_testbed::counters::Counters;
-use narrows_testbed::{Namespace, Testbed, frames, steering};
+use narrows_testbed::bed::{End, PORT_B, SERVER};
+use narrows_testbed::window::{Delivered, Meter, Reading};
+use narrows_testbed::{Testbed, frames, steering};
+use narrows_units::Rate;
 use serde_json::Value;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How far a rate may be off here, as a share. What a noisy machine costs within the window
 /// is far below it; a strategy that is wrong is far above.
 const TOLERANCE: f64 = 0.03;
-/// How long a rate is measured.
-const WINDOW: Duration = Duration::from_secs(2);
+/// How many windows a rate is measured in: where the machine gives a worker no time, that window
+/// has too little and the next too much, and the median neither.
+const WINDOWS: usize = 5;
+/// How long each of them is.
+const WINDOW: Duration = Duration::from_millis(500);
 /// What bursts need to be over.
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// What each of the devices received within the window, in bits per second.
-fn rates<const N: usize>(of: [(&Namespace, &'static str); N]) -> [f64; N] {
-    let mut counters = of.map(|(namespace, device)| Counters::of(namespace, device).unwrap());
+/// What each of the ends received, in bits per second: the median of some windows.
+fn rates<const N: usize>(of: [End<'_>; N]) -> [f64; N] {
+    let mut meters = of.map(|end| Meter::at(end).unwrap());
     sleep(WARM_UP);
-    let mut read =
-        || counters.each_mut().map(|counters| (Instant::now(), counters.read().unwrap().rx_bytes));
-    let before = read();
-    sleep(WINDOW);
-    let after = read();
-    std::array::from_fn(|device| {
-        let (start, end) = (before[device], after[device]);
-        (end.1 - start.1) as f64 * 8.0 / (end.0 - start.0).as_secs_f64()
+    let mut read = || meters.each_mut().map(|meter| meter.read().unwrap());
+    let mut readings = vec![read()];
+    for _ in 0..WINDOWS {
+        sleep(WINDOW);
+        readings.push(read());
+    }
+    std::array::from_fn(|end| {
+        let rate = |pair: &[[Reading; N]]| Delivered::between(&pair[0][end], &pair[1][end]).rate();
+        let mut rates: Vec<Rate> = readings.windows(2).map(rate).collect();
+        rates.sort_unstable();
+        rates[WINDOWS / 2].bits_per_sec() as f64
     })
+}
+
+fn rate_at_server(bed: &Testbed) -> f64 {
+    let [_, server] = bed.ends();
+    let [rate] = rates([server]);
+    rate
 }
 
 #[track_caller]
@@ -55,7 +68,7 @@ fn a_rate_holds_over_all_queues_with_each_strategy() {
     for strategy in ["lock", "edt", "equal"] {
         let words = "qdisc replace dev port-b root handle 1: tbf rate 50mbit burst 200k latency";
         instance.tc(&format!("{words} 50ms coordination {strategy}")).unwrap();
-        let [rate] = rates([(bed.server(), SERVER)]);
+        let rate = rate_at_server(&bed);
         assert_near(rate, 50e6, TOLERANCE, strategy);
     }
     // Every queue had its part.
@@ -77,7 +90,7 @@ fn one_busy_queue_gets_all_of_the_rate() {
     for strategy in ["lock", "edt", "equal"] {
         let words = "qdisc replace dev port-b root handle 1: tbf rate 30mbit burst 100k latency";
         instance.tc(&format!("{words} 50ms coordination {strategy}")).unwrap();
-        let [rate] = rates([(bed.server(), SERVER)]);
+        let rate = rate_at_server(&bed);
         assert_near(rate, 30e6, TOLERANCE, strategy);
     }
 }
@@ -95,7 +108,8 @@ fn both_directions_have_rates_of_their_own() {
     let mut books = Books::open(&bed).unwrap();
     let forth = flood(&bed, &ports, 1000, 60e6);
     let back = flood_from(bed.server(), SERVER, &ports, 500, 30e6);
-    let [at_server, at_client] = rates([(bed.server(), SERVER), (bed.client(), CLIENT)]);
+    let [client, server] = bed.ends();
+    let [at_server, at_client] = rates([server, client]);
     forth.stop().unwrap();
     back.stop().unwrap();
     assert_near(at_server, 40e6, TOLERANCE, "client to server");
@@ -113,16 +127,16 @@ fn what_a_frame_costs_on_the_wire_counts() {
     instance.tc(words).unwrap();
     let ports: Vec<u16> = (0..32).map(frames::port).collect();
     let _load = flood(&bed, &ports, 200, 30e6);
-    let [rate] = rates([(bed.server(), SERVER)]);
+    let rate = rate_at_server(&bed);
     assert_near(rate, 16e6, TOLERANCE, "overhead 50");
 }
 
-/// What each queue of port B has sent, with the time.
-fn sent_by_queue(bed: &Testbed) -> (Instant, Vec<f64>) {
-    let now = Instant::now();
+/// What each queue of port B has sent, with the time by the clock of the instance.
+fn sent_by_queue(bed: &Testbed) -> (f64, Vec<f64>) {
     let bits = |queue: &Value| queue["tx_bytes"].as_u64().unwrap() as f64 * 8.0;
     let shown = show(bed);
-    (now, shown["ports"][1]["per_queue"].as_array().unwrap().iter().map(bits).collect())
+    let seconds = shown["uptime_s"].as_f64().unwrap();
+    (seconds, shown["ports"][1]["per_queue"].as_array().unwrap().iter().map(bits).collect())
 }
 
 #[test]
@@ -141,10 +155,9 @@ fn under_mq_each_queue_is_limited_by_itself() {
     let _load = flood(&bed, &flows.concat(), 1000, 96e6);
     sleep(WARM_UP);
     let before = sent_by_queue(&bed);
-    sleep(WINDOW);
+    sleep(WINDOW * WINDOWS as u32);
     let after = sent_by_queue(&bed);
-    // Taken from outside of the instance, at some moment while `narrows show` ran.
-    let span = (after.0 - before.0).as_secs_f64();
+    let span = after.0 - before.0;
     let rates: Vec<f64> = (0..4).map(|queue| (after.1[queue] - before.1[queue]) / span).collect();
     for (queue, limit) in limits.into_iter().enumerate() {
         assert_near(rates[queue], limit, 2.0 * TOLERANCE, &format!("queue {queue}"));
@@ -153,12 +166,8 @@ fn under_mq_each_queue_is_limited_by_itself() {
     // And no more when its siblings rest: the rate is the queue's.
     drop(_load);
     let _load = flood(&bed, &flows[2], 1000, 24e6);
-    let [rate] = rates_at_server(&bed);
+    let rate = rate_at_server(&bed);
     assert_near(rate, 4e6, TOLERANCE, "queue 2 alone");
-}
-
-fn rates_at_server(bed: &Testbed) -> [f64; 1] {
-    rates([(bed.server(), SERVER)])
 }
 
 #[test]

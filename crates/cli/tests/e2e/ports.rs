@@ -34,10 +34,13 @@ fn events(show: &Value) -> String {
 /// Waits until frames arrive at the server under the policy, with counters that ran on.
 #[track_caller]
 fn assert_recovered(bed: &Testbed, before: &Value) -> Value {
-    wait_for(bed, "running again", |show| show["state"] == "running");
+    let running = wait_for(bed, "running again", |show| show["state"] == "running");
+    assert!(sent(&running) >= sent(before), "counters began anew: {running:#}");
     let mut server = Counters::of(bed.server(), SERVER).unwrap();
     let arrived = server.read().unwrap().rx_packets;
-    let now = wait_for(bed, "forwarding again", |show| sent(show) > sent(before) + 500);
+    // Counted from here, not from before the interruption: it may have sent much since then.
+    let running = show(bed);
+    let now = wait_for(bed, "forwarding again", |show| sent(show) > sent(&running) + 500);
     assert!(server.read().unwrap().rx_packets > arrived + 200, "nothing arrives: {now:#}");
     assert_eq!(now["conservation"]["unaccounted"], 0, "{now:#}");
     let output = tc(bed, "qdisc show dev port-b");
