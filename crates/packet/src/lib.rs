@@ -20,9 +20,11 @@ mod drop_reason;
 mod fifo;
 mod headers;
 mod packets;
+mod stack;
 
 pub use batch::Batch;
 pub use drop_reason::{DropCounters, DropReason};
 pub use fifo::{Backlog, Fifo};
 pub use headers::{Acknowledgement, Ecn, Headers, Reading, Rewrite};
 pub use packets::{Bytes32, Meta, PacketId, Packets};
+pub use stack::Stack;

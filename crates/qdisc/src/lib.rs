@@ -21,6 +21,7 @@ mod qdisc;
 pub mod bucket;
 pub mod cake;
 pub mod fifo;
+pub mod pacing;
 pub mod tbf;
 
 pub use census::{Census, HostKey, TINS_MAX, TinCensus};

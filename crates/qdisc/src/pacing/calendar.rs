@@ -1,0 +1,53 @@
+//! What holds packets until their time.
+
+use narrows_packet::{PacketId, Packets};
+use narrows_units::Nanos;
+
+/// When a packet is to leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slot {
+    /// No earlier than this: its earliest departure time.
+    pub at: Nanos,
+    /// No earlier than the one before it in its flow: what [`Calendar::insert`] returned then.
+    pub behind: Nanos,
+    /// How far the packets of its flow are apart, as a power of two of nanoseconds: departure may
+    /// be rounded up so much that no two of them need meet. A calendar of one granularity has no use
+    /// for it.
+    pub spacing: u32,
+    /// Whatever tells flows apart. Packets of one flow have the same.
+    pub flow: u32,
+}
+
+/// A time-indexed queue of packets.
+///
+/// What all of them promise:
+/// - *Never early.* A packet is returned at its [`Slot::at`] or later.
+/// - *Hardly late.* At most by one slot: the granularity, here a constant, there the flow's spacing;
+///   and then as soon as somebody asks.
+/// - *In order within a flow*, if each packet's `at` is no earlier than its predecessor's and `behind` is what
+///   was returned for that.
+/// - *The past is now.* What should have left already leaves next.
+/// - *An empty calendar costs nothing*, however long it was empty.
+///
+/// A packet's place is kept in its [`narrows_packet::Meta::edt`] as long as it is in here.
+pub trait Calendar: Send {
+    /// Puts `id`, which stands nowhere, into its place. Returns the time at which it leaves if somebody asks
+    /// then: at least `slot.at` and `slot.behind`.
+    ///
+    /// `now` never goes back, neither here nor between this and [`Calendar::pop`].
+    fn insert(&mut self, packets: &mut Packets, id: PacketId, slot: Slot, now: Nanos) -> Nanos;
+
+    /// Takes out the packet that leaves next, if its time has come.
+    fn pop(&mut self, packets: &mut Packets, now: Nanos) -> Option<PacketId>;
+
+    /// When to ask again after [`Calendar::pop`] returned nothing; `None` when it is empty. There may be nothing to
+    /// take then, but it is not missed by asking then.
+    fn next(&self) -> Option<Nanos>;
+
+    /// Takes out the packet that would leave next, whatever the time. To be used until it is empty:
+    /// it is about to be thrown away.
+    fn drain(&mut self, packets: &mut Packets) -> Option<PacketId>;
+
+    /// Its own memory in bytes, of which untouched parts may not be in use.
+    fn memory(&self) -> usize;
+}
