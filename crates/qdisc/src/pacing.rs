@@ -15,5 +15,7 @@
 //! workers keep together (a `tbf` above).
 
 mod calendar;
+mod mltw;
 
 pub use calendar::{Calendar, Slot};
+pub use mltw::Mltw;

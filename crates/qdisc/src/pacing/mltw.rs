@@ -1,0 +1,414 @@
+//! FlowBundler's multi-level timing wheel: packets of different flows leave together, those of one
+//! flow never do.
+//!
+//! *Slots.* Every time has one slot, and the wheel in which it stands follows from the time itself: wheel `w`
+//! has the times that are odd multiples of 2^w nanoseconds. A flow's departures are rounded up to a
+//! power of two no longer than the time between two of its packets ([`Slot::spacing`]), so the slower
+//! the flow, the rounder its times, and whatever is rounded to the same time meets in the same
+//! slot, whatever its rate. (The paper has each wheel hold all multiples of its granularity and then
+//! moves packets to the coarsest wheel that has the same time. That leaves every other slot of each
+//! wheel empty for ever; here a wheel of as many slots reaches twice as far.)
+//!
+//! *Asking.* A set of bits says which slots of a wheel have packets and each wheel knows the first of
+//! them, so the next departure is the least of as many numbers as there are wheels in use. Nothing is
+//! scanned: after an idle gap of any length the next slot is found as after none.
+//!
+//! *Far away.* A wheel reaches over twice its number of slots. What is due later than that rests in a slot of a
+//! coarser wheel, at a time before its own, and moves from there to its place. Where it rests
+//! depends on its own time and on how far the wheel has turned and on nothing else, so that two
+//! packets with the same departure time can never overtake each other on the way.
+//!
+//! *Lanes.* A slot has four lists, a flow always the same one of them. Following a list means waiting
+//! for memory at each step; following four at once, a processor waits for them together.
+//!
+//! Source: D. Shan et al., "Fast and Accurate Software Traffic Shaping With Inter-Flow Batching" (ToN
+//! 2025), section IV.B and Alg. 1 and 2. Differs, besides: times are rounded up and never down, the
+//! past is now, a call takes all that is due.
+//!
+//! Cost: insertion computes a slot, writes the packet's metadata, a list's head, and two bits; departure
+//! reads and writes the metadata once, and for each slot searches one wheel's bits and compares the wheels in use. Memory: 16 bytes a
+//! slot and 64 wheels, 1 MiB with 1024 slots, of which only those that were ever used are touched.
+//!
+//! Non-goals: what a flow's rate is (`pacer.rs`), how many may wait.
+
+use super::{Calendar, Slot};
+use narrows_packet::{Fifo, PacketId, Packets, Stack};
+use narrows_units::Nanos;
+
+/// Wheels: as many as there are powers of two of nanoseconds.
+const WHEELS: usize = 64;
+/// Lists in a slot.
+const LANES: usize = 4;
+/// No time is later, so that rounding up cannot overflow: 146 years.
+const LATEST: u64 = 1 << 62;
+/// Nothing is due.
+const NEVER: u64 = u64::MAX;
+
+/// The packets of one slot.
+type Lanes = [Stack; LANES];
+
+/// What is known of one wheel.
+#[derive(Clone, Copy)]
+struct Wheel {
+    /// The time of its first slot with packets.
+    first: u64,
+    /// Which words of its slots' bits are not zero.
+    words: u64,
+}
+
+/// A multi-level timing wheel.
+pub struct Mltw {
+    /// Those of wheel 0, then those of wheel 1, and so on.
+    slots: Vec<Lanes>,
+    /// Which of them have packets.
+    occupied: Vec<u64>,
+    wheels: [Wheel; WHEELS],
+    /// Which wheels have packets.
+    active: u64,
+    /// The time of the first slot with packets.
+    earliest: u64,
+    /// All slots up to this time are empty.
+    front: u64,
+    /// What has left its slot and nobody has taken yet, the oldest on top.
+    ready: Stack,
+    /// What came when its time was over; leaves behind `ready`.
+    overdue: Fifo,
+    /// A wheel has 2^`size` slots.
+    size: u32,
+}
+
+impl Mltw {
+    /// The fewest slots that a wheel can have, and the most.
+    pub const SLOTS: std::ops::RangeInclusive<u32> = 64..=4096;
+
+    /// An empty one with `slots` slots a wheel.
+    ///
+    /// # Panics
+    /// Where `slots` is no power of two or not within [`Mltw::SLOTS`].
+    pub fn new(slots: u32) -> Self {
+        assert!(slots.is_power_of_two() && Self::SLOTS.contains(&slots), "{slots} slots");
+        let all = WHEELS * slots as usize;
+        Self {
+            slots: vec![Lanes::default(); all],
+            occupied: vec![0; all / 64],
+            wheels: [Wheel { first: NEVER, words: 0 }; WHEELS],
+            active: 0,
+            earliest: NEVER,
+            front: 0,
+            ready: Stack::default(),
+            overdue: Fifo::new(),
+            size: slots.ilog2(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.earliest == NEVER && self.ready.is_empty() && self.overdue.front().is_none()
+    }
+
+    /// The slot of wheel `wheel` for `time`, counted over all wheels.
+    #[inline]
+    fn slot(&self, wheel: usize, time: u64) -> usize {
+        let mask = (1 << self.size) - 1;
+        (wheel << self.size) | (((time >> wheel) >> 1) as usize & mask)
+    }
+
+    /// The time at which a packet that leaves at `time` takes its place or the next rest on its way there.
+    ///
+    /// At its place it must be less than a whole turn ahead of the front. Whether it is, is decided by a border on a
+    /// coarser wheel, the last one but one before `time`: it rests there until the front has reached that.
+    #[inline]
+    fn place(&self, mut time: u64) -> u64 {
+        loop {
+            let border = (time.trailing_zeros() + self.size).min(63);
+            let before = time >> border;
+            if before <= (self.front >> border) + 1 {
+                return time;
+            }
+            time = (before - 1) << border;
+        }
+    }
+
+    /// Puts `id`, which leaves at `time`, into `lane` of a slot ahead of the front.
+    #[inline]
+    fn put(&mut self, packets: &mut Packets, id: PacketId, time: u64, lane: usize) {
+        let time = self.place(time);
+        let at = wheel_of(time);
+        let slot = self.slot(at, time);
+        self.slots[slot][lane].push(packets, id);
+        self.occupied[slot / 64] |= 1 << (slot % 64);
+        let word = (slot / 64) & (self.words() - 1);
+        let wheel = &mut self.wheels[at];
+        wheel.words |= 1 << word;
+        wheel.first = wheel.first.min(time);
+        self.active |= 1 << at;
+        self.earliest = self.earliest.min(time);
+    }
+
+    /// Words of bits that a wheel has.
+    #[inline]
+    fn words(&self) -> usize {
+        1 << (self.size - 6)
+    }
+
+    /// The first slot is due: what is in it is ready, or moves on.
+    fn open(&mut self, packets: &mut Packets) {
+        let time = self.earliest;
+        let at = wheel_of(time);
+        let slot = self.slot(at, time);
+        let mut lanes = std::mem::take(&mut self.slots[slot]);
+        self.front = time;
+        self.clear(at, slot, time);
+        let mut again = Lanes::default();
+        // In turns, so that the lists are followed at the same time.
+        while lanes.iter().any(|lane| !lane.is_empty()) {
+            for (lane, again) in lanes.iter_mut().zip(&mut again) {
+                let Some(id) = lane.pop(packets) else { continue };
+                let is_there = packets.meta(id).edt.0 <= time;
+                if is_there { &mut self.ready } else { again }.push(packets, id);
+            }
+        }
+        for (lane, mut again) in again.into_iter().enumerate() {
+            while let Some(id) = again.pop(packets) {
+                self.put(packets, id, packets.meta(id).edt.0, lane);
+            }
+        }
+        self.approach_next(packets);
+    }
+
+    /// The slot `slot` for `time` of the wheel `at` is empty now.
+    fn clear(&mut self, at: usize, slot: usize, time: u64) {
+        let words = self.words();
+        let (word, bit) = (slot / 64, slot % 64);
+        let here = word & (words - 1);
+        self.occupied[word] &= !(1 << bit);
+        let rest = self.occupied[word];
+        let wheel = &mut self.wheels[at];
+        if rest == 0 {
+            wheel.words &= !(1 << here);
+        }
+        // How many slots on the next one is: in this word, in another one, or in front in this one.
+        let ahead = rest & (NEVER << bit);
+        wheel.first = if ahead != 0 {
+            time + ((u64::from(ahead.trailing_zeros()) - bit as u64) << at << 1)
+        } else if wheel.words != 0 {
+            let later = wheel.words & (NEVER << here << 1);
+            let next = if later != 0 { later } else { wheel.words }.trailing_zeros() as usize;
+            let first = self.occupied[(word - here) | next].trailing_zeros() as usize;
+            let distance = (next * 64 + first).wrapping_sub(here * 64 + bit) & (words * 64 - 1);
+            time + ((distance as u64) << at << 1)
+        } else {
+            self.active &= !(1 << at);
+            NEVER
+        };
+        let mut earliest = NEVER;
+        let mut active = self.active;
+        while active != 0 {
+            earliest = earliest.min(self.wheels[active.trailing_zeros() as usize % WHEELS].first);
+            active &= active - 1;
+        }
+        self.earliest = earliest;
+    }
+
+    /// Touches what will be ready next.
+    #[inline]
+    fn approach_next(&self, packets: &Packets) {
+        if self.earliest != NEVER {
+            for lane in self.slots[self.slot(wheel_of(self.earliest), self.earliest)] {
+                packets.approach(lane.top());
+            }
+        }
+    }
+
+    /// What is ready, whatever the time.
+    #[inline]
+    fn take(&mut self, packets: &mut Packets) -> Option<PacketId> {
+        self.ready.pop(packets).or_else(|| self.overdue.pop_front(packets))
+    }
+}
+
+impl Calendar for Mltw {
+    #[inline]
+    fn insert(&mut self, packets: &mut Packets, id: PacketId, slot: Slot, now: Nanos) -> Nanos {
+        if self.is_empty() {
+            self.front = self.front.max(now.0.min(LATEST));
+        }
+        let at = slot.at.0.min(LATEST);
+        let mask = (1 << slot.spacing.min(61)) - 1;
+        let time = if at <= self.front { at } else { (at + mask) & !mask };
+        let time = time.max(slot.behind.0.min(LATEST));
+        packets.meta_mut(id).edt = Nanos(time);
+        if time <= self.front {
+            self.overdue.push_back(packets, id);
+        } else {
+            self.put(packets, id, time, slot.flow as usize % LANES);
+        }
+        Nanos(time)
+    }
+
+    #[inline]
+    fn pop(&mut self, packets: &mut Packets, now: Nanos) -> Option<PacketId> {
+        loop {
+            if let Some(id) = self.take(packets) {
+                return Some(id);
+            }
+            if self.earliest > now.0 {
+                self.front = self.front.max(now.0.min(LATEST));
+                return None;
+            }
+            self.open(packets);
+        }
+    }
+
+    fn next(&self) -> Option<Nanos> {
+        if !self.ready.is_empty() || self.overdue.front().is_some() {
+            return Some(Nanos(self.front));
+        }
+        (self.earliest != NEVER).then_some(Nanos(self.earliest))
+    }
+
+    fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
+        loop {
+            if let Some(id) = self.take(packets) {
+                return Some(id);
+            }
+            if self.earliest == NEVER {
+                return None;
+            }
+            self.open(packets);
+        }
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Self>()
+            + self.slots.capacity() * size_of::<Lanes>()
+            + self.occupied.capacity() * size_of::<u64>()
+    }
+}
+
+/// The wheel that has the slot for `time`.
+#[inline]
+fn wheel_of(time: u64) -> usize {
+    time.trailing_zeros().min(WHEELS as u32 - 1) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A wheel with packets of 1500 bytes whose numbers are their names.
+    struct World {
+        wheel: Mltw,
+        packets: Packets,
+        arrived: u32,
+    }
+
+    impl World {
+        fn new(slots: u32) -> Self {
+            Self { wheel: Mltw::new(slots), packets: Packets::new(10_000), arrived: 0 }
+        }
+
+        /// The next packet; when it will leave.
+        fn insert(&mut self, at: u64, behind: u64, spacing: u32, flow: u32, now: u64) -> u64 {
+            let id = PacketId(self.arrived);
+            self.arrived += 1;
+            self.packets.arrive(id, 1500, Nanos(now));
+            let slot = Slot { at: Nanos(at), behind: Nanos(behind), spacing, flow };
+            self.wheel.insert(&mut self.packets, id, slot, Nanos(now)).0
+        }
+
+        fn pop_all(&mut self, now: u64) -> Vec<u32> {
+            std::iter::from_fn(|| self.wheel.pop(&mut self.packets, Nanos(now)))
+                .map(|id| id.0)
+                .collect()
+        }
+    }
+
+    #[test]
+    fn departures_are_rounded_up_to_the_flow_s_spacing() {
+        let mut world = World::new(64);
+        assert_eq!(world.insert(1001, 0, 10, 0, 0), 1024);
+        assert_eq!(world.insert(1024, 0, 10, 1, 0), 1024);
+        assert_eq!(world.insert(1025, 0, 10, 2, 0), 2048);
+        assert_eq!(world.pop_all(1023), []);
+        assert_eq!(world.wheel.next(), Some(Nanos(1024)));
+        assert_eq!(world.pop_all(1024), [1, 0]);
+        assert_eq!(world.pop_all(2047), []);
+        assert_eq!(world.pop_all(2048), [2]);
+    }
+
+    #[test]
+    fn flows_of_different_rates_meet_where_their_times_coincide() {
+        let mut world = World::new(64);
+        for (flow, spacing) in [(0, 10), (1, 11), (2, 12)] {
+            assert_eq!(world.insert(4000, 0, spacing, flow, 0), 4096);
+        }
+        assert_eq!(world.wheel.active.count_ones(), 1);
+        assert_eq!(world.pop_all(4096).len(), 3);
+    }
+
+    #[test]
+    fn packets_of_a_flow_in_one_slot_leave_as_they_came() {
+        let mut world = World::new(64);
+        for at in 1000..1008 {
+            world.insert(at, 0, 10, 5, 0);
+        }
+        assert_eq!(world.pop_all(1024), (0..8).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_late_leaves_at_once_and_behind_what_is_ready() {
+        let mut world = World::new(64);
+        world.insert(100, 0, 0, 1, 0);
+        world.insert(100, 0, 0, 1, 0);
+        let pop = |world: &mut World| world.wheel.pop(&mut world.packets, Nanos(200));
+        assert_eq!(pop(&mut world), Some(PacketId(0)));
+        assert_eq!(world.insert(50, 100, 10, 1, 200), 100);
+        assert_eq!(world.pop_all(200), [1, 2]);
+    }
+
+    #[test]
+    fn what_is_far_beyond_a_wheel_s_reach_leaves_on_time_and_in_order() {
+        let mut world = World::new(64);
+        let times = [1_000_000_007, 1_000_000_007, 3_600_000_000_001, 1 << 60];
+        for at in times {
+            assert_eq!(world.insert(at, 0, 0, 3, 0), at);
+        }
+        let mut left = vec![];
+        while let Some(next) = world.wheel.next() {
+            left.extend(world.pop_all(next.0).into_iter().map(|id| (id, next.0)));
+        }
+        assert_eq!(left, (0..).zip(times).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn one_that_comes_when_its_time_is_near_does_not_overtake_one_that_came_when_it_was_far() {
+        let at = 1_000_001;
+        for later in (0..at).step_by(997) {
+            let mut world = World::new(64);
+            world.insert(at, 0, 0, 7, 0);
+            world.pop_all(later);
+            world.insert(at, at, 0, 7, later);
+            assert_eq!(world.pop_all(at), [0, 1], "the second came at {later}");
+        }
+    }
+
+    #[test]
+    fn after_a_gap_of_any_length_the_next_slot_is_one_step_away() {
+        let mut world = World::new(1024);
+        let now = 1_u64 << 50;
+        world.insert(now + 12_345, 0, 10, 0, now);
+        assert_eq!(world.wheel.next(), Some(Nanos((now + 12_345).next_multiple_of(1024))));
+        assert_eq!(world.pop_all(now + 20_000), [0]);
+    }
+
+    #[test]
+    fn it_needs_no_more_memory_than_the_paper_s() {
+        assert!(Mltw::new(1024).memory() <= 1_200_000);
+    }
+
+    #[test]
+    #[should_panic(expected = "100 slots")]
+    fn other_numbers_of_slots_are_refused() {
+        Mltw::new(100);
+    }
+}
