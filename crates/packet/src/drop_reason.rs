@@ -23,11 +23,13 @@ pub enum DropReason {
     Aqm,
     /// A later acknowledgement of the same connection says all that it says (`ack-filter`).
     Acknowledged,
+    /// Its flow had as many packets queued as a flow may have.
+    FlowLimit,
 }
 
 impl DropReason {
     /// All reasons, in the order in which they are shown.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Limit,
         Self::Horizon,
         Self::TooLong,
@@ -37,6 +39,7 @@ impl DropReason {
         Self::PortGone,
         Self::Aqm,
         Self::Acknowledged,
+        Self::FlowLimit,
     ];
 
     /// The name under which the counter is shown, in text and in JSON.
@@ -51,6 +54,7 @@ impl DropReason {
             Self::PortGone => "port_gone",
             Self::Aqm => "aqm",
             Self::Acknowledged => "acknowledged",
+            Self::FlowLimit => "flow_limit",
         }
     }
 }
