@@ -182,6 +182,7 @@ impl<I: Io> Worker<I> {
                     until = until.min(time);
                     listen[ingress.index()] = false;
                 }
+                Next::Held(time) => until = until.min(time),
                 Next::Now if self.departures.is_empty() => blocked = true,
                 Next::Now => busy = true,
             }
