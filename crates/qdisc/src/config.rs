@@ -1,6 +1,6 @@
 //! What a qdisc is to be: its kind and parameters, and the meters it is to use.
 
-use crate::{Census, Meter, Qdisc, cake, fifo, tbf};
+use crate::{Census, Meter, Qdisc, cake, fifo, fq, tbf};
 
 /// Kind and parameters of one qdisc, as an operator states them. Plain data.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,6 +13,8 @@ pub enum Config {
     Tbf(tbf::Config),
     /// Common applications kept enhanced (`cake`).
     Cake(cake::Config),
+    /// Fair queue with pacing (`fq`).
+    Fq(fq::Config),
 }
 
 /// A qdisc to be built on one worker, with the qdiscs below it.
@@ -54,6 +56,10 @@ impl Spec {
             Config::Cake(config) => {
                 assert!(children.is_empty(), "a cake has no qdisc below it");
                 Box::new(cake::Cake::new(config, meter, census))
+            }
+            Config::Fq(config) => {
+                assert!(children.is_empty(), "an fq has no qdisc below it");
+                Box::new(fq::Fq::new(config))
             }
         }
     }

@@ -21,6 +21,7 @@ mod qdisc;
 pub mod bucket;
 pub mod cake;
 pub mod fifo;
+pub mod fq;
 pub mod pacing;
 pub mod tbf;
 

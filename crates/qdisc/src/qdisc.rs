@@ -1,6 +1,6 @@
 //! The trait that every queueing discipline implements.
 
-use crate::{Spec, cake};
+use crate::{Spec, cake, fq};
 use narrows_packet::{Backlog, Batch, PacketId, Packets, Reading};
 use narrows_units::Nanos;
 
@@ -45,6 +45,8 @@ pub struct Stats {
     pub backlog: Backlog,
     /// What `cake` has to say beyond that.
     pub cake: Option<Box<cake::Figures>>,
+    /// What `fq` has to say beyond that.
+    pub fq: Option<Box<fq::Figures>>,
 }
 
 impl Stats {
@@ -59,6 +61,9 @@ impl Stats {
         self.backlog.bytes += other.backlog.bytes;
         if let Some(theirs) = &other.cake {
             self.cake.get_or_insert_default().merge(theirs);
+        }
+        if let Some(theirs) = &other.fq {
+            self.fq.get_or_insert_default().merge(theirs);
         }
     }
 }

@@ -1,0 +1,171 @@
+//! `fq`: every flow its own queue and its own pace.
+//!
+//! Packets are told apart by flow, and flows take turns by deficit round robin: those that have just
+//! come go before those that stand. A flow may be held to a rate (`maxrate`): what it sends is turned
+//! into a time before which it may not go on, and until then it stands in a heap of such times
+//! ([`Heap`]) and in nobody's way. Nothing is dropped to signal congestion, and there is no rate
+//! for all of them together: that is what `cake` and `tbf` are for.
+//!
+//! *By the quantum.* A flow is asked for the time at the beginning of a quantum only and then sends all
+//! of it; every byte moves its next time on. So rounds of two frames at gigabits need no timer each,
+//! and the rate is exact from one round to the next. At `low_rate_threshold` and below every packet is
+//! a round of its own. A flow that could have left earlier, but was kept waiting here, may catch up by
+//! half a quantum; one that was silent earns nothing. The first quantum is larger
+//! (`initial_quantum`), and is paid for as any other: Linux gives it away.
+//!
+//! *Times from elsewhere.* A packet with an earliest departure time, from a meter above, waits for it as
+//! well. One that is further away than `horizon` is dropped or gets the horizon for its time. A flow's packets
+//! leave in the order in which they came, whatever their times say.
+//!
+//! *Without sockets.* What passes a port belongs to no socket, so all flows are Linux's orphans: the
+//! hash of the headers within `orphan_mask` names them, and flows that it does not tell apart are one.
+//! For the same reason nothing asks for a pace of its own, and `defrate` has nobody to apply to.
+//! Packets have no priority either, and get the one that Linux gives to those that it forwards, by
+//! their code point (`bands.rs`). Address resolution goes before everything, where Linux has its control
+//! packets.
+//!
+//! *Limits* are each queue's: `limit` counts the packets of a band, `flow_limit` those of a flow.
+//!
+//! Source: `tc-fq(8)`; M. Shreedhar, G. Varghese, "Efficient fair queuing using deficit
+//! round-robin" (1995).
+//!
+//! Cost: a flow is one cache line, found through one bucket. A turn is O(1); to be held and let go is
+//! O(log n) in the number of flows that are. Memory: 4 bytes a bucket, 80 a flow; it grows by
+//! doubling when there are more flows than ever before, which is all that allocates.
+//!
+//! Non-goals: pacing offload (no port here can: `offload_horizon` is 0), a way around the queues for
+//! packets that find them empty, giving memory back.
+
+use crate::{Next, Qdisc, Spec, Stats, Verdict};
+use bands::Bands;
+use heap::Heap;
+use narrows_packet::{Backlog, Batch, Fifo, PacketId, Packets, Reading};
+use narrows_units::Nanos;
+use pace::Pace;
+use table::Table;
+
+mod arrival;
+mod bands;
+mod config;
+mod departure;
+mod figures;
+mod flow;
+mod heap;
+mod list;
+mod pace;
+mod table;
+
+pub use bands::{BANDS, PRIORITIES};
+pub use config::{BUCKETS_MAX, Beyond, Config, QUANTUM_MAX, WEIGHT_MIN};
+pub use figures::Figures;
+
+/// An instance: one queue's.
+pub(crate) struct Fq {
+    config: Config,
+    pace: Option<Pace>,
+    table: Table,
+    bands: Bands,
+    /// Flows that wait for their time.
+    held: Heap,
+    /// Packets that go before all flows.
+    control: Fifo,
+    backlog: Backlog,
+    /// When somebody called last.
+    now: Nanos,
+    /// All but the backlog.
+    stats: Stats,
+    /// What has been counted: the rest is looked up when somebody asks.
+    counted: Figures,
+}
+
+impl Fq {
+    pub(crate) fn new(config: Config) -> Self {
+        Self {
+            pace: Pace::of(&config),
+            table: Table::new(config.buckets),
+            bands: Bands::new(&config),
+            held: Heap::default(),
+            control: Fifo::new(),
+            backlog: Backlog::default(),
+            now: Nanos::ZERO,
+            stats: Stats::default(),
+            counted: Figures::default(),
+            config,
+        }
+    }
+
+    fn figures(&self) -> Figures {
+        let held = self.held.len() as u32;
+        let next = self.held.first().map(|at| at.since(self.now) + self.config.timer_slack);
+        Figures {
+            flows: self.table.len(),
+            throttled_flows: held,
+            next_departure: next,
+            gc: self.table.collected(),
+            band_packets: self.bands.packets(),
+            ..self.counted
+        }
+    }
+}
+
+impl Qdisc for Fq {
+    fn reading(&self) -> Reading {
+        Reading { headers: true, ..Reading::NOTHING }
+    }
+
+    fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
+        self.arrive(packets, id, now)
+    }
+
+    fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next {
+        loop {
+            if !out.has_room() {
+                return Next::Now;
+            }
+            match self.depart(packets, now) {
+                Ok(id) => out.push(id),
+                Err(next) => return next,
+            }
+        }
+    }
+
+    fn dequeue_one(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next> {
+        self.depart(packets, now)
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.backlog
+    }
+
+    fn stats(&self, into: &mut Vec<Stats>) {
+        let fq = Some(Box::new(self.figures()));
+        into.push(Stats { backlog: self.backlog, fq, ..self.stats.clone() });
+    }
+
+    fn fits(&self, spec: &Spec) -> bool {
+        let crate::Config::Fq(config) = &spec.config else { return false };
+        spec.children.is_empty() && config.sorting() == self.config.sorting()
+    }
+
+    fn retune(&mut self, spec: Spec, now: Nanos) {
+        assert!(self.fits(&spec), "{:?} does not fit an fq", spec.config);
+        let Spec { config: crate::Config::Fq(config), .. } = spec else { return };
+        if config.buckets != self.config.buckets {
+            self.table.set_buckets(config.buckets);
+        }
+        self.bands.set_weights(config.weights);
+        self.pace = Pace::of(&config);
+        self.config = config;
+        self.repace(now);
+    }
+
+    fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
+        self.drain_one(packets)
+    }
+
+    fn adopt(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
+        // Whoever stamped it does not any more.
+        packets.meta_mut(id).edt = Nanos::ZERO;
+        self.take_in(packets, id, now);
+    }
+}

@@ -1,0 +1,191 @@
+//! A packet leaves: whose turn it is, and whether its time has come.
+
+use super::Fq;
+use super::flow::Standing;
+use crate::Next;
+use narrows_packet::{PacketId, Packets};
+use narrows_units::Nanos;
+
+/// The average lateness follows what is seen by one part of 2 to this.
+const FOLLOWS: u32 = 3;
+
+impl Fq {
+    /// Takes out the packet that leaves next at `now`.
+    #[inline]
+    pub(super) fn depart(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next> {
+        self.now = now;
+        if let Some(id) = self.control.pop_front(packets) {
+            self.gone(packets, id);
+            self.sent(packets, id);
+            return Ok(id);
+        }
+        if self.held.first().is_some_and(|at| at <= now) {
+            self.let_go(now);
+        }
+        loop {
+            let Some(band) = self.bands.turn() else { return Err(self.when()) };
+            let Some((at, is_new)) = band.front() else { return Err(self.when()) };
+            let flow = &mut self.table.flows[at as usize];
+            if flow.credit <= 0 {
+                flow.credit += self.config.quantum as i32;
+                flow.is_open = false;
+                self.line_up(at);
+                continue;
+            }
+            let Some(id) = flow.queue.front() else {
+                self.retire(at, is_new, now);
+                continue;
+            };
+            let meta = packets.meta(id);
+            let ready = if flow.is_open { meta.edt } else { meta.edt.max(flow.due) };
+            if ready > now {
+                self.hold(at, ready);
+                continue;
+            }
+            let expected = meta.edt.max(meta.arrival).max(flow.due);
+            flow.is_open = true;
+            flow.queue.pop_front(packets);
+            self.counted.inactive_flows += u32::from(flow.queue.front().is_none());
+            let len = packets.len(id);
+            flow.credit = flow.credit.saturating_sub_unsigned(len.0 as u32);
+            if let Some(pace) = &self.pace {
+                pace.pay(flow, len, now);
+            }
+            band.charge(len.0);
+            if let Some(threshold) = self.config.ce_threshold
+                && now.since(expected) > threshold
+                && packets.headers(id).ecn.is_capable()
+            {
+                packets.meta_mut(id).rewrite.mark = true;
+                self.counted.ce_marks += 1;
+            }
+            self.leaves_band(packets, id);
+            self.gone(packets, id);
+            self.sent(packets, id);
+            return Ok(id);
+        }
+    }
+
+    /// When to ask again where no flow may send. Where several wait, a little later than the first: it
+    /// makes up for that, and others go along.
+    fn when(&self) -> Next {
+        match self.held.first() {
+            Some(at) if self.held.len() > 1 => Next::Held(at + self.config.timer_slack),
+            Some(at) => Next::Held(at),
+            None => Next::Empty,
+        }
+    }
+
+    /// Those whose time has come take turns again.
+    #[inline(never)]
+    fn let_go(&mut self, now: Nanos) {
+        let first = self.held.first().unwrap_or(now);
+        let latency = &mut self.counted.latency.0;
+        *latency = *latency - (*latency >> FOLLOWS) + (now.since(first).0 >> FOLLOWS);
+        while self.held.first().is_some_and(|at| at <= now) {
+            self.release();
+        }
+    }
+
+    /// The first that waits takes turns again, whatever its time.
+    fn release(&mut self) {
+        let Some((_, at)) = self.held.pop() else { return };
+        let flow = &mut self.table.flows[at as usize];
+        flow.standing = Standing::Listed;
+        self.bands.get_mut(flow.band).line_up(&mut self.table.flows, at);
+    }
+
+    /// `at`, whose turn it is, waits for its next one.
+    #[inline]
+    fn line_up(&mut self, at: u32) {
+        if let Some(band) = self.bands.turn() {
+            band.pop(&self.table.flows);
+        }
+        let band = self.table.flows[at as usize].band;
+        self.bands.get_mut(band).line_up(&mut self.table.flows, at);
+    }
+
+    /// `at`, whose turn it is, waits until `ready`.
+    #[inline]
+    fn hold(&mut self, at: u32, ready: Nanos) {
+        if let Some(band) = self.bands.turn() {
+            band.pop(&self.table.flows);
+        }
+        self.table.flows[at as usize].standing = Standing::Held;
+        self.held.insert(ready, at);
+        self.counted.throttled += 1;
+    }
+
+    /// `at`, whose turn it is, has no packets. A new flow waits for one more turn, so that it does
+    /// not count as new again and again and leave nothing to the old ones.
+    fn retire(&mut self, at: u32, is_new: bool, now: Nanos) {
+        if is_new {
+            self.line_up(at);
+            return;
+        }
+        if let Some(band) = self.bands.turn() {
+            band.pop(&self.table.flows);
+        }
+        self.table.rest(at, now);
+    }
+
+    /// Takes out a packet whatever its time: of a flow that takes turns, or else of the one that
+    /// waits for the least time.
+    pub(super) fn drain_one(&mut self, packets: &mut Packets) -> Option<PacketId> {
+        let id = self.control.pop_front(packets).or_else(|| self.drain_flow(packets))?;
+        self.gone(packets, id);
+        Some(id)
+    }
+
+    fn drain_flow(&mut self, packets: &mut Packets) -> Option<PacketId> {
+        loop {
+            let Some(band) = self.bands.any() else {
+                self.held.first()?;
+                self.release();
+                continue;
+            };
+            let (at, _) = band.front()?;
+            let flow = &mut self.table.flows[at as usize];
+            let Some(id) = flow.queue.pop_front(packets) else {
+                band.pop(&self.table.flows);
+                self.table.rest(at, self.now);
+                continue;
+            };
+            self.counted.inactive_flows += u32::from(flow.queue.front().is_none());
+            self.leaves_band(packets, id);
+            return Some(id);
+        }
+    }
+
+    /// The pace has changed at `now`: nobody has to wait for longer than a quantum takes from now on,
+    /// and everyone is asked again.
+    pub(super) fn repace(&mut self, now: Nanos) {
+        let latest = self.pace.map_or(now, |pace| now + pace.round());
+        for flow in &mut self.table.flows {
+            flow.due = flow.due.min(latest);
+        }
+        while self.held.len() > 0 {
+            self.release();
+        }
+    }
+
+    /// `id` is in its band no more.
+    #[inline]
+    fn leaves_band(&mut self, packets: &Packets, id: PacketId) {
+        let band = self.bands.of(packets.headers(id).dscp);
+        self.bands.get_mut(band).discount();
+    }
+
+    /// `id` stands here no more.
+    #[inline]
+    fn gone(&mut self, packets: &Packets, id: PacketId) {
+        self.backlog.packets -= 1;
+        self.backlog.bytes.0 -= packets.len(id).0;
+    }
+
+    #[inline]
+    fn sent(&mut self, packets: &Packets, id: PacketId) {
+        self.stats.sent_packets += 1;
+        self.stats.sent_bytes += packets.len(id).0;
+    }
+}

@@ -1,0 +1,74 @@
+//! One flow: its queue, its turn, its time. One cache line.
+
+use super::list::NONE;
+use narrows_packet::Fifo;
+use narrows_units::Nanos;
+
+/// Where a flow stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Standing {
+    /// It has no packets: it is remembered.
+    #[default]
+    Idle,
+    /// It takes turns with others, or will be found without packets at its next one.
+    Listed,
+    /// It waits for its time.
+    Held,
+}
+
+/// A flow.
+#[repr(align(64))]
+pub(super) struct Flow {
+    /// Its packets.
+    pub(super) queue: Fifo,
+    /// When it may begin its next quantum.
+    pub(super) due: Nanos,
+    /// Since when it is idle, where it is.
+    pub(super) idle_since: Nanos,
+    /// Bytes that it may still send of its quantum.
+    pub(super) credit: i32,
+    /// Its neighbours in the list in which it stands.
+    pub(super) next: u32,
+    pub(super) previous: u32,
+    /// The next flow in its bucket.
+    pub(super) chain: u32,
+    /// What names it: its hash, as far as that counts.
+    pub(super) key: u32,
+    pub(super) standing: Standing,
+    /// The band of the packet that came last.
+    pub(super) band: u8,
+    /// It has begun its quantum, and is not asked for the time until that is used up.
+    pub(super) is_open: bool,
+    /// What belongs to `due` beyond whole nanoseconds, in 1/256.
+    pub(super) fraction: u8,
+}
+
+impl Flow {
+    /// A new one, named `key`, that may send `credit` bytes.
+    pub(super) const fn new(key: u32, credit: i32) -> Self {
+        Self {
+            queue: Fifo::new(),
+            due: Nanos::ZERO,
+            idle_since: Nanos::ZERO,
+            credit,
+            next: NONE,
+            previous: NONE,
+            chain: NONE,
+            key,
+            standing: Standing::Idle,
+            band: 0,
+            is_open: false,
+            fraction: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_fits_a_cache_line() {
+        assert_eq!(size_of::<Flow>(), 64);
+    }
+}
