@@ -27,6 +27,19 @@ impl Stack {
         }
     }
 
+    /// The same four bytes as a number, zero when empty: memory for a table of these is handed out
+    /// zeroed by the system, untouched.
+    #[inline]
+    pub const fn to_bits(self) -> u32 {
+        self.0
+    }
+
+    /// What [`Stack::to_bits`] was.
+    #[inline]
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
     /// Puts `id`, which stands nowhere, on top.
     #[inline]
     pub fn push(&mut self, packets: &mut Packets, id: PacketId) {

@@ -15,7 +15,13 @@
 //! workers keep together (a `tbf` above).
 
 mod calendar;
+mod carousel;
+mod eiffel;
 mod mltw;
+mod ticks;
+mod wheel;
 
 pub use calendar::{Calendar, Slot};
+pub use carousel::Carousel;
+pub use eiffel::Eiffel;
 pub use mltw::Mltw;
