@@ -132,15 +132,16 @@ impl XdpIo {
         }
     }
 
-    /// What the headers in `bytes`, those of `packet`, say.
+    /// Records what the headers in `bytes`, those of `packet`, say.
     #[inline]
-    fn headers(&self, packet: PacketId, bytes: &[u8], reading: Reading) -> Headers {
+    fn read_headers(&self, packet: PacketId, bytes: &[u8], reading: Reading, into: &mut Headers) {
         if reading.nat
             && let Some(known) = translation(self.frames.before(packet, TRANSLATION_MAX), self.seal)
         {
-            return self.dissector.translated(bytes, reading.inner, &known);
+            *into = self.dissector.translated(bytes, reading.inner, &known);
+        } else {
+            self.dissector.read(bytes, reading.inner, into);
         }
-        self.dissector.headers(bytes, reading.inner)
     }
 
     /// Has the kernel send what stands in the TX ring of `side`, as far as it takes it.
@@ -223,13 +224,15 @@ impl Io for XdpIo {
 
     #[inline]
     fn approach(&self, packet: PacketId) {
-        std::hint::black_box(self.frames.bytes(packet).first().copied());
+        if let Some(first) = self.frames.bytes(packet).first() {
+            narrows_cpu::prefetch(first);
+        }
     }
 
     fn read(&self, packet: PacketId, reading: Reading, packets: &mut Packets) {
         let bytes = self.frames.bytes(packet);
         if reading.headers {
-            packets.set_headers(packet, self.headers(packet, bytes, reading));
+            self.read_headers(packet, bytes, reading, packets.headers_mut(packet));
         }
         if reading.acknowledgements {
             packets.set_acknowledgement(packet, self.dissector.acknowledgement(bytes));

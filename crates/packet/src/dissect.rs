@@ -29,8 +29,9 @@
 
 use crate::headers::{Acknowledgement, Ecn, Headers};
 use hash::Key;
-use link::Link;
+use link::{ETHERNET_LEN, Link};
 use network::{Carried, Packet};
+use plain::plain;
 
 mod acknowledgement;
 mod bytes;
@@ -38,6 +39,7 @@ mod hash;
 mod layer;
 mod link;
 mod network;
+mod plain;
 mod protocol;
 mod rewrite;
 mod translation;
@@ -49,9 +51,6 @@ pub use translation::Translation;
 
 /// How many tunnels are looked through, one inside of the other.
 pub const TUNNELS_MAX: usize = 2;
-
-/// Ethernet, an IPv4 header without options, and ports.
-const PLAIN_LEN: usize = 14 + 20 + 4;
 
 /// Reads frames, with one key for all hashes. Everyone who is to agree on hosts and flows needs
 /// the same key; whoever does not know it cannot choose addresses that collide.
@@ -71,10 +70,29 @@ impl Dissector {
     /// that of the outermost header.
     #[inline]
     pub fn headers(&self, frame: &[u8], inner: bool) -> Headers {
-        match Self::plain(frame, inner) {
-            Some(packet) => self.describe(frame, &packet, &packet, 14),
-            None => self.walk(frame, inner),
+        let mut headers = Headers::default();
+        self.read(frame, inner, &mut headers);
+        headers
+    }
+
+    /// The same, written to where it is to be recorded: on the way through another place it would
+    /// be read back in other pieces than it was written, for which a processor has to wait.
+    #[inline]
+    pub fn read(&self, frame: &[u8], inner: bool, into: &mut Headers) {
+        match plain(frame, inner) {
+            Some(plain) => {
+                let hosts = self.key.hosts_v4(&plain.hosts());
+                let traffic_class = plain.traffic_class();
+                let (protocol, ports) = (plain.protocol(), plain.ports());
+                *into = self.told(hosts, protocol, ports, traffic_class, ETHERNET_LEN);
+            }
+            None => self.walk_into(frame, inner, into),
         }
+    }
+
+    #[inline(never)]
+    fn walk_into(&self, frame: &[u8], inner: bool, into: &mut Headers) {
+        *into = self.walk(frame, inner);
     }
 
     /// What of `frame` decides whether it is a superfluous acknowledgement: always that of the
@@ -84,35 +102,6 @@ impl Dissector {
             .and_then(|link| Packet::behind(frame, &link))
             .and_then(|packet| acknowledgement::read(&self.key, frame, &packet))
             .unwrap_or_default()
-    }
-
-    /// The sort of frame that most are: no tags, no options, no fragment, TCP or UDP, no tunnel.
-    /// Says nothing that [`Self::walk`] would not say.
-    #[inline(always)]
-    fn plain(frame: &[u8], inner: bool) -> Option<Packet> {
-        let head: &[u8; PLAIN_LEN] = frame.first_chunk()?;
-        let is_ipv4 = head[12] == 0x08 && head[13] == 0x00 && head[14] == 0x45;
-        let is_whole = (head[20] & 0x3f) | head[21] == 0;
-        let is_tcp_or_udp = matches!(head[23], protocol::TCP | protocol::UDP);
-        let len = usize::from(u16::from_be_bytes([head[16], head[17]]));
-        let is_vxlan = u16::from_be_bytes([head[36], head[37]]) == tunnel::VXLAN_PORT;
-        let is_plain = is_ipv4 && is_whole && is_tcp_or_udp && len >= PLAIN_LEN - 14;
-        if !is_plain || (inner && is_vxlan) {
-            return None;
-        }
-        Some(Packet {
-            at: 14,
-            is_v6: false,
-            traffic_class: head[15],
-            end: frame.len().min(14 + len),
-            declared_end: 14 + len,
-            carried: Carried {
-                protocol: head[23],
-                at: PLAIN_LEN - 4,
-                is_fragment: false,
-                security: 0,
-            },
-        })
     }
 
     /// Reads any frame.
@@ -135,17 +124,18 @@ impl Dissector {
     #[inline(always)]
     fn describe(&self, frame: &[u8], packet: &Packet, outer: &Packet, network: usize) -> Headers {
         let hosts = self.key.hosts(frame, packet);
-        self.told(hosts, packet.carried.protocol, packet.ports(frame), outer, network)
+        let ports = packet.ports(frame);
+        self.told(hosts, packet.carried.protocol, ports, outer.traffic_class, network)
     }
 
-    /// The headers of a frame between `hosts`, given by their hashes, and with all else `outer`'s.
+    /// The headers of a frame between `hosts`, given by their hashes.
     #[inline(always)]
     fn told(
         &self,
         [source, destination]: [u64; 2],
         protocol: u8,
         ports: u32,
-        outer: &Packet,
+        traffic_class: u8,
         network: usize,
     ) -> Headers {
         Headers {
@@ -154,8 +144,8 @@ impl Dissector {
             destination: self.key.short(destination),
             mark: 0,
             network_offset: offset(network),
-            dscp: outer.traffic_class >> 2,
-            ecn: Ecn::of(outer.traffic_class),
+            dscp: traffic_class >> 2,
+            ecn: Ecn::of(traffic_class),
             is_arp: false,
         }
     }
@@ -230,6 +220,6 @@ mod tests {
         let mut frame = [0; 54];
         frame[12..18].copy_from_slice(&[8, 0, 0x45, 0, 0, 40]);
         frame[23] = protocol::TCP;
-        assert!(Dissector::plain(&frame, true).is_some());
+        assert!(plain(&frame, true).is_some());
     }
 }

@@ -66,9 +66,16 @@ impl Fifo {
     /// Puts `id`, which stands in no queue, behind all others.
     #[inline]
     pub fn push_back(&mut self, packets: &mut Packets, id: PacketId) {
-        let meta = packets.meta_mut(id);
-        meta.next = PacketId::NONE;
-        let len = Bytes::from(meta.len);
+        let len = packets.len(id);
+        self.push_back_of(packets, id, len);
+    }
+
+    /// The same for a packet whose length is known to be `len`. What stands in no queue refers to
+    /// nobody behind it, so only the packet in front of it is written to.
+    #[inline]
+    pub fn push_back_of(&mut self, packets: &mut Packets, id: PacketId, len: Bytes) {
+        debug_assert_eq!(packets.meta(id).next, PacketId::NONE);
+        debug_assert_eq!(packets.len(id), len);
         if self.tail == PacketId::NONE {
             self.head = id;
         } else {

@@ -79,6 +79,20 @@ pub struct Headers {
     pub is_arp: bool,
 }
 
+impl Headers {
+    /// What is known of a packet whose headers nobody has read.
+    pub(crate) const NOTHING: Self = Self {
+        flow: 0,
+        source: 0,
+        destination: 0,
+        mark: 0,
+        network_offset: 0,
+        dscp: 0,
+        ecn: Ecn::NotCapable,
+        is_arp: false,
+    };
+}
+
 /// What is to be written into a frame before it is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Rewrite {

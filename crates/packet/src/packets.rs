@@ -32,7 +32,7 @@ pub struct Meta {
     pub charge: Bytes32,
 }
 
-/// A frame's length: 32 bits of bytes, so that metadata stays within half a cache line.
+/// A frame's length: 32 bits of bytes, so that all that is known of a packet fits a cache line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bytes32(pub u32);
 
@@ -59,15 +59,26 @@ impl Meta {
     }
 }
 
+/// All that is known of a packet, in a cache line: whoever needs a part soon needs the others.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Record {
+    meta: Meta,
+    headers: Headers,
+}
+
+impl Record {
+    const UNUSED: Self = Self { meta: Meta::UNUSED, headers: Headers::NOTHING };
+}
+
 /// The memory that a packet takes unless told otherwise: the smaller frame of AF_XDP.
 const FRAME: Bytes = Bytes(2048);
 
-/// The metadata of all packets of one worker, and the packets that were dropped and
+/// What is known of all packets of one worker, and the packets that were dropped and
 /// whose frames nobody has collected yet.
 pub struct Packets {
-    meta: Box<[Meta]>,
+    records: Box<[Record]>,
     /// Empty until somebody wants them.
-    headers: Box<[Headers]>,
     acknowledgements: Box<[Acknowledgement]>,
     frame: Bytes,
     discarded: Fifo,
@@ -78,8 +89,7 @@ impl Packets {
     /// A table for ids below `capacity`. Allocates now and never again.
     pub fn new(capacity: u32) -> Self {
         Self {
-            meta: vec![Meta::UNUSED; capacity as usize].into_boxed_slice(),
-            headers: Box::default(),
+            records: vec![Record::UNUSED; capacity as usize].into_boxed_slice(),
             acknowledgements: Box::default(),
             frame: FRAME,
             discarded: Fifo::new(),
@@ -97,11 +107,8 @@ impl Packets {
     /// Makes room for what `reading` asks for beyond the metadata. Allocates, where it was not
     /// asked for before; what was recorded stays.
     pub fn prepare(&mut self, reading: Reading) {
-        if reading.headers && self.headers.is_empty() {
-            self.headers = vec![Headers::default(); self.meta.len()].into_boxed_slice();
-        }
         if reading.acknowledgements && self.acknowledgements.is_empty() {
-            let none = vec![Acknowledgement::default(); self.meta.len()];
+            let none = vec![Acknowledgement::default(); self.records.len()];
             self.acknowledgements = none.into_boxed_slice();
         }
     }
@@ -109,24 +116,36 @@ impl Packets {
     /// What the headers of `id` say, where they were read; else nothing in particular.
     #[inline]
     pub fn headers(&self, id: PacketId) -> Headers {
-        self.headers.get(id.0 as usize).copied().unwrap_or_default()
+        self.record(id).headers
     }
 
-    /// Touches the place in which they are recorded: it will soon be written. The processor does not
-    /// wait for it.
-    #[inline]
-    pub fn approach_headers(&self, id: PacketId) {
-        if let Some(place) = self.headers.get(id.0 as usize) {
-            std::hint::black_box(place.flow);
-        }
-    }
-
-    /// Records what they say. To be called after [`Packets::arrive`] and [`Packets::prepare`].
+    /// Records what they say. To be called after [`Packets::arrive`].
     #[inline]
     pub fn set_headers(&mut self, id: PacketId, headers: Headers) {
-        if let Some(place) = self.headers.get_mut(id.0 as usize) {
-            *place = headers;
-        }
+        self.record_mut(id).headers = headers;
+    }
+
+    /// Where what they say is to be recorded.
+    #[inline]
+    pub fn headers_mut(&mut self, id: PacketId) -> &mut Headers {
+        &mut self.record_mut(id).headers
+    }
+
+    /// What is known of `id`, to write to, and what its headers say.
+    #[inline]
+    pub fn meta_and_headers(&mut self, id: PacketId) -> (&mut Meta, &Headers) {
+        let Record { meta, headers } = self.record_mut(id);
+        (meta, headers)
+    }
+
+    #[inline]
+    fn record(&self, id: PacketId) -> &Record {
+        &self.records[id.0 as usize]
+    }
+
+    #[inline]
+    fn record_mut(&mut self, id: PacketId) -> &mut Record {
+        &mut self.records[id.0 as usize]
     }
 
     /// What `id` acknowledges, where it was read; else that it is not TCP.
@@ -147,40 +166,48 @@ impl Packets {
         if len <= self.frame { self.frame } else { Bytes(len.0.next_multiple_of(self.frame.0)) }
     }
 
+    /// The memory that `ids` take, none of which is longer than `longest`.
+    #[inline]
+    pub fn memory_for_all(&self, ids: &[PacketId], longest: Bytes) -> Bytes {
+        if longest <= self.frame {
+            return Bytes(self.frame.0 * ids.len() as u64);
+        }
+        Bytes(ids.iter().map(|&id| self.memory_for(self.len(id)).0).sum())
+    }
+
     /// The memory of all packets that there can be.
     pub fn memory(&self) -> Bytes {
-        Bytes(self.frame.0.saturating_mul(self.meta.len() as u64))
+        Bytes(self.frame.0.saturating_mul(self.records.len() as u64))
     }
 
     /// How many packets there can be.
     pub fn capacity(&self) -> u32 {
-        self.meta.len() as u32
+        self.records.len() as u32
     }
 
     /// Records that packet `id` of `len` bytes came in at `now`.
     #[inline]
     pub fn arrive(&mut self, id: PacketId, len: u32, now: Nanos) {
-        self.meta[id.0 as usize] = Meta::arrived(len, now);
+        self.record_mut(id).meta = Meta::arrived(len, now);
     }
 
     /// What is known of `id`.
     #[inline]
     pub fn meta(&self, id: PacketId) -> &Meta {
-        &self.meta[id.0 as usize]
+        &self.record(id).meta
     }
 
     /// The same, to write to.
     #[inline]
     pub fn meta_mut(&mut self, id: PacketId) -> &mut Meta {
-        &mut self.meta[id.0 as usize]
+        &mut self.record_mut(id).meta
     }
 
-    /// Touches what is known of `id`, if it is any: it will soon be needed. The processor does not
-    /// wait for it.
+    /// Has what is known of `id`, if it is any, brought near: it will soon be needed.
     #[inline]
     pub fn approach(&self, id: Option<PacketId>) {
-        if let Some(meta) = id.and_then(|id| self.meta.get(id.0 as usize)) {
-            std::hint::black_box(meta.len.0);
+        if let Some(record) = id.and_then(|id| self.records.get(id.0 as usize)) {
+            narrows_cpu::prefetch(record);
         }
     }
 
@@ -259,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_stays_within_half_a_cache_line() {
-        assert!(size_of::<Meta>() <= 32);
+    fn what_is_known_of_a_packet_is_a_cache_line() {
+        assert_eq!(size_of::<Record>(), 64);
     }
 }

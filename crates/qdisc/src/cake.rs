@@ -55,6 +55,7 @@ use tins::Scheme;
 
 mod ack_filter;
 mod arrival;
+mod arrivals;
 mod clock;
 mod cobalt;
 mod config;

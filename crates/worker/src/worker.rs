@@ -148,7 +148,6 @@ impl<I: Io> Worker<I> {
                 // All of them first: a processor waits for several frames at once.
                 for &id in self.arrivals.as_slice() {
                     self.io.approach(id);
-                    self.packets.approach_headers(id);
                 }
                 for &id in self.arrivals.as_slice() {
                     self.io.read(id, path.reading, &mut self.packets);

@@ -113,11 +113,10 @@ impl Scheduler for Own {
         }
         if let Some((dissector, frames)) = &self.reader {
             for &id in arriving {
-                std::hint::black_box(frames.of(id)[0]);
-                self.packets.approach_headers(id);
+                narrows_cpu::prefetch(&frames.of(id)[0]);
             }
             for &id in arriving {
-                self.packets.set_headers(id, dissector.headers(frames.of(id), false));
+                dissector.read(frames.of(id), false, self.packets.headers_mut(id));
             }
         }
         self.qdisc.enqueue_all(&mut self.packets, arriving, now);

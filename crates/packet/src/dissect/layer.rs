@@ -1,5 +1,8 @@
 //! What an EtherType stands for.
 
+/// IPv4 (RFC 894).
+pub(super) const IPV4: u16 = 0x0800;
+
 /// Address resolution of IPv4 (RFC 826).
 pub(super) const ARP: u16 = 0x0806;
 
@@ -25,7 +28,7 @@ pub(super) enum Layer {
 #[inline]
 pub(super) const fn layer(ether_type: u16) -> Option<Layer> {
     Some(match ether_type {
-        0x0800 => Layer::Ipv4,
+        IPV4 => Layer::Ipv4,
         0x86dd => Layer::Ipv6,
         0x8100 | 0x88a8 | 0x9100 | 0x9200 => Layer::Tag,
         0x8847 | 0x8848 => Layer::Mpls,

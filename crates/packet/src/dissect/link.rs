@@ -3,6 +3,9 @@
 use super::bytes::{be16, be32, byte};
 use super::layer::{ETHER_TYPE_MIN, Layer, layer};
 
+/// The length of an Ethernet header without tags.
+pub(super) const ETHERNET_LEN: usize = 14;
+
 /// The most tags, and as many labels, that are looked through.
 const LAYERS_MAX: usize = 8;
 
@@ -27,7 +30,7 @@ impl Link {
     /// The same from an Ethernet header at `at`.
     #[inline(always)]
     pub(super) fn walk_from(frame: &[u8], at: usize) -> Option<Self> {
-        Some(Self::behind(frame, be16(frame, at + 12)?, at + 14))
+        Some(Self::behind(frame, be16(frame, at + 12)?, at + ETHERNET_LEN))
     }
 
     /// Walks from where what `ether_type` says begins, at `at`.

@@ -6,8 +6,9 @@
 //!
 //! Non-goals: finding out what was translated.
 
-use super::link::Link;
+use super::link::{ETHERNET_LEN, Link};
 use super::network::Packet;
+use super::plain::plain;
 use super::protocol::{TCP, UDP};
 use super::{Dissector, tunnel};
 use crate::headers::Headers;
@@ -41,13 +42,14 @@ impl Dissector {
     }
 
     fn replaced(&self, frame: &[u8], inner: bool, translation: &Translation) -> Option<Headers> {
-        let (outer, network) = match Self::plain(frame, inner) {
-            Some(packet) => (packet, 14),
-            None => {
-                let link = Link::walk(frame)?;
-                (Packet::behind(frame, &link)?, link.network)
-            }
-        };
+        if let (Some(plain), Translation::V4 { hosts, ports }) = (plain(frame, inner), translation)
+        {
+            let (protocol, traffic_class) = (plain.protocol(), plain.traffic_class());
+            let hosts = self.key.hosts_v4(hosts);
+            return Some(self.told(hosts, protocol, *ports, traffic_class, ETHERNET_LEN));
+        }
+        let link = Link::walk(frame)?;
+        let outer = Packet::behind(frame, &link)?;
         let carried = outer.carried;
         let is_translated = matches!(carried.protocol, TCP | UDP) && !carried.is_fragment;
         let bytes = outer.bytes(frame);
@@ -60,7 +62,7 @@ impl Dissector {
             Translation::V6 { hosts, ports } if outer.is_v6 => (self.key.hosts_v6(hosts), *ports),
             _ => return None,
         };
-        Some(self.told(hosts, carried.protocol, ports, &outer, network))
+        Some(self.told(hosts, carried.protocol, ports, outer.traffic_class, link.network))
     }
 }
 

@@ -8,26 +8,29 @@ use super::tin::{Tables, WHOLE_HOST};
 use super::ways::{Found, Known, Ways};
 use super::{AckFilter, Cake, Isolation};
 use crate::Verdict;
-use narrows_packet::{Bytes32, DropReason, Headers, PacketId, Packets};
+use narrows_packet::{Bytes32, DropReason, Headers, Meta, PacketId, Packets};
 use narrows_units::{Bytes, Nanos};
 
 /// How far a new acknowledgement looks for one that it makes superfluous: a connection's
 /// acknowledgements are soon few, but behind thousands of data packets nobody is to search for them.
 const ACK_SEARCH_MAX: usize = 256;
 
-/// Packets whose flows are looked up before the first of them is queued.
-const AHEAD: usize = 16;
-
 /// Where a packet belongs.
 #[derive(Clone, Copy)]
-struct Place {
-    tin: u8,
-    flow: Known,
+pub(super) struct Place {
+    /// Its flow, or [`NONE`] where that is not known.
+    pub(super) flow: u16,
+    pub(super) tin: u8,
+    /// Whether its flow is in another way than the one that its hash names.
+    is_indirect: bool,
 }
 
 impl Place {
-    const UNKNOWN: Self =
-        Self { tin: 0, flow: Known { slot: NONE, is_direct: false, is_known: false } };
+    pub(super) const UNKNOWN: Self = Self::new(0, Known::NOTHING);
+
+    const fn new(tin: u8, Known { slot, is_indirect }: Known) -> Self {
+        Self { flow: slot, tin, is_indirect }
+    }
 }
 
 impl Cake {
@@ -39,39 +42,6 @@ impl Cake {
         self.arrive_at(place, packets, id, now)
     }
 
-    /// Queues all of `ids`. Their flows, and the packets behind which they will stand, are touched
-    /// first: a processor waits for several of them at once.
-    #[inline]
-    pub(super) fn arrive_all(&mut self, packets: &mut Packets, ids: &[PacketId], now: Nanos) {
-        for ids in ids.chunks(AHEAD) {
-            let mut places = [Place::UNKNOWN; AHEAD];
-            for (place, &id) in places.iter_mut().zip(ids) {
-                *place = self.look_up(&packets.headers(id));
-                std::hint::black_box(self.flows.get(place.flow.slot).map(|flow| flow.standing));
-            }
-            for place in &places[..ids.len()] {
-                packets
-                    .approach(self.flows.get(place.flow.slot).and_then(|flow| flow.queue.back()));
-            }
-            for (at, &id) in ids.iter().enumerate() {
-                self.arrive_at(places[at % AHEAD], packets, id, now);
-                if self.forgotten != NONE {
-                    self.look_up_again(&mut places);
-                }
-            }
-        }
-    }
-
-    /// A flow was forgotten: who was looked up before is unknown again.
-    #[cold]
-    fn look_up_again(&mut self, places: &mut [Place; AHEAD]) {
-        for place in places {
-            place.flow.is_known &= place.flow.slot != self.forgotten;
-        }
-        self.forgotten = NONE;
-    }
-
-    #[inline(always)]
     fn arrive_at(
         &mut self,
         place: Place,
@@ -79,19 +49,21 @@ impl Cake {
         id: PacketId,
         now: Nanos,
     ) -> Verdict {
-        let len = packets.len(id);
+        let (meta, headers) = packets.meta_and_headers(id);
+        let len = meta.len;
         if let Some(estimator) = &mut self.estimator
-            && let Some(rate) = estimator.arrived(len, now)
+            && let Some(rate) = estimator.arrived(len.into(), now)
         {
             self.set_rate(rate);
         }
-        let charge = self.sizes.charge(len, packets.headers(id).network_offset);
+        let charge = self.sizes.charge(len.into(), headers.network_offset);
         if self.seat.is_too_long(charge) {
             self.stats.drops += 1;
             packets.discard(id, DropReason::TooLong);
             return Verdict::Dropped;
         }
-        self.queue(place, packets, id, charge, now);
+        self.describe(meta, headers, charge);
+        self.queue(place, packets, id, len, now);
         if self.memory.is_short() {
             self.relieve(packets, now);
             return Verdict::Dropped;
@@ -101,64 +73,62 @@ impl Cake {
 
     /// Queues `id` whatever the memory.
     pub(super) fn take_in(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
-        let headers = packets.headers(id);
-        let place = self.look_up(&headers);
-        let charge = self.sizes.charge(packets.len(id), headers.network_offset);
-        self.queue(place, packets, id, charge, now);
+        let (meta, headers) = packets.meta_and_headers(id);
+        let place = self.look_up(headers);
+        let len = meta.len;
+        let charge = self.sizes.charge(len.into(), headers.network_offset);
+        self.describe(meta, headers, charge);
+        self.queue(place, packets, id, len, now);
+    }
+
+    /// Records what is to be known of a packet at departure.
+    #[inline(always)]
+    pub(super) fn describe(&self, meta: &mut Meta, headers: &Headers, charge: u32) {
+        meta.charge = Bytes32(charge);
+        meta.ecn = headers.ecn;
+        meta.rewrite.wash = self.config.wash && headers.dscp != 0;
+    }
+
+    /// A packet comes in where there was none.
+    pub(super) fn begin(&mut self, now: Nanos) {
+        self.seat.awake(now);
+        self.empty_since = None;
     }
 
     /// Where a packet belongs, as far as is known.
     #[inline]
     fn look_up(&self, headers: &Headers) -> Place {
-        let at = self.scheme.tin(headers);
-        let hash = hash_of(self.config.isolation, headers);
-        match &self.tins[at].tables {
-            Some(tables) => Place { tin: at as u8, flow: tables.ways.known(hash) },
-            None => Place { tin: at as u8, ..Place::UNKNOWN },
-        }
+        self.look_up_hash(headers, hash_of(self.config.isolation, headers))
     }
 
-    /// Puts `packet` at the end of its flow.
+    /// The same by what tells flows apart.
     #[inline(always)]
+    pub(super) fn look_up_hash(&self, headers: &Headers, hash: u32) -> Place {
+        let at = self.scheme.tin(headers);
+        let tables = self.tins[at].tables.as_ref();
+        let known = tables.map_or(Known::NOTHING, |tables| tables.ways.known(hash));
+        Place::new(at as u8, known)
+    }
+
+    /// Puts `packet`, of `len` bytes, at the end of its flow.
     fn queue(
         &mut self,
-        place: Place,
+        mut place: Place,
         packets: &mut Packets,
         packet: PacketId,
-        charge: u32,
+        len: Bytes32,
         now: Nanos,
     ) {
-        let Headers { ecn, dscp, .. } = packets.headers(packet);
-        let meta = packets.meta_mut(packet);
-        meta.charge = Bytes32(charge);
-        meta.ecn = ecn;
-        meta.rewrite.wash = self.config.wash && dscp != 0;
-        let len = Bytes::from(meta.len);
         if self.backlog.is_empty() {
-            self.seat.awake(now);
+            self.begin(now);
             self.memory.follow_frames(packets);
-            self.empty_since = None;
         }
-        let at = usize::from(place.tin);
-        let Known { slot, is_direct, is_known } = place.flow;
-        let id = if is_known { slot } else { self.unknown(at, &packets.headers(packet), now) };
-        let tin = &mut self.tins[at];
-        if tin.backlog == Bytes::ZERO {
-            tin.next = tin.next.max(now);
+        self.memory.take(packets.memory_for(len.into()));
+        if place.flow == NONE {
+            place = self.unknown(place.tin, &packets.headers(packet), now);
         }
-        tin.backlog.0 += len.0;
-        tin.figures.packets += 1;
-        tin.figures.bytes += len.0;
-        tin.figures.max_len = tin.figures.max_len.max(len.0 as u32);
-        tin.figures.way_indirect_hits += u64::from(is_known && !is_direct);
-        self.backlog.packets += 1;
-        self.backlog.bytes.0 += len.0;
-        self.memory.take(packets.memory_for(len));
-        let flow = &mut self.flows[id];
-        flow.queue.push_back(packets, packet);
-        if !matches!(flow.standing, Standing::Sparse | Standing::Bulk) {
-            self.join(at, id, now);
-        }
+        self.append(place, packets, packet, len, now);
+        let (at, id) = (usize::from(place.tin), place.flow);
         if self.config.ack_filter != AckFilter::Off {
             self.filter(packets, at, id, packet);
         }
@@ -167,26 +137,58 @@ impl Cake {
         }
     }
 
+    /// Puts `packet`, of `len` bytes, behind all others of its flow, which is known.
+    #[inline(always)]
+    pub(super) fn append(
+        &mut self,
+        Place { flow: id, tin, is_indirect }: Place,
+        packets: &mut Packets,
+        packet: PacketId,
+        len: Bytes32,
+        now: Nanos,
+    ) {
+        let at = usize::from(tin);
+        let tin = &mut self.tins[at];
+        let bytes = Bytes::from(len);
+        if tin.backlog == Bytes::ZERO {
+            tin.next = tin.next.max(now);
+        }
+        tin.backlog.0 += bytes.0;
+        tin.figures.packets += 1;
+        if len.0 > tin.figures.max_len {
+            tin.figures.max_len = len.0;
+        }
+        tin.figures.bytes += bytes.0;
+        tin.figures.way_indirect_hits += u64::from(is_indirect);
+        self.backlog.packets += 1;
+        self.backlog.bytes.0 += bytes.0;
+        let flow = &mut self.flows[id];
+        flow.queue.push_back_of(packets, packet, bytes);
+        if !matches!(flow.standing, Standing::Sparse | Standing::Bulk) {
+            self.join(at, id, now);
+        }
+    }
+
     /// The flow of a packet whose hash no way had when it was looked up. One that is new stands
     /// nowhere yet and is in no list.
     #[inline(never)]
-    fn unknown(&mut self, at: usize, headers: &Headers, now: Nanos) -> u16 {
+    pub(super) fn unknown(&mut self, tin: u8, headers: &Headers, now: Nanos) -> Place {
+        let at = usize::from(tin);
         let isolation = self.config.isolation;
         let has_siblings = self.neighbours.is_some();
         let tin = &mut self.tins[at];
         let tables = tin.tables.get_or_insert_with(|| tables(isolation, has_siblings, at));
         let (way, found) = tables.ways.find(hash_of(isolation, headers), false);
-        let slot = tables.ways.slot(way);
+        let mut slot = tables.ways.slot(way);
         match found {
             Found::Free => {
                 tin.figures.way_misses += 1;
-                return self.new_flow(Home::new(at, way), headers, slot, now);
+                slot = self.new_flow(Home::new(at, way), headers, slot, now);
             }
             Found::Collision => tin.figures.way_collisions += 1,
-            Found::Indirect => tin.figures.way_indirect_hits += 1,
-            Found::Direct => {}
+            Found::Direct | Found::Indirect => {}
         }
-        slot
+        Place { flow: slot, tin: at as u8, is_indirect: found == Found::Indirect }
     }
 
     /// A flow for `home`, which `slot` rests in if it is any.

@@ -67,6 +67,12 @@ impl Memory {
         self.most = self.most.max(self.used);
     }
 
+    /// Whether packets that take `memory` in all can be queued without it becoming short.
+    #[inline]
+    pub(super) fn has_room(&self, memory: Bytes) -> bool {
+        self.used + memory <= self.limit.min(self.bound)
+    }
+
     /// Packets lie in the frames of `packets`.
     #[inline]
     pub(super) fn follow_frames(&mut self, packets: &Packets) {

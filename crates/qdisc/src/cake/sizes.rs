@@ -9,6 +9,7 @@ const SHIFT: u32 = 8;
 const FRACTION: u32 = 16;
 
 /// Charges, and remembers extremes.
+#[derive(Clone, Copy)]
 pub(super) struct Sizes {
     overhead: Overhead,
     network_length: bool,
@@ -35,6 +36,11 @@ impl Range {
         self.most = self.most.max(value);
     }
 
+    fn join(&mut self, other: Self) {
+        self.least = self.least.min(other.least);
+        self.most = self.most.max(other.most);
+    }
+
     fn get(self) -> Option<(u32, u32)> {
         (self.least <= self.most).then_some((self.least, self.most))
     }
@@ -59,18 +65,37 @@ impl Sizes {
         }
     }
 
+    /// One that goes on from here with extremes of its own, to be used instead of this one or not.
+    #[inline]
+    pub(super) fn ahead(&self) -> Self {
+        Self { network: Range::NOTHING, adjusted: Range::NOTHING, ..*self }
+    }
+
+    /// Takes over what `ahead`, which went on from here, has seen.
+    #[inline]
+    pub(super) fn catch_up(&mut self, ahead: &Self) {
+        self.offset = ahead.offset;
+        self.network.join(ahead.network);
+        self.adjusted.join(ahead.adjusted);
+    }
+
+    /// The most that was charged so far; nothing before the first packet.
+    #[inline]
+    pub(super) fn most(&self) -> u32 {
+        if self.is_plain { self.network.most } else { self.adjusted.most }
+    }
+
     /// What a frame of `len` bytes is charged whose network layer begins at `offset`.
     #[inline]
     pub(super) fn charge(&mut self, len: Bytes, offset: u16) -> u32 {
-        let offset = u64::from(offset);
-        self.offset = average(self.offset, offset << FRACTION, SHIFT);
+        self.offset = average(self.offset, u64::from(offset) << FRACTION, SHIFT);
         if self.is_plain {
             self.network.take_in(len.0 as u32);
             return len.0 as u32;
         }
-        let network = if self.network_length { len.0.saturating_sub(offset) } else { len.0 };
-        let adjusted = self.overhead.cost(Bytes(network)).0 as u32;
-        self.network.take_in(network as u32);
+        let stripped = if self.network_length { offset } else { 0 };
+        let (network, adjusted) = adjust(self.overhead, len, stripped);
+        self.network.take_in(network);
         self.adjusted.take_in(adjusted);
         adjusted
     }
@@ -85,6 +110,14 @@ impl Sizes {
     pub(super) fn average_offset(&self) -> u32 {
         ((self.offset + (1 << (FRACTION - 1))) >> FRACTION) as u32
     }
+}
+
+/// A frame's length without what is `stripped`, and with `overhead`. A call, so that what it takes
+/// does not slow down those who need none of it.
+#[inline(never)]
+fn adjust(overhead: Overhead, len: Bytes, stripped: u16) -> (u32, u32) {
+    let network = len - Bytes(u64::from(stripped));
+    (network.0 as u32, overhead.cost(network).0 as u32)
 }
 
 #[cfg(test)]

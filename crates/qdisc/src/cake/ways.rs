@@ -11,9 +11,10 @@
 //! Where ours differs: a tag has 16 bits, beside the 7 bits of the set, so that a set is half a
 //! cache line. Two flows are taken for one with a probability of 2^-23.
 //!
-//! Cost: one cache line of tags, compared four at a time, and two bytes of state; no branch.
+//! Cost: one cache line of tags, compared all at once, and two bytes of state; no branch.
 
 use super::slab::NONE;
+use narrows_cpu::equal_lanes;
 
 /// Ways in a set.
 pub(super) const WAYS: usize = 8;
@@ -23,8 +24,7 @@ const SETS: usize = 128;
 #[derive(Clone, Copy)]
 #[repr(align(32))]
 struct Set {
-    /// Four to a word.
-    tags: [u64; 2],
+    tags: [u16; WAYS],
     slots: [u16; WAYS],
 }
 
@@ -51,11 +51,14 @@ pub(super) enum Found {
 /// What a hash refers to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Known {
-    /// Something else, or [`NONE`], where it is not known.
+    /// [`NONE`] where it is not known.
     pub(super) slot: u16,
-    /// Whether it is in the way that the hash names.
-    pub(super) is_direct: bool,
-    pub(super) is_known: bool,
+    /// Whether it is in another way than the hash names.
+    pub(super) is_indirect: bool,
+}
+
+impl Known {
+    pub(super) const NOTHING: Self = Self { slot: NONE, is_indirect: false };
 }
 
 /// The ways of one table.
@@ -66,7 +69,7 @@ pub(super) struct Ways {
 
 impl Ways {
     pub(super) fn new() -> Self {
-        let set = Set { tags: [0; 2], slots: [NONE; WAYS] };
+        let set = Set { tags: [0; WAYS], slots: [NONE; WAYS] };
         Self { sets: Box::new([set; SETS]), states: [State::default(); SETS] }
     }
 
@@ -75,9 +78,10 @@ impl Ways {
     pub(super) fn known(&self, hash: u32) -> Known {
         let index = hash as usize % SETS;
         let set = &self.sets[index];
-        let hits = equal(&set.tags, (hash >> 16) as u16) & self.states[index].held;
-        let (way, is_direct) = nearest(hits, hash);
-        Known { slot: set.slots[way % WAYS], is_direct, is_known: hits != 0 }
+        let hits = equal_lanes(&set.tags, (hash >> 16) as u16) & self.states[index].held;
+        let way = hit(hits);
+        let slot = set.slots[way % WAYS];
+        Known { slot: if hits == 0 { NONE } else { slot }, is_indirect: way != direct(hash) }
     }
 
     /// The way of `hash`. Of the ways that are not busy it takes an empty one first, or with
@@ -88,10 +92,10 @@ impl Ways {
         let tag = (hash >> 16) as u16;
         let set = &mut self.sets[index];
         let State { held, busy } = self.states[index];
-        let hits = equal(&set.tags, tag) & held;
+        let hits = equal_lanes(&set.tags, tag) & held;
         let (way, found) = if hits != 0 {
-            let (way, is_direct) = nearest(hits, hash);
-            (way, if is_direct { Found::Direct } else { Found::Indirect })
+            let way = hit(hits);
+            (way, if way == direct { Found::Direct } else { Found::Indirect })
         } else {
             let idle = !busy;
             let preferred = idle & if reuse { held } else { !held };
@@ -99,7 +103,7 @@ impl Ways {
                 Some(way) => (way, Found::Free),
                 None => (direct, Found::Collision),
             };
-            set_tag(&mut set.tags, way, tag);
+            set.tags[way] = tag;
             (way, found)
         };
         ((index * WAYS + way) as u16, found)
@@ -134,45 +138,17 @@ impl Ways {
     }
 }
 
-/// Bits of a tag.
-const TAG: u32 = 16;
-
 /// The way that `hash` names.
 #[inline]
 const fn direct(hash: u32) -> usize {
     (hash >> 7) as usize % WAYS
 }
 
-/// The one of `hits` that `hash` names, else the first, if there are any; and which it was.
+/// The way that was hit. There is one at most: a way that is held gets a tag only when no other has it.
 #[inline]
-fn nearest(hits: u8, hash: u32) -> (usize, bool) {
-    let direct = direct(hash);
-    let is_direct = hits & (1 << direct) != 0;
-    (if is_direct { direct } else { hits.trailing_zeros() as usize }, is_direct)
-}
-
-/// Makes `tag` that of `way`.
-#[inline]
-fn set_tag(tags: &mut [u64; 2], way: usize, tag: u16) {
-    let shift = (way % 4) as u32 * TAG;
-    let word = &mut tags[way / 4];
-    *word = (*word & !(0xffff << shift)) | u64::from(tag) << shift;
-}
-
-/// Which of `tags` are `tag`. The sum of a lane's lower bits and all ones leaves its highest bit clear
-/// where they are zero, and never reaches the next lane: so four are compared at once. A
-/// multiplication then gathers the bits of both words; no two of its sums meet.
-#[inline]
-fn equal(tags: &[u64; 2], tag: u16) -> u8 {
-    const LOW: u64 = 0x7fff_7fff_7fff_7fff;
-    const GATHER: u64 = 1 << 48 | 1 << 33 | 1 << 18 | 1 << 3;
-    let wanted = u64::from(tag) * 0x0001_0001_0001_0001;
-    let zero = |word: u64| {
-        let differs = word ^ wanted;
-        !(((differs & LOW) + LOW) | differs | LOW)
-    };
-    let bits = zero(tags[0]) >> (TAG - 1) | zero(tags[1]) >> (TAG - 5);
-    (bits.wrapping_mul(GATHER) >> 48) as u8
+fn hit(hits: u8) -> usize {
+    debug_assert!(hits.count_ones() <= 1, "{hits:#b}");
+    hits.trailing_zeros() as usize
 }
 
 /// The first of `ways` from `direct` on, around the set.
@@ -210,10 +186,10 @@ mod tests {
                 let looked_up = ways.known(hash);
                 let (way, found) = ways.find(hash, reuse);
                 let is_known = matches!(found, Found::Direct | Found::Indirect);
-                prop_assert_eq!(looked_up.is_known, is_known);
+                prop_assert_eq!(looked_up.slot != NONE, is_known);
                 if is_known {
-                    let is_direct = found == Found::Direct;
-                    let expected = Known { slot: ways.slot(way), is_direct, is_known };
+                    let is_indirect = found == Found::Indirect;
+                    let expected = Known { slot: ways.slot(way), is_indirect };
                     prop_assert_eq!(looked_up, expected);
                 }
                 let known = model.get(&identity(hash)).copied();
@@ -241,23 +217,6 @@ mod tests {
                 let busy = busy || found == Found::Collision;
                 ways.set_busy(way, busy);
                 model.insert(identity(hash), (way, busy));
-            }
-        }
-    }
-
-    proptest! {
-        /// The oracle compares one by one.
-        #[test]
-        fn tags_are_compared_each_for_itself(
-            tags in any::<[u16; WAYS]>(),
-            other in any::<u16>(),
-            at in 0..WAYS,
-        ) {
-            let mut words = [u64::MAX; 2];
-            (0..WAYS).for_each(|way| set_tag(&mut words, way, tags[way]));
-            for tag in [tags[at], other, tags[at] ^ 0x8000, tags[at] ^ 1, 0, 0xffff] {
-                let expected = (0..WAYS).fold(0, |bits, way| bits | u8::from(tags[way] == tag) << way);
-                prop_assert_eq!(equal(&words, tag), expected);
             }
         }
     }

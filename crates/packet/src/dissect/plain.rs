@@ -1,0 +1,68 @@
+//! The sort of frame that most are: plain Ethernet, IPv4 without options, TCP or UDP, whole.
+//!
+//! All that matters of it stands in the first [`LEN`] bytes, so their number is checked once and
+//! each is where it always is. Nothing is said of such a frame that the walk from header to header
+//! would not say.
+
+use super::layer::IPV4;
+use super::link::ETHERNET_LEN;
+use super::protocol::{TCP, UDP};
+use super::tunnel::VXLAN_PORT;
+
+/// Where IPv4 begins, and what it carries.
+const IP: usize = ETHERNET_LEN;
+const PORTS: usize = IP + 20;
+/// Up to behind the ports.
+const LEN: usize = PORTS + 4;
+
+/// A plain frame's first bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Plain<'a>(&'a [u8; LEN]);
+
+/// `frame`, if it is plain; with `inner`, only where no tunnel can be in it.
+#[inline(always)]
+pub(super) fn plain(frame: &[u8], inner: bool) -> Option<Plain<'_>> {
+    let plain = Plain(frame.first_chunk()?);
+    // Version 4, and five words of header.
+    let is_ipv4 = plain.half(IP - 2) == IPV4 && plain.0[IP] == 0x45;
+    // Neither more fragments to come nor an offset.
+    let is_whole = plain.half(IP + 6) & 0x3fff == 0;
+    let is_tcp_or_udp = matches!(plain.protocol(), TCP | UDP);
+    let has_ports = usize::from(plain.half(IP + 2)) >= LEN - IP;
+    let may_be_tunnel = inner && plain.half(PORTS + 2) == VXLAN_PORT;
+    (is_ipv4 && is_whole && is_tcp_or_udp && has_ports && !may_be_tunnel).then_some(plain)
+}
+
+impl Plain<'_> {
+    /// Both addresses.
+    #[inline(always)]
+    pub(super) fn hosts(self) -> [u8; 8] {
+        std::array::from_fn(|byte| self.0[IP + 12 + byte])
+    }
+
+    #[inline(always)]
+    pub(super) fn protocol(self) -> u8 {
+        self.0[IP + 9]
+    }
+
+    /// Both ports, the source's above.
+    #[inline(always)]
+    pub(super) fn ports(self) -> u32 {
+        self.word(PORTS)
+    }
+
+    #[inline(always)]
+    pub(super) fn traffic_class(self) -> u8 {
+        self.0[IP + 1]
+    }
+
+    #[inline(always)]
+    fn half(self, at: usize) -> u16 {
+        u16::from_be_bytes([self.0[at], self.0[at + 1]])
+    }
+
+    #[inline(always)]
+    fn word(self, at: usize) -> u32 {
+        u32::from_be_bytes([self.0[at], self.0[at + 1], self.0[at + 2], self.0[at + 3]])
+    }
+}
