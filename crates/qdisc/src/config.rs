@@ -1,6 +1,6 @@
 //! What a qdisc is to be: its kind and parameters, and the meters it is to use.
 
-use crate::{Census, Meter, Qdisc, cake, fifo, fq, tbf};
+use crate::{Census, Meter, Qdisc, cake, fifo, fq, pacing, tbf};
 
 /// Kind and parameters of one qdisc, as an operator states them. Plain data.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,6 +15,8 @@ pub enum Config {
     Cake(cake::Config),
     /// Fair queue with pacing (`fq`).
     Fq(fq::Config),
+    /// A rate for each flow (`carousel`, `eiffel`, `flowbundler`).
+    Pacing(pacing::Config),
 }
 
 /// A qdisc to be built on one worker, with the qdiscs below it.
@@ -60,6 +62,10 @@ impl Spec {
             Config::Fq(config) => {
                 assert!(children.is_empty(), "an fq has no qdisc below it");
                 Box::new(fq::Fq::new(config))
+            }
+            Config::Pacing(config) => {
+                assert!(children.is_empty(), "a {} has no qdisc below it", config.structure.name());
+                pacing::build(config)
             }
         }
     }

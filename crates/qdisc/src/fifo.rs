@@ -29,7 +29,8 @@ pub enum Config {
 
 /// A FIFO with a limit.
 pub(crate) struct Fifo {
-    config: AnyConfig,
+    /// `None` for `noqueue`.
+    config: Option<Config>,
     limit_packets: u32,
     limit_bytes: Bytes,
     queue: Queue,
@@ -40,17 +41,17 @@ pub(crate) struct Fifo {
 impl Fifo {
     /// A `pfifo` or `bfifo`.
     pub(crate) fn new(config: Config) -> Self {
-        Self::with(AnyConfig::Fifo(config))
+        Self::with(Some(config))
     }
 
     /// A `noqueue`.
     pub(crate) fn noqueue() -> Self {
-        Self::with(AnyConfig::Noqueue)
+        Self::with(None)
     }
 
-    fn with(config: AnyConfig) -> Self {
+    fn with(config: Option<Config>) -> Self {
         let mut fifo = Self {
-            config: AnyConfig::Noqueue,
+            config: None,
             limit_packets: NOQUEUE_STAGING,
             limit_bytes: Bytes(u64::MAX),
             queue: Queue::new(),
@@ -60,19 +61,19 @@ impl Fifo {
         fifo
     }
 
-    fn configure(&mut self, config: AnyConfig) {
+    fn configure(&mut self, config: Option<Config>) {
         (self.limit_packets, self.limit_bytes) = match config {
-            AnyConfig::Fifo(Config::Packets(packets)) => (packets, Bytes(u64::MAX)),
-            AnyConfig::Fifo(Config::Bytes(bytes)) => (u32::MAX, bytes),
-            _ => (NOQUEUE_STAGING, Bytes(u64::MAX)),
+            Some(Config::Packets(packets)) => (packets, Bytes(u64::MAX)),
+            Some(Config::Bytes(bytes)) => (u32::MAX, bytes),
+            None => (NOQUEUE_STAGING, Bytes(u64::MAX)),
         };
         self.config = config;
     }
 
     fn reason(&self) -> DropReason {
         match self.config {
-            AnyConfig::Noqueue => DropReason::RingFull,
-            _ => DropReason::Limit,
+            None => DropReason::RingFull,
+            Some(_) => DropReason::Limit,
         }
     }
 }
@@ -126,16 +127,19 @@ impl Qdisc for Fifo {
     fn fits(&self, spec: &Spec) -> bool {
         let same_kind = matches!(
             (&self.config, &spec.config),
-            (AnyConfig::Noqueue, AnyConfig::Noqueue)
-                | (AnyConfig::Fifo(Config::Packets(_)), AnyConfig::Fifo(Config::Packets(_)))
-                | (AnyConfig::Fifo(Config::Bytes(_)), AnyConfig::Fifo(Config::Bytes(_)))
+            (None, AnyConfig::Noqueue)
+                | (Some(Config::Packets(_)), AnyConfig::Fifo(Config::Packets(_)))
+                | (Some(Config::Bytes(_)), AnyConfig::Fifo(Config::Bytes(_)))
         );
         same_kind && spec.children.is_empty()
     }
 
     fn retune(&mut self, spec: Spec, _now: Nanos) {
         assert!(self.fits(&spec), "{:?} does not fit a {:?}", spec.config, self.config);
-        self.configure(spec.config);
+        self.configure(match spec.config {
+            AnyConfig::Fifo(config) => Some(config),
+            _ => None,
+        });
     }
 
     fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {

@@ -16,12 +16,32 @@
 
 mod calendar;
 mod carousel;
+mod config;
 mod eiffel;
+mod figures;
+mod flows;
 mod mltw;
+mod pacer;
+mod stamp;
 mod ticks;
 mod wheel;
 
 pub use calendar::{Calendar, Slot};
 pub use carousel::Carousel;
+pub use config::{Beyond, Config, Key, Shape, Structure};
 pub use eiffel::Eiffel;
+pub use figures::Figures;
 pub use mltw::Mltw;
+pub use pacer::Pacer;
+
+use crate::Qdisc;
+
+/// The qdisc that `config` describes, empty.
+pub(crate) fn build(config: Config) -> Box<dyn Qdisc> {
+    let Config { granularity, horizon, slots, .. } = config;
+    match config.structure {
+        Structure::Carousel => Box::new(Pacer::new(config, Carousel::new(granularity, horizon))),
+        Structure::Eiffel => Box::new(Pacer::new(config, Eiffel::new(granularity, horizon))),
+        Structure::FlowBundler => Box::new(Pacer::new(config, Mltw::new(slots))),
+    }
+}

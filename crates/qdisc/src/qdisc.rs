@@ -1,6 +1,6 @@
 //! The trait that every queueing discipline implements.
 
-use crate::{Spec, cake, fq};
+use crate::{Spec, cake, fq, pacing};
 use narrows_packet::{Backlog, Batch, PacketId, Packets, Reading};
 use narrows_units::Nanos;
 
@@ -47,6 +47,8 @@ pub struct Stats {
     pub cake: Option<Box<cake::Figures>>,
     /// What `fq` has to say beyond that.
     pub fq: Option<Box<fq::Figures>>,
+    /// What a pacing qdisc has to say beyond that.
+    pub pacing: Option<Box<pacing::Figures>>,
 }
 
 impl Stats {
@@ -64,6 +66,9 @@ impl Stats {
         }
         if let Some(theirs) = &other.fq {
             self.fq.get_or_insert_default().merge(theirs);
+        }
+        if let Some(theirs) = &other.pacing {
+            self.pacing.get_or_insert_default().merge(theirs);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Whatever is done to a qdisc: packets in = packets out + queued + dropped, and in order.
 
 use narrows_packet::{Batch, PacketId, Packets};
+use narrows_qdisc::pacing::{self, Structure};
 use narrows_qdisc::{Config, Spec, Verdict, fifo, tbf};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use proptest::prelude::*;
@@ -14,6 +15,17 @@ enum Kind {
     Bfifo,
     Tbf,
     TbfOverTbf,
+    Pacing(Structure),
+    TbfOverPacing(Structure),
+}
+
+const STRUCTURES: [Structure; 3] = [Structure::Carousel, Structure::Eiffel, Structure::FlowBundler];
+
+impl Kind {
+    /// Whether it has an order that taking out some would disturb: then it is all or nothing.
+    fn drains_as_a_whole(self) -> bool {
+        matches!(self, Self::Pacing(_) | Self::TbfOverPacing(_))
+    }
 }
 
 fn kind() -> impl Strategy<Value = Kind> {
@@ -23,6 +35,8 @@ fn kind() -> impl Strategy<Value = Kind> {
         Just(Kind::Bfifo),
         Just(Kind::Tbf),
         Just(Kind::TbfOverTbf),
+        prop::sample::select(STRUCTURES.to_vec()).prop_map(Kind::Pacing),
+        prop::sample::select(STRUCTURES.to_vec()).prop_map(Kind::TbfOverPacing),
     ]
 }
 
@@ -45,6 +59,14 @@ fn spec(kind: Kind, size: u32) -> Spec {
         Kind::Bfifo => leaf(Config::Fifo(fifo::Config::Bytes(Bytes(u64::from(size) * 15)))),
         Kind::Tbf => tbf(spec(Kind::Pfifo, size)),
         Kind::TbfOverTbf => tbf(spec(Kind::Tbf, size)),
+        Kind::Pacing(structure) => leaf(Config::Pacing(pacing::Config {
+            maxrate: Some(Rate::from_bits_per_sec(u64::from(size) * 100_000)),
+            limit: size / 20,
+            flow_limit: size / 30,
+            horizon: Nanos(u64::from(size) * 10_000),
+            ..pacing::Config::new(structure, 1514)
+        })),
+        Kind::TbfOverPacing(structure) => tbf(spec(Kind::Pacing(structure), size)),
     }
 }
 
@@ -111,11 +133,14 @@ proptest! {
                     prop_assert!(qdisc.fits(&spec(kind, size)));
                     qdisc.retune(spec(kind, size), now);
                 }
-                Step::Drain => {
+                Step::Drain => loop {
                     let id = qdisc.drain(&mut packets);
                     prop_assert_eq!(id, model.pop_front().map(|(id, _)| id));
                     left += u64::from(id.is_some());
-                }
+                    if id.is_none() || !kind.drains_as_a_whole() {
+                        break;
+                    }
+                },
                 Step::Replace { kind: other, size } => {
                     kind = other;
                     let mut new = spec(kind, size).build();
@@ -142,9 +167,11 @@ proptest! {
 
 #[test]
 fn kinds_fit_themselves_and_nothing_else() {
-    let kinds = [Kind::Noqueue, Kind::Pfifo, Kind::Bfifo, Kind::Tbf, Kind::TbfOverTbf];
-    for (a, built) in kinds.into_iter().enumerate() {
-        for (b, offered) in kinds.into_iter().enumerate() {
+    let mut kinds = vec![Kind::Noqueue, Kind::Pfifo, Kind::Bfifo, Kind::Tbf, Kind::TbfOverTbf];
+    kinds.extend(STRUCTURES.map(Kind::Pacing));
+    kinds.extend(STRUCTURES.map(Kind::TbfOverPacing));
+    for (a, &built) in kinds.iter().enumerate() {
+        for (b, &offered) in kinds.iter().enumerate() {
             assert_eq!(spec(built, 300).build().fits(&spec(offered, 400)), a == b);
         }
     }

@@ -1,0 +1,119 @@
+//! What an operator sets of a pacing qdisc.
+
+use narrows_packet::{PacketId, Packets};
+use narrows_units::{Nanos, Rate};
+
+/// Parameters of `carousel`, `eiffel` and `flowbundler`. Plain data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// What holds packets until their time.
+    pub structure: Structure,
+    /// The rate of each flow; `None` where flows have none, and nothing waits.
+    pub maxrate: Option<Rate>,
+    /// What a flow is.
+    pub key: Key,
+    /// Packets that may be queued here.
+    pub limit: u32,
+    /// Packets that a flow may have queued here.
+    pub flow_limit: u32,
+    /// How far ahead a departure may lie.
+    pub horizon: Nanos,
+    /// What becomes of a packet whose departure lies further ahead.
+    pub beyond: Beyond,
+    /// How long a slot is, for `flowbundler` the shortest: it rounds this up to a power of two of
+    /// nanoseconds.
+    pub granularity: Nanos,
+    /// The slots of each wheel of `flowbundler`, a power of two; the others have no use for it.
+    pub slots: u32,
+    /// The longest frame, in bytes.
+    pub frame: u32,
+}
+
+impl Config {
+    /// The defaults, for frames of up to `frame` bytes.
+    pub const fn new(structure: Structure, frame: u32) -> Self {
+        let granularity = match structure {
+            Structure::FlowBundler => Nanos(1),
+            Structure::Carousel | Structure::Eiffel => Nanos::from_micros(1),
+        };
+        Self {
+            structure,
+            maxrate: None,
+            key: Key::Flows,
+            limit: 10_000,
+            flow_limit: 100,
+            horizon: Nanos::from_secs(10),
+            beyond: Beyond::Drop,
+            granularity,
+            slots: 1024,
+            frame,
+        }
+    }
+
+    /// What cannot change while packets are queued.
+    pub const fn shape(&self) -> Shape {
+        let Self { structure, key, granularity, slots, .. } = *self;
+        Shape { structure, key, granularity, slots }
+    }
+}
+
+/// What holds packets until their time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Structure {
+    /// One wheel of equal slots.
+    Carousel,
+    /// A circular queue with a tree of bits that finds its first packet.
+    Eiffel,
+    /// Wheels whose slots follow the rates of flows.
+    FlowBundler,
+}
+
+impl Structure {
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Carousel => "carousel",
+            Self::Eiffel => "eiffel",
+            Self::FlowBundler => "flowbundler",
+        }
+    }
+}
+
+/// What a flow is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Key {
+    /// Addresses, protocol and ports (`flows`).
+    Flows,
+    /// Whatever goes to one host (`hosts`).
+    Hosts,
+}
+
+impl Key {
+    /// What tells the flow of `id` apart from others.
+    #[inline]
+    pub(super) fn of(self, packets: &Packets, id: PacketId) -> u32 {
+        match self {
+            Self::Flows => packets.headers(id).flow,
+            Self::Hosts => packets.headers(id).destination,
+        }
+    }
+}
+
+/// What becomes of a packet whose departure would lie beyond the horizon.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Beyond {
+    /// It is dropped (`horizon_drop`).
+    Drop,
+    /// It leaves at the horizon (`horizon_cap`), faster than its flow's rate.
+    Cap,
+}
+
+/// What must stay the same for an instance to carry on with other parameters: where packets are,
+/// and which flow they count for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    structure: Structure,
+    key: Key,
+    granularity: Nanos,
+    slots: u32,
+}

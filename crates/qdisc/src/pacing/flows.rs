@@ -1,0 +1,421 @@
+//! What is remembered of flows: when the next packet may leave, and what stands already.
+//!
+//! A hash table with open addressing: half a cache line for each flow, in the table itself, so that a
+//! packet touches one line however many flows there are. Keys are hashes already; they are
+//! multiplied once more since their lower bits may be what spreads packets over queues.
+//!
+//! *Nothing takes long.* A table that becomes full is exchanged for another one, of twice the size if most of a
+//! sample is needed still. First the new one is made, then flows move, both in steps of a few
+//! for each flow that appears; so no packet waits for millions of others.
+//!
+//! *Forgetting.* A flow without packets whose next one might leave at once is as good as
+//! unknown. Such flows are left behind when others move; there is nothing to visit in between.
+//!
+//! Cost: an expected 1.5 lookups a packet, in one or two lines. Memory: 32 bytes a place, of which up to three
+//! quarters are taken; what was needed once is not given back.
+//!
+//! Non-goals: what the figures mean (`pacer.rs`).
+
+use super::stamp::Moment;
+use narrows_cpu::prefetch;
+use narrows_units::Nanos;
+
+/// Places to begin with: a page half full.
+const LEAST: usize = 64;
+/// Places of the new table that are made for each flow that appears.
+const MAKE: usize = 16;
+/// Places of the old table that are emptied for each flow that appears.
+const MOVE: usize = 8;
+/// Places that are looked at to guess how many flows are needed still.
+const SAMPLE: usize = 64;
+/// 2^32 divided by the golden ratio.
+const SPREAD: u32 = 0x9e37_79b1;
+
+/// A flow.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
+pub(super) struct Flow {
+    /// When the next packet may leave: whole nanoseconds,
+    next: u64,
+    /// When the last one leaves.
+    pub(super) slot: Nanos,
+    /// and 2^-32 of them.
+    fraction: u32,
+    /// Bytes that leave then.
+    pub(super) bytes: u32,
+    key: u32,
+    /// One more than the packets that are queued, or what else a place can be.
+    state: u32,
+}
+
+/// Nobody has been here.
+const VACANT: u32 = 0;
+/// Who was here is in the new table.
+const MOVED: u32 = u32::MAX;
+
+impl Flow {
+    const NOBODY: Self =
+        Self { next: 0, slot: Nanos::ZERO, fraction: 0, bytes: 0, key: 0, state: VACANT };
+
+    const fn new(key: u32) -> Self {
+        Self { key, state: 1, ..Self::NOBODY }
+    }
+
+    /// When the next packet may leave.
+    #[inline]
+    pub(super) const fn next(&self) -> Moment {
+        Moment { nanos: self.next, fraction: self.fraction }
+    }
+
+    #[inline]
+    pub(super) const fn set_next(&mut self, next: Moment) {
+        Moment { nanos: self.next, fraction: self.fraction } = next;
+    }
+
+    /// Packets that are queued.
+    #[inline]
+    pub(super) const fn queued(&self) -> u32 {
+        self.state - 1
+    }
+
+    /// One packet more is queued. Whether it is the first one, which [`Flows::stands`] is to be told.
+    #[inline]
+    pub(super) const fn push(&mut self) -> bool {
+        self.state += 1;
+        self.state == 2
+    }
+
+    /// Whether it has to be remembered.
+    const fn is_needed(&self, now: Nanos) -> bool {
+        self.queued() > 0 || self.next >= now.0
+    }
+
+    const fn is_there(&self) -> bool {
+        self.state != VACANT && self.state != MOVED
+    }
+}
+
+/// Places for flows, a power of two of them, or fewer while they are being made.
+struct Table {
+    places: Vec<Flow>,
+    /// How many bits of a spread key are not used.
+    shift: u32,
+}
+
+impl Table {
+    /// One with room for `size` places, none of which is made.
+    fn with_room(size: usize) -> Self {
+        Self { places: Vec::with_capacity(size), shift: u32::BITS - size.ilog2() }
+    }
+
+    fn new(size: usize) -> Self {
+        let mut table = Self::with_room(size);
+        table.places.resize(size, Flow::NOBODY);
+        table
+    }
+
+    const NONE: Self = Self { places: Vec::new(), shift: 0 };
+
+    #[inline]
+    fn home(&self, key: u32) -> usize {
+        (key.wrapping_mul(SPREAD) >> self.shift) as usize
+    }
+
+    /// Where the flow `key` is, or else where there is room for it.
+    #[inline]
+    fn find(&self, key: u32) -> Result<usize, usize> {
+        let last = self.places.len() - 1;
+        let mut at = self.home(key) & last;
+        loop {
+            let flow = &self.places[at];
+            if flow.state == VACANT {
+                return Err(at);
+            }
+            if flow.key == key && flow.state != MOVED {
+                return Ok(at);
+            }
+            at = (at + 1) & last;
+        }
+    }
+}
+
+/// What is going on with the table.
+enum Stage {
+    /// Nothing.
+    Steady,
+    /// Its successor is being made, for so many places.
+    Making(Table, usize),
+    /// Flows move in from the one before, all up to this place have.
+    Moving(Table, usize),
+}
+
+/// All flows that are remembered.
+pub(super) struct Flows {
+    table: Table,
+    stage: Stage,
+    /// Flows in the table.
+    taken: usize,
+    /// Flows that are remembered, here and in the table before.
+    remembered: u32,
+    /// Those with packets.
+    standing: u32,
+}
+
+impl Flows {
+    pub(super) fn new() -> Self {
+        let table = Table::new(LEAST);
+        Self { table, stage: Stage::Steady, taken: 0, remembered: 0, standing: 0 }
+    }
+
+    /// The flow `key`, which is new where nothing is known of it.
+    #[inline]
+    pub(super) fn get(&mut self, key: u32, now: Nanos) -> &mut Flow {
+        let at = match self.table.find(key) {
+            Ok(at) => at,
+            Err(_) => self.add(key, now),
+        };
+        &mut self.table.places[at]
+    }
+
+    /// A flow has its first packet, as [`Flow::push`] says.
+    #[inline]
+    pub(super) fn stands(&mut self, first: bool) {
+        self.standing += u32::from(first);
+    }
+
+    /// A packet of the flow `key` is queued no longer.
+    #[inline]
+    pub(super) fn left(&mut self, key: u32) {
+        let flow = match (self.table.find(key), &mut self.stage) {
+            (Ok(at), _) => &mut self.table.places[at],
+            (Err(_), Stage::Moving(old, _)) => match old.find(key) {
+                Ok(at) => &mut old.places[at],
+                Err(_) => return,
+            },
+            (Err(_), _) => return,
+        };
+        debug_assert!(flow.queued() > 0, "{flow:?}");
+        flow.state -= 1;
+        self.standing -= u32::from(flow.state == 1);
+    }
+
+    /// Has the place of the flow `key` brought near: it will soon be needed.
+    #[inline]
+    pub(super) fn approach(&self, key: u32) {
+        prefetch(&self.table.places[self.table.home(key)]);
+    }
+
+    /// Flows that are remembered.
+    pub(super) const fn remembered(&self) -> u32 {
+        self.remembered
+    }
+
+    /// Those with packets.
+    pub(super) const fn standing(&self) -> u32 {
+        self.standing
+    }
+
+    /// The memory that they take beside this, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        let other = match &self.stage {
+            Stage::Steady => 0,
+            Stage::Making(other, _) | Stage::Moving(other, _) => other.places.capacity(),
+        };
+        (self.table.places.capacity() + other) * size_of::<Flow>()
+    }
+
+    /// Where the flow `key` is from now on, which was not in the table.
+    #[cold]
+    #[inline(never)]
+    fn add(&mut self, key: u32, now: Nanos) -> usize {
+        self.proceed(now);
+        let at = match self.table.find(key) {
+            Ok(at) => return at,
+            Err(at) => at,
+        };
+        let known = match &mut self.stage {
+            Stage::Moving(old, _) => old.find(key).ok().map(|at| {
+                let flow = old.places[at];
+                old.places[at].state = MOVED;
+                flow
+            }),
+            _ => None,
+        };
+        self.remembered += u32::from(known.is_none());
+        self.table.places[at] = known.unwrap_or(Flow::new(key));
+        self.taken += 1;
+        at
+    }
+
+    /// A step on the way to another table.
+    fn proceed(&mut self, now: Nanos) {
+        let size = self.table.places.len();
+        match &mut self.stage {
+            Stage::Steady if self.taken >= size / 2 => {
+                let size = self.next_size(now);
+                self.stage = Stage::Making(Table::with_room(size), size);
+            }
+            Stage::Steady => {}
+            Stage::Making(new, wanted) if new.places.len() < *wanted => {
+                let more = (new.places.len() + MAKE).min(*wanted);
+                new.places.resize(more, Flow::NOBODY);
+            }
+            Stage::Making(new, _) => {
+                let new = std::mem::replace(new, Table::NONE);
+                let old = std::mem::replace(&mut self.table, new);
+                self.taken = 0;
+                self.stage = Stage::Moving(old, 0);
+            }
+            Stage::Moving(old, done) => {
+                let end = (*done + MOVE).min(old.places.len());
+                for at in *done..end {
+                    let flow = old.places[at];
+                    if !flow.is_there() {
+                        continue;
+                    }
+                    old.places[at].state = MOVED;
+                    if !flow.is_needed(now) {
+                        self.remembered -= 1;
+                        continue;
+                    }
+                    if let Err(free) = self.table.find(flow.key) {
+                        self.table.places[free] = flow;
+                        self.taken += 1;
+                    }
+                }
+                *done = end;
+                if end == old.places.len() {
+                    self.stage = Stage::Steady;
+                }
+            }
+        }
+    }
+
+    /// How many places the next table is to have: as many as this one, if most flows of a sample
+    /// will be left behind.
+    fn next_size(&self, now: Nanos) -> usize {
+        let size = self.table.places.len();
+        let sample = self.table.places.iter().take(SAMPLE).filter(|flow| flow.is_there());
+        let (needed, all) = sample.fold((0, 0), |(needed, all), flow| {
+            (needed + usize::from(flow.is_needed(now)), all + 1)
+        });
+        // What is needed may have been guessed too low, but there is room for one mistake only.
+        let has_room = self.taken * 8 <= size * 5;
+        if has_room && needed * 3 <= all { size } else { size * 2 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        /// A packet of the flow comes, and the next one may leave so much later than it.
+        Come(u32, u64),
+        /// The packet that came first leaves.
+        Leave,
+        Wait(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let key = prop_oneof![0u32..40, 0u32..3000, any::<u32>()];
+        prop_oneof![
+            6 => (key, 0u64..2000).prop_map(|(key, apart)| Step::Come(key, apart)),
+            5 => Just(Step::Leave),
+            1 => (0u64..3000).prop_map(Step::Wait),
+        ]
+    }
+
+    /// What is known of a flow.
+    #[derive(Clone, Copy, PartialEq, Debug, Default)]
+    struct Known {
+        next: Moment,
+        slot: Nanos,
+        queued: u32,
+    }
+
+    proptest! {
+        /// The oracle is a map that forgets nothing.
+        #[test]
+        fn what_has_to_be_remembered_is(
+            steps in prop::collection::vec(step(), 1..4000),
+        ) {
+            let mut flows = Flows::new();
+            let mut model: HashMap<u32, Known> = HashMap::new();
+            let mut queue = std::collections::VecDeque::new();
+            let mut now = Nanos(1);
+            for step in steps {
+                match step {
+                    Step::Come(key, apart) => {
+                        flows.approach(key);
+                        let known = model.entry(key).or_default();
+                        let flow = flows.get(key, now);
+                        prop_assert_eq!(flow.queued(), known.queued);
+                        if known.queued > 0 || known.next.nanos >= now.0 {
+                            prop_assert_eq!(flow.next(), known.next);
+                            prop_assert_eq!(flow.slot, known.slot);
+                        }
+                        let next = Moment { nanos: now.0 + apart, fraction: key };
+                        (flow.slot, known.slot) = (now, now);
+                        flow.set_next(next);
+                        let first = flow.push();
+                        prop_assert_eq!(first, known.queued == 0);
+                        flows.stands(first);
+                        known.next = next;
+                        known.queued += 1;
+                        queue.push_back(key);
+                    }
+                    Step::Leave => {
+                        let Some(key) = queue.pop_front() else { continue };
+                        flows.left(key);
+                        model.get_mut(&key).unwrap().queued -= 1;
+                    }
+                    Step::Wait(time) => now += Nanos(time),
+                }
+                let standing = model.values().filter(|known| known.queued > 0).count();
+                prop_assert_eq!(flows.standing() as usize, standing);
+                prop_assert!(flows.remembered() >= flows.standing());
+                prop_assert!(flows.remembered() as usize <= model.len());
+                prop_assert!(flows.taken < flows.table.places.len());
+            }
+        }
+    }
+
+    /// Flows that come for the first time and send one packet each.
+    fn pass(flows: &mut Flows, keys: std::ops::Range<u32>, apart: u64, now: u64) {
+        for key in keys {
+            let flow = flows.get(key, Nanos(now));
+            flow.set_next(Moment::at(Nanos(now + apart)));
+            let first = flow.push();
+            flows.stands(first);
+            flows.left(key);
+        }
+    }
+
+    #[test]
+    fn flows_that_come_and_go_need_no_more_places() {
+        let mut flows = Flows::new();
+        for turn in 0..100 {
+            pass(&mut flows, turn * 1000..(turn + 1) * 1000, 0, u64::from(turn) * 10);
+        }
+        assert!(flows.memory() <= 4 * 4096 * size_of::<Flow>(), "{}", flows.memory());
+        assert!(flows.remembered() < 4096);
+    }
+
+    #[test]
+    fn a_million_flows_that_are_needed_are_all_remembered() {
+        let mut flows = Flows::new();
+        pass(&mut flows, 0..1_000_000, 1 << 40, 1);
+        assert_eq!(flows.remembered(), 1_000_000);
+        assert!((0..1_000_000).all(|key| flows.get(key, Nanos(2)).next().nanos == 1 + (1 << 40)));
+        assert_eq!(flows.memory(), (1 << 21) * size_of::<Flow>());
+    }
+
+    #[test]
+    fn a_flow_is_half_a_cache_line() {
+        assert_eq!((size_of::<Flow>(), align_of::<Flow>()), (32, 32));
+    }
+}

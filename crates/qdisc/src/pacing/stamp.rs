@@ -1,0 +1,266 @@
+//! Earliest departure times: when a flow's next packet may leave.
+//!
+//! A packet may leave when the one before it has had the time that it takes at its flow's rate.
+//! The time of a byte is worked out once for each rate, exact to 2^-64 ns, and added up exact to 2^-32
+//! ns: no packet costs a division, and a flow that stands for ten seconds is off by less than a
+//! nanosecond. Whoever comes later than that leaves at once and earns nothing for it.
+//!
+//! *Two frames.* A flow's departures may be rounded up to a power of two no longer than the time of
+//! its longest frame ([`Terms::spacing`]). Departures that are rounded to one slot are less than that apart, so all but
+//! the last of them are less than a frame together: what leaves in a slot is less than two frames. Where
+//! a rate changes while packets stand, or slots are pushed behind one another, that would not follow;
+//! so what a flow has in its last slot is counted, and what is too much goes behind it. Where the structure's
+//! own slots are longer than a frame takes, no rate could be kept so: a slot then takes what the
+//! rate yields in it, and a frame.
+//!
+//! *Bundles of a size.* The paper chooses slots by a flow's rate alone. With many slow flows that makes
+//! bursts of any size: a thousand flows at 10 Mbit/s meet in slots of a millisecond, a megabyte at once.
+//! What batching saves is saved with some hundred packets (its Fig. 5b); beyond that, it only
+//! makes whoever comes behind drop. So a slot is no longer than [`BUNDLE`] packets take to leave from
+//! here, whatever the rate of their flows.
+//!
+//! Source: D. Shan et al., "Fast and Accurate Software Traffic Shaping With Inter-Flow Batching" (ToN
+//! 2025), sections II.B, IV.B and Fig. 5; A. Saeed et al., "Carousel" (SIGCOMM 2017), section 4.
+//!
+//! Cost: two multiplications a packet.
+
+use super::{Config, Structure};
+use narrows_units::{Bytes, Nanos, Rate};
+
+/// Packets that may as well leave together.
+const BUNDLE: u32 = 128;
+/// Frames of a flow that may leave together.
+const FRAMES: u32 = 2;
+/// 8 bits a byte, 10^9 ns a second.
+const BIT_NANOS: u128 = 8_000_000_000;
+
+/// A time, exact to 2^-32 ns.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(super) struct Moment {
+    pub(super) nanos: u64,
+    pub(super) fraction: u32,
+}
+
+impl Moment {
+    /// The beginning of a nanosecond.
+    #[inline]
+    pub(super) const fn at(time: Nanos) -> Self {
+        Self { nanos: time.0, fraction: 0 }
+    }
+
+    /// The first nanosecond that begins no earlier.
+    #[inline]
+    pub(super) const fn rounded_up(self) -> Nanos {
+        Nanos(self.nanos.saturating_add((self.fraction != 0) as u64))
+    }
+}
+
+/// What packets of a flow are stamped by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Terms {
+    /// Nanoseconds that a byte takes: whole ones,
+    whole: u64,
+    /// and 2^-64 of them.
+    part: u64,
+    /// To how many nanoseconds a departure may be rounded up, as a power of two.
+    spacing: u32,
+    /// The same where it is for the structure to say.
+    finest: u32,
+    /// Bytes of a flow that may leave in one slot.
+    pub(super) allowance: u32,
+}
+
+impl Terms {
+    pub(super) fn new(config: &Config) -> Self {
+        let finest = match config.structure {
+            // The structure has slots of any length, of which the shortest is not used.
+            Structure::FlowBundler => config.granularity.0.max(1).next_power_of_two().ilog2(),
+            Structure::Carousel | Structure::Eiffel => 0,
+        };
+        let rate = config.maxrate.filter(|rate| !rate.is_zero());
+        let Some(rate) = rate else {
+            return Self { whole: 0, part: 0, spacing: finest, finest, allowance: u32::MAX };
+        };
+        let byte = (BIT_NANOS << 64) / u128::from(rate.bits_per_sec());
+        let spacing = rate.time_for(Bytes(u64::from(config.frame))).0.max(1).ilog2();
+        Self {
+            whole: (byte >> 64) as u64,
+            part: byte as u64,
+            spacing: spacing.max(finest),
+            finest,
+            allowance: allowance(config, rate),
+        }
+    }
+
+    /// When the next packet may leave after one of `len` bytes that may leave at `departure`.
+    #[inline]
+    pub(super) fn after(&self, departure: Moment, len: u32) -> Moment {
+        let part = u128::from(len) * u128::from(self.part);
+        let nanos = u64::from(len).saturating_mul(self.whole).saturating_add((part >> 64) as u64);
+        let (fraction, carry) = departure.fraction.overflowing_add((part >> 32) as u32);
+        let nanos = departure.nanos.saturating_add(nanos).saturating_add(u64::from(carry));
+        Moment { nanos, fraction }
+    }
+
+    /// To how many nanoseconds a departure may be rounded up where `bundle` is the longest that a slot
+    /// should be, both as powers of two.
+    #[inline]
+    pub(super) fn spacing(&self, bundle: u32) -> u32 {
+        self.spacing.min(bundle).max(self.finest)
+    }
+}
+
+/// Bytes of a flow of this rate that may leave in one slot.
+fn allowance(config: &Config, rate: Rate) -> u32 {
+    let slot = match config.structure {
+        Structure::FlowBundler => Nanos(config.granularity.0.max(1).next_power_of_two()),
+        Structure::Carousel | Structure::Eiffel => config.granularity,
+    };
+    let frame = u64::from(config.frame);
+    let most = (frame * u64::from(FRAMES)).max(rate.bytes_in(slot).0.saturating_add(frame));
+    u32::try_from(most).unwrap_or(u32::MAX)
+}
+
+/// How long it takes until [`BUNDLE`] packets have left, as it has been lately. Asked for each packet,
+/// worked out once for a bundle.
+#[derive(Debug)]
+pub(super) struct Bundle {
+    /// Since when packets are counted.
+    since: Nanos,
+    /// How many have left since, those of that very moment included.
+    packets: u32,
+    /// How long a bundle takes, in nanoseconds; [`Bundle::UNKNOWN`] until one has left.
+    time: u64,
+    /// The same as a power of two.
+    power: u32,
+}
+
+impl Bundle {
+    const UNKNOWN: u64 = u64::MAX;
+    /// By how much a bundle may seem to take longer than those before. A pause says nothing of how
+    /// packets leave after it.
+    const GROWTH: u64 = 8;
+
+    pub(super) const fn new() -> Self {
+        Self { since: Nanos::ZERO, packets: 0, time: Self::UNKNOWN, power: Self::UNKNOWN.ilog2() }
+    }
+
+    /// The longest that a slot should be, as a power of two of nanoseconds.
+    #[inline]
+    pub(super) const fn power(&self) -> u32 {
+        self.power
+    }
+
+    /// So many packets leave at `now`.
+    #[inline]
+    pub(super) fn count(&mut self, packets: u32, now: Nanos) {
+        // What leaves at once belongs together, however much it is.
+        if self.packets >= BUNDLE && now > self.since {
+            self.close(now);
+        }
+        if self.packets == 0 {
+            self.since = now;
+        }
+        self.packets = self.packets.saturating_add(packets);
+    }
+
+    fn close(&mut self, now: Nanos) {
+        let elapsed = now.since(self.since).0;
+        let time = elapsed.saturating_mul(u64::from(BUNDLE)) / u64::from(self.packets);
+        self.time = match self.time {
+            Self::UNKNOWN => time,
+            before => before / 2 + time.min(before.saturating_mul(Self::GROWTH)) / 2,
+        }
+        .max(1);
+        self.power = self.time.ilog2();
+        self.packets = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn terms(bps: u64, structure: Structure) -> Terms {
+        let maxrate = Some(Rate::from_bits_per_sec(bps));
+        Terms::new(&Config { maxrate, ..Config::new(structure, 1514) })
+    }
+
+    proptest! {
+        /// The oracle adds up bytes and divides once, in 128 bits.
+        #[test]
+        fn a_rate_is_exact_however_many_packets_it_is_made_of(
+            bps in 8u64..2_000_000_000_000,
+            lens in prop::collection::vec(0u32..9_000, 1..300),
+            start in 0u64..1 << 60,
+        ) {
+            let terms = terms(bps, Structure::FlowBundler);
+            let mut next = Moment::at(Nanos(start));
+            for len in &lens {
+                next = terms.after(next, *len);
+            }
+            let bytes: u64 = lens.iter().copied().map(u64::from).sum();
+            let exact = u128::from(start) + u128::from(bytes) * BIT_NANOS / u128::from(bps);
+            let got = u128::from(next.nanos);
+            prop_assert!(got <= exact && exact - got <= 1, "{got} is not {exact}");
+        }
+
+        /// Slots are shorter than a frame takes, and not needlessly so.
+        #[test]
+        fn two_frames_never_share_a_slot_and_could_if_it_were_longer(
+            bps in 8u64..2_000_000_000_000,
+        ) {
+            let terms = terms(bps, Structure::FlowBundler);
+            let frame = Rate::from_bits_per_sec(bps).time_for(Bytes(1514)).0;
+            let slot = 1u64 << terms.spacing(63);
+            prop_assert!(slot <= frame && frame < 2 * slot);
+            prop_assert_eq!(terms.allowance, 2 * 1514);
+        }
+    }
+
+    #[test]
+    fn a_slot_that_is_longer_than_a_frame_takes_holds_what_the_rate_yields() {
+        let fast = terms(100_000_000_000, Structure::Carousel);
+        assert_eq!(fast.allowance, 12_500 + 1514);
+        assert_eq!(terms(1_000_000_000, Structure::Carousel).allowance, 2 * 1514);
+    }
+
+    #[test]
+    fn without_a_rate_nothing_takes_time() {
+        let none = Terms::new(&Config::new(Structure::FlowBundler, 1514));
+        let now = Moment::at(Nanos(77));
+        assert_eq!(none.after(now, 9000), now);
+        assert_eq!((none.allowance, none.spacing(63)), (u32::MAX, 0));
+    }
+
+    #[test]
+    fn a_bundle_takes_as_long_as_its_packets_did_whatever_they_came_in() {
+        for batch in [1u32, 7, 64, 500] {
+            let mut bundle = Bundle::new();
+            for turn in 0..4000u64 {
+                bundle.count(batch, Nanos(5_000_000 + turn * u64::from(batch) * 1000));
+            }
+            // A microsecond each: 128 us are 2^17 ns, nearly.
+            assert_eq!(bundle.power(), 16, "batches of {batch}");
+        }
+    }
+
+    #[test]
+    fn a_pause_does_not_make_bundles_long() {
+        let mut bundle = Bundle::new();
+        let mut now = 0;
+        let run = |bundle: &mut Bundle, now: &mut u64, packets: u32| {
+            for _ in 0..packets {
+                *now += 1000;
+                bundle.count(1, Nanos(*now));
+            }
+        };
+        assert_eq!(bundle.power(), 63);
+        run(&mut bundle, &mut now, 1000);
+        assert_eq!(bundle.power(), 16);
+        now += 3_600_000_000_000;
+        run(&mut bundle, &mut now, 4 * 128);
+        assert!(bundle.power() <= 17, "{}", bundle.power());
+    }
+}
