@@ -3,19 +3,20 @@
 //! [`Carousel`](super::Carousel) and [`Eiffel`](super::Eiffel) are this wheel and differ only in
 //! how they [`Search`] it for the next slot that holds packets.
 //!
-//! A packet stands in the slot of the first tick that is no earlier than its time. `head` is the tick that
-//! is looked at next: a slot stands for the one tick in `head .. head + slots` that falls on it.
+//! A packet stands in the slot of the first tick that is no earlier than its time. The circle begins
+//! at `head`: a slot stands for the one tick in `head .. head + slots` that falls on it. The head moves when a
+//! slot is emptied, and catches up with the clock when a packet comes that is out of reach.
 //! Around the circle there are three more lists:
 //! - *ready*: the packets of the slot that was reached last, the oldest on top. Slots are stacks, so
 //!   they are turned over once, when they fall due.
 //! - *late*: packets that came for a tick before `head`. They leave after those that are ready and before
 //!   any slot, so that none overtakes its predecessor.
-//! - *beyond*: packets further away than a turn, in no order. They are filed anew when the first of
+//! - *beyond*: packets further away than a turn, as they came. They are filed anew when the first of
 //!   them falls due. As long as any is there, packets with the same time or a later one join them: none can
 //!   get into a slot before its predecessor. A packet is filed anew at most once a turn.
 //!
-//! What follows from `head` being a matter of the clock and never of a packet's time: the first packet
-//! into an empty wheel may leave after the second.
+//! The head is a matter of the clock and never of where a packet belongs: of the first two packets into
+//! an empty wheel, the second may leave first.
 //!
 //! Source: G. Varghese, T. Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP 1987), scheme 4; A.
 //! Saeed et al., "Carousel" (SIGCOMM 2017).
@@ -70,7 +71,7 @@ pub struct Wheel<S> {
     /// The top of each slot's [`Stack`].
     slots: Box<[u32]>,
     search: S,
-    /// The tick that is looked at next, at most the one after the clock's: all before it are over.
+    /// Where the circle begins, at most one tick after the clock's: slots before it are empty.
     head: u64,
     /// No slot before this tick holds anything; [`NEVER`] where none does. What was looked at
     /// once is remembered here.
@@ -128,7 +129,7 @@ impl<S: Search> Wheel<S> {
         (tick, self.ticks.time(tick))
     }
 
-    /// Whether there is a slot for `tick`, which is not over.
+    /// Whether there is a slot for `tick`, which is not before the head.
     #[inline]
     fn reaches(&self, tick: u64) -> bool {
         tick - self.head < self.slots.len() as u64 && tick < self.beyond_from
@@ -174,8 +175,7 @@ impl<S: Search> Wheel<S> {
         }
     }
 
-    /// Moves on to the tick after `current`, the clock's, or to the first that holds something.
-    #[inline]
+    /// Has the circle begin after `current`, the clock's tick, or at the first that holds something.
     fn advance(&mut self, current: u64) {
         let held = self.earliest.get().min(self.beyond_from);
         self.head = self.head.max((current + 1).min(held));
@@ -255,9 +255,6 @@ impl<S: Search> Calendar for Wheel<S> {
                 return Some(id);
             }
             let current = self.current(now);
-            if current < self.head {
-                return None;
-            }
             let tick = self.look(current + 1);
             if tick <= current {
                 let due = self.empty(tick);
@@ -265,7 +262,6 @@ impl<S: Search> Calendar for Wheel<S> {
                 return self.release(packets, due);
             }
             if self.beyond_from > current {
-                self.advance(current);
                 return None;
             }
             self.file_anew(packets, now);
