@@ -509,6 +509,7 @@ impl Totals {
             let counters = QueueCounters {
                 inward: report.paths[index],
                 outward: report.paths[side.other().index()],
+                tx_kicks: report.tx_kicks[index],
                 backlog: report.backlogs[index],
                 kernel_drops: report.kernel_drops[index],
             };

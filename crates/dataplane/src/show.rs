@@ -83,6 +83,9 @@ pub struct QueueShow {
     pub tx_packets: u64,
     /// Their frame bytes.
     pub tx_bytes: u64,
+    /// System calls made to have them sent: none where a driver needs no waking, more than one a
+    /// batch where the kernel took part of it.
+    pub tx_kicks: u64,
     /// Packets queued to leave here.
     pub backlog_packets: u64,
     /// Their frame bytes.
@@ -149,6 +152,8 @@ pub(crate) struct QueueCounters {
     pub(crate) inward: PathCounters,
     /// What was to leave here.
     pub(crate) outward: PathCounters,
+    /// System calls made to have it sent.
+    pub(crate) tx_kicks: u64,
     pub(crate) backlog: Backlog,
     pub(crate) kernel_drops: KernelDrops,
 }
@@ -158,6 +163,7 @@ impl QueueCounters {
     pub(crate) fn merge(&mut self, other: &Self) {
         self.inward.merge(&other.inward);
         self.outward.merge(&other.outward);
+        self.tx_kicks += other.tx_kicks;
         self.backlog.packets += other.backlog.packets;
         self.backlog.bytes += other.backlog.bytes;
         let (mine, theirs) = (&mut self.kernel_drops, &other.kernel_drops);
@@ -174,6 +180,7 @@ impl QueueCounters {
             rx_bytes: self.inward.rx_bytes,
             tx_packets: self.outward.tx_packets,
             tx_bytes: self.outward.tx_bytes,
+            tx_kicks: self.tx_kicks,
             backlog_packets: u64::from(self.backlog.packets),
             backlog_bytes: self.backlog.bytes.0,
             drops: self.outward.drops.total(),
@@ -346,6 +353,7 @@ mod tests {
             rx_bytes: 60,
             tx_packets,
             tx_bytes: tx_packets * 100,
+            tx_kicks: 3,
             backlog_packets: 2,
             backlog_bytes: 200,
             drops: reasons.iter().map(|(_, count)| count).sum(),

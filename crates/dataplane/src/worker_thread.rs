@@ -68,6 +68,8 @@ pub(crate) struct WorkerReport {
     pub(crate) backlogs: [Backlog; 2],
     /// The same; depth first.
     pub(crate) qdiscs: [Vec<Stats>; 2],
+    /// By port: system calls made to have something sent there.
+    pub(crate) tx_kicks: [u64; 2],
     /// By port.
     pub(crate) kernel_drops: [KernelDrops; 2],
     /// Time spent with something to do.
@@ -246,6 +248,7 @@ impl Runner {
             paths: Side::BOTH.map(|side| self.worker.counters(side)),
             backlogs: Side::BOTH.map(|side| self.worker.backlog(side)),
             qdiscs: Side::BOTH.map(|side| self.worker.qdisc_stats(side)),
+            tx_kicks: Side::BOTH.map(|side| io.kicks(side)),
             kernel_drops: Side::BOTH.map(|side| io.kernel_drops(side)),
             busy: self.busy,
             idle: self.idle,

@@ -32,6 +32,8 @@ struct PortQueue {
     socket: Socket,
     /// The kernel has not yet taken everything that stands in the TX ring.
     unsent: bool,
+    /// System calls made to have something sent.
+    kicks: u64,
 }
 
 /// A packet of which only the first frames have come in: the kernel may split a jumbo
@@ -65,7 +67,7 @@ impl XdpIo {
         seal: u32,
     ) -> Self {
         let mut io = Self {
-            queues: sockets.map(|socket| PortQueue { socket, unsent: false }),
+            queues: sockets.map(|socket| PortQueue { socket, unsent: false, kicks: 0 }),
             frames: Frames::new(part),
             dissector,
             seal,
@@ -87,6 +89,11 @@ impl XdpIo {
 
     pub(crate) fn free_frames(&self) -> u32 {
         self.frames.free() as u32
+    }
+
+    /// System calls made so far to have something sent out of `side`.
+    pub(crate) fn kicks(&self, side: Side) -> u64 {
+        self.queues[side.index()].kicks
     }
 
     /// What the kernel lost on the way to and from this queue of `side`.
@@ -152,6 +159,7 @@ impl XdpIo {
             // Whatever the error (no buffer, device busy, link down): what was not taken stays
             // in the ring, is tried again, and keeps later packets in their queue.
             let refused = queue.socket.kick_tx().is_err();
+            queue.kicks += 1;
             let now_left = queue.socket.tx.outstanding();
             if now_left >= left || (refused && now_left > 0) {
                 left = now_left;

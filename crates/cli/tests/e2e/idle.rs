@@ -32,6 +32,7 @@ fn assert_adds_up(show: &Value) {
             "rx_bytes",
             "tx_packets",
             "tx_bytes",
+            "tx_kicks",
             "backlog_packets",
             "backlog_bytes",
             "drops",
