@@ -5,8 +5,8 @@
 //! flows are looked up; then all that is left is to put each behind its flow. What is not plain goes
 //! one by one, and every figure comes out as if all had.
 //!
-//! Between looking up and queueing, flows and the packets behind which others will stand are brought near:
-//! a processor waits for several of them at once.
+//! Between looking up and queueing flows are brought near: a processor waits for several of them at
+//! once. The packets behind which others will stand need not be: they are only written to.
 
 use super::arrival::Place;
 use super::slab::NONE;
@@ -16,7 +16,7 @@ use narrows_packet::{Bytes32, PacketId, Packets};
 use narrows_units::Nanos;
 
 /// Packets whose flows are looked up before the first of them is queued.
-const AHEAD: usize = 16;
+const AHEAD: usize = 32;
 
 /// A packet that is about to be queued.
 #[derive(Clone, Copy)]
@@ -74,10 +74,6 @@ impl Cake {
         let memory = packets.memory_for_all(ids, Bytes32(longest).into());
         if self.seat.is_too_long(sizes.most()) || !self.memory.has_room(memory) {
             return false;
-        }
-        for (coming, _) in all.iter().zip(ids) {
-            let flow = self.flows.get(coming.place.flow);
-            packets.approach(flow.and_then(|flow| flow.queue.back()));
         }
         if begins {
             self.begin(now);
