@@ -1,6 +1,6 @@
 //! The intrusive queue that every qdisc is made of.
 
-use crate::{PacketId, Packets};
+use crate::{Meta, PacketId, Packets};
 use narrows_units::Bytes;
 
 /// How much stands in a queue.
@@ -28,6 +28,7 @@ impl Backlog {
 #[derive(Clone, Copy, Debug)]
 pub struct Fifo {
     head: PacketId,
+    /// Of no meaning where there is no head.
     tail: PacketId,
     backlog: Backlog,
 }
@@ -60,7 +61,7 @@ impl Fifo {
     /// The packet behind which the next one will stand.
     #[inline]
     pub fn back(&self) -> Option<PacketId> {
-        (self.tail != PacketId::NONE).then_some(self.tail)
+        self.front().map(|_| self.tail)
     }
 
     /// Puts `id`, which stands in no queue, behind all others.
@@ -76,7 +77,7 @@ impl Fifo {
     pub fn push_back_of(&mut self, packets: &mut Packets, id: PacketId, len: Bytes) {
         debug_assert_eq!(packets.meta(id).next, PacketId::NONE);
         debug_assert_eq!(packets.len(id), len);
-        if self.tail == PacketId::NONE {
+        if self.head == PacketId::NONE {
             self.head = id;
         } else {
             packets.meta_mut(self.tail).next = id;
@@ -117,16 +118,16 @@ impl Fifo {
     #[inline]
     pub fn pop_front(&mut self, packets: &mut Packets) -> Option<PacketId> {
         let id = self.front()?;
-        let meta = packets.meta_mut(id);
-        self.head = meta.next;
-        meta.next = PacketId::NONE;
-        let len = Bytes::from(meta.len);
-        if self.head == PacketId::NONE {
-            self.tail = PacketId::NONE;
-        }
-        self.backlog.packets -= 1;
-        self.backlog.bytes.0 -= len.0;
+        self.take_front(packets.meta_mut(id));
         Some(id)
+    }
+
+    /// The same where it is known to be that of `meta`.
+    #[inline]
+    pub fn take_front(&mut self, meta: &mut Meta) {
+        self.head = std::mem::replace(&mut meta.next, PacketId::NONE);
+        self.backlog.packets -= 1;
+        self.backlog.bytes.0 -= Bytes::from(meta.len).0;
     }
 }
 

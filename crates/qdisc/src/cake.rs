@@ -64,6 +64,7 @@ mod estimator;
 mod figures;
 mod flow;
 mod hosts;
+mod load;
 mod memory;
 mod neighbours;
 mod overflow;
@@ -303,6 +304,7 @@ impl Qdisc for Cake {
             inner: self.config.inner,
             nat: self.config.nat,
             acknowledgements: self.config.ack_filter != AckFilter::Off,
+            echoes: false,
         }
     }
 
@@ -316,16 +318,17 @@ impl Qdisc for Cake {
 
     fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next {
         self.begin_batch(now);
-        let next = loop {
-            if !out.has_room() {
-                break Next::Now;
-            }
-            match self.depart(packets, now) {
-                Ok(id) => out.push(id),
-                Err(Next::At(when)) => break Next::At(self.when(when)),
-                Err(next) => break next,
-            }
-        };
+        let mut next = Next::Now;
+        if out.has_room() {
+            let send = |id| {
+                out.push(id);
+                out.has_room()
+            };
+            next = self.depart(packets, now, send);
+        }
+        if let Next::At(when) = next {
+            next = Next::At(self.when(when));
+        }
         if next == Next::Empty {
             self.rest(now);
         }
@@ -335,9 +338,14 @@ impl Qdisc for Cake {
 
     fn dequeue_one(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next> {
         self.begin_batch(now);
-        let one = self.depart(packets, now);
+        let mut one = None;
+        let send = |id| {
+            one = Some(id);
+            false
+        };
+        let next = self.depart(packets, now, send);
         self.end_batch(now);
-        one
+        one.ok_or(next)
     }
 
     fn backlog(&self) -> Backlog {

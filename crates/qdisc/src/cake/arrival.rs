@@ -230,7 +230,7 @@ impl Cake {
     /// Forgets a flow that rests; its place is free for another.
     fn forget(&mut self, id: u16) -> u16 {
         self.forgotten = id;
-        self.idle.remove(&mut self.flows, id);
+        self.idle.remove(self.flows.links(), id);
         let flow = &self.flows[id];
         let tin = &mut self.tins[flow.home.tin()];
         tin.unresponsive -= u32::from(flow.cobalt.is_unresponsive());
@@ -257,7 +257,7 @@ impl Cake {
             }
             Standing::New => self.awake(at, id, now),
             Standing::Idle => {
-                self.idle.remove(&mut self.flows, id);
+                self.idle.remove(self.flows.links(), id);
                 self.awake(at, id, now);
             }
         }
@@ -287,7 +287,7 @@ impl Cake {
         }
         tin.sparse_flows += 1;
         tin.weight += WHOLE_HOST / u64::from(flow.load);
-        tin.sparse.push_back(&mut self.flows, id);
+        tin.sparse.push_back(self.flows.links(), id);
     }
 
     /// Drops the acknowledgement that `newest`, the last of `flow`, makes superfluous, if there is one.

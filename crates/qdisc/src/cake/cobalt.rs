@@ -129,6 +129,14 @@ impl Cobalt {
         self.blue != 0
     }
 
+    /// Whether a packet that has stood for `sojourn` leaves without more ado: it came soon enough, and
+    /// nothing is left of times when others did not. [`Cobalt::judge`] would say the same and change
+    /// nothing.
+    #[inline]
+    pub(super) fn is_at_ease(&self, terms: &Terms, sojourn: Nanos) -> bool {
+        sojourn <= terms.slack && self.count | u32::from(self.blue) == 0
+    }
+
     /// Decides about a packet that is about to leave at `now`.
     #[inline]
     pub(super) fn judge(&mut self, terms: &Terms, packet: Candidate, now: Nanos) -> Fate {

@@ -1,29 +1,87 @@
 //! A packet leaves: whose turn it is, whether it may, and whether it is to be dropped instead.
 
-use super::Cake;
 use super::cobalt::{Candidate, Fate};
-use super::flow::DEFICIT_UNIT;
+use super::flow::{DEFICIT_UNIT, Flow};
 use super::seat::Seat;
+use super::tin::Tin;
+use super::{Cake, Random};
 use crate::Next;
-use narrows_packet::{DropReason, PacketId, Packets};
-use narrows_units::Nanos;
+use narrows_packet::{Backlog, DropReason, Meta, PacketId, Packets};
+use narrows_units::{Bytes, Nanos};
 
 impl Cake {
-    /// Takes out the packet that leaves next.
-    ///
-    /// # Errors
-    /// When there will be one.
+    /// Hands what leaves to `send` until that wants no more, and says when there will be more.
     #[inline(always)]
-    pub(super) fn depart(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next> {
+    pub(super) fn depart(
+        &mut self,
+        packets: &mut Packets,
+        now: Nanos,
+        send: impl FnMut(PacketId) -> bool,
+    ) -> Next {
+        let mut left = Backlog::default();
+        let next = self.depart_some(packets, now, send, &mut left);
+        self.backlog.packets -= left.packets;
+        self.backlog.bytes.0 -= left.bytes.0;
+        self.stats.sent_packets += u64::from(left.packets);
+        self.stats.sent_bytes += left.bytes.0;
+        next
+    }
+
+    /// The same, but for what is counted of all that has `left` together.
+    #[inline(always)]
+    fn depart_some(
+        &mut self,
+        packets: &mut Packets,
+        now: Nanos,
+        mut send: impl FnMut(PacketId) -> bool,
+        left: &mut Backlog,
+    ) -> Next {
         loop {
-            let (at, flow, head) = self.choose(now).ok_or(Next::Empty)?;
-            let charge = packets.meta(head).charge.0;
+            let Some(at) = self.choose_tin(now) else { return Next::Empty };
+            let tin = &mut self.tins[at];
+            let Some(id) = tin.front() else { return Next::Empty };
+            let flow = &mut self.flows[id];
+            let first = flow.queue.front();
+            let (Some(packet), true) = (first, flow.deficit > 0) else {
+                self.end_turn(at, id, now);
+                continue;
+            };
+            Tin::approach_next(&self.flows, id, packets);
+            let meta = packets.meta_mut(packet);
+            let charge = meta.charge.0;
             if let Err(when) = self.seat.may_leave(charge, now) {
                 self.stats.overlimits += 1;
-                return Err(Next::At(when));
+                return Next::At(when);
             }
-            if let Some(packet) = self.send_or_drop(packets, at, flow, now) {
-                return Ok(packet);
+            let sojourn = now.since(meta.arrival);
+            let flow = &mut self.flows[id];
+            if !flow.cobalt.is_at_ease(&tin.terms, sojourn) {
+                let standing = self.config.ingress.then_some(tin.bulk_flows);
+                if is_to_be_dropped(tin, flow, meta, standing, &mut self.random, now) {
+                    self.drop_first(packets, at, id, packet, now);
+                    continue;
+                }
+            }
+            let len = Bytes::from(meta.len);
+            flow.queue.take_front(meta);
+            flow.deficit -= charge as i32 * DEFICIT_UNIT;
+            tin.charge(charge, now, self.scheme.shares.len() > 1);
+            tin.delayed(sojourn);
+            tin.backlog.0 -= len.0;
+            self.seat.sent(charge, now);
+            left.packets += 1;
+            left.bytes.0 += len.0;
+            self.memory.give_back(packets.memory_for(len));
+            let wants_more = send(packet);
+            if self.overflow.is_live() {
+                self.ease(id);
+                self.end_turn_if_over(at, id, now);
+            } else if flow.deficit <= 0 || flow.is_empty() {
+                let (idle, neighbours) = (&mut self.idle, &mut self.neighbours);
+                tin.end_turn(&mut self.flows, id, idle, neighbours, now);
+            }
+            if !wants_more {
+                return Next::Now;
             }
         }
     }
@@ -32,39 +90,38 @@ impl Cake {
     pub(super) fn drain_one(&mut self, packets: &mut Packets) -> Option<PacketId> {
         // Times are of no matter: nothing is decided by them.
         let now = Nanos::ZERO;
-        let (at, flow, _) = self.choose(now)?;
+        let (at, flow) = self.choose(now)?;
         let packet = self.flows[flow].queue.pop_front(packets)?;
         self.gone(packets, at, packet);
         let charge = packets.meta(packet).charge.0;
         let state = &mut self.flows[flow];
         state.deficit -= charge as i32 * DEFICIT_UNIT;
         if state.deficit <= 0 || state.is_empty() {
-            self.end_idle_turn(at, flow, now);
+            self.end_turn(at, flow, now);
         }
         let meta = packets.meta_mut(packet);
         meta.rewrite.wash = false;
         Some(packet)
     }
 
-    /// The tin and the flow whose turn it is, and the flow's first packet.
-    #[inline(always)]
-    fn choose(&mut self, now: Nanos) -> Option<(usize, u16, PacketId)> {
+    /// The tin and the flow whose turn it is, past all that may not send.
+    fn choose(&mut self, now: Nanos) -> Option<(usize, u16)> {
         loop {
             let at = self.choose_tin(now)?;
-            let Some(id) = self.tins[at].front() else { continue };
+            let id = self.tins[at].front()?;
             let flow = &self.flows[id];
-            match flow.queue.front() {
-                Some(head) if flow.deficit > 0 => return Some((at, id, head)),
-                _ => self.end_idle_turn(at, id, now),
+            if flow.deficit > 0 && !flow.is_empty() {
+                return Some((at, id));
             }
+            self.end_turn(at, id, now);
         }
     }
 
-    /// The tin whose turn it is.
+    /// The tin whose turn it is. Where there is only one, it may have no flows.
     #[inline(always)]
     fn choose_tin(&mut self, now: Nanos) -> Option<usize> {
-        if let [tin] = self.tins.as_slice() {
-            return tin.has_flows().then_some(0);
+        if self.tins.len() == 1 {
+            return Some(0);
         }
         if matches!(self.seat, Seat::Unlimited) {
             return self.choose_tin_in_turn();
@@ -73,7 +130,7 @@ impl Cake {
         let mut chosen = None;
         let mut due = Nanos::MAX;
         for (at, tin) in self.tins.iter().enumerate() {
-            if tin.has_flows() && (tin.next <= now || tin.next <= due) {
+            if tin.has_flows() & (tin.next <= due.max(now)) {
                 (chosen, due) = (Some(at), tin.next);
             }
         }
@@ -98,66 +155,43 @@ impl Cake {
         }
     }
 
-    /// Sends the first packet of `flow`, or drops it.
-    #[inline(always)]
-    fn send_or_drop(
+    /// Drops `packet`, the first of `id`.
+    #[cold]
+    fn drop_first(
         &mut self,
         packets: &mut Packets,
         at: usize,
         id: u16,
+        packet: PacketId,
         now: Nanos,
-    ) -> Option<PacketId> {
-        let tin = &mut self.tins[at];
-        tin.approach_next(&self.flows, id, packets);
-        let flow = &mut self.flows[id];
-        let packet = flow.queue.pop_front(packets)?;
-        let meta = packets.meta_mut(packet);
-        let charge = meta.charge.0;
-        let sojourn = now.since(meta.arrival);
-        let candidate = Candidate {
-            sojourn,
-            can_be_marked: meta.ecn.is_capable(),
-            standing: if self.config.ingress { tin.bulk_flows } else { 0 },
-            random: if flow.cobalt.is_unresponsive() { self.random.next() } else { 0 },
-        };
-        let fate = flow.cobalt.judge(&tin.terms, candidate, now);
-        if fate == Fate::Mark {
-            meta.rewrite.mark = true;
-            tin.figures.marks += 1;
-        }
-        // The last packet of a flow is not dropped: its sender might never hear of it.
-        let is_dropped = fate == Fate::Drop && !flow.is_empty();
-        if !is_dropped || self.config.ingress {
+    ) {
+        let (tin, flow) = (&mut self.tins[at], &mut self.flows[id]);
+        let charge = packets.meta(packet).charge.0;
+        flow.queue.pop_front(packets);
+        tin.figures.drops += 1;
+        if self.config.ingress {
             flow.deficit -= charge as i32 * DEFICIT_UNIT;
             tin.charge(charge, now, self.scheme.shares.len() > 1);
+            self.seat.dropped(charge);
         }
-        if is_dropped {
-            tin.figures.drops += 1;
-            if self.config.ingress {
-                self.seat.dropped(charge);
-            }
-            self.discard(packets, at, packet, DropReason::Aqm);
-        } else {
-            tin.delayed(sojourn);
-            self.seat.sent(charge, now);
-            self.stats.sent_packets += 1;
-            self.stats.sent_bytes += packets.len(packet).0;
-            self.gone(packets, at, packet);
-        }
+        self.discard(packets, at, packet, DropReason::Aqm);
         if self.overflow.is_live() {
             self.ease(id);
         }
+        self.end_turn_if_over(at, id, now);
+    }
+
+    /// The flow whose turn it is has one packet less.
+    fn end_turn_if_over(&mut self, at: usize, id: u16, now: Nanos) {
         let flow = &self.flows[id];
         if flow.deficit <= 0 || flow.is_empty() {
-            let (idle, neighbours) = (&mut self.idle, &mut self.neighbours);
-            self.tins[at].end_turn(&mut self.flows, id, idle, neighbours, now);
+            self.end_turn(at, id, now);
         }
-        (!is_dropped).then_some(packet)
     }
 
     /// The flow whose turn it is has nothing to send, or may not.
     #[inline(never)]
-    fn end_idle_turn(&mut self, at: usize, id: u16, now: Nanos) {
+    fn end_turn(&mut self, at: usize, id: u16, now: Nanos) {
         let (idle, neighbours) = (&mut self.idle, &mut self.neighbours);
         self.tins[at].end_turn(&mut self.flows, id, idle, neighbours, now);
     }
@@ -182,5 +216,34 @@ impl Cake {
             }
             Some(_) => {}
         }
+    }
+}
+
+/// Asks queue management about the first packet of `flow`, which is about to leave, and marks it if
+/// it says so. `standing` are the flows that stand, where what is dropped counts as sent.
+#[inline(never)]
+fn is_to_be_dropped(
+    tin: &mut Tin,
+    flow: &mut Flow,
+    meta: &mut Meta,
+    standing: Option<u32>,
+    random: &mut Random,
+    now: Nanos,
+) -> bool {
+    let candidate = Candidate {
+        sojourn: now.since(meta.arrival),
+        can_be_marked: meta.ecn.is_capable(),
+        standing: standing.unwrap_or(0),
+        random: if flow.cobalt.is_unresponsive() { random.next() } else { 0 },
+    };
+    match flow.cobalt.judge(&tin.terms, candidate, now) {
+        Fate::Send => false,
+        Fate::Mark => {
+            meta.rewrite.mark = true;
+            tin.figures.marks += 1;
+            false
+        }
+        // The last packet of a flow is not dropped: its sender might never hear of it.
+        Fate::Drop => flow.queue.backlog().packets > 1,
     }
 }

@@ -33,9 +33,6 @@ pub(super) struct Flow {
     pub(super) cobalt: Cobalt,
     /// What it may still send in its turn, in 1/256 byte.
     pub(super) deficit: i32,
-    /// Its neighbours in the list in which it stands.
-    pub(super) next: u16,
-    pub(super) previous: u16,
     /// Its hosts, where they matter.
     pub(super) source: u16,
     pub(super) destination: u16,
@@ -84,8 +81,6 @@ impl Default for Flow {
             queue: Fifo::new(),
             cobalt: Cobalt::new(),
             deficit: 0,
-            next: NONE,
-            previous: NONE,
             source: NONE,
             destination: NONE,
             heap: NONE,

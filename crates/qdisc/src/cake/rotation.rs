@@ -11,18 +11,18 @@
 //! Source: M. Shreedhar, G. Varghese, "Efficient fair queuing using deficit round-robin"; DRR++ in
 //! "Piece of CAKE", section III-B; rounds on a wheel are ours.
 //!
-//! Cost: O(1); one flow's line, and that of its predecessor in the list.
+//! Cost: O(1); four bytes of the flow, and of its predecessor in the list.
 
-use super::flow::Flow;
-use super::slab::{NONE, Slab};
+use super::slab::{Link, Links, NONE};
 
 /// Rounds ahead, this one included.
 pub(super) const ROUNDS: u32 = 64;
 
-/// A list of flows, linked through themselves.
+/// A list of flows, linked through the slab in which they are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct List {
     head: u16,
+    /// Of no meaning where there is no head.
     tail: u16,
 }
 
@@ -37,41 +37,35 @@ impl List {
 
     /// Puts `id`, which is in no list, behind all others.
     #[inline]
-    pub(super) fn push_back(&mut self, flows: &mut Slab<Flow>, id: u16) {
-        let flow = &mut flows[id];
-        flow.next = NONE;
-        flow.previous = self.tail;
-        if self.tail == NONE {
+    pub(super) fn push_back(&mut self, links: &mut Links, id: u16) {
+        if self.head == NONE {
             self.head = id;
+            links[id] = Link { next: NONE, previous: NONE };
         } else {
-            flows[self.tail].next = id;
+            links[self.tail].next = id;
+            links[id] = Link { next: NONE, previous: self.tail };
         }
         self.tail = id;
     }
 
-    /// Takes the first, which is `flow`. Its successor does not notice: a list is either taken from at its head
+    /// Takes the first. Its successor does not notice: a list is either taken from at its head
     /// with this, or anywhere with [`List::remove`].
     #[inline]
-    pub(super) fn pop_front(&mut self, flow: &Flow) -> Option<u16> {
-        let id = self.front()?;
-        self.head = flow.next;
-        if self.head == NONE {
-            self.tail = NONE;
-        }
-        Some(id)
+    pub(super) fn pop_front(&mut self, links: &Links) {
+        self.head = links[self.head].next;
     }
 
     /// Takes `id` out, wherever it is.
     #[inline]
-    pub(super) fn remove(&mut self, flows: &mut Slab<Flow>, id: u16) {
-        let Flow { next, previous, .. } = flows[id];
+    pub(super) fn remove(&mut self, links: &mut Links, id: u16) {
+        let Link { next, previous } = links[id];
         match previous {
             NONE => self.head = next,
-            previous => flows[previous].next = next,
+            previous => links[previous].next = next,
         }
         match next {
             NONE => self.tail = previous,
-            next => flows[next].previous = previous,
+            next => links[next].previous = previous,
         }
     }
 }
@@ -92,15 +86,18 @@ impl Wheel {
 
     /// Puts `id` behind all others of the round that comes `rounds` later: 1 to 63.
     #[inline]
-    pub(super) fn put(&mut self, flows: &mut Slab<Flow>, id: u16, rounds: u32) {
+    pub(super) fn put(&mut self, links: &mut Links, id: u16, rounds: u32) {
         let at = (self.now + rounds) % ROUNDS;
-        self.lists[at as usize].push_back(flows, id);
         self.occupied |= 1 << at;
+        self.lists[at as usize].push_back(links, id);
     }
 
     /// Whose turn it is. Goes on to the next round in which anybody's is.
     #[inline]
     pub(super) fn front(&mut self) -> Option<u16> {
+        if let Some(id) = self.lists[(self.now % ROUNDS) as usize].front() {
+            return Some(id);
+        }
         if self.occupied == 0 {
             return None;
         }
@@ -109,28 +106,28 @@ impl Wheel {
         self.lists[self.now as usize].front()
     }
 
-    /// Takes the one whose turn it is, which is `flow`.
+    /// Takes the one whose turn it is.
     #[inline]
-    pub(super) fn pop_front(&mut self, flow: &Flow) -> Option<u16> {
+    pub(super) fn pop_front(&mut self, links: &Links) {
         let list = &mut self.lists[(self.now % ROUNDS) as usize];
-        let id = list.pop_front(flow)?;
+        list.pop_front(links);
         if list.front().is_none() {
             self.occupied &= !(1 << self.now);
         }
-        Some(id)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::slab::Slab;
     use super::*;
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
-    fn flows(number: usize) -> Slab<Flow> {
-        let mut flows = Slab::new();
-        (0..number).for_each(|_| assert!(flows.take() < 300));
-        flows
+    fn slab(number: usize) -> Slab<u8> {
+        let mut slab = Slab::new();
+        (0..number).for_each(|_| assert!(slab.take() < 300));
+        slab
     }
 
     proptest! {
@@ -139,16 +136,17 @@ mod tests {
         fn a_list_gives_in_order_what_was_not_taken_out(
             steps in prop::collection::vec((0u16..64, any::<bool>()), 1..300),
         ) {
-            let mut flows = flows(64);
+            let mut slab = slab(64);
+            let links = slab.links();
             let mut list = List::EMPTY;
             let mut model: VecDeque<u16> = VecDeque::new();
             for (id, oldest) in steps {
                 if let Some(at) = model.iter().position(|other| *other == id) {
                     let id = if oldest { model[0] } else { id };
-                    list.remove(&mut flows, id);
+                    list.remove(links, id);
                     model.remove(if oldest { 0 } else { at });
                 } else {
-                    list.push_back(&mut flows, id);
+                    list.push_back(links, id);
                     model.push_back(id);
                 }
                 prop_assert_eq!(list.front(), model.front().copied());
@@ -160,7 +158,8 @@ mod tests {
         fn everyone_comes_in_his_round_and_in_order(
             steps in prop::collection::vec(prop::option::weighted(0.6, 1u32..ROUNDS), 1..300),
         ) {
-            let mut flows = flows(300);
+            let mut slab = slab(300);
+            let links = slab.links();
             let mut wheel = Wheel::new();
             let mut model: Vec<(u64, usize, u16)> = Vec::new();
             let mut round = 0;
@@ -168,7 +167,7 @@ mod tests {
                 let id = order as u16;
                 match step {
                     Some(rounds) => {
-                        wheel.put(&mut flows, id, rounds);
+                        wheel.put(links, id, rounds);
                         model.push((round + u64::from(rounds), order, id));
                     }
                     None => {
@@ -176,8 +175,8 @@ mod tests {
                         let expected = model.first().copied();
                         let front = wheel.front();
                         prop_assert_eq!(front, expected.map(|(_, _, id)| id));
-                        if let Some(front) = front {
-                            prop_assert_eq!(wheel.pop_front(&flows[front]), Some(front));
+                        if front.is_some() {
+                            wheel.pop_front(links);
                         }
                         if let Some((due, _, _)) = expected {
                             round = due;

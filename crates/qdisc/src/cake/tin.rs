@@ -2,14 +2,17 @@
 
 use super::clock::PerByte;
 use super::cobalt::Terms;
-use super::flow::{DEFICIT_UNIT, Flow, Standing, TOLD};
+use super::flow::{Flow, Standing, TOLD};
 use super::hosts::Hosts;
+pub(super) use super::load::WHOLE_HOST;
+use super::load::{Quanta, reweighed};
 use super::neighbours::Neighbours;
 use super::rotation::{List, ROUNDS, Wheel};
-use super::slab::Slab;
+use super::slab::{Links, Slab};
 use super::ways::Ways;
 use super::{Config, TinFigures, average};
 use crate::Census;
+use narrows_cpu::prefetch;
 use narrows_packet::Packets;
 use narrows_units::{Bytes, Nanos, Rate};
 
@@ -18,18 +21,6 @@ const QUANTUM_PART: u64 = 4096;
 /// within the longest frame of plain Ethernet, and what keeps turns from being too many.
 const QUANTUM_MAX: u32 = 1514;
 const QUANTUM_MIN: u32 = 300;
-
-/// The weight of a flow that is alone with its host.
-pub(super) const WHOLE_HOST: u64 = 1 << 16;
-
-/// Turns after which the least load is looked for anew.
-const LOAD_PERIOD: u32 = 256;
-
-/// The highest load that is divided by exactly.
-const LOAD_MAX: u32 = 1 << 13;
-
-/// Flows that are touched at once before their turns.
-const AHEAD: u32 = 8;
 
 /// Averages follow a value beyond their purpose by 1/4, others by 1/256.
 const FAST: u32 = 2;
@@ -64,12 +55,7 @@ pub(super) struct Tin {
     /// count, too: where they go first they are soon gone, and where they do not get a turn at all
     /// nobody else would know of them.
     pub(super) weight: u64,
-    /// The least load of a flow that stands, as far as seen: its quantum is whole.
-    least_load: u32,
-    coming_least_load: u32,
-    turns: u32,
-    /// Turns for which what they need has been touched.
-    ahead: u32,
+    quanta: Quanta,
     pub(super) backlog: Bytes,
     /// The part of the rate up to which this tin goes first, on this queue.
     per_byte: PerByte,
@@ -78,7 +64,6 @@ pub(super) struct Tin {
     pub(super) deficit: i64,
     /// What it gets a turn.
     pub(super) quantum: u32,
-    flow_quantum: u32,
     pub(super) terms: Terms,
     /// Bytes that have left, as charged.
     pub(super) sent: u64,
@@ -97,16 +82,12 @@ impl Tin {
             sparse_flows: 0,
             bulk_flows: 0,
             weight: 0,
-            least_load: 1,
-            coming_least_load: u32::MAX,
-            turns: 0,
-            ahead: 0,
+            quanta: Quanta::new(QUANTUM_MAX),
             backlog: Bytes::ZERO,
             per_byte: PerByte::at(Rate::default()),
             next: zero,
             deficit: 0,
             quantum,
-            flow_quantum: QUANTUM_MAX,
             terms: Terms::new(zero, zero, zero),
             sent: 0,
             unresponsive: 0,
@@ -118,10 +99,11 @@ impl Tin {
     /// aims at what can be had here, turns are what the tin may have.
     pub(super) fn follow(&mut self, config: &Config, rate: Option<Rate>, here: Rate) {
         let frame = Bytes(u64::from(config.frame));
-        self.flow_quantum = rate.map_or(QUANTUM_MAX, |rate| {
+        let quantum = rate.map_or(QUANTUM_MAX, |rate| {
             let quantum = u32::try_from(rate.bytes_per_sec() / QUANTUM_PART).unwrap_or(u32::MAX);
             quantum.clamp(QUANTUM_MIN, QUANTUM_MAX)
         });
+        self.quanta.set_whole(quantum);
         let terms = |rate: Option<Rate>| {
             let frame_time = rate.map_or(Nanos::ZERO, |rate| rate.time_for(frame));
             Terms::new(config.interval, config.target, frame_time)
@@ -131,7 +113,7 @@ impl Tin {
         self.figures.threshold = rate.unwrap_or_default();
         self.figures.target = told.target;
         self.figures.interval = told.interval;
-        self.figures.quantum = self.flow_quantum;
+        self.figures.quantum = quantum;
     }
 
     /// Goes first up to `rate` on this queue.
@@ -156,21 +138,14 @@ impl Tin {
         self.sparse.front().or_else(|| self.wheel.front())
     }
 
-    /// Touches what the flows behind `id`, which is at the head, will need for their turns; some at
-    /// once, since a processor waits for several lines of memory as long as for one.
+    /// Has brought near what the turns after that of `id` will need: the first packet of the next flow,
+    /// and the flow after that.
     #[inline(always)]
-    pub(super) fn approach_next(&mut self, flows: &Slab<Flow>, id: u16, packets: &Packets) {
-        if self.ahead != 0 {
-            self.ahead -= 1;
-            return;
-        }
-        let mut place = flows[id].next;
-        while self.ahead < AHEAD
-            && let Some(flow) = flows.get(place)
-        {
-            packets.approach(flow.queue.front());
-            place = flow.next;
-            self.ahead += 1;
+    pub(super) fn approach_next(flows: &Slab<Flow>, id: u16, packets: &Packets) {
+        let Some((next, flow)) = flows.next(id) else { return };
+        packets.approach(flow.queue.front());
+        if let Some((_, after)) = flows.next(next) {
+            prefetch(after);
         }
     }
 
@@ -184,35 +159,36 @@ impl Tin {
         neighbours: &mut Option<Neighbours>,
         now: Nanos,
     ) {
-        let flow = &mut flows[id];
+        let (flow, links) = flows.with_links(id);
         if flow.standing != Standing::Bulk || flow.deficit > 0 {
-            self.end_rare_turn(flows, id, idle, neighbours, now);
+            self.end_rare_turn(flow, links, id, idle, neighbours, now);
             return;
         }
-        let taken = self.wheel.pop_front(flow);
-        debug_assert_eq!(taken, Some(id));
-        self.wait(flows, id, neighbours);
+        self.wheel.pop_front(links);
+        self.wait(flow, links, id, neighbours);
     }
 
     /// The same for a flow that is sparse, or goes to rest.
     #[inline(never)]
     fn end_rare_turn(
         &mut self,
-        flows: &mut Slab<Flow>,
+        flow: &mut Flow,
+        links: &mut Links,
         id: u16,
         idle: &mut List,
         neighbours: &mut Option<Neighbours>,
         now: Nanos,
     ) {
-        let flow = &mut flows[id];
         let is_sparse = flow.standing == Standing::Sparse;
-        let taken =
-            if is_sparse { self.sparse.pop_front(flow) } else { self.wheel.pop_front(flow) };
-        debug_assert_eq!(taken, Some(id));
+        if is_sparse {
+            self.sparse.pop_front(links);
+        } else {
+            self.wheel.pop_front(links);
+        }
         if flow.deficit > 0 {
             // It is empty.
             self.retire(flow, neighbours, now);
-            idle.push_back(flows, id);
+            idle.push_back(links, id);
             return;
         }
         if is_sparse {
@@ -223,34 +199,33 @@ impl Tin {
                 self.begin_to_stand(flow);
             }
         }
-        self.wait(flows, id, neighbours);
+        self.wait(flow, links, id, neighbours);
     }
 
     /// A flow that is in debt goes to the round in which it can pay.
     #[inline(always)]
-    fn wait(&mut self, flows: &mut Slab<Flow>, id: u16, neighbours: &mut Option<Neighbours>) {
-        let flow = &mut flows[id];
+    fn wait(
+        &mut self,
+        flow: &mut Flow,
+        links: &mut Links,
+        id: u16,
+        neighbours: &mut Option<Neighbours>,
+    ) {
         if flow.standing == Standing::Bulk {
             self.weigh(flow, neighbours);
         }
         let quantum = self.quantum_of(flow.load);
         let debt = -flow.deficit;
-        let rounds = if debt < quantum { 1 } else { ((debt / quantum) as u32 + 1).min(ROUNDS - 1) };
+        // Divided even where it is less: whether it is cannot be foreseen.
+        let rounds = (debt as u32 / quantum as u32 + 1).min(ROUNDS - 1);
         flow.deficit += quantum * rounds as i32;
-        self.wheel.put(flows, id, rounds);
+        self.wheel.put(links, id, rounds);
     }
 
-    /// What a flow of a host with `load` flows may send a round, in 1/256 byte. Only the proportions
-    /// matter: the least load of all has a whole quantum.
+    /// What a flow of a host with `load` flows may send a round, in 1/256 byte.
     #[inline]
     pub(super) fn quantum_of(&self, load: u16) -> i32 {
-        let whole = self.flow_quantum * DEFICIT_UNIT as u32;
-        let load = u32::from(load);
-        if load <= self.least_load {
-            return whole as i32;
-        }
-        // A whole quantum has 19 bits; a load beyond 13 makes no difference that matters.
-        ((whole * self.least_load.min(LOAD_MAX) / load) as i32).max(1)
+        self.quanta.of(load)
     }
 
     /// A flow with packets has used up its quantum.
@@ -263,38 +238,17 @@ impl Tin {
         }
     }
 
-    /// Looks up how many flows the flow's hosts have, and tells siblings of it if it has stood for
-    /// some turns.
+    /// Looks up how many flows the flow's hosts have.
     #[inline(always)]
     fn weigh(&mut self, flow: &mut Flow, neighbours: &mut Option<Neighbours>) {
         let Some(tables) = &mut self.tables else { return };
-        if tables.sources.is_none() && tables.destinations.is_none() {
-            flow.load = 1;
-        } else {
-            if flow.turns < TOLD {
-                flow.turns += 1;
-                if flow.turns == TOLD
-                    && let Some(neighbours) = neighbours
-                {
-                    tables.tell(flow, true, &mut *neighbours.census);
-                }
-            }
-            let load = tables.load(flow, neighbours.as_ref());
-            if load != flow.load {
-                self.weight -= WHOLE_HOST / u64::from(flow.load);
-                self.weight += WHOLE_HOST / u64::from(load);
-                flow.load = load;
-            }
-        }
-        let load = u32::from(flow.load);
-        self.coming_least_load = self.coming_least_load.min(load);
-        self.least_load = self.least_load.min(load);
-        self.turns += 1;
-        if self.turns >= LOAD_PERIOD.max(2 * self.bulk_flows) {
-            self.turns = 0;
-            self.least_load = self.coming_least_load;
-            self.coming_least_load = u32::MAX;
-        }
+        let load = match neighbours {
+            None => tables.load(flow, None),
+            Some(neighbours) => tables.tell_and_load(flow, neighbours),
+        };
+        self.weight = reweighed(self.weight, flow.load, load);
+        flow.load = load;
+        self.quanta.turn(load, self.bulk_flows);
     }
 
     /// The flow, which is in no list, has no packets and no debt.
@@ -338,13 +292,12 @@ impl Tin {
     #[inline]
     pub(super) fn delayed(&mut self, sojourn: Nanos) {
         let TinFigures { peak_delay, average_delay, base_delay, .. } = &mut self.figures;
-        let follow = |value: &mut Nanos, fast: bool| {
-            value.0 = average(value.0, sojourn.0, if fast { FAST } else { SLOW });
+        let follow = |value: &mut Nanos, shift: u32| {
+            value.0 = average(value.0, sojourn.0, shift);
         };
-        let (rises, falls) = (sojourn > *peak_delay, sojourn < *base_delay);
-        follow(average_delay, false);
-        follow(peak_delay, rises);
-        follow(base_delay, falls);
+        follow(average_delay, SLOW);
+        follow(peak_delay, if sojourn > *peak_delay { FAST } else { SLOW });
+        follow(base_delay, if sojourn < *base_delay { FAST } else { SLOW });
     }
 }
 
@@ -386,6 +339,18 @@ impl Tables {
             load = load.max(hosts.load(flow.destination, neighbours));
         }
         u16::try_from(load).unwrap_or(u16::MAX)
+    }
+
+    /// The same, and tells siblings of the flow if it has stood for some turns.
+    #[inline(never)]
+    fn tell_and_load(&mut self, flow: &mut Flow, neighbours: &mut Neighbours) -> u16 {
+        if flow.turns < TOLD {
+            flow.turns += 1;
+            if flow.turns == TOLD {
+                self.tell(flow, true, &mut *neighbours.census);
+            }
+        }
+        self.load(flow, Some(neighbours))
     }
 
     fn end_standing(&mut self, flow: &mut Flow, neighbours: Option<&mut Neighbours>) {

@@ -1,0 +1,159 @@
+//! What a flow may send a turn, and what it counts for, by the load of its hosts: how many flows
+//! stand there.
+//!
+//! Only the proportions of quanta matter, so the least load of all has a whole one; else a host with a
+//! thousand flows that is alone would have turns of two bytes. The least is that of a period, and
+//! what it makes of other loads is worked out once.
+//!
+//! Cost: two loads of memory a turn, no division up to 63 flows a host.
+
+use super::flow::DEFICIT_UNIT;
+
+/// The weight of a flow that is alone with its host.
+pub(super) const WHOLE_HOST: u64 = 1 << 16;
+
+/// Turns after which the least load is looked for anew.
+const PERIOD: u32 = 256;
+
+/// The highest load that is divided by exactly.
+const LOAD_MAX: u32 = 1 << 13;
+
+/// Loads below this need no division. A power of two.
+const KNOWN: usize = 64;
+
+/// What a flow counts for, by load.
+const PARTS: [u32; KNOWN] = {
+    let mut parts = [WHOLE_HOST as u32; KNOWN];
+    let mut load = 1;
+    while load < KNOWN {
+        parts[load] /= load as u32;
+        load += 1;
+    }
+    parts
+};
+
+/// `weight` after a flow that counted for one part of `before` counts for one of `after`.
+/// The two are not compared: whether they are the same cannot be foreseen.
+#[inline(always)]
+pub(super) fn reweighed(weight: u64, before: u16, after: u16) -> u64 {
+    let [before, after] = [before, after].map(usize::from);
+    if (before | after) < KNOWN {
+        let part = |load: usize| u64::from(PARTS[load % KNOWN]);
+        return weight + part(after) - part(before);
+    }
+    weight + WHOLE_HOST / after as u64 - WHOLE_HOST / before as u64
+}
+
+/// The quanta of a tin.
+pub(super) struct Quanta {
+    /// By load, in 1/256 byte.
+    known: [i32; KNOWN],
+    /// A whole one, in bytes.
+    whole: u32,
+    /// The least load of a flow that stands, as far as seen.
+    least: u32,
+    coming_least: u32,
+    turns: u32,
+}
+
+impl Quanta {
+    /// Whole ones of `whole` bytes, below 2^11.
+    pub(super) fn new(whole: u32) -> Self {
+        let (least, coming_least) = (1, u32::MAX);
+        let mut quanta = Self { known: [0; KNOWN], whole, least, coming_least, turns: 0 };
+        quanta.work_out();
+        quanta
+    }
+
+    /// Whole ones are of `whole` bytes from now on.
+    pub(super) fn set_whole(&mut self, whole: u32) {
+        self.whole = whole;
+        self.work_out();
+    }
+
+    /// What a flow of a host with `load` flows may send a round, in 1/256 byte.
+    #[inline]
+    pub(super) fn of(&self, load: u16) -> i32 {
+        match self.known.get(usize::from(load)) {
+            Some(&quantum) => quantum,
+            None => self.worked_out(u32::from(load)),
+        }
+    }
+
+    /// One of `standing` flows has had its turn, and has `load`.
+    #[inline(always)]
+    pub(super) fn turn(&mut self, load: u16, standing: u32) {
+        let load = u32::from(load);
+        if load < self.coming_least {
+            self.coming_least = load;
+            if load < self.least {
+                self.set_least(load);
+            }
+        }
+        self.turns += 1;
+        if self.turns >= PERIOD && self.turns >= 2 * standing {
+            self.turns = 0;
+            self.set_least(self.coming_least);
+            self.coming_least = u32::MAX;
+        }
+    }
+
+    fn set_least(&mut self, load: u32) {
+        if load != self.least {
+            self.least = load;
+            self.work_out();
+        }
+    }
+
+    #[inline(never)]
+    fn work_out(&mut self) {
+        for load in 0..KNOWN {
+            self.known[load] = self.worked_out(load as u32);
+        }
+    }
+
+    fn worked_out(&self, load: u32) -> i32 {
+        let whole = self.whole * DEFICIT_UNIT as u32;
+        if load <= self.least {
+            return whole as i32;
+        }
+        // A whole quantum has 19 bits; a load beyond 13 makes no difference that matters.
+        ((whole * self.least.min(LOAD_MAX) / load) as i32).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The oracle divides.
+        #[test]
+        fn a_weight_follows_what_a_flow_counts_for(before in 1u16..200, after in 1u16..200) {
+            let part = |load: u16| 65_536 / u64::from(load);
+            prop_assert_eq!(reweighed(part(before), before, after), part(after));
+        }
+
+        /// The oracle keeps all loads of the present period and of the last.
+        #[test]
+        fn the_least_load_has_a_whole_quantum_and_others_their_part(
+            loads in prop::collection::vec(2u16..150, 1..1000),
+            standing in 1u32..300,
+        ) {
+            const WHOLE: u32 = 1514;
+            let mut quanta = Quanta::new(WHOLE);
+            let (mut last, mut present) = (vec![1u16], Vec::new());
+            for load in loads {
+                quanta.turn(load, standing);
+                present.push(load);
+                if present.len() as u32 >= PERIOD.max(2 * standing) {
+                    last = std::mem::take(&mut present);
+                }
+                let least = last.iter().min().into_iter().chain(&present).min().unwrap();
+                let part = i32::from(*least.min(&load)) * 256 * WHOLE as i32 / i32::from(load);
+                prop_assert_eq!(quanta.of(load), part);
+            }
+        }
+    }
+}
