@@ -5,7 +5,7 @@ use crate::{
     TbfParams,
 };
 use narrows_coordination::{Coordination, Limit, Strategy};
-use narrows_qdisc::{Census, Config, Meter, Spec, cake, fifo, tbf};
+use narrows_qdisc::{Census, Config, Meter, Spec, cake, fifo, fq, tbf};
 use narrows_units::{Bytes, Rate};
 use std::sync::Arc;
 
@@ -46,8 +46,17 @@ pub(crate) struct Place {
     /// `None` for what nobody put there: the `bfifo` in a `tbf`, `noqueue` on an idle port.
     pub(crate) handle: Option<Handle>,
     kind: &'static str,
-    /// Into which tins and flows a `cake` sorts: with others its packets would be in other queues.
-    sorting: Option<(cake::Diffserv, cake::Isolation)>,
+    /// How its queues are told apart: otherwise its packets would be in others.
+    sorting: Option<Sorting>,
+}
+
+/// Into which queues packets are sorted, by kinds that do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sorting {
+    /// Tins and flows of a `cake`.
+    Cake(cake::Diffserv, cake::Isolation),
+    /// Flows and bands of an `fq`: its mask and its priorities.
+    Fq(u32, [u8; fq::PRIORITIES]),
 }
 
 /// The same for a limit.
@@ -268,6 +277,11 @@ fn add_levels(node: &Node, seats: usize, levels: &mut Vec<Level>) {
     };
     match &node.kind {
         Kind::Cake(cake) => levels.push(cake_level(place, &cake.params, seats)),
+        Kind::Fq(fq) => {
+            let (mask, priomap) = fq.config.sorting();
+            let place = Place { sorting: Some(Sorting::Fq(mask, priomap)), ..place };
+            levels.push(Level { place, config: Config::Fq(fq.config), children: 0, limit: None });
+        }
         // An `mq` is at the root and on no queue.
         Kind::Noqueue | Kind::Mq(_) => {
             levels.push(Level { place, config: Config::Noqueue, children: 0, limit: None });
@@ -331,7 +345,8 @@ fn limit(params: &TbfParams) -> Limit {
 /// A `cake` that shares its rate with `seats - 1` others. Alone it keeps a clock of its own, which
 /// nothing can make more exact; unlimited it has nothing to share.
 fn cake_level(place: Place, params: &CakeParams, seats: usize) -> Level {
-    let sorting = Some(params.config.sorting());
+    let (diffserv, isolation) = params.config.sorting();
+    let sorting = Some(Sorting::Cake(diffserv, isolation));
     let place = Place { sorting, ..place };
     let config = Config::Cake(params.config);
     let limit = params.config.rate.filter(|_| seats > 1).map(|rate| {

@@ -1,8 +1,8 @@
 //! Edits, with the rules of the kernel's `tc_modify_qdisc()` and `tc_get_qdisc()`.
 
 use crate::{
-    Cake, ClassId, Fifo, FifoUnit, Handle, Kind, MAX_DEPTH, Mq, Node, Params, Parent, Policy,
-    PolicyError, PortFacts, PortPolicy, Tbf, TbfParams,
+    Cake, ClassId, Fifo, FifoUnit, FqParams, Handle, Kind, MAX_DEPTH, Mq, Node, Params, Parent,
+    Policy, PolicyError, PortFacts, PortPolicy, Tbf, TbfParams,
 };
 
 /// What an edit does, with the flags of the rtnetlink request that `tc` sends for it.
@@ -103,7 +103,7 @@ impl PortPolicy {
                 check_queue(class, facts)?;
                 (None, "cake")
             }
-            kind @ (Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_)) => {
+            kind @ (Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_) | Kind::Fq(_)) => {
                 return Err(PolicyError::NotClassful { handle: node.handle, kind: kind.name() });
             }
         };
@@ -207,6 +207,7 @@ impl PortPolicy {
             (Kind::Cake(cake), Params::Cake { options, .. }) => {
                 *cake = cake.changed(options, facts, own_queue)?;
             }
+            (Kind::Fq(fq), Params::Fq(options)) => *fq = fq.changed(options)?,
             (Kind::Mq(_), Params::Mq) if facts.queues == Some(1) => {
                 return Err(PolicyError::MqNeedsQueues);
             }
@@ -252,6 +253,7 @@ impl PortPolicy {
                 (true, Parent::Root, Some(0 | 1)) => return Err(PolicyError::CakeMqNeedsQueues),
                 _ => Kind::Cake(Cake::new(*multi, options, facts, own_queue)?),
             },
+            Some(Params::Fq(options)) => Kind::Fq(FqParams::made(options, facts)?),
             Some(Params::Mq) => match (parent, facts.queues) {
                 (Parent::Class(_), _) => return Err(PolicyError::MqNotRoot),
                 (Parent::Root, Some(0 | 1)) => return Err(PolicyError::MqNeedsQueues),
@@ -295,7 +297,7 @@ impl PortPolicy {
                 Ok(())
             }
             Kind::Cake(Cake { multi: true, .. }) => Err(PolicyError::CakeMqChild),
-            kind @ (Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_)) => {
+            kind @ (Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_) | Kind::Fq(_)) => {
                 Err(PolicyError::NotClassful { handle, kind: kind.name() })
             }
         }
@@ -378,7 +380,7 @@ impl PortPolicy {
                 match &mut parent.kind {
                     Kind::Tbf(tbf) => tbf.inner = None,
                     Kind::Mq(mq) => drop(mq.children.remove(&class.minor)),
-                    Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_) => {}
+                    Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_) | Kind::Fq(_) => {}
                 }
                 Ok(())
             }

@@ -67,7 +67,7 @@ pub enum PolicyError {
     },
     /// A kind that does not exist here, or none at all.
     #[error(
-        "Specified qdisc kind is unknown. {}Known are pfifo, bfifo, tbf, cake, cake_mq, mq and noqueue.",
+        "Specified qdisc kind is unknown. {}Known are pfifo, bfifo, tbf, cake, cake_mq, fq, mq and noqueue.",
         .0.as_ref().map_or(String::new(), |name| format!("There is no \"{name}\". "))
     )]
     UnknownKind(Option<String>),
@@ -152,6 +152,9 @@ pub enum PolicyError {
     /// Parameters of a token bucket filter that no packet could pass.
     #[error("tbf: {0}")]
     Tbf(String),
+    /// Parameters of a fair queue that cannot be had.
+    #[error("fq: {0}")]
+    Fq(String),
     /// `coordination` where there is nobody to coordinate with.
     #[error(
         "coordination: a qdisc under mq belongs to one queue and shares its rate with none. Put it at the root to limit the port."

@@ -29,6 +29,7 @@ impl Installed {
             per_queue.iter().filter_map(|queue| queue.first()).for_each(|root| stats.merge(root));
             // As in the kernel it is a sum of what every qdisc counts, and no more.
             stats.cake = None;
+            stats.fq = None;
             nodes.push(NodeStats { parent: Parent::Root, handle: Some(handle), stats });
         }
         for (running, figures) in self.queues.iter().zip(per_queue) {

@@ -1,6 +1,6 @@
 //! The tree itself: ports, qdiscs, their parameters.
 
-use crate::{Cake, CakeOptions, Handle, Parent, Tbf, TbfParams};
+use crate::{Cake, CakeOptions, FqOptions, FqParams, Handle, Parent, Tbf, TbfParams};
 use std::collections::BTreeMap;
 
 /// How many qdiscs may stand one below the other. Each is a call deeper on a worker's stack
@@ -76,7 +76,7 @@ impl Node {
     fn collect<'a>(&'a self, into: &mut Vec<&'a Self>) {
         into.push(self);
         match &self.kind {
-            Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_) => {}
+            Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_) | Kind::Fq(_) => {}
             Kind::Tbf(tbf) => tbf.inner.iter().for_each(|inner| inner.collect(into)),
             Kind::Mq(mq) => mq.children.values().for_each(|child| child.collect(into)),
         }
@@ -88,7 +88,7 @@ impl Node {
             return Some(self);
         }
         match &mut self.kind {
-            Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_) => None,
+            Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_) | Kind::Fq(_) => None,
             Kind::Tbf(tbf) => tbf.inner.as_mut().and_then(|inner| inner.find_mut(handle)),
             Kind::Mq(mq) => mq.children.values_mut().find_map(|child| child.find_mut(handle)),
         }
@@ -106,6 +106,8 @@ pub enum Kind {
     Tbf(Tbf),
     /// Common applications kept enhanced: `cake`, `cake_mq`.
     Cake(Cake),
+    /// A queue for each flow, and a pace.
+    Fq(FqParams),
     /// One child for each queue of the port.
     Mq(Mq),
 }
@@ -118,6 +120,7 @@ impl Kind {
             Self::Fifo(fifo) => fifo.unit.kind_name(),
             Self::Tbf(_) => "tbf",
             Self::Cake(cake) => cake_name(cake.multi),
+            Self::Fq(_) => "fq",
             Self::Mq(_) => "mq",
         }
     }
@@ -180,6 +183,8 @@ pub enum Params {
         /// What is given.
         options: CakeOptions,
     },
+    /// `fq`; what is not given stays, or is the default.
+    Fq(FqOptions),
     /// `mq`
     Mq,
     /// A name that no kind has.
@@ -194,6 +199,7 @@ impl Params {
             Self::Fifo(unit, _) => unit.kind_name(),
             Self::Tbf(_) => "tbf",
             Self::Cake { multi, .. } => cake_name(*multi),
+            Self::Fq(_) => "fq",
             Self::Mq => "mq",
             Self::Unknown(name) => name,
         }

@@ -48,6 +48,20 @@ pub(crate) fn time(micros: u64) -> String {
     }
 }
 
+/// A time, given in nanoseconds, with three digits.
+pub(crate) fn nanos(nanos: u64) -> String {
+    let value = nanos as f64;
+    if nanos >= 1_000_000_000 {
+        format!("{}s", significant(value / 1e9, 3))
+    } else if nanos >= 1_000_000 {
+        format!("{}ms", significant(value / 1e6, 3))
+    } else if nanos >= 1_000 {
+        format!("{}us", significant(value / 1e3, 3))
+    } else {
+        format!("{nanos}ns")
+    }
+}
+
 /// C's `%.{digits}g`.
 fn significant(value: f64, digits: usize) -> String {
     // Rounding may carry into another digit, so the exponent is that of the rounded value.

@@ -60,6 +60,23 @@ const TIME_UNITS: &[(&str, f64)] = &[
     ("secs", 1e6),
 ];
 
+/// Nanoseconds per unit, for the times that `tc` keeps so.
+const NANO_UNITS: &[(&str, f64)] = &[
+    ("", 1.0),
+    ("ns", 1.0),
+    ("nsec", 1.0),
+    ("nsecs", 1.0),
+    ("us", 1e3),
+    ("usec", 1e3),
+    ("usecs", 1e3),
+    ("ms", 1e6),
+    ("msec", 1e6),
+    ("msecs", 1e6),
+    ("s", 1e9),
+    ("sec", 1e9),
+    ("secs", 1e9),
+];
+
 /// What to say of a word that is no rate.
 pub const RATE_HINT: &str = "a rate is a number and a unit: bit, kbit, mbit, gbit, or bps, kbps, mbps for bytes, as 100mbit";
 /// What to say of a word that is no size.
@@ -113,6 +130,15 @@ pub fn time(word: &str) -> Option<Nanos> {
         return None;
     }
     Some(Nanos::from_micros(micros as u64))
+}
+
+/// A time in whole nanoseconds, less than 4.3 s as in the kernel.
+pub(crate) fn nanos(word: &str) -> Option<Nanos> {
+    let nanos = scaled(word, NANO_UNITS)?;
+    if nanos.floor() > f64::from(u32::MAX) {
+        return None;
+    }
+    Some(Nanos(nanos as u64))
 }
 
 /// A number without a unit, up to 65535.
@@ -285,6 +311,15 @@ mod tests {
         assert_eq!(time("1.5s"), Some(Nanos::from_millis(1500)));
         assert_eq!(time("4295s"), None);
         assert_eq!(time("5ns"), None);
+    }
+
+    #[test]
+    fn some_times_without_a_unit_are_in_nanoseconds() {
+        assert_eq!(nanos("999"), Some(Nanos(999)));
+        assert_eq!(nanos("10us"), Some(Nanos::from_micros(10)));
+        assert_eq!(nanos("1.5MS"), Some(Nanos::from_micros(1500)));
+        assert_eq!(nanos("4294967295ns"), Some(Nanos(u64::from(u32::MAX))));
+        assert_eq!(nanos("4.3s"), None);
     }
 
     #[test]

@@ -5,10 +5,12 @@ use std::fmt::Write;
 
 /// A JSON value of the few sorts that `tc` prints.
 pub(crate) enum Json {
+    Null,
     Bool(bool),
     Number(u64),
     Signed(i64),
     Text(String),
+    Numbers(Vec<u64>),
     Object(Vec<(&'static str, Json)>),
     Objects(Vec<Vec<(&'static str, Json)>>),
 }
@@ -83,6 +85,14 @@ fn objects<'a>(
     out.push_str(if depth.is_some() && !empty { " ]" } else { "]" });
 }
 
+/// Writes an array of numbers, which stays on its line.
+fn numbers(list: &[u64], pretty: bool, out: &mut String) {
+    let blank = if pretty { " " } else { "" };
+    let list: Vec<_> = list.iter().map(u64::to_string).collect();
+    // Writing to a string does not fail.
+    let _ = write!(out, "[{blank}{}{blank}]", list.join(","));
+}
+
 /// Writes an object; `depth` is that of its brace in the pretty form.
 fn object(fields: &[(&'static str, Json)], depth: Option<usize>, out: &mut String) {
     let newline = |depth: usize, out: &mut String| {
@@ -100,11 +110,13 @@ fn object(fields: &[(&'static str, Json)], depth: Option<usize>, out: &mut Strin
         string(key, out);
         out.push_str(if depth.is_some() { ": " } else { ":" });
         match value {
+            Json::Null => out.push_str("null"),
             Json::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
             // Writing to a string does not fail.
             Json::Number(value) => drop(write!(out, "{value}")),
             Json::Signed(value) => drop(write!(out, "{value}")),
             Json::Text(value) => string(value, out),
+            Json::Numbers(list) => numbers(list, depth.is_some(), out),
             Json::Object(fields) => object(fields, depth.map(|depth| depth + 1), out),
             Json::Objects(list) => objects(list, depth.map(|depth| depth + 2), out),
         }

@@ -180,6 +180,9 @@ impl Port<'_> {
             if let Some(cake) = &stats.cake {
                 kinds::cake_figures(cake, &mut line);
             }
+            if let Some(fq) = &stats.fq {
+                kinds::fq_figures(fq, &mut line);
+            }
         }
         line
     }

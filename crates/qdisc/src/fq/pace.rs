@@ -8,7 +8,7 @@
 
 use super::Config;
 use super::flow::Flow;
-use narrows_units::{Bytes, Nanos, Rate};
+use narrows_units::{Bytes, Nanos};
 
 /// What lateness makes up for: as much as half of what is sent at a time.
 const PART_OF_ROUND: u64 = 2;
@@ -64,6 +64,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use narrows_units::Rate;
 
     const MS: u64 = 1_000_000;
 

@@ -10,7 +10,7 @@ use super::SimError;
 use super::io::{FRAME, FRAMES_RESERVED};
 use crate::setup;
 use narrows_policy::{Installed, Policy, Update};
-use narrows_qdisc::{Config, Contacts, Probe, Qdisc, Spec, Weight, cake, fifo};
+use narrows_qdisc::{Config, Contacts, Probe, Qdisc, Spec, Weight, cake, fifo, fq};
 use narrows_tc::{Host, OfflineHost};
 use narrows_units::Bytes;
 use narrows_worker::BATCH;
@@ -120,6 +120,8 @@ fn capacity(spec: &Spec, shortest: u32) -> u64 {
     match &spec.config {
         Config::Noqueue => 0,
         Config::Cake(cake) => cake_packets(cake),
+        // The limit is each band's.
+        Config::Fq(fq) => u64::from(fq.limit) * fq::BANDS as u64,
         Config::Fifo(fifo::Config::Packets(limit)) => u64::from(*limit),
         Config::Fifo(fifo::Config::Bytes(limit)) => packets(*limit),
         Config::Tbf(tbf) => {

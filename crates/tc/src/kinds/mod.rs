@@ -5,6 +5,7 @@
 mod cake;
 mod coordination;
 mod fifo;
+mod fq;
 mod tbf;
 
 use crate::complaint::Complaint;
@@ -12,6 +13,7 @@ use crate::host::Host;
 use crate::render::Line;
 use crate::words::Words;
 pub(crate) use cake::figures as cake_figures;
+pub(crate) use fq::figures as fq_figures;
 use narrows_policy::{FifoUnit, Kind, Params, PortFacts, TbfParams};
 
 /// How a qdisc is to be shown.
@@ -31,6 +33,7 @@ pub(crate) fn parse(kind: &str, words: Words) -> Result<Params, Complaint> {
         "tbf" => tbf::parse(words).map(Params::Tbf),
         "cake" => cake::parse(false, words),
         "cake_mq" => cake::parse(true, words),
+        "fq" => fq::parse(words),
         "noqueue" => without_parameters(Params::Noqueue, words),
         "mq" => without_parameters(Params::Mq, words),
         _ => without_parameters(Params::Unknown(kind.to_owned()), words),
@@ -42,7 +45,7 @@ fn without_parameters(params: Params, mut words: Words) -> Result<Params, Compla
     let kind = params.kind_name();
     Err(Complaint::wrong(match params {
         Params::Unknown(_) => format!(
-            "Unknown qdisc \"{kind}\", hence option \"{word}\" is unparsable: the kinds are pfifo, bfifo, tbf, cake, cake_mq, mq and noqueue."
+            "Unknown qdisc \"{kind}\", hence option \"{word}\" is unparsable: the kinds are pfifo, bfifo, tbf, cake, cake_mq, fq, mq and noqueue."
         ),
         _ => format!("{kind}: unknown parameter \"{word}\": {kind} takes none."),
     }))
@@ -77,6 +80,7 @@ pub(crate) fn show(kind: &Kind, style: Style, line: &mut Line) {
         Kind::Fifo(fifo) => fifo::show(*fifo, line),
         Kind::Tbf(tbf) => tbf::show(&tbf.params, style, line),
         Kind::Cake(cake) => cake::show(&cake.params, style, line),
+        Kind::Fq(params) => fq::show(params, line),
     }
 }
 
@@ -93,5 +97,6 @@ pub(crate) fn save(kind: &Kind) -> String {
         Kind::Fifo(fifo) => fifo::save(*fifo),
         Kind::Tbf(tbf) => tbf::save(&tbf.params),
         Kind::Cake(cake) => cake::save(&cake.params),
+        Kind::Fq(params) => fq::save(params),
     }
 }

@@ -91,6 +91,7 @@ fn from_json(qdisc: &Value) -> NodeStats {
         requeues: number("requeues"),
         backlog,
         cake,
+        ..Stats::default()
     };
     NodeStats { parent, handle, stats }
 }
@@ -182,6 +183,7 @@ fn from_text(block: &str) -> NodeStats {
         requeues: sent[4],
         backlog: Backlog { packets: queued[1] as u32, bytes: Bytes(queued[0]) },
         cake,
+        ..Stats::default()
     };
     NodeStats { parent, handle, stats }
 }
