@@ -17,12 +17,25 @@ pub struct Reading {
     pub nat: bool,
     /// [`Acknowledgement`]s of TCP packets.
     pub acknowledgements: bool,
+    /// [`Headers`] and [`Acknowledgement`]s of what comes the other way.
+    pub echoes: bool,
 }
 
 impl Reading {
     /// Nothing but the length.
     pub const NOTHING: Self =
-        Self { headers: false, inner: false, nat: false, acknowledgements: false };
+        Self { headers: false, inner: false, nat: false, acknowledgements: false, echoes: false };
+
+    /// What is to be known of a packet where this is what the qdisc that it is offered to wants, and
+    /// `opposite` what the one wants that sends the other way.
+    #[must_use]
+    pub const fn beside(self, opposite: Self) -> Self {
+        Self {
+            headers: self.headers || opposite.echoes,
+            acknowledgements: self.acknowledgements || opposite.echoes,
+            ..self
+        }
+    }
 }
 
 /// The two bits of explicit congestion notification (RFC 3168).

@@ -107,7 +107,7 @@ impl Packets {
     /// Makes room for what `reading` asks for beyond the metadata. Allocates, where it was not
     /// asked for before; what was recorded stays.
     pub fn prepare(&mut self, reading: Reading) {
-        if reading.acknowledgements && self.acknowledgements.is_empty() {
+        if (reading.acknowledgements || reading.echoes) && self.acknowledgements.is_empty() {
             let none = vec![Acknowledgement::default(); self.records.len()];
             self.acknowledgements = none.into_boxed_slice();
         }

@@ -304,6 +304,7 @@ impl Qdisc for Cake {
             inner: self.config.inner,
             nat: self.config.nat,
             acknowledgements: self.config.ack_filter != AckFilter::Off,
+            echoes: false,
         }
     }
 

@@ -14,6 +14,7 @@
 //! Non-goals: which flow goes first where there is no rate (`cake`, `fq`), a limit that several
 //! workers keep together (a `tbf` above).
 
+mod bundles;
 mod calendar;
 mod carousel;
 mod config;
@@ -22,6 +23,7 @@ mod figures;
 mod flows;
 mod mltw;
 mod pacer;
+mod safeguard;
 mod stamp;
 mod ticks;
 mod wheel;

@@ -93,6 +93,12 @@ pub trait Qdisc: Send {
         }
     }
 
+    /// Hears of packets that came in at `now` where this one sends: answers to what it has sent, among
+    /// others. For those that ask for it ([`Reading::echoes`]).
+    fn overhear(&mut self, packets: &Packets, ids: &[PacketId], now: Nanos) {
+        let _ = (packets, ids, now);
+    }
+
     /// Moves what may leave at `now` into `out` until that is full, and says when to ask
     /// again. To be called after every batch of arrivals, too: this is where a qdisc tells
     /// its siblings about its backlog.

@@ -165,6 +165,10 @@ impl Qdisc for Tbf {
         self.queue.inner().reading()
     }
 
+    fn overhear(&mut self, packets: &Packets, ids: &[PacketId], now: Nanos) {
+        self.queue.inner_mut().overhear(packets, ids, now);
+    }
+
     fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
         let len = packets.len(id);
         let cost = self.queue.overhead.cost(len);

@@ -141,16 +141,20 @@ impl<I: Io> Worker<I> {
             self.arrivals.clear();
             self.io.receive(ingress, &mut self.packets, now, &mut self.arrivals);
             busy |= !self.arrivals.is_empty();
-            let path = &mut self.paths[ingress.index()];
+            let [path, opposite] = beside(&mut self.paths, ingress);
             // What was malformed was received, too.
             path.counters.rx_packets += u64::from(self.packets.unreclaimed());
-            if path.reading != Reading::NOTHING {
+            let reading = path.reading.beside(opposite.reading);
+            if reading != Reading::NOTHING {
                 // All of them first: a processor waits for several frames at once.
                 for &id in self.arrivals.as_slice() {
                     self.io.approach(id);
                 }
                 for &id in self.arrivals.as_slice() {
-                    self.io.read(id, path.reading, &mut self.packets);
+                    self.io.read(id, reading, &mut self.packets);
+                }
+                if opposite.reading.echoes {
+                    opposite.qdisc.overhear(&self.packets, self.arrivals.as_slice(), now);
                 }
             }
             let mut has_frames = true;
@@ -258,4 +262,10 @@ impl<I: Io> Worker<I> {
             self.io.release(&self.dropped);
         }
     }
+}
+
+/// The path of what comes in at `ingress`, and the one of what goes out there.
+fn beside(paths: &mut [Path; 2], ingress: Side) -> [&mut Path; 2] {
+    let [one, other] = paths;
+    if ingress.index() == 0 { [one, other] } else { [other, one] }
 }

@@ -12,6 +12,12 @@ pub struct Config {
     pub maxrate: Option<Rate>,
     /// What a flow is.
     pub key: Key,
+    /// What of all that may not leave together in `flowbundler`: packets of one flow, or whatever goes
+    /// to one host.
+    pub apart: Key,
+    /// Whether `flowbundler` listens to what comes back, and keeps apart what is heard to meet on the
+    /// way.
+    pub safeguard: bool,
     /// Packets that may be queued here.
     pub limit: u32,
     /// Packets that a flow may have queued here.
@@ -40,6 +46,8 @@ impl Config {
             structure,
             maxrate: None,
             key: Key::Flows,
+            apart: Key::Flows,
+            safeguard: false,
             limit: 10_000,
             flow_limit: 100,
             horizon: Nanos::from_secs(10),

@@ -18,6 +18,8 @@ pub struct Figures {
     pub horizon_drops: u64,
     /// Packets that leave at the horizon although their time lies beyond it.
     pub horizon_caps: u64,
+    /// Packets that came back and said that what had been sent there met on the way.
+    pub congestion: u64,
     /// Memory of the instance itself: flows and what holds packets, untouched parts included.
     pub memory: Bytes,
 }
@@ -31,6 +33,7 @@ impl Figures {
         self.flow_limit_drops += other.flow_limit_drops;
         self.horizon_drops += other.horizon_drops;
         self.horizon_caps += other.horizon_caps;
+        self.congestion += other.congestion;
         self.memory += other.memory;
     }
 }

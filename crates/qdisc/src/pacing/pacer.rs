@@ -14,6 +14,10 @@
 //! leaves at the time that it was told. What lies beyond the horizon is dropped; where it is to leave at the
 //! horizon instead, it does, however much else of its flow does.
 //!
+//! *What may not leave together.* `flowbundler` keeps packets of a flow apart, or, where it is told so, whatever
+//! goes to one host (`bundles.rs`), and those of hosts of which is heard that what goes to them meets on the way
+//! (`safeguard.rs`).
+//!
 //! *A rate for all flows together* is a `tbf`'s above this one: it decides at release, so that of
 //! two times the later one counts, and knows the other queues of a port. A flow is on one queue
 //! and so has its rate there; a host whose flows come in on several queues has it on each.
@@ -27,9 +31,11 @@
 //!
 //! Non-goals: rates that senders set for themselves, queue management.
 
+use super::bundles::Bundles;
 use super::flows::Flows;
+use super::safeguard::Safeguard;
 use super::stamp::{Bundle, Moment, Terms};
-use super::{Beyond, Calendar, Config, Figures, Slot};
+use super::{Beyond, Calendar, Config, Figures, Key, Slot, Structure};
 use crate::{Next, Qdisc, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos};
@@ -44,6 +50,9 @@ pub struct Pacer<C> {
     bundle: Bundle,
     flows: Flows,
     calendar: C,
+    /// By destination, where what goes to one may not leave together.
+    bundles: Option<Bundles>,
+    safeguard: Option<Safeguard>,
     backlog: Backlog,
     /// All but the backlog.
     stats: Stats,
@@ -54,8 +63,11 @@ pub struct Pacer<C> {
 impl<C: Calendar> Pacer<C> {
     /// An instance that holds packets in `calendar`, which is empty and as `config` has it.
     pub fn new(config: Config, calendar: C) -> Self {
+        let (bundles, safeguard) = by_destination(&config);
         Self {
             terms: Terms::new(&config),
+            bundles,
+            safeguard,
             config,
             bundle: Bundle::new(),
             flows: Flows::new(),
@@ -83,7 +95,7 @@ impl<C: Calendar> Pacer<C> {
     ) -> Result<(), DropReason> {
         let key = self.key(packets, id);
         let len = packets.meta(id).len.0;
-        let Self { config, terms, bundle, flows, calendar, figures, .. } = self;
+        let Self { config, terms, bundle, bundles, flows, calendar, figures, .. } = self;
         let flow = flows.get(key, now);
         if bounded && flow.queued() >= config.flow_limit {
             return Err(DropReason::FlowLimit);
@@ -106,7 +118,18 @@ impl<C: Calendar> Pacer<C> {
             (departure, at) = (Moment::at(horizon), horizon);
         }
         figures.throttled += u64::from(at > now);
-        let spacing = if at <= now { 0 } else { terms.spacing(bundle.power()) };
+        let mut spacing = if at <= now { 0 } else { terms.spacing(bundle.power()) };
+        if let Some(bundles) = bundles {
+            let destination = packets.headers(id).destination;
+            if at <= now {
+                bundles.came_late(destination, now);
+            } else {
+                let known = config.maxrate.unwrap_or_default();
+                spacing = bundles
+                    .spacing(destination, known, now)
+                    .map_or(spacing, |apart| apart.clamp(terms.spacing(0), spacing));
+            }
+        }
         let slot = Slot { at, behind: flow.slot, spacing, flow: key };
         let leaves = calendar.insert(packets, id, slot, now);
         flow.bytes = if leaves == flow.slot { flow.bytes.saturating_add(len) } else { len };
@@ -133,9 +156,17 @@ impl<C: Calendar> Pacer<C> {
 
     /// Counts that `id` is here no longer.
     #[inline]
-    fn release(&mut self, packets: &mut Packets, id: PacketId) {
+    fn release(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
         let key = self.key(packets, id);
         self.flows.left(key);
+        if let Some(bundles) = &mut self.bundles {
+            let destination = packets.headers(id).destination;
+            let meta = packets.meta(id);
+            bundles.left(destination, meta.edt, meta.len.into(), now);
+            if let Some(safeguard) = &mut self.safeguard {
+                safeguard.leaves(destination, &packets.acknowledgement(id), now);
+            }
+        }
         let meta = packets.meta_mut(id);
         // To whoever is above, a time in there would be a meter's.
         meta.edt = Nanos::ZERO;
@@ -152,7 +183,21 @@ impl<C: Calendar> Pacer<C> {
 
 impl<C: Calendar> Qdisc for Pacer<C> {
     fn reading(&self) -> Reading {
-        Reading { headers: true, ..Reading::NOTHING }
+        let echoes = self.safeguard.is_some();
+        Reading { headers: true, acknowledgements: echoes, echoes, ..Reading::NOTHING }
+    }
+
+    fn overhear(&mut self, packets: &Packets, ids: &[PacketId], now: Nanos) {
+        let (Some(bundles), Some(safeguard)) = (&mut self.bundles, &mut self.safeguard) else {
+            return;
+        };
+        for &id in ids {
+            let source = packets.headers(id).source;
+            if safeguard.comes(source, &packets.acknowledgement(id), now) {
+                self.figures.congestion += 1;
+                bundles.set_congested(source, now);
+            }
+        }
     }
 
     #[inline]
@@ -186,7 +231,7 @@ impl<C: Calendar> Qdisc for Pacer<C> {
             out.push(id);
         }
         for &id in &out.as_slice()[start..] {
-            self.release(packets, id);
+            self.release(packets, id, now);
         }
         let left = before.packets - self.backlog.packets;
         if left > 0 {
@@ -210,7 +255,7 @@ impl<C: Calendar> Qdisc for Pacer<C> {
             return Err(self.next(now));
         };
         let before = self.backlog.bytes;
-        self.release(packets, id);
+        self.release(packets, id, now);
         self.stats.sent_packets += 1;
         self.stats.sent_bytes += (before - self.backlog.bytes).0;
         self.bundle.count(1, now);
@@ -242,12 +287,16 @@ impl<C: Calendar> Qdisc for Pacer<C> {
         assert!(self.fits(&spec), "{:?} does not fit a {:?}", spec.config, self.config);
         let crate::Config::Pacing(config) = spec.config else { return };
         self.terms = Terms::new(&config);
+        if (config.apart, config.safeguard) != (self.config.apart, self.config.safeguard) {
+            (self.bundles, self.safeguard) = by_destination(&config);
+        }
         self.config = config;
     }
 
     fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
         let id = self.calendar.drain(packets)?;
-        self.release(packets, id);
+        // Nobody will ask this instance for anything again.
+        self.release(packets, id, Nanos::ZERO);
         Some(id)
     }
 
@@ -255,4 +304,15 @@ impl<C: Calendar> Qdisc for Pacer<C> {
         let held = self.hold(packets, id, now, false);
         debug_assert_eq!(held, Ok(()), "only limits could say no");
     }
+}
+
+/// What is to be known of destinations.
+fn by_destination(config: &Config) -> (Option<Bundles>, Option<Safeguard>) {
+    if config.structure != Structure::FlowBundler {
+        return (None, None);
+    }
+    let by_host = config.apart == Key::Hosts;
+    let frame = Bytes(u64::from(config.frame));
+    let bundles = (by_host || config.safeguard).then(|| Bundles::new(frame, by_host));
+    (bundles, config.safeguard.then(Safeguard::new))
 }

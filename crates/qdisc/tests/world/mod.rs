@@ -134,7 +134,7 @@ impl World {
             left.extend(self.leave());
             match self.next {
                 Next::Now => {}
-                Next::At(when) => self.now = when.max(self.now + Nanos(1)),
+                Next::At(when) | Next::Held(when) => self.now = when.max(self.now + Nanos(1)),
                 Next::Empty => return left,
             }
         }

@@ -1,0 +1,306 @@
+//! What goes to one destination: how fast it goes in all, and so how far apart it has to leave.
+//!
+//! FlowBundler's flow is a pair of hosts: whatever the connections between them, a burst towards one
+//! destination meets in one queue there. Where each connection has a rate of its own, nobody has stated the sum,
+//! and it is estimated from what leaves. 512 buckets are enough: two destinations in one bucket are
+//! treated as one, which costs a batch one packet.
+//!
+//! *A window* begins and ends with a slot. It is over when five full packets have left and another slot has
+//! begun; what has left divided by the time between the two slots' beginnings is a sample, of which a
+//! quarter becomes the estimate. A packet that came too late to be held says how fast its sender
+//! is and not how fast it may be, so with such a packet the window begins anew.
+//!
+//! *What is known counts.* An estimate is never below the rate of a flow that is at hand. A sample below a
+//! quarter of it is taken for what it is: from 20 Gbit/s to 10 kbit/s it is one window, where a quarter at a
+//! time it were minutes. One above it counts at most twice the estimate: packets of many connections that happen
+//! to leave together are no rate.
+//!
+//! *Congestion.* Destinations of which is known that what goes to them meets before it gets there are bound
+//! together: one bucket for all of them, which is as fast as they are in all, so that no two of their
+//! packets need leave together.
+//!
+//! Source: D. Shan et al. (ToN 2025), Alg. 3 and section IV.E. The paper takes the least and the greatest departure
+//! time within a window; slots leave in order, so here they are the first and the last one.
+//!
+//! Cost: one bucket of 40 bytes a packet, at departure; a division every five packets.
+
+use narrows_units::{Bytes, Nanos, Rate};
+
+/// Buckets for destinations.
+const BUCKETS: usize = 512;
+/// The bucket of all destinations that are congested.
+const CONGESTED: usize = BUCKETS;
+/// A window has more than so many full packets.
+const WINDOW_PACKETS: u64 = 5;
+/// The estimate follows a sample by one part of so many.
+const FOLLOW: u64 = 4;
+/// A sample below one part of so many of the estimate replaces it.
+const SURPRISE: u64 = 4;
+/// How long a destination is congested after it was last heard to be: some round trips of a data
+/// center, as many as a sender takes to slow down.
+pub(super) const CONGESTION: Nanos = Nanos::from_millis(2);
+
+/// What is known of one bucket.
+#[derive(Clone, Copy, Default)]
+struct Bucket {
+    /// The estimate; zero where nothing is known yet.
+    bytes_per_sec: u64,
+    /// When the window began; none where it begins with the next packet.
+    began: Option<Nanos>,
+    /// The slot of the packet that left last.
+    slot: Nanos,
+    /// What has left since the window began.
+    sent: u64,
+    /// How far apart full packets leave at the estimate: a power of two of nanoseconds.
+    spacing: u8,
+}
+
+impl Bucket {
+    fn set(&mut self, bytes_per_sec: u64, frame: u64) {
+        self.bytes_per_sec = bytes_per_sec.max(1);
+        self.spacing = spacing(frame, self.bytes_per_sec) as u8;
+    }
+}
+
+/// Rates by destination.
+pub(super) struct Bundles {
+    buckets: Box<[Bucket]>,
+    /// Until when each destination is congested.
+    congested_until: Box<[Nanos]>,
+    /// Until when any is.
+    any_until: Nanos,
+    /// Whether those are told apart that are not congested.
+    by_host: bool,
+    /// The longest frame, in bytes.
+    frame: u64,
+}
+
+impl Bundles {
+    /// For frames of up to `frame` bytes. Without `by_host` only what is congested is kept apart.
+    pub(super) fn new(frame: Bytes, by_host: bool) -> Self {
+        Self {
+            buckets: vec![Bucket::default(); BUCKETS + 1].into_boxed_slice(),
+            congested_until: vec![Nanos::ZERO; BUCKETS].into_boxed_slice(),
+            any_until: Nanos::ZERO,
+            by_host,
+            frame: frame.0.max(1),
+        }
+    }
+
+    #[inline]
+    fn bucket(&mut self, destination: u32, now: Nanos) -> Option<&mut Bucket> {
+        let own = destination as usize % BUCKETS;
+        if now < self.any_until && now < self.congested_until[own] {
+            self.buckets.get_mut(CONGESTED)
+        } else if self.by_host {
+            self.buckets.get_mut(own)
+        } else {
+            None
+        }
+    }
+
+    /// How far apart what goes to `destination` is to leave, as a power of two of nanoseconds, where
+    /// that matters. `known` is the rate of the flow that a packet at hand belongs to; the destination's is no lower.
+    #[inline]
+    pub(super) fn spacing(&mut self, destination: u32, known: Rate, now: Nanos) -> Option<u32> {
+        let frame = self.frame;
+        let bucket = self.bucket(destination, now)?;
+        if bucket.bytes_per_sec < known.bytes_per_sec() {
+            bucket.set(known.bytes_per_sec(), frame);
+        }
+        Some(u32::from(bucket.spacing))
+    }
+
+    /// A packet to `destination` came when its departure time was over.
+    #[inline]
+    pub(super) fn came_late(&mut self, destination: u32, now: Nanos) {
+        if let Some(bucket) = self.bucket(destination, now) {
+            bucket.began = None;
+        }
+    }
+
+    /// A packet of `len` bytes to `destination` left with the slot `slot`.
+    #[inline]
+    pub(super) fn left(&mut self, destination: u32, slot: Nanos, len: Bytes, now: Nanos) {
+        let frame = self.frame;
+        let Some(bucket) = self.bucket(destination, now) else { return };
+        let is_same = std::mem::replace(&mut bucket.slot, slot) == slot;
+        match bucket.began {
+            Some(began) if is_same || bucket.sent <= WINDOW_PACKETS * frame => {
+                // Slots come in order, except behind what came late.
+                bucket.began = Some(began.min(slot));
+                bucket.sent += len.0;
+            }
+            began => {
+                if let Some(began) = began {
+                    let sample = Rate::of(Bytes(bucket.sent), slot.since(began).max(Nanos(1)));
+                    bucket.follow(sample.bytes_per_sec(), frame);
+                }
+                bucket.began = Some(slot);
+                bucket.sent = len.0;
+            }
+        }
+    }
+
+    /// Something was heard from `destination` that says that what goes there meets on the way.
+    pub(super) fn set_congested(&mut self, destination: u32, now: Nanos) {
+        let own = destination as usize % BUCKETS;
+        if self.any_until <= now {
+            self.buckets[CONGESTED] = Bucket::default();
+        }
+        if self.congested_until[own] <= now {
+            // What it adds is known, where hosts are told apart; that others left will be seen.
+            let added = self.buckets[own].bytes_per_sec;
+            let all = &mut self.buckets[CONGESTED];
+            all.set(all.bytes_per_sec.saturating_add(added), self.frame);
+        }
+        self.congested_until[own] = now + CONGESTION;
+        self.any_until = now + CONGESTION;
+    }
+}
+
+impl Bucket {
+    fn follow(&mut self, sample: u64, frame: u64) {
+        let estimate = self.bytes_per_sec;
+        let next = if sample < estimate / SURPRISE {
+            sample
+        } else {
+            estimate - estimate / FOLLOW + sample.min(2 * estimate) / FOLLOW
+        };
+        self.set(next, frame);
+    }
+}
+
+/// The time that `frame` bytes take, rounded down to a power of two of nanoseconds.
+fn spacing(frame: u64, bytes_per_sec: u64) -> u32 {
+    Rate::from_bytes_per_sec(bytes_per_sec).time_for(Bytes(frame)).0.max(1).ilog2()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRAME: Bytes = Bytes(1500);
+
+    fn gbit(rate: f64) -> Rate {
+        Rate::from_bits_per_sec((rate * 1e9) as u64)
+    }
+
+    /// The estimate for `destination`.
+    fn rate(bundles: &mut Bundles, destination: u32, now: Nanos) -> Rate {
+        let bucket = bundles.bucket(destination, now).unwrap();
+        Rate::from_bytes_per_sec(bucket.bytes_per_sec)
+    }
+
+    /// What left until when, and the estimate then.
+    type Course = Vec<(Nanos, f64)>;
+
+    /// Full packets of connections with `rates` to one destination, for `span`, each held as the
+    /// estimate says. Their first packets leave at different times.
+    fn connections(bundles: &mut Bundles, rates: &[f64], begin: Nanos, span: Nanos) -> Course {
+        let mut packets: Vec<u64> = rates
+            .iter()
+            .zip(0..)
+            .flat_map(|(rate, connection)| {
+                let gap = gbit(*rate).time_for(FRAME).0;
+                (begin.0 + connection * 137..(begin + span).0).step_by(gap as usize)
+            })
+            .collect();
+        packets.sort_unstable();
+        let mut course = vec![];
+        for at in packets {
+            let slot =
+                Nanos(at.next_multiple_of(1 << bundles.spacing(7, gbit(rates[0]), begin).unwrap()));
+            bundles.left(7, slot, FRAME, slot);
+            course.push((slot, rate(bundles, 7, slot).bits_per_sec() as f64 / 1e9));
+        }
+        course
+    }
+
+    #[test]
+    fn ten_connections_are_known_for_their_sum_within_200_us() {
+        let mut bundles = Bundles::new(FRAME, true);
+        bundles.spacing(7, gbit(2.0), Nanos::ZERO);
+        let rates: Vec<f64> = (1..=10).map(|tenth| f64::from(tenth) / 10.0).collect();
+        let span = Nanos::from_millis(2);
+        let course = connections(&mut bundles, &rates, Nanos::from_secs(1), span);
+        let settled = Nanos::from_secs(1) + Nanos::from_micros(200);
+        let late: Vec<f64> =
+            course.iter().filter(|(at, _)| *at > settled).map(|(_, rate)| *rate).collect();
+        assert!(late.len() > 500);
+        assert!(late.iter().all(|rate| (4.1..8.2).contains(rate)), "{late:?}");
+        let mean = late.iter().sum::<f64>() / late.len() as f64;
+        assert!((mean / 5.5 - 1.0).abs() < 0.05, "{mean}");
+    }
+
+    #[test]
+    fn an_estimate_that_is_far_off_is_corrected_at_once() {
+        let mut bundles = Bundles::new(FRAME, true);
+        bundles.spacing(7, gbit(20.0), Nanos::ZERO);
+        let course = connections(&mut bundles, &[0.000_01], Nanos::ZERO, Nanos::from_secs(20));
+        let (_, rate) = course[9];
+        assert!((rate / 0.000_01 - 1.0).abs() < 0.2, "{rate} Gbit/s after nine packets");
+    }
+
+    #[test]
+    fn a_rate_that_changes_is_followed_and_does_not_swing() {
+        let mut bundles = Bundles::new(FRAME, true);
+        let mut at = Nanos::from_secs(1);
+        for rate in [1.0, 6.0, 1.0] {
+            let course = connections(&mut bundles, &[rate], at, Nanos::from_millis(100));
+            at = at + Nanos::from_millis(100);
+            let late = course.iter().skip(100).map(|(_, estimate)| *estimate);
+            let (least, most) = late.fold((f64::MAX, 0.0_f64), |(least, most), estimate| {
+                (least.min(estimate), most.max(estimate))
+            });
+            assert!(least > rate * 0.9 && most < rate * 1.1, "{least} to {most}, not {rate}");
+        }
+    }
+
+    #[test]
+    fn a_sender_that_pauses_is_not_taken_for_a_slow_one() {
+        let mut bundles = Bundles::new(FRAME, true);
+        let mut at = Nanos::from_secs(1);
+        for _ in 0..100 {
+            bundles.spacing(7, gbit(1.0), at);
+            bundles.came_late(7, at);
+            connections(&mut bundles, &[1.0], at, Nanos::from_micros(50));
+            at = at + Nanos::from_millis(1);
+        }
+        let rate = rate(&mut bundles, 7, at).bits_per_sec() as f64 / 1e9;
+        assert!((0.8..1.2).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn destinations_that_are_congested_are_as_fast_as_all_of_them_together() {
+        let mut bundles = Bundles::new(FRAME, true);
+        let now = Nanos::from_secs(1);
+        for destination in 0..4 {
+            assert_eq!(bundles.spacing(destination, gbit(1.0), now), Some(13));
+        }
+        for destination in 0..4 {
+            bundles.set_congested(destination, now);
+        }
+        assert_eq!(bundles.spacing(0, gbit(1.0), now), Some(11));
+        assert_eq!(rate(&mut bundles, 3, now), gbit(4.0));
+        // Until nothing was heard of it for a while.
+        assert_eq!(bundles.spacing(0, gbit(1.0), now + CONGESTION), Some(13));
+        bundles.set_congested(0, now + CONGESTION);
+        assert_eq!(rate(&mut bundles, 0, now + CONGESTION), gbit(1.0));
+    }
+
+    #[test]
+    fn where_hosts_are_not_told_apart_only_the_congested_ones_are_kept_apart() {
+        let mut bundles = Bundles::new(FRAME, false);
+        let now = Nanos::from_secs(1);
+        assert_eq!(bundles.spacing(0, gbit(1.0), now), None);
+        bundles.set_congested(0, now);
+        assert_eq!(bundles.spacing(0, gbit(1.0), now), Some(13));
+        assert_eq!(bundles.spacing(1, gbit(1.0), now), None);
+        // Ten connections at a gigabit each go there: it shows.
+        for packet in 0..400 {
+            bundles.left(0, now + Nanos(packet * 1_200), FRAME, now);
+        }
+        assert_eq!(bundles.spacing(0, gbit(1.0), now), Some(10));
+    }
+}
