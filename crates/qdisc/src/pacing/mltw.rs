@@ -234,7 +234,7 @@ impl Calendar for Mltw {
         }
         let at = slot.at.0.min(LATEST);
         let mask = (1 << slot.spacing.min(61)) - 1;
-        let time = if at <= self.front { at } else { (at + mask) & !mask };
+        let time = if at <= self.front.max(now.0) { at } else { (at + mask) & !mask };
         let time = time.max(slot.behind.0.min(LATEST));
         packets.meta_mut(id).edt = Nanos(time);
         if time <= self.front {
