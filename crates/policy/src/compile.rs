@@ -5,7 +5,7 @@ use crate::{
     TbfParams,
 };
 use narrows_coordination::{Coordination, Limit, Strategy};
-use narrows_qdisc::{Census, Config, Meter, Spec, cake, fifo, fq, tbf};
+use narrows_qdisc::{Census, Config, Meter, Spec, cake, fifo, fq, pacing, tbf};
 use narrows_units::{Bytes, Rate};
 use std::sync::Arc;
 
@@ -46,17 +46,19 @@ pub(crate) struct Place {
     /// `None` for what nobody put there: the `bfifo` in a `tbf`, `noqueue` on an idle port.
     pub(crate) handle: Option<Handle>,
     kind: &'static str,
-    /// How its queues are told apart: otherwise its packets would be in others.
+    /// With another one, packets that are queued would stand elsewhere.
     sorting: Option<Sorting>,
 }
 
-/// Into which queues packets are sorted, by kinds that do.
+/// By what a qdisc sorts packets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sorting {
-    /// Tins and flows of a `cake`.
+    /// Into which tins and flows a `cake` does.
     Cake(cake::Diffserv, cake::Isolation),
-    /// Flows and bands of an `fq`: its mask and its priorities.
+    /// Into which flows and bands an `fq` does, by its mask and its priorities.
     Fq(u32, [u8; fq::PRIORITIES]),
+    /// Into which flows and slots a pacing qdisc does.
+    Pacing(pacing::Shape),
 }
 
 /// The same for a limit.
@@ -289,6 +291,12 @@ fn add_levels(node: &Node, seats: usize, levels: &mut Vec<Level>) {
         Kind::Fifo(fifo) => {
             levels.push(Level { place, config: fifo_config(fifo), children: 0, limit: None });
         }
+        Kind::Pacing(config) => levels.push(Level {
+            place: Place { sorting: Some(Sorting::Pacing(config.shape())), ..place },
+            config: Config::Pacing(*config),
+            children: 0,
+            limit: None,
+        }),
         Kind::Tbf(tbf) => {
             let params = &tbf.params;
             levels.push(Level {

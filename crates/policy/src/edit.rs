@@ -2,7 +2,7 @@
 
 use crate::{
     Cake, ClassId, Fifo, FifoUnit, FqParams, Handle, Kind, MAX_DEPTH, Mq, Node, Params, Parent,
-    Policy, PolicyError, PortFacts, PortPolicy, Tbf, TbfParams,
+    Policy, PolicyError, PortFacts, PortPolicy, Tbf, TbfParams, pacing,
 };
 
 /// What an edit does, with the flags of the rtnetlink request that `tc` sends for it.
@@ -44,6 +44,7 @@ impl Policy {
             Verb::Delete => port.delete(edit, facts)?,
             _ => port.modify(edit, facts, &mut allocator)?,
         }
+        pacing::check(port)?;
         if port.root.is_none() {
             next.ports.remove(dev);
         }
@@ -103,7 +104,11 @@ impl PortPolicy {
                 check_queue(class, facts)?;
                 (None, "cake")
             }
-            kind @ (Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_) | Kind::Fq(_)) => {
+            kind @ (Kind::Noqueue
+            | Kind::Fifo(_)
+            | Kind::Cake(_)
+            | Kind::Fq(_)
+            | Kind::Pacing(_)) => {
                 return Err(PolicyError::NotClassful { handle: node.handle, kind: kind.name() });
             }
         };
@@ -208,6 +213,9 @@ impl PortPolicy {
                 *cake = cake.changed(options, facts, own_queue)?;
             }
             (Kind::Fq(fq), Params::Fq(options)) => *fq = fq.changed(options)?,
+            (Kind::Pacing(config), Params::Pacing { options, .. }) => {
+                *config = options.on(*config, facts);
+            }
             (Kind::Mq(_), Params::Mq) if facts.queues == Some(1) => {
                 return Err(PolicyError::MqNeedsQueues);
             }
@@ -254,6 +262,9 @@ impl PortPolicy {
                 _ => Kind::Cake(Cake::new(*multi, options, facts, own_queue)?),
             },
             Some(Params::Fq(options)) => Kind::Fq(FqParams::made(options, facts)?),
+            Some(Params::Pacing { structure, options }) => {
+                Kind::Pacing(options.alone(*structure, facts))
+            }
             Some(Params::Mq) => match (parent, facts.queues) {
                 (Parent::Class(_), _) => return Err(PolicyError::MqNotRoot),
                 (Parent::Root, Some(0 | 1)) => return Err(PolicyError::MqNeedsQueues),
@@ -297,9 +308,11 @@ impl PortPolicy {
                 Ok(())
             }
             Kind::Cake(Cake { multi: true, .. }) => Err(PolicyError::CakeMqChild),
-            kind @ (Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_) | Kind::Fq(_)) => {
-                Err(PolicyError::NotClassful { handle, kind: kind.name() })
-            }
+            kind @ (Kind::Noqueue
+            | Kind::Fifo(_)
+            | Kind::Cake(_)
+            | Kind::Fq(_)
+            | Kind::Pacing(_)) => Err(PolicyError::NotClassful { handle, kind: kind.name() }),
         }
     }
 
@@ -380,7 +393,11 @@ impl PortPolicy {
                 match &mut parent.kind {
                     Kind::Tbf(tbf) => tbf.inner = None,
                     Kind::Mq(mq) => drop(mq.children.remove(&class.minor)),
-                    Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_) | Kind::Fq(_) => {}
+                    Kind::Noqueue
+                    | Kind::Fifo(_)
+                    | Kind::Cake(_)
+                    | Kind::Fq(_)
+                    | Kind::Pacing(_) => {}
                 }
                 Ok(())
             }

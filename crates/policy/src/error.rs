@@ -67,7 +67,7 @@ pub enum PolicyError {
     },
     /// A kind that does not exist here, or none at all.
     #[error(
-        "Specified qdisc kind is unknown. {}Known are pfifo, bfifo, tbf, cake, cake_mq, fq, mq and noqueue.",
+        "Specified qdisc kind is unknown. {}Known are pfifo, bfifo, tbf, cake, cake_mq, fq, carousel, eiffel, flowbundler, mq and noqueue.",
         .0.as_ref().map_or(String::new(), |name| format!("There is no \"{name}\". "))
     )]
     UnknownKind(Option<String>),
@@ -160,6 +160,16 @@ pub enum PolicyError {
         "coordination: a qdisc under mq belongs to one queue and shares its rate with none. Put it at the root to limit the port."
     )]
     CoordinationUnderMq,
+    /// A pacing qdisc below a `tbf` that writes departure times, too.
+    #[error(
+        "coordination edt: {above} stamps packets with their departure, and so does the {kind} below it: one of two times would not hold. Give {above} coordination fair, equal or lock."
+    )]
+    StampedTwice {
+        /// The `tbf`.
+        above: Handle,
+        /// What stands below it.
+        kind: &'static str,
+    },
     /// A port without queues.
     #[error("The port has no queue to put a qdisc on.")]
     NoQueues,

@@ -30,6 +30,7 @@ impl Installed {
             // As in the kernel it is a sum of what every qdisc counts, and no more.
             stats.cake = None;
             stats.fq = None;
+            stats.pacing = None;
             nodes.push(NodeStats { parent: Parent::Root, handle: Some(handle), stats });
         }
         for (running, figures) in self.queues.iter().zip(per_queue) {

@@ -1,6 +1,9 @@
 //! The tree itself: ports, qdiscs, their parameters.
 
-use crate::{Cake, CakeOptions, FqOptions, FqParams, Handle, Parent, Tbf, TbfParams};
+use crate::{
+    Cake, CakeOptions, FqOptions, FqParams, Handle, PacingOptions, Parent, Tbf, TbfParams,
+};
+use narrows_qdisc::pacing::{self, Structure};
 use std::collections::BTreeMap;
 
 /// How many qdiscs may stand one below the other. Each is a call deeper on a worker's stack
@@ -73,10 +76,10 @@ pub struct Node {
 }
 
 impl Node {
-    fn collect<'a>(&'a self, into: &mut Vec<&'a Self>) {
+    pub(crate) fn collect<'a>(&'a self, into: &mut Vec<&'a Self>) {
         into.push(self);
         match &self.kind {
-            Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_) | Kind::Fq(_) => {}
+            Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_) | Kind::Fq(_) | Kind::Pacing(_) => {}
             Kind::Tbf(tbf) => tbf.inner.iter().for_each(|inner| inner.collect(into)),
             Kind::Mq(mq) => mq.children.values().for_each(|child| child.collect(into)),
         }
@@ -88,7 +91,7 @@ impl Node {
             return Some(self);
         }
         match &mut self.kind {
-            Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_) | Kind::Fq(_) => None,
+            Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_) | Kind::Fq(_) | Kind::Pacing(_) => None,
             Kind::Tbf(tbf) => tbf.inner.as_mut().and_then(|inner| inner.find_mut(handle)),
             Kind::Mq(mq) => mq.children.values_mut().find_map(|child| child.find_mut(handle)),
         }
@@ -108,6 +111,8 @@ pub enum Kind {
     Cake(Cake),
     /// A queue for each flow, and a pace.
     Fq(FqParams),
+    /// A rate for each flow: `carousel`, `eiffel`, `flowbundler`.
+    Pacing(pacing::Config),
     /// One child for each queue of the port.
     Mq(Mq),
 }
@@ -121,6 +126,7 @@ impl Kind {
             Self::Tbf(_) => "tbf",
             Self::Cake(cake) => cake_name(cake.multi),
             Self::Fq(_) => "fq",
+            Self::Pacing(config) => config.structure.name(),
             Self::Mq(_) => "mq",
         }
     }
@@ -185,6 +191,13 @@ pub enum Params {
     },
     /// `fq`; what is not given stays, or is the default.
     Fq(FqOptions),
+    /// `carousel`, `eiffel`, `flowbundler`; what is not given stays, or is the default.
+    Pacing {
+        /// Which of them.
+        structure: Structure,
+        /// What is given.
+        options: PacingOptions,
+    },
     /// `mq`
     Mq,
     /// A name that no kind has.
@@ -200,6 +213,7 @@ impl Params {
             Self::Tbf(_) => "tbf",
             Self::Cake { multi, .. } => cake_name(*multi),
             Self::Fq(_) => "fq",
+            Self::Pacing { structure, .. } => structure.name(),
             Self::Mq => "mq",
             Self::Unknown(name) => name,
         }

@@ -183,6 +183,9 @@ impl Port<'_> {
             if let Some(fq) = &stats.fq {
                 kinds::fq_figures(fq, &mut line);
             }
+            if let Some(pacing) = &stats.pacing {
+                kinds::pacing_figures(pacing, &mut line);
+            }
         }
         line
     }

@@ -6,6 +6,7 @@ mod cake;
 mod coordination;
 mod fifo;
 mod fq;
+mod pacing;
 mod tbf;
 
 use crate::complaint::Complaint;
@@ -15,6 +16,8 @@ use crate::words::Words;
 pub(crate) use cake::figures as cake_figures;
 pub(crate) use fq::figures as fq_figures;
 use narrows_policy::{FifoUnit, Kind, Params, PortFacts, TbfParams};
+use narrows_qdisc::pacing::Structure;
+pub(crate) use pacing::figures as pacing_figures;
 
 /// How a qdisc is to be shown.
 #[derive(Clone, Copy)]
@@ -34,6 +37,9 @@ pub(crate) fn parse(kind: &str, words: Words) -> Result<Params, Complaint> {
         "cake" => cake::parse(false, words),
         "cake_mq" => cake::parse(true, words),
         "fq" => fq::parse(words),
+        "carousel" => pacing::parse(Structure::Carousel, words),
+        "eiffel" => pacing::parse(Structure::Eiffel, words),
+        "flowbundler" => pacing::parse(Structure::FlowBundler, words),
         "noqueue" => without_parameters(Params::Noqueue, words),
         "mq" => without_parameters(Params::Mq, words),
         _ => without_parameters(Params::Unknown(kind.to_owned()), words),
@@ -45,7 +51,7 @@ fn without_parameters(params: Params, mut words: Words) -> Result<Params, Compla
     let kind = params.kind_name();
     Err(Complaint::wrong(match params {
         Params::Unknown(_) => format!(
-            "Unknown qdisc \"{kind}\", hence option \"{word}\" is unparsable: the kinds are pfifo, bfifo, tbf, cake, cake_mq, fq, mq and noqueue."
+            "Unknown qdisc \"{kind}\", hence option \"{word}\" is unparsable: the kinds are pfifo, bfifo, tbf, cake, cake_mq, fq, carousel, eiffel, flowbundler, mq and noqueue."
         ),
         _ => format!("{kind}: unknown parameter \"{word}\": {kind} takes none."),
     }))
@@ -81,6 +87,7 @@ pub(crate) fn show(kind: &Kind, style: Style, line: &mut Line) {
         Kind::Tbf(tbf) => tbf::show(&tbf.params, style, line),
         Kind::Cake(cake) => cake::show(&cake.params, style, line),
         Kind::Fq(params) => fq::show(params, line),
+        Kind::Pacing(config) => pacing::show(config, line),
     }
 }
 
@@ -98,5 +105,6 @@ pub(crate) fn save(kind: &Kind) -> String {
         Kind::Tbf(tbf) => tbf::save(&tbf.params),
         Kind::Cake(cake) => cake::save(&cake.params),
         Kind::Fq(params) => fq::save(params),
+        Kind::Pacing(config) => pacing::save(config),
     }
 }

@@ -3,6 +3,8 @@
 mod cake;
 mod cake_samples;
 mod commands;
+mod fq;
 mod host;
 mod offline;
+mod pacing;
 mod properties;

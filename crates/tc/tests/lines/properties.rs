@@ -36,6 +36,18 @@ fn word() -> impl Strategy<Value = String> {
         "noqueue",
         "cake",
         "cake_mq",
+        "carousel",
+        "eiffel",
+        "flowbundler",
+        "maxrate",
+        "flow_limit",
+        "horizon",
+        "horizon_cap",
+        "granularity",
+        "slots",
+        "flows",
+        "hosts",
+        "1024",
         "bandwidth",
         "autorate-ingress",
         "diffserv4",
@@ -160,6 +172,29 @@ fn cake_words() -> impl Strategy<Value = String> {
         .prop_map(|(words, shared)| format!("{}{shared}", words.join(" ")))
 }
 
+/// A pacing qdisc with arbitrary values, in any order.
+fn pacing_words() -> impl Strategy<Value = String> {
+    let kind = prop::sample::select(vec!["carousel", "eiffel", "flowbundler"]);
+    let flag = prop::sample::select(vec!["flows", "hosts", "horizon_drop", "horizon_cap"]);
+    let word = prop_oneof![
+        3 => flag.prop_map(str::to_owned),
+        1 => any::<u64>().prop_map(|bits| format!("maxrate {}bit", bits >> 4)),
+        1 => (1u32..).prop_map(|packets| format!("limit {packets}")),
+        1 => (1u32..).prop_map(|packets| format!("flow_limit {packets}")),
+        1 => (1u32..).prop_map(|micros| format!("horizon {micros}us")),
+        1 => (1u32..=1_000_000_000).prop_map(|nanos| format!("granularity {nanos}ns")),
+    ];
+    let slots = prop_oneof![
+        2 => Just(String::new()),
+        1 => (6u32..=12).prop_map(|power| format!(" slots {}", 1 << power)),
+        1 => Just(" apart hosts safeguard".to_owned()),
+    ];
+    (kind, prop::collection::vec(word, 0..8), slots).prop_map(|(kind, words, slots)| {
+        let slots = if kind == "flowbundler" { slots } else { String::new() };
+        format!("{kind} {}{slots}", words.join(" "))
+    })
+}
+
 /// Lines that are likely to be good.
 fn good_line() -> impl Strategy<Value = String> {
     let dev = prop::sample::select(vec!["left", "right"]);
@@ -199,6 +234,7 @@ fn good_line() -> impl Strategy<Value = String> {
         2 => Just("mq".to_owned()),
         2 => cake_words().prop_map(|words| format!("cake {words}")),
         1 => cake_words().prop_map(|words| format!("cake_mq {words}")),
+        3 => pacing_words(),
     ];
     (dev, place, handle, kind).prop_map(|(dev, place, handle, kind)| {
         format!("qdisc replace dev {dev} {place} {handle} {kind}")
@@ -214,6 +250,18 @@ proptest! {
         let kind = if multi { "cake_mq" } else { "cake" };
         for words in [first, second] {
             host.tc(&format!("qdisc replace dev right root {kind} {words}"));
+        }
+        let text = save(&host.policy);
+        let loaded = load(&text, "file", &host).unwrap();
+        prop_assert_eq!(&loaded, &host.policy, "{}", text);
+        prop_assert_eq!(save(&loaded), text);
+    }
+
+    #[test]
+    fn what_is_saved_paces_the_same_way(first in pacing_words(), second in pacing_words()) {
+        let mut host = TwoPorts::with_queues(2);
+        for words in [first, second] {
+            host.ok(&format!("qdisc replace dev right root {words}"));
         }
         let text = save(&host.policy);
         let loaded = load(&text, "file", &host).unwrap();

@@ -1,0 +1,120 @@
+//! What workers are to build for pacing qdiscs, and where those cannot stand.
+
+use narrows_coordination::Strategy;
+use narrows_policy::{
+    Edit, Handle, Installed, PacingOptions, Params, Parent, Policy, PolicyError, PortFacts,
+    TbfParams, Update, Verb,
+};
+use narrows_qdisc::pacing::{Figures, Key, Structure};
+use narrows_qdisc::{Config, Spec, Stats};
+use narrows_units::wire::Overhead;
+use narrows_units::{Bytes, Rate};
+
+const JUMBO: PortFacts = PortFacts { mtu: 9000, ..PortFacts::ETHERNET };
+
+fn edit(
+    policy: &Policy,
+    parent: Parent,
+    handle: u16,
+    params: Params,
+) -> Result<Policy, PolicyError> {
+    let (verb, parent) = (Verb::Replace, Some(parent));
+    let (handle, params) = (Handle::new(handle), Some(params));
+    policy.edit("eth0", &Edit { verb, parent, handle, params }, &JUMBO)
+}
+
+fn pacing(options: PacingOptions) -> Params {
+    Params::Pacing { structure: Structure::FlowBundler, options }
+}
+
+fn tbf(strategy: Option<Strategy>) -> Params {
+    Params::Tbf(TbfParams {
+        rate: Rate::from_bits_per_sec(8_000_000),
+        burst: Bytes(30_000),
+        limit: Bytes(100_000),
+        peak: None,
+        overhead: Overhead::NONE,
+        strategy,
+    })
+}
+
+fn below(handle: u16) -> Parent {
+    Parent::Class(Handle::new(handle).unwrap().class(1))
+}
+
+fn compile(policy: &Policy, previous: Option<&Installed>) -> (Installed, Vec<Update>) {
+    Installed::compile(policy.port("eth0"), 2, previous).unwrap()
+}
+
+fn spec(update: &Update) -> &Spec {
+    let (Update::Replace(spec) | Update::Retune(spec)) = update;
+    spec
+}
+
+#[test]
+fn every_queue_has_one_that_knows_the_longest_frame() {
+    let policy = edit(&Policy::default(), Parent::Root, 1, pacing(PacingOptions::default()));
+    let (_, updates) = compile(&policy.unwrap(), None);
+    assert_eq!(updates.len(), 2);
+    for update in &updates {
+        let Config::Pacing(config) = &spec(update).config else { panic!("another kind") };
+        assert_eq!((config.structure, config.frame), (Structure::FlowBundler, 9014));
+        assert!(spec(update).meter.is_none());
+    }
+}
+
+#[test]
+fn parameters_change_in_place_and_what_sorts_packets_does_not() {
+    let policy =
+        edit(&Policy::default(), Parent::Root, 1, pacing(PacingOptions::default())).unwrap();
+    let (installed, _) = compile(&policy, None);
+    let change = |options| {
+        let changed = edit(&policy, Parent::Root, 1, pacing(options)).unwrap();
+        let (_, updates) = compile(&changed, Some(&installed));
+        matches!(updates[0], Update::Retune(_))
+    };
+    let maxrate = Some(Rate::from_bits_per_sec(8));
+    assert!(change(PacingOptions { maxrate, limit: Some(1), ..PacingOptions::default() }));
+    assert!(!change(PacingOptions { key: Some(Key::Hosts), ..PacingOptions::default() }));
+    assert!(!change(PacingOptions { slots: Some(64), ..PacingOptions::default() }));
+}
+
+#[test]
+fn a_tbf_above_keeps_one_rate_for_all_queues() {
+    let policy = edit(&Policy::default(), Parent::Root, 1, tbf(None)).unwrap();
+    let policy = edit(&policy, below(1), 2, pacing(PacingOptions::default())).unwrap();
+    let (_, updates) = compile(&policy, None);
+    for update in &updates {
+        assert!(spec(update).meter.is_some());
+        assert!(matches!(spec(update).children[0].config, Config::Pacing(_)));
+    }
+}
+
+#[test]
+fn whichever_comes_last_two_that_stamp_are_refused() {
+    let refused = |policy: Result<Policy, PolicyError>| {
+        assert!(matches!(policy, Err(PolicyError::StampedTwice { .. })), "{policy:?}");
+    };
+    let stamping = edit(&Policy::default(), Parent::Root, 1, tbf(Some(Strategy::Edt))).unwrap();
+    refused(edit(&stamping, below(1), 2, pacing(PacingOptions::default())));
+    let between = edit(&stamping, below(1), 2, tbf(None)).unwrap();
+    refused(edit(&between, below(2), 3, pacing(PacingOptions::default())));
+    let plain = edit(&Policy::default(), Parent::Root, 1, tbf(None)).unwrap();
+    let paced = edit(&plain, below(1), 2, pacing(PacingOptions::default())).unwrap();
+    refused(edit(&paced, Parent::Root, 1, tbf(Some(Strategy::Edt))));
+    assert!(edit(&paced, Parent::Root, 1, tbf(Some(Strategy::Lock))).is_ok());
+}
+
+#[test]
+fn figures_of_queues_are_added_up() {
+    let policy =
+        edit(&Policy::default(), Parent::Root, 1, pacing(PacingOptions::default())).unwrap();
+    let (installed, _) = compile(&policy, None);
+    let queue = |flows| {
+        let figures = Figures { flows, throttled: 5, ..Figures::default() };
+        vec![Stats { pacing: Some(Box::new(figures)), ..Stats::default() }]
+    };
+    let nodes = installed.gather(&[queue(3), queue(4)]);
+    let figures = nodes[0].stats.pacing.as_ref().unwrap();
+    assert_eq!((figures.flows, figures.throttled), (7, 10));
+}

@@ -1,0 +1,200 @@
+//! `carousel`, `eiffel`, `flowbundler`: words like those of `tc-fq(8)` where it has them.
+//!
+//! As in `tc fq` no word may be abbreviated, and of two that exclude each other the later one holds.
+
+use super::legal;
+use crate::complaint::Complaint;
+use crate::render::{Json, Line};
+use crate::words::Words;
+use crate::{notation, number};
+use narrows_policy::{PacingOptions, Params};
+use narrows_qdisc::pacing::{Beyond, Config, Figures, Key, Mltw, Structure};
+use narrows_units::Nanos;
+
+/// A structure of slots without end would need memory without end.
+const HORIZON_HINT: &str = "a time from 1us on, below 4295 s, as 10s";
+const GRANULARITY_HINT: &str = "a time from 1ns to 1s, as 500ns or 8us";
+/// The longest slot.
+const GRANULARITY_MAX: Nanos = Nanos::from_secs(1);
+
+pub(super) fn parse(structure: Structure, mut words: Words) -> Result<Params, Complaint> {
+    let kind = structure.name();
+    let mut options = PacingOptions::default();
+    while let Some(word) = words.next() {
+        match word {
+            "limit" | "flow_limit" => {
+                let value = words.value(word, if word == "limit" { "10000" } else { "100" })?;
+                let hint = "a number of packets, at least 1";
+                let packets = Some(legal(kind, word, value, count, hint)?);
+                let option =
+                    if word == "limit" { &mut options.limit } else { &mut options.flow_limit };
+                *option = packets;
+            }
+            "maxrate" => {
+                let value = words.value(word, "100mbit")?;
+                options.maxrate = Some(legal(kind, word, value, number::rate, number::RATE_HINT)?);
+            }
+            "horizon" => {
+                let value = words.value(word, "10s")?;
+                let some = |word: &str| number::time(word).filter(|time| *time != Nanos::ZERO);
+                options.horizon = Some(legal(kind, word, value, some, HORIZON_HINT)?);
+            }
+            "horizon_drop" => options.beyond = Some(Beyond::Drop),
+            "horizon_cap" => options.beyond = Some(Beyond::Cap),
+            "granularity" => {
+                let value = words.value(word, "1us")?;
+                options.granularity =
+                    Some(legal(kind, word, value, granularity, GRANULARITY_HINT)?);
+            }
+            "slots" if structure == Structure::FlowBundler => {
+                let value = words.value(word, "1024")?;
+                let hint = "a power of two from 64 to 4096";
+                options.slots = Some(legal(kind, word, value, slots, hint)?);
+            }
+            "apart" if structure == Structure::FlowBundler => {
+                let value = words.value(word, "hosts")?;
+                options.apart = Some(legal(kind, word, value, apart, "flows or hosts")?);
+            }
+            "safeguard" | "nosafeguard" if structure == Structure::FlowBundler => {
+                options.safeguard = Some(word == "safeguard");
+            }
+            "flows" => options.key = Some(Key::Flows),
+            "hosts" => options.key = Some(Key::Hosts),
+            "help" => return Err(Complaint::wrong(usage(structure))),
+            _ => {
+                let usage = usage(structure);
+                return Err(Complaint::wrong(format!("What is \"{word}\"?\n{usage}")));
+            }
+        }
+    }
+    Ok(Params::Pacing { structure, options })
+}
+
+fn usage(structure: Structure) -> String {
+    let kind = structure.name();
+    let own = "\n           [ slots N ] [ apart { flows* | hosts } ] [ safeguard | nosafeguard* ]";
+    let own = if structure == Structure::FlowBundler { own } else { "" };
+    format!(
+        "Usage: {kind} [ limit PACKETS ] [ flow_limit PACKETS ] [ maxrate RATE ] [ flows* | hosts ]
+           [ horizon TIME ] [ horizon_drop* | horizon_cap ] [ granularity TIME ]{own}
+maxrate is the rate of each flow, or of each destination with hosts; maxrate 0 is none.
+* marks the defaults. For a rate of all together, put it below a tbf."
+    )
+}
+
+/// A number that is not zero.
+fn count(word: &str) -> Option<u32> {
+    word.parse().ok().filter(|number| *number > 0)
+}
+
+fn apart(word: &str) -> Option<Key> {
+    [Key::Flows, Key::Hosts].into_iter().find(|apart| key(*apart) == word)
+}
+
+fn slots(word: &str) -> Option<u32> {
+    word.parse().ok().filter(|slots: &u32| slots.is_power_of_two() && Mltw::SLOTS.contains(slots))
+}
+
+/// A time as elsewhere, or in nanoseconds.
+fn granularity(word: &str) -> Option<Nanos> {
+    let nanos = word.strip_suffix("ns").or(word.strip_suffix("nsec"));
+    let time = match nanos {
+        Some(nanos) => Nanos(nanos.parse().ok()?),
+        None => number::time(word)?,
+    };
+    (Nanos(1)..=GRANULARITY_MAX).contains(&time).then_some(time)
+}
+
+/// In microseconds where those are whole.
+fn fine(time: Nanos) -> String {
+    let Nanos(nanos) = time;
+    if nanos.is_multiple_of(1_000) { format!("{}us", nanos / 1_000) } else { format!("{nanos}ns") }
+}
+
+fn beyond(beyond: Beyond) -> &'static str {
+    match beyond {
+        Beyond::Drop => "horizon_drop",
+        Beyond::Cap => "horizon_cap",
+    }
+}
+
+fn key(key: Key) -> &'static str {
+    match key {
+        Key::Flows => "flows",
+        Key::Hosts => "hosts",
+    }
+}
+
+pub(super) fn show(config: &Config, line: &mut Line) {
+    let packets = |line: &mut Line, key, limit: u32| {
+        line.add(key, Json::Number(u64::from(limit)), &format!("{key} {limit}p "));
+    };
+    packets(line, "limit", config.limit);
+    packets(line, "flow_limit", config.flow_limit);
+    if let Some(rate) = config.maxrate {
+        let text = format!("maxrate {} ", notation::rate(rate));
+        line.add("maxrate", Json::Number(rate.bytes_per_sec()), &text);
+    }
+    let horizon = config.horizon.0 / 1_000;
+    line.add("horizon", Json::Number(horizon), &format!("horizon {} ", notation::time(horizon)));
+    let beyond = beyond(config.beyond);
+    line.add(beyond, Json::Bool(true), &format!("{beyond} "));
+    let granularity = config.granularity;
+    let text = format!("granularity {} ", fine(granularity));
+    line.add("granularity_ns", Json::Number(granularity.0), &text);
+    if config.structure == Structure::FlowBundler {
+        let slots = config.slots;
+        line.add("slots", Json::Number(u64::from(slots)), &format!("slots {slots} "));
+        let apart = key(config.apart);
+        line.add("apart", Json::Text(apart.to_owned()), &format!("apart {apart} "));
+        let safeguard = if config.safeguard { "safeguard " } else { "nosafeguard " };
+        line.add("safeguard", Json::Bool(config.safeguard), safeguard);
+    }
+    let key = key(config.key);
+    line.add("flowmode", Json::Text(key.to_owned()), &format!("{key} "));
+}
+
+pub(super) fn save(config: &Config) -> String {
+    let rate = config.maxrate.unwrap_or_default().bits_per_sec();
+    let (limit, flow_limit) = (config.limit, config.flow_limit);
+    let horizon = config.horizon.0 / 1_000;
+    let slots = match config.structure {
+        Structure::FlowBundler => {
+            let safeguard = if config.safeguard { "safeguard" } else { "nosafeguard" };
+            format!(" slots {} apart {} {safeguard}", config.slots, key(config.apart))
+        }
+        Structure::Carousel | Structure::Eiffel => String::new(),
+    };
+    format!(
+        " limit {limit} flow_limit {flow_limit} maxrate {rate}bit horizon {horizon}us {} granularity {}{slots} {}",
+        beyond(config.beyond),
+        fine(config.granularity),
+        key(config.key),
+    )
+}
+
+/// What `tc -s` prints beyond the figures that every qdisc has, in the manner of `tc-fq(8)`.
+pub(crate) fn figures(figures: &Figures, line: &mut Line) {
+    let inactive = figures.flows - figures.throttled_flows;
+    let memory = notation::size(figures.memory.0);
+    line.text(&format!(
+        "  flows {} (inactive {inactive} throttled {}) memory {memory}\n",
+        figures.flows, figures.throttled_flows,
+    ));
+    line.text(&format!(
+        "  throttled {} flows_plimit {} horizon_drops {} horizon_caps {}\n",
+        figures.throttled, figures.flow_limit_drops, figures.horizon_drops, figures.horizon_caps,
+    ));
+    for (key, value) in [
+        ("flows", u64::from(figures.flows)),
+        ("inactive_flows", u64::from(inactive)),
+        ("throttled_flows", u64::from(figures.throttled_flows)),
+        ("throttled", figures.throttled),
+        ("flows_plimit", figures.flow_limit_drops),
+        ("horizon_drops", figures.horizon_drops),
+        ("horizon_caps", figures.horizon_caps),
+        ("memory", figures.memory.0),
+    ] {
+        line.json(key, Json::Number(value));
+    }
+}
