@@ -36,10 +36,10 @@ pub use subject::Subject;
 pub use work::{Counts, Work};
 
 use crate::callgrind::{self, Program};
+use crate::processor;
 use crate::qdisc::median;
 use anyhow::Result;
 use narrows_peers::rte_sched;
-use rustix::time::{ClockId, clock_gettime};
 
 /// The numbers of flows that are measured.
 pub const FLOWS: [u32; 4] = [1, 32, 1024, 65_536];
@@ -109,13 +109,6 @@ struct Time {
     dropped_percent: f64,
 }
 
-/// What this thread has had of a processor, in nanoseconds: on a busy machine, too, nobody else's
-/// turns are counted.
-fn processor_time() -> i64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec * 1_000_000_000 + time.tv_nsec
-}
-
 /// The times of `subjects`, the first of which is the floor.
 fn times(subjects: &[Subject], flows: u32, options: &Options) -> Result<Vec<Time>> {
     let works = subjects.iter().map(|subject| Work::new(*subject, flows));
@@ -124,9 +117,9 @@ fn times(subjects: &[Subject], flows: u32, options: &Options) -> Result<Vec<Time
     for _ in 0..options.repeats {
         for (work, costs) in works.iter_mut().zip(&mut costs) {
             work.run(2 * work.packets());
-            let start = processor_time();
+            let start = processor::time();
             let packets = work.run(options.packets);
-            costs.push((processor_time() - start) as f64 / packets as f64);
+            costs.push((processor::time() - start) as f64 / packets as f64);
         }
     }
     let floor = costs.first().cloned().unwrap_or_default();

@@ -5,7 +5,8 @@
 //! floor, a `VecDeque`; and where a machine is too noisy to tell a nanosecond, instructions
 //! a packet are counted instead (`instruction-count`, with budgets in `instructions.json`).
 //!
-//! What `cake` costs is measured [beside a peer](cake), with frames whose headers are read.
+//! What `cake` costs is measured [beside a peer](cake), with frames whose headers are read; what
+//! it costs to hold packets until their departure, in [timing wheels](wheels) and beside them.
 //!
 //! What it costs that cores share a limit is measured apart, with [real threads](coordination).
 //!
@@ -14,7 +15,9 @@
 pub mod cake;
 pub mod callgrind;
 pub mod coordination;
+mod processor;
 pub mod qdisc;
 pub mod structure;
+pub mod wheels;
 
 pub use structure::{Structure, Workload};

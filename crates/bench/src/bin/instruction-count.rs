@@ -8,6 +8,7 @@ use anyhow::{Context, bail, ensure};
 use narrows_bench::Structure;
 use narrows_bench::cake::Subject;
 use narrows_bench::callgrind::{self, Program};
+use narrows_bench::wheels;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,6 +18,8 @@ const FEW: u64 = 10_000;
 const MANY: u64 = 110_000;
 /// Flows of `cake`: as many as a tin has queues.
 const CAKE_FLOWS: u32 = 1024;
+/// Flows that timing wheels hold, and how: what `bench wheels` is about.
+const WHEELS_WORK: [&str; 3] = ["1024", "equal", "drain"];
 /// How far over its budget a structure may be, in per cent: compilers differ by less.
 const TOLERANCE_PERCENT: f64 = 3.0;
 
@@ -65,7 +68,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is measured: each structure of `bench qdisc`, and `cake` with flows.
+/// What is measured: each structure of `bench qdisc`, `cake` with flows, and timing wheels.
 fn works(folder: &Path) -> Vec<(String, Program)> {
     let hot_path = |structure: Structure| {
         let name = structure.name();
@@ -76,8 +79,15 @@ fn works(folder: &Path) -> Vec<(String, Program)> {
         let arguments = vec![name.clone(), CAKE_FLOWS.to_string()];
         (name, Program { path: folder.join("cake_cost"), arguments })
     };
+    let wheel = |subject: wheels::Subject| {
+        let name = subject.name().to_owned();
+        let arguments = [name.as_str()].into_iter().chain(WHEELS_WORK).map(str::to_owned).collect();
+        (name, Program { path: folder.join("wheels_cost"), arguments })
+    };
     let structures = Structure::all().into_iter().map(hot_path);
-    structures.chain([Subject::CakeBesteffort, Subject::CakeDiffserv4].map(cake)).collect()
+    let cakes = [Subject::CakeBesteffort, Subject::CakeDiffserv4].map(cake);
+    let wheels = [wheels::Subject::Carousel, wheels::Subject::Eiffel, wheels::Subject::FlowBundler];
+    structures.chain(cakes).chain(wheels.map(wheel)).collect()
 }
 
 /// Builds the examples that are measured; they stand beside this program. In which folder.

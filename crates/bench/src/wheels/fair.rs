@@ -1,0 +1,56 @@
+//! `fq`, as a worker uses it: a whole qdisc, of which every packet is told its time.
+//!
+//! So it does more than hold packets: it looks up a packet's flow, has its flows take turns and counts. It is
+//! made for as many flows as there are, none of which share a queue, and has Linux's timer slack. All that it
+//! is not asked for is a rate of its own, since its packets have one.
+
+use super::subject::Holder;
+use narrows_packet::{Batch, PacketId, Packets};
+use narrows_qdisc::pacing::Slot;
+use narrows_qdisc::{Config, Qdisc, Spec, fq};
+use narrows_units::Nanos;
+
+/// What `fq` says that it takes for a bucket and for a flow.
+const BUCKET: usize = 4;
+const FLOW: usize = 80;
+
+/// The qdisc and what it takes.
+pub(super) struct Fair {
+    qdisc: Box<dyn Qdisc>,
+    memory: usize,
+}
+
+impl Fair {
+    /// An empty one for `flows` flows.
+    pub(super) fn new(flows: u32) -> Self {
+        let buckets = flows.next_power_of_two().min(fq::BUCKETS_MAX);
+        let config = fq::Config {
+            limit: u32::MAX,
+            flow_limit: u32::MAX,
+            orphan_mask: u32::MAX,
+            buckets,
+            ..fq::Config::default()
+        };
+        let spec = Spec { config: Config::Fq(config), meter: None, census: None, children: vec![] };
+        let memory = buckets as usize * BUCKET + flows.next_power_of_two() as usize * FLOW;
+        Self { qdisc: spec.build(), memory }
+    }
+}
+
+impl Holder for Fair {
+    #[inline]
+    fn insert(&mut self, packets: &mut Packets, id: PacketId, slot: Slot, now: Nanos) -> Nanos {
+        packets.meta_mut(id).edt = slot.at;
+        self.qdisc.enqueue(packets, id, now);
+        slot.at
+    }
+
+    #[inline]
+    fn release(&mut self, packets: &mut Packets, now: Nanos, left: &mut Batch) {
+        self.qdisc.dequeue(packets, now, left);
+    }
+
+    fn memory(&self) -> usize {
+        self.memory
+    }
+}

@@ -1,0 +1,146 @@
+//! What was found, as a table and as JSON.
+
+use super::{Findings, Time};
+use serde::Serialize;
+use std::fmt;
+
+/// Everything.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// A row for each number of flows, rates, mode and structure.
+    pub rows: Vec<Row>,
+    /// What the figures do not say.
+    pub notes: Vec<String>,
+}
+
+/// One structure with one number of flows, sort of rates and mode.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub structure: &'static str,
+    /// How many flows packets are of.
+    pub flows: u32,
+    /// `equal` or `mix`.
+    pub rates: &'static str,
+    /// `drain` or `poll`.
+    pub mode: &'static str,
+    /// Departure, EDT and insertion; the median over all repeats.
+    pub ns_per_packet: f64,
+    /// The same, the least of all repeats: where others disturb, what it costs alone.
+    pub best_ns_per_packet: f64,
+    /// Instructions for the same work, counted.
+    pub instructions_per_packet: Option<f64>,
+    /// Nanoseconds divided by those of `flowbundler`, within each repeat; the median.
+    pub ratio_to_flowbundler: f64,
+    /// Packets a call that returned any.
+    pub mean_batch: f64,
+    /// The structure's own memory, touched or not.
+    pub memory_bytes: usize,
+    /// By how much a packet left before its time, at most; nothing where it looks at no time.
+    pub max_early_ns: Option<u64>,
+    /// For how long a packet was refused after its time, at most; nothing where it looks at no time.
+    pub max_late_ns: Option<u64>,
+    /// Why its instructions could not be counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uncounted: Option<String>,
+}
+
+impl Row {
+    /// One of what was measured and seen.
+    pub(super) fn new(names: [&'static str; 3], flows: u32, time: &Time) -> Self {
+        let [structure, rates, mode] = names;
+        Self {
+            structure,
+            flows,
+            rates,
+            mode,
+            ns_per_packet: time.ns_per_packet,
+            best_ns_per_packet: time.best_ns_per_packet,
+            instructions_per_packet: None,
+            ratio_to_flowbundler: time.ratio_to_flowbundler,
+            mean_batch: 0.0,
+            memory_bytes: time.memory,
+            max_early_ns: None,
+            max_late_ns: None,
+            uncounted: None,
+        }
+    }
+
+    pub(super) fn set_findings(&mut self, findings: &Findings, keeps_time: bool) {
+        self.mean_batch = findings.mean_batch;
+        self.max_early_ns = keeps_time.then_some(findings.max_early.0);
+        self.max_late_ns = keeps_time.then_some(findings.max_late.0);
+    }
+}
+
+/// What has to be said of a run.
+pub(super) fn notes(counted: bool) -> Vec<String> {
+    let mut notes = vec![
+        "batch: packets a call that returned any; early, late: at most, in ns, late without the clock's step"
+            .to_owned(),
+    ];
+    if !counted {
+        notes.push("instructions were not asked for".to_owned());
+    }
+    if cfg!(debug_assertions) {
+        notes.push("built without optimisation: build with --release to measure".to_owned());
+    }
+    notes
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:>8}  {:<5}  {:<5}  {:<11} {:>9} {:>7} {:>8} {:>12} {:>7} {:>8} {:>5} {:>6}",
+            "flows",
+            "rates",
+            "mode",
+            "structure",
+            "ns/packet",
+            "best",
+            "to fl.b.",
+            "instructions",
+            "batch",
+            "MB",
+            "early",
+            "late"
+        )?;
+        let mut before = None;
+        for row in &self.rows {
+            let group = (row.flows, row.rates, row.mode);
+            if before.is_some_and(|before| before != group) {
+                writeln!(f)?;
+            }
+            before = Some(group);
+            let shown = |figure: Option<u64>| figure.map_or("-".to_owned(), |ns| ns.to_string());
+            writeln!(
+                f,
+                "{:>8}  {:<5}  {:<5}  {:<11} {:>9.1} {:>7.1} {:>8.2} {:>12} {:>7.1} {:>8.3} {:>5} {:>6}",
+                row.flows,
+                row.rates,
+                row.mode,
+                row.structure,
+                row.ns_per_packet,
+                row.best_ns_per_packet,
+                row.ratio_to_flowbundler,
+                row.instructions_per_packet
+                    .map_or("-".to_owned(), |instructions| format!("{instructions:.1}")),
+                row.mean_batch,
+                row.memory_bytes as f64 / 1e6,
+                shown(row.max_early_ns),
+                shown(row.max_late_ns),
+            )?;
+        }
+        for row in &self.rows {
+            if let Some(why) = &row.uncounted {
+                let Row { flows, rates, mode, structure, .. } = row;
+                writeln!(f, "note: {structure} with {flows} flows, {rates}, {mode}: {why}")?;
+            }
+        }
+        for note in &self.notes {
+            writeln!(f, "note: {note}")?;
+        }
+        Ok(())
+    }
+}
