@@ -21,7 +21,7 @@ mod cell;
 mod report;
 mod system;
 
-pub use report::{Report, Row, Spread};
+pub use report::{Report, Row};
 
 use crate::Testbed;
 use crate::bed::SINK_MAC;

@@ -46,6 +46,9 @@ pub struct Queue {
     pub tx_packets: u64,
     /// Their bytes.
     pub tx_bytes: u64,
+    /// System calls made to have them sent.
+    #[serde(default)]
+    pub tx_kicks: u64,
     /// Frames queued.
     pub backlog_packets: u64,
     /// Frames dropped that were to leave here.

@@ -3,6 +3,7 @@
 use super::cell::{Cell, Load, Sample};
 use super::system::System;
 use crate::machine;
+use crate::spread::Spread;
 use anyhow::{Context, Result};
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
@@ -12,33 +13,6 @@ use std::fmt;
 
 /// A sender that offers this share of what it was to has not been disturbed.
 const UNDISTURBED: f64 = 0.99;
-
-/// The median over the rounds, between the extremes.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Spread {
-    /// Half of the rounds were at most this.
-    pub median: f64,
-    /// The least of them.
-    pub min: f64,
-    /// The most.
-    pub max: f64,
-}
-
-impl Spread {
-    /// Of at least one value.
-    fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let mut values: Vec<f64> = values.into_iter().collect();
-        values.sort_by(f64::total_cmp);
-        let middle = values.len() / 2;
-        let (min, max) = (*values.first()?, *values.last()?);
-        let median = if values.len() % 2 == 1 {
-            values[middle]
-        } else {
-            f64::midpoint(values[middle - 1], values[middle])
-        };
-        Some(Self { median, min, max })
-    }
-}
 
 /// One system with one frame size under one load.
 #[derive(Clone, Debug, Serialize)]
@@ -184,14 +158,8 @@ fn table(header: &[&str]) -> Table {
     table
 }
 
-/// The median, and the extremes where they differ from it, each with `digits` decimals.
-fn shown(spread: &Spread, digits: usize) -> String {
-    let Spread { median, min, max } = spread;
-    format!("{median:.digits$} ({min:.digits$}-{max:.digits$})")
-}
-
 fn shown_or_none(spread: Option<&Spread>, digits: usize) -> String {
-    spread.map_or("-".into(), |spread| shown(spread, digits))
+    spread.map_or("-".into(), |spread| spread.shown(digits))
 }
 
 fn kilo(spread: &Spread) -> Spread {
@@ -210,8 +178,8 @@ impl fmt::Display for Report {
                     "\n{} load, {} B; the sender alone: {} kpps, {} ns of the machine per packet",
                     sender.load,
                     sender.frame_bytes,
-                    shown(&kilo(&sender.packets_per_second), 1),
-                    shown(&sender.machine_cpu_ns_per_packet, 0),
+                    kilo(&sender.packets_per_second).shown(1),
+                    sender.machine_cpu_ns_per_packet.shown(0),
                 )?;
                 let mut table = table(&[
                     "system",
@@ -228,8 +196,8 @@ impl fmt::Display for Report {
                 for row in self.rows.iter().filter(same) {
                     table.add_row([
                         row.system.to_owned(),
-                        shown(&kilo(&row.offered_packets_per_second), 1),
-                        shown(&kilo(&row.packets_per_second), 1),
+                        kilo(&row.offered_packets_per_second).shown(1),
+                        kilo(&row.packets_per_second).shown(1),
                         format!("{:.3}", row.packets_to_bare.median),
                         shown_or_none(row.worker_cpu_ns_per_packet.as_ref(), 0),
                         row.worker_cpu_to_bare
@@ -289,14 +257,6 @@ mod tests {
 
     fn find(report: &Report, system: System) -> &Row {
         report.rows.iter().find(|row| row.system == system.name()).unwrap()
-    }
-
-    #[test]
-    fn the_median_lies_between_the_extremes() {
-        let spread = Spread::of([3.0, 1.0, 2.0]).unwrap();
-        assert_eq!(spread, Spread { median: 2.0, min: 1.0, max: 3.0 });
-        assert_eq!(Spread::of([1.0, 2.0]).unwrap().median, 1.5);
-        assert_eq!(Spread::of([]), None);
     }
 
     #[test]

@@ -1,0 +1,264 @@
+//! What the benchmark found, as tables and as JSON.
+
+use super::conformance::ConformanceRow;
+use super::cost::{Cell, FLOWS, Sample, Samples};
+use super::load::OFFERED;
+use super::system::System;
+use super::trace::Deviation;
+use crate::machine;
+use crate::spread::Spread;
+use anyhow::{Context, Result};
+use comfy_table::presets::ASCII_MARKDOWN;
+use comfy_table::{CellAlignment, Table};
+use narrows_units::Rate;
+use serde::Serialize;
+use std::fmt;
+
+/// By how much the others are to cost more than `flowbundler`, above the traffic's own cost, with the
+/// most flows.
+const TO_REACH: f64 = 2.6;
+
+/// One qdisc with some flows; over the rounds.
+#[derive(Clone, Debug, Serialize)]
+pub struct CostRow {
+    /// Flows that share the rate evenly.
+    pub flows: u16,
+    /// Its name; `none` for a port without.
+    pub system: &'static str,
+    /// Packets sent, a second.
+    pub packets_per_second: Spread,
+    /// The same in per cent of the sum of all rates.
+    pub of_rate_percent: Spread,
+    /// What was offered, in per cent of the same.
+    pub offered_percent: Spread,
+    /// System calls made to send, a second.
+    pub kicks_per_second: Spread,
+    /// Packets sent for each.
+    pub packets_per_kick: Spread,
+    /// Processor time of Narrows for each packet, in nanoseconds.
+    pub cpu_ns_per_packet: Spread,
+    /// The same above that of `none` in the same round.
+    pub overhead_ns_per_packet: Spread,
+    /// The processor time, over that of `flowbundler` in the same round.
+    pub cpu_to_flowbundler: Spread,
+    /// The time above `none`, over that of `flowbundler` in the same round; the median. None where
+    /// `flowbundler` cost no more than `none` in most rounds.
+    pub overhead_to_flowbundler: Option<f64>,
+    /// Frames that their flow's limit dropped, all rounds together.
+    pub flow_limit_drops: u64,
+    /// Frames that were lost in any other way.
+    pub lost: u64,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The processor's name and the number of cores in use.
+    pub machine: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// What each flow was offered, in parts of its rate.
+    pub offered: f64,
+    /// By how much `overhead_to_flowbundler` is to exceed 1 with 1024 flows.
+    pub to_reach: f64,
+    /// What pacing costs.
+    pub cost: Vec<CostRow>,
+    /// How well it paces.
+    pub conformance: Vec<ConformanceRow>,
+}
+
+impl Report {
+    pub(super) fn new(samples: &Samples, conformance: Vec<ConformanceRow>) -> Result<Self> {
+        let rows = FLOWS.into_iter().flat_map(|flows| System::ALL.map(|system| (flows, system)));
+        let row = |(flows, system): (u16, System)| {
+            let of = |system: System| samples.get(&Cell { flows, system });
+            row(Cell { flows, system }, of(system)?, of(System::None)?, of(System::FlowBundler)?)
+        };
+        Ok(Self {
+            machine: machine::processor(),
+            kernel: machine::kernel(),
+            offered: OFFERED,
+            to_reach: TO_REACH,
+            cost: rows.map(row).collect::<Option<_>>().context("a qdisc was not measured")?,
+            conformance,
+        })
+    }
+}
+
+/// Each of the same rounds.
+fn row(cell: Cell, own: &[Sample], none: &[Sample], flowbundler: &[Sample]) -> Option<CostRow> {
+    let of = |figure: fn(&Sample) -> f64| Spread::of(own.iter().map(figure));
+    let overheads = |of: &[Sample]| -> Vec<f64> {
+        of.iter().zip(none).map(|(own, none)| own.cpu_nanos - none.cpu_nanos).collect()
+    };
+    let ratio = |(own, reference): (f64, f64)| {
+        if reference > 0.0 { own / reference } else { f64::INFINITY }
+    };
+    let ratios = overheads(own).into_iter().zip(overheads(flowbundler)).map(ratio);
+    let overhead_to_flowbundler = Spread::of(ratios)?.median;
+    Some(CostRow {
+        flows: cell.flows,
+        system: cell.system.name(),
+        packets_per_second: of(|sample| sample.packets_per_second)?,
+        of_rate_percent: of(|sample| sample.of_rate_percent)?,
+        offered_percent: of(|sample| sample.offered_percent)?,
+        kicks_per_second: of(|sample| sample.kicks_per_second)?,
+        packets_per_kick: of(|sample| sample.packets_per_kick)?,
+        cpu_ns_per_packet: of(|sample| sample.cpu_nanos)?,
+        overhead_ns_per_packet: Spread::of(overheads(own))?,
+        cpu_to_flowbundler: Spread::of(
+            own.iter().zip(flowbundler).map(|(own, other)| own.cpu_nanos / other.cpu_nanos),
+        )?,
+        overhead_to_flowbundler: overhead_to_flowbundler
+            .is_finite()
+            .then_some(overhead_to_flowbundler),
+        flow_limit_drops: own.iter().map(|sample| sample.flow_limit_drops).sum(),
+        lost: own.iter().map(|sample| sample.lost).sum(),
+    })
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(ASCII_MARKDOWN);
+    table.set_header(header.to_vec());
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+impl CostRow {
+    fn cells(&self) -> Vec<String> {
+        let is_none = self.system == System::None.name();
+        let compared = |text: String| if is_none { "-".to_owned() } else { text };
+        let ratio = match self.overhead_to_flowbundler {
+            Some(ratio) => format!("{ratio:.2}"),
+            None => "no cost to compare with".to_owned(),
+        };
+        vec![
+            self.system.to_owned(),
+            format!("{:.1}", self.packets_per_second.median / 1e3),
+            format!("{:.2} %", self.of_rate_percent.median),
+            format!("{:.0}", self.kicks_per_second.median),
+            self.packets_per_kick.shown(1),
+            self.cpu_ns_per_packet.shown(0),
+            format!("{:.2}", self.cpu_to_flowbundler.median),
+            compared(self.overhead_ns_per_packet.shown(0)),
+            compared(ratio),
+            self.flow_limit_drops.to_string(),
+            self.lost.to_string(),
+        ]
+    }
+}
+
+impl ConformanceRow {
+    fn cells(&self) -> Vec<String> {
+        let window = |ms: f64| {
+            let found = self.windows.iter().find(|window| window.window_ms == ms);
+            found.map_or("-".to_owned(), |Deviation { mean_percent, p99_percent, .. }| {
+                format!("{mean_percent:.2} / {p99_percent:.2} %")
+            })
+        };
+        let gaps = &self.alternate_gaps;
+        vec![
+            self.system.to_owned(),
+            format!("{} of {}", self.flows, self.flows_together),
+            Rate::from_bits_per_sec(self.rate_bps).to_string(),
+            format!(
+                "{:+.3} % ({:+.3}..{:+.3})",
+                self.whole_percent.median, self.whole_percent.min, self.whole_percent.max
+            ),
+            window(1.0),
+            window(10.0),
+            window(100.0),
+            format!("{:.2} / {:.2} / {:.2} / {:.2}", gaps.p0_1, gaps.p1, gaps.p50, gaps.p99),
+            format!("{:.3} %", gaps.bursts_percent),
+            self.missed.to_string(),
+        ]
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}, Linux {}", self.machine, self.kernel)?;
+        for flows in FLOWS {
+            writeln!(f, "\n{flows} flows")?;
+            let mut table = table(&[
+                "system",
+                "kpps",
+                "of the rate",
+                "kicks/s",
+                "packets a kick",
+                "worker ns/packet",
+                "to flowbundler",
+                "above none",
+                "to flowbundler",
+                "flow-limit drops",
+                "lost",
+            ]);
+            for row in self.cost.iter().filter(|row| row.flows == flows) {
+                table.add_row(row.cells());
+            }
+            writeln!(f, "{table}")?;
+        }
+        writeln!(
+            f,
+            "medians over the rounds (least-most); offered: {:.0} % of the rate, whose rest the flow \
+             limit drops\nabove none: beyond what a packet costs without a qdisc in the same round",
+            self.offered * 100.0
+        )?;
+        self.write_verdict(f)?;
+        writeln!(
+            f,
+            "\nhow the rate is kept, and gaps between a packet and the next but one of its flow"
+        )?;
+        let mut table = table(&[
+            "system",
+            "flows",
+            "rate of each",
+            "over all",
+            "over 1 ms",
+            "over 10 ms",
+            "over 100 ms",
+            "gaps: p0.1 / p1 / p50 / p99",
+            "three at once",
+            "missed",
+        ]);
+        for row in &self.conformance {
+            table.add_row(row.cells());
+        }
+        writeln!(f, "{table}")?;
+        writeln!(
+            f,
+            "over all: the median flow (least..most); over windows: mean / p99 of the deviation either \
+             way; gaps: in parts of two packet times; three at once: gaps below 0.25"
+        )
+    }
+}
+
+impl Report {
+    /// Whether what is to be reached was.
+    fn write_verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let most = FLOWS.into_iter().max().unwrap_or_default();
+        let others = self.cost.iter().filter(|row| {
+            row.flows == most
+                && row.system != System::None.name()
+                && row.system != System::FlowBundler.name()
+        });
+        for row in others {
+            let reached = row.overhead_to_flowbundler.is_none_or(|ratio| ratio >= TO_REACH);
+            let ratio = row
+                .overhead_to_flowbundler
+                .map_or("cost what flowbundler does not".to_owned(), |ratio| {
+                    format!("{ratio:.2} times")
+                });
+            writeln!(
+                f,
+                "{} with {most} flows, above none: {ratio} (at least {TO_REACH} aimed at): {}",
+                row.system,
+                if reached { "reached" } else { "not reached" }
+            )?;
+        }
+        Ok(())
+    }
+}
