@@ -1,8 +1,8 @@
 //! What a qdisc costs a packet: one qdisc, some flows, one round.
 
+use super::Options;
 use super::load::{self, Class};
 use super::system::System;
-use super::Options;
 use crate::accounting::{Books, Devices};
 use crate::bed::{PORT_B, Testbed};
 use crate::narrows::{Instance, Queue};
