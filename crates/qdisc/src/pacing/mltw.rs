@@ -32,7 +32,7 @@
 //! Non-goals: what a flow's rate is (`pacer.rs`), how many may wait.
 
 use super::{Calendar, Slot};
-use narrows_packet::{Fifo, PacketId, Packets, Stack};
+use narrows_packet::{Fifo, Meta, PacketId, Packets, Stack};
 use narrows_units::Nanos;
 
 /// Wheels: as many as there are powers of two of nanoseconds.
@@ -73,7 +73,8 @@ pub struct Mltw {
     ready: Stack,
     /// What came when its time was over; leaves behind `ready`.
     overdue: Fifo,
-    /// A wheel has 2^`size` slots.
+    /// Slots of a wheel: 2^`size`.
+    reach: u64,
     size: u32,
 }
 
@@ -97,6 +98,7 @@ impl Mltw {
             front: 0,
             ready: Stack::default(),
             overdue: Fifo::new(),
+            reach: u64::from(slots),
             size: slots.ilog2(),
         }
     }
@@ -108,16 +110,22 @@ impl Mltw {
     /// The slot of wheel `wheel` for `time`, counted over all wheels.
     #[inline]
     fn slot(&self, wheel: usize, time: u64) -> usize {
-        let mask = (1 << self.size) - 1;
-        (wheel << self.size) | (((time >> wheel) >> 1) as usize & mask)
+        (wheel << self.size) | (((time >> wheel) >> 1) & (self.reach - 1)) as usize
+    }
+
+    /// Whether a packet that leaves at `time`, ahead of the front, can take its place already: there is
+    /// no slot in between that is for the same bits. Nearly always so, within half a turn; else [`Mltw::rest`] knows.
+    #[inline]
+    fn is_near(&self, time: u64) -> bool {
+        let least = time & time.wrapping_neg();
+        time - self.front < least.wrapping_mul(self.reach)
     }
 
     /// The time at which a packet that leaves at `time` takes its place or the next rest on its way there.
     ///
     /// At its place it must be less than a whole turn ahead of the front. Whether it is, is decided by a border on a
     /// coarser wheel, the last one but one before `time`: it rests there until the front has reached that.
-    #[inline]
-    fn place(&self, mut time: u64) -> u64 {
+    fn rest(&self, mut time: u64) -> u64 {
         loop {
             let border = (time.trailing_zeros() + self.size).min(63);
             let before = time >> border;
@@ -128,13 +136,31 @@ impl Mltw {
         }
     }
 
-    /// Puts `id`, which leaves at `time`, into `lane` of a slot ahead of the front.
+    /// Puts `id`, of which `meta` is known, into `lane` of the slot for `time`.
     #[inline]
-    fn put(&mut self, packets: &mut Packets, id: PacketId, time: u64, lane: usize) {
-        let time = self.place(time);
+    fn put(&mut self, meta: &mut Meta, id: PacketId, time: u64, lane: u32) {
         let at = wheel_of(time);
         let slot = self.slot(at, time);
-        self.slots[slot][lane].push(packets, id);
+        let lane = &mut self.slots[slot][lane as usize % LANES];
+        let is_new = lane.is_empty();
+        lane.push_of(meta, id);
+        if is_new {
+            self.occupy(at, slot, time);
+        }
+    }
+
+    /// The same where it may be far ahead. Returns when it leaves, at the end of time at the latest.
+    #[cold]
+    fn put_far(&mut self, meta: &mut Meta, id: PacketId, time: u64, lane: u32) -> u64 {
+        let time = time.min(LATEST);
+        meta.edt = Nanos(time);
+        self.put(meta, id, self.rest(time), lane);
+        time
+    }
+
+    /// The slot `slot` for `time` of the wheel `at` has packets.
+    #[inline(never)]
+    fn occupy(&mut self, at: usize, slot: usize, time: u64) {
         self.occupied[slot / 64] |= 1 << (slot % 64);
         let word = (slot / 64) & (self.words() - 1);
         let wheel = &mut self.wheels[at];
@@ -142,6 +168,20 @@ impl Mltw {
         wheel.first = wheel.first.min(time);
         self.active |= 1 << at;
         self.earliest = self.earliest.min(time);
+    }
+
+    /// Nothing is in any slot: if nothing is in here at all, the wheels stand where the clock does.
+    #[cold]
+    fn catch_up(&mut self, now: Nanos) {
+        if self.is_empty() {
+            self.front = self.front.max(now.0.min(LATEST));
+        }
+    }
+
+    /// What comes when its time is over.
+    #[cold]
+    fn put_overdue(&mut self, packets: &mut Packets, id: PacketId) {
+        self.overdue.push_back(packets, id);
     }
 
     /// Words of bits that a wheel has.
@@ -158,21 +198,32 @@ impl Mltw {
         let mut lanes = std::mem::take(&mut self.slots[slot]);
         self.front = time;
         self.clear(at, slot, time);
-        let mut again = Lanes::default();
+        let mut resting = Lanes::default();
+        let mut ready = Stack::default();
         // In turns, so that the lists are followed at the same time.
-        while lanes.iter().any(|lane| !lane.is_empty()) {
-            for (lane, again) in lanes.iter_mut().zip(&mut again) {
-                let Some(id) = lane.pop(packets) else { continue };
-                let is_there = packets.meta(id).edt.0 <= time;
-                if is_there { &mut self.ready } else { again }.push(packets, id);
+        while lanes != Lanes::default() {
+            for (lane, resting) in lanes.iter_mut().zip(&mut resting) {
+                if let Some(id) = lane.shift(packets, &mut ready, |meta| meta.edt.0 <= time) {
+                    resting.push(packets, id);
+                }
             }
         }
-        for (lane, mut again) in again.into_iter().enumerate() {
-            while let Some(id) = again.pop(packets) {
-                self.put(packets, id, packets.meta(id).edt.0, lane);
-            }
+        self.ready = ready;
+        if resting != Lanes::default() {
+            self.go_on(packets, resting);
         }
         self.approach_next(packets);
+    }
+
+    /// What has rested goes on its way.
+    #[cold]
+    fn go_on(&mut self, packets: &mut Packets, lanes: Lanes) {
+        for (lane, mut resting) in (0..).zip(lanes) {
+            while let Some(id) = resting.pop(packets) {
+                let meta = packets.meta_mut(id);
+                self.put(meta, id, self.rest(meta.edt.0), lane);
+            }
+        }
     }
 
     /// The slot `slot` for `time` of the wheel `at` is empty now.
@@ -229,18 +280,25 @@ impl Mltw {
 impl Calendar for Mltw {
     #[inline]
     fn insert(&mut self, packets: &mut Packets, id: PacketId, slot: Slot, now: Nanos) -> Nanos {
-        if self.is_empty() {
-            self.front = self.front.max(now.0.min(LATEST));
+        if self.earliest == NEVER {
+            self.catch_up(now);
         }
-        let at = slot.at.0.min(LATEST);
-        let mask = (1 << slot.spacing.min(61)) - 1;
-        let time = if at <= self.front.max(now.0) { at } else { (at + mask) & !mask };
-        let time = time.max(slot.behind.0.min(LATEST));
-        packets.meta_mut(id).edt = Nanos(time);
-        if time <= self.front {
-            self.overdue.push_back(packets, id);
+        let Nanos(at) = slot.at;
+        let time = if at <= self.front.max(now.0) {
+            at
         } else {
-            self.put(packets, id, time, slot.flow as usize % LANES);
+            let mask = 1_u64.wrapping_shl(slot.spacing) - 1;
+            at.saturating_add(mask) & !mask
+        };
+        let time = time.max(slot.behind.0);
+        let meta = packets.meta_mut(id);
+        meta.edt = Nanos(time);
+        if time <= self.front {
+            self.put_overdue(packets, id);
+        } else if self.is_near(time) {
+            self.put(meta, id, time, slot.flow);
+        } else {
+            return Nanos(self.put_far(meta, id, time, slot.flow));
         }
         Nanos(time)
     }
@@ -288,7 +346,8 @@ impl Calendar for Mltw {
 /// The wheel that has the slot for `time`.
 #[inline]
 fn wheel_of(time: u64) -> usize {
-    time.trailing_zeros().min(WHEELS as u32 - 1) as usize
+    // The highest bit stands for the end of time, and spares a question whether there is any.
+    (time | 1 << 63).trailing_zeros() as usize
 }
 
 #[cfg(test)]
