@@ -13,7 +13,7 @@ PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: help demo demo-latency test deps build check loom instructions reproduction reproduction-check bench-forward bench-cake bench-pacing
+.PHONY: help demo demo-latency test deps build check loom instructions reproduction reproduction-check bench-forward bench-cake bench-wheels bench-pacing
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
@@ -23,6 +23,7 @@ help:
 	@echo "make check          formatting and lints"
 	@echo "make bench-forward  forwarding beside a bare AF_XDP forwarder, a bridge and HTB (root)"
 	@echo "make bench-cake     cake beside a FIFO and DPDK's rte_sched, which it installs"
+	@echo "make bench-wheels   timing wheels beside fq, a binary heap and a FIFO"
 	@echo "make bench-pacing   flowbundler beside carousel, eiffel and fq, with real packets (root)"
 	@echo "make reproduction   simulate every figure of docs/reproduction.md again and renew it"
 	@echo "make deps           install the Debian packages that are missing"
@@ -61,6 +62,9 @@ bench-cake: build
 	  DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $(PEERS) >/dev/null; \
 	} || echo "could not install $(PEERS)"
 	@$(NARROWS) bench cake
+
+bench-wheels: build
+	@$(NARROWS) bench wheels
 
 bench-pacing: build
 	@$(NARROWS) bench pacing

@@ -3,7 +3,7 @@
 use super::report::print;
 use clap::{Args, Subcommand};
 use narrows_bench::callgrind::Program;
-use narrows_bench::{cake, coordination};
+use narrows_bench::{cake, coordination, wheels};
 use narrows_testbed::progress::Progress;
 use narrows_testbed::{accuracy, forward, latency, pacing, uneven};
 use std::process::ExitCode;
@@ -26,8 +26,10 @@ enum What {
     Qdisc(Qdisc),
     Coordination(Coordination),
     Cake(Cake),
+    Wheels(Wheels),
     BareForwarder(BareForwarder),
     CakeWork(CakeWork),
+    WheelsWork(WheelsWork),
 }
 
 impl Bench {
@@ -41,8 +43,10 @@ impl Bench {
             What::Qdisc(qdisc) => qdisc.execute(),
             What::Coordination(coordination) => coordination.execute(),
             What::Cake(cake) => cake.execute(),
+            What::Wheels(wheels) => wheels.execute(),
             What::BareForwarder(bare) => bare.execute(),
             What::CakeWork(work) => work.execute(),
+            What::WheelsWork(work) => work.execute(),
         }
     }
 }
@@ -294,6 +298,57 @@ impl Cake {
     }
 }
 
+/// Timing wheels that hold packets until their departure, beside `fq`, a binary heap and a FIFO; one
+/// core, no I/O.
+///
+/// `flowbundler`'s multi-level timing wheel (64 x 1024 slots), `carousel` and `eiffel` (slots of 100 ns up to 10 s),
+/// the qdisc `fq`, a binary heap, and as the floor a FIFO that looks at no time. 100 Gbit/s of
+/// 1500-byte packets in virtual time: whatever leaves is put in again, as the next packet of its flow.
+///
+/// Rates: `equal`, or a `mix` of 10 Kbit/s to 10 Gbit/s (bounded Pareto, 100 Gbit/s in all). Modes: `drain` asks
+/// every 3840 ns, the time of 32 packets, `poll` every 120 ns, the time of one.
+///
+/// For each: nanoseconds and instructions a packet for departure, departure time and insertion, all structures in
+/// turns; nanoseconds divided by those of `flowbundler`; packets a call that returned any; memory; by how much a
+/// packet left before its time (never, but for the FIFO), and for how long one was refused after it. Instructions
+/// are counted with valgrind. Needs 2 GB of memory for 1,000,000 flows.
+#[derive(Args)]
+struct Wheels {
+    /// The numbers of flows, separated by commas.
+    #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = wheels::FLOWS, value_parser = clap::value_parser!(u32).range(16..=1 << 22))]
+    flows: Vec<u32>,
+
+    /// How often all of it is repeated; medians are shown.
+    #[arg(long, value_name = "R", default_value_t = 21, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: u32,
+
+    /// Count no instructions, which takes most of the time.
+    #[arg(long)]
+    no_instructions: bool,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Wheels {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let counted = if self.no_instructions {
+            None
+        } else {
+            let arguments = vec!["bench".to_owned(), "wheels-work".to_owned()];
+            Some(Program { path: std::env::current_exe()?, arguments })
+        };
+        let repeats = self.repeats as usize;
+        let options =
+            wheels::Options { flows: self.flows, repeats, counted, ..wheels::Options::default() };
+        let mut progress = Progress::over(wheels::steps(&options));
+        let report = wheels::run(&options, |title| progress.begin(title))?;
+        drop(progress);
+        print(&report, self.json)
+    }
+}
+
 /// Seconds with a fraction, 0.01 to 60.
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
@@ -349,9 +404,74 @@ fn parse_subject(name: &str) -> Result<cake::Subject, String> {
     })
 }
 
+/// Do the work of one structure of `bench wheels`, for valgrind to watch.
+#[derive(Args)]
+#[command(hide = true)]
+struct WheelsWork {
+    /// The structure.
+    #[arg(value_parser = parse_holder)]
+    structure: wheels::Subject,
+    /// Flows.
+    flows: u32,
+    /// `equal` or `mix`.
+    #[arg(value_parser = parse_rates)]
+    rates: wheels::Rates,
+    /// `drain` or `poll`.
+    #[arg(value_parser = parse_mode)]
+    mode: wheels::Mode,
+    /// Packets.
+    packets: u64,
+}
+
+impl WheelsWork {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let plan = wheels::Plan::new(self.flows, self.rates)?;
+        println!("{}", wheels::Work::new(self.structure, &plan, self.mode).run(self.packets));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn parse_holder(name: &str) -> Result<wheels::Subject, String> {
+    wheels::Subject::from_name(name).ok_or_else(|| {
+        let names = wheels::Subject::ALL.map(wheels::Subject::name).join(", ");
+        format!("there are {names}")
+    })
+}
+
+fn parse_rates(name: &str) -> Result<wheels::Rates, String> {
+    wheels::Rates::from_name(name).ok_or_else(|| "there are equal and mix".to_owned())
+}
+
+fn parse_mode(name: &str) -> Result<wheels::Mode, String> {
+    wheels::Mode::from_name(name).ok_or_else(|| "there are drain and poll".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        bench: Bench,
+    }
+
+    #[test]
+    fn wheels_are_measured_with_as_many_flows_as_are_named() {
+        let flows = |words: &[&str]| {
+            let line = ["bench", "wheels"].iter().chain(words);
+            match Line::try_parse_from(line).map(|line| line.bench.what) {
+                Ok(What::Wheels(wheels)) => Some(wheels.flows),
+                _ => None,
+            }
+        };
+        assert_eq!(flows(&[]), Some(wheels::FLOWS.to_vec()));
+        assert_eq!(flows(&["--flows", "16,1024"]), Some(vec![16, 1024]));
+        for refused in ["", "15", "16,", "5000000", "all"] {
+            assert_eq!(flows(&["--flows", refused]), None, "{refused}");
+        }
+    }
 
     #[test]
     fn seconds_may_have_a_fraction_and_have_limits() {
