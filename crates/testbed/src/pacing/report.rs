@@ -17,6 +17,8 @@ use std::fmt;
 /// By how much the others are to cost more than `flowbundler`, above the traffic's own cost, with the
 /// most flows.
 const TO_REACH: f64 = 2.6;
+/// With less than this offered, in per cent of the rate, flows run dry and there is nothing to pace.
+const OFFERED_LEAST: f64 = 100.0;
 
 /// One qdisc with some flows; over the rounds.
 #[derive(Clone, Debug, Serialize)]
@@ -44,6 +46,9 @@ pub struct CostRow {
     /// The time above `none`, over that of `flowbundler` in the same round; the median. None where
     /// `flowbundler` cost no more than `none` in most rounds.
     pub overhead_to_flowbundler: Option<f64>,
+    /// Rounds in which something else kept the sender from its core, so that flows were offered less
+    /// than their rate. Their figures say nothing about pacing.
+    pub disturbed_rounds: usize,
     /// Frames that their flow's limit dropped, all rounds together.
     pub flow_limit_drops: u64,
     /// Frames that were lost in any other way.
@@ -112,6 +117,10 @@ fn row(cell: Cell, own: &[Sample], none: &[Sample], flowbundler: &[Sample]) -> O
         overhead_to_flowbundler: overhead_to_flowbundler
             .is_finite()
             .then_some(overhead_to_flowbundler),
+        disturbed_rounds: own
+            .iter()
+            .filter(|sample| sample.offered_percent < OFFERED_LEAST)
+            .count(),
         flow_limit_drops: own.iter().map(|sample| sample.flow_limit_drops).sum(),
         lost: own.iter().map(|sample| sample.lost).sum(),
     })
@@ -138,6 +147,7 @@ impl CostRow {
         vec![
             self.system.to_owned(),
             format!("{:.1}", self.packets_per_second.median / 1e3),
+            format!("{:.1} %", self.offered_percent.median),
             format!("{:.2} %", self.of_rate_percent.median),
             format!("{:.0}", self.kicks_per_second.median),
             self.packets_per_kick.shown(1),
@@ -186,6 +196,7 @@ impl fmt::Display for Report {
             let mut table = table(&[
                 "system",
                 "kpps",
+                "offered",
                 "of the rate",
                 "kicks/s",
                 "packets a kick",
@@ -239,6 +250,15 @@ impl fmt::Display for Report {
 impl Report {
     /// Whether what is to be reached was.
     fn write_verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let disturbed: usize = self.cost.iter().map(|row| row.disturbed_rounds).sum();
+        if disturbed > 0 {
+            return writeln!(
+                f,
+                "{disturbed} measurements are of a machine that was busy with something else, which kept \
+                 the sender from its load: nothing is said about what is to be reached, run this again \
+                 on a quiet one"
+            );
+        }
         let most = FLOWS.into_iter().max().unwrap_or_default();
         let others = self.cost.iter().filter(|row| {
             row.flows == most
@@ -260,5 +280,71 @@ impl Report {
             )?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(cpu_nanos: f64) -> Sample {
+        Sample {
+            packets_per_second: 51_200.0,
+            of_rate_percent: 100.0,
+            offered_percent: 103.0,
+            kicks_per_second: 5120.0,
+            packets_per_kick: 10.0,
+            cpu_nanos,
+            flow_limit_drops: 7,
+            lost: 0,
+        }
+    }
+
+    /// Two rounds; in the second everything costs twice as much.
+    fn samples(carousel: f64, flowbundler: f64) -> Samples {
+        let cost = |system| match system {
+            System::None => 1000.0,
+            System::FlowBundler => flowbundler,
+            _ => carousel,
+        };
+        let cells =
+            FLOWS.into_iter().flat_map(|flows| System::ALL.map(|system| Cell { flows, system }));
+        cells
+            .map(|cell| (cell, [1.0, 2.0].map(|by| sample(cost(cell.system) * by)).to_vec()))
+            .collect()
+    }
+
+    fn report(samples: &Samples) -> Report {
+        Report::new(samples, Vec::new()).unwrap()
+    }
+
+    #[test]
+    fn what_pacing_costs_is_above_none_and_compared_within_a_round() {
+        let report = report(&samples(4000.0, 2000.0));
+        let carousel = report.cost.iter().find(|row| row.system == "carousel").unwrap();
+        assert_eq!(
+            carousel.overhead_ns_per_packet,
+            Spread { median: 4500.0, min: 3000.0, max: 6000.0 }
+        );
+        assert_eq!(carousel.overhead_to_flowbundler, Some(3.0));
+        assert_eq!((carousel.cpu_to_flowbundler.min, carousel.cpu_to_flowbundler.max), (2.0, 2.0));
+        assert!(report.to_string().contains("3.00 times (at least 2.6 aimed at): reached"));
+    }
+
+    #[test]
+    fn nothing_is_divided_by_what_costs_nothing() {
+        let report = report(&samples(4000.0, 900.0));
+        assert!(report.cost.iter().all(|row| row.overhead_to_flowbundler.is_none()));
+        assert!(report.to_string().contains("cost what flowbundler does not"));
+    }
+
+    #[test]
+    fn a_load_that_did_not_come_is_no_proof_of_anything() {
+        let mut samples = samples(4000.0, 2000.0);
+        let cell = Cell { flows: 16, system: System::Fq };
+        samples.get_mut(&cell).unwrap()[0].offered_percent = 60.0;
+        let text = report(&samples).to_string();
+        assert!(text.contains("1 measurements are of a machine that was busy"), "{text}");
+        assert!(!text.contains("reached\n"), "{text}");
     }
 }
