@@ -1,7 +1,7 @@
 //! Workers over vectors instead of ports: whatever happens to them, no packet is lost, doubled
 //! or overtaken, and the books add up after every single step.
 
-use narrows_packet::{Batch, DropReason, PacketId, Packets, Reading};
+use narrows_packet::{Acknowledgement, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_policy::{Installed, NodeStats, Policy, PortFacts};
 use narrows_tc::Host;
 use narrows_units::{Bytes, Nanos};
@@ -107,7 +107,13 @@ impl Io for FakeIo {
         self.room[side.index()]
     }
 
-    fn read(&self, _packet: PacketId, _reading: Reading, _packets: &mut Packets) {}
+    /// All that comes says that a mark was seen.
+    fn read(&self, packet: PacketId, reading: Reading, packets: &mut Packets) {
+        if reading.acknowledgements {
+            let seen = Acknowledgement { connection: 1, flags: 0x50, ..Default::default() };
+            packets.set_acknowledgement(packet, seen);
+        }
+    }
 
     fn frame(&self) -> Bytes {
         Bytes(2048)
@@ -269,6 +275,23 @@ impl Bed {
     }
 }
 
+#[test]
+fn a_qdisc_that_asks_for_it_hears_what_comes_back_and_nothing_else() {
+    let mut bed = Bed::new(1);
+    bed.tc("qdisc replace dev b root flowbundler maxrate 1gbit safeguard");
+    let congestion = |bed: &Bed, side| {
+        let stats = bed.workers[0].qdisc_stats(side);
+        stats[0].pacing.as_ref().map(|figures| figures.congestion)
+    };
+    bed.arrive(0, Side::A, 5, 1000, false);
+    bed.step(0);
+    assert_eq!(congestion(&bed, Side::B), Some(0));
+    bed.arrive(0, Side::B, 7, 60, false);
+    bed.step(0);
+    assert_eq!(congestion(&bed, Side::B), Some(7));
+    assert_eq!(congestion(&bed, Side::A), None);
+}
+
 /// Words that make and change every kind, for a port whose name is put in.
 const WORDS: &[&str] = &[
     "qdisc replace dev PORT root handle 1: tbf rate 20mbit burst 10k latency 10ms",
@@ -286,6 +309,12 @@ const WORDS: &[&str] = &[
     "qdisc replace dev PORT root handle 6: mq",
     "qdisc replace dev PORT parent 6:1 handle 7: tbf rate 6mbit burst 3k limit 50k overhead 30",
     "qdisc replace dev PORT parent 6:2 handle 8: pfifo limit 9",
+    "qdisc replace dev PORT root handle 9: flowbundler maxrate 30mbit flow_limit 80",
+    "qdisc change dev PORT root handle 9: flowbundler maxrate 9mbit safeguard apart hosts",
+    "qdisc replace dev PORT root handle a: carousel maxrate 20mbit limit 40",
+    "qdisc replace dev PORT root handle b: eiffel maxrate 20mbit",
+    "qdisc replace dev PORT root handle c: fq maxrate 20mbit",
+    "qdisc replace dev PORT parent 1:1 handle d: flowbundler maxrate 5mbit",
     "qdisc replace dev PORT root noqueue",
     "qdisc del dev PORT root",
 ];

@@ -142,15 +142,16 @@ impl Bundles {
         }
     }
 
-    /// Something was heard from `destination` that says that what goes there meets on the way.
-    pub(super) fn set_congested(&mut self, destination: u32, now: Nanos) {
+    /// Something was heard from `destination` that says that what goes there meets on the way. `known` is the
+    /// rate of a flow that goes there.
+    pub(super) fn set_congested(&mut self, destination: u32, known: Rate, now: Nanos) {
         let own = destination as usize % BUCKETS;
         if self.any_until <= now {
             self.buckets[CONGESTED] = Bucket::default();
         }
         if self.congested_until[own] <= now {
-            // What it adds is known, where hosts are told apart; that others left will be seen.
-            let added = self.buckets[own].bytes_per_sec;
+            // What it adds at least is known; that others left will be seen.
+            let added = self.buckets[own].bytes_per_sec.max(known.bytes_per_sec());
             let all = &mut self.buckets[CONGESTED];
             all.set(all.bytes_per_sec.saturating_add(added), self.frame);
         }
@@ -248,7 +249,7 @@ mod tests {
         let mut at = Nanos::from_secs(1);
         for rate in [1.0, 6.0, 1.0] {
             let course = connections(&mut bundles, &[rate], at, Nanos::from_millis(100));
-            at = at + Nanos::from_millis(100);
+            at += Nanos::from_millis(100);
             let late = course.iter().skip(100).map(|(_, estimate)| *estimate);
             let (least, most) = late.fold((f64::MAX, 0.0_f64), |(least, most), estimate| {
                 (least.min(estimate), most.max(estimate))
@@ -265,7 +266,7 @@ mod tests {
             bundles.spacing(7, gbit(1.0), at);
             bundles.came_late(7, at);
             connections(&mut bundles, &[1.0], at, Nanos::from_micros(50));
-            at = at + Nanos::from_millis(1);
+            at += Nanos::from_millis(1);
         }
         let rate = rate(&mut bundles, 7, at).bits_per_sec() as f64 / 1e9;
         assert!((0.8..1.2).contains(&rate), "{rate}");
@@ -279,13 +280,13 @@ mod tests {
             assert_eq!(bundles.spacing(destination, gbit(1.0), now), Some(13));
         }
         for destination in 0..4 {
-            bundles.set_congested(destination, now);
+            bundles.set_congested(destination, gbit(1.0), now);
         }
         assert_eq!(bundles.spacing(0, gbit(1.0), now), Some(11));
         assert_eq!(rate(&mut bundles, 3, now), gbit(4.0));
         // Until nothing was heard of it for a while.
         assert_eq!(bundles.spacing(0, gbit(1.0), now + CONGESTION), Some(13));
-        bundles.set_congested(0, now + CONGESTION);
+        bundles.set_congested(0, gbit(1.0), now + CONGESTION);
         assert_eq!(rate(&mut bundles, 0, now + CONGESTION), gbit(1.0));
     }
 
@@ -294,7 +295,7 @@ mod tests {
         let mut bundles = Bundles::new(FRAME, false);
         let now = Nanos::from_secs(1);
         assert_eq!(bundles.spacing(0, gbit(1.0), now), None);
-        bundles.set_congested(0, now);
+        bundles.set_congested(0, gbit(1.0), now);
         assert_eq!(bundles.spacing(0, gbit(1.0), now), Some(13));
         assert_eq!(bundles.spacing(1, gbit(1.0), now), None);
         // Ten connections at a gigabit each go there: it shows.

@@ -191,11 +191,12 @@ impl<C: Calendar> Qdisc for Pacer<C> {
         let (Some(bundles), Some(safeguard)) = (&mut self.bundles, &mut self.safeguard) else {
             return;
         };
+        let known = self.config.maxrate.unwrap_or_default();
         for &id in ids {
             let source = packets.headers(id).source;
             if safeguard.comes(source, &packets.acknowledgement(id), now) {
                 self.figures.congestion += 1;
-                bundles.set_congested(source, now);
+                bundles.set_congested(source, known, now);
             }
         }
     }

@@ -182,8 +182,12 @@ pub(crate) fn figures(figures: &Figures, line: &mut Line) {
         figures.flows, figures.throttled_flows,
     ));
     line.text(&format!(
-        "  throttled {} flows_plimit {} horizon_drops {} horizon_caps {}\n",
-        figures.throttled, figures.flow_limit_drops, figures.horizon_drops, figures.horizon_caps,
+        "  throttled {} flows_plimit {} horizon_drops {} horizon_caps {} congestion {}\n",
+        figures.throttled,
+        figures.flow_limit_drops,
+        figures.horizon_drops,
+        figures.horizon_caps,
+        figures.congestion,
     ));
     for (key, value) in [
         ("flows", u64::from(figures.flows)),
@@ -193,6 +197,7 @@ pub(crate) fn figures(figures: &Figures, line: &mut Line) {
         ("flows_plimit", figures.flow_limit_drops),
         ("horizon_drops", figures.horizon_drops),
         ("horizon_caps", figures.horizon_caps),
+        ("congestion", figures.congestion),
         ("memory", figures.memory.0),
     ] {
         line.json(key, Json::Number(value));

@@ -167,6 +167,7 @@ fn figures_are_shown_in_the_manner_of_fq() {
         flow_limit_drops: 3,
         horizon_drops: 2,
         horizon_caps: 1,
+        congestion: 4,
         memory: Bytes(2 << 20),
         ..Figures::default()
     };
@@ -175,7 +176,10 @@ fn figures_are_shown_in_the_manner_of_fq() {
     let shown = host.ok("-s qdisc show dev right");
     let lines: Vec<_> = shown.lines().collect();
     assert_eq!(lines[3], "  flows 9 (inactive 5 throttled 4) memory 2Mb");
-    assert_eq!(lines[4], "  throttled 77 flows_plimit 3 horizon_drops 2 horizon_caps 1");
+    assert_eq!(
+        lines[4],
+        "  throttled 77 flows_plimit 3 horizon_drops 2 horizon_caps 1 congestion 4"
+    );
     let json: serde_json::Value =
         serde_json::from_str(&host.ok("-s -j qdisc show dev right")).unwrap();
     assert_eq!((&json[0]["inactive_flows"], &json[0]["memory"]), (&5.into(), &(2 << 20).into()));
