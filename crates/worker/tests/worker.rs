@@ -303,6 +303,7 @@ const WORDS: &[&str] = &[
     "qdisc replace dev PORT parent 1:1 handle 2: pfifo limit 7",
     "qdisc replace dev PORT parent 1:1 handle 3: bfifo limit 20k",
     "qdisc replace dev PORT parent 1:1 handle 2: tbf rate 8mbit burst 5k limit 20k",
+    "qdisc replace dev PORT parent 1:1 handle d: flowbundler maxrate 5mbit",
     "qdisc replace dev PORT root handle 4: pfifo limit 50",
     "qdisc change dev PORT root handle 4: pfifo limit 2",
     "qdisc replace dev PORT root handle 5: bfifo limit 30k",
@@ -314,7 +315,6 @@ const WORDS: &[&str] = &[
     "qdisc replace dev PORT root handle a: carousel maxrate 20mbit limit 40",
     "qdisc replace dev PORT root handle b: eiffel maxrate 20mbit",
     "qdisc replace dev PORT root handle c: fq maxrate 20mbit",
-    "qdisc replace dev PORT parent 1:1 handle d: flowbundler maxrate 5mbit",
     "qdisc replace dev PORT root noqueue",
     "qdisc del dev PORT root",
 ];
