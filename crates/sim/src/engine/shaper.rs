@@ -122,6 +122,7 @@ fn capacity(spec: &Spec, shortest: u32) -> u64 {
         Config::Cake(cake) => cake_packets(cake),
         // The limit is each band's.
         Config::Fq(fq) => u64::from(fq.limit) * fq::BANDS as u64,
+        Config::Pacing(pacing) => u64::from(pacing.limit),
         Config::Fifo(fifo::Config::Packets(limit)) => u64::from(*limit),
         Config::Fifo(fifo::Config::Bytes(limit)) => packets(*limit),
         Config::Tbf(tbf) => {
