@@ -295,6 +295,8 @@ fn a_qdisc_that_asks_for_it_hears_what_comes_back_and_nothing_else() {
 /// Words that make and change every kind, for a port whose name is put in.
 const WORDS: &[&str] = &[
     "qdisc replace dev PORT root handle 1: tbf rate 20mbit burst 10k latency 10ms",
+    "qdisc replace dev PORT parent 1:1 handle d: flowbundler maxrate 5mbit",
+    "qdisc replace dev PORT parent 1:1 handle e: pfifo limit 70",
     "qdisc replace dev PORT root handle 1: tbf rate 3mbit burst 3k limit 9k",
     "qdisc change dev PORT root handle 1: tbf rate 90mbit burst 50k limit 300k",
     "qdisc replace dev PORT root handle 1: tbf rate 20mbit burst 10k limit 90k",
@@ -303,7 +305,6 @@ const WORDS: &[&str] = &[
     "qdisc replace dev PORT parent 1:1 handle 2: pfifo limit 7",
     "qdisc replace dev PORT parent 1:1 handle 3: bfifo limit 20k",
     "qdisc replace dev PORT parent 1:1 handle 2: tbf rate 8mbit burst 5k limit 20k",
-    "qdisc replace dev PORT parent 1:1 handle d: flowbundler maxrate 5mbit",
     "qdisc replace dev PORT root handle 4: pfifo limit 50",
     "qdisc change dev PORT root handle 4: pfifo limit 2",
     "qdisc replace dev PORT root handle 5: bfifo limit 30k",
