@@ -169,7 +169,6 @@ fn figures_are_shown_in_the_manner_of_fq() {
         horizon_caps: 1,
         congestion: 4,
         memory: Bytes(2 << 20),
-        ..Figures::default()
     };
     let stats = Stats { pacing: Some(Box::new(figures)), ..Stats::default() };
     host.stats.push(NodeStats { parent: Parent::Root, handle: Handle::new(1), stats });
