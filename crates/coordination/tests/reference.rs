@@ -58,7 +58,7 @@ impl Queue {
         self.batch.clear();
         self.poll = match self.qdisc.dequeue(&mut self.packets, now, &mut self.batch) {
             Next::Now => now,
-            Next::At(at) => at,
+            Next::At(at) | Next::Held(at) => at,
             Next::Empty => Nanos::MAX,
         };
         if now >= SETTLE {

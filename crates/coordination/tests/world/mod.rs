@@ -99,7 +99,7 @@ impl World {
         let mut out = Batch::new(64);
         queue.poll = match queue.qdisc.dequeue(&mut queue.packets, now, &mut out) {
             Next::Now => now,
-            Next::At(at) => {
+            Next::At(at) | Next::Held(at) => {
                 assert!(at > now, "told to wait until {at} at {now}");
                 at
             }
