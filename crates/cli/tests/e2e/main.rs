@@ -17,6 +17,7 @@ mod forwarding;
 mod idle;
 mod limits;
 mod nat;
+mod pacing;
 mod ports;
 mod setup;
 mod starting;
