@@ -6,14 +6,14 @@
 //! Two stacks: a [`model`] over whole segments for many flows, and [`smoltcp`](mod@smoltcp), byte
 //! for byte, for a few, against which the model can be held.
 
-mod control;
+pub(crate) mod control;
 mod cubic;
 mod dctcp;
 mod model;
 mod reno;
 mod round_trip;
 mod scoreboard;
-mod sender;
+pub(crate) mod sender;
 mod smoltcp;
 
 use crate::setup::{Control, Setup, Stack, Traffic};

@@ -25,7 +25,8 @@ pub(crate) struct Ack {
     pub(crate) transmission: u64,
     /// The number of the next one.
     pub(crate) next: u64,
-    /// It was sent before the last loss was known: the window does not grow.
+    /// It was sent before the last loss was known, or there is more window than is used: the
+    /// window does not grow.
     pub(crate) recovering: bool,
     /// It came marked (ECN CE).
     pub(crate) marked: bool,
@@ -35,6 +36,9 @@ pub(crate) struct Ack {
 pub(crate) trait CongestionControl {
     /// How much may be in flight, in segments.
     fn window(&self) -> f64;
+
+    /// Where slow start ends, in segments; infinite as long as nobody knows.
+    fn threshold(&self) -> f64;
 
     /// A segment has been acknowledged.
     fn acked(&mut self, ack: &Ack);

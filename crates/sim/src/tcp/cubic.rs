@@ -119,6 +119,10 @@ impl CongestionControl for Cubic {
         self.cwnd
     }
 
+    fn threshold(&self) -> f64 {
+        self.ssthresh
+    }
+
     fn acked(&mut self, ack: &Ack) {
         if ack.recovering {
             return;

@@ -36,6 +36,10 @@ impl CongestionControl for Dctcp {
         self.reno.window()
     }
 
+    fn threshold(&self) -> f64 {
+        self.reno.threshold()
+    }
+
     fn acked(&mut self, ack: &Ack) {
         if ack.transmission >= self.window_end {
             if self.acked > 0 {

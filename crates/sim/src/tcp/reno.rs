@@ -29,6 +29,10 @@ impl CongestionControl for Reno {
         self.window
     }
 
+    fn threshold(&self) -> f64 {
+        self.threshold
+    }
+
     fn acked(&mut self, ack: &Ack) {
         if ack.recovering {
             return;

@@ -57,6 +57,11 @@ impl Scoreboard {
         self.in_flight
     }
 
+    /// The segment that is sent next.
+    pub(crate) fn next_segment(&self) -> u64 {
+        self.repairs.front().copied().unwrap_or(self.fresh)
+    }
+
     /// Sends what is most urgent: which transmission of which segment.
     pub(crate) fn send(&mut self, at: Nanos) -> (u64, u64) {
         let transmission = self.next();

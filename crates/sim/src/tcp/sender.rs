@@ -1,7 +1,7 @@
 //! A TCP sender over whole segments.
 //!
 //! It sends whenever less is in flight than the window allows: clocked by acknowledgements,
-//! without pacing, as Linux does without `fq`. Every segment is acknowledged; delayed
+//! without pacing, as Linux does without `fq`; who paces asks for the rate. Every segment is acknowledged; delayed
 //! acknowledgements (RFC 1122) are not modelled.
 //!
 //! Where the congestion control has no answer of its own to a mark, it is one to a loss, but there is
@@ -19,6 +19,11 @@ use narrows_units::Nanos;
 /// section 2.3).
 const MOST_IN_FLIGHT: f64 = 741_500.0;
 
+/// How many windows are paced into a round trip, in congestion avoidance.
+const PACE: f64 = 1.2;
+/// The same in slow start.
+const SLOW_START_PACE: f64 = 2.0;
+
 /// One flow's.
 pub(crate) struct Sender {
     control: Box<dyn CongestionControl>,
@@ -29,6 +34,12 @@ pub(crate) struct Sender {
     reduced: u64,
     /// When what is in flight is given up.
     deadline: Nanos,
+    /// Segments in all.
+    length: u64,
+    /// Segments that are known to have arrived.
+    arrived: u64,
+    /// Nothing but the window kept the next segment back, when it was last asked for.
+    held_back: bool,
 }
 
 impl Sender {
@@ -41,7 +52,35 @@ impl Sender {
             round_trip: RoundTrip::new(),
             reduced: 0,
             deadline: Nanos::ZERO,
+            length: u64::MAX,
+            arrived: 0,
+            held_back: true,
         }
+    }
+
+    /// The same with so many segments to send and no more.
+    pub(crate) fn with_length(self, segments: u64) -> Self {
+        Self { length: segments, ..self }
+    }
+
+    /// Whether all of it is known to have arrived.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.arrived == self.length
+    }
+
+    /// The next segment is kept back by something else than the window, which so does not grow.
+    pub(crate) fn is_held_back_elsewhere(&mut self) {
+        self.held_back = false;
+    }
+
+    /// How fast to send, in segments a second, if it is to be paced: as Linux's TCP, by a part more than a
+    /// window in a round trip, so that the window can grow. `round_trip` counts until one is measured.
+    pub(crate) fn pace(&self, round_trip: Nanos) -> f64 {
+        let window = self.control.window();
+        let more = if window < self.control.threshold() / 2.0 { SLOW_START_PACE } else { PACE };
+        let measured = self.round_trip.mean();
+        let round_trip = if measured == Nanos::ZERO { round_trip } else { measured };
+        more * window / round_trip.as_secs_f64()
     }
 
     /// Whether its segments can be marked.
@@ -58,6 +97,7 @@ impl Sender {
     pub(crate) fn acked(&mut self, transmission: u32, marked: bool, now: Nanos) {
         let Some(transmission) = self.board.number(transmission) else { return };
         let Some(sent_at) = self.board.arrive(transmission) else { return };
+        self.arrived += 1;
         self.round_trip.measure(now.since(sent_at));
         self.deadline = now + self.round_trip.time_out();
         if let Some(lost) = self.board.find_lost()
@@ -73,7 +113,7 @@ impl Sender {
             round_trip: self.round_trip.mean(),
             transmission,
             next: self.board.next(),
-            recovering: transmission < self.reduced,
+            recovering: transmission < self.reduced || !self.held_back,
             marked,
         });
     }
@@ -95,10 +135,14 @@ impl Sender {
         self.round_trip.back_off();
     }
 
-    /// Sends a segment if the window allows: its number, and that of the transmission.
+    /// Sends a segment if the window allows: its number, and that of the transmission. `now` may be a
+    /// time to come: when the segment is going to leave.
     pub(crate) fn send(&mut self, now: Nanos) -> Option<(u64, u64)> {
         let in_flight = self.board.in_flight();
-        if f64::from(in_flight) + 1.0 > self.control.window().min(MOST_IN_FLIGHT) {
+        let is_left = self.board.next_segment() < self.length;
+        self.held_back =
+            is_left && f64::from(in_flight) + 1.0 > self.control.window().min(MOST_IN_FLIGHT);
+        if self.held_back || !is_left {
             return None;
         }
         if in_flight == 0 {
