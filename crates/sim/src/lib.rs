@@ -17,9 +17,13 @@
 //! a moment of its own, up to a bound after it has read its clock; so scans are never
 //! simultaneous and each sees the others as they were a bounded, random time ago.
 //!
-//! *Non-goals.* Payload (but for the TCP stack that needs it), routing, more than one shaper.
+//! Beside it there is another topology: a leaf-spine [`fabric`] of hosts that pace, through the
+//! calendars of the pacing qdiscs.
+//!
+//! *Non-goals.* Payload (but for the TCP stack that needs it), routing.
 
 pub mod engine;
+pub mod fabric;
 pub mod measure;
 pub mod report;
 pub mod scenario;

@@ -1,0 +1,94 @@
+//! A host that sends: a calendar holds its packets until their time, and what leaves the calendar waits for
+//! the line.
+//!
+//! The host looks when the calendar says, and takes all that is due: a *batch*, which a driver would
+//! hand to the device at once.
+
+use super::workload::Pattern;
+use narrows_packet::{PacketId, Packets};
+use narrows_qdisc::pacing::{Calendar, Slot};
+use narrows_units::Nanos;
+use std::collections::VecDeque;
+
+/// A host.
+pub(super) struct Host {
+    pub(super) pattern: Pattern,
+    /// Connections that have begun and are not complete.
+    pub(super) flows: u32,
+    calendar: Box<dyn Calendar>,
+    /// Packets in the calendar.
+    held: u32,
+    /// What the device has and has not sent yet: when it will have, and whose it is.
+    at_device: VecDeque<(Nanos, u32)>,
+    /// How many batches there were.
+    pub(super) batches: u64,
+    /// How many packets in all of them.
+    pub(super) packets: u64,
+}
+
+impl Host {
+    pub(super) fn new(pattern: Pattern, calendar: Box<dyn Calendar>) -> Self {
+        Self {
+            pattern,
+            flows: 0,
+            calendar,
+            held: 0,
+            at_device: VecDeque::new(),
+            batches: 0,
+            packets: 0,
+        }
+    }
+
+    /// Holds `id` until its time; returns when that is.
+    pub(super) fn hold(
+        &mut self,
+        packets: &mut Packets,
+        id: PacketId,
+        slot: Slot,
+        now: Nanos,
+    ) -> Nanos {
+        self.held += 1;
+        self.calendar.insert(packets, id, slot, now)
+    }
+
+    /// Takes what is due into `batch`, which is empty.
+    pub(super) fn take_due(
+        &mut self,
+        packets: &mut Packets,
+        now: Nanos,
+        batch: &mut Vec<PacketId>,
+    ) {
+        while let Some(id) = self.calendar.pop(packets, now) {
+            batch.push(id);
+        }
+        self.batches += u64::from(!batch.is_empty());
+        self.packets += batch.len() as u64;
+        self.held -= batch.len() as u32;
+    }
+
+    /// The device has a packet of `flow` and will have sent it at `at`.
+    pub(super) fn give(&mut self, flow: u32, at: Nanos) {
+        self.at_device.push_back((at, flow));
+    }
+
+    /// Whose packet the device has sent by `now`, one after the other.
+    pub(super) fn sent(&mut self, now: Nanos) -> Option<u32> {
+        let &(at, flow) = self.at_device.front()?;
+        if at > now {
+            return None;
+        }
+        self.at_device.pop_front();
+        Some(flow)
+    }
+
+    /// When there is something to do; [`Nanos::MAX`] where there is nothing.
+    pub(super) fn next_at(&self, now: Nanos) -> Nanos {
+        let due = self.calendar.next().map_or(Nanos::MAX, |at| at.max(now));
+        self.at_device.front().map_or(due, |(at, _)| due.min(*at))
+    }
+
+    /// Packets in here.
+    pub(super) fn held(&self) -> u32 {
+        self.held
+    }
+}
