@@ -5,6 +5,7 @@
 //! what cores were taken to cost.
 
 mod chart;
+pub mod fabric;
 mod groups;
 mod json;
 mod numbers;

@@ -10,6 +10,9 @@
 //! 4. `{key}` in any string becomes the value of that key of `[port]`;
 //! 5. quantities are read as `tc` reads them (`quantity.rs`) and checked.
 //!
+//! A file with a table `[fabric]` is of another kind: a network of hosts (`fabric.rs`). An [`Experiment`] is a
+//! scenario of either kind.
+//!
 //! *Principles.* What nobody knows is refused, with the line and with what could have been meant.
 //! No input panics. Whatever is random follows from `run.seed`; all strategies of a point get
 //! the same seed, and so the same traffic.
@@ -20,14 +23,19 @@ mod cases;
 mod catalogue;
 mod costs;
 mod error;
+mod experiment;
+mod fabric;
 mod file;
 mod headers;
+mod parallel;
 mod paths;
 mod quantity;
 mod runner;
 
-pub use catalogue::{embedded, names, near};
+pub use catalogue::{all_names, embedded, names, near};
 pub use error::ScenarioError;
+pub use experiment::{Experiment, Results};
+pub use fabric::{FabricFinished, FabricPaper, FabricScenario};
 pub use paths::Override;
 pub use runner::{Finished, RunError, run};
 

@@ -3,8 +3,7 @@
 use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use narrows_sim::report;
-use narrows_sim::scenario::{self, Override, Scenario};
+use narrows_sim::scenario::{self, Experiment, Override};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -79,22 +78,24 @@ impl Sim {
             overrides.push(Override { path: "run.seed".to_owned(), value: seed.to_string() });
         }
         let what = self.scenario.as_deref().unwrap_or_default();
-        let scenario = read(what, &overrides)?;
+        let experiment = read(what, &overrides)?;
         let jobs = self.jobs.or_else(|| std::thread::available_parallelism().ok());
         let bar = bar();
-        let finished = scenario::run(&scenario, jobs.map_or(1, Into::into), &|part| {
+        let finished = experiment.run(jobs.map_or(1, Into::into), &|part| {
             bar.set_position((part * STEPS) as u64);
         });
         bar.finish_and_clear();
         let finished = finished?;
         if let Some(path) = &self.report {
-            std::fs::write(path, report::page(&finished))
+            let page =
+                finished.page().context("there is no page of a network: leave out --report")?;
+            std::fs::write(path, page)
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&report::json(&finished))?);
+            println!("{}", serde_json::to_string_pretty(&finished.json())?);
         } else {
-            print!("{}", report::table(&finished));
+            print!("{}", finished.table());
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -119,18 +120,18 @@ fn bar() -> ProgressBar {
 
 fn list() -> anyhow::Result<String> {
     let mut text = String::new();
-    for name in scenario::names() {
-        let scenario = read(name, &[])?;
-        let source = scenario.source.map(|source| format!("  [{source}]")).unwrap_or_default();
-        text.push_str(&format!("{name:<18}{}{source}\n", scenario.title));
+    for name in scenario::all_names() {
+        let experiment = read(name, &[])?;
+        let source = experiment.source().map(|source| format!("  [{source}]")).unwrap_or_default();
+        text.push_str(&format!("{name:<18} {}{source}\n", experiment.title()));
     }
     Ok(text)
 }
 
 /// A built-in scenario, or else a file.
-fn read(what: &str, overrides: &[Override]) -> anyhow::Result<Scenario> {
+fn read(what: &str, overrides: &[Override]) -> anyhow::Result<Experiment> {
     if let Some(text) = scenario::embedded(what) {
-        return Ok(Scenario::read(what, text, overrides)?);
+        return Ok(Experiment::read(what, text, overrides)?);
     }
     let path = Path::new(what);
     let looks_like_a_file = what.contains('/') || what.ends_with(".toml") || path.exists();
@@ -140,11 +141,11 @@ fn read(what: &str, overrides: &[Override]) -> anyhow::Result<Scenario> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {what}"))?;
     let text = String::from_utf8(bytes)
         .with_context(|| format!("{what} is no text: a scenario is a TOML file in UTF-8"))?;
-    let mut scenario = Scenario::read(what, &text, overrides)?;
+    let mut experiment = Experiment::read(what, &text, overrides)?;
     if let Some(stem) = path.file_stem() {
-        scenario.name = stem.to_string_lossy().into_owned();
+        experiment.rename(stem.to_string_lossy().into_owned());
     }
-    Ok(scenario)
+    Ok(experiment)
 }
 
 fn unknown(name: &str) -> String {

@@ -11,8 +11,7 @@
 //! *Non-goals.* Other commands, other options than `--set` and `--seed`, quoting.
 
 use anyhow::{Context, bail, ensure};
-use narrows_sim::report;
-use narrows_sim::scenario::{self, Override, Scenario};
+use narrows_sim::scenario::{self, Experiment, Override};
 use std::path::Path;
 use std::time::Instant;
 
@@ -133,7 +132,7 @@ fn every_scenario_is_in<'a>(
         Part::Text(_) => false,
     };
     let missing: Vec<&str> =
-        scenario::names().filter(|name| !parts.clone().any(|part| shows(part, name))).collect();
+        scenario::all_names().filter(|name| !parts.clone().any(|part| shows(part, name))).collect();
     ensure!(
         missing.is_empty(),
         "no document has {}: add a block that begins with \"{PROMPT}NAME\"",
@@ -144,13 +143,12 @@ fn every_scenario_is_in<'a>(
 
 /// What `narrows sim COMMAND` prints.
 fn run(command: &str) -> anyhow::Result<String> {
-    let scenario = read(command)?;
+    let experiment = read(command)?;
     let jobs = std::thread::available_parallelism().map_or(1, Into::into);
-    let finished = scenario::run(&scenario, jobs, &|_| {})?;
-    Ok(report::table(&finished))
+    Ok(experiment.run(jobs, &|_| {})?.table())
 }
 
-fn read(command: &str) -> anyhow::Result<Scenario> {
+fn read(command: &str) -> anyhow::Result<Experiment> {
     let mut words = command.split_whitespace();
     let name = words.next().context("which scenario? `narrows sim --list` lists all")?;
     let mut overrides = Vec::new();
@@ -168,7 +166,7 @@ fn read(command: &str) -> anyhow::Result<Scenario> {
     let text = scenario::embedded(name).with_context(|| {
         format!("there is no scenario \"{name}\"; `narrows sim --list` lists all")
     })?;
-    Ok(Scenario::read(name, text, &overrides)?)
+    Ok(Experiment::read(name, text, &overrides)?)
 }
 
 /// The lines of `old` and `new` without those that both begin and end with.
@@ -212,7 +210,8 @@ mod tests {
 
     #[test]
     fn commands_are_read_as_the_command_line_reads_them() -> anyhow::Result<()> {
-        let scenario = read("mqcake-skew --seed 7 --set port.rate=1gbit,2gbit")?;
+        let command = "mqcake-skew --seed 7 --set port.rate=1gbit,2gbit";
+        let Experiment::Shaper(scenario) = read(command)? else { bail!("{command}") };
         assert_eq!(scenario.seed, 7);
         assert_eq!(scenario.cases.len(), 2 * scenario.strategies().len());
         for wrong in
@@ -226,7 +225,7 @@ mod tests {
     #[test]
     fn a_scenario_without_a_block_is_missed() -> anyhow::Result<()> {
         let all: String =
-            scenario::names().map(|name| format!("{PROMPT}{name}\n{FENCE}\n")).collect();
+            scenario::all_names().map(|name| format!("{PROMPT}{name}\n{FENCE}\n")).collect();
         every_scenario_is_in(split(&all)?.iter())?;
         let first_cut = all.split_once(FENCE).map_or("", |(_, rest)| rest);
         assert!(every_scenario_is_in(split(first_cut)?.iter()).is_err());

@@ -29,6 +29,11 @@ pub(super) fn show_of_group(measure: GroupMeasure, value: f64) -> String {
     written(value, decimals)
 }
 
+/// `value`, whatever it is of.
+pub(super) fn show_plain(value: f64) -> String {
+    written(value, digits(value))
+}
+
 /// How many decimals make some four digits.
 fn digits(value: f64) -> usize {
     match value.abs() {

@@ -48,14 +48,22 @@ const SCENARIOS: &[(&str, &str)] = scenarios![
     "cake-stall",
 ];
 
-/// All names.
+/// Those of a network of hosts, behind the others.
+const FABRICS: &[(&str, &str)] = scenarios!["flowbundler-fabric", "flowbundler-batching"];
+
+/// All names of scenarios of one shaper.
 pub fn names() -> impl Iterator<Item = &'static str> {
     SCENARIOS.iter().map(|(name, _)| *name)
 }
 
-/// The text of the scenario `name`.
+/// All names, those of fabrics included.
+pub fn all_names() -> impl Iterator<Item = &'static str> {
+    SCENARIOS.iter().chain(FABRICS).map(|(name, _)| *name)
+}
+
+/// The text of the scenario `name`, of whichever kind.
 pub fn embedded(name: &str) -> Option<&'static str> {
-    SCENARIOS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+    SCENARIOS.iter().chain(FABRICS).find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
 /// The names that `name` may have meant, the nearest first.
@@ -64,7 +72,7 @@ pub fn near(name: &str) -> Vec<&'static str> {
     const SIMILAR: f64 = 0.75;
     /// All begin alike; what is so much less similar than the best was not meant.
     const MARGIN: f64 = 0.03;
-    let mut found: Vec<(f64, &str)> = names()
+    let mut found: Vec<(f64, &str)> = all_names()
         .map(|known| {
             let part = name.len() >= 3 && known.contains(name);
             (if part { 1.0 } else { strsim::jaro_winkler(name, known) }, known)
@@ -86,6 +94,7 @@ mod tests {
     fn a_slip_of_the_hand_is_understood() {
         assert_eq!(near("mqcake-swich"), ["mqcake-switch"]);
         assert!(near("skew").contains(&"mqcake-skew"));
+        assert_eq!(near("flowbundler-fabrik"), ["flowbundler-fabric"]);
         assert!(near("xyzzy").is_empty());
     }
 }

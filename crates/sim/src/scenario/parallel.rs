@@ -1,0 +1,59 @@
+//! Runs that share the machine's cores.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What `run` makes of each number below `count`, in order, on up to `jobs` threads. `progress` is told, from
+/// any of them, which part (0 to 1) of all is done; `run` says it of its own.
+pub(super) fn each<T: Send>(
+    count: usize,
+    jobs: usize,
+    progress: &(dyn Fn(f64) + Sync),
+    run: impl Fn(usize, &mut dyn FnMut(f64)) -> T + Sync,
+) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let results: Vec<Mutex<Option<T>>> = (0..count).map(|_| Mutex::new(None)).collect();
+    let parts: Mutex<Vec<f64>> = Mutex::new(vec![0.0; count]);
+    let work = || {
+        // Relaxed: each number is handed out once, and nothing is read in its wake.
+        while let Some(number) =
+            Some(next.fetch_add(1, Ordering::Relaxed)).filter(|number| *number < count)
+        {
+            let mut tell = |part: f64| {
+                let mut parts = parts.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                parts[number] = part;
+                progress(parts.iter().sum::<f64>() / count as f64);
+            };
+            let result = run(number, &mut tell);
+            tell(1.0);
+            *results[number].lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(result);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..jobs.clamp(1, count.max(1)) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let taken = |result: Mutex<Option<T>>| {
+        result.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())
+    };
+    // A thread that panics ends the scope, so all are there.
+    results.into_iter().filter_map(taken).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_in_order_whatever_the_number_of_threads() {
+        for jobs in [0, 1, 3, 100] {
+            let told = Mutex::new(0.0);
+            let squares = each(10, jobs, &|part| *told.lock().unwrap() = part, |n, _| n * n);
+            assert_eq!(squares, (0..10).map(|n| n * n).collect::<Vec<_>>());
+            assert_eq!(told.into_inner().unwrap(), 1.0);
+        }
+        assert!(each(0, 4, &|_| {}, |n, _| n).is_empty());
+    }
+}
