@@ -260,6 +260,15 @@ impl Coordination {
     }
 }
 
+/// What valgrind is to watch where instructions are counted: this program doing `work`.
+fn counted(no_instructions: bool, work: &str) -> anyhow::Result<Option<Program>> {
+    if no_instructions {
+        return Ok(None);
+    }
+    let arguments = vec!["bench".to_owned(), work.to_owned()];
+    Ok(Some(Program { path: std::env::current_exe()?, arguments }))
+}
+
 /// `cake` with one tin and four, 1 to 65,536 flows, beside a FIFO and DPDK's `rte_sched`; one core,
 /// no I/O.
 ///
@@ -283,12 +292,7 @@ struct Cake {
 
 impl Cake {
     fn execute(self) -> anyhow::Result<ExitCode> {
-        let counted = if self.no_instructions {
-            None
-        } else {
-            let arguments = vec!["bench".to_owned(), "cake-work".to_owned()];
-            Some(Program { path: std::env::current_exe()?, arguments })
-        };
+        let counted = counted(self.no_instructions, "cake-work")?;
         let repeats = self.repeats as usize;
         let options = cake::Options { packets: 100_000, repeats, counted };
         let mut progress = Progress::over(cake::steps(&options));
@@ -333,12 +337,7 @@ struct Wheels {
 
 impl Wheels {
     fn execute(self) -> anyhow::Result<ExitCode> {
-        let counted = if self.no_instructions {
-            None
-        } else {
-            let arguments = vec!["bench".to_owned(), "wheels-work".to_owned()];
-            Some(Program { path: std::env::current_exe()?, arguments })
-        };
+        let counted = counted(self.no_instructions, "wheels-work")?;
         let repeats = self.repeats as usize;
         let options =
             wheels::Options { flows: self.flows, repeats, counted, ..wheels::Options::default() };

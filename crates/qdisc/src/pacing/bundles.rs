@@ -27,7 +27,7 @@
 use narrows_units::{Bytes, Nanos, Rate};
 
 /// Buckets for destinations.
-const BUCKETS: usize = 512;
+pub(super) const BUCKETS: usize = 512;
 /// The bucket of all destinations that are congested.
 const CONGESTED: usize = BUCKETS;
 /// A window has more than so many full packets.

@@ -12,11 +12,10 @@
 //!
 //! Non-goals: what is done about it (`bundles.rs`), congestion of what sends no acknowledgements.
 
+use super::bundles::BUCKETS;
 use narrows_packet::Acknowledgement;
 use narrows_units::Nanos;
 
-/// Buckets for destinations.
-const BUCKETS: usize = 512;
 /// TCP's flag that says that a mark was seen (RFC 3168).
 const ECN_ECHO: u16 = 0x40;
 /// With SYN it is only about being able to.
