@@ -14,14 +14,13 @@
 //! reading of its own clock, which was certainly taken after it: if that is earlier all the same,
 //! the clock is behind.
 //!
-//! A seat that buys for the first time while others are active begins at their time if its own
-//! is later: a newcomer does not move the time of all.
+//! A seat whose clock is ahead of all others moves the time of all when it first buys, once: by as much
+//! more than stated can leave then, up to the ledger's depth. To begin at the others' time
+//! instead would be worse where clocks do agree, as they nearly always do. The others may not have
+//! bought for a while, so that their time is old; as soon as one of them buys again,
+//! the common time jumps, and the time between has been sold twice.
 
 use narrows_units::Nanos;
-
-/// A seat that begins takes over the others' time where its own is no further ahead than this:
-/// if the last of them bought longer ago, nobody is active, and there is nothing to agree on.
-const NEWCOMER_AHEAD: Nanos = Nanos::from_micros(200);
 
 /// The common time of a clock that shows zero and has met no other, 2.3 years: so that what is
 /// before it can be named, too, and a ledger is full from the start.
@@ -63,12 +62,7 @@ impl Clock {
     pub(super) fn follow(&mut self, latest: Nanos, now: Nanos) -> Nanos {
         let common = self.common(now);
         if now > self.read {
-            let newcomer = self.read == Nanos::ZERO
-                && latest < common
-                && common.since(latest) <= NEWCOMER_AHEAD;
-            if newcomer {
-                self.ahead = latest.0.wrapping_sub(now.0) as i64;
-            } else if self.seen > common {
+            if self.seen > common {
                 self.ahead = self.seen.0.wrapping_sub(now.0) as i64;
             }
             self.read = now;
@@ -108,17 +102,9 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_does_not_move_the_time_of_those_who_are_active() {
+    fn a_newcomer_does_not_take_the_time_of_the_last_purchase_for_the_present() {
         let mut clock = Clock::new();
-        let latest = COMMON - Nanos(90_000);
-        assert_eq!(clock.follow(latest, NOW), latest);
-        assert_eq!(clock.follow(latest, NOW + Nanos(10)), latest + Nanos(10));
-    }
-
-    #[test]
-    fn who_comes_after_a_pause_trusts_its_own_clock() {
-        let mut clock = Clock::new();
-        assert_eq!(clock.follow(COMMON - Nanos(300_000), NOW), COMMON);
+        assert_eq!(clock.follow(COMMON - Nanos(90_000), NOW), COMMON);
         assert_eq!(clock.own(COMMON), NOW);
         assert_eq!(clock.own(Nanos::MAX), Nanos::MAX);
     }
