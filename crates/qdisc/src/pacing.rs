@@ -28,6 +28,7 @@ mod stamp;
 mod ticks;
 mod wheel;
 
+pub use bundles::Bundles;
 pub use calendar::{Calendar, Slot};
 pub use carousel::Carousel;
 pub use config::{Beyond, Config, Key, Shape, Structure};

@@ -10,8 +10,8 @@
 //! quarter becomes the estimate. A packet that came too late to be held says how fast its sender
 //! is and not how fast it may be, so with such a packet the window begins anew.
 //!
-//! *What is known counts.* An estimate is never below the rate of a flow that is at hand. A sample below a
-//! quarter of it is taken for what it is: from 20 Gbit/s to 10 kbit/s it is one window, where a quarter at a
+//! *What is known counts.* An estimate is never below the rate of a flow that is at hand, and where nothing at all is
+//! known the first sample is the estimate. A sample below a quarter of it is taken for what it is: from 20 Gbit/s to 10 kbit/s it is one window, where a quarter at a
 //! time it were minutes. One above it counts at most twice the estimate: packets of many connections that happen
 //! to leave together are no rate.
 //!
@@ -36,6 +36,8 @@ const WINDOW_PACKETS: u64 = 5;
 const FOLLOW: u64 = 4;
 /// A sample below one part of so many of the estimate replaces it.
 const SURPRISE: u64 = 4;
+/// An estimate where nothing is known.
+const UNKNOWN: u64 = 0;
 /// How long a destination is congested after it was last heard to be: some round trips of a data
 /// center, as many as a sender takes to slow down.
 pub(super) const CONGESTION: Nanos = Nanos::from_millis(2);
@@ -43,7 +45,7 @@ pub(super) const CONGESTION: Nanos = Nanos::from_millis(2);
 /// What is known of one bucket.
 #[derive(Clone, Copy, Default)]
 struct Bucket {
-    /// The estimate; zero where nothing is known yet.
+    /// The estimate.
     bytes_per_sec: u64,
     /// When the window began; none where it begins with the next packet.
     began: Option<Nanos>,
@@ -57,13 +59,16 @@ struct Bucket {
 
 impl Bucket {
     fn set(&mut self, bytes_per_sec: u64, frame: u64) {
-        self.bytes_per_sec = bytes_per_sec.max(1);
+        self.bytes_per_sec = bytes_per_sec;
+        if bytes_per_sec == UNKNOWN {
+            return;
+        }
         self.spacing = spacing(frame, self.bytes_per_sec) as u8;
     }
 }
 
 /// Rates by destination.
-pub(super) struct Bundles {
+pub struct Bundles {
     buckets: Box<[Bucket]>,
     /// Until when each destination is congested.
     congested_until: Box<[Nanos]>,
@@ -77,7 +82,7 @@ pub(super) struct Bundles {
 
 impl Bundles {
     /// For frames of up to `frame` bytes. Without `by_host` only what is congested is kept apart.
-    pub(super) fn new(frame: Bytes, by_host: bool) -> Self {
+    pub fn new(frame: Bytes, by_host: bool) -> Self {
         Self {
             buckets: vec![Bucket::default(); BUCKETS + 1].into_boxed_slice(),
             congested_until: vec![Nanos::ZERO; BUCKETS].into_boxed_slice(),
@@ -88,9 +93,14 @@ impl Bundles {
     }
 
     #[inline]
+    fn is_congested(&self, own: usize, now: Nanos) -> bool {
+        now < self.any_until && now < self.congested_until[own]
+    }
+
+    #[inline]
     fn bucket(&mut self, destination: u32, now: Nanos) -> Option<&mut Bucket> {
         let own = destination as usize % BUCKETS;
-        if now < self.any_until && now < self.congested_until[own] {
+        if self.is_congested(own, now) {
             self.buckets.get_mut(CONGESTED)
         } else if self.by_host {
             self.buckets.get_mut(own)
@@ -102,7 +112,7 @@ impl Bundles {
     /// How far apart what goes to `destination` is to leave, as a power of two of nanoseconds, where
     /// that matters. `known` is the rate of the flow that a packet at hand belongs to; the destination's is no lower.
     #[inline]
-    pub(super) fn spacing(&mut self, destination: u32, known: Rate, now: Nanos) -> Option<u32> {
+    pub fn spacing(&mut self, destination: u32, known: Rate, now: Nanos) -> Option<u32> {
         let frame = self.frame;
         let bucket = self.bucket(destination, now)?;
         if bucket.bytes_per_sec < known.bytes_per_sec() {
@@ -113,7 +123,7 @@ impl Bundles {
 
     /// A packet to `destination` came when its departure time was over.
     #[inline]
-    pub(super) fn came_late(&mut self, destination: u32, now: Nanos) {
+    pub fn came_late(&mut self, destination: u32, now: Nanos) {
         if let Some(bucket) = self.bucket(destination, now) {
             bucket.began = None;
         }
@@ -121,7 +131,7 @@ impl Bundles {
 
     /// A packet of `len` bytes to `destination` left with the slot `slot`.
     #[inline]
-    pub(super) fn left(&mut self, destination: u32, slot: Nanos, len: Bytes, now: Nanos) {
+    pub fn left(&mut self, destination: u32, slot: Nanos, len: Bytes, now: Nanos) {
         let frame = self.frame;
         let Some(bucket) = self.bucket(destination, now) else { return };
         let is_same = std::mem::replace(&mut bucket.slot, slot) == slot;
@@ -140,6 +150,13 @@ impl Bundles {
                 bucket.sent = len.0;
             }
         }
+    }
+
+    /// How fast what goes to `destination` is in all, as far as is known; zero where nothing is.
+    pub fn estimate(&self, destination: u32, now: Nanos) -> Rate {
+        let own = destination as usize % BUCKETS;
+        let bucket = if self.is_congested(own, now) { CONGESTED } else { own };
+        Rate::from_bytes_per_sec(self.buckets[bucket].bytes_per_sec)
     }
 
     /// Something was heard from `destination` that says that what goes there meets on the way. `known` is the
@@ -163,10 +180,10 @@ impl Bundles {
 impl Bucket {
     fn follow(&mut self, sample: u64, frame: u64) {
         let estimate = self.bytes_per_sec;
-        let next = if sample < estimate / SURPRISE {
+        let next = if estimate == UNKNOWN || sample < estimate / SURPRISE {
             sample
         } else {
-            estimate - estimate / FOLLOW + sample.min(2 * estimate) / FOLLOW
+            estimate - estimate / FOLLOW + sample.min(2 * estimate).div_ceil(FOLLOW)
         };
         self.set(next, frame);
     }
@@ -185,12 +202,6 @@ mod tests {
 
     fn gbit(rate: f64) -> Rate {
         Rate::from_bits_per_sec((rate * 1e9) as u64)
-    }
-
-    /// The estimate for `destination`.
-    fn rate(bundles: &mut Bundles, destination: u32, now: Nanos) -> Rate {
-        let bucket = bundles.bucket(destination, now).unwrap();
-        Rate::from_bytes_per_sec(bucket.bytes_per_sec)
     }
 
     /// What left until when, and the estimate then.
@@ -213,7 +224,7 @@ mod tests {
             let slot =
                 Nanos(at.next_multiple_of(1 << bundles.spacing(7, gbit(rates[0]), begin).unwrap()));
             bundles.left(7, slot, FRAME, slot);
-            course.push((slot, rate(bundles, 7, slot).bits_per_sec() as f64 / 1e9));
+            course.push((slot, bundles.estimate(7, slot).bits_per_sec() as f64 / 1e9));
         }
         course
     }
@@ -244,6 +255,20 @@ mod tests {
     }
 
     #[test]
+    fn where_nothing_is_known_the_first_window_is_believed() {
+        let mut bundles = Bundles::new(FRAME, true);
+        assert_eq!(bundles.spacing(7, Rate::default(), Nanos(1)), Some(0));
+        for packet in 1..10 {
+            let at = Nanos(packet * 1_200);
+            bundles.left(7, at, FRAME, at);
+        }
+        let rate = bundles.estimate(7, Nanos(10_000)).bits_per_sec() as f64 / 1e9;
+        assert!((rate / 10.0 - 1.0).abs() < 0.01, "{rate}");
+        bundles.set_congested(8, Rate::default(), Nanos(10_000));
+        assert_eq!(bundles.spacing(8, Rate::default(), Nanos(10_000)), Some(0));
+    }
+
+    #[test]
     fn a_rate_that_changes_is_followed_and_does_not_swing() {
         let mut bundles = Bundles::new(FRAME, true);
         let mut at = Nanos::from_secs(1);
@@ -268,7 +293,7 @@ mod tests {
             connections(&mut bundles, &[1.0], at, Nanos::from_micros(50));
             at += Nanos::from_millis(1);
         }
-        let rate = rate(&mut bundles, 7, at).bits_per_sec() as f64 / 1e9;
+        let rate = bundles.estimate(7, at).bits_per_sec() as f64 / 1e9;
         assert!((0.8..1.2).contains(&rate), "{rate}");
     }
 
@@ -283,11 +308,11 @@ mod tests {
             bundles.set_congested(destination, gbit(1.0), now);
         }
         assert_eq!(bundles.spacing(0, gbit(1.0), now), Some(11));
-        assert_eq!(rate(&mut bundles, 3, now), gbit(4.0));
+        assert_eq!(bundles.estimate(3, now), gbit(4.0));
         // Until nothing was heard of it for a while.
         assert_eq!(bundles.spacing(0, gbit(1.0), now + CONGESTION), Some(13));
         bundles.set_congested(0, gbit(1.0), now + CONGESTION);
-        assert_eq!(rate(&mut bundles, 0, now + CONGESTION), gbit(1.0));
+        assert_eq!(bundles.estimate(0, now + CONGESTION), gbit(1.0));
     }
 
     #[test]
