@@ -15,6 +15,7 @@
 //! those), sharing between threads: a table belongs to one worker.
 
 mod batch;
+mod chain;
 pub mod dissect;
 mod drop_reason;
 mod fifo;
@@ -23,6 +24,7 @@ mod packets;
 mod stack;
 
 pub use batch::Batch;
+pub use chain::Chain;
 pub use drop_reason::{DropCounters, DropReason};
 pub use fifo::{Backlog, Fifo};
 pub use headers::{Acknowledgement, Ecn, Headers, Reading, Rewrite};

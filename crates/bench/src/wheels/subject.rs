@@ -134,9 +134,7 @@ impl<C: Calendar> Holder for C {
 
     #[inline]
     fn release(&mut self, packets: &mut Packets, now: Nanos, left: &mut Batch) {
-        while let Some(id) = self.pop(packets, now) {
-            left.push(id);
-        }
+        Calendar::release(self, packets, now, left);
     }
 
     fn memory(&self) -> usize {

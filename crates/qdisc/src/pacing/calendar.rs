@@ -1,6 +1,6 @@
 //! What holds packets until their time.
 
-use narrows_packet::{PacketId, Packets};
+use narrows_packet::{Batch, PacketId, Packets};
 use narrows_units::Nanos;
 
 /// When a packet is to leave.
@@ -39,6 +39,15 @@ pub trait Calendar: Send {
 
     /// Takes out the packet that leaves next, if its time has come.
     fn pop(&mut self, packets: &mut Packets, now: Nanos) -> Option<PacketId>;
+
+    /// Takes out all whose time has come, as far as there is room in `out`.
+    #[inline]
+    fn release(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) {
+        while out.has_room() {
+            let Some(id) = self.pop(packets, now) else { return };
+            out.push(id);
+        }
+    }
 
     /// When to ask again after [`Calendar::pop`] returned nothing; `None` when it is empty. There may be nothing to
     /// take then, but it is not missed by asking then.
