@@ -226,10 +226,9 @@ impl<C: Calendar> Qdisc for Pacer<C> {
 
     fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next {
         let (start, before) = (out.len(), self.backlog);
-        while out.has_room() {
-            let Some(id) = self.calendar.pop(packets, now) else { break };
+        self.calendar.release(packets, now, out);
+        for &id in &out.as_slice()[start..] {
             self.flows.approach(self.key(packets, id));
-            out.push(id);
         }
         for &id in &out.as_slice()[start..] {
             self.release(packets, id, now);
