@@ -1,6 +1,7 @@
 //! What the "kernel" answers when it refuses.
 
 use crate::{Handle, Parent};
+use narrows_units::Nanos;
 use thiserror::Error;
 
 /// Why an edit was refused. `tc` prints it behind `Error: ` and exits with
@@ -169,6 +170,21 @@ pub enum PolicyError {
         above: Handle,
         /// What stands below it.
         kind: &'static str,
+    },
+    /// Queue management where packets of different flows are kept apart.
+    #[error(
+        "codel: times are worked out at release, flow by flow; apart hosts and safeguard want to know them on arrival. Say apart flows nosafeguard, or nocodel."
+    )]
+    CodelApart,
+    /// A target that nobody would have missed for so long.
+    #[error(
+        "codel: target {target} is more than interval {interval}: a queue would have to stand too long for longer than it is observed. Say a target of a twentieth of the interval."
+    )]
+    CodelTarget {
+        /// `target`
+        target: Nanos,
+        /// `interval`
+        interval: Nanos,
     },
     /// A port without queues.
     #[error("The port has no queue to put a qdisc on.")]

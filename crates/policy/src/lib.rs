@@ -40,6 +40,6 @@ pub use facts::PortFacts;
 pub use fq::{FqOptions, FqParams};
 pub use gather::NodeStats;
 pub use handle::{ClassId, Handle, Parent};
-pub use pacing::PacingOptions;
+pub use pacing::{CodelOptions, PacingOptions};
 pub use tbf::{Tbf, TbfParams};
 pub use tree::{Fifo, FifoUnit, Kind, MAX_DEPTH, Mq, Node, Params, Policy, PortPolicy};

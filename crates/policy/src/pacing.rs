@@ -10,7 +10,7 @@
 
 use crate::{Kind, Node, PolicyError, PortFacts, PortPolicy};
 use narrows_coordination::Strategy;
-use narrows_qdisc::pacing::{Beyond, Config, Key, Structure};
+use narrows_qdisc::pacing::{Beyond, Codel, Config, Key, Structure};
 use narrows_units::{Nanos, Rate};
 
 /// What a command names.
@@ -36,6 +36,37 @@ pub struct PacingOptions {
     pub granularity: Option<Nanos>,
     /// `slots`
     pub slots: Option<u32>,
+    /// `codel` and its words, `nocodel`
+    pub codel: Option<CodelOptions>,
+}
+
+/// What a command names of queue management.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CodelOptions {
+    /// There is none.
+    Off,
+    /// There is, as it was or by default but for this.
+    On {
+        /// `target`
+        target: Option<Nanos>,
+        /// `interval`
+        interval: Option<Nanos>,
+        /// `ecn`, `noecn`
+        ecn: Option<bool>,
+    },
+}
+
+impl CodelOptions {
+    /// `before` with what is named here.
+    fn on(self, before: Option<Codel>) -> Option<Codel> {
+        let Self::On { target, interval, ecn } = self else { return None };
+        let before = before.unwrap_or_default();
+        Some(Codel {
+            target: target.unwrap_or(before.target),
+            interval: interval.unwrap_or(before.interval),
+            ecn: ecn.unwrap_or(before.ecn),
+        })
+    }
 }
 
 impl PacingOptions {
@@ -58,14 +89,29 @@ impl PacingOptions {
             beyond: self.beyond.unwrap_or(before.beyond),
             granularity: self.granularity.unwrap_or(before.granularity),
             slots: self.slots.unwrap_or(before.slots),
+            codel: self.codel.map_or(before.codel, |codel| codel.on(before.codel)),
             frame: facts.frame(),
             ..before
         }
     }
 }
 
-/// Refuses a tree in which two qdiscs stamp the same packet.
+/// Refuses a tree in which two qdiscs stamp the same packet, and parameters that do not go together.
 pub(crate) fn check(port: &PortPolicy) -> Result<(), PolicyError> {
+    for node in port.nodes() {
+        let Kind::Pacing(Config { apart, safeguard, codel: Some(codel), .. }) = node.kind else {
+            continue;
+        };
+        if apart == Key::Hosts || safeguard {
+            return Err(PolicyError::CodelApart);
+        }
+        if codel.target > codel.interval {
+            return Err(PolicyError::CodelTarget {
+                target: codel.target,
+                interval: codel.interval,
+            });
+        }
+    }
     let stamps = |node: &&Node| matches!(&node.kind, Kind::Tbf(tbf) if tbf.params.strategy == Some(Strategy::Edt));
     for above in port.nodes().into_iter().filter(stamps) {
         let mut below = Vec::new();

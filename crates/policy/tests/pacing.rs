@@ -2,13 +2,13 @@
 
 use narrows_coordination::Strategy;
 use narrows_policy::{
-    Edit, Handle, Installed, PacingOptions, Params, Parent, Policy, PolicyError, PortFacts,
-    TbfParams, Update, Verb,
+    CodelOptions, Edit, Handle, Installed, PacingOptions, Params, Parent, Policy, PolicyError,
+    PortFacts, TbfParams, Update, Verb,
 };
-use narrows_qdisc::pacing::{Figures, Key, Structure};
+use narrows_qdisc::pacing::{Codel, Figures, Key, Structure};
 use narrows_qdisc::{Config, Spec, Stats};
 use narrows_units::wire::Overhead;
-use narrows_units::{Bytes, Rate};
+use narrows_units::{Bytes, Nanos, Rate};
 
 const JUMBO: PortFacts = PortFacts { mtu: 9000, ..PortFacts::ETHERNET };
 
@@ -77,6 +77,36 @@ fn parameters_change_in_place_and_what_sorts_packets_does_not() {
     assert!(change(PacingOptions { maxrate, limit: Some(1), ..PacingOptions::default() }));
     assert!(!change(PacingOptions { key: Some(Key::Hosts), ..PacingOptions::default() }));
     assert!(!change(PacingOptions { slots: Some(64), ..PacingOptions::default() }));
+    let codel = Some(CodelOptions::On { target: None, interval: None, ecn: None });
+    assert!(!change(PacingOptions { codel, ..PacingOptions::default() }));
+    let codel = Some(CodelOptions::Off);
+    assert!(change(PacingOptions { codel, ..PacingOptions::default() }));
+}
+
+#[test]
+fn queue_management_changes_in_place_and_goes_with_nothing_that_is_kept_apart() {
+    let codel = |target, ecn| {
+        let target = Some(Nanos::from_millis(target));
+        let codel = Some(CodelOptions::On { target, interval: None, ecn });
+        PacingOptions { codel, ..PacingOptions::default() }
+    };
+    let policy = edit(&Policy::default(), Parent::Root, 1, pacing(codel(7, None))).unwrap();
+    let (installed, updates) = compile(&policy, None);
+    let Config::Pacing(config) = &spec(&updates[0]).config else { panic!("another kind") };
+    let target = Nanos::from_millis(7);
+    assert_eq!(config.codel, Some(Codel { target, ..Codel::default() }));
+    let changed = edit(&policy, Parent::Root, 1, pacing(codel(9, Some(false)))).unwrap();
+    let (_, updates) = compile(&changed, Some(&installed));
+    assert!(matches!(updates[0], Update::Retune(_)));
+    for apart in [
+        PacingOptions { safeguard: Some(true), ..PacingOptions::default() },
+        PacingOptions { apart: Some(Key::Hosts), ..PacingOptions::default() },
+    ] {
+        let refused = edit(&policy, Parent::Root, 1, pacing(apart));
+        assert_eq!(refused.err(), Some(PolicyError::CodelApart));
+    }
+    let refused = edit(&policy, Parent::Root, 1, pacing(codel(101, None)));
+    assert!(matches!(refused, Err(PolicyError::CodelTarget { .. })), "{refused:?}");
 }
 
 #[test]

@@ -12,6 +12,7 @@
 //! loses a packet.
 
 mod census;
+mod codel;
 mod config;
 mod meter;
 mod patience;

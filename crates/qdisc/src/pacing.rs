@@ -6,6 +6,9 @@
 //! a matter of time alone, and so one queue serves all flows: a [`Calendar`]. Three of them stand behind one
 //! trait, so that one benchmark can tell them apart.
 //!
+//! *Two orders of the two.* A [`Pacer`] stamps what comes and holds all of it. [`Queues`] keep a queue for each flow
+//! and stamp its first packet when it becomes that, so that queue management can decide at release.
+//!
 //! Source: A. Saeed et al., "Carousel: Scalable Traffic Shaping at End Hosts" (SIGCOMM 2017); A. Saeed
 //! et al., "Eiffel: Efficient and Flexible Software Packet Scheduling" (NSDI 2019); D. Shan et al.,
 //! "Fast and Accurate Software Traffic Shaping With Inter-Flow Batching" (ToN 2025), which is
@@ -23,6 +26,7 @@ mod figures;
 mod flows;
 mod mltw;
 mod pacer;
+mod queues;
 mod safeguard;
 mod stamp;
 mod ticks;
@@ -31,20 +35,30 @@ mod wheel;
 pub use bundles::Bundles;
 pub use calendar::{Calendar, Slot};
 pub use carousel::Carousel;
-pub use config::{Beyond, Config, Key, Shape, Structure};
+pub use config::{Beyond, Codel, Config, Key, Shape, Structure};
 pub use eiffel::Eiffel;
-pub use figures::Figures;
+pub use figures::{Figures, Signals};
 pub use mltw::Mltw;
 pub use pacer::Pacer;
+pub use queues::Queues;
 
 use crate::Qdisc;
 
 /// The qdisc that `config` describes, empty.
 pub(crate) fn build(config: Config) -> Box<dyn Qdisc> {
-    let Config { granularity, horizon, slots, .. } = config;
     match config.structure {
-        Structure::Carousel => Box::new(Pacer::new(config, Carousel::new(granularity, horizon))),
-        Structure::Eiffel => Box::new(Pacer::new(config, Eiffel::new(granularity, horizon))),
-        Structure::FlowBundler => Box::new(Pacer::new(config, Mltw::new(slots))),
+        Structure::Carousel => {
+            with(config, |config| Carousel::new(config.granularity, config.horizon))
+        }
+        Structure::Eiffel => with(config, |config| Eiffel::new(config.granularity, config.horizon)),
+        Structure::FlowBundler => with(config, |config| Mltw::new(config.slots)),
+    }
+}
+
+/// The same in what `calendar` makes.
+fn with<C: Calendar + 'static>(config: Config, calendar: fn(&Config) -> C) -> Box<dyn Qdisc> {
+    match config.codel {
+        Some(codel) => Box::new(Queues::new(config, codel, calendar)),
+        None => Box::new(Pacer::new(config, calendar(&config))),
     }
 }

@@ -16,7 +16,10 @@ enum Kind {
     Tbf,
     TbfOverTbf,
     Pacing(Structure),
+    /// With queue management, which drops what is first.
+    Codel(Structure),
     TbfOverPacing(Structure),
+    TbfOverCodel(Structure),
 }
 
 const STRUCTURES: [Structure; 3] = [Structure::Carousel, Structure::Eiffel, Structure::FlowBundler];
@@ -24,7 +27,7 @@ const STRUCTURES: [Structure; 3] = [Structure::Carousel, Structure::Eiffel, Stru
 impl Kind {
     /// Whether it has an order that taking out some would disturb: then it is all or nothing.
     fn drains_as_a_whole(self) -> bool {
-        matches!(self, Self::Pacing(_) | Self::TbfOverPacing(_))
+        !matches!(self, Self::Noqueue | Self::Pfifo | Self::Bfifo | Self::Tbf | Self::TbfOverTbf)
     }
 }
 
@@ -36,7 +39,9 @@ fn kind() -> impl Strategy<Value = Kind> {
         Just(Kind::Tbf),
         Just(Kind::TbfOverTbf),
         prop::sample::select(STRUCTURES.to_vec()).prop_map(Kind::Pacing),
+        prop::sample::select(STRUCTURES.to_vec()).prop_map(Kind::Codel),
         prop::sample::select(STRUCTURES.to_vec()).prop_map(Kind::TbfOverPacing),
+        prop::sample::select(STRUCTURES.to_vec()).prop_map(Kind::TbfOverCodel),
     ]
 }
 
@@ -59,7 +64,13 @@ fn spec(kind: Kind, size: u32) -> Spec {
         Kind::Bfifo => leaf(Config::Fifo(fifo::Config::Bytes(Bytes(u64::from(size) * 15)))),
         Kind::Tbf => tbf(spec(Kind::Pfifo, size)),
         Kind::TbfOverTbf => tbf(spec(Kind::Tbf, size)),
-        Kind::Pacing(structure) => leaf(Config::Pacing(pacing::Config {
+        Kind::Pacing(structure) | Kind::Codel(structure) => leaf(Config::Pacing(pacing::Config {
+            // So little that there are drops.
+            codel: matches!(kind, Kind::Codel(_)).then_some(pacing::Codel {
+                target: Nanos(u64::from(size)),
+                interval: Nanos(u64::from(size) * 100),
+                ecn: true,
+            }),
             maxrate: Some(Rate::from_bits_per_sec(u64::from(size) * 100_000)),
             limit: size / 20,
             flow_limit: size / 30,
@@ -67,6 +78,7 @@ fn spec(kind: Kind, size: u32) -> Spec {
             ..pacing::Config::new(structure, 1514)
         })),
         Kind::TbfOverPacing(structure) => tbf(spec(Kind::Pacing(structure), size)),
+        Kind::TbfOverCodel(structure) => tbf(spec(Kind::Codel(structure), size)),
     }
 }
 
@@ -91,6 +103,16 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Takes what was dropped out of the model. How much it was.
+fn forget(packets: &mut Packets, model: &mut VecDeque<(PacketId, u32)>) -> u64 {
+    let mut dropped = Batch::new(256);
+    packets.reclaim(&mut dropped);
+    let before = model.len();
+    model.retain(|(id, _)| !dropped.as_slice().contains(id));
+    assert_eq!(before - model.len(), dropped.len(), "what was dropped had come, and only once");
+    dropped.len() as u64
+}
+
 proptest! {
     #[test]
     fn nothing_is_lost_and_nothing_overtakes(
@@ -103,28 +125,33 @@ proptest! {
         let mut now = Nanos(1);
         // What should be queued, in order; all else that came in has left or was dropped.
         let mut model: VecDeque<(PacketId, u32)> = VecDeque::new();
-        let (mut came, mut left) = (0, 0);
+        let (mut came, mut left, mut dropped) = (0, 0, 0);
         for step in steps {
             match step {
                 Step::Enqueue { len } => {
                     let id = PacketId(came);
                     came += 1;
                     packets.arrive(id, len, now);
-                    if qdisc.enqueue(&mut packets, id, now) == Verdict::Queued {
-                        model.push_back((id, len));
-                    }
+                    let verdict = qdisc.enqueue(&mut packets, id, now);
+                    model.push_back((id, len));
+                    let gone = forget(&mut packets, &mut model);
+                    prop_assert_eq!(gone == 0, verdict == Verdict::Queued);
+                    dropped += gone;
                 }
                 Step::Dequeue { after, room } => {
                     now += Nanos(after);
                     let mut out = Batch::new(room);
                     qdisc.dequeue(&mut packets, now, &mut out);
+                    dropped += forget(&mut packets, &mut model);
                     for id in out.as_slice() {
                         prop_assert_eq!(Some(*id), model.pop_front().map(|(id, _)| id));
                         left += 1;
                     }
                 }
                 Step::DequeueOne => {
-                    if let Ok(id) = qdisc.dequeue_one(&mut packets, now) {
+                    let taken = qdisc.dequeue_one(&mut packets, now);
+                    dropped += forget(&mut packets, &mut model);
+                    if let Ok(id) = taken {
                         prop_assert_eq!(Some(id), model.pop_front().map(|(id, _)| id));
                         left += 1;
                     }
@@ -160,7 +187,7 @@ proptest! {
             prop_assert!(stats.iter().all(|stats| stats.backlog == backlog));
             let queued = u64::from(backlog.packets);
             prop_assert_eq!(u64::from(came), left + queued + packets.drops().total());
-            prop_assert_eq!(u64::from(packets.unreclaimed()), packets.drops().total());
+            prop_assert_eq!(dropped, packets.drops().total());
         }
     }
 }
@@ -169,7 +196,9 @@ proptest! {
 fn kinds_fit_themselves_and_nothing_else() {
     let mut kinds = vec![Kind::Noqueue, Kind::Pfifo, Kind::Bfifo, Kind::Tbf, Kind::TbfOverTbf];
     kinds.extend(STRUCTURES.map(Kind::Pacing));
+    kinds.extend(STRUCTURES.map(Kind::Codel));
     kinds.extend(STRUCTURES.map(Kind::TbfOverPacing));
+    kinds.extend(STRUCTURES.map(Kind::TbfOverCodel));
     for (a, &built) in kinds.iter().enumerate() {
         for (b, &offered) in kinds.iter().enumerate() {
             assert_eq!(spec(built, 300).build().fits(&spec(offered, 400)), a == b);

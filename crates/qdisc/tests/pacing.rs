@@ -1,7 +1,9 @@
 //! What `carousel`, `eiffel` and `flowbundler` promise, whatever holds their packets.
 
 use narrows_packet::{Batch, DropReason, Headers, PacketId, Packets};
-use narrows_qdisc::pacing::{Beyond, Calendar, Config, Figures, Key, Pacer, Slot, Structure};
+use narrows_qdisc::pacing::{
+    Beyond, Calendar, Codel, Config, Figures, Key, Pacer, Slot, Structure,
+};
 use narrows_qdisc::{Next, Qdisc, Spec, Stats, Verdict, fifo, tbf};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use proptest::prelude::*;
@@ -48,6 +50,12 @@ fn mbit(mbit: u64) -> Rate {
 
 fn at_rate(structure: Structure, rate: Rate) -> Config {
     Config { maxrate: Some(rate), ..Config::new(structure, FRAME) }
+}
+
+/// Queue management that manages nothing: what is left is a queue for each flow, stamped at release.
+fn lenient() -> impl Strategy<Value = Option<Codel>> {
+    let target = Nanos::from_secs(1_000_000);
+    prop::option::of(Just(Codel { target, ..Codel::default() }))
 }
 
 fn spec(config: Config) -> Spec {
@@ -275,10 +283,10 @@ proptest! {
     /// than a frame takes that is two frames at once.
     #[test]
     fn a_flow_keeps_its_rate_in_every_window_and_its_order(
-        (structure, rate) in structure_and_rate(), arrivals in arrivals(300),
+        (structure, rate) in structure_and_rate(), codel in lenient(), arrivals in arrivals(300),
     ) {
         let horizon = Nanos::from_secs(if rate >= mbit(1) { 4 } else { 1_000_000_000 });
-        let config = Config { flow_limit: 10_000, horizon, ..at_rate(structure, rate) };
+        let config = Config { flow_limit: 10_000, horizon, codel, ..at_rate(structure, rate) };
         let mut world = World::new(config);
         let mut clocks: HashMap<u32, Clock> = HashMap::new();
         let mut stamps: HashMap<(u32, u64), u64> = HashMap::new();
@@ -319,12 +327,14 @@ proptest! {
 
     /// Whatever holds the packets, all that differs is by how much departures are rounded up.
     #[test]
-    fn every_structure_stamps_alike(rate in rate(), arrivals in arrivals(200)) {
+    fn every_structure_stamps_alike(
+        rate in rate(), codel in lenient(), arrivals in arrivals(200),
+    ) {
         let horizon = Nanos::from_secs(2);
         let config = Config { horizon, ..at_rate(Structure::Carousel, rate) };
         let mut sorted = World::of(Box::new(Pacer::new(config, Sorted::default())));
         let mut worlds: Vec<_> = STRUCTURES
-            .map(|structure| Config { horizon, ..at_rate(structure, rate) })
+            .map(|structure| Config { horizon, codel, ..at_rate(structure, rate) })
             .map(|config| (slot(&config), World::new(config)))
             .into();
         let frame = rate.time_for(Bytes(u64::from(FRAME))).0;
@@ -358,10 +368,10 @@ proptest! {
     /// more than two frames of a flow in a slot.
     #[test]
     fn rates_that_change_under_load_make_no_bursts(
-        structure in structure(),
+        structure in structure(), codel in lenient(),
         steps in prop::collection::vec((arrivals(30), rate(), any::<bool>()), 1..12),
     ) {
-        let first = at_rate(structure, mbit(10));
+        let first = Config { codel, ..at_rate(structure, mbit(10)) };
         let mut world = World::new(Config { horizon: Nanos::from_secs(2), ..first });
         let mut fastest = mbit(10);
         for (arrivals, rate, cap) in steps {
@@ -393,11 +403,11 @@ proptest! {
     /// Asked at any times: never early, in order, nothing lost, and all there is when it is due.
     #[test]
     fn who_asks_late_gets_all_that_is_due(
-        structure in structure(),
+        structure in structure(), codel in lenient(),
         steps in prop::collection::vec((arrivals(20), 0u64..30_000_000, 1usize..100), 1..20),
     ) {
         let rate = mbit(8);
-        let config = Config { flow_limit: 1000, ..at_rate(structure, rate) };
+        let config = Config { flow_limit: 1000, codel, ..at_rate(structure, rate) };
         let mut world = World::new(config);
         let mut clocks: HashMap<u32, Clock> = HashMap::new();
         let mut stamps: HashMap<(u32, u64), u64> = HashMap::new();
@@ -677,6 +687,7 @@ fn only_another_shape_needs_another_instance() {
         Config { key: Key::Hosts, ..config },
         Config { slots: 64, ..config },
         Config { granularity: Nanos(1000), ..config },
+        Config { codel: Some(Codel::default()), ..config },
     ] {
         assert!(!qdisc.fits(&spec(other)), "{other:?}");
     }

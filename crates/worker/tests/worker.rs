@@ -313,6 +313,8 @@ const WORDS: &[&str] = &[
     "qdisc replace dev PORT parent 6:2 handle 8: pfifo limit 9",
     "qdisc replace dev PORT root handle 9: flowbundler maxrate 30mbit flow_limit 80",
     "qdisc change dev PORT root handle 9: flowbundler maxrate 9mbit safeguard apart hosts",
+    "qdisc replace dev PORT root handle 9: flowbundler maxrate 20mbit nosafeguard apart flows codel target 500us interval 2ms",
+    "qdisc change dev PORT root handle 9: flowbundler maxrate 40mbit limit 30 nocodel",
     "qdisc replace dev PORT root handle a: carousel maxrate 20mbit limit 40",
     "qdisc replace dev PORT root handle b: eiffel maxrate 20mbit",
     "qdisc replace dev PORT root handle c: fq maxrate 20mbit",

@@ -21,6 +21,7 @@
 //!
 //! Cost: some comparisons a packet; a square root for each signal.
 
+use crate::codel;
 use narrows_units::Nanos;
 
 /// How much more likely an overflow makes it that a packet is dropped, in 1/65536.
@@ -246,7 +247,7 @@ impl Cobalt {
 
     /// The control law: when to signal next after `then`.
     fn after(&self, then: Nanos, terms: &Terms) -> Nanos {
-        then + Nanos((terms.interval.0 as f64 / f64::from(self.count.max(1)).sqrt()) as u64)
+        codel::after(then, terms.interval, self.count)
     }
 
     fn since_blue(&self, now: Nanos) -> Nanos {

@@ -33,6 +33,9 @@ pub struct Config {
     pub slots: u32,
     /// The longest frame, in bytes.
     pub frame: u32,
+    /// Queue management, where there is any: each flow then has a queue of its own, and times are worked
+    /// out at release.
+    pub codel: Option<Codel>,
 }
 
 impl Config {
@@ -55,13 +58,32 @@ impl Config {
             granularity,
             slots: 1024,
             frame,
+            codel: None,
         }
     }
 
     /// What cannot change while packets are queued.
     pub const fn shape(&self) -> Shape {
-        let Self { structure, key, granularity, slots, .. } = *self;
-        Shape { structure, key, granularity, slots }
+        let Self { structure, key, granularity, slots, codel, .. } = *self;
+        Shape { structure, key, granularity, slots, has_queues: codel.is_some() }
+    }
+}
+
+/// CoDel's parameters, the same for every flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Codel {
+    /// How long packets may stand.
+    pub target: Nanos,
+    /// For how long more than that is let be.
+    pub interval: Nanos,
+    /// Whether packets that can be marked are marked, and not dropped.
+    pub ecn: bool,
+}
+
+impl Default for Codel {
+    /// RFC 8289's.
+    fn default() -> Self {
+        Self { target: Nanos::from_millis(5), interval: Nanos::from_millis(100), ecn: true }
     }
 }
 
@@ -124,4 +146,5 @@ pub struct Shape {
     key: Key,
     granularity: Nanos,
     slots: u32,
+    has_queues: bool,
 }

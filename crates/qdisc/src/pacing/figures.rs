@@ -20,6 +20,8 @@ pub struct Figures {
     pub horizon_caps: u64,
     /// Packets that came back and said that what had been sent there met on the way.
     pub congestion: u64,
+    /// What queue management has done, where there is any.
+    pub codel: Option<Signals>,
     /// Memory of the instance itself: flows and what holds packets, untouched parts included.
     pub memory: Bytes,
 }
@@ -35,5 +37,22 @@ impl Figures {
         self.horizon_caps += other.horizon_caps;
         self.congestion += other.congestion;
         self.memory += other.memory;
+        if let Some(theirs) = other.codel {
+            let ours = self.codel.get_or_insert_default();
+            ours.drops += theirs.drops;
+            ours.marks += theirs.marks;
+            ours.overlimit += theirs.overlimit;
+        }
     }
+}
+
+/// What queue management has done, and what has been done where there were too many packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Signals {
+    /// Packets that were dropped as a signal.
+    pub drops: u64,
+    /// Packets that were marked instead.
+    pub marks: u64,
+    /// Packets of the longest queues that were dropped because there were too many in all.
+    pub overlimit: u64,
 }

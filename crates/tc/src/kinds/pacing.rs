@@ -7,12 +7,15 @@ use crate::complaint::Complaint;
 use crate::render::{Json, Line};
 use crate::words::Words;
 use crate::{notation, number};
-use narrows_policy::{PacingOptions, Params};
-use narrows_qdisc::pacing::{Beyond, Config, Figures, Key, Mltw, Structure};
+use narrows_policy::{CodelOptions, PacingOptions, Params};
+use narrows_qdisc::pacing::{Beyond, Codel, Config, Figures, Key, Mltw, Signals, Structure};
 use narrows_units::Nanos;
 
 /// A structure of slots without end would need memory without end.
 const HORIZON_HINT: &str = "a time from 1us on, below 4295 s, as 10s";
+const CODEL_HINT: &str = "a time from 1us to 10s, as 5ms";
+/// Longer than any round trip.
+const CODEL_MAX: Nanos = Nanos::from_secs(10);
 const GRANULARITY_HINT: &str = "a time from 1ns to 1s, as 500ns or 8us";
 /// The longest slot.
 const GRANULARITY_MAX: Nanos = Nanos::from_secs(1);
@@ -58,6 +61,10 @@ pub(super) fn parse(structure: Structure, mut words: Words) -> Result<Params, Co
             "safeguard" | "nosafeguard" if structure == Structure::FlowBundler => {
                 options.safeguard = Some(word == "safeguard");
             }
+            "codel" | "ecn" | "noecn" | "target" | "interval" => {
+                options.codel = Some(codel(kind, word, options.codel, &mut words)?);
+            }
+            "nocodel" => options.codel = Some(CodelOptions::Off),
             "flows" => options.key = Some(Key::Flows),
             "hosts" => options.key = Some(Key::Hosts),
             "help" => return Err(Complaint::wrong(usage(structure))),
@@ -70,13 +77,40 @@ pub(super) fn parse(structure: Structure, mut words: Words) -> Result<Params, Co
     Ok(Params::Pacing { structure, options })
 }
 
+/// What queue management is by `word`, where words before it have made it `before`.
+fn codel(
+    kind: &str,
+    word: &str,
+    before: Option<CodelOptions>,
+    words: &mut Words,
+) -> Result<CodelOptions, Complaint> {
+    let (mut target, mut interval, mut ecn) = match before {
+        Some(CodelOptions::On { target, interval, ecn }) => (target, interval, ecn),
+        Some(CodelOptions::Off) | None => (None, None, None),
+    };
+    match word {
+        "target" | "interval" => {
+            let value = words.value(word, if word == "target" { "5ms" } else { "100ms" })?;
+            let some = |word: &str| {
+                number::time(word).filter(|time| (Nanos(1)..=CODEL_MAX).contains(time))
+            };
+            let time = Some(legal(kind, word, value, some, CODEL_HINT)?);
+            *(if word == "target" { &mut target } else { &mut interval }) = time;
+        }
+        "ecn" | "noecn" => ecn = Some(word == "ecn"),
+        _ => {}
+    }
+    Ok(CodelOptions::On { target, interval, ecn })
+}
+
 fn usage(structure: Structure) -> String {
     let kind = structure.name();
     let own = "\n           [ slots N ] [ apart { flows* | hosts } ] [ safeguard | nosafeguard* ]";
     let own = if structure == Structure::FlowBundler { own } else { "" };
     format!(
         "Usage: {kind} [ limit PACKETS ] [ flow_limit PACKETS ] [ maxrate RATE ] [ flows* | hosts ]
-           [ horizon TIME ] [ horizon_drop* | horizon_cap ] [ granularity TIME ]{own}
+           [ horizon TIME ] [ horizon_drop* | horizon_cap ] [ granularity TIME ]
+           [ codel [ target TIME ] [ interval TIME ] [ ecn* | noecn ] | nocodel* ]{own}
 maxrate is the rate of each flow, or of each destination with hosts; maxrate 0 is none.
 * marks the defaults. For a rate of all together, put it below a tbf."
     )
@@ -150,6 +184,17 @@ pub(super) fn show(config: &Config, line: &mut Line) {
         let safeguard = if config.safeguard { "safeguard " } else { "nosafeguard " };
         line.add("safeguard", Json::Bool(config.safeguard), safeguard);
     }
+    if let Some(Codel { target, interval, ecn }) = config.codel {
+        let mut words = Line::default();
+        for (name, time) in [("target", target), ("interval", interval)] {
+            let micros = time.0 / 1_000;
+            let text = format!("{name} {} ", notation::time(micros));
+            words.add(name, Json::Number(micros), &text);
+        }
+        words.add("ecn", Json::Bool(ecn), if ecn { "ecn " } else { "noecn " });
+        line.text("codel ");
+        line.nest("codel", words);
+    }
     let key = key(config.key);
     line.add("flowmode", Json::Text(key.to_owned()), &format!("{key} "));
 }
@@ -165,8 +210,16 @@ pub(super) fn save(config: &Config) -> String {
         }
         Structure::Carousel | Structure::Eiffel => String::new(),
     };
+    let codel = config.codel.map_or_else(
+        || "nocodel".to_owned(),
+        |Codel { target, interval, ecn }| {
+            let (target, interval) = (target.0 / 1_000, interval.0 / 1_000);
+            let ecn = if ecn { "ecn" } else { "noecn" };
+            format!("codel target {target}us interval {interval}us {ecn}")
+        },
+    );
     format!(
-        " limit {limit} flow_limit {flow_limit} maxrate {rate}bit horizon {horizon}us {} granularity {}{slots} {}",
+        " limit {limit} flow_limit {flow_limit} maxrate {rate}bit horizon {horizon}us {} granularity {}{slots} {codel} {}",
         beyond(config.beyond),
         fine(config.granularity),
         key(config.key),
@@ -189,6 +242,10 @@ pub(crate) fn figures(figures: &Figures, line: &mut Line) {
         figures.horizon_caps,
         figures.congestion,
     ));
+    if let Some(signals) = figures.codel {
+        let Signals { drops, marks, overlimit } = signals;
+        line.text(&format!("  codel drops {drops} marks {marks} overlimit {overlimit}\n"));
+    }
     for (key, value) in [
         ("flows", u64::from(figures.flows)),
         ("inactive_flows", u64::from(inactive)),
@@ -201,5 +258,10 @@ pub(crate) fn figures(figures: &Figures, line: &mut Line) {
         ("memory", figures.memory.0),
     ] {
         line.json(key, Json::Number(value));
+    }
+    if let Some(Signals { drops, marks, overlimit }) = figures.codel {
+        line.json("codel_drops", Json::Number(drops));
+        line.json("codel_marks", Json::Number(marks));
+        line.json("codel_overlimit", Json::Number(overlimit));
     }
 }

@@ -3,7 +3,7 @@
 use crate::host::TwoPorts;
 use narrows_policy::{Handle, NodeStats, Parent};
 use narrows_qdisc::Stats;
-use narrows_qdisc::pacing::Figures;
+use narrows_qdisc::pacing::{Figures, Signals};
 use narrows_units::Bytes;
 
 const KINDS: [&str; 3] = ["carousel", "eiffel", "flowbundler"];
@@ -168,6 +168,7 @@ fn figures_are_shown_in_the_manner_of_fq() {
         horizon_drops: 2,
         horizon_caps: 1,
         congestion: 4,
+        codel: None,
         memory: Bytes(2 << 20),
     };
     let stats = Stats { pacing: Some(Box::new(figures)), ..Stats::default() };
@@ -182,4 +183,95 @@ fn figures_are_shown_in_the_manner_of_fq() {
     let json: serde_json::Value =
         serde_json::from_str(&host.ok("-s -j qdisc show dev right")).unwrap();
     assert_eq!((&json[0]["inactive_flows"], &json[0]["memory"]), (&5.into(), &(2 << 20).into()));
+}
+
+const CODEL: &str = "codel target 5ms interval 100ms ecn flows";
+
+#[test]
+fn queue_management_has_the_words_of_codel() {
+    for kind in KINDS {
+        for (words, changes) in [
+            ("codel", vec![("flows", CODEL)]),
+            ("codel target 20ms", vec![("flows", CODEL), ("5ms", "20ms")]),
+            (
+                "interval 30ms target 250us",
+                vec![("flows", CODEL), ("5ms", "250us"), ("100ms", "30ms")],
+            ),
+            ("codel noecn", vec![("flows", CODEL), ("ecn", "noecn")]),
+            ("noecn ecn codel", vec![("flows", CODEL)]),
+            ("target 1ms nocodel codel", vec![("flows", CODEL)]),
+            ("codel target 1ms nocodel", vec![]),
+        ] {
+            let expected = default_with(kind, &[]);
+            let expected = changes.iter().fold(expected, |text, (from, to)| {
+                let at = text.rfind(from).unwrap();
+                format!("{}{to}{}", &text[..at], &text[at + from.len()..])
+            });
+            assert_eq!(shown(kind, words), expected, "{kind} {words}");
+        }
+    }
+}
+
+#[test]
+fn a_change_sets_of_queue_management_what_it_names() {
+    let mut host = TwoPorts::with_queues(1);
+    let shows = |host: &mut TwoPorts, words: &str| {
+        let text = host.ok("qdisc show dev right");
+        assert!(text.contains(words), "{text}");
+    };
+    host.ok("qdisc add dev right root handle 1: flowbundler maxrate 5mbit codel target 8ms noecn");
+    host.ok("qdisc change dev right root flowbundler interval 200ms");
+    shows(&mut host, "nosafeguard codel target 8ms interval 200ms noecn flows");
+    host.ok("qdisc change dev right root flowbundler maxrate 6mbit");
+    shows(&mut host, "nosafeguard codel target 8ms interval 200ms noecn flows");
+    host.ok("qdisc change dev right root flowbundler nocodel");
+    shows(&mut host, "nosafeguard flows");
+    host.ok("qdisc change dev right root flowbundler codel");
+    shows(&mut host, CODEL);
+    let json: serde_json::Value =
+        serde_json::from_str(&host.ok("-j qdisc show dev right")).unwrap();
+    let codel = &json[0]["options"]["codel"];
+    assert_eq!((&codel["target"], &codel["interval"]), (&5_000.into(), &100_000.into()));
+    assert_eq!(codel["ecn"], true);
+}
+
+#[test]
+fn queue_management_that_cannot_be_is_refused_with_a_reason() {
+    let mut host = TwoPorts::with_queues(1);
+    for (words, named, code) in [
+        ("target", "\"target\" wants a value", 255),
+        ("codel target 0", "\"0\": a time from 1us to 10s", 1),
+        ("codel target 11s", "\"11s\": a time from 1us to 10s", 1),
+        ("codel interval soon", "\"soon\": a time", 1),
+        ("codel target 200ms", "target 200 ms is more than interval 100 ms", 2),
+        ("codel apart hosts", "Say apart flows nosafeguard, or nocodel.", 2),
+        ("codel safeguard", "Say apart flows nosafeguard, or nocodel.", 2),
+        ("codel ce_threshold 1ms", "What is \"ce_threshold\"?", 1),
+    ] {
+        let line = format!("qdisc add dev right root flowbundler maxrate 1mbit {words}");
+        let complaint = host.fails(&line, code);
+        assert!(complaint.contains(named), "{complaint}");
+    }
+    host.ok("qdisc add dev right root handle 1: flowbundler codel");
+    let change = "qdisc change dev right root flowbundler";
+    assert!(host.fails(&format!("{change} interval 1ms"), 2).contains("more than interval 1 ms"));
+    assert!(host.fails(&format!("{change} safeguard"), 2).contains("or nocodel"));
+    host.ok(&format!("{change} nocodel safeguard"));
+}
+
+#[test]
+fn figures_have_what_queue_management_has_done_where_there_is_any() {
+    let mut host = TwoPorts::with_queues(1);
+    host.ok("qdisc add dev right root handle 1: flowbundler maxrate 1mbit codel");
+    let signals = Signals { drops: 3, marks: 5, overlimit: 7 };
+    let figures = Figures { codel: Some(signals), ..Figures::default() };
+    let stats = Stats { pacing: Some(Box::new(figures)), ..Stats::default() };
+    host.stats.push(NodeStats { parent: Parent::Root, handle: Handle::new(1), stats });
+    let shown = host.ok("-s qdisc show dev right");
+    assert_eq!(shown.lines().nth(5), Some("  codel drops 3 marks 5 overlimit 7"), "{shown}");
+    let json: serde_json::Value =
+        serde_json::from_str(&host.ok("-s -j qdisc show dev right")).unwrap();
+    for (key, value) in [("codel_drops", 3), ("codel_marks", 5), ("codel_overlimit", 7)] {
+        assert_eq!(json[0][key], value);
+    }
 }

@@ -183,6 +183,9 @@ fn pacing_words() -> impl Strategy<Value = String> {
         1 => (1u32..).prop_map(|packets| format!("flow_limit {packets}")),
         1 => (1u32..).prop_map(|micros| format!("horizon {micros}us")),
         1 => (1u32..=1_000_000_000).prop_map(|nanos| format!("granularity {nanos}ns")),
+        1 => prop::sample::select(vec!["codel", "nocodel", "ecn", "noecn"]).prop_map(str::to_owned),
+        1 => (1u32..=100_000).prop_map(|micros| format!("target {micros}us")),
+        1 => (100_000u32..=10_000_000).prop_map(|micros| format!("interval {micros}us")),
     ];
     let slots = prop_oneof![
         2 => Just(String::new()),
@@ -190,8 +193,14 @@ fn pacing_words() -> impl Strategy<Value = String> {
         1 => Just(" apart hosts safeguard".to_owned()),
     ];
     (kind, prop::collection::vec(word, 0..8), slots).prop_map(|(kind, words, slots)| {
-        let slots = if kind == "flowbundler" { slots } else { String::new() };
-        format!("{kind} {}{slots}", words.join(" "))
+        let words = words.join(" ");
+        // What is kept apart has no queue management.
+        let (slots, last) = match (kind, slots.contains("apart")) {
+            ("flowbundler", true) => (slots.as_str(), " nocodel"),
+            ("flowbundler", false) => (slots.as_str(), " apart flows nosafeguard"),
+            _ => ("", ""),
+        };
+        format!("{kind} {words}{slots}{last}")
     })
 }
 

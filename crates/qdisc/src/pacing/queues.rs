@@ -1,0 +1,493 @@
+//! A pacing qdisc with queue management: every flow has a queue of its own, and only the first packet of each stands
+//! in the calendar.
+//!
+//! Packets that are stamped on arrival stand in one structure in the order of their times, and nobody can
+//! tell any more whose queue is long: what was promised a time gets it, and a flow that sends more than its rate waits
+//! for as long as its limit allows. Here a packet is promised nothing until it is the first of its flow, its
+//! *head*. When a head's time has come, CoDel decides about it by how long it has stood since it arrived: it
+//! leaves, with or without a mark, or is dropped, and then the next one of its flow leaves in its stead.
+//!
+//! *What it promises*, beside what a [`Pacer`](super::Pacer) does (nothing early, nothing later than a slot
+//! if somebody asks, a flow in order and in no slot more than two frames of it):
+//! - *The same times.* Without a drop, packets leave when a `Pacer` with the same parameters has them leave: a head's time
+//!   follows from the time that the one before it was to leave at, not from when somebody asked for it.
+//! - *A packet that is dropped uses none of its flow's time.*
+//! - *Another rate acts at once*, on what is queued. What the old one would have yielded by now is not made up for.
+//! - *The last packet of a flow is not dropped*, nor one behind which no more than a frame stands.
+//! - *Too many packets*: one of the longest flow, the one behind its head, is dropped, not the one that came;
+//!   unless no flow has more than its head.
+//!
+//! *The horizon* is asked for the time at which a packet would leave if all before it did; where it is to leave there at the
+//! latest, it does once it is the head.
+//!
+//! Source: E. Dumazet's `fq` has the queues, RFC 8289 the law, D. Shan et al. (ToN 2025) the calendar; A. Saeed et al. (Carousel,
+//! SIGCOMM 2017), section 5, has the complaint.
+//!
+//! Cost: on arrival the flow's line and the packet's, at departure two lines of the flow, the packet, and
+//! the next one of its flow, which is put into the calendar then. The calendar is no larger than there are flows. O(1), O(flows)
+//! where the rate changes and where packets become too many.
+//!
+//! Non-goals: what goes to one host kept apart (`bundles.rs`), turns between flows without a rate (`fq`, `cake`).
+
+mod flow;
+mod lengths;
+mod table;
+
+use super::stamp::{Bundle, Moment, Terms};
+use super::{Beyond, Calendar, Codel, Config, Figures, Signals, Slot};
+use crate::{Next, Qdisc, Spec, Stats, Verdict, codel};
+use lengths::Lengths;
+use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
+use narrows_units::{Bytes, Nanos};
+use table::Table;
+
+/// How many packets ahead a batch of arrivals touches buckets, and then flows.
+const AHEAD: usize = 8;
+const NEAR: usize = 4;
+/// Heads that are taken at once, so that flows can be touched before they are needed.
+const HEADS: usize = 32;
+/// Lists by length are given up when this share of the limit is free again.
+const RELIEF: u32 = 4;
+
+/// An instance: one queue's.
+pub struct Queues<C> {
+    config: Config,
+    terms: Terms,
+    codel: codel::Terms,
+    /// Whether it marks what can be marked.
+    ecn: bool,
+    bundle: Bundle,
+    table: Table,
+    lengths: Lengths,
+    calendar: C,
+    /// Makes an empty one.
+    make: fn(&Config) -> C,
+    backlog: Backlog,
+    /// Flows with packets.
+    standing: u32,
+    /// Whether heads have times by terms that hold no longer.
+    is_outdated: bool,
+    /// All but the backlog.
+    stats: Stats,
+    /// All but what others know.
+    figures: Figures,
+    signals: Signals,
+}
+
+impl<C: Calendar> Queues<C> {
+    /// An instance with `codel` that holds heads in what `calendar` makes, empty and as `config` has it.
+    pub fn new(config: Config, codel: Codel, calendar: fn(&Config) -> C) -> Self {
+        Self {
+            terms: Terms::new(&config),
+            codel: law(&config, codel),
+            ecn: codel.ecn,
+            bundle: Bundle::new(),
+            table: Table::new(),
+            lengths: Lengths::new(),
+            calendar: calendar(&config),
+            make: calendar,
+            config,
+            backlog: Backlog::default(),
+            standing: 0,
+            is_outdated: false,
+            stats: Stats::default(),
+            figures: Figures::default(),
+            signals: Signals::default(),
+        }
+    }
+
+    /// What tells the flow of `id` apart.
+    #[inline]
+    fn key(&self, packets: &Packets, id: PacketId) -> u32 {
+        self.config.key.of(packets, id)
+    }
+
+    /// The flow of `id`, which is new where nothing is known of it.
+    #[inline]
+    fn flow(&mut self, packets: &Packets, id: PacketId, now: Nanos) -> u32 {
+        let key = self.key(packets, id);
+        let (terms, codel) = (&self.terms, &self.codel);
+        self.table
+            .find(key)
+            .unwrap_or_else(|| self.table.add(key, |flow| flow.is_at_rest(terms, codel, now)))
+    }
+
+    /// Why no more packets may come to `flow` at `now`, if so.
+    #[inline]
+    fn refuses(&self, flow: u32, now: Nanos) -> Option<DropReason> {
+        let flow = &self.table.flows[flow as usize];
+        if flow.queued() >= self.config.flow_limit {
+            return Some(DropReason::FlowLimit);
+        }
+        let horizon = Nanos(now.0.saturating_add(self.config.horizon.0));
+        let drops = self.config.beyond == Beyond::Drop;
+        (drops && flow.end(&self.terms) > Moment::at(horizon)).then_some(DropReason::Horizon)
+    }
+
+    /// Queues `id`, of the flow `at`.
+    #[inline]
+    fn hold(&mut self, packets: &mut Packets, id: PacketId, at: u32, now: Nanos) {
+        let flow = &mut self.table.flows[at as usize];
+        let len = packets.len(id);
+        self.backlog.packets += 1;
+        self.backlog.bytes += len;
+        if flow.stands {
+            flow.queue.push_back_of(packets, id, len);
+            self.figures.throttled += 1;
+            if self.lengths.is_live() {
+                self.lengths.changed(&mut self.table.flows, at);
+            }
+            return;
+        }
+        flow.stands = true;
+        self.standing += 1;
+        let leaves = self.stamp(packets, at, id, Moment::at(now));
+        self.figures.throttled += u64::from(leaves > now);
+        self.insert(packets, at, id, leaves, now);
+    }
+
+    /// Gives `id`, which becomes the head of the flow `at`, its time: no earlier than `since`.
+    #[inline]
+    fn stamp(&mut self, packets: &Packets, at: u32, id: PacketId, since: Moment) -> Nanos {
+        let meta = packets.meta(id);
+        let latest = match self.config.beyond {
+            Beyond::Drop => Nanos::MAX,
+            Beyond::Cap => Nanos(meta.arrival.0.saturating_add(self.config.horizon.0)),
+        };
+        let flow = &mut self.table.flows[at as usize];
+        let is_capped = flow.stamp(&self.terms, meta.len.0, since, latest);
+        self.figures.horizon_caps += u64::from(is_capped);
+        flow.departure.rounded_up()
+    }
+
+    /// Lets `id`, the head of the flow `at`, wait in the calendar until `leaves`.
+    #[inline]
+    fn insert(&mut self, packets: &mut Packets, at: u32, id: PacketId, leaves: Nanos, now: Nanos) {
+        let flow = &mut self.table.flows[at as usize];
+        let spacing = if leaves <= now { 0 } else { self.terms.spacing(self.bundle.power()) };
+        let slot = Slot { at: leaves, behind: flow.slot, spacing, flow: flow.key };
+        flow.settle(self.calendar.insert(packets, id, slot, now));
+    }
+
+    /// The head of the flow `at` has left, in one way or the other: the next one is the head, and waits.
+    #[inline]
+    fn follow(&mut self, packets: &mut Packets, at: u32, now: Nanos) {
+        let flow = &mut self.table.flows[at as usize];
+        let Some(next) = flow.queue.pop_front(packets) else {
+            flow.stands = false;
+            self.standing -= 1;
+            return;
+        };
+        if self.lengths.is_live() {
+            self.lengths.changed(&mut self.table.flows, at);
+        }
+        let since = Moment::at(packets.meta(next).arrival);
+        let leaves = self.stamp(packets, at, next, since);
+        self.insert(packets, at, next, leaves, now);
+    }
+
+    /// The time of `head` has come. What leaves in fact: it, or one behind it, or for now nothing.
+    #[inline]
+    fn release(&mut self, packets: &mut Packets, head: PacketId, now: Nanos) -> Option<PacketId> {
+        // A head's flow is not at rest, and so never forgotten.
+        let at = self.table.find(self.key(packets, head))?;
+        let flow = &mut self.table.flows[at as usize];
+        let meta = packets.meta(head);
+        let sojourn = now.since(meta.arrival);
+        let behind = flow.queue.backlog().bytes.0;
+        let leaves = if flow.codel.signals(&self.codel, sojourn, behind, now) {
+            self.signal(packets, at, head, now)?
+        } else {
+            head
+        };
+        self.leave(packets, leaves);
+        self.follow(packets, at, now);
+        Some(leaves)
+    }
+
+    /// CoDel signals by `head`, the head of the flow `at`: it is marked, or dropped and others behind it until it has
+    /// been enough. What leaves now, if anything may.
+    #[cold]
+    fn signal(
+        &mut self,
+        packets: &mut Packets,
+        at: u32,
+        mut head: PacketId,
+        now: Nanos,
+    ) -> Option<PacketId> {
+        loop {
+            if self.ecn && packets.headers(head).ecn.is_capable() {
+                packets.meta_mut(head).rewrite.mark = true;
+                self.signals.marks += 1;
+                return Some(head);
+            }
+            let flow = &mut self.table.flows[at as usize];
+            let Some(next) = flow.queue.pop_front(packets) else { return Some(head) };
+            let in_its_stead = flow.departure;
+            flow.unstamp();
+            self.leave(packets, head);
+            self.signals.drops += 1;
+            self.stats.drops += 1;
+            packets.discard(head, DropReason::Aqm);
+            if self.lengths.is_live() {
+                self.lengths.changed(&mut self.table.flows, at);
+            }
+            head = next;
+            let arrival = packets.meta(head).arrival;
+            let since = in_its_stead.max(Moment::at(arrival));
+            let leaves = self.stamp(packets, at, head, since);
+            let flow = &mut self.table.flows[at as usize];
+            if leaves.max(flow.slot) > now {
+                // It is longer than the one that was dropped, and too long for the slot.
+                self.insert(packets, at, head, leaves, now);
+                return None;
+            }
+            flow.settle(leaves.max(flow.slot));
+            let sojourn = now.since(arrival);
+            let behind = flow.queue.backlog().bytes.0;
+            if !flow.codel.signals(&self.codel, sojourn, behind, now) {
+                return Some(head);
+            }
+        }
+    }
+
+    /// Counts that `id` is here no longer.
+    #[inline]
+    fn leave(&mut self, packets: &mut Packets, id: PacketId) {
+        let meta = packets.meta_mut(id);
+        // To whoever is above, a time in there would be a meter's.
+        meta.edt = Nanos::ZERO;
+        let len = Bytes::from(meta.len);
+        self.backlog.packets -= 1;
+        self.backlog.bytes.0 -= len.0;
+    }
+
+    /// What leaves next at `now`.
+    #[inline]
+    fn take(&mut self, packets: &mut Packets, now: Nanos) -> Option<PacketId> {
+        loop {
+            let head = self.calendar.pop(packets, now)?;
+            let leaves = self.release(packets, head, now);
+            if leaves.is_some() {
+                return leaves;
+            }
+        }
+    }
+
+    /// So much has been sent at `now`.
+    #[inline]
+    fn count(&mut self, packets: u32, bytes: u64, now: Nanos) {
+        self.stats.sent_packets += u64::from(packets);
+        self.stats.sent_bytes += bytes;
+        self.bundle.count(packets, now);
+        if self.lengths.is_live() && self.backlog.packets < self.relief() {
+            self.lengths.end(&mut self.table.flows);
+        }
+    }
+
+    /// With fewer packets than this nobody is too long.
+    fn relief(&self) -> u32 {
+        self.config.limit - self.config.limit / RELIEF
+    }
+
+    #[cold]
+    fn discard(&mut self, packets: &mut Packets, id: PacketId, reason: DropReason) -> Verdict {
+        self.stats.drops += 1;
+        match reason {
+            DropReason::FlowLimit => self.figures.flow_limit_drops += 1,
+            DropReason::Horizon => self.figures.horizon_drops += 1,
+            _ => {}
+        }
+        packets.discard(id, reason);
+        Verdict::Dropped
+    }
+
+    /// Makes room: drops the packet behind the head of the longest flow. Whether there was any.
+    #[cold]
+    fn make_room(&mut self, packets: &mut Packets) -> bool {
+        if !self.lengths.is_live() {
+            self.lengths.begin(&mut self.table.flows);
+        }
+        let Some(at) = self.lengths.longest() else { return false };
+        let queue = &mut self.table.flows[at as usize].queue;
+        let Some(id) = queue.pop_front(packets) else { return false };
+        self.lengths.changed(&mut self.table.flows, at);
+        self.leave(packets, id);
+        self.signals.overlimit += 1;
+        self.discard(packets, id, DropReason::Limit);
+        true
+    }
+
+    /// When there is something to take.
+    fn next(&self, now: Nanos) -> Next {
+        self.calendar.next().map_or(Next::Empty, |at| Next::Held(at.max(now)))
+    }
+
+    /// To be called first wherever there are packets at hand: where terms have changed, heads get new times.
+    #[inline]
+    fn refresh(&mut self, packets: &mut Packets, now: Nanos) {
+        if self.is_outdated {
+            self.stamp_anew(packets, now);
+        }
+    }
+
+    /// All heads get new times. What a flow has waited for by the old terms is not made up for by the new ones.
+    #[cold]
+    fn stamp_anew(&mut self, packets: &mut Packets, now: Nanos) {
+        self.is_outdated = false;
+        let empty = (self.make)(&self.config);
+        let mut before = std::mem::replace(&mut self.calendar, empty);
+        // In what leaves at this very moment there may be two frames of a flow already.
+        let later = Moment::at(now + Nanos(1));
+        while let Some(head) = before.drain(packets) {
+            let Some(at) = self.table.find(self.key(packets, head)) else { continue };
+            let flow = &mut self.table.flows[at as usize];
+            flow.unstamp();
+            flow.slot = flow.slot.min(now);
+            let leaves = self.stamp(packets, at, head, later);
+            self.insert(packets, at, head, leaves, now);
+        }
+    }
+}
+
+impl<C: Calendar> Qdisc for Queues<C> {
+    fn reading(&self) -> Reading {
+        Reading { headers: true, ..Reading::NOTHING }
+    }
+
+    #[inline]
+    fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
+        self.refresh(packets, now);
+        let flow = self.flow(packets, id, now);
+        if let Some(reason) = self.refuses(flow, now) {
+            return self.discard(packets, id, reason);
+        }
+        let is_full = self.backlog.packets >= self.config.limit;
+        if is_full && !self.make_room(packets) {
+            return self.discard(packets, id, DropReason::Limit);
+        }
+        self.hold(packets, id, flow, now);
+        if is_full { Verdict::Dropped } else { Verdict::Queued }
+    }
+
+    fn enqueue_all(&mut self, packets: &mut Packets, ids: &[PacketId], now: Nanos) {
+        for &id in ids.iter().take(AHEAD) {
+            self.table.approach_bucket(self.key(packets, id));
+        }
+        for (index, &id) in ids.iter().enumerate() {
+            if let Some(&later) = ids.get(index + AHEAD) {
+                self.table.approach_bucket(self.key(packets, later));
+            }
+            if let Some(&soon) = ids.get(index + NEAR) {
+                self.table.approach(self.key(packets, soon));
+            }
+            let _: Verdict = self.enqueue(packets, id, now);
+        }
+    }
+
+    fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next {
+        self.refresh(packets, now);
+        let (mut left, mut bytes) = (0, 0);
+        while out.has_room() {
+            let mut heads = [PacketId(0); HEADS];
+            let mut taken = 0;
+            for place in heads.iter_mut().take(out.room()) {
+                let Some(id) = self.calendar.pop(packets, now) else { break };
+                self.table.approach(self.key(packets, id));
+                (*place, taken) = (id, taken + 1);
+            }
+            if taken == 0 {
+                break;
+            }
+            for &head in &heads[..taken] {
+                if let Some(id) = self.release(packets, head, now) {
+                    left += 1;
+                    bytes += packets.len(id).0;
+                    out.push(id);
+                }
+            }
+        }
+        if left > 0 {
+            self.count(left, bytes, now);
+        }
+        match (self.backlog.is_empty(), out.has_room()) {
+            (true, _) => Next::Empty,
+            (false, false) => Next::Now,
+            (false, true) => {
+                self.stats.overlimits += 1;
+                self.next(now)
+            }
+        }
+    }
+
+    fn dequeue_one(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next> {
+        self.refresh(packets, now);
+        let Some(id) = self.take(packets, now) else {
+            self.stats.overlimits += u64::from(!self.backlog.is_empty());
+            return Err(self.next(now));
+        };
+        self.count(1, packets.len(id).0, now);
+        Ok(id)
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.backlog
+    }
+
+    fn stats(&self, into: &mut Vec<Stats>) {
+        let memory = size_of::<Self>() + self.table.memory() + self.calendar.memory();
+        let figures = Figures {
+            flows: self.table.len(),
+            throttled_flows: self.standing,
+            codel: Some(self.signals),
+            memory: Bytes(memory as u64),
+            ..self.figures
+        };
+        let pacing = Some(Box::new(figures));
+        into.push(Stats { backlog: self.backlog, pacing, ..self.stats.clone() });
+    }
+
+    fn fits(&self, spec: &Spec) -> bool {
+        let crate::Config::Pacing(config) = &spec.config else { return false };
+        spec.children.is_empty() && config.shape() == self.config.shape()
+    }
+
+    fn retune(&mut self, spec: Spec, now: Nanos) {
+        assert!(self.fits(&spec), "{:?} does not fit a {:?}", spec.config, self.config);
+        let crate::Config::Pacing(config) = spec.config else { return };
+        let codel = config.codel.unwrap_or_default();
+        (self.codel, self.ecn) = (law(&config, codel), codel.ecn);
+        let terms = Terms::new(&config);
+        if terms != self.terms {
+            self.is_outdated = true;
+            // Who owes nothing by the old rate may be forgotten already, and owes nothing by the new one.
+            for flow in &mut self.table.flows {
+                flow.settle_up(&self.terms, now);
+            }
+        }
+        (self.terms, self.config) = (terms, config);
+    }
+
+    fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
+        let head = self.calendar.drain(packets)?;
+        // Nobody will ask this instance for anything again: its own times are as good as any.
+        let now = packets.meta(head).edt;
+        self.leave(packets, head);
+        if let Some(at) = self.table.find(self.key(packets, head)) {
+            self.follow(packets, at, now);
+        }
+        Some(head)
+    }
+
+    fn adopt(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
+        self.refresh(packets, now);
+        let flow = self.flow(packets, id, now);
+        self.hold(packets, id, flow, now);
+    }
+}
+
+/// The law by which `codel` decides where `config` is the rest.
+fn law(config: &Config, codel: Codel) -> codel::Terms {
+    let Codel { target, interval, .. } = codel;
+    codel::Terms { target, interval, frame: u64::from(config.frame) }
+}

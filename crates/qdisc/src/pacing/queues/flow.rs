@@ -1,0 +1,139 @@
+//! One flow: its queue, its times, its queue management. Two cache lines, of which packets that wait behind others
+//! need the first.
+
+use super::super::stamp::{Moment, Terms};
+use super::table::NONE;
+use crate::codel::Codel;
+use narrows_packet::Fifo;
+use narrows_units::Nanos;
+
+/// A flow. Its first packet, the *head*, stands in the calendar.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(super) struct Flow {
+    /// What stands behind the head.
+    pub(super) queue: Fifo,
+    /// When the head may leave; without one, when the last packet might.
+    pub(super) departure: Moment,
+    /// How long that packet is.
+    pub(super) len: u32,
+    /// How long the one before the head was.
+    pub(super) before_len: u32,
+    /// Bytes that leave in `slot`.
+    pub(super) bytes: u32,
+    /// What names it.
+    pub(super) key: u32,
+    /// The next flow in its bucket, or the next free place.
+    pub(super) chain: u32,
+    /// Whether it has a head, and so packets.
+    pub(super) stands: bool,
+    /// In which list of [`super::lengths::Lengths`] it is, if in any.
+    pub(super) class: u8,
+    /// When that packet leaves, rounded up.
+    pub(super) slot: Nanos,
+    /// When the one before the head might leave.
+    pub(super) before: Moment,
+    /// Its neighbours in that list.
+    pub(super) next: u32,
+    pub(super) previous: u32,
+    pub(super) codel: Codel,
+}
+
+impl Flow {
+    pub(super) const fn new(key: u32) -> Self {
+        Self {
+            queue: Fifo::new(),
+            departure: Moment { nanos: 0, fraction: 0 },
+            len: 0,
+            before_len: 0,
+            bytes: 0,
+            key,
+            chain: NONE,
+            stands: false,
+            class: super::lengths::UNLISTED,
+            slot: Nanos::ZERO,
+            before: Moment { nanos: 0, fraction: 0 },
+            next: NONE,
+            previous: NONE,
+            codel: Codel::new(),
+        }
+    }
+
+    /// Packets that are queued.
+    #[inline]
+    pub(super) const fn queued(&self) -> u32 {
+        self.queue.backlog().packets + self.stands as u32
+    }
+
+    /// When a packet may leave that comes behind all that stand here.
+    #[inline]
+    pub(super) fn end(&self, terms: &Terms) -> Moment {
+        let ahead = self.queue.backlog().bytes.0 + u64::from(self.len);
+        terms.after(self.departure, u32::try_from(ahead).unwrap_or(u32::MAX))
+    }
+
+    /// Gives the next packet, of `len` bytes, its time: no earlier than `since`, and no later than `latest`
+    /// whatever the rate.
+    #[inline]
+    pub(super) fn stamp(&mut self, terms: &Terms, len: u32, since: Moment, latest: Nanos) -> bool {
+        // Who comes late has not saved up the time since.
+        let mut departure = terms.after(self.departure, self.len).max(since);
+        if departure.rounded_up() <= self.slot && self.bytes.saturating_add(len) > terms.allowance {
+            // What would be too much for the slot goes behind it, as if it had stood there.
+            let behind = terms.after(Moment::at(self.slot), len);
+            departure = behind.max(Moment::at(self.slot + Nanos(1)));
+        }
+        let is_capped = departure.rounded_up() > latest;
+        if is_capped {
+            departure = Moment::at(latest).max(since);
+        }
+        (self.before, self.before_len) = (self.departure, self.len);
+        (self.departure, self.len) = (departure, len);
+        is_capped
+    }
+
+    /// The head leaves at `slot`, or has.
+    #[inline]
+    pub(super) fn settle(&mut self, slot: Nanos) {
+        self.bytes = if slot == self.slot { self.bytes.saturating_add(self.len) } else { self.len };
+        self.slot = slot;
+    }
+
+    /// Undoes [`Flow::stamp`] and [`Flow::settle`]: the head is not to leave.
+    #[inline]
+    pub(super) fn unstamp(&mut self) {
+        self.bytes -= self.len;
+        (self.departure, self.len) = (self.before, self.before_len);
+    }
+
+    /// Forgets what it has sent, if its next packet might leave at `now`.
+    pub(super) fn settle_up(&mut self, terms: &Terms, now: Nanos) {
+        if !self.stands && self.end(terms) <= Moment::at(now) {
+            (self.departure, self.len) = (Moment::default(), 0);
+        }
+    }
+
+    /// Whether nothing would be lost if it were forgotten at `now`.
+    pub(super) fn is_at_rest(
+        &self,
+        terms: &Terms,
+        codel: &crate::codel::Terms,
+        now: Nanos,
+    ) -> bool {
+        !self.stands
+            && self.slot < now
+            && self.end(terms) <= Moment::at(now)
+            && self.codel.is_at_rest(codel, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_fits_two_cache_lines_and_what_waits_needs_one() {
+        assert_eq!(size_of::<Flow>(), 128);
+        assert!(std::mem::offset_of!(Flow, slot) >= 64 && std::mem::offset_of!(Flow, class) < 64);
+    }
+}
