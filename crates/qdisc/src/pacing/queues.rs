@@ -29,6 +29,7 @@
 //!
 //! Non-goals: what goes to one host kept apart (`bundles.rs`), turns between flows without a rate (`fq`, `cake`).
 
+mod departure;
 mod flow;
 mod lengths;
 mod table;
@@ -186,71 +187,6 @@ impl<C: Calendar> Queues<C> {
         self.insert(packets, at, next, leaves, now);
     }
 
-    /// The time of `head` has come. What leaves in fact: it, or one behind it, or for now nothing.
-    #[inline]
-    fn release(&mut self, packets: &mut Packets, head: PacketId, now: Nanos) -> Option<PacketId> {
-        // A head's flow is not at rest, and so never forgotten.
-        let at = self.table.find(self.key(packets, head))?;
-        let flow = &mut self.table.flows[at as usize];
-        let meta = packets.meta(head);
-        let sojourn = now.since(meta.arrival);
-        let behind = flow.queue.backlog().bytes.0;
-        let leaves = if flow.codel.signals(&self.codel, sojourn, behind, now) {
-            self.signal(packets, at, head, now)?
-        } else {
-            head
-        };
-        self.leave(packets, leaves);
-        self.follow(packets, at, now);
-        Some(leaves)
-    }
-
-    /// CoDel signals by `head`, the head of the flow `at`: it is marked, or dropped and others behind it until it has
-    /// been enough. What leaves now, if anything may.
-    #[cold]
-    fn signal(
-        &mut self,
-        packets: &mut Packets,
-        at: u32,
-        mut head: PacketId,
-        now: Nanos,
-    ) -> Option<PacketId> {
-        loop {
-            if self.ecn && packets.headers(head).ecn.is_capable() {
-                packets.meta_mut(head).rewrite.mark = true;
-                self.signals.marks += 1;
-                return Some(head);
-            }
-            let flow = &mut self.table.flows[at as usize];
-            let Some(next) = flow.queue.pop_front(packets) else { return Some(head) };
-            let in_its_stead = flow.departure;
-            flow.unstamp();
-            self.leave(packets, head);
-            self.signals.drops += 1;
-            self.stats.drops += 1;
-            packets.discard(head, DropReason::Aqm);
-            if self.lengths.is_live() {
-                self.lengths.changed(&mut self.table.flows, at);
-            }
-            head = next;
-            let arrival = packets.meta(head).arrival;
-            let since = in_its_stead.max(Moment::at(arrival));
-            let leaves = self.stamp(packets, at, head, since);
-            let flow = &mut self.table.flows[at as usize];
-            if leaves.max(flow.slot) > now {
-                // It is longer than the one that was dropped, and too long for the slot.
-                self.insert(packets, at, head, leaves, now);
-                return None;
-            }
-            flow.settle(leaves.max(flow.slot));
-            let sojourn = now.since(arrival);
-            let behind = flow.queue.backlog().bytes.0;
-            if !flow.codel.signals(&self.codel, sojourn, behind, now) {
-                return Some(head);
-            }
-        }
-    }
-
     /// Counts that `id` is here no longer.
     #[inline]
     fn leave(&mut self, packets: &mut Packets, id: PacketId) {
@@ -260,18 +196,6 @@ impl<C: Calendar> Queues<C> {
         let len = Bytes::from(meta.len);
         self.backlog.packets -= 1;
         self.backlog.bytes.0 -= len.0;
-    }
-
-    /// What leaves next at `now`.
-    #[inline]
-    fn take(&mut self, packets: &mut Packets, now: Nanos) -> Option<PacketId> {
-        loop {
-            let head = self.calendar.pop(packets, now)?;
-            let leaves = self.release(packets, head, now);
-            if leaves.is_some() {
-                return leaves;
-            }
-        }
     }
 
     /// So much has been sent at `now`.
@@ -321,32 +245,6 @@ impl<C: Calendar> Queues<C> {
     /// When there is something to take.
     fn next(&self, now: Nanos) -> Next {
         self.calendar.next().map_or(Next::Empty, |at| Next::Held(at.max(now)))
-    }
-
-    /// To be called first wherever there are packets at hand: where terms have changed, heads get new times.
-    #[inline]
-    fn refresh(&mut self, packets: &mut Packets, now: Nanos) {
-        if self.is_outdated {
-            self.stamp_anew(packets, now);
-        }
-    }
-
-    /// All heads get new times. What a flow has waited for by the old terms is not made up for by the new ones.
-    #[cold]
-    fn stamp_anew(&mut self, packets: &mut Packets, now: Nanos) {
-        self.is_outdated = false;
-        let empty = (self.make)(&self.config);
-        let mut before = std::mem::replace(&mut self.calendar, empty);
-        // In what leaves at this very moment there may be two frames of a flow already.
-        let later = Moment::at(now + Nanos(1));
-        while let Some(head) = before.drain(packets) {
-            let Some(at) = self.table.find(self.key(packets, head)) else { continue };
-            let flow = &mut self.table.flows[at as usize];
-            flow.unstamp();
-            flow.slot = flow.slot.min(now);
-            let leaves = self.stamp(packets, at, head, later);
-            self.insert(packets, at, head, leaves, now);
-        }
     }
 }
 
