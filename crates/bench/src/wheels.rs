@@ -12,6 +12,11 @@
 //! together leaves together, whether it costs a switch something downstream or not.
 //! *What does not:* what is saved by sending many at once is not here either, as nothing is sent.
 //!
+//! *What memory costs.* With many flows packets and flows are in no near cache. What that takes, of whoever
+//! holds packets, is what `order` takes, which knows beforehand who is next ([`order`]).
+//!
+//! *After a pause* a packet is to cost what it always costs ([`gap`]).
+//!
 //! *Memory* is each structure's own, without packets and flows, and of it what was ever used
 //! is touched. Where a structure has a slot for everything within its horizon it goes on touching new
 //! ones until it has turned once; the page faults of that are paid for here.
@@ -19,8 +24,10 @@
 //! Non-goals: who stamps packets, real rings, several cores.
 
 mod fair;
+mod gap;
 mod heap;
 mod line;
+mod order;
 mod plan;
 mod rates;
 mod report;
@@ -28,6 +35,7 @@ mod subject;
 mod witness;
 mod work;
 
+pub use gap::Row as GapRow;
 pub use plan::Plan;
 pub use rates::Rates;
 pub use report::{Report, Row};
@@ -79,7 +87,7 @@ impl Default for Options {
 pub fn steps(options: &Options) -> u64 {
     let groups = options.flows.len() * Rates::ALL.len() * Mode::ALL.len();
     let counts = if options.counted.is_some() { Subject::ALL.len() } else { 0 };
-    (groups * (2 + counts)) as u64
+    (groups * (2 + counts)) as u64 + 1
 }
 
 /// Measures; `begin` is told the title of each step when it begins.
@@ -117,7 +125,9 @@ pub fn run(options: &Options, mut begin: impl FnMut(&str)) -> Result<Report> {
             }
         }
     }
-    Ok(Report { rows, notes: report::notes(options.counted.is_some()) })
+    begin("after a pause");
+    let gaps = gap::run(options.repeats);
+    Ok(Report { rows, gaps, notes: report::notes(options.counted.is_some()) })
 }
 
 /// What a structure took.

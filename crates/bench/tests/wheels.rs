@@ -26,7 +26,7 @@ fn no_structure_loses_a_packet_or_lets_it_be_overtaken_and_none_is_early() {
         let findings =
             subject.check(plan, mode, 50_000).unwrap_or_else(|why| panic!("{what}: {why}"));
         assert!(findings.mean_batch >= 1.0, "{what}: {findings:?}");
-        if subject != Subject::Fifo {
+        if subject.keeps_time() {
             assert_eq!(findings.max_early, Nanos::ZERO, "{what}");
         }
     });
@@ -41,7 +41,7 @@ fn none_is_late_by_more_than_its_coarsest_slot() {
             // Its timer slack.
             Subject::Fq => 10_000,
             Subject::Heap => 0,
-            Subject::Fifo => return,
+            Subject::Fifo | Subject::Order => return,
         };
         let late = subject.check(plan, mode, 50_000).unwrap().max_late;
         let what = format!("{} {} {}: {late}", subject.name(), rates.name(), mode.name());
@@ -92,7 +92,7 @@ fn the_report_has_a_row_for_every_combination() {
                     }
                     assert!(row["memory_bytes"].as_u64().unwrap() > 0);
                     assert!(row["instructions_per_packet"].is_null());
-                    let keeps_time = subject != Subject::Fifo;
+                    let keeps_time = subject.keeps_time();
                     for figure in ["max_early_ns", "max_late_ns"] {
                         assert_eq!(row[figure].is_u64(), keeps_time, "{figure}");
                     }
@@ -101,4 +101,8 @@ fn the_report_has_a_row_for_every_combination() {
         }
     }
     assert!(report.to_string().contains("flowbundler"));
+    let gaps = json["gaps"].as_array().unwrap();
+    let keeping = Subject::ALL.into_iter().filter(|subject| subject.keeps_time());
+    assert_eq!(gaps.len(), 4 * keeping.count());
+    assert!(gaps.iter().all(|gap| gap["ns_per_packet"].as_f64().unwrap() > 0.0));
 }

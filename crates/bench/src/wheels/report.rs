@@ -1,6 +1,7 @@
 //! What was found, as a table and as JSON.
 
-use super::{Findings, Time};
+use super::{Findings, GapRow, Time};
+use narrows_units::Nanos;
 use serde::Serialize;
 use std::fmt;
 
@@ -9,6 +10,8 @@ use std::fmt;
 pub struct Report {
     /// A row for each number of flows, rates, mode and structure.
     pub rows: Vec<Row>,
+    /// A row for each gap and structure.
+    pub gaps: Vec<GapRow>,
     /// What the figures do not say.
     pub notes: Vec<String>,
 }
@@ -88,6 +91,35 @@ pub(super) fn notes(counted: bool) -> Vec<String> {
     notes
 }
 
+impl Report {
+    /// One line a structure, one column a gap.
+    fn write_gaps(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let first = self.gaps.first().map(|row| row.gap_ns);
+        let Some(first) = first else { return Ok(()) };
+        let of = |structure: &str| {
+            self.gaps.iter().filter(move |row| row.structure == structure).collect::<Vec<_>>()
+        };
+        let structures = self.gaps.iter().take_while(|row| row.gap_ns == first);
+        writeln!(f, "\nns/packet, insertion and departure, after a pause")?;
+        for (line, row) in structures.enumerate() {
+            let gaps = of(row.structure);
+            if line == 0 {
+                write!(f, "{:<11}", "structure")?;
+                for gap in &gaps {
+                    write!(f, " {:>10}", Nanos(gap.gap_ns).to_string())?;
+                }
+                writeln!(f)?;
+            }
+            write!(f, "{:<11}", row.structure)?;
+            for gap in &gaps {
+                write!(f, " {:>10.1}", gap.ns_per_packet)?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
@@ -132,6 +164,7 @@ impl fmt::Display for Report {
                 shown(row.max_late_ns),
             )?;
         }
+        self.write_gaps(f)?;
         for row in &self.rows {
             if let Some(why) = &row.uncounted {
                 let Row { flows, rates, mode, structure, .. } = row;

@@ -3,6 +3,7 @@
 use super::fair::Fair;
 use super::heap::Heap;
 use super::line::Line;
+use super::order::Order;
 use super::plan::Plan;
 use super::witness::{Clerk, Findings};
 use super::work::{Load, PACKET_TIME, START};
@@ -30,14 +31,23 @@ pub enum Subject {
     Fq,
     /// `BinaryHeap` from the standard library.
     Heap,
-    /// The floor: a queue that looks at no time.
+    /// The floor of a linked queue, which looks at no time.
     Fifo,
+    /// The floor of memory: an order that is known beforehand.
+    Order,
 }
 
 impl Subject {
     /// All of them, the one with which others are compared first.
-    pub const ALL: [Self; 6] =
-        [Self::FlowBundler, Self::Carousel, Self::Eiffel, Self::Fq, Self::Heap, Self::Fifo];
+    pub const ALL: [Self; 7] = [
+        Self::FlowBundler,
+        Self::Carousel,
+        Self::Eiffel,
+        Self::Fq,
+        Self::Heap,
+        Self::Fifo,
+        Self::Order,
+    ];
 
     /// Its name in tables and on command lines.
     pub const fn name(self) -> &'static str {
@@ -48,6 +58,7 @@ impl Subject {
             Self::Fq => "fq",
             Self::Heap => "heap",
             Self::Fifo => "fifo",
+            Self::Order => "order",
         }
     }
 
@@ -57,26 +68,27 @@ impl Subject {
     }
 
     /// Whether it looks at times, so that it makes sense to ask how well it keeps them.
-    pub(super) const fn keeps_time(self) -> bool {
-        !matches!(self, Self::Fifo)
+    pub const fn keeps_time(self) -> bool {
+        !matches!(self, Self::Fifo | Self::Order)
     }
 
-    /// Has `user` use an empty one for the packets of `plan`.
-    fn lend<U: User>(self, plan: &Plan, user: U) -> U::Outcome {
+    /// Has `user` use an empty one for so many flows and packets.
+    pub(super) fn lend<U: User>(self, flows: u32, packets: u32, user: U) -> U::Outcome {
         match self {
             Self::FlowBundler => user.using(Mltw::new(MLTW_SLOTS)),
             Self::Carousel => user.using(Carousel::new(GRANULARITY, HORIZON)),
             Self::Eiffel => user.using(Eiffel::new(GRANULARITY, HORIZON)),
-            Self::Fq => user.using(Fair::new(plan.flows.len() as u32)),
-            Self::Heap => user.using(Heap::new(plan.packets)),
+            Self::Fq => user.using(Fair::new(flows)),
+            Self::Heap => user.using(Heap::new(packets)),
             Self::Fifo => user.using(Line::new(START)),
+            Self::Order => user.using(Order::new(packets, START)),
         }
     }
 
     /// Lets at least `packets` packets leave and come again, then all leave, and watches. Fails where a
     /// packet is lost or overtaken in its flow.
     pub fn check(self, plan: &Plan, mode: Mode, packets: u64) -> Result<Findings> {
-        self.lend(plan, Check { plan, mode, packets })
+        self.lend(plan.flows.len() as u32, plan.packets, Check { plan, mode, packets })
     }
 }
 
@@ -148,7 +160,7 @@ pub struct Work(Box<dyn Run>);
 impl Work {
     /// Sets it up.
     pub fn new(subject: Subject, plan: &Plan, mode: Mode) -> Self {
-        subject.lend(plan, Prepare { plan, mode })
+        subject.lend(plan.flows.len() as u32, plan.packets, Prepare { plan, mode })
     }
 
     /// Lets at least `packets` packets leave and come again; how many did.
@@ -179,7 +191,7 @@ impl<H: Holder> Run for Load<H, ()> {
 }
 
 /// Whoever wants a structure, whichever it is.
-trait User {
+pub(super) trait User {
     type Outcome;
     fn using(self, holder: impl Holder + 'static) -> Self::Outcome;
 }

@@ -306,8 +306,9 @@ impl Cake {
 /// core, no I/O.
 ///
 /// `flowbundler`'s multi-level timing wheel (64 x 1024 slots), `carousel` and `eiffel` (slots of 100 ns up to 10 s),
-/// the qdisc `fq`, a binary heap, and as the floor a FIFO that looks at no time. 100 Gbit/s of
-/// 1500-byte packets in virtual time: whatever leaves is put in again, as the next packet of its flow.
+/// the qdisc `fq`, a binary heap, and as floors a FIFO that looks at no time and `order`, a ring of numbers that
+/// shows what packets' memory alone costs. 100 Gbit/s of 1500-byte packets in virtual time: whatever leaves is
+/// put in again, as the next packet of its flow. Then one packet at a time, after pauses of up to 9 s.
 ///
 /// Rates: `equal`, or a `mix` of 10 Kbit/s to 10 Gbit/s (bounded Pareto, 100 Gbit/s in all). Modes: `drain` asks
 /// every 3840 ns, the time of 32 packets, `poll` every 120 ns, the time of one.

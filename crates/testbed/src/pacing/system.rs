@@ -5,6 +5,9 @@ use narrows_units::Rate;
 /// The slot of a single wheel: what Carousel and Eiffel are run with at 10 Gbit/s, by the paper.
 const SLOT: &str = "1us";
 
+/// How many flows `fq` may tell apart.
+const FQ_FLOWS: u32 = (1 << 20) - 1;
+
 /// A qdisc that paces, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum System {
@@ -47,7 +50,8 @@ impl System {
             Self::FlowBundler => format!("flowbundler {common}"),
             Self::Carousel => format!("carousel {common} granularity {SLOT}"),
             Self::Eiffel => format!("eiffel {common} granularity {SLOT}"),
-            Self::Fq => format!("fq {common}"),
+            // Its default has 1024 flows at most, of which those with the same bits would share a rate.
+            Self::Fq => format!("fq {common} orphan_mask {FQ_FLOWS}"),
         }
     }
 }
