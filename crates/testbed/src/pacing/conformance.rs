@@ -6,7 +6,7 @@
 //!
 //! What bounds the deviation over a window: a packet leaves at most one slot late, so a window is off
 //! by at most the slot's part of it. `flowbundler`'s slot is up to a packet's time at the flow's rate:
-//! at 1 Gbit/s 8 us, which is 0.8 % of a millisecond, at 5 Mbit/s 2.1 ms. That is what a burst of
+//! at 500 Mbit/s 16 us, which is 1.6 % of a millisecond, at 2 Mbit/s 4.2 ms. That is what a burst of
 //! several flows is paid with.
 
 use super::Options;
@@ -26,9 +26,9 @@ use std::collections::BTreeMap;
 use std::thread;
 
 /// The rate of the single flow.
-const SINGLE: Rate = Rate::from_bits_per_sec(1_000_000_000);
+const SINGLE: Rate = Rate::from_bits_per_sec(500_000_000);
 /// The rates of flows in one measurement: a queue for each, as all flows of a qdisc have one rate.
-const RATES_MBIT: [u64; 4] = [5, 10, 20, 40];
+const RATES_MBIT: [u64; 4] = [2, 4, 8, 16];
 /// Flows at each of them.
 const FLOWS_PER_RATE: usize = 16;
 /// Windows over which the rate is looked at, in milliseconds.

@@ -165,8 +165,9 @@ impl ConformanceRow {
     fn cells(&self) -> Vec<String> {
         let window = |ms: f64| {
             let found = self.windows.iter().find(|window| window.window_ms == ms);
-            found.map_or("-".to_owned(), |Deviation { mean_percent, p99_percent, .. }| {
-                format!("{mean_percent:.2} / {p99_percent:.2} %")
+            found.map_or("-".to_owned(), |found| {
+                let Deviation { median_percent, mean_percent, p99_percent, .. } = found;
+                format!("{median_percent:.2} / {mean_percent:.2} / {p99_percent:.2} %")
             })
         };
         let gaps = &self.alternate_gaps;
@@ -241,8 +242,8 @@ impl fmt::Display for Report {
         writeln!(f, "{table}")?;
         writeln!(
             f,
-            "over all: the median flow (least..most); over windows: mean / p99 of the deviation either \
-             way; gaps: in parts of two packet times; three at once: gaps below 0.25"
+            "over all: the median flow (least..most); over windows: median / mean / p99 of the deviation \
+             either way; gaps: in parts of two packet times; three at once: gaps below 0.25"
         )
     }
 }
