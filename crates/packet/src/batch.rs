@@ -5,33 +5,36 @@ use crate::PacketId;
 /// Packets that travel together, up to a number fixed at creation. Never reallocates.
 #[derive(Debug)]
 pub struct Batch {
-    ids: Vec<PacketId>,
+    /// As many as it was made for; those beyond `len` are of no meaning.
+    ids: Box<[PacketId]>,
+    len: usize,
+    /// At most as many.
     capacity: usize,
 }
 
 impl Batch {
     /// An empty batch for up to `capacity` packets.
     pub fn new(capacity: usize) -> Self {
-        Self { ids: Vec::with_capacity(capacity), capacity }
+        Self { ids: vec![PacketId::NONE; capacity].into_boxed_slice(), len: 0, capacity }
     }
 
     /// Whether another packet fits.
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.ids.len() < self.capacity
+        self.len < self.capacity
     }
 
     /// How many more packets fit.
     #[inline]
     pub fn room(&self) -> usize {
-        self.capacity - self.ids.len()
+        self.capacity - self.len
     }
 
     /// Lets the batch take up to `capacity` packets from now on, within what it was made
     /// for: a TX ring with little space left asks for a smaller batch.
     #[inline]
     pub fn limit(&mut self, capacity: usize) {
-        self.capacity = capacity.min(self.ids.capacity()).max(self.ids.len());
+        self.capacity = capacity.min(self.ids.len()).max(self.len);
     }
 
     /// Adds `id`.
@@ -41,31 +44,49 @@ impl Batch {
     #[inline]
     pub fn push(&mut self, id: PacketId) {
         assert!(self.has_room(), "a batch of {} is full", self.capacity);
-        self.ids.push(id);
+        self.ids[self.len] = id;
+        self.len += 1;
+    }
+
+    /// The places of those to come, for somebody who fills them one by one and then says with
+    /// [`Batch::filled`] how many he has.
+    #[inline]
+    pub fn free(&mut self) -> &mut [PacketId] {
+        &mut self.ids[self.len..self.capacity]
+    }
+
+    /// The first `count` of [`Batch::free`] are packets now.
+    ///
+    /// # Panics
+    /// Where there were fewer.
+    #[inline]
+    pub fn filled(&mut self, count: usize) {
+        assert!(count <= self.room(), "{count} do not fit a batch of {}", self.capacity);
+        self.len += count;
     }
 
     /// Empties it.
     #[inline]
     pub fn clear(&mut self) {
-        self.ids.clear();
+        self.len = 0;
     }
 
     /// How many packets are in it.
     #[inline]
     pub fn len(&self) -> usize {
-        self.ids.len()
+        self.len
     }
 
     /// Whether none is.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.ids.is_empty()
+        self.len == 0
     }
 
     /// Its packets, in the order in which they were added.
     #[inline]
     pub fn as_slice(&self) -> &[PacketId] {
-        &self.ids
+        &self.ids[..self.len]
     }
 }
 

@@ -41,6 +41,7 @@
 use crate::bucket::Shape;
 use crate::patience::Patience;
 use crate::{Census, Meter, Next, Qdisc, Share, Spec, Stats, Verdict};
+use flow::Standing;
 use memory::Memory;
 use narrows_packet::{Backlog, Batch, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos, Rate};
@@ -50,7 +51,7 @@ use rotation::List;
 use seat::Seat;
 use sizes::Sizes;
 use slab::Slab;
-use tin::Tin;
+use tin::{Tin, WHOLE_HOST};
 use tins::Scheme;
 
 mod ack_filter;
@@ -59,6 +60,7 @@ mod arrivals;
 mod clock;
 mod cobalt;
 mod config;
+mod delays;
 mod departure;
 mod estimator;
 mod figures;
@@ -72,6 +74,7 @@ mod rotation;
 mod seat;
 mod sizes;
 mod slab;
+mod tables;
 mod tin;
 mod tins;
 mod ways;
@@ -241,6 +244,17 @@ impl Cake {
         }
     }
 
+    /// Until there are siblings nobody keeps up what flows count for.
+    fn weigh_anew(&mut self) {
+        self.tins.iter_mut().for_each(|tin| tin.weight = 0);
+        for id in 0..self.flows.taken() {
+            let flow = &self.flows[id];
+            if !matches!(flow.standing, Standing::New | Standing::Idle) {
+                self.tins[flow.home.tin()].weight += WHOLE_HOST / u64::from(flow.load);
+            }
+        }
+    }
+
     /// Gives back what flows needed that are long gone.
     #[cold]
     fn shrink(&mut self) {
@@ -266,16 +280,7 @@ impl Cake {
 
     fn figures(&self) -> Figures {
         let [network_size, adjusted_size] = self.sizes.extremes();
-        let tin = |&tin: &u8| {
-            let tin = &self.tins[usize::from(tin)];
-            TinFigures {
-                backlog: tin.backlog,
-                sparse_flows: tin.sparse_flows,
-                bulk_flows: tin.bulk_flows,
-                unresponsive_flows: tin.unresponsive,
-                ..tin.figures
-            }
-        };
+        let tin = |&tin: &u8| self.tins[usize::from(tin)].figures();
         Figures {
             memory_used: self.memory.most(),
             memory_limit: self.memory.limit(),
@@ -318,14 +323,8 @@ impl Qdisc for Cake {
 
     fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next {
         self.begin_batch(now);
-        let mut next = Next::Now;
-        if out.has_room() {
-            let send = |id| {
-                out.push(id);
-                out.has_room()
-            };
-            next = self.depart(packets, now, send);
-        }
+        let (left, mut next) = self.depart(packets, now, out.free());
+        out.filled(left);
         if let Next::At(when) = next {
             next = Next::At(self.when(when));
         }
@@ -338,14 +337,10 @@ impl Qdisc for Cake {
 
     fn dequeue_one(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next> {
         self.begin_batch(now);
-        let mut one = None;
-        let send = |id| {
-            one = Some(id);
-            false
-        };
-        let next = self.depart(packets, now, send);
+        let mut one = [PacketId(0)];
+        let (left, next) = self.depart(packets, now, &mut one);
         self.end_batch(now);
-        one.ok_or(next)
+        one[..left].first().copied().ok_or(next)
     }
 
     fn backlog(&self) -> Backlog {
@@ -373,6 +368,7 @@ impl Qdisc for Cake {
         }
         if let Some(census) = census {
             self.forget_what_was_told();
+            self.weigh_anew();
             self.neighbours = Some(Neighbours::new(census));
         }
         if config.autorate != self.config.autorate {

@@ -2,14 +2,15 @@
 
 use super::ack_filter::superfluous;
 use super::flow::{Flow, Home, Standing};
-use super::hosts::Hosts;
+use super::rotation::{Link, Linked};
 use super::slab::NONE;
-use super::tin::{Tables, WHOLE_HOST};
-use super::ways::{Found, Known, Ways};
+use super::tables::Tables;
+use super::tin::{Came, WHOLE_HOST};
+use super::ways::{Found, Known};
 use super::{AckFilter, Cake, Isolation};
 use crate::Verdict;
 use narrows_packet::{Bytes32, DropReason, Headers, Meta, PacketId, Packets};
-use narrows_units::{Bytes, Nanos};
+use narrows_units::Nanos;
 
 /// How far a new acknowledgement looks for one that it makes superfluous: a connection's
 /// acknowledgements are soon few, but behind thousands of data packets nobody is to search for them.
@@ -22,7 +23,7 @@ pub(super) struct Place {
     pub(super) flow: u16,
     pub(super) tin: u8,
     /// Whether its flow is in another way than the one that its hash names.
-    is_indirect: bool,
+    pub(super) is_indirect: bool,
 }
 
 impl Place {
@@ -98,12 +99,7 @@ impl Cake {
     /// Where a packet belongs, as far as is known.
     #[inline]
     fn look_up(&self, headers: &Headers) -> Place {
-        self.look_up_hash(headers, hash_of(self.config.isolation, headers))
-    }
-
-    /// The same by what tells flows apart.
-    #[inline(always)]
-    pub(super) fn look_up_hash(&self, headers: &Headers, hash: u32) -> Place {
+        let hash = hash_of(self.config.isolation, headers);
         let at = self.scheme.tin(headers);
         let tables = self.tins[at].tables.as_ref();
         let known = tables.map_or(Known::NOTHING, |tables| tables.ways.known(hash));
@@ -138,8 +134,7 @@ impl Cake {
     }
 
     /// Puts `packet`, of `len` bytes, behind all others of its flow, which is known.
-    #[inline(always)]
-    pub(super) fn append(
+    fn append(
         &mut self,
         Place { flow: id, tin, is_indirect }: Place,
         packets: &mut Packets,
@@ -149,22 +144,27 @@ impl Cake {
     ) {
         let at = usize::from(tin);
         let tin = &mut self.tins[at];
-        let bytes = Bytes::from(len);
-        if tin.backlog == Bytes::ZERO {
-            tin.next = tin.next.max(now);
-        }
-        tin.backlog.0 += bytes.0;
-        tin.figures.packets += 1;
-        if len.0 > tin.figures.max_len {
-            tin.figures.max_len = len.0;
-        }
-        tin.figures.bytes += bytes.0;
+        tin.receive(Came { packets: 1, bytes: len.0.into(), longest: len.0 }, now);
         tin.figures.way_indirect_hits += u64::from(is_indirect);
+        self.backlog.bytes += len.into();
+        self.line_up(at, id, packets, packet, len, now);
+    }
+
+    /// The same, but for what is counted of the tin, and for the sum of bytes.
+    #[inline(always)]
+    pub(super) fn line_up(
+        &mut self,
+        at: usize,
+        id: u16,
+        packets: &mut Packets,
+        packet: PacketId,
+        len: Bytes32,
+        now: Nanos,
+    ) {
         self.backlog.packets += 1;
-        self.backlog.bytes.0 += bytes.0;
         let flow = &mut self.flows[id];
-        flow.queue.push_back_of(packets, packet, bytes);
-        if !matches!(flow.standing, Standing::Sparse | Standing::Bulk) {
+        flow.queue.push_back_of(packets, packet, len.into());
+        if flow.standing < Standing::Sparse {
             self.join(at, id, now);
         }
     }
@@ -177,7 +177,7 @@ impl Cake {
         let isolation = self.config.isolation;
         let has_siblings = self.neighbours.is_some();
         let tin = &mut self.tins[at];
-        let tables = tin.tables.get_or_insert_with(|| tables(isolation, has_siblings, at));
+        let tables = tin.tables.get_or_insert_with(|| Tables::new(isolation, has_siblings, at));
         let (way, found) = tables.ways.find(hash_of(isolation, headers), false);
         let mut slot = tables.ways.slot(way);
         match found {
@@ -230,7 +230,7 @@ impl Cake {
     /// Forgets a flow that rests; its place is free for another.
     fn forget(&mut self, id: u16) -> u16 {
         self.forgotten = id;
-        self.idle.remove(self.flows.links(), id);
+        self.idle.remove(&mut self.flows, id);
         let flow = &self.flows[id];
         let tin = &mut self.tins[flow.home.tin()];
         tin.unresponsive -= u32::from(flow.cobalt.is_unresponsive());
@@ -247,22 +247,23 @@ impl Cake {
     }
 
     /// Lets a flow that has got a packet take its turn with the others.
+    #[inline(never)]
     fn join(&mut self, at: usize, id: u16, now: Nanos) {
         match self.flows[id].standing {
-            Standing::Sparse | Standing::Bulk => {}
+            Standing::Sparse | Standing::Bulk => return,
             Standing::SparseWait => {
                 let tin = &mut self.tins[at];
                 tin.sparse_flows -= 1;
                 tin.begin_to_stand(&mut self.flows[id]);
+                return;
             }
-            Standing::New => self.awake(at, id, now),
-            Standing::Idle => {
-                self.idle.remove(self.flows.links(), id);
-                self.awake(at, id, now);
-            }
+            Standing::New => {}
+            Standing::Idle => self.idle.remove(&mut self.flows, id),
         }
+        self.awake(at, id, now);
     }
 
+    #[inline(always)]
     fn awake(&mut self, at: usize, id: u16, now: Nanos) {
         let tin = &mut self.tins[at];
         let flow = &mut self.flows[id];
@@ -274,20 +275,23 @@ impl Cake {
         }
         if let Some(tables) = &mut tin.tables {
             tables.ways.set_busy(flow.home.way(), true);
-            flow.load = tables.load(flow, self.neighbours.as_ref());
+            flow.load = match &self.neighbours {
+                None => tables.own_load(flow),
+                Some(neighbours) => tables.load(flow, neighbours),
+            };
         }
         flow.standing = Standing::Sparse;
-        flow.deficit = tin.quantum_of(flow.load);
-        // What waits in other tins may have used up all that they are worth; this one is worth more.
-        if !tin.has_flows()
-            && self.backlog.packets > 1
-            && let Some(neighbours) = &mut self.neighbours
-        {
-            neighbours.hasten();
+        flow.deficit = tin.quantum_of(flow.load).get() as i32;
+        *flow.link_mut() = Link::NOBODY;
+        if let Some(neighbours) = &mut self.neighbours {
+            // What waits in other tins may have used up all that they are worth; this one is worth more.
+            if !tin.has_flows() && self.backlog.packets > 1 {
+                neighbours.hasten();
+            }
+            tin.weight += WHOLE_HOST / u64::from(flow.load);
         }
         tin.sparse_flows += 1;
-        tin.weight += WHOLE_HOST / u64::from(flow.load);
-        tin.sparse.push_back(self.flows.links(), id);
+        tin.sparse.append(&mut self.flows, id);
     }
 
     /// Drops the acknowledgement that `newest`, the last of `flow`, makes superfluous, if there is one.
@@ -371,23 +375,4 @@ fn hash_of(isolation: Isolation, headers: &Headers) -> u32 {
         Isolation::Hosts => headers.source ^ headers.destination.rotate_left(13),
         _ => 0,
     }
-}
-
-/// The tables of the tin `at`. Hosts are counted where they share; where they are the flows, only
-/// those on other queues matter.
-fn tables(isolation: Isolation, has_siblings: bool, at: usize) -> Box<Tables> {
-    let (sources, destinations) = match isolation {
-        Isolation::Flowblind | Isolation::Flows => (false, false),
-        Isolation::Srchost | Isolation::Hosts => (has_siblings, false),
-        Isolation::Dsthost => (false, has_siblings),
-        Isolation::DualSrchost => (true, false),
-        Isolation::DualDsthost => (false, true),
-        Isolation::TripleIsolate => (true, true),
-    };
-    let salt = 2 * at as u64;
-    Box::new(Tables {
-        ways: Ways::new(),
-        sources: sources.then(|| Hosts::new(salt)),
-        destinations: destinations.then(|| Hosts::new(salt + 1)),
-    })
 }

@@ -9,11 +9,15 @@
 //! once. The packets behind which others will stand need not be: they are only written to.
 
 use super::arrival::Place;
+use super::sizes::Sizes;
 use super::slab::NONE;
+use super::tin::Came;
+use super::ways::Known;
 use super::{AckFilter, Cake};
+use crate::TINS_MAX;
 use narrows_cpu::prefetch;
 use narrows_packet::{Bytes32, PacketId, Packets};
-use narrows_units::Nanos;
+use narrows_units::{Bytes, Nanos};
 
 /// Packets whose flows are looked up before the first of them is queued.
 const AHEAD: usize = 32;
@@ -27,6 +31,14 @@ struct Coming {
 
 impl Coming {
     const NOBODY: Self = Self { place: Place::UNKNOWN, len: 0 };
+}
+
+/// What is known of some packets before the first of them is queued.
+struct Looked {
+    all: [Coming; AHEAD],
+    sizes: Sizes,
+    /// By tin.
+    came: [Came; TINS_MAX],
 }
 
 impl Cake {
@@ -43,7 +55,6 @@ impl Cake {
     }
 
     /// Queues `ids`, at most [`AHEAD`], if they are plain: whether they were.
-    #[inline(always)]
     fn arrive_plain(&mut self, packets: &mut Packets, ids: &[PacketId], now: Nanos) -> bool {
         let is_plain = self.config.isolation.tells_flows_apart()
             && self.estimator.is_none()
@@ -52,25 +63,23 @@ impl Cake {
         if !is_plain {
             return false;
         }
-        let mut all = [Coming::NOBODY; AHEAD];
-        let mut sizes = self.sizes.ahead();
-        let mut longest = 0;
-        for (coming, &id) in all.iter_mut().zip(ids) {
-            let (meta, headers) = packets.meta_and_headers(id);
-            let len = meta.len;
-            let charge = sizes.charge(len.into(), headers.network_offset);
-            longest = longest.max(len.0);
-            self.describe(meta, headers, charge);
-            let place = self.look_up_hash(headers, headers.flow);
-            if let Some(flow) = self.flows.get(place.flow) {
-                prefetch(flow);
-            }
-            *coming = Coming { place, len: len.0 };
+        let mut looked = Looked {
+            all: [Coming::NOBODY; AHEAD],
+            sizes: self.sizes.ahead(),
+            came: [Came::NOTHING; TINS_MAX],
+        };
+        match (self.tins.len(), self.sizes.is_plain()) {
+            (1, true) => self.look_up_all::<true, true>(packets, ids, &mut looked),
+            (1, false) => self.look_up_all::<true, false>(packets, ids, &mut looked),
+            (_, true) => self.look_up_all::<false, true>(packets, ids, &mut looked),
+            (_, false) => self.look_up_all::<false, false>(packets, ids, &mut looked),
         }
+        let Looked { mut all, sizes, came } = looked;
         let begins = self.backlog.is_empty();
         if begins {
             self.memory.follow_frames(packets);
         }
+        let longest = came.iter().fold(0, |longest, came| longest.max(came.longest));
         let memory = packets.memory_for_all(ids, Bytes32(longest).into());
         if self.seat.is_too_long(sizes.most()) || !self.memory.has_room(memory) {
             return false;
@@ -80,16 +89,77 @@ impl Cake {
         }
         self.sizes.catch_up(&sizes);
         self.memory.take(memory);
+        for (tin, came) in self.tins.iter_mut().zip(came) {
+            if came.packets != 0 {
+                tin.receive(came, now);
+                self.backlog.bytes.0 += came.bytes;
+            }
+        }
         self.forgotten = NONE;
+        let mut indirect = [0; TINS_MAX];
         for (at, &id) in ids.iter().enumerate() {
             let Coming { mut place, len } = all[at % AHEAD];
             if place.flow == NONE {
                 place = self.unknown(place.tin, &packets.headers(id), now);
                 self.look_up_again(&mut all);
             }
-            self.append(place, packets, id, Bytes32(len), now);
+            let at = usize::from(place.tin);
+            indirect[at % TINS_MAX] += u64::from(place.is_indirect);
+            self.line_up(at, place.flow, packets, id, Bytes32(len), now);
+        }
+        for (tin, indirect) in self.tins.iter_mut().zip(indirect) {
+            tin.figures.way_indirect_hits += indirect;
         }
         true
+    }
+
+    /// Looks up the flows of `ids`, where there is but one tin or more, and where packets are charged
+    /// their length or something else.
+    #[inline(always)]
+    fn look_up_all<const ONE: bool, const PLAIN: bool>(
+        &self,
+        packets: &mut Packets,
+        ids: &[PacketId],
+        looked: &mut Looked,
+    ) {
+        let ways = |tin: usize| self.tins[tin].tables.as_ref().map(|tables| &tables.ways);
+        let only = if ONE { ways(0) } else { None };
+        let mut sizes = looked.sizes;
+        let (mut bytes, mut longest) = (0, 0);
+        for (coming, &id) in looked.all.iter_mut().zip(ids) {
+            let (meta, headers) = packets.meta_and_headers(id);
+            let Bytes32(len) = meta.len;
+            let offset = headers.network_offset;
+            let charge = if PLAIN {
+                sizes.charge_plainly(len, offset)
+            } else {
+                sizes.charge(Bytes(u64::from(len)), offset)
+            };
+            self.describe(meta, headers, charge);
+            let tin = if ONE { 0 } else { self.scheme.tin(headers) };
+            if ONE {
+                bytes += u64::from(len);
+                longest = if PLAIN { 0 } else { len.max(longest) };
+            } else {
+                looked.came[tin % TINS_MAX].add(len);
+            }
+            let ways = if ONE { only } else { ways(tin) };
+            let Known { slot, is_indirect } =
+                ways.map_or(Known::NOTHING, |ways| ways.known(headers.flow));
+            if let Some(flow) = self.flows.get(slot) {
+                prefetch(flow);
+            }
+            coming.len = len;
+            coming.place.flow = slot;
+            coming.place.tin = tin as u8;
+            coming.place.is_indirect = is_indirect;
+        }
+        if ONE {
+            // The longest is what was charged most, where packets are charged their length.
+            let longest = if PLAIN { sizes.most() } else { longest };
+            looked.came[0] = Came { packets: ids.len() as u32, longest, bytes };
+        }
+        looked.sizes = sizes;
     }
 
     /// Whoever belongs to the flow that was forgotten last, if any was, is unknown again.

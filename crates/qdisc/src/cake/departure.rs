@@ -1,52 +1,135 @@
 //! A packet leaves: whose turn it is, whether it may, and whether it is to be dropped instead.
 
 use super::cobalt::{Candidate, Fate};
-use super::flow::{DEFICIT_UNIT, Flow};
+use super::flow::{DEFICIT_UNIT, Flow, Standing};
+use super::rotation::Linked;
 use super::seat::Seat;
 use super::tin::Tin;
 use super::{Cake, Random};
-use crate::Next;
-use narrows_packet::{Backlog, DropReason, Meta, PacketId, Packets};
+use crate::{Next, TINS_MAX};
+use narrows_packet::{DropReason, Meta, PacketId, Packets};
 use narrows_units::{Bytes, Nanos};
 
-impl Cake {
-    /// Hands what leaves to `send` until that wants no more, and says when there will be more.
+/// What has left in a batch, and is not yet counted.
+#[derive(Default)]
+struct Left {
+    packets: usize,
+    bytes: u64,
+    /// Memory beyond a frame for each.
+    beyond: Bytes,
+}
+
+impl Left {
+    /// The memory that is free again, where the least that a packet takes is `frame`.
+    #[inline]
+    fn memory(&self, frame: Bytes) -> Bytes {
+        Bytes(frame.0 * self.packets as u64 + self.beyond.0)
+    }
+}
+
+/// The tins among which the next to go is chosen, a bit for each, while one batch leaves: in it none
+/// gets flows, and none that is beyond its threshold comes back.
+struct Open {
+    /// Those that have flows.
+    with_flows: u8,
+    /// Of these, the ones within their thresholds. Of no meaning where nobody has any.
+    within: u8,
+}
+
+impl Open {
     #[inline(always)]
+    fn of(tins: &[Tin], seat: &Seat, now: Nanos) -> Self {
+        if tins.len() == 1 {
+            // Nobody asks whether it has flows, or for its threshold.
+            return Self { with_flows: 1, within: 1 };
+        }
+        let (mut with_flows, mut within) = (0, 0);
+        for tin in tins.iter().rev() {
+            with_flows = with_flows << 1 | u8::from(tin.has_flows());
+            within = within << 1 | u8::from(tin.next <= now);
+        }
+        // Without a rate there are no thresholds to be within.
+        let within = if matches!(seat, Seat::Unlimited) { 0 } else { within & with_flows };
+        Self { with_flows, within }
+    }
+
+    /// The most important tin within its threshold.
+    #[inline(always)]
+    fn first(&self) -> Option<usize> {
+        self.within.checked_ilog2().map(|at| at as usize)
+    }
+
+    /// A packet has left `tin`, which is `at` and not the only one.
+    #[inline(always)]
+    fn charged(&mut self, at: usize, tin: &Tin, now: Nanos) {
+        self.within &= !(u8::from(tin.next > now) << (at % TINS_MAX));
+    }
+
+    /// A flow has left the rotation of `tin`, which is `at`, or may have.
+    #[inline]
+    fn turned(&mut self, at: usize, tin: &Tin) {
+        if !tin.has_flows() {
+            self.with_flows &= !(1 << (at % TINS_MAX));
+            self.within &= self.with_flows;
+        }
+    }
+}
+
+impl Cake {
+    /// Fills `places`, as many as there are, with what leaves. How many have left, and when there will
+    /// be more.
     pub(super) fn depart(
         &mut self,
         packets: &mut Packets,
         now: Nanos,
-        send: impl FnMut(PacketId) -> bool,
-    ) -> Next {
-        let mut left = Backlog::default();
-        let next = self.depart_some(packets, now, send, &mut left);
-        self.backlog.packets -= left.packets;
-        self.backlog.bytes.0 -= left.bytes.0;
-        self.stats.sent_packets += u64::from(left.packets);
-        self.stats.sent_bytes += left.bytes.0;
-        next
+        places: &mut [PacketId],
+    ) -> (usize, Next) {
+        let mut left = Left::default();
+        let next = if self.tins.len() == 1 {
+            self.depart_some::<true>(packets, now, places, &mut left)
+        } else {
+            self.depart_some::<false>(packets, now, places, &mut left)
+        };
+        self.backlog.packets -= left.packets as u32;
+        self.backlog.bytes.0 -= left.bytes;
+        self.stats.sent_packets += left.packets as u64;
+        self.stats.sent_bytes += left.bytes;
+        self.memory.give_back(left.memory(packets.memory_for(Bytes::ZERO)));
+        (left.packets, next)
     }
 
-    /// The same, but for what is counted of all that has `left` together.
+    /// The same where there is but one tin, or more, but for what is counted of all that has `left`
+    /// together.
     #[inline(always)]
-    fn depart_some(
+    fn depart_some<const ONE: bool>(
         &mut self,
         packets: &mut Packets,
         now: Nanos,
-        mut send: impl FnMut(PacketId) -> bool,
-        left: &mut Backlog,
+        places: &mut [PacketId],
+        left: &mut Left,
     ) -> Next {
+        let frame = packets.memory_for(Bytes::ZERO);
+        let mut open = Open::of(&self.tins, &self.seat, now);
         loop {
-            let Some(at) = self.choose_tin(now) else { return Next::Empty };
+            let Some(place) = places.get_mut(left.packets) else { return Next::Now };
+            // Where there is only one, it may have no flows.
+            let at = match open.first() {
+                _ if ONE => 0,
+                Some(at) => at,
+                None => match self.choose_beyond(&open) {
+                    Some(at) => at,
+                    None => return Next::Empty,
+                },
+            };
             let tin = &mut self.tins[at];
             let Some(id) = tin.front() else { return Next::Empty };
+            let next = self.flows[id].next();
+            Tin::approach(&self.flows, next, packets);
             let flow = &mut self.flows[id];
-            let first = flow.queue.front();
-            let (Some(packet), true) = (first, flow.deficit > 0) else {
-                self.end_turn(at, id, now);
+            let (Some(packet), true) = (flow.queue.front(), flow.deficit > 0) else {
+                self.end_turn(at, id, now, &mut open);
                 continue;
             };
-            Tin::approach_next(&self.flows, id, packets);
             let meta = packets.meta_mut(packet);
             let charge = meta.charge.0;
             if let Err(when) = self.seat.may_leave(charge, now) {
@@ -54,34 +137,42 @@ impl Cake {
                 return Next::At(when);
             }
             let sojourn = now.since(meta.arrival);
-            let flow = &mut self.flows[id];
             if !flow.cobalt.is_at_ease(&tin.terms, sojourn) {
                 let standing = self.config.ingress.then_some(tin.bulk_flows);
                 if is_to_be_dropped(tin, flow, meta, standing, &mut self.random, now) {
-                    self.drop_first(packets, at, id, packet, now);
+                    self.drop_first(packets, left, (at, id), now, &mut open);
                     continue;
                 }
             }
             let len = Bytes::from(meta.len);
             flow.queue.take_front(meta);
             flow.deficit -= charge as i32 * DEFICIT_UNIT;
-            tin.charge(charge, now, self.scheme.shares.len() > 1);
+            tin.sent += u64::from(charge);
+            if !ONE {
+                tin.charge(charge, now);
+                open.charged(at, tin, now);
+            }
             tin.delayed(sojourn);
             tin.backlog.0 -= len.0;
             self.seat.sent(charge, now);
+            *place = packet;
             left.packets += 1;
-            left.bytes.0 += len.0;
-            self.memory.give_back(packets.memory_for(len));
-            let wants_more = send(packet);
+            left.bytes += len.0;
+            if len > frame {
+                left.beyond += packets.memory_for(len) - frame;
+            }
             if self.overflow.is_live() {
-                self.ease(id);
-                self.end_turn_if_over(at, id, now);
+                self.ease(left.memory(frame), id);
+                self.end_turn_if_over(at, id, now, &mut open);
+            } else if flow.deficit <= 0 && flow.standing == Standing::Bulk {
+                let rounds = tin.end_usual_turn(flow, next, &mut self.neighbours);
+                tin.wheel.put(&mut self.flows, id, rounds);
             } else if flow.deficit <= 0 || flow.is_empty() {
                 let (idle, neighbours) = (&mut self.idle, &mut self.neighbours);
                 tin.end_turn(&mut self.flows, id, idle, neighbours, now);
-            }
-            if !wants_more {
-                return Next::Now;
+                if !ONE {
+                    open.turned(at, tin);
+                }
             }
         }
     }
@@ -97,7 +188,8 @@ impl Cake {
         let state = &mut self.flows[flow];
         state.deficit -= charge as i32 * DEFICIT_UNIT;
         if state.deficit <= 0 || state.is_empty() {
-            self.end_turn(at, flow, now);
+            let mut open = Open::of(&self.tins, &self.seat, now);
+            self.end_turn(at, flow, now, &mut open);
         }
         let meta = packets.meta_mut(packet);
         meta.rewrite.wash = false;
@@ -106,32 +198,34 @@ impl Cake {
 
     /// The tin and the flow whose turn it is, past all that may not send.
     fn choose(&mut self, now: Nanos) -> Option<(usize, u16)> {
+        let mut open = Open::of(&self.tins, &self.seat, now);
         loop {
-            let at = self.choose_tin(now)?;
+            let at = open.first().or_else(|| self.choose_beyond(&open))?;
             let id = self.tins[at].front()?;
             let flow = &self.flows[id];
             if flow.deficit > 0 && !flow.is_empty() {
                 return Some((at, id));
             }
-            self.end_turn(at, id, now);
+            self.end_turn(at, id, now, &mut open);
         }
     }
 
-    /// The tin whose turn it is. Where there is only one, it may have no flows.
-    #[inline(always)]
-    fn choose_tin(&mut self, now: Nanos) -> Option<usize> {
-        if self.tins.len() == 1 {
-            return Some(0);
-        }
+    /// The tin whose turn it is where none is within its threshold: whoever is so next, the more
+    /// important of two.
+    #[inline(never)]
+    fn choose_beyond(&mut self, open: &Open) -> Option<usize> {
         if matches!(self.seat, Seat::Unlimited) {
             return self.choose_tin_in_turn();
         }
-        // The most important of those within their thresholds, or else whoever is so next.
         let mut chosen = None;
         let mut due = Nanos::MAX;
-        for (at, tin) in self.tins.iter().enumerate() {
-            if tin.has_flows() & (tin.next <= due.max(now)) {
-                (chosen, due) = (Some(at), tin.next);
+        let mut rest = open.with_flows;
+        while rest != 0 {
+            let at = rest.trailing_zeros() as usize;
+            rest &= rest - 1;
+            let next = self.tins[at].next;
+            if next <= due {
+                (chosen, due) = (Some(at), next);
             }
         }
         chosen
@@ -155,51 +249,57 @@ impl Cake {
         }
     }
 
-    /// Drops `packet`, the first of `id`.
+    /// Drops the first packet of `id`, which is in the tin `at`.
     #[cold]
     fn drop_first(
         &mut self,
         packets: &mut Packets,
-        at: usize,
-        id: u16,
-        packet: PacketId,
+        left: &Left,
+        (at, id): (usize, u16),
         now: Nanos,
+        open: &mut Open,
     ) {
         let (tin, flow) = (&mut self.tins[at], &mut self.flows[id]);
+        let Some(packet) = flow.queue.pop_front(packets) else { return };
         let charge = packets.meta(packet).charge.0;
-        flow.queue.pop_front(packets);
         tin.figures.drops += 1;
         if self.config.ingress {
             flow.deficit -= charge as i32 * DEFICIT_UNIT;
-            tin.charge(charge, now, self.scheme.shares.len() > 1);
+            tin.sent += u64::from(charge);
+            if self.scheme.shares.len() > 1 {
+                tin.charge(charge, now);
+                open.charged(at, tin, now);
+            }
             self.seat.dropped(charge);
         }
         self.discard(packets, at, packet, DropReason::Aqm);
         if self.overflow.is_live() {
-            self.ease(id);
+            self.ease(left.memory(packets.memory_for(Bytes::ZERO)), id);
         }
-        self.end_turn_if_over(at, id, now);
+        self.end_turn_if_over(at, id, now, open);
     }
 
     /// The flow whose turn it is has one packet less.
-    fn end_turn_if_over(&mut self, at: usize, id: u16, now: Nanos) {
+    fn end_turn_if_over(&mut self, at: usize, id: u16, now: Nanos, open: &mut Open) {
         let flow = &self.flows[id];
         if flow.deficit <= 0 || flow.is_empty() {
-            self.end_turn(at, id, now);
+            self.end_turn(at, id, now, open);
         }
     }
 
     /// The flow whose turn it is has nothing to send, or may not.
     #[inline(never)]
-    fn end_turn(&mut self, at: usize, id: u16, now: Nanos) {
-        let (idle, neighbours) = (&mut self.idle, &mut self.neighbours);
-        self.tins[at].end_turn(&mut self.flows, id, idle, neighbours, now);
+    fn end_turn(&mut self, at: usize, id: u16, now: Nanos, open: &mut Open) {
+        let tin = &mut self.tins[at];
+        tin.end_turn(&mut self.flows, id, &mut self.idle, &mut self.neighbours, now);
+        open.turned(at, tin);
     }
 
-    /// Keeps up the heap of the longest, or forgets it where memory is no longer short.
+    /// Keeps up the heap of the longest, or forgets it where memory is no longer short: `free` has become
+    /// so and is not yet given back.
     #[cold]
-    fn ease(&mut self, id: u16) {
-        if self.memory.is_relieved() {
+    fn ease(&mut self, free: Bytes, id: u16) {
+        if self.memory.is_relieved(free) {
             self.overflow.end(&mut self.flows);
         } else {
             self.overflow.changed(&mut self.flows, id);

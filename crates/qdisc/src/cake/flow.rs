@@ -1,22 +1,23 @@
 //! One flow: its queue, its turn, its queue management. One cache line.
 
 use super::cobalt::Cobalt;
+use super::rotation::{Link, Linked};
 use super::slab::NONE;
 use narrows_packet::Fifo;
 
-/// Where a flow stands in the rotation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// Where a flow stands in the rotation. Those to which another packet is nothing new come last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) enum Standing {
     /// It has just been made, and is in no list.
     #[default]
     New,
     /// It has no packets and no debt: it is remembered.
     Idle,
-    /// It goes first: it has not yet used up its first quantum.
-    Sparse,
     /// It was sparse and has used up its quantum with its last packet: it waits for its next turn
     /// with the others, and counts as sparse unless more comes.
     SparseWait,
+    /// It goes first: it has not yet used up its first quantum.
+    Sparse,
     /// It takes turns with the others that stand.
     Bulk,
 }
@@ -30,6 +31,7 @@ pub(super) const DEFICIT_UNIT: i32 = 256;
 pub(super) struct Flow {
     /// Its packets.
     pub(super) queue: Fifo,
+    pub(super) link: Link,
     pub(super) cobalt: Cobalt,
     /// What it may still send in its turn, in 1/256 byte.
     pub(super) deficit: i32,
@@ -79,6 +81,7 @@ impl Default for Flow {
     fn default() -> Self {
         Self {
             queue: Fifo::new(),
+            link: Link::NOBODY,
             cobalt: Cobalt::new(),
             deficit: 0,
             source: NONE,
@@ -89,6 +92,18 @@ impl Default for Flow {
             standing: Standing::New,
             turns: 0,
         }
+    }
+}
+
+impl Linked for Flow {
+    #[inline(always)]
+    fn link(&self) -> Link {
+        self.link
+    }
+
+    #[inline(always)]
+    fn link_mut(&mut self) -> &mut Link {
+        &mut self.link
     }
 }
 

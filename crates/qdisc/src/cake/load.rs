@@ -8,6 +8,7 @@
 //! Cost: two loads of memory a turn, no division up to 63 flows a host.
 
 use super::flow::DEFICIT_UNIT;
+use std::num::NonZeroU32;
 
 /// The weight of a flow that is alone with its host.
 pub(super) const WHOLE_HOST: u64 = 1 << 16;
@@ -47,20 +48,29 @@ pub(super) fn reweighed(weight: u64, before: u16, after: u16) -> u64 {
 /// The quanta of a tin.
 pub(super) struct Quanta {
     /// By load, in 1/256 byte.
-    known: [i32; KNOWN],
+    known: [NonZeroU32; KNOWN],
     /// A whole one, in bytes.
     whole: u32,
     /// The least load of a flow that stands, as far as seen.
     least: u32,
     coming_least: u32,
     turns: u32,
+    /// The turn at which to see whether the period is over, or before where fewer stand.
+    look: u32,
 }
 
 impl Quanta {
     /// Whole ones of `whole` bytes, below 2^11.
     pub(super) fn new(whole: u32) -> Self {
         let (least, coming_least) = (1, u32::MAX);
-        let mut quanta = Self { known: [0; KNOWN], whole, least, coming_least, turns: 0 };
+        let mut quanta = Self {
+            known: [NonZeroU32::MIN; KNOWN],
+            whole,
+            least,
+            coming_least,
+            turns: 0,
+            look: PERIOD,
+        };
         quanta.work_out();
         quanta
     }
@@ -73,7 +83,7 @@ impl Quanta {
 
     /// What a flow of a host with `load` flows may send a round, in 1/256 byte.
     #[inline]
-    pub(super) fn of(&self, load: u16) -> i32 {
+    pub(super) fn of(&self, load: u16) -> NonZeroU32 {
         match self.known.get(usize::from(load)) {
             Some(&quantum) => quantum,
             None => self.worked_out(u32::from(load)),
@@ -91,7 +101,23 @@ impl Quanta {
             }
         }
         self.turns += 1;
-        if self.turns >= PERIOD && self.turns >= 2 * standing {
+        if self.turns >= self.look {
+            self.end_period(standing);
+        }
+    }
+
+    /// Fewer flows stand than before.
+    #[inline]
+    pub(super) fn fewer(&mut self) {
+        self.look = PERIOD;
+    }
+
+    /// Ends the period if all of `standing` flows have had their turns.
+    #[cold]
+    fn end_period(&mut self, standing: u32) {
+        self.look = PERIOD.max(2 * standing);
+        if self.turns >= self.look {
+            self.look = PERIOD;
             self.turns = 0;
             self.set_least(self.coming_least);
             self.coming_least = u32::MAX;
@@ -112,13 +138,13 @@ impl Quanta {
         }
     }
 
-    fn worked_out(&self, load: u32) -> i32 {
+    fn worked_out(&self, load: u32) -> NonZeroU32 {
         let whole = self.whole * DEFICIT_UNIT as u32;
         if load <= self.least {
-            return whole as i32;
+            return NonZeroU32::new(whole).unwrap_or(NonZeroU32::MIN);
         }
         // A whole quantum has 19 bits; a load beyond 13 makes no difference that matters.
-        ((whole * self.least.min(LOAD_MAX) / load) as i32).max(1)
+        NonZeroU32::new(whole * self.least.min(LOAD_MAX) / load).unwrap_or(NonZeroU32::MIN)
     }
 }
 
@@ -151,8 +177,8 @@ mod tests {
                     last = std::mem::take(&mut present);
                 }
                 let least = last.iter().min().into_iter().chain(&present).min().unwrap();
-                let part = i32::from(*least.min(&load)) * 256 * WHOLE as i32 / i32::from(load);
-                prop_assert_eq!(quanta.of(load), part);
+                let part = u32::from(*least.min(&load)) * 256 * WHOLE / u32::from(load);
+                prop_assert_eq!(quanta.of(load).get(), part);
             }
         }
     }

@@ -85,11 +85,11 @@ impl Memory {
         self.used > self.limit.min(self.bound)
     }
 
-    /// Whether the shortage is well over.
+    /// Whether the shortage is well over once `free` is given back.
     #[inline]
-    pub(super) fn is_relieved(&self) -> bool {
+    pub(super) fn is_relieved(&self, free: Bytes) -> bool {
         let limit = self.limit.min(self.bound);
-        self.used.0 < limit.0 - limit.0 / RELIEF_PART
+        self.used.0 - free.0 < limit.0 - limit.0 / RELIEF_PART
     }
 
     /// One that took `memory` is gone.
@@ -147,7 +147,7 @@ mod tests {
         memory.follow_frames(&Packets::new(100));
         assert!(memory.is_short(), "a quarter of 200 KiB");
         memory.follow_frames(&many);
-        memory.give_back(Bytes(30_000));
-        assert!(memory.is_relieved());
+        assert!(!memory.is_relieved(Bytes::ZERO));
+        assert!(memory.is_relieved(Bytes(30_000)));
     }
 }

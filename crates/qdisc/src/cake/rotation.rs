@@ -11,12 +11,37 @@
 //! Source: M. Shreedhar, G. Varghese, "Efficient fair queuing using deficit round-robin"; DRR++ in
 //! "Piece of CAKE", section III-B; rounds on a wheel are ours.
 //!
-//! Cost: O(1); four bytes of the flow, and of its predecessor in the list.
+//! Cost: O(1); four bytes of the flow, and of its predecessor in the list: whoever was put there
+//! last is still near.
 
-use super::slab::{Link, Links, NONE};
+use super::slab::{NONE, Slab};
 
 /// Rounds ahead, this one included.
 pub(super) const ROUNDS: u32 = 64;
+
+/// One's neighbours in a list; of no meaning where one is in none.
+#[derive(Clone, Copy)]
+pub(super) struct Link {
+    next: u16,
+    /// Kept up only where anybody may be taken out.
+    previous: u16,
+}
+
+impl Link {
+    pub(super) const NOBODY: Self = Self { next: NONE, previous: NONE };
+}
+
+/// What can stand in a list.
+pub(super) trait Linked {
+    fn link(&self) -> Link;
+    fn link_mut(&mut self) -> &mut Link;
+
+    /// Who stands behind it.
+    #[inline(always)]
+    fn next(&self) -> u16 {
+        self.link().next
+    }
+}
 
 /// A list of flows, linked through the slab in which they are.
 #[derive(Clone, Copy, Debug)]
@@ -37,35 +62,48 @@ impl List {
 
     /// Puts `id`, which is in no list, behind all others.
     #[inline]
-    pub(super) fn push_back(&mut self, links: &mut Links, id: u16) {
+    pub(super) fn push_back(&mut self, slab: &mut Slab<impl Linked>, id: u16) {
         if self.head == NONE {
             self.head = id;
-            links[id] = Link { next: NONE, previous: NONE };
+            *slab[id].link_mut() = Link::NOBODY;
         } else {
-            links[self.tail].next = id;
-            links[id] = Link { next: NONE, previous: self.tail };
+            slab[self.tail].link_mut().next = id;
+            *slab[id].link_mut() = Link { next: NONE, previous: self.tail };
         }
         self.tail = id;
     }
 
-    /// Takes the first. Its successor does not notice: a list is either taken from at its head
+    /// Puts `id`, who has no neighbours, behind all others of a list from which nobody is taken but the
+    /// first.
+    #[inline(always)]
+    pub(super) fn append(&mut self, slab: &mut Slab<impl Linked>, id: u16) {
+        debug_assert_eq!(slab[id].next(), NONE);
+        if self.head == NONE {
+            self.head = id;
+        } else {
+            slab[self.tail].link_mut().next = id;
+        }
+        self.tail = id;
+    }
+
+    /// Takes the first, behind which `next` stands. Its successor does not notice: a list is either taken from at its head
     /// with this, or anywhere with [`List::remove`].
     #[inline]
-    pub(super) fn pop_front(&mut self, links: &Links) {
-        self.head = links[self.head].next;
+    pub(super) fn pop_front(&mut self, next: u16) {
+        self.head = next;
     }
 
     /// Takes `id` out, wherever it is.
     #[inline]
-    pub(super) fn remove(&mut self, links: &mut Links, id: u16) {
-        let Link { next, previous } = links[id];
+    pub(super) fn remove(&mut self, slab: &mut Slab<impl Linked>, id: u16) {
+        let Link { next, previous } = slab[id].link();
         match previous {
             NONE => self.head = next,
-            previous => links[previous].next = next,
+            previous => slab[previous].link_mut().next = next,
         }
         match next {
             NONE => self.tail = previous,
-            next => links[next].previous = previous,
+            next => slab[next].link_mut().previous = previous,
         }
     }
 }
@@ -84,12 +122,12 @@ impl Wheel {
         Self { lists: [List::EMPTY; ROUNDS as usize], occupied: 0, now: 0 }
     }
 
-    /// Puts `id` behind all others of the round that comes `rounds` later: 1 to 63.
+    /// Puts `id`, who has no neighbours, behind all others of the round that comes `rounds` later: 1 to 63.
     #[inline]
-    pub(super) fn put(&mut self, links: &mut Links, id: u16, rounds: u32) {
+    pub(super) fn put(&mut self, slab: &mut Slab<impl Linked>, id: u16, rounds: u32) {
         let at = (self.now + rounds) % ROUNDS;
         self.occupied |= 1 << at;
-        self.lists[at as usize].push_back(links, id);
+        self.lists[at as usize].append(slab, id);
     }
 
     /// Whose turn it is. Goes on to the next round in which anybody's is.
@@ -106,12 +144,11 @@ impl Wheel {
         self.lists[self.now as usize].front()
     }
 
-    /// Takes the one whose turn it is.
-    #[inline]
-    pub(super) fn pop_front(&mut self, links: &Links) {
-        let list = &mut self.lists[(self.now % ROUNDS) as usize];
-        list.pop_front(links);
-        if list.front().is_none() {
+    /// Takes the one whose turn it is, behind whom `next` stands.
+    #[inline(always)]
+    pub(super) fn pop_front(&mut self, next: u16) {
+        self.lists[(self.now % ROUNDS) as usize].pop_front(next);
+        if next == NONE {
             self.occupied &= !(1 << self.now);
         }
     }
@@ -119,12 +156,29 @@ impl Wheel {
 
 #[cfg(test)]
 mod tests {
-    use super::super::slab::Slab;
     use super::*;
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
-    fn slab(number: usize) -> Slab<u8> {
+    struct One(Link);
+
+    impl Default for One {
+        fn default() -> Self {
+            Self(Link::NOBODY)
+        }
+    }
+
+    impl Linked for One {
+        fn link(&self) -> Link {
+            self.0
+        }
+
+        fn link_mut(&mut self) -> &mut Link {
+            &mut self.0
+        }
+    }
+
+    fn slab(number: usize) -> Slab<One> {
         let mut slab = Slab::new();
         (0..number).for_each(|_| assert!(slab.take() < 300));
         slab
@@ -137,16 +191,15 @@ mod tests {
             steps in prop::collection::vec((0u16..64, any::<bool>()), 1..300),
         ) {
             let mut slab = slab(64);
-            let links = slab.links();
             let mut list = List::EMPTY;
             let mut model: VecDeque<u16> = VecDeque::new();
             for (id, oldest) in steps {
                 if let Some(at) = model.iter().position(|other| *other == id) {
                     let id = if oldest { model[0] } else { id };
-                    list.remove(links, id);
+                    list.remove(&mut slab, id);
                     model.remove(if oldest { 0 } else { at });
                 } else {
-                    list.push_back(links, id);
+                    list.push_back(&mut slab, id);
                     model.push_back(id);
                 }
                 prop_assert_eq!(list.front(), model.front().copied());
@@ -159,7 +212,6 @@ mod tests {
             steps in prop::collection::vec(prop::option::weighted(0.6, 1u32..ROUNDS), 1..300),
         ) {
             let mut slab = slab(300);
-            let links = slab.links();
             let mut wheel = Wheel::new();
             let mut model: Vec<(u64, usize, u16)> = Vec::new();
             let mut round = 0;
@@ -167,7 +219,8 @@ mod tests {
                 let id = order as u16;
                 match step {
                     Some(rounds) => {
-                        wheel.put(links, id, rounds);
+                        *slab[id].link_mut() = Link::NOBODY;
+                        wheel.put(&mut slab, id, rounds);
                         model.push((round + u64::from(rounds), order, id));
                     }
                     None => {
@@ -176,7 +229,8 @@ mod tests {
                         let front = wheel.front();
                         prop_assert_eq!(front, expected.map(|(_, _, id)| id));
                         if front.is_some() {
-                            wheel.pop_front(links);
+                            let next = front.map_or(NONE, |id| slab[id].next());
+                            wheel.pop_front(next);
                         }
                         if let Some((due, _, _)) = expected {
                             round = due;

@@ -16,12 +16,12 @@ use narrows_units::{Bytes, Nanos, Rate};
 const DEBT_MAX: u64 = 1 << 20;
 
 pub(super) enum Seat {
-    /// There is no rate.
-    Unlimited,
     /// There are no siblings.
     Own(Clock),
     /// There are.
     Shared(Shared),
+    /// There is no rate.
+    Unlimited,
 }
 
 pub(super) struct Shared {
@@ -65,9 +65,9 @@ impl Seat {
     #[inline]
     pub(super) fn may_leave(&mut self, charge: u32, now: Nanos) -> Result<(), Nanos> {
         match self {
-            Self::Unlimited => Ok(()),
             Self::Own(clock) => clock.may_leave(now),
             Self::Shared(shared) => shared.pay(u64::from(charge), now),
+            Self::Unlimited => Ok(()),
         }
     }
 
@@ -75,14 +75,9 @@ impl Seat {
     #[inline]
     pub(super) fn sent(&mut self, charge: u32, now: Nanos) {
         match self {
-            Self::Unlimited => {}
             Self::Own(clock) => clock.sent(charge, now),
-            Self::Shared(shared) => {
-                let charge = u64::from(charge);
-                let repaid = shared.debt.min(charge / 2);
-                shared.debt -= repaid;
-                shared.paid = shared.paid.saturating_sub(charge + repaid);
-            }
+            Self::Shared(shared) => shared.sent(u64::from(charge)),
+            Self::Unlimited => {}
         }
     }
 
@@ -115,7 +110,7 @@ impl Seat {
 }
 
 impl Shared {
-    #[inline]
+    #[inline(never)]
     fn pay(&mut self, charge: u64, now: Nanos) -> Result<(), Nanos> {
         let cost = charge + self.debt.min(charge / 2);
         if self.paid >= cost {
@@ -130,6 +125,13 @@ impl Shared {
             }
             Take::Wait(when) => Err(when),
         }
+    }
+
+    #[inline(never)]
+    fn sent(&mut self, charge: u64) {
+        let repaid = self.debt.min(charge / 2);
+        self.debt -= repaid;
+        self.paid = self.paid.saturating_sub(charge + repaid);
     }
 
     pub(super) fn report(&mut self, backlog: Backlog, now: Nanos) {

@@ -88,16 +88,29 @@ impl Sizes {
     /// What a frame of `len` bytes is charged whose network layer begins at `offset`.
     #[inline]
     pub(super) fn charge(&mut self, len: Bytes, offset: u16) -> u32 {
-        self.offset = average(self.offset, u64::from(offset) << FRACTION, SHIFT);
         if self.is_plain {
-            self.network.take_in(len.0 as u32);
-            return len.0 as u32;
+            return self.charge_plainly(len.0 as u32, offset);
         }
+        self.offset = average(self.offset, u64::from(offset) << FRACTION, SHIFT);
         let stripped = if self.network_length { offset } else { 0 };
         let (network, adjusted) = adjust(self.overhead, len, stripped);
         self.network.take_in(network);
         self.adjusted.take_in(adjusted);
         adjusted
+    }
+
+    /// The same where packets are charged their length.
+    #[inline(always)]
+    pub(super) fn charge_plainly(&mut self, len: u32, offset: u16) -> u32 {
+        self.offset = average(self.offset, u64::from(offset) << FRACTION, SHIFT);
+        self.network.take_in(len);
+        len
+    }
+
+    /// Whether packets are charged their length.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        self.is_plain
     }
 
     /// The shortest and the longest packet so far, before overhead and with it.

@@ -5,9 +5,6 @@
 //! and one load away. That is the one thing on a packet's way that allocates, and it copies what is
 //! there: 32 KiB for the 513th flow, once.
 //!
-//! A place may stand in a list (`rotation.rs`). Who stands beside it is kept apart, four bytes for each,
-//! so that whoever walks a list finds it in the cache.
-//!
 //! Cost: one load; O(1).
 
 use std::ops::{Index, IndexMut};
@@ -23,38 +20,11 @@ pub(super) const NONE: u16 = u16::MAX;
 pub(super) struct Slab<T> {
     /// Those that were taken.
     places: Vec<T>,
-    links: Links,
-}
-
-/// Who stands beside whom in the lists of a slab.
-pub(super) struct Links(Vec<Link>);
-
-/// One's neighbours; of no meaning where it is in no list.
-#[derive(Clone, Copy)]
-pub(super) struct Link {
-    pub(super) next: u16,
-    pub(super) previous: u16,
-}
-
-impl Index<u16> for Links {
-    type Output = Link;
-
-    #[inline]
-    fn index(&self, place: u16) -> &Link {
-        &self.0[usize::from(place)]
-    }
-}
-
-impl IndexMut<u16> for Links {
-    #[inline]
-    fn index_mut(&mut self, place: u16) -> &mut Link {
-        &mut self.0[usize::from(place)]
-    }
 }
 
 impl<T: Default> Slab<T> {
     pub(super) const fn new() -> Self {
-        Self { places: Vec::new(), links: Links(Vec::new()) }
+        Self { places: Vec::new() }
     }
 
     /// Whether the next value fits without more memory.
@@ -73,7 +43,6 @@ impl<T: Default> Slab<T> {
             self.grow();
         }
         self.places.push(T::default());
-        self.links.0.push(Link { next: NONE, previous: NONE });
         (self.places.len() - 1) as u16
     }
 
@@ -83,7 +52,6 @@ impl<T: Default> Slab<T> {
         let most = usize::from(NONE) - self.places.len();
         assert!(most > 0, "a slab has 65,535 places");
         self.places.reserve_exact(more.min(most));
-        self.links.0.reserve_exact(more.min(most));
     }
 
     /// The places that were taken: all below this.
@@ -93,7 +61,7 @@ impl<T: Default> Slab<T> {
 
     /// The memory that it takes beside itself, in bytes.
     pub(super) fn memory(&self) -> usize {
-        self.places.capacity() * size_of::<T>() + self.links.0.capacity() * size_of::<Link>()
+        self.places.capacity() * size_of::<T>()
     }
 }
 
@@ -102,25 +70,6 @@ impl<T> Slab<T> {
     #[inline]
     pub(super) fn get(&self, place: u16) -> Option<&T> {
         self.places.get(usize::from(place))
-    }
-
-    /// Who stands behind `place` in its list, if anybody.
-    #[inline]
-    pub(super) fn next(&self, place: u16) -> Option<(u16, &T)> {
-        let next = self.links.0.get(usize::from(place))?.next;
-        Some((next, self.get(next)?))
-    }
-
-    /// Who stands beside whom.
-    #[inline]
-    pub(super) fn links(&mut self) -> &mut Links {
-        &mut self.links
-    }
-
-    /// What is at `place`, and who stands beside whom.
-    #[inline]
-    pub(super) fn with_links(&mut self, place: u16) -> (&mut T, &mut Links) {
-        (&mut self.places[usize::from(place)], &mut self.links)
     }
 }
 

@@ -2,46 +2,25 @@
 
 use super::clock::PerByte;
 use super::cobalt::Terms;
-use super::flow::{Flow, Standing, TOLD};
-use super::hosts::Hosts;
+use super::delays::Delays;
+use super::flow::{Flow, Standing};
 pub(super) use super::load::WHOLE_HOST;
 use super::load::{Quanta, reweighed};
 use super::neighbours::Neighbours;
-use super::rotation::{List, ROUNDS, Wheel};
-use super::slab::{Links, Slab};
-use super::ways::Ways;
-use super::{Config, TinFigures, average};
-use crate::Census;
+use super::rotation::{Link, Linked, List, ROUNDS, Wheel};
+use super::slab::Slab;
+use super::tables::Tables;
+use super::{Config, TinFigures};
 use narrows_cpu::prefetch;
 use narrows_packet::Packets;
 use narrows_units::{Bytes, Nanos, Rate};
+use std::num::NonZeroU32;
 
 /// A flow's quantum: what its tin may send in 1/4096 s,
 const QUANTUM_PART: u64 = 4096;
 /// within the longest frame of plain Ethernet, and what keeps turns from being too many.
 const QUANTUM_MAX: u32 = 1514;
 const QUANTUM_MIN: u32 = 300;
-
-/// Averages follow a value beyond their purpose by 1/4, others by 1/256.
-const FAST: u32 = 2;
-const SLOW: u32 = 8;
-
-/// What is allocated when the first packet of a tin comes.
-pub(super) struct Tables {
-    pub(super) ways: Ways,
-    /// By end, where hosts matter there.
-    pub(super) sources: Option<Hosts>,
-    pub(super) destinations: Option<Hosts>,
-}
-
-impl Tables {
-    pub(super) fn memory(&self) -> usize {
-        let hosts = [&self.sources, &self.destinations];
-        size_of::<Self>()
-            + Ways::memory()
-            + hosts.into_iter().flatten().map(Hosts::memory).sum::<usize>()
-    }
-}
 
 /// A tin.
 pub(super) struct Tin {
@@ -53,7 +32,7 @@ pub(super) struct Tin {
     pub(super) bulk_flows: u32,
     /// The sum of what flows that are not idle count for, in parts of a host. Those that are sparse
     /// count, too: where they go first they are soon gone, and where they do not get a turn at all
-    /// nobody else would know of them.
+    /// nobody else would know of them. Kept up only where there is somebody else.
     pub(super) weight: u64,
     quanta: Quanta,
     pub(super) backlog: Bytes,
@@ -68,8 +47,29 @@ pub(super) struct Tin {
     /// Bytes that have left, as charged.
     pub(super) sent: u64,
     pub(super) unresponsive: u32,
+    delays: Delays,
     /// All but what is known otherwise.
     pub(super) figures: TinFigures,
+}
+
+/// What has come in for a tin together.
+#[derive(Clone, Copy)]
+pub(super) struct Came {
+    pub(super) packets: u32,
+    pub(super) longest: u32,
+    pub(super) bytes: u64,
+}
+
+impl Came {
+    pub(super) const NOTHING: Self = Self { packets: 0, longest: 0, bytes: 0 };
+
+    /// A packet of `len` bytes more.
+    #[inline(always)]
+    pub(super) fn add(&mut self, len: u32) {
+        self.packets += 1;
+        self.longest = self.longest.max(len);
+        self.bytes += u64::from(len);
+    }
 }
 
 impl Tin {
@@ -91,6 +91,7 @@ impl Tin {
             terms: Terms::new(zero, zero, zero),
             sent: 0,
             unresponsive: 0,
+            delays: Delays::default(),
             figures: TinFigures::default(),
         }
     }
@@ -116,6 +117,18 @@ impl Tin {
         self.figures.quantum = quantum;
     }
 
+    /// Counts what comes in.
+    #[inline]
+    pub(super) fn receive(&mut self, came: Came, now: Nanos) {
+        if self.backlog == Bytes::ZERO {
+            self.next = self.next.max(now);
+        }
+        self.backlog.0 += came.bytes;
+        self.figures.packets += u64::from(came.packets);
+        self.figures.bytes += came.bytes;
+        self.figures.max_len = self.figures.max_len.max(came.longest);
+    }
+
     /// Goes first up to `rate` on this queue.
     pub(super) fn set_threshold(&mut self, rate: Rate) {
         self.per_byte = PerByte::at(rate);
@@ -138,19 +151,33 @@ impl Tin {
         self.sparse.front().or_else(|| self.wheel.front())
     }
 
-    /// Has brought near what the turns after that of `id` will need: the first packet of the next flow,
-    /// and the flow after that.
+    /// Has brought near what the turn of `next` and the one after it will need: the first packet of
+    /// that flow, and the flow after that.
     #[inline(always)]
-    pub(super) fn approach_next(flows: &Slab<Flow>, id: u16, packets: &Packets) {
-        let Some((next, flow)) = flows.next(id) else { return };
+    pub(super) fn approach(flows: &Slab<Flow>, next: u16, packets: &Packets) {
+        let Some(flow) = flows.get(next) else { return };
         packets.approach(flow.queue.front());
-        if let Some((_, after)) = flows.next(next) {
+        if let Some(after) = flows.get(flow.next()) {
             prefetch(after);
         }
     }
 
-    /// The flow at the head has nothing to send, or may not: it goes to rest, or to a later round.
+    /// The flow at the head, which stands, is in debt, and `next` is behind it: it is taken out. In how
+    /// many rounds it can pay.
     #[inline(always)]
+    pub(super) fn end_usual_turn(
+        &mut self,
+        flow: &mut Flow,
+        next: u16,
+        neighbours: &mut Option<Neighbours>,
+    ) -> u32 {
+        self.wheel.pop_front(next);
+        let load = self.weigh(flow, neighbours);
+        self.wait(flow, load)
+    }
+
+    /// The flow at the head has nothing to send, or may not: it goes to rest, or to a later round.
+    #[inline(never)]
     pub(super) fn end_turn(
         &mut self,
         flows: &mut Slab<Flow>,
@@ -159,36 +186,18 @@ impl Tin {
         neighbours: &mut Option<Neighbours>,
         now: Nanos,
     ) {
-        let (flow, links) = flows.with_links(id);
-        if flow.standing != Standing::Bulk || flow.deficit > 0 {
-            self.end_rare_turn(flow, links, id, idle, neighbours, now);
-            return;
-        }
-        self.wheel.pop_front(links);
-        self.wait(flow, links, id, neighbours);
-    }
-
-    /// The same for a flow that is sparse, or goes to rest.
-    #[inline(never)]
-    fn end_rare_turn(
-        &mut self,
-        flow: &mut Flow,
-        links: &mut Links,
-        id: u16,
-        idle: &mut List,
-        neighbours: &mut Option<Neighbours>,
-        now: Nanos,
-    ) {
+        let flow = &mut flows[id];
+        let next = flow.next();
         let is_sparse = flow.standing == Standing::Sparse;
         if is_sparse {
-            self.sparse.pop_front(links);
+            self.sparse.pop_front(next);
         } else {
-            self.wheel.pop_front(links);
+            self.wheel.pop_front(next);
         }
         if flow.deficit > 0 {
             // It is empty.
             self.retire(flow, neighbours, now);
-            idle.push_back(links, id);
+            idle.push_back(flows, id);
             return;
         }
         if is_sparse {
@@ -199,32 +208,28 @@ impl Tin {
                 self.begin_to_stand(flow);
             }
         }
-        self.wait(flow, links, id, neighbours);
+        let is_bulk = flow.standing == Standing::Bulk;
+        let load = if is_bulk { self.weigh(flow, neighbours) } else { flow.load };
+        let rounds = self.wait(flow, load);
+        self.wheel.put(flows, id, rounds);
     }
 
-    /// A flow that is in debt goes to the round in which it can pay.
+    /// A flow that is in debt, and in no list, goes to the round in which it can pay: in how many rounds
+    /// that is. Its host has `load` flows.
     #[inline(always)]
-    fn wait(
-        &mut self,
-        flow: &mut Flow,
-        links: &mut Links,
-        id: u16,
-        neighbours: &mut Option<Neighbours>,
-    ) {
-        if flow.standing == Standing::Bulk {
-            self.weigh(flow, neighbours);
-        }
-        let quantum = self.quantum_of(flow.load);
+    fn wait(&self, flow: &mut Flow, load: u16) -> u32 {
+        let quantum = self.quantum_of(load);
         let debt = -flow.deficit;
         // Divided even where it is less: whether it is cannot be foreseen.
-        let rounds = (debt as u32 / quantum as u32 + 1).min(ROUNDS - 1);
-        flow.deficit += quantum * rounds as i32;
-        self.wheel.put(links, id, rounds);
+        let rounds = (debt as u32 / quantum + 1).min(ROUNDS - 1);
+        flow.deficit += (quantum.get() * rounds) as i32;
+        *flow.link_mut() = Link::NOBODY;
+        rounds
     }
 
     /// What a flow of a host with `load` flows may send a round, in 1/256 byte.
     #[inline]
-    pub(super) fn quantum_of(&self, load: u16) -> i32 {
+    pub(super) fn quantum_of(&self, load: u16) -> NonZeroU32 {
         self.quanta.of(load)
     }
 
@@ -238,17 +243,21 @@ impl Tin {
         }
     }
 
-    /// Looks up how many flows the flow's hosts have.
+    /// Looks up how many flows the flow's hosts have, and says it.
     #[inline(always)]
-    fn weigh(&mut self, flow: &mut Flow, neighbours: &mut Option<Neighbours>) {
-        let Some(tables) = &mut self.tables else { return };
+    fn weigh(&mut self, flow: &mut Flow, neighbours: &mut Option<Neighbours>) -> u16 {
+        let Some(tables) = &mut self.tables else { return flow.load };
         let load = match neighbours {
-            None => tables.load(flow, None),
-            Some(neighbours) => tables.tell_and_load(flow, neighbours),
+            None => tables.own_load(flow),
+            Some(neighbours) => {
+                let load = tables.tell_and_load(flow, neighbours);
+                self.weight = reweighed(self.weight, flow.load, load);
+                load
+            }
         };
-        self.weight = reweighed(self.weight, flow.load, load);
         flow.load = load;
         self.quanta.turn(load, self.bulk_flows);
+        load
     }
 
     /// The flow, which is in no list, has no packets and no debt.
@@ -258,9 +267,12 @@ impl Tin {
         if was_unresponsive && !flow.cobalt.is_unresponsive() {
             self.unresponsive -= 1;
         }
-        self.weight -= WHOLE_HOST / u64::from(flow.load);
+        if neighbours.is_some() {
+            self.weight -= WHOLE_HOST / u64::from(flow.load);
+        }
         if flow.standing == Standing::Bulk {
             self.bulk_flows -= 1;
+            self.quanta.fewer();
             if let Some(tables) = &mut self.tables {
                 tables.end_standing(flow, neighbours.as_mut());
             }
@@ -274,14 +286,10 @@ impl Tin {
         }
     }
 
-    /// A packet that is charged `charge` has left, or counts as if it had. Where it is the only tin
-    /// nobody asks whose turn it is.
+    /// A packet that is charged `charge` has left, or counts as if it had, and there are other tins:
+    /// where it is the only one nobody asks whose turn it is.
     #[inline]
-    pub(super) fn charge(&mut self, charge: u32, now: Nanos, has_others: bool) {
-        self.sent += u64::from(charge);
-        if !has_others {
-            return;
-        }
+    pub(super) fn charge(&mut self, charge: u32, now: Nanos) {
         let time = self.per_byte.time(charge);
         // What it missed it may make up for; what it had beyond its part is not held against it.
         self.next = if self.next < now { self.next + time } else { self.next.max(now + time) };
@@ -289,77 +297,23 @@ impl Tin {
     }
 
     /// A packet leaves after it has stood for `sojourn`.
-    #[inline]
-    pub(super) fn delayed(&mut self, sojourn: Nanos) {
-        let TinFigures { peak_delay, average_delay, base_delay, .. } = &mut self.figures;
-        let follow = |value: &mut Nanos, shift: u32| {
-            value.0 = average(value.0, sojourn.0, shift);
-        };
-        follow(average_delay, SLOW);
-        follow(peak_delay, if sojourn > *peak_delay { FAST } else { SLOW });
-        follow(base_delay, if sojourn < *base_delay { FAST } else { SLOW });
-    }
-}
-
-impl Tables {
-    /// A flow begins to stand, or ends.
-    fn stand(&mut self, flow: &Flow, begins: bool) {
-        if let Some(hosts) = &mut self.sources {
-            hosts.stand(flow.source, begins);
-        }
-        if let Some(hosts) = &mut self.destinations {
-            hosts.stand(flow.destination, begins);
-        }
-    }
-
-    fn tell(&mut self, flow: &Flow, begins: bool, census: &mut dyn Census) {
-        if let Some(hosts) = &mut self.sources {
-            hosts.tell(flow.source, begins, census);
-        }
-        if let Some(hosts) = &mut self.destinations {
-            hosts.tell(flow.destination, begins, census);
-        }
-    }
-
-    /// New siblings have heard of nobody.
-    pub(super) fn forget_what_was_told(&mut self) {
-        for hosts in [&mut self.sources, &mut self.destinations].into_iter().flatten() {
-            hosts.forget_what_was_told();
-        }
-    }
-
-    /// The most flows that one of its hosts has.
     #[inline(always)]
-    pub(super) fn load(&mut self, flow: &Flow, neighbours: Option<&Neighbours>) -> u16 {
-        let mut load = 1;
-        if let Some(hosts) = &mut self.sources {
-            load = load.max(hosts.load(flow.source, neighbours));
-        }
-        if let Some(hosts) = &mut self.destinations {
-            load = load.max(hosts.load(flow.destination, neighbours));
-        }
-        u16::try_from(load).unwrap_or(u16::MAX)
+    pub(super) fn delayed(&mut self, sojourn: Nanos) {
+        self.delays.follow(sojourn);
     }
 
-    /// The same, and tells siblings of the flow if it has stood for some turns.
-    #[inline(never)]
-    fn tell_and_load(&mut self, flow: &mut Flow, neighbours: &mut Neighbours) -> u16 {
-        if flow.turns < TOLD {
-            flow.turns += 1;
-            if flow.turns == TOLD {
-                self.tell(flow, true, &mut *neighbours.census);
-            }
+    /// What it has done.
+    pub(super) fn figures(&self) -> TinFigures {
+        let [average_delay, peak_delay, base_delay] = self.delays.get();
+        TinFigures {
+            backlog: self.backlog,
+            sparse_flows: self.sparse_flows,
+            bulk_flows: self.bulk_flows,
+            unresponsive_flows: self.unresponsive,
+            average_delay,
+            peak_delay,
+            base_delay,
+            ..self.figures
         }
-        self.load(flow, Some(neighbours))
-    }
-
-    fn end_standing(&mut self, flow: &mut Flow, neighbours: Option<&mut Neighbours>) {
-        self.stand(flow, false);
-        if flow.turns >= TOLD
-            && let Some(neighbours) = neighbours
-        {
-            self.tell(flow, false, &mut *neighbours.census);
-        }
-        flow.turns = 0;
     }
 }

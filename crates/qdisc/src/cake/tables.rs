@@ -1,0 +1,122 @@
+//! What is found through a hash: the flows of a tin, and their hosts.
+//!
+//! Allocated when the first packet of a tin comes, and given back after a rest.
+//!
+//! Cost: as `ways.rs` and `hosts.rs` say.
+
+use super::Isolation;
+use super::flow::{Flow, TOLD};
+use super::hosts::Hosts;
+use super::neighbours::Neighbours;
+use super::ways::Ways;
+use crate::Census;
+
+/// What is allocated when the first packet of a tin comes.
+pub(super) struct Tables {
+    pub(super) ways: Ways,
+    /// By end, where hosts matter there.
+    pub(super) sources: Option<Hosts>,
+    pub(super) destinations: Option<Hosts>,
+}
+
+impl Tables {
+    /// The tables of the tin `at`. Hosts are counted where they share; where they are the flows, only
+    /// those on other queues matter.
+    pub(super) fn new(isolation: Isolation, has_siblings: bool, at: usize) -> Box<Self> {
+        let (sources, destinations) = match isolation {
+            Isolation::Flowblind | Isolation::Flows => (false, false),
+            Isolation::Srchost | Isolation::Hosts => (has_siblings, false),
+            Isolation::Dsthost => (false, has_siblings),
+            Isolation::DualSrchost => (true, false),
+            Isolation::DualDsthost => (false, true),
+            Isolation::TripleIsolate => (true, true),
+        };
+        let salt = 2 * at as u64;
+        Box::new(Self {
+            ways: Ways::new(),
+            sources: sources.then(|| Hosts::new(salt)),
+            destinations: destinations.then(|| Hosts::new(salt + 1)),
+        })
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        let hosts = [&self.sources, &self.destinations];
+        size_of::<Self>()
+            + Ways::memory()
+            + hosts.into_iter().flatten().map(Hosts::memory).sum::<usize>()
+    }
+
+    /// A flow begins to stand, or ends.
+    pub(super) fn stand(&mut self, flow: &Flow, begins: bool) {
+        if let Some(hosts) = &mut self.sources {
+            hosts.stand(flow.source, begins);
+        }
+        if let Some(hosts) = &mut self.destinations {
+            hosts.stand(flow.destination, begins);
+        }
+    }
+
+    fn tell(&mut self, flow: &Flow, begins: bool, census: &mut dyn Census) {
+        if let Some(hosts) = &mut self.sources {
+            hosts.tell(flow.source, begins, census);
+        }
+        if let Some(hosts) = &mut self.destinations {
+            hosts.tell(flow.destination, begins, census);
+        }
+    }
+
+    /// New siblings have heard of nobody.
+    pub(super) fn forget_what_was_told(&mut self) {
+        for hosts in [&mut self.sources, &mut self.destinations].into_iter().flatten() {
+            hosts.forget_what_was_told();
+        }
+    }
+
+    /// The most flows that one of its hosts has, where there are no siblings.
+    #[inline(always)]
+    pub(super) fn own_load(&self, flow: &Flow) -> u16 {
+        let mut load = 1;
+        if let Some(hosts) = &self.sources {
+            load = load.max(hosts.own_load(flow.source));
+        }
+        if let Some(hosts) = &self.destinations {
+            load = load.max(hosts.own_load(flow.destination));
+        }
+        load
+    }
+
+    /// The most flows that one of its hosts has.
+    #[inline(always)]
+    pub(super) fn load(&mut self, flow: &Flow, neighbours: &Neighbours) -> u16 {
+        let mut load = 1;
+        if let Some(hosts) = &mut self.sources {
+            load = load.max(hosts.load(flow.source, neighbours));
+        }
+        if let Some(hosts) = &mut self.destinations {
+            load = load.max(hosts.load(flow.destination, neighbours));
+        }
+        u16::try_from(load).unwrap_or(u16::MAX)
+    }
+
+    /// The same, and tells siblings of the flow if it has stood for some turns.
+    #[inline(never)]
+    pub(super) fn tell_and_load(&mut self, flow: &mut Flow, neighbours: &mut Neighbours) -> u16 {
+        if flow.turns < TOLD {
+            flow.turns += 1;
+            if flow.turns == TOLD {
+                self.tell(flow, true, &mut *neighbours.census);
+            }
+        }
+        self.load(flow, neighbours)
+    }
+
+    pub(super) fn end_standing(&mut self, flow: &mut Flow, neighbours: Option<&mut Neighbours>) {
+        self.stand(flow, false);
+        if flow.turns >= TOLD
+            && let Some(neighbours) = neighbours
+        {
+            self.tell(flow, false, &mut *neighbours.census);
+        }
+        flow.turns = 0;
+    }
+}
