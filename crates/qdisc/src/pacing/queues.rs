@@ -20,8 +20,8 @@
 //! *The horizon* is asked for the time at which a packet would leave if all before it did; where it is to leave there at the
 //! latest, it does once it is the head.
 //!
-//! Source: E. Dumazet's `fq` has the queues, RFC 8289 the law, D. Shan et al. (ToN 2025) the calendar; A. Saeed et al. (Carousel,
-//! SIGCOMM 2017), section 5, has the complaint.
+//! Source: `tc-fq(8)` has the queues, RFC 8289 the law, D. Shan et al., "Fast and Accurate Software Traffic Shaping With
+//! Inter-Flow Batching" (ToN 2025) the calendar. That queue management belongs behind the shaper is ours.
 //!
 //! Cost: on arrival the flow's line and the packet's, at departure two lines of the flow, the packet, and
 //! the next one of its flow, which is put into the calendar then. The calendar is no larger than there are flows. O(1), O(flows)
