@@ -296,7 +296,7 @@ impl<'a> Engine<'a> {
         }
         let costs = &self.setup.cores.costs;
         if let Some(busy) = core.step(costs, &mut self.line, &mut self.departures) {
-            self.recorder.stepped(self.now, busy);
+            self.recorder.stepped(self.now, core.sent(), busy);
             for offer in core.lost() {
                 self.recorder.dropped(self.now, offer);
             }

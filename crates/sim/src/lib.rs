@@ -28,5 +28,6 @@ pub mod measure;
 pub mod report;
 pub mod scenario;
 pub mod setup;
+mod tc;
 pub mod tcp;
 pub mod traffic;

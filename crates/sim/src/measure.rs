@@ -14,6 +14,7 @@ mod fullest;
 mod groups;
 mod hosts;
 mod overshoot;
+mod pacing;
 mod recorder;
 mod settling;
 mod standing;
@@ -78,6 +79,28 @@ pub enum Measure {
     /// The same of 100 ms.
     #[serde(rename = "window_100ms_percent")]
     Window100ms,
+    /// By how much the rate of a flow is off its pace over windows of a millisecond, either way, in per
+    /// cent: the mean of all flows' windows. Flows that have a pace are `backlogged` ones.
+    #[serde(rename = "off_1ms_percent")]
+    Off1ms,
+    /// The same of the window that was off most.
+    #[serde(rename = "off_most_1ms_percent")]
+    OffMost1ms,
+    /// The mean over windows of 10 ms.
+    #[serde(rename = "off_10ms_percent")]
+    Off10ms,
+    /// The mean over windows of 100 ms.
+    #[serde(rename = "off_100ms_percent")]
+    Off100ms,
+    /// The same of all flows together, as if they were one.
+    #[serde(rename = "all_off_100ms_percent")]
+    AllOff100ms,
+    /// How many of all gaps between a packet and the next but one of its flow are below a quarter of two
+    /// packets' time at its pace, in per cent.
+    #[serde(rename = "three_at_once_percent")]
+    ThreeAtOnce,
+    /// Packets that leave in a step in which any does: what goes to the device at once.
+    PacketsPerBatch,
     /// Time that a core is busy, a packet.
     NsPerPacket,
     /// Steps of all cores, a packet that left.

@@ -9,6 +9,7 @@
 //!
 //! *Non-goals.* Arrivals that depend on each other over a long time (self-similar traffic).
 
+mod backlogged;
 mod churn;
 pub(crate) mod headers;
 mod lane;
@@ -24,6 +25,7 @@ pub use validate::validate;
 
 use crate::setup::{Kind, Setup};
 use crate::tcp;
+use backlogged::Backlogged;
 use lane::Lane;
 use merge::Merge;
 use narrows_packet::Headers;
@@ -109,6 +111,11 @@ pub fn load(setup: &Setup) -> Load {
         if let Kind::Tcp { stack, control, rtt } = traffic.kind {
             let flows = tcp::flows(setup, traffic, &placing, first, (stack, control, rtt));
             closed.push((first..first + traffic.flows, flows));
+            continue;
+        }
+        if let Kind::Backlogged { pace, queued } = traffic.kind {
+            let flows = Backlogged::new(traffic, &placing, first, (pace, queued));
+            closed.push((first..first + traffic.flows, Box::new(flows)));
             continue;
         }
         for (queue, lanes) in (0u16..).zip(&mut lanes) {

@@ -208,6 +208,11 @@ impl Core {
         earlier
     }
 
+    /// How many packets have left in the last step.
+    pub(super) fn sent(&self) -> usize {
+        self.worker.as_ref().map_or(0, |worker| worker.io().left().len())
+    }
+
     /// What has been dropped in the last step.
     pub(super) fn lost(&self) -> &[Offer] {
         self.worker.as_ref().map_or(&[], |worker| worker.io().lost())

@@ -1,6 +1,6 @@
 //! From the words of `tc` to a qdisc for every core, the way that the data plane goes.
 //!
-//! The words are executed as `tc qdisc replace dev B root WORDS`, the policy that results is
+//! The words are executed as `tc qdisc replace dev B root WORDS` ([`tc`]), the policy that results is
 //! compiled for the queues, and each queue's specification is built by its worker. All that is
 //! added are the weights of the queues and a [`Probe`] around each seat. A worker has frames for
 //! all that its qdiscs may hold, within [`FRAMES_MOST`]. Words that the operator gives while the
@@ -9,6 +9,7 @@
 use super::SimError;
 use super::io::{FRAME, FRAMES_RESERVED};
 use crate::setup;
+use crate::tc;
 use narrows_policy::{Installed, Policy, Update};
 use narrows_qdisc::{Config, Contacts, Probe, Qdisc, Spec, Weight, cake, fifo, fq};
 use narrows_tc::{Host, OfflineHost};
@@ -76,10 +77,11 @@ pub(super) fn compile(
 ) -> Result<Port, SimError> {
     let mut host = OfflineHost::new(Policy::default());
     let mut lay_out = |words: &[String], before: Option<&Installed>| {
-        let command = ["qdisc", "replace", "dev", PORT, "root"].map(str::to_owned);
-        let outcome = narrows_tc::execute(&[&command[..], words].concat(), &mut host);
-        if outcome.code != 0 {
-            return Err(SimError::Qdisc(outcome.stderr.trim_end().to_owned()));
+        for line in tc::lines(PORT, words) {
+            let outcome = narrows_tc::execute(&line, &mut host);
+            if outcome.code != 0 {
+                return Err(SimError::Qdisc(outcome.stderr.trim_end().to_owned()));
+            }
         }
         let compiled = Installed::compile(host.policy().port(PORT), port.queues, before);
         compiled.map_err(|error| SimError::Qdisc(error.to_string()))
@@ -189,6 +191,14 @@ mod tests {
         assert_eq!(shapers(3, words, 64).len(), 3);
         assert_eq!(shapers(2, "mq", 64).len(), 2);
         assert_eq!(shapers(1, "pfifo", 64).len(), 1);
+    }
+
+    #[test]
+    fn each_queue_can_have_words_of_its_own() {
+        let shapers = shapers(3, "mq ; pfifo limit 20000 ; pfifo limit 30000", 64);
+        let frames: Vec<u64> = shapers.iter().map(|it| u64::from(it.frames)).collect();
+        assert_eq!(frames, [20_192, 30_192, FRAMES_LEAST]);
+        assert!(refused(2, "mq ; pfifo ; color red").contains("color"));
     }
 
     #[test]

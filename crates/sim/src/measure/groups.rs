@@ -26,6 +26,30 @@ pub enum GroupMeasure {
     MaxUs,
     /// Jain's index over what the group's flows got.
     JainFlows,
+    /// By how much a flow's rate is off its pace over windows of a millisecond, either way: the mean.
+    #[serde(rename = "off_1ms_percent")]
+    Off1ms,
+    /// The same over windows of 10 ms.
+    #[serde(rename = "off_10ms_percent")]
+    Off10ms,
+    /// The shortest gap between a packet and the next but one of its flow.
+    #[serde(rename = "gap_least_us")]
+    GapLeast,
+    /// One gap of a thousand is shorter.
+    #[serde(rename = "gap_p0_1_us")]
+    GapP01,
+    /// One of a hundred is.
+    #[serde(rename = "gap_p1_us")]
+    GapP1,
+    /// Half of them are.
+    #[serde(rename = "gap_p50_us")]
+    GapP50,
+    /// One of a hundred is longer.
+    #[serde(rename = "gap_p99_us")]
+    GapP99,
+    /// Gaps below a quarter of two packets' time at the pace, in per cent of all.
+    #[serde(rename = "three_at_once_percent")]
+    ThreeAtOnce,
 }
 
 /// What came of a group.
@@ -65,8 +89,14 @@ impl Meter {
         self.drops += 1;
     }
 
-    /// What came of it in `secs`, with what each of its flows got.
-    pub(super) fn finish(&self, name: &str, secs: f64, flows: &[u64]) -> Group {
+    /// What came of it in `secs`, with what each of its flows got and how it was paced.
+    pub(super) fn finish(
+        &self,
+        name: &str,
+        secs: f64,
+        flows: &[u64],
+        paced: BTreeMap<GroupMeasure, f64>,
+    ) -> Group {
         let flows: Vec<f64> = flows.iter().map(|bytes| *bytes as f64).collect();
         let measures = [
             (GroupMeasure::MbitPerSec, Some(self.bytes as f64 * 8.0 / secs / 1e6)),
@@ -79,7 +109,7 @@ impl Meter {
             (GroupMeasure::JainFlows, fairness::jain(&flows)),
         ];
         let known = measures.into_iter().filter_map(|(it, value)| Some((it, value?)));
-        Group { name: name.to_owned(), measures: known.collect() }
+        Group { name: name.to_owned(), measures: known.chain(paced).collect() }
     }
 }
 
@@ -93,14 +123,14 @@ mod tests {
         meter.left(1000, false, Nanos::from_micros(10));
         meter.left(500, true, Nanos::from_micros(30));
         meter.dropped();
-        let group = meter.finish("mice", 0.5, &[1000, 500]);
+        let group = meter.finish("mice", 0.5, &[1000, 500], BTreeMap::new());
         let get = |measure| group.measures[&measure];
         assert_eq!(get(GroupMeasure::MbitPerSec), 0.024);
         assert_eq!(get(GroupMeasure::Packets), 2.0);
         assert_eq!((get(GroupMeasure::Drops), get(GroupMeasure::Marks)), (1.0, 1.0));
         assert!((get(GroupMeasure::MaxUs) - 30.0).abs() < 0.1);
         assert!((get(GroupMeasure::JainFlows) - 0.9).abs() < 1e-9);
-        let nothing = Meter::new().finish("silent", 1.0, &[0]);
+        let nothing = Meter::new().finish("silent", 1.0, &[0], BTreeMap::new());
         assert!(!nothing.measures.contains_key(&GroupMeasure::P50Us));
         assert!(!nothing.measures.contains_key(&GroupMeasure::JainFlows));
     }

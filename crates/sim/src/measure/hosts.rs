@@ -66,7 +66,7 @@ fn wanted(group: &Traffic, run: &Run) -> f64 {
         Kind::OnOff { rate, on, off } => {
             bytes(rate.bits_per_sec()) * on.as_secs_f64() / (on + off).as_secs_f64()
         }
-        Kind::Tcp { .. } => f64::INFINITY,
+        Kind::Tcp { .. } | Kind::Backlogged { .. } => f64::INFINITY,
         Kind::Ping { interval } => {
             let longest = group.sizes.iter().map(|(len, _)| *len).max().unwrap_or(0);
             f64::from(group.flows) * f64::from(longest) * secs / interval.as_secs_f64()

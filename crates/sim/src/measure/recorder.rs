@@ -6,6 +6,7 @@ use super::fullest::Fullest;
 use super::groups::{Group, Meter};
 use super::hosts::Hosts;
 use super::overshoot::Overshoot;
+use super::pacing::Pacing;
 use super::settling::Settling;
 use super::standing::Standing;
 use super::timeline::Timeline;
@@ -61,11 +62,15 @@ pub(crate) struct Recorder {
     queues: Vec<u64>,
     packets: u64,
     steps: u64,
+    /// Packets that left in these steps, and how many of them sent any.
+    taken: u64,
+    batches: u64,
     busy: Nanos,
     fullest: [Fullest; 3],
     overshoot: Overshoot,
     settling: Option<Settling>,
     delays: Delays,
+    pacing: Pacing,
     rate: Timeline,
     delay: Timeline,
     dropped: Timeline,
@@ -99,6 +104,7 @@ impl Recorder {
         let weight = |queue| setup.port.weights.get(queue).copied().unwrap_or(1.0);
         Self {
             has_pings: flows.iter().any(|flow| flow.pings),
+            pacing: Pacing::new(setup, groups.len()),
             flows,
             hosts: Hosts::new(setup, groups),
             groups: setup.traffic.iter().map(|it| (it.name.clone(), Meter::new())).collect(),
@@ -106,6 +112,8 @@ impl Recorder {
             queues: vec![0; setup.port.queues],
             packets: 0,
             steps: 0,
+            taken: 0,
+            batches: 0,
             busy: Nanos::ZERO,
             fullest: WINDOWS.map(|(_, length)| Fullest::new(length, &measured)),
             overshoot: Overshoot::new(limit, event),
@@ -181,17 +189,22 @@ impl Recorder {
         if !self.measured.contains(&out) {
             return;
         }
-        let pings = self.flows.get(offer.flow as usize).is_some_and(|flow| flow.pings);
-        if pings || !self.has_pings {
+        let flow = self.flows.get(offer.flow as usize);
+        if let Some(flow) = flow {
+            self.pacing.came(out, offer.len, offer.flow, flow.group);
+        }
+        if flow.is_some_and(|flow| flow.pings) || !self.has_pings {
             self.delays.record(out.since(offer.at));
         }
     }
 
-    /// A core stepped at `at` and is busy for so long.
+    /// A core stepped at `at`, sent so many packets and is busy for so long.
     #[inline]
-    pub(crate) fn stepped(&mut self, at: Nanos, busy: Nanos) {
+    pub(crate) fn stepped(&mut self, at: Nanos, sent: usize, busy: Nanos) {
         if self.measured.contains(&at) {
             self.steps += 1;
+            self.taken += sent as u64;
+            self.batches += u64::from(sent > 0);
             self.busy += busy;
         }
     }
@@ -221,6 +234,8 @@ impl Recorder {
         let any = self.packets > 0;
         add(Measure::NsPerPacket, any.then(|| self.busy.0 as f64 / packets));
         add(Measure::StepsPerPacket, any.then(|| self.steps as f64 / packets));
+        let batches = self.batches > 0;
+        add(Measure::PacketsPerBatch, batches.then(|| self.taken as f64 / self.batches as f64));
         add(Measure::P50Us, self.delays.percentile_us(50.0));
         add(Measure::P99Us, self.delays.percentile_us(99.0));
         for ((measure, window), fullest) in WINDOWS.into_iter().zip(self.fullest) {
@@ -250,8 +265,16 @@ impl Recorder {
         add(Measure::JainHosts, self.hosts.jain(whole, &host_bytes));
         let group = |(number, (name, meter)): (usize, &(String, Meter))| {
             let own = self.flows.iter().filter(|flow| usize::from(flow.group) == number);
-            meter.finish(name, length, &own.map(|flow| flow.bytes).collect::<Vec<_>>())
+            meter.finish(
+                name,
+                length,
+                &own.map(|flow| flow.bytes).collect::<Vec<_>>(),
+                self.pacing.of_group(number),
+            )
         };
+        for (measure, value) in self.pacing.of_all() {
+            add(measure, Some(value));
+        }
         let groups: Vec<Group> = self.groups.iter().enumerate().map(group).collect();
 
         let mut series: Vec<Series> = vec![

@@ -10,6 +10,12 @@ pub(super) fn show(measure: Measure, value: f64) -> String {
     let decimals = match measure {
         Measure::Utilization | Measure::Jain | Measure::JainFlows | Measure::JainHosts => 4,
         Measure::DeviationPercent
+        | Measure::Off1ms
+        | Measure::OffMost1ms
+        | Measure::Off10ms
+        | Measure::Off100ms
+        | Measure::AllOff100ms
+        | Measure::ThreeAtOnce
         | Measure::Window1ms
         | Measure::Window10ms
         | Measure::Window100ms => 3,
@@ -23,6 +29,7 @@ pub(super) fn show(measure: Measure, value: f64) -> String {
 pub(super) fn show_of_group(measure: GroupMeasure, value: f64) -> String {
     let decimals = match measure {
         GroupMeasure::JainFlows => 4,
+        GroupMeasure::Off1ms | GroupMeasure::Off10ms | GroupMeasure::ThreeAtOnce => 3,
         GroupMeasure::Packets | GroupMeasure::Drops | GroupMeasure::Marks => 0,
         _ => digits(value),
     };

@@ -12,6 +12,7 @@ use crate::setup::{
     Change, Control, Cores, Costs, Fault, FaultKind, Kind, MAX_QUEUES, NextHop, Port, Run, Setup,
     Spread, Stack, Traffic,
 };
+use crate::tc;
 use narrows_tc::OfflineHost;
 use narrows_units::{Bytes, Nanos, Rate};
 use serde::Deserialize;
@@ -20,6 +21,9 @@ use toml::{Table, Value};
 
 /// The most runs of a scenario. More is a slip of the hand.
 const MAX_CASES: usize = 4096;
+/// Packets that a backlogged flow keeps in the shaper where nothing is said, and the most.
+const QUEUED: u32 = 4;
+const MAX_QUEUED: u64 = 1024;
 /// The most flows of a group.
 const MAX_FLOWS: u64 = 1_000_000;
 /// The frame length where nothing is said: a full frame of Ethernet.
@@ -465,15 +469,19 @@ fn qdisc(text: &str) -> Result<Vec<String>, String> {
 
 /// Whether `tc` takes the words.
 fn check_qdisc(words: &[String]) -> Result<(), String> {
-    let command = ["qdisc", "replace", "dev", "sim", "root"];
-    let line: Vec<String> =
-        command.into_iter().map(str::to_owned).chain(words.iter().cloned()).collect();
-    let outcome = narrows_tc::execute(&line, &mut OfflineHost::default());
-    match outcome.code {
-        0 if outcome.stdout.is_empty() => Ok(()),
-        0 => Err("write the words of a qdisc, as tbf rate {rate} burst 1514 limit 1mb".to_owned()),
-        _ => Err(format!("\"{}\": {}", words.join(" "), outcome.stderr.trim())),
+    let mut host = OfflineHost::default();
+    for line in tc::lines("sim", words) {
+        let outcome = narrows_tc::execute(&line, &mut host);
+        match outcome.code {
+            0 if outcome.stdout.is_empty() => {}
+            0 => {
+                let hint = "write the words of a qdisc, as tbf rate {rate} burst 1514 limit 1mb";
+                return Err(hint.to_owned());
+            }
+            _ => return Err(format!("\"{}\": {}", words.join(" "), outcome.stderr.trim())),
+        }
     }
+    Ok(())
 }
 
 fn check_costs(costs: Costs) -> Result<(), Wrong> {
@@ -553,7 +561,7 @@ fn traffic_group(
 fn kind(table: &TrafficTable, number: usize, scale: Scale) -> Result<Kind, Wrong> {
     let path = |key: &str| format!("traffic.{number}.{key}");
     let word = table.kind;
-    let given: [(&str, bool, &[KindWord]); 7] = [
+    let given: [(&str, bool, &[KindWord]); 9] = [
         ("load", table.load.is_some(), &[KindWord::Constant, KindWord::Poisson, KindWord::OnOff]),
         ("on", table.on.is_some(), &[KindWord::OnOff]),
         ("off", table.off.is_some(), &[KindWord::OnOff]),
@@ -561,10 +569,12 @@ fn kind(table: &TrafficTable, number: usize, scale: Scale) -> Result<Kind, Wrong
         ("control", table.control.is_some(), &[KindWord::Tcp]),
         ("rtt", table.rtt.is_some(), &[KindWord::Tcp]),
         ("interval", table.interval.is_some(), &[KindWord::Ping]),
+        ("pace", table.pace.is_some(), &[KindWord::Backlogged]),
+        ("queued", table.queued.is_some(), &[KindWord::Backlogged]),
     ];
     for (key, given, kinds) in given {
         if given && !kinds.contains(&word) {
-            let message = "this kind of traffic has no such key: constant and poisson have load, on-off has load, on and off, tcp has stack, control and rtt, ping has interval";
+            let message = "this kind of traffic has no such key: constant and poisson have load, on-off has load, on and off, tcp has stack, control and rtt, backlogged has pace and queued, ping has interval";
             return Err(Wrong::new(path(key), message));
         }
     }
@@ -602,6 +612,14 @@ fn kind(table: &TrafficTable, number: usize, scale: Scale) -> Result<Kind, Wrong
             },
             rtt: time(&table.rtt, "rtt", "1ms")?,
         },
+        KindWord::Backlogged => {
+            let pace = table.pace.as_ref().ok_or_else(|| missing("pace", "1gbit"))?;
+            let queued = match &table.queued {
+                Some(queued) => queued.number(1, MAX_QUEUED).map_err(at(path("queued")))? as u32,
+                None => QUEUED,
+            };
+            Kind::Backlogged { pace: pace.load(scale.limit).map_err(at(path("pace")))?, queued }
+        }
         KindWord::Ping => Kind::Ping { interval: time(&table.interval, "interval", "1ms")? },
     })
 }

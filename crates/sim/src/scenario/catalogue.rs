@@ -46,6 +46,13 @@ const SCENARIOS: &[(&str, &str)] = scenarios![
     "cake-wake",
     "cake-change",
     "cake-stall",
+    "flowbundler-conformance",
+    "flowbundler-conformance-kernel",
+    "flowbundler-batches",
+    "flowbundler-max-rate",
+    "flowbundler-scalability",
+    "flowbundler-gaps",
+    "flowbundler-gaps-mixed",
 ];
 
 /// Those of a network of hosts, behind the others.

@@ -106,6 +106,8 @@ pub(super) struct TrafficTable {
     pub(super) control: Option<ControlWord>,
     pub(super) rtt: Option<Quantity>,
     pub(super) interval: Option<Quantity>,
+    pub(super) pace: Option<Quantity>,
+    pub(super) queued: Option<Quantity>,
     pub(super) flows: Option<Quantity>,
     pub(super) size: Option<Quantity>,
     pub(super) sizes: Option<Vec<(Quantity, f64)>>,
@@ -129,6 +131,7 @@ pub(super) enum KindWord {
     Poisson,
     OnOff,
     Tcp,
+    Backlogged,
     Ping,
 }
 

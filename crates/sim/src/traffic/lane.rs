@@ -160,7 +160,7 @@ fn pace(kind: Kind, share: Share) -> Pace {
             Pace::of_rate(rate.bits_per_sec(), share)
         }
         Kind::Ping { interval } => Pace::of_interval(interval),
-        // Answers to acknowledgements and not to a clock.
-        Kind::Tcp { .. } => Pace::of_interval(Nanos::MAX),
+        // Answer to what leaves and not to a clock.
+        Kind::Tcp { .. } | Kind::Backlogged { .. } => Pace::of_interval(Nanos::MAX),
     }
 }

@@ -10,6 +10,8 @@ const FASTEST: Rate = Rate::from_bits_per_sec(100_000_000_000_000);
 /// The shortest mean on time, respread and ping interval, and the shortest time between two
 /// flows that end: anything shorter and a run would do nothing else.
 const SHORTEST: Nanos = Nanos(1_000);
+/// Packets that a backlogged flow keeps in the shaper.
+const QUEUED: std::ops::RangeInclusive<u32> = 1..=1024;
 /// A byte-for-byte stack is for so many flows.
 const MOST_SMOLTCP_FLOWS: u32 = 16;
 
@@ -61,6 +63,16 @@ fn check(setup: &Setup, group: &Traffic) -> Result<(), String> {
             Err(format!("a ping each {interval}; the shortest interval is {SHORTEST}"))
         }
         Kind::Ping { .. } => Ok(()),
+        Kind::Backlogged { pace, queued } => {
+            if group.sizes.len() != 1 {
+                return Err("backlogged flows send frames of one length; give one".into());
+            }
+            if !QUEUED.contains(&queued) {
+                let (least, most) = (QUEUED.start(), QUEUED.end());
+                return Err(format!("{queued} packets of each flow; give {least} to {most}"));
+            }
+            check_rate(pace)
+        }
         Kind::Tcp { stack, control, rtt } => check_tcp(setup, group, stack, control, rtt),
     }
 }
@@ -125,8 +137,10 @@ fn check_moves(group: &Traffic) -> Result<(), String> {
     if group.respread.is_none() && group.lifetime.is_none() {
         return Ok(());
     }
-    if matches!(group.kind, Kind::Tcp { .. }) {
-        return Err("TCP flows stay where they are; leave respread and lifetime out".into());
+    if matches!(group.kind, Kind::Tcp { .. } | Kind::Backlogged { .. }) {
+        return Err(
+            "TCP and backlogged flows stay where they are; leave respread and lifetime out".into(),
+        );
     }
     if let Some(every) = group.respread.filter(|&every| every < SHORTEST) {
         return Err(format!("spread anew each {every}; the shortest is {SHORTEST}"));

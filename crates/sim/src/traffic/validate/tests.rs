@@ -102,6 +102,13 @@ fn rates_and_intervals_of_zero_are_refused() {
     refused(kind(Kind::Poisson(zero)), "a rate of zero");
     let (on, off) = (Nanos::from_millis(1), Nanos::from_millis(1));
     refused(kind(Kind::OnOff { rate: zero, on, off }), "a rate of zero");
+    let pace = Rate::from_bits_per_sec(1_000_000);
+    let backlogged = |queued, pace| kind(Kind::Backlogged { pace, queued });
+    validate(&setup(backlogged(4, pace))).unwrap();
+    refused(backlogged(0, pace), "0 packets of each flow");
+    refused(backlogged(4, Rate::default()), "a rate of zero");
+    let sizes = vec![(60, 1.0), (1514, 1.0)];
+    refused(Traffic { sizes, ..backlogged(4, pace) }, "one length");
     refused(kind(Kind::Ping { interval: Nanos::ZERO }), "the shortest interval");
 }
 

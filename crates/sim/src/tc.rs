@@ -1,0 +1,47 @@
+//! From the words of a scenario to the commands that an operator gives.
+//!
+//! `flowbundler maxrate 1gbit` is the qdisc of the port; `mq ; fq ; fq maxrate 1gbit` is one for each
+//! queue.
+
+/// What stands between the words of the port and of its queues.
+const NEXT: &str = ";";
+
+/// The commands for `port`, each without its first word.
+pub(crate) fn lines(port: &str, words: &[String]) -> Vec<Vec<String>> {
+    let mut parts = words.split(|word| word == NEXT);
+    let root = parts.next().unwrap_or_default();
+    let queues: Vec<&[String]> = parts.collect();
+    let line = |place: &[&str], words: &[String]| -> Vec<String> {
+        let command = ["qdisc", "replace", "dev", port].into_iter().chain(place.iter().copied());
+        command.map(str::to_owned).chain(words.iter().cloned()).collect()
+    };
+    if queues.is_empty() {
+        return vec![line(&["root"], root)];
+    }
+    let of_queue =
+        |(number, words): (usize, &&[String])| line(&["parent", &format!("1:{number:x}")], words);
+    let root = line(&["root", "handle", "1:"], root);
+    std::iter::once(root).chain((1..).zip(&queues).map(of_queue)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn commands(text: &str) -> Vec<String> {
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        lines("B", &words).iter().map(|line| line.join(" ")).collect()
+    }
+
+    #[test]
+    fn the_words_of_queues_follow_those_of_the_port() {
+        assert_eq!(commands("fq maxrate 1gbit"), ["qdisc replace dev B root fq maxrate 1gbit"]);
+        let expected = [
+            "qdisc replace dev B root handle 1: mq",
+            "qdisc replace dev B parent 1:1 fq",
+            "qdisc replace dev B parent 1:2 fq maxrate 1gbit",
+        ];
+        assert_eq!(commands("mq ; fq ; fq maxrate 1gbit"), expected);
+        assert_eq!(commands(""), ["qdisc replace dev B root "].map(str::trim_end));
+    }
+}
