@@ -185,7 +185,10 @@ impl Cake {
                 tin.figures.way_misses += 1;
                 slot = self.new_flow(Home::new(at, way), headers, slot, now);
             }
-            Found::Collision => tin.figures.way_collisions += 1,
+            Found::Collision => {
+                tin.figures.way_collisions += 1;
+                self.displaced = slot;
+            }
             Found::Direct | Found::Indirect => {}
         }
         Place { flow: slot, tin: at as u8, is_indirect: found == Found::Indirect }
@@ -229,7 +232,7 @@ impl Cake {
 
     /// Forgets a flow that rests; its place is free for another.
     fn forget(&mut self, id: u16) -> u16 {
-        self.forgotten = id;
+        self.displaced = id;
         self.idle.remove(&mut self.flows, id);
         let flow = &self.flows[id];
         let tin = &mut self.tins[flow.home.tin()];

@@ -5,6 +5,10 @@
 //! flows are looked up; then all that is left is to put each behind its flow. What is not plain goes
 //! one by one, and every figure comes out as if all had.
 //!
+//! What a packet of the batch changes for those behind it is that a way becomes another's: because the
+//! flow that rested in it is forgotten, or because all eight of a set are in use and two must share.
+//! Whoever was found there is looked up again.
+//!
 //! Between looking up and queueing flows are brought near: a processor waits for several of them at
 //! once. The packets behind which others will stand need not be: they are only written to.
 
@@ -95,7 +99,7 @@ impl Cake {
                 self.backlog.bytes.0 += came.bytes;
             }
         }
-        self.forgotten = NONE;
+        self.displaced = NONE;
         let mut indirect = [0; TINS_MAX];
         for (at, &id) in ids.iter().enumerate() {
             let Coming { mut place, len } = all[at % AHEAD];
@@ -162,17 +166,19 @@ impl Cake {
         looked.sizes = sizes;
     }
 
-    /// Whoever belongs to the flow that was forgotten last, if any was, is unknown again.
+    /// Whoever was found in the way that became another's last, if any did, is unknown again: the flow
+    /// is forgotten, or has collided with one that its way is known by now.
+    #[inline(never)]
     fn look_up_again(&mut self, all: &mut [Coming; AHEAD]) {
-        if self.forgotten == NONE {
+        if self.displaced == NONE {
             return;
         }
         for Coming { place, .. } in all {
-            if place.flow == self.forgotten {
+            if place.flow == self.displaced {
                 place.flow = NONE;
             }
         }
-        self.forgotten = NONE;
+        self.displaced = NONE;
     }
 }
 
@@ -188,9 +194,10 @@ mod tests {
     const PACKETS: u32 = 64;
 
     /// All that can be seen of an instance after `batches`, each of which is queued by `arrive` and
-    /// followed by departures.
+    /// followed by departures. Flows are spread over so many `sets`.
     fn seen(
         config: Config,
+        sets: u32,
         batches: &[Vec<(u32, u32)>],
         arrive: impl Fn(&mut Cake, &mut Packets, &[PacketId], Nanos),
     ) -> (Vec<PacketId>, Vec<Stats>, String) {
@@ -205,10 +212,9 @@ mod tests {
             for &(flow, len) in batch {
                 let Some(id) = free.pop() else { break };
                 packets.arrive(id, len, now);
-                // Spread over all sets, so that no two flows collide.
-                let flow = flow * 0x0001_0003;
-                let dscp = (flow % 64) as u8;
-                let network_offset = 14 + 4 * (flow % 3) as u16;
+                let flow = flow << 16 | (flow / sets % 8) << 7 | flow % sets;
+                let dscp = (flow >> 16) as u8 % 64;
+                let network_offset = 14 + 4 * ((flow >> 16) % 3) as u16;
                 let headers =
                     Headers { flow, source: flow, dscp, network_offset, ..Headers::default() };
                 packets.set_headers(id, headers);
@@ -243,6 +249,8 @@ mod tests {
                 3 => Just(Isolation::TripleIsolate), 1 => Just(Isolation::Srchost)
             ],
             memory in prop_oneof![Just(None), (20_000_u64..200_000).prop_map(Some)],
+            // With all sets no two flows collide; with few, most do.
+            sets in prop_oneof![Just(128_u32), 1_u32..5],
             network_length: bool,
             autorate in prop::bool::weighted(0.2),
             wash: bool,
@@ -253,8 +261,8 @@ mod tests {
             let memory = memory.map(Bytes);
             let base = Config { rate, isolation, memory, network_length, overhead, ..Config::default() };
             let config = Config { autorate, wash, ..base };
-            let together = seen(config, &batches, Cake::arrive_all);
-            let one_by_one = seen(config, &batches, |cake, packets, ids, now| {
+            let together = seen(config, sets, &batches, Cake::arrive_all);
+            let one_by_one = seen(config, sets, &batches, |cake, packets, ids, now| {
                 for &id in ids {
                     let _: Verdict = cake.arrive(packets, id, now);
                 }
