@@ -108,4 +108,19 @@ mod tests {
         }
         assert_eq!(batch.as_slice().as_ptr(), memory);
     }
+
+    #[test]
+    fn places_are_offered_up_to_the_limit_and_those_filled_are_packets() {
+        let mut batch = Batch::new(4);
+        batch.push(PacketId(7));
+        batch.limit(3);
+        let free = batch.free();
+        assert_eq!(free.len(), 2);
+        free[0] = PacketId(8);
+        batch.filled(1);
+        assert_eq!(batch.as_slice(), [PacketId(7), PacketId(8)]);
+        assert_eq!(batch.room(), 1);
+        batch.clear();
+        assert!(batch.is_empty() && batch.as_slice().is_empty());
+    }
 }
