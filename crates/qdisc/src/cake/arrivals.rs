@@ -212,7 +212,7 @@ mod tests {
             for &(flow, len) in batch {
                 let Some(id) = free.pop() else { break };
                 packets.arrive(id, len, now);
-                let flow = flow << 16 | (flow / sets % 8) << 7 | flow % sets;
+                let flow = flow << 16 | (flow / sets % 8) << 7 | (flow % sets);
                 let dscp = (flow >> 16) as u8 % 64;
                 let network_offset = 14 + 4 * ((flow >> 16) % 3) as u16;
                 let headers =
