@@ -59,7 +59,7 @@ impl User for Turns {
         let mut turn = |now: &mut Nanos| {
             let at = *now + self.0;
             let spacing = self.0.0.ilog2();
-            behind = holder.insert(&mut packets, id, Slot { at, behind, spacing, flow: 0 }, *now);
+            behind = holder.insert(&mut packets, id, Slot { at, behind, spacing }, *now);
             // A coarse slot may be a little later.
             *now = behind.max(at);
             left.clear();

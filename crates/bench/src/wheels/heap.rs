@@ -66,7 +66,7 @@ mod tests {
             let mut heap = Heap::new(times.len() as u32);
             let mut model: Vec<(u64, u32)> = times.iter().copied().zip(0..).collect();
             for &(at, id) in &model {
-                let slot = Slot { at: Nanos(at), behind: Nanos::ZERO, spacing: 0, flow: id };
+                let slot = Slot { at: Nanos(at), behind: Nanos::ZERO, spacing: 0 };
                 heap.insert(&mut packets, PacketId(id), slot, Nanos::ZERO);
             }
             model.sort_unstable();
@@ -85,7 +85,7 @@ mod tests {
     fn who_is_to_leave_behind_another_does() {
         let mut packets = Packets::new(1);
         let mut heap = Heap::new(1);
-        let slot = Slot { at: Nanos(5), behind: Nanos(9), spacing: 0, flow: 0 };
+        let slot = Slot { at: Nanos(5), behind: Nanos(9), spacing: 0 };
         assert_eq!(heap.insert(&mut packets, PacketId(0), slot, Nanos::ZERO), Nanos(9));
         assert_eq!(heap.pop(&mut packets, Nanos(8)), None);
         assert_eq!(heap.pop(&mut packets, Nanos(9)), Some(PacketId(0)));

@@ -120,7 +120,7 @@ fn insert<H: Holder, W: Witness>(
     let number = packets.headers(id).flow;
     let flow = &mut flows[number as usize];
     let at = flow.advance();
-    let slot = Slot { at, behind: flow.slot, spacing: flow.spacing, flow: number };
+    let slot = Slot { at, behind: flow.slot, spacing: flow.spacing };
     witness.inserted(id, number, at, now);
     flow.slot = holder.insert(packets, id, slot, now);
 }

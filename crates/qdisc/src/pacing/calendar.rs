@@ -14,8 +14,6 @@ pub struct Slot {
     /// be rounded up so much that no two of them need meet. A calendar of one granularity has no use
     /// for it.
     pub spacing: u32,
-    /// Whatever tells flows apart. Packets of one flow have the same.
-    pub flow: u32,
 }
 
 /// A time-indexed queue of packets.

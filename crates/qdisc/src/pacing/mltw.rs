@@ -388,11 +388,11 @@ mod tests {
         }
 
         /// The next packet; when it will leave.
-        fn insert(&mut self, at: u64, behind: u64, spacing: u32, flow: u32, now: u64) -> u64 {
+        fn insert(&mut self, at: u64, behind: u64, spacing: u32, now: u64) -> u64 {
             let id = PacketId(self.arrived);
             self.arrived += 1;
             self.packets.arrive(id, 1500, Nanos(now));
-            let slot = Slot { at: Nanos(at), behind: Nanos(behind), spacing, flow };
+            let slot = Slot { at: Nanos(at), behind: Nanos(behind), spacing };
             self.wheel.insert(&mut self.packets, id, slot, Nanos(now)).0
         }
 
@@ -406,9 +406,9 @@ mod tests {
     #[test]
     fn departures_are_rounded_up_to_the_flow_s_spacing() {
         let mut world = World::new(64);
-        assert_eq!(world.insert(1001, 0, 10, 0, 0), 1024);
-        assert_eq!(world.insert(1024, 0, 10, 1, 0), 1024);
-        assert_eq!(world.insert(1025, 0, 10, 2, 0), 2048);
+        assert_eq!(world.insert(1001, 0, 10, 0), 1024);
+        assert_eq!(world.insert(1024, 0, 10, 0), 1024);
+        assert_eq!(world.insert(1025, 0, 10, 0), 2048);
         assert_eq!(world.pop_all(1023), []);
         assert_eq!(world.wheel.next(), Some(Nanos(1024)));
         assert_eq!(world.pop_all(1024), [0, 1]);
@@ -419,8 +419,8 @@ mod tests {
     #[test]
     fn flows_of_different_rates_meet_where_their_times_coincide() {
         let mut world = World::new(64);
-        for (flow, spacing) in [(0, 10), (1, 11), (2, 12)] {
-            assert_eq!(world.insert(4000, 0, spacing, flow, 0), 4096);
+        for spacing in [10, 11, 12] {
+            assert_eq!(world.insert(4000, 0, spacing, 0), 4096);
         }
         assert_eq!(world.wheel.active.count_ones(), 1);
         assert_eq!(world.pop_all(4096).len(), 3);
@@ -430,7 +430,7 @@ mod tests {
     fn packets_of_a_flow_in_one_slot_leave_as_they_came() {
         let mut world = World::new(64);
         for at in 1000..1008 {
-            world.insert(at, 0, 10, 5, 0);
+            world.insert(at, 0, 10, 0);
         }
         assert_eq!(world.pop_all(1024), (0..8).collect::<Vec<_>>());
     }
@@ -438,11 +438,11 @@ mod tests {
     #[test]
     fn what_is_late_leaves_at_once_and_behind_what_is_ready() {
         let mut world = World::new(64);
-        world.insert(100, 0, 0, 1, 0);
-        world.insert(100, 0, 0, 1, 0);
+        world.insert(100, 0, 0, 0);
+        world.insert(100, 0, 0, 0);
         let pop = |world: &mut World| world.wheel.pop(&mut world.packets, Nanos(200));
         assert_eq!(pop(&mut world), Some(PacketId(0)));
-        assert_eq!(world.insert(50, 100, 10, 1, 200), 100);
+        assert_eq!(world.insert(50, 100, 10, 200), 100);
         assert_eq!(world.pop_all(200), [1, 2]);
     }
 
@@ -451,7 +451,7 @@ mod tests {
         let mut world = World::new(64);
         let times = [1_000_000_007, 1_000_000_007, 3_600_000_000_001, 1 << 60];
         for at in times {
-            assert_eq!(world.insert(at, 0, 0, 3, 0), at);
+            assert_eq!(world.insert(at, 0, 0, 0), at);
         }
         let mut left = vec![];
         while let Some(next) = world.wheel.next() {
@@ -465,9 +465,9 @@ mod tests {
         let at = 1_000_001;
         for later in (0..at).step_by(997) {
             let mut world = World::new(64);
-            world.insert(at, 0, 0, 7, 0);
+            world.insert(at, 0, 0, 0);
             world.pop_all(later);
-            world.insert(at, at, 0, 7, later);
+            world.insert(at, at, 0, later);
             assert_eq!(world.pop_all(at), [0, 1], "the second came at {later}");
         }
     }
@@ -476,7 +476,7 @@ mod tests {
     fn after_a_gap_of_any_length_the_next_slot_is_one_step_away() {
         let mut world = World::new(1024);
         let now = 1_u64 << 50;
-        world.insert(now + 12_345, 0, 10, 0, now);
+        world.insert(now + 12_345, 0, 10, now);
         assert_eq!(world.wheel.next(), Some(Nanos((now + 12_345).next_multiple_of(1024))));
         assert_eq!(world.pop_all(now + 20_000), [0]);
     }

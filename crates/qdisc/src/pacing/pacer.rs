@@ -130,7 +130,7 @@ impl<C: Calendar> Pacer<C> {
                     .map_or(spacing, |apart| apart.clamp(terms.spacing(0), spacing));
             }
         }
-        let slot = Slot { at, behind: flow.slot, spacing, flow: key };
+        let slot = Slot { at, behind: flow.slot, spacing };
         let leaves = calendar.insert(packets, id, slot, now);
         flow.bytes = if leaves == flow.slot { flow.bytes.saturating_add(len) } else { len };
         flow.slot = leaves;

@@ -166,7 +166,7 @@ impl<C: Calendar> Queues<C> {
     fn insert(&mut self, packets: &mut Packets, at: u32, id: PacketId, leaves: Nanos, now: Nanos) {
         let flow = &mut self.table.flows[at as usize];
         let spacing = if leaves <= now { 0 } else { self.terms.spacing(self.bundle.power()) };
-        let slot = Slot { at: leaves, behind: flow.slot, spacing, flow: flow.key };
+        let slot = Slot { at: leaves, behind: flow.slot, spacing };
         flow.settle(self.calendar.insert(packets, id, slot, now));
     }
 

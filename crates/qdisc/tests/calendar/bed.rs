@@ -106,7 +106,7 @@ impl Bed {
         self.packets.arrive(id, 1500, self.now);
         let Flow { at: before, behind } = self.flows[flow];
         let at = at.max(before);
-        let slot = Slot { at, behind, spacing, flow: flow as u32 };
+        let slot = Slot { at, behind, spacing };
         let leaves = self.calendar.insert(&mut self.packets, id, slot, self.now);
         let length = self.kind.length(spacing);
         let earliest = at.max(behind);

@@ -257,7 +257,7 @@ impl<'a> Engine<'a> {
                 Late::AtOnce => Nanos::ZERO,
             };
             let (at, behind) = (departure.max(late), flow.behind);
-            let slot = Slot { at, behind, spacing, flow: flow.plan.to };
+            let slot = Slot { at, behind, spacing };
             flow.behind = self.hosts[from].hold(&mut self.pool.packets, id, slot, self.now);
             self.outcome.books.sent += 1;
             is_any = true;

@@ -55,7 +55,7 @@ impl<S: Search> World<S> {
         let id = PacketId(self.came % 2048);
         self.came += 1;
         self.packets.arrive(id, 1500, Nanos(now));
-        let slot = Slot { at: Nanos(at), behind: Nanos::ZERO, spacing: 0, flow: 0 };
+        let slot = Slot { at: Nanos(at), behind: Nanos::ZERO, spacing: 0 };
         self.wheel.insert(&mut self.packets, id, slot, Nanos(now));
         id
     }
@@ -138,7 +138,7 @@ fn the_end_of_time_is_never_and_can_be_taken_out() {
     for wheel in wheels {
         let mut packets = Packets::new(1);
         packets.arrive(PacketId(0), 1500, Nanos::ZERO);
-        let slot = Slot { at: Nanos::MAX, behind: Nanos::ZERO, spacing: 0, flow: 0 };
+        let slot = Slot { at: Nanos::MAX, behind: Nanos::ZERO, spacing: 0 };
         wheel.insert(&mut packets, PacketId(0), slot, Nanos(5));
         assert_eq!(wheel.pop(&mut packets, Nanos::MAX), None);
         assert_eq!(wheel.next(), Some(Nanos::MAX));
