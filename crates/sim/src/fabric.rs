@@ -28,12 +28,12 @@
 mod engine;
 mod flow;
 mod host;
-mod link;
+pub(crate) mod link;
 mod outcome;
-mod packet;
+pub(crate) mod packet;
 mod setup;
 mod sizes;
-mod sources;
+pub(crate) mod sources;
 mod topology;
 mod workload;
 

@@ -17,17 +17,20 @@
 //! a moment of its own, up to a bound after it has read its clock; so scans are never
 //! simultaneous and each sees the others as they were a bounded, random time ago.
 //!
-//! Beside it there is another topology: a leaf-spine [`fabric`] of hosts that pace, through the
-//! calendars of the pacing qdiscs.
+//! Beside it there are other topologies for the pacing qdiscs: a leaf-spine [`fabric`] of hosts that pace, through
+//! their calendars; a [`star`] of hosts that send to one, through whole qdiscs; and a single host
+//! whose [`estimator`] of rates is watched.
 //!
 //! *Non-goals.* Payload (but for the TCP stack that needs it), routing.
 
 pub mod engine;
+pub mod estimator;
 pub mod fabric;
 pub mod measure;
 pub mod report;
 pub mod scenario;
 pub mod setup;
+pub mod star;
 mod tc;
 pub mod tcp;
 pub mod traffic;

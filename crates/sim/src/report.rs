@@ -5,11 +5,13 @@
 //! what cores were taken to cost.
 
 mod chart;
+pub mod estimator;
 pub mod fabric;
 mod groups;
 mod json;
 mod numbers;
 mod page;
+pub mod star;
 mod table;
 
 pub use json::json;

@@ -10,8 +10,9 @@
 //! 4. `{key}` in any string becomes the value of that key of `[port]`;
 //! 5. quantities are read as `tc` reads them (`quantity.rs`) and checked.
 //!
-//! A file with a table `[fabric]` is of another kind: a network of hosts (`fabric.rs`). An [`Experiment`] is a
-//! scenario of either kind.
+//! A file with a table `[fabric]`, `[estimator]` or `[star]` is of another kind: a network of hosts (`fabric.rs`), a host whose
+//! destinations' rates are estimated (`estimator.rs`), hosts that send to one (`star.rs`). An [`Experiment`] is a scenario of any
+//! kind.
 //!
 //! *Principles.* What nobody knows is refused, with the line and with what could have been meant.
 //! No input panics. Whatever is random follows from `run.seed`; all strategies of a point get
@@ -23,21 +24,26 @@ mod cases;
 mod catalogue;
 mod costs;
 mod error;
+mod estimator;
 mod experiment;
 mod fabric;
 mod file;
 mod headers;
+mod overridden;
 mod parallel;
 mod paths;
 mod quantity;
 mod runner;
+mod star;
 
 pub use catalogue::{all_names, embedded, names, near};
 pub use error::ScenarioError;
+pub use estimator::{EstimatorFinished, EstimatorScenario};
 pub use experiment::{Experiment, Results};
 pub use fabric::{FabricFinished, FabricPaper, FabricScenario};
 pub use paths::Override;
 pub use runner::{Finished, RunError, run};
+pub use star::{StarFinished, StarPaper, StarScenario};
 
 use crate::measure::{GroupMeasure, Measure};
 use crate::setup::{Costs, Setup};

@@ -17,7 +17,8 @@
 //!
 //! *Congestion.* Destinations of which is known that what goes to them meets before it gets there are bound
 //! together: one bucket for all of them, which is as fast as they are in all, so that no two of their
-//! packets need leave together.
+//! packets need leave together. Where it is congested again soon after, it was because of being bound: so
+//! each time it lasts twice as long, and the rate that was seen counts from the start.
 //!
 //! Source: D. Shan et al. (ToN 2025), Alg. 3 and section IV.E. The paper takes the least and the greatest departure
 //! time within a window; slots leave in order, so here they are the first and the last one.
@@ -38,9 +39,11 @@ const FOLLOW: u64 = 4;
 const SURPRISE: u64 = 4;
 /// An estimate where nothing is known.
 const UNKNOWN: u64 = 0;
-/// How long a destination is congested after it was last heard to be: some round trips of a data
+/// How long a destination is congested after it was last heard to be, the first time: some round trips of a data
 /// center, as many as a sender takes to slow down.
-pub(super) const CONGESTION: Nanos = Nanos::from_millis(2);
+const CONGESTION: Nanos = Nanos::from_millis(2);
+/// The same if it has always come back; and whoever has been spared for so long begins anew.
+const LONGEST: Nanos = Nanos::from_millis(128);
 
 /// What is known of one bucket.
 #[derive(Clone, Copy, Default)]
@@ -67,11 +70,20 @@ impl Bucket {
     }
 }
 
+/// What is known of a destination's congestion.
+#[derive(Clone, Copy, Default)]
+struct Congestion {
+    /// When it is over, or was.
+    until: Nanos,
+    /// How long it takes after it was last heard of.
+    lasts: Nanos,
+}
+
 /// Rates by destination.
 pub struct Bundles {
     buckets: Box<[Bucket]>,
-    /// Until when each destination is congested.
-    congested_until: Box<[Nanos]>,
+    /// By bucket of destinations.
+    congestion: Box<[Congestion]>,
     /// Until when any is.
     any_until: Nanos,
     /// Whether those are told apart that are not congested.
@@ -85,7 +97,7 @@ impl Bundles {
     pub fn new(frame: Bytes, by_host: bool) -> Self {
         Self {
             buckets: vec![Bucket::default(); BUCKETS + 1].into_boxed_slice(),
-            congested_until: vec![Nanos::ZERO; BUCKETS].into_boxed_slice(),
+            congestion: vec![Congestion::default(); BUCKETS].into_boxed_slice(),
             any_until: Nanos::ZERO,
             by_host,
             frame: frame.0.max(1),
@@ -94,7 +106,7 @@ impl Bundles {
 
     #[inline]
     fn is_congested(&self, own: usize, now: Nanos) -> bool {
-        now < self.any_until && now < self.congested_until[own]
+        now < self.any_until && now < self.congestion[own].until
     }
 
     #[inline]
@@ -164,16 +176,30 @@ impl Bundles {
     pub(super) fn set_congested(&mut self, destination: u32, known: Rate, now: Nanos) {
         let own = destination as usize % BUCKETS;
         if self.any_until <= now {
-            self.buckets[CONGESTED] = Bucket::default();
-        }
-        if self.congested_until[own] <= now {
-            // What it adds at least is known; that others left will be seen.
-            let added = self.buckets[own].bytes_per_sec.max(known.bytes_per_sec());
             let all = &mut self.buckets[CONGESTED];
-            all.set(all.bytes_per_sec.saturating_add(added), self.frame);
+            // Nobody has been in there for a while, which is no window.
+            all.began = None;
+            if now.since(self.any_until) >= LONGEST {
+                *all = Bucket::default();
+            }
         }
-        self.congested_until[own] = now + CONGESTION;
-        self.any_until = now + CONGESTION;
+        let congestion = &mut self.congestion[own];
+        if congestion.until <= now {
+            // Nor will anybody be in its own.
+            self.buckets[own].began = None;
+            let is_back = congestion.lasts > Nanos::ZERO && now.since(congestion.until) < LONGEST;
+            if is_back {
+                congestion.lasts = (congestion.lasts + congestion.lasts).min(LONGEST);
+            } else {
+                congestion.lasts = CONGESTION;
+                // What it adds at least is known; that others left will be seen.
+                let added = self.buckets[own].bytes_per_sec.max(known.bytes_per_sec());
+                let all = &mut self.buckets[CONGESTED];
+                all.set(all.bytes_per_sec.saturating_add(added), self.frame);
+            }
+        }
+        congestion.until = now + congestion.lasts;
+        self.any_until = self.any_until.max(congestion.until);
     }
 }
 
@@ -311,8 +337,52 @@ mod tests {
         assert_eq!(bundles.estimate(3, now), gbit(4.0));
         // Until nothing was heard of it for a while.
         assert_eq!(bundles.spacing(0, gbit(1.0), now + CONGESTION), Some(13));
-        bundles.set_congested(0, gbit(1.0), now + CONGESTION);
-        assert_eq!(bundles.estimate(0, now + CONGESTION), gbit(1.0));
+        let later = now + CONGESTION + LONGEST;
+        bundles.set_congested(0, gbit(1.0), later);
+        assert_eq!(bundles.estimate(0, later), gbit(1.0));
+    }
+
+    #[test]
+    fn what_is_congested_again_and_again_stays_bound_for_longer_each_time() {
+        let mut bundles = Bundles::new(FRAME, false);
+        let mut now = Nanos::from_secs(1);
+        let mut stays = vec![];
+        for _ in 0..9 {
+            bundles.set_congested(0, gbit(1.0), now);
+            let begin = now;
+            while bundles.spacing(0, gbit(1.0), now).is_some() {
+                now += Nanos::from_millis(1);
+            }
+            stays.push((now - begin).0 / 1_000_000);
+            now += Nanos::from_millis(1);
+        }
+        assert_eq!(stays, [2, 4, 8, 16, 32, 64, 128, 128, 128]);
+        now += LONGEST;
+        bundles.set_congested(0, gbit(1.0), now);
+        assert_eq!(bundles.spacing(0, gbit(1.0), now + CONGESTION), None);
+    }
+
+    #[test]
+    fn what_is_congested_again_is_known_for_its_rate_and_keeps_its_own() {
+        let mut bundles = Bundles::new(FRAME, true);
+        let mut now = Nanos::from_secs(1);
+        let at_10_gbit = |bundles: &mut Bundles, now: &mut Nanos| {
+            for _ in 0..400 {
+                *now += Nanos(1_200);
+                bundles.left(0, *now, FRAME, *now);
+            }
+            let rate = bundles.estimate(0, *now).bits_per_sec() as f64 / 1e9;
+            assert!((9.0..11.0).contains(&rate), "{rate} Gbit/s");
+        };
+        bundles.spacing(0, gbit(1.0), now);
+        at_10_gbit(&mut bundles, &mut now);
+        for _ in 0..3 {
+            bundles.set_congested(0, gbit(1.0), now);
+            at_10_gbit(&mut bundles, &mut now);
+            now += LONGEST - Nanos(1);
+            // The time in between is no window of the one or of the other.
+            at_10_gbit(&mut bundles, &mut now);
+        }
     }
 
     #[test]

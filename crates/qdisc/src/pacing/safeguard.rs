@@ -4,7 +4,9 @@
 //! Where they do not, their receivers say so, to whoever listens: by *ECN-Echo*, or by
 //! taking longer to answer. A packet's time stamp (RFC 7323) comes back in the acknowledgement of it, so
 //! one packet at a time and bucket is remembered with when it left, and what passes until its stamp comes back is a
-//! round trip. One of more than twice the shortest that was seen lately has stood somewhere.
+//! round trip. Stamps are counted in milliseconds by many hosts, and by all connections from one to another alike, so
+//! hundreds of packets have the same: only the first one that has it is remembered, or its round trip would seem
+//! to be as short as from the last packet to the answer of the first. One of more than twice the shortest that was seen lately has stood somewhere.
 //!
 //! Source: D. Shan et al. (ToN 2025), section IV.E. The paper does not say what makes a round trip long.
 //!
@@ -32,6 +34,8 @@ const JITTER: Nanos = Nanos::from_micros(50);
 struct Probe {
     /// The stamp that is expected, and when it left.
     under_way: Option<(u32, Nanos)>,
+    /// The greatest stamp that has left, and when one that great did last.
+    newest: Option<(u32, Nanos)>,
     /// The shortest round trip, and when it was seen.
     shortest: Option<(Nanos, Nanos)>,
 }
@@ -52,7 +56,20 @@ impl Safeguard {
         // What carries no data is not acknowledged.
         let Some((value, _)) = packet.time_stamp.filter(|_| !packet.is_empty) else { return };
         let probe = &mut self.probes[destination as usize % BUCKETS];
-        if probe.under_way.is_none_or(|(_, left)| now.since(left) > PATIENCE) {
+        // Connections that count from elsewhere have smaller ones; they are left alone as long as there are others.
+        let is_new = match probe.newest {
+            Some((newest, seen)) if now.since(seen) <= PATIENCE => {
+                let ahead = value.wrapping_sub(newest);
+                if ahead > u32::MAX / 2 {
+                    return;
+                }
+                ahead > 0
+            }
+            Some((newest, _)) => value != newest,
+            None => true,
+        };
+        probe.newest = Some((value, now));
+        if is_new && probe.under_way.is_none_or(|(_, left)| now.since(left) > PATIENCE) {
             probe.under_way = Some((value, now));
         }
     }
@@ -139,6 +156,36 @@ mod tests {
         assert!(!safeguard.comes(3, &answer(2), Nanos::from_millis(3)));
         assert!(!round_trip(&mut safeguard, 300, 100));
         assert!(round_trip(&mut safeguard, 301, 1_000));
+    }
+
+    #[test]
+    fn of_packets_with_the_same_stamp_the_first_one_is_timed() {
+        let mut safeguard = Safeguard::new();
+        let micros = Nanos::from_micros;
+        // Stamps change while packets of the one before are under way still.
+        for (left, value) in [(100, 1), (130, 1), (160, 1), (190, 2), (220, 2), (250, 2)] {
+            safeguard.leaves(3, &data(value), micros(left));
+            if left >= 190 {
+                assert!(!safeguard.comes(
+                    3,
+                    &answer(if left == 190 { 1 } else { 2 }),
+                    micros(left + 20)
+                ));
+            }
+        }
+        // 110 us were the first round trip: what takes 200 is not more than twice as long.
+        assert!(!round_trip(&mut safeguard, 3, 200));
+        assert!(round_trip(&mut safeguard, 4, 400));
+    }
+
+    #[test]
+    fn a_connection_that_counts_from_elsewhere_is_timed_once_it_is_alone() {
+        let mut safeguard = Safeguard::new();
+        assert!(!round_trip(&mut safeguard, 1_000, 100));
+        safeguard.leaves(3, &data(5), Nanos::from_millis(1_001));
+        assert!(!safeguard.comes(3, &answer(5), Nanos::from_millis(1_003)), "it was not timed");
+        safeguard.leaves(3, &data(305), Nanos::from_millis(1_301));
+        assert!(safeguard.comes(3, &answer(305), Nanos::from_millis(1_303)));
     }
 
     #[test]

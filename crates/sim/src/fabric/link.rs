@@ -21,7 +21,7 @@ pub struct Buffer {
 }
 
 /// A port with its link.
-pub(super) struct Link {
+pub(crate) struct Link {
     /// How long a byte takes, in picoseconds: nanoseconds would be too coarse for 40 Gbit/s.
     picos_per_byte: u64,
     /// When all has been sent that was given to it, in picoseconds.
@@ -32,11 +32,11 @@ pub(super) struct Link {
     buffer: Option<Buffer>,
     under_way: VecDeque<(Nanos, Packet)>,
     /// Packets of data that were marked here.
-    pub(super) marked: u64,
+    pub(crate) marked: u64,
 }
 
 impl Link {
-    pub(super) fn new(rate: Rate, delay: Nanos, buffer: Option<Buffer>) -> Self {
+    pub(crate) fn new(rate: Rate, delay: Nanos, buffer: Option<Buffer>) -> Self {
         Self {
             picos_per_byte: 8_000_000_000_000 / rate.bits_per_sec().max(1),
             free_at: 0,
@@ -49,7 +49,7 @@ impl Link {
 
     /// Takes `packet`; returns when its last bit has left, and nothing if it was dropped.
     #[inline]
-    pub(super) fn send(&mut self, mut packet: Packet, now: Nanos) -> Option<Nanos> {
+    pub(crate) fn send(&mut self, mut packet: Packet, now: Nanos) -> Option<Nanos> {
         let now = now.0 * 1000;
         let begins = self.free_at.max(now);
         if let Some(buffer) = self.buffer {
@@ -72,18 +72,18 @@ impl Link {
 
     /// When the next packet arrives at the other end; [`Nanos::MAX`] where none is under way.
     #[inline]
-    pub(super) fn next_at(&self) -> Nanos {
+    pub(crate) fn next_at(&self) -> Nanos {
         self.under_way.front().map_or(Nanos::MAX, |(at, _)| *at)
     }
 
     /// Takes the packet that arrives next.
     #[inline]
-    pub(super) fn arrive(&mut self) -> Option<Packet> {
+    pub(crate) fn arrive(&mut self) -> Option<Packet> {
         self.under_way.pop_front().map(|(_, packet)| packet)
     }
 
     /// How long `len` bytes take to the other end, if nothing is before them.
-    pub(super) fn passage(&self, len: u32) -> Nanos {
+    pub(crate) fn passage(&self, len: u32) -> Nanos {
         Nanos((u64::from(len) * self.picos_per_byte).div_ceil(1000)) + self.delay
     }
 }

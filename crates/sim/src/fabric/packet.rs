@@ -3,29 +3,29 @@
 use narrows_units::Nanos;
 
 /// A full packet, in bytes: what a link has to send, without framing.
-pub(super) const FULL: u32 = 1500;
+pub(crate) const FULL: u32 = 1500;
 /// Of that, data: headers of IP and TCP with timestamps take 52 bytes.
-pub(super) const SEGMENT: u32 = 1448;
+pub(crate) const SEGMENT: u32 = 1448;
 /// An acknowledgement, in bytes: nothing but these headers.
-pub(super) const ACK: u32 = FULL - SEGMENT;
+pub(crate) const ACK: u32 = FULL - SEGMENT;
 
 /// A packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Packet {
+pub(crate) struct Packet {
     /// Its connection.
-    pub(super) flow: u32,
+    pub(crate) flow: u32,
     /// The number of the transmission, its low half; that which it answers, if it is an acknowledgement.
-    pub(super) transmission: u32,
+    pub(crate) transmission: u32,
     /// In bytes.
-    pub(super) len: u32,
+    pub(crate) len: u32,
     /// How many links of its route it has been given to.
-    pub(super) hop: u8,
-    pub(super) kind: Kind,
+    pub(crate) hop: u8,
+    pub(crate) kind: Kind,
 }
 
 /// What a packet carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// A segment.
     Data {
         /// Congestion was experienced on its way.

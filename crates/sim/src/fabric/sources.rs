@@ -10,7 +10,7 @@
 use narrows_units::Nanos;
 
 /// The next event of each source.
-pub(super) struct Sources {
+pub(crate) struct Sources {
     /// Time and source: the root at 1, the children of `n` at `2n` and `2n + 1`, sources in the
     /// second half.
     nodes: Vec<(Nanos, u32)>,
@@ -18,7 +18,7 @@ pub(super) struct Sources {
 
 impl Sources {
     /// `count` of them, with nothing to do.
-    pub(super) fn new(count: usize) -> Self {
+    pub(crate) fn new(count: usize) -> Self {
         let half = count.next_power_of_two().max(2);
         let mut nodes = vec![(Nanos::MAX, 0); 2 * half];
         for (source, node) in nodes[half..].iter_mut().enumerate() {
@@ -32,7 +32,7 @@ impl Sources {
 
     /// The next event of `source` is at `at`; there is none at [`Nanos::MAX`].
     #[inline]
-    pub(super) fn set(&mut self, source: usize, at: Nanos) {
+    pub(crate) fn set(&mut self, source: usize, at: Nanos) {
         let mut node = self.nodes.len() / 2 + source;
         self.nodes[node].0 = at;
         while node > 1 {
@@ -49,13 +49,13 @@ impl Sources {
 
     /// When `source` is next.
     #[inline]
-    pub(super) fn get(&self, source: usize) -> Nanos {
+    pub(crate) fn get(&self, source: usize) -> Nanos {
         self.nodes[self.nodes.len() / 2 + source].0
     }
 
     /// What happens next, and when; none where nothing does any more.
     #[inline]
-    pub(super) fn next(&self) -> Option<(Nanos, usize)> {
+    pub(crate) fn next(&self) -> Option<(Nanos, usize)> {
         let (at, source) = self.nodes[1];
         (at != Nanos::MAX).then_some((at, source as usize))
     }

@@ -55,22 +55,27 @@ const SCENARIOS: &[(&str, &str)] = scenarios![
     "flowbundler-gaps-mixed",
 ];
 
-/// Those of a network of hosts, behind the others.
-const FABRICS: &[(&str, &str)] = scenarios!["flowbundler-fabric", "flowbundler-batching"];
+/// Those of other kinds, behind the others.
+const OTHERS: &[(&str, &str)] = scenarios![
+    "flowbundler-fabric",
+    "flowbundler-batching",
+    "flowbundler-estimator",
+    "flowbundler-safeguard",
+];
 
 /// All names of scenarios of one shaper.
 pub fn names() -> impl Iterator<Item = &'static str> {
     SCENARIOS.iter().map(|(name, _)| *name)
 }
 
-/// All names, those of fabrics included.
+/// All names, those of other kinds included.
 pub fn all_names() -> impl Iterator<Item = &'static str> {
-    SCENARIOS.iter().chain(FABRICS).map(|(name, _)| *name)
+    SCENARIOS.iter().chain(OTHERS).map(|(name, _)| *name)
 }
 
 /// The text of the scenario `name`, of whichever kind.
 pub fn embedded(name: &str) -> Option<&'static str> {
-    SCENARIOS.iter().chain(FABRICS).find(|(known, _)| *known == name).map(|(_, text)| *text)
+    SCENARIOS.iter().chain(OTHERS).find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
 /// The names that `name` may have meant, the nearest first.

@@ -1,17 +1,22 @@
-//! What `narrows sim` runs: a scenario of one shaper, or one of a network of hosts.
+//! What `narrows sim` runs: a scenario of one shaper, or of one of the smaller kinds.
 
-use super::{FabricFinished, FabricScenario, Finished, Override, RunError, Scenario};
-use super::{ScenarioError, runner};
+use super::{EstimatorFinished, EstimatorScenario, FabricFinished, FabricScenario};
+use super::{Finished, Override, RunError, Scenario, ScenarioError};
+use super::{StarFinished, StarScenario, runner};
 use crate::report;
 use serde_json::Value;
 
-/// A scenario of either kind.
+/// A scenario of any kind.
 #[derive(Clone, Debug)]
 pub enum Experiment {
     /// One shaper on many cores.
     Shaper(Scenario),
     /// Hosts that pace, and switches between them.
     Fabric(FabricScenario),
+    /// A host whose destinations' rates are estimated.
+    Estimator(EstimatorScenario),
+    /// Hosts that send to one.
+    Star(StarScenario),
 }
 
 /// What came of one.
@@ -21,6 +26,10 @@ pub enum Results<'a> {
     Shaper(Finished<'a>),
     /// Of a network.
     Fabric(FabricFinished<'a>),
+    /// Of estimates.
+    Estimator(EstimatorFinished<'a>),
+    /// Of hosts that send to one.
+    Star(StarFinished<'a>),
 }
 
 impl Experiment {
@@ -32,6 +41,12 @@ impl Experiment {
         if FabricScenario::is_one(text) {
             return FabricScenario::read(name, text, overrides).map(Self::Fabric);
         }
+        if EstimatorScenario::is_one(text) {
+            return EstimatorScenario::read(name, text, overrides).map(Self::Estimator);
+        }
+        if StarScenario::is_one(text) {
+            return StarScenario::read(name, text, overrides).map(Self::Star);
+        }
         Scenario::read(name, text, overrides).map(Self::Shaper)
     }
 
@@ -40,6 +55,8 @@ impl Experiment {
         match self {
             Self::Shaper(scenario) => &scenario.title,
             Self::Fabric(scenario) => &scenario.title,
+            Self::Estimator(scenario) => &scenario.title,
+            Self::Star(scenario) => &scenario.title,
         }
     }
 
@@ -48,6 +65,8 @@ impl Experiment {
         match self {
             Self::Shaper(scenario) => scenario.source.as_deref(),
             Self::Fabric(scenario) => scenario.source.as_deref(),
+            Self::Estimator(scenario) => scenario.source.as_deref(),
+            Self::Star(scenario) => scenario.source.as_deref(),
         }
     }
 
@@ -56,6 +75,8 @@ impl Experiment {
         match self {
             Self::Shaper(scenario) => scenario.name = name,
             Self::Fabric(scenario) => scenario.name = name,
+            Self::Estimator(scenario) => scenario.name = name,
+            Self::Star(scenario) => scenario.name = name,
         }
     }
 
@@ -71,6 +92,8 @@ impl Experiment {
         match self {
             Self::Shaper(scenario) => runner::run(scenario, jobs, progress).map(Results::Shaper),
             Self::Fabric(scenario) => scenario.run(jobs, progress).map(Results::Fabric),
+            Self::Estimator(scenario) => Ok(Results::Estimator(scenario.run(jobs, progress))),
+            Self::Star(scenario) => scenario.run(jobs, progress).map(Results::Star),
         }
     }
 }
@@ -81,6 +104,8 @@ impl Results<'_> {
         match self {
             Self::Shaper(finished) => report::table(finished),
             Self::Fabric(finished) => report::fabric::table(finished),
+            Self::Estimator(finished) => report::estimator::table(finished),
+            Self::Star(finished) => report::star::table(finished),
         }
     }
 
@@ -89,14 +114,16 @@ impl Results<'_> {
         match self {
             Self::Shaper(finished) => report::json(finished),
             Self::Fabric(finished) => report::fabric::json(finished),
+            Self::Estimator(finished) => report::estimator::json(finished),
+            Self::Star(finished) => report::star::json(finished),
         }
     }
 
-    /// As a self-contained page; there is none for a network.
+    /// As a self-contained page; only a shaper has one.
     pub fn page(&self) -> Option<String> {
         match self {
             Self::Shaper(finished) => Some(report::page(finished)),
-            Self::Fabric(_) => None,
+            Self::Fabric(_) | Self::Estimator(_) | Self::Star(_) => None,
         }
     }
 }

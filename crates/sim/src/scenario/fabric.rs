@@ -3,8 +3,9 @@
 //! Keys are as in [`File`]; quantities are written as in other scenarios. There is no sweep: the structures
 //! are what is compared, and everything else can be changed with `--set`.
 
-use super::error::{Place, ScenarioError, Wrong};
-use super::paths::{self, Override};
+use super::error::{ScenarioError, Wrong};
+use super::overridden::{self, at};
+use super::paths::Override;
 use super::quantity::{Quantity, Scale};
 use super::{RunError, parallel};
 use crate::fabric::{
@@ -12,8 +13,6 @@ use crate::fabric::{
 };
 use narrows_units::{Bytes, Nanos, Rate};
 use serde::Deserialize;
-use std::collections::BTreeSet;
-use toml::{Table, Value};
 
 /// Tables in which a key without a dot is looked for.
 const USUAL_TABLES: [&str; 3] = ["traffic", "fabric", "run"];
@@ -140,7 +139,7 @@ impl From<PatternWord> for Pattern {
 impl FabricScenario {
     /// Whether `text` is meant to be one.
     pub(super) fn is_one(text: &str) -> bool {
-        toml::from_str::<Table>(text).is_ok_and(|table| table.contains_key("fabric"))
+        overridden::has_table(text, "fabric")
     }
 
     /// Reads the scenario `text`, which is called `name` in results, with `overrides`.
@@ -148,29 +147,7 @@ impl FabricScenario {
     /// # Errors
     /// What is wrong with it, where, and what to write instead.
     pub fn read(name: &str, text: &str, overrides: &[Override]) -> Result<Self, ScenarioError> {
-        let error =
-            |place: Place, message: String| ScenarioError { file: name.to_owned(), place, message };
-        if let Err(wrong) = toml::from_str::<File>(text) {
-            let line = wrong.span().map(|span| Place::Line(paths::line_at(text, span.start)));
-            return Err(error(line.unwrap_or(Place::Whole), wrong.message().to_owned()));
-        }
-        let mut table: Table = toml::from_str(text)
-            .map_err(|wrong| error(Place::Whole, wrong.message().to_owned()))?;
-        let mut overridden = BTreeSet::new();
-        for change in overrides {
-            let typed = || Place::Override(format!("{}={}", change.path, change.value));
-            let (path, next) = changed(&table, change).map_err(|why| error(typed(), why))?;
-            overridden.insert(path);
-            table = next;
-        }
-        scenario(name, &table).map_err(|Wrong { path, message }| {
-            let place = if overridden.contains(&path) {
-                Place::Override(path.clone())
-            } else {
-                paths::line(text, &path).map_or(Place::Whole, Place::Line)
-            };
-            error(place, format!("{path}: {message}"))
-        })
+        overridden::read(name, text, overrides, &USUAL_TABLES, |file| scenario(name, file))
     }
 
     /// Runs every structure, on up to `jobs` threads. `progress` is told, from any of them, which part (0 to
@@ -194,41 +171,8 @@ impl FabricScenario {
     }
 }
 
-/// `table` with `change` made, and the path at which it was.
-fn changed(table: &Table, change: &Override) -> Result<(String, Table), String> {
-    let mut candidates = vec![change.path.clone()];
-    if !change.path.contains('.') && !table.contains_key(&change.path) {
-        candidates = USUAL_TABLES.iter().map(|usual| format!("{usual}.{}", change.path)).collect();
-    }
-    let mut complaint = String::new();
-    for path in candidates {
-        // As what it can be, and as text where text is wanted.
-        for value in [change.value(), Value::String(change.value.clone())] {
-            let mut next = table.clone();
-            let read = paths::set(&mut next, &path, value).and_then(|()| file(&next).map(|_| ()));
-            match read {
-                Ok(()) => return Ok((path, next)),
-                Err(why) if complaint.is_empty() => complaint = why,
-                Err(_) => {}
-            }
-        }
-    }
-    Err(complaint)
-}
-
-fn file(table: &Table) -> Result<File, String> {
-    let read = File::deserialize(Value::Table(table.clone()));
-    read.map_err(|error| error.to_string().trim_end().replace('\n', ", "))
-}
-
-/// A complaint about what stands at `path`.
-fn at(path: &str) -> impl Fn(String) -> Wrong + '_ {
-    move |message| Wrong::new(path, message)
-}
-
-fn scenario(name: &str, table: &Table) -> Result<FabricScenario, Wrong> {
-    let File { title, source, structures, fabric, traffic, run, paper } =
-        file(table).map_err(at(""))?;
+fn scenario(name: &str, file: File) -> Result<FabricScenario, Wrong> {
+    let File { title, source, structures, fabric, traffic, run, paper } = file;
     let topology = topology(&fabric)?;
     let line = topology.downlink;
     let structures = structures.iter().map(|words| structure(words, line));

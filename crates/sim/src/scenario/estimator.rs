@@ -1,0 +1,179 @@
+//! Scenarios of a host whose destinations' rates are estimated: from a file with a table `[estimator]` to cases.
+
+use super::error::{ScenarioError, Wrong};
+use super::overridden::{self, at};
+use super::parallel;
+use super::paths::Override;
+use super::quantity::{Quantity, Scale};
+use crate::estimator::{self, Case, Phase, Row, Setup, Shaping};
+use narrows_units::{Bytes, Nanos, Rate};
+use serde::Deserialize;
+
+/// Tables in which a key without a dot is looked for.
+const USUAL_TABLES: [&str; 2] = ["estimator", "run"];
+/// The most connections of a case.
+const CONNECTIONS: usize = 1000;
+
+/// A scenario, read and complete.
+#[derive(Clone, Debug)]
+pub struct EstimatorScenario {
+    /// The name of its file, without the ending.
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// The figure that it reproduces.
+    pub source: Option<String>,
+    /// What is run.
+    pub setup: Setup,
+}
+
+/// A scenario with what came of it.
+#[derive(Clone, Debug)]
+pub struct EstimatorFinished<'a> {
+    /// What was run.
+    pub scenario: &'a EstimatorScenario,
+    /// By case.
+    pub rows: Vec<Vec<Row>>,
+}
+
+/// A file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    title: String,
+    source: Option<String>,
+    estimator: EstimatorTable,
+    case: Vec<CaseTable>,
+    run: RunTable,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EstimatorTable {
+    frame: Quantity,
+    ahead: Quantity,
+    every: Quantity,
+    window: Quantity,
+    settle: Quantity,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CaseTable {
+    name: String,
+    /// By connection.
+    hosts: Vec<u32>,
+    start: Option<Quantity>,
+    /// How soon the paper's estimate is right.
+    within: Option<Quantity>,
+    phase: Vec<PhaseTable>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PhaseTable {
+    length: Quantity,
+    /// By connection.
+    each: Option<Vec<Quantity>>,
+    together: Option<Quantity>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RunTable {
+    seed: Quantity,
+}
+
+impl EstimatorScenario {
+    /// Whether `text` is meant to be one.
+    pub(super) fn is_one(text: &str) -> bool {
+        overridden::has_table(text, "estimator")
+    }
+
+    /// Reads the scenario `text`, which is called `name` in results, with `overrides`.
+    ///
+    /// # Errors
+    /// What is wrong with it, where, and what to write instead.
+    pub fn read(name: &str, text: &str, overrides: &[Override]) -> Result<Self, ScenarioError> {
+        overridden::read(name, text, overrides, &USUAL_TABLES, |file| scenario(name, file))
+    }
+
+    /// Runs every case, on up to `jobs` threads. `progress` is told, from any of them, which part (0 to 1) of
+    /// all is done.
+    pub fn run(&self, jobs: usize, progress: &(dyn Fn(f64) + Sync)) -> EstimatorFinished<'_> {
+        let cases = &self.setup.cases;
+        let rows = parallel::each(cases.len(), jobs, progress, |number, _| {
+            estimator::run(&self.setup, &cases[number])
+        });
+        EstimatorFinished { scenario: self, rows }
+    }
+}
+
+fn scenario(name: &str, file: File) -> Result<EstimatorScenario, Wrong> {
+    let File { title, source, estimator, case, run } = file;
+    let time = |quantity: &Quantity, path: &str| quantity.time(scale()).map_err(at(path));
+    let positive = |quantity: &Quantity, path: &str| {
+        let time = time(quantity, path)?;
+        if time == Nanos::ZERO {
+            return Err(Wrong::new(path, "write a time above 0"));
+        }
+        Ok(time)
+    };
+    let window = positive(&estimator.window, "estimator.window")?;
+    let frame = estimator.frame.number(64, 65_535).map_err(at("estimator.frame"))?;
+    let ahead = estimator.ahead.number(1, 1000).map_err(at("estimator.ahead"))?;
+    let setup = Setup {
+        frame: Bytes(frame),
+        ahead: ahead as u32,
+        every: positive(&estimator.every, "estimator.every")?,
+        window,
+        settle: time(&estimator.settle, "estimator.settle")?,
+        seed: run.seed.number(0, u64::MAX).map_err(at("run.seed"))?,
+        cases: case
+            .iter()
+            .map(|it| self::case(it, window))
+            .collect::<Result<_, _>>()
+            .map_err(at("case"))?,
+    };
+    Ok(EstimatorScenario { name: name.to_owned(), title, source, setup })
+}
+
+/// What times are relative to: nothing here is.
+fn scale() -> Scale {
+    Scale { limit: Rate::from_bits_per_sec(10_000_000_000), frame: Bytes(1500) }
+}
+
+fn case(table: &CaseTable, window: Nanos) -> Result<Case, String> {
+    if table.hosts.is_empty() || table.hosts.len() > CONNECTIONS {
+        return Err(format!(
+            "hosts of {} connections: write 1 to {CONNECTIONS}",
+            table.hosts.len()
+        ));
+    }
+    let phases = table.phase.iter().map(|it| phase(it, table.hosts.len(), window));
+    Ok(Case {
+        name: table.name.clone(),
+        hosts: table.hosts.clone(),
+        start: table.start.as_ref().map(Quantity::rate).transpose()?,
+        phases: phases.collect::<Result<_, String>>()?,
+        paper: table.within.as_ref().map(|within| within.time(scale())).transpose()?,
+    })
+}
+
+fn phase(table: &PhaseTable, connections: usize, window: Nanos) -> Result<Phase, String> {
+    let length = table.length.time(scale())?;
+    if length == Nanos::ZERO || !length.0.is_multiple_of(window.0) {
+        return Err(format!("a phase of {length}: write so many windows of {window}"));
+    }
+    let shaping = match (&table.each, &table.together) {
+        (Some(rates), None) if rates.len() == connections => {
+            Shaping::Each(rates.iter().map(Quantity::rate).collect::<Result<_, _>>()?)
+        }
+        (Some(rates), None) => {
+            return Err(format!("{} rates for {connections} connections", rates.len()));
+        }
+        (None, Some(rate)) => Shaping::Together(rate.rate()?),
+        _ => return Err("a phase has either each or together".to_owned()),
+    };
+    Ok(Phase { length, shaping })
+}

@@ -1,0 +1,45 @@
+//! What to run.
+
+use crate::fabric::Buffer;
+use narrows_units::{Nanos, Rate};
+
+/// A network, and when it is looked at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Setup {
+    /// Hosts that send.
+    pub senders: u32,
+    /// What each may send, whatever the number of its flows.
+    pub rate: Rate,
+    /// Of every link.
+    pub line: Rate,
+    /// Of the switch's port to the receiver.
+    pub buffer: Buffer,
+    /// Of every link.
+    pub propagation: Nanos,
+    /// What a host takes to send or to receive.
+    pub host_delay: Nanos,
+    /// From the start, not measured.
+    pub warmup: Nanos,
+    /// Measured.
+    pub length: Nanos,
+    /// So many runs count together: slots of two hosts are as far apart as their clocks happen to be, all through a run.
+    pub runs: u32,
+    /// What everything random follows from.
+    pub seed: u64,
+}
+
+/// A run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Case {
+    /// Flows of each sender.
+    pub flows: u32,
+    /// The words of its qdisc.
+    pub qdisc: Vec<String>,
+}
+
+impl Setup {
+    /// When it is over.
+    pub fn end(&self) -> Nanos {
+        self.warmup + self.length
+    }
+}
