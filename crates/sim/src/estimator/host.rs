@@ -130,7 +130,7 @@ impl<'a> World<'a> {
         };
         let id = PacketId(number as u32 * self.setup.ahead + packet);
         self.packets.arrive(id, self.setup.frame.0 as u32, now);
-        let slot = Slot { at, behind: connection.behind, spacing, flow: number as u32 };
+        let slot = Slot { at, behind: connection.behind, spacing };
         connection.behind = self.calendar.insert(&mut self.packets, id, slot, now);
         let host = connection.host;
         self.read(host, now);
