@@ -146,20 +146,23 @@ fn old_clock_readings_do_not_make_time_run_faster() {
     let limit = limit(mbit(10_000), 1_514);
     let coordination = Coordination::new(Strategy::FAIR, limit, 3);
     let mut seats: Vec<_> = (0..3).map(|seat| coordination.seat(seat)).collect();
-    let mut read = [Nanos::ZERO; 3];
-    let (mut now, mut sent) = (MS, 0);
+    // When each reads its clock, which is not before it looked at the ledger last, and when it looks.
+    let mut read = [MS; 3];
+    let mut looks = [MS, MS + Nanos(300), MS + Nanos(700)];
+    let (mut now, mut sent, mut turn) = (MS, 0, 0u64);
     let standing = Backlog { packets: 100, bytes: Bytes(100 * u64::from(FULL)) };
     while now < Nanos::from_millis(101) {
-        now += Nanos(700);
-        let number = (now.0 / 700 % 3) as usize;
-        // Up to 40 us old, but never older than the reading before.
-        let age = Nanos(now.0.wrapping_mul(2_654_435_761) % 40_000);
-        read[number] = read[number].max(now - age);
+        let number = (0..3).min_by_key(|number| looks[*number]).unwrap();
+        now = looks[number];
         let seat = &mut seats[number];
         while seat.take(Bytes(u64::from(FULL)), Nanos::ZERO, read[number]) == Take::Granted {
             sent += u64::from(FULL);
         }
         seat.report(standing, read[number]);
+        turn += 1;
+        let interrupted = Nanos(turn.wrapping_mul(2_654_435_761) % 12_000);
+        read[number] = now + Nanos(100);
+        looks[number] = read[number] + interrupted;
     }
     let most = limit.rate.bytes_in(now - MS).0 + stated_burst(limit);
     assert!(sent <= most, "{sent} of {most}");
