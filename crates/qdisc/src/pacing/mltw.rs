@@ -14,9 +14,9 @@
 //! scanned: after an idle gap of any length the next slot is found as after none.
 //!
 //! *Far away.* A wheel reaches over twice its number of slots. What is due later than that rests in a slot of a
-//! coarser wheel, at a time before its own, and moves from there to its place. Where it rests
-//! depends on its own time and on how far the wheel has turned and on nothing else, so that two
-//! packets with the same departure time can never overtake each other on the way.
+//! coarser wheel, at a time before its own, and moves from there to its place, with others of the same 64th of
+//! a turn. Where it rests depends on its own time and on how far the wheel has turned and on nothing
+//! else, so that two packets with the same departure time can never overtake each other on the way.
 //!
 //! *Chains.* A slot is a [`Chain`], first come, first out. When it is due it is ready as it stands, whatever its
 //! length; only slots in which something rests are looked through. Nothing that is known of
@@ -39,6 +39,11 @@ use narrows_units::Nanos;
 
 /// Wheels: as many as there are powers of two of nanoseconds.
 const WHEELS: usize = 64;
+/// A wheel's turn has so many parts, as a power of two, and all but one of them are in reach at any time.
+/// The more there are, the fewer packets move on at once, and the more often what is very far away does.
+const PARTS: u32 = 6;
+/// How many packets are touched before the first of them moves on.
+const AHEAD: usize = 16;
 /// No time is later, so that rounding up cannot overflow: 146 years.
 const LATEST: u64 = 1 << 62;
 /// Nothing is due.
@@ -75,6 +80,8 @@ pub struct Mltw {
     /// Slots of a wheel: 2^`size`.
     reach: u64,
     size: u32,
+    /// Within how many times its lowest bit a time is in reach, whatever the front is.
+    near: u64,
 }
 
 impl Mltw {
@@ -99,6 +106,7 @@ impl Mltw {
             ready: Chain::default(),
             overdue: Chain::default(),
             reach: u64::from(slots),
+            near: 2 * u64::from(slots) - (2 * u64::from(slots) >> PARTS),
             size: slots.ilog2(),
         }
     }
@@ -114,25 +122,28 @@ impl Mltw {
     }
 
     /// Whether a packet that leaves at `time`, ahead of the front, can take its place already: there is
-    /// no slot in between that is for the same bits. Nearly always so, within half a turn; else [`Mltw::rest`] knows.
+    /// no slot in between that is for the same bits. Nearly always so, but for one part of a turn; there [`Mltw::rest`]
+    /// knows.
     #[inline]
     fn is_near(&self, time: u64) -> bool {
         let least = time & time.wrapping_neg();
-        time - self.front < least.wrapping_mul(self.reach)
+        // A product that wraps is of a slot so long that either answer will do.
+        time < LATEST && time - self.front < least.wrapping_mul(self.near)
     }
 
     /// The time at which a packet that leaves at `time` takes its place or the next rest on its way there.
     ///
-    /// At its place it must be less than a whole turn ahead of the front. Whether it is, is decided by a border on a
-    /// coarser wheel, the last one but one before `time`: it rests there until the front has reached that.
+    /// At its place it must be less than a whole turn ahead of the front. Whether it is, is decided by the borders
+    /// between the parts of a turn, which are slots of coarser wheels: it rests at the last border but as many as a
+    /// turn has parts, less one, until the front has reached that.
     fn rest(&self, mut time: u64) -> u64 {
         loop {
-            let border = (time.trailing_zeros() + self.size).min(63);
-            let before = time >> border;
-            if before <= (self.front >> border) + 1 {
+            let border = (time.trailing_zeros() + self.size + 1 - PARTS).min(63);
+            let part = time >> border;
+            if part < (self.front >> border) + (1 << PARTS) {
                 return time;
             }
-            time = (before - 1) << border;
+            time = (part + 1 - (1 << PARTS)) << border;
         }
     }
 
@@ -215,12 +226,23 @@ impl Mltw {
     /// Of what stood in the slot for `time` some is ready, and some goes on its way.
     #[cold]
     fn sift(&mut self, packets: &mut Packets, mut chain: Chain, time: u64) {
-        while let Some(id) = chain.pop_front(packets) {
-            let leaves = packets.meta(id).edt.0;
-            if leaves <= time {
-                self.ready.push_back(packets, id);
-            } else {
-                self.put_or_rest(packets, id, leaves);
+        let mut some = [PacketId(0); AHEAD];
+        while !chain.is_empty() {
+            let mut count = 0;
+            while count < AHEAD
+                && let Some(id) = chain.pop_front(packets)
+            {
+                packets.approach(Some(id));
+                some[count] = id;
+                count += 1;
+            }
+            for &id in &some[..count] {
+                let leaves = packets.meta(id).edt.0;
+                if leaves <= time {
+                    self.ready.push_back(packets, id);
+                } else {
+                    self.put_or_rest(packets, id, leaves);
+                }
             }
         }
     }
@@ -444,6 +466,23 @@ mod tests {
         assert_eq!(pop(&mut world), Some(PacketId(0)));
         assert_eq!(world.insert(50, 100, 10, 200), 100);
         assert_eq!(world.pop_all(200), [1, 2]);
+    }
+
+    #[test]
+    fn all_but_a_part_of_a_turn_is_in_reach_and_what_is_beyond_moves_on_in_parts() {
+        // Slots of 2 ns: wheel 0 reaches 128 ns, of which a part is 2.
+        let mut world = World::new(64);
+        world.insert(125, 0, 0, 0);
+        assert_eq!(world.wheel.next(), Some(Nanos(125)), "in its place");
+        world.insert(129, 0, 0, 0);
+        assert_eq!(
+            world.wheel.next(),
+            Some(Nanos(2)),
+            "where it rests: at the border after the first part"
+        );
+        assert_eq!(world.pop_all(2), []);
+        assert_eq!(world.wheel.next(), Some(Nanos(125)));
+        assert_eq!(world.pop_all(129), [0, 1]);
     }
 
     #[test]
