@@ -41,10 +41,13 @@ pub trait Calendar: Send {
     /// Takes out all whose time has come, as far as there is room in `out`.
     #[inline]
     fn release(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) {
-        while out.has_room() {
-            let Some(id) = self.pop(packets, now) else { return };
-            out.push(id);
+        let mut count = 0;
+        for place in out.free() {
+            let Some(id) = self.pop(packets, now) else { break };
+            *place = id;
+            count += 1;
         }
+        out.filled(count);
     }
 
     /// When to ask again after [`Calendar::pop`] returned nothing; `None` when it is empty. There may be nothing to

@@ -378,11 +378,14 @@ impl Calendar for Mltw {
 #[inline]
 fn fill(out: &mut Batch, chain: &mut Chain, packets: &Packets) {
     let mut left = *chain;
-    while out.has_room() {
+    let mut count = 0;
+    for place in out.free() {
         let Some(id) = left.pop_front(packets) else { break };
         packets.approach(Some(id));
-        out.push(id);
+        *place = id;
+        count += 1;
     }
+    out.filled(count);
     *chain = left;
 }
 
