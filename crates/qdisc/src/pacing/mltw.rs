@@ -106,7 +106,7 @@ impl Mltw {
             ready: Chain::default(),
             overdue: Chain::default(),
             reach: u64::from(slots),
-            near: 2 * u64::from(slots) - (2 * u64::from(slots) >> PARTS),
+            near: u64::from(slots) * 2 - ((u64::from(slots) * 2) >> PARTS),
             size: slots.ilog2(),
         }
     }
