@@ -134,8 +134,8 @@ impl Host {
 
     /// Whose packet the device has sent by `now`, one after the other.
     pub(super) fn sent(&mut self, now: Nanos) -> Option<u32> {
-        let (_, flow) = self.at_device.pop_front_if(|(at, _)| *at <= now)?;
-        Some(flow)
+        self.at_device.front().filter(|(at, _)| *at <= now)?;
+        self.at_device.pop_front().map(|(_, flow)| flow)
     }
 
     /// When there is something to do; [`Nanos::MAX`] where there is nothing.
