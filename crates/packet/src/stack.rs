@@ -1,6 +1,6 @@
 //! The smallest list that packets can stand in.
 
-use crate::{Meta, PacketId, Packets};
+use crate::{PacketId, Packets};
 
 /// Packets of which the last that came is taken first, linked through their metadata.
 ///
@@ -43,13 +43,7 @@ impl Stack {
     /// Puts `id`, which stands nowhere, on top.
     #[inline]
     pub fn push(&mut self, packets: &mut Packets, id: PacketId) {
-        self.push_of(packets.meta_mut(id), id);
-    }
-
-    /// The same where the packet's metadata is at hand.
-    #[inline]
-    pub fn push_of(&mut self, meta: &mut Meta, id: PacketId) {
-        meta.next = PacketId(self.0.wrapping_sub(1));
+        packets.meta_mut(id).next = PacketId(self.0.wrapping_sub(1));
         self.0 = id.0 + 1;
     }
 
@@ -60,26 +54,6 @@ impl Stack {
         let next = std::mem::replace(&mut packets.meta_mut(id).next, PacketId::NONE);
         self.0 = next.0.wrapping_add(1);
         Some(id)
-    }
-
-    /// Takes the one on top and puts it on top of `other` if by what is known of it that is wanted; else it
-    /// is returned, and stands nowhere.
-    #[inline]
-    pub fn shift(
-        &mut self,
-        packets: &mut Packets,
-        other: &mut Self,
-        is_wanted: impl FnOnce(&Meta) -> bool,
-    ) -> Option<PacketId> {
-        let id = self.top()?;
-        let meta = packets.meta_mut(id);
-        self.0 = meta.next.0.wrapping_add(1);
-        if !is_wanted(meta) {
-            meta.next = PacketId::NONE;
-            return Some(id);
-        }
-        other.push_of(meta, id);
-        None
     }
 }
 
@@ -101,23 +75,6 @@ mod tests {
             std::iter::from_fn(|| stack.pop(&mut packets)).map(|id| id.0).collect();
         assert_eq!(taken, [3, 0, 2]);
         assert!(stack.is_empty());
-    }
-
-    #[test]
-    fn what_is_on_top_goes_elsewhere_if_it_is_wanted_there() {
-        let mut packets = Packets::new(4);
-        let (mut all, mut short) = (Stack::default(), Stack::default());
-        for (id, len) in (0..).map(PacketId).zip([100, 1500, 60]) {
-            packets.arrive(id, len, Nanos(1));
-            all.push(&mut packets, id);
-        }
-        let unwanted =
-            [(); 4].map(|()| all.shift(&mut packets, &mut short, |meta| meta.len.0 < 1000));
-        assert_eq!(unwanted, [None, Some(PacketId(1)), None, None]);
-        assert!(all.is_empty());
-        let taken: Vec<u32> =
-            std::iter::from_fn(|| short.pop(&mut packets)).map(|id| id.0).collect();
-        assert_eq!(taken, [0, 2]);
     }
 
     #[test]
