@@ -42,13 +42,16 @@ fn short_keys(scenario: &Scenario) -> Vec<String> {
     keys.iter().map(|key| if unique(key) { last(key) } else { (*key).to_owned() }).collect()
 }
 
-/// What every form of a result begins with.
+/// What a result is of: the scenario, and the figure that it reproduces.
+fn titles(name: &str, title: &str, source: Option<&str>) -> Vec<String> {
+    let first = format!("{name} (simulated): {title}");
+    std::iter::once(first).chain(source.map(|source| format!("after {source}"))).collect()
+}
+
+/// What every form of a result of one shaper begins with.
 fn heading(scenario: &Scenario) -> Vec<String> {
     let costs = scenario.costs;
-    let mut lines = vec![format!("{} (simulated): {}", scenario.name, scenario.title)];
-    if let Some(source) = &scenario.source {
-        lines.push(format!("after {source}"));
-    }
+    let mut lines = titles(&scenario.name, &scenario.title, scenario.source.as_deref());
     lines.push(format!(
         "seed {}; a core is busy {} ns a step, {} ns a packet, {} ns a drop, {} ns a line read, {} ns a line updated",
         scenario.seed,

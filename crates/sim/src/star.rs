@@ -25,7 +25,7 @@ mod host;
 mod outcome;
 mod setup;
 
-pub use outcome::{Books, Measure, Outcome};
+pub use outcome::{Measure, Outcome};
 pub use setup::{Case, Setup};
 
 use crate::traffic::seed::hash;

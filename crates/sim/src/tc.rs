@@ -1,10 +1,35 @@
 //! From the words of a scenario to the commands that an operator gives.
 //!
 //! `flowbundler maxrate 1gbit` is the qdisc of the port; `mq ; fq ; fq maxrate 1gbit` is one for each
-//! queue.
+//! queue. They are executed as `tc qdisc replace dev PORT root WORDS`, and the policy that results is compiled for the
+//! port's queues, the way that the data plane goes.
+
+use narrows_policy::{Installed, Update};
+use narrows_tc::{Host, OfflineHost};
 
 /// What stands between the words of the port and of its queues.
 const NEXT: &str = ";";
+
+/// What `words` make of `port` of `host`, which has `queues`, and what each queue is to take over, where `before` is
+/// what it had.
+///
+/// # Errors
+/// What `tc` says where it refuses the words, or the policy for that many queues.
+pub(crate) fn lay_out(
+    host: &mut OfflineHost,
+    port: &str,
+    words: &[String],
+    queues: usize,
+    before: Option<&Installed>,
+) -> Result<(Installed, Vec<Update>), String> {
+    for line in lines(port, words) {
+        let outcome = narrows_tc::execute(&line, host);
+        if outcome.code != 0 {
+            return Err(outcome.stderr.trim_end().to_owned());
+        }
+    }
+    Installed::compile(host.policy().port(port), queues, before).map_err(|error| error.to_string())
+}
 
 /// The commands for `port`, each without its first word.
 pub(crate) fn lines(port: &str, words: &[String]) -> Vec<Vec<String>> {

@@ -1,7 +1,6 @@
 //! From the words of `tc` to a qdisc for every core, the way that the data plane goes.
 //!
-//! The words are executed as `tc qdisc replace dev B root WORDS` ([`tc`]), the policy that results is
-//! compiled for the queues, and each queue's specification is built by its worker. All that is
+//! The words are executed and compiled ([`tc`]), and each queue's specification is built by its worker. All that is
 //! added are the weights of the queues and a [`Probe`] around each seat. A worker has frames for
 //! all that its qdiscs may hold, within [`FRAMES_MOST`]. Words that the operator gives while the
 //! port is loaded are compiled behind the ones before, so that what can carry on does.
@@ -12,7 +11,7 @@ use crate::setup;
 use crate::tc;
 use narrows_policy::{Installed, Policy, Update};
 use narrows_qdisc::{Config, Contacts, Probe, Qdisc, Spec, Weight, cake, fifo, fq};
-use narrows_tc::{Host, OfflineHost};
+use narrows_tc::OfflineHost;
 use narrows_units::Bytes;
 use narrows_worker::BATCH;
 use std::sync::Arc;
@@ -77,14 +76,7 @@ pub(super) fn compile(
 ) -> Result<Port, SimError> {
     let mut host = OfflineHost::new(Policy::default());
     let mut lay_out = |words: &[String], before: Option<&Installed>| {
-        for line in tc::lines(PORT, words) {
-            let outcome = narrows_tc::execute(&line, &mut host);
-            if outcome.code != 0 {
-                return Err(SimError::Qdisc(outcome.stderr.trim_end().to_owned()));
-            }
-        }
-        let compiled = Installed::compile(host.policy().port(PORT), port.queues, before);
-        compiled.map_err(|error| SimError::Qdisc(error.to_string()))
+        tc::lay_out(&mut host, PORT, words, port.queues, before).map_err(SimError::Qdisc)
     };
     let (first, mut updates) = lay_out(&port.qdisc, None)?;
     let mut made: Vec<Change> = Vec::with_capacity(changes.len());

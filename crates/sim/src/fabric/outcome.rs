@@ -89,13 +89,21 @@ pub struct Books {
     pub sent: u64,
     /// That came to their hosts.
     pub delivered: u64,
-    /// That a port had no room for.
+    /// That a port or a qdisc had no room for.
     pub dropped: u64,
-    /// That still are in a host's calendar or on a link.
+    /// That still are in a host's calendar or qdisc, or on a link.
     pub under_way: u64,
 }
 
 impl Books {
+    /// Counts those of another run in.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.delivered += other.delivered;
+        self.dropped += other.dropped;
+        self.under_way += other.under_way;
+    }
+
     /// Whether no trace of any is missing.
     pub fn add_up(&self) -> bool {
         self.sent == self.delivered + self.dropped + self.under_way

@@ -1,7 +1,7 @@
 //! What came of estimates: a table with a line for each host and phase, and JSON.
 
-use super::numbers;
 use super::table::empty;
+use super::{numbers, titles};
 use crate::estimator::{Case, Near, Row, Shaping};
 use crate::scenario::EstimatorFinished;
 use narrows_units::Nanos;
@@ -11,8 +11,7 @@ use serde_json::{Value, json};
 pub fn table(finished: &EstimatorFinished<'_>) -> String {
     let scenario = finished.scenario;
     let setup = &scenario.setup;
-    let mut lines = vec![format!("{} (simulated): {}", scenario.name, scenario.title)];
-    lines.extend(scenario.source.as_ref().map(|source| format!("after {source}")));
+    let mut lines = titles(&scenario.name, &scenario.title, scenario.source.as_deref());
     lines.push(format!(
         "seed {}; the estimate is read every {}, {} after a phase began and later; what leaves is measured over {}",
         setup.seed, setup.every, setup.settle, setup.window

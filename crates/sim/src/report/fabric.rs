@@ -1,8 +1,8 @@
 //! What came of a network of hosts: a table with how long flows took and what left together, the same relative to
 //! the first structure, and JSON.
 
-use super::numbers;
 use super::table::empty;
+use super::{numbers, titles};
 use crate::fabric::{Class, Late, Outcome, Pattern};
 use crate::scenario::{FabricFinished, FabricPaper};
 use serde_json::{Map, Value, json};
@@ -61,8 +61,7 @@ fn written(value: Option<f64>) -> String {
 /// `finished` as text.
 pub fn table(finished: &FabricFinished<'_>) -> String {
     let scenario = finished.scenario;
-    let mut lines = vec![format!("{} (simulated): {}", scenario.name, scenario.title)];
-    lines.extend(scenario.source.as_ref().map(|source| format!("after {source}")));
+    let mut lines = titles(&scenario.name, &scenario.title, scenario.source.as_deref());
     let setup = &scenario.setup;
     lines.push(format!(
         "seed {}; {} hosts, {} flows, load {:.0} %; a packet whose time has come leaves {}",

@@ -1,7 +1,7 @@
 //! What came of hosts that send to one: a table for each measure with a line for each number of flows, and JSON.
 
-use super::numbers;
 use super::table::empty;
+use super::{numbers, titles};
 use crate::scenario::StarFinished;
 use crate::star::Measure;
 use serde_json::{Map, Value, json};
@@ -10,8 +10,7 @@ use serde_json::{Map, Value, json};
 pub fn table(finished: &StarFinished<'_>) -> String {
     let scenario = finished.scenario;
     let setup = &scenario.setup;
-    let mut lines = vec![format!("{} (simulated): {}", scenario.name, scenario.title)];
-    lines.extend(scenario.source.as_ref().map(|source| format!("after {source}")));
+    let mut lines = titles(&scenario.name, &scenario.title, scenario.source.as_deref());
     lines.push(format!(
         "seed {}; {} senders of {} each, links of {}, marks above {} bytes; {} runs of {} after {}",
         setup.seed,

@@ -1,9 +1,10 @@
 //! A host that sends: its qdisc, and what has left that and waits for the line.
 
 use crate::fabric::packet::{ACK, FULL};
+use crate::tc;
 use crate::traffic::seed::hash;
 use narrows_packet::{Acknowledgement, Batch, Headers, PacketId, Packets};
-use narrows_policy::{Installed, Policy, Update};
+use narrows_policy::{Policy, Update};
 use narrows_qdisc::{Next, Qdisc};
 use narrows_tc::OfflineHost;
 use narrows_units::Nanos;
@@ -159,13 +160,7 @@ impl Host {
 /// The qdisc that `tc` makes of `words`.
 pub(super) fn build(words: &[String]) -> Result<Box<dyn Qdisc>, String> {
     let mut host = OfflineHost::new(Policy::default());
-    let command = ["qdisc", "replace", "dev", "sim", "root"].map(str::to_owned);
-    let outcome = narrows_tc::execute(&[&command[..], words].concat(), &mut host);
-    if outcome.code != 0 {
-        return Err(outcome.stderr.trim_end().to_owned());
-    }
-    let compiled = Installed::compile(narrows_tc::Host::policy(&host).port("sim"), 1, None);
-    let (_, updates) = compiled.map_err(|error| error.to_string())?;
+    let (_, updates) = tc::lay_out(&mut host, "sim", words, 1, None)?;
     let spec =
         updates.into_iter().next().map(|(Update::Replace(spec) | Update::Retune(spec))| spec);
     spec.map(|spec| spec.build()).ok_or_else(|| "no qdisc".to_owned())

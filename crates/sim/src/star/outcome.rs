@@ -1,6 +1,7 @@
 //! What came of a run.
 
 use super::setup::Setup;
+use crate::fabric::Books;
 use narrows_units::{Bytes, Rate};
 
 /// What is compared.
@@ -30,26 +31,6 @@ impl Measure {
     }
 }
 
-/// Where all packets of data are, of the whole run.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Books {
-    /// That TCP sent, repairs included.
-    pub sent: u64,
-    /// That came to the receiver.
-    pub delivered: u64,
-    /// That a qdisc or a port had no room for.
-    pub dropped: u64,
-    /// That still are in a qdisc or on a link.
-    pub under_way: u64,
-}
-
-impl Books {
-    /// Whether no trace of any is missing.
-    pub fn add_up(&self) -> bool {
-        self.sent == self.delivered + self.dropped + self.under_way
-    }
-}
-
 /// What came of a run. All but the books is of the time that is measured.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Outcome {
@@ -68,7 +49,7 @@ pub struct Outcome {
     pub congestion: u64,
     /// How many runs this is of.
     pub runs: u32,
-    /// All data.
+    /// All data, of the whole run.
     pub books: Books,
 }
 
@@ -82,10 +63,7 @@ impl Outcome {
         self.sent += other.sent;
         self.congestion += other.congestion;
         self.runs += 1;
-        self.books.sent += other.books.sent;
-        self.books.delivered += other.books.delivered;
-        self.books.dropped += other.books.dropped;
-        self.books.under_way += other.books.under_way;
+        self.books.add(&other.books);
     }
 
     /// The value of `measure` in a network of `setup`.
