@@ -20,6 +20,7 @@
 mod bundles;
 mod calendar;
 mod carousel;
+mod chain;
 mod config;
 mod eiffel;
 mod figures;
