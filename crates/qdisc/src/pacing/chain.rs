@@ -127,7 +127,7 @@ impl Chain {
     /// Whether another packet needs a new chunk: [`Chain::extend`] comes before it then.
     #[inline]
     pub(super) const fn is_full(self) -> bool {
-        self.end() % CELLS == 0
+        self.end().is_multiple_of(CELLS)
     }
 
     /// Puts `id`, which stands nowhere, behind all others. It is not full.
