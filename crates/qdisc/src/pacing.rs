@@ -17,6 +17,7 @@
 //! Non-goals: which flow goes first where there is no rate (`cake`, `fq`), a limit that several
 //! workers keep together (a `tbf` above).
 
+mod account;
 mod bundles;
 mod calendar;
 mod carousel;

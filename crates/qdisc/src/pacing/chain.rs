@@ -171,8 +171,8 @@ impl Chain {
         if self.is_empty() {
             return 0;
         }
-        let (head, end) = (self.head(), self.end());
-        let (chunk, from, last) = (head / CELLS, head % CELLS, end - 1);
+        let (head, last) = (self.head(), self.end() - 1);
+        let (chunk, from) = (head / CELLS, head % CELLS);
         let to = if chunk == last / CELLS { last % CELLS + 1 } else { CELLS };
         let link = *chunks.at(chunk * CELLS);
         prefetch(chunks.at(link * CELLS));
@@ -182,24 +182,36 @@ impl Chain {
             packets.approach(Some(PacketId(id)));
             count += 1;
         }
-        let head = head + count;
-        if head == end {
-            *self = Self::default();
-            chunks.give_back(chunk);
-        } else if head % CELLS == 0 {
-            *self = Self::new(link * CELLS + 1, end);
-            chunks.give_back(chunk);
-        } else {
-            *self = Self::new(head, end);
+        if count > 0 {
+            self.advance(chunks, head + count);
         }
         count as usize
     }
 
     /// Takes the one that came first.
     #[inline]
-    pub(super) fn pop_front(&mut self, chunks: &mut Chunks, packets: &Packets) -> Option<PacketId> {
-        let mut place = [PacketId(0)];
-        (self.take(chunks, packets, &mut place) == 1).then_some(place[0])
+    pub(super) fn pop_front(&mut self, chunks: &mut Chunks) -> Option<PacketId> {
+        if self.is_empty() {
+            return None;
+        }
+        let head = self.head();
+        let id = *chunks.at(head);
+        self.advance(chunks, head + 1);
+        Some(PacketId(id))
+    }
+
+    /// All before the place `head` have been taken, and some since the last time, all of one chunk.
+    #[inline]
+    fn advance(&mut self, chunks: &mut Chunks, head: u32) {
+        let end = self.end();
+        if head != end && !head.is_multiple_of(CELLS) {
+            *self = Self::new(head, end);
+            return;
+        }
+        let chunk = (head - 1) / CELLS;
+        let link = *chunks.at(chunk * CELLS);
+        *self = if head == end { Self::default() } else { Self::new(link * CELLS + 1, end) };
+        chunks.give_back(chunk);
     }
 }
 
@@ -216,12 +228,14 @@ mod tests {
     enum Step {
         Push { chain: usize, packets: usize },
         Take { chain: usize, places: usize },
+        Pop { chain: usize },
     }
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
             (0..CHAINS, 1_usize..40).prop_map(|(chain, packets)| Step::Push { chain, packets }),
             (0..CHAINS, 0_usize..40).prop_map(|(chain, places)| Step::Take { chain, places }),
+            (0..CHAINS).prop_map(|chain| Step::Pop { chain }),
         ]
     }
 
@@ -252,6 +266,11 @@ mod tests {
                         prop_assert_eq!(&left[..count], &model);
                         free.extend(model);
                     }
+                    Step::Pop { chain } => {
+                        let popped = chains[chain].pop_front(&mut chunks);
+                        prop_assert_eq!(popped, models[chain].pop_front());
+                        free.extend(popped);
+                    }
                 }
                 for (chain, model) in chains.iter().zip(&models) {
                     prop_assert_eq!(chain.is_empty(), model.is_empty());
@@ -280,7 +299,7 @@ mod tests {
         for round in 0..1_000 {
             let mut chain = Chain::default();
             chain.push_back(&mut chunks, &packets, PacketId(round % PACKETS));
-            assert_eq!(chain.pop_front(&mut chunks, &packets), Some(PacketId(round % PACKETS)));
+            assert_eq!(chain.pop_front(&mut chunks), Some(PacketId(round % PACKETS)));
         }
         assert_eq!(chunks.memory(), 2 * 64);
     }

@@ -300,9 +300,9 @@ impl Mltw {
 
     /// Takes what is ready, whatever the time.
     #[inline]
-    fn take(&mut self, packets: &Packets) -> Option<PacketId> {
+    fn take(&mut self) -> Option<PacketId> {
         let Self { ready, overdue, chunks, .. } = self;
-        ready.pop_front(chunks, packets).or_else(|| overdue.pop_front(chunks, packets))
+        ready.pop_front(chunks).or_else(|| overdue.pop_front(chunks))
     }
 }
 
@@ -329,7 +329,7 @@ impl Calendar for Mltw {
     #[inline]
     fn pop(&mut self, packets: &mut Packets, now: Nanos) -> Option<PacketId> {
         loop {
-            if let Some(id) = self.take(packets) {
+            if let Some(id) = self.take() {
                 return Some(id);
             }
             if self.earliest > now.0 {
@@ -368,7 +368,7 @@ impl Calendar for Mltw {
 
     fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
         loop {
-            if let Some(id) = self.take(packets) {
+            if let Some(id) = self.take() {
                 return Some(id);
             }
             if self.earliest == NEVER {
