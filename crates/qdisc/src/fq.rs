@@ -98,7 +98,7 @@ impl Fq {
         let held = self.held.len() as u32;
         let next = self.held.first().map(|at| at.since(self.now) + self.config.timer_slack);
         Figures {
-            flows: self.table.len(),
+            flows: self.table.flows.remembered(),
             throttled_flows: held,
             next_departure: next,
             gc: self.table.collected(),
@@ -151,7 +151,7 @@ impl Qdisc for Fq {
         assert!(self.fits(&spec), "{:?} does not fit an fq", spec.config);
         let Spec { config: crate::Config::Fq(config), .. } = spec else { return };
         if config.buckets != self.config.buckets {
-            self.table.set_buckets(config.buckets);
+            self.table.flows.set_buckets(config.buckets);
         }
         self.bands.set_weights(config.weights);
         self.pace = Pace::of(&config);

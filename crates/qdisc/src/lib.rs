@@ -14,6 +14,7 @@
 mod census;
 mod codel;
 mod config;
+mod flow_table;
 mod meter;
 mod patience;
 mod probe;

@@ -57,12 +57,12 @@ impl Fq {
     #[inline]
     fn flow_of(&mut self, packets: &Packets, id: PacketId, now: Nanos) -> u32 {
         let key = packets.headers(id).flow & self.config.orphan_mask;
-        if let Some(flow) = self.table.find(key) {
+        if let Some(flow) = self.table.flows.find(key) {
             return flow;
         }
         let before = self.table.collected();
         let flow = self.table.add(key, self.config.initial_quantum as i32, now);
-        self.held.make_room(self.table.capacity());
+        self.held.make_room(self.table.flows.capacity());
         self.counted.inactive_flows += 1;
         self.counted.inactive_flows -= (self.table.collected() - before) as u32;
         flow

@@ -161,7 +161,7 @@ impl Fq {
     /// and everyone is asked again.
     pub(super) fn repace(&mut self, now: Nanos) {
         let latest = self.pace.map_or(now, |pace| now + pace.round());
-        for flow in &mut self.table.flows {
+        for flow in self.table.flows.iter_mut() {
             flow.due = flow.due.min(latest);
         }
         while self.held.len() > 0 {

@@ -1,6 +1,6 @@
 //! One flow: its queue, its turn, its time. One cache line.
 
-use super::list::NONE;
+use crate::flow_table::NONE;
 use narrows_packet::Fifo;
 use narrows_units::Nanos;
 

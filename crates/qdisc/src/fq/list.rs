@@ -1,9 +1,7 @@
 //! Lists of flows, linked through themselves.
 
 use super::flow::Flow;
-
-/// No flow.
-pub(super) const NONE: u32 = u32::MAX;
+use crate::flow_table::NONE;
 
 /// A list of flows. It is either taken from at its head with [`List::pop_front`], which does not touch
 /// the second, or anywhere with [`List::remove`].

@@ -105,6 +105,7 @@ impl<C: Calendar> Queues<C> {
         let key = self.key(packets, id);
         let (terms, codel) = (&self.terms, &self.codel);
         self.table
+            .flows
             .find(key)
             .unwrap_or_else(|| self.table.add(key, |flow| flow.is_at_rest(terms, codel, now)))
     }
@@ -235,11 +236,11 @@ impl<C: Calendar> Qdisc for Queues<C> {
 
     fn enqueue_all(&mut self, packets: &mut Packets, ids: &[PacketId], now: Nanos) {
         for &id in ids.iter().take(AHEAD) {
-            self.table.approach_bucket(self.key(packets, id));
+            self.table.flows.approach_bucket(self.key(packets, id));
         }
         for (index, &id) in ids.iter().enumerate() {
             if let Some(&later) = ids.get(index + AHEAD) {
-                self.table.approach_bucket(self.key(packets, later));
+                self.table.flows.approach_bucket(self.key(packets, later));
             }
             if let Some(&soon) = ids.get(index + NEAR) {
                 self.table.approach(self.key(packets, soon));
@@ -291,9 +292,9 @@ impl<C: Calendar> Qdisc for Queues<C> {
     }
 
     fn stats(&self, into: &mut Vec<Stats>) {
-        let memory = size_of::<Self>() + self.table.memory() + self.calendar.memory();
+        let memory = size_of::<Self>() + self.table.flows.memory() + self.calendar.memory();
         let figures = Figures {
-            flows: self.table.len(),
+            flows: self.table.flows.remembered(),
             throttled_flows: self.standing,
             codel: Some(self.signals),
             memory: Bytes(memory as u64),
@@ -315,7 +316,7 @@ impl<C: Calendar> Qdisc for Queues<C> {
         if terms != self.terms {
             self.is_outdated = true;
             // Who owes nothing by the old rate may be forgotten already, and owes nothing by the new one.
-            for flow in &mut self.table.flows {
+            for flow in self.table.flows.iter_mut() {
                 flow.settle_up(&self.terms, now);
             }
         }
@@ -327,7 +328,7 @@ impl<C: Calendar> Qdisc for Queues<C> {
         // Nobody will ask this instance for anything again: its own times are as good as any.
         let now = packets.meta(head).edt;
         self.account.left(packets, head);
-        if let Some(at) = self.table.find(self.key(packets, head)) {
+        if let Some(at) = self.table.flows.find(self.key(packets, head)) {
             self.follow(packets, at, now);
         }
         Some(head)

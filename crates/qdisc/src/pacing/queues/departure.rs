@@ -17,7 +17,7 @@ impl<C: Calendar> Queues<C> {
         now: Nanos,
     ) -> Option<PacketId> {
         // A head's flow is not at rest, and so never forgotten.
-        let at = self.table.find(self.key(packets, head))?;
+        let at = self.table.flows.find(self.key(packets, head))?;
         let flow = &mut self.table.flows[at as usize];
         let meta = packets.meta(head);
         let sojourn = now.since(meta.arrival);
@@ -106,7 +106,7 @@ impl<C: Calendar> Queues<C> {
         // In what leaves at this very moment there may be two frames of a flow already.
         let later = Moment::at(now + Nanos(1));
         while let Some(head) = before.drain(packets) {
-            let Some(at) = self.table.find(self.key(packets, head)) else { continue };
+            let Some(at) = self.table.flows.find(self.key(packets, head)) else { continue };
             let flow = &mut self.table.flows[at as usize];
             flow.unstamp();
             flow.slot = flow.slot.min(now);

@@ -2,8 +2,8 @@
 //! need the first.
 
 use super::super::stamp::{Moment, Terms};
-use super::table::NONE;
 use crate::codel::Codel;
+use crate::flow_table::NONE;
 use narrows_packet::Fifo;
 use narrows_units::Nanos;
 

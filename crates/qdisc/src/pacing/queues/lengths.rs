@@ -9,7 +9,7 @@
 //! list. O(flows) once at the beginning and at the end.
 
 use super::flow::Flow;
-use super::table::NONE;
+use crate::flow_table::NONE;
 
 /// The list of those that are in none.
 pub(super) const UNLISTED: u8 = u8::MAX;
