@@ -113,13 +113,13 @@ fn seats(strategy: Strategy) -> Vec<Box<dyn Meter>> {
 
 fn pfifo() -> Spec {
     let config = Config::Fifo(fifo::Config::Packets(TABLE));
-    Spec { config, meter: None, census: None, children: vec![] }
+    Spec::new(config)
 }
 
 fn tbf(meter: Option<Box<dyn Meter>>) -> Spec {
     let Limit { rate, burst, peak, backlog: limit } = limit();
     let config = tbf::Config { rate, burst, limit, peak, overhead: Overhead::NONE };
-    Spec { config: Config::Tbf(config), meter, census: None, children: vec![pfifo()] }
+    Spec { meter, children: vec![pfifo()], ..Spec::new(Config::Tbf(config)) }
 }
 
 /// The work of one structure, ready to be done.

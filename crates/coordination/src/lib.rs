@@ -25,6 +25,7 @@
 
 mod census;
 mod coordination;
+mod destinations;
 mod edt;
 mod equal;
 mod fair;
@@ -37,5 +38,6 @@ mod strategy;
 mod sync;
 
 pub use coordination::Coordination;
+pub use destinations::Destinations;
 pub use limit::Limit;
 pub use strategy::{DEFAULT_SYNC_TIME, Strategy};

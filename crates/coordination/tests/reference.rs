@@ -80,10 +80,9 @@ fn delivered(limit: Rate, loads: &[u64]) -> Vec<f64> {
             let overhead = Overhead::NONE;
             let tbf = tbf::Config { rate: limit, burst, limit: backlog, peak: None, overhead };
             let fifo = Config::Fifo(fifo::Config::Bytes(backlog));
-            let inner = Spec { config: fifo, meter: None, census: None, children: vec![] };
+            let inner = Spec::new(fifo);
             let meter = Some(coordination.seat(number));
-            let spec =
-                Spec { config: Config::Tbf(tbf), meter, census: None, children: vec![inner] };
+            let spec = Spec { meter, children: vec![inner], ..Spec::new(Config::Tbf(tbf)) };
             let interval = loads.get(number).map(|percent| {
                 let rate = u128::from(limit.bits_per_sec()) * u128::from(*percent) / 100;
                 u128::from(FRAME) * 8_000_000_000 * 1024 / rate

@@ -4,15 +4,15 @@ use crate::{
     Cake, CakeParams, Fifo, FifoUnit, Handle, Kind, Mq, Node, Parent, PolicyError, PortPolicy,
     TbfParams,
 };
-use narrows_coordination::{Coordination, Limit, Strategy};
-use narrows_qdisc::{Census, Config, Meter, Spec, cake, fifo, fq, pacing, tbf};
+use narrows_coordination::{Coordination, Destinations, Limit, Strategy};
+use narrows_qdisc::{Census, Config, Hearsay, Meter, Spec, cake, fifo, fq, pacing, tbf};
 use narrows_units::{Bytes, Rate};
 use std::sync::Arc;
 
 /// What one worker is to do with the qdisc of its queue.
 pub enum Update {
     /// The same kinds in the same places: hand it to `Qdisc::retune`. It brings no meters, the
-    /// present ones stay.
+    /// present ones stay; and what listens gets its port's hearsay, which is the present one if it listened.
     Retune(Spec),
     /// Another shape: build it, and let it adopt what the present one holds.
     Replace(Spec),
@@ -29,6 +29,9 @@ pub struct Installed {
     pub(crate) mq: Option<Handle>,
     /// What runs on each queue, depth first.
     pub(crate) queues: Vec<Vec<Running>>,
+    /// What its queues hear of destinations, once any of them has listened. It stays the port's whatever
+    /// runs there next: what is congested is so for any qdisc, and is forgotten by its time.
+    destinations: Option<Arc<Destinations>>,
     /// Limits of the previous policy that carry on, with their new figures.
     retuned: Vec<(Arc<Coordination>, Limit)>,
 }
@@ -95,7 +98,8 @@ impl Installed {
         let spread = Spread::of(port);
         check(port, &spread, queues)?;
         let mq = spread.handle();
-        let mut installed = Self { mq, queues: Vec::new(), retuned: Vec::new() };
+        let destinations = previous.and_then(|previous| previous.destinations.clone());
+        let mut installed = Self { mq, queues: Vec::new(), destinations, retuned: Vec::new() };
         let mut updates = Vec::with_capacity(queues);
         for queue in 0..queues {
             // Queues beyond the numbers that a class can have run the default.
@@ -130,6 +134,7 @@ impl Installed {
         for (index, level) in levels.into_iter().enumerate() {
             let mut meter: Option<Box<dyn Meter>> = None;
             let mut census: Option<Box<dyn Census>> = None;
+            let hearsay = self.hearsay(&level.config);
             let limit = level.limit.map(|(terms, limit)| {
                 let present = kept.and_then(|kept| kept[index].coordination());
                 // Where queues share, all run the same tree, and the first made what is shared.
@@ -152,15 +157,19 @@ impl Installed {
                 }
                 (terms, coordination)
             });
-            specs.push((
-                Spec { config: level.config, meter, census, children: Vec::new() },
-                level.children,
-            ));
+            let spec = Spec { meter, census, hearsay, ..Spec::new(level.config) };
+            specs.push((spec, level.children));
             running.push(Running { place: level.place, limit });
         }
         self.queues.push(running);
         let spec = nest(&mut specs.into_iter());
         if kept.is_some() { Update::Retune(spec) } else { Update::Replace(spec) }
+    }
+
+    /// The view of what the port's queues hear, for a qdisc that listens. One that is retuned may only now begin to.
+    fn hearsay(&mut self, config: &Config) -> Option<Box<dyn Hearsay>> {
+        let Config::Pacing(pacing::Config { safeguard: true, .. }) = config else { return None };
+        Some(self.destinations.get_or_insert_with(Destinations::new).hearsay())
     }
 
     /// Notes that a limit gets other figures; every queue that shares it comes by.

@@ -1,6 +1,6 @@
 //! What a qdisc is to be: its kind and parameters, and the meters it is to use.
 
-use crate::{Census, Meter, Qdisc, cake, fifo, fq, pacing, tbf};
+use crate::{Census, Hearsay, Meter, Qdisc, cake, fifo, fq, pacing, tbf};
 
 /// Kind and parameters of one qdisc, as an operator states them. Plain data.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,18 +29,27 @@ pub struct Spec {
     /// Its seat at what the queues of its limit count together, for kinds that share out by host
     /// or tin. `None` in [`Qdisc::retune`] keeps the present one.
     pub census: Option<Box<dyn Census>>,
+    /// Its view of what the queues of its port hear of destinations, for kinds that listen. `None` in
+    /// [`Qdisc::retune`] keeps the present one.
+    pub hearsay: Option<Box<dyn Hearsay>>,
     /// The qdiscs below it: for `tbf` exactly one.
     pub children: Vec<Spec>,
 }
 
 impl Spec {
+    /// A qdisc that shares nothing with other queues, and has none below it.
+    pub const fn new(config: Config) -> Self {
+        Self { config, meter: None, census: None, hearsay: None, children: Vec::new() }
+    }
+
     /// Makes the qdisc, empty, with the qdiscs below it. All the memory that it will ever need
-    /// is allocated here. A `tbf` without a meter keeps a bucket of its own.
+    /// is allocated here. A `tbf` without a meter keeps a bucket of its own, and who is to listen without a
+    /// `hearsay` hears what comes in on its own queue.
     ///
     /// # Panics
     /// Where the number of children is not the kind's own: one for `tbf`, else none.
     pub fn build(self) -> Box<dyn Qdisc> {
-        let Self { config, meter, census, mut children } = self;
+        let Self { config, meter, census, hearsay, mut children } = self;
         match config {
             Config::Noqueue => {
                 assert!(children.is_empty(), "noqueue has no qdisc below it");
@@ -65,7 +74,7 @@ impl Spec {
             }
             Config::Pacing(config) => {
                 assert!(children.is_empty(), "a {} has no qdisc below it", config.structure.name());
-                pacing::build(config)
+                pacing::build(config, hearsay)
             }
         }
     }

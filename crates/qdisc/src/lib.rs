@@ -3,8 +3,8 @@
 //! One trait, [`Qdisc`], shaped like the kernel's `struct Qdisc_ops`, so that anyone who
 //! knows `net/sched` can read it. A qdisc does no I/O, starts no thread, reads no clock
 //! (`now` is an argument) and allocates nothing per packet; one worker owns it outright.
-//! The only thing that it may share is a [`Meter`], its seat at a limit that several
-//! workers keep together.
+//! The only things that it may share are a [`Meter`], its seat at a limit that several
+//! workers keep together, and what they tell each other: a [`Census`], a [`Hearsay`].
 //!
 //! A qdisc is described by a [`Spec`] (what to build, with which parameters and meters) and
 //! made by [`Spec::build`]. Parameters change under load with [`Qdisc::retune`]; a change of
@@ -15,6 +15,7 @@ mod census;
 mod codel;
 mod config;
 mod flow_table;
+mod hearsay;
 mod meter;
 mod patience;
 mod probe;
@@ -29,6 +30,7 @@ pub mod tbf;
 
 pub use census::{Census, HostKey, TINS_MAX, TinCensus};
 pub use config::{Config, Spec};
+pub use hearsay::{Alone, DESTINATIONS, Hearsay, Word};
 pub use meter::{Contact, Meter, Share, Take, Weight};
 pub use probe::{Contacts, Probe};
 pub use qdisc::{Next, Qdisc, Stats, Verdict};

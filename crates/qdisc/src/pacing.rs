@@ -43,24 +43,31 @@ pub use figures::{Figures, Signals};
 pub use mltw::Mltw;
 pub use pacer::Pacer;
 pub use queues::Queues;
+pub use safeguard::Safeguard;
 
-use crate::Qdisc;
+use crate::{Hearsay, Qdisc};
 
-/// The qdisc that `config` describes, empty.
-pub(crate) fn build(config: Config) -> Box<dyn Qdisc> {
+/// The qdisc that `config` describes, empty. It listens with `hearsay`, where it listens.
+pub(crate) fn build(config: Config, hearsay: Option<Box<dyn Hearsay>>) -> Box<dyn Qdisc> {
     match config.structure {
         Structure::Carousel => {
-            with(config, |config| Carousel::new(config.granularity, config.horizon))
+            with(config, hearsay, |config| Carousel::new(config.granularity, config.horizon))
         }
-        Structure::Eiffel => with(config, |config| Eiffel::new(config.granularity, config.horizon)),
-        Structure::FlowBundler => with(config, |config| Mltw::new(config.slots)),
+        Structure::Eiffel => {
+            with(config, hearsay, |config| Eiffel::new(config.granularity, config.horizon))
+        }
+        Structure::FlowBundler => with(config, hearsay, |config| Mltw::new(config.slots)),
     }
 }
 
 /// The same in what `calendar` makes.
-fn with<C: Calendar + 'static>(config: Config, calendar: fn(&Config) -> C) -> Box<dyn Qdisc> {
+fn with<C: Calendar + 'static>(
+    config: Config,
+    hearsay: Option<Box<dyn Hearsay>>,
+    calendar: fn(&Config) -> C,
+) -> Box<dyn Qdisc> {
     match config.codel {
         Some(codel) => Box::new(Queues::new(config, codel, calendar)),
-        None => Box::new(Pacer::new(config, calendar(&config))),
+        None => Box::new(Pacer::new(config, hearsay, calendar(&config))),
     }
 }

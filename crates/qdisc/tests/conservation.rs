@@ -47,7 +47,7 @@ fn kind() -> impl Strategy<Value = Kind> {
 
 /// A qdisc of that kind with limits and rates derived from `size`.
 fn spec(kind: Kind, size: u32) -> Spec {
-    let leaf = |config| Spec { config, meter: None, census: None, children: vec![] };
+    let leaf = |config| Spec::new(config);
     let tbf = |child| {
         let config = tbf::Config {
             rate: Rate::from_bits_per_sec(u64::from(size) * 100_000),
@@ -56,7 +56,7 @@ fn spec(kind: Kind, size: u32) -> Spec {
             peak: None,
             overhead: Overhead { per_frame: 4, ..Overhead::NONE },
         };
-        Spec { config: Config::Tbf(config), meter: None, census: None, children: vec![child] }
+        Spec { children: vec![child], ..Spec::new(Config::Tbf(config)) }
     };
     match kind {
         Kind::Noqueue => leaf(Config::Noqueue),
@@ -210,9 +210,7 @@ fn kinds_fit_themselves_and_nothing_else() {
 fn a_pfifo_takes_its_limit_in_packets_and_a_bfifo_in_bytes() {
     for (config, fit) in [(fifo::Config::Packets(3), 3), (fifo::Config::Bytes(Bytes(299)), 2)] {
         let mut packets = Packets::new(8);
-        let mut qdisc =
-            Spec { config: Config::Fifo(config), meter: None, census: None, children: vec![] }
-                .build();
+        let mut qdisc = Spec::new(Config::Fifo(config)).build();
         let queued = (0..8).filter(|id| {
             packets.arrive(PacketId(*id), 100, Nanos(0));
             qdisc.enqueue(&mut packets, PacketId(*id), Nanos(0)) == Verdict::Queued

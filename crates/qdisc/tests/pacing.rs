@@ -60,7 +60,7 @@ fn lenient() -> impl Strategy<Value = Option<Codel>> {
 
 fn spec(config: Config) -> Spec {
     let config = narrows_qdisc::Config::Pacing(config);
-    Spec { config, meter: None, census: None, children: vec![] }
+    Spec::new(config)
 }
 
 /// How long a slot may be for a flow of that rate.
@@ -332,7 +332,7 @@ proptest! {
     ) {
         let horizon = Nanos::from_secs(2);
         let config = Config { horizon, ..at_rate(Structure::Carousel, rate) };
-        let mut sorted = World::of(Box::new(Pacer::new(config, Sorted::default())));
+        let mut sorted = World::of(Box::new(Pacer::new(config, None, Sorted::default())));
         let mut worlds: Vec<_> = STRUCTURES
             .map(|structure| Config { horizon, codel, ..at_rate(structure, rate) })
             .map(|config| (slot(&config), World::new(config)))
@@ -668,7 +668,7 @@ fn a_rate_for_all_is_kept_by_a_tbf_above() {
 }
 
 fn leaf(config: narrows_qdisc::Config) -> Spec {
-    Spec { config, meter: None, census: None, children: vec![] }
+    Spec::new(config)
 }
 
 #[test]

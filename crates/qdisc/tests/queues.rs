@@ -52,7 +52,7 @@ fn config(byte: u64) -> Config {
 
 fn spec(config: Config) -> Spec {
     let config = narrows_qdisc::Config::Pacing(config);
-    Spec { config, meter: None, census: None, children: vec![] }
+    Spec::new(config)
 }
 
 /// A packet that left.

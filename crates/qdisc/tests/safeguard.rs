@@ -28,7 +28,7 @@ impl World {
             ..Config::new(Structure::FlowBundler, 1500)
         };
         let config = narrows_qdisc::Config::Pacing(config);
-        let qdisc = Spec { config, meter: None, census: None, children: vec![] }.build();
+        let qdisc = Spec::new(config).build();
         let mut packets = Packets::new(1 << 12);
         packets.prepare(qdisc.reading());
         Self { qdisc, packets, now: Nanos::from_secs(1) }

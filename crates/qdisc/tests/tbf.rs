@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 fn spec(config: tbf::Config) -> Spec {
     let inner = Config::Fifo(fifo::Config::Bytes(config.limit));
-    let inner = Spec { config: inner, meter: None, census: None, children: vec![] };
-    Spec { config: Config::Tbf(config), meter: None, census: None, children: vec![inner] }
+    let inner = Spec::new(inner);
+    Spec { children: vec![inner], ..Spec::new(Config::Tbf(config)) }
 }
 
 /// One byte a nanosecond.

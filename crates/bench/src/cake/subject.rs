@@ -93,7 +93,7 @@ struct Own {
 
 impl Own {
     fn new(config: Config, packets: u32, flows: u32, most: usize) -> Result<Self> {
-        let qdisc = Spec { config, meter: None, census: None, children: vec![] }.build();
+        let qdisc = Spec::new(config).build();
         let reading = qdisc.reading();
         let mut table = Packets::new(packets * WORKER_PART);
         table.prepare(reading);

@@ -43,13 +43,9 @@ impl Lane {
         let Limit { rate, burst, peak, backlog: limit } = load.limit();
         let config = tbf::Config { rate, burst, limit, peak, overhead: Overhead::NONE };
         let fifo = Config::Fifo(fifo::Config::Packets(pool));
-        let fifo = Spec { config: fifo, meter: None, census: None, children: vec![] };
-        let tbf = Spec {
-            config: Config::Tbf(config),
-            meter: Some(seat),
-            census: None,
-            children: vec![fifo],
-        };
+        let fifo = Spec::new(fifo);
+        let tbf =
+            Spec { meter: Some(seat), children: vec![fifo], ..Spec::new(Config::Tbf(config)) };
         Self {
             qdisc: tbf.build(),
             packets: Packets::new(pool),

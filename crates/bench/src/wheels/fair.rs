@@ -31,7 +31,7 @@ impl Fair {
             buckets,
             ..fq::Config::default()
         };
-        let spec = Spec { config: Config::Fq(config), meter: None, census: None, children: vec![] };
+        let spec = Spec::new(Config::Fq(config));
         let memory = buckets as usize * BUCKET + flows.next_power_of_two() as usize * FLOW;
         Self { qdisc: spec.build(), memory }
     }

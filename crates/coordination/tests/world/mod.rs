@@ -62,8 +62,8 @@ pub fn spec(limit: Limit, meter: Option<Box<dyn Meter>>) -> Spec {
     let Limit { rate, burst, peak, backlog } = limit;
     let tbf = tbf::Config { rate, burst, limit: backlog, peak, overhead: Overhead::NONE };
     let fifo = Config::Fifo(fifo::Config::Packets(CAPACITY));
-    let inner = Spec { config: fifo, meter: None, census: None, children: vec![] };
-    Spec { config: Config::Tbf(tbf), meter, census: None, children: vec![inner] }
+    let inner = Spec::new(fifo);
+    Spec { meter, children: vec![inner], ..Spec::new(Config::Tbf(tbf)) }
 }
 
 #[allow(dead_code, reason = "each test file uses a part")]

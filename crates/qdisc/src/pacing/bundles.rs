@@ -19,20 +19,23 @@
 //!
 //! *Congestion.* Destinations of which is known that what goes to them meets before it gets there are bound
 //! together: one bucket for all of them, which is as fast as they are in all, so that no two of their
-//! packets need leave together. Where it is congested again soon after, it was because of being bound: so
-//! each time it lasts twice as long, and the rate that was seen counts from the start.
+//! packets need leave together. Which they are is heard (`safeguard.rs`), on whichever queue of the port; how fast
+//! they are is what leaves here. So a destination is bound here by its first packet that comes after it was heard of, and
+//! where it is again soon after, the rate that was seen counts from the start. Queues that
+//! send to one destination each keep their own packets apart: of each queue one may leave at the same time.
 //!
 //! Source: D. Shan et al. (ToN 2025), Alg. 3 and section IV.E. The paper takes the least and the greatest departure
 //! time within a window; slots leave in order, so here they are the first and the last one.
 //!
 //! Cost: one bucket of 48 bytes a packet, at departure; a division every five packets.
 
+use super::safeguard::{LONGEST, Safeguard, bucket};
+use crate::{DESTINATIONS, Hearsay};
+use narrows_packet::Acknowledgement;
 use narrows_units::{Bytes, Nanos, Rate};
 
-/// Buckets for destinations.
-pub(super) const BUCKETS: usize = 512;
 /// The bucket of all destinations that are congested.
-const CONGESTED: usize = BUCKETS;
+const CONGESTED: usize = DESTINATIONS;
 /// A window has more than so many full packets.
 const WINDOW_PACKETS: u64 = 5;
 /// The estimate follows a sample by one part of so many, once it is made of as many.
@@ -41,11 +44,6 @@ const FOLLOW: u8 = 4;
 const SURPRISE: u64 = 4;
 /// An estimate where nothing is known.
 const UNKNOWN: u64 = 0;
-/// How long a destination is congested after it was last heard to be, the first time: some round trips of a data
-/// center, as many as a sender takes to slow down.
-const CONGESTION: Nanos = Nanos::from_millis(2);
-/// The same if it has always come back; and whoever has been spared for so long begins anew.
-const LONGEST: Nanos = Nanos::from_millis(128);
 
 /// What is known of one bucket.
 #[derive(Clone, Copy, Default)]
@@ -74,21 +72,14 @@ impl Bucket {
     }
 }
 
-/// What is known of a destination's congestion.
-#[derive(Clone, Copy, Default)]
-struct Congestion {
-    /// When it is over, or was.
-    until: Nanos,
-    /// How long it takes after it was last heard of.
-    lasts: Nanos,
-}
-
 /// Rates by destination.
 pub struct Bundles {
     buckets: Box<[Bucket]>,
-    /// By bucket of destinations.
-    congestion: Box<[Congestion]>,
-    /// Until when any is.
+    safeguard: Option<Safeguard>,
+    /// By bucket of destinations: until when it is bound to the others that are congested, or was. None without
+    /// a safeguard.
+    bound_until: Box<[Nanos]>,
+    /// Until when any is, or was.
     any_until: Nanos,
     /// Whether those are told apart that are not congested.
     by_host: bool,
@@ -100,23 +91,58 @@ impl Bundles {
     /// For frames of up to `frame` bytes. Without `by_host` only what is congested is kept apart.
     pub fn new(frame: Bytes, by_host: bool) -> Self {
         Self {
-            buckets: vec![Bucket::default(); BUCKETS + 1].into_boxed_slice(),
-            congestion: vec![Congestion::default(); BUCKETS].into_boxed_slice(),
+            buckets: vec![Bucket::default(); DESTINATIONS + 1].into_boxed_slice(),
+            safeguard: None,
+            bound_until: Box::default(),
             any_until: Nanos::ZERO,
             by_host,
             frame: frame.0.max(1),
         }
     }
 
-    #[inline]
-    fn is_congested(&self, own: usize, now: Nanos) -> bool {
-        now < self.any_until && now < self.congestion[own].until
+    /// The same with a safeguard that hears what all hear that have a view of the same.
+    #[must_use]
+    pub fn with_safeguard(self, hearsay: Box<dyn Hearsay>) -> Self {
+        let bound_until = vec![Nanos::ZERO; DESTINATIONS].into_boxed_slice();
+        Self { safeguard: Some(Safeguard::new(hearsay)), bound_until, ..self }
     }
 
+    /// Lets the safeguard, where there is one, hear what others hear from now on.
+    pub(super) fn listen_with(&mut self, hearsay: Box<dyn Hearsay>) {
+        if let Some(safeguard) = &mut self.safeguard {
+            *safeguard = Safeguard::new(hearsay);
+        }
+    }
+
+    /// Whether there is a safeguard.
+    pub(super) const fn listens(&self) -> bool {
+        self.safeguard.is_some()
+    }
+
+    /// A packet that carries `packet` leaves to `destination`.
+    #[inline]
+    pub(super) fn tell(
+        &self,
+        destination: u32,
+        packet: impl FnOnce() -> Acknowledgement,
+        now: Nanos,
+    ) {
+        if let Some(safeguard) = &self.safeguard {
+            safeguard.leaves(destination, &packet(), now);
+        }
+    }
+
+    /// What comes from `source` carries `packet`. Whether it says that what goes there meets on the way.
+    pub(super) fn hear(&mut self, source: u32, packet: &Acknowledgement, now: Nanos) -> bool {
+        let safeguard = self.safeguard.as_mut();
+        safeguard.is_some_and(|safeguard| safeguard.comes(source, packet, now))
+    }
+
+    /// The bucket that what goes to `destination` counts for, if for any.
     #[inline]
     fn bucket(&mut self, destination: u32, now: Nanos) -> Option<&mut Bucket> {
-        let own = destination as usize % BUCKETS;
-        if self.is_congested(own, now) {
+        let own = bucket(destination);
+        if self.is_bound(own, now) {
             self.buckets.get_mut(CONGESTED)
         } else if self.by_host {
             self.buckets.get_mut(own)
@@ -125,10 +151,51 @@ impl Bundles {
         }
     }
 
+    #[inline]
+    fn is_bound(&self, own: usize, now: Nanos) -> bool {
+        now < self.any_until && now < self.bound_until[own]
+    }
+
+    /// Binds `destination` where it is congested.
+    #[inline]
+    fn look(&mut self, destination: u32, known: Rate, now: Nanos) {
+        let Some(safeguard) = &mut self.safeguard else { return };
+        let Some(until) = safeguard.congested_until(destination, now) else { return };
+        let own = bucket(destination);
+        if !self.is_bound(own, now) {
+            self.bind(own, known, now);
+        }
+        self.bound_until[own] = until;
+        self.any_until = self.any_until.max(until);
+    }
+
+    /// Begins to count what goes to `own` for all that is congested.
+    #[cold]
+    fn bind(&mut self, own: usize, known: Rate, now: Nanos) {
+        if self.any_until <= now {
+            let all = &mut self.buckets[CONGESTED];
+            // Nobody has been in there for a while, which is no window.
+            all.began = None;
+            if now.since(self.any_until) >= LONGEST {
+                *all = Bucket::default();
+            }
+        }
+        // Nor will anybody be in its own.
+        self.buckets[own].began = None;
+        let before = self.bound_until[own];
+        if before == Nanos::ZERO || now.since(before) >= LONGEST {
+            // What it adds at least is known; that others left will be seen.
+            let added = self.buckets[own].bytes_per_sec.max(known.bytes_per_sec());
+            let all = &mut self.buckets[CONGESTED];
+            all.set(all.bytes_per_sec.saturating_add(added), self.frame);
+        }
+    }
+
     /// How far apart what goes to `destination` is to leave, as a power of two of nanoseconds, where
     /// that matters. `known` is the rate of the flow that a packet at hand belongs to; the destination's is no lower.
     #[inline]
     pub fn spacing(&mut self, destination: u32, known: Rate, now: Nanos) -> Option<u32> {
+        self.look(destination, known, now);
         let frame = self.frame;
         let bucket = self.bucket(destination, now)?;
         if bucket.bytes_per_sec < known.bytes_per_sec() {
@@ -137,9 +204,10 @@ impl Bundles {
         Some(u32::from(bucket.spacing))
     }
 
-    /// A packet to `destination` came when its departure time was over.
+    /// A packet to `destination` came when its departure time was over. `known` as with [`Self::spacing`].
     #[inline]
-    pub fn came_late(&mut self, destination: u32, now: Nanos) {
+    pub fn came_late(&mut self, destination: u32, known: Rate, now: Nanos) {
+        self.look(destination, known, now);
         if let Some(bucket) = self.bucket(destination, now) {
             bucket.began = None;
         }
@@ -170,40 +238,9 @@ impl Bundles {
 
     /// How fast what goes to `destination` is in all, as far as is known; zero where nothing is.
     pub fn estimate(&self, destination: u32, now: Nanos) -> Rate {
-        let own = destination as usize % BUCKETS;
-        let bucket = if self.is_congested(own, now) { CONGESTED } else { own };
-        Rate::from_bytes_per_sec(self.buckets[bucket].bytes_per_sec)
-    }
-
-    /// Something was heard from `destination` that says that what goes there meets on the way. `known` is the
-    /// rate of a flow that goes there.
-    pub(super) fn set_congested(&mut self, destination: u32, known: Rate, now: Nanos) {
-        let own = destination as usize % BUCKETS;
-        if self.any_until <= now {
-            let all = &mut self.buckets[CONGESTED];
-            // Nobody has been in there for a while, which is no window.
-            all.began = None;
-            if now.since(self.any_until) >= LONGEST {
-                *all = Bucket::default();
-            }
-        }
-        let congestion = &mut self.congestion[own];
-        if congestion.until <= now {
-            // Nor will anybody be in its own.
-            self.buckets[own].began = None;
-            let is_back = congestion.lasts > Nanos::ZERO && now.since(congestion.until) < LONGEST;
-            if is_back {
-                congestion.lasts = (congestion.lasts + congestion.lasts).min(LONGEST);
-            } else {
-                congestion.lasts = CONGESTION;
-                // What it adds at least is known; that others left will be seen.
-                let added = self.buckets[own].bytes_per_sec.max(known.bytes_per_sec());
-                let all = &mut self.buckets[CONGESTED];
-                all.set(all.bytes_per_sec.saturating_add(added), self.frame);
-            }
-        }
-        congestion.until = now + congestion.lasts;
-        self.any_until = self.any_until.max(congestion.until);
+        let own = bucket(destination);
+        let counts = if self.is_bound(own, now) { CONGESTED } else { own };
+        Rate::from_bytes_per_sec(self.buckets[counts].bytes_per_sec)
     }
 }
 
@@ -234,8 +271,20 @@ fn spacing(frame: u64, bytes_per_sec: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Alone;
+    use crate::pacing::safeguard::CONGESTION;
 
     const FRAME: Bytes = Bytes(1500);
+
+    fn listening(by_host: bool) -> Bundles {
+        Bundles::new(FRAME, by_host).with_safeguard(Box::new(Alone::default()))
+    }
+
+    /// `destination` says that it has seen a mark.
+    fn hear(bundles: &mut Bundles, destination: u32, now: Nanos) {
+        let marked = Acknowledgement { flags: 0x50, ..Acknowledgement::default() };
+        assert!(bundles.hear(destination, &marked, now));
+    }
 
     fn gbit(rate: f64) -> Rate {
         Rate::from_bits_per_sec((rate * 1e9) as u64)
@@ -293,7 +342,7 @@ mod tests {
 
     #[test]
     fn where_nothing_is_known_the_first_window_is_believed() {
-        let mut bundles = Bundles::new(FRAME, true);
+        let mut bundles = listening(true);
         assert_eq!(bundles.spacing(7, Rate::default(), Nanos(1)), Some(0));
         for packet in 1..10 {
             let at = Nanos(packet * 1_200);
@@ -301,7 +350,7 @@ mod tests {
         }
         let rate = bundles.estimate(7, Nanos(10_000)).bits_per_sec() as f64 / 1e9;
         assert!((rate / 10.0 - 1.0).abs() < 0.01, "{rate}");
-        bundles.set_congested(8, Rate::default(), Nanos(10_000));
+        hear(&mut bundles, 8, Nanos(10_000));
         assert_eq!(bundles.spacing(8, Rate::default(), Nanos(10_000)), Some(0));
     }
 
@@ -326,7 +375,7 @@ mod tests {
         let mut at = Nanos::from_secs(1);
         for _ in 0..100 {
             bundles.spacing(7, gbit(1.0), at);
-            bundles.came_late(7, at);
+            bundles.came_late(7, gbit(1.0), at);
             connections(&mut bundles, &[1.0], at, Nanos::from_micros(50));
             at += Nanos::from_millis(1);
         }
@@ -336,46 +385,28 @@ mod tests {
 
     #[test]
     fn destinations_that_are_congested_are_as_fast_as_all_of_them_together() {
-        let mut bundles = Bundles::new(FRAME, true);
+        let mut bundles = listening(true);
         let now = Nanos::from_secs(1);
         for destination in 0..4 {
             assert_eq!(bundles.spacing(destination, gbit(1.0), now), Some(13));
         }
         for destination in 0..4 {
-            bundles.set_congested(destination, gbit(1.0), now);
+            hear(&mut bundles, destination, now);
+            assert!(bundles.spacing(destination, gbit(0.0), now).is_some());
         }
         assert_eq!(bundles.spacing(0, gbit(1.0), now), Some(11));
         assert_eq!(bundles.estimate(3, now), gbit(4.0));
         // Until nothing was heard of it for a while.
         assert_eq!(bundles.spacing(0, gbit(1.0), now + CONGESTION), Some(13));
         let later = now + CONGESTION + LONGEST;
-        bundles.set_congested(0, gbit(1.0), later);
+        hear(&mut bundles, 0, later);
+        bundles.spacing(0, gbit(1.0), later);
         assert_eq!(bundles.estimate(0, later), gbit(1.0));
     }
 
     #[test]
-    fn what_is_congested_again_and_again_stays_bound_for_longer_each_time() {
-        let mut bundles = Bundles::new(FRAME, false);
-        let mut now = Nanos::from_secs(1);
-        let mut stays = vec![];
-        for _ in 0..9 {
-            bundles.set_congested(0, gbit(1.0), now);
-            let begin = now;
-            while bundles.spacing(0, gbit(1.0), now).is_some() {
-                now += Nanos::from_millis(1);
-            }
-            stays.push((now - begin).0 / 1_000_000);
-            now += Nanos::from_millis(1);
-        }
-        assert_eq!(stays, [2, 4, 8, 16, 32, 64, 128, 128, 128]);
-        now += LONGEST;
-        bundles.set_congested(0, gbit(1.0), now);
-        assert_eq!(bundles.spacing(0, gbit(1.0), now + CONGESTION), None);
-    }
-
-    #[test]
     fn what_is_congested_again_is_known_for_its_rate_and_keeps_its_own() {
-        let mut bundles = Bundles::new(FRAME, true);
+        let mut bundles = listening(true);
         let mut now = Nanos::from_secs(1);
         let at_10_gbit = |bundles: &mut Bundles, now: &mut Nanos| {
             for _ in 0..400 {
@@ -388,7 +419,8 @@ mod tests {
         bundles.spacing(0, gbit(1.0), now);
         at_10_gbit(&mut bundles, &mut now);
         for _ in 0..3 {
-            bundles.set_congested(0, gbit(1.0), now);
+            hear(&mut bundles, 0, now);
+            bundles.came_late(0, gbit(1.0), now);
             at_10_gbit(&mut bundles, &mut now);
             now += LONGEST - Nanos(1);
             // The time in between is no window of the one or of the other.
@@ -398,10 +430,10 @@ mod tests {
 
     #[test]
     fn where_hosts_are_not_told_apart_only_the_congested_ones_are_kept_apart() {
-        let mut bundles = Bundles::new(FRAME, false);
+        let mut bundles = listening(false);
         let now = Nanos::from_secs(1);
         assert_eq!(bundles.spacing(0, gbit(1.0), now), None);
-        bundles.set_congested(0, gbit(1.0), now);
+        hear(&mut bundles, 0, now);
         assert_eq!(bundles.spacing(0, gbit(1.0), now), Some(13));
         assert_eq!(bundles.spacing(1, gbit(1.0), now), None);
         // Ten connections at a gigabit each go there: it shows.

@@ -34,10 +34,9 @@
 use super::account::Account;
 use super::bundles::Bundles;
 use super::flows::Flows;
-use super::safeguard::Safeguard;
 use super::stamp::{Moment, Terms};
 use super::{Beyond, Calendar, Config, Figures, Key, Slot, Structure};
-use crate::{Next, Qdisc, Spec, Stats, Verdict};
+use crate::{Alone, Hearsay, Next, Qdisc, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos};
 
@@ -52,18 +51,16 @@ pub struct Pacer<C> {
     calendar: C,
     /// By destination, where what goes to one may not leave together.
     bundles: Option<Bundles>,
-    safeguard: Option<Safeguard>,
     account: Account,
 }
 
 impl<C: Calendar> Pacer<C> {
-    /// An instance that holds packets in `calendar`, which is empty and as `config` has it.
-    pub fn new(config: Config, calendar: C) -> Self {
-        let (bundles, safeguard) = by_destination(&config);
+    /// An instance that holds packets in `calendar`, which is empty and as `config` has it, and listens
+    /// with `hearsay`, if it does.
+    pub fn new(config: Config, hearsay: Option<Box<dyn Hearsay>>, calendar: C) -> Self {
         Self {
             terms: Terms::new(&config),
-            bundles,
-            safeguard,
+            bundles: by_destination(&config, hearsay),
             config,
             flows: Flows::new(),
             calendar,
@@ -114,10 +111,10 @@ impl<C: Calendar> Pacer<C> {
         let mut spacing = if at <= now { 0 } else { terms.spacing(account.slot()) };
         if let Some(bundles) = bundles {
             let destination = packets.headers(id).destination;
+            let known = config.maxrate.unwrap_or_default();
             if at <= now {
-                bundles.came_late(destination, now);
+                bundles.came_late(destination, known, now);
             } else {
-                let known = config.maxrate.unwrap_or_default();
                 spacing = bundles
                     .spacing(destination, known, now)
                     .map_or(spacing, |apart| apart.clamp(terms.spacing(0), spacing));
@@ -143,9 +140,7 @@ impl<C: Calendar> Pacer<C> {
             let destination = packets.headers(id).destination;
             let meta = packets.meta(id);
             bundles.left(destination, meta.edt, meta.len.into(), now);
-            if let Some(safeguard) = &mut self.safeguard {
-                safeguard.leaves(destination, &packets.acknowledgement(id), now);
-            }
+            bundles.tell(destination, || packets.acknowledgement(id), now);
         }
         self.account.left(packets, id);
     }
@@ -153,21 +148,16 @@ impl<C: Calendar> Pacer<C> {
 
 impl<C: Calendar> Qdisc for Pacer<C> {
     fn reading(&self) -> Reading {
-        let echoes = self.safeguard.is_some();
+        let echoes = self.bundles.as_ref().is_some_and(Bundles::listens);
         Reading { headers: true, acknowledgements: echoes, echoes, ..Reading::NOTHING }
     }
 
     fn overhear(&mut self, packets: &Packets, ids: &[PacketId], now: Nanos) {
-        let (Some(bundles), Some(safeguard)) = (&mut self.bundles, &mut self.safeguard) else {
-            return;
-        };
-        let known = self.config.maxrate.unwrap_or_default();
+        let Some(bundles) = &mut self.bundles else { return };
         for &id in ids {
             let source = packets.headers(id).source;
-            if safeguard.comes(source, &packets.acknowledgement(id), now) {
-                self.account.figures.congestion += 1;
-                bundles.set_congested(source, known, now);
-            }
+            let is_congested = bundles.hear(source, &packets.acknowledgement(id), now);
+            self.account.figures.congestion += u64::from(is_congested);
         }
     }
 
@@ -244,14 +234,17 @@ impl<C: Calendar> Qdisc for Pacer<C> {
         let crate::Config::Pacing(config) = spec.config else { return };
         self.terms = Terms::new(&config);
         if (config.apart, config.safeguard) != (self.config.apart, self.config.safeguard) {
-            (self.bundles, self.safeguard) = by_destination(&config);
+            self.bundles = by_destination(&config, spec.hearsay);
+        } else if let (Some(bundles), Some(hearsay)) = (&mut self.bundles, spec.hearsay) {
+            bundles.listen_with(hearsay);
         }
         self.config = config;
     }
 
     fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
         let id = self.calendar.drain(packets)?;
-        // Nobody will ask this instance for anything again.
+        // Nobody will ask this instance for anything again, and what is taken back has not left.
+        self.bundles = None;
         self.release(packets, id, Nanos::ZERO);
         Some(id)
     }
@@ -263,12 +256,15 @@ impl<C: Calendar> Qdisc for Pacer<C> {
 }
 
 /// What is to be known of destinations.
-fn by_destination(config: &Config) -> (Option<Bundles>, Option<Safeguard>) {
+fn by_destination(config: &Config, hearsay: Option<Box<dyn Hearsay>>) -> Option<Bundles> {
     if config.structure != Structure::FlowBundler {
-        return (None, None);
+        return None;
     }
     let by_host = config.apart == Key::Hosts;
     let frame = Bytes(u64::from(config.frame));
-    let bundles = (by_host || config.safeguard).then(|| Bundles::new(frame, by_host));
-    (bundles, config.safeguard.then(Safeguard::new))
+    let bundles = (by_host || config.safeguard).then(|| Bundles::new(frame, by_host))?;
+    if !config.safeguard {
+        return Some(bundles);
+    }
+    Some(bundles.with_safeguard(hearsay.unwrap_or_else(|| Box::new(Alone::default()))))
 }

@@ -8,15 +8,32 @@
 //! hundreds of packets have the same: only the first one that has it is remembered, or its round trip would seem
 //! to be as short as from the last packet to the answer of the first. One of more than twice the shortest that was seen lately has stood somewhere.
 //!
+//! *Congested* is a destination for 2 ms after it was last heard to be. Where it is so again soon after, it was
+//! because of what was done about it: so each time it lasts twice as long.
+//!
+//! *All queues of a port hear together.* What comes back may come in on another queue than the one that the data
+//! left by. So all that is known stands where every queue of the port can read and write it ([`Hearsay`]), a number and its time in one word:
+//!
+//! - A stamp is the first of its kind for whoever replaces the newest one, and so for one queue; and one queue's is
+//!   the echo that takes the stamp that is under way. So no packet is timed from another one's departure.
+//! - Whoever comes second anywhere else gives up: that is one probe, or one extension by what the two were apart.
+//! - What is congested is heard of at the next batch elsewhere.
+//! - Clocks of queues may be some microseconds apart. A time before another one is as good as the same one, and a round trip may be off by
+//!   as much, which is less than hosts are ([`JITTER`]).
+//!
 //! Source: D. Shan et al. (ToN 2025), section IV.E. The paper does not say what makes a round trip long.
 //!
-//! Cost: one line a packet with a time stamp, and one for each that comes back.
+//! Cost: one line a packet with a time stamp, and one for each that comes back; one more a batch, and for each packet
+//! a third as long as anything is congested.
 //!
 //! Non-goals: what is done about it (`bundles.rs`), congestion of what sends no acknowledgements.
 
-use super::bundles::BUCKETS;
+use crate::{DESTINATIONS, Hearsay, Word};
 use narrows_packet::Acknowledgement;
 use narrows_units::Nanos;
+use packed::{Congestion, Newest, Probe, RoundTrip};
+
+mod packed;
 
 /// TCP's flag that says that a mark was seen (RFC 3168).
 const ECN_ECHO: u16 = 0x40;
@@ -28,171 +45,145 @@ const BELIEVED: Nanos = Nanos::from_secs(10);
 const PATIENCE: Nanos = Nanos::from_millis(200);
 /// What a round trip may be longer by than twice the shortest: hosts take their time, too.
 const JITTER: Nanos = Nanos::from_micros(50);
+/// How long a destination is congested after it was last heard to be, the first time: some round trips of a data
+/// center, as many as a sender takes to slow down.
+pub(super) const CONGESTION: Nanos = Nanos::from_millis(2);
+/// The same if it has always come back; and whoever has been spared for so long begins anew.
+pub(super) const LONGEST: Nanos = Nanos::from_millis(128);
 
-/// What is known of one bucket.
-#[derive(Clone, Copy, Default)]
-struct Probe {
-    /// The stamp that is expected, and when it left.
-    under_way: Option<(u32, Nanos)>,
-    /// The greatest stamp that has left, and when one that great did last.
-    newest: Option<(u32, Nanos)>,
-    /// The shortest round trip, and when it was seen.
-    shortest: Option<(Nanos, Nanos)>,
+/// The bucket of a destination.
+#[inline]
+pub(super) const fn bucket(destination: u32) -> usize {
+    destination as usize % DESTINATIONS
 }
 
-/// What was heard of all destinations.
-pub(super) struct Safeguard {
-    probes: Box<[Probe]>,
+/// What one queue says and knows of all destinations.
+pub struct Safeguard {
+    hearsay: Box<dyn Hearsay>,
+    /// When it was last asked until when anything is congested,
+    asked: Nanos,
+    /// and what it said.
+    any_until: Nanos,
 }
 
 impl Safeguard {
-    pub(super) fn new() -> Self {
-        Self { probes: vec![Probe::default(); BUCKETS].into_boxed_slice() }
+    /// One that hears what all hear that have a view of the same.
+    pub fn new(hearsay: Box<dyn Hearsay>) -> Self {
+        Self { hearsay, asked: Nanos::MAX, any_until: Nanos::ZERO }
     }
 
     /// A packet to `destination` leaves.
     #[inline]
-    pub(super) fn leaves(&mut self, destination: u32, packet: &Acknowledgement, now: Nanos) {
+    pub fn leaves(&self, destination: u32, packet: &Acknowledgement, now: Nanos) {
         // What carries no data is not acknowledged.
         let Some((value, _)) = packet.time_stamp.filter(|_| !packet.is_empty) else { return };
-        let probe = &mut self.probes[destination as usize % BUCKETS];
-        // Connections that count from elsewhere have smaller ones; they are left alone as long as there are others.
-        let is_new = match probe.newest {
-            Some((newest, seen)) if now.since(seen) <= PATIENCE => {
-                let ahead = value.wrapping_sub(newest);
-                if ahead > u32::MAX / 2 {
-                    return;
-                }
-                ahead > 0
-            }
-            Some((newest, _)) => value != newest,
-            None => true,
-        };
-        probe.newest = Some((value, now));
-        if is_new && probe.under_way.is_none_or(|(_, left)| now.since(left) > PATIENCE) {
-            probe.under_way = Some((value, now));
+        let bucket = bucket(destination);
+        if !self.is_newest(bucket, value, now) {
+            return;
+        }
+        let word = self.hearsay.read(bucket, Word::UnderWay);
+        let under_way = Probe::from_word(word);
+        if under_way.is_none() || under_way.age(now) > PATIENCE {
+            let probe = Probe::new(value, now);
+            self.hearsay.replace(bucket, Word::UnderWay, word, probe.word());
         }
     }
 
-    /// A packet comes from `source`. Whether it says that what goes there meets on the way.
+    /// Whether `value` is the first of its kind, on any queue.
     #[inline]
-    pub(super) fn comes(&mut self, source: u32, packet: &Acknowledgement, now: Nanos) -> bool {
+    fn is_newest(&self, bucket: usize, value: u32, now: Nanos) -> bool {
+        // Each turn but the last is one in which another queue came first.
+        loop {
+            let word = self.hearsay.read(bucket, Word::Newest);
+            let newest = Newest::from_word(word);
+            let is_new = if newest.is_none() {
+                true
+            } else if newest.age(now) > PATIENCE {
+                value != newest.number()
+            } else {
+                // Connections that count from elsewhere have smaller ones; they are left alone as long
+                // as there are others.
+                let ahead = value.wrapping_sub(newest.number());
+                if ahead > u32::MAX / 2 {
+                    return false;
+                }
+                ahead > 0
+            };
+            let said = Newest::new(value, now).word();
+            if said == word || self.hearsay.replace(bucket, Word::Newest, word, said) {
+                return is_new;
+            }
+        }
+    }
+
+    /// A packet comes from `source`. Whether it says that what goes there meets on the way; then all know.
+    #[inline]
+    pub fn comes(&mut self, source: u32, packet: &Acknowledgement, now: Nanos) -> bool {
+        let bucket = bucket(source);
         let is_marked = packet.flags & (ECN_ECHO | SYN) == ECN_ECHO;
-        let probe = &mut self.probes[source as usize % BUCKETS];
-        let round_trip = match (packet.time_stamp, probe.under_way) {
-            (Some((_, echo)), Some((value, left))) if echo == value => {
-                probe.under_way = None;
-                now.since(left)
-            }
-            _ => return is_marked,
-        };
-        let shortest = match probe.shortest {
-            Some((shortest, seen)) if shortest <= round_trip && now.since(seen) < BELIEVED => {
-                shortest
-            }
-            _ => {
-                probe.shortest = Some((round_trip, now));
-                round_trip
-            }
-        };
-        is_marked || round_trip > shortest + shortest + JITTER
+        let took = packet.time_stamp.and_then(|(_, echo)| self.round_trip(bucket, echo, now));
+        let says_so = is_marked || took.is_some_and(|took| self.is_long(bucket, took, now));
+        if says_so {
+            self.set_congested(bucket, now);
+        }
+        says_so
+    }
+
+    /// What has passed since the packet left whose stamp is `echo`, for one queue.
+    #[inline]
+    fn round_trip(&self, bucket: usize, echo: u32, now: Nanos) -> Option<Nanos> {
+        let word = self.hearsay.read(bucket, Word::UnderWay);
+        let probe = Probe::from_word(word);
+        if probe.is_none() || probe.number() != echo {
+            return None;
+        }
+        let is_first = self.hearsay.replace(bucket, Word::UnderWay, word, Probe::NONE.word());
+        is_first.then(|| probe.age(now))
+    }
+
+    /// Whether a round trip that took `took` has stood somewhere.
+    fn is_long(&self, bucket: usize, took: Nanos, now: Nanos) -> bool {
+        let word = self.hearsay.read(bucket, Word::Shortest);
+        let seen = RoundTrip::from_word(word);
+        let shortest = Nanos(seen.number().into());
+        if !seen.is_none() && shortest <= took && seen.age(now) < BELIEVED {
+            return took > shortest + shortest + JITTER;
+        }
+        // More than four seconds are as good as four.
+        let shortest = RoundTrip::new(u32::try_from(took.0).unwrap_or(u32::MAX), now);
+        self.hearsay.replace(bucket, Word::Shortest, word, shortest.word());
+        false
+    }
+
+    /// What goes to `bucket` meets on the way.
+    fn set_congested(&mut self, bucket: usize, now: Nanos) {
+        let word = self.hearsay.read(bucket, Word::Congestion);
+        let next = Congestion::from_word(word).heard(now);
+        if next.word() != word {
+            // Where another queue was first, it has said the same just now.
+            self.hearsay.replace(bucket, Word::Congestion, word, next.word());
+        }
+        self.hearsay.raise(next.until().0);
+        self.asked = now;
+        self.any_until = self.any_until.max(next.until());
+    }
+
+    /// Until when `destination` is congested, where it is.
+    #[inline]
+    pub fn congested_until(&mut self, destination: u32, now: Nanos) -> Option<Nanos> {
+        // Once a batch: all of it has one time.
+        if self.asked != now {
+            self.asked = now;
+            self.any_until = Nanos(self.hearsay.greatest());
+        }
+        if now >= self.any_until {
+            return None;
+        }
+        let word = self.hearsay.read(bucket(destination), Word::Congestion);
+        let until = Congestion::from_word(word).until();
+        (now < until).then_some(until)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn data(value: u32) -> Acknowledgement {
-        Acknowledgement { connection: 1, time_stamp: Some((value, 0)), ..Default::default() }
-    }
-
-    fn answer(echo: u32) -> Acknowledgement {
-        let time_stamp = Some((9, echo));
-        Acknowledgement { connection: 2, is_empty: true, time_stamp, ..Default::default() }
-    }
-
-    /// Whether the answer that comes `micros` after the packet with the stamp `value` says so.
-    fn round_trip(safeguard: &mut Safeguard, value: u32, micros: u64) -> bool {
-        let left = Nanos::from_millis(u64::from(value));
-        safeguard.leaves(3, &data(value), left);
-        safeguard.comes(3, &answer(value), left + Nanos::from_micros(micros))
-    }
-
-    #[test]
-    fn a_mark_that_was_seen_says_so() {
-        let mut safeguard = Safeguard::new();
-        let echo = |flags| Acknowledgement { flags, ..answer(1) };
-        assert!(safeguard.comes(3, &echo(0x50), Nanos(1)));
-        assert!(!safeguard.comes(3, &echo(0x10), Nanos(1)));
-        // It is ready to say it, once there is something to say.
-        assert!(!safeguard.comes(3, &echo(0x52), Nanos(1)));
-    }
-
-    #[test]
-    fn a_round_trip_of_more_than_twice_the_shortest_says_so() {
-        let mut safeguard = Safeguard::new();
-        let long: Vec<bool> = (1..)
-            .zip([300, 200, 440, 460, 210, 900, 200])
-            .map(|(value, micros)| round_trip(&mut safeguard, value, micros))
-            .collect();
-        assert_eq!(long, [false, false, false, true, false, true, false]);
-    }
-
-    #[test]
-    fn the_shortest_round_trip_is_not_believed_for_ever() {
-        let mut safeguard = Safeguard::new();
-        assert!(!round_trip(&mut safeguard, 1, 100));
-        assert!(round_trip(&mut safeguard, 5_000, 1_000));
-        assert!(!round_trip(&mut safeguard, 10_002, 1_000));
-        assert!(!round_trip(&mut safeguard, 10_003, 1_900));
-    }
-
-    #[test]
-    fn a_stamp_that_never_comes_back_is_given_up() {
-        let mut safeguard = Safeguard::new();
-        safeguard.leaves(3, &data(1), Nanos::from_millis(1));
-        safeguard.leaves(3, &data(2), Nanos::from_millis(2));
-        assert!(!safeguard.comes(3, &answer(2), Nanos::from_millis(3)));
-        assert!(!round_trip(&mut safeguard, 300, 100));
-        assert!(round_trip(&mut safeguard, 301, 1_000));
-    }
-
-    #[test]
-    fn of_packets_with_the_same_stamp_the_first_one_is_timed() {
-        let mut safeguard = Safeguard::new();
-        let micros = Nanos::from_micros;
-        // Stamps change while packets of the one before are under way still.
-        for (left, value) in [(100, 1), (130, 1), (160, 1), (190, 2), (220, 2), (250, 2)] {
-            safeguard.leaves(3, &data(value), micros(left));
-            if left >= 190 {
-                assert!(!safeguard.comes(
-                    3,
-                    &answer(if left == 190 { 1 } else { 2 }),
-                    micros(left + 20)
-                ));
-            }
-        }
-        // 110 us were the first round trip: what takes 200 is not more than twice as long.
-        assert!(!round_trip(&mut safeguard, 3, 200));
-        assert!(round_trip(&mut safeguard, 4, 400));
-    }
-
-    #[test]
-    fn a_connection_that_counts_from_elsewhere_is_timed_once_it_is_alone() {
-        let mut safeguard = Safeguard::new();
-        assert!(!round_trip(&mut safeguard, 1_000, 100));
-        safeguard.leaves(3, &data(5), Nanos::from_millis(1_001));
-        assert!(!safeguard.comes(3, &answer(5), Nanos::from_millis(1_003)), "it was not timed");
-        safeguard.leaves(3, &data(305), Nanos::from_millis(1_301));
-        assert!(safeguard.comes(3, &answer(305), Nanos::from_millis(1_303)));
-    }
-
-    #[test]
-    fn other_destinations_are_not_meant() {
-        let mut safeguard = Safeguard::new();
-        assert!(!round_trip(&mut safeguard, 1, 100));
-        safeguard.leaves(3, &data(2), Nanos::from_millis(2));
-        assert!(!safeguard.comes(4, &answer(2), Nanos::from_millis(3)));
-    }
-}
+mod tests;

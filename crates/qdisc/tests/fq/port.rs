@@ -37,7 +37,7 @@ pub struct Port {
 }
 
 pub fn spec(config: Config) -> Spec {
-    Spec { config: AnyConfig::Fq(config), meter: None, census: None, children: vec![] }
+    Spec::new(AnyConfig::Fq(config))
 }
 
 impl Port {

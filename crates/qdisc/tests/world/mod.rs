@@ -54,7 +54,7 @@ pub struct World {
 }
 
 fn spec(config: Config) -> Spec {
-    Spec { config: AnyConfig::Cake(config), meter: None, census: None, children: vec![] }
+    Spec::new(AnyConfig::Cake(config))
 }
 
 impl World {

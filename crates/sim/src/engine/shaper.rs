@@ -97,8 +97,7 @@ pub(super) fn compile(
     }
     let shaper = |((update, contacts), needed): ((Update, Arc<Contacts>), u64)| {
         let (Update::Replace(spec) | Update::Retune(spec)) = update;
-        let unshaped =
-            Spec { config: Config::Noqueue, meter: None, census: None, children: Vec::new() };
+        let unshaped = Spec::new(Config::Noqueue);
         let needed = needed + (FRAMES_RESERVED + BATCH) as u64;
         let most = FRAMES_LEAST.max(FRAMES_MOST / port.queues as u64);
         let frames = needed.clamp(FRAMES_LEAST, most) as u32;

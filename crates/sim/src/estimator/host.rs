@@ -123,7 +123,7 @@ impl<'a> World<'a> {
         *next = departure + gap;
         let at = Nanos(departure.div_ceil(1000));
         let spacing = if at <= now {
-            self.bundles.came_late(connection.host, now);
+            self.bundles.came_late(connection.host, known, now);
             0
         } else {
             self.bundles.spacing(connection.host, known, now).map_or(own, |apart| apart.min(own))

@@ -1,0 +1,194 @@
+//! What the queues of a port hear of destinations, on a board for all of them.
+//!
+//! Four words for each of 512 buckets of destinations, and one that says how late any of
+//! the rest matters. No seat has a place of its own: whoever hears writes, whoever sends reads.
+//!
+//! *Memory ordering:* relaxed throughout. Each word says all that it says by itself, number and time in one, and
+//! none guards other memory. All changes of one word have one order, and [`Hearsay::replace`] is a
+//! comparison and an exchange in one, so of two that replace the same word one learns that it was not the first. What
+//! one queue writes to *different* words others may see in any order: that something somewhere is congested, and
+//! not yet what, or the other way round. Whoever sees it so sends what is at hand as before, and looks
+//! again at the next packet or batch. A word that was written is seen everywhere within the time that a line takes from one core to
+//! another, some hundred nanoseconds, which is less than their clocks are apart.
+//!
+//! *Cost.* A queue that has nothing congested reads one line a batch, which is rewritten at most every 65
+//! us. A packet with a time stamp reads the line of its bucket, which changes about once a millisecond for each
+//! destination, and so does one that comes back. 16 KiB a port, and nothing allocated afterwards. Two
+//! buckets share a line of 64 bytes: at that pace of writing it is cheaper than four times the memory.
+//!
+//! *Non-goals.* What the words mean: `narrows_qdisc::pacing`.
+
+use crate::line::Line;
+use crate::sync::{AtomicU64, Ordering};
+use narrows_qdisc::{DESTINATIONS, Hearsay, Word};
+use std::array;
+use std::sync::Arc;
+
+/// The model checker follows every word there is, so for it there are few.
+const BUCKETS: usize = if cfg!(loom) { 2 } else { DESTINATIONS };
+
+/// What the queues of one port hear.
+pub struct Destinations {
+    /// On a line of its own: every queue reads it once a batch.
+    greatest: Line<AtomicU64>,
+    buckets: Line<[Bucket; BUCKETS]>,
+}
+
+/// The words of one bucket, all on one line.
+#[repr(align(32))]
+struct Bucket([AtomicU64; Word::COUNT]);
+
+impl Destinations {
+    /// Of which nothing is known.
+    pub fn new() -> Arc<Self> {
+        let bucket = |_| Bucket(array::from_fn(|_| AtomicU64::new(0)));
+        let buckets = Line(array::from_fn(bucket));
+        Arc::new(Self { greatest: Line(AtomicU64::new(0)), buckets })
+    }
+
+    /// One more queue's view of it.
+    pub fn hearsay(self: &Arc<Self>) -> Box<dyn Hearsay> {
+        Box::new(View(Arc::clone(self)))
+    }
+}
+
+struct View(Arc<Destinations>);
+
+impl View {
+    #[inline]
+    fn word(&self, bucket: usize, word: Word) -> &AtomicU64 {
+        &self.0.buckets[bucket % BUCKETS].0[word as usize]
+    }
+}
+
+// Relaxed throughout: each word stands for itself, see above.
+impl Hearsay for View {
+    fn read(&self, bucket: usize, word: Word) -> u64 {
+        self.word(bucket, word).load(Ordering::Relaxed)
+    }
+
+    fn replace(&self, bucket: usize, word: Word, old: u64, new: u64) -> bool {
+        let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+        self.word(bucket, word).compare_exchange(old, new, success, failure).is_ok()
+    }
+
+    fn greatest(&self) -> u64 {
+        self.0.greatest.load(Ordering::Relaxed)
+    }
+
+    fn raise(&self, number: u64) {
+        // Looked at first, so that a line that every queue reads is written only where it changes.
+        if self.greatest() < number {
+            self.0.greatest.fetch_max(number, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::thread;
+    use narrows_packet::Acknowledgement;
+    use narrows_qdisc::pacing::Safeguard;
+    use narrows_units::Nanos;
+
+    const HOST: u32 = 1;
+    const NOW: Nanos = Nanos::from_secs(1);
+
+    fn safeguard(shared: &Arc<Destinations>) -> Safeguard {
+        Safeguard::new(shared.hearsay())
+    }
+
+    fn data(value: u32) -> Acknowledgement {
+        Acknowledgement { time_stamp: Some((value, 0)), ..Acknowledgement::default() }
+    }
+
+    fn answer(echo: u32) -> Acknowledgement {
+        let time_stamp = Some((9, echo));
+        Acknowledgement { is_empty: true, time_stamp, ..Acknowledgement::default() }
+    }
+
+    fn marked() -> Acknowledgement {
+        Acknowledgement { flags: 0x50, ..Acknowledgement::default() }
+    }
+
+    fn millis(millis: u64) -> Nanos {
+        Nanos::from_millis(millis)
+    }
+
+    /// Two hear it at once, by clocks that are apart, and a third one sends meanwhile.
+    #[test]
+    fn loom_what_two_hear_at_once_has_happened_once() {
+        loom::model(|| {
+            let shared = Destinations::new();
+            let mut other = safeguard(&shared);
+            let worker = thread::spawn(move || {
+                assert!(other.comes(HOST, &marked(), NOW + Nanos(500)));
+                assert!(other.congested_until(HOST, NOW + Nanos(500)).is_some(), "it knows itself");
+            });
+            let mut sender = safeguard(&shared);
+            let looks = thread::spawn(move || {
+                let seen = sender.congested_until(HOST, NOW);
+                assert!(
+                    seen.is_none_or(|until| until <= NOW + millis(2) && until > NOW + millis(1))
+                );
+            });
+            let mut one = safeguard(&shared);
+            assert!(one.comes(HOST, &marked(), NOW));
+            worker.join().unwrap();
+            looks.join().unwrap();
+            // The first time, and not doubled, for anyone who looks from now on.
+            let mut late = safeguard(&shared);
+            let until = late.congested_until(HOST, NOW).unwrap();
+            assert!(until <= NOW + millis(2) && until > NOW + millis(1), "{until:?}");
+            assert!(late.comes(HOST, &marked(), until));
+            let again = late.congested_until(HOST, until).unwrap() - until;
+            assert!(again <= millis(4) && again > millis(3), "{again:?}");
+        });
+    }
+
+    /// Two queues send packets with the same new stamp; the echo times the one that was first to say so, and
+    /// no other.
+    #[test]
+    fn loom_one_packet_of_a_stamp_is_timed() {
+        loom::model(|| {
+            let shared = Destinations::new();
+            let other = safeguard(&shared);
+            let worker = thread::spawn(move || other.leaves(HOST, &data(7), NOW + millis(1)));
+            let one = safeguard(&shared);
+            one.leaves(HOST, &data(7), NOW);
+            // Both are known to have left; a third one is not the first.
+            worker.join().unwrap();
+            one.leaves(HOST, &data(7), NOW + millis(5));
+            let probe = one_probe(&shared);
+            assert!([NOW.0 >> 10, (NOW + millis(1)).0 >> 10].contains(&probe), "{probe}");
+        });
+    }
+
+    /// When the packet left that is under way, in the unit that it is kept in.
+    fn one_probe(shared: &Arc<Destinations>) -> u64 {
+        let word = shared.hearsay().read(HOST as usize, Word::UnderWay);
+        assert_eq!(word >> 32, 7);
+        word & u64::from(u32::MAX)
+    }
+
+    /// Two hear the same echo: one of them takes it, so that one round trip is seen.
+    #[test]
+    fn loom_an_echo_is_taken_once() {
+        loom::model(|| {
+            let shared = Destinations::new();
+            let mut one = safeguard(&shared);
+            // A short round trip is known.
+            one.leaves(HOST, &data(1), NOW);
+            assert!(!one.comes(HOST, &answer(1), NOW + millis(1)));
+            one.leaves(HOST, &data(2), NOW);
+            let mut other = safeguard(&shared);
+            let long = NOW + millis(9);
+            let worker = thread::spawn(move || other.comes(HOST, &answer(2), long));
+            let here = one.comes(HOST, &answer(2), long);
+            let there = worker.join().unwrap();
+            assert!(here != there, "{here} and {there}");
+            assert!(one.congested_until(HOST, long + millis(1)).is_some());
+        });
+    }
+}

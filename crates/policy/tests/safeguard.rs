@@ -1,0 +1,119 @@
+//! Who hears of congestion with whom.
+
+use narrows_policy::{
+    Edit, Handle, Installed, PacingOptions, Params, Parent, Policy, PortFacts, TbfParams, Update,
+    Verb,
+};
+use narrows_qdisc::pacing::Structure;
+use narrows_qdisc::{Hearsay, Spec, Word};
+use narrows_units::{Bytes, Rate, wire::Overhead};
+
+fn edit(policy: &Policy, port: &str, parent: Parent, handle: u16, params: Params) -> Policy {
+    let (verb, parent) = (Verb::Replace, Some(parent));
+    let edit = Edit { verb, parent, handle: Handle::new(handle), params: Some(params) };
+    policy.edit(port, &edit, &PortFacts::ETHERNET).unwrap()
+}
+
+fn flowbundler(safeguard: bool) -> Params {
+    let options = PacingOptions { safeguard: Some(safeguard), ..PacingOptions::default() };
+    Params::Pacing { structure: Structure::FlowBundler, options }
+}
+
+fn root(safeguard: bool) -> Policy {
+    edit(&Policy::default(), "eth0", Parent::Root, 1, flowbundler(safeguard))
+}
+
+fn class(major: u16, minor: u16) -> Parent {
+    Parent::Class(Handle::new(major).unwrap().class(minor))
+}
+
+/// What listens in `spec` and below it.
+fn take(spec: Spec, into: &mut Vec<Box<dyn Hearsay>>) {
+    into.extend(spec.hearsay);
+    for child in spec.children {
+        take(child, into);
+    }
+}
+
+/// The views that a policy gives to queues which may run `previous` so far, and how many queues carry on.
+fn views(
+    policy: &Policy,
+    port: &str,
+    queues: usize,
+    previous: Option<&Installed>,
+) -> (Installed, Vec<Box<dyn Hearsay>>, usize) {
+    let (installed, updates) = Installed::compile(policy.port(port), queues, previous).unwrap();
+    let (mut views, mut kept) = (Vec::new(), 0);
+    for update in updates {
+        kept += usize::from(matches!(update, Update::Retune(_)));
+        let (Update::Replace(spec) | Update::Retune(spec)) = update;
+        take(spec, &mut views);
+    }
+    (installed, views, kept)
+}
+
+/// Whether what the one says is what the other reads.
+fn hear_together(one: &dyn Hearsay, other: &dyn Hearsay) -> bool {
+    let said = one.read(3, Word::Newest) + 1;
+    assert!(one.replace(3, Word::Newest, said - 1, said));
+    other.read(3, Word::Newest) == said
+}
+
+#[test]
+fn all_queues_of_a_port_hear_together_without_a_rate_that_they_share() {
+    let (_, views, _) = views(&root(true), "eth0", 4, None);
+    assert_eq!(views.len(), 4);
+    assert!(views.iter().all(|view| hear_together(&*views[1], &**view)));
+}
+
+#[test]
+fn so_do_those_below_a_tbf_and_in_the_classes_of_an_mq() {
+    let tbf = Params::Tbf(TbfParams {
+        rate: Rate::from_bits_per_sec(8_000_000),
+        burst: Bytes(30_000),
+        limit: Bytes(100_000),
+        peak: None,
+        overhead: Overhead::NONE,
+        strategy: None,
+    });
+    let below = edit(&Policy::default(), "eth0", Parent::Root, 1, tbf);
+    let below = edit(&below, "eth0", class(1, 1), 2, flowbundler(true));
+    let mq = edit(&Policy::default(), "eth0", Parent::Root, 1, Params::Mq);
+    let mq = edit(&mq, "eth0", class(1, 1), 2, flowbundler(true));
+    let mq = edit(&mq, "eth0", class(1, 2), 3, flowbundler(true));
+    for policy in [below, mq] {
+        let (_, views, _) = views(&policy, "eth0", 2, None);
+        assert_eq!(views.len(), 2);
+        assert!(hear_together(&*views[0], &*views[1]));
+    }
+}
+
+#[test]
+fn ports_hear_apart() {
+    let both = edit(&root(true), "eth1", Parent::Root, 1, flowbundler(true));
+    let (_, one, _) = views(&both, "eth0", 2, None);
+    let (_, other, _) = views(&both, "eth1", 2, None);
+    assert!(!hear_together(&*one[0], &*other[0]));
+}
+
+#[test]
+fn who_does_not_listen_hears_nothing() {
+    assert_eq!(views(&root(false), "eth0", 2, None).1.len(), 0);
+}
+
+#[test]
+fn queues_that_begin_to_listen_or_are_new_hear_with_those_that_are_there() {
+    let (off, none, _) = views(&root(false), "eth0", 2, None);
+    let (on, before, kept) = views(&root(true), "eth0", 2, Some(&off));
+    assert_eq!((none.len(), before.len(), kept), (0, 2, 2));
+    assert!(hear_together(&*before[0], &*before[1]));
+    // Two more queues; and the same parameters once more.
+    let (more, after, kept) = views(&root(true), "eth0", 4, Some(&on));
+    assert_eq!((after.len(), kept), (4, 2));
+    assert!(after.iter().all(|view| hear_together(&*before[0], &**view)));
+    // Off and on again.
+    let (off, none, _) = views(&root(false), "eth0", 4, Some(&more));
+    let (_, again, _) = views(&root(true), "eth0", 4, Some(&off));
+    assert_eq!(none.len(), 0);
+    assert!(again.iter().all(|view| hear_together(&*again[0], &**view)));
+}
