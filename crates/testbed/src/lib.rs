@@ -53,6 +53,7 @@ pub mod process;
 pub mod progress;
 pub mod raw;
 pub mod requirements;
+mod rounds;
 pub mod rrul;
 pub mod spread;
 pub mod stale;
@@ -65,3 +66,4 @@ pub mod window;
 
 pub use bed::Testbed;
 pub use namespace::Namespace;
+pub use rounds::Rounds;
