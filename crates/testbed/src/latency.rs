@@ -15,10 +15,8 @@ use crate::narrows::Instance;
 use crate::ping::{Ping, Stats};
 use crate::progress::Progress;
 use crate::requirements::{self, ETHTOOL, IP, PING, Refusal};
-use crate::{Rounds, Testbed};
+use crate::{Rounds, Testbed, table};
 use anyhow::{Context, Result};
-use comfy_table::Table;
-use comfy_table::presets::ASCII_MARKDOWN;
 use serde::Serialize;
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -151,9 +149,7 @@ fn ping(bed: &Testbed, system: System, options: &Rounds) -> Result<Stats> {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = Table::new();
-        table.load_style(ASCII_MARKDOWN);
-        table.set_header(["system", "median", "p99", "added by it"]);
+        let mut table = table::of_words(["system", "median", "p99", "added by it"]);
         for row in &self.rows {
             table.add_row([
                 row.system.to_owned(),

@@ -58,6 +58,7 @@ pub mod rrul;
 pub mod spread;
 pub mod stale;
 pub mod steering;
+mod table;
 pub mod tcp;
 pub mod translation;
 pub mod trial;

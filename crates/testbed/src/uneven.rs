@@ -24,10 +24,8 @@ use crate::narrows::Instance;
 use crate::progress::Progress;
 use crate::requirements::{self, ETHTOOL, IP, PING, Refusal, TC};
 use crate::trial::{self, Load, Outcome};
-use crate::{Rounds, Testbed, frames, steering};
+use crate::{Rounds, Testbed, frames, steering, table};
 use anyhow::{Context, Result, ensure};
-use comfy_table::Table;
-use comfy_table::presets::ASCII_MARKDOWN;
 use narrows_coordination::Strategy;
 use narrows_units::{Nanos, Rate};
 use serde::Serialize;
@@ -218,9 +216,8 @@ impl Row {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = Table::new();
-        table.load_style(ASCII_MARKDOWN);
-        table.set_header(["strategy", "delivered", "worst", "offered", "worst", "by queue"]);
+        let mut table =
+            table::of_words(["strategy", "delivered", "worst", "offered", "worst", "by queue"]);
         for row in &self.rows {
             let queues: Vec<String> =
                 row.queue_percent.iter().map(|percent| format!("{percent:.1}")).collect();
