@@ -28,6 +28,7 @@ mod coordination;
 mod edt;
 mod equal;
 mod fair;
+mod fairness;
 mod limit;
 mod line;
 mod lock;
@@ -37,5 +38,6 @@ mod strategy;
 mod sync;
 
 pub use coordination::Coordination;
+pub use fairness::jain;
 pub use limit::Limit;
 pub use strategy::{DEFAULT_SYNC_TIME, Strategy};

@@ -3,7 +3,8 @@
 use super::cell::{self, MARKS, Outcome, Trips};
 use super::system::System;
 use crate::machine::Machine;
-use crate::{table, tcp};
+use crate::table;
+use narrows_coordination::jain;
 use narrows_units::Rate;
 use serde::Serialize;
 use std::fmt;
@@ -157,7 +158,7 @@ fn way(system: System, way: &cell::Way) -> Way {
     let sent = way.queues.iter().sum::<u64>().max(1) as f64;
     Way {
         delivered_bps: way.delivered.rate().bits_per_sec(),
-        jain: system.heeds_no_marks().then(|| tcp::jain(&flows_bps)),
+        jain: system.heeds_no_marks().then(|| jain(&flows_bps)),
         flows_bps,
         queue_percent: way.queues.iter().map(|bytes| *bytes as f64 / sent * 100.0).collect(),
     }
