@@ -29,6 +29,7 @@ mod destinations;
 mod edt;
 mod equal;
 mod fair;
+mod fairness;
 mod limit;
 mod line;
 mod lock;
@@ -39,5 +40,6 @@ mod sync;
 
 pub use coordination::Coordination;
 pub use destinations::Destinations;
+pub use fairness::jain;
 pub use limit::Limit;
 pub use strategy::{DEFAULT_SYNC_TIME, Strategy};

@@ -3,7 +3,7 @@
 
 mod world;
 
-use narrows_coordination::{Coordination, Limit, Strategy};
+use narrows_coordination::{Coordination, Limit, Strategy, jain};
 use narrows_packet::Backlog;
 use narrows_qdisc::Take;
 use narrows_units::{Bytes, Nanos, Rate};
@@ -36,12 +36,6 @@ fn delivered(limit: Limit, parts: &[u64]) -> Vec<f64> {
     let whole = limit.rate.bytes_in(end - from).0 as f64;
     let sent = |queue| 100.0 * world.sent(Some(queue), from, end) as f64 / whole;
     (0..parts.len()).map(sent).collect()
-}
-
-fn jain(values: &[f64]) -> f64 {
-    let sum: f64 = values.iter().sum();
-    let squares: f64 = values.iter().map(|value| value * value).sum();
-    sum * sum / (values.len() as f64 * squares)
 }
 
 #[test]

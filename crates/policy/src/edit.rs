@@ -1,5 +1,6 @@
 //! Edits, with the rules of the kernel's `tc_modify_qdisc()` and `tc_get_qdisc()`.
 
+use crate::automatic::Automatic;
 use crate::{
     Cake, ClassId, Fifo, FifoUnit, FqParams, Handle, Kind, MAX_DEPTH, Mq, Node, Params, Parent,
     Policy, PolicyError, PortFacts, PortPolicy, Tbf, TbfParams, pacing,
@@ -50,29 +51,6 @@ impl Policy {
         }
         next.last_automatic = allocator.last;
         Ok(next)
-    }
-}
-
-/// Hands out handles from `8001:` on.
-struct Automatic {
-    last: Option<Handle>,
-}
-
-impl Automatic {
-    /// The next handle that nothing on `port` has.
-    fn next(&mut self, port: &PortPolicy) -> Result<Handle, PolicyError> {
-        let first = Handle::FIRST_AUTOMATIC.major();
-        let mut major = self.last.map_or(first - 1, Handle::major);
-        // ffff: is the kernel's for ingress.
-        for _ in first..0xffff {
-            major = if major >= 0xfffe { first } else { major + 1 };
-            let handle = Handle::new(major).ok_or(PolicyError::NoHandleLeft)?;
-            if port.find(handle).is_none() {
-                self.last = Some(handle);
-                return Ok(handle);
-            }
-        }
-        Err(PolicyError::NoHandleLeft)
     }
 }
 

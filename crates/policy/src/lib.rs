@@ -20,6 +20,7 @@
 //! *Non-goals.* Notation: parsing and printing are the `tc` layer's. Classes and filters come
 //! with the first kind that has them.
 
+mod automatic;
 mod cake;
 mod compile;
 mod edit;

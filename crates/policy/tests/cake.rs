@@ -1,5 +1,7 @@
 //! What workers are to build for `cake` and `cake_mq`, and how their figures come back.
 
+mod policies;
+
 use narrows_coordination::Strategy;
 use narrows_packet::Backlog;
 use narrows_policy::{
@@ -9,6 +11,7 @@ use narrows_policy::{
 use narrows_qdisc::cake::{Config as Cake, Figures, Isolation};
 use narrows_qdisc::{Config, Spec, Stats};
 use narrows_units::{Bytes, Rate};
+use policies::compile;
 
 const ANY: PortFacts = PortFacts::ETHERNET;
 fn nothing() -> CakeOptions {
@@ -27,14 +30,6 @@ fn edit(policy: &Policy, parent: Parent, handle: u16, params: Params) -> Policy 
 
 fn root(policy: &Policy, multi: bool, options: CakeOptions) -> Policy {
     edit(policy, Parent::Root, 1, Params::Cake { multi, options })
-}
-
-fn compile(
-    policy: &Policy,
-    queues: usize,
-    previous: Option<&Installed>,
-) -> (Installed, Vec<Update>) {
-    Installed::compile(policy.port("eth0"), queues, previous).unwrap()
 }
 
 fn spec(update: &Update) -> &Spec {

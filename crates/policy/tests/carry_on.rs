@@ -1,13 +1,16 @@
 //! Whatever policy follows whatever other: what workers are told fits what they run, and their
 //! figures find their way back to every qdisc of the tree.
 
+mod policies;
+
 use narrows_coordination::Strategy as Coordinated;
 use narrows_policy::{
     CakeOptions, ClassId, Edit, FifoUnit, Handle, Installed, Params, Parent, Policy, PortFacts,
     TbfParams, Update, Verb,
 };
 use narrows_qdisc::{Qdisc, cake::Diffserv};
-use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
+use narrows_units::{Nanos, Rate};
+use policies::tbf_params;
 use proptest::prelude::{Just, Strategy, any, prop, prop_assert, prop_oneof, proptest};
 
 fn edit() -> impl Strategy<Value = Edit> {
@@ -17,16 +20,8 @@ fn edit() -> impl Strategy<Value = Edit> {
         1 => Just(Some(Coordinated::Edt)),
         1 => Just(Some(Coordinated::Equal { sync_time: Nanos::from_micros(50) })),
     ];
-    let tbf = (1u64..1000, strategies).prop_map(|(mbit, strategy)| {
-        Params::Tbf(TbfParams {
-            rate: Rate::from_bits_per_sec(mbit * 1_000_000),
-            burst: Bytes(32_768),
-            limit: Bytes(100_000),
-            peak: None,
-            overhead: Overhead::NONE,
-            strategy,
-        })
-    });
+    let tbf = (1u64..1000, strategies)
+        .prop_map(|(mbit, strategy)| Params::Tbf(TbfParams { strategy, ..tbf_params(mbit) }));
     let fifo = |unit| (1u32..100).prop_map(move |limit| Params::Fifo(unit, Some(limit)));
     let strategies = prop_oneof![3 => Just(None), 1 => Just(Some(Coordinated::Lock))];
     let diffservs = prop_oneof![Just(None), Just(Some(Diffserv::Diffserv4))];

@@ -1,24 +1,20 @@
 //! What workers are to build, and how their figures come back.
 
+mod policies;
+
 use narrows_packet::Backlog;
 use narrows_policy::{
     ClassId, Edit, FifoUnit, Handle, Installed, NodeStats, Params, Parent, Policy, PolicyError,
-    PortFacts, TbfParams, Update, Verb,
+    PortFacts, Update, Verb,
 };
 use narrows_qdisc::{Config, Spec, Stats, fifo};
-use narrows_units::{Bytes, Rate, wire::Overhead};
+use narrows_units::Bytes;
+use policies::{compile, tbf_params};
 
 const ANY: PortFacts = PortFacts::ETHERNET;
 
 fn tbf(mbit: u64) -> Params {
-    Params::Tbf(TbfParams {
-        rate: Rate::from_bits_per_sec(mbit * 1_000_000),
-        burst: Bytes(32_768),
-        limit: Bytes(100_000),
-        peak: None,
-        overhead: Overhead::NONE,
-        strategy: None,
-    })
+    Params::Tbf(tbf_params(mbit))
 }
 
 fn pfifo(limit: u32) -> Params {
@@ -34,14 +30,6 @@ fn set(policy: &Policy, parent: (u16, u16), handle: u16, params: Params) -> Poli
 }
 
 const ROOT: (u16, u16) = (0, 0);
-
-fn compile(
-    policy: &Policy,
-    queues: usize,
-    previous: Option<&Installed>,
-) -> (Installed, Vec<Update>) {
-    Installed::compile(policy.port("eth0"), queues, previous).unwrap()
-}
 
 fn retuned(update: &Update) -> Option<&Spec> {
     match update {

@@ -1,13 +1,16 @@
 //! What edits do, and what they refuse, case by case and against a naive model. That this is
 //! what the kernel does is checked where there is a kernel to ask: `crates/tc/tests/parity`.
 
+mod policies;
+
 use narrows_coordination::Strategy;
 use narrows_policy::{
     CakeOptions, ClassId, Edit, FifoUnit, Handle, Kind, MAX_DEPTH, Params, Parent, Policy,
     PolicyError, PortFacts, TbfParams, Verb,
 };
 use narrows_qdisc::tbf::Peak;
-use narrows_units::{Bytes, Rate, wire::Overhead};
+use narrows_units::{Bytes, Rate};
+use policies::tbf_params;
 use proptest::prelude::{
     Just, Strategy as _, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest,
 };
@@ -17,17 +20,6 @@ const ROOT: Option<Parent> = Some(Parent::Root);
 
 fn class(major: u16, minor: u16) -> Option<Parent> {
     Some(Parent::Class(ClassId { major, minor }))
-}
-
-fn tbf_params(mbit: u64) -> TbfParams {
-    TbfParams {
-        rate: Rate::from_bits_per_sec(mbit * 1_000_000),
-        burst: Bytes(32_768),
-        limit: Bytes(100_000),
-        peak: None,
-        overhead: Overhead::NONE,
-        strategy: None,
-    }
 }
 
 fn tbf(mbit: u64) -> Option<Params> {

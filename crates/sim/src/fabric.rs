@@ -25,6 +25,7 @@
 //! *Non-goals.* Handshakes, delayed acknowledgements, framing, a host's processor, more than
 //! one queue a port, routes that change, any congestion control but DCTCP.
 
+pub(crate) mod device;
 mod engine;
 mod flow;
 mod host;

@@ -18,7 +18,7 @@ pub use json::json;
 pub use page::page;
 pub use table::table;
 
-use crate::scenario::Scenario;
+use crate::scenario::{About, Scenario};
 use serde::Serialize;
 use std::fmt::Debug;
 
@@ -43,15 +43,16 @@ fn short_keys(scenario: &Scenario) -> Vec<String> {
 }
 
 /// What a result is of: the scenario, and the figure that it reproduces.
-fn titles(name: &str, title: &str, source: Option<&str>) -> Vec<String> {
+fn titles(about: &About) -> Vec<String> {
+    let About { name, title, source } = about;
     let first = format!("{name} (simulated): {title}");
-    std::iter::once(first).chain(source.map(|source| format!("after {source}"))).collect()
+    std::iter::once(first).chain(source.iter().map(|source| format!("after {source}"))).collect()
 }
 
 /// What every form of a result of one shaper begins with.
 fn heading(scenario: &Scenario) -> Vec<String> {
     let costs = scenario.costs;
-    let mut lines = titles(&scenario.name, &scenario.title, scenario.source.as_deref());
+    let mut lines = titles(&scenario.about);
     lines.push(format!(
         "seed {}; a core is busy {} ns a step, {} ns a packet, {} ns a drop, {} ns a line read, {} ns a line updated",
         scenario.seed,

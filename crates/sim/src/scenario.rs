@@ -38,25 +38,38 @@ mod star;
 
 pub use catalogue::{all_names, embedded, names, near};
 pub use error::ScenarioError;
-pub use estimator::{EstimatorFinished, EstimatorScenario};
+pub use estimator::EstimatorScenario;
 pub use experiment::{Experiment, Results};
-pub use fabric::{FabricFinished, FabricPaper, FabricScenario};
+pub use fabric::{FabricPaper, FabricScenario};
 pub use paths::Override;
-pub use runner::{Finished, RunError, run};
-pub use star::{StarFinished, StarPaper, StarScenario};
+pub use runner::{Finished, RunError, Runs, run};
+pub use star::{StarPaper, StarScenario};
 
 use crate::measure::{GroupMeasure, Measure};
 use crate::setup::{Costs, Setup};
 
-/// A scenario, read and complete.
-#[derive(Clone, Debug)]
-pub struct Scenario {
+/// What a scenario says of itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct About {
     /// The name of its file, without the ending.
     pub name: String,
     /// What it shows.
     pub title: String,
     /// The figure that it reproduces, as `mq-cake, IFIP, Fig. 4`.
     pub source: Option<String>,
+}
+
+impl About {
+    fn new(name: &str, title: String, source: Option<String>) -> Self {
+        Self { name: name.to_owned(), title, source }
+    }
+}
+
+/// A scenario, read and complete.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What it says of itself.
+    pub about: About,
     /// Columns.
     pub measures: Vec<Measure>,
     /// Columns of the table of groups, which is left out where there are none.

@@ -22,17 +22,31 @@ pub(crate) fn lay_out(
     queues: usize,
     before: Option<&Installed>,
 ) -> Result<(Installed, Vec<Update>), String> {
-    for line in lines(port, words) {
-        let outcome = narrows_tc::execute(&line, host);
-        if outcome.code != 0 {
-            return Err(outcome.stderr.trim_end().to_owned());
-        }
-    }
+    execute(host, port, words)?;
     Installed::compile(host.policy().port(port), queues, before).map_err(|error| error.to_string())
 }
 
+/// Executes `words` for `port` of `host`.
+///
+/// # Errors
+/// What `tc` says where it refuses them, and what to write where they are no qdisc's and only ask for something.
+pub(crate) fn execute(host: &mut OfflineHost, port: &str, words: &[String]) -> Result<(), String> {
+    for line in lines(port, words) {
+        let outcome = narrows_tc::execute(&line, host);
+        if outcome.code != 0 {
+            return Err(outcome.stderr.trim().to_owned());
+        }
+        if !outcome.stdout.is_empty() {
+            return Err(
+                "write the words of a qdisc, as tbf rate {rate} burst 1514 limit 1mb".to_owned()
+            );
+        }
+    }
+    Ok(())
+}
+
 /// The commands for `port`, each without its first word.
-pub(crate) fn lines(port: &str, words: &[String]) -> Vec<Vec<String>> {
+fn lines(port: &str, words: &[String]) -> Vec<Vec<String>> {
     let mut parts = words.split(|word| word == NEXT);
     let root = parts.next().unwrap_or_default();
     let queues: Vec<&[String]> = parts.collect();

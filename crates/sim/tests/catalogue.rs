@@ -14,12 +14,12 @@ fn read(name: &str, overrides: &[&str]) -> Scenario {
 fn every_scenario_is_complete() {
     for name in names() {
         let scenario = read(name, &[]);
-        assert!(!scenario.title.is_empty() && !scenario.cases.is_empty(), "{name}");
+        assert!(!scenario.about.title.is_empty() && !scenario.cases.is_empty(), "{name}");
         assert!(embedded(name).unwrap().starts_with("# "), "{name} says what it is about");
         let of_a_paper = name.starts_with("mqcake-")
             || name.starts_with("flowbundler-")
             || name == "cake-mq-tcp";
-        assert_eq!(scenario.source.is_some(), of_a_paper, "{name}");
+        assert_eq!(scenario.about.source.is_some(), of_a_paper, "{name}");
         if name.starts_with("cake-") {
             let words = &scenario.cases[0].setup.port.qdisc;
             assert_eq!(words.first().map(String::as_str), Some("cake"), "{name}");

@@ -1,7 +1,7 @@
 //! What `flowbundler` takes for the rate of what goes to a host: the paper's two scenarios, as `narrows sim` runs them.
 
 use narrows_sim::estimator::Row;
-use narrows_sim::scenario::{EstimatorScenario, Experiment, Override, embedded};
+use narrows_sim::scenario::{EstimatorScenario, Experiment, Override, embedded, run};
 use narrows_units::Nanos;
 
 const NAME: &str = "flowbundler-estimator";
@@ -15,7 +15,7 @@ fn read(overrides: &[&str]) -> Result<EstimatorScenario, String> {
 
 /// By case and row.
 fn results(overrides: &[&str]) -> Vec<Vec<Row>> {
-    read(overrides).unwrap().run(2, &|_| {}).rows
+    run(&read(overrides).unwrap(), 2, &|_| {}).unwrap().outcomes
 }
 
 #[test]

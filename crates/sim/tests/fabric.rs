@@ -4,7 +4,9 @@
 //! how much flows carry are chosen here.
 
 use narrows_sim::fabric::{Class, Pattern};
-use narrows_sim::scenario::{Experiment, FabricScenario, Override, all_names, embedded, names};
+use narrows_sim::scenario::{
+    Experiment, FabricScenario, Override, all_names, embedded, names, run,
+};
 
 const NAME: &str = "flowbundler-fabric";
 
@@ -21,7 +23,7 @@ fn read(overrides: &[&str]) -> Result<FabricScenario, String> {
 /// By structure: the mean completion time of the flows of `pattern` in microseconds, and packets a batch.
 fn results(overrides: &[&str], pattern: Pattern) -> Vec<(f64, f64)> {
     let scenario = read(overrides).unwrap();
-    let finished = scenario.run(2, &|_| {}).unwrap();
+    let finished = run(&scenario, 2, &|_| {}).unwrap();
     let figures = finished.outcomes.iter().map(|outcome| {
         let mean = outcome.all(pattern).mean_us().unwrap();
         (mean, outcome.batches(pattern).mean().unwrap())
@@ -61,7 +63,7 @@ fn packets_of_sixteen_flows_leave_together_and_the_flows_are_done_as_soon() {
 #[test]
 fn every_structure_gets_the_same_flows() {
     let scenario = read(&["flows=200", SHORT]).unwrap();
-    let finished = scenario.run(2, &|_| {}).unwrap();
+    let finished = run(&scenario, 2, &|_| {}).unwrap();
     let flows = |pattern| {
         let of = finished.outcomes.iter();
         of.map(|it| Class::ALL.map(|class| it.completion(pattern, class).flows)).collect::<Vec<_>>()
@@ -107,7 +109,10 @@ fn other_kinds_are_listed_with_all_others_and_apart_from_what_has_one_shaper() {
         let experiment =
             Experiment::read(name, text, &[]).unwrap_or_else(|error| panic!("{error}"));
         assert!(!matches!(experiment, Experiment::Shaper(_)), "{name}");
-        assert!(!experiment.title().is_empty() && experiment.source().is_some(), "{name}");
+        assert!(
+            !experiment.about().title.is_empty() && experiment.about().source.is_some(),
+            "{name}"
+        );
     }
 }
 

@@ -4,8 +4,10 @@
 //! here. A single wheel with slots that are too long, or a core with too little time, stands beside
 //! what is promised, so that a scenario that has lost its point is noticed.
 
+mod scenarios;
+
 use narrows_sim::measure::{GroupMeasure, Measure, Outcome};
-use narrows_sim::scenario::{Case, Override, Scenario, embedded, run};
+use narrows_sim::scenario::Case;
 use narrows_sim::setup::Kind;
 
 /// A run and what came of it.
@@ -15,15 +17,7 @@ type Row = (Case, Outcome);
 #[track_caller]
 fn rows(name: &str, strategy: &str, overrides: &[&str]) -> Vec<Row> {
     let name = format!("flowbundler-{name}");
-    let overrides: Vec<Override> =
-        overrides.iter().map(|text| Override::parse(text).unwrap()).collect();
-    let mut scenario = Scenario::read(&name, embedded(&name).unwrap(), &overrides)
-        .unwrap_or_else(|error| panic!("{error}"));
-    scenario.cases.retain(|case| case.strategy == strategy);
-    assert!(!scenario.cases.is_empty(), "{name} does not run {strategy}");
-    let finished = run(&scenario, 1, &|_| {}).unwrap_or_else(|error| panic!("{error}"));
-    let rows: Vec<Row> =
-        finished.rows().map(|(case, outcome)| (case.clone(), outcome.clone())).collect();
+    let rows = scenarios::rows(&name, strategy, overrides);
     for (case, outcome) in &rows {
         // Seen only where a test fails.
         println!("{name}, {}: {:?}", case.label(), outcome.measures);

@@ -8,8 +8,9 @@
 //!
 //! *Non-goals.* What real cores cost: that is measured, not simulated.
 
+mod scenarios;
+
 use narrows_sim::measure::Measure;
-use narrows_sim::scenario::{Override, Scenario, embedded, run};
 use std::collections::BTreeMap;
 
 /// What came of a run.
@@ -44,18 +45,11 @@ impl Figures {
 
 /// Runs the scenario `name` with `overrides` under `strategy`: every point of its sweep.
 fn figures(name: &str, strategy: &str, overrides: &[&str]) -> Vec<Figures> {
-    let parse = |text: &&str| Override::parse(text).unwrap_or_else(|error| panic!("{error}"));
-    let overrides: Vec<Override> = overrides.iter().map(parse).collect();
-    let text = embedded(name).unwrap_or_else(|| panic!("there is no scenario {name}"));
-    let mut scenario =
-        Scenario::read(name, text, &overrides).unwrap_or_else(|error| panic!("{error}"));
-    scenario.cases.retain(|case| case.strategy == strategy);
-    assert!(!scenario.cases.is_empty(), "{name} does not run {strategy}");
-    let finished = run(&scenario, 1, &|_| {}).unwrap_or_else(|error| panic!("{error}"));
-    let rows = finished.rows().map(|(case, outcome)| Figures {
+    let rows = scenarios::rows(name, strategy, overrides);
+    let rows = rows.into_iter().map(|(case, outcome)| Figures {
         label: format!("{name}: {}", case.label()),
-        measures: outcome.measures.clone(),
-        paper: case.paper.clone(),
+        measures: outcome.measures,
+        paper: case.paper,
     });
     let rows: Vec<Figures> = rows.collect();
     for row in &rows {

@@ -1,6 +1,6 @@
 //! Hosts that send to one, with whole qdiscs: what the safeguard does, at a size that is quick.
 
-use narrows_sim::scenario::{Experiment, Override, StarScenario, embedded};
+use narrows_sim::scenario::{Experiment, Override, StarScenario, embedded, run};
 use narrows_sim::star::Measure;
 
 const NAME: &str = "flowbundler-safeguard";
@@ -14,7 +14,7 @@ fn read(overrides: &[&str]) -> Result<StarScenario, String> {
 #[test]
 fn congested_hosts_are_marked_less_and_lose_no_throughput() {
     let scenario = read(&["flows=[20]", "length=20ms"]).unwrap();
-    let finished = scenario.run(2, &|_| {}).unwrap();
+    let finished = run(&scenario, 2, &|_| {}).unwrap();
     let value = |strategy: &str, measure: Measure| {
         finished.outcome(20, strategy).unwrap().value(measure, &scenario.setup)
     };
@@ -34,7 +34,7 @@ fn congested_hosts_are_marked_less_and_lose_no_throughput() {
 #[test]
 fn where_nothing_is_marked_the_safeguard_leaves_packets_together() {
     let scenario = read(&["flows=[20]", "length=5ms", "runs=1", "mark_above=100k"]).unwrap();
-    let finished = scenario.run(2, &|_| {}).unwrap();
+    let finished = run(&scenario, 2, &|_| {}).unwrap();
     let outcome = |strategy| finished.outcome(20, strategy).unwrap();
     assert_eq!((outcome("safeguard").marked, outcome("safeguard").congestion), (0, 0));
     assert_eq!(outcome("safeguard").batches, outcome("flowbundler").batches);

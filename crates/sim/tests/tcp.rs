@@ -91,9 +91,8 @@ impl Result {
     }
 
     fn jain(&self) -> f64 {
-        let sum: f64 = self.delivered.iter().map(|&bytes| bytes as f64).sum();
-        let squares: f64 = self.delivered.iter().map(|&bytes| (bytes as f64).powi(2)).sum();
-        sum * sum / (squares * self.delivered.len() as f64)
+        let delivered = self.delivered.iter().map(|&bytes| bytes as f64);
+        narrows_coordination::jain(&delivered.collect::<Vec<_>>())
     }
 
     fn mean_queue(&self) -> u64 {

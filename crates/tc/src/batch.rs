@@ -3,7 +3,7 @@
 use crate::Host;
 use crate::command::{self, Options};
 use crate::complaint::Outcome;
-use narrows_policy::{NodeStats, Policy, PortFacts};
+use narrows_policy::{Policy, PortFacts};
 
 /// What separates words.
 const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
@@ -68,10 +68,6 @@ impl Host for Draft<'_> {
     fn apply(&mut self, policy: Policy) -> Result<(), String> {
         self.policy = policy;
         Ok(())
-    }
-
-    fn stats(&self, _dev: &str) -> Vec<NodeStats> {
-        Vec::new()
     }
 }
 

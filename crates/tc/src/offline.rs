@@ -7,7 +7,7 @@
 use crate::command::{self, CommandLine};
 use crate::complaint::{Complaint, Outcome};
 use crate::{Host, execute_batch, load, save};
-use narrows_policy::{NodeStats, Policy, PortFacts};
+use narrows_policy::{Policy, PortFacts};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -42,10 +42,6 @@ impl Host for OfflineHost {
     fn apply(&mut self, policy: Policy) -> Result<(), String> {
         self.policy = policy;
         Ok(())
-    }
-
-    fn stats(&self, _dev: &str) -> Vec<NodeStats> {
-        Vec::new()
     }
 }
 

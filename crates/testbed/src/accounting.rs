@@ -10,6 +10,7 @@ use crate::bed::{CLIENT, PORT_A, PORT_B, SERVER, Testbed};
 use crate::counters::{Counters, Counts};
 use crate::narrows::Show;
 use anyhow::{Context, Result, bail};
+use serde::Serialize;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,7 @@ pub struct Devices {
 }
 
 /// The frames of one direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Direction {
     /// Given to the sender's device.
     pub handed_over: u64,

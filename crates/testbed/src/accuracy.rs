@@ -13,10 +13,8 @@ use crate::narrows::Instance;
 use crate::progress::Progress;
 use crate::requirements::{self, ETHTOOL, IP, IPERF3, PING, Refusal, TC};
 use crate::trial::{self, Load};
-use crate::{Testbed, frames, steering};
+use crate::{Testbed, frames, steering, table};
 use anyhow::{Context, Result};
-use comfy_table::Table;
-use comfy_table::presets::ASCII_MARKDOWN;
 use narrows_coordination::Strategy;
 use narrows_units::{Nanos, Rate};
 use serde::Serialize;
@@ -147,9 +145,8 @@ fn flood(flows: &[Vec<u16>], limit: Rate, window: Duration) -> Result<Load> {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = Table::new();
-        table.load_style(ASCII_MARKDOWN);
-        table.set_header(["limit", "coordination", "queues", "load", "delivered", "deviation"]);
+        let mut table =
+            table::of_words(["limit", "coordination", "queues", "load", "delivered", "deviation"]);
         for row in &self.rows {
             table.add_row([
                 Rate::from_bits_per_sec(row.limit_bps).to_string(),

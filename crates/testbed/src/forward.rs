@@ -23,16 +23,14 @@ mod system;
 
 pub use report::{Report, Row};
 
-use crate::Testbed;
 use crate::bed::SINK_MAC;
 use crate::progress::Progress;
 use crate::requirements::{self, ETHTOOL, IP, Refusal, TC};
+use crate::{Rounds, Testbed};
 use crate::{cpu, frames, steering};
 use anyhow::Result;
 use cell::{Cell, Sample};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::time::Duration;
 use system::{Running, System};
 
 /// Frame lengths, in bytes without the frame check sequence.
@@ -42,24 +40,13 @@ const FLOWS_PER_QUEUE: usize = 16;
 /// Queues at most, as many as a testbed has elsewhere.
 const QUEUES_MAX: usize = 4;
 
-/// How to run it.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The `narrows` program.
-    pub program: PathBuf,
-    /// How long each system is measured with each frame size under each load.
-    pub window: Duration,
-    /// How often all of that is repeated.
-    pub rounds: u32,
-}
-
 /// Refuses where the benchmark cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, TC, ETHTOOL])
 }
 
 /// Runs it, with its progress on standard error.
-pub fn run(options: &Options) -> Result<Report> {
+pub fn run(options: &Rounds) -> Result<Report> {
     check()?;
     let queues = cpu::cores().saturating_sub(1).clamp(1, QUEUES_MAX);
     let senders_core = cpu::last_core()?;

@@ -9,35 +9,21 @@
 //! sleeping worker has this core, too, as an operator would have it: a queue's interrupt and its
 //! worker on one core. The one that never sleeps has the last core.
 
-use crate::Testbed;
 use crate::bed::SERVER_IP;
 use crate::bridge::Bridge;
 use crate::narrows::Instance;
 use crate::ping::{Ping, Stats};
 use crate::progress::Progress;
 use crate::requirements::{self, ETHTOOL, IP, PING, Refusal};
+use crate::{Rounds, Testbed, table};
 use anyhow::{Context, Result};
-use comfy_table::Table;
-use comfy_table::presets::ASCII_MARKDOWN;
 use serde::Serialize;
 use std::fmt;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// The server's end of the bare cable.
 const CABLE_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 2);
-
-/// How to run it.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The `narrows` program.
-    pub program: PathBuf,
-    /// How long each system is measured in each round.
-    pub window: Duration,
-    /// How often all of it is repeated.
-    pub rounds: u32,
-}
 
 /// What the round trips go through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,7 +74,7 @@ pub fn check() -> Result<(), Refusal> {
 }
 
 /// Runs it, with its progress on standard error.
-pub fn run(options: &Options) -> Result<Report> {
+pub fn run(options: &Rounds) -> Result<Report> {
     check()?;
     let bed = Testbed::up(1)?;
     lay_cable(&bed)?;
@@ -134,7 +120,7 @@ fn lay_cable(bed: &Testbed) -> Result<()> {
     ip(bed.server(), "link set cable1 up")
 }
 
-fn ping(bed: &Testbed, system: System, options: &Options) -> Result<Stats> {
+fn ping(bed: &Testbed, system: System, options: &Rounds) -> Result<Stats> {
     let to = |address| {
         let ping = Ping::start_on(bed, 0, address, options.window + Duration::from_secs(1))?;
         std::thread::sleep(options.window);
@@ -163,9 +149,7 @@ fn ping(bed: &Testbed, system: System, options: &Options) -> Result<Stats> {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = Table::new();
-        table.load_style(ASCII_MARKDOWN);
-        table.set_header(["system", "median", "p99", "added by it"]);
+        let mut table = table::of_words(["system", "median", "p99", "added by it"]);
         for row in &self.rows {
             table.add_row([
                 row.system.to_owned(),

@@ -53,10 +53,12 @@ pub mod process;
 pub mod progress;
 pub mod raw;
 pub mod requirements;
+mod rounds;
 pub mod rrul;
 pub mod spread;
 pub mod stale;
 pub mod steering;
+mod table;
 pub mod tcp;
 pub mod translation;
 pub mod trial;
@@ -65,3 +67,4 @@ pub mod window;
 
 pub use bed::Testbed;
 pub use namespace::Namespace;
+pub use rounds::Rounds;

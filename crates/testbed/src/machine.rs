@@ -1,18 +1,35 @@
 //! Which machine a measurement was taken on, in its own words.
 
 use crate::cpu;
+use serde::Serialize;
+use std::fmt;
 use std::fs;
 
-/// The processor's name and the number of cores in use.
-pub fn processor() -> String {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = text.lines().find(|line| line.starts_with("model name"));
-    let name = model.and_then(|line| line.split_once(": ")).map_or("unknown", |(_, name)| name);
-    format!("{name}, {} cores", cpu::cores())
+/// A machine, as its kernel describes it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Machine {
+    /// The processor's name and the number of cores in use.
+    pub machine: String,
+    /// The kernel's release.
+    pub kernel: String,
 }
 
-/// The kernel's release.
-pub fn kernel() -> String {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    release.trim().to_owned()
+impl Machine {
+    /// This one.
+    pub fn here() -> Self {
+        let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = text.lines().find(|line| line.starts_with("model name"));
+        let name = model.and_then(|line| line.split_once(": ")).map_or("unknown", |(_, name)| name);
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Self {
+            machine: format!("{name}, {} cores", cpu::cores()),
+            kernel: release.trim().to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, Linux {}", self.machine, self.kernel)
+    }
 }

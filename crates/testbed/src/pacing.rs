@@ -34,23 +34,11 @@ pub use conformance::{ConformanceRow, by_source_port};
 pub use report::{CostRow, Report};
 pub use trace::{Deviation, Gaps, Trace, deviation, gaps, whole};
 
+use crate::Rounds;
 use crate::progress::Progress;
 use crate::requirements::{self, ETHTOOL, IP, Refusal, TC, TCPDUMP};
 use anyhow::{Result, ensure};
-use std::path::PathBuf;
-use std::time::Duration;
 use system::System;
-
-/// How to run it.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The `narrows` program.
-    pub program: PathBuf,
-    /// How long each qdisc is measured with each number of flows in each round.
-    pub window: Duration,
-    /// How often the costs are measured, at least once.
-    pub rounds: u32,
-}
 
 /// Refuses where the benchmark cannot run.
 pub fn check() -> Result<(), Refusal> {
@@ -58,7 +46,7 @@ pub fn check() -> Result<(), Refusal> {
 }
 
 /// Runs it, with its progress on standard error.
-pub fn run(options: &Options) -> Result<Report> {
+pub fn run(options: &Rounds) -> Result<Report> {
     check()?;
     ensure!(options.rounds > 0, "at least one round, not 0");
     let measurements = cost::FLOWS.len() * System::ALL.len() * options.rounds as usize;

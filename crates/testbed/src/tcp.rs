@@ -202,23 +202,9 @@ impl Drop for Running {
     }
 }
 
-/// Jain's index of fairness: 1 where all are the same, 1/n where one of n has everything.
-pub fn jain(rates: &[f64]) -> f64 {
-    let sum: f64 = rates.iter().sum();
-    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
-    if squares > 0.0 { sum * sum / (rates.len() as f64 * squares) } else { f64::NAN }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn equal_flows_have_an_index_of_one_and_a_lone_one_of_its_share() {
-        assert_eq!(jain(&[3.0; 7]), 1.0);
-        assert_eq!(jain(&[5.0, 0.0, 0.0, 0.0]), 0.25);
-        assert!((jain(&[1.0, 1.0, 2.0, 2.0]) - 0.9).abs() < 1e-9);
-    }
 
     #[test]
     fn a_new_flow_is_on_the_queue_that_has_sent() {

@@ -24,15 +24,12 @@ use crate::narrows::Instance;
 use crate::progress::Progress;
 use crate::requirements::{self, ETHTOOL, IP, PING, Refusal, TC};
 use crate::trial::{self, Load, Outcome};
-use crate::{Testbed, frames, steering};
+use crate::{Rounds, Testbed, frames, steering, table};
 use anyhow::{Context, Result, ensure};
-use comfy_table::Table;
-use comfy_table::presets::ASCII_MARKDOWN;
 use narrows_coordination::Strategy;
 use narrows_units::{Nanos, Rate};
 use serde::Serialize;
 use std::fmt;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The limit.
@@ -48,17 +45,6 @@ const FRAME_BYTES: usize = 1514;
 const BURST: Nanos = Nanos::from_millis(16);
 /// How long a packet may wait.
 const LATENCY: &str = "50ms";
-
-/// How to run it.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The `narrows` program.
-    pub program: PathBuf,
-    /// How long each strategy is measured in each round.
-    pub window: Duration,
-    /// How often all of it is repeated, at least once.
-    pub rounds: u32,
-}
 
 /// One strategy. Medians over rounds unless said otherwise, in per cent of the limit.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -95,7 +81,7 @@ pub fn check() -> Result<(), Refusal> {
 }
 
 /// Runs it, with its progress on standard error.
-pub fn run(options: &Options) -> Result<Report> {
+pub fn run(options: &Rounds) -> Result<Report> {
     check()?;
     ensure!(options.rounds > 0, "at least one round, not 0");
     let bed = Testbed::up(QUEUES)?;
@@ -230,9 +216,8 @@ impl Row {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = Table::new();
-        table.load_style(ASCII_MARKDOWN);
-        table.set_header(["strategy", "delivered", "worst", "offered", "worst", "by queue"]);
+        let mut table =
+            table::of_words(["strategy", "delivered", "worst", "offered", "worst", "by queue"]);
         for row in &self.rows {
             let queues: Vec<String> =
                 row.queue_percent.iter().map(|percent| format!("{percent:.1}")).collect();

@@ -2,7 +2,7 @@
 //! or overtaken, and the books add up after every single step.
 
 use narrows_packet::{Acknowledgement, Batch, DropReason, PacketId, Packets, Reading};
-use narrows_policy::{Installed, NodeStats, Policy, PortFacts};
+use narrows_policy::{Installed, Policy, PortFacts};
 use narrows_tc::Host;
 use narrows_units::{Bytes, Nanos};
 use narrows_worker::{Activity, Worker};
@@ -166,10 +166,6 @@ impl Host for Ports {
     fn apply(&mut self, policy: Policy) -> Result<(), String> {
         self.policy = policy;
         Ok(())
-    }
-
-    fn stats(&self, _dev: &str) -> Vec<NodeStats> {
-        Vec::new()
     }
 }
 

@@ -1,13 +1,17 @@
 //! `narrows bench`.
 
+mod work;
+
 use super::report::print;
 use clap::{Args, Subcommand};
-use narrows_bench::callgrind::Program;
 use narrows_bench::{cake, coordination, wheels};
 use narrows_testbed::progress::Progress;
-use narrows_testbed::{accuracy, forward, latency, pacing, uneven};
+use narrows_testbed::{Rounds, accuracy, forward, latency, pacing, uneven};
+use serde::Serialize;
+use std::fmt::Display;
 use std::process::ExitCode;
 use std::time::Duration;
+use work::{CakeWork, WheelsWork, counted};
 
 /// Measure what things cost on this machine, each beside its peers in the same run.
 #[derive(Args)]
@@ -18,11 +22,32 @@ pub struct Bench {
 
 #[derive(Subcommand)]
 enum What {
-    Forward(Forward),
+    /// Forwarding, beside a bare AF_XDP forwarder, a Linux bridge and bridge + HTB.
+    ///
+    /// Real packets of 64 and 1500 bytes between network namespaces, all systems interleaved in
+    /// one run: packets per second, processor time a packet, and the ratio to the bare forwarder.
+    /// Needs root.
+    #[command(mut_arg("seconds", |it| it.help("Seconds for which each system is measured with each frame size and load")))]
+    Forward(InRounds),
     Accuracy(Accuracy),
-    Uneven(Uneven),
-    Latency(Latency),
-    Pacing(Pacing),
+    /// How much of a limit is used under uneven load: 80/20 over two of four queues at
+    /// 500 Mbit/s, each coordination strategy beside the others. Needs root.
+    #[command(mut_arg("seconds", |it| it.default_value("4").help("Seconds for which each strategy is measured in each round")))]
+    Uneven(InRounds),
+    /// What an idle Narrows adds to a ping, asleep and busy-polling, beside a bridge and a bare
+    /// cable. Needs root.
+    #[command(mut_arg("seconds", |it| it.default_value("3")), mut_arg("rounds", |it| it.default_value("5")))]
+    Latency(InRounds),
+    /// What pacing costs and how exactly it paces: `flowbundler` beside `carousel`, `eiffel`, `fq` and no
+    /// qdisc, with real packets of 16, 64 and 1024 flows.
+    ///
+    /// Cost: kicks (system calls that send), packets for each, processor time a packet, what of it is
+    /// above no qdisc, and the ratio to `flowbundler`, all interleaved in one run. Conformance: how far
+    /// the rate of one flow, and of 64 at four rates, is off over 1, 10 and 100 ms at the receiver, and
+    /// the gaps between a packet and the next but one. Needs root.
+    #[command(mut_arg("seconds", |it| it.help("Seconds for which each qdisc is measured with each number of flows in each round")))]
+    #[command(mut_arg("rounds", |it| it.default_value("5").help("How often the costs are measured")))]
+    Pacing(InRounds),
     Qdisc(Qdisc),
     Coordination(Coordination),
     Cake(Cake),
@@ -35,11 +60,11 @@ enum What {
 impl Bench {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         match self.what {
-            What::Forward(forward) => forward.execute(),
+            What::Forward(rounds) => rounds.execute(forward::run),
             What::Accuracy(accuracy) => accuracy.execute(),
-            What::Uneven(uneven) => uneven.execute(),
-            What::Latency(latency) => latency.execute(),
-            What::Pacing(pacing) => pacing.execute(),
+            What::Uneven(rounds) => rounds.execute(uneven::run),
+            What::Latency(rounds) => rounds.execute(latency::run),
+            What::Pacing(rounds) => rounds.execute(pacing::run),
             What::Qdisc(qdisc) => qdisc.execute(),
             What::Coordination(coordination) => coordination.execute(),
             What::Cake(cake) => cake.execute(),
@@ -51,14 +76,11 @@ impl Bench {
     }
 }
 
-/// Forwarding, beside a bare AF_XDP forwarder, a Linux bridge and bridge + HTB.
-///
-/// Real packets of 64 and 1500 bytes between network namespaces, all systems interleaved in
-/// one run: packets per second, processor time a packet, and the ratio to the bare forwarder.
-/// Needs root.
+// How much to measure of what is measured in rounds. Not a doc comment: that would stand in the place of each
+// command's own help.
 #[derive(Args)]
-struct Forward {
-    /// Seconds for which each system is measured with each frame size and load.
+struct InRounds {
+    /// Seconds for which each system is measured in each round.
     #[arg(long, value_name = "S", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
 
@@ -71,9 +93,12 @@ struct Forward {
     json: bool,
 }
 
-impl Forward {
-    fn execute(self) -> anyhow::Result<ExitCode> {
-        let report = forward::run(&forward::Options {
+impl InRounds {
+    fn execute<R: Display + Serialize>(
+        self,
+        run: fn(&Rounds) -> anyhow::Result<R>,
+    ) -> anyhow::Result<ExitCode> {
+        let report = run(&Rounds {
             program: std::env::current_exe()?,
             window: Duration::from_secs(self.seconds),
             rounds: self.rounds,
@@ -100,95 +125,6 @@ impl Accuracy {
         let report = accuracy::run(&accuracy::Options {
             program: std::env::current_exe()?,
             window: Duration::from_secs(self.seconds),
-        })?;
-        print(&report, self.json)
-    }
-}
-
-/// How much of a limit is used under uneven load: 80/20 over two of four queues at
-/// 500 Mbit/s, each coordination strategy beside the others. Needs root.
-#[derive(Args)]
-struct Uneven {
-    /// Seconds for which each strategy is measured in each round.
-    #[arg(long, value_name = "S", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=60))]
-    seconds: u64,
-
-    /// How often all of it is repeated.
-    #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
-    rounds: u32,
-
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-}
-
-impl Uneven {
-    fn execute(self) -> anyhow::Result<ExitCode> {
-        let report = uneven::run(&uneven::Options {
-            program: std::env::current_exe()?,
-            window: Duration::from_secs(self.seconds),
-            rounds: self.rounds,
-        })?;
-        print(&report, self.json)
-    }
-}
-
-/// What an idle Narrows adds to a ping, asleep and busy-polling, beside a bridge and a bare
-/// cable. Needs root.
-#[derive(Args)]
-struct Latency {
-    /// Seconds for which each system is measured in each round.
-    #[arg(long, value_name = "S", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=60))]
-    seconds: u64,
-
-    /// How often all of it is repeated.
-    #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
-    rounds: u32,
-
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-}
-
-impl Latency {
-    fn execute(self) -> anyhow::Result<ExitCode> {
-        let report = latency::run(&latency::Options {
-            program: std::env::current_exe()?,
-            window: Duration::from_secs(self.seconds),
-            rounds: self.rounds,
-        })?;
-        print(&report, self.json)
-    }
-}
-
-/// What pacing costs and how exactly it paces: `flowbundler` beside `carousel`, `eiffel`, `fq` and no
-/// qdisc, with real packets of 16, 64 and 1024 flows.
-///
-/// Cost: kicks (system calls that send), packets for each, processor time a packet, what of it is
-/// above no qdisc, and the ratio to `flowbundler`, all interleaved in one run. Conformance: how far
-/// the rate of one flow, and of 64 at four rates, is off over 1, 10 and 100 ms at the receiver, and
-/// the gaps between a packet and the next but one. Needs root.
-#[derive(Args)]
-struct Pacing {
-    /// Seconds for which each qdisc is measured with each number of flows in each round.
-    #[arg(long, value_name = "S", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
-    seconds: u64,
-
-    /// How often the costs are measured.
-    #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
-    rounds: u32,
-
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-}
-
-impl Pacing {
-    fn execute(self) -> anyhow::Result<ExitCode> {
-        let report = pacing::run(&pacing::Options {
-            program: std::env::current_exe()?,
-            window: Duration::from_secs(self.seconds),
-            rounds: self.rounds,
         })?;
         print(&report, self.json)
     }
@@ -258,15 +194,6 @@ impl Coordination {
         drop(progress);
         print(&report, self.json)
     }
-}
-
-/// What valgrind is to watch where instructions are counted: this program doing `work`.
-fn counted(no_instructions: bool, work: &str) -> anyhow::Result<Option<Program>> {
-    if no_instructions {
-        return Ok(None);
-    }
-    let arguments = vec!["bench".to_owned(), work.to_owned()];
-    Ok(Some(Program { path: std::env::current_exe()?, arguments }))
 }
 
 /// `cake` with one tin and four, 1 to 65,536 flows, beside a FIFO and DPDK's `rte_sched`; one core,
@@ -375,75 +302,6 @@ impl BareForwarder {
         println!("{}", serde_json::json!({ "packets": packets, "cpu_ns": cpu_time.0 }));
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// Do the work of one structure of `bench cake`, for valgrind to watch.
-#[derive(Args)]
-#[command(hide = true)]
-struct CakeWork {
-    /// The structure.
-    #[arg(value_parser = parse_subject)]
-    structure: cake::Subject,
-    /// Flows, a power of two.
-    flows: u32,
-    /// Packets.
-    packets: u64,
-}
-
-impl CakeWork {
-    fn execute(self) -> anyhow::Result<ExitCode> {
-        println!("{}", cake::Work::new(self.structure, self.flows)?.run(self.packets));
-        Ok(ExitCode::SUCCESS)
-    }
-}
-
-fn parse_subject(name: &str) -> Result<cake::Subject, String> {
-    cake::Subject::from_name(name).ok_or_else(|| {
-        let names = cake::Subject::ALL.map(cake::Subject::name).join(", ");
-        format!("there are {names}")
-    })
-}
-
-/// Do the work of one structure of `bench wheels`, for valgrind to watch.
-#[derive(Args)]
-#[command(hide = true)]
-struct WheelsWork {
-    /// The structure.
-    #[arg(value_parser = parse_holder)]
-    structure: wheels::Subject,
-    /// Flows.
-    flows: u32,
-    /// `equal` or `mix`.
-    #[arg(value_parser = parse_rates)]
-    rates: wheels::Rates,
-    /// `drain` or `poll`.
-    #[arg(value_parser = parse_mode)]
-    mode: wheels::Mode,
-    /// Packets.
-    packets: u64,
-}
-
-impl WheelsWork {
-    fn execute(self) -> anyhow::Result<ExitCode> {
-        let plan = wheels::Plan::new(self.flows, self.rates)?;
-        println!("{}", wheels::Work::new(self.structure, &plan, self.mode).run(self.packets));
-        Ok(ExitCode::SUCCESS)
-    }
-}
-
-fn parse_holder(name: &str) -> Result<wheels::Subject, String> {
-    wheels::Subject::from_name(name).ok_or_else(|| {
-        let names = wheels::Subject::ALL.map(wheels::Subject::name).join(", ");
-        format!("there are {names}")
-    })
-}
-
-fn parse_rates(name: &str) -> Result<wheels::Rates, String> {
-    wheels::Rates::from_name(name).ok_or_else(|| "there are equal and mix".to_owned())
-}
-
-fn parse_mode(name: &str) -> Result<wheels::Mode, String> {
-    wheels::Mode::from_name(name).ok_or_else(|| "there are drain and poll".to_owned())
 }
 
 #[cfg(test)]

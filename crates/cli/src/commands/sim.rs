@@ -3,7 +3,7 @@
 use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use narrows_sim::scenario::{self, Experiment, Override};
+use narrows_sim::scenario::{self, About, Experiment, Override};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -122,8 +122,9 @@ fn list() -> anyhow::Result<String> {
     let mut text = String::new();
     for name in scenario::all_names() {
         let experiment = read(name, &[])?;
-        let source = experiment.source().map(|source| format!("  [{source}]")).unwrap_or_default();
-        text.push_str(&format!("{name:<18} {}{source}\n", experiment.title()));
+        let About { title, source, .. } = experiment.about();
+        let source = source.as_ref().map(|source| format!("  [{source}]")).unwrap_or_default();
+        text.push_str(&format!("{name:<18} {title}{source}\n"));
     }
     Ok(text)
 }

@@ -162,11 +162,9 @@ impl<'a> Engine<'a> {
             batches.packets += host.packets;
             self.outcome.books.under_way += u64::from(host.held());
         }
-        for link in &mut self.links {
+        for link in &self.links {
             self.outcome.marked += link.marked;
-            let under_way = std::iter::from_fn(|| link.arrive());
-            let data = under_way.filter(|packet| matches!(packet.kind, Kind::Data { .. }));
-            self.outcome.books.under_way += data.count() as u64;
+            self.outcome.books.under_way += link.data_under_way();
         }
         self.outcome.end = self.now;
         self.outcome
@@ -270,7 +268,7 @@ impl<'a> Engine<'a> {
 
     /// A host's device has sent something, or its calendar has something that is due.
     fn look(&mut self, host: usize) -> Result<(), String> {
-        while let Some(number) = self.hosts[host].sent(self.now) {
+        while let Some(number) = self.hosts[host].device.sent(self.now) {
             if let Some(flow) = &mut self.flows[number as usize] {
                 flow.has_left();
                 self.send(number)?;
@@ -286,7 +284,7 @@ impl<'a> Engine<'a> {
             if let Some(first) = self.routes[flow as usize][0].link(0)
                 && let Some(left) = self.forward(first, packet)
             {
-                self.hosts[host].give(flow, left);
+                self.hosts[host].device.give(flow, left);
             }
         }
         self.batch = batch;

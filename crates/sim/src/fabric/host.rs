@@ -4,11 +4,11 @@
 //! The host looks when the calendar says, and takes all that is due: a *batch*, which a driver would
 //! hand to the device at once.
 
+use super::device::Device;
 use super::workload::Pattern;
 use narrows_packet::{PacketId, Packets};
 use narrows_qdisc::pacing::{Calendar, Slot};
 use narrows_units::Nanos;
-use std::collections::VecDeque;
 
 /// A host.
 pub(super) struct Host {
@@ -18,8 +18,7 @@ pub(super) struct Host {
     calendar: Box<dyn Calendar>,
     /// Packets in the calendar.
     held: u32,
-    /// What the device has and has not sent yet: when it will have, and whose it is.
-    at_device: VecDeque<(Nanos, u32)>,
+    pub(super) device: Device,
     /// How many batches there were.
     pub(super) batches: u64,
     /// How many packets in all of them.
@@ -33,7 +32,7 @@ impl Host {
             flows: 0,
             calendar,
             held: 0,
-            at_device: VecDeque::new(),
+            device: Device::default(),
             batches: 0,
             packets: 0,
         }
@@ -66,25 +65,10 @@ impl Host {
         self.held -= batch.len() as u32;
     }
 
-    /// The device has a packet of `flow` and will have sent it at `at`.
-    pub(super) fn give(&mut self, flow: u32, at: Nanos) {
-        self.at_device.push_back((at, flow));
-    }
-
-    /// Whose packet the device has sent by `now`, one after the other.
-    pub(super) fn sent(&mut self, now: Nanos) -> Option<u32> {
-        let &(at, flow) = self.at_device.front()?;
-        if at > now {
-            return None;
-        }
-        self.at_device.pop_front();
-        Some(flow)
-    }
-
     /// When there is something to do; [`Nanos::MAX`] where there is nothing.
     pub(super) fn next_at(&self, now: Nanos) -> Nanos {
         let due = self.calendar.next().map_or(Nanos::MAX, |at| at.max(now));
-        self.at_device.front().map_or(due, |(at, _)| due.min(*at))
+        due.min(self.device.next_at())
     }
 
     /// Packets in here.

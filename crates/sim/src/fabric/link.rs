@@ -76,6 +76,12 @@ impl Link {
         self.under_way.front().map_or(Nanos::MAX, |(at, _)| *at)
     }
 
+    /// Packets of data that are under way.
+    pub(crate) fn data_under_way(&self) -> u64 {
+        let is_data = |(_, packet): &&(Nanos, Packet)| matches!(packet.kind, Kind::Data { .. });
+        self.under_way.iter().filter(is_data).count() as u64
+    }
+
     /// Takes the packet that arrives next.
     #[inline]
     pub(crate) fn arrive(&mut self) -> Option<Packet> {

@@ -6,8 +6,7 @@
 //! by Jain's index of the ratios of what was got to what is fair; only those count who want more,
 //! for the others get what they want.
 //!
-//! Source: Jain, Chiu, Hawe, *A quantitative measure of fairness*, DEC TR-301 (1984); max–min
-//! fairness: Bertsekas and Gallager, *Data Networks*, 6.5.2.
+//! Source of max–min fairness: Bertsekas and Gallager, *Data Networks*, 6.5.2.
 
 /// Someone who shares.
 #[derive(Clone, Copy, Debug)]
@@ -55,12 +54,10 @@ pub(super) fn of_claims(capacity: f64, claims: &[Claim]) -> Option<f64> {
     jain(&ratios)
 }
 
-/// Jain's index: 1 where all have the same, 1/n where one of n has everything. `None` for fewer
-/// than two, or if nobody has anything.
+/// Jain's index; `None` for fewer than two, or if nobody has anything.
 pub(super) fn jain(shares: &[f64]) -> Option<f64> {
-    let sum: f64 = shares.iter().sum();
-    let squares: f64 = shares.iter().map(|share| share * share).sum();
-    (shares.len() > 1 && squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
+    let index = narrows_coordination::jain(shares);
+    (shares.len() > 1 && !index.is_nan()).then_some(index)
 }
 
 #[cfg(test)]

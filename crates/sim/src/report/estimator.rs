@@ -1,17 +1,18 @@
 //! What came of estimates: a table with a line for each host and phase, and JSON.
 
+use super::json::object;
 use super::table::empty;
 use super::{numbers, titles};
 use crate::estimator::{Case, Near, Row, Shaping};
-use crate::scenario::EstimatorFinished;
+use crate::scenario::{EstimatorScenario, Finished};
 use narrows_units::Nanos;
 use serde_json::{Value, json};
 
 /// `finished` as text.
-pub fn table(finished: &EstimatorFinished<'_>) -> String {
+pub fn table(finished: &Finished<'_, EstimatorScenario>) -> String {
     let scenario = finished.scenario;
     let setup = &scenario.setup;
-    let mut lines = titles(&scenario.name, &scenario.title, scenario.source.as_deref());
+    let mut lines = titles(&scenario.about);
     lines.push(format!(
         "seed {}; the estimate is read every {}, {} after a phase began and later; what leaves is measured over {}",
         setup.seed, setup.every, setup.settle, setup.window
@@ -19,7 +20,7 @@ pub fn table(finished: &EstimatorFinished<'_>) -> String {
     let tables = setup
         .cases
         .iter()
-        .zip(&finished.rows)
+        .zip(&finished.outcomes)
         .map(|(case, rows)| format!("{}:\n\n{}\n", case.name, of_case(case, rows)));
     let tables: Vec<String> = tables.collect();
     format!("{}\n\n{}", lines.join("\n"), tables.join("\n"))
@@ -60,7 +61,7 @@ fn micros(time: Option<Nanos>) -> String {
 }
 
 /// `finished` as one object: what was run, and `rows`, one for each host and phase of each case.
-pub fn json(finished: &EstimatorFinished<'_>) -> Value {
+pub fn json(finished: &Finished<'_, EstimatorScenario>) -> Value {
     let scenario = finished.scenario;
     let in_us = |time: Option<Nanos>| time.map(|time| time.0 as f64 / 1000.0);
     let of_case = |(case, rows): (&Case, &Vec<Row>)| {
@@ -85,14 +86,6 @@ pub fn json(finished: &EstimatorFinished<'_>) -> Value {
         };
         rows.iter().map(row).collect::<Vec<_>>()
     };
-    let rows: Vec<Value> =
-        scenario.setup.cases.iter().zip(&finished.rows).flat_map(of_case).collect();
-    json!({
-        "scenario": scenario.name,
-        "title": scenario.title,
-        "source": scenario.source,
-        "simulated": true,
-        "seed": scenario.setup.seed,
-        "rows": rows,
-    })
+    let rows = scenario.setup.cases.iter().zip(&finished.outcomes).flat_map(of_case);
+    object(&scenario.about, scenario.setup.seed, [], rows)
 }

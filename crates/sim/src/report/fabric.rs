@@ -1,10 +1,11 @@
 //! What came of a network of hosts: a table with how long flows took and what left together, the same relative to
 //! the first structure, and JSON.
 
+use super::json::object;
 use super::table::empty;
 use super::{numbers, titles};
 use crate::fabric::{Class, Late, Outcome, Pattern};
-use crate::scenario::{FabricFinished, FabricPaper};
+use crate::scenario::{FabricPaper, FabricScenario, Finished};
 use serde_json::{Map, Value, json};
 
 /// What a line of the tables is about.
@@ -59,9 +60,9 @@ fn written(value: Option<f64>) -> String {
 }
 
 /// `finished` as text.
-pub fn table(finished: &FabricFinished<'_>) -> String {
+pub fn table(finished: &Finished<'_, FabricScenario>) -> String {
     let scenario = finished.scenario;
-    let mut lines = titles(&scenario.name, &scenario.title, scenario.source.as_deref());
+    let mut lines = titles(&scenario.about);
     let setup = &scenario.setup;
     lines.push(format!(
         "seed {}; {} hosts, {} flows, load {:.0} %; a packet whose time has come leaves {}",
@@ -84,11 +85,11 @@ pub fn table(finished: &FabricFinished<'_>) -> String {
 }
 
 /// Whether there was nothing that `line` could be about.
-fn is_empty(finished: &FabricFinished<'_>, line: Line, pattern: Pattern) -> bool {
+fn is_empty(finished: &Finished<'_, FabricScenario>, line: Line, pattern: Pattern) -> bool {
     finished.outcomes.iter().all(|outcome| line.value(outcome, pattern).is_none())
 }
 
-fn absolute(finished: &FabricFinished<'_>) -> comfy_table::Table {
+fn absolute(finished: &Finished<'_, FabricScenario>) -> comfy_table::Table {
     let structures = finished.scenario.structures.iter().map(ToString::to_string);
     let header = ["traffic", "flow size", "flows"].map(str::to_owned).into_iter();
     let mut table = empty(header.chain(structures).collect(), 2);
@@ -112,7 +113,7 @@ fn absolute(finished: &FabricFinished<'_>) -> comfy_table::Table {
     table
 }
 
-fn relative(finished: &FabricFinished<'_>) -> comfy_table::Table {
+fn relative(finished: &Finished<'_, FabricScenario>) -> comfy_table::Table {
     let scenario = finished.scenario;
     let mut header = vec!["traffic".to_owned(), "flow size".to_owned()];
     let mut columns: Vec<Box<dyn Fn(Line, Pattern) -> String>> = Vec::new();
@@ -149,7 +150,7 @@ fn relative(finished: &FabricFinished<'_>) -> comfy_table::Table {
 }
 
 /// `finished` as one object: what was run, and `rows`, one for each structure.
-pub fn json(finished: &FabricFinished<'_>) -> Value {
+pub fn json(finished: &Finished<'_, FabricScenario>) -> Value {
     let scenario = finished.scenario;
     let rows = scenario.structures.iter().zip(&finished.outcomes).map(|(structure, outcome)| {
         let patterns = Pattern::ALL.map(|pattern| {
@@ -181,20 +182,15 @@ pub fn json(finished: &FabricFinished<'_>) -> Value {
             "end_us": outcome.end.0 as f64 / 1000.0,
         })
     });
-    let rows: Vec<Value> = rows.collect();
     let paper = scenario.paper.iter().map(|paper| {
         let FabricPaper { structure, pattern, batch } = paper;
         json!({ "structure": structure.to_string(), "pattern": name(*pattern), "relative_batch": batch })
     });
     let paper: Vec<Value> = paper.collect();
-    json!({
-        "scenario": scenario.name,
-        "title": scenario.title,
-        "source": scenario.source,
-        "simulated": true,
-        "seed": scenario.setup.seed,
-        "flows": scenario.setup.traffic.flows,
-        "paper": paper,
-        "rows": rows,
-    })
+    object(
+        &scenario.about,
+        scenario.setup.seed,
+        [("flows", json!(scenario.setup.traffic.flows)), ("paper", json!(paper))],
+        rows,
+    )
 }

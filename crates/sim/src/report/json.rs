@@ -1,7 +1,7 @@
 //! The result as one JSON object.
 
 use super::name;
-use crate::scenario::Finished;
+use crate::scenario::{About, Finished};
 use serde_json::{Map, Value, json};
 
 /// `finished` as one object: what was run, and `rows`, one a run, each with its strategy, the
@@ -33,15 +33,27 @@ pub fn json(finished: &Finished<'_>) -> Value {
         row.insert("drops".to_owned(), Value::Object(drops.collect()));
         Value::Object(row)
     });
-    let rows: Vec<Value> = rows.collect();
-    json!({
-        "scenario": scenario.name,
-        "title": scenario.title,
-        "source": scenario.source,
-        "simulated": true,
-        "seed": scenario.seed,
-        "cost_model": scenario.costs,
-        "measures": scenario.measures,
-        "rows": rows,
-    })
+    let more = [("cost_model", json!(scenario.costs)), ("measures", json!(scenario.measures))];
+    object(&scenario.about, scenario.seed, more, rows)
+}
+
+/// A result of any kind: what was run, `more` of it that is peculiar to the kind, and `rows`.
+pub(super) fn object<const N: usize>(
+    about: &About,
+    seed: u64,
+    more: [(&str, Value); N],
+    rows: impl Iterator<Item = Value>,
+) -> Value {
+    let mut object = Map::new();
+    let mut add = |key: &str, value: Value| object.insert(key.to_owned(), value);
+    add("scenario", json!(about.name));
+    add("title", json!(about.title));
+    add("source", json!(about.source));
+    add("simulated", json!(true));
+    add("seed", json!(seed));
+    for (key, value) in more {
+        add(key, value);
+    }
+    add("rows", rows.collect());
+    Value::Object(object)
 }

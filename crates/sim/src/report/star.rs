@@ -1,16 +1,17 @@
 //! What came of hosts that send to one: a table for each measure with a line for each number of flows, and JSON.
 
+use super::json::object;
 use super::table::empty;
 use super::{numbers, titles};
-use crate::scenario::StarFinished;
+use crate::scenario::{Finished, StarScenario};
 use crate::star::Measure;
 use serde_json::{Map, Value, json};
 
 /// `finished` as text.
-pub fn table(finished: &StarFinished<'_>) -> String {
+pub fn table(finished: &Finished<'_, StarScenario>) -> String {
     let scenario = finished.scenario;
     let setup = &scenario.setup;
-    let mut lines = titles(&scenario.name, &scenario.title, scenario.source.as_deref());
+    let mut lines = titles(&scenario.about);
     lines.push(format!(
         "seed {}; {} senders of {} each, links of {}, marks above {} bytes; {} runs of {} after {}",
         setup.seed,
@@ -29,7 +30,7 @@ pub fn table(finished: &StarFinished<'_>) -> String {
 
 /// What the paper has for `strategy`.
 fn of_paper(
-    finished: &StarFinished<'_>,
+    finished: &Finished<'_, StarScenario>,
     measure: Measure,
     strategy: &str,
     flows: u32,
@@ -40,7 +41,7 @@ fn of_paper(
     paper.map(|it| it.value)
 }
 
-fn of_measure(finished: &StarFinished<'_>, measure: Measure) -> comfy_table::Table {
+fn of_measure(finished: &Finished<'_, StarScenario>, measure: Measure) -> comfy_table::Table {
     let scenario = finished.scenario;
     let has_paper = |strategy: &str| {
         scenario.flows.iter().any(|flows| of_paper(finished, measure, strategy, *flows).is_some())
@@ -70,7 +71,7 @@ fn of_measure(finished: &StarFinished<'_>, measure: Measure) -> comfy_table::Tab
 }
 
 /// `finished` as one object: what was run, and `rows`, one for each qdisc with each number of flows.
-pub fn json(finished: &StarFinished<'_>) -> Value {
+pub fn json(finished: &Finished<'_, StarScenario>) -> Value {
     let scenario = finished.scenario;
     let strategies = scenario.strategies.iter().cycle();
     let rows = scenario.cases.iter().zip(strategies).zip(&finished.outcomes);
@@ -94,13 +95,5 @@ pub fn json(finished: &StarFinished<'_>) -> Value {
                 "dropped": outcome.books.dropped,
             })
         };
-    let rows: Vec<Value> = rows.map(row).collect();
-    json!({
-        "scenario": scenario.name,
-        "title": scenario.title,
-        "source": scenario.source,
-        "simulated": true,
-        "seed": scenario.setup.seed,
-        "rows": rows,
-    })
+    object(&scenario.about, scenario.setup.seed, [], rows.map(row))
 }

@@ -7,7 +7,7 @@ use super::file::{
 };
 use super::paths::{self, Override};
 use super::quantity::{Quantity, Scale};
-use super::{Case, Scenario, costs, headers};
+use super::{About, Case, Scenario, costs, headers};
 use crate::setup::{
     Change, Control, Cores, Costs, Fault, FaultKind, Kind, MAX_QUEUES, NextHop, Port, Run, Setup,
     Spread, Stack, Traffic,
@@ -117,8 +117,8 @@ impl Reader<'_> {
         let first = cases.first().map(|case| (case.setup.cores.costs, case.setup.seed));
         let (costs, seed) = first.unwrap_or_else(measured);
         let File { title, source, measures, group_measures, .. } = file;
-        let name = self.name.to_owned();
-        Ok(Scenario { name, title, source, measures, group_measures, seed, costs, cases })
+        let about = About::new(self.name, title, source);
+        Ok(Scenario { about, measures, group_measures, seed, costs, cases })
     }
 
     /// The file's table, if its keys and their types are right.
@@ -464,24 +464,9 @@ fn port(file: &File, rate: Rate) -> Result<Port, Wrong> {
 /// The words of `text`, if `tc` takes them.
 fn qdisc(text: &str) -> Result<Vec<String>, String> {
     let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-    check_qdisc(&words).map(|()| words)
-}
-
-/// Whether `tc` takes the words.
-fn check_qdisc(words: &[String]) -> Result<(), String> {
-    let mut host = OfflineHost::default();
-    for line in tc::lines("sim", words) {
-        let outcome = narrows_tc::execute(&line, &mut host);
-        match outcome.code {
-            0 if outcome.stdout.is_empty() => {}
-            0 => {
-                let hint = "write the words of a qdisc, as tbf rate {rate} burst 1514 limit 1mb";
-                return Err(hint.to_owned());
-            }
-            _ => return Err(format!("\"{}\": {}", words.join(" "), outcome.stderr.trim())),
-        }
-    }
-    Ok(())
+    let taken = tc::execute(&mut OfflineHost::default(), "sim", &words);
+    taken.map_err(|why| format!("\"{}\": {why}", words.join(" ")))?;
+    Ok(words)
 }
 
 fn check_costs(costs: Costs) -> Result<(), Wrong> {

@@ -2,9 +2,9 @@
 
 use super::error::{ScenarioError, Wrong};
 use super::overridden::{self, at};
-use super::parallel;
 use super::paths::Override;
 use super::quantity::{Quantity, Scale};
+use super::{About, Runs};
 use crate::estimator::{self, Case, Phase, Row, Setup, Shaping};
 use narrows_units::{Bytes, Nanos, Rate};
 use serde::Deserialize;
@@ -17,23 +17,10 @@ const CONNECTIONS: usize = 1000;
 /// A scenario, read and complete.
 #[derive(Clone, Debug)]
 pub struct EstimatorScenario {
-    /// The name of its file, without the ending.
-    pub name: String,
-    /// What it shows.
-    pub title: String,
-    /// The figure that it reproduces.
-    pub source: Option<String>,
+    /// What it says of itself.
+    pub about: About,
     /// What is run.
     pub setup: Setup,
-}
-
-/// A scenario with what came of it.
-#[derive(Clone, Debug)]
-pub struct EstimatorFinished<'a> {
-    /// What was run.
-    pub scenario: &'a EstimatorScenario,
-    /// By case.
-    pub rows: Vec<Vec<Row>>,
 }
 
 /// A file.
@@ -85,11 +72,6 @@ struct RunTable {
 }
 
 impl EstimatorScenario {
-    /// Whether `text` is meant to be one.
-    pub(super) fn is_one(text: &str) -> bool {
-        overridden::has_table(text, "estimator")
-    }
-
     /// Reads the scenario `text`, which is called `name` in results, with `overrides`.
     ///
     /// # Errors
@@ -97,15 +79,21 @@ impl EstimatorScenario {
     pub fn read(name: &str, text: &str, overrides: &[Override]) -> Result<Self, ScenarioError> {
         overridden::read(name, text, overrides, &USUAL_TABLES, |file| scenario(name, file))
     }
+}
 
-    /// Runs every case, on up to `jobs` threads. `progress` is told, from any of them, which part (0 to 1) of
-    /// all is done.
-    pub fn run(&self, jobs: usize, progress: &(dyn Fn(f64) + Sync)) -> EstimatorFinished<'_> {
-        let cases = &self.setup.cases;
-        let rows = parallel::each(cases.len(), jobs, progress, |number, _| {
-            estimator::run(&self.setup, &cases[number])
-        });
-        EstimatorFinished { scenario: self, rows }
+impl Runs for EstimatorScenario {
+    type Outcome = Vec<Row>;
+
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn count(&self) -> usize {
+        self.setup.cases.len()
+    }
+
+    fn run(&self, number: usize, _: &mut dyn FnMut(f64)) -> Result<Vec<Row>, String> {
+        Ok(estimator::run(&self.setup, &self.setup.cases[number]))
     }
 }
 
@@ -135,7 +123,7 @@ fn scenario(name: &str, file: File) -> Result<EstimatorScenario, Wrong> {
             .collect::<Result<_, _>>()
             .map_err(at("case"))?,
     };
-    Ok(EstimatorScenario { name: name.to_owned(), title, source, setup })
+    Ok(EstimatorScenario { about: About::new(name, title, source), setup })
 }
 
 /// What times are relative to: nothing here is.

@@ -1,8 +1,8 @@
 //! What `narrows sim` runs: a scenario of one shaper, or of one of the smaller kinds.
 
-use super::{EstimatorFinished, EstimatorScenario, FabricFinished, FabricScenario};
-use super::{Finished, Override, RunError, Scenario, ScenarioError};
-use super::{StarFinished, StarScenario, runner};
+use super::overridden::has_table;
+use super::{About, EstimatorScenario, FabricScenario, Scenario, StarScenario};
+use super::{Finished, Override, RunError, Runs, ScenarioError, runner};
 use crate::report;
 use serde_json::Value;
 
@@ -25,11 +25,11 @@ pub enum Results<'a> {
     /// Of a shaper.
     Shaper(Finished<'a>),
     /// Of a network.
-    Fabric(FabricFinished<'a>),
+    Fabric(Finished<'a, FabricScenario>),
     /// Of estimates.
-    Estimator(EstimatorFinished<'a>),
+    Estimator(Finished<'a, EstimatorScenario>),
     /// Of hosts that send to one.
-    Star(StarFinished<'a>),
+    Star(Finished<'a, StarScenario>),
 }
 
 impl Experiment {
@@ -38,46 +38,36 @@ impl Experiment {
     /// # Errors
     /// What is wrong with it, where, and what to write instead.
     pub fn read(name: &str, text: &str, overrides: &[Override]) -> Result<Self, ScenarioError> {
-        if FabricScenario::is_one(text) {
-            return FabricScenario::read(name, text, overrides).map(Self::Fabric);
-        }
-        if EstimatorScenario::is_one(text) {
-            return EstimatorScenario::read(name, text, overrides).map(Self::Estimator);
-        }
-        if StarScenario::is_one(text) {
-            return StarScenario::read(name, text, overrides).map(Self::Star);
-        }
-        Scenario::read(name, text, overrides).map(Self::Shaper)
-    }
-
-    /// What it shows.
-    pub fn title(&self) -> &str {
-        match self {
-            Self::Shaper(scenario) => &scenario.title,
-            Self::Fabric(scenario) => &scenario.title,
-            Self::Estimator(scenario) => &scenario.title,
-            Self::Star(scenario) => &scenario.title,
+        if has_table(text, "fabric") {
+            FabricScenario::read(name, text, overrides).map(Self::Fabric)
+        } else if has_table(text, "estimator") {
+            EstimatorScenario::read(name, text, overrides).map(Self::Estimator)
+        } else if has_table(text, "star") {
+            StarScenario::read(name, text, overrides).map(Self::Star)
+        } else {
+            Scenario::read(name, text, overrides).map(Self::Shaper)
         }
     }
 
-    /// The figure that it reproduces.
-    pub fn source(&self) -> Option<&str> {
+    /// What it says of itself.
+    pub fn about(&self) -> &About {
         match self {
-            Self::Shaper(scenario) => scenario.source.as_deref(),
-            Self::Fabric(scenario) => scenario.source.as_deref(),
-            Self::Estimator(scenario) => scenario.source.as_deref(),
-            Self::Star(scenario) => scenario.source.as_deref(),
+            Self::Shaper(scenario) => scenario.about(),
+            Self::Fabric(scenario) => scenario.about(),
+            Self::Estimator(scenario) => scenario.about(),
+            Self::Star(scenario) => scenario.about(),
         }
     }
 
     /// Calls it `name` in results.
     pub fn rename(&mut self, name: String) {
-        match self {
-            Self::Shaper(scenario) => scenario.name = name,
-            Self::Fabric(scenario) => scenario.name = name,
-            Self::Estimator(scenario) => scenario.name = name,
-            Self::Star(scenario) => scenario.name = name,
-        }
+        let about = match self {
+            Self::Shaper(scenario) => &mut scenario.about,
+            Self::Fabric(scenario) => &mut scenario.about,
+            Self::Estimator(scenario) => &mut scenario.about,
+            Self::Star(scenario) => &mut scenario.about,
+        };
+        about.name = name;
     }
 
     /// Runs it on up to `jobs` threads. `progress` is told, from any of them, which part (0 to 1) is done.
@@ -91,9 +81,11 @@ impl Experiment {
     ) -> Result<Results<'_>, RunError> {
         match self {
             Self::Shaper(scenario) => runner::run(scenario, jobs, progress).map(Results::Shaper),
-            Self::Fabric(scenario) => scenario.run(jobs, progress).map(Results::Fabric),
-            Self::Estimator(scenario) => Ok(Results::Estimator(scenario.run(jobs, progress))),
-            Self::Star(scenario) => scenario.run(jobs, progress).map(Results::Star),
+            Self::Fabric(scenario) => runner::run(scenario, jobs, progress).map(Results::Fabric),
+            Self::Estimator(scenario) => {
+                runner::run(scenario, jobs, progress).map(Results::Estimator)
+            }
+            Self::Star(scenario) => runner::run(scenario, jobs, progress).map(Results::Star),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::error::{ScenarioError, Wrong};
 use super::overridden::{self, at};
 use super::paths::Override;
 use super::quantity::{Quantity, Scale};
-use super::{RunError, parallel};
+use super::{About, Runs};
 use crate::fabric::{
     self, Buffer, Late, Outcome, Pattern, Setup, Sizes, Structure, Topology, Traffic,
 };
@@ -22,12 +22,8 @@ const MOST: u64 = 1000;
 /// A scenario, read and complete.
 #[derive(Clone, Debug)]
 pub struct FabricScenario {
-    /// The name of its file, without the ending.
-    pub name: String,
-    /// What it shows.
-    pub title: String,
-    /// The figure that it reproduces.
-    pub source: Option<String>,
+    /// What it says of itself.
+    pub about: About,
     /// What is compared; the first is what the others are held against.
     pub structures: Vec<Structure>,
     /// The network and its traffic.
@@ -45,15 +41,6 @@ pub struct FabricPaper {
     pub pattern: Pattern,
     /// So many times the packets in a batch of the first structure.
     pub batch: f64,
-}
-
-/// A scenario with what came of it.
-#[derive(Clone, Debug)]
-pub struct FabricFinished<'a> {
-    /// What was run.
-    pub scenario: &'a FabricScenario,
-    /// By structure.
-    pub outcomes: Vec<Outcome>,
 }
 
 /// A file.
@@ -137,11 +124,6 @@ impl From<PatternWord> for Pattern {
 }
 
 impl FabricScenario {
-    /// Whether `text` is meant to be one.
-    pub(super) fn is_one(text: &str) -> bool {
-        overridden::has_table(text, "fabric")
-    }
-
     /// Reads the scenario `text`, which is called `name` in results, with `overrides`.
     ///
     /// # Errors
@@ -149,25 +131,24 @@ impl FabricScenario {
     pub fn read(name: &str, text: &str, overrides: &[Override]) -> Result<Self, ScenarioError> {
         overridden::read(name, text, overrides, &USUAL_TABLES, |file| scenario(name, file))
     }
+}
 
-    /// Runs every structure, on up to `jobs` threads. `progress` is told, from any of them, which part (0 to
-    /// 1) of all is done.
-    ///
-    /// # Errors
-    /// Runs that lost trace of packets, or had too many.
-    pub fn run(
-        &self,
-        jobs: usize,
-        progress: &(dyn Fn(f64) + Sync),
-    ) -> Result<FabricFinished<'_>, RunError> {
-        let results = parallel::each(self.structures.len(), jobs, progress, |number, tell| {
-            fabric::run(&self.setup, self.structures[number], tell).map_err(|why| {
-                let Self { name, structures, setup, .. } = self;
-                RunError(format!("{name}: {}, seed {}: {why}", structures[number], setup.seed))
-            })
-        });
-        let outcomes = results.into_iter().collect::<Result<_, _>>()?;
-        Ok(FabricFinished { scenario: self, outcomes })
+impl Runs for FabricScenario {
+    type Outcome = Outcome;
+
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn count(&self) -> usize {
+        self.structures.len()
+    }
+
+    fn run(&self, number: usize, tell: &mut dyn FnMut(f64)) -> Result<Outcome, String> {
+        let Self { structures, setup, .. } = self;
+        let structure = structures[number];
+        fabric::run(setup, structure, tell)
+            .map_err(|why| format!("{structure}, seed {}: {why}", setup.seed))
     }
 }
 
@@ -196,7 +177,7 @@ fn scenario(name: &str, file: File) -> Result<FabricScenario, Wrong> {
         Ok(FabricPaper { structure, pattern: entry.pattern.into(), batch: entry.batch })
     });
     let paper = paper.collect::<Result<_, String>>().map_err(at("paper"))?;
-    Ok(FabricScenario { name: name.to_owned(), title, source, structures, setup, paper })
+    Ok(FabricScenario { about: About::new(name, title, source), structures, setup, paper })
 }
 
 fn structure(words: &str, line: Rate) -> Result<Structure, String> {

@@ -1,17 +1,35 @@
-//! Runs the cases of a scenario, several at a time; the results are in the order of the cases
-//! and do not depend on how many run at a time.
+//! Runs a scenario of any kind, several runs at a time; the results are in the order of the runs
+//! and do not depend on how many go at a time.
 
-use super::{Case, Scenario, parallel};
+use super::{About, Case, Scenario, parallel};
 use crate::engine;
 use crate::measure::Outcome;
 
+/// A scenario that is read, and is so many runs that know nothing of each other.
+pub trait Runs: Sync {
+    /// What comes of a run.
+    type Outcome: Send;
+
+    /// What it says of itself.
+    fn about(&self) -> &About;
+
+    /// How many runs there are.
+    fn count(&self) -> usize;
+
+    /// Does run `number`. `tell` is told which part (0 to 1) of it is done.
+    ///
+    /// # Errors
+    /// Why it has no result, behind which run it is and its seed.
+    fn run(&self, number: usize, tell: &mut dyn FnMut(f64)) -> Result<Self::Outcome, String>;
+}
+
 /// A scenario with what came of it.
 #[derive(Clone, Debug)]
-pub struct Finished<'a> {
+pub struct Finished<'a, S: Runs = Scenario> {
     /// What was run.
-    pub scenario: &'a Scenario,
-    /// By case.
-    pub outcomes: Vec<Outcome>,
+    pub scenario: &'a S,
+    /// By run.
+    pub outcomes: Vec<S::Outcome>,
 }
 
 impl Finished<'_> {
@@ -24,30 +42,44 @@ impl Finished<'_> {
 /// Why a scenario has no result: which run, with its seed, and what happened.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct RunError(pub(super) String);
+pub struct RunError(String);
 
 /// Runs `scenario` on up to `jobs` threads. `progress` is told, from any of them, which part
 /// (0 to 1) of all runs is done.
 ///
 /// # Errors
 /// What the engine refuses, and runs that lost trace of packets, each with its case and seed.
-pub fn run<'a>(
-    scenario: &'a Scenario,
+pub fn run<'a, S: Runs>(
+    scenario: &'a S,
     jobs: usize,
     progress: &(dyn Fn(f64) + Sync),
-) -> Result<Finished<'a>, RunError> {
-    let cases = &scenario.cases;
-    let results = parallel::each(cases.len(), jobs, progress, |number, tell| {
-        engine::run(&cases[number].setup, tell)
-    });
-    let mut outcomes = Vec::with_capacity(cases.len());
-    for (case, result) in cases.iter().zip(results) {
-        let failed = |why: String| RunError(format!("{}: {}: {why}", scenario.name, case.label()));
-        let outcome = result.map_err(|error| failed(error.to_string()))?;
+) -> Result<Finished<'a, S>, RunError> {
+    let each = |number: usize, tell: &mut dyn FnMut(f64)| scenario.run(number, tell);
+    let results = parallel::each(scenario.count(), jobs, progress, each);
+    let outcomes = results.into_iter().collect::<Result<_, _>>();
+    let outcomes =
+        outcomes.map_err(|why: String| RunError(format!("{}: {why}", scenario.about().name)))?;
+    Ok(Finished { scenario, outcomes })
+}
+
+impl Runs for Scenario {
+    type Outcome = Outcome;
+
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn count(&self) -> usize {
+        self.cases.len()
+    }
+
+    fn run(&self, number: usize, tell: &mut dyn FnMut(f64)) -> Result<Outcome, String> {
+        let case = &self.cases[number];
+        let failed = |why: String| format!("{}: {why}", case.label());
+        let outcome = engine::run(&case.setup, tell).map_err(|error| failed(error.to_string()))?;
         if outcome.unaccounted != 0 {
             return Err(failed(format!("no trace is left of {} packets", outcome.unaccounted)));
         }
-        outcomes.push(outcome);
+        Ok(outcome)
     }
-    Ok(Finished { scenario, outcomes })
 }

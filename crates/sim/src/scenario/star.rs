@@ -4,7 +4,7 @@ use super::error::{ScenarioError, Wrong};
 use super::overridden::{self, at};
 use super::paths::Override;
 use super::quantity::{Quantity, Scale};
-use super::{RunError, parallel};
+use super::{About, Finished, Runs};
 use crate::fabric::Buffer;
 use crate::star::{self, Case, Measure, Outcome, Setup};
 use narrows_units::{Bytes, Nanos, Rate};
@@ -19,12 +19,8 @@ const MOST: u64 = 1000;
 /// A scenario, read and complete.
 #[derive(Clone, Debug)]
 pub struct StarScenario {
-    /// The name of its file, without the ending.
-    pub name: String,
-    /// What it shows.
-    pub title: String,
-    /// The figure that it reproduces.
-    pub source: Option<String>,
+    /// What it says of itself.
+    pub about: About,
     /// Names of what is compared.
     pub strategies: Vec<String>,
     /// Numbers of flows.
@@ -51,16 +47,7 @@ pub struct StarPaper {
     pub value: f64,
 }
 
-/// A scenario with what came of it.
-#[derive(Clone, Debug)]
-pub struct StarFinished<'a> {
-    /// What was run.
-    pub scenario: &'a StarScenario,
-    /// By case.
-    pub outcomes: Vec<Outcome>,
-}
-
-impl StarFinished<'_> {
+impl Finished<'_, StarScenario> {
     /// What came of `flows` flows of each sender under `strategy`.
     pub fn outcome(&self, flows: u32, strategy: &str) -> Option<&Outcome> {
         let row = self.scenario.flows.iter().position(|it| *it == flows)?;
@@ -107,11 +94,6 @@ struct RunTable {
 }
 
 impl StarScenario {
-    /// Whether `text` is meant to be one.
-    pub(super) fn is_one(text: &str) -> bool {
-        overridden::has_table(text, "star")
-    }
-
     /// Reads the scenario `text`, which is called `name` in results, with `overrides`.
     ///
     /// # Errors
@@ -119,30 +101,25 @@ impl StarScenario {
     pub fn read(name: &str, text: &str, overrides: &[Override]) -> Result<Self, ScenarioError> {
         overridden::read(name, text, overrides, &USUAL_TABLES, |file| scenario(name, file))
     }
+}
 
-    /// Runs every case, on up to `jobs` threads. `progress` is told, from any of them, which part (0 to 1) of
-    /// all is done.
-    ///
-    /// # Errors
-    /// Runs that lost trace of packets.
-    pub fn run(
-        &self,
-        jobs: usize,
-        progress: &(dyn Fn(f64) + Sync),
-    ) -> Result<StarFinished<'_>, RunError> {
-        let results = parallel::each(self.cases.len(), jobs, progress, |number, _| {
-            let case = &self.cases[number];
-            star::run(&self.setup, case).map_err(|why| {
-                let Self { name, setup, .. } = self;
-                let words = case.qdisc.join(" ");
-                RunError(format!(
-                    "{name}: {} flows, {words}, seed {}: {why}",
-                    case.flows, setup.seed
-                ))
-            })
-        });
-        let outcomes = results.into_iter().collect::<Result<_, _>>()?;
-        Ok(StarFinished { scenario: self, outcomes })
+impl Runs for StarScenario {
+    type Outcome = Outcome;
+
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn count(&self) -> usize {
+        self.cases.len()
+    }
+
+    fn run(&self, number: usize, _: &mut dyn FnMut(f64)) -> Result<Outcome, String> {
+        let case = &self.cases[number];
+        star::run(&self.setup, case).map_err(|why| {
+            let words = case.qdisc.join(" ");
+            format!("{} flows, {words}, seed {}: {why}", case.flows, self.setup.seed)
+        })
     }
 }
 
@@ -195,9 +172,7 @@ fn scenario(name: &str, file: File) -> Result<StarScenario, Wrong> {
     }
     let flows = star.flows;
     Ok(StarScenario {
-        name: name.to_owned(),
-        title,
-        source,
+        about: About::new(name, title, source),
         strategies,
         flows,
         setup,

@@ -90,10 +90,8 @@ impl<'a> Engine<'a> {
             self.outcome.books.under_way += u64::from(host.backlog());
             self.outcome.congestion += host.congestion();
         }
-        for link in &mut self.links {
-            let under_way = std::iter::from_fn(|| link.arrive());
-            let data = under_way.filter(|packet| matches!(packet.kind, Kind::Data { .. }));
-            self.outcome.books.under_way += data.count() as u64;
+        for link in &self.links {
+            self.outcome.books.under_way += link.data_under_way();
         }
         self.outcome
     }
@@ -169,7 +167,7 @@ impl<'a> Engine<'a> {
 
     /// A host's device has sent something, or its qdisc may have something to send.
     fn look(&mut self, host: usize) {
-        while let Some(number) = self.hosts[host].sent(self.now) {
+        while let Some(number) = self.hosts[host].device.sent(self.now) {
             self.flows[number as usize].has_left();
             self.send(number);
         }
@@ -184,7 +182,7 @@ impl<'a> Engine<'a> {
             let packet = Packet { flow, transmission, len: FULL, hop: 0, kind };
             // A host's own line takes everything.
             if let Some(at) = self.forward(host, packet) {
-                self.hosts[host].give(flow, at);
+                self.hosts[host].device.give(flow, at);
             }
         }
         self.left = left;

@@ -1,5 +1,6 @@
 //! A host that sends: its qdisc, and what has left that and waits for the line.
 
+use crate::fabric::device::Device;
 use crate::fabric::packet::{ACK, FULL};
 use crate::tc;
 use crate::traffic::seed::hash;
@@ -8,7 +9,6 @@ use narrows_policy::{Policy, Update};
 use narrows_qdisc::{Next, Qdisc};
 use narrows_tc::OfflineHost;
 use narrows_units::Nanos;
-use std::collections::VecDeque;
 
 /// Packets that a host can hold; what it hears has the last number.
 const PACKETS: u32 = 1 << 15;
@@ -34,8 +34,7 @@ pub(super) struct Host {
     packets: Packets,
     free: Vec<PacketId>,
     held: Vec<Held>,
-    /// What the device has and has not sent yet: when it will have, and whose it is.
-    at_device: VecDeque<(Nanos, u32)>,
+    pub(super) device: Device,
     /// By how much its clock is ahead.
     ahead: Nanos,
     /// When the qdisc is to be asked.
@@ -57,7 +56,7 @@ impl Host {
             packets,
             free: (0..PACKETS).rev().map(PacketId).collect(),
             held: vec![Held::default(); PACKETS as usize],
-            at_device: VecDeque::new(),
+            device: Device::default(),
             // Up to four seconds.
             ahead: Nanos(hash(seed, [0, 0, 0]) >> 32),
             ask_at: Nanos::MAX,
@@ -128,20 +127,9 @@ impl Host {
         }
     }
 
-    /// The device has a packet of `flow` and will have sent it at `at`.
-    pub(super) fn give(&mut self, flow: u32, at: Nanos) {
-        self.at_device.push_back((at, flow));
-    }
-
-    /// Whose packet the device has sent by `now`, one after the other.
-    pub(super) fn sent(&mut self, now: Nanos) -> Option<u32> {
-        self.at_device.front().filter(|(at, _)| *at <= now)?;
-        self.at_device.pop_front().map(|(_, flow)| flow)
-    }
-
     /// When there is something to do; [`Nanos::MAX`] where there is nothing.
     pub(super) fn next_at(&self) -> Nanos {
-        self.at_device.front().map_or(self.ask_at, |(at, _)| self.ask_at.min(*at))
+        self.ask_at.min(self.device.next_at())
     }
 
     /// Packets in the qdisc.

@@ -1,7 +1,8 @@
 //! Runs scenarios and looks into what came of them.
 
+use crate::scenarios;
 use narrows_sim::measure::{GroupMeasure, Measure, Outcome};
-use narrows_sim::scenario::{Override, Scenario, embedded, run};
+use narrows_sim::scenario::Case;
 use narrows_sim::setup::Setup;
 
 /// One run.
@@ -13,20 +14,13 @@ pub(crate) struct Row {
 
 /// Every point of the scenario `name` with `overrides` under `strategy`.
 pub(crate) fn rows(name: &str, strategy: &str, overrides: &[&str]) -> Vec<Row> {
-    let parse = |text: &&str| Override::parse(text).unwrap_or_else(|error| panic!("{error}"));
-    let overrides: Vec<Override> = overrides.iter().map(parse).collect();
-    let text = embedded(name).unwrap_or_else(|| panic!("there is no scenario {name}"));
-    let mut scenario =
-        Scenario::read(name, text, &overrides).unwrap_or_else(|error| panic!("{error}"));
-    scenario.cases.retain(|case| case.strategy == strategy);
-    assert!(!scenario.cases.is_empty(), "{name} does not run {strategy}");
-    let finished = run(&scenario, 1, &|_| {}).unwrap_or_else(|error| panic!("{error}"));
-    let row = |(case, outcome): (&narrows_sim::scenario::Case, &Outcome)| Row {
+    let rows = scenarios::rows(name, strategy, overrides).into_iter();
+    let row = |(case, outcome): (Case, Outcome)| Row {
         label: format!("{name}: {}", case.label()),
-        setup: case.setup.clone(),
-        outcome: outcome.clone(),
+        setup: case.setup,
+        outcome,
     };
-    let rows: Vec<Row> = finished.rows().map(row).collect();
+    let rows: Vec<Row> = rows.map(row).collect();
     for Row { label, outcome, .. } in &rows {
         // Seen only where a test fails.
         println!("{label}: {:?}", outcome.measures);

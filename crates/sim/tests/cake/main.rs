@@ -11,5 +11,7 @@ mod control;
 mod faults;
 mod harness;
 mod many;
+#[path = "../scenarios/mod.rs"]
+mod scenarios;
 mod sharing;
 mod tins;

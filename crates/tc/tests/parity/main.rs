@@ -9,7 +9,7 @@ mod kernel;
 mod scenes;
 
 use kernel::{Answer, Kernel};
-use narrows_policy::{NodeStats, Policy, PortFacts};
+use narrows_policy::{Policy, PortFacts};
 use narrows_tc::{Host, execute};
 
 /// How many filters with arbitrary numbers are compared.
@@ -108,10 +108,6 @@ impl Host for Ours {
     fn apply(&mut self, policy: Policy) -> Result<(), String> {
         self.policy = policy;
         Ok(())
-    }
-
-    fn stats(&self, _dev: &str) -> Vec<NodeStats> {
-        Vec::new()
     }
 }
 

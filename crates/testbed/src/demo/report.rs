@@ -2,8 +2,7 @@
 
 use crate::accounting::Direction;
 use crate::ping::Stats;
-use comfy_table::presets::ASCII_MARKDOWN;
-use comfy_table::{CellAlignment, Table};
+use crate::table;
 use narrows_units::Rate;
 use serde::Serialize;
 use std::fmt;
@@ -58,34 +57,14 @@ pub struct Report {
 /// A [`Direction`] in JSON.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Books {
-    handed_over: u64,
-    received: u64,
-    dropped_by_devices: u64,
-    dropped_by_narrows: u64,
-    queued: u64,
-    to_kernel: u64,
+    #[serde(flatten)]
+    direction: Direction,
     unaccounted: i64,
 }
 
 impl From<Direction> for Books {
     fn from(direction: Direction) -> Self {
-        let Direction {
-            handed_over,
-            received,
-            dropped_by_devices,
-            dropped_by_narrows,
-            queued,
-            to_kernel,
-        } = direction;
-        Self {
-            handed_over,
-            received,
-            dropped_by_devices,
-            dropped_by_narrows,
-            queued,
-            to_kernel,
-            unaccounted: direction.unaccounted(),
-        }
+        Self { direction, unaccounted: direction.unaccounted() }
     }
 }
 
@@ -134,26 +113,22 @@ impl Report {
 /// The table, what it means, and the line that sums it up.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = Table::new();
-        table.load_style(ASCII_MARKDOWN);
-        table.set_header([
-            "limit",
-            "load",
-            "dropped",
-            "delivered",
-            "deviation",
-            "per queue",
-            "ping median",
-            "ping p99",
-            "CPU",
-        ]);
+        let mut table = table::of_figures(
+            1,
+            [
+                "limit",
+                "load",
+                "dropped",
+                "delivered",
+                "deviation",
+                "per queue",
+                "ping median",
+                "ping p99",
+                "CPU",
+            ],
+        );
         for row in &self.rows {
             table.add_row(row.cells());
-        }
-        for index in [0, 2, 3, 4, 5, 6, 7, 8] {
-            if let Some(column) = table.column_mut(index) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
         }
         writeln!(f, "{table}")?;
         writeln!(
@@ -166,18 +141,20 @@ impl fmt::Display for Report {
         for tbf in tbfs {
             writeln!(f, "set by: narrows tc {tbf}")?;
         }
-        for (books, way) in self.directions.iter().zip(["client to server", "server to client"]) {
+        for (Books { direction, unaccounted }, way) in
+            self.directions.iter().zip(["client to server", "server to client"])
+        {
             writeln!(
                 f,
                 "{way}: {} frames = {} received + {} dropped by narrows + {} by devices \
                  + {} queued + {} for the box, {} unaccounted",
-                books.handed_over,
-                books.received,
-                books.dropped_by_narrows,
-                books.dropped_by_devices,
-                books.queued,
-                books.to_kernel,
-                books.unaccounted
+                direction.handed_over,
+                direction.received,
+                direction.dropped_by_narrows,
+                direction.dropped_by_devices,
+                direction.queued,
+                direction.to_kernel,
+                unaccounted
             )?;
         }
         writeln!(

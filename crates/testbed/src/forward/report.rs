@@ -2,11 +2,10 @@
 
 use super::cell::{Cell, Load, Sample};
 use super::system::System;
-use crate::machine;
+use crate::machine::Machine;
 use crate::spread::Spread;
+use crate::table;
 use anyhow::{Context, Result};
-use comfy_table::presets::ASCII_MARKDOWN;
-use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -59,10 +58,9 @@ pub struct Sender {
 /// All of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The processor's name and the number of cores in use.
-    pub machine: String,
-    /// The kernel's release.
-    pub kernel: String,
+    /// Where it was measured.
+    #[serde(flatten)]
+    pub machine: Machine,
     /// Queues of each device, and so workers of each forwarder that has any.
     pub queues: usize,
     /// The sender alone.
@@ -87,7 +85,7 @@ impl Report {
                 rows.push(row(cell, rounds, bare, alone).context("no rounds")?);
             }
         }
-        Ok(Self { machine: machine::processor(), kernel: machine::kernel(), queues, sender, rows })
+        Ok(Self { machine: Machine::here(), queues, sender, rows })
     }
 }
 
@@ -148,16 +146,6 @@ fn row(cell: &Cell, rounds: &[Sample], bare: &[Sample], alone: &[Sample]) -> Opt
     })
 }
 
-fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(ASCII_MARKDOWN);
-    table.set_header(header.to_vec());
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
 fn shown_or_none(spread: Option<&Spread>, digits: usize) -> String {
     spread.map_or("-".into(), |spread| spread.shown(digits))
 }
@@ -169,7 +157,7 @@ fn kilo(spread: &Spread) -> Spread {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}, Linux {}, queues per device: {}", self.machine, self.kernel, self.queues)?;
+        writeln!(f, "{}, queues per device: {}", self.machine, self.queues)?;
         writeln!(f, "each figure: median over the rounds (least-most)")?;
         for load in [Load::Saturated, Load::Fixed] {
             for sender in self.sender.iter().filter(|sender| sender.load == load.name()) {
@@ -181,16 +169,19 @@ impl fmt::Display for Report {
                     kilo(&sender.packets_per_second).shown(1),
                     sender.machine_cpu_ns_per_packet.shown(0),
                 )?;
-                let mut table = table(&[
-                    "system",
-                    "kpps offered",
-                    "kpps",
-                    "to bare",
-                    "worker ns/packet",
-                    "to bare",
-                    "machine ns/packet",
-                    "ring-full drops",
-                ]);
+                let mut table = table::of_figures(
+                    0,
+                    [
+                        "system",
+                        "kpps offered",
+                        "kpps",
+                        "to bare",
+                        "worker ns/packet",
+                        "to bare",
+                        "machine ns/packet",
+                        "ring-full drops",
+                    ],
+                );
                 let same =
                     |row: &&Row| row.load == sender.load && row.frame_bytes == sender.frame_bytes;
                 for row in self.rows.iter().filter(same) {

@@ -9,10 +9,10 @@
 //! at 500 Mbit/s 16 us, which is 1.6 % of a millisecond, at 2 Mbit/s 4.2 ms. That is what a burst of
 //! several flows is paid with.
 
-use super::Options;
 use super::load::{self, Class};
 use super::system::System;
 use super::trace::{self, Deviation, Gaps, Trace};
+use crate::Rounds;
 use crate::bed::{PORT_B, SERVER, Testbed};
 use crate::capture::{Arrival, Capture};
 use crate::narrows::Instance;
@@ -65,7 +65,7 @@ pub(super) const fn measurements() -> usize {
 }
 
 /// Measures all of it.
-pub(super) fn run(options: &Options, progress: &mut Progress) -> Result<Vec<ConformanceRow>> {
+pub(super) fn run(options: &Rounds, progress: &mut Progress) -> Result<Vec<ConformanceRow>> {
     let mut rows = Vec::new();
     for (queues, title) in [(1, "one flow"), (RATES_MBIT.len(), "64 flows at four rates")] {
         let bed = Testbed::up(u32::try_from(queues)?)?;
@@ -115,7 +115,7 @@ fn measure(
     instance: &Instance,
     system: System,
     classes: &[Class],
-    options: &Options,
+    options: &Rounds,
 ) -> Result<Vec<ConformanceRow>> {
     set_up(instance, system, classes)?;
     let core = (bed.queues() == 1).then(crate::cpu::last_core).transpose()?;

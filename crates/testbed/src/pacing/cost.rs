@@ -1,8 +1,8 @@
 //! What a qdisc costs a packet: one qdisc, some flows, one round.
 
-use super::Options;
 use super::load::{self, Class};
 use super::system::System;
+use crate::Rounds;
 use crate::accounting::{Books, Devices};
 use crate::bed::{PORT_B, Testbed};
 use crate::narrows::{Instance, Queue};
@@ -63,7 +63,7 @@ pub(super) fn class(flows: u16) -> Class {
 }
 
 /// Measures all of it.
-pub(super) fn run(options: &Options, progress: &mut Progress) -> Result<Samples> {
+pub(super) fn run(options: &Rounds, progress: &mut Progress) -> Result<Samples> {
     let bed = Testbed::up(1)?;
     let instance = Instance::start(&bed, &options.program, &["--fail-closed"])?;
     let mut samples = Samples::new();

@@ -5,11 +5,10 @@ use super::cost::{Cell, FLOWS, Sample, Samples};
 use super::load::OFFERED;
 use super::system::System;
 use super::trace::Deviation;
-use crate::machine;
+use crate::machine::Machine;
 use crate::spread::Spread;
+use crate::table;
 use anyhow::{Context, Result};
-use comfy_table::presets::ASCII_MARKDOWN;
-use comfy_table::{CellAlignment, Table};
 use narrows_units::Rate;
 use serde::Serialize;
 use std::fmt;
@@ -58,10 +57,9 @@ pub struct CostRow {
 /// All of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The processor's name and the number of cores in use.
-    pub machine: String,
-    /// The kernel's release.
-    pub kernel: String,
+    /// Where it was measured.
+    #[serde(flatten)]
+    pub machine: Machine,
     /// What each flow was offered, in parts of its rate.
     pub offered: f64,
     /// By how much `overhead_to_flowbundler` is to exceed 1 with 1024 flows.
@@ -80,8 +78,7 @@ impl Report {
             row(Cell { flows, system }, of(system)?, of(System::None)?, of(System::FlowBundler)?)
         };
         Ok(Self {
-            machine: machine::processor(),
-            kernel: machine::kernel(),
+            machine: Machine::here(),
             offered: OFFERED,
             to_reach: TO_REACH,
             cost: rows.map(row).collect::<Option<_>>().context("a qdisc was not measured")?,
@@ -124,16 +121,6 @@ fn row(cell: Cell, own: &[Sample], none: &[Sample], flowbundler: &[Sample]) -> O
         flow_limit_drops: own.iter().map(|sample| sample.flow_limit_drops).sum(),
         lost: own.iter().map(|sample| sample.lost).sum(),
     })
-}
-
-fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(ASCII_MARKDOWN);
-    table.set_header(header.to_vec());
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
 }
 
 impl CostRow {
@@ -191,23 +178,26 @@ impl ConformanceRow {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}, Linux {}", self.machine, self.kernel)?;
+        writeln!(f, "{}", self.machine)?;
         for flows in FLOWS {
             writeln!(f, "\n{flows} flows")?;
-            let mut table = table(&[
-                "system",
-                "kpps",
-                "offered",
-                "of the rate",
-                "kicks/s",
-                "packets a kick",
-                "worker ns/packet",
-                "to flowbundler",
-                "above none",
-                "to flowbundler",
-                "flow-limit drops",
-                "lost",
-            ]);
+            let mut table = table::of_figures(
+                0,
+                [
+                    "system",
+                    "kpps",
+                    "offered",
+                    "of the rate",
+                    "kicks/s",
+                    "packets a kick",
+                    "worker ns/packet",
+                    "to flowbundler",
+                    "above none",
+                    "to flowbundler",
+                    "flow-limit drops",
+                    "lost",
+                ],
+            );
             for row in self.cost.iter().filter(|row| row.flows == flows) {
                 table.add_row(row.cells());
             }
@@ -224,18 +214,21 @@ impl fmt::Display for Report {
             f,
             "\nhow the rate is kept, and gaps between a packet and the next but one of its flow"
         )?;
-        let mut table = table(&[
-            "system",
-            "flows",
-            "rate of each",
-            "over all",
-            "over 1 ms",
-            "over 10 ms",
-            "over 100 ms",
-            "gaps: p0.1 / p1 / p50 / p99",
-            "three at once",
-            "missed",
-        ]);
+        let mut table = table::of_figures(
+            0,
+            [
+                "system",
+                "flows",
+                "rate of each",
+                "over all",
+                "over 1 ms",
+                "over 10 ms",
+                "over 100 ms",
+                "gaps: p0.1 / p1 / p50 / p99",
+                "three at once",
+                "missed",
+            ],
+        );
         for row in &self.conformance {
             table.add_row(row.cells());
         }

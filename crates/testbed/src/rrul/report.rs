@@ -2,9 +2,9 @@
 
 use super::cell::{self, MARKS, Outcome, Trips};
 use super::system::System;
-use crate::{machine, tcp};
-use comfy_table::presets::ASCII_MARKDOWN;
-use comfy_table::{CellAlignment, Table};
+use crate::machine::Machine;
+use crate::table;
+use narrows_coordination::jain;
 use narrows_units::Rate;
 use serde::Serialize;
 use std::fmt;
@@ -104,10 +104,9 @@ pub struct Verdict {
 /// All of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The processor's name and the number of cores in use.
-    pub machine: String,
-    /// The kernel's release.
-    pub kernel: String,
+    /// Where it was measured.
+    #[serde(flatten)]
+    pub machine: Machine,
     /// Code points of the TCP flows of each direction.
     pub marks: [u8; 4],
     /// The systems.
@@ -159,7 +158,7 @@ fn way(system: System, way: &cell::Way) -> Way {
     let sent = way.queues.iter().sum::<u64>().max(1) as f64;
     Way {
         delivered_bps: way.delivered.rate().bits_per_sec(),
-        jain: system.heeds_no_marks().then(|| tcp::jain(&flows_bps)),
+        jain: system.heeds_no_marks().then(|| jain(&flows_bps)),
         flows_bps,
         queue_percent: way.queues.iter().map(|bytes| *bytes as f64 / sent * 100.0).collect(),
     }
@@ -282,8 +281,7 @@ impl Report {
         let mut limits: Vec<u64> = rows.iter().filter_map(|row| row.limit_bps).collect();
         limits.dedup();
         Self {
-            machine: machine::processor(),
-            kernel: machine::kernel(),
+            machine: Machine::here(),
             marks: MARKS,
             verdicts: limits.into_iter().filter_map(|limit| Verdict::of(limit, &rows)).collect(),
             rows,
@@ -298,27 +296,16 @@ fn mbit(bps: u64) -> String {
 /// The table, what it means, and a line for each limit that sums it up.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{}, Linux {}; sender, shaper and receiver share its cores",
-            self.machine, self.kernel
-        )?;
-        let mut table = Table::new();
-        table.load_style(ASCII_MARKDOWN);
+        writeln!(f, "{}; sender, shaper and receiver share its cores", self.machine)?;
         let mut header = ["limit", "system", "up", "down", "Jain"].map(str::to_owned).to_vec();
         for delay in self.rows.first().iter().flat_map(|row| &row.delays) {
             let what = if delay.is_sparse_flow() { "lost" } else { "added" };
             header.push(format!("{} {what}", delay.probe));
         }
         header.push("CPU".to_owned());
-        table.set_header(header);
+        let mut table = table::of_figures(1, header);
         for row in &self.rows {
             table.add_row(row.cells());
-        }
-        for (index, column) in table.column_iter_mut().enumerate() {
-            if index != 1 {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
         }
         writeln!(f, "{table}")?;
         writeln!(

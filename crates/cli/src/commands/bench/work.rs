@@ -1,0 +1,85 @@
+//! What `narrows bench` lets valgrind watch, to count its instructions: this very program, doing the work of one
+//! structure and nothing else.
+
+use clap::Args;
+use narrows_bench::callgrind::Program;
+use narrows_bench::{cake, wheels};
+use std::process::ExitCode;
+
+/// What valgrind is to watch where instructions are counted: this program doing `work`.
+pub(super) fn counted(no_instructions: bool, work: &str) -> anyhow::Result<Option<Program>> {
+    if no_instructions {
+        return Ok(None);
+    }
+    let arguments = vec!["bench".to_owned(), work.to_owned()];
+    Ok(Some(Program { path: std::env::current_exe()?, arguments }))
+}
+
+/// Do the work of one structure of `bench cake`, for valgrind to watch.
+#[derive(Args)]
+#[command(hide = true)]
+pub(super) struct CakeWork {
+    /// The structure.
+    #[arg(value_parser = parse_subject)]
+    structure: cake::Subject,
+    /// Flows, a power of two.
+    flows: u32,
+    /// Packets.
+    packets: u64,
+}
+
+impl CakeWork {
+    pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
+        println!("{}", cake::Work::new(self.structure, self.flows)?.run(self.packets));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn parse_subject(name: &str) -> Result<cake::Subject, String> {
+    cake::Subject::from_name(name).ok_or_else(|| {
+        let names = cake::Subject::ALL.map(cake::Subject::name).join(", ");
+        format!("there are {names}")
+    })
+}
+
+/// Do the work of one structure of `bench wheels`, for valgrind to watch.
+#[derive(Args)]
+#[command(hide = true)]
+pub(super) struct WheelsWork {
+    /// The structure.
+    #[arg(value_parser = parse_holder)]
+    structure: wheels::Subject,
+    /// Flows.
+    flows: u32,
+    /// `equal` or `mix`.
+    #[arg(value_parser = parse_rates)]
+    rates: wheels::Rates,
+    /// `drain` or `poll`.
+    #[arg(value_parser = parse_mode)]
+    mode: wheels::Mode,
+    /// Packets.
+    packets: u64,
+}
+
+impl WheelsWork {
+    pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
+        let plan = wheels::Plan::new(self.flows, self.rates)?;
+        println!("{}", wheels::Work::new(self.structure, &plan, self.mode).run(self.packets));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn parse_holder(name: &str) -> Result<wheels::Subject, String> {
+    wheels::Subject::from_name(name).ok_or_else(|| {
+        let names = wheels::Subject::ALL.map(wheels::Subject::name).join(", ");
+        format!("there are {names}")
+    })
+}
+
+fn parse_rates(name: &str) -> Result<wheels::Rates, String> {
+    wheels::Rates::from_name(name).ok_or_else(|| "there are equal and mix".to_owned())
+}
+
+fn parse_mode(name: &str) -> Result<wheels::Mode, String> {
+    wheels::Mode::from_name(name).ok_or_else(|| "there are drain and poll".to_owned())
+}
