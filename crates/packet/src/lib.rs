@@ -15,7 +15,6 @@
 //! those), sharing between threads: a table belongs to one worker.
 
 mod batch;
-mod chain;
 pub mod dissect;
 mod drop_reason;
 mod fifo;
@@ -24,7 +23,6 @@ mod packets;
 mod stack;
 
 pub use batch::Batch;
-pub use chain::Chain;
 pub use drop_reason::{DropCounters, DropReason};
 pub use fifo::{Backlog, Fifo};
 pub use headers::{Acknowledgement, Ecn, Headers, Reading, Rewrite};

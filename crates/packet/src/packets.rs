@@ -78,8 +78,6 @@ const FRAME: Bytes = Bytes(2048);
 /// whose frames nobody has collected yet.
 pub struct Packets {
     records: Box<[Record]>,
-    /// Of each the packet behind it in the [`Chain`](crate::Chain) in which it stands, and one more.
-    behind: Box<[u32]>,
     /// Empty until somebody wants them.
     acknowledgements: Box<[Acknowledgement]>,
     frame: Bytes,
@@ -92,7 +90,6 @@ impl Packets {
     pub fn new(capacity: u32) -> Self {
         Self {
             records: vec![Record::UNUSED; capacity as usize].into_boxed_slice(),
-            behind: vec![0; capacity as usize].into_boxed_slice(),
             acknowledgements: Box::default(),
             frame: FRAME,
             discarded: Fifo::new(),
@@ -161,18 +158,6 @@ impl Packets {
         if let Some(place) = self.acknowledgements.get_mut(id.0 as usize) {
             *place = acknowledgement;
         }
-    }
-
-    /// What [`Packets::set_behind`] wrote last.
-    #[inline]
-    pub(crate) fn behind(&self, id: PacketId) -> u32 {
-        self.behind[id.0 as usize]
-    }
-
-    /// Writes what a [`Chain`](crate::Chain) in which `id` stands wants to know of it.
-    #[inline]
-    pub(crate) fn set_behind(&mut self, id: PacketId, behind: u32) {
-        self.behind[id.0 as usize] = behind;
     }
 
     /// The memory that a packet of `len` bytes takes: whole frames.

@@ -17,9 +17,11 @@
 //! Non-goals: which flow goes first where there is no rate (`cake`, `fq`), a limit that several
 //! workers keep together (a `tbf` above).
 
+mod account;
 mod bundles;
 mod calendar;
 mod carousel;
+mod chain;
 mod config;
 mod eiffel;
 mod figures;

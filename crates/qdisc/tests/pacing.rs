@@ -699,3 +699,40 @@ fn a_flowbundler_takes_a_megabyte_and_what_its_flows_need() {
     let world = World::new(Config::new(Structure::FlowBundler, FRAME));
     assert!(world.figures().memory <= Bytes(1_200_000), "{}", world.figures().memory);
 }
+
+/// Flows that always have something queued keep their rate to the packet, however late the worker asks.
+#[test]
+fn a_worker_that_pauses_costs_flows_that_stand_nothing() {
+    for structure in STRUCTURES {
+        let rate = mbit(16);
+        let config = Config { flow_limit: 53, limit: 2000, ..at_rate(structure, rate) };
+        let mut world = World::new(config);
+        let apart = rate.time_for(Bytes(1500)).0;
+        for _ in 0..53 {
+            for flow in 0..16 {
+                world.arrive(flow, 1500);
+            }
+        }
+        let begin = world.now;
+        let mut sent = 0;
+        for round in 1_u64.. {
+            if world.now > begin + 2_000_000_000 {
+                break;
+            }
+            // Mostly soon enough, and every now and then after several packets' time.
+            world.now +=
+                if round % 100 == 0 { 7_000_000 } else { 20_000 + round * 7_919 % 100_000 };
+            let offered = (world.now - begin) * 103 / 100 / apart;
+            for flow in (sent..offered).flat_map(|_| 0..16) {
+                world.arrive(flow, 1500);
+            }
+            sent = offered;
+            world.poll();
+        }
+        let due = (world.now - begin) / apart;
+        for flow in 0..16 {
+            let left = world.left.iter().filter(|left| left.flow == flow).count() as u64;
+            assert!((due..=due + 1).contains(&left), "{structure:?}: {left} packets, not {due}");
+        }
+    }
+}

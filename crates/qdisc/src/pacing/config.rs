@@ -1,5 +1,6 @@
 //! What an operator sets of a pacing qdisc.
 
+use crate::Spec;
 use narrows_packet::{PacketId, Packets};
 use narrows_units::{Nanos, Rate};
 
@@ -60,6 +61,12 @@ impl Config {
             frame,
             codel: None,
         }
+    }
+
+    /// Whether an instance can carry on as `spec` has it.
+    pub(super) fn fits(&self, spec: &Spec) -> bool {
+        let crate::Config::Pacing(config) = &spec.config else { return false };
+        spec.children.is_empty() && config.shape() == self.shape()
     }
 
     /// What cannot change while packets are queued.

@@ -18,23 +18,26 @@
 //! a turn. Where it rests depends on its own time and on how far the wheel has turned and on nothing
 //! else, so that two packets with the same departure time can never overtake each other on the way.
 //!
-//! *Chains.* A slot is a [`Chain`], first come, first out. When it is due it is ready as it stands, whatever its
+//! *Chains.* A slot is a [`Chain`], first come, first out (`chain.rs`). When it is due it is ready as it stands, whatever its
 //! length; only slots in which something rests are looked through. Nothing that is known of
-//! a packet is read on the way.
+//! a packet is read on the way, and who stands behind whom is written side by side.
 //!
 //! Source: D. Shan et al., "Fast and Accurate Software Traffic Shaping With Inter-Flow Batching" (ToN
 //! 2025), section IV.B and Alg. 1 and 2. Differs, besides: times are rounded up and never down, the
 //! past is now, a call takes all that is due.
 //!
-//! Cost: insertion computes a slot, writes the packet's time, a chain's end, and two bits; departure
-//! reads four bytes a packet, and for each slot searches one wheel's bits and compares the wheels in use. Memory: 8 bytes a
+//! Cost: insertion computes a slot, writes the packet's time, its number and the slot, and for the first of a slot two
+//! bits; departure copies numbers, and for each slot searches one wheel's bits and compares the wheels in use. Some 50 instructions
+//! a packet more than a ring buffer takes where slots are full, 100 where rates are mixed
+//! (`narrows bench wheels`). Memory: 8 bytes a
 //! slot and 64 wheels, 0.5 MiB with 1024 slots, of which only those that were ever used are touched, and
-//! four bytes a packet in [`Packets`].
+//! a cache line for each slot in use and for every 15 packets.
 //!
 //! Non-goals: what a flow's rate is (`pacer.rs`), how many may wait.
 
+use super::chain::{Chain, Chunks, IDS};
 use super::{Calendar, Slot};
-use narrows_packet::{Batch, Chain, PacketId, Packets};
+use narrows_packet::{Batch, PacketId, Packets};
 use narrows_units::Nanos;
 
 /// Wheels: as many as there are powers of two of nanoseconds.
@@ -42,10 +45,10 @@ const WHEELS: usize = 64;
 /// A wheel's turn has so many parts, as a power of two, and all but one of them are in reach at any time.
 /// The more there are, the fewer packets move on at once, and the more often what is very far away does.
 const PARTS: u32 = 6;
-/// How many packets are touched before the first of them moves on.
-const AHEAD: usize = 16;
 /// No time is later, so that rounding up cannot overflow: 146 years.
 const LATEST: u64 = 1 << 62;
+/// Chains beside those of the slots: what is ready, what is overdue, and what is looked through.
+const TAKEN: usize = 3;
 /// Nothing is due.
 const NEVER: u64 = u64::MAX;
 
@@ -62,6 +65,8 @@ struct Wheel {
 pub struct Mltw {
     /// Those of wheel 0, then those of wheel 1, and so on: each a [`Chain`], as a number.
     slots: Vec<u64>,
+    /// What chains are made of.
+    chunks: Chunks,
     /// Which of them have packets.
     occupied: Vec<u64>,
     /// In which of them something rests.
@@ -97,6 +102,7 @@ impl Mltw {
         let all = WHEELS * slots as usize;
         Self {
             slots: vec![0; all],
+            chunks: Chunks::new(all + TAKEN),
             occupied: vec![0; all / 64],
             rested: vec![0; all / 64],
             wheels: [Wheel { first: NEVER, words: 0 }; WHEELS],
@@ -128,7 +134,7 @@ impl Mltw {
     fn is_near(&self, time: u64) -> bool {
         let least = time & time.wrapping_neg();
         // A product that wraps is of a slot so long that either answer will do.
-        time < LATEST && time - self.front < least.wrapping_mul(self.near)
+        time - self.front < least.wrapping_mul(self.near)
     }
 
     /// The time at which a packet that leaves at `time` takes its place or the next rest on its way there.
@@ -148,22 +154,37 @@ impl Mltw {
     }
 
     /// Puts `id` into the slot for `time`, and says which that is.
-    #[inline]
-    fn put(&mut self, packets: &mut Packets, id: PacketId, time: u64) -> usize {
+    #[inline(always)]
+    fn put(&mut self, packets: &Packets, id: PacketId, time: u64) -> usize {
         let wheel = wheel_of(time);
         let slot = self.slot(wheel, time);
-        let mut chain = Chain::from_bits(self.slots[slot]);
-        let is_new = chain.is_empty();
-        chain.push_back(packets, id);
-        self.slots[slot] = chain.to_bits();
-        if is_new {
-            self.occupy(wheel, slot, time);
+        let bits = &mut self.slots[slot];
+        let mut chain = Chain(*bits);
+        if chain.is_full() {
+            self.put_first(packets, id, time);
+        } else {
+            chain.append(&mut self.chunks, id);
+            *bits = chain.0;
         }
         slot
     }
 
+    /// The same where `id` is the first one in the slot, or in a chunk.
+    #[inline(never)]
+    fn put_first(&mut self, packets: &Packets, id: PacketId, time: u64) {
+        let wheel = wheel_of(time);
+        let slot = self.slot(wheel, time);
+        let mut chain = Chain(self.slots[slot]);
+        if chain.is_empty() {
+            self.occupy(wheel, slot, time);
+        }
+        chain.push_back(&mut self.chunks, packets, id);
+        self.slots[slot] = chain.0;
+    }
+
     /// Puts `id`, which leaves at `time`, into its place, or where it rests on its way there.
-    fn put_or_rest(&mut self, packets: &mut Packets, id: PacketId, time: u64) {
+    #[inline]
+    fn put_or_rest(&mut self, packets: &Packets, id: PacketId, time: u64) {
         let rest = self.rest(time);
         let slot = self.put(packets, id, rest);
         if rest != time {
@@ -171,9 +192,17 @@ impl Mltw {
         }
     }
 
-    /// The same where it may be at the end of time. Returns when it leaves.
-    #[cold]
-    fn put_far(&mut self, packets: &mut Packets, id: PacketId, time: u64) -> u64 {
+    /// Puts `id`, which leaves at `time`, where that may be over, or far away, or where nothing is in any slot and
+    /// the wheels stand where the clock was. Returns when it leaves.
+    #[inline(never)]
+    fn put_aside(&mut self, packets: &mut Packets, id: PacketId, time: u64, now: Nanos) -> u64 {
+        if self.is_empty() {
+            self.front = self.front.max(now.0.min(LATEST));
+        }
+        if time <= self.front {
+            self.overdue.push_back(&mut self.chunks, packets, id);
+            return time;
+        }
         let time = time.min(LATEST);
         packets.meta_mut(id).edt = Nanos(time);
         self.put_or_rest(packets, id, time);
@@ -192,14 +221,6 @@ impl Mltw {
         self.earliest = self.earliest.min(time);
     }
 
-    /// Nothing is in any slot: if nothing is in here at all, the wheels stand where the clock does.
-    #[cold]
-    fn catch_up(&mut self, now: Nanos) {
-        if self.is_empty() {
-            self.front = self.front.max(now.0.min(LATEST));
-        }
-    }
-
     /// Words of bits that a wheel has.
     #[inline]
     fn words(&self) -> usize {
@@ -208,11 +229,11 @@ impl Mltw {
 
     /// The first slot is due, and nothing is ready: what is in it is, or moves on.
     #[inline]
-    fn open(&mut self, packets: &mut Packets) {
+    fn open(&mut self, packets: &Packets) {
         let time = self.earliest;
         let wheel = wheel_of(time);
         let slot = self.slot(wheel, time);
-        let chain = Chain::from_bits(std::mem::take(&mut self.slots[slot]));
+        let chain = Chain(std::mem::take(&mut self.slots[slot]));
         self.front = time;
         self.clear(wheel, slot, time);
         if self.rested[slot / 64] & 1 << (slot % 64) == 0 {
@@ -225,21 +246,14 @@ impl Mltw {
 
     /// Of what stood in the slot for `time` some is ready, and some goes on its way.
     #[cold]
-    fn sift(&mut self, packets: &mut Packets, mut chain: Chain, time: u64) {
-        let mut some = [PacketId(0); AHEAD];
+    fn sift(&mut self, packets: &Packets, mut chain: Chain, time: u64) {
+        let mut some = [PacketId(0); IDS];
         while !chain.is_empty() {
-            let mut count = 0;
-            while count < AHEAD
-                && let Some(id) = chain.pop_front(packets)
-            {
-                packets.approach(Some(id));
-                some[count] = id;
-                count += 1;
-            }
+            let count = chain.take(&mut self.chunks, packets, &mut some);
             for &id in &some[..count] {
                 let leaves = packets.meta(id).edt.0;
                 if leaves <= time {
-                    self.ready.push_back(packets, id);
+                    self.ready.push_back(&mut self.chunks, packets, id);
                 } else {
                     self.put_or_rest(packets, id, leaves);
                 }
@@ -286,8 +300,9 @@ impl Mltw {
 
     /// Takes what is ready, whatever the time.
     #[inline]
-    fn take(&mut self, packets: &Packets) -> Option<PacketId> {
-        self.ready.pop_front(packets).or_else(|| self.overdue.pop_front(packets))
+    fn take(&mut self) -> Option<PacketId> {
+        let Self { ready, overdue, chunks, .. } = self;
+        ready.pop_front(chunks).or_else(|| overdue.pop_front(chunks))
     }
 }
 
@@ -295,9 +310,6 @@ impl Calendar for Mltw {
     // One place of a qdisc's arrival calls it, and what it is called with need not be put together there.
     #[inline(always)]
     fn insert(&mut self, packets: &mut Packets, id: PacketId, slot: Slot, now: Nanos) -> Nanos {
-        if self.earliest == NEVER {
-            self.catch_up(now);
-        }
         let Nanos(at) = slot.at;
         let time = if at <= now.0 {
             at
@@ -307,20 +319,17 @@ impl Calendar for Mltw {
         };
         let time = time.max(slot.behind.0);
         packets.meta_mut(id).edt = Nanos(time);
-        if time <= self.front {
-            self.overdue.push_back(packets, id);
-        } else if self.is_near(time) {
+        if time > self.front && self.is_near(time) {
             self.put(packets, id, time);
-        } else {
-            return Nanos(self.put_far(packets, id, time));
+            return Nanos(time);
         }
-        Nanos(time)
+        Nanos(self.put_aside(packets, id, time, now))
     }
 
     #[inline]
     fn pop(&mut self, packets: &mut Packets, now: Nanos) -> Option<PacketId> {
         loop {
-            if let Some(id) = self.take(packets) {
+            if let Some(id) = self.take() {
                 return Some(id);
             }
             if self.earliest > now.0 {
@@ -334,9 +343,10 @@ impl Calendar for Mltw {
     #[inline]
     fn release(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) {
         loop {
-            fill(out, &mut self.ready, packets);
-            if !self.overdue.is_empty() {
-                fill(out, &mut self.overdue, packets);
+            let Self { ready, overdue, chunks, .. } = self;
+            fill(out, ready, chunks, packets);
+            if !overdue.is_empty() {
+                fill(out, overdue, chunks, packets);
             }
             if !out.has_room() {
                 return;
@@ -358,7 +368,7 @@ impl Calendar for Mltw {
 
     fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
         loop {
-            if let Some(id) = self.take(packets) {
+            if let Some(id) = self.take() {
                 return Some(id);
             }
             if self.earliest == NEVER {
@@ -370,23 +380,20 @@ impl Calendar for Mltw {
 
     fn memory(&self) -> usize {
         let bits = self.slots.capacity() + self.occupied.capacity() + self.rested.capacity();
-        size_of::<Self>() + bits * size_of::<u64>()
+        size_of::<Self>() + bits * size_of::<u64>() + self.chunks.memory()
     }
 }
 
 /// Moves what is in `chain` into `out`, as far as there is room.
 #[inline]
-fn fill(out: &mut Batch, chain: &mut Chain, packets: &Packets) {
-    let mut left = *chain;
-    let mut count = 0;
-    for place in out.free() {
-        let Some(id) = left.pop_front(packets) else { break };
-        packets.approach(Some(id));
-        *place = id;
-        count += 1;
+fn fill(out: &mut Batch, chain: &mut Chain, chunks: &mut Chunks, packets: &Packets) {
+    loop {
+        let count = chain.take(chunks, packets, out.free());
+        if count == 0 {
+            return;
+        }
+        out.filled(count);
     }
-    out.filled(count);
-    *chain = left;
 }
 
 /// The wheel that has the slot for `time`.

@@ -31,9 +31,10 @@
 //!
 //! Non-goals: rates that senders set for themselves, queue management.
 
+use super::account::Account;
 use super::bundles::Bundles;
 use super::flows::Flows;
-use super::stamp::{Bundle, Moment, Terms};
+use super::stamp::{Moment, Terms};
 use super::{Beyond, Calendar, Config, Figures, Key, Slot, Structure};
 use crate::{Alone, Hearsay, Next, Qdisc, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
@@ -46,16 +47,11 @@ const AHEAD: usize = 8;
 pub struct Pacer<C> {
     config: Config,
     terms: Terms,
-    bundle: Bundle,
     flows: Flows,
     calendar: C,
     /// By destination, where what goes to one may not leave together.
     bundles: Option<Bundles>,
-    backlog: Backlog,
-    /// All but the backlog.
-    stats: Stats,
-    /// All but what others know.
-    figures: Figures,
+    account: Account,
 }
 
 impl<C: Calendar> Pacer<C> {
@@ -66,12 +62,9 @@ impl<C: Calendar> Pacer<C> {
             terms: Terms::new(&config),
             bundles: by_destination(&config, hearsay),
             config,
-            bundle: Bundle::new(),
             flows: Flows::new(),
             calendar,
-            backlog: Backlog::default(),
-            stats: Stats::default(),
-            figures: Figures::default(),
+            account: Account::new(),
         }
     }
 
@@ -92,7 +85,7 @@ impl<C: Calendar> Pacer<C> {
     ) -> Result<(), DropReason> {
         let key = self.key(packets, id);
         let len = packets.meta(id).len.0;
-        let Self { config, terms, bundle, bundles, flows, calendar, figures, .. } = self;
+        let Self { config, terms, bundles, flows, calendar, account, .. } = self;
         let flow = flows.get(key, now);
         if bounded && flow.queued() >= config.flow_limit {
             return Err(DropReason::FlowLimit);
@@ -111,11 +104,11 @@ impl<C: Calendar> Pacer<C> {
             if config.beyond == Beyond::Drop {
                 return Err(DropReason::Horizon);
             }
-            figures.horizon_caps += 1;
+            account.figures.horizon_caps += 1;
             (departure, at) = (Moment::at(horizon), horizon);
         }
-        figures.throttled += u64::from(at > now);
-        let mut spacing = if at <= now { 0 } else { terms.spacing(bundle.power()) };
+        account.figures.throttled += u64::from(at > now);
+        let mut spacing = if at <= now { 0 } else { terms.spacing(account.slot()) };
         if let Some(bundles) = bundles {
             let destination = packets.headers(id).destination;
             let known = config.maxrate.unwrap_or_default();
@@ -134,21 +127,8 @@ impl<C: Calendar> Pacer<C> {
         flow.set_next(terms.after(departure, len));
         let first = flow.push();
         flows.stands(first);
-        self.backlog.packets += 1;
-        self.backlog.bytes += Bytes(u64::from(len));
+        account.queued(Bytes(u64::from(len)));
         Ok(())
-    }
-
-    #[cold]
-    fn discard(&mut self, packets: &mut Packets, id: PacketId, reason: DropReason) -> Verdict {
-        self.stats.drops += 1;
-        match reason {
-            DropReason::FlowLimit => self.figures.flow_limit_drops += 1,
-            DropReason::Horizon => self.figures.horizon_drops += 1,
-            _ => {}
-        }
-        packets.discard(id, reason);
-        Verdict::Dropped
     }
 
     /// Counts that `id` is here no longer.
@@ -162,17 +142,7 @@ impl<C: Calendar> Pacer<C> {
             bundles.left(destination, meta.edt, meta.len.into(), now);
             bundles.tell(destination, || packets.acknowledgement(id), now);
         }
-        let meta = packets.meta_mut(id);
-        // To whoever is above, a time in there would be a meter's.
-        meta.edt = Nanos::ZERO;
-        let len = Bytes::from(meta.len);
-        self.backlog.packets -= 1;
-        self.backlog.bytes.0 -= len.0;
-    }
-
-    /// When there is something to take.
-    fn next(&self, now: Nanos) -> Next {
-        self.calendar.next().map_or(Next::Empty, |at| Next::Held(at.max(now)))
+        self.account.left(packets, id);
     }
 }
 
@@ -187,18 +157,18 @@ impl<C: Calendar> Qdisc for Pacer<C> {
         for &id in ids {
             let source = packets.headers(id).source;
             let is_congested = bundles.hear(source, &packets.acknowledgement(id), now);
-            self.figures.congestion += u64::from(is_congested);
+            self.account.figures.congestion += u64::from(is_congested);
         }
     }
 
     #[inline]
     fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
-        if self.backlog.packets >= self.config.limit {
-            return self.discard(packets, id, DropReason::Limit);
+        if self.account.backlog().packets >= self.config.limit {
+            return self.account.dropped(packets, id, DropReason::Limit);
         }
         match self.hold(packets, id, now, true) {
             Ok(()) => Verdict::Queued,
-            Err(reason) => self.discard(packets, id, reason),
+            Err(reason) => self.account.dropped(packets, id, reason),
         }
     }
 
@@ -215,7 +185,7 @@ impl<C: Calendar> Qdisc for Pacer<C> {
     }
 
     fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next {
-        let (start, before) = (out.len(), self.backlog);
+        let (start, before) = (out.len(), self.account.backlog());
         self.calendar.release(packets, now, out);
         for &id in &out.as_slice()[start..] {
             self.flows.approach(self.key(packets, id));
@@ -223,37 +193,25 @@ impl<C: Calendar> Qdisc for Pacer<C> {
         for &id in &out.as_slice()[start..] {
             self.release(packets, id, now);
         }
-        let left = before.packets - self.backlog.packets;
-        if left > 0 {
-            self.stats.sent_packets += u64::from(left);
-            self.stats.sent_bytes += (before.bytes - self.backlog.bytes).0;
-            self.bundle.count(left, now);
+        let after = self.account.backlog();
+        self.account.sent(before.packets - after.packets, (before.bytes - after.bytes).0, now);
+        if !out.has_room() && !after.is_empty() {
+            return Next::Now;
         }
-        match (self.backlog.is_empty(), out.has_room()) {
-            (true, _) => Next::Empty,
-            (false, false) => Next::Now,
-            (false, true) => {
-                self.stats.overlimits += 1;
-                self.next(now)
-            }
-        }
+        self.account.held(self.calendar.next(), now)
     }
 
     fn dequeue_one(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next> {
         let Some(id) = self.calendar.pop(packets, now) else {
-            self.stats.overlimits += u64::from(!self.backlog.is_empty());
-            return Err(self.next(now));
+            return Err(self.account.held(self.calendar.next(), now));
         };
-        let before = self.backlog.bytes;
         self.release(packets, id, now);
-        self.stats.sent_packets += 1;
-        self.stats.sent_bytes += (before - self.backlog.bytes).0;
-        self.bundle.count(1, now);
+        self.account.sent(1, packets.len(id).0, now);
         Ok(id)
     }
 
     fn backlog(&self) -> Backlog {
-        self.backlog
+        self.account.backlog()
     }
 
     fn stats(&self, into: &mut Vec<Stats>) {
@@ -262,15 +220,13 @@ impl<C: Calendar> Qdisc for Pacer<C> {
             flows: self.flows.remembered(),
             throttled_flows: self.flows.standing(),
             memory: Bytes(memory as u64),
-            ..self.figures
+            ..self.account.figures
         };
-        let pacing = Some(Box::new(figures));
-        into.push(Stats { backlog: self.backlog, pacing, ..self.stats.clone() });
+        into.push(self.account.stats(figures));
     }
 
     fn fits(&self, spec: &Spec) -> bool {
-        let crate::Config::Pacing(config) = &spec.config else { return false };
-        spec.children.is_empty() && config.shape() == self.config.shape()
+        self.config.fits(spec)
     }
 
     fn retune(&mut self, spec: Spec, _now: Nanos) {

@@ -34,7 +34,8 @@ mod flow;
 mod lengths;
 mod table;
 
-use super::stamp::{Bundle, Moment, Terms};
+use super::account::Account;
+use super::stamp::{Moment, Terms};
 use super::{Beyond, Calendar, Codel, Config, Figures, Signals, Slot};
 use crate::{Next, Qdisc, Spec, Stats, Verdict, codel};
 use lengths::Lengths;
@@ -57,21 +58,18 @@ pub struct Queues<C> {
     codel: codel::Terms,
     /// Whether it marks what can be marked.
     ecn: bool,
-    bundle: Bundle,
     table: Table,
     lengths: Lengths,
     calendar: C,
     /// Makes an empty one.
     make: fn(&Config) -> C,
-    backlog: Backlog,
+    account: Account,
+    /// Heads whose time has come; empty in between.
+    due: Batch,
     /// Flows with packets.
     standing: u32,
     /// Whether heads have times by terms that hold no longer.
     is_outdated: bool,
-    /// All but the backlog.
-    stats: Stats,
-    /// All but what others know.
-    figures: Figures,
     signals: Signals,
 }
 
@@ -82,17 +80,15 @@ impl<C: Calendar> Queues<C> {
             terms: Terms::new(&config),
             codel: law(&config, codel),
             ecn: codel.ecn,
-            bundle: Bundle::new(),
             table: Table::new(),
             lengths: Lengths::new(),
             calendar: calendar(&config),
             make: calendar,
             config,
-            backlog: Backlog::default(),
+            account: Account::new(),
+            due: Batch::new(HEADS),
             standing: 0,
             is_outdated: false,
-            stats: Stats::default(),
-            figures: Figures::default(),
             signals: Signals::default(),
         }
     }
@@ -130,11 +126,10 @@ impl<C: Calendar> Queues<C> {
     fn hold(&mut self, packets: &mut Packets, id: PacketId, at: u32, now: Nanos) {
         let flow = &mut self.table.flows[at as usize];
         let len = packets.len(id);
-        self.backlog.packets += 1;
-        self.backlog.bytes += len;
+        self.account.queued(len);
         if flow.stands {
             flow.queue.push_back_of(packets, id, len);
-            self.figures.throttled += 1;
+            self.account.figures.throttled += 1;
             if self.lengths.is_live() {
                 self.lengths.changed(&mut self.table.flows, at);
             }
@@ -143,7 +138,7 @@ impl<C: Calendar> Queues<C> {
         flow.stands = true;
         self.standing += 1;
         let leaves = self.stamp(packets, at, id, Moment::at(now));
-        self.figures.throttled += u64::from(leaves > now);
+        self.account.figures.throttled += u64::from(leaves > now);
         self.insert(packets, at, id, leaves, now);
     }
 
@@ -157,7 +152,7 @@ impl<C: Calendar> Queues<C> {
         };
         let flow = &mut self.table.flows[at as usize];
         let is_capped = flow.stamp(&self.terms, meta.len.0, since, latest);
-        self.figures.horizon_caps += u64::from(is_capped);
+        self.account.figures.horizon_caps += u64::from(is_capped);
         flow.departure.rounded_up()
     }
 
@@ -165,7 +160,7 @@ impl<C: Calendar> Queues<C> {
     #[inline]
     fn insert(&mut self, packets: &mut Packets, at: u32, id: PacketId, leaves: Nanos, now: Nanos) {
         let flow = &mut self.table.flows[at as usize];
-        let spacing = if leaves <= now { 0 } else { self.terms.spacing(self.bundle.power()) };
+        let spacing = if leaves <= now { 0 } else { self.terms.spacing(self.account.slot()) };
         let slot = Slot { at: leaves, behind: flow.slot, spacing };
         flow.settle(self.calendar.insert(packets, id, slot, now));
     }
@@ -187,24 +182,11 @@ impl<C: Calendar> Queues<C> {
         self.insert(packets, at, next, leaves, now);
     }
 
-    /// Counts that `id` is here no longer.
-    #[inline]
-    fn leave(&mut self, packets: &mut Packets, id: PacketId) {
-        let meta = packets.meta_mut(id);
-        // To whoever is above, a time in there would be a meter's.
-        meta.edt = Nanos::ZERO;
-        let len = Bytes::from(meta.len);
-        self.backlog.packets -= 1;
-        self.backlog.bytes.0 -= len.0;
-    }
-
     /// So much has been sent at `now`.
     #[inline]
     fn count(&mut self, packets: u32, bytes: u64, now: Nanos) {
-        self.stats.sent_packets += u64::from(packets);
-        self.stats.sent_bytes += bytes;
-        self.bundle.count(packets, now);
-        if self.lengths.is_live() && self.backlog.packets < self.relief() {
+        self.account.sent(packets, bytes, now);
+        if self.lengths.is_live() && self.account.backlog().packets < self.relief() {
             self.lengths.end(&mut self.table.flows);
         }
     }
@@ -212,18 +194,6 @@ impl<C: Calendar> Queues<C> {
     /// With fewer packets than this nobody is too long.
     fn relief(&self) -> u32 {
         self.config.limit - self.config.limit / RELIEF
-    }
-
-    #[cold]
-    fn discard(&mut self, packets: &mut Packets, id: PacketId, reason: DropReason) -> Verdict {
-        self.stats.drops += 1;
-        match reason {
-            DropReason::FlowLimit => self.figures.flow_limit_drops += 1,
-            DropReason::Horizon => self.figures.horizon_drops += 1,
-            _ => {}
-        }
-        packets.discard(id, reason);
-        Verdict::Dropped
     }
 
     /// Makes room: drops the packet behind the head of the longest flow. Whether there was any.
@@ -236,15 +206,10 @@ impl<C: Calendar> Queues<C> {
         let queue = &mut self.table.flows[at as usize].queue;
         let Some(id) = queue.pop_front(packets) else { return false };
         self.lengths.changed(&mut self.table.flows, at);
-        self.leave(packets, id);
+        self.account.left(packets, id);
         self.signals.overlimit += 1;
-        self.discard(packets, id, DropReason::Limit);
+        self.account.dropped(packets, id, DropReason::Limit);
         true
-    }
-
-    /// When there is something to take.
-    fn next(&self, now: Nanos) -> Next {
-        self.calendar.next().map_or(Next::Empty, |at| Next::Held(at.max(now)))
     }
 }
 
@@ -258,11 +223,11 @@ impl<C: Calendar> Qdisc for Queues<C> {
         self.refresh(packets, now);
         let flow = self.flow(packets, id, now);
         if let Some(reason) = self.refuses(flow, now) {
-            return self.discard(packets, id, reason);
+            return self.account.dropped(packets, id, reason);
         }
-        let is_full = self.backlog.packets >= self.config.limit;
+        let is_full = self.account.backlog().packets >= self.config.limit;
         if is_full && !self.make_room(packets) {
-            return self.discard(packets, id, DropReason::Limit);
+            return self.account.dropped(packets, id, DropReason::Limit);
         }
         self.hold(packets, id, flow, now);
         if is_full { Verdict::Dropped } else { Verdict::Queued }
@@ -287,17 +252,17 @@ impl<C: Calendar> Qdisc for Queues<C> {
         self.refresh(packets, now);
         let (mut left, mut bytes) = (0, 0);
         while out.has_room() {
-            let mut heads = [PacketId(0); HEADS];
-            let mut taken = 0;
-            for place in heads.iter_mut().take(out.room()) {
-                let Some(id) = self.calendar.pop(packets, now) else { break };
-                self.table.approach(self.key(packets, id));
-                (*place, taken) = (id, taken + 1);
+            self.due.clear();
+            self.due.limit(out.room().min(HEADS));
+            self.calendar.release(packets, now, &mut self.due);
+            for &head in self.due.as_slice() {
+                self.table.approach(self.key(packets, head));
             }
-            if taken == 0 {
+            if self.due.is_empty() {
                 break;
             }
-            for &head in &heads[..taken] {
+            for index in 0..self.due.len() {
+                let head = self.due.as_slice()[index];
                 if let Some(id) = self.release(packets, head, now) {
                     left += 1;
                     bytes += packets.len(id).0;
@@ -305,31 +270,24 @@ impl<C: Calendar> Qdisc for Queues<C> {
                 }
             }
         }
-        if left > 0 {
-            self.count(left, bytes, now);
+        self.count(left, bytes, now);
+        if !out.has_room() && !self.account.backlog().is_empty() {
+            return Next::Now;
         }
-        match (self.backlog.is_empty(), out.has_room()) {
-            (true, _) => Next::Empty,
-            (false, false) => Next::Now,
-            (false, true) => {
-                self.stats.overlimits += 1;
-                self.next(now)
-            }
-        }
+        self.account.held(self.calendar.next(), now)
     }
 
     fn dequeue_one(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next> {
         self.refresh(packets, now);
         let Some(id) = self.take(packets, now) else {
-            self.stats.overlimits += u64::from(!self.backlog.is_empty());
-            return Err(self.next(now));
+            return Err(self.account.held(self.calendar.next(), now));
         };
         self.count(1, packets.len(id).0, now);
         Ok(id)
     }
 
     fn backlog(&self) -> Backlog {
-        self.backlog
+        self.account.backlog()
     }
 
     fn stats(&self, into: &mut Vec<Stats>) {
@@ -339,15 +297,13 @@ impl<C: Calendar> Qdisc for Queues<C> {
             throttled_flows: self.standing,
             codel: Some(self.signals),
             memory: Bytes(memory as u64),
-            ..self.figures
+            ..self.account.figures
         };
-        let pacing = Some(Box::new(figures));
-        into.push(Stats { backlog: self.backlog, pacing, ..self.stats.clone() });
+        into.push(self.account.stats(figures));
     }
 
     fn fits(&self, spec: &Spec) -> bool {
-        let crate::Config::Pacing(config) = &spec.config else { return false };
-        spec.children.is_empty() && config.shape() == self.config.shape()
+        self.config.fits(spec)
     }
 
     fn retune(&mut self, spec: Spec, now: Nanos) {
@@ -370,7 +326,7 @@ impl<C: Calendar> Qdisc for Queues<C> {
         let head = self.calendar.drain(packets)?;
         // Nobody will ask this instance for anything again: its own times are as good as any.
         let now = packets.meta(head).edt;
-        self.leave(packets, head);
+        self.account.left(packets, head);
         if let Some(at) = self.table.find(self.key(packets, head)) {
             self.follow(packets, at, now);
         }

@@ -27,7 +27,7 @@ impl<C: Calendar> Queues<C> {
         } else {
             head
         };
-        self.leave(packets, leaves);
+        self.account.left(packets, leaves);
         self.follow(packets, at, now);
         Some(leaves)
     }
@@ -52,10 +52,9 @@ impl<C: Calendar> Queues<C> {
             let Some(next) = flow.queue.pop_front(packets) else { return Some(head) };
             let in_its_stead = flow.departure;
             flow.unstamp();
-            self.leave(packets, head);
+            self.account.left(packets, head);
             self.signals.drops += 1;
-            self.stats.drops += 1;
-            packets.discard(head, DropReason::Aqm);
+            self.account.dropped(packets, head, DropReason::Aqm);
             if self.lengths.is_live() {
                 self.lengths.changed(&mut self.table.flows, at);
             }

@@ -1,0 +1,100 @@
+//! The books of one pacing qdisc: what it holds, what it has sent and dropped, what it answers who asks.
+//!
+//! Non-goals: whose packets they were (`flows.rs`, `queues/table.rs`).
+
+use super::Figures;
+use super::stamp::Bundle;
+use crate::{Next, Stats, Verdict};
+use narrows_packet::{Backlog, DropReason, PacketId, Packets};
+use narrows_units::{Bytes, Nanos};
+
+pub(super) struct Account {
+    backlog: Backlog,
+    /// All but the backlog.
+    stats: Stats,
+    /// All but what others know.
+    pub(super) figures: Figures,
+    bundle: Bundle,
+}
+
+impl Account {
+    pub(super) fn new() -> Self {
+        Self {
+            backlog: Backlog::default(),
+            stats: Stats::default(),
+            figures: Figures::default(),
+            bundle: Bundle::new(),
+        }
+    }
+
+    /// What is queued.
+    #[inline]
+    pub(super) const fn backlog(&self) -> Backlog {
+        self.backlog
+    }
+
+    /// How long a slot should be at most, as a power of two of nanoseconds.
+    #[inline]
+    pub(super) const fn slot(&self) -> u32 {
+        self.bundle.power()
+    }
+
+    /// A packet of `len` bytes is queued.
+    #[inline]
+    pub(super) fn queued(&mut self, len: Bytes) {
+        self.backlog.packets += 1;
+        self.backlog.bytes += len;
+    }
+
+    /// `id` is queued no longer.
+    #[inline]
+    pub(super) fn left(&mut self, packets: &mut Packets, id: PacketId) {
+        let meta = packets.meta_mut(id);
+        // To whoever is above, a time in there would be a meter's.
+        meta.edt = Nanos::ZERO;
+        let len = Bytes::from(meta.len);
+        self.backlog.packets -= 1;
+        self.backlog.bytes.0 -= len.0;
+    }
+
+    /// So much has been sent at `now`.
+    #[inline]
+    pub(super) fn sent(&mut self, packets: u32, bytes: u64, now: Nanos) {
+        if packets > 0 {
+            self.stats.sent_packets += u64::from(packets);
+            self.stats.sent_bytes += bytes;
+            self.bundle.count(packets, now);
+        }
+    }
+
+    /// Drops `id`, which is not queued.
+    #[cold]
+    pub(super) fn dropped(
+        &mut self,
+        packets: &mut Packets,
+        id: PacketId,
+        reason: DropReason,
+    ) -> Verdict {
+        self.stats.drops += 1;
+        match reason {
+            DropReason::FlowLimit => self.figures.flow_limit_drops += 1,
+            DropReason::Horizon => self.figures.horizon_drops += 1,
+            _ => {}
+        }
+        packets.discard(id, reason);
+        Verdict::Dropped
+    }
+
+    /// Nothing more may leave at `now`. When to ask again, where something may at `next`.
+    #[inline]
+    pub(super) fn held(&mut self, next: Option<Nanos>, now: Nanos) -> Next {
+        self.stats.overlimits += u64::from(!self.backlog.is_empty());
+        next.map_or(Next::Empty, |at| Next::Held(at.max(now)))
+    }
+
+    /// All that is known here, and what others know in `figures`.
+    pub(super) fn stats(&self, figures: Figures) -> Stats {
+        let pacing = Some(Box::new(figures));
+        Stats { backlog: self.backlog, pacing, ..self.stats.clone() }
+    }
+}
