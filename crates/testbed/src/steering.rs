@@ -104,6 +104,11 @@ pub fn pin(bed: &Testbed, queue: u32) -> Result<()> {
     steer(bed, |q| q == queue)
 }
 
+/// Lets all that `namespace` sends by `device` take `queue`.
+pub fn pin_device(namespace: &Namespace, device: &str, queue: u32) -> Result<()> {
+    write_xps(namespace, device, queue, &cores_mask(cpu::last_core()? + 1))
+}
+
 /// Lets the hash of the flow decide again.
 pub fn spread(bed: &Testbed) -> Result<()> {
     steer(bed, |_| false)

@@ -19,5 +19,6 @@ mod limits;
 mod nat;
 mod pacing;
 mod ports;
+mod safeguard;
 mod setup;
 mod starting;

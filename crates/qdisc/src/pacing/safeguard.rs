@@ -122,11 +122,11 @@ impl Safeguard {
         let bucket = bucket(source);
         let is_marked = packet.flags & (ECN_ECHO | SYN) == ECN_ECHO;
         let took = packet.time_stamp.and_then(|(_, echo)| self.round_trip(bucket, echo, now));
-        let says_so = is_marked || took.is_some_and(|took| self.is_long(bucket, took, now));
-        if says_so {
+        let is_long = took.is_some_and(|took| self.is_long(bucket, took, now));
+        if is_marked || is_long {
             self.set_congested(bucket, now);
         }
-        says_so
+        is_marked || is_long
     }
 
     /// What has passed since the packet left whose stamp is `echo`, for one queue.
