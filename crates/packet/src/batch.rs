@@ -65,6 +65,19 @@ impl Batch {
         self.len += count;
     }
 
+    /// Takes out those behind the first `start` that `stays` does not hold of; the others keep their order.
+    pub fn retain_from(&mut self, start: usize, mut stays: impl FnMut(PacketId) -> bool) {
+        let mut kept = start;
+        for at in start..self.len {
+            let id = self.ids[at];
+            if stays(id) {
+                self.ids[kept] = id;
+                kept += 1;
+            }
+        }
+        self.len = kept.min(self.len);
+    }
+
     /// Empties it.
     #[inline]
     pub fn clear(&mut self) {
@@ -122,5 +135,15 @@ mod tests {
         assert_eq!(batch.room(), 1);
         batch.clear();
         assert!(batch.is_empty() && batch.as_slice().is_empty());
+    }
+
+    #[test]
+    fn what_stays_keeps_its_order() {
+        let mut batch = Batch::new(8);
+        (0..6).for_each(|id| batch.push(PacketId(id)));
+        batch.retain_from(2, |id| id.0 % 2 == 1);
+        assert_eq!(batch.as_slice(), [0, 1, 3, 5].map(PacketId));
+        batch.retain_from(9, |_| false);
+        assert_eq!(batch.len(), 4);
     }
 }

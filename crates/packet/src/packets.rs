@@ -28,6 +28,8 @@ pub struct Meta {
     pub rewrite: Rewrite,
     /// Its explicit congestion notification, where a qdisc that may mark has looked it up.
     pub ecn: Ecn,
+    /// Whether a qdisc that keeps packets apart has given it a later time already.
+    pub is_postponed: bool,
     /// What it is charged, where a qdisc has worked that out on arrival.
     pub charge: Bytes32,
 }
@@ -54,6 +56,7 @@ impl Meta {
             next: PacketId::NONE,
             rewrite,
             ecn: Ecn::NotCapable,
+            is_postponed: false,
             charge: Bytes32(0),
         }
     }

@@ -32,6 +32,7 @@ mod queues;
 mod safeguard;
 mod stamp;
 mod ticks;
+mod turns;
 mod wheel;
 
 pub use bundles::Bundles;

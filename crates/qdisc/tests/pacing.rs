@@ -277,6 +277,17 @@ fn arrivals(most: usize) -> impl Strategy<Value = Vec<Arrival>> {
     prop::collection::vec(arrival, 1..most)
 }
 
+/// Without limits that would be reached.
+fn roomy(structure: Structure, rate: Rate) -> Config {
+    let horizon = Nanos::from_secs(1_000_000_000);
+    Config { flow_limit: 10_000, horizon, ..at_rate(structure, rate) }
+}
+
+/// The headers of the connection `flow`, to one of two hosts.
+fn to_host(flow: u32) -> Headers {
+    Headers { flow, destination: flow % 2, ..Headers::default() }
+}
+
 proptest! {
     /// With whoever asks in time: nothing early, nothing later than a slot, and of no flow more in
     /// any window than its rate yields in this window and a slot, and a frame. With slots no longer
@@ -323,6 +334,59 @@ proptest! {
                 prop_assert!(world.most_at_once(flow) <= u64::from(2 * FRAME));
             }
         }
+    }
+
+    /// Connections to one host, each with a rate of its own, whether they began together or not: of what goes
+    /// there no more than two frames leave at once, and each connection is in order.
+    #[test]
+    fn of_what_goes_to_one_host_no_more_than_two_frames_leave_at_once(
+        rate in rate(), arrivals in arrivals(300),
+    ) {
+        let config = Config { apart: Key::Hosts, ..roomy(Structure::FlowBundler, rate) };
+        let mut world = World::new(config);
+        let frame = rate.time_for(Bytes(u64::from(FRAME))).0;
+        for Arrival { after, flow, len } in arrivals {
+            world.run_until(world.now + after * frame / 1000);
+            world.arrive_with(to_host(flow), len);
+        }
+        world.run();
+        world.check();
+        let mut together: BTreeMap<(u64, u32), u32> = BTreeMap::new();
+        for left in &world.left {
+            *together.entry((left.at, to_host(left.flow).destination)).or_default() += left.len;
+        }
+        prop_assert!(together.values().all(|&bytes| bytes <= 2 * FRAME), "{together:?}");
+    }
+
+    /// What is kept apart changes while packets wait for their turns, whoever asks comes late, and in the end
+    /// all is taken back: no connection gets out of order, nothing is lost.
+    #[test]
+    fn whatever_is_kept_apart_nobody_overtakes_in_his_connection(
+        rate in rate(), arrivals in arrivals(300), changes in prop::collection::vec(0u8..8, 300),
+    ) {
+        let apart = |hosts| {
+            let apart = if hosts { Key::Hosts } else { Key::Flows };
+            Config { apart, ..roomy(Structure::FlowBundler, rate) }
+        };
+        let mut world = World::new(apart(true));
+        let frame = rate.time_for(Bytes(u64::from(FRAME))).0;
+        for (Arrival { after, flow, len }, change) in arrivals.into_iter().zip(changes) {
+            world.now += after * frame / 1000;
+            world.arrive_with(to_host(flow), len);
+            match change {
+                0 | 1 => world.qdisc.retune(spec(apart(change == 0)), Nanos(world.now)),
+                2 => {}
+                _ => world.poll(),
+            }
+        }
+        while let Some(id) = world.qdisc.drain(&mut world.packets) {
+            let (flow, len) = (world.packets.headers(id).flow, world.packets.meta(id).len.0);
+            let number = world.numbers.remove(&id).expect("it was queued");
+            world.left.push(Left { flow, len, number, at: world.now });
+            prop_assert!(!world.packets.meta(id).is_postponed);
+        }
+        prop_assert_eq!(world.left.len() as u64, world.arrived);
+        world.check_order();
     }
 
     /// Whatever holds the packets, all that differs is by how much departures are rounded up.

@@ -103,6 +103,21 @@ fn flows_of_congested_hosts_leave_apart() {
 }
 
 #[test]
+fn flows_of_congested_hosts_that_began_together_leave_apart() {
+    let mut world = World::new();
+    let mut longest = 0;
+    for round in 0..20 {
+        world.send(round * HOSTS);
+        world.hear(ECN_ECHO);
+        let bursts = world.run(Nanos::from_micros(1200));
+        if round >= 2 {
+            longest = bursts.into_iter().fold(longest, usize::max);
+        }
+    }
+    assert!(longest <= 2, "{longest} at once of what began together");
+}
+
+#[test]
 fn they_leave_together_again_when_nothing_more_is_heard() {
     let mut world = World::new();
     assert!(world.longest_burst(ECN_ECHO) <= 2);

@@ -17,9 +17,11 @@
 //! 10 kbit/s it is one window, where a quarter at a time it were minutes. However high a sample is, the
 //! estimate becomes a third higher at most: packets of many connections that happen to leave together are no rate.
 //!
+//! *Turns.* Where the packets of several connections have the same times, slots alone would not keep them apart (`turns.rs`).
+//!
 //! *Congestion.* Destinations of which is known that what goes to them meets before it gets there are bound
-//! together: one bucket for all of them, which is as fast as they are in all, so that no two of their
-//! packets need leave together. Which they are is heard (`safeguard.rs`), on whichever queue of the port; how fast
+//! together: one bucket for all of them, which is as fast as they are in all, so that no more than two of their
+//! packets leave together. Which they are is heard (`safeguard.rs`), on whichever queue of the port; how fast
 //! they are is what leaves here. So a destination is bound here by its first packet that comes after it was heard of, and
 //! where it is again soon after, the rate that was seen counts from the start. Queues that
 //! send to one destination each keep their own packets apart: of each queue one may leave at the same time.
@@ -30,8 +32,9 @@
 //! Cost: one bucket of 48 bytes a packet, at departure; a division every five packets.
 
 use super::safeguard::{LONGEST, Safeguard, bucket};
+use super::turns::{Group, Turns};
 use crate::{DESTINATIONS, Hearsay};
-use narrows_packet::Acknowledgement;
+use narrows_packet::{Acknowledgement, PacketId, Packets};
 use narrows_units::{Bytes, Nanos, Rate};
 
 /// The bucket of all destinations that are congested.
@@ -75,6 +78,7 @@ impl Bucket {
 /// Rates by destination.
 pub struct Bundles {
     buckets: Box<[Bucket]>,
+    turns: Turns,
     safeguard: Option<Safeguard>,
     /// By bucket of destinations: until when it is bound to the others that are congested, or was. None without
     /// a safeguard.
@@ -92,6 +96,7 @@ impl Bundles {
     pub fn new(frame: Bytes, by_host: bool) -> Self {
         Self {
             buckets: vec![Bucket::default(); DESTINATIONS + 1].into_boxed_slice(),
+            turns: Turns::new(Bytes(frame.0.max(1)), DESTINATIONS + 1),
             safeguard: None,
             bound_until: Box::default(),
             any_until: Nanos::ZERO,
@@ -105,6 +110,13 @@ impl Bundles {
     pub fn with_safeguard(self, hearsay: Box<dyn Hearsay>) -> Self {
         let bound_until = vec![Nanos::ZERO; DESTINATIONS].into_boxed_slice();
         Self { safeguard: Some(Safeguard::new(hearsay)), bound_until, ..self }
+    }
+
+    /// The same, but nobody overtakes whom `before` has postponed.
+    #[must_use]
+    pub(super) fn following(mut self, before: Self) -> Self {
+        self.turns.follow(before.turns);
+        self
     }
 
     /// Lets the safeguard, where there is one, hear what others hear from now on.
@@ -140,15 +152,15 @@ impl Bundles {
 
     /// The bucket that what goes to `destination` counts for, if for any.
     #[inline]
-    fn bucket(&mut self, destination: u32, now: Nanos) -> Option<&mut Bucket> {
+    fn counts_for(&self, destination: u32, now: Nanos) -> Option<usize> {
         let own = bucket(destination);
-        if self.is_bound(own, now) {
-            self.buckets.get_mut(CONGESTED)
-        } else if self.by_host {
-            self.buckets.get_mut(own)
-        } else {
-            None
-        }
+        if self.is_bound(own, now) { Some(CONGESTED) } else { self.by_host.then_some(own) }
+    }
+
+    #[inline]
+    fn bucket(&mut self, destination: u32, now: Nanos) -> Option<&mut Bucket> {
+        let at = self.counts_for(destination, now)?;
+        self.buckets.get_mut(at)
     }
 
     #[inline]
@@ -204,13 +216,50 @@ impl Bundles {
         Some(u32::from(bucket.spacing))
     }
 
-    /// A packet to `destination` came when its departure time was over. `known` as with [`Self::spacing`].
+    /// A packet to `destination` came when its departure time was over, after [`Self::spacing`].
     #[inline]
-    pub fn came_late(&mut self, destination: u32, known: Rate, now: Nanos) {
-        self.look(destination, known, now);
+    pub fn came_late(&mut self, destination: u32, now: Nanos) {
         if let Some(bucket) = self.bucket(destination, now) {
             bucket.began = None;
         }
+    }
+
+    /// The time of the packet `id` has come. When it leaves, if it would be too much at once for where it goes.
+    ///
+    /// Estimates follow from the times that packets have by their flows' rates, not from when they leave here.
+    #[inline]
+    pub(super) fn postpone(
+        &mut self,
+        packets: &mut Packets,
+        id: PacketId,
+        now: Nanos,
+    ) -> Option<Nanos> {
+        let destination = packets.headers(id).destination;
+        let meta = packets.meta_mut(id);
+        if std::mem::take(&mut meta.is_postponed) {
+            return None;
+        }
+        let (slot, len) = (meta.edt, Bytes::from(meta.len));
+        self.left(destination, slot, len, now);
+        let bucket_of = |at: usize| (at, self.buckets[at]);
+        let group = self.counts_for(destination, now).map(bucket_of);
+        let group = group.filter(|(_, known)| known.bytes_per_sec != UNKNOWN);
+        let group = group.map(|(bucket, known)| Group { bucket, spacing: known.spacing });
+        let leaves = self.turns.postpone(bucket(destination), group, slot, len, now)?;
+        packets.meta_mut(id).is_postponed = true;
+        Some(leaves)
+    }
+
+    /// The packet `id` is taken back, not sent. When another one is postponed that it may not overtake, if there is any.
+    pub(super) fn take_back(&self, packets: &mut Packets, id: PacketId) -> Option<Nanos> {
+        let destination = packets.headers(id).destination;
+        let meta = packets.meta_mut(id);
+        if std::mem::take(&mut meta.is_postponed) {
+            return None;
+        }
+        let behind = self.turns.behind(bucket(destination), meta.edt)?;
+        meta.is_postponed = true;
+        Some(behind)
     }
 
     /// A packet of `len` bytes to `destination` left with the slot `slot`.
@@ -375,7 +424,7 @@ mod tests {
         let mut at = Nanos::from_secs(1);
         for _ in 0..100 {
             bundles.spacing(7, gbit(1.0), at);
-            bundles.came_late(7, gbit(1.0), at);
+            bundles.came_late(7, at);
             connections(&mut bundles, &[1.0], at, Nanos::from_micros(50));
             at += Nanos::from_millis(1);
         }
@@ -420,7 +469,7 @@ mod tests {
         at_10_gbit(&mut bundles, &mut now);
         for _ in 0..3 {
             hear(&mut bundles, 0, now);
-            bundles.came_late(0, gbit(1.0), now);
+            bundles.came_late(0, now);
             at_10_gbit(&mut bundles, &mut now);
             now += LONGEST - Nanos(1);
             // The time in between is no window of the one or of the other.

@@ -15,7 +15,7 @@
 //! horizon instead, it does, however much else of its flow does.
 //!
 //! *What may not leave together.* `flowbundler` keeps packets of a flow apart, or, where it is told so, whatever
-//! goes to one host (`bundles.rs`), and those of hosts of which is heard that what goes to them meets on the way
+//! goes to one host (`bundles.rs`, `turns.rs`), and those of hosts of which is heard that what goes to them meets on the way
 //! (`safeguard.rs`).
 //!
 //! *A rate for all flows together* is a `tbf`'s above this one: it decides at release, so that of
@@ -112,12 +112,11 @@ impl<C: Calendar> Pacer<C> {
         if let Some(bundles) = bundles {
             let destination = packets.headers(id).destination;
             let known = config.maxrate.unwrap_or_default();
+            let apart = bundles.spacing(destination, known, now);
             if at <= now {
-                bundles.came_late(destination, known, now);
+                bundles.came_late(destination, now);
             } else {
-                spacing = bundles
-                    .spacing(destination, known, now)
-                    .map_or(spacing, |apart| apart.clamp(terms.spacing(0), spacing));
+                spacing = apart.map_or(spacing, |apart| apart.clamp(terms.spacing(0), spacing));
             }
         }
         let slot = Slot { at, behind: flow.slot, spacing };
@@ -131,17 +130,40 @@ impl<C: Calendar> Pacer<C> {
         Ok(())
     }
 
-    /// Counts that `id` is here no longer.
+    /// Those of `out` from `start` on whose destinations would get too much at once wait for their turns. Whether
+    /// one of these has come already.
+    fn postpone(
+        &mut self,
+        packets: &mut Packets,
+        out: &mut Batch,
+        start: usize,
+        now: Nanos,
+    ) -> bool {
+        let Self { bundles: Some(bundles), calendar, .. } = self else { return false };
+        let mut is_due = false;
+        out.retain_from(start, |id| {
+            let Some(at) = bundles.postpone(packets, id, now) else { return true };
+            calendar.insert(packets, id, Slot { at, behind: at, spacing: 0 }, now);
+            is_due |= at <= now;
+            false
+        });
+        is_due
+    }
+
+    /// `id` leaves.
     #[inline]
     fn release(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
+        if let Some(bundles) = &mut self.bundles {
+            bundles.tell(packets.headers(id).destination, || packets.acknowledgement(id), now);
+        }
+        self.leave(packets, id);
+    }
+
+    /// Counts that `id` is here no longer.
+    #[inline]
+    fn leave(&mut self, packets: &mut Packets, id: PacketId) {
         let key = self.key(packets, id);
         self.flows.left(key);
-        if let Some(bundles) = &mut self.bundles {
-            let destination = packets.headers(id).destination;
-            let meta = packets.meta(id);
-            bundles.left(destination, meta.edt, meta.len.into(), now);
-            bundles.tell(destination, || packets.acknowledgement(id), now);
-        }
         self.account.left(packets, id);
     }
 }
@@ -185,13 +207,20 @@ impl<C: Calendar> Qdisc for Pacer<C> {
     }
 
     fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next {
-        let (start, before) = (out.len(), self.account.backlog());
-        self.calendar.release(packets, now, out);
-        for &id in &out.as_slice()[start..] {
-            self.flows.approach(self.key(packets, id));
-        }
-        for &id in &out.as_slice()[start..] {
-            self.release(packets, id, now);
+        let before = self.account.backlog();
+        loop {
+            let start = out.len();
+            self.calendar.release(packets, now, out);
+            let is_due = self.bundles.is_some() && self.postpone(packets, out, start, now);
+            for &id in &out.as_slice()[start..] {
+                self.flows.approach(self.key(packets, id));
+            }
+            for &id in &out.as_slice()[start..] {
+                self.release(packets, id, now);
+            }
+            if !is_due {
+                break;
+            }
         }
         let after = self.account.backlog();
         self.account.sent(before.packets - after.packets, (before.bytes - after.bytes).0, now);
@@ -202,12 +231,19 @@ impl<C: Calendar> Qdisc for Pacer<C> {
     }
 
     fn dequeue_one(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next> {
-        let Some(id) = self.calendar.pop(packets, now) else {
-            return Err(self.account.held(self.calendar.next(), now));
-        };
-        self.release(packets, id, now);
-        self.account.sent(1, packets.len(id).0, now);
-        Ok(id)
+        loop {
+            let Some(id) = self.calendar.pop(packets, now) else {
+                return Err(self.account.held(self.calendar.next(), now));
+            };
+            let bundles = self.bundles.as_mut();
+            if let Some(at) = bundles.and_then(|bundles| bundles.postpone(packets, id, now)) {
+                self.calendar.insert(packets, id, Slot { at, behind: at, spacing: 0 }, now);
+                continue;
+            }
+            self.release(packets, id, now);
+            self.account.sent(1, packets.len(id).0, now);
+            return Ok(id);
+        }
     }
 
     fn backlog(&self) -> Backlog {
@@ -234,7 +270,14 @@ impl<C: Calendar> Qdisc for Pacer<C> {
         let crate::Config::Pacing(config) = spec.config else { return };
         self.terms = Terms::new(&config);
         if (config.apart, config.safeguard) != (self.config.apart, self.config.safeguard) {
-            self.bundles = by_destination(&config, spec.hearsay);
+            self.bundles = match (by_destination(&config, spec.hearsay), self.bundles.take()) {
+                (bundles, None) => bundles,
+                (Some(bundles), Some(before)) => Some(bundles.following(before)),
+                // Nothing is kept apart any more, but nobody overtakes.
+                (None, Some(before)) => {
+                    Some(Bundles::new(Bytes(u64::from(config.frame)), false).following(before))
+                }
+            };
         } else if let (Some(bundles), Some(hearsay)) = (&mut self.bundles, spec.hearsay) {
             bundles.listen_with(hearsay);
         }
@@ -242,11 +285,17 @@ impl<C: Calendar> Qdisc for Pacer<C> {
     }
 
     fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
-        let id = self.calendar.drain(packets)?;
-        // Nobody will ask this instance for anything again, and what is taken back has not left.
-        self.bundles = None;
-        self.release(packets, id, Nanos::ZERO);
-        Some(id)
+        loop {
+            let id = self.calendar.drain(packets)?;
+            let bundles = self.bundles.as_ref();
+            if let Some(at) = bundles.and_then(|bundles| bundles.take_back(packets, id)) {
+                let slot = Slot { at, behind: at, spacing: 0 };
+                self.calendar.insert(packets, id, slot, Nanos::ZERO);
+                continue;
+            }
+            self.leave(packets, id);
+            return Some(id);
+        }
     }
 
     fn adopt(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
