@@ -18,6 +18,9 @@
 //! estimate becomes a third higher at most: packets of many connections that happen to leave together are no rate.
 //!
 //! *Turns.* Where the packets of several connections have the same times, slots alone would not keep them apart (`turns.rs`).
+//! How fast turns are taken follows from the estimate, or from what left in the last 64 packets, whichever is faster: connections
+//! that send together make windows in which little leaves, and slots that are too long do no harm, but turns that are too
+//! slow would cost rate. Where a packet waits for many of them nevertheless, they become twice as fast.
 //!
 //! *Congestion.* Destinations of which is known that what goes to them meets before it gets there are bound
 //! together: one bucket for all of them, which is as fast as they are in all, so that no more than two of their
@@ -29,7 +32,7 @@
 //! Source: D. Shan et al. (ToN 2025), Alg. 3 and section IV.E. The paper takes the least and the greatest departure
 //! time within a window; slots leave in order, so here they are the first and the last one.
 //!
-//! Cost: one bucket of 48 bytes a packet, at departure; a division every five packets.
+//! Cost: one line a packet, at departure; a division every five packets.
 
 use super::safeguard::{LONGEST, Safeguard, bucket};
 use super::turns::{Group, Turns};
@@ -41,6 +44,8 @@ use narrows_units::{Bytes, Nanos, Rate};
 const CONGESTED: usize = DESTINATIONS;
 /// A window has more than so many full packets.
 const WINDOW_PACKETS: u64 = 5;
+/// The same where it must not be less than the rate.
+const LONG_PACKETS: u64 = 64;
 /// The estimate follows a sample by one part of so many, once it is made of as many.
 const FOLLOW: u8 = 4;
 /// A sample below one part of so many of the estimate replaces it.
@@ -48,21 +53,62 @@ const SURPRISE: u64 = 4;
 /// An estimate where nothing is known.
 const UNKNOWN: u64 = 0;
 
-/// What is known of one bucket.
+/// If a packet has to wait for longer than so many slots, these are too long.
+const LAG: u64 = 8;
+
+/// What has left since when; nothing where no window has begun.
 #[derive(Clone, Copy, Default)]
+struct Window {
+    began: Nanos,
+    sent: u64,
+}
+
+impl Window {
+    /// `len` bytes more left with the slot `slot`, which is the one before it where `is_same`. A sample, in bytes per
+    /// second, where that begins another window: with more than `full` bytes one is over.
+    #[inline]
+    fn count(&mut self, slot: Nanos, is_same: bool, len: u64, full: u64) -> Option<u64> {
+        if self.sent > 0 && (is_same || self.sent <= full) {
+            // Slots come in order, except behind what came late.
+            self.began = self.began.min(slot);
+            self.sent += len;
+            return None;
+        }
+        let before = std::mem::replace(self, Self { began: slot, sent: len });
+        let span = slot.since(before.began).max(Nanos(1));
+        (before.sent > 0).then(|| Rate::of(Bytes(before.sent), span).bytes_per_sec())
+    }
+}
+
+/// What is known of one bucket.
+#[derive(Clone, Copy)]
 struct Bucket {
     /// The estimate.
     bytes_per_sec: u64,
-    /// When the window began; none where it begins with the next packet.
-    began: Option<Nanos>,
     /// The slot of the packet that left last.
     slot: Nanos,
-    /// What has left since the window began.
-    sent: u64,
+    window: Window,
+    long: Window,
     /// How far apart full packets leave at the estimate: a power of two of nanoseconds.
     spacing: u8,
+    /// The same at the rate over the long window before.
+    long_spacing: u8,
     /// How many samples the estimate is made of, up to one less than [`FOLLOW`].
     samples: u8,
+}
+
+impl Default for Bucket {
+    fn default() -> Self {
+        Self {
+            bytes_per_sec: UNKNOWN,
+            slot: Nanos::ZERO,
+            window: Window::default(),
+            long: Window::default(),
+            spacing: 0,
+            long_spacing: u8::MAX,
+            samples: 0,
+        }
+    }
 }
 
 impl Bucket {
@@ -72,6 +118,16 @@ impl Bucket {
             return;
         }
         self.spacing = spacing(frame, self.bytes_per_sec) as u8;
+    }
+
+    /// Begins windows anew.
+    fn begin(&mut self) {
+        (self.window, self.long) = Default::default();
+    }
+
+    /// How far apart packets have to leave, if anything is known: an estimate that fell for a moment makes nobody wait.
+    fn apart(&self) -> Option<u8> {
+        (self.bytes_per_sec != UNKNOWN).then(|| self.spacing.min(self.long_spacing))
     }
 }
 
@@ -187,13 +243,13 @@ impl Bundles {
         if self.any_until <= now {
             let all = &mut self.buckets[CONGESTED];
             // Nobody has been in there for a while, which is no window.
-            all.began = None;
+            all.begin();
             if now.since(self.any_until) >= LONGEST {
                 *all = Bucket::default();
             }
         }
         // Nor will anybody be in its own.
-        self.buckets[own].began = None;
+        self.buckets[own].begin();
         let before = self.bound_until[own];
         if before == Nanos::ZERO || now.since(before) >= LONGEST {
             // What it adds at least is known; that others left will be seen.
@@ -220,7 +276,7 @@ impl Bundles {
     #[inline]
     pub fn came_late(&mut self, destination: u32, now: Nanos) {
         if let Some(bucket) = self.bucket(destination, now) {
-            bucket.began = None;
+            bucket.begin();
         }
     }
 
@@ -241,11 +297,16 @@ impl Bundles {
         }
         let (slot, len) = (meta.edt, Bytes::from(meta.len));
         self.left(destination, slot, len, now);
-        let bucket_of = |at: usize| (at, self.buckets[at]);
-        let group = self.counts_for(destination, now).map(bucket_of);
-        let group = group.filter(|(_, known)| known.bytes_per_sec != UNKNOWN);
-        let group = group.map(|(bucket, known)| Group { bucket, spacing: known.spacing });
+        let group = self.counts_for(destination, now).and_then(|bucket| {
+            let spacing = self.buckets[bucket].apart()?;
+            Some(Group { bucket, spacing })
+        });
         let leaves = self.turns.postpone(bucket(destination), group, slot, len, now)?;
+        if let Some(Group { bucket, spacing }) = group
+            && leaves.since(slot).0 >> spacing > LAG
+        {
+            self.buckets[bucket].long_spacing = spacing.saturating_sub(1);
+        }
         packets.meta_mut(id).is_postponed = true;
         Some(leaves)
     }
@@ -268,20 +329,11 @@ impl Bundles {
         let frame = self.frame;
         let Some(bucket) = self.bucket(destination, now) else { return };
         let is_same = std::mem::replace(&mut bucket.slot, slot) == slot;
-        match bucket.began {
-            Some(began) if is_same || bucket.sent <= WINDOW_PACKETS * frame => {
-                // Slots come in order, except behind what came late.
-                bucket.began = Some(began.min(slot));
-                bucket.sent += len.0;
-            }
-            began => {
-                if let Some(began) = began {
-                    let sample = Rate::of(Bytes(bucket.sent), slot.since(began).max(Nanos(1)));
-                    bucket.follow(sample.bytes_per_sec(), frame);
-                }
-                bucket.began = Some(slot);
-                bucket.sent = len.0;
-            }
+        if let Some(sample) = bucket.window.count(slot, is_same, len.0, WINDOW_PACKETS * frame) {
+            bucket.follow(sample, frame);
+        }
+        if let Some(sample) = bucket.long.count(slot, is_same, len.0, LONG_PACKETS * frame) {
+            bucket.long_spacing = spacing(frame, sample) as u8;
         }
     }
 

@@ -122,11 +122,12 @@ impl<'a> World<'a> {
         let departure = (*next).max(now.0 * 1000);
         *next = departure + gap;
         let at = Nanos(departure.div_ceil(1000));
+        let apart = self.bundles.spacing(connection.host, known, now);
         let spacing = if at <= now {
-            self.bundles.came_late(connection.host, known, now);
+            self.bundles.came_late(connection.host, now);
             0
         } else {
-            self.bundles.spacing(connection.host, known, now).map_or(own, |apart| apart.min(own))
+            apart.map_or(own, |apart| apart.min(own))
         };
         let id = PacketId(number as u32 * self.setup.ahead + packet);
         self.packets.arrive(id, self.setup.frame.0 as u32, now);
