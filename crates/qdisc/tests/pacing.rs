@@ -1,48 +1,19 @@
 //! What `carousel`, `eiffel` and `flowbundler` promise, whatever holds their packets.
 
+mod sorted;
+
 use narrows_packet::{Batch, DropReason, Headers, PacketId, Packets};
-use narrows_qdisc::pacing::{
-    Beyond, Calendar, Codel, Config, Figures, Key, Pacer, Slot, Structure,
-};
+use narrows_qdisc::pacing::{Beyond, Codel, Config, Figures, Key, Pacer, Structure};
 use narrows_qdisc::{Next, Qdisc, Spec, Stats, Verdict, fifo, tbf};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use proptest::prelude::*;
+use sorted::Sorted;
 use std::collections::{BTreeMap, HashMap};
 
 const STRUCTURES: [Structure; 3] = [Structure::Carousel, Structure::Eiffel, Structure::FlowBundler];
 /// The longest frame.
 const FRAME: u32 = 1514;
 const CAPACITY: u32 = 20_000;
-
-/// A calendar that could not be simpler: what is due is what is first, in a map.
-#[derive(Default)]
-struct Sorted(BTreeMap<(Nanos, u64), PacketId>, u64);
-
-impl Calendar for Sorted {
-    fn insert(&mut self, _: &mut Packets, id: PacketId, slot: Slot, _: Nanos) -> Nanos {
-        let time = slot.at.max(slot.behind);
-        self.0.insert((time, self.1), id);
-        self.1 += 1;
-        time
-    }
-
-    fn pop(&mut self, _: &mut Packets, now: Nanos) -> Option<PacketId> {
-        let first = self.0.first_entry()?;
-        (first.key().0 <= now).then(|| first.remove())
-    }
-
-    fn next(&self) -> Option<Nanos> {
-        self.0.first_key_value().map(|((time, _), _)| *time)
-    }
-
-    fn drain(&mut self, _: &mut Packets) -> Option<PacketId> {
-        self.0.pop_first().map(|(_, id)| id)
-    }
-
-    fn memory(&self) -> usize {
-        0
-    }
-}
 
 fn mbit(mbit: u64) -> Rate {
     Rate::from_bits_per_sec(mbit * 1_000_000)

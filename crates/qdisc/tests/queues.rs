@@ -1,47 +1,19 @@
 //! What pacing with queue management does, beside what `pacing.rs` has of it.
 
+mod sorted;
+
 use narrows_packet::{Batch, DropReason, Ecn, Headers, PacketId, Packets};
-use narrows_qdisc::pacing::{Calendar, Codel, Config, Queues, Signals, Slot, Structure};
+use narrows_qdisc::pacing::{Codel, Config, Queues, Signals, Structure};
 use narrows_qdisc::{Next, Qdisc, Spec, Verdict};
 use narrows_units::{Bytes, Nanos, Rate};
 use proptest::prelude::*;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use sorted::Sorted;
+use std::collections::{HashMap, VecDeque};
 
 const FRAME: u32 = 1514;
 const CAPACITY: u32 = 40_000;
 const CODEL: Codel =
     Codel { target: Nanos::from_millis(5), interval: Nanos::from_millis(100), ecn: true };
-
-/// A calendar that could not be simpler, and rounds nothing.
-#[derive(Default)]
-struct Sorted(BTreeMap<(Nanos, u64), PacketId>, u64);
-
-impl Calendar for Sorted {
-    fn insert(&mut self, packets: &mut Packets, id: PacketId, slot: Slot, _: Nanos) -> Nanos {
-        let time = slot.at.max(slot.behind);
-        packets.meta_mut(id).edt = time;
-        self.0.insert((time, self.1), id);
-        self.1 += 1;
-        time
-    }
-
-    fn pop(&mut self, _: &mut Packets, now: Nanos) -> Option<PacketId> {
-        let first = self.0.first_entry()?;
-        (first.key().0 <= now).then(|| first.remove())
-    }
-
-    fn next(&self) -> Option<Nanos> {
-        self.0.first_key_value().map(|((time, _), _)| *time)
-    }
-
-    fn drain(&mut self, _: &mut Packets) -> Option<PacketId> {
-        self.0.pop_first().map(|(_, id)| id)
-    }
-
-    fn memory(&self) -> usize {
-        0
-    }
-}
 
 /// Flows at a byte every so many nanoseconds.
 fn config(byte: u64) -> Config {
