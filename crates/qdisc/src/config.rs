@@ -42,8 +42,8 @@ impl Spec {
         Self { config, meter: None, census: None, hearsay: None, children: Vec::new() }
     }
 
-    /// Makes the qdisc, empty, with the qdiscs below it. All the memory that it will ever need
-    /// is allocated here. A `tbf` without a meter keeps a bucket of its own, and who is to listen without a
+    /// Makes the qdisc, empty, with the qdiscs below it. Memory is allocated
+    /// here, but for what grows with the flows that come, and what a wheel needs for packets, with the first of them. A `tbf` without a meter keeps a bucket of its own, and who is to listen without a
     /// `hearsay` hears what comes in on its own queue.
     ///
     /// # Panics

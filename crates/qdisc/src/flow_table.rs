@@ -18,11 +18,11 @@ const LEAST: usize = 64;
 
 /// What can be in a [`FlowTable`].
 pub(crate) trait Chained {
-    /// One that nobody uses.
-    const UNUSED: Self;
-
     /// A key as it is spread over buckets, by the lowest bits.
-    fn spread(key: u32) -> u32;
+    #[inline]
+    fn spread(key: u32) -> u32 {
+        key
+    }
 
     /// What names it.
     fn key(&self) -> u32;
@@ -105,27 +105,26 @@ impl<F: Chained> FlowTable<F> {
 
     /// Adds `flow`, whose key no other has. Returns its place.
     pub(crate) fn add(&mut self, mut flow: F) -> u32 {
-        let key = flow.key();
-        *flow.chain_mut() = self.head(key);
-        let at = self.place();
-        self.flows[at as usize] = flow;
-        let bucket = self.bucket(key);
+        let bucket = self.bucket(flow.key());
+        *flow.chain_mut() = self.buckets[bucket].wrapping_sub(1);
+        let at = self.put(flow);
         self.buckets[bucket] = at + 1;
         at
     }
 
-    /// A place that nobody is in.
-    fn place(&mut self) -> u32 {
+    /// Puts `flow` where nobody is.
+    fn put(&mut self, flow: F) -> u32 {
         if self.free != NONE {
             let at = self.free;
             self.free = self.flows[at as usize].chain();
             self.free_places -= 1;
+            self.flows[at as usize] = flow;
             return at;
         }
         if self.flows.len() == self.flows.capacity() {
             self.flows.reserve_exact(self.flows.len().max(LEAST));
         }
-        self.flows.push(F::UNUSED);
+        self.flows.push(flow);
         (self.flows.len() - 1) as u32
     }
 
@@ -192,12 +191,6 @@ mod tests {
     struct Bare(u32, u32);
 
     impl Chained for Bare {
-        const UNUSED: Self = Self(0, NONE);
-
-        fn spread(key: u32) -> u32 {
-            key
-        }
-
         fn key(&self) -> u32 {
             self.0
         }

@@ -17,13 +17,6 @@ const FORGOTTEN: Nanos = Nanos::from_secs(3);
 const AT_ONCE: usize = 8;
 
 impl Chained for Flow {
-    const UNUSED: Self = Self::new(0, 0);
-
-    #[inline]
-    fn spread(key: u32) -> u32 {
-        key
-    }
-
     #[inline]
     fn key(&self) -> u32 {
         self.key

@@ -5,7 +5,7 @@
 use super::Figures;
 use super::stamp::Bundle;
 use crate::{Next, Stats, Verdict};
-use narrows_packet::{Backlog, DropReason, PacketId, Packets};
+use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets};
 use narrows_units::{Bytes, Nanos};
 
 pub(super) struct Account {
@@ -83,6 +83,15 @@ impl Account {
         }
         packets.discard(id, reason);
         Verdict::Dropped
+    }
+
+    /// All that may leave at `now` is in `out`, as far as there was room. When to ask again, as with [`Account::held`].
+    #[inline]
+    pub(super) fn taken(&mut self, out: &Batch, next: Option<Nanos>, now: Nanos) -> Next {
+        if !out.has_room() && !self.backlog.is_empty() {
+            return Next::Now;
+        }
+        self.held(next, now)
     }
 
     /// Nothing more may leave at `now`. When to ask again, where something may at `next`.

@@ -52,14 +52,15 @@ pub struct Bundles {
 impl Bundles {
     /// For frames of up to `frame` bytes. Without `by_host` only what is congested is kept apart.
     pub fn new(frame: Bytes, by_host: bool) -> Self {
+        let frame = frame.max(Bytes(1));
         Self {
             buckets: vec![Estimate::default(); DESTINATIONS + 1].into_boxed_slice(),
-            turns: Turns::new(Bytes(frame.0.max(1)), DESTINATIONS + 1),
+            turns: Turns::new(frame, DESTINATIONS + 1),
             safeguard: None,
             bound_until: Box::default(),
             any_until: Nanos::ZERO,
             by_host,
-            frame: frame.0.max(1),
+            frame: frame.0,
         }
     }
 
@@ -197,10 +198,10 @@ impl Bundles {
             return None;
         }
         let (slot, len) = (meta.edt, Bytes::from(meta.len));
-        self.left(destination, slot, len, now);
         let group = self.counts_for(destination, now).and_then(|bucket| {
-            let spacing = self.buckets[bucket].turns()?;
-            Some(Group { bucket, spacing })
+            let estimate = &mut self.buckets[bucket];
+            estimate.count(slot, len, self.frame);
+            Some(Group { bucket, spacing: estimate.turns()? })
         });
         let leaves = self.turns.postpone(bucket(destination), group, slot, len, now)?;
         if let Some(Group { bucket, spacing }) = group
@@ -235,9 +236,8 @@ impl Bundles {
 
     /// How fast what goes to `destination` is in all, as far as is known; zero where nothing is.
     pub fn estimate(&self, destination: u32, now: Nanos) -> Rate {
-        let own = bucket(destination);
-        let counts = if self.is_bound(own, now) { CONGESTED } else { own };
-        self.buckets[counts].rate()
+        let counts_for = self.counts_for(destination, now).unwrap_or(bucket(destination));
+        self.buckets[counts_for].rate()
     }
 }
 

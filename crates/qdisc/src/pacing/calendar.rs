@@ -16,6 +16,13 @@ pub struct Slot {
     pub spacing: u32,
 }
 
+impl Slot {
+    /// The one for a time that is settled: it is not rounded.
+    pub(super) const fn exactly(at: Nanos) -> Self {
+        Self { at, behind: at, spacing: 0 }
+    }
+}
+
 /// A time-indexed queue of packets.
 ///
 /// What all of them promise:

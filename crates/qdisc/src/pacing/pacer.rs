@@ -143,7 +143,7 @@ impl<C: Calendar> Pacer<C> {
         let mut is_due = false;
         out.retain_from(start, |id| {
             let Some(at) = bundles.postpone(packets, id, now) else { return true };
-            calendar.insert(packets, id, Slot { at, behind: at, spacing: 0 }, now);
+            calendar.insert(packets, id, Slot::exactly(at), now);
             is_due |= at <= now;
             false
         });
@@ -211,7 +211,7 @@ impl<C: Calendar> Qdisc for Pacer<C> {
         loop {
             let start = out.len();
             self.calendar.release(packets, now, out);
-            let is_due = self.bundles.is_some() && self.postpone(packets, out, start, now);
+            let is_due = self.postpone(packets, out, start, now);
             for &id in &out.as_slice()[start..] {
                 self.flows.approach(self.key(packets, id));
             }
@@ -224,10 +224,7 @@ impl<C: Calendar> Qdisc for Pacer<C> {
         }
         let after = self.account.backlog();
         self.account.sent(before.packets - after.packets, (before.bytes - after.bytes).0, now);
-        if !out.has_room() && !after.is_empty() {
-            return Next::Now;
-        }
-        self.account.held(self.calendar.next(), now)
+        self.account.taken(out, self.calendar.next(), now)
     }
 
     fn dequeue_one(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next> {
@@ -237,7 +234,7 @@ impl<C: Calendar> Qdisc for Pacer<C> {
             };
             let bundles = self.bundles.as_mut();
             if let Some(at) = bundles.and_then(|bundles| bundles.postpone(packets, id, now)) {
-                self.calendar.insert(packets, id, Slot { at, behind: at, spacing: 0 }, now);
+                self.calendar.insert(packets, id, Slot::exactly(at), now);
                 continue;
             }
             self.release(packets, id, now);
@@ -289,8 +286,7 @@ impl<C: Calendar> Qdisc for Pacer<C> {
             let id = self.calendar.drain(packets)?;
             let bundles = self.bundles.as_ref();
             if let Some(at) = bundles.and_then(|bundles| bundles.take_back(packets, id)) {
-                let slot = Slot { at, behind: at, spacing: 0 };
-                self.calendar.insert(packets, id, slot, Nanos::ZERO);
+                self.calendar.insert(packets, id, Slot::exactly(at), Nanos::ZERO);
                 continue;
             }
             self.leave(packets, id);

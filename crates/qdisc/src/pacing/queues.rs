@@ -272,10 +272,7 @@ impl<C: Calendar> Qdisc for Queues<C> {
             }
         }
         self.count(left, bytes, now);
-        if !out.has_room() && !self.account.backlog().is_empty() {
-            return Next::Now;
-        }
-        self.account.held(self.calendar.next(), now)
+        self.account.taken(out, self.calendar.next(), now)
     }
 
     fn dequeue_one(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next> {

@@ -16,8 +16,6 @@ const SPREAD: u32 = 0x9e37_79b1;
 const LOOK: usize = 4;
 
 impl Chained for Flow {
-    const UNUSED: Self = Self::new(0);
-
     #[inline]
     fn spread(key: u32) -> u32 {
         key.wrapping_mul(SPREAD) >> (u32::BITS - BUCKETS.ilog2())
