@@ -18,9 +18,10 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `len` bytes of fresh, zeroed memory.
-    pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
-        Self::map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+    /// Maps the first `len` bytes of a file that is at least that long and cannot shrink.
+    pub(crate) fn file(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
+        // Populated: a worker that has just taken over has no time for a fault per page.
+        Self::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd.as_raw_fd(), 0)
     }
 
     /// Maps a ring of an AF_XDP socket.

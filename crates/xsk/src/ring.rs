@@ -78,6 +78,12 @@ impl<T: Copy> Producer<T> {
         Self { ring, next, consumed }
     }
 
+    /// Goes on where another process stopped, which has submitted all that it pushed.
+    pub fn catch_up(&mut self) {
+        self.next = self.ring.producer().load(Ordering::Acquire);
+        self.consumed = self.ring.consumer().load(Ordering::Acquire);
+    }
+
     /// How many entries can be pushed, looking at the kernel's position only where fewer than
     /// `wanted` were known to be free.
     #[inline]
@@ -141,6 +147,12 @@ impl<T: Copy> Consumer<T> {
         Self { ring, next, produced }
     }
 
+    /// Goes on where another process stopped, which has released all that it took.
+    pub fn catch_up(&mut self) {
+        self.next = self.ring.consumer().load(Ordering::Acquire);
+        self.produced = self.next;
+    }
+
     /// Takes the oldest entry, if there is one. Its place is given back with
     /// [`Consumer::release`].
     #[inline]
@@ -187,13 +199,21 @@ mod tests {
     // SAFETY: as above.
     unsafe impl Sync for Heap {}
 
-    fn ends(size: u32, start: u32) -> (Producer<u64>, Consumer<u64>) {
-        let heap = Arc::new(Heap {
+    fn heap(size: u32, start: u32) -> Arc<Heap> {
+        Arc::new(Heap {
             producer: AtomicU32::new(start),
             consumer: AtomicU32::new(start),
             flags: AtomicU32::new(0),
             entries: (0..size).map(|_| Cell::new(0)).collect(),
-        });
+        })
+    }
+
+    fn ends(size: u32, start: u32) -> (Producer<u64>, Consumer<u64>) {
+        both_ends(&heap(size, start))
+    }
+
+    fn both_ends(heap: &Arc<Heap>) -> (Producer<u64>, Consumer<u64>) {
+        let size = heap.entries.len() as u32;
         let memory = || RingMemory {
             producer: NonNull::from(&heap.producer),
             consumer: NonNull::from(&heap.consumer),
@@ -233,6 +253,26 @@ mod tests {
                     prop_assert_eq!(producer.outstanding() as usize, model.len());
                 }
             }
+        }
+
+        #[test]
+        fn another_pair_of_hands_goes_on_where_the_first_stopped() {
+            let heap = heap(4, u32::MAX);
+            let [(mut producer, mut consumer), (mut heir, mut other)] =
+                [(); 2].map(|()| both_ends(&heap));
+            for value in 1..=3 {
+                producer.push(value);
+            }
+            producer.submit();
+            assert_eq!(consumer.pop(), Some(1));
+            consumer.release();
+            drop((producer, consumer));
+            heir.catch_up();
+            other.catch_up();
+            heir.push(4);
+            heir.submit();
+            assert_eq!([(); 4].map(|()| other.pop()), [Some(2), Some(3), Some(4), None]);
+            assert_eq!(heir.outstanding(), 3);
         }
 
         #[test]

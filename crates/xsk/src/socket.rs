@@ -101,6 +101,7 @@ pub struct Socket {
     /// Frames sent, by address.
     pub completion: Consumer<u64>,
     fd: OwnedFd,
+    sizes: RingSizes,
     // The kernel reads and writes the frames for as long as the socket is open.
     _umem: Umem,
 }
@@ -153,19 +154,8 @@ impl Socket {
         let _ = sys::set_option(fd, SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &TX_BUDGET);
         let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER);
 
-        let mut offsets = MmapOffsets::default();
-        sys::get_option(fd, SOL_XDP, libc::XDP_MMAP_OFFSETS, &mut offsets)
-            .map_err(at("read the layout of the rings"))?;
-        let rx = ring::<Desc>(fd, &offsets.rx, sizes.rx, libc::XDP_PGOFF_RX_RING)?;
-        let tx = ring::<Desc>(fd, &offsets.tx, sizes.tx, libc::XDP_PGOFF_TX_RING)?;
-        let fill = ring::<u64>(fd, &offsets.fill, sizes.rx, libc::XDP_UMEM_PGOFF_FILL_RING as i64)?;
-        let completion = ring::<u64>(
-            fd,
-            &offsets.completion,
-            sizes.tx,
-            libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64,
-        )?;
-
+        // Mapped before the socket is bound: kernels before 6.4 refuse it afterwards.
+        let rings = Rings::map(fd, sizes)?;
         let (flags, shared) = match first {
             // A sharing socket inherits the mode; the kernel refuses any other flag.
             Some(first) => (libc::XDP_SHARED_UMEM, first.fd.as_fd()),
@@ -190,14 +180,32 @@ impl Socket {
             },
         };
         sys::bind(fd, &address).map_err(at("bind an AF_XDP socket to its queue"))?;
-        Ok(Self {
-            rx: Consumer::new(rx),
-            tx: Producer::new(tx),
-            fill: Producer::new(fill),
-            completion: Consumer::new(completion),
-            fd: owned,
-            _umem: umem.clone(),
-        })
+        Ok(rings.into_socket(owned, sizes, umem))
+    }
+
+    /// The socket behind `fd`, which another process bound with rings of `sizes` over `umem`, and
+    /// passed on. Nothing changes yet: [`Socket::catch_up`] says when that one has stopped.
+    ///
+    /// # Errors
+    /// Where it is no such socket. `EBUSY` where this kernel does not map the rings of a bound
+    /// socket, as those before Linux 6.4 do not.
+    pub fn open(fd: OwnedFd, sizes: RingSizes, umem: &Umem) -> Result<Self, SocketError> {
+        let rings = Rings::map(fd.as_fd(), sizes)?;
+        Ok(rings.into_socket(fd, sizes, umem))
+    }
+
+    /// Goes on where the process stopped from which the socket was [opened](Socket::open): it has
+    /// submitted all that it pushed and released all that it took, and will not do more.
+    pub fn catch_up(&mut self) {
+        self.rx.catch_up();
+        self.tx.catch_up();
+        self.fill.catch_up();
+        self.completion.catch_up();
+    }
+
+    /// The sizes of its rings.
+    pub fn sizes(&self) -> RingSizes {
+        self.sizes
     }
 
     /// Has the kernel send what stands in the TX ring. In copy mode one call sends a bounded
@@ -286,6 +294,42 @@ struct Statistics {
     rx_ring_full: u64,
     rx_fill_ring_empty_descs: u64,
     tx_ring_empty_descs: u64,
+}
+
+/// The four rings of a socket, mapped.
+struct Rings {
+    rx: RingMemory<Desc>,
+    tx: RingMemory<Desc>,
+    fill: RingMemory<u64>,
+    completion: RingMemory<u64>,
+}
+
+impl Rings {
+    fn map(fd: BorrowedFd<'_>, sizes: RingSizes) -> Result<Self, SocketError> {
+        let mut offsets = MmapOffsets::default();
+        sys::get_option(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, &mut offsets)
+            .map_err(SocketError::at("read the layout of the rings"))?;
+        let fill_at = libc::XDP_UMEM_PGOFF_FILL_RING as i64;
+        let completion_at = libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64;
+        Ok(Self {
+            rx: ring(fd, &offsets.rx, sizes.rx, libc::XDP_PGOFF_RX_RING)?,
+            tx: ring(fd, &offsets.tx, sizes.tx, libc::XDP_PGOFF_TX_RING)?,
+            fill: ring(fd, &offsets.fill, sizes.rx, fill_at)?,
+            completion: ring(fd, &offsets.completion, sizes.tx, completion_at)?,
+        })
+    }
+
+    fn into_socket(self, fd: OwnedFd, sizes: RingSizes, umem: &Umem) -> Socket {
+        Socket {
+            rx: Consumer::new(self.rx),
+            tx: Producer::new(self.tx),
+            fill: Producer::new(self.fill),
+            completion: Consumer::new(self.completion),
+            fd,
+            sizes,
+            _umem: umem.clone(),
+        }
+    }
 }
 
 /// Maps a ring of `size` entries that lies at `page_offset` of the socket.

@@ -37,6 +37,59 @@ pub(crate) fn socket() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// `MFD_NOEXEC_SEAL` of `linux/memfd.h`: nobody runs what lies in it. Linux 6.3 and newer, which
+/// complain without it.
+const MFD_NOEXEC_SEAL: u32 = 8;
+
+/// `len` bytes of zeroed memory that can be passed on as a descriptor, and that can neither
+/// shrink nor grow.
+pub(crate) fn memory(name: &std::ffi::CStr, len: u64) -> io::Result<OwnedFd> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    let create = |flags| {
+        // SAFETY: `name` is a string that ends, live for the length of the call.
+        let fd = unsafe { libc::memfd_create(name.as_ptr(), flags) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call succeeded, so `fd` is a new descriptor that nobody else owns.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    };
+    let fd = match create(flags | MFD_NOEXEC_SEAL) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => create(flags)?,
+        other => other?,
+    };
+    let len = libc::off_t::try_from(len).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?;
+    // SAFETY: takes no pointers.
+    if unsafe { libc::ftruncate(fd.as_raw_fd(), len) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: takes no pointers.
+    let sealed = unsafe {
+        libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)
+    };
+    if sealed < 0 { Err(io::Error::last_os_error()) } else { Ok(fd) }
+}
+
+/// How many bytes there are behind a descriptor of [`memory`]; an error for anything that could
+/// shrink while it is mapped.
+pub(crate) fn memory_len(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    // SAFETY: takes no pointers.
+    let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
+    if seals < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if seals & libc::F_SEAL_SHRINK == 0 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: all zeroes are a valid `stat`, which is plain numbers.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `stat` is a live structure of the type that the call writes.
+    if unsafe { libc::fstat(fd.as_raw_fd(), &mut stat) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(u64::try_from(stat.st_size).unwrap_or(0))
+}
+
 /// Sets a socket option to a plain value.
 pub(crate) fn set_option<T: Copy>(
     fd: BorrowedFd<'_>,
