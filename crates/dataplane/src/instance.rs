@@ -9,7 +9,6 @@
 
 use crate::clock;
 use crate::events::Events;
-use crate::look_ups::LookUps;
 use crate::meter::RateMeter;
 use crate::session::{PortFacts, Session, SessionError, SessionOptions};
 use crate::show::{self, Conservation, PortShow, QueueCounters, Show, WorkerShow};
@@ -110,7 +109,6 @@ pub struct Instance {
     /// The bridge that stands by.
     bridge: Option<BridgeState>,
     waiting_for: Option<String>,
-    look_ups: LookUps,
     /// Counts of the sessions that are over.
     past: Totals,
     rates: RateMeter,
@@ -132,7 +130,6 @@ impl Instance {
             _promiscuous: Vec::new(),
             bridge: None,
             waiting_for: None,
-            look_ups: LookUps::default(),
             past: Totals::default(),
             rates: RateMeter::default(),
             events: Events::default(),
@@ -256,11 +253,8 @@ impl Instance {
 
     /// Samples the rates, and tries again where the ports could not be joined.
     pub fn tick(&mut self) {
-        match &mut self.session {
-            None => self.reconsider(),
-            Some(session) => {
-                self.look_ups.retry(session, &self.options.ports, &mut self.events);
-            }
+        if self.session.is_none() {
+            self.reconsider();
         }
         let totals = self.totals(&self.reports());
         let bytes = |of: fn(&QueueCounters) -> u64| {
@@ -440,12 +434,18 @@ impl Instance {
     /// want to know, and for no others.
     fn look_up(&mut self) {
         let Some(session) = &mut self.session else { return };
-        let wanted = self
-            .options
-            .ports
-            .each_ref()
-            .map(|name| self.policy.port(name).nodes().into_iter().any(wants_translation));
-        self.look_ups.set(wanted, session, &self.options.ports, &mut self.events);
+        for side in Side::BOTH {
+            let name = &self.options.ports[side.index()];
+            let wanted = self.policy.port(name).nodes().into_iter().any(wants_translation);
+            match session.look_up(side, wanted) {
+                Err(error) => self.events.warn(format!("{name}: cake nat: {error}")),
+                Ok(()) if wanted && !session.can_look_up() => self.events.warn(format!(
+                    "{name}: cake nat: this kernel offers no conntrack look-up, hosts are told \
+                     apart by the addresses in the frames"
+                )),
+                Ok(()) => {}
+            }
+        }
     }
 
     /// Whether qdiscs can learn what addresses were before translation, as far as is known.

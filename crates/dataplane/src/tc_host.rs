@@ -18,7 +18,11 @@ impl Host for Instance {
         Some(PortFacts {
             queues: u16::try_from(queues).ok(),
             mtu: link.status.mtu,
-            ..PortFacts::ETHERNET
+            // As in the kernel: a length of nothing would be a queue of nothing.
+            tx_queue_len: match link.status.tx_queue_len {
+                0 => PortFacts::ETHERNET.tx_queue_len,
+                length => length,
+            },
         })
     }
 

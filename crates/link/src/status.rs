@@ -12,6 +12,7 @@ const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_LINK: u16 = 5;
 const IFLA_MASTER: u16 = 10;
+const IFLA_TXQLEN: u16 = 13;
 const IFLA_OPERSTATE: u16 = 16;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_PROMISCUITY: u16 = 30;
@@ -55,6 +56,8 @@ pub struct LinkStatus {
     pub min_mtu: u32,
     /// The largest MTU that the driver accepts at this moment; 0 where it does not say.
     pub max_mtu: u32,
+    /// How many packets a qdisc holds that says nothing else (`txqueuelen`); 0 where it has none.
+    pub tx_queue_len: u32,
     /// Whether it was set up (`IFF_UP`).
     pub up: bool,
     /// Whether there is a carrier: a cable, or a veth peer that is up.
@@ -157,6 +160,7 @@ impl LinkStatus {
             IFLA_MTU => status.mtu = number(value),
             IFLA_MIN_MTU => status.min_mtu = number(value),
             IFLA_MAX_MTU => status.max_mtu = number(value),
+            IFLA_TXQLEN => status.tx_queue_len = number(value),
             IFLA_MASTER => status.master = u32_at(value, 0).filter(|&master| master != 0),
             IFLA_PROMISCUITY => status.promiscuity = number(value),
             IFLA_NUM_TX_QUEUES => status.allocated.tx = number(value),
@@ -280,6 +284,7 @@ mod tests {
             &[
                 attribute(IFLA_IFNAME, b"sa\0"),
                 attribute(IFLA_MTU, &1500u32.to_ne_bytes()),
+                attribute(IFLA_TXQLEN, &77u32.to_ne_bytes()),
                 attribute(IFLA_ADDRESS, &[2, 0, 0, 0, 0, 1]),
                 attribute(IFLA_MASTER, &9u32.to_ne_bytes()),
                 attribute(IFLA_OPERSTATE, &[6]),
@@ -290,6 +295,7 @@ mod tests {
         );
         let status = LinkStatus::parse(&body).unwrap();
         assert_eq!((status.ifindex, status.name.as_str(), status.mtu), (7, "sa", 1500));
+        assert_eq!(status.tx_queue_len, 77);
         assert!(status.up && status.carrier && status.ethernet && status.is_veth());
         assert_eq!(status.mac, [2, 0, 0, 0, 0, 1]);
         assert_eq!(status.master, Some(9));

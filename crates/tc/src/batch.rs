@@ -72,21 +72,27 @@ impl Host for Draft<'_> {
 }
 
 /// A line with those that continue it.
-struct Line {
-    text: String,
-    /// The number of the last of them, from 1; the one that `tc` names.
-    number: usize,
+pub(crate) struct Line {
+    pub(crate) text: String,
+    /// The number of the first of them, from 1.
+    pub(crate) first: usize,
+    /// The number of the last of them; the one that `tc` names.
+    pub(crate) number: usize,
 }
 
 /// The lines of a file, without comments, which begin with `#` anywhere; a backslash at the very
 /// end of a line continues it.
-fn lines(text: &str) -> Vec<Line> {
+pub(crate) fn lines(text: &str) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut open = String::new();
     let mut number = 0;
+    let mut first = 1;
     let mut continued = false;
     for line in text.split('\n') {
         number += 1;
+        if !continued {
+            first = number;
+        }
         let code = line.split_once('#').map(|(code, _)| code);
         // A backslash before a comment is not at the end of the line.
         match (code, line.strip_suffix('\\')) {
@@ -96,19 +102,19 @@ fn lines(text: &str) -> Vec<Line> {
             }
             (code, _) => {
                 open.push_str(code.unwrap_or(line));
-                lines.push(Line { text: std::mem::take(&mut open), number });
+                lines.push(Line { text: std::mem::take(&mut open), first, number });
                 continued = false;
             }
         }
     }
     if continued {
-        lines.push(Line { text: open, number });
+        lines.push(Line { text: open, first, number });
     }
     lines
 }
 
 /// The words of a line. One that begins with a quote goes on to the next such quote.
-fn words(line: &str) -> Result<Vec<String>, String> {
+pub(crate) fn words(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut rest = line.trim_start_matches(BLANKS);
     while let Some(first) = rest.chars().next() {

@@ -1,14 +1,21 @@
 //! A whole command line: options, object, command.
 
 use crate::complaint::{Complaint, Outcome};
+use crate::notation::Prefixes;
+use crate::render::{self, Line};
 use crate::words::{Words, abbreviates};
-use crate::{Host, qdisc};
+use crate::{Host, class, filter, qdisc};
 
-const USAGE: &str =
-    "Usage: tc [ -s ] [ -d ] [ -j ] [ -p ] qdisc { show | add | replace | change | del | help } ...
+const USAGE: &str = "Usage: tc [ OPTIONS ] qdisc { show | add | replace | change | del | help } ...
+       tc [ OPTIONS ] { class | filter } show ...
        tc [ -force ] -batch FILE
--s prints statistics, -d details, -j JSON, -p JSON for people; FILE may be - for standard input.
+OPTIONS := { -s[tatistics] | -d[etails] | -j[son] | -p[retty] | -o[neline] | -iec |
+             -n[etns] NAME | -V[ersion] | -c[olor] | -br[ief] }
+FILE may be - for standard input.
 ";
+
+/// What `-V` prints.
+const VERSION: &str = concat!("tc utility, narrows-", env!("CARGO_PKG_VERSION"), "\n");
 
 /// How to print, and how to go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -21,8 +28,29 @@ pub struct Options {
     pub json: bool,
     /// `-p`: JSON with line breaks.
     pub pretty: bool,
+    /// `-oneline`: text with backslashes in the place of line breaks.
+    pub oneline: bool,
+    /// `-iec`: the prefixes of rates in text count by 1024.
+    pub iec: bool,
     /// `-force`: a batch goes on behind a line that failed.
     pub force: bool,
+}
+
+impl Options {
+    /// An empty line of output.
+    pub(crate) fn line(&self) -> Line {
+        Line::new(if self.iec { Prefixes::Binary } else { Prefixes::Decimal })
+    }
+
+    /// Prints what is shown in the form that was asked for.
+    pub(crate) fn print(&self, lines: &[Line]) -> Outcome {
+        Outcome::printed(match (self.json, self.pretty) {
+            (true, true) => render::pretty_json(lines),
+            (true, false) => render::json(lines),
+            (false, _) if self.oneline => render::text(lines).replace('\n', "\\"),
+            (false, _) => render::text(lines),
+        })
+    }
 }
 
 /// A command line taken apart.
@@ -33,6 +61,9 @@ pub struct CommandLine {
     /// The file given with `-batch`, to be read by the caller and passed to
     /// [`execute_batch`](crate::execute_batch); `-` is standard input.
     pub batch: Option<String>,
+    /// The network namespace given with `-netns`, by its name under `/run/netns`. To be entered by
+    /// the caller.
+    pub netns: Option<String>,
     /// The object, the command and its words.
     pub words: Vec<String>,
 }
@@ -49,24 +80,39 @@ impl CommandLine {
         let mut rest = args;
         while let Some(word) = words.next().filter(|word| word.starts_with('-')) {
             rest = &rest[1..];
+            let mut value = || {
+                rest = rest.get(1..).unwrap_or_default();
+                words.next().map(str::to_owned).ok_or_else(usage)
+            };
+            // The order decides between words that begin alike, and is tc's; but for -c, which tc's
+            // manual calls colour and tc reads as -conf.
             if abbreviates(word, "-stats") || abbreviates(word, "-statistics") {
                 line.options.statistics = true;
             } else if abbreviates(word, "-details") {
                 line.options.details = true;
             } else if abbreviates(word, "-pretty") {
                 line.options.pretty = true;
+            } else if abbreviates(word, "-Version") {
+                return Err(Outcome::printed(VERSION.to_owned()));
+            } else if abbreviates(word, "-iec") {
+                line.options.iec = true;
             } else if abbreviates(word, "-help") {
                 return Err(usage());
             } else if abbreviates(word, "-force") {
                 line.options.force = true;
             } else if abbreviates(word, "-batch") {
-                line.batch = Some(words.next().ok_or_else(usage)?.to_owned());
-                rest = &rest[1..];
+                line.batch = Some(value()?);
+            } else if abbreviates(word, "-netns") {
+                line.netns = Some(value()?);
+            } else if word == "-cf" || word.len() > 3 && abbreviates(word, "-conf") {
+                value()?;
             } else if abbreviates(word, "-json") {
                 line.options.json = true;
-            } else {
+            } else if abbreviates(word, "-oneline") {
+                line.options.oneline = true;
+            } else if !is_without_effect(word) {
                 return Err(Complaint::unreadable(format!(
-                    "Option \"{word}\" is unknown, the options are -s, -d, -j, -p, -batch FILE and -force."
+                    "Option \"{word}\" is unknown, the options are -s, -d, -j, -p, -o, -iec, -n NAME, -batch FILE, -force and -V."
                 ))
                 .into());
             }
@@ -74,6 +120,19 @@ impl CommandLine {
         line.words = rest.to_vec();
         Ok(line)
     }
+}
+
+/// Whether `word` is an option of `tc` that changes nothing of what is printed here: colours (there
+/// are none), names and graphs of classes, time stamps of a monitor, brief filters.
+fn is_without_effect(word: &str) -> bool {
+    let colour = word.split_once('=').map_or(word, |(colour, when)| {
+        if ["always", "auto", "never"].contains(&when) { colour } else { "" }
+    });
+    abbreviates(colour, "-color")
+        || ["-graph", "-Numeric", "-names", "-nm", "-timestamp", "-tshort", "-brief"]
+            .iter()
+            .any(|option| abbreviates(word, option))
+        || word == "-ts"
 }
 
 /// Runs one command line, the words behind `tc`. One that fails changes nothing.
@@ -97,9 +156,11 @@ pub(crate) fn run(words: &[String], options: &Options, host: &mut dyn Host) -> O
     let mut words = Words::new(words);
     let outcome = match words.next() {
         Some(object) if abbreviates(object, "qdisc") => qdisc::run(words, options, host),
+        Some(object) if abbreviates(object, "class") => class::run(words, options, host),
+        Some(object) if abbreviates(object, "filter") => filter::run(words, options, host),
         Some(object) if abbreviates(object, "help") => Ok(usage()),
         Some(object) => Err(Complaint::unreadable(format!(
-            "Object \"{object}\" is unknown: the only one here is qdisc."
+            "Object \"{object}\" is unknown: here are qdisc, class and filter."
         ))),
         None => Ok(usage()),
     };

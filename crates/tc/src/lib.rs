@@ -8,18 +8,20 @@
 //!
 //! [`execute`] runs one command line and [`execute_batch`] a file of them, against a [`Host`]:
 //! a running instance, or a policy file ([`OfflineHost`], [`offline`]). [`load`] reads a
-//! policy file as a whole.
+//! policy file as a whole. Where several instances run, [`route`] says which of them a command is for.
 //!
 //! *Principles.* No I/O but in `offline.rs`. A line that fails changes nothing, says which word
 //! is at fault and what to type instead, and no input whatsoever panics. What is printed from
 //! numbers is what the kernel would report, down to the rounding of its clock ticks; what
 //! is saved ([`save`]) is exact.
 //!
-//! *Non-goals.* Classes, filters, actions; other kinds than the policy has; colour, `-netns`.
+//! *Non-goals.* Classes and filters of one's own, actions; other kinds than the policy has; colour.
 
 mod batch;
+mod class;
 mod command;
 mod complaint;
+mod filter;
 mod host;
 mod kinds;
 mod notation;
@@ -27,6 +29,7 @@ pub mod number;
 mod offline;
 mod qdisc;
 mod render;
+mod route;
 mod save;
 mod show;
 mod ticks;
@@ -37,4 +40,5 @@ pub use command::{CommandLine, Options, execute};
 pub use complaint::Outcome;
 pub use host::Host;
 pub use offline::{OfflineHost, offline};
+pub use route::{Leg, Recipients, gather, recipients, route};
 pub use save::save;

@@ -3,19 +3,34 @@
 
 use narrows_units::Rate;
 
+/// How the prefixes of rates count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Prefixes {
+    /// By thousands: `Kbit`.
+    #[default]
+    Decimal,
+    /// By 1024: `Kibit` (`tc -iec`).
+    Binary,
+}
+
 /// A rate in the largest unit that divides it, or the largest that leaves four digits.
-pub(crate) fn rate(rate: Rate) -> String {
+pub(crate) fn rate(rate: Rate, prefixes: Prefixes) -> String {
     const UNITS: [&str; 5] = ["", "K", "M", "G", "T"];
+    let (base, infix) = match prefixes {
+        Prefixes::Decimal => (1_000, ""),
+        Prefixes::Binary => (1_024, "i"),
+    };
     let mut value = rate.bytes_per_sec().saturating_mul(8);
     let mut unit = 0;
     while unit + 1 < UNITS.len()
-        && value >= 1_000
-        && (value.is_multiple_of(1_000) || value >= 1_000_000)
+        && value >= base
+        && (value.is_multiple_of(base) || value >= base * base)
     {
-        value /= 1_000;
+        value /= base;
         unit += 1;
     }
-    format!("{value}{}bit", UNITS[unit])
+    let infix = if unit > 0 { infix } else { "" };
+    format!("{value}{}{infix}bit", UNITS[unit])
 }
 
 /// A size in KiB or MiB where it is within a little of whole ones, else in bytes.
@@ -86,13 +101,22 @@ mod tests {
 
     #[test]
     fn rates_keep_the_unit_that_loses_nothing_or_little() {
-        let print = |bits| rate(Rate::from_bits_per_sec(bits));
+        let print = |bits| rate(Rate::from_bits_per_sec(bits), Prefixes::Decimal);
         assert_eq!(print(8), "8bit");
         assert_eq!(print(64_000), "64Kbit");
         assert_eq!(print(1_024), "1024bit");
         assert_eq!(print(7_777_776), "7777Kbit");
         assert_eq!(print(1_000_000_000), "1Gbit");
         assert_eq!(print(1_000_000_000_000_000_000), "1000000Tbit");
+    }
+
+    #[test]
+    fn rates_may_count_by_1024() {
+        let print = |bits| rate(Rate::from_bits_per_sec(bits), Prefixes::Binary);
+        assert_eq!(print(1_000_000), "1000000bit");
+        assert_eq!(print(1_048_576), "1Mibit");
+        assert_eq!(print(1_234_560), "1205Kibit");
+        assert_eq!(print(8), "8bit");
     }
 
     #[test]

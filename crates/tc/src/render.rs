@@ -1,6 +1,8 @@
 //! Text and JSON in `tc`'s layout, which no general JSON writer produces: `tc -details` writes
 //! a key twice, and its pretty form indents in its own way.
 
+use crate::notation::{self, Prefixes};
+use narrows_units::Rate;
 use std::fmt::Write;
 
 /// A JSON value of the few sorts that `tc` prints.
@@ -15,14 +17,25 @@ pub(crate) enum Json {
     Objects(Vec<Vec<(&'static str, Json)>>),
 }
 
-/// One qdisc, as text and as JSON at once.
+/// One qdisc or class, as text and as JSON at once.
 #[derive(Default)]
 pub(crate) struct Line {
     text: String,
     json: Vec<(&'static str, Json)>,
+    prefixes: Prefixes,
 }
 
 impl Line {
+    /// An empty one whose rates count with `prefixes`.
+    pub(crate) fn new(prefixes: Prefixes) -> Self {
+        Self { prefixes, ..Self::default() }
+    }
+
+    /// A rate as this line's text has it; JSON has numbers.
+    pub(crate) fn rate(&self, rate: Rate) -> String {
+        notation::rate(rate, self.prefixes)
+    }
+
     /// A value in both.
     pub(crate) fn add(&mut self, key: &'static str, json: Json, text: &str) {
         self.json.push((key, json));
@@ -65,6 +78,20 @@ fn array(lines: &[Line], depth: Option<usize>) -> String {
     objects(lines.iter().map(|line| &line.json), depth, &mut out);
     out.push('\n');
     out
+}
+
+/// The arrays in `outputs`, printed by [`json`] or, where `pretty`, by [`pretty_json`], as one.
+pub(crate) fn join<'a>(outputs: impl IntoIterator<Item = &'a str>, pretty: bool) -> String {
+    let (open, close) = if pretty { ("[ ", " ]") } else { ("[", "]") };
+    let inner: Vec<&str> = outputs
+        .into_iter()
+        .filter_map(|output| output.trim_end().strip_prefix(open)?.strip_suffix(close))
+        .filter(|inner| !inner.is_empty())
+        .collect();
+    match inner.is_empty() {
+        true => format!("{open}]\n"),
+        false => format!("{open}{}{close}\n", inner.join(",")),
+    }
 }
 
 /// Writes an array of objects; `depth` is that of their braces in the pretty form.

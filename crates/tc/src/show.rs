@@ -3,7 +3,7 @@
 use crate::command::Options;
 use crate::complaint::{Complaint, Outcome};
 use crate::kinds::{self, Style};
-use crate::render::{self, Json, Line};
+use crate::render::{Json, Line};
 use crate::words::{Words, abbreviates};
 use crate::{Host, notation, qdisc};
 use narrows_policy::{ClassId, Handle, Kind, NodeStats, Parent, PortFacts, PortPolicy};
@@ -65,11 +65,7 @@ pub(crate) fn show(
         let shown = Port { name: &dev, facts, policy: policy.port(&dev), stats };
         shown.lines(&filter, options, &mut lines);
     }
-    Ok(Outcome::printed(match (options.json, options.pretty) {
-        (true, true) => render::pretty_json(&lines),
-        (true, false) => render::json(&lines),
-        (false, _) => render::text(&lines),
-    }))
+    Ok(options.print(&lines))
 }
 
 impl Filter {
@@ -113,13 +109,13 @@ impl Port<'_> {
         let shared = !under_mq && self.facts.queues != Some(1);
         let style = Style { details: options.details, shared };
         for node in nodes {
-            let mut parameters = Line::default();
+            let mut parameters = options.line();
             kinds::show(&node.kind, style, &mut parameters);
             add(node.parent, Some(node.handle), node.kind.name(), parameters);
             if matches!(&node.kind, Kind::Cake(cake) if cake.multi) {
                 // The kernel lists the last one that was made first.
                 for queue in (1..=self.facts.queues.unwrap_or(0)).rev() {
-                    let mut parameters = Line::default();
+                    let mut parameters = options.line();
                     kinds::show(&node.kind, style, &mut parameters);
                     add(Parent::Class(node.handle.class(queue)), None, "cake", parameters);
                 }
@@ -155,7 +151,7 @@ impl Port<'_> {
         dev: bool,
         options: &Options,
     ) -> Line {
-        let mut line = Line::default();
+        let mut line = options.line();
         let number = handle.map_or_else(|| "0:".to_owned(), |handle| handle.to_string());
         line.add("kind", Json::Text(kind.to_owned()), &format!("qdisc {kind} "));
         line.add("handle", Json::Text(number.clone()), &format!("{number} "));
@@ -176,7 +172,8 @@ impl Port<'_> {
         if options.statistics {
             let found = self.stats.iter().find(|at| (at.parent, at.handle) == (parent, handle));
             let stats = found.map(|at| at.stats.clone()).unwrap_or_default();
-            figures(&stats, &mut line);
+            line.text(&Figures(&stats).text());
+            Figures(&stats).json().into_iter().for_each(|(key, value)| line.json(key, value));
             if let Some(cake) = &stats.cake {
                 kinds::cake_figures(cake, &mut line);
             }
@@ -201,29 +198,38 @@ impl Port<'_> {
     }
 }
 
-fn figures(stats: &Stats, line: &mut Line) {
-    let queued_bytes = stats.backlog.bytes.0;
-    let queued_packets = u64::from(stats.backlog.packets);
-    line.text(&format!(
-        " Sent {} bytes {} pkt (dropped {}, overlimits {} requeues {}) \n backlog {} {}p requeues {}\n",
-        stats.sent_bytes,
-        stats.sent_packets,
-        stats.drops,
-        stats.overlimits,
-        stats.requeues,
-        notation::size(queued_bytes),
-        queued_packets,
-        stats.requeues,
-    ));
-    for (key, value) in [
-        ("bytes", stats.sent_bytes),
-        ("packets", stats.sent_packets),
-        ("drops", stats.drops),
-        ("overlimits", stats.overlimits),
-        ("requeues", stats.requeues),
-        ("backlog", queued_bytes),
-        ("qlen", queued_packets),
-    ] {
-        line.json(key, Json::Number(value));
+/// The figures that every qdisc and class has.
+pub(crate) struct Figures<'a>(pub(crate) &'a Stats);
+
+impl Figures<'_> {
+    /// As text.
+    pub(crate) fn text(&self) -> String {
+        let stats = self.0;
+        format!(
+            " Sent {} bytes {} pkt (dropped {}, overlimits {} requeues {}) \n backlog {} {}p requeues {}\n",
+            stats.sent_bytes,
+            stats.sent_packets,
+            stats.drops,
+            stats.overlimits,
+            stats.requeues,
+            notation::size(stats.backlog.bytes.0),
+            stats.backlog.packets,
+            stats.requeues,
+        )
+    }
+
+    /// As JSON.
+    pub(crate) fn json(&self) -> [(&'static str, Json); 7] {
+        let stats = self.0;
+        [
+            ("bytes", stats.sent_bytes),
+            ("packets", stats.sent_packets),
+            ("drops", stats.drops),
+            ("overlimits", stats.overlimits),
+            ("requeues", stats.requeues),
+            ("backlog", stats.backlog.bytes.0),
+            ("qlen", u64::from(stats.backlog.packets)),
+        ]
+        .map(|(key, value)| (key, Json::Number(value)))
     }
 }

@@ -4,17 +4,18 @@ use anyhow::Context;
 use clap::Args;
 use narrows_dataplane::control::{Answer, Client, Request};
 use narrows_policy::Policy;
-use narrows_tc::{CommandLine, OfflineHost, Outcome};
+use narrows_tc::{CommandLine, OfflineHost, Options, Outcome, Recipients};
 use std::ffi::OsString;
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Speak tc to a running instance, or to a policy file.
 ///
 /// The words are those of tc(8), tc-tbf(8) and so on: `qdisc add|replace|change|del|show` with
-/// handles, parents, units, -s, -d, -j, -p and -batch, and the exit codes, text and JSON
-/// are tc's, too. What is added:
+/// handles, parents, units, -s, -d, -j, -p, -o, -iec, -n and -batch, `class show` and
+/// `filter show`, and the exit codes, text and JSON are tc's, too. What is added:
 ///
 ///   coordination fair|equal|edt|lock   behind a tbf at the root: how the queues of the port
 ///                                      share its one rate (fair)
@@ -72,37 +73,86 @@ fn live(words: &[String]) -> anyhow::Result<Outcome> {
         Ok(line) => line,
         Err(outcome) => return Ok(outcome),
     };
-    let request = match &line.batch {
-        None => Request::Tc { args: words.to_vec() },
-        Some(name) => Request::Batch {
-            options: words[..words.len() - line.words.len()].to_vec(),
-            name: name.clone(),
-            text: read(name)?,
-        },
+    if let Some(name) = &line.netns
+        && let Err(error) = enter(name)
+    {
+        let stderr = format!("Cannot open network namespace \"{name}\": {error}\n");
+        return Ok(Outcome { stderr, code: Outcome::UNREADABLE, ..Outcome::default() });
+    }
+    let batch = match &line.batch {
+        Some(name) => Some((name, read(name)?)),
+        None => None,
     };
-    let text = match &request {
-        Request::Batch { text, .. } => text.split_whitespace().map(str::to_owned).collect(),
-        _ => line.words.clone(),
+    let instances = Client::find(None)?;
+    let ports: Vec<Vec<String>> = instances.iter().map(|client| client.ports.clone()).collect();
+    let live = Live { instances: &instances, ports: &ports, options: &line.options };
+    let Some((name, text)) = batch else {
+        let request = Request::Tc { args: words.to_vec() };
+        return live.ask(narrows_tc::recipients(&line.words, &ports), &request);
     };
-    let mut outcome = Outcome::default();
-    for client in Client::find(device(&text))? {
-        match client.ask(&request)? {
-            Answer::Tc { stdout, stderr, code } => {
-                outcome.stdout.push_str(&stdout);
-                outcome.stderr.push_str(&stderr);
-                outcome.code = outcome.code.max(code);
-            }
-            Answer::Refused(reason) => anyhow::bail!("{reason}"),
-            other => anyhow::bail!("the instance answered something else: {other:?}"),
+    let options = &words[..words.len() - line.words.len()];
+    let request = |text| Request::Batch { options: options.to_vec(), name: name.clone(), text };
+    if instances.len() == 1 {
+        return live.ask(Recipients::One(0), &request(text));
+    }
+    let mut whole = Outcome::default();
+    for leg in narrows_tc::route(&text, &ports) {
+        let outcome = live.ask(leg.to, &request(leg.text))?;
+        whole.stdout.push_str(&outcome.stdout);
+        whole.stderr.push_str(&outcome.stderr);
+        whole.code = whole.code.max(outcome.code);
+        if outcome.code != 0 && !line.options.force {
+            break;
         }
     }
-    Ok(outcome)
+    Ok(whole)
 }
 
-/// The interface that a command names: its instance is the one to ask.
-fn device(words: &[String]) -> Option<&str> {
-    let dev = words.iter().position(|word| word == "dev")?;
-    words.get(dev + 1).map(String::as_str)
+/// Enters the network namespace called `name`, as `tc -netns` does.
+fn enter(name: &str) -> std::io::Result<()> {
+    let namespace = std::fs::File::open(Path::new("/run/netns").join(name))?;
+    let network = Some(rustix::thread::LinkNameSpaceType::Network);
+    Ok(rustix::thread::move_into_link_name_space(namespace.as_fd(), network)?)
+}
+
+/// The instances that run in this network namespace.
+struct Live<'a> {
+    instances: &'a [Client],
+    /// The ports of each.
+    ports: &'a [Vec<String>],
+    options: &'a Options,
+}
+
+impl Live<'_> {
+    /// What those in `to` answer to `request`.
+    fn ask(&self, to: Recipients, request: &Request) -> anyhow::Result<Outcome> {
+        match to {
+            Recipients::One(index) => ask(&self.instances[index], request),
+            Recipients::All => {
+                let asked = self.instances.iter().map(|client| ask(client, request));
+                let outcomes: Vec<Outcome> = asked.collect::<anyhow::Result<_>>()?;
+                Ok(narrows_tc::gather(&outcomes, self.options))
+            }
+            Recipients::Nobody => {
+                let mut nobody = Recipients::elsewhere(self.ports);
+                Ok(match request {
+                    Request::Batch { name, text, .. } => {
+                        narrows_tc::execute_batch(text, name, self.options, &mut nobody)
+                    }
+                    Request::Tc { args } => narrows_tc::execute(args, &mut nobody),
+                    other => anyhow::bail!("not a command: {other:?}"),
+                })
+            }
+        }
+    }
+}
+
+fn ask(client: &Client, request: &Request) -> anyhow::Result<Outcome> {
+    match client.ask(request)? {
+        Answer::Tc { stdout, stderr, code } => Ok(Outcome { stdout, stderr, code }),
+        Answer::Refused(reason) => anyhow::bail!("{reason}"),
+        other => anyhow::bail!("the instance answered something else: {other:?}"),
+    }
 }
 
 fn read(name: &str) -> anyhow::Result<String> {

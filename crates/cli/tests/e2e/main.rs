@@ -15,6 +15,7 @@ mod changing;
 mod failing;
 mod forwarding;
 mod idle;
+mod instances;
 mod limits;
 mod nat;
 mod pacing;

@@ -13,6 +13,7 @@ use crate::complaint::Complaint;
 use crate::number;
 use crate::words::Words;
 use narrows_policy::{CakeOptions, Params};
+use narrows_qdisc::cake::Diffserv;
 use narrows_units::wire::Framing;
 use narrows_units::{Bytes, Nanos, Rate};
 use std::ops::RangeInclusive;
@@ -24,7 +25,7 @@ pub(super) use print::{save, show};
 const USAGE: &str = "Usage: { cake | cake_mq } [ bandwidth RATE | unlimited* | autorate-ingress ]
            [ rtt TIME | datacentre | lan | metro | regional | internet* | oceanic
              | satellite | interplanetary ]
-           [ besteffort | precedence | diffserv8 | diffserv4 | diffserv3* ] [ fwmark MASK ]
+           [ besteffort | precedence | diffserv8 | diffserv4 (diffserv) | diffserv3* ] [ fwmark MASK ]
            [ flowblind | srchost | dsthost | hosts | flows | dual-srchost | dual-dsthost
              | triple-isolate* ] [ nat | nonat* ] [ inner | noinner* ]
            [ ack-filter | ack-filter-aggressive | no-ack-filter* ] [ wash | nowash* ]
@@ -85,6 +86,8 @@ impl Draft {
                 let some = |word: &str| number::time(word).filter(|time| *time != Nanos::ZERO);
                 options.interval = Some(legal(kind, word, value, some, hint)?);
             }
+            // The older name of diffserv4.
+            "diffserv" => options.diffserv = Some(Diffserv::Diffserv4),
             "nat" | "nonat" => options.nat = Some(word == "nat"),
             "inner" | "noinner" => options.inner = Some(word == "inner"),
             "wash" | "nowash" => options.wash = Some(word == "wash"),
@@ -189,16 +192,16 @@ fn within(word: &str, range: RangeInclusive<i32>) -> Option<i32> {
     word.parse().ok().filter(|number| range.contains(number))
 }
 
-/// What a port cannot do although it is allowed to be asked for; `looks_up` says whether the kernel
-/// tells what addresses were before translation.
-pub(super) fn warning(options: &CakeOptions, looks_up: impl FnOnce() -> bool) -> Option<String> {
-    let nat = options.nat == Some(true) && !looks_up();
+/// What a port cannot do although it is allowed to be asked for; `looks_up` where the kernel tells
+/// what addresses were before translation.
+pub(super) fn warning(options: &CakeOptions, looks_up: bool) -> Option<String> {
+    let nat = options.nat == Some(true) && !looks_up;
     let mark = options.mark_mask.is_some();
     let nat = nat.then_some(
-        "Warning: cake: nat: this kernel offers XDP programs no conntrack look-up now \
-         (bpf_xdp_ct_lookup, Linux 5.18 with BTF, and the module nf_conntrack loaded) of what \
-         addresses were before translation, so hosts are told apart by those in the frames until \
-         it does: try modprobe nf_conntrack, or put Narrows on the inside of the translation.",
+        "Warning: cake: nat: this kernel offers XDP programs no conntrack look-up \
+         (bpf_xdp_ct_lookup, Linux 5.18 with CONFIG_NF_CONNTRACK and BTF) of what addresses were \
+         before translation, so hosts are told apart by those in the frames. Put Narrows on the \
+         inside of the translation to tell inner hosts apart.",
     );
     let mark = mark.then_some(
         "Warning: cake: fwmark: frames at a port carry no firewall mark, so their code points \

@@ -152,7 +152,7 @@ pub(super) fn show(params: &FqParams, line: &mut Line) {
         line.add(key, Json::Number(value), &format!("{key} {} ", notation::size(value)));
     };
     let rate = |line: &mut Line, key, rate: Rate| {
-        let text = format!("{key} {} ", notation::rate(rate));
+        let text = format!("{key} {} ", line.rate(rate));
         line.add(key, Json::Number(rate.bytes_per_sec()), &text);
     };
     let time = |line: &mut Line, key, time: Nanos| {

@@ -166,7 +166,7 @@ pub(super) fn show(config: &Config, line: &mut Line) {
     packets(line, "limit", config.limit);
     packets(line, "flow_limit", config.flow_limit);
     if let Some(rate) = config.maxrate {
-        let text = format!("maxrate {} ", notation::rate(rate));
+        let text = format!("maxrate {} ", line.rate(rate));
         line.add("maxrate", Json::Number(rate.bytes_per_sec()), &text);
     }
     let horizon = config.horizon.0 / 1_000;

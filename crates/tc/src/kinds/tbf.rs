@@ -2,10 +2,11 @@
 
 use super::{Style, coordination};
 use crate::complaint::Complaint;
+use crate::notation::{self, Prefixes};
+use crate::number;
 use crate::render::{Json, Line};
 use crate::ticks::Bucket;
 use crate::words::{Words, abbreviates};
-use crate::{notation, number};
 use narrows_policy::{PortFacts, TbfParams};
 use narrows_qdisc::tbf::Peak;
 use narrows_units::wire::{Framing, Overhead};
@@ -147,7 +148,7 @@ impl Draft {
         if limit > f64::from(u32::MAX) {
             return Err(Complaint::wrong(format!(
                 "tbf: at {} a latency of {} is a backlog of 4 GiB or more: give less latency.",
-                notation::rate(self.rate),
+                notation::rate(self.rate, Prefixes::Decimal),
                 notation::time(self.latency.0 / 1_000),
             )));
         }
@@ -226,7 +227,7 @@ pub(super) fn show(params: &TbfParams, style: Style, line: &mut Line) {
     line.add(
         "rate",
         Json::Number(params.rate.bytes_per_sec()),
-        &format!("rate {} ", notation::rate(params.rate)),
+        &format!("rate {} ", line.rate(params.rate)),
     );
     let show_bucket = |line: &mut Line, brief: &'static str, detailed: &'static str, bytes| {
         let size = notation::size(bytes);
@@ -244,7 +245,7 @@ pub(super) fn show(params: &TbfParams, style: Style, line: &mut Line) {
     let mut latency = lateness(params.limit, params.rate, bucket);
     if let Some(peak) = params.peak {
         // tc has no key for it in JSON.
-        line.text(&format!("peakrate {} ", notation::rate(peak.rate)));
+        line.text(&format!("peakrate {} ", line.rate(peak.rate)));
         let bucket = Bucket::new(peak.mtu, peak.rate, overhead);
         // A bucket that fills within a tick is as if it was not there.
         if !bucket.is_nothing() || overhead.minimum != 0 {

@@ -54,6 +54,7 @@ fn what_tc_testing_sets_is_shown() {
         ("besteffort", vec![("diffserv3", "besteffort")]),
         ("diffserv8", vec![("diffserv3", "diffserv8")]),
         ("diffserv4", vec![("diffserv3", "diffserv4")]),
+        ("diffserv", vec![("diffserv3", "diffserv4")]),
         ("flowblind", vec![("triple-isolate", "flowblind")]),
         ("dsthost nat", vec![("triple-isolate nonat", "dsthost nat")]),
         ("hosts wash", vec![("triple-isolate nonat nowash", "hosts nonat wash")]),

@@ -5,6 +5,8 @@ mod cake_samples;
 mod commands;
 mod fq;
 mod host;
+mod listing;
 mod offline;
 mod pacing;
 mod properties;
+mod route;

@@ -200,6 +200,18 @@ impl Comparison {
                 }
             }
         }
+        for show in
+            ["-iec -d qdisc show dev nrwv0", "class show dev nrwv0", "-s class list dev nrwv0"]
+        {
+            let (theirs, ours) = (self.kernel.run(show), self.ours.run(show));
+            let theirs = self.kernel_names.text(&theirs.stdout);
+            let ours = self.our_names.text(&without_noqueue_children(&ours.stdout));
+            if theirs != ours {
+                self.failures.push(format!(
+                    "after tc {after}\ntc {show}\n--- kernel\n{theirs}--- ours\n{ours}"
+                ));
+            }
+        }
         for options in ["-j", "-j -s", "-j -d", "-j -p", "-j -p -s -d"] {
             let show = format!("{options} qdisc show dev nrwv0");
             let (theirs, ours) = (self.kernel.run(&show).stdout, self.ours.run(&show).stdout);

@@ -6,7 +6,7 @@
 use crate::notation;
 use crate::render::{Json, Line};
 use narrows_qdisc::cake::{Figures, TinFigures};
-use narrows_units::Nanos;
+use narrows_units::{Nanos, Rate};
 
 /// The shortest packet where there was none: the kernel begins with the longest that can be.
 const NO_SHORTEST: u32 = 65_535;
@@ -24,7 +24,7 @@ pub(crate) fn figures(figures: &Figures, line: &mut Line) {
         " memory used: {} of {}\n capacity estimate: {}\n",
         notation::size(used),
         notation::size(limit),
-        notation::rate(estimate),
+        line.rate(estimate),
     ));
     line.text(&format!(
         " min/max network layer size: {:>12} / {:>7}\n\
@@ -46,11 +46,12 @@ pub(crate) fn figures(figures: &Figures, line: &mut Line) {
         line.json(key, Json::Number(value));
     }
     line.json("tins", Json::Objects(figures.tins.iter().map(tin_json).collect()));
-    line.text(&table(&figures.tins));
+    let table = table(&figures.tins, |rate| line.rate(rate));
+    line.text(&table);
 }
 
 /// One column for each tin under its name, one row for each figure.
-fn table(tins: &[TinFigures]) -> String {
+fn table(tins: &[TinFigures], rate: impl Fn(Rate) -> String) -> String {
     let name = |tin: usize| match tins.len() {
         3 => THREE_TINS[tin].to_owned(),
         4 => FOUR_TINS[tin].to_owned(),
@@ -61,7 +62,7 @@ fn table(tins: &[TinFigures]) -> String {
     let mut add = |label: &str, cell: &dyn Fn(&TinFigures) -> String| {
         text.push_str(&row(label, tins.iter().map(cell)));
     };
-    add("thresh", &|tin| notation::rate(tin.threshold));
+    add("thresh", &|tin| rate(tin.threshold));
     add("target", &|tin| notation::time(micros(tin.target)));
     add("interval", &|tin| notation::time(micros(tin.interval)));
     add("pk_delay", &|tin| notation::time(micros(tin.peak_delay)));

@@ -17,7 +17,7 @@ pub(in crate::kinds) fn show(params: &CakeParams, style: Style, line: &mut Line)
         Some(rate) => line.add(
             "bandwidth",
             Json::Number(rate.bytes_per_sec()),
-            &format!("bandwidth {} ", notation::rate(rate)),
+            &format!("bandwidth {} ", line.rate(rate)),
         ),
         None => line.add("bandwidth", Json::Text("unlimited".to_owned()), "bandwidth unlimited "),
     }

@@ -1,0 +1,127 @@
+//! Which of several running instances a command is for, and their answers as one.
+//!
+//! Interfaces belong to instances. A command that names one is for the instance that has it; a
+//! command that lists without naming one is for all of them, and what they answer is printed as
+//! if there was only one. A batch is cut into legs, each for one recipient, to be run in order;
+//! a leg's text keeps its lines' numbers, so that complaints name the right ones.
+
+use crate::batch::{lines, words};
+use crate::complaint::Outcome;
+use crate::render;
+use crate::words::abbreviates;
+use crate::{Host, Options};
+use narrows_policy::{Policy, PortFacts};
+
+/// Who is to run a command. Instances are named by their place in the list of their ports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Recipients {
+    /// The instance that has the interface.
+    One(usize),
+    /// Every instance.
+    All,
+    /// None: no instance has the interface, see [`elsewhere`](Self::elsewhere).
+    Nobody,
+}
+
+impl Recipients {
+    /// What stands for an instance where none has the interface: it knows the names of all
+    /// `ports`, has none of them, and so refuses whatever names another, with that list.
+    pub fn elsewhere(ports: &[Vec<String>]) -> impl Host + use<> {
+        Elsewhere(ports.iter().flatten().cloned().collect())
+    }
+}
+
+/// A part of a batch, for the same recipients.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Leg {
+    /// Who is to run it.
+    pub to: Recipients,
+    /// Its lines, each with the number that it has in the batch.
+    pub text: String,
+}
+
+/// Who is to run the command `words`; `ports` are those of each instance.
+pub fn recipients(words: &[String], ports: &[Vec<String>]) -> Recipients {
+    let named = words.iter().position(|word| word == "dev").and_then(|dev| words.get(dev + 1));
+    match named {
+        Some(dev) => ports
+            .iter()
+            .position(|ports| ports.contains(dev))
+            .map_or(Recipients::Nobody, Recipients::One),
+        None if lists(words) => Recipients::All,
+        // It will be refused, once.
+        None => Recipients::One(0),
+    }
+}
+
+/// Whether `words` list something without changing it.
+fn lists(words: &[String]) -> bool {
+    let list = |word: &String| ["list", "show", "lst"].iter().any(|list| abbreviates(word, list));
+    words.get(1).is_none_or(list)
+}
+
+/// Cuts the batch `text` into legs; `ports` are those of each instance. A line for all instances
+/// has a leg of its own, as its answers have to be joined.
+pub fn route(text: &str, ports: &[Vec<String>]) -> Vec<Leg> {
+    let mut legs: Vec<(Recipients, Vec<(usize, usize)>)> = Vec::new();
+    for line in lines(text) {
+        let to = match words(&line.text) {
+            Ok(words) if words.is_empty() => continue,
+            Ok(words) => recipients(&words, ports),
+            Err(_) => Recipients::One(0),
+        };
+        match legs.last_mut() {
+            Some((last, lines)) if *last == to && to != Recipients::All => {
+                lines.push((line.first, line.number));
+            }
+            _ => legs.push((to, vec![(line.first, line.number)])),
+        }
+    }
+    let all: Vec<&str> = text.split('\n').collect();
+    legs.into_iter().map(|(to, lines)| Leg { to, text: only(&all, &lines) }).collect()
+}
+
+/// The lines of `all` in `wanted`, first and last of each, each behind as many line breaks as in
+/// the whole.
+fn only(all: &[&str], wanted: &[(usize, usize)]) -> String {
+    let mut text = String::new();
+    let mut at = 1;
+    for &(first, last) in wanted {
+        text.extend(std::iter::repeat_n('\n', first - at));
+        text.push_str(&all[first - 1..last].join("\n"));
+        at = last;
+    }
+    text
+}
+
+/// What several instances answered to the same command, as one answer.
+pub fn gather(outcomes: &[Outcome], options: &Options) -> Outcome {
+    let stdouts = outcomes.iter().map(|outcome| outcome.stdout.as_str());
+    let is_json = options.json && outcomes.iter().all(|outcome| outcome.stdout.starts_with('['));
+    Outcome {
+        stdout: if is_json { render::join(stdouts, options.pretty) } else { stdouts.collect() },
+        stderr: outcomes.iter().map(|outcome| outcome.stderr.as_str()).collect(),
+        code: outcomes.iter().map(|outcome| outcome.code).max().unwrap_or(0),
+    }
+}
+
+/// See [`Recipients::elsewhere`].
+struct Elsewhere(Vec<String>);
+
+impl Host for Elsewhere {
+    fn devices(&self) -> Vec<String> {
+        self.0.clone()
+    }
+
+    fn port(&self, _dev: &str) -> Option<PortFacts> {
+        None
+    }
+
+    fn policy(&self) -> Policy {
+        Policy::default()
+    }
+
+    fn apply(&mut self, _policy: Policy) -> Result<(), String> {
+        Err("no instance has this interface".to_owned())
+    }
+}

@@ -1,0 +1,122 @@
+//! What classes and filters there are, and how lists are printed.
+
+use crate::host::TwoPorts;
+use narrows_packet::Backlog;
+use narrows_policy::{Handle, NodeStats, Parent};
+use narrows_qdisc::Stats;
+use narrows_tc::CommandLine;
+use narrows_units::Bytes;
+
+const TBF: &str =
+    "qdisc replace dev right root handle 1: tbf rate 1234560bit burst 32k latency 5ms";
+
+#[test]
+fn the_classes_are_those_that_tbf_and_mq_make_themselves() {
+    let mut host = TwoPorts::with_queues(2);
+    assert_eq!(host.ok("class show dev right"), "");
+    host.ok(TBF);
+    assert_eq!(host.ok("class show dev right"), "class tbf 1:1 parent 1: \n");
+    host.ok("qdisc add dev right parent 1:1 handle a: pfifo limit 9");
+    assert_eq!(host.ok("class show dev right"), "class tbf 1:1 parent 1: leaf a: \n");
+    assert_eq!(
+        host.ok("-j class show dev right"),
+        "[{\"class\":\"tbf\",\"handle\":\"1:1\",\"parent\":\"1:\",\"leaf\":\"0xa\"}]\n"
+    );
+    host.ok("qdisc replace dev left root handle 2: mq");
+    host.ok("qdisc add dev left parent 2:2 handle 7: pfifo limit 9");
+    let both = "class mq 2:1 root \nclass mq 2:2 root leaf 7: \n";
+    assert_eq!(host.ok("class show dev left"), both);
+    assert_eq!(host.ok("class show dev left parent 2:"), both);
+    assert_eq!(host.ok("class show dev left classid 2:1"), "class mq 2:1 root \n");
+    for nothing in ["dev left root", "dev left qdisc 1:", ""] {
+        assert_eq!(host.ok(&format!("class show {nothing}")), "", "{nothing}");
+    }
+    host.ok("qdisc replace dev left root cake");
+    assert_eq!(host.ok("class show dev left"), "");
+}
+
+#[test]
+fn a_class_of_mq_has_the_figures_of_its_qdisc() {
+    let mut host = TwoPorts::with_queues(2);
+    host.ok("qdisc replace dev left root handle 2: mq");
+    host.ok("qdisc add dev left parent 2:2 handle 7: pfifo limit 9");
+    let backlog = Backlog { packets: 3, bytes: Bytes(2048) };
+    let stats = Stats { sent_packets: 10, backlog, ..Stats::default() };
+    let parent = Parent::Class(Handle::new(2).unwrap().class(2));
+    host.stats.push(NodeStats { parent, handle: Handle::new(7), stats });
+    let shown = host.ok("-s class show dev left classid 2:2");
+    assert!(shown.contains(" Sent 0 bytes 10 pkt (") && shown.contains("2Kb 3p"), "{shown}");
+    let json: serde_json::Value =
+        serde_json::from_str(&host.ok("-s -j class show dev left")).unwrap();
+    assert_eq!(
+        (&json[0]["stats"]["packets"], &json[1]["stats"]["packets"]),
+        (&0.into(), &10.into())
+    );
+}
+
+#[test]
+fn there_are_no_filters_and_lists_say_so() {
+    let mut host = TwoPorts::with_queues(2);
+    assert_eq!(host.ok("filter show dev left parent 1: protocol ip"), "");
+    assert_eq!(host.ok("-j filter show dev left"), "[]\n");
+    assert!(host.fails("filter show dev nope", 1).contains("\"nope\""));
+}
+
+#[test]
+fn classes_and_filters_of_one_s_own_are_refused() {
+    let mut host = TwoPorts::with_queues(2);
+    for line in [
+        "class add dev left parent 1: classid 1:1 htb rate 1mbit",
+        "class del dev left classid 1:1",
+        "filter add dev left parent 1: prio 1 u32 match ip dport 22 0xffff flowid 1:1",
+    ] {
+        assert!(host.fails(line, 2).contains("not supported here"), "{line}");
+    }
+}
+
+#[test]
+fn rates_may_count_by_1024_and_lines_may_be_one() {
+    let mut host = TwoPorts::with_queues(1);
+    host.ok(TBF);
+    let shown = "qdisc tbf 1: root refcnt 2 rate 1205Kibit burst 32Kb lat 5ms ";
+    assert_eq!(host.ok("-iec qdisc show dev right"), format!("{shown}\n"));
+    assert_eq!(host.ok("-iec -o qdisc show dev right"), format!("{shown}\\"));
+    assert!(host.ok("-iec -j qdisc show dev right").contains("\"rate\":154320"));
+    host.ok("qdisc replace dev right root cake bandwidth 1mibit");
+    assert!(host.ok("-iec qdisc show dev right").contains("bandwidth 1Mibit"));
+}
+
+#[test]
+fn options_that_change_nothing_here_are_taken() {
+    let mut host = TwoPorts::with_queues(1);
+    let plain = host.ok("qdisc show");
+    for options in [
+        "-br",
+        "-color",
+        "-c",
+        "-color=always",
+        "-N",
+        "-nm",
+        "-names",
+        "-g",
+        "-t",
+        "-ts",
+        "-cf file",
+    ] {
+        assert_eq!(host.ok(&format!("{options} qdisc show")), plain, "{options}");
+    }
+    let version = host.ok("-V");
+    assert!(version.starts_with("tc utility, narrows-"), "{version}");
+}
+
+#[test]
+fn a_namespace_is_named_and_left_to_the_caller() {
+    let parse = |line: &str| {
+        let args: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        CommandLine::parse(&args)
+    };
+    let line = parse("-s -n blue qdisc show").unwrap();
+    assert_eq!(line.netns.as_deref(), Some("blue"));
+    assert_eq!(line.words, ["qdisc", "show"]);
+    assert_eq!(parse("-netns").unwrap_err().code, 0);
+}
