@@ -39,6 +39,7 @@
 //!
 //! Non-goals: splitting segments (frames here are what the wire carries), filters of one's own.
 
+use crate::acknowledgements::Acknowledgements;
 use crate::bucket::Shape;
 use crate::patience::Patience;
 use crate::{Census, Meter, Next, Qdisc, Share, Spec, Stats, Verdict};
@@ -109,6 +110,7 @@ pub(crate) struct Cake {
     /// The tin whose turn it is, where there is no rate.
     turn: usize,
     random: Random,
+    acknowledgements: Acknowledgements,
     /// Since when there are no packets.
     empty_since: Option<Nanos>,
     /// All but the backlog.
@@ -138,22 +140,25 @@ impl Cake {
             displaced: slab::NONE,
             turn: 0,
             random: Random::default(),
+            acknowledgements: Acknowledgements::default(),
             empty_since: None,
             stats: Stats::default(),
             config,
             scheme,
             tins,
         };
-        cake.follow_rate();
+        cake.follow_rate(Nanos::ZERO);
         cake
     }
 
-    /// Gives every tin its terms by the present rate and share.
-    fn follow_rate(&mut self) {
+    /// Gives every tin its terms by the present rate and share. What one had sent beyond its threshold
+    /// at another rate is not held against it.
+    fn follow_rate(&mut self, now: Nanos) {
         self.follow_share();
         let rate = self.config.rate.unwrap_or_default();
         for (tin, share) in self.tins.iter_mut().zip(&self.scheme.shares) {
             tin.set_threshold(part_of(rate, share.threshold));
+            tin.begin_anew_soon(self.config.frame, now);
         }
         self.patience = patience(&self.config);
     }
@@ -166,11 +171,17 @@ impl Cake {
         self.patience.until(when, frame, self.backlog.bytes - frame)
     }
 
-    /// Keeps `rate` from now on.
-    fn set_rate(&mut self, rate: Rate) {
+    /// Keeps `rate` from `now` on, as the estimator has it.
+    fn set_rate(&mut self, rate: Rate, now: Nanos) {
         self.config.rate = Some(rate);
-        self.seat.set_rate(rate);
-        self.follow_rate();
+        self.seat.set_rate(rate, now);
+        self.follow_rate(now);
+    }
+
+    /// Tins take turns from now on, and owe nobody anything.
+    fn begin_turns(&mut self) {
+        self.turn = 0;
+        self.tins.iter_mut().for_each(|tin| tin.deficit = 0);
     }
 
     /// A batch begins: tells the siblings what waits and hears from them, if it is time.
@@ -360,25 +371,35 @@ impl Qdisc for Cake {
 
     fn retune(&mut self, spec: Spec, now: Nanos) {
         assert!(self.fits(&spec), "{:?} does not fit a cake", spec.config);
-        let Spec { config: crate::Config::Cake(config), meter, census, .. } = spec else { return };
+        let Spec { config: crate::Config::Cake(mut config), meter, census, .. } = spec else {
+            return;
+        };
+        match &self.estimator {
+            // What is known of the link stays known, unless the operator knows better.
+            Some(known) if config.autorate && known.began_at() == config.rate => {
+                config.rate = self.config.rate;
+            }
+            _ => self.estimator = estimator(&config),
+        }
         if meter.is_some() || config.rate.is_some() != self.config.rate.is_some() {
             self.seat = Seat::new(config.rate, meter);
             self.seat.awake(now);
+            self.begin_turns();
         } else if let Some(rate) = config.rate {
-            self.seat.set_rate(rate);
+            self.seat.set_rate(rate, now);
         }
         if let Some(census) = census {
             self.forget_what_was_told();
             self.weigh_anew();
             self.neighbours = Some(Neighbours::new(census));
         }
-        if config.autorate != self.config.autorate {
-            self.estimator = estimator(&config);
+        if self.config.ack_filter == AckFilter::Off {
+            self.acknowledgements.ask(now);
         }
         self.sizes.follow(&config);
         self.scheme = Scheme::new(config.diffserv, config.mark_mask);
         self.config = config;
-        self.follow_rate();
+        self.follow_rate(now);
     }
 
     fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
@@ -398,8 +419,7 @@ fn patience(config: &Config) -> Patience {
 
 /// The estimator, where there is to be one.
 fn estimator(config: &Config) -> Option<estimator::Estimator> {
-    let rate = config.rate.unwrap_or_default();
-    config.autorate.then(|| estimator::Estimator::new(rate))
+    config.autorate.then(|| estimator::Estimator::new(config.rate, Bytes(u64::from(config.frame))))
 }
 
 /// `part` of `rate`, in 1/65536.

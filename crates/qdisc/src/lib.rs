@@ -11,6 +11,7 @@
 //! shape hands the queued packets over with [`Qdisc::drain`] and [`Qdisc::adopt`]. Neither
 //! loses a packet.
 
+mod acknowledgements;
 mod census;
 mod codel;
 mod config;

@@ -9,6 +9,7 @@ use super::tin::{Came, WHOLE_HOST};
 use super::ways::{Found, Known};
 use super::{AckFilter, Cake, Isolation};
 use crate::Verdict;
+use crate::acknowledgements::Acknowledgements;
 use narrows_packet::{Bytes32, DropReason, Headers, Meta, PacketId, Packets};
 use narrows_units::Nanos;
 
@@ -55,7 +56,7 @@ impl Cake {
         if let Some(estimator) = &mut self.estimator
             && let Some(rate) = estimator.arrived(len.into(), now)
         {
-            self.set_rate(rate);
+            self.set_rate(rate, now);
         }
         let charge = self.sizes.charge(len.into(), headers.network_offset);
         if self.seat.is_too_long(charge) {
@@ -79,6 +80,7 @@ impl Cake {
         let len = meta.len;
         let charge = self.sizes.charge(len.into(), headers.network_offset);
         self.describe(meta, headers, charge);
+        Acknowledgements::forget(packets, id);
         self.queue(place, packets, id, len, now);
     }
 
@@ -299,8 +301,9 @@ impl Cake {
 
     /// Drops the acknowledgement that `newest`, the last of `flow`, makes superfluous, if there is one.
     fn filter(&mut self, packets: &mut Packets, at: usize, flow: u16, newest: PacketId) {
+        let acknowledgements = self.acknowledgements;
         let queue = &mut self.flows[flow].queue;
-        let last = packets.acknowledgement(newest);
+        let last = acknowledgements.of(packets, newest);
         if queue.backlog().packets < 2 || last.connection == 0 {
             return;
         }
@@ -308,7 +311,7 @@ impl Cake {
             let behind = |id: &PacketId| queue.behind(packets, *id);
             std::iter::successors(queue.front(), behind).take_while(|id| *id != newest)
         };
-        let queued = ids().take(ACK_SEARCH_MAX).map(|id| packets.acknowledgement(id));
+        let queued = ids().take(ACK_SEARCH_MAX).map(|id| acknowledgements.of(packets, id));
         // Where the search ends early nobody is known to be directly in front of the newest.
         let is_whole = queue.backlog().packets as usize <= ACK_SEARCH_MAX + 1;
         let aggressive = self.config.ack_filter == AckFilter::Aggressive && is_whole;

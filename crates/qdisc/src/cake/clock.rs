@@ -38,6 +38,12 @@ impl PerByte {
     fn fine(self, charge: u32) -> u128 {
         u128::from(self.0) * u128::from(charge)
     }
+
+    /// How long what takes `time` where a byte takes `before`, which is more, takes now; rounded up.
+    fn instead_of(self, before: Self, time: Nanos) -> Nanos {
+        let scaled = u128::from(time.0) * u128::from(self.0);
+        Nanos(scaled.div_ceil(u128::from(before.0.max(1))) as u64)
+    }
 }
 
 /// The clock.
@@ -56,9 +62,15 @@ impl Clock {
         Self { per_byte: PerByte::at(rate), next, fraction: 0, failsafe }
     }
 
-    /// Keeps `rate` from now on.
-    pub(super) fn set_rate(&mut self, rate: Rate) {
-        self.per_byte = PerByte::at(rate);
+    /// Keeps `rate` from `now` on. What is booked are bytes: at a higher rate they take less time.
+    /// At a lower one nobody waits for what had left already.
+    pub(super) fn set_rate(&mut self, rate: Rate, now: Nanos) {
+        let before = std::mem::replace(&mut self.per_byte, PerByte::at(rate));
+        if self.per_byte.0 < before.0 {
+            self.next = now.min(self.next) + self.per_byte.instead_of(before, self.next.since(now));
+            let failsafe = self.per_byte.instead_of(before, self.failsafe.since(now));
+            self.failsafe = now.min(self.failsafe) + failsafe;
+        }
     }
 
     /// The first packet comes in after a time without any.
@@ -137,6 +149,19 @@ mod tests {
             assert_eq!(clock.may_leave(start), Err(start + TIME));
             assert_eq!(send(&mut clock, start + TIME), 1);
         }
+    }
+
+    #[test]
+    fn what_is_booked_takes_less_time_at_a_higher_rate_and_no_more_at_a_lower_one() {
+        let now = Nanos::from_secs(1);
+        let mut clock = Clock::new(Rate::from_bits_per_sec(8));
+        clock.awake(now);
+        assert_eq!(send(&mut clock, now), 1);
+        assert_eq!(clock.may_leave(now), Err(now + Nanos::from_secs(u64::from(PACKET))));
+        clock.set_rate(GIGABIT, now);
+        assert_eq!(clock.may_leave(now), Err(now + TIME));
+        clock.set_rate(Rate::from_bits_per_sec(8), now);
+        assert_eq!(clock.may_leave(now), Err(now + TIME));
     }
 
     #[test]

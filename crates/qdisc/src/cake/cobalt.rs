@@ -154,6 +154,7 @@ impl Cobalt {
         } else {
             self.dropping = false;
         }
+        self.follow(terms, now);
         let mut fate = Fate::Send;
         if self.count != 0 && now >= self.drop_next() {
             if self.dropping {
@@ -208,8 +209,19 @@ impl Cobalt {
                 self.blue_at = ticks(now);
             }
         }
+        self.follow(terms, now);
         if self.count != 0 && now >= self.drop_next() {
             self.count_back(terms, now);
+        }
+    }
+
+    /// By no terms is the next signal further away than their interval: it may have been set by others,
+    /// at a rate at which everything took longer.
+    #[inline]
+    fn follow(&mut self, terms: &Terms, now: Nanos) {
+        let latest = now + terms.interval;
+        if self.drop_next() > latest {
+            self.drop_next = latest.into();
         }
     }
 

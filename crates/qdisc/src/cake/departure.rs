@@ -184,6 +184,9 @@ impl Cake {
         let (at, flow) = self.choose(now)?;
         let packet = self.flows[flow].queue.pop_front(packets)?;
         self.gone(packets, at, packet);
+        if self.overflow.is_live() {
+            self.ease(Bytes::ZERO, flow);
+        }
         let charge = packets.meta(packet).charge.0;
         let state = &mut self.flows[flow];
         state.deficit -= charge as i32 * DEFICIT_UNIT;

@@ -4,68 +4,115 @@
 //! peaks of that, over windows between pauses, are averaged; 15/16 of the average is kept as the
 //! limit, so that the queue forms here and not before the link.
 //!
+//! *What says nothing.* A packet now and then tells of whoever sends it, not of the link. So a window
+//! counts only if it has some packets, lasts for a while and has no long pause in it. Until there has
+//! been one, the link is what the operator believes, or unlimited. And no estimate is so low that a
+//! full frame would take longer than [`FRAME_TIME_MAX`]: who is held to that sends so little that
+//! nothing could be learnt from it.
+//!
 //! Source: `tc-cake(8)`, which advises against it but for links whose rate nobody knows.
+//! Where ours differs: Linux lets every window count, and its averages begin at zero, so that a few
+//! pings on an idle link make an estimate of some bytes a second, by which it then shapes.
 
 use super::average;
 use narrows_units::{Bytes, Nanos, Rate};
 
-/// The longest pause that says anything.
-const PAUSE_MAX: Nanos = Nanos::from_secs(1);
+/// The longest pause that says anything of the link: a full frame on the slowest takes less.
+const PAUSE_MAX: Nanos = Nanos::from_millis(250);
+/// The least that a window has to have in it, and how long it has to last: what comes in together
+/// may have been held back together, and says how fast the device before us is.
+const PACKETS_LEAST: u32 = 8;
+const SPAN_LEAST: Nanos = Nanos::from_millis(10);
 /// How often the rate may change.
 const PERIOD: Nanos = Nanos::from_millis(250);
+/// The longest that a full frame may take by an estimate.
+const FRAME_TIME_MAX: Nanos = Nanos::from_millis(100);
 /// Averages follow what speaks for a slower link, or a faster one, by 1/4 and the rest by 1/256.
 const FAST: u32 = 2;
 const SLOW: u32 = 8;
 
 /// What has been seen.
 pub(super) struct Estimator {
+    /// What the operator believes.
+    began_at: Option<Rate>,
+    /// The lowest estimate.
+    slowest: Rate,
     last_arrival: Nanos,
-    interval: u64,
+    /// The average pause, once there was one.
+    interval: Option<u64>,
     window_began: Nanos,
     window: Bytes,
-    peak: u64,
+    packets: u32,
+    /// The average peak in bytes a second, once there was one.
+    peak: Option<u64>,
     changed: Nanos,
 }
 
 impl Estimator {
-    /// One that believes in `rate` for now.
-    pub(super) fn new(rate: Rate) -> Self {
+    /// One that believes in `rate` for now, where there is one, for frames of up to `frame`.
+    pub(super) fn new(rate: Option<Rate>, frame: Bytes) -> Self {
+        let slowest = Rate::of(frame, FRAME_TIME_MAX);
         Self {
+            began_at: rate,
+            slowest: rate.map_or(slowest, |rate| rate.min(slowest)),
             last_arrival: Nanos::ZERO,
-            interval: 0,
+            interval: None,
             window_began: Nanos::ZERO,
             window: Bytes::ZERO,
-            peak: rate.bytes_per_sec(),
+            packets: 0,
+            peak: rate.map(|rate| rate.bytes_per_sec()),
             changed: Nanos::ZERO,
         }
     }
 
-    /// The capacity that it has seen.
+    /// What the operator believed.
+    pub(super) fn began_at(&self) -> Option<Rate> {
+        self.began_at
+    }
+
+    /// The capacity that it has seen; zero before it has seen any.
     pub(super) fn capacity(&self) -> Rate {
-        Rate::from_bytes_per_sec(self.peak)
+        Rate::from_bytes_per_sec(self.peak.unwrap_or_default())
     }
 
     /// A packet of `len` came in at `now`: the rate to keep from now on, if it is to change.
     pub(super) fn arrived(&mut self, len: Bytes, now: Nanos) -> Option<Rate> {
-        let pause = now.since(self.last_arrival).min(PAUSE_MAX).0;
+        let pause = now.since(self.last_arrival);
         self.last_arrival = now;
-        let shift = if pause > self.interval { FAST } else { SLOW };
-        self.interval = average(self.interval, pause, shift);
-        self.window += len;
-        // The window ends where packets come less densely than on average: a burst of them says
-        // nothing of the link.
-        if pause <= self.interval {
+        if pause > PAUSE_MAX {
+            self.begin_window(now);
             return None;
         }
-        let rate = Rate::of(self.window, now.since(self.window_began)).bytes_per_sec();
-        self.peak = average(self.peak, rate, if rate > self.peak { FAST } else { SLOW });
-        self.window = Bytes::ZERO;
-        self.window_began = now;
+        let pause = pause.0;
+        let interval = self.interval.map_or(pause, |interval| {
+            average(interval, pause, if pause > interval { FAST } else { SLOW })
+        });
+        self.interval = Some(interval);
+        self.window += len;
+        self.packets += 1;
+        let span = now.since(self.window_began);
+        // The window ends where packets come less densely than on average: a burst of them says
+        // nothing of the link.
+        if pause <= interval || self.packets < PACKETS_LEAST || span < SPAN_LEAST {
+            return None;
+        }
+        let rate = Rate::of(self.window, span).bytes_per_sec();
+        let peak = self
+            .peak
+            .map_or(rate, |peak| average(peak, rate, if rate > peak { FAST } else { SLOW }));
+        self.peak = Some(peak);
+        self.begin_window(now);
         if now.since(self.changed) <= PERIOD {
             return None;
         }
         self.changed = now;
-        Some(Rate::from_bytes_per_sec(self.peak / 16 * 15))
+        Some(Rate::from_bytes_per_sec(peak / 16 * 15).max(self.slowest))
+    }
+
+    fn begin_window(&mut self, now: Nanos) {
+        self.window_began = now;
+        self.window = Bytes::ZERO;
+        self.packets = 0;
     }
 }
 
@@ -73,24 +120,63 @@ impl Estimator {
 mod tests {
     use super::*;
 
+    const FRAME: Bytes = Bytes(1514);
+
+    fn mbit(mbit: u64) -> Rate {
+        Rate::from_bits_per_sec(mbit * 1_000_000)
+    }
+
+    /// The rate after `packets` of 1500 bytes that come about every `pause`, a little unevenly.
+    fn after(estimator: &mut Estimator, packets: u64, pause: Nanos) -> Option<Rate> {
+        let mut rate = None;
+        let mut now = Nanos::from_secs(1);
+        for packet in 0..packets {
+            now += Nanos(pause.0 + packet * 7_919 % 200 * (pause.0 / 1000) - pause.0 / 10);
+            rate = estimator.arrived(Bytes(1500), now).or(rate);
+        }
+        rate
+    }
+
     #[test]
     fn the_rate_follows_what_comes_in() {
-        let mut estimator = Estimator::new(Rate::from_bits_per_sec(1_000_000_000));
-        let mut set = Rate::default();
-        let mut now = Nanos::from_secs(1);
-        // 12 Mbit/s, a little unevenly.
-        for packet in 0..20_000u64 {
-            now += Nanos(1_000_000 + (packet * 7_919 % 200) * 1000 - 100_000);
-            set = estimator.arrived(Bytes(1500), now).unwrap_or(set);
+        for began_at in [None, Some(mbit(100)), Some(mbit(1))] {
+            let mut estimator = Estimator::new(began_at, FRAME);
+            let rate = after(&mut estimator, 20_000, Nanos::from_millis(1)).unwrap_or_default();
+            assert!(rate > mbit(10) && rate < mbit(13), "{rate:?} from {began_at:?}");
+            assert!(estimator.capacity() > rate);
         }
-        let mbit = set.bits_per_sec() as f64 / 1e6;
-        assert!((10.5..12.5).contains(&mbit), "{mbit} Mbit/s");
-        assert!(estimator.capacity() > set);
+    }
+
+    #[test]
+    fn the_first_estimate_is_what_was_seen_and_not_an_average_with_nothing() {
+        let mut estimator = Estimator::new(None, FRAME);
+        let rate = after(&mut estimator, 40, Nanos::from_millis(1)).unwrap_or_default();
+        assert!(rate > mbit(10) && rate < mbit(13), "{rate:?}");
+    }
+
+    #[test]
+    fn a_packet_now_and_then_says_nothing_of_the_link() {
+        let mut estimator = Estimator::new(None, FRAME);
+        assert_eq!(after(&mut estimator, 1000, Nanos::from_secs(1)), None);
+        assert_eq!(estimator.capacity(), Rate::default());
+    }
+
+    #[test]
+    fn an_estimate_leaves_enough_to_be_proved_wrong() {
+        let mut estimator = Estimator::new(None, FRAME);
+        let mut least = mbit(1000);
+        for packet in 0..10_000 {
+            let now = Nanos(packet * 200_000_000 + packet % 3 * 20_000_000);
+            least = estimator.arrived(Bytes(60), now).map_or(least, |rate| least.min(rate));
+        }
+        assert_eq!(least.time_for(FRAME), FRAME_TIME_MAX);
+        let lower = Rate::from_bits_per_sec(64_000);
+        assert_eq!(Estimator::new(Some(lower), FRAME).slowest, lower);
     }
 
     #[test]
     fn the_rate_changes_at_most_four_times_a_second() {
-        let mut estimator = Estimator::new(Rate::default());
+        let mut estimator = Estimator::new(Some(Rate::default()), FRAME);
         let mut changes = 0;
         for packet in 1..=10_000u64 {
             let now = Nanos(packet * 1_000_000 + packet % 3 * 300_000);

@@ -2,7 +2,8 @@
 //!
 //! An overflow takes from the longest queue, so that who fills the memory pays for it. The heap
 //! that knows it is made when it is first needed and kept up while memory stays short; at all other
-//! times queues come and go without it.
+//! times queues come and go without it. Flows without packets are not in it: whoever is dropped from
+//! has something to drop, and the place of a flow that is forgotten is nobody's.
 //!
 //! Source: "Piece of CAKE", section III-E.
 //!
@@ -48,10 +49,32 @@ impl Overflow {
 
     /// The queue of `id` has become longer or shorter.
     pub(super) fn changed(&mut self, flows: &mut Slab<Flow>, id: u16) {
+        if flows[id].is_empty() {
+            self.remove(flows, id);
+            return;
+        }
         if flows[id].heap == NONE {
             flows[id].heap = self.heap.len() as u16;
             self.heap.push(id);
         }
+        self.moved(flows, id);
+    }
+
+    /// The queue of `id` is empty.
+    fn remove(&mut self, flows: &mut Slab<Flow>, id: u16) {
+        if flows[id].heap == NONE {
+            return;
+        }
+        let place = usize::from(std::mem::replace(&mut flows[id].heap, NONE));
+        self.heap.swap_remove(place);
+        if let Some(&last) = self.heap.get(place) {
+            flows[last].heap = place as u16;
+            self.moved(flows, last);
+        }
+    }
+
+    /// `id` may stand too low or too high.
+    fn moved(&mut self, flows: &mut Slab<Flow>, id: u16) {
         let place = usize::from(flows[id].heap);
         self.rise(flows, place);
         let place = usize::from(flows[id].heap);
@@ -126,26 +149,45 @@ mod tests {
         bytes.pop().unwrap_or_default()
     }
 
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Arrive(u32),
+        Leave,
+        /// What has no packets is forgotten, and its place another flow's.
+        Recreate,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            5 => (60u32..9000).prop_map(Step::Arrive),
+            4 => Just(Step::Leave),
+            2 => Just(Step::Recreate),
+        ]
+    }
+
     proptest! {
-        /// The oracle sorts all queues by length, each time.
+        /// The oracle sorts all queues by length, each time. Whoever has packets is in the heap, once, and
+        /// nobody else is.
         #[test]
         fn the_longest_queue_is_the_longest(
-            steps in prop::collection::vec((0..FLOWS, prop::option::weighted(0.6, 60u32..9000)), 1..300),
+            steps in prop::collection::vec((0..FLOWS, step()), 1..300),
             begins in 0usize..100,
         ) {
             let mut packets = Packets::new(300);
             let mut flows: Slab<Flow> = Slab::new();
             let ids: Vec<u16> = (0..FLOWS).map(|_| flows.take()).collect();
             let mut overflow = Overflow::new();
-            for (step, (flow, arrival)) in steps.into_iter().enumerate() {
+            for (step, (flow, change)) in steps.into_iter().enumerate() {
                 let id = ids[usize::from(flow)];
-                match arrival {
-                    Some(len) => {
+                match change {
+                    Step::Arrive(len) => {
                         let packet = PacketId(step as u32);
                         packets.arrive(packet, len, Nanos::ZERO);
                         flows[id].queue.push_back(&mut packets, packet);
                     }
-                    None => drop(flows[id].queue.pop_front(&mut packets)),
+                    Step::Leave => drop(flows[id].queue.pop_front(&mut packets)),
+                    Step::Recreate if flows[id].is_empty() => flows[id] = Flow::default(),
+                    Step::Recreate => {}
                 }
                 if overflow.is_live() {
                     overflow.changed(&mut flows, id);
@@ -155,6 +197,10 @@ mod tests {
                 if let Some(longest) = overflow.longest() {
                     let bytes = flows[longest].queue.backlog().bytes.0;
                     prop_assert_eq!(bytes, longest_by_sorting(&flows));
+                    let mut known = overflow.heap.clone();
+                    known.sort_unstable();
+                    let standing = (0..flows.taken()).filter(|&id| !flows[id].is_empty());
+                    prop_assert_eq!(known, standing.collect::<Vec<_>>());
                 }
             }
             overflow.end(&mut flows);

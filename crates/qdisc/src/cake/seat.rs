@@ -41,11 +41,14 @@ impl Seat {
         }
     }
 
-    /// Keeps `rate` from now on. A shared limit is not this instance's to set.
-    pub(super) fn set_rate(&mut self, rate: Rate) {
+    /// Keeps `rate` from `now` on. A shared limit is not this instance's to set.
+    pub(super) fn set_rate(&mut self, rate: Rate, now: Nanos) {
         match self {
-            Self::Unlimited => *self = Self::Own(Clock::new(rate)),
-            Self::Own(clock) => clock.set_rate(rate),
+            Self::Unlimited => {
+                *self = Self::Own(Clock::new(rate));
+                self.awake(now);
+            }
+            Self::Own(clock) => clock.set_rate(rate, now),
             Self::Shared(_) => {}
         }
     }

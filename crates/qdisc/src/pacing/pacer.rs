@@ -36,6 +36,7 @@ use super::bundles::Bundles;
 use super::flows::Flows;
 use super::stamp::{Moment, Terms};
 use super::{Beyond, Calendar, Config, Figures, Key, Slot, Structure};
+use crate::acknowledgements::Acknowledgements;
 use crate::{Alone, Hearsay, Next, Qdisc, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos};
@@ -51,6 +52,7 @@ pub struct Pacer<C> {
     calendar: C,
     /// By destination, where what goes to one may not leave together.
     bundles: Option<Bundles>,
+    acknowledgements: Acknowledgements,
     account: Account,
 }
 
@@ -64,6 +66,7 @@ impl<C: Calendar> Pacer<C> {
             config,
             flows: Flows::new(),
             calendar,
+            acknowledgements: Acknowledgements::default(),
             account: Account::new(),
         }
     }
@@ -154,7 +157,8 @@ impl<C: Calendar> Pacer<C> {
     #[inline]
     fn release(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
         if let Some(bundles) = &mut self.bundles {
-            bundles.tell(packets.headers(id).destination, || packets.acknowledgement(id), now);
+            let acknowledgement = || self.acknowledgements.of(packets, id);
+            bundles.tell(packets.headers(id).destination, acknowledgement, now);
         }
         self.leave(packets, id);
     }
@@ -262,10 +266,13 @@ impl<C: Calendar> Qdisc for Pacer<C> {
         self.config.fits(spec)
     }
 
-    fn retune(&mut self, spec: Spec, _now: Nanos) {
+    fn retune(&mut self, spec: Spec, now: Nanos) {
         assert!(self.fits(&spec), "{:?} does not fit a {:?}", spec.config, self.config);
         let crate::Config::Pacing(config) = spec.config else { return };
         self.terms = Terms::new(&config);
+        if !self.config.safeguard {
+            self.acknowledgements.ask(now);
+        }
         if (config.apart, config.safeguard) != (self.config.apart, self.config.safeguard) {
             self.bundles = match (by_destination(&config, spec.hearsay), self.bundles.take()) {
                 (bundles, None) => bundles,
@@ -295,6 +302,7 @@ impl<C: Calendar> Qdisc for Pacer<C> {
     }
 
     fn adopt(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
+        Acknowledgements::forget(packets, id);
         let held = self.hold(packets, id, now, false);
         debug_assert_eq!(held, Ok(()), "only limits could say no");
     }

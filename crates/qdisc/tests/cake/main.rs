@@ -1,5 +1,8 @@
 //! `cake` through the trait, in virtual time.
 
+mod acknowledgements;
+mod overflow;
+mod retunes;
 mod world;
 
 use narrows_packet::{DropReason, Ecn, Headers};

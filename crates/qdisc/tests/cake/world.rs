@@ -1,6 +1,8 @@
 //! One qdisc, its packets and a clock.
 
-use narrows_packet::{Batch, Bytes32, DropReason, Headers, PacketId, Packets, Reading, Rewrite};
+use narrows_packet::{
+    Acknowledgement, Batch, Bytes32, DropReason, Headers, PacketId, Packets, Reading, Rewrite,
+};
 use narrows_qdisc::cake::{Config, Figures};
 use narrows_qdisc::{Config as AnyConfig, Next, Qdisc, Spec, Stats, Verdict};
 use narrows_units::Nanos;
@@ -51,6 +53,10 @@ pub struct World {
     arrived: u64,
     marks: u64,
     just_left: Vec<u32>,
+    /// The flows of packets that were dropped since the last arrival, that one's included.
+    just_dropped: Vec<u32>,
+    /// What was sent and dropped by those that this one replaces.
+    before: (u64, u64),
 }
 
 fn spec(config: Config) -> Spec {
@@ -60,7 +66,7 @@ fn spec(config: Config) -> Spec {
 impl World {
     pub fn new(config: Config) -> Self {
         let mut packets = Packets::new(CAPACITY);
-        packets.prepare(Reading { headers: true, ..Reading::NOTHING });
+        packets.prepare(Reading { acknowledgements: true, ..Reading::NOTHING });
         Self {
             qdisc: spec(config).build(),
             packets,
@@ -73,15 +79,31 @@ impl World {
             arrived: 0,
             marks: 0,
             just_left: Vec::new(),
+            just_dropped: Vec::new(),
+            before: (0, 0),
         }
     }
 
     pub fn arrive(&mut self, headers: Headers, len: u32) -> Verdict {
+        self.acknowledge(headers, len, Acknowledgement::default())
+    }
+
+    /// A packet comes in that acknowledges something: which is read only where the qdisc asks for it.
+    pub fn acknowledge(
+        &mut self,
+        headers: Headers,
+        len: u32,
+        acknowledgement: Acknowledgement,
+    ) -> Verdict {
         let id = self.free.pop().expect("fewer packets are queued than there are");
         self.packets.arrive(id, len, self.now);
         self.packets.set_headers(id, headers);
+        if self.qdisc.reading().acknowledgements {
+            self.packets.set_acknowledgement(id, acknowledgement);
+        }
         self.arrived += 1;
         *self.queued.entry(headers.flow).or_default() += 1;
+        self.just_dropped.clear();
         let verdict = self.qdisc.enqueue(&mut self.packets, id, self.now);
         self.reclaim();
         verdict
@@ -96,9 +118,20 @@ impl World {
                 let flow = self.packets.headers(id).flow;
                 *self.dropped.entry(flow).or_default() += 1;
                 *self.queued.entry(flow).or_default() -= 1;
+                self.just_dropped.push(flow);
                 self.free.push(id);
             }
         }
+    }
+
+    /// The flows of packets that the last arrival, or what left since, had dropped.
+    pub fn just_dropped(&self) -> &[u32] {
+        &self.just_dropped
+    }
+
+    /// Packets that are queued, by flow.
+    pub fn queues(&self) -> &HashMap<u32, u64> {
+        &self.queued
     }
 
     /// What leaves now, at most `most`.
@@ -207,6 +240,24 @@ impl World {
         self.qdisc.retune(spec(config), self.now);
     }
 
+    /// What a worker does with another configuration.
+    pub fn change(&mut self, config: Config) {
+        if self.qdisc.fits(&spec(config)) {
+            return self.retune(config);
+        }
+        let mut successor = spec(config).build();
+        while let Some(id) = self.qdisc.drain(&mut self.packets) {
+            successor.adopt(&mut self.packets, id, self.now);
+        }
+        self.qdisc = successor;
+        self.before = self.counted();
+    }
+
+    /// What has been sent and dropped in all.
+    fn counted(&self) -> (u64, u64) {
+        (self.all_sent(), self.dropped.values().sum())
+    }
+
     /// Nothing is lost, and the qdisc knows what it holds.
     pub fn check(&self) {
         let queued: u64 = self.queued.values().sum();
@@ -215,8 +266,9 @@ impl World {
         assert_eq!(u64::from(self.qdisc.backlog().packets), queued);
         assert_eq!(self.free.len() as u64 + queued, u64::from(CAPACITY));
         let stats = self.stats();
-        assert_eq!(stats.sent_packets, self.all_sent());
-        assert_eq!(stats.drops, self.dropped.values().sum::<u64>());
+        let (sent, dropped) = self.counted();
+        assert_eq!(stats.sent_packets, sent - self.before.0);
+        assert_eq!(stats.drops, dropped - self.before.1);
         let figures = self.figures();
         let tins = figures.tins.iter();
         assert_eq!(tins.map(|tin| tin.backlog.0).sum::<u64>(), stats.backlog.bytes.0);
@@ -228,6 +280,10 @@ impl World {
 
     pub fn next(&self) -> Next {
         self.next
+    }
+
+    pub fn now(&self) -> Nanos {
+        self.now
     }
 
     pub fn sent(&self, headers: Headers) -> u64 {

@@ -1,0 +1,44 @@
+//! Who pays when memory ends.
+
+use super::world::{World, flow};
+use super::{MBIT, limited};
+use narrows_qdisc::cake::Config;
+use narrows_units::{Bytes, Nanos};
+use proptest::prelude::*;
+
+const LEN: u32 = 1000;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    /// Flows come and go all the while, so that their places are used again while memory is short. The
+    /// oracle counts what each has queued: a drop is always one of the longest.
+    #[test]
+    fn the_longest_queue_takes_the_drop_whoever_came_and_went_before(
+        bursts in prop::collection::vec((any::<u32>(), 1u64..60, 0u64..4), 1..2000),
+    ) {
+        let config = Config { memory: Some(Bytes(2048 * 100)), ..limited(1000 * MBIT) };
+        let mut world = World::new(config);
+        world.arrive(flow(1), LEN);
+        for (id, packets, time) in bursts {
+            // Most are gone at once, and a few are longer than whoever stands for long.
+            let packets = if packets < 40 { 1 } else { packets };
+            let standing = 70 - world.queues()[&flow(1).flow].min(70);
+            for id in (0..standing).map(|_| 1).chain((0..packets).map(|_| id)) {
+                let mut queues = world.queues().clone();
+                *queues.entry(flow(id).flow).or_default() += 1;
+                world.arrive(flow(id), LEN);
+                for dropped in world.just_dropped() {
+                    let longest = queues.values().copied().max();
+                    prop_assert_eq!(queues.get(dropped).copied(), longest);
+                    queues.entry(*dropped).and_modify(|queued| *queued -= 1);
+                }
+            }
+            // A packet takes 8 us.
+            world.run(Nanos::from_micros(packets * time * 4), |_, _| {});
+        }
+        world.check();
+        world.leave_all();
+        world.check();
+    }
+}
