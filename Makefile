@@ -13,12 +13,13 @@ PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: help demo demo-latency test deps build check loom instructions reproduction reproduction-check bench-forward bench-cake bench-wheels bench-pacing
+.PHONY: help demo demo-latency test test-vm test-vm-short deps build check loom instructions reproduction reproduction-check bench-forward bench-cake bench-wheels bench-pacing
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
 	@echo "make demo-latency   what cake does to delay under load, beside tbf and beside nothing (root)"
 	@echo "make test           all tests: unit, property, loom, instruction counts, figures, end to end (root)"
+	@echo "make test-vm        other kernels and real drivers, under qemu: CELLS='7.x-igb 6.1' for some (root to install it)"
 	@echo "make build          build $(NARROWS)"
 	@echo "make check          formatting and lints"
 	@echo "make bench-forward  forwarding beside a bare AF_XDP forwarder, a bridge and HTB (root)"
@@ -77,6 +78,18 @@ check: deps
 test: check
 	$(CARGO) test --workspace --locked
 	$(MAKE) --no-print-directory loom instructions reproduction-check
+
+# Debian's kernels between emulated cards: all cells take half an hour. CELLS= chooses some by
+# name, kernel or driver; RESUME=1 keeps what this build has shown already; WRITE=1 renews the
+# table of docs/kernels.md. The programs are those that the tests built.
+VMLAB := $(CARGO) build --locked --profile test -p narrows -p narrows-vmlab && target/debug/vmlab
+
+test-vm: deps
+	$(VMLAB) $(if $(RESUME),--resume) $(if $(WRITE),--write) $(CELLS)
+
+# The cells that cover most, in at most 5 minutes.
+test-vm-short: deps
+	$(VMLAB) --short
 
 # Every interleaving of the lock-free parts, with tiny constants.
 loom: deps

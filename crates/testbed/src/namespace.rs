@@ -20,7 +20,8 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    pub(crate) fn create(name: &str) -> Result<Self> {
+    /// Makes it.
+    pub fn create(name: &str) -> Result<Self> {
         process::run(Command::new("ip").args(["netns", "add", name]))?;
         Ok(Self { name: name.to_owned() })
     }

@@ -1,0 +1,272 @@
+//! Debian's packages: kernels of other releases, and what the host lacks.
+//!
+//! apt does the work, with a configuration of its own, so that it fetches from the mirror that
+//! the host is configured for, verifies with Debian's keys, and leaves the host's lists and
+//! preferences as they are.
+
+use anyhow::{Context, Result, bail, ensure};
+use narrows_testbed::process;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Debian's keys, as its package `debian-archive-keyring` brings them.
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+/// The oldest qemu that has an igb.
+const QEMU: u32 = 8;
+/// The emulator.
+pub const PROGRAM: &str = "qemu-system-x86_64";
+/// What the host needs, by package, and a program that shows that it is there.
+const PACKAGES: [(&str, &str); 4] = [
+    ("qemu-system-x86", PROGRAM),
+    ("kmod", "depmod"),
+    ("binutils", "strip"),
+    ("ethtool", "ethtool"),
+];
+/// What qemu only recommends, and needs for network cards that bring boot code.
+const FIRMWARE: &str = "ipxe-qemu";
+
+/// What the host is configured for.
+#[derive(Debug, PartialEq, Eq)]
+struct Host {
+    mirror: String,
+    codename: String,
+}
+
+/// Debian's own archive among those that the host is configured for.
+fn host() -> Result<Host> {
+    let format = "$(REPO_URI) $(CODENAME) $(LABEL)";
+    let targets = process::run(Command::new("apt-get").args([
+        "indextargets",
+        "--format",
+        format,
+        "Created-By: Packages",
+    ]))
+    .context("this is no Debian: there is no apt")?;
+    main_archive(&targets).context("apt is not configured for Debian's own archive")
+}
+
+/// Of lines with an address, a suite and a label that of the release itself: the shortest
+/// suite, as those of updates and backports are longer by a word.
+fn main_archive(targets: &str) -> Option<Host> {
+    let debian = targets.lines().filter_map(|line| {
+        let (mirror, rest) = line.split_once(' ')?;
+        let (codename, label) = rest.split_once(' ')?;
+        (label == "Debian").then_some((mirror, codename))
+    });
+    let (mirror, codename) = debian.min_by_key(|(_, codename)| codename.len())?;
+    Some(Host { mirror: mirror.to_owned(), codename: codename.to_owned() })
+}
+
+/// apt with lists and a cache of its own.
+#[derive(Debug)]
+pub struct Apt {
+    configuration: PathBuf,
+    packages: PathBuf,
+}
+
+impl Apt {
+    /// One that knows `suites` and nothing that is installed, keeping everything in `folder`.
+    pub fn of(folder: &Path, suites: &[&str]) -> Result<Self> {
+        let host = host()?;
+        let sources: String = suites
+            .iter()
+            .map(|suite| {
+                format!("deb [arch=amd64 signed-by={KEYRING}] {} {suite} main\n", host.mirror)
+            })
+            .collect();
+        let private = format!(
+            "Dir::State::status \"{0}/status\";\n\
+             Dir::Etc::sourceparts \"{0}/none\";\n\
+             Dir::Etc::preferences \"{0}/none/preferences\";\n\
+             Dir::Etc::preferencesparts \"{0}/none\";\n\
+             APT::Architecture \"amd64\";\nAPT::Architectures {{ \"amd64\"; }};\n",
+            folder.display()
+        );
+        fs::create_dir_all(folder.join("none"))?;
+        fs::write(folder.join("status"), "")?;
+        Self::with(folder, &sources, &private)
+    }
+
+    fn with(folder: &Path, sources: &str, configuration: &str) -> Result<Self> {
+        ensure!(Path::new(KEYRING).exists(), "Debian's keys are missing: {KEYRING}");
+        let packages = folder.join("packages");
+        for directory in ["lists/partial", "cache/archives/partial", "packages"] {
+            fs::create_dir_all(folder.join(directory))?;
+        }
+        fs::write(folder.join("sources.list"), sources)?;
+        let text = format!(
+            "{configuration}\
+             Dir::State \"{0}\";\nDir::State::lists \"{0}/lists\";\nDir::Cache \"{0}/cache\";\n\
+             Dir::Etc::sourcelist \"{0}/sources.list\";\n\
+             Acquire::Languages \"none\";\nAcquire::IndexTargets::deb::DEP-11::DefaultEnabled \
+             \"false\";\nAPT::Sandbox::User \"root\";\n",
+            folder.display()
+        );
+        let file = folder.join("apt.conf");
+        fs::write(&file, text)?;
+        let apt = Self { configuration: file, packages };
+        process::run(apt.command("apt-get").args(["-qq", "update"]))?;
+        Ok(apt)
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env("APT_CONFIG", &self.configuration).env("LC_ALL", "C");
+        command.env("DEBIAN_FRONTEND", "noninteractive");
+        command
+    }
+
+    /// The newest version of `package` in `suite`, and what it depends on.
+    pub fn show(&self, package: &str, suite: &str) -> Result<String> {
+        process::run(self.command("apt-cache").args(["show", &format!("{package}/{suite}")]))
+            .or_else(|_| {
+                // Older ones take no suite here; a version does as well.
+                let versions = process::run(self.command("apt-cache").args(["madison", package]))?;
+                let version = version_in(&versions, suite)
+                    .with_context(|| format!("{suite} has no {package}"))?;
+                process::run(
+                    self.command("apt-cache").args(["show", &format!("{package}={version}")]),
+                )
+            })
+    }
+
+    /// Fetches `package`, unless it is there already, and says where it is.
+    pub fn download(&self, package: &str) -> Result<PathBuf> {
+        let uri = process::run(self.command("apt-get").args([
+            "download",
+            "--print-uris",
+            "-qq",
+            package,
+        ]))?;
+        let name = uri.split_whitespace().nth(1).context("apt names no file")?;
+        let file = self.packages.join(name);
+        if !file.exists() {
+            println!("fetching {package}");
+            let mut fetch = self.command("apt-get");
+            fetch.args(["download", "-qq", package]).current_dir(&self.packages);
+            process::run(&mut fetch)?;
+        }
+        ensure!(file.exists(), "apt did not fetch {}", file.display());
+        Ok(file)
+    }
+}
+
+/// The version that a line of `apt-cache madison` gives for `suite`.
+fn version_in(madison: &str, suite: &str) -> Option<String> {
+    madison.lines().find_map(|line| {
+        let columns: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [_, version, source] = columns[..] else { return None };
+        source
+            .split_whitespace()
+            .any(|word| word.strip_suffix("/main") == Some(suite))
+            .then(|| version.to_owned())
+    })
+}
+
+/// Installs what the host lacks. The error says why the lab cannot run here.
+pub fn ensure_installed(folder: &Path) -> Result<()> {
+    let absent = PACKAGES.iter().filter(|(_, program)| !is_there(program));
+    let mut missing: Vec<&str> = absent.map(|(package, _)| *package).collect();
+    if version_of_qemu().is_some_and(|version| version < QEMU) {
+        missing.insert(0, PACKAGES[0].0);
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if missing[0] == PACKAGES[0].0 {
+        missing.push(FIRMWARE);
+    }
+    ensure!(
+        narrows_testbed::requirements::is_root(),
+        "not installed: {}; run it as root, which installs them",
+        missing.join(" ")
+    );
+    println!("installing Debian packages: {}", missing.join(" "));
+    let host = host()?;
+    // The host's own sources, and the backports of its release for a qemu that is new enough.
+    let backports = format!("{}-backports", host.codename);
+    let own = fs::read_to_string("/etc/apt/sources.list").unwrap_or_default();
+    let line = format!("deb [signed-by={KEYRING}] {} {backports} main\n", host.mirror);
+    let apt = Apt::with(&folder.join("host"), &format!("{own}\n{line}"), "")
+        .or_else(|_| Apt::with(&folder.join("host"), &own, ""))?;
+    let mut install = apt.command("apt-get");
+    install.args(["install", "-y", "-qq", "--no-install-recommends"]);
+    let offered = process::run(apt.command("apt-cache").args(["policy", PACKAGES[0].0]))?;
+    if offered_major(&offered).is_some_and(|major| major < QEMU) {
+        println!("taking qemu from {backports}: an igb needs version {QEMU}");
+        install.args(["-t", &backports]);
+    }
+    process::run(install.args(&missing))?;
+    match version_of_qemu() {
+        Some(version) if version >= QEMU => Ok(()),
+        Some(version) => bail!("qemu is of version {version}, an igb needs {QEMU}"),
+        None => bail!("{PROGRAM} is not there after installing it"),
+    }
+}
+
+fn is_there(program: &str) -> bool {
+    find(program).is_some()
+}
+
+/// Where a program is, looked for where root's are, too.
+pub fn find(program: &str) -> Option<PathBuf> {
+    ["/usr/sbin", "/usr/bin", "/sbin", "/bin"]
+        .iter()
+        .map(|folder| Path::new(folder).join(program))
+        .find(|path| path.exists())
+}
+
+fn version_of_qemu() -> Option<u32> {
+    let said = process::run(Command::new(PROGRAM).arg("--version")).ok()?;
+    major(said.split_once("version ")?.1)
+}
+
+/// The major version of the candidate that `apt-cache policy` names.
+fn offered_major(policy: &str) -> Option<u32> {
+    let candidate = policy.lines().find_map(|line| line.trim().strip_prefix("Candidate: "))?;
+    major(candidate.split_once(':').map_or(candidate, |(_epoch, version)| version))
+}
+
+fn major(version: &str) -> Option<u32> {
+    version.split('.').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TARGETS: &str = "\
+http://mirror.example/debian/ bookworm-backports Debian Backports
+http://mirror.example/debian-security/ bookworm-security Debian-Security
+http://mirror.example/debian/ bookworm-updates Debian
+http://mirror.example/debian/ bookworm Debian
+http://other.example/ stable Somebody
+";
+
+    #[test]
+    fn the_releases_own_archive_is_found_among_others() {
+        let host = main_archive(TARGETS).unwrap();
+        assert_eq!(host.mirror, "http://mirror.example/debian/");
+        assert_eq!(host.codename, "bookworm");
+        assert_eq!(main_archive("http://other.example/ stable Somebody\n"), None);
+    }
+
+    #[test]
+    fn a_version_is_that_of_the_suite() {
+        let madison = "\
+linux-image-amd64 | 7.3.4-1~bpo13+1 | http://mirror.example/debian trixie-backports/main amd64 Packages
+linux-image-amd64 |  6.12.107-1 | http://mirror.example/debian trixie/main amd64 Packages
+";
+        assert_eq!(version_in(madison, "trixie").as_deref(), Some("6.12.107-1"));
+        assert_eq!(version_in(madison, "trixie-backports").as_deref(), Some("7.3.4-1~bpo13+1"));
+        assert_eq!(version_in(madison, "bookworm"), None);
+    }
+
+    #[test]
+    fn the_epoch_of_a_candidate_is_no_version() {
+        let policy = "qemu-system-x86:\n  Installed: (none)\n  Candidate: 1:7.2+dfsg-7\n";
+        assert_eq!(offered_major(policy), Some(7));
+        assert_eq!(offered_major("  Candidate: (none)\n"), None);
+    }
+}

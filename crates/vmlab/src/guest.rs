@@ -1,0 +1,123 @@
+//! In the guest: this program is the first process, boots as a stock machine does, runs the
+//! checks of its cell, says how each ended, and switches the machine off.
+
+mod bed;
+mod checks;
+mod shaper;
+mod traffic;
+
+use crate::verdict::{Check, Message, Outcome};
+use anyhow::{Context, Result};
+use narrows_testbed::process;
+use nix::mount::{MsFlags, mount};
+use nix::sys::reboot::{RebootMode, reboot};
+use std::fs::{self, File};
+use std::io::Write;
+use std::process::Command;
+use std::time::Instant;
+
+/// The serial port that the host reads lines from. The console is the other.
+const LINES: &str = "/dev/ttyS1";
+
+/// Where programs are.
+const PATH: &str = "/usr/sbin:/usr/bin";
+
+/// What is mounted where, and of which type.
+const MOUNTS: [(&str, &str); 8] = [
+    ("/proc", "proc"),
+    ("/sys", "sysfs"),
+    ("/dev", "devtmpfs"),
+    ("/run", "tmpfs"),
+    ("/tmp", "tmpfs"),
+    ("/sys/fs/bpf", "bpf"),
+    ("/sys/fs/cgroup", "cgroup2"),
+    ("/sys/kernel/debug", "debugfs"),
+];
+
+/// What a check says where it did not fail.
+pub enum Verdict {
+    /// It is as it should be; what was seen.
+    Passed(String),
+    /// It cannot be seen here, and why.
+    Skipped(String),
+}
+
+/// Runs the guest. Does not return: the machine goes off.
+pub fn main() -> ! {
+    if let Err(error) = boot().and_then(|driver| run(&driver)) {
+        eprintln!("vmlab: {error:#}");
+    }
+    // Nothing was written anywhere that lasts, so nothing needs to be synced.
+    let _ = reboot(RebootMode::RB_POWER_OFF);
+    std::process::exit(1)
+}
+
+/// Mounts what every Linux has, and loads what the devices ask for, as udev does. Returns what
+/// the host wants under the ports.
+fn boot() -> Result<String> {
+    for (place, kind) in MOUNTS {
+        let mounted = mount(Some(kind), place, Some(kind), MsFlags::empty(), None::<&str>);
+        if matches!(kind, "proc" | "sysfs" | "devtmpfs" | "tmpfs") {
+            mounted.with_context(|| format!("cannot mount {place}"))?;
+        }
+    }
+    for bus in ["pci", "virtio"] {
+        for alias in aliases(bus) {
+            let _ = Command::new("modprobe").args(["-q", &alias]).env("PATH", PATH).status();
+        }
+    }
+    let line = fs::read_to_string("/proc/cmdline").context("cannot read /proc/cmdline")?;
+    let word = |name: &str| line.split_whitespace().find_map(|word| word.strip_prefix(name));
+    for module in word("vmlab.load=").into_iter().flat_map(|modules| modules.split(',')) {
+        load(module)?;
+    }
+    Ok(word("vmlab.driver=").context("the kernel was not told vmlab.driver")?.to_owned())
+}
+
+/// Loads a module with what it needs.
+fn load(module: &str) -> Result<()> {
+    process::run(Command::new("modprobe").arg(module).env("PATH", PATH)).map(drop)
+}
+
+/// What the devices of a bus say that they are.
+fn aliases(bus: &str) -> Vec<String> {
+    let devices = fs::read_dir(format!("/sys/bus/{bus}/devices"));
+    let paths = devices.into_iter().flatten().flatten().map(|entry| entry.path());
+    paths
+        .filter_map(|path| fs::read_to_string(path.join("modalias")).ok())
+        .map(|alias| alias.trim().to_owned())
+        .collect()
+}
+
+fn run(driver: &str) -> Result<()> {
+    let mut lines = File::options().write(true).open(LINES).context("no second serial port")?;
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    say(&mut lines, &Message::Hello(release.trim().to_owned()))?;
+    if driver != "none" {
+        let mut lab = checks::Lab::up(driver)?;
+        for (name, check) in checks::ALL {
+            let begin = Instant::now();
+            let (outcome, note) = match check(&mut lab) {
+                Ok(Verdict::Passed(note)) => (Outcome::Passed, note),
+                Ok(Verdict::Skipped(note)) => (Outcome::Skipped, note),
+                Err(error) => (Outcome::Failed, format!("{error:#}")),
+            };
+            if let Some(mode) = lab.mode.take() {
+                say(&mut lines, &Message::Mode(mode))?;
+            }
+            if outcome == Outcome::Failed {
+                println!("== {name}: {note}\n{}", lab.words());
+            }
+            let seconds = begin.elapsed().as_secs_f64();
+            let name = (*name).to_owned();
+            say(&mut lines, &Message::Check(Check { name, outcome, note, seconds }))?;
+        }
+    }
+    say(&mut lines, &Message::End)
+}
+
+fn say(lines: &mut File, message: &Message) -> Result<()> {
+    // One write each, so that nothing comes in between.
+    let text = format!("{}\n", serde_json::to_string(message)?);
+    lines.write_all(text.as_bytes()).context("cannot write to the second serial port")
+}

@@ -1,0 +1,362 @@
+//! The checks of a cell, in their order. Each leaves Narrows running and the ports as they were.
+
+use super::Verdict::{self, Passed, Skipped};
+use super::bed::{Bed, End, PORTS, ip};
+use super::shaper::{Shaper, bounded, narrows};
+use super::traffic::{HEADERS, ping, transfer, wait_for_ping};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+/// How long traffic may take to flow after a start or a change: some drivers negotiate their link
+/// anew, for 2 to 3 s.
+const SETTLE: Duration = Duration::from_secs(20);
+/// The usual MTU.
+const MTU: u32 = 1500;
+/// MTUs above it, the largest first.
+const JUMBO: [u32; 3] = [9000, 3000, 2000];
+/// The MTU that is changed to under way.
+const OTHER_MTU: u32 = 1400;
+/// The limit, in Mbit/s, and what of it a TCP flow delivers: all but headers and a little for
+/// finding the rate, and never more.
+const LIMIT: u32 = 5;
+const DELIVERED: std::ops::RangeInclusive<f64> = 3.5..=5.0;
+
+type CheckFunction = fn(&mut Lab) -> Result<Verdict>;
+
+/// All checks.
+pub const ALL: &[(&str, CheckFunction)] = &[
+    ("doctor", doctor),
+    ("start", start),
+    ("ping", small_pings),
+    ("full size", full_size_pings),
+    ("VLAN", tagged_pings),
+    ("cake", tcp_under_cake),
+    ("tbf", tcp_under_tbf),
+    ("books", books),
+    ("jumbo", jumbo),
+    ("queues", other_queues),
+    ("MTU", other_mtu),
+    ("flap", link_flap),
+    ("unbind", driver_unbind),
+    ("kill -9", kill),
+    ("restart", restart),
+    ("nat", nat),
+    ("stop", stop),
+];
+
+/// The bed with what runs between its ports.
+pub struct Lab {
+    bed: Bed,
+    shaper: Option<Shaper>,
+    /// It has been tried in vain.
+    cannot_start: bool,
+    /// The mode that Narrows runs in, when it has just become known.
+    pub mode: Option<String>,
+}
+
+impl Lab {
+    /// A bed over `driver`, and nothing in it.
+    pub fn up(driver: &str) -> Result<Self> {
+        Ok(Self { bed: Bed::up(driver)?, shaper: None, cannot_start: false, mode: None })
+    }
+
+    /// What Narrows said, for a check that failed.
+    pub fn words(&self) -> String {
+        self.shaper.as_ref().map_or_else(String::new, Shaper::log)
+    }
+
+    fn client(&self) -> &End {
+        &self.bed.ends[0]
+    }
+
+    fn server(&self) -> &End {
+        &self.bed.ends[1]
+    }
+
+    /// Narrows, started where it does not run, forwarding.
+    fn running(&mut self) -> Result<&Shaper> {
+        if self.shaper.as_mut().is_some_and(|shaper| !shaper.is_running()) {
+            let log = self.words();
+            self.shaper = None;
+            bail!("narrows has ended by itself: {}", log.trim());
+        }
+        ensure!(!self.cannot_start, "narrows does not start");
+        if self.shaper.is_none() {
+            self.shaper = Some(Shaper::start()?);
+            self.flows()?;
+        }
+        self.shaper.as_ref().context("it has just been started")
+    }
+
+    /// Waits until pings pass.
+    fn flows(&self) -> Result<Duration> {
+        wait_for_ping(self.client(), self.server().ip, SETTLE)
+    }
+
+    fn stopped(&mut self) -> Result<()> {
+        self.shaper.take().map_or(Ok(()), Shaper::stop)
+    }
+
+    /// Makes a change that a driver may refuse while its queues are held.
+    fn change(&mut self, words: &str) -> Result<()> {
+        if narrows(&["reconfigure", "--help"]).is_ok() {
+            self.running()?;
+            narrows(&["reconfigure", "--", "sh", "-c", words])?;
+        } else {
+            self.stopped()?;
+            shell(words)?;
+        }
+        self.running()?;
+        self.flows()?;
+        Ok(())
+    }
+}
+
+fn shell(words: &str) -> Result<()> {
+    let mut command = Command::new("sh");
+    command.args(["-c", words]);
+    bounded(command).map(drop)
+}
+
+fn doctor(_: &mut Lab) -> Result<Verdict> {
+    let loaded = fs::read_to_string("/proc/modules").unwrap_or_default();
+    ensure!(!loaded.contains("nf_conntrack"), "the guest did not boot as a stock machine does");
+    let text = narrows(&["doctor", PORTS[0], PORTS[1]])?;
+    print!("{text}");
+    let warnings = text.lines().filter(|line| line.contains("warning")).count();
+    Ok(Passed(match warnings {
+        0 => String::new(),
+        1 => "1 warning".to_owned(),
+        count => format!("{count} warnings"),
+    }))
+}
+
+fn start(lab: &mut Lab) -> Result<Verdict> {
+    // Where it does not start here nothing else will make it.
+    lab.cannot_start = true;
+    lab.shaper = Some(Shaper::start()?);
+    lab.cannot_start = false;
+    let pause = lab.flows()?;
+    lab.mode = Some(mode(&lab.running()?.show()?));
+    Ok(Passed(format!("flowed after {:.1} s", pause.as_secs_f64())))
+}
+
+/// XDP, copying and queues of the first port, as `show` has them.
+fn mode(show: &Value) -> String {
+    let port = &show["ports"][0];
+    let word = |name: &str| port[name].as_str().unwrap_or("?").to_owned();
+    let queues = port["queues"].as_u64().unwrap_or(0);
+    let plural = if queues == 1 { "" } else { "s" };
+    format!("{}, {}, {queues} queue{plural}", word("xdp"), word("copy"))
+}
+
+fn small_pings(lab: &mut Lab) -> Result<Verdict> {
+    lab.running()?;
+    ping(lab.client(), lab.server().ip, 56)?;
+    ping(lab.server(), lab.client().ip, 56)?;
+    Ok(Passed(String::new()))
+}
+
+fn full_size_pings(lab: &mut Lab) -> Result<Verdict> {
+    lab.running()?;
+    ping(lab.client(), lab.server().ip, MTU - HEADERS)?;
+    ping(lab.server(), lab.client().ip, MTU - HEADERS)?;
+    Ok(Passed(String::new()))
+}
+
+/// Full-size, so that frames are 4 bytes longer than without their tags. Answers come only to what
+/// arrives with its tag.
+fn tagged_pings(lab: &mut Lab) -> Result<Verdict> {
+    lab.running()?;
+    ping(lab.client(), lab.server().tagged_ip, 56).context("small")?;
+    ping(lab.client(), lab.server().tagged_ip, MTU - HEADERS).context("full size")?;
+    Ok(Passed(String::new()))
+}
+
+fn tcp_under_cake(lab: &mut Lab) -> Result<Verdict> {
+    tcp_under(lab, &format!("cake bandwidth {LIMIT}mbit"))
+}
+
+fn tcp_under_tbf(lab: &mut Lab) -> Result<Verdict> {
+    tcp_under(lab, &format!("tbf rate {LIMIT}mbit burst 16k latency 50ms"))
+}
+
+fn tcp_under(lab: &mut Lab, qdisc: &str) -> Result<Verdict> {
+    let shaper = lab.running()?;
+    for port in PORTS {
+        shaper.tc(&format!("qdisc replace dev {port} root {qdisc}"))?;
+    }
+    let there = transfer(lab.client(), lab.server()).context("there")?;
+    let back = transfer(lab.server(), lab.client()).context("back")?;
+    let shaper = lab.running()?;
+    for port in PORTS {
+        shaper.tc(&format!("qdisc del dev {port} root"))?;
+    }
+    for (way, rate) in [("there", there), ("back", back)] {
+        ensure!(
+            DELIVERED.contains(&rate),
+            "TCP moved {rate:.2} Mbit/s {way}, of a limit of {LIMIT}"
+        );
+    }
+    Ok(Passed(format!("{there:.1} and {back:.1} Mbit/s of {LIMIT}")))
+}
+
+fn books(lab: &mut Lab) -> Result<Verdict> {
+    let show = lab.running()?.show()?;
+    let sum = &show["conservation"];
+    let received = sum["received"].as_u64().context("show does not say what was received")?;
+    let unaccounted = sum["unaccounted"].as_i64().context("show does not say what is missing")?;
+    ensure!(received > 0 && unaccounted == 0, "{sum}");
+    let no_frame = sum["dropped"]["no_frame"].as_u64().unwrap_or(0);
+    ensure!(no_frame == 0, "{no_frame} packets were dropped for no_frame");
+    Ok(Passed(format!("{received} packets, 0 unaccounted")))
+}
+
+fn jumbo(lab: &mut Lab) -> Result<Verdict> {
+    ensure!(!lab.cannot_start, "narrows does not start");
+    let mut refusals = Vec::new();
+    let mut tried = None;
+    for mtu in JUMBO {
+        lab.stopped()?;
+        match lab.bed.set_mtu(mtu, shell).and_then(|()| Shaper::start()) {
+            Ok(shaper) => lab.shaper = Some(shaper),
+            Err(refusal) => {
+                refusals.push(format!("MTU {mtu}: {refusal:#}"));
+                continue;
+            }
+        }
+        tried = Some(largest_pings(lab, mtu));
+        break;
+    }
+    println!("== jumbo\n{}", refusals.join("\n"));
+    lab.stopped()?;
+    lab.bed.set_mtu(MTU, shell)?;
+    lab.running()?;
+    tried.map_or_else(
+        || Ok(Skipped(refusals.pop().unwrap_or_default())),
+        |result| result.map(Passed),
+    )
+}
+
+/// Waits for traffic and fills the MTU. Returns it, with the mode.
+fn largest_pings(lab: &mut Lab, mtu: u32) -> Result<String> {
+    lab.flows()?;
+    let seen = format!("MTU {mtu}: {}", mode(&lab.running()?.show()?));
+    ping(lab.client(), lab.server().ip, mtu - HEADERS).with_context(|| seen.clone())?;
+    Ok(seen)
+}
+
+fn other_queues(lab: &mut Lab) -> Result<Verdict> {
+    let show = lab.running()?.show()?;
+    let now = show["ports"][0]["queues"].as_u64().context("show does not say how many queues")?;
+    let most = lab.bed.most_queues().unwrap_or(1);
+    if most < 2 {
+        return Ok(Skipped("this card has one queue".to_owned()));
+    }
+    let now = u32::try_from(now)?;
+    let other = if now == 1 { 2 } else { 1 };
+    let tried = [other, now].into_iter().try_for_each(|count| change_queues(lab, count));
+    match tried {
+        Ok(()) => Ok(Passed(format!("{now}, {other}, {now}"))),
+        Err(error) => {
+            lab.stopped()?;
+            if let Err(refused) = shell(&lab.bed.queues_command(now))
+                && format!("{refused:#}").contains("not supported")
+            {
+                return Ok(Skipped("this driver cannot change its queues".to_owned()));
+            }
+            Err(error)
+        }
+    }
+}
+
+fn change_queues(lab: &mut Lab, count: u32) -> Result<()> {
+    lab.change(&lab.bed.queues_command(count))?;
+    let served = |show: &Value| show["ports"][0]["queues"].as_u64() == Some(u64::from(count));
+    lab.running()?.wait_until(&format!("{count} queues"), served)?;
+    let whole = ping(lab.client(), lab.server().ip, MTU - HEADERS);
+    whole.with_context(|| format!("with {count} queue pairs"))
+}
+
+fn other_mtu(lab: &mut Lab) -> Result<Verdict> {
+    let tried = [OTHER_MTU, MTU].into_iter().try_for_each(|mtu| change_mtu(lab, mtu));
+    if tried.is_err() {
+        lab.stopped()?;
+        lab.bed.set_mtu(MTU, shell)?;
+    }
+    tried.map(|()| Passed(format!("{MTU}, {OTHER_MTU}, {MTU}")))
+}
+
+fn change_mtu(lab: &mut Lab, mtu: u32) -> Result<()> {
+    let mut ports = String::new();
+    lab.bed.set_mtu(mtu, |words| {
+        ports = words.to_owned();
+        Ok(())
+    })?;
+    lab.change(&ports)?;
+    let whole = ping(lab.client(), lab.server().ip, mtu - HEADERS);
+    whole.with_context(|| format!("MTU {mtu}"))
+}
+
+fn link_flap(lab: &mut Lab) -> Result<Verdict> {
+    lab.running()?;
+    ip(&["link", "set", PORTS[0], "down"])?;
+    std::thread::sleep(Duration::from_secs(1));
+    ip(&["link", "set", PORTS[0], "up"])?;
+    let pause = lab.flows()?;
+    lab.running()?.wait_until("running", is_running)?;
+    small_pings(lab)?;
+    Ok(Passed(format!("flowed again after {:.1} s", pause.as_secs_f64())))
+}
+
+fn is_running(show: &Value) -> bool {
+    show["state"] == "running"
+}
+
+fn driver_unbind(lab: &mut Lab) -> Result<Verdict> {
+    lab.running()?;
+    let (bed, shaper) = (&lab.bed, lab.shaper.as_ref().context("it runs")?);
+    bed.lose_port(|| shaper.wait_until("waiting", |show| show["state"] == "waiting"))?;
+    let pause = lab.flows()?;
+    lab.running()?.wait_until("running", is_running)?;
+    full_size_pings(lab)?;
+    Ok(Passed(format!("flowed again after {:.1} s", pause.as_secs_f64())))
+}
+
+fn kill(lab: &mut Lab) -> Result<Verdict> {
+    lab.running()?;
+    if let Some(shaper) = lab.shaper.take() {
+        shaper.kill()?;
+    }
+    let pause = lab.flows().context("fail-open")?;
+    ping(lab.client(), lab.server().ip, MTU - HEADERS).context("fail-open")?;
+    Ok(Passed(format!("flowed again after {:.1} s", pause.as_secs_f64())))
+}
+
+fn restart(lab: &mut Lab) -> Result<Verdict> {
+    lab.running()?;
+    full_size_pings(lab)
+}
+
+/// Connection tracking that is loaded late is found.
+fn nat(lab: &mut Lab) -> Result<Verdict> {
+    lab.running()?;
+    super::load("nf_conntrack")?;
+    let words = format!("qdisc replace dev {} root cake bandwidth {LIMIT}mbit nat", PORTS[1]);
+    let said = lab.running()?.tc(&words)?;
+    ping(lab.client(), lab.server().ip, MTU - HEADERS)?;
+    let first = said.lines().next().unwrap_or_default().to_owned();
+    // Kernels before 5.18 have no look-up, and Narrows says so.
+    Ok(if first.is_empty() { Passed(String::new()) } else { Skipped(first) })
+}
+
+fn stop(lab: &mut Lab) -> Result<Verdict> {
+    lab.running()?;
+    lab.stopped()?;
+    lab.flows().context("fail-open")?;
+    ping(lab.client(), lab.server().ip, MTU - HEADERS).context("fail-open")?;
+    Ok(Passed(String::new()))
+}

@@ -1,0 +1,122 @@
+//! Narrows in the guest, run as an operator runs it.
+
+use super::bed::PORTS;
+use crate::root::NARROWS;
+use anyhow::{Context, Result, bail, ensure};
+use narrows_testbed::collect::Collector;
+use narrows_testbed::process::Process;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long it may take to be ready.
+const START: Duration = Duration::from_secs(40);
+/// How long any of its commands may take.
+const COMMAND: Duration = Duration::from_secs(20);
+/// How long it may take to end.
+const END: Duration = Duration::from_secs(10);
+
+/// A running instance.
+#[derive(Debug)]
+pub struct Shaper {
+    process: Process,
+    log: Collector,
+}
+
+impl Shaper {
+    /// Starts it, and waits until it is ready.
+    pub fn start() -> Result<Self> {
+        let mut command = Command::new(NARROWS);
+        command.args(["run", "--ports", &PORTS.join(",")]);
+        let log = Collector::over_both(&mut command)?;
+        let process = Process::start(&mut command)?;
+        drop(command);
+        let mut shaper = Self { process, log };
+        let ready = |said: &[u8]| said.split(|byte| *byte == b'\n').any(|line| line == b"ready");
+        let begin = Instant::now();
+        while !shaper.log.look(ready) {
+            if !shaper.process.is_running() {
+                bail!("narrows run has ended: {}", shaper.log.text().trim());
+            }
+            if begin.elapsed() > START {
+                bail!("narrows run is not ready: {}", shaper.log.text().trim());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(shaper)
+    }
+
+    /// Asks it to end, and demands that it does, in time and content.
+    pub fn stop(mut self) -> Result<()> {
+        self.process.signal(Signal::SIGTERM)?;
+        let Some(status) = self.process.wait(END)? else {
+            bail!("narrows does not end when asked to: {}", self.log.text().trim());
+        };
+        ensure!(status.success(), "narrows ended with {status}: {}", self.log.text().trim());
+        Ok(())
+    }
+
+    /// Ends it as `kill -9` does.
+    pub fn kill(mut self) -> Result<()> {
+        self.process.signal(Signal::SIGKILL)?;
+        self.process.wait(END)?.context("narrows outlived SIGKILL")?;
+        Ok(())
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        self.process.is_running()
+    }
+
+    /// What it said.
+    pub fn log(&self) -> String {
+        self.log.text()
+    }
+
+    /// `narrows tc WORDS`; what it said.
+    pub fn tc(&self, words: &str) -> Result<String> {
+        narrows(&[&["tc"][..], &words.split_whitespace().collect::<Vec<_>>()].concat())
+    }
+
+    /// `narrows show --json`.
+    pub fn show(&self) -> Result<Value> {
+        let text = narrows(&["show", "--json"])?;
+        serde_json::from_str(&text).with_context(|| format!("narrows show prints no JSON: {text}"))
+    }
+
+    /// Waits until `show` says what `holds` wants.
+    pub fn wait_until(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Result<()> {
+        let begin = Instant::now();
+        loop {
+            let show = self.show()?;
+            if holds(&show) {
+                return Ok(());
+            }
+            ensure!(begin.elapsed() < COMMAND, "narrows show never said {what}: {show}");
+            thread::sleep(Duration::from_millis(200));
+        }
+    }
+}
+
+/// Runs a command of Narrows to its end, in bounded time, and returns what it printed.
+pub fn narrows(arguments: &[&str]) -> Result<String> {
+    let mut command = Command::new(NARROWS);
+    command.args(arguments);
+    bounded(command)
+}
+
+/// Runs `command` to its end, and demands one in time.
+pub fn bounded(mut command: Command) -> Result<String> {
+    let shown = format!("{command:?}");
+    let said = Collector::over_both(&mut command)?;
+    let mut process = Process::start(&mut command)?;
+    drop(command);
+    let Some(status) = process.wait(COMMAND)? else {
+        bail!("{shown} does not end: {}", said.text().trim());
+    };
+    let text = said.finish();
+    ensure!(status.success(), "{shown} failed ({status}): {}", text.trim());
+    Ok(text)
+}

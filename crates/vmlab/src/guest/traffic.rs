@@ -1,0 +1,142 @@
+//! What is sent through Narrows, and what of it arrives.
+
+use super::bed::End;
+use anyhow::{Context, Result, bail, ensure};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Requests of one row of pings.
+const PINGS: u32 = 10;
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a transfer runs before it counts: slow start, and a bucket that was full.
+const WARM_UP: Duration = Duration::from_secs(1);
+/// How long it counts.
+const SPAN: Duration = Duration::from_secs(3);
+
+/// Headers of an echo request: IPv4 and ICMP.
+pub const HEADERS: u32 = 28;
+
+/// Sends a row of echo requests with `payload` bytes, and demands all answers.
+pub fn ping(from: &End, to: Ipv4Addr, payload: u32) -> Result<()> {
+    let answered = answers(from, to, payload, PINGS)?;
+    ensure!(answered == PINGS, "{answered} of {PINGS} pings of {payload} B were answered");
+    Ok(())
+}
+
+/// Waits for the first answer, at most `limit`, and says how long it took.
+pub fn wait_for_ping(from: &End, to: Ipv4Addr, limit: Duration) -> Result<Duration> {
+    let begin = Instant::now();
+    while begin.elapsed() < limit {
+        if answers(from, to, 56, 1)? > 0 {
+            return Ok(begin.elapsed());
+        }
+    }
+    bail!("no ping was answered within {} s", limit.as_secs())
+}
+
+fn answers(from: &End, to: Ipv4Addr, payload: u32, count: u32) -> Result<u32> {
+    // The whole row has its end, too, however slow the machine is.
+    let limit = count / 10 + 2 * PATIENCE.as_secs() as u32;
+    let output = from
+        .namespace
+        .command("ping")
+        .args(["-n", "-q", "-M", "do", "-i", "0.1", "-W", &PATIENCE.as_secs().to_string()])
+        .args(["-c", &count.to_string(), "-w", &limit.to_string()])
+        .args(["-s", &payload.to_string(), &to.to_string()])
+        .env("LC_ALL", "C")
+        .output()
+        .context("cannot start ping")?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    received(&said).with_context(|| {
+        format!("ping did not sum up: {said}{}", String::from_utf8_lossy(&output.stderr))
+    })
+}
+
+/// `10 packets transmitted, 9 received, …`
+fn received(said: &str) -> Option<u32> {
+    let line = said.lines().find(|line| line.contains("packets transmitted"))?;
+    let (before, _) = line.split_once(" received")?;
+    before.rsplit(' ').next()?.parse().ok()
+}
+
+/// One TCP flow: payload that arrived, in Mbit/s.
+pub fn transfer(from: &End, to: &End) -> Result<f64> {
+    let listener = to.namespace.enter(|| Ok(TcpListener::bind((to.ip, 0))?))?;
+    let address = listener.local_addr()?;
+    thread::scope(|scope| {
+        let reading = scope.spawn(move || receive(&listener));
+        let sent = from.namespace.enter(|| send(address));
+        match reading.join() {
+            Ok(received) => sent.and(received),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+fn send(to: SocketAddr) -> Result<()> {
+    let mut stream = TcpStream::connect_timeout(&to, 5 * PATIENCE).context("cannot connect")?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let chunk = [0; 16 << 10];
+    let begin = Instant::now();
+    while begin.elapsed() < WARM_UP + SPAN + PATIENCE {
+        match stream.write(&chunk) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            // The receiver has seen enough.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) =>
+            {
+                break;
+            }
+            Err(error) => return Err(error).context("cannot send"),
+        }
+    }
+    Ok(())
+}
+
+fn receive(listener: &TcpListener) -> Result<f64> {
+    listener.set_nonblocking(true)?;
+    let begin = Instant::now();
+    let mut stream = loop {
+        match listener.accept() {
+            Ok((stream, _)) => break stream,
+            Err(_) if begin.elapsed() < 6 * PATIENCE => thread::sleep(Duration::from_millis(10)),
+            Err(error) => return Err(error).context("nobody connected"),
+        }
+    };
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut chunk = vec![0; 64 << 10];
+    let (begin, mut counted, mut bytes) = (Instant::now(), None, 0);
+    loop {
+        let length = stream.read(&mut chunk).context("nothing more arrived")?;
+        let now = begin.elapsed();
+        match counted {
+            None if now >= WARM_UP => counted = Some(now),
+            None => {}
+            Some(first) => {
+                bytes += length;
+                if now - first >= SPAN {
+                    return Ok(bytes as f64 * 8e-6 / (now - first).as_secs_f64());
+                }
+            }
+        }
+        ensure!(length > 0, "the sender ended early");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read_from_the_summary() {
+        assert_eq!(received("10 packets transmitted, 9 received, 10% packet loss\n"), Some(9));
+        let errors = "3 packets transmitted, 0 received, +3 errors, 100% packet loss\n";
+        assert_eq!(received(errors), Some(0));
+        assert_eq!(received("ping: unknown host\n"), None);
+    }
+}

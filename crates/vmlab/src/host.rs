@@ -1,0 +1,272 @@
+//! On the host: prepares what guests are made of, runs one cell after the other, and sums up.
+
+use crate::matrix::{self, Cell, SHORT};
+use crate::qemu::{Machine, Processor};
+use crate::verdict::{Check, Message, Outcome, Record};
+use crate::{apt, kernel, report, root};
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use std::collections::BTreeMap;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// How long one cell may take. A whole one takes some two minutes where nothing else runs.
+const LIMIT: Duration = Duration::from_secs(420);
+
+/// Run Narrows on other kernels, between real drivers, and say what works where.
+///
+/// Boots Debian's own kernels under qemu, one machine at a time, with an emulated card under each
+/// port, and goes through a list of checks in each. Installs the Debian packages that it needs
+/// (qemu from the release's backports where the release's own is too old) and keeps kernels and
+/// results under target/vm. Where qemu cannot be installed it says so and skips all cells.
+#[derive(Parser)]
+#[command(name = "vmlab", max_term_width = 100)]
+pub struct Options {
+    /// Cells to run: 7.x-igb, or all of a kernel (6.12) or of a driver (igb). All, by default.
+    #[arg(value_name = "CELL")]
+    cells: Vec<String>,
+
+    /// Only the few cells that cover most; what `make test` runs.
+    #[arg(long, conflicts_with = "cells")]
+    short: bool,
+
+    /// Leave out cells that this very program has run to their end before, and count their results.
+    #[arg(long)]
+    resume: bool,
+
+    /// Write the table of docs/kernels.md from the latest result of each cell.
+    #[arg(long)]
+    write: bool,
+
+    /// The program to test.
+    #[arg(long, value_name = "FILE", default_value = "target/debug/narrows")]
+    narrows: PathBuf,
+
+    /// Load modules in the guest before anything else, to see what that changes.
+    #[arg(long, value_name = "MODULES", default_value = "")]
+    load: String,
+
+    /// Where packages, kernels and results are kept.
+    #[arg(long, value_name = "FOLDER", default_value = "target/vm")]
+    folder: PathBuf,
+}
+
+/// Runs the lab.
+pub fn execute(options: &Options) -> Result<ExitCode> {
+    let words = match options.short {
+        true => SHORT.map(str::to_owned).to_vec(),
+        false => options.cells.clone(),
+    };
+    let cells = matrix::select(&words)?;
+    fs::create_dir_all(&options.folder)?;
+    let folder = fs::canonicalize(&options.folder)?;
+    let mut counts = Counts::default();
+    match Lab::prepare(&folder, options, &cells)? {
+        Ok(lab) => {
+            for cell in &cells {
+                counts.add(lab.cell(*cell, options.resume)?.outcome());
+            }
+        }
+        Err(reason) => {
+            println!("SKIPPED: no virtual machine was started: {reason:#}");
+            counts.skipped = cells.len();
+        }
+    }
+    if options.write {
+        let records = matrix::all().into_iter().map(|cell| stored(&folder, cell));
+        report::write(&records.flatten().collect::<Vec<_>>())?;
+    }
+    println!("{}", counts.line());
+    Ok(if counts.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// How many cells ended how.
+#[derive(Debug, Default)]
+struct Counts {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+}
+
+impl Counts {
+    fn add(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Passed => self.passed += 1,
+            Outcome::Failed => self.failed += 1,
+            Outcome::Skipped => self.skipped += 1,
+        }
+    }
+
+    fn line(&self) -> String {
+        let Self { passed, failed, skipped } = self;
+        format!("test-vm: {passed} cells passed, {failed} failed, {skipped} skipped")
+    }
+}
+
+/// What guests are made of.
+struct Lab {
+    folder: PathBuf,
+    processor: Processor,
+    /// By suite.
+    kernels: BTreeMap<&'static str, kernel::Unpacked>,
+    /// Everything but the modules, as an archive.
+    root: Vec<u8>,
+    program: u64,
+    load: String,
+}
+
+impl Lab {
+    /// Installs, fetches and builds what `cells` need. The inner error says why this host can run
+    /// none.
+    fn prepare(folder: &Path, options: &Options, cells: &[Cell]) -> Result<Result<Self>> {
+        let narrows = &options.narrows;
+        ensure!(narrows.exists(), "{} does not exist: build it first", narrows.display());
+        let begin = Instant::now();
+        let kernels = match Self::fetch(folder, cells) {
+            Ok(kernels) => kernels,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let root = root::archive(narrows, folder)?;
+        let mut hasher = DefaultHasher::new();
+        root.hash(&mut hasher);
+        let processor = Processor::Tcg;
+        let mut lab = Self {
+            folder: folder.to_owned(),
+            processor,
+            kernels,
+            root,
+            program: hasher.finish(),
+            load: options.load.clone(),
+        };
+        if Path::new("/dev/kvm").exists() && lab.boots_with_kvm()? {
+            lab.processor = Processor::Kvm;
+        }
+        println!(
+            "prepared in {:.0} s; processors by {}",
+            begin.elapsed().as_secs_f64(),
+            lab.processor.name()
+        );
+        Ok(Ok(lab))
+    }
+
+    fn fetch(folder: &Path, cells: &[Cell]) -> Result<BTreeMap<&'static str, kernel::Unpacked>> {
+        ensure!(cfg!(target_arch = "x86_64"), "the emulated cards need an x86-64 guest");
+        apt::ensure_installed(folder)?;
+        let suites = matrix::KERNELS.map(|kernel| kernel.suite);
+        let apt = apt::Apt::of(&folder.join("apt"), &suites)?;
+        let mut kernels = BTreeMap::new();
+        for Cell { kernel, .. } in cells {
+            if !kernels.contains_key(kernel.suite) {
+                kernels.insert(kernel.suite, kernel::unpack(&apt, *kernel, folder)?);
+            }
+        }
+        Ok(kernels)
+    }
+
+    /// Whether a guest comes up with KVM: that its device exists does not say so.
+    fn boots_with_kvm(&self) -> Result<bool> {
+        let (suite, _) = self.kernels.first_key_value().context("no cell was chosen")?;
+        let record = self.machine(suite, None, Processor::Kvm, "kvm", |_| {})?.0;
+        Ok(record.complete)
+    }
+
+    /// Runs a machine, and returns what it said and its last words.
+    fn machine(
+        &self,
+        suite: &str,
+        cell: Option<Cell>,
+        processor: Processor,
+        name: &str,
+        said: impl FnMut(&Message),
+    ) -> Result<(Record, String)> {
+        let kernel = &self.kernels[suite];
+        let root = self.folder.join("initrd");
+        fs::write(&root, [&self.root[..], &kernel.modules()?].concat())?;
+        let machine = Machine {
+            processor,
+            image: &kernel.image,
+            root: &root,
+            driver: cell.map(|cell| cell.driver),
+            load: &self.load,
+            folder: &self.folder.join("runs").join(name),
+            limit: LIMIT,
+        };
+        Ok((machine.run(said)?, machine.last_words()))
+    }
+
+    /// Runs a cell, unless its result is there already and `resume` is asked for.
+    fn cell(&self, cell: Cell, resume: bool) -> Result<Record> {
+        let name = cell.name();
+        if resume
+            && let Some(record) = stored(&self.folder, cell)
+            && record.program == self.program
+            && record.complete
+        {
+            println!("{name}: {:?}, by an earlier run", record.outcome());
+            return Ok(record);
+        }
+        let begin = Instant::now();
+        let said = |message: &Message| match message {
+            Message::Hello(release) => {
+                println!("{name}: Linux {release}, up after {:.0} s", begin.elapsed().as_secs_f64())
+            }
+            Message::Mode(mode) => println!("  {mode}"),
+            Message::Check(check) => println!("  {}", line(check)),
+            Message::End => {}
+        };
+        let suite = cell.kernel.suite;
+        let (mut record, words) = self.machine(suite, Some(cell), self.processor, &name, said)?;
+        record.cell.clone_from(&name);
+        record.program = self.program;
+        if record.outcome() != Outcome::Passed {
+            println!("the end of what the guest's console said:\n{words}");
+        }
+        println!("{name}: {:?} in {:.0} s", record.outcome(), begin.elapsed().as_secs_f64());
+        let file = result_file(&self.folder, cell);
+        fs::create_dir_all(file.parent().context("a result has a folder")?)?;
+        fs::write(file, serde_json::to_string_pretty(&record)?)?;
+        Ok(record)
+    }
+}
+
+fn line(check: &Check) -> String {
+    let outcome = match check.outcome {
+        Outcome::Passed => "passed",
+        Outcome::Failed => "FAILED",
+        Outcome::Skipped => "skipped",
+    };
+    let Check { name, note, seconds, .. } = check;
+    format!("{outcome:<8} {name:<10} {seconds:>5.1} s  {note}").trim_end().to_owned()
+}
+
+fn result_file(folder: &Path, cell: Cell) -> PathBuf {
+    folder.join("results").join(format!("{}.json", cell.name()))
+}
+
+/// The latest result of a cell, where there is one.
+fn stored(folder: &Path, cell: Cell) -> Option<Record> {
+    let text = fs::read_to_string(result_file(folder, cell)).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_sums_up() {
+        let mut counts = Counts::default();
+        for outcome in [Outcome::Passed, Outcome::Failed, Outcome::Passed, Outcome::Skipped] {
+            counts.add(outcome);
+        }
+        assert_eq!(counts.line(), "test-vm: 2 cells passed, 1 failed, 1 skipped");
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        <Options as clap::CommandFactory>::command().debug_assert();
+    }
+}

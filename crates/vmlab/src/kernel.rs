@@ -1,0 +1,193 @@
+//! A kernel out of Debian's packages: its image, and those of its modules that a guest may ask
+//! for.
+
+use crate::apt::Apt;
+use crate::archive::Archive;
+use crate::matrix::Kernel;
+use anyhow::{Context, Result, ensure};
+use narrows_testbed::process;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The modules that a guest may load, beside what these need themselves. What is not here does
+/// not exist for the guest, so this is a superset of what any check uses: drivers, bridges, VLANs,
+/// connection tracking, and the kernel's qdiscs.
+const MODULES: &[&str] = &[
+    "igb",
+    "e1000e",
+    "vmxnet3",
+    "virtio_net",
+    "virtio_pci",
+    "veth",
+    "dummy",
+    "bridge",
+    "stp",
+    "llc",
+    "8021q",
+    "af_packet",
+    "xsk_diag",
+    "unix",
+    "ipv6",
+    "nf_conntrack",
+    "nf_nat",
+    "nf_conntrack_netlink",
+    "nf_tables",
+    "sch_fq",
+    "sch_fq_codel",
+    "sch_cake",
+    "sch_htb",
+    "sch_tbf",
+    "sch_ingress",
+    "tcp_bbr",
+    "crc32c_generic",
+    "crc32c-intel",
+    "libcrc32c",
+];
+
+/// A kernel, unpacked.
+#[derive(Debug)]
+pub struct Unpacked {
+    /// Its release, as `uname -r` says it.
+    pub release: String,
+    /// The image that boots.
+    pub image: PathBuf,
+    /// Where `lib/modules` is.
+    root: PathBuf,
+}
+
+/// Fetches and unpacks `kernel` below `folder`, unless that was done before.
+pub fn unpack(apt: &Apt, kernel: Kernel, folder: &Path) -> Result<Unpacked> {
+    let meta = apt.show("linux-image-amd64", kernel.suite)?;
+    let release = release_of(&meta)
+        .with_context(|| format!("linux-image-amd64 of {} names no kernel", kernel.suite))?;
+    let root = folder.join("kernels").join(&release);
+    let image = root.join(format!("boot/vmlinuz-{release}"));
+    let modules = root.join("lib/modules").join(&release);
+    let done = root.join("unpacked");
+    if !done.exists() {
+        println!("unpacking Linux {release}");
+        let temporary = folder.join("kernels/unpacking");
+        let _ = fs::remove_dir_all(&temporary); // what an earlier run left
+        let _ = fs::remove_dir_all(&root);
+        fs::create_dir_all(&temporary)?;
+        fs::create_dir_all(root.join("boot"))?;
+        fs::create_dir_all(root.join("lib/modules"))?;
+        for package in packages_of(apt, kernel, &release)? {
+            let file = apt.download(&package)?;
+            process::run(Command::new("dpkg-deb").arg("-x").arg(file).arg(&temporary))?;
+        }
+        let found = ["lib/modules", "usr/lib/modules"]
+            .map(|place| temporary.join(place).join(&release))
+            .into_iter()
+            .find(|place| place.join("kernel").exists())
+            .with_context(|| format!("Linux {release} brings no modules"))?;
+        fs::rename(&found, &modules)?;
+        let vmlinuz = [temporary.join(format!("boot/vmlinuz-{release}")), modules.join("vmlinuz")]
+            .into_iter()
+            .find(|place| place.exists())
+            .with_context(|| format!("Linux {release} brings no image"))?;
+        fs::rename(vmlinuz, &image)?;
+        fs::remove_dir_all(&temporary)?;
+        process::run(Command::new("depmod").arg("-b").arg(&root).arg(&release))?;
+        fs::write(done, "")?;
+    }
+    Ok(Unpacked { release, image, root })
+}
+
+/// The packages that make up a kernel: one, or, of newer ones, an image and modules apart.
+fn packages_of(apt: &Apt, kernel: Kernel, release: &str) -> Result<Vec<String>> {
+    let whole = format!("linux-image-{release}");
+    let depends = apt.show(&whole, kernel.suite)?;
+    let parts: Vec<String> = ["binary", "modules"]
+        .map(|part| format!("linux-{part}-{release}"))
+        .into_iter()
+        .filter(|part| depends.contains(part.as_str()))
+        .collect();
+    Ok(if parts.is_empty() { vec![whole] } else { parts })
+}
+
+/// The release of the kernel that the package for the newest one depends on.
+fn release_of(meta: &str) -> Option<String> {
+    let depends = meta.lines().find_map(|line| line.strip_prefix("Depends: "))?;
+    let image = depends.split(", ").find_map(|package| {
+        let name = package.split(' ').next()?.strip_prefix("linux-image-")?;
+        name.starts_with(|first: char| first.is_ascii_digit()).then_some(name)
+    })?;
+    Some(image.to_owned())
+}
+
+impl Unpacked {
+    /// An archive with the modules, what they need, and the tables by which they are found.
+    pub fn modules(&self) -> Result<Vec<u8>> {
+        let base = self.root.join("lib/modules").join(&self.release);
+        let inside = format!("usr/lib/modules/{}", self.release);
+        let table = fs::read_to_string(base.join("modules.dep"))?;
+        let wanted = closure(&dependencies(&table), MODULES);
+        ensure!(!wanted.is_empty(), "Linux {} has none of the modules", self.release);
+        let mut archive = Archive::default();
+        for path in wanted {
+            archive.file(&format!("{inside}/{path}"), &fs::read(base.join(path))?);
+        }
+        for entry in fs::read_dir(&base)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file()
+                && let Some(name) = entry.file_name().to_str()
+            {
+                archive.file(&format!("{inside}/{name}"), &fs::read(entry.path())?);
+            }
+        }
+        Ok(archive.finish())
+    }
+}
+
+/// `modules.dep`: a module's path, and those of the ones that it needs, directly or not.
+fn dependencies(table: &str) -> BTreeMap<&str, Vec<&str>> {
+    let lines = table.lines().filter_map(|line| line.split_once(':'));
+    lines.map(|(path, needs)| (path, needs.split_whitespace().collect())).collect()
+}
+
+/// The paths of the modules called `names`, and of all that they need. One that this kernel has
+/// built in, or has not at all, has no path.
+fn closure<'a>(table: &BTreeMap<&'a str, Vec<&'a str>>, names: &[&str]) -> BTreeSet<&'a str> {
+    let mut paths = BTreeSet::new();
+    for (path, needs) in table {
+        if names.contains(&name_of(path)) {
+            paths.insert(*path);
+            paths.extend(needs);
+        }
+    }
+    paths
+}
+
+/// `kernel/net/llc/llc.ko.xz` is `llc`.
+fn name_of(path: &str) -> &str {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    file.split_once(".ko").map_or(file, |(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_release_is_that_of_the_image_depended_on() {
+        let split = "Package: linux-image-amd64\nDepends: linux-base-amd64 (= 7.3.4-1), \
+                     linux-image-7.3.4+deb13-amd64 (= 7.3.4-1), linux-modules-amd64 (= 7.3.4-1)\n";
+        assert_eq!(release_of(split).as_deref(), Some("7.3.4+deb13-amd64"));
+        let whole = "Depends: linux-image-6.1.0-50-amd64 (= 6.1.176-1)\n";
+        assert_eq!(release_of(whole).as_deref(), Some("6.1.0-50-amd64"));
+        assert_eq!(release_of("Depends: linux-base\n"), None);
+    }
+
+    #[test]
+    fn modules_come_with_what_they_need() {
+        let table = "kernel/a/igb.ko.xz: kernel/b/dca.ko.xz kernel/c/i2c-algo-bit.ko.xz\n\
+                     kernel/b/dca.ko.xz:\nkernel/c/i2c-algo-bit.ko.xz:\nkernel/d/other.ko:\n";
+        let paths = closure(&dependencies(table), &["igb", "absent"]);
+        let expected = ["kernel/a/igb.ko.xz", "kernel/b/dca.ko.xz", "kernel/c/i2c-algo-bit.ko.xz"];
+        assert_eq!(paths.into_iter().collect::<Vec<_>>(), expected);
+        assert_eq!(name_of("kernel/net/llc/llc.ko"), "llc");
+    }
+}

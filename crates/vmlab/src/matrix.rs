@@ -1,0 +1,106 @@
+//! Which cells there are.
+
+use anyhow::{Result, ensure};
+
+/// A kernel that people have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// Its short name.
+    pub name: &'static str,
+    /// The Debian suite that it comes from.
+    pub suite: &'static str,
+}
+
+/// The kernels: two stable releases' own, and the newest that is packaged.
+pub const KERNELS: [Kernel; 3] = [
+    Kernel { name: "6.1", suite: "bookworm" },
+    Kernel { name: "6.12", suite: "trixie" },
+    Kernel { name: "7.x", suite: "trixie-backports" },
+];
+
+/// A driver under both ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Driver {
+    /// Its name, as `ethtool -i` says it.
+    pub name: &'static str,
+    /// The card that qemu emulates for it; none for one without hardware.
+    pub card: Option<&'static str>,
+}
+
+/// The drivers.
+pub const DRIVERS: [Driver; 5] = [
+    Driver { name: "igb", card: Some("igb") },
+    Driver { name: "vmxnet3", card: Some("vmxnet3") },
+    Driver { name: "e1000e", card: Some("e1000e") },
+    Driver { name: "virtio_net", card: Some("virtio-net-pci") },
+    Driver { name: "veth", card: None },
+];
+
+/// Of all cells those that cover most in little time: zero copy, generic XDP, and the oldest
+/// kernel with a device that has no hardware.
+pub const SHORT: [&str; 3] = ["7.x-igb", "6.12-e1000e", "6.1-veth"];
+
+/// One kernel with one driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// The kernel that the guest boots.
+    pub kernel: Kernel,
+    /// The driver of its ports.
+    pub driver: Driver,
+}
+
+impl Cell {
+    /// `KERNEL-DRIVER`.
+    pub fn name(&self) -> String {
+        format!("{}-{}", self.kernel.name, self.driver.name)
+    }
+}
+
+/// All of them, the newest kernel first: what fails there fails soonest for most.
+pub fn all() -> Vec<Cell> {
+    let of = |kernel: Kernel| DRIVERS.map(move |driver| Cell { kernel, driver });
+    KERNELS.iter().rev().flat_map(|kernel| of(*kernel)).collect()
+}
+
+/// Those that `words` name: a cell, a kernel or a driver each; all where there are none.
+pub fn select(words: &[String]) -> Result<Vec<Cell>> {
+    let fits = |cell: &Cell, word: &str| {
+        cell.name() == word || cell.kernel.name == word || cell.driver.name == word
+    };
+    for word in words {
+        let known = all().iter().any(|cell| fits(cell, word));
+        let names: Vec<String> = all().iter().map(Cell::name).collect();
+        ensure!(
+            known,
+            "no cell is called {word}; a kernel, a driver, or one of {}",
+            names.join(" ")
+        );
+    }
+    let chosen = |cell: &Cell| words.is_empty() || words.iter().any(|word| fits(cell, word));
+    Ok(all().into_iter().filter(chosen).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(words: &[&str]) -> Vec<String> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        select(&words).unwrap().iter().map(Cell::name).collect()
+    }
+
+    #[test]
+    fn a_word_is_a_cell_a_kernel_or_a_driver() {
+        assert_eq!(names(&["6.1-veth"]), ["6.1-veth"]);
+        assert_eq!(names(&["igb"]), ["7.x-igb", "6.12-igb", "6.1-igb"]);
+        assert_eq!(names(&["6.12"]).len(), DRIVERS.len());
+        assert_eq!(names(&[]).len(), KERNELS.len() * DRIVERS.len());
+        assert_eq!(names(&SHORT).len(), SHORT.len());
+    }
+
+    #[test]
+    fn an_unknown_word_is_refused_with_the_known_ones() {
+        let error = select(&["5.4".to_owned()]).unwrap_err().to_string();
+        assert!(error.contains("5.4") && error.contains("7.x-igb"), "{error}");
+    }
+}

@@ -1,0 +1,216 @@
+//! One machine: boots a kernel with a root, hears the guest's lines, and ends it.
+
+use crate::apt::PROGRAM;
+use crate::matrix::Driver;
+use crate::verdict::{Check, Message, Outcome, Record};
+use anyhow::{Context, Result};
+use narrows_testbed::process::Process;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often the guest's lines are looked at.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long a guest may take until it says its first word.
+const BOOT: Duration = Duration::from_secs(90);
+/// The same with KVM, where it takes two.
+const BOOT_WITH_KVM: Duration = Duration::from_secs(15);
+/// What the kernel is told: quiet, without what only slows an emulated processor down, and to end
+/// instead of starting again.
+const KERNEL: &str = "console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off nokaslr \
+                      nowatchdog random.trust_cpu=on net.ifnames=0 tsc=reliable";
+
+/// How the guest's processors are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Processor {
+    /// By the host's own.
+    Kvm,
+    /// By translation, in time of their own: 4 ns for each instruction, and when all are idle
+    /// none is waited for. So what the guest measures does not depend on what else the host does.
+    Tcg,
+}
+
+impl Processor {
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Kvm => &["-accel", "kvm", "-cpu", "host"],
+            Self::Tcg => &[
+                "-accel",
+                "tcg,thread=single,tb-size=512",
+                "-cpu",
+                "Nehalem",
+                "-icount",
+                "shift=2,sleep=off",
+            ],
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kvm => "KVM",
+            Self::Tcg => "TCG (no KVM here)",
+        }
+    }
+}
+
+/// What a machine is started from.
+#[derive(Debug)]
+pub struct Machine<'a> {
+    /// How its processors are made.
+    pub processor: Processor,
+    /// The kernel's image.
+    pub image: &'a Path,
+    /// The root, as one archive.
+    pub root: &'a Path,
+    /// What is under the ports; none to boot and end.
+    pub driver: Option<Driver>,
+    /// Modules that the guest loads first, separated by commas; a stock machine loads none.
+    pub load: &'a str,
+    /// Where its lines and what its console says are written.
+    pub folder: &'a Path,
+    /// How long it may run.
+    pub limit: Duration,
+}
+
+/// MAC addresses of the cards: client, port A, port B, server.
+pub const MACS: [&str; 4] =
+    ["52:54:00:00:00:01", "52:54:00:00:00:02", "52:54:00:00:00:03", "52:54:00:00:00:04"];
+
+/// The cards: each port on a cable of its own to a virtio card. `igb` brings virtual functions,
+/// so each port is behind a root port of its own.
+fn cards(card: &str) -> Vec<String> {
+    let mut arguments = Vec::new();
+    for (number, [end, port]) in [[MACS[0], MACS[1]], [MACS[3], MACS[2]]].into_iter().enumerate() {
+        let slot = number + 1;
+        for (name, value) in [
+            ("-device", format!("pcie-root-port,id=root{number},chassis={slot},slot={slot}")),
+            ("-netdev", format!("hubport,id=end{number},hubid={number}")),
+            ("-device", format!("virtio-net-pci,netdev=end{number},mac={end}")),
+            ("-netdev", format!("hubport,id=port{number},hubid={number}")),
+            ("-device", format!("{card},netdev=port{number},mac={port},bus=root{number}")),
+        ] {
+            arguments.extend([name.to_owned(), value]);
+        }
+    }
+    arguments
+}
+
+impl Machine<'_> {
+    fn command(&self) -> Result<Command> {
+        let lines = File::create(self.lines())?;
+        drop(lines);
+        let mut command = Command::new(PROGRAM);
+        command.args(self.processor.arguments());
+        command.args(["-machine", "q35,usb=off,smm=off", "-smp", "2", "-m", "1G"]);
+        command.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
+        command.arg("-kernel").arg(self.image).arg("-initrd").arg(self.root);
+        let driver = self.driver.map_or("none", |driver| driver.name);
+        let mut words = format!("{KERNEL} vmlab.driver={driver}");
+        if !self.load.is_empty() {
+            words.push_str(&format!(" vmlab.load={}", self.load));
+        }
+        command.args(["-append", &words]);
+        for (id, path) in [("console", self.console()), ("lines", self.lines())] {
+            let path = path.to_str().context("the folder's path is no text")?;
+            command.args(["-chardev", &format!("file,id={id},path={path}")]);
+            command.args(["-serial", &format!("chardev:{id}")]);
+        }
+        if let Some(card) = self.driver.and_then(|driver| driver.card) {
+            command.args(cards(card));
+        }
+        let said = File::create(self.folder.join("qemu"))?;
+        command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said);
+        Ok(command)
+    }
+
+    fn console(&self) -> PathBuf {
+        self.folder.join("console")
+    }
+
+    fn lines(&self) -> PathBuf {
+        self.folder.join("lines")
+    }
+
+    /// Runs it to its end, at most for its time, and calls `said` for each line when it comes.
+    pub fn run(&self, mut said: impl FnMut(&Message)) -> Result<Record> {
+        fs::create_dir_all(self.folder)?;
+        let begin = Instant::now();
+        let mut process = Process::start(&mut self.command()?)?;
+        let mut record = Record::default();
+        let mut heard = 0;
+        loop {
+            // In this order, so that what came last is heard.
+            let over = !process.is_running();
+            let text = String::from_utf8_lossy(&fs::read(self.lines())?).into_owned();
+            for message in messages(&text).skip(heard) {
+                heard += 1;
+                said(&message);
+                record.add(message);
+            }
+            let booting = record.release.is_empty();
+            let limit = match self.processor {
+                Processor::Kvm if booting => BOOT_WITH_KVM,
+                Processor::Tcg if booting => BOOT,
+                _ => self.limit,
+            };
+            if over || record.complete {
+                break;
+            }
+            if begin.elapsed() > limit {
+                record.add(Message::Check(Check {
+                    name: "time".to_owned(),
+                    outcome: Outcome::Failed,
+                    note: format!("the guest did not end within {} s", limit.as_secs()),
+                    seconds: begin.elapsed().as_secs_f64(),
+                }));
+                break;
+            }
+            thread::sleep(LOOK);
+        }
+        // A guest that has said everything ends by itself; any other is ended here.
+        process.wait(Duration::from_secs(if record.complete { 5 } else { 0 }))?;
+        Ok(record)
+    }
+
+    /// The end of what the console and qemu said, for people.
+    pub fn last_words(&self) -> String {
+        let mut text = String::new();
+        for path in [self.console(), self.folder.join("qemu")] {
+            let said = fs::read(path).unwrap_or_default();
+            let said = String::from_utf8_lossy(&said).into_owned();
+            let lines: Vec<&str> = said.lines().collect();
+            for line in &lines[lines.len().saturating_sub(30)..] {
+                text.push_str(&format!("    {line}\n"));
+            }
+        }
+        text
+    }
+}
+
+/// The whole lines that are messages; anything else on the line is none.
+fn messages(text: &str) -> impl Iterator<Item = Message> {
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole.lines().filter_map(|line| serde_json::from_str(line.trim()).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_lines_are_messages() {
+        let text = "boot noise\r\n{\"hello\":\"6.1\"}\r\n\"end\"\r\n{\"mode\":\"nat";
+        let found: Vec<Message> = messages(text).collect();
+        assert!(matches!(&found[..], [Message::Hello(release), Message::End] if release == "6.1"));
+    }
+
+    #[test]
+    fn each_port_has_a_cable_to_an_end() {
+        let text = cards("igb").join(" ");
+        assert!(text.contains("igb,netdev=port0,mac=52:54:00:00:00:02,bus=root0"), "{text}");
+        assert!(text.contains("virtio-net-pci,netdev=end1,mac=52:54:00:00:00:04"), "{text}");
+    }
+}

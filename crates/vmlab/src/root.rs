@@ -1,0 +1,81 @@
+//! The guest's root: the host's own programs with the libraries that they need, and this program
+//! as its init.
+
+use crate::apt::find;
+use crate::archive::Archive;
+use anyhow::{Context, Result};
+use narrows_testbed::process;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Programs that the checks, or Narrows, call.
+const PROGRAMS: [&str; 6] = ["ip", "ethtool", "ping", "sh", "kmod", "dmesg"];
+/// Empty folders that things are mounted on.
+const FOLDERS: [&str; 7] = ["proc", "sys", "dev", "run", "tmp", "root", "var"];
+/// Where Narrows is in the guest.
+pub const NARROWS: &str = "/usr/bin/narrows";
+
+/// An archive with everything but the kernel's modules. `narrows` is the program under test.
+pub fn archive(narrows: &Path, folder: &Path) -> Result<Vec<u8>> {
+    let mut archive = Archive::default();
+    for name in FOLDERS {
+        archive.directory(name);
+    }
+    archive.link("var/run", "../run");
+    for name in ["bin", "sbin", "lib", "lib64"] {
+        archive.directory(&format!("usr/{name}"));
+        archive.link(name, &format!("usr/{name}"));
+    }
+    let mut libraries = BTreeSet::new();
+    for name in PROGRAMS {
+        let path = find(name).with_context(|| format!("{name} is not installed"))?;
+        libraries.extend(libraries_of(&path)?);
+        archive.file(&format!("usr/bin/{name}"), &fs::read(&path)?);
+    }
+    archive.link("usr/sbin/modprobe", "../bin/kmod");
+    let own = std::env::current_exe()?;
+    for (place, path) in [(&NARROWS[1..], narrows), ("init", &own)] {
+        libraries.extend(libraries_of(path)?);
+        let stripped = folder.join("stripped");
+        process::run(Command::new("strip").arg("-o").arg(&stripped).arg(path))?;
+        archive.file(place, &fs::read(&stripped)?);
+    }
+    for library in libraries {
+        let text = library.to_str().context("a library's path is no text")?;
+        let inside = text.trim_start_matches("/usr").trim_start_matches('/');
+        archive.file(&format!("usr/{inside}"), &fs::read(&library)?);
+    }
+    Ok(archive.finish())
+}
+
+/// The libraries that a program is started with, the loader among them.
+fn libraries_of(program: &Path) -> Result<Vec<PathBuf>> {
+    // A program without any is none of ldd's, and needs none here.
+    let said = process::run(Command::new("ldd").arg(program)).unwrap_or_default();
+    Ok(parse(&said))
+}
+
+fn parse(ldd: &str) -> Vec<PathBuf> {
+    let words = |line: &'_ str| -> Option<PathBuf> {
+        let path = line.split_whitespace().find(|word| word.starts_with('/'))?;
+        Some(PathBuf::from(path))
+    };
+    ldd.lines().filter_map(words).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_and_the_loader_are_read_from_ldd() {
+        let said = "\tlinux-vdso.so.1 (0x00007ffd)\n\
+                    \tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f01)\n\
+                    \t/lib64/ld-linux-x86-64.so.2 (0x00007f02)\n";
+        let expected = ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"];
+        assert_eq!(parse(said), expected.map(PathBuf::from));
+        assert!(parse("\tstatically linked\n").is_empty());
+    }
+}

@@ -1,0 +1,112 @@
+//! What the guest tells the host, one line of JSON each.
+
+use serde::{Deserialize, Serialize};
+
+/// How a check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// It is as it should be.
+    Passed,
+    /// It is not.
+    Failed,
+    /// It cannot be seen here.
+    Skipped,
+}
+
+/// One check of one cell.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Check {
+    /// Its name, as in the table.
+    pub name: String,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What was seen, or why not.
+    pub note: String,
+    /// How long it took, in seconds of the guest's clock.
+    pub seconds: f64,
+}
+
+/// A line from the guest.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Message {
+    /// The guest's program runs, on the kernel of this release.
+    Hello(String),
+    /// In which mode Narrows runs: XDP, copying, queues.
+    Mode(String),
+    /// A check has ended.
+    Check(Check),
+    /// All checks have ended.
+    End,
+}
+
+/// What is kept of a cell.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Record {
+    /// `KERNEL-DRIVER`.
+    pub cell: String,
+    /// The kernel's release; empty where the guest did not come up.
+    pub release: String,
+    /// In which mode Narrows runs; empty where it does not.
+    pub mode: String,
+    /// The checks that ended.
+    pub checks: Vec<Check>,
+    /// Whether the guest came to the end of them.
+    pub complete: bool,
+    /// Which program was tried: a hash of it.
+    pub program: u64,
+}
+
+impl Record {
+    /// Takes in a line.
+    pub fn add(&mut self, message: Message) {
+        match message {
+            Message::Hello(release) => self.release = release,
+            Message::Mode(mode) => self.mode = mode,
+            Message::Check(check) => self.checks.push(check),
+            Message::End => self.complete = true,
+        }
+    }
+
+    /// How the cell ended: it passes where the guest came to its end and no check failed.
+    pub fn outcome(&self) -> Outcome {
+        let failed = self.checks.iter().any(|check| check.outcome == Outcome::Failed);
+        if self.complete && !failed { Outcome::Passed } else { Outcome::Failed }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(outcomes: &[Outcome], complete: bool) -> Record {
+        let mut record = Record::default();
+        for outcome in outcomes {
+            record.add(Message::Check(Check {
+                name: "ping".to_owned(),
+                outcome: *outcome,
+                note: String::new(),
+                seconds: 1.0,
+            }));
+        }
+        if complete {
+            record.add(Message::End);
+        }
+        record
+    }
+
+    #[test]
+    fn a_cell_that_stops_in_the_middle_has_failed() {
+        assert_eq!(record(&[Outcome::Passed], true).outcome(), Outcome::Passed);
+        assert_eq!(record(&[Outcome::Passed], false).outcome(), Outcome::Failed);
+        assert_eq!(record(&[], false).outcome(), Outcome::Failed);
+    }
+
+    #[test]
+    fn one_failed_check_is_enough() {
+        use Outcome::{Failed, Passed, Skipped};
+        assert_eq!(record(&[Passed, Failed, Passed], true).outcome(), Failed);
+        assert_eq!(record(&[Passed, Skipped], true).outcome(), Passed);
+    }
+}
