@@ -8,9 +8,11 @@
 //! sharing an interface with another XDP program.
 
 mod attach;
+mod load;
 mod steer;
 mod translation;
 
 pub use attach::{AttachError, XdpMode};
+pub use load::LoadError;
 pub use steer::{Steer, SteerError, Verdicts};
 pub use translation::{TRANSLATION_MAX, translation};

@@ -2,18 +2,26 @@
 //! the frame's addresses were before translation.
 //!
 //! That request is served by a second program, which takes the place of the first for as long as
-//! it lasts: so whoever does not ask pays nothing.
+//! it lasts: so whoever does not ask pays nothing. It is an object of its own and loaded only when
+//! it is asked for, because it calls functions that a kernel may lack, or have only once a module is
+//! loaded. What the kernel lacks costs the look-up and nothing else, and can be tried again.
 
 use crate::attach::{AttachError, XdpMode, attach, replace};
+use crate::load::{LoadError, explained};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, MapMut, ProgramMut};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut, ProgramMut};
+use std::cell::OnceCell;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 #[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
-mod skeleton {
+mod plain {
     include!(concat!(env!("OUT_DIR"), "/steer.skel.rs"));
+}
+#[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod translated {
+    include!(concat!(env!("OUT_DIR"), "/steer_translated.skel.rs"));
 }
 
 /// `BPF_F_XDP_HAS_FRAGS` of `linux/bpf.h`: the program copes with frames in several buffers.
@@ -24,7 +32,10 @@ const XDP_HAS_FRAGS: u32 = 1 << 5;
 pub enum SteerError {
     /// The kernel did not load it.
     #[error("the kernel does not load the steering program: {0}")]
-    Load(libbpf_rs::Error),
+    Load(LoadError),
+    /// The kernel did not load the one that looks up translations.
+    #[error("the kernel offers no conntrack look-up: {0}")]
+    NoLookUp(LoadError),
     /// A map of it cannot be written or read.
     #[error("the steering program's {map} map cannot be used: {source}")]
     Map {
@@ -56,12 +67,21 @@ pub struct Verdicts {
 pub struct Steer {
     // Declared first, so that the program is detached before its maps go.
     link: Option<OwnedFd>,
-    sockets: libbpf_rs::MapHandle,
-    verdicts: libbpf_rs::MapHandle,
+    sockets: MapHandle,
+    verdicts: MapHandle,
     plain: OwnedFd,
-    /// Where the kernel takes it.
-    translated: Option<OwnedFd>,
+    /// Once it was asked for, and the kernel took it.
+    translated: OnceCell<OwnedFd>,
     looks_up: bool,
+    settings: Settings,
+}
+
+/// What the programs are loaded with.
+#[derive(Clone, Copy)]
+struct Settings {
+    mac: [u8; 6],
+    multi_buffer: bool,
+    seal: u32,
 }
 
 impl Steer {
@@ -72,48 +92,50 @@ impl Steer {
     /// # Errors
     /// Where the kernel refuses it: for want of privilege or of a feature.
     pub fn load(mac: [u8; 6], multi_buffer: bool, seal: u32) -> Result<Self, SteerError> {
-        // A kernel without look-ups refuses a program that makes them, and libbpf would say so
-        // at length.
-        let printer = libbpf_rs::set_print(None);
-        let both = Self::load_programs(mac, multi_buffer, seal, true);
-        libbpf_rs::set_print(printer);
-        both.or_else(|_| Self::load_programs(mac, multi_buffer, seal, false))
-    }
-
-    fn load_programs(
-        mac: [u8; 6],
-        multi_buffer: bool,
-        seal: u32,
-        translated: bool,
-    ) -> Result<Self, SteerError> {
         let mut storage = MaybeUninit::uninit();
-        let mut open =
-            skeleton::SteerSkelBuilder::default().open(&mut storage).map_err(SteerError::Load)?;
-        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-            rodata.own_mac = mac;
-            rodata.seal = seal;
-        }
-        if multi_buffer {
-            open.progs.steer.set_flags(XDP_HAS_FRAGS);
-            open.progs.steer_translated.set_flags(XDP_HAS_FRAGS);
-        }
-        open.progs.steer_translated.set_autoload(translated);
-        let loaded = open.load().map_err(SteerError::Load)?;
+        let loaded = explained(|| {
+            let mut open = plain::SteerSkelBuilder::default().open(&mut storage)?;
+            if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+                rodata.own_mac = mac;
+            }
+            if multi_buffer {
+                open.progs.steer.set_flags(XDP_HAS_FRAGS);
+            }
+            open.load()
+        });
+        let loaded = loaded.map_err(SteerError::Load)?;
         let handle = |map: &'static str, from: &MapMut<'_>| {
-            libbpf_rs::MapHandle::try_from(from).map_err(|source| SteerError::Map { map, source })
-        };
-        let program = |program: &ProgramMut<'_>| {
-            let owned = program.as_fd().try_clone_to_owned();
-            owned.map_err(|error| SteerError::Load(error.into()))
+            MapHandle::try_from(from).map_err(|source| SteerError::Map { map, source })
         };
         Ok(Self {
             link: None,
             sockets: handle("sockets", &loaded.maps.sockets)?,
             verdicts: handle("verdicts", &loaded.maps.verdicts)?,
-            plain: program(&loaded.progs.steer)?,
-            translated: translated.then(|| program(&loaded.progs.steer_translated)).transpose()?,
+            plain: keep(&loaded.progs.steer).map_err(SteerError::Load)?,
+            translated: OnceCell::new(),
             looks_up: false,
+            settings: Settings { mac, multi_buffer, seal },
         })
+    }
+
+    /// Loads the program that looks up translations, on the maps of the plain one.
+    fn load_translated(&self) -> Result<OwnedFd, LoadError> {
+        let Settings { mac, multi_buffer, seal } = self.settings;
+        let mut storage = MaybeUninit::uninit();
+        let loaded = explained(|| {
+            let mut open = translated::SteerTranslatedSkelBuilder::default().open(&mut storage)?;
+            if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+                rodata.own_mac = mac;
+                rodata.seal = seal;
+            }
+            if multi_buffer {
+                open.progs.steer_translated.set_flags(XDP_HAS_FRAGS);
+            }
+            open.maps.sockets.reuse_fd(self.sockets.as_fd())?;
+            open.maps.verdicts.reuse_fd(self.verdicts.as_fd())?;
+            open.load()
+        })?;
+        keep(&loaded.progs.steer_translated)
     }
 
     /// Sends the frames of `queue` to `socket`, which is bound to it.
@@ -134,35 +156,54 @@ impl Steer {
     /// Where the kernel refuses: no XDP in the driver, an MTU too large for it, another
     /// program attached.
     pub fn attach(&mut self, ifindex: u32, mode: XdpMode) -> Result<(), SteerError> {
-        self.link = Some(attach(self.program(self.looks_up).as_fd(), ifindex, mode)?);
+        self.link = Some(attach(self.program().as_fd(), ifindex, mode)?);
         Ok(())
     }
 
-    /// Whether this kernel can be asked what addresses were before translation.
-    pub fn can_look_up(&self) -> bool {
-        self.translated.is_some()
+    /// Whether the kernel can be asked, as of now, what addresses were before translation. What it
+    /// lacks may come with a module, so ask again.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn can_look_up(&self) -> Result<(), LoadError> {
+        self.translated().map(drop)
     }
 
     /// Has the kernel look up for each frame what its addresses were before translation, for
-    /// [`translation`](crate::translation) to read, or has it stop doing so. Does nothing where
-    /// it cannot.
+    /// [`translation`](crate::translation) to read, or has it stop doing so.
     ///
     /// # Errors
-    /// Where the program is attached and cannot be replaced; all is as it was then.
+    /// Where the kernel offers no look-up, as of now ([`SteerError::NoLookUp`]), or the attached
+    /// program cannot be replaced; all is as it was then.
     pub fn look_up(&mut self, wanted: bool) -> Result<(), SteerError> {
-        let now = wanted && self.can_look_up();
-        if now == self.looks_up {
+        if wanted == self.looks_up {
             return Ok(());
         }
+        let program = match wanted {
+            true => self.translated().map_err(SteerError::NoLookUp)?,
+            false => &self.plain,
+        };
         if let Some(link) = &self.link {
-            replace(link.as_fd(), self.program(now).as_fd()).map_err(SteerError::Replace)?;
+            replace(link.as_fd(), program.as_fd()).map_err(SteerError::Replace)?;
         }
-        self.looks_up = now;
+        self.looks_up = wanted;
         Ok(())
     }
 
-    fn program(&self, looks_up: bool) -> &OwnedFd {
-        self.translated.as_ref().filter(|_| looks_up).unwrap_or(&self.plain)
+    /// The program that looks up, loaded when it is first asked for.
+    fn translated(&self) -> Result<&OwnedFd, LoadError> {
+        match self.translated.get() {
+            Some(program) => Ok(program),
+            None => {
+                let program = self.load_translated()?;
+                Ok(self.translated.get_or_init(|| program))
+            }
+        }
+    }
+
+    /// The program that decides now.
+    fn program(&self) -> &OwnedFd {
+        self.translated.get().filter(|_| self.looks_up).unwrap_or(&self.plain)
     }
 
     /// Takes the program off the interface; frames take the kernel's path from here on. The
@@ -192,4 +233,9 @@ impl Steer {
         };
         Ok(Verdicts { to_worker: sum(0)?, to_self: sum(1)?, unserved: sum(2)? })
     }
+}
+
+/// A loaded program that outlives its object.
+fn keep(program: &ProgramMut<'_>) -> Result<OwnedFd, LoadError> {
+    program.as_fd().try_clone_to_owned().map_err(|error| LoadError::Other(error.into()))
 }

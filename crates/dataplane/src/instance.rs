@@ -9,6 +9,7 @@
 
 use crate::clock;
 use crate::events::Events;
+use crate::look_ups::LookUps;
 use crate::meter::RateMeter;
 use crate::session::{PortFacts, Session, SessionError, SessionOptions};
 use crate::show::{self, Conservation, PortShow, QueueCounters, Show, WorkerShow};
@@ -109,6 +110,7 @@ pub struct Instance {
     /// The bridge that stands by.
     bridge: Option<BridgeState>,
     waiting_for: Option<String>,
+    look_ups: LookUps,
     /// Counts of the sessions that are over.
     past: Totals,
     rates: RateMeter,
@@ -130,6 +132,7 @@ impl Instance {
             _promiscuous: Vec::new(),
             bridge: None,
             waiting_for: None,
+            look_ups: LookUps::default(),
             past: Totals::default(),
             rates: RateMeter::default(),
             events: Events::default(),
@@ -253,8 +256,11 @@ impl Instance {
 
     /// Samples the rates, and tries again where the ports could not be joined.
     pub fn tick(&mut self) {
-        if self.session.is_none() {
-            self.reconsider();
+        match &mut self.session {
+            None => self.reconsider(),
+            Some(session) => {
+                self.look_ups.retry(session, &self.options.ports, &mut self.events);
+            }
         }
         let totals = self.totals(&self.reports());
         let bytes = |of: fn(&QueueCounters) -> u64| {
@@ -434,18 +440,12 @@ impl Instance {
     /// want to know, and for no others.
     fn look_up(&mut self) {
         let Some(session) = &mut self.session else { return };
-        for side in Side::BOTH {
-            let name = &self.options.ports[side.index()];
-            let wanted = self.policy.port(name).nodes().into_iter().any(wants_translation);
-            match session.look_up(side, wanted) {
-                Err(error) => self.events.warn(format!("{name}: cake nat: {error}")),
-                Ok(()) if wanted && !session.can_look_up() => self.events.warn(format!(
-                    "{name}: cake nat: this kernel offers no conntrack look-up, hosts are told \
-                     apart by the addresses in the frames"
-                )),
-                Ok(()) => {}
-            }
-        }
+        let wanted = self
+            .options
+            .ports
+            .each_ref()
+            .map(|name| self.policy.port(name).nodes().into_iter().any(wants_translation));
+        self.look_ups.set(wanted, session, &self.options.ports, &mut self.events);
     }
 
     /// Whether qdiscs can learn what addresses were before translation, as far as is known.

@@ -17,6 +17,7 @@ mod clock;
 mod events;
 mod frames;
 mod instance;
+mod look_ups;
 mod meter;
 mod session;
 mod tc_host;

@@ -6,6 +6,7 @@
 //! attached. Closing goes the other way round. An interface that vanishes or changes ends a
 //! session; the instance opens the next one.
 
+use crate::look_ups::LooksUp;
 use crate::worker_thread::{Seat, WorkerReport, WorkerThread};
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{AttachError, Steer, SteerError, Verdicts, XdpMode};
@@ -137,7 +138,7 @@ impl Prepared {
         let steer = |port: &PortFacts| {
             Steer::load(port.mac, multi_buffer, *SEAL).map_err(|source| SessionError::Steer {
                 port: port.name.clone(),
-                hint: "; loading BPF programs needs root or CAP_BPF and CAP_NET_ADMIN",
+                hint: "",
                 source,
             })
         };
@@ -237,15 +238,9 @@ impl Session {
         self.reports().iter().all(Option::is_some)
     }
 
-    /// Whether this kernel can be asked what addresses were before translation.
+    /// Whether the kernel can be asked, as of now, what addresses were before translation.
     pub(crate) fn can_look_up(&self) -> bool {
-        self.prepared.steers.iter().all(Steer::can_look_up)
-    }
-
-    /// Has frames that are to go out of `egress` looked up for what their addresses were before
-    /// translation, or no longer. They come in at the other port.
-    pub(crate) fn look_up(&mut self, egress: Side, wanted: bool) -> Result<(), SteerError> {
-        self.prepared.steers[egress.other().index()].look_up(wanted)
+        self.prepared.steers.iter().all(|steer| steer.can_look_up().is_ok())
     }
 
     /// What each worker has done so far; `None` for one that does not answer.
@@ -286,6 +281,13 @@ impl Session {
         }
         let reports = self.workers.drain(..).map(WorkerThread::stop).collect();
         (reports, Side::BOTH.map(|side| self.verdicts(side)))
+    }
+}
+
+/// Frames that are to go out of `egress` come in at the other port, where they are looked up.
+impl LooksUp for Session {
+    fn look_up(&mut self, egress: Side, wanted: bool) -> Result<(), SteerError> {
+        self.prepared.steers[egress.other().index()].look_up(wanted)
     }
 }
 

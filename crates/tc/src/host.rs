@@ -19,8 +19,8 @@ pub trait Host {
     /// Why it cannot be, as a sentence for the operator; the present one is still in force.
     fn apply(&mut self, policy: Policy) -> Result<(), String>;
 
-    /// Whether the kernel can be asked what addresses were before network address translation, for
-    /// `cake nat`. A host that has no such kernel cannot.
+    /// Whether the kernel can be asked, as of now, what addresses were before network address
+    /// translation, for `cake nat`. A host that has no such kernel cannot.
     fn looks_up_translations(&self) -> bool {
         false
     }

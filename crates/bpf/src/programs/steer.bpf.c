@@ -7,94 +7,14 @@
  * serves that queue the kernel gets the frame, so that with a bridge behind it
  * nothing is lost while Narrows starts, stops or has died.
  *
- * There are two: `steer`, which looks no deeper than the Ethernet header, and
- * `steer_translated`, which also tells user space what addresses were before
- * translation, and takes the place of the first only while somebody asks.
- *
  * Non-goals: shaping, dropping.
  */
-#include <linux/bpf.h>
-#include <linux/if_ether.h>
-#include <bpf/bpf_helpers.h>
-#include "translation.h"
-
-/* As many queues as a port may have. */
-#define QUEUES_MAX 256
-
-enum verdict {
-	TO_WORKER,	/* redirected to the socket of its queue */
-	TO_SELF,	/* addressed to this box */
-	UNSERVED,	/* no socket on its queue */
-	VERDICTS,
-};
-
-/* The port's own address, set before the program is loaded. */
-const volatile __u8 own_mac[ETH_ALEN] = { 2, 0, 0, 0, 0, 1 };
-
-struct {
-	__uint(type, BPF_MAP_TYPE_XSKMAP);
-	__uint(max_entries, QUEUES_MAX);
-	__type(key, __u32);
-	__type(value, __u32);
-} sockets SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, VERDICTS);
-	__type(key, __u32);
-	__type(value, __u64);
-} verdicts SEC(".maps");
-
-static __always_inline void count(__u32 verdict)
-{
-	__u64 *frames = bpf_map_lookup_elem(&verdicts, &verdict);
-
-	/* Never null, but the verifier wants to see it asked. A slot belongs to
-	 * one CPU, so a plain increment is enough. */
-	if (frames)
-		*frames += 1;
-}
-
-static __always_inline int is_for_self(const struct ethhdr *eth)
-{
-	__u8 differs = 0;
-
-#pragma unroll
-	for (int i = 0; i < ETH_ALEN; i++)
-		differs |= eth->h_dest[i] ^ own_mac[i];
-	return !differs;
-}
-
-static __always_inline int decide(struct xdp_md *ctx)
-{
-	void *data = (void *)(long)ctx->data;
-	void *data_end = (void *)(long)ctx->data_end;
-	struct ethhdr *eth = data;
-	int action;
-
-	if ((void *)(eth + 1) <= data_end && is_for_self(eth)) {
-		count(TO_SELF);
-		return XDP_PASS;
-	}
-	action = bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);
-	count(action == XDP_REDIRECT ? TO_WORKER : UNSERVED);
-	return action;
-}
+#include "steer.h"
 
 SEC("xdp")
 int steer(struct xdp_md *ctx)
 {
 	return decide(ctx);
-}
-
-SEC("xdp")
-int steer_translated(struct xdp_md *ctx)
-{
-	int action = decide(ctx);
-
-	if (action == XDP_REDIRECT)
-		tell_translation(ctx);
-	return action;
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -192,16 +192,16 @@ fn within(word: &str, range: RangeInclusive<i32>) -> Option<i32> {
     word.parse().ok().filter(|number| range.contains(number))
 }
 
-/// What a port cannot do although it is allowed to be asked for; `looks_up` where the kernel tells
-/// what addresses were before translation.
-pub(super) fn warning(options: &CakeOptions, looks_up: bool) -> Option<String> {
-    let nat = options.nat == Some(true) && !looks_up;
+/// What a port cannot do although it is allowed to be asked for; `looks_up` says whether the kernel
+/// tells what addresses were before translation.
+pub(super) fn warning(options: &CakeOptions, looks_up: impl FnOnce() -> bool) -> Option<String> {
+    let nat = options.nat == Some(true) && !looks_up();
     let mark = options.mark_mask.is_some();
     let nat = nat.then_some(
-        "Warning: cake: nat: this kernel offers XDP programs no conntrack look-up \
-         (bpf_xdp_ct_lookup, Linux 5.18 with CONFIG_NF_CONNTRACK and BTF) of what addresses were \
-         before translation, so hosts are told apart by those in the frames. Put Narrows on the \
-         inside of the translation to tell inner hosts apart.",
+        "Warning: cake: nat: this kernel offers XDP programs no conntrack look-up now \
+         (bpf_xdp_ct_lookup, Linux 5.18 with BTF, and the module nf_conntrack loaded) of what \
+         addresses were before translation, so hosts are told apart by those in the frames until \
+         it does: try modprobe nf_conntrack, or put Narrows on the inside of the translation.",
     );
     let mark = mark.then_some(
         "Warning: cake: fwmark: frames at a port carry no firewall mark, so their code points \

@@ -74,7 +74,7 @@ fn legal<T>(
 pub(crate) fn warning(params: &Params, facts: &PortFacts, host: &dyn Host) -> Option<String> {
     match params {
         Params::Tbf(params) => tbf::warning(params, facts),
-        Params::Cake { options, .. } => cake::warning(options, host.looks_up_translations()),
+        Params::Cake { options, .. } => cake::warning(options, || host.looks_up_translations()),
         _ => None,
     }
 }

@@ -1,0 +1,184 @@
+//! Loading an object, and saying why the kernel did not take it.
+//!
+//! An errno alone does not tell a missing privilege from a missing kernel function or from the
+//! verifier's refusal, which ask for different remedies. libbpf says it in words, line by line, so
+//! its words are listened to while it loads and judged afterwards. They reach the log at debug
+//! level only.
+
+use libbpf_rs::{ErrorKind, PrintLevel};
+use std::cell::RefCell;
+use std::sync::Once;
+
+/// Why the kernel did not load a program.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The process may not.
+    #[error("not permitted; loading BPF programs needs root, or CAP_BPF and CAP_NET_ADMIN")]
+    NotPermitted,
+    /// The program calls a kernel function that is not there.
+    #[error("this kernel has no {function} at the moment")]
+    Missing {
+        /// The function's name.
+        function: String,
+    },
+    /// The verifier does not accept the program.
+    #[error("the kernel's verifier refuses it: {reason}")]
+    Refused {
+        /// The last line of the verifier's log that says why.
+        reason: String,
+    },
+    /// Another failure.
+    #[error("{0}")]
+    Other(libbpf_rs::Error),
+}
+
+thread_local! {
+    /// What libbpf says on this thread, while somebody listens.
+    static SAID: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+fn hear(_: PrintLevel, words: String) {
+    log::debug!("{}", words.trim_end());
+    SAID.with_borrow_mut(|said| {
+        if let Some(said) = said {
+            said.push_str(&words);
+        }
+    });
+}
+
+/// Does `load`, and finds out what was wrong where it fails.
+pub(crate) fn explained<T>(
+    load: impl FnOnce() -> Result<T, libbpf_rs::Error>,
+) -> Result<T, LoadError> {
+    static LISTENING: Once = Once::new();
+    LISTENING.call_once(|| {
+        libbpf_rs::set_print(Some((PrintLevel::Info, hear)));
+    });
+    SAID.set(Some(String::new()));
+    let result = load();
+    let said = SAID.take().unwrap_or_default();
+    result.map_err(|error| judge(&said, error))
+}
+
+fn judge(said: &str, error: libbpf_rs::Error) -> LoadError {
+    if let Some(function) = missing_function(said) {
+        return LoadError::Missing { function: function.to_owned() };
+    }
+    // Before the error's kind is looked at: EACCES is the verifier's word, too.
+    if let Some(reason) = verifier_s_reason(said) {
+        return LoadError::Refused { reason: reason.to_owned() };
+    }
+    match error.kind() {
+        ErrorKind::PermissionDenied => LoadError::NotPermitted,
+        _ => LoadError::Other(error),
+    }
+}
+
+/// The function in `extern (func ksym) 'NAME': not found in kernel or module BTFs`.
+fn missing_function(said: &str) -> Option<&str> {
+    let line = said.lines().find(|line| line.contains("not found in kernel or module BTFs"))?;
+    line.split('\'').nth(1)
+}
+
+/// The last line of the verifier's log but its statistics.
+fn verifier_s_reason(said: &str) -> Option<&str> {
+    let (_, log) = said.split_once("-- BEGIN PROG LOAD LOG --")?;
+    let (log, _) = log.split_once("-- END PROG LOAD LOG --")?;
+    let statistics = ["processed ", "verification time", "stack depth", "libbpf: "];
+    let mut lines = log.lines().map(str::trim).rev();
+    lines.find(|line| !line.is_empty() && !statistics.iter().any(|word| line.starts_with(word)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libbpf_cargo::SkeletonBuilder;
+    use libbpf_rs::ObjectBuilder;
+    use std::path::{Path, PathBuf};
+
+    const EPERM: i32 = 1;
+    const EACCES: i32 = 13;
+    const EINVAL: i32 = 22;
+
+    fn judged(said: &str, errno: i32) -> LoadError {
+        judge(said, libbpf_rs::Error::from_raw_os_error(errno))
+    }
+
+    #[test]
+    fn a_missing_privilege_is_no_verdict_of_the_verifier_and_the_other_way_round() {
+        assert!(matches!(judged("", EPERM), LoadError::NotPermitted));
+        let failed = "libbpf: prog 'steer': BPF program load failed: Permission denied\n\
+                      libbpf: prog 'steer': -- BEGIN PROG LOAD LOG --\n\
+                      0: (bf) r6 = r1\n\
+                      R0 !read_ok\n\
+                      processed 2 insns (limit 1000000) max_states_per_insn 0\n\
+                      -- END PROG LOAD LOG --\n";
+        let refused = judged(failed, EACCES);
+        assert_eq!(refused.to_string(), "the kernel's verifier refuses it: R0 !read_ok");
+        assert!(matches!(judged("libbpf: whatever", EINVAL), LoadError::Other(_)));
+    }
+
+    /// Compiles the program `source` with `arguments` and loads it, explained.
+    fn load(source: &Path, arguments: &[&str]) -> Result<(), LoadError> {
+        let stem = source.file_stem().unwrap().to_string_lossy();
+        let object = std::env::temp_dir().join(format!("nrw-{}-{stem}.o", std::process::id()));
+        let headers = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+        SkeletonBuilder::new()
+            .source(source)
+            .obj(&object)
+            .clang_args([&[headers.as_str(), "-mcpu=v3"], arguments].concat())
+            .build()
+            .unwrap();
+        let bytes = std::fs::read(&object).unwrap();
+        std::fs::remove_file(&object).unwrap();
+        explained(|| ObjectBuilder::default().open_memory(&bytes)?.load().map(drop))
+    }
+
+    fn program(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("src/programs").join(name)
+    }
+
+    fn is_root() -> bool {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let root = status.lines().any(|line| line.starts_with("Uid:\t0\t"));
+        if !root {
+            println!("SKIPPED: loading BPF programs needs root");
+        }
+        root
+    }
+
+    #[test]
+    fn a_kernel_function_that_is_not_there_is_named_and_costs_only_the_look_up() {
+        if !is_root() {
+            return;
+        }
+        // As on a kernel whose connection tracking is a module that is not loaded.
+        let without = "-Dbpf_ct_release=bpf_ct_release_of_another_kernel";
+        let looking_up = load(&program("steer_translated.bpf.c"), &[without]);
+        assert!(
+            matches!(&looking_up, Err(LoadError::Missing { function })
+                if function == "bpf_ct_release_of_another_kernel"),
+            "{looking_up:?}"
+        );
+        load(&program("steer.bpf.c"), &[without]).unwrap();
+    }
+
+    #[test]
+    fn a_program_that_the_verifier_refuses_is_not_called_a_missing_privilege() {
+        if !is_root() {
+            return;
+        }
+        let source = std::env::temp_dir().join(format!("nrw-{}.bpf.c", std::process::id()));
+        let text = "#include <linux/bpf.h>\n#include <bpf/bpf_helpers.h>\n\
+                    SEC(\"xdp\") int out_of_bounds(struct xdp_md *ctx)\n\
+                    { return *(int *)(long)ctx->data; }\n\
+                    char LICENSE[] SEC(\"license\") = \"GPL\";\n";
+        std::fs::write(&source, text).unwrap();
+        let refused = load(&source, &[]);
+        std::fs::remove_file(&source).unwrap();
+        assert!(
+            matches!(&refused, Err(LoadError::Refused { reason }) if reason.contains("packet")),
+            "{refused:?}"
+        );
+    }
+}

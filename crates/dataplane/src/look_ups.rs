@@ -1,0 +1,164 @@
+//! Which ports' qdiscs want to know what addresses were before translation (`cake nat`), and whether
+//! the kernel tells.
+//!
+//! On a stock kernel the look-up lives in a module that is loaded when somebody needs it, which may
+//! be long after the start, or never. So a port that wants it and cannot have it keeps forwarding
+//! and telling hosts apart by the addresses in the frames, says so once, and is served as soon as the
+//! module is there.
+
+use crate::events::Events;
+use narrows_bpf::SteerError;
+use narrows_worker::Side;
+use std::path::Path;
+
+/// Where the kernel shows that connection tracking is there, as a module or built in.
+const MODULE: &str = "/sys/module/nf_conntrack";
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct LookUps {
+    wanted: [bool; 2],
+    lacking: [bool; 2],
+    /// Whether the module was there when the kernel was last asked.
+    was_there: bool,
+}
+
+/// Something that can be told to look up for what goes out of a port, or to stop.
+pub(crate) trait LooksUp {
+    fn look_up(&mut self, egress: Side, wanted: bool) -> Result<(), SteerError>;
+}
+
+impl LookUps {
+    /// Has the kernel asked for the ports in `wanted`, and for no others.
+    pub(crate) fn set(
+        &mut self,
+        wanted: [bool; 2],
+        who: &mut impl LooksUp,
+        ports: &[String; 2],
+        events: &mut Events,
+    ) {
+        self.wanted = wanted;
+        self.was_there = is_there();
+        for side in Side::BOTH {
+            self.ask(side, who, &ports[side.index()], events);
+        }
+    }
+
+    /// Asks again for what is lacking, where the kernel may have learnt it since.
+    pub(crate) fn retry(
+        &mut self,
+        who: &mut impl LooksUp,
+        ports: &[String; 2],
+        events: &mut Events,
+    ) {
+        if self.lacking == [false, false] || is_there() == self.was_there {
+            return;
+        }
+        self.was_there = !self.was_there;
+        for side in Side::BOTH {
+            if self.lacking[side.index()] {
+                self.ask(side, who, &ports[side.index()], events);
+            }
+        }
+    }
+
+    fn ask(&mut self, side: Side, who: &mut impl LooksUp, port: &str, events: &mut Events) {
+        let index = side.index();
+        let wanted = self.wanted[index];
+        match who.look_up(side, wanted) {
+            Ok(()) if self.lacking[index] && wanted => {
+                self.lacking[index] = false;
+                events
+                    .say(format!("{port}: cake nat: the kernel offers the conntrack look-up now"));
+            }
+            Ok(()) => self.lacking[index] = false,
+            Err(error @ SteerError::NoLookUp(_)) => {
+                self.lacking[index] = true;
+                let remedy = if self.was_there {
+                    "functions of a module need CAP_SYS_ADMIN, or root"
+                } else {
+                    "modprobe nf_conntrack brings it, without a restart"
+                };
+                events.warn(format!(
+                    "{port}: cake nat: {error}; hosts are told apart by the addresses in the \
+                     frames ({remedy})"
+                ));
+            }
+            Err(error) => events.warn(format!("{port}: cake nat: {error}")),
+        }
+    }
+}
+
+fn is_there() -> bool {
+    Path::new(MODULE).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use narrows_bpf::LoadError;
+
+    /// A kernel that offers the look-up, or does not yet.
+    #[derive(Default)]
+    struct Kernel {
+        offers: bool,
+        looks_up: [bool; 2],
+    }
+
+    impl LooksUp for Kernel {
+        fn look_up(&mut self, egress: Side, wanted: bool) -> Result<(), SteerError> {
+            if wanted && !self.offers {
+                let function = "bpf_xdp_ct_lookup".to_owned();
+                return Err(SteerError::NoLookUp(LoadError::Missing { function }));
+            }
+            self.looks_up[egress.index()] = wanted;
+            Ok(())
+        }
+    }
+
+    fn ports() -> [String; 2] {
+        ["eth1".to_owned(), "eth2".to_owned()]
+    }
+
+    #[test]
+    fn what_comes_later_is_found_without_a_restart_and_said_once_each() {
+        let (mut kernel, mut look_ups, mut events) =
+            (Kernel::default(), LookUps::default(), Events::default());
+        look_ups.set([false, true], &mut kernel, &ports(), &mut events);
+        assert_eq!(kernel.looks_up, [false, false]);
+        let said = events.list();
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].starts_with("eth2: cake nat: ") && said[0].contains("bpf_xdp_ct_lookup"));
+
+        kernel.offers = true;
+        // As if the module had not been there: whether it is on this machine does not matter.
+        look_ups.was_there = !is_there();
+        look_ups.retry(&mut kernel, &ports(), &mut events);
+        assert_eq!(kernel.looks_up, [false, true]);
+        look_ups.retry(&mut kernel, &ports(), &mut events);
+        assert_eq!(events.list().len(), 2, "{:?}", events.list());
+    }
+
+    #[test]
+    fn nobody_is_asked_again_while_nothing_has_changed() {
+        let (mut kernel, mut look_ups, mut events) =
+            (Kernel::default(), LookUps::default(), Events::default());
+        look_ups.set([true, true], &mut kernel, &ports(), &mut events);
+        kernel.offers = true;
+        look_ups.retry(&mut kernel, &ports(), &mut events);
+        assert_eq!(kernel.looks_up, [false, false]);
+    }
+
+    #[test]
+    fn what_is_no_longer_wanted_is_no_longer_lacking() {
+        let (mut kernel, mut look_ups, mut events) =
+            (Kernel::default(), LookUps::default(), Events::default());
+        look_ups.set([true, false], &mut kernel, &ports(), &mut events);
+        look_ups.set([false, false], &mut kernel, &ports(), &mut events);
+        kernel.offers = true;
+        look_ups.was_there = !is_there();
+        look_ups.retry(&mut kernel, &ports(), &mut events);
+        assert_eq!(kernel.looks_up, [false, false]);
+        assert_eq!(events.list().len(), 1);
+    }
+}
