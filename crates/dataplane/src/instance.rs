@@ -115,6 +115,7 @@ pub struct Instance {
     past: Totals,
     rates: RateMeter,
     events: Events,
+    is_beating: bool,
     began: Nanos,
 }
 
@@ -136,6 +137,7 @@ impl Instance {
             past: Totals::default(),
             rates: RateMeter::default(),
             events: Events::default(),
+            is_beating: true,
             began: clock::now(),
         };
         instance.check_ports(&policy)?;
@@ -262,7 +264,9 @@ impl Instance {
                 self.look_ups.retry(session, &self.options.ports, &mut self.events);
             }
         }
-        let totals = self.totals(&self.reports());
+        let reports = self.reports();
+        self.is_beating = reports.iter().all(Option::is_some);
+        let totals = self.totals(&reports);
         let bytes = |of: fn(&QueueCounters) -> u64| {
             Side::BOTH.map(|side| totals.queues[side.index()].iter().map(of).sum())
         };
@@ -271,6 +275,30 @@ impl Instance {
             bytes(|queue| queue.inward.rx_bytes),
             bytes(|queue| queue.outward.tx_bytes),
         );
+    }
+
+    /// Whether all workers answered at the last tick. An instance that waits for a port has none,
+    /// and is well.
+    pub fn is_beating(&self) -> bool {
+        self.is_beating
+    }
+
+    /// How it stands, in a line.
+    pub fn standing(&self) -> String {
+        match &self.waiting_for {
+            Some(reason) => format!("waiting: {reason}"),
+            None => format!("joined {}", self.mode()),
+        }
+    }
+
+    /// Records that something happened.
+    pub(crate) fn say(&mut self, event: String) {
+        self.events.say(event);
+    }
+
+    /// Records that something went wrong.
+    pub(crate) fn warn(&mut self, event: String) {
+        self.events.warn(event);
     }
 
     /// Ends the instance: what is queued may leave for a short while, then the ports are

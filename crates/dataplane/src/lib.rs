@@ -19,7 +19,12 @@ mod frames;
 mod instance;
 mod look_ups;
 mod meter;
+mod notify;
+mod policy_file;
+mod reload;
 mod session;
+mod signals;
+mod state;
 mod tc_host;
 mod worker_thread;
 mod xdp_io;
@@ -29,4 +34,5 @@ pub mod run;
 pub mod show;
 
 pub use instance::{FailMode, Instance, InstanceError, InstanceOptions};
+pub use policy_file::PolicyFileError;
 pub use session::{SessionError, SessionOptions};

@@ -5,8 +5,13 @@ use crate::bare;
 use crate::clock;
 use crate::control::{Answer, ControlError, ControlServer, Request};
 use crate::instance::{FailMode, Instance, InstanceError, InstanceOptions, read_port};
+use crate::notify::Manager;
+use crate::policy_file::{self, PolicyFileError};
+use crate::reload::reload;
 use crate::session::{Prepared, SessionOptions};
 use crate::show::Show;
+use crate::signals::Requests;
+use crate::state::{Failed, StateFile};
 use narrows_link::doctor::{self, Finding, Wanted};
 use narrows_link::{LinkError, LinkMonitor};
 use narrows_policy::Policy;
@@ -14,9 +19,9 @@ use narrows_tc::CommandLine;
 use narrows_units::Nanos;
 use narrows_xsk::wait_readable;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -28,8 +33,10 @@ const TICK: Nanos = Nanos::from_secs(1);
 pub struct RunOptions {
     /// The names of the two ports.
     pub ports: [String; 2],
-    /// The policy to begin with.
-    pub policy: Policy,
+    /// The policy file, to begin with and to read again on SIGHUP.
+    pub batch: Option<PathBuf>,
+    /// Where the policy is kept, and begun with before all else.
+    pub state: Option<PathBuf>,
     /// Who forwards when this process is gone.
     pub fail: FailMode,
     /// How sessions are run.
@@ -45,6 +52,22 @@ pub enum RunError {
     /// An interface cannot be read or changed.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// A policy file cannot be used.
+    #[error(transparent)]
+    Policy(#[from] PolicyFileError),
+    /// The policy that was kept cannot be used.
+    #[error(
+        "{source}\nThis is the state file {path}: correct it, or remove it to begin with --batch"
+    )]
+    State {
+        /// The state file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: PolicyFileError,
+    },
+    /// The policy cannot be kept.
+    #[error("{0}")]
+    Keep(String),
     /// Something that cannot work.
     #[error("cannot join the ports:\n{0}")]
     Blocked(String),
@@ -65,34 +88,100 @@ pub enum RunError {
 /// # Errors
 /// Where the ports cannot be joined; nothing is left changed then.
 pub fn run(options: RunOptions, ready: impl FnOnce(&Instance)) -> Result<Show, RunError> {
-    let RunOptions { ports, policy, fail, session } = options;
+    let RunOptions { ports, batch, state, fail, session } = options;
     if ports[0] == ports[1] {
         let [port, _] = ports;
         return Err(RunError::SamePort(port));
     }
+    let mut state = state.map(|path| StateFile::new(path, &ports));
+    let policy = first_policy(&ports, batch.as_ref(), state.as_mut())?;
     // Before anything is changed: a second instance must not disturb the first.
     let control = ControlServer::open(&ports)?;
     let mut monitor = LinkMonitor::open()?;
-    let mut signals = signals()?;
+    let (mut stop, mut hangup) = (Requests::to_stop()?, Requests::to_reload()?);
+    let mut manager = Manager::from_environment();
     refuse_blockers(&ports, fail, &session)?;
     let mut instance = Instance::start(InstanceOptions { ports, fail, session }, policy)?;
     ready(&instance);
+    manager.ready(&instance.standing());
+    let mut refused = None;
     let mut next_tick = clock::now() + TICK;
     loop {
-        let fds = [control.fd(), monitor.as_fd(), signals.as_fd()].map(|fd| (fd, true));
-        wait_readable(fds, Some((next_tick - clock::now()).0))?;
-        let mut signal = [0];
-        if matches!(signals.read(&mut signal), Ok(1)) {
+        let fds = [control.fd(), monitor.as_fd(), stop.fd(), hangup.fd()].map(|fd| (fd, true));
+        let wake = next_tick.min(manager.next_beat());
+        wait_readable(fds, Some((wake - clock::now()).0))?;
+        if stop.take() {
+            manager.stopping();
             return Ok(instance.stop());
         }
         while let Some(event) = monitor.next_event() {
             instance.link_event(&event);
         }
-        control.serve(|request| answer(&mut instance, request));
+        if hangup.take() {
+            manager.reloading();
+            refused = reload(&mut instance, batch.as_deref()).err();
+            keep(&mut instance, state.as_mut());
+            manager.ready(&standing(&instance, refused.as_deref()));
+        }
+        control.serve(|request| answer(&mut instance, state.as_mut(), request));
         if clock::now() >= next_tick {
             instance.tick();
+            keep(&mut instance, state.as_mut());
             next_tick = clock::now() + TICK;
         }
+        manager.status(&standing(&instance, refused.as_deref()));
+        manager.beat(clock::now(), instance.is_beating());
+    }
+}
+
+/// The policy to begin with: the one that was kept, or that of the file, or none.
+fn first_policy(
+    ports: &[String; 2],
+    batch: Option<&PathBuf>,
+    state: Option<&mut StateFile>,
+) -> Result<Policy, RunError> {
+    let file = || match batch {
+        Some(path) => policy_file::load(path, ports, &Policy::default()),
+        None => Ok(Policy::default()),
+    };
+    let Some(state) = state else { return Ok(file()?) };
+    let wrong = |source| RunError::State { path: state.path().to_owned(), source };
+    let policy = match state.load().map_err(wrong)? {
+        Some(kept) => {
+            if let Some(batch) = batch {
+                log::info!(
+                    "the policy is the one kept in {}; SIGHUP reads {} in its place",
+                    state.path().display(),
+                    batch.display()
+                );
+            }
+            kept
+        }
+        None => file()?,
+    };
+    // What cannot be kept is better known now than after the next restart.
+    match state.keep(&policy) {
+        Ok(()) => Ok(policy),
+        Err(Failed::News(why) | Failed::Again(why)) => Err(RunError::Keep(why)),
+    }
+}
+
+/// Keeps the policy in force where it is to be kept. Returns why it could not.
+fn keep(instance: &mut Instance, state: Option<&mut StateFile>) -> Option<String> {
+    match state?.keep(instance.policy()).err()? {
+        Failed::News(why) => {
+            instance.warn(why.clone());
+            Some(why)
+        }
+        Failed::Again(why) => Some(why),
+    }
+}
+
+/// How the instance stands, for the service manager.
+fn standing(instance: &Instance, refused: Option<&str>) -> String {
+    match refused {
+        Some(why) => format!("{}; {why}", instance.standing()),
+        None => instance.standing(),
     }
 }
 
@@ -138,16 +227,6 @@ pub fn run_bare(
     Ok(sum)
 }
 
-/// A stream on which a byte arrives for each request to stop.
-fn signals() -> io::Result<UnixStream> {
-    let (reader, writer) = UnixStream::pair()?;
-    reader.set_nonblocking(true)?;
-    for signal in [SIGTERM, SIGINT] {
-        signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
-    }
-    Ok(reader)
-}
-
 /// Refuses, with the remedy, what cannot work.
 fn refuse_blockers(
     ports: &[String; 2],
@@ -175,8 +254,8 @@ pub fn wanted(ports: &[String; 2], fail: FailMode, session: &SessionOptions) -> 
     }
 }
 
-fn answer(instance: &mut Instance, request: Request) -> Answer {
-    let outcome = match request {
+fn answer(instance: &mut Instance, state: Option<&mut StateFile>, request: Request) -> Answer {
+    let mut outcome = match request {
         Request::Ports => return Answer::Ports(instance.ports().to_vec()),
         Request::Show => return Answer::Show(Box::new(instance.show())),
         Request::Tc { args } => narrows_tc::execute(&args, instance),
@@ -185,5 +264,8 @@ fn answer(instance: &mut Instance, request: Request) -> Answer {
             Err(outcome) => outcome,
         },
     };
+    if let Some(why) = keep(instance, state) {
+        outcome.stderr.push_str(&format!("Warning: this is in force, but not kept: {why}\n"));
+    }
     Answer::Tc { stdout: outcome.stdout, stderr: outcome.stderr, code: outcome.code }
 }

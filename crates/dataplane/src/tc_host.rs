@@ -5,6 +5,12 @@ use narrows_link::Link;
 use narrows_policy::{NodeStats, Policy, PortFacts};
 use narrows_tc::Host;
 
+/// What a policy needs to know of a port with `queues` queues, or as many as it has.
+pub(crate) fn port_facts(link: &Link, queues: Option<usize>) -> PortFacts {
+    let queues = queues.map_or(link.queues.now.pairs(), |queues| queues as u32);
+    PortFacts { queues: u16::try_from(queues).ok(), mtu: link.status.mtu, ..PortFacts::ETHERNET }
+}
+
 impl Host for Instance {
     fn devices(&self) -> Vec<String> {
         self.ports().to_vec()
@@ -14,16 +20,7 @@ impl Host for Instance {
         self.side(dev)?;
         // A port that is away for the moment keeps its policy, but there is nothing to set.
         let link = Link::by_name(dev).ok()?;
-        let queues = self.queues().map_or(link.queues.now.pairs(), |queues| queues as u32);
-        Some(PortFacts {
-            queues: u16::try_from(queues).ok(),
-            mtu: link.status.mtu,
-            // As in the kernel: a length of nothing would be a queue of nothing.
-            tx_queue_len: match link.status.tx_queue_len {
-                0 => PortFacts::ETHERNET.tx_queue_len,
-                length => length,
-            },
-        })
+        Some(port_facts(&link, self.queues()))
     }
 
     fn policy(&self) -> Policy {

@@ -1,16 +1,30 @@
 //! Handles for qdiscs that are made without one, as the kernel's `qdisc_alloc_handle()` gives them out.
 
-use crate::{Handle, PolicyError, PortPolicy};
+use crate::{Handle, Parent, PolicyError, PortPolicy};
+use std::collections::BTreeMap;
+
+/// Which handle what stands in a place of a port was given.
+pub(crate) type Given = BTreeMap<Parent, Handle>;
 
 /// Hands out handles from `8001:` on.
-pub(crate) struct Automatic {
+pub(crate) struct Automatic<'a> {
     /// The one that was given out last.
     pub(crate) last: Option<Handle>,
+    /// Those that a policy written anew gives again in the same places.
+    pub(crate) before: Option<&'a Given>,
 }
 
-impl Automatic {
-    /// The next handle that nothing on `port` has.
-    pub(crate) fn next(&mut self, port: &PortPolicy) -> Result<Handle, PolicyError> {
+impl Automatic<'_> {
+    /// The handle for a new qdisc at `parent`: the next that nothing on `port` has.
+    pub(crate) fn next(
+        &mut self,
+        port: &PortPolicy,
+        parent: Parent,
+    ) -> Result<Handle, PolicyError> {
+        let again = self.before.and_then(|given| given.get(&parent));
+        if let Some(&handle) = again.filter(|handle| port.find(**handle).is_none()) {
+            return Ok(handle);
+        }
         let first = Handle::FIRST_AUTOMATIC.major();
         let mut major = self.last.map_or(first - 1, Handle::major);
         // ffff: is the kernel's for ingress.

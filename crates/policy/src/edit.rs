@@ -40,7 +40,7 @@ impl Policy {
     pub fn edit(&self, dev: &str, edit: &Edit, facts: &PortFacts) -> Result<Self, PolicyError> {
         let mut next = self.clone();
         let port = next.ports.entry(dev.to_owned()).or_default();
-        let mut allocator = Automatic { last: self.last_automatic };
+        let mut allocator = Automatic { last: self.last_automatic, before: self.given.get(dev) };
         match edit.verb {
             Verb::Delete => port.delete(edit, facts)?,
             _ => port.modify(edit, facts, &mut allocator)?,
@@ -97,7 +97,7 @@ impl PortPolicy {
         &mut self,
         edit: &Edit,
         facts: &PortFacts,
-        handles: &mut Automatic,
+        handles: &mut Automatic<'_>,
     ) -> Result<(), PolicyError> {
         let Some(parent) = edit.parent else {
             let handle = edit.handle.ok_or(PolicyError::NoPlace)?;
@@ -208,7 +208,7 @@ impl PortPolicy {
         parent: Parent,
         edit: &Edit,
         facts: &PortFacts,
-        handles: &mut Automatic,
+        handles: &mut Automatic<'_>,
     ) -> Result<(), PolicyError> {
         let own_queue = match parent {
             Parent::Root => false,
@@ -251,7 +251,7 @@ impl PortPolicy {
         };
         let handle = match edit.handle {
             Some(handle) => handle,
-            None => handles.next(self)?,
+            None => handles.next(self, parent)?,
         };
         let node = Node { handle, parent, kind };
         match parent {

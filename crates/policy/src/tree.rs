@@ -1,5 +1,6 @@
 //! The tree itself: ports, qdiscs, their parameters.
 
+use crate::automatic::Given;
 use crate::{
     Cake, CakeOptions, FqOptions, FqParams, Handle, PacingOptions, Parent, Tbf, TbfParams,
 };
@@ -17,9 +18,30 @@ pub struct Policy {
     /// The last handle that was given out automatically. As in the kernel one counter serves
     /// all ports, so that a handle rarely means two things in one day.
     pub(crate) last_automatic: Option<Handle>,
+    /// By port, the automatic handles of a policy that this one is to take the place of.
+    pub(crate) given: BTreeMap<String, Given>,
 }
 
 impl Policy {
+    /// An empty policy in which a qdisc for which nobody names a handle gets the one that the
+    /// qdisc in its place has in this one, if that was automatic: so a file that is read again
+    /// names what did not change as before, whatever lines were added above it.
+    pub fn anew(&self) -> Self {
+        let automatic = |node: &&Node| node.handle >= Handle::FIRST_AUTOMATIC;
+        let given = |port: &PortPolicy| {
+            let nodes = port.nodes().into_iter().filter(automatic);
+            nodes.map(|node| (node.parent, node.handle)).collect()
+        };
+        let given = self.ports.iter().map(|(dev, port)| (dev.clone(), given(port))).collect();
+        Self { given, last_automatic: self.last_automatic, ..Self::default() }
+    }
+
+    /// This policy, complete: new qdiscs get handles of their own from here on.
+    pub fn complete(mut self) -> Self {
+        self.given.clear();
+        self
+    }
+
     /// The tree of port `dev`.
     pub fn port(&self, dev: &str) -> &PortPolicy {
         const DEFAULT: &PortPolicy = &PortPolicy { root: None };

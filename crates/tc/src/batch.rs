@@ -35,15 +35,16 @@ pub fn execute_batch(text: &str, name: &str, options: &Options, host: &mut dyn H
 }
 
 /// The policy that the file `text`, called `name`, describes for the ports of `host`, which
-/// starts from nothing and changes nothing there.
+/// starts from nothing and changes nothing there. A qdisc for which the file names no handle has
+/// the automatic one that the host's has in its place.
 ///
 /// # Errors
 /// The complaints about all lines that fail, each with file and line.
 pub fn load(text: &str, name: &str, host: &dyn Host) -> Result<Policy, String> {
-    let mut draft = Draft { host, policy: Policy::default() };
+    let mut draft = Draft { host, policy: host.policy().anew() };
     let all = Options { force: true, ..Options::default() };
     let outcome = execute_batch(text, name, &all, &mut draft);
-    if outcome.code == 0 { Ok(draft.policy) } else { Err(outcome.stderr) }
+    if outcome.code == 0 { Ok(draft.policy.complete()) } else { Err(outcome.stderr) }
 }
 
 /// A policy being written for the ports of another host.

@@ -4,10 +4,11 @@ use crate::complaint::{Complaint, Outcome};
 use crate::notation::Prefixes;
 use crate::render::{self, Line};
 use crate::words::{Words, abbreviates};
-use crate::{Host, class, filter, qdisc};
+use crate::{Host, class, filter, qdisc, save};
 
 const USAGE: &str = "Usage: tc [ OPTIONS ] qdisc { show | add | replace | change | del | help } ...
        tc [ OPTIONS ] { class | filter } show ...
+       tc save [ dev NAME ]
        tc [ -force ] -batch FILE
 OPTIONS := { -s[tatistics] | -d[etails] | -j[son] | -p[retty] | -o[neline] | -iec |
              -n[etns] NAME | -V[ersion] | -c[olor] | -br[ief] }
@@ -158,9 +159,10 @@ pub(crate) fn run(words: &[String], options: &Options, host: &mut dyn Host) -> O
         Some(object) if abbreviates(object, "qdisc") => qdisc::run(words, options, host),
         Some(object) if abbreviates(object, "class") => class::run(words, options, host),
         Some(object) if abbreviates(object, "filter") => filter::run(words, options, host),
+        Some(object) if abbreviates(object, "save") => save::run(words, host),
         Some(object) if abbreviates(object, "help") => Ok(usage()),
         Some(object) => Err(Complaint::unreadable(format!(
-            "Object \"{object}\" is unknown: here are qdisc, class and filter."
+            "Object \"{object}\" is unknown: here are qdisc, class, filter and save."
         ))),
         None => Ok(usage()),
     };

@@ -39,6 +39,6 @@ pub use batch::{execute_batch, load};
 pub use command::{CommandLine, Options, execute};
 pub use complaint::Outcome;
 pub use host::Host;
-pub use offline::{OfflineHost, offline};
+pub use offline::{OfflineHost, offline, replace};
 pub use route::{Leg, Recipients, gather, recipients, route};
 pub use save::save;

@@ -124,7 +124,10 @@ fn heading(text: &str) -> &str {
 }
 
 /// Puts `text` in the place of the file at `path`, as a whole or not at all.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+///
+/// # Errors
+/// Where it cannot be written; the file is as it was.
+pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     // A link is followed, so that it keeps pointing to the file.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mut name = path.file_name().unwrap_or_default().to_owned();

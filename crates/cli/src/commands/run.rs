@@ -4,7 +4,6 @@ use clap::{Args, ValueEnum};
 use narrows_bpf::XdpMode;
 use narrows_dataplane::run::{RunOptions, run};
 use narrows_dataplane::{FailMode, SessionOptions};
-use narrows_policy::Policy;
 use narrows_xsk::CopyMode;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,9 +26,16 @@ pub struct Run {
     #[arg(long, value_name = "A,B", value_parser = parse_ports)]
     ports: [String; 2],
 
-    /// A policy to begin with: a file of tc commands, as `tc -batch` reads it.
-    #[arg(short, long, value_name = "POLICY")]
+    /// The policy to begin with: a file of tc commands, as `tc -batch` reads it. SIGHUP reads it
+    /// again, all or nothing: a file with a mistake changes nothing, a good one takes the place
+    /// of what was edited since.
+    #[arg(short, long, value_name = "FILE")]
     batch: Option<PathBuf>,
+
+    /// Keep the policy in FILE: each change is written there, and the next start begins with it
+    /// and not with --batch. Without it live edits end with the process.
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
 
     /// Who forwards when this process is gone, however it ended. `bridge`: a kernel bridge
     /// between the ports, which is made beforehand and stays, so that traffic goes on unshaped.
@@ -89,14 +95,11 @@ fn ring_for(frames: u32) -> u32 {
 
 impl Run {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
-        let policy = match &self.batch {
-            Some(path) => super::tc::load_policy(path)?,
-            None => Policy::default(),
-        };
         let [FailOpen::Bridge] = [self.fail_open];
         let options = RunOptions {
             ports: self.ports,
-            policy,
+            batch: self.batch,
+            state: self.state,
             fail: if self.fail_closed { FailMode::Closed } else { FailMode::Open },
             session: SessionOptions {
                 frames: self.frames,

@@ -3,8 +3,7 @@
 use anyhow::Context;
 use clap::Args;
 use narrows_dataplane::control::{Answer, Client, Request};
-use narrows_policy::Policy;
-use narrows_tc::{CommandLine, OfflineHost, Options, Outcome, Recipients};
+use narrows_tc::{CommandLine, Options, Outcome, Recipients};
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -17,6 +16,7 @@ use std::process::ExitCode;
 /// handles, parents, units, -s, -d, -j, -p, -o, -iec, -n and -batch, `class show` and
 /// `filter show`, and the exit codes, text and JSON are tc's, too. What is added:
 ///
+///   save [ dev NAME ]                  print the policy, exact, as commands that make it again
 ///   coordination fair|equal|edt|lock   behind a tbf at the root: how the queues of the port
 ///                                      share its one rate (fair)
 ///   sync TIME                          for how long shares hold: derived for fair, 200us
@@ -28,6 +28,7 @@ use std::process::ExitCode;
 ///   narrows tc qdisc replace dev eth2 root tbf rate 1gbit burst 1mb latency 5ms
 ///   narrows tc -s qdisc show dev eth2
 ///   narrows tc --policy shaper.tc qdisc add dev eth2 root pfifo limit 100
+///   narrows tc save > shaper.tc
 #[derive(Args)]
 #[command(verbatim_doc_comment, disable_help_flag = true)]
 pub struct Tc {
@@ -56,15 +57,6 @@ impl Tc {
         print_all(&outcome)?;
         Ok(ExitCode::from(u8::try_from(outcome.code).unwrap_or(u8::MAX)))
     }
-}
-
-/// Reads a policy file as a whole, for `narrows run`.
-pub fn load_policy(path: &Path) -> anyhow::Result<Policy> {
-    let name = path.display().to_string();
-    let text = read(&name)?;
-    narrows_tc::load(&text, &name, &OfflineHost::default()).map_err(|complaints| {
-        anyhow::anyhow!("the policy is not usable:\n{}", complaints.trim_end())
-    })
 }
 
 /// Runs `words` on the running instances that they are for.

@@ -23,3 +23,4 @@ mod ports;
 mod safeguard;
 mod setup;
 mod starting;
+mod supervision;

@@ -10,3 +10,4 @@ mod offline;
 mod pacing;
 mod properties;
 mod route;
+mod save;

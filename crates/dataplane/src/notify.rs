@@ -1,0 +1,110 @@
+//! What the service manager is told, in the words of `sd_notify(3)`: ready, reloading,
+//! stopping, how it stands, and, as long as all workers beat, that the watchdog may wait.
+//!
+//! Where no manager listens (`NOTIFY_SOCKET` is not set) nothing is said, and nothing is
+//! different. One that does not take a message is not waited for.
+
+use narrows_units::Nanos;
+use sd_notify::NotifyState;
+
+/// The service manager.
+pub(crate) struct Manager {
+    /// How often it wants to hear from a process that is well: half of what it waits.
+    interval: Option<Nanos>,
+    next_beat: Nanos,
+    /// What it was told last.
+    status: String,
+}
+
+impl Manager {
+    /// The one that started this process, if one did.
+    pub(crate) fn from_environment() -> Self {
+        let interval = sd_notify::watchdog_enabled()
+            .map(|time| Nanos((time.as_nanos() / 2).try_into().unwrap_or(u64::MAX)));
+        Self { interval, next_beat: Nanos::ZERO, status: String::new() }
+    }
+
+    /// Ready to forward, or done with a reload.
+    pub(crate) fn ready(&mut self, status: &str) {
+        self.status = one_line(status);
+        tell(&[NotifyState::Ready, NotifyState::Status(&self.status)]);
+    }
+
+    /// The policy file is read again; [`Manager::ready`] ends it.
+    pub(crate) fn reloading(&self) {
+        match NotifyState::monotonic_usec_now() {
+            Ok(now) => tell(&[NotifyState::Reloading, now]),
+            Err(_) => tell(&[NotifyState::Reloading]),
+        }
+    }
+
+    /// On the way out.
+    pub(crate) fn stopping(&self) {
+        tell(&[NotifyState::Stopping]);
+    }
+
+    /// How the instance stands; said where it is something new.
+    pub(crate) fn status(&mut self, status: &str) {
+        let status = one_line(status);
+        if status != self.status {
+            tell(&[NotifyState::Status(&status)]);
+            self.status = status;
+        }
+    }
+
+    /// When [`Manager::beat`] is due next.
+    pub(crate) fn next_beat(&self) -> Nanos {
+        if self.interval.is_some() { self.next_beat } else { Nanos::MAX }
+    }
+
+    /// Has the watchdog wait on, where that is due and the process `is_well`. Otherwise it is
+    /// left to bark: a service without its workers is better restarted, and traffic meanwhile
+    /// flows past it.
+    pub(crate) fn beat(&mut self, now: Nanos, is_well: bool) {
+        let Some(interval) = self.interval.filter(|_| now >= self.next_beat) else { return };
+        self.next_beat = now + interval;
+        if is_well {
+            tell(&[NotifyState::Watchdog]);
+        }
+    }
+}
+
+fn tell(state: &[NotifyState]) {
+    if let Err(error) = sd_notify::notify(state) {
+        log::debug!("the service manager was not told: {error}");
+    }
+}
+
+/// A newline would end the message.
+fn one_line(status: &str) -> String {
+    status.replace('\n', "; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_to_be_told_by_a_second_line() {
+        assert_eq!(one_line("bad:\nf:1: x\nSTOPPING=1"), "bad:; f:1: x; STOPPING=1");
+    }
+
+    #[test]
+    fn without_a_watchdog_no_beat_is_due() {
+        let mut manager = Manager { interval: None, next_beat: Nanos::ZERO, status: String::new() };
+        manager.beat(Nanos(5), true);
+        assert_eq!(manager.next_beat(), Nanos::MAX);
+    }
+
+    #[test]
+    fn a_beat_is_due_at_every_interval_and_skipped_where_something_is_wrong() {
+        let mut manager =
+            Manager { interval: Some(Nanos(10)), next_beat: Nanos::ZERO, status: String::new() };
+        manager.beat(Nanos(3), true);
+        assert_eq!(manager.next_beat(), Nanos(13));
+        manager.beat(Nanos(12), true);
+        assert_eq!(manager.next_beat(), Nanos(13));
+        manager.beat(Nanos(14), false);
+        assert_eq!(manager.next_beat(), Nanos(24));
+    }
+}

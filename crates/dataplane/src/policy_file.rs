@@ -1,0 +1,151 @@
+//! The policy file of an instance: read at the start, and again when that is asked for.
+//!
+//! It is read with the ports as they are, so that it means the same whenever it is read, and
+//! wholly before anything of it is put in force. All mistakes are told, each with its line.
+
+use crate::tc_host::port_facts;
+use narrows_link::Link;
+use narrows_policy::{Policy, PortFacts};
+use narrows_tc::Host;
+use std::fmt::{self, Display};
+use std::io::Read;
+use std::path::Path;
+
+/// Why a policy file was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyFileError {
+    /// It cannot be read.
+    #[error("cannot read the policy file \"{name}\": {source}")]
+    Unreadable {
+        /// What it is called.
+        name: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It has mistakes.
+    #[error("the policy is not usable:\n{0}")]
+    Wrong(Mistakes),
+}
+
+/// What is wrong with a policy file: one line for each mistake, with file and line.
+#[derive(Debug)]
+pub struct Mistakes(Vec<String>);
+
+impl Mistakes {
+    /// From the complaints of a batch, which name file and line behind each.
+    fn of(complaints: &str) -> Self {
+        let mut mistakes = Vec::new();
+        let mut open: Vec<&str> = Vec::new();
+        for line in complaints.lines().filter(|line| !line.trim().is_empty()) {
+            match line.strip_prefix("Command failed ") {
+                Some(at) => mistakes.push(format!("{at}: {}", open.drain(..).as_slice().join(" "))),
+                None => open.push(line.trim()),
+            }
+        }
+        mistakes.extend(open.iter().map(|&line| line.to_owned()));
+        Self(mistakes)
+    }
+
+    /// Each of them.
+    pub fn lines(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl Display for Mistakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("\n"))
+    }
+}
+
+/// The policy in the file at `path`, `-` for standard input, for `ports`, beside `running`:
+/// qdiscs for which the file names no handle keep the one that they have there.
+///
+/// # Errors
+/// Where the file cannot be read or has a mistake.
+pub(crate) fn load(
+    path: &Path,
+    ports: &[String; 2],
+    running: &Policy,
+) -> Result<Policy, PolicyFileError> {
+    let name = path.display().to_string();
+    let unreadable = |source| PolicyFileError::Unreadable { name: name.clone(), source };
+    let bytes = if is_stdin(path) {
+        let mut bytes = Vec::new();
+        std::io::stdin().read_to_end(&mut bytes).map_err(unreadable)?;
+        bytes
+    } else {
+        std::fs::read(path).map_err(unreadable)?
+    };
+    // What is not UTF-8 is no word either: the complaint about its line will show it.
+    let text = String::from_utf8_lossy(&bytes);
+    narrows_tc::load(&text, &name, &Reader { ports, running })
+        .map_err(|complaints| PolicyFileError::Wrong(Mistakes::of(&complaints)))
+}
+
+/// Whether `path` stands for standard input.
+pub(crate) fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// The ports for which a file is read.
+struct Reader<'a> {
+    ports: &'a [String; 2],
+    running: &'a Policy,
+}
+
+impl Host for Reader<'_> {
+    fn devices(&self) -> Vec<String> {
+        self.ports.to_vec()
+    }
+
+    fn port(&self, dev: &str) -> Option<PortFacts> {
+        self.ports.iter().any(|port| port == dev).then(|| {
+            // A port that is away for the moment has its policy all the same.
+            Link::by_name(dev).map_or(PortFacts::ETHERNET, |link| port_facts(&link, None))
+        })
+    }
+
+    fn policy(&self) -> Policy {
+        self.running.clone()
+    }
+
+    /// Reading changes nothing.
+    fn apply(&mut self, _policy: Policy) -> Result<(), String> {
+        Err("the policy is only read here".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_mistake_is_a_line_that_begins_with_where_it_is() {
+        let mistakes = Mistakes::of(
+            "What is \"x\"?\nCommand failed f:2\nError: no\n more\nCommand failed f:9\n",
+        );
+        assert_eq!(mistakes.lines(), ["f:2: What is \"x\"?", "f:9: Error: no more"]);
+        assert_eq!(Mistakes::of("alone\n").to_string(), "alone");
+    }
+
+    #[test]
+    fn a_file_for_other_ports_is_refused_by_line() {
+        let ports = ["nrw-none-a".to_owned(), "nrw-none-b".to_owned()];
+        let path = std::env::temp_dir().join(format!("nrw-policy-{}", std::process::id()));
+        std::fs::write(
+            &path,
+            "\nqdisc add dev eth9 root pfifo\nqdisc add dev nrw-none-a root pfifo x\n",
+        )
+        .unwrap();
+        let refused = load(&path, &ports, &Policy::default());
+        std::fs::remove_file(&path).unwrap();
+        let Err(PolicyFileError::Wrong(mistakes)) = refused else { panic!("{refused:?}") };
+        let [first, second] = mistakes.lines() else { panic!("{mistakes}") };
+        assert!(
+            first.contains(":2: Cannot find device \"eth9\". Ports here are nrw-none-a"),
+            "{first}"
+        );
+        assert!(second.contains(":3: "), "{second}");
+    }
+}

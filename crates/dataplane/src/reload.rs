@@ -1,0 +1,55 @@
+//! Reading the policy file again, all or nothing.
+//!
+//! The file is read and checked wholly, then put in force like a batch: what did not change
+//! keeps its queues, its credit and its counters. A file with a mistake changes nothing. What
+//! was edited live since the file was read last is gone: the file wins.
+
+use crate::instance::Instance;
+use crate::policy_file::{self, PolicyFileError};
+use std::path::Path;
+
+/// How many mistakes are kept among the events; the log has them all.
+const MISTAKES_KEPT: usize = 8;
+
+/// Has `instance` take over the policy file at `path`, and tells how that went: as events, and
+/// as a line for whoever looks at the service, where it went wrong.
+pub(crate) fn reload(instance: &mut Instance, path: Option<&Path>) -> Result<(), String> {
+    let Some(path) = path.filter(|path| !policy_file::is_stdin(path)) else {
+        let why = "nothing to reload: name the policy file at the start, with --batch FILE";
+        instance.warn(why.to_owned());
+        return Err(why.to_owned());
+    };
+    let name = path.display();
+    let policy = match policy_file::load(path, instance.ports(), instance.policy()) {
+        Ok(policy) => policy,
+        Err(PolicyFileError::Wrong(mistakes)) => {
+            let lines = mistakes.lines();
+            let summary = format!("reload of {name} refused, nothing changed");
+            instance.warn(format!("{summary}: {} mistakes", lines.len()));
+            for (index, mistake) in lines.iter().enumerate() {
+                match index {
+                    0..MISTAKES_KEPT => instance.warn(mistake.clone()),
+                    _ => log::warn!("{mistake}"),
+                }
+            }
+            return Err(format!("{summary}: {}", lines.join("; ")));
+        }
+        Err(error) => {
+            let why = format!("reload refused, nothing changed: {error}");
+            instance.warn(why.clone());
+            return Err(why);
+        }
+    };
+    let changes = if &policy == instance.policy() { ", which changes nothing" } else { "" };
+    match instance.apply(policy) {
+        Ok(()) => {
+            instance.say(format!("reloaded {name}{changes}"));
+            Ok(())
+        }
+        Err(error) => {
+            let why = format!("reload of {name}: {error}");
+            instance.warn(why.clone());
+            Err(why)
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The state file: the policy in force, kept so that live edits survive a restart.
+//!
+//! It is a policy file like any other, written anew after each change: beside the old one
+//! first, synced, and then renamed over it, so that there is a whole one at any moment. At the
+//! start it goes before the file of `--batch`; a reload goes before it.
+
+use crate::policy_file::{self, PolicyFileError};
+use narrows_policy::Policy;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// See the module's documentation.
+pub(crate) struct StateFile {
+    path: PathBuf,
+    ports: [String; 2],
+    /// What the file holds, as far as is known.
+    kept: Option<Policy>,
+    /// The last failure, so that it is told once and not every second.
+    failure: Option<String>,
+}
+
+impl StateFile {
+    pub(crate) fn new(path: PathBuf, ports: &[String; 2]) -> Self {
+        Self { path, ports: ports.clone(), kept: None, failure: None }
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The policy that was kept; `None` where there is no file yet.
+    ///
+    /// # Errors
+    /// Where there is one that cannot be read or has mistakes.
+    pub(crate) fn load(&self) -> Result<Option<Policy>, PolicyFileError> {
+        match policy_file::load(&self.path, &self.ports, &Policy::default()) {
+            Ok(policy) => Ok(Some(policy)),
+            Err(PolicyFileError::Unreadable { source, .. })
+                if source.kind() == io::ErrorKind::NotFound =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes `policy` where the file does not have it yet.
+    ///
+    /// # Errors
+    /// Why it cannot be written; the file is as it was. [`Failed::News`] the first time.
+    pub(crate) fn keep(&mut self, policy: &Policy) -> Result<(), Failed> {
+        if self.kept.as_ref() == Some(policy) {
+            return Ok(());
+        }
+        let [a, b] = &self.ports;
+        let text = format!(
+            "# The policy of {a} and {b}, kept by narrows run --state: it rewrites this file \
+             after each change.\n{}",
+            narrows_tc::save(policy)
+        );
+        match narrows_tc::replace(&self.path, &text) {
+            Ok(()) => {
+                self.kept = Some(policy.clone());
+                self.failure = None;
+                Ok(())
+            }
+            Err(error) => {
+                let why = format!("cannot keep the policy in {}: {error}", self.path.display());
+                let is_news = self.failure.replace(why.clone()).as_ref() != Some(&why);
+                Err(if is_news { Failed::News(why) } else { Failed::Again(why) })
+            }
+        }
+    }
+}
+
+/// The state file could not be written.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// For the first time in this way.
+    News(String),
+    /// As it was told before.
+    Again(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use narrows_tc::{OfflineHost, load};
+
+    fn policy(text: &str) -> Policy {
+        load(text, "-", &OfflineHost::default()).unwrap()
+    }
+
+    fn ports() -> [String; 2] {
+        ["nrw-none-a".to_owned(), "nrw-none-b".to_owned()]
+    }
+
+    #[test]
+    fn what_was_kept_last_is_loaded() {
+        let path = std::env::temp_dir().join(format!("nrw-state-{}", std::process::id()));
+        let mut state = StateFile::new(path.clone(), &ports());
+        assert_eq!(state.load().unwrap(), None);
+        let one = policy("qdisc add dev nrw-none-a root cake bandwidth 1mbit");
+        let two = policy("qdisc add dev nrw-none-b root pfifo limit 3");
+        for policy in [&one, &two, &Policy::default(), &one] {
+            state.keep(policy).unwrap();
+            let again = StateFile::new(path.clone(), &ports());
+            assert_eq!(again.load().unwrap().as_ref(), Some(policy));
+        }
+        // Nothing is written that is there already.
+        std::fs::write(&path, "qdisc add dev\n").unwrap();
+        state.keep(&one).unwrap();
+        let refused = state.load().unwrap_err().to_string();
+        assert!(refused.contains(":1: "), "{refused}");
+        state.keep(&two).unwrap();
+        assert_eq!(state.load().unwrap(), Some(two));
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_failure_is_news_once() {
+        let mut state = StateFile::new("/proc/nowhere/state".into(), &ports());
+        let policy = policy("qdisc add dev nrw-none-a root pfifo");
+        assert!(
+            matches!(state.keep(&policy), Err(Failed::News(why)) if why.contains("/proc/nowhere"))
+        );
+        assert!(matches!(state.keep(&policy), Err(Failed::Again(_))));
+    }
+}
