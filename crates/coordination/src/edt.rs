@@ -22,6 +22,10 @@
 //! stamped anew as it comes to leave, as are packets that arrived under another meter
 //! (those come with a departure time of zero).
 //!
+//! *Drops.* What was promised to a packet that its queue drops is given to those that come next to the
+//! same seat, from the same time on; once that time has passed it is lost, as any time in which nobody
+//! had anything to send.
+//!
 //! *Limits.* Exact in the sum on the stamps; a worker that oversleeps sends all that has become
 //! due at once. Fair to nobody: who offers more is given more. One line that every arrival
 //! of every queue writes.
@@ -133,8 +137,38 @@ struct Seat {
     void: u32,
     /// A time promised to a packet at the head whose own stamp counts for nothing.
     restamped: Option<(Bytes, Nanos)>,
+    spare: Spare,
     contact: Contact,
     _place: Place,
+}
+
+/// What was promised to packets that were dropped.
+#[derive(Clone, Copy, Default)]
+struct Spare {
+    bytes: Bytes,
+    /// Not before this time.
+    from: Nanos,
+}
+
+impl Spare {
+    /// More of it, from `edt` on.
+    fn add(&mut self, cost: Bytes, edt: Nanos, now: Nanos) {
+        if self.from < now {
+            self.bytes = Bytes::ZERO;
+        }
+        self.bytes += cost;
+        self.from = self.from.max(edt);
+    }
+
+    /// The time for `cost`, if there is enough and its time has not passed.
+    #[inline]
+    fn take(&mut self, cost: Bytes, now: Nanos) -> Option<Nanos> {
+        if self.bytes < cost || self.from < now {
+            return None;
+        }
+        self.bytes = self.bytes - cost;
+        Some(self.from)
+    }
 }
 
 impl Seat {
@@ -147,6 +181,7 @@ impl Seat {
             queued: 0,
             void: 0,
             restamped: None,
+            spare: Spare::default(),
             edition,
             shared,
             contact: Contact::default(),
@@ -168,6 +203,7 @@ impl Seat {
         self.horizon = self.edition.limit.rate.time_for(self.edition.limit.backlog);
         self.void = self.queued;
         self.restamped = None;
+        self.spare = Spare::default();
         self.shared.set_back(&self.edition, now);
     }
 
@@ -189,9 +225,19 @@ impl Seat {
 impl Meter for Seat {
     fn stamp(&mut self, cost: Bytes, now: Nanos) -> Option<Nanos> {
         self.follow_limit(now);
-        let stamp = self.promise(cost, now, now + self.horizon)?;
+        let stamp = match self.spare.take(cost, now) {
+            Some(stamp) => stamp,
+            None => self.promise(cost, now, now + self.horizon)?,
+        };
         self.queued += 1;
         Some(stamp)
+    }
+
+    fn unstamp(&mut self, cost: Bytes, edt: Nanos, now: Nanos) {
+        // Where stamps are void, so may have been that of the one that was dropped.
+        if self.void == 0 && edt >= now {
+            self.spare.add(cost, edt, now);
+        }
     }
 
     fn take(&mut self, cost: Bytes, edt: Nanos, now: Nanos) -> Take {

@@ -231,6 +231,9 @@ impl Seat {
         self.shared.ledger.forgive(common);
         self.shared.peak.forgive(common);
         self.level = limit.rate.bits_per_sec();
+        // At the old rate it may have had to wait for long, and would demand its share all the while.
+        self.waiting_until = self.waiting_until.min(common);
+        self.next_tell = common;
         self.follow_level();
         self.grace.clear(common);
     }

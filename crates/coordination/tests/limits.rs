@@ -4,8 +4,8 @@
 mod world;
 
 use narrows_coordination::{Coordination, DEFAULT_SYNC_TIME, Limit, Strategy};
-use narrows_packet::Backlog;
-use narrows_qdisc::{Meter, Share, Take, Verdict};
+use narrows_packet::{Backlog, Batch, Headers, PacketId, Packets};
+use narrows_qdisc::{Config, Meter, Share, Spec, Take, Verdict, cake, fifo, fq};
 use narrows_units::{Bytes, Nanos, Rate};
 use proptest::prelude::*;
 use world::{World, arrival, spec, stated_burst};
@@ -135,6 +135,62 @@ fn edt_drops_what_would_leave_beyond_the_horizon() {
     }
     assert_eq!(queued(&mut world, 0), Verdict::Dropped);
     assert_eq!(queued(&mut world, 1), Verdict::Dropped);
+}
+
+/// What leaves of twice the limit, where a queue below the `tbf` drops half of it.
+fn delivered_past_drops(strategy: Strategy, inner: Config) -> f64 {
+    let limit = limit(100, 4_000, 1 << 20);
+    let coordination = Coordination::new(strategy, limit, 1);
+    let mut spec = spec(limit, Some(coordination.seat(0)));
+    spec.children = vec![Spec::new(inner)];
+    let mut packets = Packets::new(4096);
+    let mut free: Vec<PacketId> = (0..4096).map(PacketId).collect();
+    let mut qdisc = spec.build();
+    let (mut now, mut sent, mut number) = (Nanos(1), 0, 0u32);
+    let mut out = Batch::new(64);
+    while now < Nanos::from_secs(1) {
+        // 250 bytes take 20 us, 1250 take 100.
+        for len in [1250, 250] {
+            let Some(id) = free.pop() else { continue };
+            number += 1;
+            packets.arrive(id, len, now);
+            let flow = (number % 3).wrapping_mul(0x9e37_79b9);
+            packets.set_headers(id, Headers { flow, ..Headers::default() });
+            qdisc.enqueue(&mut packets, id, now);
+        }
+        now += Nanos::from_micros(60);
+        for back in [true, false] {
+            out.clear();
+            if back {
+                packets.reclaim(&mut out);
+            } else {
+                qdisc.dequeue(&mut packets, now, &mut out);
+                sent += out.as_slice().iter().map(|id| packets.len(*id).0).sum::<u64>();
+            }
+            free.extend_from_slice(out.as_slice());
+        }
+    }
+    sent as f64 / limit.rate.bytes_in(now).0 as f64
+}
+
+#[test]
+fn what_a_queue_drops_costs_none_of_the_rate() {
+    let fq = fq::Config { flow_limit: 20, ..fq::Config::default() };
+    let cake = cake::Config { memory: Some(Bytes(100_000)), ..cake::Config::default() };
+    for strategy in Strategy::ALL {
+        // A cake drops those that stand in front, and who knows when they were to leave.
+        for (inner, least) in [
+            (Config::Fifo(fifo::Config::Packets(20)), 0.97),
+            (Config::Fifo(fifo::Config::Bytes(Bytes(30_000))), 0.97),
+            (Config::Fq(fq), 0.97),
+            (Config::Cake(cake), 0.8),
+            (Config::Cake(cake::Config::default()), 0.8),
+        ] {
+            let name = format!("{strategy:?} {inner:?}");
+            let delivered = delivered_past_drops(strategy, inner);
+            assert!((least..=1.01).contains(&delivered), "{name}: {delivered}");
+        }
+    }
 }
 
 #[test]

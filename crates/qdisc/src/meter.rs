@@ -72,6 +72,10 @@ pub trait Meter: Send {
     /// that decide at departure answer [`Nanos::ZERO`].
     fn stamp(&mut self, cost: Bytes, now: Nanos) -> Option<Nanos>;
 
+    /// Packets that cost `cost` together, and were stamped `edt` at the latest, were dropped by the queue
+    /// instead of leaving. Strategies that decide at departure have nothing to take back.
+    fn unstamp(&mut self, _cost: Bytes, _edt: Nanos, _now: Nanos) {}
+
     /// May a packet that costs `cost` and was stamped `edt` leave at `now`? Charges it if so.
     fn take(&mut self, cost: Bytes, edt: Nanos, now: Nanos) -> Take;
 

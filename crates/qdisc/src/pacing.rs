@@ -69,6 +69,6 @@ fn with<C: Calendar + 'static>(
 ) -> Box<dyn Qdisc> {
     match config.codel {
         Some(codel) => Box::new(Queues::new(config, codel, calendar)),
-        None => Box::new(Pacer::new(config, hearsay, calendar(&config))),
+        None => Box::new(Pacer::new(config, hearsay, calendar)),
     }
 }

@@ -54,6 +54,10 @@ impl Meter for Probe {
         self.seat.stamp(cost, now)
     }
 
+    fn unstamp(&mut self, cost: Bytes, edt: Nanos, now: Nanos) {
+        self.seat.unstamp(cost, edt, now);
+    }
+
     fn take(&mut self, cost: Bytes, edt: Nanos, now: Nanos) -> Take {
         self.seat.take(cost, edt, now)
     }

@@ -14,7 +14,8 @@
 //! on arrival. One that was queued before the bucket shrank leaves when the bucket is full,
 //! into debt.
 //!
-//! *Stamps.* A strategy that decides at arrival writes its decision into the packet. Packets
+//! *Stamps.* A strategy that decides at arrival writes its decision into the packet. If the inner qdisc
+//! then drops a packet, on arrival or later, the strategy is told so ([`Meter::unstamp`]). Packets
 //! that come from elsewhere (adopted, or queued when the meter was exchanged) carry none
 //! that this meter has made; the meter is told so by an earliest departure time of zero.
 //!
@@ -33,7 +34,7 @@ use crate::patience::Patience;
 use crate::{Meter, Next, Qdisc, Share, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
-use queue::{Queue, Sink};
+use queue::{Passed, Queue, Sink};
 
 mod queue;
 
@@ -121,16 +122,32 @@ impl Tbf {
 
     #[inline]
     fn release(&mut self, packets: &mut Packets, now: Nanos, out: &mut impl Sink) -> Next {
-        let next = match &mut self.seat {
-            Seat::Own(bucket) => self.queue.release(bucket, packets, now, out),
-            Seat::Shared(meter) => self.queue.release(meter.as_mut(), packets, now, out),
+        let meter = match &mut self.seat {
+            Seat::Own(bucket) => return self.queue.release(bucket, packets, now, out),
+            Seat::Shared(meter) => meter.as_mut(),
         };
-        // The batch is over: tells the siblings, and hears from them.
-        if let Seat::Shared(meter) = &mut self.seat {
-            meter.report(self.queue.backlog(), now);
-            self.follow_meter();
+        let before = self.queue.accepted();
+        let next = self.queue.release(meter, packets, now, out);
+        let lost = before - self.queue.accepted();
+        if lost.packets != 0 {
+            // They stood in front of the one that is to leave next.
+            let edt = self.queue.held_edt().unwrap_or(now);
+            meter.unstamp(self.queue.cost_of(lost), edt, now);
         }
+        // The batch is over: tells the siblings, and hears from them.
+        meter.report(self.queue.backlog(), now);
+        self.follow_meter();
         next
+    }
+
+    /// The inner qdisc has dropped something, most likely what came in, stamped `edt`. It has accepted
+    /// `before` so far, that included.
+    #[cold]
+    fn dropped_below(&mut self, before: Passed, edt: Nanos, now: Nanos) {
+        let Seat::Shared(meter) = &mut self.seat else { return };
+        let lost = before - self.queue.accepted();
+        meter.unstamp(self.queue.cost_of(lost), edt, now);
+        meter.turned_away();
     }
 
     /// Why a packet is not taken in, if it is not. Apart from the way that almost all packets
@@ -177,17 +194,15 @@ impl Qdisc for Tbf {
         {
             return self.discard(packets, id, reason);
         }
-        if let Seat::Shared(meter) = &mut self.seat {
-            let Some(edt) = meter.stamp(cost, now) else {
-                return self.discard(packets, id, DropReason::Horizon);
-            };
-            packets.meta_mut(id).edt = edt;
-        }
+        let Seat::Shared(meter) = &mut self.seat else { return self.queue.push(packets, id, now) };
+        let Some(edt) = meter.stamp(cost, now) else {
+            return self.discard(packets, id, DropReason::Horizon);
+        };
+        packets.meta_mut(id).edt = edt;
+        let before = self.queue.accepted().and(len);
         let verdict = self.queue.push(packets, id, now);
-        if verdict == Verdict::Dropped
-            && let Seat::Shared(meter) = &mut self.seat
-        {
-            meter.turned_away();
+        if verdict == Verdict::Dropped {
+            self.dropped_below(before, edt, now);
         }
         verdict
     }

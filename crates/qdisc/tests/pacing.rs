@@ -367,7 +367,7 @@ proptest! {
     ) {
         let horizon = Nanos::from_secs(2);
         let config = Config { horizon, ..at_rate(Structure::Carousel, rate) };
-        let mut sorted = World::of(Box::new(Pacer::new(config, None, Sorted::default())));
+        let mut sorted = World::of(Box::new(Pacer::new(config, None, |_| Sorted::default())));
         let mut worlds: Vec<_> = STRUCTURES
             .map(|structure| Config { horizon, codel, ..at_rate(structure, rate) })
             .map(|config| (slot(&config), World::new(config)))
@@ -642,26 +642,74 @@ fn flows_to_one_host_share_a_rate_where_hosts_have_rates() {
     }
 }
 
+/// When three packets of 125 bytes, and two more after a change, leave: in ns since the beginning.
+fn before_and_after(structure: Structure, before: Rate, after: Rate) -> Vec<u64> {
+    let config = at_rate(structure, before);
+    let mut world = World::new(config);
+    let start = world.now;
+    (0..3).for_each(|_| assert_ne!(world.arrive(1, 125), Verdict::Dropped));
+    world.qdisc.retune(spec(Config { maxrate: Some(after), ..config }), Nanos(world.now));
+    (0..2).for_each(|_| assert_ne!(world.arrive(1, 125), Verdict::Dropped));
+    world.run();
+    world.check();
+    world.times().iter().map(|at| at - start).collect()
+}
+
+/// What a flow may be rounded up by is less than its frame takes; only a wheel of several levels does.
+fn assert_about(structure: Structure, times: &[u64], expected: [u64; 5], frame: u64) {
+    let late = if structure == Structure::FlowBundler { frame } else { 1000 };
+    assert!(times.is_sorted() && times.len() == 5, "{times:?}");
+    for (at, stamp) in times.iter().zip(expected) {
+        assert!((stamp..=stamp + late).contains(at), "{structure:?} {times:?}");
+    }
+}
+
 #[test]
-fn another_rate_acts_on_what_comes_from_then_on() {
+fn a_lower_rate_acts_on_what_comes_from_then_on() {
     for structure in STRUCTURES {
-        let config = at_rate(structure, mbit(1));
+        let times = before_and_after(structure, mbit(10), mbit(1));
+        let expected = [0, 100_000, 200_000, 300_000, 1_300_000];
+        assert_about(structure, &times, expected, 1514 * 8_000);
+    }
+}
+
+#[test]
+fn a_higher_rate_acts_on_what_waits_too() {
+    for structure in STRUCTURES {
+        let times = before_and_after(structure, mbit(1), mbit(10));
+        let expected = [0, 100_000, 200_000, 300_000, 400_000];
+        assert_about(structure, &times, expected, 1514 * 800);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// A flow that was slow and is fast waits for no longer than what it has takes at the new rate.
+    #[test]
+    fn what_was_booked_at_a_lower_rate_is_released(
+        structure in structure(), arrivals in arrivals(100), slow in 1_000u64..100_000,
+    ) {
+        let config = Config {
+            apart: Key::Hosts,
+            ..roomy(structure, Rate::from_bits_per_sec(slow))
+        };
         let mut world = World::new(config);
-        let start = world.now;
-        (0..3).for_each(|_| assert_ne!(world.arrive(1, 125), Verdict::Dropped));
-        world.qdisc.retune(spec(Config { maxrate: Some(mbit(10)), ..config }), Nanos(world.now));
-        (0..2).for_each(|_| assert_ne!(world.arrive(1, 125), Verdict::Dropped));
-        world.run();
-        // A millisecond each, and a tenth; what a flow of the old rate may be rounded up by is less
-        // than its frame takes, but only a wheel of several levels does.
-        let after: Vec<_> = world.times().iter().map(|at| at - start).collect();
-        if structure == Structure::FlowBundler {
-            assert!(after.is_sorted() && after[4] < 2 * 1514 * 8_000);
-        } else {
-            for (at, stamp) in after.iter().zip([0, 1_000_000, 2_000_000, 3_000_000, 3_100_000]) {
-                assert!((stamp..=stamp + 1000).contains(at), "{after:?}");
-            }
+        for Arrival { after, flow, len } in arrivals {
+            world.now += after * 1000;
+            world.arrive_with(to_host(flow), len);
+            world.poll();
         }
+        let rate = mbit(1000);
+        world.qdisc.retune(spec(Config { maxrate: Some(rate), ..config }), Nanos(world.now));
+        let retuned = world.now;
+        let bytes = world.qdisc.backlog().bytes + Bytes(2 * u64::from(FRAME));
+        world.run();
+        world.check();
+        prop_assert_eq!(world.qdisc.backlog().packets, 0);
+        // What goes to one host takes turns, which begin slowly.
+        let most = 10 * rate.time_for(bytes).0 + 10_000_000;
+        prop_assert!(world.now - retuned <= most, "{} of {most}", world.now - retuned);
     }
 }
 

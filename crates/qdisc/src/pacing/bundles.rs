@@ -225,6 +225,13 @@ impl Bundles {
         Some(behind)
     }
 
+    /// Nobody waits for his turn any more, all have been taken back; and flows have another rate than the one
+    /// that was seen.
+    pub(super) fn begin_anew(&mut self) {
+        self.buckets.fill(Estimate::default());
+        self.turns = Turns::new(Bytes(self.frame), DESTINATIONS + 1);
+    }
+
     /// A packet of `len` bytes to `destination` left with the slot `slot`.
     #[inline]
     pub fn left(&mut self, destination: u32, slot: Nanos, len: Bytes, now: Nanos) {

@@ -72,6 +72,11 @@ impl Flow {
         Moment { nanos: self.next, fraction: self.fraction } = next;
     }
 
+    /// Its next packet may leave at `next`, if not before.
+    pub(super) fn hasten(&mut self, next: Moment) {
+        self.set_next(self.next().min(next));
+    }
+
     /// Packets that are queued.
     #[inline]
     pub(super) const fn queued(&self) -> u32 {
@@ -175,6 +180,19 @@ impl Flows {
             Err(_) => self.add(key, now),
         };
         &mut self.table.places[at]
+    }
+
+    /// Flows without packets may send at `next`, if not before, and nothing leaves later than `now`.
+    pub(super) fn hasten(&mut self, next: Moment, now: Nanos) {
+        let before = match &mut self.stage {
+            Stage::Moving(before, _) => before.places.as_mut_slice(),
+            _ => &mut [],
+        };
+        let all = self.table.places.iter_mut().chain(before);
+        for flow in all.filter(|flow| flow.is_there()) {
+            flow.hasten(next);
+            flow.slot = flow.slot.min(now);
+        }
     }
 
     /// A flow has its first packet, as [`Flow::push`] says.

@@ -10,8 +10,9 @@
 //! already is not rounded to a slot, so a flow that sends little waits for nothing. Flows are the same where
 //! their 32-bit hashes are: they have one rate then, and are one flow in everything.
 //!
-//! *The rate decides on arrival.* Another `maxrate` acts on what comes from then on; what is queued
-//! leaves at the time that it was told. What lies beyond the horizon is dropped; where it is to leave at the
+//! *The rate decides on arrival.* A lower `maxrate` acts on what comes from then on; what is queued
+//! leaves at the time that it was told. A higher one acts on what is queued, too (`pacer/renewal.rs`).
+//! What lies beyond the horizon is dropped; where it is to leave at the
 //! horizon instead, it does, however much else of its flow does.
 //!
 //! *What may not leave together.* `flowbundler` keeps packets of a flow apart, or, where it is told so, whatever
@@ -41,6 +42,8 @@ use crate::{Alone, Hearsay, Next, Qdisc, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos};
 
+mod renewal;
+
 /// How many packets ahead a batch of arrivals touches flows.
 const AHEAD: usize = 8;
 
@@ -50,6 +53,10 @@ pub struct Pacer<C> {
     terms: Terms,
     flows: Flows,
     calendar: C,
+    /// Makes an empty one.
+    make: fn(&Config) -> C,
+    /// Whether what waits has times by a rate that has risen since.
+    is_outdated: bool,
     /// By destination, where what goes to one may not leave together.
     bundles: Option<Bundles>,
     acknowledgements: Acknowledgements,
@@ -57,15 +64,21 @@ pub struct Pacer<C> {
 }
 
 impl<C: Calendar> Pacer<C> {
-    /// An instance that holds packets in `calendar`, which is empty and as `config` has it, and listens
+    /// An instance that holds packets in what `calendar` makes, empty and as `config` has it, and listens
     /// with `hearsay`, if it does.
-    pub fn new(config: Config, hearsay: Option<Box<dyn Hearsay>>, calendar: C) -> Self {
+    pub fn new(
+        config: Config,
+        hearsay: Option<Box<dyn Hearsay>>,
+        calendar: fn(&Config) -> C,
+    ) -> Self {
         Self {
             terms: Terms::new(&config),
             bundles: by_destination(&config, hearsay),
-            config,
             flows: Flows::new(),
-            calendar,
+            calendar: calendar(&config),
+            make: calendar,
+            is_outdated: false,
+            config,
             acknowledgements: Acknowledgements::default(),
             account: Account::new(),
         }
@@ -163,6 +176,18 @@ impl<C: Calendar> Pacer<C> {
         self.leave(packets, id);
     }
 
+    /// Takes the packet that would leave next, whatever its time, out of the calendar.
+    fn take_back(&mut self, packets: &mut Packets) -> Option<PacketId> {
+        loop {
+            let id = self.calendar.drain(packets)?;
+            let bundles = self.bundles.as_ref();
+            let Some(at) = bundles.and_then(|bundles| bundles.take_back(packets, id)) else {
+                return Some(id);
+            };
+            self.calendar.insert(packets, id, Slot::exactly(at), Nanos::ZERO);
+        }
+    }
+
     /// Counts that `id` is here no longer.
     #[inline]
     fn leave(&mut self, packets: &mut Packets, id: PacketId) {
@@ -189,6 +214,7 @@ impl<C: Calendar> Qdisc for Pacer<C> {
 
     #[inline]
     fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
+        self.refresh(packets, now);
         if self.account.backlog().packets >= self.config.limit {
             return self.account.dropped(packets, id, DropReason::Limit);
         }
@@ -211,6 +237,7 @@ impl<C: Calendar> Qdisc for Pacer<C> {
     }
 
     fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next {
+        self.refresh(packets, now);
         let before = self.account.backlog();
         loop {
             let start = out.len();
@@ -232,6 +259,7 @@ impl<C: Calendar> Qdisc for Pacer<C> {
     }
 
     fn dequeue_one(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next> {
+        self.refresh(packets, now);
         loop {
             let Some(id) = self.calendar.pop(packets, now) else {
                 return Err(self.account.held(self.calendar.next(), now));
@@ -269,7 +297,9 @@ impl<C: Calendar> Qdisc for Pacer<C> {
     fn retune(&mut self, spec: Spec, now: Nanos) {
         assert!(self.fits(&spec), "{:?} does not fit a {:?}", spec.config, self.config);
         let crate::Config::Pacing(config) = spec.config else { return };
-        self.terms = Terms::new(&config);
+        let terms = Terms::new(&config);
+        self.is_outdated |= terms.is_faster_than(&self.terms);
+        self.terms = terms;
         if !self.config.safeguard {
             self.acknowledgements.ask(now);
         }
@@ -289,20 +319,14 @@ impl<C: Calendar> Qdisc for Pacer<C> {
     }
 
     fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
-        loop {
-            let id = self.calendar.drain(packets)?;
-            let bundles = self.bundles.as_ref();
-            if let Some(at) = bundles.and_then(|bundles| bundles.take_back(packets, id)) {
-                self.calendar.insert(packets, id, Slot::exactly(at), Nanos::ZERO);
-                continue;
-            }
-            self.leave(packets, id);
-            return Some(id);
-        }
+        let id = self.take_back(packets)?;
+        self.leave(packets, id);
+        Some(id)
     }
 
     fn adopt(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
         Acknowledgements::forget(packets, id);
+        self.refresh(packets, now);
         let held = self.hold(packets, id, now, false);
         debug_assert_eq!(held, Ok(()), "only limits could say no");
     }

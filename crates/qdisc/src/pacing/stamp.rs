@@ -102,6 +102,11 @@ impl Terms {
         Moment { nanos, fraction }
     }
 
+    /// Whether a byte takes less time than by `other`.
+    pub(super) fn is_faster_than(&self, other: &Self) -> bool {
+        (self.whole, self.part) < (other.whole, other.part)
+    }
+
     /// To how many nanoseconds a departure may be rounded up where `bundle` is the longest that a slot
     /// should be, both as powers of two.
     #[inline]

@@ -33,6 +33,30 @@ struct Held {
     edt: Nanos,
 }
 
+/// Packets that have been accepted, and were not dropped since.
+#[derive(Clone, Copy)]
+pub(super) struct Passed {
+    pub(super) packets: u64,
+    bytes: u64,
+}
+
+impl Passed {
+    /// And one of `len` bytes.
+    #[inline]
+    pub(super) fn and(self, len: Bytes) -> Self {
+        Self { packets: self.packets + 1, bytes: self.bytes + len.0 }
+    }
+}
+
+impl std::ops::Sub for Passed {
+    type Output = Self;
+
+    #[inline]
+    fn sub(self, other: Self) -> Self {
+        Self { packets: self.packets - other.packets, bytes: self.bytes - other.bytes }
+    }
+}
+
 /// Where packets go.
 pub(super) trait Sink {
     fn has_room(&self) -> bool;
@@ -175,6 +199,27 @@ impl Queue {
         self.stats.sent_packets += u64::from(sent.packets);
         self.stats.sent_bytes += sent.bytes.0;
         next
+    }
+
+    /// What has left and what is queued.
+    #[inline]
+    pub(super) fn accepted(&self) -> Passed {
+        let Backlog { packets, bytes } = self.backlog();
+        Passed {
+            packets: self.stats.sent_packets + u64::from(packets),
+            bytes: self.stats.sent_bytes + bytes.0,
+        }
+    }
+
+    /// What packets are charged that were dropped together; a little less where they are several.
+    pub(super) fn cost_of(&self, lost: Passed) -> Bytes {
+        let bytes = Bytes(lost.bytes);
+        if lost.packets == 1 { self.overhead.cost(bytes) } else { bytes }
+    }
+
+    /// The stamp of the packet that leaves next, if one is held.
+    pub(super) fn held_edt(&self) -> Option<Nanos> {
+        self.held.map(|held| held.edt)
     }
 
     /// When to ask again if the held packet may leave at `at`. A stamped one then: behind a
