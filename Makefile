@@ -13,13 +13,14 @@ PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: help demo demo-latency test test-vm test-vm-short deps build check loom instructions reproduction reproduction-check bench-forward bench-cake bench-wheels bench-pacing
+.PHONY: help demo demo-latency test test-vm test-vm-short deps build check loom instructions reproduction reproduction-check chaos chaos-short bench-forward bench-cake bench-wheels bench-pacing
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
 	@echo "make demo-latency   what cake does to delay under load, beside tbf and beside nothing (root)"
 	@echo "make test           all tests: unit, property, loom, instruction counts, figures, end to end (root)"
 	@echo "make test-vm        other kernels and real drivers, under qemu: CELLS='7.x-igb 6.1' for some (root to install it)"
+	@echo "make chaos          faults of all kinds under traffic, for three minutes; SEED=N for a certain run (root)"
 	@echo "make build          build $(NARROWS)"
 	@echo "make check          formatting and lints"
 	@echo "make bench-forward  forwarding beside a bare AF_XDP forwarder, a bridge and HTB (root)"
@@ -77,7 +78,7 @@ check: deps
 # As root everything runs; without, what needs network namespaces says that it was skipped.
 test: check
 	$(CARGO) test --workspace --locked
-	$(MAKE) --no-print-directory loom instructions reproduction-check
+	$(MAKE) --no-print-directory loom instructions reproduction-check chaos-short
 
 # Debian's kernels between emulated cards: all cells take half an hour. CELLS= chooses some by
 # name, kernel or driver; RESUME=1 keeps what this build has shown already; WRITE=1 renews the
@@ -90,6 +91,16 @@ test-vm: deps
 # The cells that cover most, in at most 5 minutes.
 test-vm-short: deps
 	$(VMLAB) --short
+
+# Another seed each time, which the run prints; the short one is always the same.
+SEED = $(shell od -An -N2 -tu2 /dev/urandom | tr -d ' ')
+
+chaos: build
+	@$(NARROWS) chaos --seed $(SEED)
+
+chaos-short: build
+	@if [ "$$(id -u)" = 0 ]; then $(NARROWS) chaos --seed 1 --duration 45s; \
+	else echo "SKIPPED: chaos needs root, for network namespaces"; fi
 
 # Every interleaving of the lock-free parts, with tiny constants.
 loom: deps

@@ -1,6 +1,7 @@
 //! One module for each command, and what they share.
 
 pub mod bench;
+pub mod chaos;
 pub mod demo;
 pub mod doctor;
 mod report;

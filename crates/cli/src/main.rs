@@ -26,6 +26,7 @@ enum Command {
     Bench(commands::bench::Bench),
     Sim(commands::sim::Sim),
     Demo(commands::demo::Demo),
+    Chaos(commands::chaos::Chaos),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Bench(bench) => bench.execute(),
         Command::Sim(sim) => sim.execute(),
         Command::Demo(demo) => demo.execute(),
+        Command::Chaos(chaos) => chaos.execute(),
     };
     result.unwrap_or_else(|error| {
         eprintln!("narrows: {}", explain(&error));

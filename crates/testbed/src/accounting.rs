@@ -158,7 +158,7 @@ mod tests {
 
     fn show() -> Show {
         serde_json::from_str(
-            r#"{"ports":[
+            r#"{"state":"running","ports":[
                 {"name":"port-a","to_self":3,"unserved":0,"per_queue":[],
                  "total":{"tx_packets":40,"tx_bytes":1,"backlog_packets":1,"drops":0}},
                 {"name":"port-b","to_self":0,"unserved":0,"per_queue":[],

@@ -1,12 +1,12 @@
 //! A generator that sends at a bounded rate whatever the receiver makes of it.
 //!
-//! It paces in small bursts: what has fallen due is sent, then the thread sleeps a
-//! little. Where the machine gave it no time for longer than 20 ms, what is due beyond that is
-//! never made up for, so that a stall is not followed by a burst.
+//! It [paces](crate::pace) in small bursts: what has fallen due is sent, then the thread sleeps a
+//! little.
 
 use crate::background::Background;
 use crate::cpu;
 use crate::namespace::Namespace;
+use crate::pace::{Credit, NAP};
 use crate::raw::{BATCH, RawSocket};
 use anyhow::{Context, Result};
 use nix::unistd::{Pid, gettid};
@@ -15,21 +15,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Sleep between bursts: at a gigabit of full frames, about 16 of them.
-const NAP: Duration = Duration::from_micros(200);
-/// How much of a stall is made up for.
-const MEMORY: Duration = Duration::from_millis(20);
-
-/// How fast to send.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
-    /// Frames per second.
-    Packets(f64),
-    /// Bits per second of whole frames.
-    Bits(f64),
-    /// As fast as one core can.
-    FlatOut,
-}
+pub use crate::pace::Pace;
 
 /// What to send: the frames in turn, again and again.
 #[derive(Clone, Debug)]
@@ -77,12 +63,7 @@ impl Flood {
         if let Some(core) = self.core {
             cpu::pin_this_thread(core)?;
         }
-        let bits: usize = self.frames.iter().map(|frame| frame.len() * 8).sum();
-        let per_second = match self.pace {
-            Pace::Packets(rate) => Some(rate),
-            Pace::Bits(rate) => Some(rate * self.frames.len() as f64 / bits as f64),
-            Pace::FlatOut => None,
-        };
+        let per_second = self.pace.frames_per_second(&self.frames);
         // The frames twice in a row: a batch that starts anywhere in the first round
         // is one slice.
         let ring: Vec<&[u8]> =
@@ -109,31 +90,6 @@ impl Flood {
     }
 }
 
-/// Frames that may be sent by now.
-struct Credit {
-    per_second: Option<f64>,
-    frames: f64,
-    at: Duration,
-}
-
-impl Credit {
-    fn new(per_second: Option<f64>) -> Self {
-        Self { per_second, frames: 0.0, at: Duration::ZERO }
-    }
-
-    fn due(&mut self, now: Duration) -> usize {
-        let Some(per_second) = self.per_second else { return usize::MAX };
-        self.frames += (now - self.at).as_secs_f64() * per_second;
-        self.frames = self.frames.min(MEMORY.as_secs_f64() * per_second + 1.0);
-        self.at = now;
-        self.frames as usize
-    }
-
-    fn spend(&mut self, frames: usize) {
-        self.frames -= frames as f64;
-    }
-}
-
 impl Running {
     /// Time that its thread has run for, with the softirqs that it set off.
     pub fn cpu(&self) -> Result<Duration> {
@@ -143,29 +99,5 @@ impl Running {
     /// Ends it and says what was sent.
     pub fn stop(self) -> Result<Sent> {
         self.sender.stop()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn credit_grows_with_time_and_is_spent() {
-        let mut credit = Credit::new(Some(10_000.0));
-        assert_eq!(credit.due(Duration::from_millis(1)), 10);
-        credit.spend(7);
-        assert_eq!(credit.due(Duration::from_millis(2)), 13);
-    }
-
-    #[test]
-    fn a_stall_is_not_followed_by_a_burst() {
-        let mut credit = Credit::new(Some(10_000.0));
-        assert_eq!(credit.due(Duration::from_secs(5)), 201);
-    }
-
-    #[test]
-    fn flat_out_knows_no_credit() {
-        assert_eq!(Credit::new(None).due(Duration::ZERO), usize::MAX);
     }
 }

@@ -22,6 +22,7 @@ const START: Duration = Duration::from_secs(10);
 /// What `narrows show --json` says, as far as traffic's books need it.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Show {
+    state: String,
     ports: Vec<Port>,
 }
 
@@ -29,6 +30,9 @@ pub struct Show {
 #[derive(Clone, Debug, Deserialize)]
 pub struct Port {
     name: String,
+    /// Its MTU in bytes.
+    #[serde(default)]
+    mtu: u32,
     /// All of its queues together.
     pub total: Queue,
     /// Each queue.
@@ -62,6 +66,16 @@ impl Show {
     /// The port with this name.
     pub fn port(&self, name: &str) -> Option<&Port> {
         self.ports.iter().find(|port| port.name == name)
+    }
+
+    /// Whether its ports are joined.
+    pub fn is_running(&self) -> bool {
+        self.state == "running"
+    }
+
+    /// Whether its ports are joined and both have this MTU.
+    pub fn is_running_with_mtu(&self, mtu: u32) -> bool {
+        self.is_running() && self.ports.iter().all(|port| port.mtu == mtu)
     }
 }
 
@@ -134,6 +148,11 @@ impl Instance {
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.process.id()
+    }
+
+    /// Sends it `signal`.
+    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+        self.process.signal(signal)
     }
 
     /// Whether it still runs.

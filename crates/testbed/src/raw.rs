@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::{
-    AddressFamily, LinkAddr, MsgFlags, MultiHeaders, SockFlag, SockType, bind, sendmmsg,
+    AddressFamily, LinkAddr, MsgFlags, MultiHeaders, SockFlag, SockType, bind, send, sendmmsg,
     setsockopt, socket, sockopt,
 };
 use std::io::IoSlice;
@@ -21,6 +21,17 @@ pub const BATCH: usize = 64;
 /// Room for what the forwarder has not yet taken. Past it the kernel says so
 /// ([`RawSocket::send`] returns short) instead of queueing without end.
 const BUFFER: usize = 8 << 20;
+
+/// What became of a frame that was offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// The kernel has it.
+    Taken,
+    /// The device has dropped it.
+    Lost,
+    /// The socket holds as much as it may, and nobody has seen the frame.
+    NoRoom,
+}
 
 /// A socket that sends frames on one device.
 #[derive(Debug)]
@@ -41,6 +52,17 @@ impl RawSocket {
             setsockopt(&socket, sockopt::SndBufForce, &BUFFER)?;
             Ok(Self { socket })
         })
+    }
+
+    /// Sends one frame. A frame that the device drops at once, and counts, is [`Offer::Lost`], which
+    /// [`send`](Self::send) cannot tell from one that was not tried.
+    pub fn offer(&self, frame: &[u8]) -> Result<Offer> {
+        match send(self.socket.as_raw_fd(), frame, MsgFlags::empty()) {
+            Ok(_) => Ok(Offer::Taken),
+            Err(Errno::ENOBUFS) => Ok(Offer::Lost),
+            Err(Errno::EAGAIN) => Ok(Offer::NoRoom),
+            Err(errno) => Err(errno).context("cannot send a frame"),
+        }
     }
 
     /// Sends the first [`BATCH`] of `frames`. Returns how many the kernel took; fewer

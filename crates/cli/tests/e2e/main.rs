@@ -12,6 +12,7 @@
 
 mod cake;
 mod changing;
+mod chaos;
 mod failing;
 mod forwarding;
 mod idle;

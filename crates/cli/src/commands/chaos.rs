@@ -1,0 +1,84 @@
+//! `narrows chaos`.
+
+use super::report::print;
+use clap::Args;
+use narrows_testbed::chaos::{self, Kind};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Hurt a running Narrows in every way while traffic goes through it, and see that it keeps its
+/// promises.
+///
+/// Between network namespaces of its own, numbered packets go both ways while, one after the other
+/// and in an order that the seed decides, the process is killed, stopped and restarted, ports go
+/// down and change, policies change, cores are taken away, and floods come. Every packet has to be
+/// accounted for, no flow may be out for longer than promised, none may be reordered in normal
+/// operation, and the limit may never be exceeded. Fails where a promise breaks, and says with which
+/// seed. Needs root.
+#[derive(Args)]
+pub struct Chaos {
+    /// What chance depends on; the same seed is the same sequence of faults.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// For how long, in seconds or with a unit: 45, 90s, 3m.
+    #[arg(long, value_name = "TIME", default_value = "3m", value_parser = parse_duration)]
+    duration: Duration,
+
+    /// Only these kinds of faults, separated by commas.
+    #[arg(long, value_name = "KIND,..", value_delimiter = ',', value_parser = parse_kind)]
+    only: Vec<Kind>,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Chaos {
+    pub fn execute(self) -> anyhow::Result<ExitCode> {
+        eprintln!("seed {}", self.seed);
+        let report = chaos::run(&chaos::Options {
+            program: std::env::current_exe()?,
+            seed: self.seed,
+            duration: self.duration,
+            kinds: self.only,
+            planted: None,
+        })?;
+        print(&report, self.json)?;
+        Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// Whole seconds or minutes, up to a day.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let (digits, unit) = match text.strip_suffix(['s', 'm']) {
+        Some(digits) if text.ends_with('m') => (digits, 60),
+        Some(digits) => (digits, 1),
+        None => (text, 1),
+    };
+    let seconds = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    match seconds {
+        Some(seconds @ 1..=86_400) => Ok(Duration::from_secs(seconds)),
+        _ => Err("give a time from 1s to 1440m, such as 45, 90s or 3m".to_owned()),
+    }
+}
+
+fn parse_kind(text: &str) -> Result<Kind, String> {
+    let names = || Kind::ALL.map(Kind::name).join(", ");
+    Kind::named(text).ok_or_else(|| format!("the kinds are {}", names()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_in_seconds_or_has_a_unit() {
+        for (text, seconds) in [("45", 45), ("90s", 90), ("3m", 180), ("1440m", 86_400)] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for refused in ["", "0", "m", "s", "3h", "-1", "1.5m", "1441m", "99999999999999999999"] {
+            assert!(parse_duration(refused).unwrap_err().contains("3m"), "{refused}");
+        }
+    }
+}

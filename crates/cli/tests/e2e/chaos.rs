@@ -1,0 +1,40 @@
+//! The harness of `narrows chaos` itself: it is content with normal operation, and finds what is
+//! planted.
+
+use crate::setup::{NARROWS, turn};
+use narrows_testbed::chaos::{Kind, Options, Planted, Report, run};
+use std::time::Duration;
+
+/// One epoch of normal operation.
+fn calm(planted: Option<Planted>) -> Report {
+    let options = Options {
+        program: NARROWS.into(),
+        seed: 1,
+        duration: Duration::from_millis(1),
+        kinds: vec![Kind::Calm],
+        planted,
+    };
+    run(&options).unwrap()
+}
+
+#[test]
+fn chaos_finds_every_packet_of_a_calm_run() {
+    let Some(_turn) = turn() else { return };
+    let report = calm(None);
+    assert_eq!(report.unaccounted(), 0, "{report}");
+}
+
+#[test]
+fn chaos_finds_what_is_planted() {
+    let Some(_turn) = turn() else { return };
+    for (planted, said) in [
+        (Planted::Lost, "back: 1 packets unaccounted"),
+        (Planted::Doubled, "back: 1 packets arrived more than once"),
+        (Planted::Reordered, "out of their flow's order in normal operation"),
+        (Planted::Burst, "of what the limit passes in 10 ms"),
+    ] {
+        let report = calm(Some(planted));
+        assert!(!report.is_good(), "{planted:?} is not found: {report}");
+        assert!(report.broken().any(|broken| broken.contains(said)), "{planted:?}: {report}");
+    }
+}

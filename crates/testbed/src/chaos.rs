@@ -1,0 +1,98 @@
+//! Faults of all kinds while traffic runs both ways, and the proof of what they cost.
+//!
+//! A run is a sequence of [epochs](epoch), each from rest to rest with one fault in its middle:
+//! numbered frames both ways, more than the limit forth, less than the limit back. Which fault
+//! strikes, how, and in which order, a seed says ([`schedule`]). At the end of each epoch
+//!
+//! - every frame that was sent has arrived or is lost for a reason that something counted, or that
+//!   the fault is known to leave no count of and that it could have touched ([`books`]);
+//! - no flow was out for longer than promised of this fault ([`outage`]);
+//! - in normal operation, that is in the first part of an epoch and from a second after the fault,
+//!   nothing is lost but by the policy and no frame overtakes another of its flow;
+//! - while Narrows shapes, no window has more than the limit's rate and burst ([`limit`]).
+//!
+//! The harness believes its own senders and receivers and the kernel's devices. Of what Narrows
+//! says of itself it takes only the counts of drops, and those have to add up with all else.
+//!
+//! Non-goals: faults of the network itself (a lossy wire, reordering before Narrows), and load at
+//! line rate: with sender, shaper and receiver on the same cores, speed is what `narrows bench` is for.
+
+mod books;
+mod epoch;
+mod fault;
+mod frame;
+mod limit;
+mod outage;
+mod planted;
+mod policy;
+mod promises;
+mod receiver;
+mod report;
+mod rng;
+mod schedule;
+mod sender;
+mod span;
+mod traffic;
+mod world;
+
+pub use fault::Kind;
+pub use planted::Planted;
+pub use report::{Report, Row};
+
+use crate::Testbed;
+use crate::bed::QUEUES;
+use crate::progress::Progress;
+use crate::requirements::{self, ETHTOOL, IP, Refusal};
+use anyhow::Result;
+use schedule::Schedule;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use world::World;
+
+/// How to run it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The `narrows` program.
+    pub program: PathBuf,
+    /// What chance depends on.
+    pub seed: u64,
+    /// For how long faults are begun.
+    pub duration: Duration,
+    /// The kinds of faults; all where there are none.
+    pub kinds: Vec<Kind>,
+    /// What is wrong with the harness, for a test of it.
+    pub planted: Option<Planted>,
+}
+
+/// Refuses where it cannot run.
+pub fn check() -> Result<(), Refusal> {
+    requirements::check(&[IP, ETHTOOL])
+}
+
+/// What an epoch takes at least: for the number of steps that progress shows.
+const EPOCH: Duration = Duration::from_millis(3500);
+
+/// Runs it, with its progress on standard error.
+pub fn run(options: &Options) -> Result<Report> {
+    check()?;
+    let kinds = if options.kinds.is_empty() { &Kind::ALL[..] } else { &options.kinds };
+    let mut schedule = Schedule::new(options.seed, kinds);
+    let bed = Testbed::up(QUEUES)?;
+    let mut world = World::begin(&bed, options)?;
+    let started = Instant::now();
+    let steps = (options.duration.as_millis() / EPOCH.as_millis()).max(1);
+    let mut progress = Progress::over(u64::try_from(steps)?);
+    let mut epochs = Vec::new();
+    while epochs.is_empty() || started.elapsed() < options.duration {
+        let Some((kind, fault)) = schedule.next() else { break };
+        let number = epochs.len() + 1;
+        progress.begin(&format!("{}: {}", kind.name(), fault.describe()));
+        let epoch = epoch::run(&mut world, number, kind, fault.as_ref())?;
+        for broken in &epoch.broken {
+            progress.end(&format!("BROKEN: {broken}"));
+        }
+        epochs.push((epoch, fault.outage().map(|bound| bound.as_millis())));
+    }
+    drop(progress);
+    Ok(Report::new(options.seed, started.elapsed().as_secs(), epochs))
+}

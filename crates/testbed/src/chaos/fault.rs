@@ -1,0 +1,162 @@
+//! The faults, each in a file of its own: what it does, what is promised while it lasts, how it
+//! is undone.
+
+mod core;
+mod exhaustion;
+mod flood;
+mod hog;
+mod kill;
+mod link;
+mod mtu;
+mod pause;
+mod policy;
+mod restart;
+
+use super::books::Destroyed;
+use super::rng::Rng;
+use super::span::Span;
+use super::world::World;
+use anyhow::Result;
+use narrows_units::Nanos;
+use serde::Serialize;
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// What traffic may be without for as long as an outage is promised not to last.
+pub(super) const PROMISED: Duration = Duration::from_secs(1);
+/// What a machine whose cores are shared by senders, receivers, Narrows and whatever else runs on
+/// it may take from a thread. Part of every bound, and of no other meaning.
+pub(super) const NOISE: Duration = Duration::from_millis(300);
+/// The same, for a frame between its sender and the shaper's queue.
+pub(super) const IN_FLIGHT: Nanos = Nanos::from_millis(100);
+
+/// What a fault did, as far as the books have to know it.
+#[derive(Debug, Default)]
+pub(super) struct Trace {
+    /// What it may have destroyed that no counter saw.
+    pub(super) destroyed: Vec<Destroyed>,
+    /// When Narrows did not shape.
+    pub(super) unshaped: Option<Span>,
+    /// When the device of the sender was without an XDP program at its far end.
+    pub(super) bypassed: bool,
+}
+
+/// One fault with its parameters.
+pub(super) trait Fault: Debug {
+    /// What it does, in a few words.
+    fn describe(&self) -> String;
+
+    /// How long a flow may be out; `None` where nothing is promised of a single flow.
+    fn outage(&self) -> Option<Duration>;
+
+    /// Strikes, lets it last, undoes it, and returns when Narrows forwards again.
+    fn strike(&self, world: &mut World<'_>) -> Result<Trace>;
+}
+
+/// The kinds of faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Nothing happens: normal operation, judged most strictly.
+    Calm,
+    /// `kill -9`, and a new start.
+    Kill,
+    /// SIGTERM, and a new start.
+    Restart,
+    /// SIGSTOP, SIGCONT.
+    Pause,
+    /// A port goes down and up again.
+    Link,
+    /// Another MTU on all devices.
+    Mtu,
+    /// Another policy by `narrows tc`.
+    Policy,
+    /// A flood of short frames, each from another address.
+    AddressFlood,
+    /// Short frames as fast as one core can.
+    RingExhaustion,
+    /// All threads of Narrows are moved to one core.
+    CoreTaken,
+    /// A real-time hog takes a core.
+    RealTimeHog,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Calm,
+        Self::Kill,
+        Self::Restart,
+        Self::Pause,
+        Self::Link,
+        Self::Mtu,
+        Self::Policy,
+        Self::AddressFlood,
+        Self::RingExhaustion,
+        Self::CoreTaken,
+        Self::RealTimeHog,
+    ];
+
+    /// The kind with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Calm => "calm",
+            Self::Kill => "kill",
+            Self::Restart => "restart",
+            Self::Pause => "pause",
+            Self::Link => "link",
+            Self::Mtu => "mtu",
+            Self::Policy => "policy",
+            Self::AddressFlood => "address-flood",
+            Self::RingExhaustion => "ring-exhaustion",
+            Self::CoreTaken => "core-taken",
+            Self::RealTimeHog => "real-time-hog",
+        }
+    }
+
+    /// A fault of this kind, with parameters drawn from `rng`.
+    pub(super) fn draw(self, rng: &mut Rng) -> Box<dyn Fault> {
+        match self {
+            Self::Calm => Box::new(Calm),
+            Self::Kill => Box::new(kill::Kill::draw(rng)),
+            Self::Restart => Box::new(restart::Restart::draw(rng)),
+            Self::Pause => Box::new(pause::Pause::draw(rng)),
+            Self::Link => Box::new(link::Flap::draw(rng)),
+            Self::Mtu => Box::new(mtu::Mtu::draw(rng)),
+            Self::Policy => Box::new(policy::Change::draw(rng)),
+            Self::AddressFlood => Box::new(flood::AddressFlood::draw(rng)),
+            Self::RingExhaustion => Box::new(exhaustion::Exhaustion::draw(rng)),
+            Self::CoreTaken => Box::new(core::Taken::draw(rng)),
+            Self::RealTimeHog => Box::new(hog::Hog::draw(rng)),
+        }
+    }
+}
+
+/// No fault.
+#[derive(Debug)]
+struct Calm;
+
+impl Fault for Calm {
+    fn describe(&self) -> String {
+        "nothing".to_owned()
+    }
+
+    fn outage(&self) -> Option<Duration> {
+        Some(NOISE)
+    }
+
+    fn strike(&self, _: &mut World<'_>) -> Result<Trace> {
+        std::thread::sleep(Duration::from_millis(500));
+        Ok(Trace::default())
+    }
+}
+
+/// A span as the names of parameters are written: whole milliseconds.
+fn millis(duration: Duration) -> String {
+    format!("{} ms", duration.as_millis())
+}

@@ -1,0 +1,38 @@
+//! SIGSTOP and SIGCONT: a process that is there and does nothing.
+
+use super::{Fault, NOISE, Trace, millis};
+use crate::chaos::rng::Rng;
+use crate::chaos::world::World;
+use anyhow::Result;
+use nix::sys::signal::Signal;
+use std::thread;
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(super) struct Pause {
+    /// How long it is stopped.
+    stopped: Duration,
+}
+
+impl Pause {
+    pub(super) fn draw(rng: &mut Rng) -> Self {
+        Self { stopped: rng.millis(20..200) }
+    }
+}
+
+impl Fault for Pause {
+    fn describe(&self) -> String {
+        format!("SIGSTOP, SIGCONT after {}", millis(self.stopped))
+    }
+
+    fn outage(&self) -> Option<Duration> {
+        Some(self.stopped + NOISE)
+    }
+
+    fn strike(&self, world: &mut World<'_>) -> Result<Trace> {
+        world.instance()?.signal(Signal::SIGSTOP)?;
+        thread::sleep(self.stopped);
+        world.instance()?.signal(Signal::SIGCONT)?;
+        Ok(Trace::default())
+    }
+}

@@ -1,0 +1,140 @@
+//! The frames of a chaos run: plain UDP that says which stream it is of and which number it has.
+//!
+//! They go to nobody's address, so that no host answers them, and their UDP checksum is 0, which
+//! IPv4 allows, so that a number can be written into a frame that is sent again and again.
+
+use crate::bed::{CLIENT_IP, CLIENT_MAC, SERVER_IP, SERVER_MAC, SINK_MAC};
+use crate::frames::{DISCARD, HEADERS, port};
+use anyhow::{Context, Result};
+use etherparse::{Ipv4Header, PacketBuilder};
+
+/// Which way a stream goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// From the client to the server.
+    Forth,
+    /// From the server to the client.
+    Back,
+}
+
+impl Way {
+    /// Both, in the order in which arrays by way are kept.
+    pub const BOTH: [Self; 2] = [Self::Forth, Self::Back];
+
+    /// 0 or 1.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// What a frame says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// Which sender's it is.
+    pub(super) stream: u8,
+    /// Its flow within the stream.
+    pub(super) flow: u16,
+    /// Its number within the stream, over all flows.
+    pub(super) seq: u64,
+}
+
+/// How a mark begins.
+const MAGIC: [u8; 4] = *b"nrwC";
+/// Bytes of a mark.
+const LENGTH: usize = 16;
+/// The shortest frame that holds one.
+pub(super) const SHORTEST: usize = HEADERS + LENGTH;
+/// Where the addresses of the IPv4 header stand in a frame, and the header itself.
+const SOURCE: usize = 26;
+const IP: usize = 14;
+
+impl Mark {
+    /// Writes it into a frame made by [`template`].
+    pub(super) fn write(self, frame: &mut [u8]) {
+        let mark = &mut frame[HEADERS..SHORTEST];
+        mark[..4].copy_from_slice(&MAGIC);
+        mark[4..6].copy_from_slice(&u16::from(self.stream).to_le_bytes());
+        mark[6..8].copy_from_slice(&self.flow.to_le_bytes());
+        mark[8..].copy_from_slice(&self.seq.to_le_bytes());
+    }
+
+    /// Reads it from the beginning of a received frame; `None` where it is no frame of ours.
+    pub(super) fn read(frame: &[u8]) -> Option<Self> {
+        let mark = frame.get(HEADERS..SHORTEST)?;
+        let (magic, rest) = mark.split_at(4);
+        if magic != MAGIC {
+            return None;
+        }
+        Some(Self {
+            stream: u8::try_from(u16::from_le_bytes(rest[..2].try_into().ok()?)).ok()?,
+            flow: u16::from_le_bytes(rest[2..4].try_into().ok()?),
+            seq: u64::from_le_bytes(rest[4..].try_into().ok()?),
+        })
+    }
+}
+
+/// A frame of `length` bytes of the flow with number `flow`.
+pub(super) fn template(way: Way, flow: u16, length: usize) -> Result<Vec<u8>> {
+    let payload = length
+        .checked_sub(HEADERS)
+        .filter(|payload| *payload >= LENGTH)
+        .with_context(|| format!("a frame has at least {SHORTEST} bytes, not {length}"))?;
+    let (mac, from, to) = match way {
+        Way::Forth => (CLIENT_MAC, CLIENT_IP, SERVER_IP),
+        Way::Back => (SERVER_MAC, SERVER_IP, CLIENT_IP),
+    };
+    let mut frame = Vec::with_capacity(length);
+    PacketBuilder::ethernet2(mac, SINK_MAC)
+        .ipv4(from.octets(), to.octets(), 64)
+        .udp(port(flow), DISCARD)
+        .write(&mut frame, &vec![0; payload])?;
+    // No checksum: the mark is written later.
+    frame[HEADERS - 2..HEADERS].fill(0);
+    Ok(frame)
+}
+
+/// Gives a frame another source address, 10.0.0.0 and the lowest 24 bits of `number`.
+pub(super) fn set_source(frame: &mut [u8], number: u32) -> Result<()> {
+    let [_, a, b, c] = number.to_be_bytes();
+    frame[SOURCE..SOURCE + 4].copy_from_slice(&[10, a, b, c]);
+    let (header, _) = Ipv4Header::from_slice(&frame[IP..])?;
+    let sum = header.calc_header_checksum();
+    frame[IP + 10..IP + 12].copy_from_slice(&sum.to_be_bytes());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etherparse::{NetSlice, SlicedPacket};
+
+    #[test]
+    fn a_mark_comes_out_as_it_went_in() {
+        let mark = Mark { stream: 3, flow: 65_535, seq: u64::MAX - 1 };
+        let mut frame = template(Way::Back, 7, SHORTEST).unwrap();
+        assert_eq!(Mark::read(&frame), None, "nothing is written yet");
+        mark.write(&mut frame);
+        assert_eq!(Mark::read(&frame), Some(mark));
+        assert_eq!(Mark::read(&frame[..SHORTEST - 1]), None);
+    }
+
+    #[test]
+    fn a_frame_has_the_flow_and_the_length_asked_for() {
+        let frame = template(Way::Forth, 5, 300).unwrap();
+        assert_eq!(frame.len(), 300);
+        assert!(SlicedPacket::from_ethernet(&frame).is_ok());
+        assert!(template(Way::Forth, 5, SHORTEST - 1).is_err());
+    }
+
+    #[test]
+    fn another_source_leaves_the_header_right() {
+        let mut frame = template(Way::Forth, 5, 100).unwrap();
+        set_source(&mut frame, 0x0102_0304).unwrap();
+        let parsed = SlicedPacket::from_ethernet(&frame).unwrap();
+        let Some(NetSlice::Ipv4(ip)) = parsed.net else { panic!("not IPv4") };
+        assert_eq!(ip.header().source(), [10, 2, 3, 4]);
+        let header = ip.header().to_header();
+        assert_eq!(header.header_checksum, header.calc_header_checksum());
+    }
+}

@@ -1,0 +1,57 @@
+//! Which faults strike, in which order: from the seed alone.
+//!
+//! Kinds are dealt like cards: each comes once, in an order of chance, before any comes again. So
+//! a short run sees every kind, and every pair of neighbours comes sooner or later.
+
+use super::fault::{Fault, Kind};
+use super::rng::Rng;
+
+/// An endless sequence of faults.
+pub(super) struct Schedule {
+    rng: Rng,
+    kinds: Vec<Kind>,
+    hand: Vec<Kind>,
+}
+
+impl Schedule {
+    /// Of faults of `kinds`.
+    pub(super) fn new(seed: u64, kinds: &[Kind]) -> Self {
+        Self { rng: Rng::new(seed), kinds: kinds.to_vec(), hand: Vec::new() }
+    }
+
+    /// The next fault. There is always one where there is a kind.
+    pub(super) fn next(&mut self) -> Option<(Kind, Box<dyn Fault>)> {
+        if self.hand.is_empty() {
+            self.hand = self.kinds.clone();
+            self.rng.shuffle(&mut self.hand);
+        }
+        let kind = self.hand.pop()?;
+        Some((kind, kind.draw(&mut self.rng)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn described(seed: u64, count: usize) -> Vec<String> {
+        let mut schedule = Schedule::new(seed, &Kind::ALL);
+        (0..count).map(|_| schedule.next().unwrap().1.describe()).collect()
+    }
+
+    #[test]
+    fn a_seed_is_a_schedule() {
+        assert_eq!(described(7, 50), described(7, 50));
+        assert_ne!(described(7, 50), described(8, 50));
+    }
+
+    #[test]
+    fn every_kind_comes_once_before_any_comes_again() {
+        let mut schedule = Schedule::new(3, &Kind::ALL);
+        for _ in 0..3 {
+            let mut round: Vec<Kind> = Kind::ALL.map(|_| schedule.next().unwrap().0).to_vec();
+            round.sort();
+            assert_eq!(round, Kind::ALL);
+        }
+    }
+}

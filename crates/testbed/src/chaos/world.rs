@@ -1,0 +1,251 @@
+//! What faults act on: the bed, the instance in it, its policy, and the counts of its lives.
+
+use super::Options;
+use super::books::{Counted, Drops};
+use super::frame::Way;
+use super::planted::Planted;
+use super::policy::{POLICIES, Policy};
+use super::sender::{Log, Running, Stream};
+use crate::accounting::Devices;
+use crate::bed::{PORT_A, PORT_B, Testbed};
+use crate::narrows::{Instance, Show};
+use crate::process;
+use anyhow::{Context, Result, bail, ensure};
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long Narrows may take until it forwards again.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is asked.
+const POLL: Duration = Duration::from_millis(10);
+
+/// Counts by way.
+type ByWay<T> = [T; 2];
+
+/// See the module's documentation.
+pub(super) struct World<'a> {
+    pub(super) bed: &'a Testbed,
+    program: PathBuf,
+    policy_file: PathBuf,
+    policy: usize,
+    instance: Option<Instance>,
+    /// What the present life had counted when the epoch began.
+    opening: ByWay<Drops>,
+    /// What lives that ended within the epoch had counted.
+    ended: ByWay<Drops>,
+    /// The number of the next frame of each stream.
+    next: [u64; 256],
+    /// What faults sent in this epoch.
+    pub(super) logs: Vec<Log>,
+    /// What is wrong with the harness on purpose.
+    pub(super) planted: Option<Planted>,
+}
+
+impl<'a> World<'a> {
+    /// Starts `program` between the ports of `bed` with the first policy.
+    pub(super) fn begin(bed: &'a Testbed, options: &Options) -> Result<Self> {
+        let file = format!("nrw-chaos-{}.tc", std::process::id());
+        let mut world = Self {
+            bed,
+            program: options.program.clone(),
+            policy_file: std::env::temp_dir().join(file),
+            policy: 0,
+            instance: None,
+            opening: ByWay::default(),
+            ended: ByWay::default(),
+            next: [0; 256],
+            logs: Vec::new(),
+            planted: options.planted,
+        };
+        world.write_policy()?;
+        world.start()?;
+        Ok(world)
+    }
+
+    /// The policy in force.
+    pub(super) fn policy(&self) -> &'static Policy {
+        &POLICIES[self.policy]
+    }
+
+    /// Whose file is to hold which policy from now on.
+    pub(super) fn choose(&mut self, policy: usize) -> Result<&'static Policy> {
+        self.policy = policy;
+        self.write_policy()?;
+        Ok(self.policy())
+    }
+
+    fn write_policy(&self) -> Result<()> {
+        std::fs::write(&self.policy_file, self.policy().lines().join("\n") + "\n")
+            .with_context(|| format!("cannot write {}", self.policy_file.display()))
+    }
+
+    /// Starts an instance with the policy file, and waits until it forwards.
+    pub(super) fn start(&mut self) -> Result<()> {
+        let file = self.policy_file.to_str().context("a temporary directory that is no text")?;
+        let started = Instance::start(self.bed, &self.program, &["-b", file])?;
+        self.instance = Some(started);
+        Ok(())
+    }
+
+    /// The running instance.
+    pub(super) fn instance(&mut self) -> Result<&mut Instance> {
+        self.instance.as_mut().context("narrows does not run")
+    }
+
+    /// Takes the instance out, to end it. [`life_ended`](Self::life_ended) keeps its counts.
+    pub(super) fn take(&mut self) -> Result<Instance> {
+        self.instance.take().context("narrows does not run")
+    }
+
+    /// Keeps the last counts of a life.
+    pub(super) fn life_ended(&mut self, last: &ByWay<Drops>) {
+        for way in Way::BOTH.map(Way::index) {
+            let opening = std::mem::take(&mut self.opening[way]);
+            add(&mut self.ended[way], &less(&last[way], &opening));
+        }
+    }
+
+    /// Asserts that it runs, and says what it printed where it does not.
+    pub(super) fn check(&mut self) -> Result<()> {
+        let instance = self.instance()?;
+        ensure!(instance.is_running(), "narrows has ended by itself:\n{}", instance.log());
+        Ok(())
+    }
+
+    /// What the instance says of itself.
+    pub(super) fn show(&mut self) -> Result<Show> {
+        self.instance()?.show()
+    }
+
+    /// What Narrows has dropped in its present life.
+    pub(super) fn drops(&mut self) -> Result<ByWay<Drops>> {
+        drops(&self.show()?)
+    }
+
+    /// Waits until `what` holds of what it says of itself.
+    pub(super) fn wait_until(&mut self, what: &str, holds: impl Fn(&Show) -> bool) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            // It may be unable to answer for a moment; that is what is waited for, too.
+            if self.show().is_ok_and(|show| holds(&show)) {
+                return Ok(());
+            }
+            self.check()?;
+            if Instant::now() >= deadline {
+                let log = self.instance()?.log();
+                bail!("narrows is not {what} after {} s:\n{log}", PATIENCE.as_secs());
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    /// Runs `narrows tc` with `words`.
+    pub(super) fn tc(&mut self, words: &str) -> Result<()> {
+        self.instance()?.tc(words).map(drop)
+    }
+
+    /// Runs `ip` with `words` in the shaper's namespace.
+    pub(super) fn ip(&self, words: &str) -> Result<String> {
+        let name = self.bed.shaper().name();
+        process::run(Command::new("ip").args(["-n", name]).args(words.split_whitespace()))
+    }
+
+    /// Starts a stream. Its numbers go on where the last one with its number ended.
+    pub(super) fn send(&mut self, stream: Stream) -> Result<Running> {
+        let first = self.next[usize::from(stream.number)];
+        Stream { first, ..stream }.start(self.bed)
+    }
+
+    /// Ends a stream and keeps its log for the books.
+    pub(super) fn sent(&mut self, running: Running) -> Result<()> {
+        let log = running.stop()?;
+        self.next[usize::from(log.stream)] = log.first + log.sent.len() as u64;
+        self.logs.push(log);
+        Ok(())
+    }
+
+    /// Begins an epoch, at rest.
+    pub(super) fn open_books(&mut self) -> Result<()> {
+        self.opening = self.drops()?;
+        self.ended = ByWay::default();
+        self.logs.clear();
+        Ok(())
+    }
+
+    /// Ends an epoch, at rest: what was counted in it. `received` are the frames that each way's
+    /// receiving socket got.
+    pub(super) fn counted(
+        &mut self,
+        devices: &Devices,
+        received: ByWay<u64>,
+    ) -> Result<ByWay<Counted>> {
+        let show = self.show()?;
+        let now = drops(&show)?;
+        // In the order of the ways: what goes forth comes in at port A.
+        let to_box = [PORT_A, PORT_B].map(|port| show.port(port).map_or(0, |port| port.to_self));
+        let Devices { client, port_a, port_b, server } = devices;
+        let ends = [(client, port_a, port_b, server), (server, port_b, port_a, client)];
+        let mut counted = ByWay::<Counted>::default();
+        for way in Way::BOTH.map(Way::index) {
+            let (from, into, out, to) = ends[way];
+            let mut narrows = std::mem::take(&mut self.ended[way]);
+            add(&mut narrows, &less(&now[way], &self.opening[way]));
+            counted[way] = Counted {
+                narrows,
+                sender_device: from.tx_dropped,
+                into_shaper: into.rx_dropped,
+                out_of_shaper: out.tx_dropped,
+                to_box: to_box[way],
+                receiver_socket: to.rx_packets.saturating_sub(received[way]),
+            };
+        }
+        Ok(counted)
+    }
+}
+
+impl Drop for World<'_> {
+    fn drop(&mut self) {
+        // A file in the temporary directory that is left behind does no harm.
+        let _ = std::fs::remove_file(&self.policy_file);
+    }
+}
+
+/// Drops by way: what was to leave at port B went forth.
+pub(super) fn drops(show: &Show) -> Result<ByWay<Drops>> {
+    let of = |port: &str| -> Result<Drops> {
+        let port = show.port(port).with_context(|| format!("narrows show does not list {port}"))?;
+        Ok(port.total.drops_by_reason.clone())
+    };
+    Ok([of(PORT_B)?, of(PORT_A)?])
+}
+
+fn add(sum: &mut Drops, other: &Drops) {
+    for (reason, n) in other {
+        *sum.entry(reason.clone()).or_default() += n;
+    }
+}
+
+fn less(drops: &Drops, earlier: &Drops) -> Drops {
+    let before = |reason: &str| earlier.get(reason).copied().unwrap_or_default();
+    drops.iter().map(|(reason, n)| (reason.clone(), n.saturating_sub(before(reason)))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(limit: u64) -> Drops {
+        Drops::from([("limit".to_owned(), limit)])
+    }
+
+    #[test]
+    fn counts_of_an_epoch_are_what_was_added_in_it() {
+        assert_eq!(less(&of(7), &of(5)), of(2));
+        assert_eq!(less(&of(7), &Drops::new()), of(7));
+        let mut sum = of(2);
+        add(&mut sum, &of(3));
+        assert_eq!(sum, of(5));
+    }
+}
