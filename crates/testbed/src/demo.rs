@@ -1,23 +1,29 @@
 //! What Narrows does, seen at the receiver: real traffic without a limit, then under
 //! three limits set one after the other on the running instance.
 //!
-//! Every figure is measured from outside: the rate from the server's device, the round
-//! trips by `ping`, the processor time from the scheduler. Only the split over the queues
-//! is Narrows's own.
+//! Every figure is measured from outside: the rate from the server's device, what was offered
+//! from the client's, the round trips by `ping`, the processor time from the scheduler. Only the
+//! split over the queues is Narrows's own.
+//!
+//! UDP is a [flood](crate::flood) of ready-made frames, which takes a fraction of what sockets
+//! take of a machine whose cores also shape and receive. Where the sender still could not offer
+//! the limit, what was delivered says nothing about the shaper: such a cell is shown and not
+//! judged.
 
 mod report;
 
 pub use report::{Report, Row};
 
 use crate::accounting::{self, Books};
-use crate::bed::{CLIENT, PORT_B, QUEUES};
+use crate::bed::{CLIENT, PORT_B, QUEUES, SINK_MAC};
 use crate::counters::Counters;
+use crate::flood::{Flood, Pace};
 use crate::iperf::Traffic;
 use crate::narrows::Instance;
 use crate::progress::Progress;
-use crate::requirements::{self, ETHTOOL, IP, IPERF3, PING, Refusal};
+use crate::requirements::{self, ETHTOOL, IP, IPERF3, PING, Refusal, TC};
 use crate::trial::{self, Load};
-use crate::{Testbed, ping};
+use crate::{Testbed, frames, ping, steering};
 use anyhow::{Context, Result};
 use narrows_units::{Nanos, Rate};
 use std::path::PathBuf;
@@ -32,8 +38,10 @@ const OVERLOAD: f64 = 1.3;
 /// What the UDP flows send where there is no limit, as under the highest: what two cores
 /// can send, forward and receive at once.
 const UNLIMITED_UDP: f64 = 1e9 * OVERLOAD;
-/// Share of a full UDP frame that `iperf3` counts in its rate.
-const PAYLOAD: f64 = 1472.0 / 1514.0;
+/// Frames of the UDP flows, in bytes: full ones.
+const FRAME_BYTES: usize = 1514;
+/// How much longer than its window a flood may last, if nobody ends it.
+const SPARE: Duration = Duration::from_secs(20);
 /// The bucket holds what the limit passes in this time, so that a worker or a sender that
 /// the machine keeps from its core for so long has lost nothing of the rate.
 const BURST: Nanos = Nanos::from_millis(16);
@@ -53,13 +61,15 @@ pub struct Options {
 
 /// Refuses where the demo cannot run.
 pub fn check() -> Result<(), Refusal> {
-    requirements::check(&[IP, ETHTOOL, IPERF3, PING])
+    requirements::check(&[IP, TC, ETHTOOL, IPERF3, PING])
 }
 
 /// Runs it, with its progress on standard error.
 pub fn run(options: &Options) -> Result<Report> {
     check()?;
     let bed = Testbed::up(QUEUES)?;
+    let flows = steering::flows(&bed, (FLOWS / QUEUES) as usize)?;
+    let frames = frames::udp_flows(&flows.concat(), SINK_MAC, FRAME_BYTES)?;
     let mut books = Books::open(&bed)?;
     // The bed goes away with the demo, so there is nothing to fail open to.
     let instance = Instance::start(&bed, &options.program, &["--fail-closed"])?;
@@ -75,8 +85,17 @@ pub fn run(options: &Options) -> Result<Report> {
         if let Some(tbf) = &tbf {
             instance.tc(tbf)?;
         }
-        for udp in [true, false] {
-            let (row, ping) = phase(&bed, &instance, limit, udp, options.window, &mut progress)?;
+        let bits = limit.map_or(UNLIMITED_UDP, |limit| limit.bits_per_sec() as f64 * OVERLOAD);
+        let udp = Flood {
+            frames: frames.clone(),
+            pace: Pace::Bits(bits),
+            limit: options.window + SPARE,
+            core: None,
+        };
+        let tcp = Load::Iperf { traffic: Traffic::Tcp, flows: FLOWS };
+        for (name, load) in [("UDP", Load::Flood(udp)), ("TCP", tcp)] {
+            let load = (name, load);
+            let (row, ping) = phase(&bed, &instance, limit, load, options.window, &mut progress)?;
             if limit.is_some() {
                 pings.merge(&ping);
             }
@@ -105,22 +124,15 @@ fn phase(
     bed: &Testbed,
     instance: &Instance,
     limit: Option<Rate>,
-    udp: bool,
+    (name, load): (&'static str, Load),
     window: Duration,
     progress: &mut Progress,
 ) -> Result<(Row, ping::Stats)> {
-    let traffic = if udp {
-        let frames = limit.map_or(UNLIMITED_UDP, |limit| limit.bits_per_sec() as f64 * OVERLOAD);
-        Traffic::Udp(Rate::from_bits_per_sec((frames * PAYLOAD) as u64))
-    } else {
-        Traffic::Tcp
-    };
     let shown_limit = limit.map_or("no limit".to_owned(), |limit| limit.to_string());
-    let title = format!("{shown_limit}, {FLOWS} {} flows", if udp { "UDP" } else { "TCP" });
+    let title = format!("{shown_limit}, {FLOWS} {name} flows");
     progress.begin(&title);
 
     let window = if limit.is_some() { window } else { window / UNLIMITED_SHARE };
-    let load = Load::Iperf { traffic, flows: FLOWS };
     let mut client = Counters::of(bed.client(), CLIENT)?;
     let look = || Ok((instance.cpu()?, instance.show()?, client.read()?));
     let outcome = trial::run(bed, load, window, look, |rate| {
@@ -135,16 +147,19 @@ fn phase(
         Ok(port.per_queue.iter().map(|queue| queue.tx_bytes).collect())
     };
     let span = Duration::from_nanos(outcome.delivered.span.0);
+    let offered = report::offered(&sent, outcome.delivered.span);
+    let judged = limit.filter(|limit| offered >= *limit);
     let row = Row {
         limit_bps: limit.map(Rate::bits_per_sec),
-        traffic: if udp { "UDP" } else { "TCP" },
+        traffic: name,
         tbf: None,
         dropped_percent: report::missing(
             sent.tx_packets + sent.tx_dropped,
             outcome.delivered.packets,
         ),
         delivered_bps: outcome.delivered.rate().bits_per_sec(),
-        deviation_percent: limit.map(|limit| outcome.delivered.deviation_percent(limit)),
+        offered_bps: offered.bits_per_sec(),
+        deviation_percent: judged.map(|limit| outcome.delivered.deviation_percent(limit)),
         queue_shares: report::shares(&queues(before)?, &queues(after)?),
         ping_median_us: outcome.ping.median().map(|ping| ping.as_micros()),
         ping_p99_us: outcome.ping.p99().map(|ping| ping.as_micros()),

@@ -1,11 +1,17 @@
 //! What the demo found, as a table and as JSON.
 
 use crate::accounting::Direction;
+use crate::counters::Counts;
 use crate::ping::Stats;
 use crate::table;
-use narrows_units::Rate;
+use narrows_units::{Bytes, Nanos, Rate};
 use serde::Serialize;
 use std::fmt;
+
+/// What stands in the place of a deviation where the sender offered less than the limit.
+const NOT_JUDGED: &str = "not judged";
+/// Bytes of an Ethernet header.
+const ETHERNET_HEADER: u64 = 14;
 
 /// One load under one limit.
 #[derive(Clone, Debug, Serialize)]
@@ -16,12 +22,14 @@ pub struct Row {
     pub traffic: &'static str,
     /// The words of `narrows tc` that set the limit.
     pub tbf: Option<String>,
-    /// Frames that were sent and not received, in percent of those sent. Where a UDP load has
-    /// none, it was below the limit, and a deviation says nothing.
+    /// What the client's stack gave to its device, in frames' bits per second.
+    pub offered_bps: u64,
+    /// Frames that were sent and not received, in percent of those sent.
     pub dropped_percent: f64,
     /// What the server's device received, in frames' bits per second.
     pub delivered_bps: u64,
-    /// How far that is from the limit.
+    /// How far that is from the limit; none where there was none, and where less than the limit
+    /// was offered, so that nothing can be judged.
     pub deviation_percent: Option<f64>,
     /// What each queue sent of it, in percent.
     pub queue_shares: Vec<f64>,
@@ -44,8 +52,11 @@ pub struct Row {
 pub struct Report {
     /// The loads and limits, in the order in which they were run.
     pub rows: Vec<Row>,
-    /// The largest deviation from a limit, either way.
-    pub worst_deviation_percent: f64,
+    /// The largest deviation from a limit, either way, of the rows that can be judged; none where
+    /// there are none.
+    pub worst_deviation_percent: Option<f64>,
+    /// Rows with a limit of which less than that was offered.
+    pub not_judged: usize,
     /// The median of all round trips under a limit.
     pub median_ping_us: Option<u128>,
     /// Where the frames went, client to server and back.
@@ -72,23 +83,39 @@ impl Row {
     /// The row in a few words.
     pub(super) fn outcome(&self) -> String {
         let delivered = rate(Rate::from_bits_per_sec(self.delivered_bps));
-        let deviation = self.deviation_percent.map(|percent| format!(" ({percent:+.2} %)"));
-        format!(
-            "{delivered}{} delivered, ping {}",
-            deviation.unwrap_or_default(),
-            micros(self.ping_median_us)
-        )
+        let judgement = match self.deviation_percent {
+            Some(percent) => format!(" ({percent:+.2} %)"),
+            None if self.is_not_judged() => {
+                format!(" ({NOT_JUDGED}: only {} offered)", rate(self.offered()))
+            }
+            None => String::new(),
+        };
+        format!("{delivered}{judgement} delivered, ping {}", micros(self.ping_median_us))
     }
 
-    fn cells(&self) -> [String; 9] {
+    fn offered(&self) -> Rate {
+        Rate::from_bits_per_sec(self.offered_bps)
+    }
+
+    /// Whether less than the limit was offered.
+    fn is_not_judged(&self) -> bool {
+        self.limit_bps.is_some() && self.deviation_percent.is_none()
+    }
+
+    fn cells(&self) -> [String; 10] {
         let shares: Vec<String> =
             self.queue_shares.iter().map(|share| format!("{share:.0}")).collect();
         [
             self.limit_bps.map_or("none".into(), |bps| Rate::from_bits_per_sec(bps).to_string()),
             self.traffic.to_owned(),
+            rate(self.offered()),
             format!("{:.1} %", self.dropped_percent),
             rate(Rate::from_bits_per_sec(self.delivered_bps)),
-            self.deviation_percent.map_or("-".into(), |percent| format!("{percent:+.3} %")),
+            match self.deviation_percent {
+                Some(percent) => format!("{percent:+.3} %"),
+                None if self.is_not_judged() => NOT_JUDGED.into(),
+                None => "-".into(),
+            },
             format!("{} %", shares.join(" / ")),
             micros(self.ping_median_us),
             micros(self.ping_p99_us),
@@ -101,7 +128,8 @@ impl Report {
     pub(super) fn new(rows: Vec<Row>, pings: &Stats, directions: [Direction; 2]) -> Self {
         let worst = rows.iter().filter_map(|row| row.deviation_percent).map(f64::abs);
         Self {
-            worst_deviation_percent: worst.fold(0.0, f64::max),
+            worst_deviation_percent: worst.reduce(f64::max),
+            not_judged: rows.iter().filter(|row| row.is_not_judged()).count(),
             median_ping_us: pings.median().map(|ping| ping.as_micros()),
             unaccounted: directions.iter().map(|way| way.unaccounted().unsigned_abs()).sum(),
             directions: directions.map(Books::from),
@@ -118,6 +146,7 @@ impl fmt::Display for Report {
             [
                 "limit",
                 "load",
+                "offered",
                 "dropped",
                 "delivered",
                 "deviation",
@@ -133,9 +162,18 @@ impl fmt::Display for Report {
         writeln!(f, "{table}")?;
         writeln!(
             f,
-            "delivered: frames at the receiver, with Ethernet header; dropped: of those sent; \
-             ping: beside the load, through the same port; CPU: of one core"
+            "offered: frames given to the sender's device; delivered: frames at the receiver, both \
+             with Ethernet header; dropped: of those sent; ping: beside the load, through the same \
+             port; CPU: of one core"
         )?;
+        if self.not_judged > 0 {
+            writeln!(
+                f,
+                "{NOT_JUDGED}: in {} rows the sender could not offer the limit; run this again on a \
+                 machine with less to do",
+                self.not_judged
+            )?;
+        }
         let mut tbfs: Vec<&str> = self.rows.iter().filter_map(|row| row.tbf.as_deref()).collect();
         tbfs.dedup();
         for tbf in tbfs {
@@ -159,8 +197,8 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "demo: worst deviation {:.2} %, median ping {} us, {} packets unaccounted",
-            self.worst_deviation_percent,
+            "demo: worst deviation {} %, median ping {} us, {} packets unaccounted",
+            self.worst_deviation_percent.map_or("no".into(), |percent| format!("{percent:.2}")),
             self.median_ping_us.map_or("no".into(), |ping| ping.to_string()),
             self.unaccounted
         )
@@ -174,6 +212,13 @@ pub(super) fn shares(before: &[u64], after: &[u64]) -> Vec<f64> {
         after.iter().zip(before).map(|(after, before)| after.saturating_sub(*before)).collect();
     let total = sent.iter().sum::<u64>().max(1) as f64;
     sent.iter().map(|bytes| *bytes as f64 / total * 100.0).collect()
+}
+
+/// What a device was given in `span`, whether it could pass it on or not. A device whose far end
+/// runs an XDP program counts bytes without Ethernet headers.
+pub(super) fn offered(given: &Counts, span: Nanos) -> Rate {
+    let mean = given.tx_bytes / given.tx_packets.max(1) + ETHERNET_HEADER;
+    Rate::of(Bytes(mean * (given.tx_packets + given.tx_dropped)), span)
 }
 
 /// The share of `sent` that was not received, in percent.
@@ -202,6 +247,7 @@ mod tests {
             limit_bps,
             traffic: "UDP",
             tbf: limit_bps.map(|_| "qdisc replace dev port-b root tbf rate 1gbit".into()),
+            offered_bps: 1_300_000_000,
             dropped_percent: 23.08,
             delivered_bps: 999_100_000,
             deviation_percent,
@@ -230,6 +276,28 @@ mod tests {
             text.lines().last().unwrap(),
             "demo: worst deviation 0.09 %, median ping no us, 3 packets unaccounted"
         );
+    }
+
+    #[test]
+    fn a_row_whose_sender_offered_too_little_is_not_judged() {
+        let starved = Row { offered_bps: 860_000_000, ..row(Some(1_000_000_000), None) };
+        let rows = vec![row(None, None), row(Some(1_000_000_000), Some(-0.09)), starved];
+        let report = Report::new(rows, &Stats::none(), Default::default());
+        assert_eq!((report.not_judged, report.worst_deviation_percent), (1, Some(0.09)));
+        let text = report.to_string();
+        assert!(text.contains("860.00 Mbit/s") && text.contains("not judged: in 1 rows"), "{text}");
+        let nothing = Report::new(vec![row(None, None)], &Stats::none(), Default::default());
+        assert_eq!((nothing.not_judged, nothing.worst_deviation_percent), (0, None));
+        assert!(nothing.to_string().contains("worst deviation no %"));
+    }
+
+    #[test]
+    fn what_was_offered_counts_what_the_device_had_no_room_for() {
+        let given =
+            Counts { tx_packets: 900, tx_bytes: 900 * 1500, tx_dropped: 100, ..Counts::default() };
+        let second = Nanos::from_secs(1);
+        assert_eq!(offered(&given, second), Rate::from_bits_per_sec(1514 * 1000 * 8));
+        assert_eq!(offered(&Counts::default(), second), Rate::default());
     }
 
     #[test]
