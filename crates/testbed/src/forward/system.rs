@@ -5,11 +5,16 @@ use crate::bed::{PORT_A, PORT_B, tc};
 use crate::bridge::Bridge;
 use crate::narrows::Instance;
 use anyhow::{Context, Result};
+use narrows_units::{Bytes, Nanos, Rate};
 use std::path::Path;
 use std::time::Duration;
 
 /// The drop reason that is no limit's doing.
 const RING_FULL: &str = "ring_full";
+
+/// What a binding limit passes at once after a pause, and how long a packet may wait under it.
+const BURST: &str = "1mb";
+const QUEUE: Nanos = Nanos::from_millis(5);
 
 /// A limit far above what any of the systems carries.
 const NON_BINDING: &str = "100gbit";
@@ -33,11 +38,13 @@ pub enum System {
     Bridge,
     /// The kernel's bridge with HTB at its exit, its limit far above the load.
     BridgeHtb,
+    /// The same with the limit of [`System::NarrowsBinding`].
+    BridgeHtbBinding,
 }
 
 impl System {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::SenderAlone,
         Self::Bare,
         Self::NarrowsUnlimited,
@@ -45,6 +52,7 @@ impl System {
         Self::NarrowsBinding,
         Self::Bridge,
         Self::BridgeHtb,
+        Self::BridgeHtbBinding,
     ];
 
     /// Its name in tables and JSON.
@@ -57,12 +65,14 @@ impl System {
             Self::NarrowsBinding => "narrows-binding",
             Self::Bridge => "bridge",
             Self::BridgeHtb => "bridge-htb",
+            Self::BridgeHtbBinding => "bridge-htb-binding",
         }
     }
 }
 
 /// A system in its place; taken out again when dropped.
 pub(super) struct Running<'a> {
+    bed: &'a Testbed,
     system: System,
     instance: Option<Instance>,
     _bridge: Option<Bridge<'a>>,
@@ -83,20 +93,14 @@ impl<'a> Running<'a> {
                 instance = Some(Instance::start(bed, program, &["--fail-closed"])?);
             }
             System::Bridge => bridge = Some(Bridge::over(bed)?),
-            System::BridgeHtb => {
+            System::BridgeHtb | System::BridgeHtbBinding => {
                 let htb = Bridge::over(bed)?;
                 htb.shape("handle 1: htb default 1")?;
-                tc(
-                    bed.shaper(),
-                    &format!(
-                        "class replace dev {PORT_B} parent 1: classid 1:1 htb rate {NON_BINDING} \
-                         burst 16mb cburst 16mb quantum 60000"
-                    ),
-                )?;
+                limit_htb(bed, NON_BINDING, "16mb", None)?;
                 bridge = Some(htb);
             }
         }
-        Ok(Self { system, instance, _bridge: bridge })
+        Ok(Self { bed, system, instance, _bridge: bridge })
     }
 
     /// Sets the limit for the next load, of which `capacity` bits per second get through
@@ -104,15 +108,17 @@ impl<'a> Running<'a> {
     pub(super) fn prepare(&self, capacity: Option<f64>) -> Result<()> {
         let rate = match self.system {
             System::NarrowsNonBinding => NON_BINDING.to_owned(),
-            System::NarrowsBinding => {
-                let capacity = capacity.context("the unlimited Narrows was not measured")?;
-                format!("{}bit", (capacity / 2.0) as u64)
+            System::NarrowsBinding => format!("{}bit", half(capacity)?),
+            System::BridgeHtbBinding => {
+                let half = half(capacity)?;
+                let queue = Rate::from_bits_per_sec(half).bytes_in(QUEUE);
+                return limit_htb(self.bed, &format!("{half}bit"), BURST, Some(queue));
             }
             _ => return Ok(()),
         };
         let instance = self.instance.as_ref().context("Narrows does not run")?;
         let words =
-            format!("qdisc replace dev {PORT_B} root tbf rate {rate} burst 1mb latency 5ms");
+            format!("qdisc replace dev {PORT_B} root tbf rate {rate} burst {BURST} latency 5ms");
         instance.tc(&words).map(drop)
     }
 
@@ -130,7 +136,57 @@ impl<'a> Running<'a> {
                 let ring_full = port.total.drops_by_reason.get(RING_FULL).copied();
                 Ok(port.total.drops - ring_full.unwrap_or_default())
             }
+            (System::BridgeHtb | System::BridgeHtbBinding, _) => {
+                let json = tc(self.bed.shaper(), &format!("-s -j qdisc show dev {PORT_B}"))?;
+                parse_drops(&json).with_context(|| format!("tc does not list htb: {json}"))
+            }
             _ => Ok(0),
         }
+    }
+}
+
+/// Half of `capacity`, in bits per second.
+fn half(capacity: Option<f64>) -> Result<u64> {
+    let capacity = capacity.context("the unlimited Narrows was not measured")?;
+    Ok((capacity / 2.0) as u64)
+}
+
+/// Sets the rate of HTB's only class, and how much may wait in it where that is not to be HTB's
+/// own 1000 packets.
+fn limit_htb(bed: &Testbed, rate: &str, burst: &str, queue: Option<Bytes>) -> Result<()> {
+    let class = format!(
+        "class replace dev {PORT_B} parent 1: classid 1:1 htb rate {rate} burst {burst} \
+         cburst {burst} quantum 60000"
+    );
+    tc(bed.shaper(), &class)?;
+    if let Some(Bytes(queue)) = queue {
+        let leaf = format!("qdisc replace dev {PORT_B} parent 1:1 handle 2: bfifo limit {queue}");
+        tc(bed.shaper(), &leaf)?;
+    }
+    Ok(())
+}
+
+/// What the HTB at the root has dropped, from the JSON of `tc -s qdisc show`.
+fn parse_drops(json: &str) -> Option<u64> {
+    let qdiscs: Vec<serde_json::Value> = serde_json::from_str(json).ok()?;
+    qdiscs.iter().find(|qdisc| qdisc["kind"] == "htb")?["drops"].as_u64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn htbs_drops_are_its_leafs_too() {
+        let json = r#"[{"kind":"htb","handle":"1:","root":true,"drops":42},
+            {"kind":"bfifo","handle":"2:","parent":"1:1","drops":42}]"#;
+        assert_eq!(parse_drops(json), Some(42));
+        assert_eq!(parse_drops("[]"), None);
+    }
+
+    #[test]
+    fn the_binding_limit_is_half_of_what_gets_through() {
+        assert_eq!(half(Some(3e9)).unwrap(), 1_500_000_000);
+        assert!(half(None).is_err());
     }
 }
