@@ -5,7 +5,7 @@
 
 use anyhow::Context;
 use narrows_bench::callgrind::Program;
-use narrows_bench::wheels::{FLOWS, Mode, Options, Plan, Rates, Subject, Work, run};
+use narrows_bench::wheels::{FLOWS, Mode, Options, Plan, Rates, Row, Subject, Work, header, run};
 
 fn main() -> anyhow::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -23,6 +23,8 @@ fn main() -> anyhow::Result<()> {
     }
     let counted = Some(Program { path: std::env::current_exe()?, arguments: vec![] });
     let options = Options { flows, counted, ..Options::default() };
-    print!("{}", run(&options, |title| eprintln!("{title}"))?);
+    println!("{}", header());
+    let show = |rows: &[Row]| rows.iter().for_each(|row| println!("{row}"));
+    print!("{}", run(&options, |title| eprintln!("{title}"), show)?);
     Ok(())
 }

@@ -38,7 +38,7 @@ mod work;
 pub use gap::Row as GapRow;
 pub use plan::Plan;
 pub use rates::Rates;
-pub use report::{Report, Row};
+pub use report::{Report, Row, header};
 pub use subject::{Mode, Subject, Work};
 pub use witness::Findings;
 
@@ -90,8 +90,13 @@ pub fn steps(options: &Options) -> u64 {
     (groups * (2 + counts)) as u64 + 1
 }
 
-/// Measures; `begin` is told the title of each step when it begins.
-pub fn run(options: &Options, mut begin: impl FnMut(&str)) -> Result<Report> {
+/// Measures; `begin` is told the title of each step when it begins. `measured` is given the rows of
+/// each group as soon as they are whole, since all of it takes long and may be interrupted.
+pub fn run(
+    options: &Options,
+    mut begin: impl FnMut(&str),
+    mut measured: impl FnMut(&[Row]),
+) -> Result<Report> {
     let mut rows = Vec::new();
     for &flows in &options.flows {
         for rates in Rates::ALL {
@@ -121,6 +126,7 @@ pub fn run(options: &Options, mut begin: impl FnMut(&str)) -> Result<Report> {
                         }
                     }
                 }
+                measured(&group_rows);
                 rows.append(&mut group_rows);
             }
         }

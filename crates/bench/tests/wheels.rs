@@ -1,9 +1,10 @@
 //! The harness of `narrows bench wheels`: it loses no packet, notices who is early, and says what it
 //! promises.
 
-use narrows_bench::wheels::{Mode, Options, Plan, Rates, Subject, Work, run};
+use narrows_bench::wheels::{Mode, Options, Plan, Rates, Subject, Work, header, run};
 use narrows_units::Nanos;
 use serde_json::Value;
+use std::cell::{Cell, RefCell};
 
 /// All combinations with few flows.
 fn each(mut action: impl FnMut(Subject, &Plan, Rates, Mode)) {
@@ -67,11 +68,30 @@ fn a_structure_does_as_much_work_as_is_asked_for_and_a_batch_more_at_most() {
 }
 
 #[test]
+fn rows_are_shown_as_soon_as_they_are_measured() {
+    let options =
+        Options { flows: vec![16], packets: 1000, repeats: 1, watched: 1000, counted: None };
+    let (begun, shown) = (Cell::new(0), RefCell::new(Vec::new()));
+    let report = run(
+        &options,
+        |_| begun.set(begun.get() + 1),
+        |rows| shown.borrow_mut().push((begun.get(), rows.to_vec())),
+    );
+    let shown = shown.into_inner();
+    assert_eq!(shown.len(), Rates::ALL.len() * Mode::ALL.len());
+    assert_eq!(shown[0].0, 2, "the first rows come after the first group's two steps");
+    let rows: Vec<_> = shown.into_iter().flat_map(|(_, rows)| rows).collect();
+    assert_eq!(rows, report.unwrap().rows);
+    assert!(rows[0].to_string().contains("flowbundler"));
+    assert_eq!(header().split_whitespace().next(), Some("flows"));
+}
+
+#[test]
 fn the_report_has_a_row_for_every_combination() {
     let options =
         Options { flows: vec![16, 100], packets: 1000, repeats: 1, watched: 1000, counted: None };
     let mut begun = 0;
-    let report = run(&options, |_| begun += 1).unwrap();
+    let report = run(&options, |_| begun += 1, |_| ()).unwrap();
     assert_eq!(begun, narrows_bench::wheels::steps(&options));
     let json: Value = serde_json::to_value(&report).unwrap();
     let rows = json["rows"].as_array().unwrap();
@@ -100,7 +120,7 @@ fn the_report_has_a_row_for_every_combination() {
             }
         }
     }
-    assert!(report.to_string().contains("flowbundler"));
+    assert!(report.to_string().contains("after a pause"));
     let gaps = json["gaps"].as_array().unwrap();
     let keeping = Subject::ALL.into_iter().filter(|subject| subject.keeps_time());
     assert_eq!(gaps.len(), 4 * keeping.count());

@@ -43,6 +43,11 @@ impl Progress {
         self.bar.set_message(how.to_owned());
     }
 
+    /// Prints a part of the results, to standard output, while the run goes on.
+    pub fn print(&self, results: &str) {
+        self.bar.suspend(|| println!("{results}"));
+    }
+
     /// Ends the step with a line that stays.
     pub fn end(&self, outcome: &str) {
         self.bar.set_position(self.step);

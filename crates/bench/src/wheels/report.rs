@@ -120,50 +120,51 @@ impl Report {
     }
 }
 
+/// The names of the columns, as the rows of a [`Report`] stand under them.
+pub fn header() -> String {
+    format!(
+        "{:>8}  {:<5}  {:<5}  {:<11} {:>9} {:>7} {:>8} {:>12} {:>7} {:>8} {:>5} {:>6}",
+        "flows",
+        "rates",
+        "mode",
+        "structure",
+        "ns/packet",
+        "best",
+        "to fl.b.",
+        "instructions",
+        "batch",
+        "MB",
+        "early",
+        "late"
+    )
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |figure: Option<u64>| figure.map_or("-".to_owned(), |ns| ns.to_string());
+        write!(
+            f,
+            "{:>8}  {:<5}  {:<5}  {:<11} {:>9.1} {:>7.1} {:>8.2} {:>12} {:>7.1} {:>8.3} {:>5} {:>6}",
+            self.flows,
+            self.rates,
+            self.mode,
+            self.structure,
+            self.ns_per_packet,
+            self.best_ns_per_packet,
+            self.ratio_to_flowbundler,
+            self.instructions_per_packet
+                .map_or("-".to_owned(), |instructions| format!("{instructions:.1}")),
+            self.mean_batch,
+            self.memory_bytes as f64 / 1e6,
+            shown(self.max_early_ns),
+            shown(self.max_late_ns),
+        )
+    }
+}
+
+/// What follows the rows, which were shown as they were measured: the pauses, and the notes.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{:>8}  {:<5}  {:<5}  {:<11} {:>9} {:>7} {:>8} {:>12} {:>7} {:>8} {:>5} {:>6}",
-            "flows",
-            "rates",
-            "mode",
-            "structure",
-            "ns/packet",
-            "best",
-            "to fl.b.",
-            "instructions",
-            "batch",
-            "MB",
-            "early",
-            "late"
-        )?;
-        let mut before = None;
-        for row in &self.rows {
-            let group = (row.flows, row.rates, row.mode);
-            if before.is_some_and(|before| before != group) {
-                writeln!(f)?;
-            }
-            before = Some(group);
-            let shown = |figure: Option<u64>| figure.map_or("-".to_owned(), |ns| ns.to_string());
-            writeln!(
-                f,
-                "{:>8}  {:<5}  {:<5}  {:<11} {:>9.1} {:>7.1} {:>8.2} {:>12} {:>7.1} {:>8.3} {:>5} {:>6}",
-                row.flows,
-                row.rates,
-                row.mode,
-                row.structure,
-                row.ns_per_packet,
-                row.best_ns_per_packet,
-                row.ratio_to_flowbundler,
-                row.instructions_per_packet
-                    .map_or("-".to_owned(), |instructions| format!("{instructions:.1}")),
-                row.mean_batch,
-                row.memory_bytes as f64 / 1e6,
-                shown(row.max_early_ns),
-                shown(row.max_late_ns),
-            )?;
-        }
         self.write_gaps(f)?;
         for row in &self.rows {
             if let Some(why) = &row.uncounted {

@@ -8,6 +8,7 @@ use narrows_bench::{cake, coordination, wheels};
 use narrows_testbed::progress::Progress;
 use narrows_testbed::{Rounds, accuracy, forward, latency, pacing, uneven};
 use serde::Serialize;
+use std::cell::RefCell;
 use std::fmt::Display;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -269,8 +270,18 @@ impl Wheels {
         let repeats = self.repeats as usize;
         let options =
             wheels::Options { flows: self.flows, repeats, counted, ..wheels::Options::default() };
-        let mut progress = Progress::over(wheels::steps(&options));
-        let report = wheels::run(&options, |title| progress.begin(title))?;
+        let progress = RefCell::new(Progress::over(wheels::steps(&options)));
+        let mut is_first = true;
+        let show = |rows: &[wheels::Row]| {
+            if self.json {
+                return;
+            }
+            let begin = if is_first { wheels::header() } else { String::new() };
+            is_first = false;
+            let lines = rows.iter().fold(begin, |lines, row| format!("{lines}\n{row}"));
+            progress.borrow().print(&lines);
+        };
+        let report = wheels::run(&options, |title| progress.borrow_mut().begin(title), show)?;
         drop(progress);
         print(&report, self.json)
     }
