@@ -12,26 +12,60 @@ const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
 /// the file; `name` is what complaints call it. As with `tc`, what the lines before a failed
 /// one did stays done, and what follows is not run unless [`Options::force`] is set.
 pub fn execute_batch(text: &str, name: &str, options: &Options, host: &mut dyn Host) -> Outcome {
-    let mut outcome = Outcome::default();
-    for line in lines(text) {
+    let mut batch = Batch::new(text, name, *options);
+    while batch.step(host) {}
+    batch.end()
+}
+
+/// A batch under way, for hosts that have other things to do between two lines. See
+/// [`execute_batch`].
+pub struct Batch {
+    lines: std::vec::IntoIter<Line>,
+    name: String,
+    options: Options,
+    outcome: Outcome,
+    /// The number of the last line that was run.
+    line: usize,
+}
+
+impl Batch {
+    /// The commands in `text`, of which none has been run.
+    pub fn new(text: &str, name: &str, options: Options) -> Self {
+        let lines = lines(text).into_iter();
+        Self { lines, name: name.to_owned(), options, outcome: Outcome::default(), line: 0 }
+    }
+
+    /// Runs the next line against `host`. False where there is none, or none is to be run.
+    pub fn step(&mut self, host: &mut dyn Host) -> bool {
+        let Some(line) = self.lines.next() else { return false };
+        self.line = line.number;
         let result = match words(&line.text) {
-            Ok(words) if words.is_empty() => continue,
-            Ok(words) => command::run(&words, options, host),
+            Ok(words) if words.is_empty() => return true,
+            Ok(words) => command::run(&words, &self.options, host),
             Err(why) => {
                 Outcome { stderr: format!("{why}\n"), code: Outcome::WRONG, ..Outcome::default() }
             }
         };
-        outcome.stdout.push_str(&result.stdout);
-        outcome.stderr.push_str(&result.stderr);
-        if result.code != 0 {
-            outcome.stderr.push_str(&format!("Command failed {name}:{}\n", line.number));
-            outcome.code = Outcome::WRONG;
-            if !options.force {
-                break;
-            }
+        self.outcome.stdout.push_str(&result.stdout);
+        self.outcome.stderr.push_str(&result.stderr);
+        if result.code == 0 {
+            return true;
         }
+        let failed = format!("Command failed {}:{}\n", self.name, line.number);
+        self.outcome.stderr.push_str(&failed);
+        self.outcome.code = Outcome::WRONG;
+        self.options.force
     }
-    outcome
+
+    /// The number of the last line that was run, from 1; 0 where none was.
+    pub fn line(&self) -> usize {
+        self.line
+    }
+
+    /// What the lines that were run have printed, and how they ended. Nothing is left of it then.
+    pub fn end(&mut self) -> Outcome {
+        std::mem::take(&mut self.outcome)
+    }
 }
 
 /// The policy that the file `text`, called `name`, describes for the ports of `host`, which

@@ -65,6 +65,9 @@ pub struct CommandLine {
     /// The network namespace given with `-netns`, by its name under `/run/netns`. To be entered by
     /// the caller.
     pub netns: Option<String>,
+    /// The policy file given with `--policy`, an addition to `tc`'s options, to work on instead of
+    /// what runs. To be resolved by the caller ([`offline`](crate::offline)).
+    pub policy: Option<String>,
     /// The object, the command and its words.
     pub words: Vec<String>,
 }
@@ -103,6 +106,10 @@ impl CommandLine {
                 line.options.force = true;
             } else if abbreviates(word, "-batch") {
                 line.batch = Some(value()?);
+            } else if word == "--policy" {
+                line.policy = Some(value()?);
+            } else if let Some(file) = word.strip_prefix("--policy=") {
+                line.policy = Some(file.to_owned());
             } else if abbreviates(word, "-netns") {
                 line.netns = Some(value()?);
             } else if word == "-cf" || word.len() > 3 && abbreviates(word, "-conf") {
@@ -145,6 +152,10 @@ pub fn execute(args: &[String], host: &mut dyn Host) -> Outcome {
         Err(outcome) => outcome,
         Ok(CommandLine { batch: Some(name), .. }) => Complaint::wrong(format!(
             "Cannot open file \"{name}\" for reading: batches are read where they are typed."
+        ))
+        .into(),
+        Ok(CommandLine { policy: Some(name), .. }) => Complaint::wrong(format!(
+            "Cannot work on file \"{name}\": policy files are edited where that is typed."
         ))
         .into(),
         Ok(line) if line.words.is_empty() => usage(),

@@ -10,7 +10,7 @@
 //! a running instance, or a policy file ([`OfflineHost`], [`offline`]). [`load`] reads a
 //! policy file as a whole. Where several instances run, [`route`] says which of them a command is for.
 //!
-//! *Principles.* No I/O but in `offline.rs`. A line that fails changes nothing, says which word
+//! *Principles.* No I/O but in `offline.rs` and `file.rs`. A line that fails changes nothing, says which word
 //! is at fault and what to type instead, and no input whatsoever panics. What is printed from
 //! numbers is what the kernel would report, down to the rounding of its clock ticks; what
 //! is saved ([`save`]) is exact.
@@ -21,6 +21,7 @@ mod batch;
 mod class;
 mod command;
 mod complaint;
+mod file;
 mod filter;
 mod host;
 mod kinds;
@@ -35,10 +36,11 @@ mod show;
 mod ticks;
 mod words;
 
-pub use batch::{execute_batch, load};
+pub use batch::{Batch, execute_batch, load};
 pub use command::{CommandLine, Options, execute};
 pub use complaint::Outcome;
+pub use file::replace;
 pub use host::Host;
-pub use offline::{OfflineHost, offline, replace};
+pub use offline::{OfflineHost, offline};
 pub use route::{Leg, Recipients, gather, recipients, route};
 pub use save::save;

@@ -1,16 +1,24 @@
 //! `tc --policy FILE`: the same commands on a policy file, nothing running needed.
 //!
-//! The only module of this crate that touches files. A command that changes the policy rewrites
+//! A command that changes the policy rewrites
 //! the whole file: the comment at its head is kept, the commands are written anew, beside the
-//! file first and then renamed over it, so that no reader ever sees half of one.
+//! file first and then renamed over it, so that no reader ever sees half of one, and no power cut
+//! leaves one. From reading to renaming the file's folder is locked, so that of two commands at once
+//! the second edits what the first has written.
 
 use crate::command::{self, CommandLine};
 use crate::complaint::{Complaint, Outcome};
+use crate::file::PolicyFile;
 use crate::{Host, execute_batch, load, save};
 use narrows_policy::{Policy, PortFacts};
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::fs;
+use std::io::{self, Read};
 use std::path::Path;
+use std::time::Duration;
+
+/// How long a command waits for others that edit files in the same folder. Each takes
+/// milliseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A policy on paper: it takes any device name, since it may be for another box, and knows
 /// neither how many queues a device has nor any figures.
@@ -71,7 +79,17 @@ pub fn offline(path: &Path, args: &[String]) -> Outcome {
 
 fn run(path: &Path, line: &CommandLine) -> Result<Outcome, String> {
     let name = path.display().to_string();
-    let text = match fs::read(path) {
+    // Before anything is locked: standard input may be somebody who types.
+    let batch = match &line.batch {
+        Some(batch) => {
+            let commands = read(batch).map_err(|error| cannot_read(batch, &error))?;
+            Some((batch, commands))
+        }
+        None => None,
+    };
+    let file = PolicyFile::lock(path, PATIENCE)
+        .map_err(|error| format!("Cannot lock the folder of file \"{name}\": {error}"))?;
+    let text = match fs::read(&file.path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(cannot_read(&name, &error)),
@@ -79,16 +97,13 @@ fn run(path: &Path, line: &CommandLine) -> Result<Outcome, String> {
     let before =
         load(&text, &name, &OfflineHost::default()).map_err(|why| why.trim_end().to_owned())?;
     let mut host = OfflineHost::new(before.clone());
-    let outcome = match &line.batch {
-        Some(batch) => {
-            let commands = read(batch).map_err(|error| cannot_read(batch, &error))?;
-            execute_batch(&commands, batch, &line.options, &mut host)
-        }
+    let outcome = match &batch {
+        Some((batch, commands)) => execute_batch(commands, batch, &line.options, &mut host),
         None => command::run(&line.words, &line.options, &mut host),
     };
     if host.policy != before {
         let text = format!("{}{}", heading(&text), save(&host.policy));
-        replace(path, &text)
+        file.replace(&text)
             .map_err(|error| format!("Cannot write file \"{name}\": {error}; it is as it was."))?;
     }
     Ok(outcome)
@@ -121,31 +136,6 @@ fn heading(text: &str) -> &str {
         end += line.len();
     }
     &text[..end]
-}
-
-/// Puts `text` in the place of the file at `path`, as a whole or not at all.
-///
-/// # Errors
-/// Where it cannot be written; the file is as it was.
-pub fn replace(path: &Path, text: &str) -> io::Result<()> {
-    // A link is followed, so that it keeps pointing to the file.
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let beside = path.with_file_name(name);
-    let written = File::create_new(&beside).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        if let Ok(present) = fs::metadata(&path) {
-            file.set_permissions(present.permissions())?;
-        }
-        file.sync_all()?;
-        fs::rename(&beside, &path)
-    });
-    if written.is_err() {
-        // Nothing more can be done than not to leave it lying about.
-        let _ = fs::remove_file(&beside);
-    }
-    written
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ use std::process::ExitCode;
 #[derive(Args)]
 #[command(verbatim_doc_comment, disable_help_flag = true)]
 pub struct Tc {
-    /// Work on this policy file instead of a running instance.
+    /// Work on this policy file instead of a running instance. May stand among tc's options.
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
 
@@ -50,9 +50,12 @@ impl Tc {
         // A word that is not UTF-8 cannot be one of tc's: the complaint will show it.
         let words: Vec<String> =
             self.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        let outcome = match &self.policy {
-            Some(path) => narrows_tc::offline(path, &words),
-            None => live(&words)?,
+        let outcome = match CommandLine::parse(&words) {
+            Err(outcome) => outcome,
+            Ok(line) => match self.policy.as_deref().or(line.policy.as_deref().map(Path::new)) {
+                Some(path) => narrows_tc::offline(path, &words),
+                None => live(&words, &line)?,
+            },
         };
         print_all(&outcome)?;
         Ok(ExitCode::from(u8::try_from(outcome.code).unwrap_or(u8::MAX)))
@@ -60,11 +63,7 @@ impl Tc {
 }
 
 /// Runs `words` on the running instances that they are for.
-fn live(words: &[String]) -> anyhow::Result<Outcome> {
-    let line = match CommandLine::parse(words) {
-        Ok(line) => line,
-        Err(outcome) => return Ok(outcome),
-    };
+fn live(words: &[String], line: &CommandLine) -> anyhow::Result<Outcome> {
     if let Some(name) = &line.netns
         && let Err(error) = enter(name)
     {

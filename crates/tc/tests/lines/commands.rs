@@ -170,6 +170,23 @@ fn a_batch_is_named_and_left_to_whoever_may_open_files() {
 }
 
 #[test]
+fn a_policy_file_may_stand_anywhere_among_the_options_and_is_left_to_whoever_may_open_files() {
+    for words in [
+        ["--policy", "file", "-s", "-b", "batch"].as_slice(),
+        &["-s", "--policy", "file", "-b", "batch"],
+        &["-s", "-b", "batch", "--policy=file"],
+    ] {
+        let line = CommandLine::parse(&words.iter().map(|&word| word.into()).collect::<Vec<_>>());
+        let line = line.unwrap();
+        assert_eq!(line.policy.as_deref(), Some("file"), "{words:?}");
+        assert_eq!(line.batch.as_deref(), Some("batch"), "{words:?}");
+        assert!(line.options.statistics && line.words.is_empty(), "{words:?}");
+    }
+    assert!(CommandLine::parse(&["--policy".to_owned()]).is_err());
+    assert!(TwoPorts::with_queues(2).fails("--policy file qdisc show", 1).contains("\"file\""));
+}
+
+#[test]
 fn a_batch_does_what_stands_before_the_line_that_fails() {
     let mut host = TwoPorts::with_queues(2);
     let text = "qdisc add dev left root pfifo limit 1\nqdisc add dev wrong root pfifo\n\

@@ -113,6 +113,68 @@ fn a_batch_is_one_rewrite() {
 }
 
 #[test]
+fn of_commands_at_once_none_is_lost() {
+    let here = Directory::new("at-once");
+    let (writers, each) = (8, 12);
+    std::thread::scope(|scope| {
+        for writer in 0..writers {
+            let here = &here;
+            scope.spawn(move || {
+                for number in 0..each {
+                    let line = format!("qdisc add dev w{writer}n{number} root pfifo limit 9");
+                    assert_eq!(here.tc(&line), Outcome::default());
+                }
+            });
+        }
+        // Readers never see half of a file.
+        while here.tc("qdisc show").stdout.lines().count() < writers * each {
+            std::thread::yield_now();
+        }
+    });
+    assert_eq!(here.text().lines().count(), writers * each);
+    assert_eq!(here.names(), ["policy"]);
+}
+
+#[test]
+fn links_lead_to_the_file_and_its_mode_and_owner_stay() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+    let here = Directory::new("links");
+    fs::create_dir(here.0.join("behind")).unwrap();
+    let real = here.0.join("behind/real");
+    symlink("behind/real", here.0.join("policy")).unwrap();
+    // Through a link to what is not there yet.
+    assert_eq!(here.tc("qdisc add dev wan0 root pfifo limit 5"), Outcome::default());
+    fs::set_permissions(&real, PermissionsExt::from_mode(0o640)).unwrap();
+    let is_root = chown(&real, Some(65_534), Some(65_534)).is_ok();
+    let before = fs::metadata(&real).unwrap();
+    assert_eq!(here.tc("qdisc change dev wan0 root pfifo limit 6"), Outcome::default());
+    let after = fs::metadata(&real).unwrap();
+    assert!(fs::symlink_metadata(here.0.join("policy")).unwrap().is_symlink());
+    assert_eq!(after.mode() & 0o777, 0o640);
+    assert_eq!((after.uid(), after.gid()), (before.uid(), before.gid()), "root: {is_root}");
+    assert!(fs::read_to_string(&real).unwrap().contains("limit 6"));
+    assert_eq!(fs::read_dir(here.0.join("behind")).unwrap().count(), 1);
+}
+
+#[test]
+fn what_a_command_that_was_killed_left_behind_is_in_nobodys_way() {
+    let here = Directory::new("left");
+    fs::write(here.0.join(".policy.new"), "half a li").unwrap();
+    assert_eq!(here.tc("qdisc add dev wan0 root pfifo limit 5"), Outcome::default());
+    assert_eq!(here.names(), ["policy"]);
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_an_error_and_stays_away() {
+    let outcome = offline(
+        &std::env::temp_dir().join("nrw-nowhere/policy"),
+        &["qdisc", "add", "dev", "a", "root", "pfifo"].map(str::to_owned),
+    );
+    assert_eq!(outcome.code, 1);
+    assert!(outcome.stderr.contains("Cannot write"), "{}", outcome.stderr);
+}
+
+#[test]
 fn a_name_that_no_device_can_have_is_none() {
     let here = Directory::new("name");
     for name in ["a/b", "a#b", "sixteen-letters-", "\"a\""] {
