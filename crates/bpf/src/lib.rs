@@ -8,11 +8,13 @@
 //! sharing an interface with another XDP program.
 
 mod attach;
+mod heartbeat;
 mod load;
 mod steer;
 mod translation;
 
 pub use attach::{AttachError, XdpMode};
+pub use heartbeat::{Heart, Heartbeats, Pulse};
 pub use load::LoadError;
-pub use steer::{Steer, SteerError, Verdicts};
+pub use steer::{Stalled, Steer, SteerError, Verdicts, Watchdog};
 pub use translation::{TRANSLATION_MAX, translation};

@@ -7,9 +7,11 @@
 //! loaded. What the kernel lacks costs the look-up and nothing else, and can be tried again.
 
 use crate::attach::{AttachError, XdpMode, attach, replace};
+use crate::heartbeat::{Heartbeats, has_coarse_clock};
 use crate::load::{LoadError, explained};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut, ProgramMut};
+use narrows_units::Nanos;
 use std::cell::OnceCell;
 use std::io;
 use std::mem::MaybeUninit;
@@ -61,6 +63,38 @@ pub struct Verdicts {
     pub to_self: u64,
     /// Given to the kernel because no worker served their queue.
     pub unserved: u64,
+    /// Treated as [`Stalled`] says, because the worker of their queue was silent.
+    pub stalled: u64,
+}
+
+/// What becomes of the frames of a worker that is silent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stalled {
+    /// The kernel gets them, and what stands by there forwards them.
+    Pass,
+    /// They are dropped.
+    Drop,
+}
+
+impl Stalled {
+    /// `XDP_PASS` and `XDP_DROP` of `linux/bpf.h`.
+    const fn action(self) -> u32 {
+        match self {
+            Self::Pass => 2,
+            Self::Drop => 1,
+        }
+    }
+}
+
+/// How the workers behind a program are watched.
+#[derive(Clone)]
+pub struct Watchdog {
+    /// Theirs. A worker that has no heart is not watched.
+    pub heartbeats: Heartbeats,
+    /// How old the last beat of a worker may be.
+    pub after: Nanos,
+    /// What becomes of its frames from then on.
+    pub stalled: Stalled,
 }
 
 /// The steering program of one port: loaded, and attached once [`Steer::attach`] was called.
@@ -77,27 +111,48 @@ pub struct Steer {
 }
 
 /// What the programs are loaded with.
-#[derive(Clone, Copy)]
 struct Settings {
     mac: [u8; 6],
     multi_buffer: bool,
     seal: u32,
+    watchdog: Watchdog,
+    has_coarse_clock: bool,
+}
+
+/// Tells an open object the settings that both programs have. A macro, because each object's
+/// skeleton has types of its own.
+macro_rules! set_up {
+    ($open:expr, $settings:expr) => {{
+        let settings: &Settings = $settings;
+        if let Some(rodata) = $open.maps.rodata_data.as_deref_mut() {
+            rodata.own_mac = settings.mac;
+            rodata.stalled_after = settings.watchdog.after.0;
+            rodata.stalled_action = settings.watchdog.stalled.action();
+            rodata.has_coarse_clock = settings.has_coarse_clock.into();
+        }
+        $open.maps.heartbeats.reuse_fd(settings.watchdog.heartbeats.map())
+    }};
 }
 
 impl Steer {
     /// Loads the program for a port with the address `mac`; `multi_buffer` where its frames
     /// may come in several buffers. What it says about translations, it says with `seal`, which
-    /// is not 0 and should be random.
+    /// is not 0 and should be random. Workers that are silent it passes by as `watchdog` says.
     ///
     /// # Errors
     /// Where the kernel refuses it: for want of privilege or of a feature.
-    pub fn load(mac: [u8; 6], multi_buffer: bool, seal: u32) -> Result<Self, SteerError> {
+    pub fn load(
+        mac: [u8; 6],
+        multi_buffer: bool,
+        seal: u32,
+        watchdog: Watchdog,
+    ) -> Result<Self, SteerError> {
+        let has_coarse_clock = has_coarse_clock();
+        let settings = Settings { mac, multi_buffer, seal, watchdog, has_coarse_clock };
         let mut storage = MaybeUninit::uninit();
         let loaded = explained(|| {
             let mut open = plain::SteerSkelBuilder::default().open(&mut storage)?;
-            if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-                rodata.own_mac = mac;
-            }
+            set_up!(open, &settings)?;
             if multi_buffer {
                 open.progs.steer.set_flags(XDP_HAS_FRAGS);
             }
@@ -114,20 +169,20 @@ impl Steer {
             plain: keep(&loaded.progs.steer).map_err(SteerError::Load)?,
             translated: OnceCell::new(),
             looks_up: false,
-            settings: Settings { mac, multi_buffer, seal },
+            settings,
         })
     }
 
     /// Loads the program that looks up translations, on the maps of the plain one.
     fn load_translated(&self) -> Result<OwnedFd, LoadError> {
-        let Settings { mac, multi_buffer, seal } = self.settings;
+        let Settings { multi_buffer, seal, .. } = self.settings;
         let mut storage = MaybeUninit::uninit();
         let loaded = explained(|| {
             let mut open = translated::SteerTranslatedSkelBuilder::default().open(&mut storage)?;
             if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-                rodata.own_mac = mac;
                 rodata.seal = seal;
             }
+            set_up!(open, &self.settings)?;
             if multi_buffer {
                 open.progs.steer_translated.set_flags(XDP_HAS_FRAGS);
             }
@@ -231,7 +286,7 @@ impl Steer {
                     .sum(),
             )
         };
-        Ok(Verdicts { to_worker: sum(0)?, to_self: sum(1)?, unserved: sum(2)? })
+        Ok(Verdicts { to_worker: sum(0)?, to_self: sum(1)?, unserved: sum(2)?, stalled: sum(3)? })
     }
 }
 
@@ -239,3 +294,7 @@ impl Steer {
 fn keep(program: &ProgramMut<'_>) -> Result<OwnedFd, LoadError> {
     program.as_fd().try_clone_to_owned().map_err(|error| LoadError::Other(error.into()))
 }
+
+#[cfg(test)]
+#[allow(unsafe_code)]
+mod tests;

@@ -3,29 +3,28 @@
 //! A Unix socket in a folder that only its owner may enter, one per instance, in a folder per
 //! network namespace: interface names mean something only there, so a command finds the
 //! instances of the namespace in which it runs, as `tc` finds its interfaces. Each connection
-//! carries one request and one answer, a line of JSON each. The peer's user is checked, too.
+//! carries one request and one answer, a line of JSON each, and before the answer to a long batch
+//! lines that say how far it is. The peer's user is checked, too.
+//!
+//! `place` is where the sockets are and whose; `server` and `client` are the two sides.
 //!
 //! Non-goals: remote access, several requests on one connection.
 
 use crate::show::Show;
-use rustix::process::Uid;
+use narrows_tc::Outcome;
 use serde::{Deserialize, Serialize};
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::io;
+use std::path::PathBuf;
 
-/// Where the folders of all namespaces are.
-const RUN_DIR: &str = "/run/narrows";
+mod client;
+mod place;
+mod server;
+
+pub use client::Client;
+pub(crate) use server::{ControlServer, Task};
+
 /// The longest request or answer, in bytes: a batch of a hundred thousand lines.
-const MESSAGE_MAX: u64 = 16 << 20;
-/// How long an instance spends on one request at most, from the first byte to the last of the
-/// answer: whoever asks has the request ready, and nobody else is served meanwhile.
-const SERVING_TIME: Duration = Duration::from_secs(1);
-/// How long a command waits for its answer: while others are served before it.
-const ANSWER_TIME: Duration = Duration::from_secs(10);
+const MESSAGE_MAX: usize = 16 << 20;
 
 /// What an instance is asked.
 #[derive(Debug, Serialize, Deserialize)]
@@ -68,8 +67,19 @@ pub enum Answer {
         /// The exit code.
         code: i32,
     },
+    /// It is about it: of a batch, it has done the lines up to this one. The answer is to come.
+    Working {
+        /// The line's number, from 1; 0 where none is done.
+        line: usize,
+    },
     /// It cannot serve the request.
     Refused(String),
+}
+
+impl From<Outcome> for Answer {
+    fn from(Outcome { stdout, stderr, code }: Outcome) -> Self {
+        Self::Tc { stdout, stderr, code }
+    }
 }
 
 /// A control socket that cannot be used.
@@ -85,10 +95,13 @@ pub enum ControlError {
     },
     /// Another instance has it.
     #[error(
-        "another narrows already joins these ports (its control socket {0} answers); \
-         stop it first, or change it with `narrows tc`"
+        "another narrows already joins {port}, or is about to; stop it first, or change it with \
+         `narrows tc`"
     )]
-    Taken(PathBuf),
+    Taken {
+        /// What it joins.
+        port: String,
+    },
     /// No instance runs here.
     #[error(
         "no narrows runs in this network namespace{0}; start one with \
@@ -103,196 +116,25 @@ pub enum ControlError {
         /// Why.
         source: io::Error,
     },
+    /// The conversation broke off within a batch.
+    #[error(
+        "the instance at {path} does not answer any more: {source}; the batch is in force up to \
+         line {line}, and may be further: `narrows tc qdisc show` says what is"
+    )]
+    BrokenBatch {
+        /// Which.
+        path: PathBuf,
+        /// The last line that it said it had done.
+        line: usize,
+        /// Why.
+        source: io::Error,
+    },
 }
 
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => "; joining ports needs root: run it with sudo",
         _ => "",
-    }
-}
-
-/// The folder of the network namespace that this process is in.
-fn folder() -> io::Result<PathBuf> {
-    let namespace = std::fs::metadata("/proc/self/ns/net")?.ino();
-    Ok(Path::new(RUN_DIR).join(format!("net-{namespace}")))
-}
-
-/// The instance's side.
-pub(crate) struct ControlServer {
-    listener: UnixListener,
-    path: PathBuf,
-}
-
-impl ControlServer {
-    /// Opens the socket of the instance that joins `ports`.
-    pub(crate) fn open(ports: &[String; 2]) -> Result<Self, ControlError> {
-        let name = format!("{},{}.sock", ports[0], ports[1]);
-        Self::open_at(folder().unwrap_or_else(|_| RUN_DIR.into()).join(name))
-    }
-
-    fn open_at(path: PathBuf) -> Result<Self, ControlError> {
-        let failed = |source| ControlError::Open { path: path.clone(), source };
-        if let Some(folder) = path.parent() {
-            std::fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(folder)
-                .map_err(failed)?;
-        }
-        if UnixStream::connect(&path).is_ok() {
-            return Err(ControlError::Taken(path));
-        }
-        // Left behind by an instance that was killed.
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            _ => {}
-        }
-        let listener = UnixListener::bind(&path).map_err(failed)?;
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        Ok(Self { listener, path })
-    }
-
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
-    }
-
-    /// Serves those who have connected. A client that says nothing, or nonsense, gets an
-    /// error or nothing, and can hold up the others only for a bounded time.
-    pub(crate) fn serve(&self, mut answer: impl FnMut(Request) -> Answer) {
-        while let Ok((stream, _)) = self.listener.accept() {
-            if let Err(error) = converse(&stream, &mut answer) {
-                log::debug!("a control connection broke off: {error}");
-            }
-        }
-    }
-}
-
-impl Drop for ControlServer {
-    fn drop(&mut self) {
-        // Whoever comes next would remove it, too.
-        let _ = std::fs::remove_file(&self.path);
-        if let Some(folder) = self.path.parent() {
-            let _ = std::fs::remove_dir(folder);
-        }
-    }
-}
-
-fn converse(stream: &UnixStream, answer: &mut impl FnMut(Request) -> Answer) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
-    let mut conversation = Conversation::begin(stream, SERVING_TIME);
-    let peer = rustix::net::sockopt::socket_peercred(stream)?.uid;
-    if !may_ask(peer, rustix::process::geteuid()) {
-        log::warn!("refused a control connection of user {}", peer.as_raw());
-        let refusal = "this instance belongs to another user".to_owned();
-        return conversation.send(&Answer::Refused(refusal));
-    }
-    let reply = match conversation.receive() {
-        Ok(request) => answer(request),
-        Err(error) => Answer::Refused(format!("not a request: {error}")),
-    };
-    conversation.send(&reply)
-}
-
-/// Whether user `peer` may ask an instance of user `owner`.
-fn may_ask(peer: Uid, owner: Uid) -> bool {
-    peer.is_root() || peer == owner
-}
-
-/// One side of an exchange of lines that is over at a certain time, however slowly the other
-/// side writes or reads.
-struct Conversation<'a> {
-    stream: &'a UnixStream,
-    end: Instant,
-}
-
-impl<'a> Conversation<'a> {
-    fn begin(stream: &'a UnixStream, time: Duration) -> Self {
-        Self { stream, end: Instant::now() + time }
-    }
-
-    fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
-        let mut line = serde_json::to_vec(message)?;
-        line.push(b'\n');
-        self.write_all(&line)
-    }
-
-    fn receive<T: for<'de> Deserialize<'de>>(&mut self) -> io::Result<T> {
-        let mut line = Vec::new();
-        BufReader::new(self.take(MESSAGE_MAX)).read_until(b'\n', &mut line)?;
-        Ok(serde_json::from_slice(&line)?)
-    }
-
-    fn time_left(&self) -> io::Result<Option<Duration>> {
-        let left = self.end.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
-    }
-}
-
-impl Read for Conversation<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(self.time_left()?)?;
-        let mut stream = self.stream;
-        stream.read(into)
-    }
-}
-
-impl Write for Conversation<'_> {
-    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(self.time_left()?)?;
-        let mut stream = self.stream;
-        stream.write(from)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// An instance, seen from a command.
-#[derive(Clone, Debug)]
-pub struct Client {
-    path: PathBuf,
-    /// Its ports.
-    pub ports: Vec<String>,
-}
-
-impl Client {
-    /// The instances of this network namespace; with `dev` only the one that has that port.
-    ///
-    /// # Errors
-    /// Where there is none.
-    pub fn find(dev: Option<&str>) -> Result<Vec<Self>, ControlError> {
-        let sockets = folder().and_then(std::fs::read_dir).into_iter().flatten().flatten();
-        let mut found: Vec<Self> = sockets
-            .filter_map(|entry| {
-                let mut client = Self { path: entry.path(), ports: Vec::new() };
-                match client.ask(&Request::Ports) {
-                    Ok(Answer::Ports(ports)) => client.ports = ports,
-                    _ => return None,
-                }
-                Some(client)
-            })
-            .filter(|client| dev.is_none_or(|dev| client.ports.iter().any(|port| port == dev)))
-            .collect();
-        found.sort_by(|one, two| one.ports.cmp(&two.ports));
-        if found.is_empty() {
-            let with = dev.map(|dev| format!(" with the port \"{dev}\"")).unwrap_or_default();
-            return Err(ControlError::Nobody(with));
-        }
-        Ok(found)
-    }
-
-    /// Asks it.
-    ///
-    /// # Errors
-    /// Where it does not answer.
-    pub fn ask(&self, request: &Request) -> Result<Answer, ControlError> {
-        let broken = |source| ControlError::Broken { path: self.path.clone(), source };
-        let stream = UnixStream::connect(&self.path).map_err(broken)?;
-        let mut conversation = Conversation::begin(&stream, ANSWER_TIME);
-        conversation.send(request).and_then(|()| conversation.receive()).map_err(broken)
     }
 }
 

@@ -9,12 +9,14 @@
 
 use crate::clock;
 use crate::events::Events;
+use crate::heartbeat::SilentWorker;
 use crate::look_ups::LookUps;
 use crate::meter::RateMeter;
 use crate::session::{PortFacts, Session, SessionError, SessionOptions};
 use crate::show::{self, Conservation, PortShow, QueueCounters, Show, WorkerShow};
+use crate::watch::{self, Watch};
 use crate::worker_thread::WorkerReport;
-use narrows_bpf::Verdicts;
+use narrows_bpf::{Stalled, Verdicts};
 use narrows_link::bridge::{self, BridgeError, BridgeState, Origin};
 use narrows_link::{Link, LinkError, LinkEvent, Promiscuous};
 use narrows_policy::{Installed, Kind, Node, NodeStats, Policy, PolicyError, Update};
@@ -68,9 +70,6 @@ pub enum InstanceError {
     /// An interface is down.
     #[error("{0} is down: `ip link set dev {0} up`")]
     Down(String),
-    /// A worker did not take over an update.
-    #[error("a worker did not answer; the others have taken the change over")]
-    Silent,
 }
 
 /// Who forwards when this process is gone.
@@ -80,6 +79,16 @@ pub enum FailMode {
     Open,
     /// Nobody: traffic stops.
     Closed,
+}
+
+impl FailMode {
+    /// What becomes of the frames of a worker that hangs: the same as when all are gone.
+    const fn stalled(self) -> Stalled {
+        match self {
+            Self::Open => Stalled::Pass,
+            Self::Closed => Stalled::Drop,
+        }
+    }
 }
 
 /// How an instance is run.
@@ -106,6 +115,8 @@ pub struct Instance {
     policy: Policy,
     installed: [Option<Installed>; 2],
     session: Option<Session>,
+    /// Over the session's workers.
+    watch: Watch,
     _promiscuous: Vec<Promiscuous>,
     /// The bridge that stands by.
     bridge: Option<BridgeState>,
@@ -115,7 +126,6 @@ pub struct Instance {
     past: Totals,
     rates: RateMeter,
     events: Events,
-    is_beating: bool,
     began: Nanos,
 }
 
@@ -126,6 +136,7 @@ impl Instance {
     /// Where they cannot be joined as they are now. Nothing is left changed then.
     pub fn start(options: InstanceOptions, policy: Policy) -> Result<Self, InstanceError> {
         let mut instance = Self {
+            watch: Watch::new(options.fail.stalled()),
             options,
             policy: Policy::default(),
             installed: [None, None],
@@ -137,7 +148,6 @@ impl Instance {
             past: Totals::default(),
             rates: RateMeter::default(),
             events: Events::default(),
-            is_beating: true,
             began: clock::now(),
         };
         instance.check_ports(&policy)?;
@@ -190,7 +200,9 @@ impl Instance {
         )
     }
 
-    /// Puts `policy` in force. Nothing has changed where it is refused.
+    /// Puts `policy` in force. Nothing has changed where it is refused. A silent worker
+    /// ([`Instance::silent_workers`]) takes it over when it comes round again, before it handles
+    /// another packet; of several policies only the last.
     ///
     /// # Errors
     /// Where it does not fit the ports.
@@ -212,15 +224,14 @@ impl Instance {
                     .map_err(|source| InstanceError::Policy { port: name.clone(), source })?;
             changes.push((side, installed, updates));
         }
-        let mut all_answered = true;
         for (side, installed, updates) in changes {
             installed.commit();
-            all_answered &= session.update(side, updates);
+            session.update(side, updates);
             self.installed[side.index()] = Some(installed);
         }
         self.policy = policy;
         self.look_up();
-        if all_answered { Ok(()) } else { Err(InstanceError::Silent) }
+        Ok(())
     }
 
     /// The figures of every qdisc of the port of `side`.
@@ -232,7 +243,7 @@ impl Instance {
         let per_queue: Vec<_> = session
             .reports()
             .into_iter()
-            .map(|report| std::mem::take(&mut report.unwrap_or_default().qdiscs[side.index()]))
+            .map(|mut report| std::mem::take(&mut report.qdiscs[side.index()]))
             .collect();
         installed.gather(&per_queue)
     }
@@ -265,7 +276,6 @@ impl Instance {
             }
         }
         let reports = self.reports();
-        self.is_beating = reports.iter().all(Option::is_some);
         let totals = self.totals(&reports);
         let bytes = |of: fn(&QueueCounters) -> u64| {
             Side::BOTH.map(|side| totals.queues[side.index()].iter().map(of).sum())
@@ -277,10 +287,9 @@ impl Instance {
         );
     }
 
-    /// Whether all workers answered at the last tick. An instance that waits for a port has none,
-    /// and is well.
+    /// Whether no worker is silent. An instance that waits for a port has none, and is well.
     pub fn is_beating(&self) -> bool {
-        self.is_beating
+        self.silent_workers().is_empty()
     }
 
     /// How it stands, in a line.
@@ -301,6 +310,21 @@ impl Instance {
         self.events.warn(event);
     }
 
+    /// The workers that do not come round, for whatever reason, each with how long it has been so.
+    /// The steering programs pass them by; none where nothing is joined.
+    pub fn silent_workers(&self) -> Vec<SilentWorker> {
+        self.session.as_ref().map(Session::silent).unwrap_or_default()
+    }
+
+    /// Takes notice of workers that fell silent or came back.
+    pub fn watch(&mut self) {
+        if let Some(session) = &self.session {
+            for event in self.watch.look(session.pulses(), clock::now()) {
+                self.events.warn(event);
+            }
+        }
+    }
+
     /// Ends the instance: what is queued may leave for a short while, then the ports are
     /// left to the kernel. Returns the last word on where every packet went.
     pub fn stop(mut self) -> Show {
@@ -315,6 +339,7 @@ impl Instance {
         let totals = self.totals(&reports);
         let mut paths = PathCounters::default();
         let mut queued = 0;
+        let bypassed = totals.verdicts.iter().map(|port| port.unserved + port.stalled).sum();
         for queue in totals.queues.iter().flatten() {
             paths.merge(&queue.outward);
             queued += u64::from(queue.backlog.packets);
@@ -336,12 +361,13 @@ impl Instance {
                 queued,
                 dropped: show::by_reason(&paths.drops),
                 unaccounted: paths.unaccounted(queued),
+                bypassed,
             },
             events: self.events.list(),
         }
     }
 
-    fn show_port(&self, side: Side, totals: &Totals, reports: &[Option<WorkerReport>]) -> PortShow {
+    fn show_port(&self, side: Side, totals: &Totals, reports: &[WorkerReport]) -> PortShow {
         let name = self.options.ports[side.index()].clone();
         let queues = &totals.queues[side.index()];
         let verdicts = totals.verdicts[side.index()];
@@ -351,7 +377,7 @@ impl Instance {
             Kind::Cake(cake) => cake.params.config.rate.map(Rate::bits_per_sec),
             _ => None,
         });
-        let qdiscs = reports.iter().flatten().flat_map(|report| &report.qdiscs[side.index()]);
+        let qdiscs = reports.iter().flat_map(|report| &report.qdiscs[side.index()]);
         let instances = qdiscs.filter_map(|stats| stats.cake.as_ref());
         let instance_bytes = instances.map(|cake| cake.own_memory.0).max();
         let mut total = QueueCounters::default();
@@ -372,17 +398,19 @@ impl Instance {
             per_queue: queues.iter().map(QueueCounters::show).collect(),
             to_self: verdicts.to_self,
             unserved: verdicts.unserved,
+            stalled: verdicts.stalled,
             kernel_drops: total.kernel_drops(),
         }
     }
 
-    fn show_workers(&self, reports: &[Option<WorkerReport>]) -> Vec<WorkerShow> {
+    fn show_workers(&self, reports: &[WorkerReport]) -> Vec<WorkerShow> {
         let cpus = self.session.iter().flat_map(Session::cpus);
+        let silent = self.silent_workers();
         (0u32..)
             .zip(cpus)
             .zip(reports)
             .map(|((queue, cpu), report)| {
-                let report = report.clone().unwrap_or_default();
+                let silence = silent.iter().find(|worker| worker.queue == queue);
                 let all = (report.busy + report.idle).as_secs_f64();
                 WorkerShow {
                     queue,
@@ -392,6 +420,7 @@ impl Instance {
                     cpu_s: report.cpu_time.as_secs_f64(),
                     free_frames: report.free_frames,
                     frames: report.frames,
+                    silent_s: silence.map(|worker| worker.silence.as_secs_f64()),
                 }
             })
             .collect()
@@ -404,17 +433,15 @@ impl Instance {
         }
     }
 
-    fn reports(&self) -> Vec<Option<WorkerReport>> {
+    fn reports(&self) -> Vec<WorkerReport> {
         self.session.as_ref().map(Session::reports).unwrap_or_default()
     }
 
     /// The counts of all sessions, with those of the running one as in `reports`.
-    fn totals(&self, reports: &[Option<WorkerReport>]) -> Totals {
+    fn totals(&self, reports: &[WorkerReport]) -> Totals {
         let mut totals = self.past.clone();
         for (queue, report) in reports.iter().enumerate() {
-            if let Some(report) = report {
-                totals.add(queue, report);
-            }
+            totals.add(queue, report);
         }
         if let Some(session) = &self.session {
             for side in Side::BOTH {
@@ -455,10 +482,12 @@ impl Instance {
             .map(|port| narrows_link::promiscuous(port.ifindex))
             .collect::<Result<_, _>>()?;
         let specs = [updates_a, updates_b].map(|updates| updates.into_iter().map(spec).collect());
-        self.session = Some(Session::open(ports, &self.options.session, specs)?);
+        self.session =
+            Some(Session::open(ports, &self.options.session, specs, self.options.fail.stalled())?);
         self.installed = [Some(of_a), Some(of_b)];
         self._promiscuous = promiscuous;
         self.waiting_for = None;
+        self.watch = Watch::new(self.options.fail.stalled());
         self.events.say(format!("joined {}", self.mode()));
         self.look_up();
         Ok(())
@@ -494,8 +523,11 @@ impl Instance {
     /// Ends the session, if there is one, and keeps its counts.
     fn close(&mut self, drain: bool) {
         let Some(session) = self.session.take() else { return };
-        let (reports, verdicts) = session.close(drain);
-        for (queue, report) in reports.iter().enumerate() {
+        let (ended, verdicts) = session.close(drain);
+        if !ended.left_behind.is_empty() {
+            self.events.warn(watch::left_behind(&ended.left_behind));
+        }
+        for (queue, report) in ended.reports.iter().enumerate() {
             self.past.add(queue, report);
         }
         for (past, last) in self.past.verdicts.iter_mut().zip(verdicts) {

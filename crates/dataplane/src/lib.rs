@@ -6,8 +6,9 @@
 //! workers together and answers the control socket.
 //!
 //! From the inside out: `frames` and
-//! `xdp_io` (its I/O over AF_XDP), `worker_thread` (its real time), `session` (all workers of
-//! two ports), `instance` (policy, events, counters), [`run`] (the process), [`control`] (how
+//! `xdp_io` (its I/O over AF_XDP), `worker_thread` (its real time), with its `heartbeat` and its
+//! `mailbox`, `workers` (all of them), `session` (what joins two ports), `instance` (policy, events,
+//! counters), `watch` (who tells of workers that hang), [`run`] (the process), [`control`] (how
 //! commands reach it).
 //!
 //! Non-goals: payload (the kernel side classifies), policy (the layer below), words (`tc`).
@@ -16,8 +17,10 @@ mod bare;
 mod clock;
 mod events;
 mod frames;
+mod heartbeat;
 mod instance;
 mod look_ups;
+mod mailbox;
 mod meter;
 mod notify;
 mod policy_file;
@@ -26,13 +29,16 @@ mod session;
 mod signals;
 mod state;
 mod tc_host;
+mod watch;
 mod worker_thread;
+mod workers;
 mod xdp_io;
 
 pub mod control;
 pub mod run;
 pub mod show;
 
+pub use heartbeat::SilentWorker;
 pub use instance::{FailMode, Instance, InstanceError, InstanceOptions};
 pub use policy_file::PolicyFileError;
 pub use session::{SessionError, SessionOptions};

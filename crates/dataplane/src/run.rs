@@ -3,7 +3,7 @@
 
 use crate::bare;
 use crate::clock;
-use crate::control::{Answer, ControlError, ControlServer, Request};
+use crate::control::{Answer, ControlError, ControlServer, Request, Task};
 use crate::instance::{FailMode, Instance, InstanceError, InstanceOptions, read_port};
 use crate::notify::Manager;
 use crate::policy_file::{self, PolicyFileError};
@@ -12,10 +12,10 @@ use crate::session::{Prepared, SessionOptions};
 use crate::show::Show;
 use crate::signals::Requests;
 use crate::state::{Failed, StateFile};
+use narrows_bpf::Stalled;
 use narrows_link::doctor::{self, Finding, Wanted};
 use narrows_link::{LinkError, LinkMonitor};
 use narrows_policy::Policy;
-use narrows_tc::CommandLine;
 use narrows_units::Nanos;
 use narrows_xsk::wait_readable;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -27,6 +27,10 @@ use std::sync::atomic::AtomicBool;
 
 /// How often rates are sampled and a lost port is looked for.
 const TICK: Nanos = Nanos::from_secs(1);
+/// How often workers are looked after, to tell people about them.
+const WATCH: Nanos = Nanos::from_millis(250);
+/// How long a batch is worked on before others have their turn.
+const SLICE: Nanos = Nanos::from_millis(50);
 
 /// What `narrows run` was asked for.
 #[derive(Clone, Debug)]
@@ -96,7 +100,7 @@ pub fn run(options: RunOptions, ready: impl FnOnce(&Instance)) -> Result<Show, R
     let mut state = state.map(|path| StateFile::new(path, &ports));
     let policy = first_policy(&ports, batch.as_ref(), state.as_mut())?;
     // Before anything is changed: a second instance must not disturb the first.
-    let control = ControlServer::open(&ports)?;
+    let mut control = ControlServer::open(&ports)?;
     let mut monitor = LinkMonitor::open()?;
     let (mut stop, mut hangup) = (Requests::to_stop()?, Requests::to_reload()?);
     let mut manager = Manager::from_environment();
@@ -109,7 +113,8 @@ pub fn run(options: RunOptions, ready: impl FnOnce(&Instance)) -> Result<Show, R
     loop {
         let fds = [control.fd(), monitor.as_fd(), stop.fd(), hangup.fd()].map(|fd| (fd, true));
         let wake = next_tick.min(manager.next_beat());
-        wait_readable(fds, Some((wake - clock::now()).0))?;
+        let at_most = if control.is_busy() { Nanos::ZERO } else { WATCH };
+        wait_readable(fds, Some((wake - clock::now()).min(at_most).0))?;
         if stop.take() {
             manager.stopping();
             return Ok(instance.stop());
@@ -123,7 +128,8 @@ pub fn run(options: RunOptions, ready: impl FnOnce(&Instance)) -> Result<Show, R
             keep(&mut instance, state.as_mut());
             manager.ready(&standing(&instance, refused.as_deref()));
         }
-        control.serve(|request| answer(&mut instance, state.as_mut(), request));
+        instance.watch();
+        control.serve(|task| work(&mut instance, state.as_mut(), task));
         if clock::now() >= next_tick {
             instance.tick();
             keep(&mut instance, state.as_mut());
@@ -203,7 +209,8 @@ pub fn run_bare(
     let facts = [read_port(&ports[0])?, read_port(&ports[1])?];
     let promiscuous = [&facts[0], &facts[1]].map(|port| narrows_link::promiscuous(port.ifindex));
     let queues = facts[0].queues.min(facts[1].queues);
-    let mut prepared = Prepared::new(facts, session, queues).map_err(InstanceError::from)?;
+    let mut prepared =
+        Prepared::new(facts, session, queues, Stalled::Pass).map_err(InstanceError::from)?;
     let ios = prepared.take_ios();
     prepared.attach(session.xdp_mode).map_err(InstanceError::from)?;
     let threads: Vec<_> = ios
@@ -254,18 +261,33 @@ pub fn wanted(ports: &[String; 2], fail: FailMode, session: &SessionOptions) -> 
     }
 }
 
-fn answer(instance: &mut Instance, state: Option<&mut StateFile>, request: Request) -> Answer {
-    let mut outcome = match request {
-        Request::Ports => return Answer::Ports(instance.ports().to_vec()),
-        Request::Show => return Answer::Show(Box::new(instance.show())),
-        Request::Tc { args } => narrows_tc::execute(&args, instance),
-        Request::Batch { options, name, text } => match CommandLine::parse(&options) {
-            Ok(line) => narrows_tc::execute_batch(&text, &name, &line.options, instance),
-            Err(outcome) => outcome,
-        },
+/// Works on `task` for a while; the answer, once there is one.
+fn work(instance: &mut Instance, state: Option<&mut StateFile>, task: &mut Task) -> Option<Answer> {
+    let mut outcome = match task {
+        Task::Whole(Request::Ports) => return Some(Answer::Ports(instance.ports().to_vec())),
+        Task::Whole(Request::Show) => return Some(Answer::Show(Box::new(instance.show()))),
+        Task::Whole(Request::Tc { args }) => narrows_tc::execute(args, instance),
+        Task::Whole(Request::Batch { .. }) => unreachable!("a batch is a task of its own"),
+        Task::Batch(batch) => {
+            let end = clock::now() + SLICE;
+            while batch.step(instance) {
+                if clock::now() >= end {
+                    return None;
+                }
+            }
+            batch.end()
+        }
     };
     if let Some(why) = keep(instance, state) {
         outcome.stderr.push_str(&format!("Warning: this is in force, but not kept: {why}\n"));
     }
-    Answer::Tc { stdout: outcome.stdout, stderr: outcome.stderr, code: outcome.code }
+    outcome.stderr.push_str(&warning(instance));
+    Some(outcome.into())
+}
+
+/// What has to be said to whoever asks for something while workers are silent. The command is not
+/// wrong for it, and what it changed is in force.
+fn warning(instance: &Instance) -> String {
+    let silent = instance.silent_workers();
+    silent.iter().map(|worker| format!("Warning: {worker}.\n")).collect()
 }

@@ -6,10 +6,14 @@
 //! attached. Closing goes the other way round. An interface that vanishes or changes ends a
 //! session; the instance opens the next one.
 
+use crate::heartbeat::{SILENT_AFTER, SilentWorker};
 use crate::look_ups::LooksUp;
-use crate::worker_thread::{Seat, WorkerReport, WorkerThread};
+use crate::worker_thread::{Seat, WorkerReport};
+use crate::workers::{Ended, Workers};
 use crate::xdp_io::XdpIo;
-use narrows_bpf::{AttachError, Steer, SteerError, Verdicts, XdpMode};
+use narrows_bpf::{
+    AttachError, Heartbeats, Pulse, Stalled, Steer, SteerError, Verdicts, Watchdog, XdpMode,
+};
 use narrows_link::doctor::single_buffer_mtu;
 use narrows_packet::dissect::Dissector;
 use narrows_policy::Update;
@@ -28,9 +32,6 @@ const SINGLE_BUFFER_MTU_MAX: u32 = 3400;
 
 /// How long the queues may go on sending after the programs were detached.
 const DRAIN_TIME: Duration = Duration::from_millis(250);
-/// How long a worker may take to answer. It steps in microseconds; a second means that it
-/// has stopped for good.
-const ANSWER_TIME: Duration = Duration::from_secs(2);
 
 /// What hosts and flows are hashed with. One for all workers, which have to agree on hosts, and
 /// for all sessions, whose qdiscs remember them; nobody outside of this process knows it.
@@ -108,6 +109,9 @@ pub enum SessionError {
         /// What to do about it.
         hint: &'static str,
     },
+    /// Workers cannot be watched.
+    #[error(transparent)]
+    Heartbeats(SteerError),
     /// A thread cannot be started.
     #[error("cannot start a worker: {0}")]
     Thread(std::io::Error),
@@ -116,6 +120,7 @@ pub enum SessionError {
 /// Ports whose sockets are bound and whose programs are loaded, but not attached.
 pub(crate) struct Prepared {
     steers: [Steer; 2],
+    heartbeats: Heartbeats,
     /// The I/O of each queue pair.
     ios: Vec<XdpIo>,
     ports: [PortFacts; 2],
@@ -124,19 +129,24 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Binds the sockets of `queues` queues on both `ports`.
+    /// Binds the sockets of `queues` queues on both `ports`. The frames of a worker that falls
+    /// silent are to be treated as `stalled` says.
     pub(crate) fn new(
         ports: [PortFacts; 2],
         options: &SessionOptions,
         queues: u32,
+        stalled: Stalled,
     ) -> Result<Self, SessionError> {
         let mtu = ports[0].mtu.max(ports[1].mtu);
         let frame_size = frame_size(mtu);
         let multi_buffer = mtu > SINGLE_BUFFER_MTU_MAX;
         let (umem, copy_mode, sockets) =
             bind_best(&ports, options, queues, frame_size, multi_buffer)?;
+        let heartbeats = Heartbeats::new().map_err(SessionError::Heartbeats)?;
+        let watchdog = Watchdog { heartbeats: heartbeats.clone(), after: SILENT_AFTER, stalled };
         let steer = |port: &PortFacts| {
-            Steer::load(port.mac, multi_buffer, *SEAL).map_err(|source| SessionError::Steer {
+            let loaded = Steer::load(port.mac, multi_buffer, *SEAL, watchdog.clone());
+            loaded.map_err(|source| SessionError::Steer {
                 port: port.name.clone(),
                 hint: "",
                 source,
@@ -156,7 +166,7 @@ impl Prepared {
             .into_iter()
             .map(|pair| Ok(XdpIo::new(pair, umem.part(options.frames)?, dissector, *SEAL)))
             .collect::<Result<_, UmemError>>()?;
-        Ok(Self { steers, ios, ports, copy_mode, frame_size })
+        Ok(Self { steers, heartbeats, ios, ports, copy_mode, frame_size })
     }
 
     /// Takes the queue pairs' I/O, for whoever is to serve them.
@@ -177,28 +187,30 @@ impl Prepared {
 pub(crate) struct Session {
     // Declared first: the programs go before the workers do.
     prepared: Prepared,
-    workers: Vec<WorkerThread>,
+    workers: Workers,
     xdp_modes: [XdpMode; 2],
 }
 
 impl Session {
-    /// Joins `ports`. `specs` are the qdiscs of each port, one for each queue.
+    /// Joins `ports`. `specs` are the qdiscs of each port, one for each queue; the frames of a
+    /// worker that falls silent are treated as `stalled` says.
     pub(crate) fn open(
         ports: [PortFacts; 2],
         options: &SessionOptions,
         specs: [Vec<Spec>; 2],
+        stalled: Stalled,
     ) -> Result<Self, SessionError> {
         let queues = specs[0].len().min(specs[1].len()) as u32;
-        let mut prepared = Prepared::new(ports, options, queues)?;
+        let mut prepared = Prepared::new(ports, options, queues, stalled)?;
         let [of_a, of_b] = specs;
-        let mut workers = Vec::with_capacity(queues as usize);
+        let mut workers = Workers::new(prepared.heartbeats.clone());
         let ios = (0u32..).zip(prepared.take_ios());
         for (((queue, io), a), b) in ios.zip(of_a).zip(of_b) {
             let worker = Worker::new(io, options.frames, [a.build(), b.build()]);
             let cpu = options.cpus.get(queue as usize % options.cpus.len().max(1));
             let seat =
                 Seat { queue, cpu: cpu.copied().unwrap_or_default(), busy_poll: options.busy_poll };
-            workers.push(WorkerThread::spawn(worker, seat).map_err(SessionError::Thread)?);
+            workers.start(worker, seat).map_err(SessionError::Thread)?;
         }
         let xdp_modes = prepared.attach(options.xdp_mode)?;
         Ok(Self { prepared, workers, xdp_modes })
@@ -226,16 +238,12 @@ impl Session {
 
     /// How many queue pairs are served.
     pub(crate) fn queues(&self) -> usize {
-        self.workers.len()
+        self.workers.count()
     }
 
-    /// Hands each worker its update for what goes out of `egress`, and waits until all of
-    /// them have taken it over. False where one did not answer in time.
-    pub(crate) fn update(&self, egress: Side, updates: Vec<Update>) -> bool {
-        for (worker, update) in self.workers.iter().zip(updates) {
-            worker.update(egress, update);
-        }
-        self.reports().iter().all(Option::is_some)
+    /// See [`Workers::update`].
+    pub(crate) fn update(&self, egress: Side, updates: Vec<Update>) {
+        self.workers.update(egress, updates);
     }
 
     /// Whether the kernel can be asked, as of now, what addresses were before translation.
@@ -243,22 +251,24 @@ impl Session {
         self.prepared.steers.iter().all(|steer| steer.can_look_up().is_ok())
     }
 
-    /// What each worker has done so far; `None` for one that does not answer.
-    pub(crate) fn reports(&self) -> Vec<Option<WorkerReport>> {
-        let asked: Vec<_> = self.workers.iter().map(WorkerThread::ask).collect();
-        let deadline = Instant::now() + ANSWER_TIME;
-        asked
-            .into_iter()
-            .map(|answer| {
-                let left = deadline.saturating_duration_since(Instant::now());
-                answer.recv_timeout(left).ok()
-            })
-            .collect()
+    /// See [`Workers::reports`].
+    pub(crate) fn reports(&self) -> Vec<WorkerReport> {
+        self.workers.reports()
+    }
+
+    /// The workers that do not come round.
+    pub(crate) fn silent(&self) -> Vec<SilentWorker> {
+        self.workers.silent()
+    }
+
+    /// What is seen of each worker from outside.
+    pub(crate) fn pulses(&self) -> impl Iterator<Item = Pulse> + '_ {
+        self.workers.pulses()
     }
 
     /// The core that each worker is pinned to.
     pub(crate) fn cpus(&self) -> impl Iterator<Item = usize> + '_ {
-        self.workers.iter().map(|worker| worker.cpu)
+        self.workers.cpus()
     }
 
     /// What the steering program of `side` did so far.
@@ -267,20 +277,26 @@ impl Session {
     }
 
     /// Ends the session: the programs go, what is queued may still leave for a short while,
-    /// then the workers stop. Returns their last reports and the programs' last counts.
-    pub(crate) fn close(mut self, drain: bool) -> (Vec<WorkerReport>, [Verdicts; 2]) {
+    /// then the workers stop. Returns how they ended, and the programs' last counts.
+    pub(crate) fn close(mut self, drain: bool) -> (Ended, [Verdicts; 2]) {
         for steer in &mut self.prepared.steers {
             steer.detach();
         }
         let deadline = Instant::now() + DRAIN_TIME;
-        let is_queued = |report: &Option<WorkerReport>| {
-            report.as_ref().is_some_and(|r| r.backlogs.iter().any(|b| !b.is_empty()))
-        };
-        while drain && Instant::now() < deadline && self.reports().iter().any(is_queued) {
+        while drain && Instant::now() < deadline && self.has_queued() {
             std::thread::sleep(Duration::from_millis(5));
         }
-        let reports = self.workers.drain(..).map(WorkerThread::stop).collect();
-        (reports, Side::BOTH.map(|side| self.verdicts(side)))
+        (self.workers.stop(), Side::BOTH.map(|side| self.verdicts(side)))
+    }
+
+    /// Whether anything is queued that can leave: what a silent worker has cannot.
+    fn has_queued(&self) -> bool {
+        let reports = self.reports();
+        let silent = self.silent();
+        (0u32..).zip(reports).any(|(queue, report)| {
+            let is_silent = silent.iter().any(|worker| worker.queue == queue);
+            !is_silent && report.backlogs.iter().any(|backlog| !backlog.is_empty())
+        })
     }
 }
 

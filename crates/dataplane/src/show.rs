@@ -68,6 +68,9 @@ pub struct PortShow {
     pub to_self: u64,
     /// Frames that the kernel got because no worker served their queue.
     pub unserved: u64,
+    /// Frames that went past a silent worker: to the kernel, or nowhere where narrows fails closed.
+    #[serde(default)]
+    pub stalled: u64,
     /// Frames that the kernel lost between driver and worker.
     pub kernel_drops: KernelDropsShow,
 }
@@ -128,6 +131,10 @@ pub struct WorkerShow {
     pub free_frames: u32,
     /// All its frames.
     pub frames: u32,
+    /// For how long it has been silent, in seconds, where it does not come round. What else is said
+    /// of it, and its part of all counters, is as it was then.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub silent_s: Option<f64>,
 }
 
 /// Packets received = sent + queued + dropped, in both directions together.
@@ -143,6 +150,10 @@ pub struct Conservation {
     pub dropped: BTreeMap<String, u64>,
     /// Packets of which no trace is left: 0, or Narrows has a fault.
     pub unaccounted: i64,
+    /// Packets that no worker saw, so they are none of the above: their queue had none, or a silent
+    /// one.
+    #[serde(default)]
+    pub bypassed: u64,
 }
 
 /// The counters of one queue of one port.
@@ -205,6 +216,7 @@ pub(crate) fn add_verdicts(one: Verdicts, two: Verdicts) -> Verdicts {
         to_worker: one.to_worker + two.to_worker,
         to_self: one.to_self + two.to_self,
         unserved: one.unserved + two.unserved,
+        stalled: one.stalled + two.stalled,
     }
 }
 
@@ -246,14 +258,16 @@ impl Show {
             None => writeln!(out)?,
         }
         for port in &self.ports {
-            port.write(out)?;
+            port.write(out, self.fail == "closed")?;
         }
         for worker in &self.workers {
+            write!(out, "worker {}: cpu {}, ", worker.queue, worker.cpu)?;
+            if let Some(seconds) = worker.silent_s {
+                write!(out, "SILENT for {seconds:.1} s, before that ")?;
+            }
             writeln!(
                 out,
-                "worker {}: cpu {}, load {:.1} %, idle {:.1} s, {} of {} frames free",
-                worker.queue,
-                worker.cpu,
+                "load {:.1} %, idle {:.1} s, {} of {} frames free",
                 worker.load * 100.0,
                 worker.idle_s,
                 worker.free_frames,
@@ -271,6 +285,9 @@ impl Show {
             reasons(&sum.dropped),
             sum.unaccounted
         )?;
+        if sum.bypassed > 0 {
+            writeln!(out, "bypassed {}: no worker saw them", sum.bypassed)?;
+        }
         for event in &self.events {
             writeln!(out, "event: {event}")?;
         }
@@ -279,7 +296,7 @@ impl Show {
 }
 
 impl PortShow {
-    fn write(&self, out: &mut String) -> std::fmt::Result {
+    fn write(&self, out: &mut String, is_closed: bool) -> std::fmt::Result {
         write!(
             out,
             "{}: {} {}, mtu {}, {} queues, qdisc {}",
@@ -307,6 +324,10 @@ impl PortShow {
                 "  to the kernel: {} for this box, {} on queues without a worker",
                 self.to_self, self.unserved
             )?;
+        }
+        if self.stalled > 0 {
+            let fate = if is_closed { "dropped" } else { "to the kernel" };
+            writeln!(out, "  {fate} while their worker was silent: {}", self.stalled)?;
         }
         if self.kernel_drops != KernelDropsShow::default() {
             let lost = &self.kernel_drops;
@@ -379,6 +400,7 @@ mod tests {
                 per_queue: vec![queue(5, &[("limit", 3), ("too_long", 1)])],
                 to_self: 9,
                 unserved: 0,
+                stalled: 0,
                 kernel_drops: KernelDropsShow { rx_ring_full: 4, ..Default::default() },
             }],
             workers: vec![WorkerShow { load: 0.25, idle_s: 3.0, ..Default::default() }],
@@ -401,6 +423,24 @@ received 11 = sent 5 + queued 2 + dropped 0, 0 unaccounted
 event: joined eth1 and eth2
 ";
         assert_eq!(show().render(), expected);
+    }
+
+    #[test]
+    fn a_silent_worker_is_named_and_so_is_what_went_past_it() {
+        let mut show = show();
+        show.workers[0].silent_s = Some(3.21);
+        show.ports[0].stalled = 7;
+        show.conservation.bypassed = 7;
+        let text = show.render();
+        for line in [
+            "worker 0: cpu 0, SILENT for 3.2 s, before that load 25.0 %, idle 3.0 s, 0 of 0 frames free",
+            "  to the kernel while their worker was silent: 7",
+            "bypassed 7: no worker saw them",
+        ] {
+            assert!(text.lines().any(|shown| shown == line), "{line}\nis not in\n{text}");
+        }
+        show.fail = "closed".into();
+        assert!(show.render().contains("  dropped while their worker was silent: 7"));
     }
 
     #[test]

@@ -1,29 +1,31 @@
 //! A worker in real time: a thread, pinned to a core, that steps while there is something to
 //! do and sleeps otherwise.
 //!
-//! It sleeps in one `ppoll` on both of its sockets and on an eventfd through which commands
-//! wake it, until the moment at which the next packet may leave. The clock is read once per
-//! step, and once more before going to sleep.
+//! It sleeps in one `ppoll` on both of its sockets and on an eventfd through which its mailbox
+//! wakes it, until the moment at which the next packet may leave, or its next heartbeat is due. The
+//! clock is read once per step, and once more before going to sleep.
 //!
-//! Non-goals: shared state with other threads. Commands come in through a channel and answers
-//! go back the same way, so counters need no locks and no atomics and always add up.
+//! A worker that comes round so late that its frames went another way meanwhile gives up what it
+//! still holds: newer frames of the same flows have overtaken it long ago.
+//!
+//! Non-goals: shared state with other threads. Mail comes in through a mailbox and reports go back
+//! through a channel, so counters need no locks and no atomics and always add up.
 
 use crate::clock;
+use crate::heartbeat::{self, BEAT_EVERY};
+use crate::mailbox::Mailbox;
 use crate::xdp_io::XdpIo;
-use narrows_packet::Backlog;
+use narrows_bpf::Heart;
+use narrows_packet::{Backlog, DropReason};
 use narrows_policy::Update;
 use narrows_qdisc::Stats;
 use narrows_units::Nanos;
 use narrows_worker::{Activity, PathCounters, Side, UNSEEN_MAX, Worker};
 use narrows_xsk::{KernelDrops, wait_readable};
-use rustix::event::{EventfdFlags, eventfd};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 
 /// How long a worker waits for a device that takes no more packets, at first and at most. The
 /// device has a full ring then, so nothing is lost by looking again a little later.
@@ -52,13 +54,6 @@ pub(crate) struct Seat {
     pub(crate) busy_poll: bool,
 }
 
-/// What a worker is told.
-enum Command {
-    Update(Side, Update),
-    Report(Sender<WorkerReport>),
-    Stop,
-}
-
 /// What a worker has done so far, all taken between two steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WorkerReport {
@@ -84,72 +79,56 @@ pub(crate) struct WorkerReport {
     pub(crate) frames: u32,
 }
 
-/// A running worker, seen from outside. Stops and joins it when dropped.
+/// A running worker, seen from outside.
 pub(crate) struct WorkerThread {
-    commands: Sender<Command>,
-    pending: Arc<AtomicBool>,
-    wake: Arc<OwnedFd>,
-    thread: Option<JoinHandle<WorkerReport>>,
+    mailbox: Arc<Mailbox>,
+    last_word: Receiver<WorkerReport>,
     pub(crate) cpu: usize,
 }
 
 impl WorkerThread {
-    pub(crate) fn spawn(worker: Worker<XdpIo>, seat: Seat) -> io::Result<Self> {
-        let (commands, inbox) = channel();
-        let pending = Arc::new(AtomicBool::new(false));
-        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+    pub(crate) fn spawn(worker: Worker<XdpIo>, seat: Seat, heart: Heart) -> io::Result<Self> {
+        let mailbox = Arc::new(Mailbox::new()?);
+        let (last_words, last_word) = channel();
         let runner = Runner {
             worker,
             seat,
-            inbox,
-            pending: pending.clone(),
-            wake: wake.clone(),
+            mailbox: mailbox.clone(),
+            heart,
             busy: Nanos::ZERO,
             idle: Nanos::ZERO,
         };
-        let thread = std::thread::Builder::new()
-            .name(format!("nrw-q{}", seat.queue))
-            .spawn(move || runner.run())?;
-        Ok(Self { commands, pending, wake, thread: Some(thread), cpu: seat.cpu })
+        // Nobody joins it: a thread that hangs would hang whoever does. Its last word comes when
+        // its sockets are closed.
+        std::thread::Builder::new().name(format!("nrw-q{}", seat.queue)).spawn(move || {
+            // There may be nobody left to hear it.
+            let _ = last_words.send(runner.run());
+        })?;
+        Ok(Self { mailbox, last_word, cpu: seat.cpu })
     }
 
-    fn send(&self, command: Command) {
-        // A worker that is gone has nothing left to be told; its report was its last word.
-        if self.commands.send(command).is_ok() {
-            self.pending.store(true, Ordering::Release);
-            let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
-        }
-    }
-
-    /// Has the worker take over `update` for what goes out of `egress`.
+    /// Has the worker take over `update` for what goes out of `egress`, as soon as it comes round.
     pub(crate) fn update(&self, egress: Side, update: Update) {
-        self.send(Command::Update(egress, update));
+        self.mailbox.put(|mail| mail.update(egress, update));
     }
 
-    /// Asks for a report. Commands are served in order: when the report is there, every
-    /// update that was sent before it is in effect.
+    /// Asks for a report. When it is there, every update that was sent before it is in effect.
     pub(crate) fn ask(&self) -> Receiver<WorkerReport> {
         let (answer, inbox) = channel();
-        self.send(Command::Report(answer));
+        self.mailbox.put(|mail| mail.asked = Some(answer));
         inbox
     }
 
-    /// Stops the worker and waits for its last report.
-    pub(crate) fn stop(mut self) -> WorkerReport {
-        self.join()
+    /// Has the worker end, as soon as it comes round.
+    pub(crate) fn stop(&self) {
+        self.mailbox.put(|mail| mail.stop = true);
     }
 
-    fn join(&mut self) -> WorkerReport {
-        self.send(Command::Stop);
-        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
-    }
-}
-
-impl Drop for WorkerThread {
-    fn drop(&mut self) {
-        if self.thread.is_some() {
-            self.join();
-        }
+    /// Waits for the last report of a worker that was told to stop; `None` where it has not ended at
+    /// `deadline`. Its queue stays taken then until it does, or the process ends.
+    pub(crate) fn last_word(&self, deadline: Instant) -> Option<WorkerReport> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.last_word.recv_timeout(left).ok()
     }
 }
 
@@ -157,9 +136,8 @@ impl Drop for WorkerThread {
 struct Runner {
     worker: Worker<XdpIo>,
     seat: Seat,
-    inbox: Receiver<Command>,
-    pending: Arc<AtomicBool>,
-    wake: Arc<OwnedFd>,
+    mailbox: Arc<Mailbox>,
+    heart: Heart,
     busy: Nanos,
     idle: Nanos,
 }
@@ -178,9 +156,10 @@ impl Runner {
                 self.busy += now - last;
             }
             last = now;
-            // Relaxed would do for the flag itself; Acquire pairs with the sender's Release so
-            // that the command is in the channel when the flag is seen.
-            if self.pending.load(Ordering::Acquire) && !self.obey(now) {
+            if heartbeat::is_due(&self.heart, now) {
+                self.beat(now);
+            }
+            if self.mailbox.is_full() && !self.obey(now) {
                 return self.report();
             }
             let activity = self.worker.step(now);
@@ -195,41 +174,59 @@ impl Runner {
                     std::hint::spin_loop();
                 }
                 Activity::Blocked => {
-                    self.sleep(Some(blocked_wait), [false; 2]);
+                    self.sleep(blocked_wait, [false; 2]);
                     blocked_wait = (blocked_wait + blocked_wait).min(BLOCKED_WAIT_MAX);
                 }
-                Activity::Idle { until: Nanos::MAX, listen } => self.sleep(None, listen),
                 Activity::Idle { until, listen } => {
                     let left = until - clock::now();
                     if left > SLEEP_MIN {
-                        let all = listen == [true; 2];
-                        self.sleep(Some(if all { left } else { left.min(UNSEEN_MAX) }), listen);
+                        let unseen = if listen == [true; 2] { BEAT_EVERY } else { UNSEEN_MAX };
+                        self.sleep(left.min(unseen), listen);
                     }
                 }
             }
         }
     }
 
-    /// Serves the commands that have come in. False where the worker is to stop.
+    /// Says that the worker came round. One that was passed by meanwhile first gives up what is
+    /// older than that.
+    fn beat(&mut self, now: Nanos) {
+        if let Some(silence) = heartbeat::silence(self.heart.last(), now) {
+            self.give_up();
+            self.heart.recover(silence);
+        }
+        self.heart.beat(now);
+    }
+
+    /// Drops what is queued and what stands in the RX rings. The steering programs put nothing
+    /// there until the next beat, so there is no more than frames.
     #[cold]
-    fn obey(&mut self, now: Nanos) -> bool {
-        let mut counter = [0; 8];
-        // Fails only where the counter was read already; the flag has said it all.
-        let _ = rustix::io::read(&*self.wake, &mut counter);
-        self.pending.store(false, Ordering::Release);
-        loop {
-            match self.inbox.try_recv() {
-                Ok(Command::Update(egress, update)) => self.worker.update(egress, update, now),
-                // Whoever asked may have stopped waiting.
-                Ok(Command::Report(answer)) => drop(answer.send(self.report())),
-                Ok(Command::Stop) => {
-                    self.take_in(now);
-                    self.worker.abandon();
-                    return false;
-                }
-                Err(_) => return true,
+    fn give_up(&mut self) {
+        let now = clock::now();
+        self.worker.abandon(DropReason::Stalled);
+        for _ in 0..self.worker.io().frame_count() {
+            if !self.worker.refuse(DropReason::Stalled, now) {
+                break;
             }
         }
+    }
+
+    /// Does what the mailbox says. False where the worker is to stop.
+    #[cold]
+    fn obey(&mut self, now: Nanos) -> bool {
+        let mut mail = self.mailbox.take();
+        for (egress, update) in mail.take_updates() {
+            self.worker.update(egress, update, now);
+        }
+        if let Some(answer) = mail.asked {
+            // Whoever asked may have stopped waiting.
+            let _ = answer.send(self.report());
+        }
+        if mail.stop {
+            self.take_in(now);
+            self.worker.abandon(DropReason::PortGone);
+        }
+        !mail.stop
     }
 
     /// Takes in what is still in the RX rings. The programs that fill them are off by now, so
@@ -258,15 +255,15 @@ impl Runner {
         }
     }
 
-    /// Sleeps for `at_most` or until a command, or a packet at a port in `listen`, comes in.
-    fn sleep(&self, at_most: Option<Nanos>, listen: [bool; 2]) {
+    /// Sleeps for `at_most` or until mail, or a packet at a port in `listen`, comes in.
+    fn sleep(&self, at_most: Nanos, listen: [bool; 2]) {
         let io = self.worker.io();
         let fds = [
             (io.fd(Side::A), listen[Side::A.index()]),
             (io.fd(Side::B), listen[Side::B.index()]),
-            (self.wake.as_fd(), true),
+            (self.mailbox.wake(), true),
         ];
-        match wait_readable(fds, at_most.map(|time| time.0)) {
+        match wait_readable(fds, Some(at_most.0)) {
             Ok(wake) if wake.failed && !wake.readable => std::thread::sleep(FAILED_WAIT),
             Ok(_) => {}
             Err(_) => std::thread::sleep(FAILED_WAIT),

@@ -25,11 +25,14 @@ pub enum DropReason {
     Acknowledged,
     /// Its flow had as many packets queued as a flow may have.
     FlowLimit,
+    /// The worker that had it, or was to have it, was silent for so long that its frames went
+    /// another way meanwhile.
+    Stalled,
 }
 
 impl DropReason {
     /// All reasons, in the order in which they are shown.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Limit,
         Self::Horizon,
         Self::TooLong,
@@ -40,6 +43,7 @@ impl DropReason {
         Self::Aqm,
         Self::Acknowledged,
         Self::FlowLimit,
+        Self::Stalled,
     ];
 
     /// The name under which the counter is shown, in text and in JSON.
@@ -55,6 +59,7 @@ impl DropReason {
             Self::Aqm => "aqm",
             Self::Acknowledged => "acknowledged",
             Self::FlowLimit => "flow_limit",
+            Self::Stalled => "stalled",
         }
     }
 }

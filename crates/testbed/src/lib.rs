@@ -42,6 +42,7 @@ pub mod flood;
 pub mod forward;
 pub mod frames;
 pub mod guard;
+pub mod hang;
 pub mod iperf;
 pub mod latency;
 pub mod machine;

@@ -6,6 +6,7 @@
 use crate::bed::{PORT_A, PORT_B, Testbed};
 use crate::collect::Collector;
 use crate::cpu;
+use crate::hang::HungThread;
 use crate::namespace::Namespace;
 use crate::process::{self, Process};
 use anyhow::{Context, Result, bail};
@@ -41,6 +42,9 @@ pub struct Port {
     pub to_self: u64,
     /// Frames given to the kernel because no worker served their queue.
     pub unserved: u64,
+    /// Frames that went past a silent worker: over the bridge, where one stands by.
+    #[serde(default)]
+    pub stalled: u64,
 }
 
 /// What left one queue of a port, or all of them.
@@ -158,6 +162,21 @@ impl Instance {
     /// Whether it still runs.
     pub fn is_running(&mut self) -> bool {
         self.process.is_running()
+    }
+
+    /// Stops all of its threads where they are.
+    pub fn freeze(&mut self) -> Result<()> {
+        self.process.signal(Signal::SIGSTOP)
+    }
+
+    /// Lets them go on.
+    pub fn thaw(&mut self) -> Result<()> {
+        self.process.signal(Signal::SIGCONT)
+    }
+
+    /// Stops the worker of `queue` alone, until what is returned is dropped.
+    pub fn hang(&self, queue: u32) -> Result<HungThread> {
+        HungThread::stop(self.process.id(), &format!("nrw-q{queue}"))
     }
 
     /// Kills it as `kill -9` does, and waits until it is gone.

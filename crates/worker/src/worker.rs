@@ -223,14 +223,35 @@ impl<I: Io> Worker<I> {
         self.reclaim(egress.other());
     }
 
-    /// Gives up everything that is queued: the ports are about to go.
-    pub fn abandon(&mut self) {
+    /// Gives up everything that is queued, for `reason`.
+    pub fn abandon(&mut self, reason: DropReason) {
         for ingress in Side::BOTH {
             while let Some(id) = self.paths[ingress.index()].qdisc.drain(&mut self.packets) {
-                self.packets.discard(id, DropReason::PortGone);
+                self.packets.discard(id, reason);
             }
             self.reclaim(ingress);
         }
+    }
+
+    /// Drops what has come in and was not taken yet, at most a batch at each port, for `reason`.
+    /// Whether there was anything.
+    pub fn refuse(&mut self, reason: DropReason, now: Nanos) -> bool {
+        let mut any = false;
+        for ingress in Side::BOTH {
+            self.arrivals.clear();
+            self.io.receive(ingress, &mut self.packets, now, &mut self.arrivals);
+            let counters = &mut self.paths[ingress.index()].counters;
+            // What was malformed was received, too.
+            counters.rx_packets += u64::from(self.packets.unreclaimed());
+            for &id in self.arrivals.as_slice() {
+                counters.rx_packets += 1;
+                counters.rx_bytes += self.packets.len(id).0;
+                self.packets.discard(id, reason);
+            }
+            any |= self.packets.unreclaimed() > 0;
+            self.reclaim(ingress);
+        }
+        any
     }
 
     /// What passed in at `ingress`.

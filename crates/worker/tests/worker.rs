@@ -376,7 +376,7 @@ proptest! {
                     bed.tc(&WORDS[words].replace("PORT", PORTS[side.index()]));
                 }
                 Happening::Abandon { worker } => {
-                    bed.workers[worker % queues].abandon();
+                    bed.workers[worker % queues].abandon(DropReason::PortGone);
                     bed.check();
                     let worker = &bed.workers[worker % queues];
                     prop_assert!(Side::BOTH.iter().all(|&side| worker.backlog(side).is_empty()));
@@ -472,10 +472,33 @@ fn what_is_abandoned_is_counted_as_lost_with_its_port() {
     bed.step(0);
     let queued = u64::from(bed.queued());
     assert!(queued > 30);
-    bed.workers[0].abandon();
+    bed.workers[0].abandon(DropReason::PortGone);
     bed.check();
     assert_eq!(bed.workers[0].counters(Side::A).drops.get(DropReason::PortGone), queued);
     assert_eq!(bed.queued(), 0);
+}
+
+#[test]
+fn what_is_refused_is_counted_as_received_and_dropped_for_that_reason() {
+    let mut bed = Bed::new(1);
+    bed.tc("qdisc add dev b root tbf rate 8bit burst 2k limit 10m");
+    bed.arrive(0, Side::A, 30, 100, false);
+    bed.arrive(0, Side::A, 2, 100, true);
+    bed.arrive(0, Side::B, 5, 100, false);
+    let now = bed.now;
+    while bed.workers[0].refuse(DropReason::Stalled, now) {
+        bed.check();
+    }
+    let [forth, back] = Side::BOTH.map(|side| bed.workers[0].counters(side));
+    assert_eq!((forth.rx_packets, forth.tx_packets), (32, 0));
+    assert_eq!(forth.drops.get(DropReason::Stalled), 30);
+    assert_eq!(forth.drops.get(DropReason::Malformed), 2);
+    assert_eq!(back.drops.get(DropReason::Stalled), 5);
+    assert_eq!(bed.queued(), 0);
+    // What comes after it is served as ever.
+    bed.arrive(0, Side::B, 3, 100, false);
+    bed.step(0);
+    assert_eq!(bed.workers[0].counters(Side::B).tx_packets, 3);
 }
 
 #[test]

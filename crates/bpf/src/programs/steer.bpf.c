@@ -7,7 +7,10 @@
  * serves that queue the kernel gets the frame, so that with a bridge behind it
  * nothing is lost while Narrows starts, stops or has died.
  *
- * Non-goals: shaping, dropping.
+ * Where the worker of the queue has been silent for too long the kernel gets the
+ * frame, too, or nobody, as the operator wants it.
+ *
+ * Non-goals: shaping, and any other dropping.
  */
 #include "steer.h"
 

@@ -5,7 +5,7 @@
  * Each is an object of its own, because a kernel that lacks a function that one
  * of them calls refuses the whole object: `steer` asks nothing of the kernel but
  * XDP and AF_XDP, so it always loads. Both work on the same maps, which `steer`
- * creates and `steer_translated` is given.
+ * creates and `steer_translated` is given; the heartbeats are given to both.
  */
 #ifndef STEER_H
 #define STEER_H
@@ -13,14 +13,13 @@
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <bpf/bpf_helpers.h>
-
-/* As many queues as a port may have. */
-#define QUEUES_MAX 256
+#include "heartbeat.h"
 
 enum verdict {
 	TO_WORKER,	/* redirected to the socket of its queue */
 	TO_SELF,	/* addressed to this box */
 	UNSERVED,	/* no socket on its queue */
+	STALLED,	/* the worker of its queue is silent */
 	VERDICTS,
 };
 
@@ -71,6 +70,10 @@ static __always_inline int decide(struct xdp_md *ctx)
 	if ((void *)(eth + 1) <= data_end && is_for_self(eth)) {
 		count(TO_SELF);
 		return XDP_PASS;
+	}
+	if (is_stalled(ctx->rx_queue_index)) {
+		count(STALLED);
+		return stalled_action;
 	}
 	action = bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);
 	count(action == XDP_REDIRECT ? TO_WORKER : UNSERVED);

@@ -108,7 +108,7 @@ fn a_bad_command_changes_nothing() {
         ("qdisc add dev port-b parent 7:1 pfifo", 2),
         ("qdisc replace dev port-b root cakewalk", 2),
         ("qdisc add dev port-b root handle 1: mq extra", 1),
-        ("filter add dev port-b", 255),
+        ("filter add dev port-b", 2),
         ("qdisc brew dev port-b", 255),
     ] {
         let output = tc(&bed, words);

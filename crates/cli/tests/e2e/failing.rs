@@ -14,6 +14,10 @@ use std::time::Duration;
 /// How long traffic may be away, and the promise is a second.
 const GAP: Duration = Duration::from_secs(1);
 
+/// How many pings may be lost over two ends and a start: those that stood in a queue or a ring of
+/// the process that is gone. At one each 10 ms that is never more than one or two each time.
+const LOST: u64 = 6;
+
 fn ports() -> Vec<u16> {
     (0..32).map(frames::port).collect()
 }
@@ -23,7 +27,9 @@ fn assert_no_program_left(bed: &Testbed) {
     for port in [PORT_A, PORT_B] {
         let text = ip(bed.shaper(), &format!("-d link show dev {port}"));
         assert!(!text.contains("xdp"), "{text}");
-        assert!(text.contains("promiscuity 0") || text.contains("master"), "{text}");
+        // A port of the bridge is promiscuous once, for that.
+        let wanted = if text.contains("master") { "promiscuity 1 " } else { "promiscuity 0 " };
+        assert!(text.contains(wanted), "{text}");
     }
 }
 
@@ -60,7 +66,8 @@ fn traffic_goes_on_after(end: impl FnOnce(Instance)) {
     assert!(flows(&bed), "nothing is forwarded after the second end");
     let stats = ping.stop().unwrap();
     assert!(stats.longest_gap <= GAP, "{stats:?}");
-    assert!(stats.received > 100 && stats.sent - stats.received <= 100, "{stats:?}");
+    eprintln!("MEASURED lost {} of {} gap {:?}", stats.lost, stats.sent, stats.longest_gap);
+    assert!(stats.received > 100 && stats.lost <= LOST, "{stats:?}");
 }
 
 #[test]

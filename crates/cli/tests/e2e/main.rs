@@ -15,6 +15,7 @@ mod changing;
 mod chaos;
 mod failing;
 mod forwarding;
+mod hanging;
 mod idle;
 mod instances;
 mod limits;

@@ -45,11 +45,7 @@ fn assert_recovered(bed: &Testbed, before: &Value) -> Value {
     assert_eq!(now["conservation"]["unaccounted"], 0, "{now:#}");
     let output = tc(bed, "qdisc show dev port-b");
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        shown.contains("tbf 1: root") || shown.contains("rate 30Mbit"),
-        "{shown}{}",
-        complaint(&output)
-    );
+    assert!(shown.contains("rate 30Mbit"), "{shown}{}", complaint(&output));
     now
 }
 
@@ -170,6 +166,10 @@ fn new_numbers_of_queues_are_an_event_and_served() {
     load.stop().unwrap();
 }
 
+/// Frames that may stand in the rings of veth when four sessions end: at 10,000 a second, those of
+/// two milliseconds each time.
+const UNCOUNTED: i64 = 80;
+
 #[test]
 fn traffic_flows_on_while_ports_are_joined_anew() {
     let Some(_turn) = turn() else { return };
@@ -187,8 +187,8 @@ fn traffic_flows_on_while_ports_are_joined_anew() {
     load.stop().unwrap();
     let devices = books.settle().unwrap();
     let [forth, _] = directions(&devices, &instance.show().unwrap()).unwrap();
+    eprintln!("MEASURED unaccounted {} {forth:?}", forth.unaccounted());
     // Between two sessions the bridge forwards. What stands in a veth's own ring when a
-    // program goes is thrown away by the kernel and counted by nobody: a few frames at most.
-    assert!((0..=200).contains(&forth.unaccounted()), "{forth:#?}");
-    assert!(forth.received + 200 >= forth.handed_over, "{forth:#?}");
+    // program goes is thrown away by the kernel and counted by nobody.
+    assert!((0..=UNCOUNTED).contains(&forth.unaccounted()), "{forth:#?}");
 }

@@ -3,7 +3,9 @@
 use crate::setup::{NARROWS, assert_refused, ip, links, narrows, run, show, tc, turn};
 use narrows_testbed::Testbed;
 use narrows_testbed::bed::{PORT_A, PORT_B};
-use std::process::Output;
+use std::process::{Child, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 fn start(bed: &Testbed, arguments: &[&str]) -> Output {
     narrows(bed, &[&["run", "--ports"], arguments].concat())
@@ -38,6 +40,44 @@ fn ports_that_cannot_be_joined_are_refused_with_the_remedy() {
 
     assert_eq!(links(&bed), before, "a refusal left something behind");
     let _works = run(&bed, &[]);
+}
+
+#[test]
+fn of_many_that_start_at_once_one_joins_the_ports_and_the_others_say_why() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(2).unwrap();
+    let start = |ports: &str| {
+        let mut command = bed.shaper().command(NARROWS);
+        command.args(["run", "--ports", ports]).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    // The same two, in either order.
+    let ports = ["port-a,port-b", "port-b,port-a"];
+    let mut running: Vec<Child> = ports.into_iter().cycle().take(6).map(start).collect();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while running.len() > 1 {
+        assert!(Instant::now() < deadline, "{} have not been refused", running.len() - 1);
+        sleep(Duration::from_millis(20));
+        for mut child in std::mem::take(&mut running) {
+            if child.try_wait().unwrap().is_none() {
+                running.push(child);
+                continue;
+            }
+            assert_refused(&child.wait_with_output().unwrap(), 1, &["another narrows", "stop it"]);
+        }
+    }
+    let begin = Instant::now();
+    while !narrows(&bed, &["show"]).status.success() {
+        assert!(begin.elapsed() < Duration::from_secs(10), "nobody answers");
+        sleep(Duration::from_millis(20));
+    }
+    assert_eq!(show(&bed)["state"], "running");
+    for mut child in running {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    // What it left behind is in nobody's way.
+    let _next = run(&bed, &[]);
 }
 
 #[test]

@@ -1,35 +1,40 @@
+use super::place::clear_folder;
+use super::server::may_ask;
 use super::*;
+use narrows_tc::{OfflineHost, Outcome};
 use proptest::prelude::*;
+use rustix::process::Uid;
+use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Barrier;
 use std::thread;
+use std::time::{Duration, Instant};
 
-/// An instance's answers, of which each names the request.
-fn echo(request: Request) -> Answer {
-    match request {
-        Request::Ports => Answer::Ports(vec!["a".into(), "b".into()]),
-        Request::Tc { args } => {
-            Answer::Tc { stdout: args.join(" "), stderr: String::new(), code: 0 }
-        }
-        other => Answer::Refused(format!("{other:?}")),
-    }
+/// Within this whoever asks has an answer.
+const PROMISE: Duration = Duration::from_secs(1);
+
+fn ports() -> [String; 2] {
+    ["a".into(), "b".into()]
 }
 
-/// What an instance says to somebody who writes `bytes` and no more.
-fn answer_to(bytes: &[u8]) -> Vec<u8> {
-    let (client, server) = UnixStream::pair().unwrap();
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            // Whoever writes too much is not listened to until its end.
-            let _ = (&client).write_all(bytes);
-            let _ = client.shutdown(Shutdown::Write);
-        });
-        let _ = converse(&server, &mut echo);
-        drop(server);
-    });
-    let mut said = Vec::new();
-    // Writing to somebody who has gone shows as an error after what was said.
-    let _ = (&client).read_to_end(&mut said);
-    said
+/// An instance's work: its answers name the request, and a line of a batch takes 5 ms.
+fn echo(task: &mut Task) -> Option<Answer> {
+    Some(match task {
+        Task::Whole(Request::Ports) => Answer::Ports(ports().into()),
+        Task::Whole(Request::Tc { args }) => {
+            Outcome { stdout: args.join(" "), ..Outcome::default() }.into()
+        }
+        Task::Whole(other) => Answer::Refused(format!("{other:?}")),
+        Task::Batch(batch) => {
+            thread::sleep(Duration::from_millis(5));
+            if batch.step(&mut OfflineHost::default()) {
+                return None;
+            }
+            batch.end().into()
+        }
+    })
 }
 
 /// A place for sockets that is removed when this is dropped.
@@ -51,7 +56,12 @@ impl Folder {
     }
 
     fn open(&self) -> Result<ControlServer, ControlError> {
-        ControlServer::open_at(self.socket())
+        ControlServer::open_in(&self.0, &ports())
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.0).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 }
 
@@ -62,7 +72,7 @@ impl Drop for Folder {
 }
 
 /// Has `server` serve whoever comes while `ask` asks.
-fn serving<T: Send>(server: &ControlServer, ask: impl FnOnce() -> T + Send) -> T {
+fn serving<T: Send>(server: &mut ControlServer, ask: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let asking = scope.spawn(ask);
         while !asking.is_finished() {
@@ -73,12 +83,29 @@ fn serving<T: Send>(server: &ControlServer, ask: impl FnOnce() -> T + Send) -> T
     })
 }
 
+/// What an instance says to somebody who writes `bytes`, and then ends, or goes on waiting.
+fn answer_to(name: &str, bytes: &[u8], ends: bool) -> Answer {
+    let folder = Folder::new(name);
+    let mut server = folder.open().unwrap();
+    let said = serving(&mut server, || {
+        let stream = UnixStream::connect(folder.socket()).unwrap();
+        (&stream).write_all(bytes).unwrap();
+        if ends {
+            stream.shutdown(Shutdown::Write).unwrap();
+        }
+        let mut said = Vec::new();
+        (&stream).read_to_end(&mut said).unwrap();
+        said
+    });
+    serde_json::from_slice(&said).unwrap()
+}
+
 #[test]
 fn a_request_is_answered() {
     let folder = Folder::new("answered");
-    let server = folder.open().unwrap();
+    let mut server = folder.open().unwrap();
     let args = vec!["qdisc".to_owned(), "show".to_owned()];
-    let answer = serving(&server, || folder.client().ask(&Request::Tc { args })).unwrap();
+    let answer = serving(&mut server, || folder.client().ask(&Request::Tc { args })).unwrap();
     assert!(matches!(answer, Answer::Tc { stdout, .. } if stdout == "qdisc show"));
 }
 
@@ -101,8 +128,7 @@ fn nonsense_is_refused() {
     for bytes in
         [&b""[..], b"\n", b"GET / HTTP/1.1\r\n\r\n", b"{\"tc\":{}}\n", b"\xff\x00\n", b"[[[["]
     {
-        let said = answer_to(bytes);
-        let answer: Answer = serde_json::from_slice(&said).unwrap();
+        let answer = answer_to("nonsense", bytes, true);
         let refused = matches!(&answer, Answer::Refused(why) if why.starts_with("not a request"));
         assert!(refused, "{bytes:?}: {answer:?}");
     }
@@ -110,38 +136,141 @@ fn nonsense_is_refused() {
 
 #[test]
 fn a_line_without_end_is_cut_off() {
-    let begin = Instant::now();
-    let said = answer_to(&vec![b'x'; MESSAGE_MAX as usize + (1 << 20)]);
-    assert!(String::from_utf8_lossy(&said).contains("refused") || said.is_empty());
-    // On a machine where even this takes long, time is the bound instead.
-    assert!(begin.elapsed() < SERVING_TIME + Duration::from_secs(9));
+    // It goes on for longer than that, and whoever says it never ends: only the cut can end this.
+    let bytes = vec![b'x'; MESSAGE_MAX + (1 << 20)];
+    let answer = answer_to("endless", &bytes, false);
+    let is_cut = matches!(&answer, Answer::Refused(why) if why.contains("longer than 16 MiB"));
+    assert!(is_cut, "{answer:?}");
 }
 
 #[test]
-fn whoever_says_nothing_or_little_holds_up_others_for_a_bounded_time() {
+fn the_longest_line_is_heard() {
+    // As JSON: quotes and brackets around the words.
+    let args = vec!["x".repeat(MESSAGE_MAX - 100)];
+    let request = serde_json::to_vec(&Request::Tc { args }).unwrap();
+    assert!(request.len() < MESSAGE_MAX);
+    assert!(matches!(answer_to("longest", &request, true), Answer::Tc { code: 0, .. }));
+}
+
+#[test]
+fn clients_that_say_nothing_or_little_hold_up_nobody() {
     let folder = Folder::new("silent");
-    let server = folder.open().unwrap();
-    let silent = UnixStream::connect(folder.socket()).unwrap();
-    let begin = Instant::now();
-    server.serve(echo);
-    assert!(begin.elapsed() >= SERVING_TIME / 2);
-    // A byte now and then does not buy more time.
-    let slow = UnixStream::connect(folder.socket()).unwrap();
-    let begin = Instant::now();
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while (&slow).write_all(b" ").is_ok() {
-                thread::sleep(SERVING_TIME / 20);
-            }
-        });
-        server.serve(echo);
-    });
-    assert!(begin.elapsed() < SERVING_TIME + Duration::from_secs(9));
+    let mut server = folder.open().unwrap();
+    let connect = || UnixStream::connect(folder.socket()).unwrap();
+    let silent: Vec<UnixStream> = (0..200).map(|_| connect()).collect();
+    let slow = connect();
+    for _ in 0..5 {
+        (&slow).write_all(b" ").unwrap();
+        let begin = Instant::now();
+        let answer = serving(&mut server, || folder.client().ask(&Request::Ports));
+        assert!(begin.elapsed() < PROMISE, "{:?}", begin.elapsed());
+        assert!(matches!(answer, Ok(Answer::Ports(_))), "{answer:?}");
+    }
     drop(silent);
-    assert!(matches!(
-        serving(&server, || folder.client().ask(&Request::Ports)),
-        Ok(Answer::Ports(_))
-    ));
+}
+
+#[test]
+fn a_client_that_does_not_listen_holds_up_nobody() {
+    let folder = Folder::new("deaf");
+    let mut server = folder.open().unwrap();
+    let deaf = UnixStream::connect(folder.socket()).unwrap();
+    // Longer than what the kernel holds for it.
+    let args = vec!["x".repeat(4 << 20)];
+    serving(&mut server, || {
+        serde_json::to_writer(&deaf, &Request::Tc { args }).unwrap();
+        (&deaf).write_all(b"\n").unwrap();
+    });
+    let begin = Instant::now();
+    assert!(serving(&mut server, || folder.client().ask(&Request::Ports)).is_ok());
+    assert!(begin.elapsed() < PROMISE, "{:?}", begin.elapsed());
+}
+
+/// A batch of lines of which each takes a while.
+fn batch(lines: usize) -> Request {
+    let text = "qdisc replace dev a root pfifo limit 7\n".repeat(lines);
+    Request::Batch { options: Vec::new(), name: "-".to_owned(), text }
+}
+
+#[test]
+fn a_batch_that_takes_longer_than_a_client_waits_for_a_word_is_answered() {
+    let folder = Folder::new("batch");
+    let mut server = folder.open().unwrap();
+    let (begin, patience) = (Instant::now(), Duration::from_millis(900));
+    let answer = serving(&mut server, || folder.client().ask_within(&batch(400), patience));
+    assert!(begin.elapsed() > patience * 2, "{:?}", begin.elapsed());
+    assert!(matches!(answer, Ok(Answer::Tc { code: 0, .. })), "{answer:?}");
+}
+
+#[test]
+fn others_are_served_while_a_batch_is_under_way() {
+    let folder = Folder::new("beside");
+    let mut server = folder.open().unwrap();
+    serving(&mut server, || {
+        thread::scope(|scope| {
+            let long = scope.spawn(|| folder.client().ask(&batch(300)));
+            thread::sleep(Duration::from_millis(100));
+            let begin = Instant::now();
+            assert!(folder.client().ask(&Request::Ports).is_ok());
+            assert!(begin.elapsed() < PROMISE && !long.is_finished(), "{:?}", begin.elapsed());
+            assert!(matches!(long.join().unwrap(), Ok(Answer::Tc { code: 0, .. })));
+        });
+    });
+    assert!(!server.is_busy());
+}
+
+#[test]
+fn whoever_asked_for_a_batch_hears_how_far_it_came_where_the_instance_stops() {
+    let folder = Folder::new("stops");
+    let mut server = folder.open().unwrap();
+    let answer = thread::scope(|scope| {
+        let patience = Duration::from_millis(600);
+        let folder = &folder;
+        let asking = scope.spawn(move || folder.client().ask_within(&batch(100_000), patience));
+        let begin = Instant::now();
+        while begin.elapsed() < PROMISE {
+            server.serve(echo);
+        }
+        assert!(server.is_busy());
+        asking.join().unwrap()
+    });
+    let Err(ControlError::BrokenBatch { line, .. }) = answer else { panic!("{answer:?}") };
+    assert!((20..1000).contains(&line), "{line}");
+    // A batch that nobody waits for any more is not gone on with.
+    let begin = Instant::now();
+    while server.is_busy() {
+        server.serve(echo);
+        assert!(begin.elapsed() < PROMISE);
+    }
+}
+
+#[test]
+fn of_many_that_start_at_once_exactly_one_has_the_place_and_the_others_say_why() {
+    let folder = Folder::new("many");
+    for _ in 0..50 {
+        let all = Barrier::new(8);
+        let start = |ports: [&'static str; 2]| {
+            let (all, folder) = (&all, &folder.0);
+            move || {
+                let ports = ports.map(str::to_owned);
+                all.wait();
+                let outcome = ControlServer::open_in(folder, &ports);
+                // Nobody gives up its place before all have asked for theirs.
+                all.wait();
+                outcome.map(drop).map_err(|error| error.to_string())
+            }
+        };
+        let outcomes: Vec<_> = thread::scope(|scope| {
+            // All of them want `b`.
+            let wanted = [["a", "b"], ["b", "a"], ["a", "b"], ["b", "c"]];
+            let starting: Vec<_> =
+                wanted.into_iter().cycle().take(8).map(|ports| scope.spawn(start(ports))).collect();
+            starting.into_iter().map(|starting| starting.join().unwrap()).collect()
+        });
+        let refusals: Vec<&String> = outcomes.iter().flat_map(|one| one.as_ref().err()).collect();
+        assert_eq!(refusals.len(), 7, "{outcomes:?}");
+        assert!(refusals.iter().all(|why| why.contains("another narrows")), "{refusals:?}");
+        assert!(folder.names().is_empty(), "{:?}", folder.names());
+    }
 }
 
 #[test]
@@ -150,11 +279,25 @@ fn a_socket_that_nobody_serves_is_replaced_and_one_that_is_served_is_not() {
     // As a process leaves it that was killed: bound, and nobody there.
     drop(UnixListener::bind(folder.socket()).unwrap());
     assert!(folder.socket().exists());
-    let server = folder.open().unwrap();
-    assert!(matches!(folder.open(), Err(ControlError::Taken(path)) if path == folder.socket()));
-    assert!(serving(&server, || folder.client().ask(&Request::Ports)).is_ok());
+    let mut server = folder.open().unwrap();
+    assert!(matches!(folder.open(), Err(ControlError::Taken { port }) if port == "a"));
+    assert!(serving(&mut server, || folder.client().ask(&Request::Ports)).is_ok());
     drop(server);
     assert!(!folder.socket().exists());
+}
+
+#[test]
+fn what_a_killed_instance_left_is_cleared_away_and_what_a_living_one_has_is_not() {
+    let [dead, alive] = ["dead", "alive"].map(Folder::new);
+    drop(UnixListener::bind(dead.socket()).unwrap());
+    std::fs::write(dead.0.join("a.lock"), "").unwrap();
+    clear_folder(&dead.0);
+    assert!(!dead.0.exists());
+    let mut server = alive.open().unwrap();
+    let before = alive.names();
+    clear_folder(&alive.0);
+    assert_eq!(alive.names(), before);
+    assert!(serving(&mut server, || alive.client().ask(&Request::Ports)).is_ok());
 }
 
 #[test]
@@ -165,16 +308,17 @@ fn nobody_there_is_an_error_that_names_the_socket() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
     #[test]
     fn any_bytes_get_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        let said = answer_to(&bytes);
-        prop_assert!(serde_json::from_slice::<Answer>(&said).is_ok());
+        answer_to("bytes", &bytes, true);
     }
 
     #[test]
     fn any_words_arrive_as_they_were(args in prop::collection::vec(any::<String>(), 0..8)) {
         let request = serde_json::to_vec(&Request::Tc { args: args.clone() }).unwrap();
-        let answer: Answer = serde_json::from_slice(&answer_to(&request)).unwrap();
+        let answer = answer_to("words", &request, true);
         let Answer::Tc { stdout, .. } = answer else { panic!("{answer:?}") };
         prop_assert_eq!(stdout, args.join(" "));
     }

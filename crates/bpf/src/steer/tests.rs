@@ -1,0 +1,97 @@
+//! The steering program, run by the kernel on frames that never were on a wire.
+
+use super::*;
+use crate::heartbeat::Heart;
+use libbpf_rs::libbpf_sys;
+use rustix::time::{ClockId, clock_gettime};
+
+const AFTER: Nanos = Nanos::from_millis(500);
+/// `XDP_DROP` and `XDP_PASS`.
+const DROP: u32 = 1;
+const PASS: u32 = 2;
+const OWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
+
+fn now() -> Nanos {
+    let time = clock_gettime(ClockId::Monotonic);
+    Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// A program whose worker's heart is the second; `None`, and a line that says why, where none can be
+/// loaded here.
+fn steer(stalled: Stalled) -> Option<(Steer, Heart)> {
+    let load = || {
+        let heartbeats = Heartbeats::new()?;
+        let heart = heartbeats.heart(0, now()).expect("queue 0 can be served");
+        let steer = Steer::load(OWN, false, 1, Watchdog { heartbeats, after: AFTER, stalled })?;
+        Ok::<_, SteerError>((steer, heart))
+    };
+    load().map_err(|error| eprintln!("SKIPPED: {error}")).ok()
+}
+
+/// What becomes of `times` frames to `to` that come in on queue 0, and how long one takes, in ns.
+fn run(steer: &Steer, to: [u8; 6], times: i32) -> (u32, u32) {
+    let mut frame = [0; 64];
+    frame[..6].copy_from_slice(&to);
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+        data_in: frame.as_ptr().cast(),
+        data_size_in: frame.len() as u32,
+        repeat: times,
+        ..Default::default()
+    };
+    let program = steer.plain.as_raw_fd();
+    // SAFETY: `program` is an open descriptor, `frame` outlives the call, which only reads it, and
+    // `options` says its own size.
+    let outcome = unsafe { libbpf_sys::bpf_prog_test_run_opts(program, &mut options) };
+    assert_eq!(outcome, 0, "the kernel does not run it");
+    (options.retval, options.duration)
+}
+
+#[test]
+fn a_frame_goes_past_a_worker_that_is_silent_and_to_one_that_is_not() {
+    for (stalled, action) in [(Stalled::Pass, PASS), (Stalled::Drop, DROP)] {
+        let Some((steer, mut heart)) = steer(stalled) else { return };
+        let other = [2; 6];
+        // No socket is there, so what is for the worker shows as unserved.
+        assert_eq!(run(&steer, other, 1).0, PASS);
+        heart.beat(now() - AFTER - Nanos::from_millis(50));
+        assert_eq!(run(&steer, other, 3).0, action);
+        // What is for this box has nothing to do with it.
+        assert_eq!(run(&steer, OWN, 1).0, PASS);
+        // Just within the bound, at once, and before the kernel's tick has come to it.
+        for beat in [now() - AFTER + Nanos::from_millis(400), now(), now() + AFTER] {
+            heart.beat(beat);
+            run(&steer, other, 1);
+        }
+        let expected = Verdicts { to_worker: 0, to_self: 1, unserved: 4, stalled: 3 };
+        assert_eq!(steer.verdicts().unwrap(), expected);
+    }
+}
+
+#[test]
+fn a_queue_without_a_heart_is_not_watched() {
+    let Some((steer, mut heart)) = steer(Stalled::Drop) else { return };
+    heart.beat(Nanos::ZERO);
+    assert_eq!(run(&steer, [2; 6], 1).0, PASS);
+    assert_eq!(steer.verdicts().unwrap().unserved, 1);
+}
+
+/// `cargo test --release -p narrows-bpf --lib what_steering_costs -- --ignored --nocapture`
+#[test]
+#[ignore = "measures; nothing can fail"]
+fn what_steering_costs() {
+    let Some((steer, mut heart)) = steer(Stalled::Drop) else { return };
+    let best = |heart: &mut Heart, beat: fn() -> Nanos| {
+        let times = (0..9).map(|_| {
+            heart.beat(beat());
+            run(&steer, [2; 6], 1_000_000).1
+        });
+        times.min().unwrap_or_default()
+    };
+    let clock = if has_coarse_clock() { "coarse" } else { "fine" };
+    let watched = best(&mut heart, now);
+    let unwatched = best(&mut heart, || Nanos::ZERO);
+    println!(
+        "a frame for a worker: {watched} ns with its heartbeat read ({clock} clock), {unwatched} ns without a heart"
+    );
+}

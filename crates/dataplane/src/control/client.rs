@@ -1,0 +1,139 @@
+//! A command's side of the control socket.
+
+use super::place::folder;
+use super::{Answer, ControlError, MESSAGE_MAX, Request};
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long a command waits for a word from the instance. It answers within a second, and says more
+/// often how far a long batch is.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+
+/// An instance, seen from a command.
+#[derive(Clone, Debug)]
+pub struct Client {
+    pub(super) path: PathBuf,
+    /// Its ports.
+    pub ports: Vec<String>,
+}
+
+impl Client {
+    /// The instances of this network namespace; with `dev` only the one that has that port.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn find(dev: Option<&str>) -> Result<Vec<Self>, ControlError> {
+        let entries = folder().and_then(std::fs::read_dir).into_iter().flatten().flatten();
+        let mut found: Vec<Self> = entries
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
+            .filter_map(|path| {
+                let mut client = Self { path, ports: Vec::new() };
+                match client.ask(&Request::Ports) {
+                    Ok(Answer::Ports(ports)) => client.ports = ports,
+                    _ => return None,
+                }
+                Some(client)
+            })
+            .filter(|client| dev.is_none_or(|dev| client.ports.iter().any(|port| port == dev)))
+            .collect();
+        found.sort_by(|one, two| one.ports.cmp(&two.ports));
+        if found.is_empty() {
+            let with = dev.map(|dev| format!(" with the port \"{dev}\"")).unwrap_or_default();
+            return Err(ControlError::Nobody(with));
+        }
+        Ok(found)
+    }
+
+    /// Asks it.
+    ///
+    /// # Errors
+    /// Where it does not answer.
+    pub fn ask(&self, request: &Request) -> Result<Answer, ControlError> {
+        self.ask_within(request, ANSWER_TIME)
+    }
+
+    pub(super) fn ask_within(
+        &self,
+        request: &Request,
+        patience: Duration,
+    ) -> Result<Answer, ControlError> {
+        let broken = |source| ControlError::Broken { path: self.path.clone(), source };
+        let stream = UnixStream::connect(&self.path).map_err(broken)?;
+        let sent = Turn::begin(&stream, patience).send(request);
+        let mut lines = BufReader::new(Turn::begin(&stream, patience));
+        let mut applied = None;
+        loop {
+            lines.get_mut().end = Instant::now() + patience;
+            match receive(&mut lines) {
+                Ok(Answer::Working { line }) => applied = Some(line),
+                Ok(answer) => return Ok(answer),
+                Err(source) => {
+                    let path = self.path.clone();
+                    // One that refuses does not listen to the end; then its answer counts.
+                    let source = sent.err().unwrap_or(source);
+                    return Err(match applied {
+                        Some(line) => ControlError::BrokenBatch { path, line, source },
+                        None => ControlError::Broken { path, source },
+                    });
+                }
+            }
+        }
+    }
+}
+
+fn receive<T: for<'de> Deserialize<'de>>(lines: &mut BufReader<Turn<'_>>) -> io::Result<T> {
+    let mut line = Vec::new();
+    lines.take(MESSAGE_MAX as u64).read_until(b'\n', &mut line)?;
+    if line.is_empty() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(serde_json::from_slice(&line)?)
+}
+
+/// Saying or hearing something that is over at a certain time, however slowly the other side writes
+/// or reads.
+struct Turn<'a> {
+    stream: &'a UnixStream,
+    end: Instant,
+}
+
+impl<'a> Turn<'a> {
+    fn begin(stream: &'a UnixStream, time: Duration) -> Self {
+        Self { stream, end: Instant::now() + time }
+    }
+
+    fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
+        let mut line = serde_json::to_vec(message)?;
+        line.push(b'\n');
+        self.write_all(&line)
+    }
+
+    fn time_left(&self) -> io::Result<Option<Duration>> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Turn<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.time_left()?)?;
+        let mut stream = self.stream;
+        stream.read(into)
+    }
+}
+
+impl Write for Turn<'_> {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.time_left()?)?;
+        let mut stream = self.stream;
+        stream.write(from)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! Where the control sockets are, and who may have one.
+//!
+//! An instance holds a lock for each of its ports for as long as it lives, so of several that want a
+//! port, at the same moment or later, exactly one has it; and what lies about without a lock being
+//! held is nobody's and can be taken away. The kernel drops a lock with the process that held it.
+//!
+//! A lock's file may be removed by somebody who held it between the moment at which another opened
+//! and the moment at which that one locked it. So a lock counts only on the file that still has the
+//! name.
+
+use super::ControlError;
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// Where the folders of all namespaces are.
+const RUN_DIR: &str = "/run/narrows";
+
+/// What the names of locks end in.
+const LOCK: &str = "lock";
+
+/// The folder of the network namespace that this process is in.
+pub(super) fn folder() -> io::Result<PathBuf> {
+    let namespace = std::fs::metadata("/proc/self/ns/net")?.ino();
+    Ok(Path::new(RUN_DIR).join(format!("net-{namespace}")))
+}
+
+/// The place of one instance: its socket's path, and the locks that make it its own. Given up when
+/// dropped.
+pub(super) struct Place {
+    pub(super) socket: PathBuf,
+    locks: Vec<Lock>,
+}
+
+impl Place {
+    /// Takes the place of the instance that joins `ports` in `folder`, where nobody has it.
+    pub(super) fn take(folder: &Path, ports: &[String; 2]) -> Result<Self, ControlError> {
+        let socket = folder.join(format!("{},{}.sock", ports[0], ports[1]));
+        let failed = |path: &Path, source| ControlError::Open { path: path.to_owned(), source };
+        if ports.iter().any(|port| port.contains('/')) {
+            return Err(failed(&socket, io::ErrorKind::InvalidInput.into()));
+        }
+        // In one order, so that of two with the same ports the other way round one gets both.
+        let mut sorted: Vec<&String> = ports.iter().collect();
+        sorted.sort();
+        let mut locks = Vec::new();
+        for port in sorted {
+            let path = folder.join(format!("{port}.{LOCK}"));
+            match Lock::take(&path).map_err(|source| failed(&path, source))? {
+                Some(lock) => locks.push(lock),
+                None => return Err(ControlError::Taken { port: port.clone() }),
+            }
+        }
+        Ok(Self { socket, locks })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Whoever comes next would remove them, too.
+        let _ = std::fs::remove_file(&self.socket);
+        self.locks.clear();
+        if let Some(folder) = self.socket.parent() {
+            let _ = std::fs::remove_dir(folder);
+        }
+    }
+}
+
+/// An exclusive lock on a file, which is removed with it.
+struct Lock {
+    _file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    /// Locks the file at `path`, which is made where it is not there; `None` where another has it.
+    fn take(path: &Path) -> io::Result<Option<Self>> {
+        loop {
+            if let Some(folder) = path.parent() {
+                DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            }
+            let mut options = OpenOptions::new();
+            let file = match options.write(true).create(true).mode(0o600).open(path) {
+                // Its folder was taken away meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                file => file?,
+            };
+            match file.try_lock() {
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(error),
+                Ok(()) => {}
+            }
+            let is_this = |named: std::fs::Metadata| {
+                file.metadata()
+                    .is_ok_and(|own| (own.dev(), own.ino()) == (named.dev(), named.ino()))
+            };
+            if std::fs::metadata(path).is_ok_and(is_this) {
+                return Ok(Some(Self { _file: file, path: path.to_owned() }));
+            }
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // While it is held; the descriptor is closed after this.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Takes away what instances left behind that were killed in namespaces that nobody enters any more.
+pub(super) fn clear() {
+    let own = folder().ok();
+    for entry in std::fs::read_dir(RUN_DIR).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_of_a_namespace = entry.file_name().to_string_lossy().starts_with("net-");
+        if is_of_a_namespace && own.as_ref() != Some(&path) {
+            clear_folder(&path);
+        }
+    }
+}
+
+/// Takes `folder` away, where nobody has a place in it.
+pub(super) fn clear_folder(folder: &Path) {
+    let paths = |extension: &str| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let paths = entries.map(|entry| entry.path());
+        paths.filter(|path| path.extension().is_some_and(|is| is == extension)).collect()
+    };
+    let mut locks = Vec::new();
+    for path in paths(LOCK) {
+        match Lock::take(&path) {
+            Ok(Some(lock)) => locks.push(lock),
+            _ => return,
+        }
+    }
+    let sockets = paths("sock");
+    // Held by an instance that knows no locks.
+    if sockets.iter().any(|socket| UnixStream::connect(socket).is_ok()) {
+        return;
+    }
+    for socket in sockets {
+        let _ = std::fs::remove_file(socket);
+    }
+    drop(locks);
+    let _ = std::fs::remove_dir(folder);
+}

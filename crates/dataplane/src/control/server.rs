@@ -1,0 +1,298 @@
+//! The instance's side of the control socket.
+//!
+//! Connections are served side by side and never waited for: a client that says nothing, says it
+//! slowly or does not listen to its answer holds up nobody. What takes long, a batch of many lines,
+//! is done in slices, between which others are served; its client hears meanwhile how far it is, so
+//! that it knows what is in force, whatever happens.
+
+use super::place::{self, Place};
+use super::{Answer, ControlError, MESSAGE_MAX, Request};
+use narrows_tc::{Batch, CommandLine};
+use rustix::event::epoll;
+use rustix::process::Uid;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// As many clients are served at the same time. One more takes the place of the one that has been
+/// asking for longest.
+const CLIENTS_MAX: usize = 64;
+/// How long a client may take for its request, and for listening to its answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often the client of a long batch hears how far it is.
+const PROGRESS_EVERY: Duration = Duration::from_millis(250);
+/// How much is read of one client before others have their turn, in bytes.
+const READ_AT_ONCE: usize = 1 << 16;
+
+/// What an instance is to do, until it has an answer.
+pub(crate) enum Task {
+    /// At once.
+    Whole(Request),
+    /// In slices.
+    Batch(Batch),
+}
+
+/// See the module's documentation.
+pub(crate) struct ControlServer {
+    listener: UnixListener,
+    /// Readable where anything is to be done for any client.
+    ready: OwnedFd,
+    clients: Vec<Client>,
+    // Given up last: the socket is closed by then.
+    _place: Place,
+}
+
+impl ControlServer {
+    /// Opens the socket of the instance that joins `ports`, and clears away what others that were
+    /// killed have left behind.
+    pub(crate) fn open(ports: &[String; 2]) -> Result<Self, ControlError> {
+        place::clear();
+        let folder = place::folder()
+            .map_err(|source| ControlError::Open { path: "/proc/self/ns/net".into(), source })?;
+        Self::open_in(&folder, ports)
+    }
+
+    pub(super) fn open_in(folder: &Path, ports: &[String; 2]) -> Result<Self, ControlError> {
+        let place = Place::take(folder, ports)?;
+        let listen = || {
+            // By an instance that knows no locks.
+            if UnixStream::connect(&place.socket).is_ok() {
+                return Ok(None);
+            }
+            // Left behind by an instance that was killed.
+            match std::fs::remove_file(&place.socket) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let listener = UnixListener::bind(&place.socket)?;
+            std::fs::set_permissions(&place.socket, PermissionsExt::from_mode(0o600))?;
+            listener.set_nonblocking(true)?;
+            let ready = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+            watch(&ready, listener.as_fd(), epoll::EventFlags::IN)?;
+            Ok(Some((listener, ready)))
+        };
+        let failed = |source| ControlError::Open { path: place.socket.clone(), source };
+        let Some((listener, ready)) = listen().map_err(failed)? else {
+            return Err(ControlError::Taken { port: ports.join(",") });
+        };
+        Ok(Self { listener, ready, clients: Vec::new(), _place: place })
+    }
+
+    /// Can be read when somebody is to be served.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+
+    /// Whether a task is under way: serve again soon.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.clients.iter().any(|client| matches!(client.state, State::Working { .. }))
+    }
+
+    /// Serves all clients as far as that goes without waiting for any. `work` does a part of a task
+    /// and says the answer when there is one.
+    pub(crate) fn serve(&mut self, mut work: impl FnMut(&mut Task) -> Option<Answer>) {
+        self.accept();
+        let ready = &self.ready;
+        self.clients.retain_mut(|client| {
+            let kept = client.serve(&mut work).and_then(|()| client.listen_for_more(ready));
+            if let Err(error) = &kept {
+                log::debug!("a control connection ended: {error}");
+            }
+            kept.is_ok()
+        });
+    }
+
+    fn accept(&mut self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            if self.clients.len() >= CLIENTS_MAX {
+                let is_asking = |client: &Client| matches!(client.state, State::Asking(_));
+                let longest = self.clients.iter().position(is_asking).unwrap_or(0);
+                self.clients.remove(longest);
+            }
+            match Client::new(stream, &self.ready) {
+                Ok(client) => self.clients.push(client),
+                Err(error) => log::debug!("a control connection could not be served: {error}"),
+            }
+        }
+    }
+}
+
+fn watch(ready: &OwnedFd, fd: BorrowedFd<'_>, events: epoll::EventFlags) -> io::Result<()> {
+    // Who is ready is found out by trying: there are few.
+    Ok(epoll::add(ready, fd, epoll::EventData::new_u64(0), events)?)
+}
+
+/// Somebody who has connected.
+struct Client {
+    stream: UnixStream,
+    state: State,
+    /// Until when it has patience with it.
+    until: Instant,
+    /// What it has not taken yet.
+    unsent: Vec<u8>,
+    /// What it is waited for.
+    events: epoll::EventFlags,
+}
+
+/// Where a conversation stands.
+enum State {
+    /// What it has said so far.
+    Asking(Vec<u8>),
+    Working {
+        task: Task,
+        told: Instant,
+    },
+    /// It is to take what is unsent.
+    Answered,
+}
+
+impl Client {
+    fn new(stream: UnixStream, ready: &OwnedFd) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        let events = epoll::EventFlags::IN;
+        watch(ready, stream.as_fd(), events)?;
+        let peer = rustix::net::sockopt::socket_peercred(&stream)?.uid;
+        let state = State::Asking(Vec::new());
+        let until = Instant::now() + PATIENCE;
+        let mut client = Self { stream, state, until, unsent: Vec::new(), events };
+        if !may_ask(peer, rustix::process::geteuid()) {
+            log::warn!("refused a control connection of user {}", peer.as_raw());
+            client.answer(&Answer::Refused("this instance belongs to another user".to_owned()))?;
+        }
+        Ok(client)
+    }
+
+    /// Goes on with it. An error ends the conversation; so does its end.
+    fn serve(&mut self, work: &mut impl FnMut(&mut Task) -> Option<Answer>) -> io::Result<()> {
+        if let State::Asking(said) = &mut self.state {
+            let Some(line) = read_line(&mut self.stream, said)? else { return self.has_time() };
+            match line.and_then(|line| begin(&line)) {
+                Ok(task) => self.state = State::Working { task, told: Instant::now() },
+                Err(refusal) => self.answer(&refusal)?,
+            }
+        }
+        if let State::Working { task, told } = &mut self.state {
+            if let Some(answer) = work(task) {
+                self.answer(&answer)?;
+            } else if told.elapsed() >= PROGRESS_EVERY && self.unsent.is_empty() {
+                *told = Instant::now();
+                let line = match task {
+                    Task::Batch(batch) => batch.line(),
+                    Task::Whole(_) => 0,
+                };
+                self.send(&Answer::Working { line })?;
+            }
+        }
+        self.flush()?;
+        if matches!(self.state, State::Answered) {
+            // What it goes on saying would otherwise tear the answer from its hands.
+            let is_over = discard(&mut self.stream)?;
+            if self.unsent.is_empty() && is_over {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            return self.has_time();
+        }
+        Ok(())
+    }
+
+    fn has_time(&self) -> io::Result<()> {
+        if Instant::now() < self.until { Ok(()) } else { Err(io::ErrorKind::TimedOut.into()) }
+    }
+
+    fn answer(&mut self, answer: &Answer) -> io::Result<()> {
+        self.state = State::Answered;
+        self.until = Instant::now() + PATIENCE;
+        self.send(answer)
+    }
+
+    fn send(&mut self, answer: &Answer) -> io::Result<()> {
+        serde_json::to_writer(&mut self.unsent, answer)?;
+        self.unsent.push(b'\n');
+        Ok(())
+    }
+
+    /// Sends as much as it takes.
+    fn flush(&mut self) -> io::Result<()> {
+        while !self.unsent.is_empty() {
+            match self.stream.write(&self.unsent) {
+                Ok(sent) => drop(self.unsent.drain(..sent)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if self.unsent.is_empty() && matches!(self.state, State::Answered) {
+            self.stream.shutdown(std::net::Shutdown::Write)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for what it is to do next.
+    fn listen_for_more(&mut self, ready: &OwnedFd) -> io::Result<()> {
+        let events = match &self.state {
+            _ if !self.unsent.is_empty() => epoll::EventFlags::IN | epoll::EventFlags::OUT,
+            // It has nothing more to say, and its end shows when it is told the answer.
+            State::Working { .. } => epoll::EventFlags::empty(),
+            _ => epoll::EventFlags::IN,
+        };
+        if events != self.events {
+            epoll::modify(ready, &self.stream, epoll::EventData::new_u64(0), events)?;
+            self.events = events;
+        }
+        Ok(())
+    }
+}
+
+/// A task of what a line asks for, or the answer to a line that asks for nothing.
+fn begin(line: &[u8]) -> Result<Task, Answer> {
+    let request = serde_json::from_slice(line)
+        .map_err(|error| Answer::Refused(format!("not a request: {error}")))?;
+    let Request::Batch { options, name, text } = request else { return Ok(Task::Whole(request)) };
+    match CommandLine::parse(&options) {
+        Ok(line) => Ok(Task::Batch(Batch::new(&text, &name, line.options))),
+        Err(outcome) => Err(outcome.into()),
+    }
+}
+
+/// Reads on, and returns the line when it is whole; a refusal where it never will be.
+fn read_line(
+    stream: &mut UnixStream,
+    said: &mut Vec<u8>,
+) -> io::Result<Option<Result<Vec<u8>, Answer>>> {
+    let mut buffer = [0; READ_AT_ONCE];
+    let read = match stream.read(&mut buffer) {
+        Ok(read) => read,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let new = &buffer[..read];
+    let end = new.iter().position(|&byte| byte == b'\n');
+    said.extend_from_slice(&new[..end.unwrap_or(read)]);
+    if said.len() > MESSAGE_MAX {
+        said.clear();
+        let refusal = format!("not a request: longer than {} MiB", MESSAGE_MAX >> 20);
+        return Ok(Some(Err(Answer::Refused(refusal))));
+    }
+    let is_whole = end.is_some() || read == 0;
+    Ok(is_whole.then(|| Ok(std::mem::take(said))))
+}
+
+/// Reads on and forgets it. Whether the other side is done.
+fn discard(stream: &mut UnixStream) -> io::Result<bool> {
+    match stream.read(&mut [0; READ_AT_ONCE]) {
+        Ok(0) => Ok(true),
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether user `peer` may ask an instance of user `owner`.
+pub(super) fn may_ask(peer: Uid, owner: Uid) -> bool {
+    peer.is_root() || peer == owner
+}

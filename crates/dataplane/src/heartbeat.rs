@@ -1,0 +1,55 @@
+//! When a worker beats, and from when on it counts as silent.
+//!
+//! The steering programs pass a silent worker by on their own ([`narrows_bpf::Heartbeats`]), and the
+//! worker finds out by the same bound and the same beat when it comes round again; so both always
+//! agree on whether its frames went another way meanwhile.
+
+use narrows_bpf::{Heart, Pulse};
+use narrows_units::Nanos;
+use std::fmt;
+
+/// The longest that a worker with nothing to do sleeps: so often it says that it is there.
+pub(crate) const BEAT_EVERY: Nanos = Nanos::from_millis(100);
+
+/// A busy worker beats no more often than this. Each beat takes a cache line away from the cores
+/// that steer its frames.
+const BEAT_SPACING: Nanos = Nanos::from_millis(1);
+
+/// A worker whose last beat is older than this is passed by. Well below the second within which
+/// traffic is to flow again, and well above what a worker may have to wait for its core.
+pub(crate) const SILENT_AFTER: Nanos = Nanos::from_millis(500);
+
+/// How long the worker was silent, where one that last beat at `last` and comes round at `now` was
+/// passed by meanwhile.
+pub(crate) fn silence(last: Nanos, now: Nanos) -> Option<Nanos> {
+    let silence = now - last;
+    (silence > SILENT_AFTER).then_some(silence)
+}
+
+/// Whether a worker that came round at `now` is to say so.
+#[inline]
+pub(crate) fn is_due(heart: &Heart, now: Nanos) -> bool {
+    now - heart.last() >= BEAT_SPACING
+}
+
+/// A worker that does not come round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SilentWorker {
+    /// The queue that it serves.
+    pub queue: u32,
+    /// For how long it has been silent.
+    pub silence: Nanos,
+}
+
+impl SilentWorker {
+    /// The worker of `queue`, seen at `now`, where it is silent.
+    pub(crate) fn seen(queue: u32, pulse: &Pulse, now: Nanos) -> Option<Self> {
+        silence(pulse.beat, now).map(|silence| Self { queue, silence })
+    }
+}
+
+impl fmt::Display for SilentWorker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "worker {} has been silent for {:.1} s", self.queue, self.silence.as_secs_f64())
+    }
+}

@@ -1,0 +1,160 @@
+//! All workers of a session: telling them, asking them, stopping them. Nothing here waits for a
+//! worker that hangs longer than it takes to know that it does.
+//!
+//! What a silent worker said last stands for it until it speaks again, so counters never run
+//! backwards. What it is told waits in its mailbox.
+
+use crate::clock;
+use crate::heartbeat::{SILENT_AFTER, SilentWorker};
+use crate::worker_thread::{Seat, WorkerReport, WorkerThread};
+use crate::xdp_io::XdpIo;
+use narrows_bpf::{Heartbeats, Pulse};
+use narrows_packet::DropReason;
+use narrows_policy::Update;
+use narrows_worker::{Side, Worker};
+use std::cell::RefCell;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// How long a worker may take to answer. One that takes longer counts as silent by then, and is
+/// not waited for again.
+const ANSWER_TIME: Duration = Duration::from_nanos(SILENT_AFTER.0 + 50_000_000);
+/// How long workers may take to stop.
+const STOP_TIME: Duration = Duration::from_secs(1);
+
+/// See the module's documentation.
+pub(crate) struct Workers {
+    heartbeats: Heartbeats,
+    threads: Vec<WorkerThread>,
+    /// What each said last.
+    known: RefCell<Vec<WorkerReport>>,
+}
+
+/// The end of all workers.
+pub(crate) struct Ended {
+    /// The last that each said.
+    pub(crate) reports: Vec<WorkerReport>,
+    /// Those that have not ended, by queue.
+    pub(crate) left_behind: Vec<u32>,
+}
+
+impl Workers {
+    /// No workers yet; they are going to beat in `heartbeats`.
+    pub(crate) fn new(heartbeats: Heartbeats) -> Self {
+        Self { heartbeats, threads: Vec::new(), known: RefCell::default() }
+    }
+
+    /// Starts the worker of the next queue.
+    pub(crate) fn start(&mut self, worker: Worker<XdpIo>, seat: Seat) -> io::Result<()> {
+        let heart = self.heartbeats.heart(seat.queue, clock::now());
+        let heart = heart.ok_or_else(|| io::Error::other("more queues than can be steered"))?;
+        self.threads.push(WorkerThread::spawn(worker, seat, heart)?);
+        self.known.get_mut().push(WorkerReport::default());
+        Ok(())
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// The core that each is pinned to.
+    pub(crate) fn cpus(&self) -> impl Iterator<Item = usize> + '_ {
+        self.threads.iter().map(|thread| thread.cpu)
+    }
+
+    /// What is seen of each from outside.
+    pub(crate) fn pulses(&self) -> impl Iterator<Item = Pulse> + '_ {
+        (0u32..).zip(&self.threads).map(|(queue, _)| self.heartbeats.pulse(queue))
+    }
+
+    /// Those that do not come round.
+    pub(crate) fn silent(&self) -> Vec<SilentWorker> {
+        let now = clock::now();
+        let seen = |(queue, pulse)| SilentWorker::seen(queue, &pulse, now);
+        (0u32..).zip(self.pulses()).filter_map(seen).collect()
+    }
+
+    /// Hands each its update for what goes out of `egress`, and waits until all that are not silent
+    /// have taken it over. A silent one takes it over before it does anything else.
+    pub(crate) fn update(&self, egress: Side, updates: Vec<Update>) {
+        for (thread, update) in self.threads.iter().zip(updates) {
+            thread.update(egress, update);
+        }
+        // What a silent one said of its qdiscs is not about those of now.
+        self.known.borrow_mut().iter_mut().for_each(|known| known.qdiscs[egress.index()].clear());
+        self.reports();
+    }
+
+    /// What each has done so far; for a silent one, what it said last.
+    pub(crate) fn reports(&self) -> Vec<WorkerReport> {
+        let silent = self.silent();
+        let is_silent = |queue| silent.iter().any(|worker| worker.queue == queue);
+        let asked: Vec<_> = (0u32..)
+            .zip(&self.threads)
+            .map(|(queue, thread)| (!is_silent(queue)).then(|| thread.ask()))
+            .collect();
+        let deadline = Instant::now() + ANSWER_TIME;
+        let mut known = self.known.borrow_mut();
+        for (known, answer) in known.iter_mut().zip(asked) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if let Some(report) = answer.and_then(|answer| answer.recv_timeout(left).ok()) {
+                *known = report;
+            }
+        }
+        known.clone()
+    }
+
+    /// Stops all of them. What one that does not stop had queued, as far as is known, counts as
+    /// dropped with it.
+    pub(crate) fn stop(&mut self) -> Ended {
+        self.threads.iter().for_each(WorkerThread::stop);
+        let deadline = Instant::now() + STOP_TIME;
+        let mut ended = Ended { reports: Vec::new(), left_behind: Vec::new() };
+        let known = self.known.take();
+        for (queue, (thread, known)) in (0u32..).zip(self.threads.drain(..).zip(known)) {
+            let report = thread.last_word(deadline).unwrap_or_else(|| {
+                ended.left_behind.push(queue);
+                given_up(known)
+            });
+            ended.reports.push(report);
+        }
+        ended
+    }
+}
+
+impl Drop for Workers {
+    /// Where a session could not be opened after all: the queues are to be free again.
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The report of a worker that will not speak again.
+fn given_up(mut report: WorkerReport) -> WorkerReport {
+    for egress in Side::BOTH {
+        let backlog = std::mem::take(&mut report.backlogs[egress.index()]);
+        let path = &mut report.paths[egress.other().index()];
+        path.drops.add(DropReason::Stalled, u64::from(backlog.packets));
+    }
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use narrows_packet::Backlog;
+    use narrows_units::Bytes;
+    use narrows_worker::PathCounters;
+
+    #[test]
+    fn what_a_worker_held_that_never_spoke_again_is_accounted_for() {
+        let mut report = WorkerReport::default();
+        report.paths[Side::A.index()] =
+            PathCounters { rx_packets: 10, tx_packets: 7, ..PathCounters::default() };
+        report.backlogs[Side::B.index()] = Backlog { packets: 3, bytes: Bytes(300) };
+        let last = given_up(report);
+        assert_eq!(last.paths[Side::A.index()].unaccounted(0), 0);
+        assert_eq!(last.paths[Side::A.index()].drops.get(DropReason::Stalled), 3);
+        assert!(last.backlogs.iter().all(Backlog::is_empty));
+    }
+}
