@@ -34,6 +34,9 @@ pub struct Port {
     /// Its MTU in bytes.
     #[serde(default)]
     mtu: u32,
+    /// The rate set at its root, in bits per second.
+    #[serde(default)]
+    rate_set_bps: Option<u64>,
     /// All of its queues together.
     pub total: Queue,
     /// Each queue.
@@ -75,6 +78,11 @@ impl Show {
     /// Whether its ports are joined.
     pub fn is_running(&self) -> bool {
         self.state == "running"
+    }
+
+    /// Whether the port with this name is limited to this rate, in bits per second.
+    pub fn has_rate(&self, name: &str, bps: u64) -> bool {
+        self.port(name).is_some_and(|port| port.rate_set_bps == Some(bps))
     }
 
     /// Whether its ports are joined and both have this MTU.

@@ -10,6 +10,7 @@ mod link;
 mod mtu;
 mod pause;
 mod policy;
+mod reload;
 mod restart;
 
 use super::books::Destroyed;
@@ -71,6 +72,8 @@ pub enum Kind {
     Mtu,
     /// Another policy by `narrows tc`.
     Policy,
+    /// Another policy in the file, and SIGHUP.
+    Reload,
     /// A flood of short frames, each from another address.
     AddressFlood,
     /// Short frames as fast as one core can.
@@ -83,7 +86,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Calm,
         Self::Kill,
         Self::Restart,
@@ -91,6 +94,7 @@ impl Kind {
         Self::Link,
         Self::Mtu,
         Self::Policy,
+        Self::Reload,
         Self::AddressFlood,
         Self::RingExhaustion,
         Self::CoreTaken,
@@ -112,6 +116,7 @@ impl Kind {
             Self::Link => "link",
             Self::Mtu => "mtu",
             Self::Policy => "policy",
+            Self::Reload => "reload",
             Self::AddressFlood => "address-flood",
             Self::RingExhaustion => "ring-exhaustion",
             Self::CoreTaken => "core-taken",
@@ -129,6 +134,7 @@ impl Kind {
             Self::Link => Box::new(link::Flap::draw(rng)),
             Self::Mtu => Box::new(mtu::Mtu::draw(rng)),
             Self::Policy => Box::new(policy::Change::draw(rng)),
+            Self::Reload => Box::new(reload::Reload::draw(rng)),
             Self::AddressFlood => Box::new(flood::AddressFlood::draw(rng)),
             Self::RingExhaustion => Box::new(exhaustion::Exhaustion::draw(rng)),
             Self::CoreTaken => Box::new(core::Taken::draw(rng)),

@@ -3,10 +3,13 @@
 
 use super::{Fault, NOISE, PROMISED, Trace, millis};
 use crate::chaos::rng::Rng;
+use crate::chaos::sender::now;
+use crate::chaos::span::Span;
 use crate::chaos::world::World;
 use crate::cpu;
 use crate::process::Process;
 use anyhow::Result;
+use narrows_units::Nanos;
 use nix::sys::signal::Signal;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -37,6 +40,7 @@ impl Fault for Hog {
     }
 
     fn strike(&self, _: &mut World<'_>) -> Result<Trace> {
+        let began = now()?;
         let core = cpu::last_core()?.to_string();
         let mut hog = Command::new("chrt");
         hog.args(["--fifo", "10", "taskset", "--cpu-list", &core])
@@ -46,6 +50,8 @@ impl Fault for Hog {
         let mut hog = Process::start(&mut hog)?;
         thread::sleep(self.lasts);
         hog.stop(Signal::SIGKILL)?;
-        Ok(Trace::default())
+        // A worker that waits too long for its core is passed by, unshaped, until it is back.
+        let unshaped = Some(Span::new(began, now()? + Nanos::from_millis(500)));
+        Ok(Trace { unshaped, ..Trace::default() })
     }
 }

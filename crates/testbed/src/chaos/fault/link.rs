@@ -1,6 +1,6 @@
 //! A port that goes down and up again.
 
-use super::{Fault, IN_FLIGHT, PROMISED, Trace, millis};
+use super::{Fault, IN_FLIGHT, NOISE, PROMISED, Trace, millis};
 use crate::bed::{PORT_A, PORT_B};
 use crate::chaos::books::Destroyed;
 use crate::chaos::rng::Rng;
@@ -30,7 +30,8 @@ impl Fault for Flap {
     }
 
     fn outage(&self) -> Option<Duration> {
-        Some(self.down + PROMISED)
+        // The kernel tells of a carrier at most once a second, so the far end may hear of it late.
+        Some(self.down + PROMISED + NOISE)
     }
 
     fn strike(&self, world: &mut World<'_>) -> Result<Trace> {
