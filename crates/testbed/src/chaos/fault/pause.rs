@@ -1,9 +1,12 @@
-//! SIGSTOP and SIGCONT: a process that is there and does nothing.
+//! SIGSTOP and SIGCONT: a process that is there and does nothing, and is passed by.
 
-use super::{Fault, NOISE, Trace, millis};
+use super::{Fault, NOISE, PROMISED, Trace, millis};
 use crate::chaos::rng::Rng;
+use crate::chaos::sender::now;
+use crate::chaos::span::Span;
 use crate::chaos::world::World;
 use anyhow::Result;
+use narrows_units::Nanos;
 use nix::sys::signal::Signal;
 use std::thread;
 use std::time::Duration;
@@ -16,7 +19,7 @@ pub(super) struct Pause {
 
 impl Pause {
     pub(super) fn draw(rng: &mut Rng) -> Self {
-        Self { stopped: rng.millis(20..200) }
+        Self { stopped: rng.millis(20..2500) }
     }
 }
 
@@ -26,13 +29,17 @@ impl Fault for Pause {
     }
 
     fn outage(&self) -> Option<Duration> {
-        Some(self.stopped + NOISE)
+        Some(self.stopped.min(PROMISED) + NOISE)
     }
 
     fn strike(&self, world: &mut World<'_>) -> Result<Trace> {
+        let began = now()?;
         world.instance()?.signal(Signal::SIGSTOP)?;
         thread::sleep(self.stopped);
         world.instance()?.signal(Signal::SIGCONT)?;
-        Ok(Trace::default())
+        world.wait_until("running", |show| show.is_running())?;
+        // While it is passed by, and until it has noticed that it is back, nobody shapes.
+        let unshaped = Some(Span::new(began, now()? + Nanos::from_millis(500)));
+        Ok(Trace { unshaped, ..Trace::default() })
     }
 }
