@@ -6,14 +6,14 @@ SHELL := /bin/bash
 NARROWS := target/release/narrows
 # What a fresh Debian needs beside Rust: a compiler for BPF and the libraries that the BPF
 # loader is linked with, and the tools with which the testbed builds networks and traffic.
-PACKAGES := clang llvm libelf-dev zlib1g-dev linux-libc-dev pkg-config make gcc \
+PACKAGES := clang llvm libelf-dev zlib1g-dev linux-libc-dev pkg-config make gcc g++ \
             iproute2 ethtool iperf3 iputils-ping tcpdump valgrind python3-minimal
 # DPDK's scheduler, beside which `bench cake` measures: a shared library, no drivers.
 PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: help demo demo-latency test test-vm test-vm-short deps build check loom instructions reproduction reproduction-check chaos chaos-short bench-forward bench-cake bench-wheels bench-pacing
+.PHONY: help demo demo-latency test test-vm test-vm-short deps build check loom instructions reproduction reproduction-check chaos chaos-short fuzz bench-forward bench-cake bench-wheels bench-pacing
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
@@ -21,6 +21,7 @@ help:
 	@echo "make test           all tests: unit, property, loom, instruction counts, figures, end to end (root)"
 	@echo "make test-vm        other kernels and real drivers, under qemu: CELLS='7.x-igb 6.1' for some (root to install it)"
 	@echo "make chaos          faults of all kinds under traffic, for three minutes; SEED=N for a certain run (root)"
+	@echo "make fuzz           every fuzz target for half a minute"
 	@echo "make build          build $(NARROWS)"
 	@echo "make check          formatting and lints"
 	@echo "make bench-forward  forwarding beside a bare AF_XDP forwarder, a bridge and HTB (root)"
@@ -78,7 +79,7 @@ check: deps
 # As root everything runs; without, what needs network namespaces says that it was skipped.
 test: check
 	$(CARGO) test --workspace --locked
-	$(MAKE) --no-print-directory loom instructions reproduction-check chaos-short
+	$(MAKE) --no-print-directory loom instructions reproduction-check chaos-short fuzz
 
 # Debian's kernels between emulated cards: all cells take half an hour. CELLS= chooses some by
 # name, kernel or driver; RESUME=1 keeps what this build has shown already; WRITE=1 renews the
@@ -101,6 +102,10 @@ chaos: build
 chaos-short: build
 	@if [ "$$(id -u)" = 0 ]; then $(NARROWS) chaos --seed 1 --duration 45s; \
 	else echo "SKIPPED: chaos needs root, for network namespaces"; fi
+
+# Half a minute each, as many at once as there are cores.
+fuzz: deps
+	@CARGO="$(CARGO)" fuzz/run 30
 
 # Every interleaving of the lock-free parts, with tiny constants.
 loom: deps

@@ -1,4 +1,4 @@
-//! Any bytes as a request on the control socket: `cargo +nightly fuzz run control_request`.
+//! Any bytes as a request on the control socket.
 //!
 //! No request may panic, whatever words or text it carries; one that is understood must read
 //! the same when written again, and a command that fails may change nothing.

@@ -1,4 +1,4 @@
-//! Any bytes as a frame: `cargo +nightly fuzz run dissect`.
+//! Any bytes as a frame.
 //!
 //! No frame may panic. Marking and washing change the code points as asked and nothing that tells
 //! flows apart, and a header whose checksum was right before has a right one after.

@@ -1,4 +1,4 @@
-//! Any bytes as a batch of `tc` lines: `cargo +nightly fuzz run tc_line`.
+//! Any bytes as a batch of `tc` lines.
 //!
 //! No line may panic, one that fails may change nothing, and whatever policy the others make
 //! must survive being saved and loaded.

@@ -23,6 +23,21 @@ pub struct Address {
 }
 
 impl Address {
+    /// Reads the body of an address message: the interface's index and the address. None where it
+    /// is cut short or bears no address.
+    pub fn parse(body: &[u8]) -> Option<(u32, Self)> {
+        let (header, attributes) = body.split_at_checked(HEADER)?;
+        let (mut local, mut other) = (None, None);
+        each(attributes, |kind, value| match kind {
+            IFA_LOCAL => local = ip(value),
+            IFA_ADDRESS => other = ip(value),
+            _ => {}
+        });
+        // On a point-to-point link IFA_ADDRESS is the other side's.
+        let ip = local.or(other)?;
+        Some((u32_at(header, 4)?, Self { ip, prefix: header[1] }))
+    }
+
     /// Whether the kernel made it up by itself, as it does on every interface: nobody
     /// configured it, and nobody misses it.
     pub fn is_automatic(&self) -> bool {
@@ -42,24 +57,10 @@ pub(crate) fn addresses(ifindex: u32) -> Result<Vec<Address>, LinkError> {
     let answers = netlink::dump("listing IP addresses", request)?;
     Ok(answers
         .iter()
-        .filter_map(|answer| parse(answer))
+        .filter_map(|answer| Address::parse(answer))
         .filter(|(index, _)| *index == ifindex)
         .map(|(_, address)| address)
         .collect())
-}
-
-/// Reads the body of an address message: the interface's index and the address.
-fn parse(body: &[u8]) -> Option<(u32, Address)> {
-    let (header, attributes) = body.split_at_checked(HEADER)?;
-    let (mut local, mut other) = (None, None);
-    each(attributes, |kind, value| match kind {
-        IFA_LOCAL => local = ip(value),
-        IFA_ADDRESS => other = ip(value),
-        _ => {}
-    });
-    // On a point-to-point link IFA_ADDRESS is the other side's.
-    let ip = local.or(other)?;
-    Some((u32_at(header, 4)?, Address { ip, prefix: header[1] }))
 }
 
 fn ip(value: &[u8]) -> Option<IpAddr> {
@@ -85,7 +86,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_parse_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
-            let _ = parse(&bytes);
+            let _ = Address::parse(&bytes);
         }
     }
 }

@@ -140,7 +140,7 @@ impl LinkStatus {
     /// Reads the body of a link message. None where it is shorter than its header, or is
     /// not about an interface as such: a bridge reports its ports' bridge settings in link
     /// messages, too, and the end of a port's membership looks like the port's removal.
-    pub(crate) fn parse(body: &[u8]) -> Option<Self> {
+    pub fn parse(body: &[u8]) -> Option<Self> {
         let (header, attributes) = body.split_at_checked(HEADER)?;
         if i32::from(header[0]) != libc::AF_UNSPEC {
             return None;

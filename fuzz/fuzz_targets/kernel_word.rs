@@ -1,0 +1,30 @@
+//! Any bytes in the places where the kernel speaks: link and address messages of netlink, the name
+//! of its release, and the word about translation that a steering program leaves before a frame.
+//!
+//! None may panic, whatever is cut short.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use narrows_bpf::translation;
+use narrows_link::doctor::KernelVersion;
+use narrows_link::{Address, LinkStatus};
+use narrows_packet::dissect::Dissector;
+
+fuzz_target!(|bytes: &[u8]| {
+    let status = LinkStatus::parse(bytes);
+    assert!(status.is_none() || bytes.len() >= 16, "an interface without a header");
+    let address = Address::parse(bytes);
+    assert!(address.is_none() || bytes.len() >= 8, "an address without a header");
+    KernelVersion::parse(&String::from_utf8_lossy(bytes));
+
+    // The last four bytes are the seal; with any other nothing is read.
+    let Some(seal) = bytes.last_chunk().map(|seal| u32::from_ne_bytes(*seal)) else { return };
+    assert_eq!(translation(bytes, seal.wrapping_add(1)), None);
+    if let Some(known) = translation(bytes, seal) {
+        let dissector = Dissector::new(0x5eed);
+        let plain = dissector.headers(bytes, false);
+        let translated = dissector.translated(bytes, false, &known);
+        assert_eq!(translated.network_offset, plain.network_offset);
+    }
+});
