@@ -33,6 +33,10 @@ pub(crate) fn forward(mut io: XdpIo, cpu: usize, stop: &AtomicBool) -> ([u64; 2]
             busy |= !batch.is_empty();
             forwarded[side.index()] += batch.len() as u64;
             io.transmit(side.other(), &packets, &batch);
+            // What was malformed.
+            batch.clear();
+            packets.reclaim(&mut batch);
+            io.release(&batch);
         }
         if !busy {
             // An error shows as a port that forwards nothing; there is nobody to tell.

@@ -1,10 +1,13 @@
-//! A worker's own part of the UMEM: which frames are free, and where packets lie in theirs.
+//! A worker's own part of the UMEM: where packets lie in its frames.
 //!
 //! A packet's id is the number of its first frame within this part. A packet that needs more
-//! (a jumbo frame) names its further frames in a chain.
+//! (a jumbo frame) names its further frames in a chain. Who has which frame is the business of
+//! [`Owners`].
 
+use crate::owners::{FrameCounts, Owners, Share};
 use narrows_packet::PacketId;
 use narrows_units::Bytes;
+use narrows_worker::Side;
 use narrows_xsk::{Desc, UmemPart};
 
 /// No further frame.
@@ -25,23 +28,32 @@ struct Location {
 /// The frames of one worker. Never shared, never reallocated.
 pub(crate) struct Frames {
     part: UmemPart,
-    free: Vec<u32>,
+    owners: Owners,
     locations: Box<[Location]>,
+    /// Frames that the kernel gave back and did not have.
+    strays: u64,
 }
 
 impl Frames {
-    /// All frames of `part`.
-    pub(crate) fn new(part: UmemPart) -> Self {
+    /// All frames of `part`, divided into `shares` by the port at which packets come in.
+    ///
+    /// # Panics
+    /// Where `part` has another number of frames than the shares take.
+    pub(crate) fn new(part: UmemPart, shares: [Share; 2]) -> Self {
+        let owners = Owners::new(shares);
+        assert_eq!(part.count(), owners.count(), "the shares are to be all frames");
         let unused = Location { addr: 0, len: 0, next: END };
-        Self {
-            free: (0..part.count()).rev().collect(),
-            locations: vec![unused; part.count() as usize].into_boxed_slice(),
-            part,
-        }
+        let locations = vec![unused; owners.count() as usize].into_boxed_slice();
+        Self { part, owners, locations, strays: 0 }
     }
 
     pub(crate) fn count(&self) -> u32 {
-        self.locations.len() as u32
+        self.owners.count()
+    }
+
+    /// How many of them packets of both directions may wait in.
+    pub(crate) fn places(&self) -> u32 {
+        self.owners.places()
     }
 
     /// The size of each.
@@ -49,50 +61,71 @@ impl Frames {
         Bytes(u64::from(self.part.frame_size()))
     }
 
-    pub(crate) fn free(&self) -> usize {
-        self.free.len()
+    /// Where they are.
+    pub(crate) fn counts(&self) -> FrameCounts {
+        let mut counts = self.owners.counts(Side::A);
+        counts.merge(&self.owners.counts(Side::B));
+        counts
     }
 
-    /// Takes a free frame: its address, for a fill ring.
+    /// Frames that the kernel gave back and did not have, so far.
+    pub(crate) fn strays(&self) -> u64 {
+        self.strays
+    }
+
+    /// Whether what came in at `ingress` may wait.
     #[inline]
-    pub(crate) fn take(&mut self) -> Option<u64> {
-        let frame = self.free.pop()?;
+    pub(crate) fn has_spare(&self, ingress: Side) -> bool {
+        self.owners.has_spare(ingress)
+    }
+
+    /// Takes a free frame for the kernel to receive into at `ingress`: its address, for a fill
+    /// ring.
+    #[inline]
+    pub(crate) fn lend(&mut self, ingress: Side) -> Option<u64> {
+        let frame = self.owners.lend(ingress)?;
         Some(self.part.addr_of(frame))
     }
 
-    /// Gives back the frame in which `addr` lies. An address that is not this worker's can
-    /// only be a fault of the kernel's; taking it in would corrupt another worker's packets.
+    /// Takes back the frame in which `addr` lies, which was sent. An address that the kernel did
+    /// not have to send can only be its fault; taking it in would corrupt another packet.
     #[inline]
-    pub(crate) fn put_addr(&mut self, addr: u64) {
-        if let Some(frame) = self.part.frame_at(addr) {
-            self.free.push(frame);
-        }
+    pub(crate) fn complete(&mut self, addr: u64) {
+        let known = self.part.frame_at(addr).is_some_and(|frame| self.owners.completed(frame));
+        self.strays += u64::from(!known);
     }
 
-    /// Gives back all frames of `packet`.
+    /// Gives back all frames of `packet`, which is dropped.
     #[inline]
-    pub(crate) fn put_packet(&mut self, packet: PacketId) {
+    pub(crate) fn release(&mut self, packet: PacketId) {
         let mut frame = packet.0;
         while frame != END {
-            self.free.push(frame);
+            self.owners.released(frame);
             frame = self.locations[frame as usize].next;
         }
     }
 
-    /// Records a received frame as a packet of its own.
+    /// Gives back one frame, which is in no chain.
+    pub(crate) fn release_one(&mut self, frame: PacketId) {
+        self.owners.released(frame.0);
+    }
+
+    /// Records a frame received at `ingress` as a packet of its own.
     #[inline]
-    pub(crate) fn receive(&mut self, desc: Desc) -> Option<PacketId> {
-        let frame = self.part.frame_at(desc.addr)?;
+    pub(crate) fn receive(&mut self, ingress: Side, desc: Desc) -> Option<PacketId> {
+        let frame = self.part.frame_at(desc.addr);
+        let Some(frame) = frame.filter(|&frame| self.owners.received(ingress, frame)) else {
+            self.strays += 1;
+            return None;
+        };
         self.locations[frame as usize] = Location { addr: desc.addr, len: desc.len, next: END };
         Some(PacketId(frame))
     }
 
-    /// Appends a received frame to the packet whose last frame is `last`.
+    /// Appends `frame` to the packet whose last frame is `last`.
     #[inline]
-    pub(crate) fn append(&mut self, last: PacketId, desc: Desc) -> Option<PacketId> {
-        let frame = self.receive(desc)?;
+    pub(crate) fn append(&mut self, last: PacketId, frame: PacketId) {
         self.locations[last.0 as usize].next = frame.0;
-        Some(frame)
     }
 
     /// The bytes in the first frame of `packet`, which was received and is not yet sent: until
@@ -121,19 +154,30 @@ impl Frames {
         self.part.bytes_mut(addr, len).unwrap_or_default()
     }
 
-    /// The descriptors that send `packet`, in order.
+    /// Hands `packet` to the kernel: the descriptors that send it, in order.
     #[inline]
-    pub(crate) fn descriptors(&self, packet: PacketId) -> impl Iterator<Item = Desc> + '_ {
+    pub(crate) fn hand_over(&mut self, packet: PacketId) -> impl Iterator<Item = Desc> + '_ {
         let mut frame = packet.0;
         std::iter::from_fn(move || {
             if frame == END {
                 return None;
             }
+            self.owners.handed_over(frame);
             let location = self.locations[frame as usize];
             frame = location.next;
             let options = if frame == END { 0 } else { Desc::CONTINUES };
             Some(Desc { addr: location.addr, len: location.len, options })
         })
+    }
+
+    /// Suspects all frames that are being sent out of `egress` of having been refused.
+    pub(crate) fn suspect(&mut self, egress: Side) {
+        self.owners.suspect(egress);
+    }
+
+    /// Takes back those that are still suspected, where they are as many as were `refused`.
+    pub(crate) fn take_back_suspects(&mut self, egress: Side, refused: u64) -> bool {
+        self.owners.take_back_suspects(egress, refused)
     }
 }
 
@@ -145,16 +189,22 @@ mod tests {
     fn frames() -> Frames {
         let umem = Umem::new(8, 2048).expect("there is memory");
         let [_, part] = [4, 4].map(|count| umem.part(count).expect("enough are left"));
-        Frames::new(part)
+        let share = |receive| Share { receive, wait: 0 };
+        Frames::new(part, [share(3), share(1)])
+    }
+
+    fn lend(frames: &mut Frames) -> u64 {
+        frames.lend(Side::A).expect("a free frame")
     }
 
     #[test]
     fn a_packets_bytes_are_those_of_its_first_frame() {
         let mut frames = frames();
-        let addrs: Vec<u64> = (0..2).map(|_| frames.take().expect("a free frame") + 256).collect();
+        let addrs: Vec<u64> = (0..2).map(|_| lend(&mut frames) + 256).collect();
         let desc = |i: usize, len| Desc { addr: addrs[i], len, options: 0 };
-        let packet = frames.receive(desc(0, 100)).expect("ours");
-        let last = frames.append(packet, desc(1, 50)).expect("ours");
+        let packet = frames.receive(Side::A, desc(0, 100)).expect("ours");
+        let last = frames.receive(Side::A, desc(1, 50)).expect("ours");
+        frames.append(packet, last);
         frames.bytes_mut(packet).fill(1);
         frames.bytes_mut(last).fill(2);
         assert_eq!(frames.bytes(packet), [1; 100]);
@@ -164,23 +214,27 @@ mod tests {
     #[test]
     fn a_packet_that_claims_more_than_its_frame_has_no_bytes() {
         let mut frames = frames();
-        let addr = frames.take().expect("a free frame") + 256;
-        let packet = frames.receive(Desc { addr, len: 2048, options: 0 }).expect("ours");
+        let addr = lend(&mut frames) + 256;
+        let packet = frames.receive(Side::A, Desc { addr, len: 2048, options: 0 }).expect("ours");
         assert!(frames.bytes(packet).is_empty() && frames.bytes_mut(packet).is_empty());
     }
 
     #[test]
     fn what_stands_in_front_of_a_packet_is_read_within_its_frame_only() {
-        let mut frames = frames();
-        let start = frames.take().expect("a free frame");
-        let neighbour = frames.take().expect("a free frame");
-        for (addr, value) in [(start, 1), (neighbour, 2)] {
-            let whole = frames.receive(Desc { addr, len: 2048, options: 0 }).expect("ours");
-            frames.bytes_mut(whole).fill(value);
-        }
         for (headroom, len, seen) in [(0, 44, 0), (43, 44, 0), (44, 44, 44), (256, 44, 44)] {
+            let mut frames = frames();
+            let start = lend(&mut frames);
+            let neighbour = lend(&mut frames);
+            let whole = |addr| Desc { addr, len: 2048, options: 0 };
+            for (addr, value) in [(start, 1), (neighbour, 2)] {
+                let packet = frames.receive(Side::A, whole(addr)).expect("ours");
+                frames.bytes_mut(packet).fill(value);
+                frames.release(packet);
+            }
+            let again = [lend(&mut frames), lend(&mut frames)];
+            assert!(again.contains(&neighbour));
             let desc = Desc { addr: neighbour + headroom, len: 100, options: 0 };
-            let packet = frames.receive(desc).expect("ours");
+            let packet = frames.receive(Side::A, desc).expect("ours");
             assert_eq!(frames.before(packet, len), vec![2; seen], "headroom {headroom}");
         }
     }
@@ -188,23 +242,36 @@ mod tests {
     #[test]
     fn a_jumbo_packet_is_sent_as_it_came_and_gives_all_its_frames_back() {
         let mut frames = frames();
-        let addrs: Vec<u64> = (0..3).map(|_| frames.take().expect("a free frame") + 256).collect();
+        let addrs: Vec<u64> = (0..3).map(|_| lend(&mut frames) + 256).collect();
         let desc = |i: usize, options| Desc { addr: addrs[i], len: 100 + i as u32, options };
-        let packet = frames.receive(desc(0, Desc::CONTINUES)).expect("ours");
-        let second = frames.append(packet, desc(1, Desc::CONTINUES)).expect("ours");
-        frames.append(second, desc(2, 0)).expect("ours");
-        let sent: Vec<Desc> = frames.descriptors(packet).collect();
+        let packet = frames.receive(Side::A, desc(0, Desc::CONTINUES)).expect("ours");
+        let mut last = packet;
+        for (i, options) in [(1, Desc::CONTINUES), (2, 0)] {
+            let next = frames.receive(Side::A, desc(i, options)).expect("ours");
+            frames.append(last, next);
+            last = next;
+        }
+        let sent: Vec<Desc> = frames.hand_over(packet).collect();
         assert_eq!(sent, [desc(0, Desc::CONTINUES), desc(1, Desc::CONTINUES), desc(2, 0)]);
-        frames.put_packet(packet);
-        assert_eq!(frames.free(), 4);
+        let sending = FrameCounts { free: 1, sending: 3, ..FrameCounts::default() };
+        assert_eq!(frames.counts(), sending);
+        sent.iter().for_each(|desc| frames.complete(desc.addr));
+        assert_eq!(frames.counts(), FrameCounts { free: 4, ..FrameCounts::default() });
+        assert_eq!(frames.strays(), 0);
     }
 
     #[test]
-    fn frames_of_another_worker_are_never_taken_in() {
+    fn frames_that_the_kernel_does_not_have_are_never_taken_in() {
         let mut frames = frames();
-        frames.put_addr(3 * 2048);
-        frames.put_addr(8 * 2048);
-        assert_eq!(frames.free(), 4);
-        assert_eq!(frames.receive(Desc { addr: 0, len: 60, options: 0 }), None);
+        let desc = |addr| Desc { addr, len: 60, options: 0 };
+        // Of another worker, beyond all, ours but not lent, lent at the other port.
+        let lent = frames.lend(Side::B).expect("a free frame");
+        for addr in [0, 8 * 2048, 4 * 2048, lent] {
+            frames.complete(addr);
+            assert_eq!(frames.receive(Side::A, desc(addr)), None);
+        }
+        assert_eq!(frames.strays(), 8);
+        let counts = FrameCounts { free: 3, receiving: 1, ..FrameCounts::default() };
+        assert_eq!(frames.counts(), counts);
     }
 }

@@ -7,22 +7,24 @@
 //! Everything here happens on one thread, at human speed: commands, link events, a tick a
 //! second. Packets are the workers' business.
 
+use crate::carrier::Carriers;
 use crate::clock;
 use crate::events::Events;
 use crate::heartbeat::SilentWorker;
 use crate::look_ups::LookUps;
 use crate::meter::RateMeter;
-use crate::session::{PortFacts, Session, SessionError, SessionOptions};
+use crate::session::{Closed, PortFacts, Session, SessionError, SessionOptions};
 use crate::show::{self, Conservation, PortShow, QueueCounters, Show, WorkerShow};
 use crate::watch::{self, Watch};
 use crate::worker_thread::WorkerReport;
 use narrows_bpf::{Stalled, Verdicts};
 use narrows_link::bridge::{self, BridgeError, BridgeState, Origin};
-use narrows_link::{Link, LinkError, LinkEvent, Promiscuous};
+use narrows_link::{DeviceLosses, Link, LinkError, LinkEvent, Promiscuous};
 use narrows_policy::{Installed, Kind, Node, NodeStats, Policy, PolicyError, Update};
 use narrows_qdisc::Spec;
 use narrows_units::{Nanos, Rate};
 use narrows_worker::{PathCounters, Side};
+use narrows_xsk::CopyMode;
 
 /// Why a policy was not taken over, or a session not opened.
 #[derive(Debug, thiserror::Error)]
@@ -107,6 +109,8 @@ pub struct InstanceOptions {
 struct Totals {
     queues: [Vec<QueueCounters>; 2],
     verdicts: [Verdicts; 2],
+    /// What the devices lost.
+    losses: [DeviceLosses; 2],
 }
 
 /// See the module's documentation.
@@ -122,6 +126,7 @@ pub struct Instance {
     bridge: Option<BridgeState>,
     waiting_for: Option<String>,
     look_ups: LookUps,
+    carriers: Carriers,
     /// Counts of the sessions that are over.
     past: Totals,
     rates: RateMeter,
@@ -145,6 +150,7 @@ impl Instance {
             bridge: None,
             waiting_for: None,
             look_ups: LookUps::default(),
+            carriers: Carriers::default(),
             past: Totals::default(),
             rates: RateMeter::default(),
             events: Events::default(),
@@ -196,7 +202,7 @@ impl Instance {
             port(Side::B),
             session.queues(),
             session.copy_mode().name(),
-            session.frame_size()
+            session.sizing().buffer.size
         )
     }
 
@@ -273,8 +279,13 @@ impl Instance {
             None => self.reconsider(),
             Some(session) => {
                 self.look_ups.retry(session, &self.options.ports, &mut self.events);
+                // Nobody announces that a device has other rings now.
+                if session.copy_mode() == CopyMode::ZeroCopy {
+                    self.reconsider();
+                }
             }
         }
+        self.see_carriers();
         let reports = self.reports();
         let totals = self.totals(&reports);
         let bytes = |of: fn(&QueueCounters) -> u64| {
@@ -387,6 +398,7 @@ impl Instance {
             name,
             xdp: session.map_or("none", |s| s.xdp_mode(side).name()).into(),
             copy: session.map_or("none", |s| s.copy_mode().name()).into(),
+            no_carrier: session.is_some_and(|s| !s.device(side).carrier),
             mtu: session.map_or(0, |s| s.port(side).mtu),
             queues: session.map_or(0, Session::queues) as u32,
             qdisc: root.map_or("noqueue", |root| root.kind.name()).into(),
@@ -400,6 +412,7 @@ impl Instance {
             unserved: verdicts.unserved,
             stalled: verdicts.stalled,
             kernel_drops: total.kernel_drops(),
+            device_losses: totals.losses[side.index()].into(),
         }
     }
 
@@ -418,8 +431,12 @@ impl Instance {
                     load: if all > 0.0 { report.busy.as_secs_f64() / all } else { 0.0 },
                     idle_s: report.idle.as_secs_f64(),
                     cpu_s: report.cpu_time.as_secs_f64(),
-                    free_frames: report.free_frames,
-                    frames: report.frames,
+                    frames: report.all_frames,
+                    free_frames: report.frames.free,
+                    receiving_frames: report.frames.receiving,
+                    waiting_frames: report.frames.waiting,
+                    sending_frames: report.frames.sending,
+                    stray_frames: report.stray_frames,
                     silent_s: silence.map(|worker| worker.silence.as_secs_f64()),
                 }
             })
@@ -447,6 +464,8 @@ impl Instance {
             for side in Side::BOTH {
                 let past = totals.verdicts[side.index()];
                 totals.verdicts[side.index()] = show::add_verdicts(past, session.verdicts(side));
+                let losses = session.device(side).losses;
+                totals.losses[side.index()] = totals.losses[side.index()].and(&losses);
             }
         }
         totals
@@ -493,6 +512,15 @@ impl Instance {
         Ok(())
     }
 
+    /// Tells of carriers that went away, or came back.
+    fn see_carriers(&mut self) {
+        let Some(session) = &self.session else { return };
+        for side in Side::BOTH {
+            let has_carrier = session.device(side).carrier;
+            self.carriers.see(side, &session.port(side).name, has_carrier, &mut self.events);
+        }
+    }
+
     /// Has the kernel asked what addresses were before translation for those ports whose qdiscs
     /// want to know, and for no others.
     fn look_up(&mut self) {
@@ -523,7 +551,7 @@ impl Instance {
     /// Ends the session, if there is one, and keeps its counts.
     fn close(&mut self, drain: bool) {
         let Some(session) = self.session.take() else { return };
-        let (ended, verdicts) = session.close(drain);
+        let Closed { ended, verdicts, losses } = session.close(drain);
         if !ended.left_behind.is_empty() {
             self.events.warn(watch::left_behind(&ended.left_behind));
         }
@@ -532,6 +560,9 @@ impl Instance {
         }
         for (past, last) in self.past.verdicts.iter_mut().zip(verdicts) {
             *past = show::add_verdicts(*past, last);
+        }
+        for (past, last) in self.past.losses.iter_mut().zip(losses) {
+            *past = past.and(&last);
         }
         // What was queued has been sent or dropped; only counters are history.
         for queue in self.past.queues.iter_mut().flatten() {
@@ -544,7 +575,7 @@ impl Instance {
     fn reconsider(&mut self) {
         if let Some(session) = &self.session {
             let changes: Vec<String> =
-                Side::BOTH.into_iter().filter_map(|side| change(session.port(side))).collect();
+                Side::BOTH.into_iter().filter_map(|side| change(session, side)).collect();
             if changes.is_empty() {
                 return;
             }
@@ -600,6 +631,7 @@ fn facts(link: &Link) -> PortFacts {
         mac: link.status.mac,
         mtu: link.status.mtu,
         queues: link.queues.now.pairs(),
+        rx_ring: link.rings.map_or(0, |rings| rings.rx),
     }
 }
 
@@ -619,7 +651,8 @@ fn refuse_master(name: &str) -> Result<(), InstanceError> {
 }
 
 /// What is different about a port, in words; `None` where it is what it was.
-fn change(was: &PortFacts) -> Option<String> {
+fn change(session: &Session, side: Side) -> Option<String> {
+    let was = session.port(side);
     let name = &was.name;
     let is = match Link::by_name(name) {
         Ok(link) => facts(&link),
@@ -634,6 +667,10 @@ fn change(was: &PortFacts) -> Option<String> {
     }
     if is.mtu != was.mtu {
         changes.push(format!("MTU {} instead of {}", is.mtu, was.mtu));
+    }
+    // In zero copy the device's own rings are filled with frames, which were counted for them.
+    if is.rx_ring != was.rx_ring && session.copy_mode() == CopyMode::ZeroCopy {
+        changes.push(format!("receive rings of {} instead of {}", is.rx_ring, was.rx_ring));
     }
     if is.mac != was.mac {
         changes.push("another address".to_owned());

@@ -5,15 +5,17 @@
 //! limits of the `coordination` layer. An [`Instance`] holds the ports, the policy and the
 //! workers together and answers the control socket.
 //!
-//! From the inside out: `frames` and
-//! `xdp_io` (its I/O over AF_XDP), `worker_thread` (its real time), with its `heartbeat` and its
-//! `mailbox`, `workers` (all of them), `session` (what joins two ports), `instance` (policy, events,
-//! counters), `watch` (who tells of workers that hang), [`run`] (the process), [`control`] (how
+//! From the inside out: `owners` and `frames` (which frames a worker has, and where they are),
+//! `xdp_io` (its I/O over AF_XDP), `sizing` (how many frames, and how large), `worker_thread` (its
+//! real time), with its `heartbeat` and its `mailbox`, `workers` (all of them), `session` (what
+//! joins two ports), `instance` (policy, events, counters), `watch` (who tells of workers that
+//! hang), [`run`] (the process), [`control`] (how
 //! commands reach it).
 //!
 //! Non-goals: payload (the kernel side classifies), policy (the layer below), words (`tc`).
 
 mod bare;
+mod carrier;
 mod clock;
 mod events;
 mod frames;
@@ -23,10 +25,14 @@ mod look_ups;
 mod mailbox;
 mod meter;
 mod notify;
+mod owners;
 mod policy_file;
+mod queue;
+mod refused;
 mod reload;
 mod session;
 mod signals;
+mod sizing;
 mod state;
 mod tc_host;
 mod watch;

@@ -251,8 +251,8 @@ fn refuse_blockers(
 /// What running on `ports` in this way asks of them and of the host, for
 /// [`narrows_link::doctor`].
 pub fn wanted(ports: &[String; 2], fail: FailMode, session: &SessionOptions) -> Wanted {
-    let facts = ports.iter().filter_map(|port| read_port(port).ok());
-    let locked = facts.map(|port| session.locked_bytes(port.queues, port.mtu)).max();
+    let [a, b] = ports.each_ref().map(|port| read_port(port).ok());
+    let locked = a.zip(b).map(|(a, b)| session.locked_bytes(&[a, b]));
     Wanted {
         queues: None,
         bridge: fail == FailMode::Open,

@@ -8,13 +8,14 @@
 
 use crate::heartbeat::{SILENT_AFTER, SilentWorker};
 use crate::look_ups::LooksUp;
+use crate::sizing::Sizing;
 use crate::worker_thread::{Seat, WorkerReport};
 use crate::workers::{Ended, Workers};
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{
     AttachError, Heartbeats, Pulse, Stalled, Steer, SteerError, Verdicts, Watchdog, XdpMode,
 };
-use narrows_link::doctor::single_buffer_mtu;
+use narrows_link::{Device, DeviceLosses};
 use narrows_packet::dissect::Dissector;
 use narrows_policy::Update;
 use narrows_qdisc::Spec;
@@ -25,10 +26,6 @@ use std::hash::BuildHasher;
 use std::os::fd::AsFd;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
-
-/// The largest MTU for which every driver's XDP still works with one buffer of a 4 KiB page:
-/// headroom, Ethernet and VLAN headers and the kernel's own record at its end taken off.
-const SINGLE_BUFFER_MTU_MAX: u32 = 3400;
 
 /// How long the queues may go on sending after the programs were detached.
 const DRAIN_TIME: Duration = Duration::from_millis(250);
@@ -50,14 +47,18 @@ pub(crate) struct PortFacts {
     pub(crate) mtu: u32,
     /// RX and TX queue pairs in use.
     pub(crate) queues: u32,
+    /// Descriptors of the device's own ring of each RX queue; 0 where it has none or does not
+    /// say.
+    pub(crate) rx_ring: u32,
 }
 
 /// How sessions are run.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// Frames of each worker, for both directions together.
+    /// Frames of each worker in which packets may wait, half of them for each direction. What
+    /// reception takes comes on top.
     pub frames: u32,
-    /// Entries of each ring.
+    /// Entries of each ring of a socket.
     pub ring: u32,
     /// The cores to pin workers to, in turn.
     pub cpus: Vec<usize>,
@@ -70,15 +71,19 @@ pub struct SessionOptions {
 }
 
 impl SessionOptions {
-    /// How much memory the kernel locks for the frames of `queues` workers, in bytes.
-    pub fn locked_bytes(&self, queues: u32, mtu: u32) -> u64 {
-        u64::from(queues) * u64::from(self.frames) * u64::from(frame_size(mtu))
+    /// How much memory the kernel locks for the frames of the workers that join `ports`, in bytes,
+    /// in the most demanding mode that is tried.
+    pub(crate) fn locked_bytes(&self, ports: &[PortFacts; 2]) -> u64 {
+        // Without rings of its own a device cannot do without a copy.
+        let may_share = ports.iter().all(|port| port.rx_ring > 0);
+        let mode = match self.copy_mode {
+            Some(only) => only,
+            None if may_share => CopyMode::ZeroCopy,
+            None => CopyMode::Copy,
+        };
+        let queues = ports[0].queues.min(ports[1].queues);
+        Sizing::new(ports, self, mode).bytes(queues)
     }
-}
-
-/// The size of the UMEM's frames where the larger MTU is `mtu`, in bytes.
-fn frame_size(mtu: u32) -> u32 {
-    if mtu <= single_buffer_mtu(2048) { 2048 } else { 4096 }
 }
 
 /// A session cannot be opened.
@@ -125,7 +130,7 @@ pub(crate) struct Prepared {
     ios: Vec<XdpIo>,
     ports: [PortFacts; 2],
     copy_mode: CopyMode,
-    frame_size: u32,
+    sizing: Sizing,
 }
 
 impl Prepared {
@@ -137,15 +142,11 @@ impl Prepared {
         queues: u32,
         stalled: Stalled,
     ) -> Result<Self, SessionError> {
-        let mtu = ports[0].mtu.max(ports[1].mtu);
-        let frame_size = frame_size(mtu);
-        let multi_buffer = mtu > SINGLE_BUFFER_MTU_MAX;
-        let (umem, copy_mode, sockets) =
-            bind_best(&ports, options, queues, frame_size, multi_buffer)?;
+        let Bound { umem, copy_mode, sizing, sockets } = bind_best(&ports, options, queues)?;
         let heartbeats = Heartbeats::new().map_err(SessionError::Heartbeats)?;
         let watchdog = Watchdog { heartbeats: heartbeats.clone(), after: SILENT_AFTER, stalled };
         let steer = |port: &PortFacts| {
-            let loaded = Steer::load(port.mac, multi_buffer, *SEAL, watchdog.clone());
+            let loaded = Steer::load(port.mac, sizing.buffer.several, *SEAL, watchdog.clone());
             loaded.map_err(|source| SessionError::Steer {
                 port: port.name.clone(),
                 hint: "",
@@ -164,9 +165,12 @@ impl Prepared {
         let dissector = Dissector::new(*HASH_KEY);
         let ios = sockets
             .into_iter()
-            .map(|pair| Ok(XdpIo::new(pair, umem.part(options.frames)?, dissector, *SEAL)))
+            .map(|pair| {
+                let part = umem.part(sizing.frames())?;
+                Ok(XdpIo::new(pair, part, sizing.shares, dissector, *SEAL))
+            })
             .collect::<Result<_, UmemError>>()?;
-        Ok(Self { steers, heartbeats, ios, ports, copy_mode, frame_size })
+        Ok(Self { steers, heartbeats, ios, ports, copy_mode, sizing })
     }
 
     /// Takes the queue pairs' I/O, for whoever is to serve them.
@@ -183,12 +187,24 @@ impl Prepared {
     }
 }
 
+/// What a session had to say when it ended.
+pub(crate) struct Closed {
+    /// How the workers ended.
+    pub(crate) ended: Ended,
+    /// What each steering program did.
+    pub(crate) verdicts: [Verdicts; 2],
+    /// What each device lost.
+    pub(crate) losses: [DeviceLosses; 2],
+}
+
 /// Two ports joined.
 pub(crate) struct Session {
     // Declared first: the programs go before the workers do.
     prepared: Prepared,
     workers: Workers,
     xdp_modes: [XdpMode; 2],
+    /// What each device had lost before.
+    losses_before: [DeviceLosses; 2],
 }
 
 impl Session {
@@ -206,14 +222,18 @@ impl Session {
         let mut workers = Workers::new(prepared.heartbeats.clone());
         let ios = (0u32..).zip(prepared.take_ios());
         for (((queue, io), a), b) in ios.zip(of_a).zip(of_b) {
-            let worker = Worker::new(io, options.frames, [a.build(), b.build()]);
+            let worker = Worker::new(io, prepared.sizing.frames(), [a.build(), b.build()]);
             let cpu = options.cpus.get(queue as usize % options.cpus.len().max(1));
             let seat =
                 Seat { queue, cpu: cpu.copied().unwrap_or_default(), busy_poll: options.busy_poll };
             workers.start(worker, seat).map_err(SessionError::Thread)?;
         }
+        let losses_before = prepared
+            .ports
+            .each_ref()
+            .map(|port| Device::read(port.ifindex).map(|device| device.losses).unwrap_or_default());
         let xdp_modes = prepared.attach(options.xdp_mode)?;
-        Ok(Self { prepared, workers, xdp_modes })
+        Ok(Self { prepared, workers, xdp_modes, losses_before })
     }
 
     /// The port of `side`.
@@ -231,9 +251,16 @@ impl Session {
         self.prepared.copy_mode
     }
 
-    /// The size of the frames, in bytes.
-    pub(crate) fn frame_size(&self) -> u32 {
-        self.prepared.frame_size
+    /// How many frames each worker has, and how large they are.
+    pub(crate) fn sizing(&self) -> &Sizing {
+        &self.prepared.sizing
+    }
+
+    /// The device of `side` as it is now, with what it lost since the session began; what cannot be
+    /// read any more has lost nothing.
+    pub(crate) fn device(&self, side: Side) -> Device {
+        let now = Device::read(self.port(side).ifindex).unwrap_or_default();
+        Device { losses: now.losses.since(&self.losses_before[side.index()]), ..now }
     }
 
     /// How many queue pairs are served.
@@ -277,8 +304,8 @@ impl Session {
     }
 
     /// Ends the session: the programs go, what is queued may still leave for a short while,
-    /// then the workers stop. Returns how they ended, and the programs' last counts.
-    pub(crate) fn close(mut self, drain: bool) -> (Ended, [Verdicts; 2]) {
+    /// then the workers stop. Returns the last word of everybody.
+    pub(crate) fn close(mut self, drain: bool) -> Closed {
         for steer in &mut self.prepared.steers {
             steer.detach();
         }
@@ -286,7 +313,11 @@ impl Session {
         while drain && Instant::now() < deadline && self.has_queued() {
             std::thread::sleep(Duration::from_millis(5));
         }
-        (self.workers.stop(), Side::BOTH.map(|side| self.verdicts(side)))
+        Closed {
+            ended: self.workers.stop(),
+            verdicts: Side::BOTH.map(|side| self.verdicts(side)),
+            losses: Side::BOTH.map(|side| self.device(side).losses),
+        }
     }
 
     /// Whether anything is queued that can leave: what a silent worker has cannot.
@@ -307,7 +338,13 @@ impl LooksUp for Session {
     }
 }
 
-type Bound = (Umem, CopyMode, Vec<[Socket; 2]>);
+/// All sockets of a session.
+struct Bound {
+    umem: Umem,
+    copy_mode: CopyMode,
+    sizing: Sizing,
+    sockets: Vec<[Socket; 2]>,
+}
 
 /// Binds all sockets in the best mode that both ports can do: they share one UMEM, and so the
 /// slower port's mode.
@@ -315,23 +352,21 @@ fn bind_best(
     ports: &[PortFacts; 2],
     options: &SessionOptions,
     queues: u32,
-    frame_size: u32,
-    multi_buffer: bool,
 ) -> Result<Bound, SessionError> {
-    let modes: &[CopyMode] = match &options.copy_mode {
-        Some(only) => std::slice::from_ref(only),
-        None => &[CopyMode::ZeroCopy, CopyMode::Copy],
+    let bind = |copy_mode| {
+        let sizing = Sizing::new(ports, options, copy_mode);
+        let umem = Umem::new(queues * sizing.frames(), sizing.buffer.size)?;
+        let several = sizing.buffer.several;
+        let sockets = bind_all(&umem, ports, options, queues, copy_mode, several)?;
+        Ok(Bound { umem, copy_mode, sizing, sockets })
     };
-    let mut result = Err(SessionError::Umem(UmemError::FrameSize(frame_size)));
-    for &mode in modes {
-        let umem = Umem::new(queues * options.frames, frame_size)?;
-        result = bind_all(&umem, ports, options, queues, mode, multi_buffer)
-            .map(|sockets| (umem, mode, sockets));
-        if result.is_ok() {
-            break;
-        }
+    match options.copy_mode {
+        Some(only) => bind(only),
+        None => bind(CopyMode::ZeroCopy).or_else(|error| {
+            log::info!("frames are copied: {error}");
+            bind(CopyMode::Copy)
+        }),
     }
-    result
 }
 
 fn bind_all(
@@ -373,7 +408,7 @@ fn socket_hint(errno: Option<i32>, multi_buffer: bool) -> &'static str {
         }
         Some(libc::EAFNOSUPPORT) => "; this kernel has no AF_XDP (CONFIG_XDP_SOCKETS)",
         Some(libc::EINVAL | libc::EOPNOTSUPP) if multi_buffer => {
-            "; MTUs above 3400 need AF_XDP with several buffers a packet (Linux 6.6 or newer): \
+            "; MTUs above 3498 need AF_XDP with several buffers a packet (Linux 6.6 or newer): \
              lower the MTU of both ports"
         }
         _ => "",

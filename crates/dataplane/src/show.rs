@@ -5,6 +5,7 @@
 //! the instance's whole life, also when a port went away and came back.
 
 use narrows_bpf::Verdicts;
+use narrows_link::DeviceLosses;
 use narrows_packet::{Backlog, DropCounters};
 use narrows_worker::PathCounters;
 use narrows_xsk::KernelDrops;
@@ -43,6 +44,9 @@ pub struct PortShow {
     pub xdp: String,
     /// `zero-copy` or `copy`.
     pub copy: String,
+    /// Whether there is no carrier, so that what is sent here is lost in the kernel.
+    #[serde(default)]
+    pub no_carrier: bool,
     /// Its MTU in bytes.
     pub mtu: u32,
     /// Queue pairs served.
@@ -73,6 +77,9 @@ pub struct PortShow {
     pub stalled: u64,
     /// Frames that the kernel lost between driver and worker.
     pub kernel_drops: KernelDropsShow,
+    /// Frames that the device itself lost while the ports were joined.
+    #[serde(default)]
+    pub device_losses: DeviceLossesShow,
 }
 
 /// A queue of a port, or all of them.
@@ -82,7 +89,8 @@ pub struct QueueShow {
     pub rx_packets: u64,
     /// Their frame bytes.
     pub rx_bytes: u64,
-    /// Packets that left here.
+    /// Packets handed to the device to leave here. What it lost of them is in
+    /// [`PortShow::device_losses`].
     pub tx_packets: u64,
     /// Their frame bytes.
     pub tx_bytes: u64,
@@ -114,6 +122,31 @@ pub struct KernelDropsShow {
     pub tx_invalid: u64,
 }
 
+/// See [`DeviceLosses`]: the kernel's counts for the whole device, whoever sent the frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceLossesShow {
+    /// Received and dropped.
+    pub rx_dropped: u64,
+    /// Received with an error.
+    pub rx_errors: u64,
+    /// Missed for want of a buffer.
+    pub rx_missed: u64,
+    /// Not sent: no carrier, no room.
+    pub tx_dropped: u64,
+    /// Not sent for an error.
+    pub tx_errors: u64,
+    /// Of these, lost with the carrier.
+    pub tx_carrier: u64,
+}
+
+impl From<DeviceLosses> for DeviceLossesShow {
+    fn from(losses: DeviceLosses) -> Self {
+        let DeviceLosses { rx_dropped, rx_errors, rx_missed, tx_dropped, tx_errors, tx_carrier } =
+            losses;
+        Self { rx_dropped, rx_errors, rx_missed, tx_dropped, tx_errors, tx_carrier }
+    }
+}
+
 /// A worker.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct WorkerShow {
@@ -127,10 +160,22 @@ pub struct WorkerShow {
     pub idle_s: f64,
     /// Processor time used, in seconds.
     pub cpu_s: f64,
-    /// Its frames that are in no ring and in no queue.
-    pub free_frames: u32,
-    /// All its frames.
+    /// All its frames: the sum of the next four.
     pub frames: u32,
+    /// Those that are in no ring and in no queue.
+    pub free_frames: u32,
+    /// Those that the kernel has to receive into.
+    #[serde(default)]
+    pub receiving_frames: u32,
+    /// Those in which packets wait.
+    #[serde(default)]
+    pub waiting_frames: u32,
+    /// Those that the kernel has to send.
+    #[serde(default)]
+    pub sending_frames: u32,
+    /// Times that the kernel gave a frame back that it did not have: 0, or it has a fault.
+    #[serde(default)]
+    pub stray_frames: u64,
     /// For how long it has been silent, in seconds, where it does not come round. What else is said
     /// of it, and its part of all counters, is as it was then.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -267,12 +312,20 @@ impl Show {
             }
             writeln!(
                 out,
-                "load {:.1} %, idle {:.1} s, {} of {} frames free",
+                "load {:.1} %, idle {:.1} s, {} frames = {} free + {} receiving + {} waiting \
+                 + {} sending",
                 worker.load * 100.0,
                 worker.idle_s,
+                worker.frames,
                 worker.free_frames,
-                worker.frames
+                worker.receiving_frames,
+                worker.waiting_frames,
+                worker.sending_frames,
             )?;
+            if worker.stray_frames > 0 {
+                let times = worker.stray_frames;
+                writeln!(out, "  the kernel gave back frames that it did not have: {times}")?;
+            }
         }
         let sum = &self.conservation;
         writeln!(
@@ -314,6 +367,9 @@ impl PortShow {
             rate(self.tx_rate_bps),
             rate(self.rx_rate_bps)
         )?;
+        if self.no_carrier {
+            writeln!(out, "  no carrier: what is sent here is lost in the kernel")?;
+        }
         self.total.write(out, "  total  ")?;
         for (queue, counters) in self.per_queue.iter().enumerate() {
             counters.write(out, &format!("  queue {queue}"))?;
@@ -340,6 +396,20 @@ impl PortShow {
                 lost.fill_ring_empty,
                 lost.rx_invalid,
                 lost.tx_invalid
+            )?;
+        }
+        if self.device_losses != DeviceLossesShow::default() {
+            let lost = &self.device_losses;
+            writeln!(
+                out,
+                "  lost by the device: sending {} dropped, {} errors, {} of them carrier; \
+                 receiving {} dropped, {} errors, {} missed",
+                lost.tx_dropped,
+                lost.tx_errors,
+                lost.tx_carrier,
+                lost.rx_dropped,
+                lost.rx_errors,
+                lost.rx_missed
             )?;
         }
         Ok(())
@@ -389,6 +459,7 @@ mod tests {
                 name: "eth2".into(),
                 xdp: "native".into(),
                 copy: "copy".into(),
+                no_carrier: true,
                 mtu: 1500,
                 queues: 1,
                 qdisc: "cake".into(),
@@ -402,8 +473,18 @@ mod tests {
                 unserved: 0,
                 stalled: 0,
                 kernel_drops: KernelDropsShow { rx_ring_full: 4, ..Default::default() },
+                device_losses: DeviceLossesShow { tx_dropped: 6, ..Default::default() },
             }],
-            workers: vec![WorkerShow { load: 0.25, idle_s: 3.0, ..Default::default() }],
+            workers: vec![WorkerShow {
+                load: 0.25,
+                idle_s: 3.0,
+                frames: 10,
+                free_frames: 1,
+                receiving_frames: 4,
+                waiting_frames: 2,
+                sending_frames: 3,
+                ..Default::default()
+            }],
             conservation: Conservation { received: 11, sent: 5, queued: 2, ..Default::default() },
             events: vec!["joined eth1 and eth2".into()],
         }
@@ -414,11 +495,13 @@ mod tests {
         let expected = "\
 narrows running for 61 s, fail-open (bridge nrwbr7)
 eth2: native copy, mtu 1500, 1 queues, qdisc cake, rate 100 Mbit/s, up to 61440 B an instance; sending 99 Mbit/s, receiving 0 bit/s
+  no carrier: what is sent here is lost in the kernel
   total  : rx 1 pkt 60 B, tx 5 pkt 500 B, backlog 2 pkt 200 B, dropped 4 (limit 3, too_long 1)
   queue 0: rx 1 pkt 60 B, tx 5 pkt 500 B, backlog 2 pkt 200 B, dropped 4 (limit 3, too_long 1)
   to the kernel: 9 for this box, 0 on queues without a worker
   lost in the kernel: 4 RX ring full, 0 other; 0 times no frame, 0 + 0 descriptors refused
-worker 0: cpu 0, load 25.0 %, idle 3.0 s, 0 of 0 frames free
+  lost by the device: sending 6 dropped, 0 errors, 0 of them carrier; receiving 0 dropped, 0 errors, 0 missed
+worker 0: cpu 0, load 25.0 %, idle 3.0 s, 10 frames = 1 free + 4 receiving + 2 waiting + 3 sending
 received 11 = sent 5 + queued 2 + dropped 0, 0 unaccounted
 event: joined eth1 and eth2
 ";
@@ -433,7 +516,7 @@ event: joined eth1 and eth2
         show.conservation.bypassed = 7;
         let text = show.render();
         for line in [
-            "worker 0: cpu 0, SILENT for 3.2 s, before that load 25.0 %, idle 3.0 s, 0 of 0 frames free",
+            "worker 0: cpu 0, SILENT for 3.2 s, before that load 25.0 %, idle 3.0 s, 10 frames = 1 free + 4 receiving + 2 waiting + 3 sending",
             "  to the kernel while their worker was silent: 7",
             "bypassed 7: no worker saw them",
         ] {

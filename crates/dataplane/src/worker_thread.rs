@@ -14,21 +14,22 @@
 use crate::clock;
 use crate::heartbeat::{self, BEAT_EVERY};
 use crate::mailbox::Mailbox;
+use crate::owners::FrameCounts;
 use crate::xdp_io::XdpIo;
 use narrows_bpf::Heart;
 use narrows_packet::{Backlog, DropReason};
 use narrows_policy::Update;
 use narrows_qdisc::Stats;
 use narrows_units::Nanos;
-use narrows_worker::{Activity, PathCounters, Side, UNSEEN_MAX, Worker};
+use narrows_worker::{Activity, PathCounters, Pause, Side, Worker};
 use narrows_xsk::{KernelDrops, wait_readable};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// How long a worker waits for a device that takes no more packets, at first and at most. The
-/// device has a full ring then, so nothing is lost by looking again a little later.
+/// How long a worker waits for a device that has not taken all packets, at first and at most. The
+/// device has work then, so nothing is lost by looking again a little later.
 const BLOCKED_WAIT: Nanos = Nanos::from_micros(20);
 const BLOCKED_WAIT_MAX: Nanos = Nanos::from_millis(1);
 
@@ -73,10 +74,12 @@ pub(crate) struct WorkerReport {
     pub(crate) idle: Nanos,
     /// Processor time used.
     pub(crate) cpu_time: Nanos,
-    /// Frames that are in no ring and in no queue.
-    pub(crate) free_frames: u32,
+    /// Where its frames are.
+    pub(crate) frames: FrameCounts,
     /// All frames of this worker.
-    pub(crate) frames: u32,
+    pub(crate) all_frames: u32,
+    /// Frames that the kernel gave back and did not have.
+    pub(crate) stray_frames: u64,
 }
 
 /// A running worker, seen from outside.
@@ -164,7 +167,7 @@ impl Runner {
             }
             let activity = self.worker.step(now);
             was_idle = activity != Activity::Busy;
-            if activity != Activity::Blocked {
+            if !matches!(activity, Activity::Blocked(_)) {
                 blocked_wait = BLOCKED_WAIT;
             }
             match activity {
@@ -173,18 +176,20 @@ impl Runner {
                     self.worker.io_mut().wake_drivers();
                     std::hint::spin_loop();
                 }
-                Activity::Blocked => {
-                    self.sleep(blocked_wait, [false; 2]);
+                Activity::Blocked(pause) => {
+                    self.rest(blocked_wait, pause);
                     blocked_wait = (blocked_wait + blocked_wait).min(BLOCKED_WAIT_MAX);
                 }
-                Activity::Idle { until, listen } => {
-                    let left = until - clock::now();
-                    if left > SLEEP_MIN {
-                        let unseen = if listen == [true; 2] { BEAT_EVERY } else { UNSEEN_MAX };
-                        self.sleep(left.min(unseen), listen);
-                    }
-                }
+                Activity::Idle(pause) => self.rest(BEAT_EVERY, pause),
             }
+        }
+    }
+
+    /// Sleeps until `pause` is over, and for `longest` at most.
+    fn rest(&self, longest: Nanos, pause: Pause) {
+        let left = pause.at_most(clock::now()).map_or(longest, |left| left.min(longest));
+        if left > SLEEP_MIN {
+            self.sleep(left, pause.listen);
         }
     }
 
@@ -219,6 +224,7 @@ impl Runner {
             self.worker.update(egress, update, now);
         }
         if let Some(answer) = mail.asked {
+            self.worker.io_mut().recover(now);
             // Whoever asked may have stopped waiting.
             let _ = answer.send(self.report());
         }
@@ -250,8 +256,9 @@ impl Runner {
             busy: self.busy,
             idle: self.idle,
             cpu_time: clock::thread_cpu_time(),
-            free_frames: io.free_frames(),
-            frames: io.frame_count(),
+            frames: io.frame_counts(),
+            all_frames: io.frame_count(),
+            stray_frames: io.stray_frames(),
         }
     }
 

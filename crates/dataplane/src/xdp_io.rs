@@ -1,7 +1,8 @@
 //! A worker's I/O over AF_XDP: one socket on each port, one pool of frames for both.
 //!
 //! A frame's way: free → fill ring of one port → RX ring → queued → TX ring of the other port →
-//! completion ring → free. Nothing is copied here and nobody else touches these frames. Where a
+//! completion ring → free. Nothing is copied here and nobody else touches these frames; who has
+//! which is written down in [`Owners`](crate::owners::Owners). Where a
 //! qdisc asks for it, headers are read on arrival and written before departure, in the packet's
 //! first frame: in between the frame is this worker's alone. What the steering program knows about
 //! address translation stands in front of the frame and is read with the headers.
@@ -12,28 +13,28 @@
 //! lines only for qdiscs that read headers.
 
 use crate::frames::{FRAMES_PER_PACKET_MAX, Frames};
+use crate::owners::{FrameCounts, Share};
+use crate::queue::Queue;
+use crate::refused::Refused;
 use narrows_bpf::{TRANSLATION_MAX, translation};
 use narrows_packet::dissect::{Dissector, rewrite};
 use narrows_packet::{Batch, DropReason, Headers, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos};
 use narrows_worker::{BATCH, Io, Side};
-use narrows_xsk::{KernelDrops, Socket, UmemPart};
+use narrows_xsk::{Desc, KernelDrops, Socket, UmemPart};
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// The shortest frame that the kernel's drivers take for sending: an Ethernet header.
 const FRAME_MIN: u32 = 14;
 
-/// Frames kept back from the queues, so that the fill rings can be restocked while these
-/// are full: one batch from each port.
-const FRAMES_RESERVED: usize = 2 * BATCH;
-
 /// One queue of one port.
-struct PortQueue {
-    socket: Socket,
+struct PortQueue<Q> {
+    queue: Q,
     /// The kernel has not yet taken everything that stands in the TX ring.
     unsent: bool,
     /// System calls made to have something sent.
     kicks: u64,
+    refused: Refused,
 }
 
 /// A packet of which only the first frames have come in: the kernel may split a jumbo
@@ -44,11 +45,23 @@ struct Partial {
     last: PacketId,
     len: u32,
     frames: usize,
+    /// A part of it is not what the kernel would send again.
+    is_broken: bool,
+}
+
+impl Partial {
+    fn begin(packet: PacketId, desc: &Desc) -> Self {
+        Self { packet, last: packet, len: desc.len, frames: 1, is_broken: desc.len == 0 }
+    }
+
+    fn is_malformed(&self) -> bool {
+        self.is_broken || self.len < FRAME_MIN
+    }
 }
 
 /// The two sockets of a worker, and its frames.
-pub(crate) struct XdpIo {
-    queues: [PortQueue; 2],
+pub(crate) struct XdpIo<Q = Socket> {
+    queues: [PortQueue<Q>; 2],
     frames: Frames,
     dissector: Dissector,
     /// That of the steering programs.
@@ -56,19 +69,29 @@ pub(crate) struct XdpIo {
     partial: [Option<Partial>; 2],
 }
 
-impl XdpIo {
-    /// A worker's I/O over `sockets` with the frames of `part`, whose headers `dissector` reads;
-    /// what bears `seal` is the steering program's word about translation. The fill rings are
-    /// stocked at once: a program that is attached later finds frames.
+impl XdpIo<Socket> {
+    pub(crate) fn fd(&self, side: Side) -> BorrowedFd<'_> {
+        self.queues[side.index()].queue.as_fd()
+    }
+}
+
+impl<Q: Queue> XdpIo<Q> {
+    /// A worker's I/O over `queues` with the frames of `part`, divided into `shares` by the port
+    /// at which packets come in; `dissector` reads headers, and what bears `seal` is the steering
+    /// program's word about translation. The fill rings are stocked at once: a program that is
+    /// attached later finds frames.
     pub(crate) fn new(
-        sockets: [Socket; 2],
+        queues: [Q; 2],
         part: UmemPart,
+        shares: [Share; 2],
         dissector: Dissector,
         seal: u32,
     ) -> Self {
+        let queue =
+            |queue| PortQueue { queue, unsent: false, kicks: 0, refused: Refused::default() };
         let mut io = Self {
-            queues: sockets.map(|socket| PortQueue { socket, unsent: false, kicks: 0 }),
-            frames: Frames::new(part),
+            queues: queues.map(queue),
+            frames: Frames::new(part, shares),
             dissector,
             seal,
             partial: [None; 2],
@@ -79,16 +102,18 @@ impl XdpIo {
         io
     }
 
-    pub(crate) fn fd(&self, side: Side) -> BorrowedFd<'_> {
-        self.queues[side.index()].socket.as_fd()
-    }
-
     pub(crate) fn frame_count(&self) -> u32 {
         self.frames.count()
     }
 
-    pub(crate) fn free_frames(&self) -> u32 {
-        self.frames.free() as u32
+    /// Where the frames are.
+    pub(crate) fn frame_counts(&self) -> FrameCounts {
+        self.frames.counts()
+    }
+
+    /// Frames that the kernel gave back and did not have.
+    pub(crate) fn stray_frames(&self) -> u64 {
+        self.frames.strays()
     }
 
     /// System calls made so far to have something sent out of `side`.
@@ -98,45 +123,88 @@ impl XdpIo {
 
     /// What the kernel lost on the way to and from this queue of `side`.
     pub(crate) fn kernel_drops(&self, side: Side) -> KernelDrops {
-        self.queues[side.index()].socket.kernel_drops().unwrap_or_default()
+        self.queues[side.index()].queue.kernel_drops()
+    }
+
+    /// Looks after frames that the kernel refused to send. For now and then, not for each batch.
+    pub(crate) fn recover(&mut self, now: Nanos) {
+        for side in Side::BOTH {
+            let refused = self.kernel_drops(side).tx_invalid;
+            self.queues[side.index()].refused.look(side, refused, &mut self.frames, now);
+        }
     }
 
     /// Wakes drivers that stopped looking at their fill rings. Only for callers that do not
     /// sleep on the sockets, which would do the same.
     pub(crate) fn wake_drivers(&mut self) {
-        for queue in &mut self.queues {
-            if queue.socket.fill.needs_wakeup() {
+        for PortQueue { queue, .. } in &mut self.queues {
+            if queue.fill().needs_wakeup() {
                 // A failure shows at the next transmission or at the link monitor.
-                let _ = queue.socket.kick_rx();
+                let _ = queue.kick_rx();
             }
         }
     }
 
-    /// Puts free frames into the fill ring of `side` until that is full, a batch at a time.
+    /// Puts free frames into the fill ring of `side`, as many as reception may have, where there
+    /// is room for a batch.
     fn restock(&mut self, side: Side) {
-        let fill = &mut self.queues[side.index()].socket.fill;
-        let free = fill.free(BATCH as u32) as usize;
-        if free < BATCH {
+        let queue = &mut self.queues[side.index()].queue;
+        let fill = queue.fill();
+        let room = fill.free(BATCH as u32) as usize;
+        if room < BATCH {
             return;
         }
-        for _ in 0..free {
-            let Some(addr) = self.frames.take() else { break };
+        let mut any = false;
+        for _ in 0..room {
+            let Some(addr) = self.frames.lend(side) else { break };
             fill.push(addr);
+            any = true;
+        }
+        if !any {
+            return;
         }
         fill.submit();
+        // A driver that found the ring empty has stopped, and a worker whose other direction keeps
+        // it busy does not sleep on the socket, which would wake it.
+        if fill.needs_wakeup() {
+            let _ = queue.kick_rx();
+        }
     }
 
     /// Takes back the frames that the kernel has sent out of `side`.
     fn complete(&mut self, side: Side) {
-        let completion = &mut self.queues[side.index()].socket.completion;
+        let completion = self.queues[side.index()].queue.completion();
         let mut any = false;
         while let Some(addr) = completion.pop() {
-            self.frames.put_addr(addr);
+            self.frames.complete(addr);
             any = true;
         }
         if any {
             completion.release();
         }
+    }
+
+    /// What has come in with `desc`, behind what had `begun`; `None` where that is nothing.
+    #[inline]
+    fn join(&mut self, side: Side, begun: Option<Partial>, desc: &Desc) -> Option<Partial> {
+        let frame = self.frames.receive(side, *desc);
+        let Some(mut partial) = begun else {
+            return frame.map(|frame| Partial::begin(frame, desc));
+        };
+        partial.len = partial.len.saturating_add(desc.len);
+        // The kernel refuses to send a frame without data, or more frames than a packet may have.
+        partial.is_broken |= desc.len == 0 || partial.frames == FRAMES_PER_PACKET_MAX;
+        match frame {
+            None => partial.is_broken = true,
+            // No chain without end: what will be dropped needs no more frames.
+            Some(frame) if partial.is_broken => self.frames.release_one(frame),
+            Some(frame) => {
+                self.frames.append(partial.last, frame);
+                partial.last = frame;
+                partial.frames += 1;
+            }
+        }
+        Some(partial)
     }
 
     /// Records what the headers in `bytes`, those of `packet`, say.
@@ -153,53 +221,39 @@ impl XdpIo {
 
     /// Has the kernel send what stands in the TX ring of `side`, as far as it takes it.
     fn flush(&mut self, side: Side) {
-        let queue = &mut self.queues[side.index()];
-        let mut left = queue.socket.tx.outstanding();
-        while left > 0 && queue.socket.tx.needs_wakeup() {
+        let PortQueue { queue, unsent, kicks, .. } = &mut self.queues[side.index()];
+        let mut left = queue.tx().outstanding();
+        while left > 0 && queue.tx().needs_wakeup() {
             // Whatever the error (no buffer, device busy, link down): what was not taken stays
             // in the ring, is tried again, and keeps later packets in their queue.
-            let refused = queue.socket.kick_tx().is_err();
-            queue.kicks += 1;
-            let now_left = queue.socket.tx.outstanding();
+            let refused = queue.kick_tx().is_err();
+            *kicks += 1;
+            let now_left = queue.tx().outstanding();
             if now_left >= left || (refused && now_left > 0) {
                 left = now_left;
                 break;
             }
             left = now_left;
         }
-        queue.unsent = left > 0;
+        *unsent = left > 0;
     }
 }
 
-impl Io for XdpIo {
+impl<Q: Queue> Io for XdpIo<Q> {
     fn receive(&mut self, side: Side, packets: &mut Packets, now: Nanos, out: &mut Batch) {
         self.complete(side.other());
         let mut partial = self.partial[side.index()];
         let mut any = false;
         while out.has_room() {
-            let Some(desc) = self.queues[side.index()].socket.rx.pop() else { break };
+            let Some(desc) = self.queues[side.index()].queue.rx().pop() else { break };
             any = true;
-            let packet = match partial.take() {
-                None => self.frames.receive(desc).map(|packet| Partial {
-                    packet,
-                    last: packet,
-                    len: desc.len,
-                    frames: 1,
-                }),
-                Some(begun) => self.frames.append(begun.last, desc).map(|last| Partial {
-                    last,
-                    len: begun.len.saturating_add(desc.len),
-                    frames: begun.frames + 1,
-                    ..begun
-                }),
-            };
-            let Some(packet) = packet else { continue };
+            let Some(packet) = self.join(side, partial.take(), &desc) else { continue };
             if desc.continues() {
                 partial = Some(packet);
                 continue;
             }
             packets.arrive(packet.packet, packet.len, now);
-            if packet.len < FRAME_MIN || packet.frames > FRAMES_PER_PACKET_MAX {
+            if packet.is_malformed() {
                 packets.discard(packet.packet, DropReason::Malformed);
             } else {
                 out.push(packet.packet);
@@ -207,13 +261,17 @@ impl Io for XdpIo {
         }
         self.partial[side.index()] = partial;
         if any {
-            self.queues[side.index()].socket.rx.release();
+            self.queues[side.index()].queue.rx().release();
         }
         self.restock(side);
     }
 
-    fn has_spare_frame(&self) -> bool {
-        self.frames.free() >= FRAMES_RESERVED
+    fn places(&self) -> u32 {
+        self.frames.places()
+    }
+
+    fn has_spare_frame(&self, ingress: Side) -> bool {
+        self.frames.has_spare(ingress)
     }
 
     fn room(&mut self, side: Side) -> usize {
@@ -222,7 +280,7 @@ impl Io for XdpIo {
             self.complete(side);
         }
         let wanted = (BATCH * FRAMES_PER_PACKET_MAX) as u32;
-        let free = self.queues[side.index()].socket.tx.free(wanted);
+        let free = self.queues[side.index()].queue.tx().free(wanted);
         if free >= wanted {
             return BATCH;
         }
@@ -255,14 +313,14 @@ impl Io for XdpIo {
         if batch.is_empty() {
             return;
         }
-        let tx = &mut self.queues[side.index()].socket.tx;
+        let tx = self.queues[side.index()].queue.tx();
         for &packet in batch.as_slice() {
             let wanted = packets.meta(packet).rewrite;
             if wanted.is_any() {
                 // Where there is no IP header there is nothing to mark or to wash.
                 rewrite(self.frames.bytes_mut(packet), wanted);
             }
-            for desc in self.frames.descriptors(packet) {
+            for desc in self.frames.hand_over(packet) {
                 tx.push(desc);
             }
         }
@@ -272,7 +330,7 @@ impl Io for XdpIo {
 
     fn release(&mut self, dropped: &Batch) {
         for &packet in dropped.as_slice() {
-            self.frames.put_packet(packet);
+            self.frames.release(packet);
         }
     }
 
@@ -280,3 +338,6 @@ impl Io for XdpIo {
         self.queues.iter().any(|queue| queue.unsent)
     }
 }
+
+#[cfg(test)]
+mod tests;

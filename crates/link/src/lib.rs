@@ -22,7 +22,9 @@
 
 mod address;
 pub mod bridge;
+mod buffer;
 mod channels;
+mod device;
 pub mod doctor;
 mod error;
 mod ethtool;
@@ -35,6 +37,8 @@ mod status;
 mod sys;
 
 pub use address::Address;
+pub use buffer::{Buffer, Receiver};
+pub use device::{Device, DeviceLosses};
 pub use error::LinkError;
 pub use ethtool::{Driver, Offloads, QueueCounts, Rings};
 pub use link::{Link, set_up};

@@ -119,6 +119,20 @@ pub(crate) fn status_by_index(ifindex: u32) -> Result<LinkStatus, LinkError> {
         .map_err(|error| gone(error, || LinkError::NoSuchIndex(ifindex)))
 }
 
+/// Reads all that netlink says of the interface `ifindex`, statistics included.
+pub(crate) fn device_message(ifindex: u32) -> Result<Vec<u8>, LinkError> {
+    possible(ifindex)?;
+    let doing = format!("reading the statistics of interface {ifindex}");
+    let mut message = LinkMessage::default();
+    message.header.index = ifindex;
+    let answers = netlink::ask(&doing, RouteNetlinkMessage::GetLink(message), 0)
+        .map_err(|error| gone(error, || LinkError::NoSuchIndex(ifindex)))?;
+    answers
+        .into_iter()
+        .next()
+        .ok_or_else(|| LinkError::Malformed { doing, why: "it describes no interface".into() })
+}
+
 /// Reads the name of a peer, also in a namespace that this one knows by number only.
 pub(crate) fn peer_name(peer: PeerId) -> Result<String, LinkError> {
     let doing = format!("reading the peer with index {}", peer.ifindex);

@@ -84,6 +84,8 @@ pub struct Packets {
     /// Empty until somebody wants them.
     acknowledgements: Box<[Acknowledgement]>,
     frame: Bytes,
+    /// Frames in which packets may wait.
+    places: u32,
     discarded: Fifo,
     drops: DropCounters,
 }
@@ -95,6 +97,7 @@ impl Packets {
             records: vec![Record::UNUSED; capacity as usize].into_boxed_slice(),
             acknowledgements: Box::default(),
             frame: FRAME,
+            places: capacity,
             discarded: Fifo::new(),
             drops: DropCounters::default(),
         }
@@ -105,6 +108,13 @@ impl Packets {
     pub fn in_frames_of(mut self, frame: Bytes) -> Self {
         self.frame = Bytes(frame.0.max(1));
         self
+    }
+
+    /// The same, where packets may wait in so many frames and the others are there to receive
+    /// into.
+    #[must_use]
+    pub fn with_places(self, places: u32) -> Self {
+        Self { places, ..self }
     }
 
     /// Makes room for what `reading` asks for beyond the metadata. Allocates, where it was not
@@ -178,9 +188,9 @@ impl Packets {
         Bytes(ids.iter().map(|&id| self.memory_for(self.len(id)).0).sum())
     }
 
-    /// The memory of all packets that there can be.
+    /// The memory in which packets may wait.
     pub fn memory(&self) -> Bytes {
-        Bytes(self.frame.0.saturating_mul(self.records.len() as u64))
+        Bytes(self.frame.0.saturating_mul(u64::from(self.places)))
     }
 
     /// How many packets there can be.

@@ -54,8 +54,12 @@ pub trait Io {
     /// `reading` asks for it. What is not known is left as it is.
     fn read(&self, packet: PacketId, reading: Reading, packets: &mut Packets);
 
-    /// Whether another packet may be queued without taking frames that reception needs.
-    fn has_spare_frame(&self) -> bool;
+    /// The most frames in which packets of both directions together may wait.
+    fn places(&self) -> u32;
+
+    /// Whether what came in at `ingress` may be queued without taking frames that reception, or
+    /// the other direction, needs. What was received counts already.
+    fn has_spare_frame(&self, ingress: Side) -> bool;
 
     /// How many packets [`Io::transmit`] takes at `side` now.
     fn room(&mut self, side: Side) -> usize;
@@ -67,6 +71,7 @@ pub trait Io {
     /// Takes back the frames of packets that were dropped.
     fn release(&mut self, dropped: &Batch);
 
-    /// Whether packets that [`Io::transmit`] took still wait for the device.
+    /// Whether packets that [`Io::transmit`] took still wait for the device, which may have to be
+    /// asked again.
     fn is_unsent(&self) -> bool;
 }

@@ -11,4 +11,4 @@ mod io;
 mod worker;
 
 pub use io::{Io, Side};
-pub use worker::{Activity, BATCH, PathCounters, UNSEEN_MAX, Worker};
+pub use worker::{Activity, BATCH, PathCounters, Pause, UNSEEN_MAX, Worker};

@@ -22,8 +22,8 @@ use narrows_units::Nanos;
 /// turn (64 full frames take 50 us at 15 Gbit/s).
 pub const BATCH: usize = 64;
 
-/// How long arrivals may wait unseen because their queue waits for its rate
-/// ([`Activity::Idle`]), at most: a quarter of the time in which a million packets a second fill
+/// How long arrivals may wait unseen because their queue waits for its rate or for its device
+/// ([`Pause::listen`]), at most: a quarter of the time in which a million packets a second fill
 /// a ring of 2048. Whoever steps a worker keeps to it.
 pub const UNSEEN_MAX: Nanos = Nanos::from_micros(500);
 
@@ -73,16 +73,31 @@ struct Path {
 pub enum Activity {
     /// Packets moved, or can move at once: step again.
     Busy,
-    /// Nothing to do until then, or until something comes in at a port that is listened to.
-    Idle {
-        /// When a queued packet may leave; [`Nanos::MAX`] where none is queued.
-        until: Nanos,
-        /// By port: whether what comes in there could leave before `until`. Where a queue
-        /// waits for its rate it could not, and waking up for each arrival would only cost.
-        listen: [bool; 2],
-    },
-    /// The device does not take packets that wait for it: try again soon.
-    Blocked,
+    /// Nothing to do until the pause is over.
+    Idle(Pause),
+    /// The same, but a device has not taken all that waits for it: look again soon, within the
+    /// pause.
+    Blocked(Pause),
+}
+
+/// When a worker is to be stepped again: at a time, or when something comes in at a port that is
+/// listened to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pause {
+    /// When a queued packet may leave; [`Nanos::MAX`] where none waits for a time.
+    pub until: Nanos,
+    /// By port: whether what comes in there could leave before. Where a queue waits for its rate
+    /// or for its device it could not, and waking up for each arrival would only cost.
+    pub listen: [bool; 2],
+}
+
+impl Pause {
+    /// How long it is from `now` on, at most; `None` where only an arrival ends it.
+    pub fn at_most(&self, now: Nanos) -> Option<Nanos> {
+        let unseen = if self.listen == [true; 2] { Nanos::MAX } else { UNSEEN_MAX };
+        let left = if self.until == Nanos::MAX { Nanos::MAX } else { self.until - now };
+        Some(left.min(unseen)).filter(|wait| *wait != Nanos::MAX)
+    }
 }
 
 /// A worker; see the module's documentation.
@@ -101,7 +116,7 @@ impl<I: Io> Worker<I> {
     /// what goes *out* there.
     pub fn new(io: I, packets: u32, qdiscs: [Box<dyn Qdisc>; 2]) -> Self {
         let [out_of_a, out_of_b] = qdiscs;
-        let mut table = Packets::new(packets).in_frames_of(io.frame());
+        let mut table = Packets::new(packets).in_frames_of(io.frame()).with_places(io.places());
         let mut path = |qdisc: Box<dyn Qdisc>| {
             let reading = qdisc.reading();
             table.prepare(reading);
@@ -157,18 +172,16 @@ impl<I: Io> Worker<I> {
                     opposite.qdisc.overhear(&self.packets, self.arrivals.as_slice(), now);
                 }
             }
-            let mut has_frames = true;
             for &id in self.arrivals.as_slice() {
                 path.counters.rx_packets += 1;
                 path.counters.rx_bytes += self.packets.len(id).0;
-                // No answer to this depends on another: frames come back later.
-                if !self.io.has_spare_frame() {
-                    self.packets.discard(id, DropReason::NoFrame);
-                    has_frames = false;
-                }
             }
-            if has_frames {
+            if self.arrivals.is_empty() || self.io.has_spare_frame(ingress) {
                 path.qdisc.enqueue_all(&mut self.packets, self.arrivals.as_slice(), now);
+            } else {
+                for &id in self.arrivals.as_slice() {
+                    self.packets.discard(id, DropReason::NoFrame);
+                }
             }
 
             self.departures.clear();
@@ -186,17 +199,21 @@ impl<I: Io> Worker<I> {
                     listen[ingress.index()] = false;
                 }
                 Next::Held(time) => until = until.min(time),
-                Next::Now if self.departures.is_empty() => blocked = true,
+                Next::Now if self.departures.is_empty() => {
+                    blocked = true;
+                    listen[ingress.index()] = false;
+                }
                 Next::Now => busy = true,
             }
             self.reclaim(ingress);
         }
+        let pause = Pause { until, listen };
         if busy {
             Activity::Busy
         } else if blocked || self.io.is_unsent() {
-            Activity::Blocked
+            Activity::Blocked(pause)
         } else {
-            Activity::Idle { until, listen }
+            Activity::Idle(pause)
         }
     }
 

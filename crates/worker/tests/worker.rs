@@ -5,15 +5,14 @@ use narrows_packet::{Acknowledgement, Batch, DropReason, PacketId, Packets, Read
 use narrows_policy::{Installed, Policy, PortFacts};
 use narrows_tc::Host;
 use narrows_units::{Bytes, Nanos};
-use narrows_worker::{Activity, Worker};
-use narrows_worker::{Io, Side};
+use narrows_worker::{Activity, Io, Pause, Side, UNSEEN_MAX, Worker};
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// Frames of each worker, and those that reception needs.
+/// Frames of each worker, half for each direction, and those that reception needs of a half.
 const FRAMES: u32 = 200;
-const RESERVED: usize = 20;
+const RESERVED: usize = 10;
 /// The names of the ports, in a policy.
 const PORTS: [&str; 2] = ["a", "b"];
 
@@ -38,14 +37,19 @@ struct FakeIo {
     coming: [VecDeque<Arrival>; 2],
     arrived: [u64; 2],
     malformed: [u64; 2],
-    free: Vec<u32>,
+    /// By the port at which packets come in that lie in them.
+    free: [Vec<u32>; 2],
     owners: Vec<Owner>,
     room: [usize; 2],
     /// The numbers of what left, by the port at which it left.
     sent: [Vec<u64>; 2],
     dropped: [u64; 2],
-    /// Times that the worker was told that there is no spare frame.
-    asked_without_frame: Cell<u64>,
+    /// By port: packets that were handed over last.
+    handed_over: [u64; 2],
+    /// Packets for which the worker was told that there is no spare frame.
+    without_frame: Cell<u64>,
+    /// What was sent waits for the device.
+    unsent: bool,
 }
 
 impl FakeIo {
@@ -54,12 +58,14 @@ impl FakeIo {
             coming: Default::default(),
             arrived: [0; 2],
             malformed: [0; 2],
-            free: (0..FRAMES).collect(),
+            free: [(0..FRAMES / 2).collect(), (FRAMES / 2..FRAMES).collect()],
             owners: vec![Owner::Free; FRAMES as usize],
             room: [usize::MAX; 2],
             sent: Default::default(),
             dropped: [0; 2],
-            asked_without_frame: 0.into(),
+            handed_over: [0; 2],
+            without_frame: 0.into(),
+            unsent: false,
         }
     }
 
@@ -69,12 +75,12 @@ impl FakeIo {
         let Owner::Worker { side, number } = owner else {
             panic!("packet {} came back, but the worker did not have it", id.0)
         };
-        self.free.push(id.0);
+        self.free[side.index()].push(id.0);
         (side, number)
     }
 
     fn held(&self) -> usize {
-        FRAMES as usize - self.free.len()
+        FRAMES as usize - self.free.iter().map(Vec::len).sum::<usize>()
     }
 }
 
@@ -82,7 +88,7 @@ impl Io for FakeIo {
     fn receive(&mut self, side: Side, packets: &mut Packets, now: Nanos, out: &mut Batch) {
         while out.has_room() && !self.coming[side.index()].is_empty() {
             // Without a free frame a device receives nothing.
-            let Some(frame) = self.free.pop() else { break };
+            let Some(frame) = self.free[side.index()].pop() else { break };
             let Some(arrival) = self.coming[side.index()].pop_front() else { break };
             self.owners[frame as usize] = Owner::Worker { side, number: arrival.number };
             self.arrived[side.index()] += 1;
@@ -95,11 +101,18 @@ impl Io for FakeIo {
                 out.push(id);
             }
         }
+        self.handed_over[side.index()] = out.len() as u64;
     }
 
-    fn has_spare_frame(&self) -> bool {
-        let spare = self.free.len() >= RESERVED;
-        self.asked_without_frame.set(self.asked_without_frame.get() + u64::from(!spare));
+    fn places(&self) -> u32 {
+        FRAMES
+    }
+
+    fn has_spare_frame(&self, ingress: Side) -> bool {
+        let spare = self.free[ingress.index()].len() >= RESERVED;
+        if !spare {
+            self.without_frame.set(self.without_frame.get() + self.handed_over[ingress.index()]);
+        }
         spare
     }
 
@@ -138,7 +151,7 @@ impl Io for FakeIo {
     }
 
     fn is_unsent(&self) -> bool {
-        false
+        self.unsent
     }
 }
 
@@ -258,7 +271,7 @@ impl Bed {
             assert_eq!(io.held() as u64, queued_in_all, "frames held are packets queued");
             let no_frame = |side| worker.counters(side).drops.get(DropReason::NoFrame);
             let refused = Side::BOTH.map(no_frame).iter().sum::<u64>();
-            assert_eq!(refused, io.asked_without_frame.get(), "dropped for want of frames");
+            assert_eq!(refused, io.without_frame.get(), "dropped for want of frames");
         }
     }
 
@@ -427,10 +440,46 @@ fn a_port_that_takes_nothing_blocks_its_own_direction_only() {
     bed.step(0);
     assert_eq!(bed.workers[0].counters(Side::B).tx_packets, 10);
     assert_eq!(bed.workers[0].backlog(Side::B).packets, 10);
-    assert_eq!(bed.step(0), Activity::Blocked);
+    // What comes in for the port that takes nothing could not leave; the rest is listened to.
+    let pause = Pause { until: Nanos::MAX, listen: [false, true] };
+    assert_eq!(bed.step(0), Activity::Blocked(pause));
     bed.workers[0].io_mut().room[Side::B.index()] = 4;
     assert_eq!(bed.step(0), Activity::Busy);
     assert_eq!(bed.workers[0].backlog(Side::B).packets, 6);
+}
+
+#[test]
+fn a_worker_that_waits_for_a_device_listens_and_keeps_its_appointments() {
+    let mut bed = Bed::new(1);
+    bed.workers[0].io_mut().unsent = true;
+    let Activity::Blocked(pause) = bed.step(0) else { panic!("the device has not sent all") };
+    assert_eq!(pause, Pause { until: Nanos::MAX, listen: [true; 2] });
+    assert_eq!(pause.at_most(bed.now), None);
+    // Towards B a packet waits for its rate, and will be due.
+    bed.tc("qdisc add dev b root tbf rate 8kbit burst 2k limit 10m");
+    bed.arrive(0, Side::A, 30, 100, false);
+    while bed.step(0) == Activity::Busy {}
+    let Activity::Blocked(pause) = bed.step(0) else { panic!("the device has not sent all") };
+    assert!(pause.until > bed.now && pause.until < bed.now + Nanos::from_millis(200));
+    assert_eq!(pause.listen, [false, true]);
+    assert_eq!(pause.at_most(bed.now), Some(UNSEEN_MAX));
+    assert_eq!(pause.at_most(pause.until - Nanos(7)), Some(Nanos(7)));
+}
+
+#[test]
+fn no_direction_takes_the_others_frames() {
+    let mut bed = Bed::new(1);
+    for port in ["a", "b"] {
+        bed.tc(&format!("qdisc add dev {port} root tbf rate 8bit burst 2k limit 10m"));
+    }
+    bed.arrive(0, Side::A, FRAMES as usize * 10, 60, false);
+    while bed.step(0) == Activity::Busy {}
+    assert!(bed.workers[0].counters(Side::A).drops.get(DropReason::NoFrame) > 0);
+    let half = (FRAMES / 2) as usize - RESERVED;
+    bed.arrive(0, Side::B, half, 60, false);
+    while bed.step(0) == Activity::Busy {}
+    assert_eq!(bed.workers[0].counters(Side::B).drops.total(), 0);
+    assert!(bed.workers[0].backlog(Side::A).packets as usize + 40 > half);
 }
 
 #[test]
@@ -445,7 +494,7 @@ fn packets_are_refused_for_want_of_frames_only_where_the_reserve_is_reached() {
     let no_frame = bed.workers[0].counters(Side::A).drops.get(DropReason::NoFrame);
     assert!(no_frame > 0);
     // The queue got everything but the reserve; a batch is taken out of the ring at once.
-    let available = FRAMES as usize - RESERVED;
+    let available = (FRAMES / 2) as usize - RESERVED;
     assert!((available - 64..=available).contains(&queued), "{queued} of {available}");
     // And the other direction still receives.
     bed.arrive(0, Side::B, 5, 100, false);

@@ -8,13 +8,15 @@
 //! memory outside the UMEM. A [`UmemPart`] is the right to read and write the bytes of some frames.
 //!
 //! All `unsafe` of the data plane is in this crate and in four of its modules: system calls in
-//! `sys`, shared memory in `ring`, `mapping` and `umem`.
+//! `sys`, shared memory in `ring`, `mapping` and `umem` (and `heap`, for tests).
 //!
 //! Non-goals: steering frames to sockets (the `bpf` layer), deciding what is sent when, knowing
 //! what the bytes of a frame mean.
 //!
 //! Source: the kernel's `Documentation/networking/af_xdp.rst` and `linux/if_xdp.h`.
 
+#[cfg(any(test, feature = "heap"))]
+mod heap;
 mod ring;
 mod sync;
 
@@ -27,6 +29,8 @@ mod sys;
 #[cfg(not(loom))]
 mod umem;
 
+#[cfg(feature = "heap")]
+pub use heap::ring_in_memory;
 pub use ring::{Consumer, Producer};
 #[cfg(not(loom))]
 pub use socket::{CopyMode, KernelDrops, RingSizes, Socket, SocketError};

@@ -182,47 +182,10 @@ impl<T: Copy> Consumer<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sync::Cell;
-    use std::sync::Arc;
-
-    /// A ring in ordinary memory; both of its ends are ours.
-    struct Heap {
-        producer: AtomicU32,
-        consumer: AtomicU32,
-        flags: AtomicU32,
-        entries: Box<[Cell<u64>]>,
-    }
-
-    // SAFETY: the same argument as for `RingMemory`: the protocol under test gives each entry
-    // to one side at a time, and loom and Miri check that it does.
-    unsafe impl Send for Heap {}
-    // SAFETY: as above.
-    unsafe impl Sync for Heap {}
-
-    fn heap(size: u32, start: u32) -> Arc<Heap> {
-        Arc::new(Heap {
-            producer: AtomicU32::new(start),
-            consumer: AtomicU32::new(start),
-            flags: AtomicU32::new(0),
-            entries: (0..size).map(|_| Cell::new(0)).collect(),
-        })
-    }
+    use crate::heap::{both_ends, heap};
 
     fn ends(size: u32, start: u32) -> (Producer<u64>, Consumer<u64>) {
         both_ends(&heap(size, start))
-    }
-
-    fn both_ends(heap: &Arc<Heap>) -> (Producer<u64>, Consumer<u64>) {
-        let size = heap.entries.len() as u32;
-        let memory = || RingMemory {
-            producer: NonNull::from(&heap.producer),
-            consumer: NonNull::from(&heap.consumer),
-            flags: NonNull::from(&heap.flags),
-            entries: NonNull::from(&heap.entries[..]).cast(),
-            size,
-            _owner: Box::new(heap.clone()),
-        };
-        (Producer::new(memory()), Consumer::new(memory()))
     }
 
     #[cfg(not(loom))]
@@ -257,7 +220,7 @@ mod tests {
 
         #[test]
         fn another_pair_of_hands_goes_on_where_the_first_stopped() {
-            let heap = heap(4, u32::MAX);
+            let heap = heap::<u64>(4, u32::MAX);
             let [(mut producer, mut consumer), (mut heir, mut other)] =
                 [(); 2].map(|()| both_ends(&heap));
             for value in 1..=3 {

@@ -24,7 +24,7 @@ impl<T> Cell<T> {
         f(self.0.get())
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "heap"))]
     pub(crate) fn new(value: T) -> Self {
         Self(std::cell::UnsafeCell::new(value))
     }

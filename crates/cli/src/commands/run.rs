@@ -54,8 +54,9 @@ pub struct Run {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     cores: Vec<usize>,
 
-    /// Packet frames of each worker, for both directions; each takes 2 KiB, or 4 KiB where an
-    /// MTU is above 1770.
+    /// Packet frames of each worker in which packets may wait, half of them for each direction; the
+    /// rings take theirs on top. Each is 2 KiB, or 4 KiB in zero copy and where an MTU is above
+    /// 1770.
     #[arg(long, value_name = "N", default_value_t = FRAMES, value_parser = clap::value_parser!(u32).range(1024..=1_048_576))]
     frames: u32,
 
@@ -79,16 +80,15 @@ enum Xdp {
     Generic,
 }
 
-/// Packet frames of each worker unless told otherwise: half for the rings, and a queue of some
-/// 8,000 packets.
+/// Packet frames of each worker unless told otherwise: some 8,000 packets in each direction.
 const FRAMES: u32 = 16_384;
 
 /// Entries of each ring: 2 ms of the smallest packets at a million a second, so that a worker
 /// that has to wait for its core for so long loses nothing.
 const RING: u32 = 2048;
 
-/// The ring size for workers with `frames` frames: the two fill and two TX rings of a worker
-/// may take half of them, the rest is for the queues.
+/// The ring size for workers in which packets may wait in `frames` frames: a TX ring, in which
+/// packets wait, too, may take a quarter of what one direction has.
 fn ring_for(frames: u32) -> u32 {
     RING.min(1 << (frames / 8).ilog2())
 }

@@ -15,6 +15,7 @@ mod changing;
 mod chaos;
 mod failing;
 mod forwarding;
+mod frames;
 mod hanging;
 mod idle;
 mod instances;

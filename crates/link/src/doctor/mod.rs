@@ -25,7 +25,6 @@ mod standby;
 
 pub use facts::{Capabilities, Facts, HostFacts, KernelVersion, PortFacts};
 pub use interrupts::QueueInterrupt;
-pub use mtu::single_buffer_mtu;
 
 use serde::Serialize;
 use std::fmt::Write;

@@ -179,13 +179,13 @@ impl Core {
         }
         self.free_at = (start + busy).max(touches);
         match activity {
-            Activity::Busy | Activity::Blocked => {
+            Activity::Busy | Activity::Blocked(_) => {
                 self.listening = None;
                 self.appoint(self.free_at);
             }
-            Activity::Idle { until, listen } => {
-                let until = self.clock.when(until);
-                self.sleep(until, listen[Side::A.index()]);
+            Activity::Idle(pause) => {
+                let until = self.clock.when(pause.until);
+                self.sleep(until, pause.listen[Side::A.index()]);
             }
         }
         Some(busy)

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Packets that the RX ring holds.
 pub(super) const RING: usize = 4096;
 
-/// Frames kept back from the qdiscs, as in the data plane: one batch from each port.
+/// Frames kept back from the qdiscs: one batch from each port.
 pub(super) const FRAMES_RESERVED: usize = 2 * BATCH;
 
 /// The memory that a packet lies in.
@@ -169,7 +169,11 @@ impl Io for SimIo {
         }
     }
 
-    fn has_spare_frame(&self) -> bool {
+    fn places(&self) -> u32 {
+        self.frames.len() as u32
+    }
+
+    fn has_spare_frame(&self, _ingress: Side) -> bool {
         self.free.len() >= FRAMES_RESERVED
     }
 

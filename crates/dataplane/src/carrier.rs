@@ -1,0 +1,67 @@
+//! Whether the ports have a carrier.
+//!
+//! Without one the kernel takes what is sent there and drops it, so nothing waits and nothing shows
+//! in the queues. A session goes on all the same: a cable comes back. What is lost meanwhile the
+//! device counts (`narrows_link::DeviceLosses`).
+//!
+//! Many drivers drop the carrier for a moment when a program is attached or a ring changes. So only
+//! what two looks in a row, a second apart, have found gone is told.
+
+use crate::events::Events;
+use narrows_worker::Side;
+
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Carrier {
+    #[default]
+    Present,
+    /// At the last look, and not before.
+    Missing,
+    /// And it was told.
+    Lost,
+}
+
+/// What is known of the carriers of both ports.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Carriers([Carrier; 2]);
+
+impl Carriers {
+    /// Looks whether the port `name` of `side` has a carrier, and tells what is new. To be called
+    /// once a second.
+    pub(crate) fn see(&mut self, side: Side, name: &str, has_carrier: bool, events: &mut Events) {
+        let carrier = &mut self.0[side.index()];
+        *carrier = match (*carrier, has_carrier) {
+            (Carrier::Lost, true) => {
+                events.say(format!("{name} has its carrier again"));
+                Carrier::Present
+            }
+            (_, true) => Carrier::Present,
+            (Carrier::Present, false) => Carrier::Missing,
+            (Carrier::Missing, false) => {
+                events.warn(format!(
+                    "{name} has no carrier: what is sent there is lost in the kernel"
+                ));
+                Carrier::Lost
+            }
+            (Carrier::Lost, false) => Carrier::Lost,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_carrier_is_told_of_when_it_stays_away_and_when_it_comes_back() {
+        let mut carriers = Carriers::default();
+        let mut events = Events::default();
+        for has_carrier in [true, false, true, false, false, false, true, true, false] {
+            carriers.see(Side::B, "eth2", has_carrier, &mut events);
+        }
+        carriers.see(Side::A, "eth1", true, &mut events);
+        let list = events.list();
+        assert_eq!(list.len(), 2, "{list:?}");
+        assert!(list[0].contains("eth2 has no carrier"), "{list:?}");
+        assert!(list[1].contains("eth2 has its carrier again"), "{list:?}");
+    }
+}

@@ -1,0 +1,398 @@
+//! Who has each frame of a worker.
+//!
+//! *The idea.* A frame is at any moment in exactly one pair of hands, and in whose is written down
+//! beside it. Each direction has frames of its own, by number: those below the border carry what
+//! comes in at port A, the others what comes in at port B, for good. So no load in one direction
+//! can take from the other what it needs, and a frame that comes back needs no search for where it
+//! belongs.
+//!
+//! *Two shares.* Of a direction's frames the kernel gets so many to receive into and no more, however
+//! many its driver asks for; the rest is for packets that wait. What is received beyond that is
+//! dropped at once and its frames go back to reception, which for that reason never starves.
+//!
+//! *Frames that do not come back.* A descriptor that the kernel refuses to send it also forgets:
+//! the frame never reaches the completion ring. The kernel counts them; [`Owners::suspect`] and
+//! [`Owners::take_back_suspects`] find them as what remains when all others have come back.
+//!
+//! Cost: one byte and one counter written at each change of hands; a byte a frame.
+
+use narrows_worker::Side;
+
+/// Who has a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+enum Owner {
+    /// Nobody.
+    Free,
+    /// The kernel, to receive into.
+    Receiving,
+    /// The worker: its packet is looked at, waits, or has come in only in part.
+    Waiting,
+    /// The kernel, to send.
+    Sending,
+    /// The same, for longer than it should take.
+    Suspect,
+}
+
+/// How many frames a direction has for what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Share {
+    /// The kernel receives into, at most.
+    pub(crate) receive: u32,
+    /// Packets may wait in, those handed to a device included.
+    pub(crate) wait: u32,
+}
+
+impl Share {
+    /// All of its frames.
+    pub(crate) const fn frames(self) -> u32 {
+        self.receive + self.wait
+    }
+}
+
+/// How many frames are where; together they are all that there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct FrameCounts {
+    /// In nobody's hands.
+    pub(crate) free: u32,
+    /// With the kernel, to receive into.
+    pub(crate) receiving: u32,
+    /// With packets that wait.
+    pub(crate) waiting: u32,
+    /// With the kernel, to send.
+    pub(crate) sending: u32,
+}
+
+impl FrameCounts {
+    /// All of them.
+    #[cfg(test)]
+    pub(crate) const fn total(&self) -> u32 {
+        self.free + self.receiving + self.waiting + self.sending
+    }
+
+    /// Adds those of `other`.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.free += other.free;
+        self.receiving += other.receiving;
+        self.waiting += other.waiting;
+        self.sending += other.sending;
+    }
+}
+
+struct Direction {
+    share: Share,
+    free: Vec<u32>,
+    receiving: u32,
+    waiting: u32,
+    sending: u32,
+}
+
+/// See the module's documentation. Never reallocated.
+pub(crate) struct Owners {
+    owners: Box<[Owner]>,
+    /// The first frame that carries what comes in at port B.
+    border: u32,
+    /// By the port at which packets come in.
+    directions: [Direction; 2],
+}
+
+impl Owners {
+    /// All frames free; `shares` by the port at which packets come in.
+    pub(crate) fn new(shares: [Share; 2]) -> Self {
+        let border = shares[0].frames();
+        let all = border + shares[1].frames();
+        let direction = |share, frames: std::ops::Range<u32>| Direction {
+            share,
+            free: frames.rev().collect(),
+            receiving: 0,
+            waiting: 0,
+            sending: 0,
+        };
+        Self {
+            owners: vec![Owner::Free; all as usize].into_boxed_slice(),
+            border,
+            directions: [direction(shares[0], 0..border), direction(shares[1], border..all)],
+        }
+    }
+
+    /// How many frames there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.owners.len() as u32
+    }
+
+    /// How many frames packets of both directions together may wait in.
+    pub(crate) fn places(&self) -> u32 {
+        self.directions.iter().map(|direction| direction.share.wait).sum()
+    }
+
+    /// Where the frames are whose packets come in at `ingress`.
+    pub(crate) fn counts(&self, ingress: Side) -> FrameCounts {
+        let Direction { free, receiving, waiting, sending, .. } = &self.directions[ingress.index()];
+        FrameCounts {
+            free: free.len() as u32,
+            receiving: *receiving,
+            waiting: *waiting,
+            sending: *sending,
+        }
+    }
+
+    /// Whether what waits leaves reception all that it is to have.
+    #[inline]
+    pub(crate) fn has_spare(&self, ingress: Side) -> bool {
+        let direction = &self.directions[ingress.index()];
+        direction.waiting + direction.sending <= direction.share.wait
+    }
+
+    /// Takes a free frame for the kernel to receive into at `ingress`.
+    #[inline]
+    pub(crate) fn lend(&mut self, ingress: Side) -> Option<u32> {
+        let direction = &mut self.directions[ingress.index()];
+        if direction.receiving >= direction.share.receive {
+            return None;
+        }
+        let frame = direction.free.pop()?;
+        direction.receiving += 1;
+        self.owners[frame as usize] = Owner::Receiving;
+        Some(frame)
+    }
+
+    /// `frame` has come in at `ingress`. False where the kernel did not have it to receive into
+    /// there, which can only be its fault; then nothing has changed.
+    #[inline]
+    pub(crate) fn received(&mut self, ingress: Side, frame: u32) -> bool {
+        let is_lent = self.has(frame, Owner::Receiving) && self.ingress(frame) == ingress;
+        if is_lent {
+            let direction = &mut self.directions[ingress.index()];
+            direction.receiving -= 1;
+            direction.waiting += 1;
+            self.owners[frame as usize] = Owner::Waiting;
+        }
+        is_lent
+    }
+
+    /// The worker gives up `frame`, in which a packet waited.
+    #[inline]
+    pub(crate) fn released(&mut self, frame: u32) {
+        debug_assert!(self.has(frame, Owner::Waiting), "{frame} does not wait");
+        self.owners[frame as usize] = Owner::Free;
+        let direction = &mut self.directions[self.ingress(frame).index()];
+        direction.waiting -= 1;
+        direction.free.push(frame);
+    }
+
+    /// The worker hands `frame`, in which a packet waited, to the kernel, to send.
+    #[inline]
+    pub(crate) fn handed_over(&mut self, frame: u32) {
+        debug_assert!(self.has(frame, Owner::Waiting), "{frame} does not wait");
+        self.owners[frame as usize] = Owner::Sending;
+        let direction = &mut self.directions[self.ingress(frame).index()];
+        direction.waiting -= 1;
+        direction.sending += 1;
+    }
+
+    /// The kernel is done with `frame`. False where it did not have it to send; then nothing has
+    /// changed.
+    #[inline]
+    pub(crate) fn completed(&mut self, frame: u32) -> bool {
+        let is_sent = self.has(frame, Owner::Sending) || self.has(frame, Owner::Suspect);
+        if is_sent {
+            self.take_back(frame);
+        }
+        is_sent
+    }
+
+    /// Suspects all frames that are being sent out of `egress`.
+    pub(crate) fn suspect(&mut self, egress: Side) {
+        for frame in self.frames_towards(egress) {
+            if self.has(frame, Owner::Sending) {
+                self.owners[frame as usize] = Owner::Suspect;
+            }
+        }
+    }
+
+    /// Takes back the suspects that were to leave at `egress`, where they are as many as the
+    /// kernel says that it has `refused`; else none, and nobody is suspected any more.
+    pub(crate) fn take_back_suspects(&mut self, egress: Side, refused: u64) -> bool {
+        let frames = self.frames_towards(egress);
+        let suspects = frames.clone().filter(|&frame| self.has(frame, Owner::Suspect)).count();
+        let are_all = suspects as u64 == refused;
+        for frame in frames {
+            if self.has(frame, Owner::Suspect) {
+                if are_all {
+                    self.take_back(frame);
+                } else {
+                    self.owners[frame as usize] = Owner::Sending;
+                }
+            }
+        }
+        are_all
+    }
+
+    fn take_back(&mut self, frame: u32) {
+        self.owners[frame as usize] = Owner::Free;
+        let direction = &mut self.directions[self.ingress(frame).index()];
+        direction.sending -= 1;
+        direction.free.push(frame);
+    }
+
+    /// The port at which what lies in `frame` comes in.
+    #[inline]
+    fn ingress(&self, frame: u32) -> Side {
+        if frame < self.border { Side::A } else { Side::B }
+    }
+
+    fn frames_towards(&self, egress: Side) -> std::ops::Range<u32> {
+        match egress.other() {
+            Side::A => 0..self.border,
+            Side::B => self.border..self.count(),
+        }
+    }
+
+    #[inline]
+    fn has(&self, frame: u32, owner: Owner) -> bool {
+        self.owners.get(frame as usize) == Some(&owner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const SHARES: [Share; 2] = [Share { receive: 3, wait: 5 }, Share { receive: 4, wait: 2 }];
+
+    /// What anyone may do with a frame, whether it is theirs to do or not.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Lend(Side),
+        Received(Side, u32),
+        Released(u32),
+        HandedOver(u32),
+        Completed(u32),
+        Suspect(Side),
+        TakeBack(Side, u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let side = prop::sample::select(Side::BOTH.to_vec());
+        // Two more than there are.
+        let frame = 0..16_u32;
+        prop_oneof![
+            4 => side.clone().prop_map(Step::Lend),
+            4 => (side.clone(), frame.clone()).prop_map(|(side, frame)| Step::Received(side, frame)),
+            2 => frame.clone().prop_map(Step::Released),
+            3 => frame.clone().prop_map(Step::HandedOver),
+            3 => frame.prop_map(Step::Completed),
+            1 => side.clone().prop_map(Step::Suspect),
+            1 => (side, 0..4_u64).prop_map(|(side, refused)| Step::TakeBack(side, refused)),
+        ]
+    }
+
+    fn home(frame: u32) -> Side {
+        if frame < 8 { Side::A } else { Side::B }
+    }
+
+    proptest! {
+        /// A map from frame to owner is the oracle.
+        #[test]
+        fn every_frame_is_with_its_owner_and_the_counts_say_so(
+            steps in prop::collection::vec(step(), 1..200)
+        ) {
+            let mut owners = Owners::new(SHARES);
+            let mut model: BTreeMap<u32, Owner> = (0..14).map(|f| (f, Owner::Free)).collect();
+            let sent = |owner: Option<&Owner>| {
+                matches!(owner, Some(Owner::Sending | Owner::Suspect))
+            };
+            for step in steps {
+                match step {
+                    Step::Lend(side) => {
+                        let of = |owner| move |(f, o): (&u32, &Owner)| home(*f) == side && *o == owner;
+                        let lent = model.iter().filter(|&(f, o)| of(Owner::Receiving)((f, o))).count();
+                        let free = model.iter().filter(|&(f, o)| of(Owner::Free)((f, o))).count();
+                        let may = lent < SHARES[side.index()].receive as usize && free > 0;
+                        let frame = owners.lend(side);
+                        prop_assert_eq!(frame.is_some(), may);
+                        if let Some(frame) = frame {
+                            prop_assert_eq!(home(frame), side);
+                            prop_assert_eq!(model.insert(frame, Owner::Receiving), Some(Owner::Free));
+                        }
+                    }
+                    Step::Received(side, frame) => {
+                        let may = home(frame) == side && model.get(&frame) == Some(&Owner::Receiving);
+                        prop_assert_eq!(owners.received(side, frame), may);
+                        if may {
+                            model.insert(frame, Owner::Waiting);
+                        }
+                    }
+                    Step::Released(frame) if model.get(&frame) == Some(&Owner::Waiting) => {
+                        owners.released(frame);
+                        model.insert(frame, Owner::Free);
+                    }
+                    Step::HandedOver(frame) if model.get(&frame) == Some(&Owner::Waiting) => {
+                        owners.handed_over(frame);
+                        model.insert(frame, Owner::Sending);
+                    }
+                    // The worker never does such things.
+                    Step::Released(_) | Step::HandedOver(_) => {}
+                    Step::Completed(frame) => {
+                        let may = sent(model.get(&frame));
+                        prop_assert_eq!(owners.completed(frame), may);
+                        if may {
+                            model.insert(frame, Owner::Free);
+                        }
+                    }
+                    Step::Suspect(egress) => {
+                        owners.suspect(egress);
+                        for (frame, owner) in &mut model {
+                            if home(*frame) == egress.other() && *owner == Owner::Sending {
+                                *owner = Owner::Suspect;
+                            }
+                        }
+                    }
+                    Step::TakeBack(egress, refused) => {
+                        let mut suspects: Vec<&mut Owner> = model
+                            .iter_mut()
+                            .filter(|(f, o)| home(**f) == egress.other() && **o == Owner::Suspect)
+                            .map(|(_, owner)| owner)
+                            .collect();
+                        let are_all = suspects.len() as u64 == refused;
+                        let then = if are_all { Owner::Free } else { Owner::Sending };
+                        suspects.iter_mut().for_each(|owner| **owner = then);
+                        prop_assert_eq!(owners.take_back_suspects(egress, refused), are_all);
+                    }
+                }
+                for side in Side::BOTH {
+                    let count = |wanted: &[Owner]| {
+                        let own = model.iter().filter(|(f, o)| home(**f) == side && wanted.contains(o));
+                        own.count() as u32
+                    };
+                    let counts = owners.counts(side);
+                    prop_assert_eq!(counts.free, count(&[Owner::Free]));
+                    prop_assert_eq!(counts.receiving, count(&[Owner::Receiving]));
+                    prop_assert_eq!(counts.waiting, count(&[Owner::Waiting]));
+                    prop_assert_eq!(counts.sending, count(&[Owner::Sending, Owner::Suspect]));
+                    prop_assert_eq!(counts.total(), SHARES[side.index()].frames());
+                    let spare = counts.waiting + counts.sending <= SHARES[side.index()].wait;
+                    prop_assert_eq!(owners.has_spare(side), spare);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn while_packets_wait_in_their_share_reception_can_have_all_of_its_own() {
+        let mut owners = Owners::new(SHARES);
+        let mut waiting = 0;
+        while owners.has_spare(Side::A) {
+            let frame = owners.lend(Side::A).expect("reception has its share");
+            assert!(owners.received(Side::A, frame));
+            waiting += 1;
+        }
+        // One too many was received; it is dropped, and then there is room as before.
+        assert_eq!(waiting, SHARES[0].wait + 1);
+        owners.released(0);
+        assert_eq!(std::iter::from_fn(|| owners.lend(Side::A)).count(), 3);
+        assert_eq!(std::iter::from_fn(|| owners.lend(Side::B)).count(), 4);
+    }
+}
