@@ -4,6 +4,10 @@
 //! that were forgotten are used again. They are found through buckets, each the head of a chain. Who is
 //! forgotten, and when, is for whoever keeps the table to say.
 //!
+//! *Bounded.* Who sends from ever new addresses makes flows as fast as packets come. So only so many
+//! without packets are remembered, [`FLOWS_MAX`] less those with packets, and there are as many buckets:
+//! chains stay short, whatever comes, as the key of the hash is secret. Flows with packets are no more than packets.
+//!
 //! Cost: a bucket and a flow's line; doubling copies what is there.
 //!
 //! Non-goals: flows that may move (`pacing/flows.rs`), a fixed number of them (`cake`).
@@ -13,6 +17,9 @@ use std::ops::{Deref, DerefMut};
 
 /// No flow.
 pub(crate) const NONE: u32 = u32::MAX;
+/// How many flows are remembered of which no packets are queued, at most: with as many buckets they take
+/// some dozens of megabytes, and on links that are not attacked fewer come within a second.
+pub(crate) const FLOWS_MAX: u32 = 1 << 18;
 /// Places to begin with.
 const LEAST: usize = 64;
 
@@ -55,6 +62,22 @@ impl<F: Chained> FlowTable<F> {
     /// How many flows are remembered.
     pub(crate) fn remembered(&self) -> u32 {
         self.flows.len() as u32 - self.free_places
+    }
+
+    /// Whether no more flows without packets are to be remembered.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.remembered() >= FLOWS_MAX
+    }
+
+    /// How many flows are in the longest chain.
+    #[cfg(test)]
+    pub(crate) fn longest_chain(&self) -> usize {
+        let chain = |head: &u32| {
+            let behind = |flow: &&F| self.flows.get(flow.chain() as usize);
+            std::iter::successors(self.flows.get(head.wrapping_sub(1) as usize), behind).count()
+        };
+        self.buckets.iter().map(chain).max().unwrap_or(0)
     }
 
     /// How many flows there is memory for.
@@ -179,6 +202,15 @@ impl<F> DerefMut for FlowTable<F> {
     fn deref_mut(&mut self) -> &mut [F] {
         &mut self.flows
     }
+}
+
+/// A key as good as a hash of `number`, for floods.
+#[cfg(test)]
+pub(crate) fn scattered(number: u32) -> u32 {
+    let mut key = number ^ number >> 16;
+    key = key.wrapping_mul(0x85eb_ca6b);
+    key = (key ^ key >> 13).wrapping_mul(0xc2b2_ae35);
+    key ^ key >> 16
 }
 
 #[cfg(test)]

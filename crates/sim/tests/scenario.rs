@@ -158,6 +158,18 @@ fn set_replaces_the_values_of_a_sweep() {
 }
 
 #[test]
+fn set_replaces_the_values_of_every_sweep_that_has_the_key() {
+    let text = SMALL.replace("[sweep]\n\"port.rate\"", "[[sweep]]\n\"port.rate\"")
+        + "\n[[sweep]]\n\"port.queues\" = [2, 4, 8]\n\"port.rate\" = [\"5gbit\", \"6gbit\"]\n";
+    let change = Override::parse("port.rate=7gbit").unwrap();
+    let scenario = Scenario::read("small", &text, &[change]).unwrap();
+    let rates =
+        scenario.cases.iter().flat_map(|case| &case.at).filter(|(key, _)| key == "port.rate");
+    let rates: Vec<_> = rates.map(|(_, rate)| rate.as_str()).collect();
+    assert!(!rates.is_empty() && rates.iter().all(|rate| *rate == "7gbit"), "{rates:?}");
+}
+
+#[test]
 fn set_understands_keys_without_a_table() {
     let scenario = small(&["rate=2gbit", "queues=4", "split=[0.5,0.5]", "seed=9", "jitter=1us"]);
     let setup = &scenario.cases[0].setup;

@@ -1,14 +1,14 @@
 //! All flows of an instance: when they are forgotten.
 //!
 //! Flows without packets stand in the order in which they fell silent. Whenever a new
-//! flow comes, a few of the oldest are forgotten if that was long ago: there are never many more flows than
-//! came within that time, and nobody has to look for them. Linux looks through the bucket at hand.
+//! flow comes, a few of the oldest are forgotten if that was long ago, or if too many are remembered: there are never
+//! many more flows than came within that time, and nobody has to look for them. Linux looks through the bucket at hand.
 //!
-//! With as many buckets as `orphan_mask` tells flows apart, as by default, one flow is in each.
+//! There are as many buckets as `orphan_mask` tells flows apart, or as are remembered at most.
 
 use super::flow::{Flow, Standing};
 use super::list::List;
-use crate::flow_table::{Chained, FlowTable};
+use crate::flow_table::{Chained, FLOWS_MAX, FlowTable};
 use narrows_units::Nanos;
 
 /// How long a flow has to be silent to be forgotten, as in Linux.
@@ -40,8 +40,15 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn new(buckets: u32) -> Self {
-        Self { flows: FlowTable::new(buckets), idle: List::EMPTY, collected: 0 }
+    /// One for flows that are told apart by `mask`, in so many `buckets` at least.
+    pub(super) fn new(buckets: u32, mask: u32) -> Self {
+        let flows = FlowTable::new(Self::buckets(buckets, mask));
+        Self { flows, idle: List::EMPTY, collected: 0 }
+    }
+
+    /// How many buckets there are where the operator says `buckets`: what nobody touches takes no memory.
+    pub(super) fn buckets(buckets: u32, mask: u32) -> u32 {
+        buckets.max(mask.saturating_add(1).min(FLOWS_MAX))
     }
 
     /// How many flows were forgotten.
@@ -72,12 +79,13 @@ impl Table {
     }
 
     /// Forgets a few flows that have been idle for long. One that still has to wait for its time is not
-    /// forgotten, nor are those behind it.
+    /// forgotten, nor are those behind it, unless there are too many.
     fn collect(&mut self, now: Nanos) {
         for _ in 0..AT_ONCE {
             let Some(id) = self.idle.front() else { return };
             let flow = &self.flows[id as usize];
-            if now.since(flow.idle_since) <= FORGOTTEN || flow.due > now {
+            let is_gone = now.since(flow.idle_since) > FORGOTTEN && flow.due <= now;
+            if !is_gone && !self.flows.is_full() {
                 return;
             }
             self.idle.remove(&mut self.flows, id);
@@ -97,8 +105,24 @@ mod tests {
     const FLOWS: u32 = 64;
 
     #[test]
+    fn a_flood_of_flows_takes_no_more_memory_than_stated_and_makes_no_long_chains() {
+        let mut table = Table::new(1024, u32::MAX);
+        for packet in 0..1_000_000u32 {
+            let key = crate::flow_table::scattered(packet);
+            if table.flows.find(key).is_none() {
+                let id = table.add(key, 0, SECOND + Nanos(u64::from(packet) * 1000));
+                // None may be forgotten for its time.
+                table.flows[id as usize].due = Nanos::MAX;
+            }
+        }
+        assert!(table.flows.remembered() <= FLOWS_MAX, "{}", table.flows.remembered());
+        assert!(table.flows.capacity() <= FLOWS_MAX as usize, "{}", table.flows.capacity());
+        assert!(table.flows.longest_chain() <= 16, "{}", table.flows.longest_chain());
+    }
+
+    #[test]
     fn places_of_the_forgotten_are_used_again() {
-        let mut table = Table::new(16);
+        let mut table = Table::new(16, 0);
         for key in 0..FLOWS {
             table.add(key, 0, SECOND);
         }
@@ -113,7 +137,7 @@ mod tests {
 
     #[test]
     fn who_has_to_wait_is_not_forgotten() {
-        let mut table = Table::new(16);
+        let mut table = Table::new(16, 0);
         let id = table.add(7, 0, SECOND);
         table.flows[id as usize].due = Nanos::from_secs(60);
         table.add(8, 0, Nanos::from_secs(30));
@@ -129,7 +153,7 @@ mod tests {
         fn everyone_who_is_not_forgotten_is_found(
             steps in prop::collection::vec((0u32..300, 0u64..400, 0u32..5), 1..300),
         ) {
-            let mut table = Table::new(8);
+            let mut table = Table::new(8, 0);
             let mut model: BTreeMap<u32, (u32, Nanos)> = BTreeMap::new();
             let mut now = SECOND;
             for (key, pause, action) in steps {

@@ -9,7 +9,9 @@
 //! for each flow that appears; so no packet waits for millions of others.
 //!
 //! *Forgetting.* A flow without packets whose next one might leave at once is as good as
-//! unknown. Such flows are left behind when others move; there is nothing to visit in between.
+//! unknown. Such flows are left behind when others move; there is nothing to visit in between. Where a low rate
+//! would have flows remembered for long, those without packets are forgotten earlier, beyond a bound ([`OWING_MAX`]): or whoever
+//! sends from ever new addresses would take all memory.
 //!
 //! Cost: an expected 1.5 lookups a packet, in one or two lines. Memory: 32 bytes a place, of which up to three
 //! quarters are taken; what was needed once is not given back.
@@ -26,6 +28,10 @@ const LEAST: usize = 64;
 const MAKE: usize = 16;
 /// Places of the old table that are emptied for each flow that appears.
 const MOVE: usize = 8;
+/// Places of a table that is made larger only for flows with packets,
+const PLACES_MAX: usize = 1 << 20;
+/// and the part of them for flows without.
+const OWING_MAX: usize = 4;
 /// Places that are looked at to guess how many flows are needed still.
 const SAMPLE: usize = 64;
 /// 2^32 divided by the golden ratio.
@@ -292,7 +298,8 @@ impl Flows {
                         continue;
                     }
                     old.places[at].state = MOVED;
-                    if !flow.is_needed(now) {
+                    let has_room = self.taken < self.table.places.len().max(PLACES_MAX) / OWING_MAX;
+                    if !flow.is_needed(now) || flow.queued() == 0 && !has_room {
                         self.remembered -= 1;
                         continue;
                     }
@@ -313,6 +320,9 @@ impl Flows {
     /// will be left behind.
     fn next_size(&self, now: Nanos) -> usize {
         let size = self.table.places.len();
+        if size >= PLACES_MAX && self.standing as usize <= size / OWING_MAX {
+            return size;
+        }
         let sample = self.table.places.iter().take(SAMPLE).filter(|flow| flow.is_there());
         let (needed, all) = sample.fold((0, 0), |(needed, all), flow| {
             (needed + usize::from(flow.is_needed(now)), all + 1)

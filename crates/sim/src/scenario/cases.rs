@@ -153,12 +153,11 @@ impl Reader<'_> {
             let text = Value::String(change.value.clone());
             for value in [change.value(), text] {
                 let mut next = table.clone();
-                let placed = match swept(&mut next, &path) {
-                    Some(values) => {
-                        *values = change.values();
-                        Ok(())
-                    }
-                    None => paths::set(&mut next, &path, value),
+                let mut swept = swept(&mut next, &path);
+                swept.iter_mut().for_each(|values| **values = change.values());
+                let placed = match swept.as_slice() {
+                    [] => paths::set(&mut next, &path, value),
+                    _ => Ok(()),
                 };
                 match placed.and_then(|()| read_file(&next).map_err(|wrong| wrong.message)) {
                     Ok(_) => {
@@ -193,12 +192,12 @@ impl Reader<'_> {
     }
 }
 
-/// The values that the sweep has for `path`.
-fn swept<'a>(table: &'a mut Table, path: &str) -> Option<&'a mut Vec<Value>> {
+/// The values that the sweep has for `path`; where there are several sweeps, those of each that has it.
+fn swept<'a>(table: &'a mut Table, path: &str) -> Vec<&'a mut Vec<Value>> {
     let within = |sweep: &'a mut Value| sweep.as_table_mut()?.get_mut(path)?.as_array_mut();
-    match table.get_mut("sweep")? {
-        Value::Array(sweeps) => sweeps.iter_mut().find_map(within),
-        sweep => within(sweep),
+    match table.get_mut("sweep") {
+        Some(Value::Array(sweeps)) => sweeps.iter_mut().filter_map(within).collect(),
+        sweep => sweep.and_then(within).into_iter().collect(),
     }
 }
 

@@ -2,18 +2,22 @@
 //!
 //! A flow that is as good as unknown is forgotten by a hand that goes round: it
 //! looks at a few places whenever a flow comes that is new. So nobody keeps a list of who fell silent, packets cost nothing
-//! for it, and there are hardly more places than are needed at once.
+//! for it, and there are hardly more places than are needed at once. Where too many are, also those are forgotten
+//! that have no packets and would have had to wait: a flood of addresses is not remembered for as long as a low rate has it.
 
 use super::flow::Flow;
-use crate::flow_table::{Chained, FlowTable};
+use crate::flow_table::{Chained, FLOWS_MAX, FlowTable};
 use narrows_cpu::prefetch;
 
-/// Buckets: more than flows stand with the usual limits, in memory that is provided when it is touched.
-const BUCKETS: u32 = 1 << 15;
+/// Buckets: more than flows stand with the usual limits, in memory that is provided when it is touched. With
+/// as many flows as are ever remembered, four are in each.
+const BUCKETS: u32 = FLOWS_MAX / 4;
 /// 2^32 divided by the golden ratio: the lower bits of a key may be what spreads packets over queues.
 const SPREAD: u32 = 0x9e37_79b1;
 /// Places that the hand looks at for each new flow: at twice the pace at which they are taken it would keep up.
 const LOOK: usize = 4;
+/// The same where there are too many flows: one of them has no packets, unless nearly all have some.
+const LOOK_LONGER: usize = 64;
 
 impl Chained for Flow {
     #[inline]
@@ -67,7 +71,23 @@ impl Table {
                 self.flows.forget(at);
             }
         }
+        if self.flows.is_full() {
+            self.make_room();
+        }
         self.flows.add(Flow::new(key))
+    }
+
+    /// Forgets a flow that has no packets, if there is one near the hand.
+    fn make_room(&mut self) {
+        for _ in 0..LOOK_LONGER {
+            self.hand = if self.hand + 1 < self.flows.len() { self.hand + 1 } else { 0 };
+            let at = self.hand as u32;
+            let flow = &self.flows[self.hand];
+            if !flow.stands && self.flows.find(flow.key) == Some(at) {
+                self.flows.forget(at);
+                return;
+            }
+        }
     }
 }
 
@@ -103,6 +123,22 @@ mod tests {
             let found = places.keys().filter(|key| table.flows.find(**key).is_some()).count();
             prop_assert_eq!(found, table.flows.remembered() as usize);
         }
+    }
+
+    #[test]
+    fn a_flood_of_flows_takes_no_more_memory_than_stated_and_makes_no_long_chains() {
+        let mut table = Table::new();
+        for packet in 0..1_000_000u32 {
+            let key = crate::flow_table::scattered(packet);
+            if table.flows.find(key).is_none() {
+                let at = table.add(key, |_| false);
+                // Some have packets, and all of them would have to wait.
+                table.flows[at as usize].stands = packet.is_multiple_of(100);
+            }
+        }
+        assert!(table.flows.remembered() <= FLOWS_MAX, "{}", table.flows.remembered());
+        assert!(table.flows.capacity() <= FLOWS_MAX as usize, "{}", table.flows.capacity());
+        assert!(table.flows.longest_chain() <= 24, "{}", table.flows.longest_chain());
     }
 
     #[test]
