@@ -13,7 +13,7 @@ PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: help demo demo-latency test test-vm test-vm-short deps build check loom instructions reproduction reproduction-check chaos chaos-short fuzz bench-forward bench-cake bench-wheels bench-pacing
+.PHONY: help demo demo-latency test test-vm test-vm-short deps build check loom instructions reproduction reproduction-check chaos chaos-short fuzz bench-forward bench-cake bench-wheels bench-pacing unit
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
@@ -22,6 +22,7 @@ help:
 	@echo "make test-vm        other kernels and real drivers, under qemu: CELLS='7.x-igb 6.1' for some (root to install it)"
 	@echo "make chaos          faults of all kinds under traffic, for three minutes; SEED=N for a certain run (root)"
 	@echo "make fuzz           every fuzz target for half a minute"
+	@echo "make unit           check dist/narrows@.service, and how much systemd lets it do"
 	@echo "make build          build $(NARROWS)"
 	@echo "make check          formatting and lints"
 	@echo "make bench-forward  forwarding beside a bare AF_XDP forwarder, a bridge and HTB (root)"
@@ -71,6 +72,14 @@ bench-wheels: build
 
 bench-pacing: build
 	@$(NARROWS) bench pacing
+
+# The service of dist/: whether systemd can read it, and how much it may do (0.0 to 10.0, and at
+# most 2.5). The program need not be installed for that.
+unit:
+	@mkdir -p target/unit
+	@sed 's|/usr/bin/narrows|/bin/true|' dist/narrows@.service > target/unit/narrows@.service
+	systemd-analyze verify target/unit/narrows@.service
+	set -o pipefail; systemd-analyze security --offline=true --threshold=25 dist/narrows@.service | tail -n 1
 
 check: deps
 	$(CARGO) fmt --all --check

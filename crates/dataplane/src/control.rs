@@ -21,6 +21,7 @@ mod place;
 mod server;
 
 pub use client::Client;
+pub(crate) use place::RUN_DIR;
 pub(crate) use server::{ControlServer, Task};
 
 /// The longest request or answer, in bytes: a batch of a hundred thousand lines.

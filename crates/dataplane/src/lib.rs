@@ -17,6 +17,7 @@
 mod bare;
 mod carrier;
 mod clock;
+mod confine;
 mod events;
 mod frames;
 mod heartbeat;

@@ -3,6 +3,7 @@
 
 use crate::bare;
 use crate::clock;
+use crate::confine::{Needs, confine};
 use crate::control::{Answer, ControlError, ControlServer, Request, Task};
 use crate::instance::{FailMode, Instance, InstanceError, InstanceOptions, read_port};
 use crate::notify::Manager;
@@ -105,7 +106,10 @@ pub fn run(options: RunOptions, ready: impl FnOnce(&Instance)) -> Result<Show, R
     let (mut stop, mut hangup) = (Requests::to_stop()?, Requests::to_reload()?);
     let mut manager = Manager::from_environment();
     refuse_blockers(&ports, fail, &session)?;
+    let needs = Needs { batch: batch.as_deref(), state: state.as_ref().map(StateFile::path) };
+    let unconfined = confine(needs);
     let mut instance = Instance::start(InstanceOptions { ports, fail, session }, policy)?;
+    unconfined.into_iter().for_each(|missing| instance.warn(missing));
     ready(&instance);
     manager.ready(&instance.standing());
     let mut refused = None;

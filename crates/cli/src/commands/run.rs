@@ -19,6 +19,11 @@ use std::process::ExitCode;
 ///
 /// Both ports need the same number of queues (`ethtool -L`); `narrows doctor A B` says what
 /// else to look at. Stop it with Ctrl-C or SIGTERM.
+///
+/// It needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, and for all that it can do also
+/// CAP_PERFMON (cake nat), CAP_IPC_LOCK (frames beyond `ulimit -l`) and CAP_SYS_NICE (priority).
+/// It drops all others before it joins the ports, and then reads and writes only the folders of
+/// its policy and state files and what describes interfaces (docs/guide.md, "What it may do").
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Run {

@@ -157,7 +157,7 @@ fn a_bad_policy_file_is_refused_by_line_before_anything_is_touched() {
             "queues.tc",
             "qdisc add dev port-b root handle 1: mq\nqdisc add dev port-b parent 1:9 \
             pfifo\n",
-            &["2 queues"],
+            &["queues.tc:2", "1:1 to 1:2"],
         ),
     ] {
         let policy = Scratch::new(name, text);

@@ -13,6 +13,7 @@
 mod cake;
 mod changing;
 mod chaos;
+mod confinement;
 mod failing;
 mod forwarding;
 mod frames;

@@ -6,6 +6,7 @@ use crate::setup::{
 use narrows_testbed::narrows::Instance;
 use narrows_testbed::{Testbed, frames};
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -281,16 +282,18 @@ fn a_kept_policy_that_cannot_be_used_is_refused_with_the_remedy() {
     assert_refused(&refused, 1, &["/proc/nowhere/state"]);
     assert_eq!(crate::setup::links(&bed), before);
 
-    // A folder that goes away under a running instance costs no edit.
+    // A folder that takes no file for a while costs no edit. Root may not write there either,
+    // since it has given that privilege up.
     let folder = PathBuf::from(format!("{}.d", state.path()));
     std::fs::create_dir(&folder).unwrap();
+    let writable = |mode| std::fs::set_permissions(&folder, PermissionsExt::from_mode(mode));
     let file = folder.join("state").display().to_string();
     let _instance = run(&bed, &["--state", &file]);
-    std::fs::remove_dir_all(&folder).unwrap();
+    writable(0o500).unwrap();
     let output = tc(&bed, "qdisc add dev port-b root pfifo limit 9");
     assert!(output.status.success());
     assert!(crate::setup::complaint(&output).contains("not kept"), "{output:?}");
-    std::fs::create_dir(&folder).unwrap();
+    writable(0o700).unwrap();
     sleep(Duration::from_millis(1500));
     let kept = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_dir_all(&folder).unwrap();

@@ -16,7 +16,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 /// Where the folders of all namespaces are.
-const RUN_DIR: &str = "/run/narrows";
+pub(crate) const RUN_DIR: &str = "/run/narrows";
 
 /// What the names of locks end in.
 const LOCK: &str = "lock";

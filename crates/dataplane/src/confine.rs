@@ -1,0 +1,52 @@
+//! What the process may still do once it joins ports: the privileges that this needs, and no
+//! others.
+//!
+//! It confines itself before it joins the ports for the first time. So the start goes through
+//! the same needle's eye as everything after it: ports that vanish and come back, bridges,
+//! programs, reloads. Whatever is refused is refused at once and not a week later.
+//!
+//! In this order, each on its own, so that a kernel without one still has the others:
+//!
+//! * *capabilities*: all but those of [`capabilities::KEPT`], from the bounding set, too;
+//! * *`no_new_privs`*: no program that this one starts gains any;
+//! * *files* (Landlock): reads what it needs to, writes its control socket and its state file;
+//! * *calls* (seccomp): the system calls that it makes, and none that it never needs.
+//!
+//! *Upgrades.* A process that takes over is started by this one and inherits all of it. It needs
+//! the same, so this is as it should be: capabilities are kept ambient, so that it gets them
+//! whoever it runs as; starting programs is allowed, wherever they lie; nothing here is undone
+//! by it. A version that needs more takes a restart.
+//!
+//! Non-goals: protection from the operator, and from what CAP_BPF and CAP_NET_ADMIN can do
+//! themselves.
+
+mod calls;
+mod capabilities;
+mod files;
+
+use std::path::Path;
+
+/// What is needed beyond what every instance needs.
+#[derive(Clone, Copy)]
+pub(crate) struct Needs<'a> {
+    /// The policy file, to be read again.
+    pub(crate) batch: Option<&'a Path>,
+    /// The state file, to be written.
+    pub(crate) state: Option<&'a Path>,
+}
+
+/// Confines the calling thread, and so all that it starts from here on. To be called while it is
+/// the only one. Returns what could not be had, a line each.
+pub(crate) fn confine(needs: Needs) -> Vec<String> {
+    let mut missing = Vec::new();
+    missing.extend(capabilities::drop_others().err());
+    missing.extend(no_new_privileges().err());
+    missing.extend(files::restrict(needs).err());
+    missing.extend(calls::restrict().err());
+    missing
+}
+
+fn no_new_privileges() -> Result<(), String> {
+    rustix::thread::set_no_new_privs(true)
+        .map_err(|error| format!("programs that it starts may gain privileges: {error}"))
+}

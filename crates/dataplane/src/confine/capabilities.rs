@@ -1,0 +1,65 @@
+//! The capabilities that stay. Each was found by leaving it out and looking at what fails.
+
+use rustix::io::Errno;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, configure_capability_in_ambient_set,
+    remove_capability_from_bounding_set, set_capabilities,
+};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+
+/// What joining ports again takes, and for what.
+pub(super) const KEPT: [(CapabilitySet, &str); 6] = [
+    (CapabilitySet::NET_ADMIN, "bridges, promiscuous ports, offloads, attaching XDP programs"),
+    (CapabilitySet::NET_RAW, "AF_XDP sockets"),
+    (CapabilitySet::BPF, "loading XDP programs"),
+    (CapabilitySet::PERFMON, "loading the one that asks connection tracking, for cake nat"),
+    (CapabilitySet::IPC_LOCK, "frames are locked memory, whatever the limit of the shell"),
+    (CapabilitySet::SYS_NICE, "workers run at the highest ordinary priority"),
+];
+
+/// The highest number that a capability can have.
+const LAST: u32 = 63;
+
+/// Drops all capabilities but those of [`KEPT`], as far as they are there. Whoever does not want
+/// CAP_SYS_ADMIN to stay where connection tracking is a module does not give it, as the service
+/// does not: `cake nat` can be asked for, and the module can come, at any time later.
+pub(super) fn drop_others() -> Result<(), String> {
+    let mut kept = KEPT.iter().fold(CapabilitySet::empty(), |set, (one, _)| set | *one);
+    if has(CapabilitySet::SYS_ADMIN) && !is_look_up_built_in() {
+        // A module's functions are found by way of its BTF, which the kernel hands to
+        // CAP_SYS_ADMIN alone.
+        kept |= CapabilitySet::SYS_ADMIN;
+        log::info!("CAP_SYS_ADMIN stays: cake nat needs it where connection tracking is a module");
+    }
+    let failed = |error: Errno| format!("privileges stay as they are: {error}");
+    // First, since it takes a capability itself. Where that is missing, `no_new_privs` keeps
+    // what is left in this set from being of use.
+    for number in 0..=LAST {
+        let one = CapabilitySet::from_bits_retain(1 << number);
+        if !kept.contains(one) && remove_capability_from_bounding_set(one).is_err() {
+            break;
+        }
+    }
+    let held = capabilities(None).map_err(failed)?.permitted & kept;
+    let sets = CapabilitySets { effective: held, permitted: held, inheritable: held };
+    set_capabilities(None, sets).map_err(failed)?;
+    for one in held.iter() {
+        // For a process that takes over from one that does not run as root. Those who run as
+        // root do not need it, and those who may not have it can still do all but that.
+        let _ = configure_capability_in_ambient_set(one, true);
+    }
+    Ok(())
+}
+
+fn has(capability: CapabilitySet) -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
+}
+
+/// Whether the function that looks translations up is part of the kernel itself.
+fn is_look_up_built_in() -> bool {
+    let Ok(symbols) = File::open("/proc/kallsyms") else { return false };
+    // `address type name`, and behind a tab the module that it belongs to.
+    let mut lines = BufReader::new(symbols).lines().map_while(Result::ok);
+    lines.any(|line| line.split(' ').nth(2) == Some("bpf_xdp_ct_lookup"))
+}

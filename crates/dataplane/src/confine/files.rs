@@ -1,0 +1,65 @@
+//! The files that may be read and written (Landlock).
+//!
+//! A policy file is replaced by editors, not rewritten: so its folder is what may be read. The
+//! same holds for the state file, which Narrows replaces itself. Where a file is reached by a link, the
+//! folders of both count.
+
+use super::Needs;
+use crate::control::RUN_DIR;
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
+    RulesetStatus, path_beneath_rules,
+};
+use std::path::{Path, PathBuf};
+
+/// What is read beside the policy: interfaces, cores and BTF, and the libraries of a program
+/// that takes over.
+const READ: [&str; 7] =
+    ["/proc", "/sys", "/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/dev/null"];
+
+/// The rights to know of. Later ones could refuse what a later kernel is asked for by then.
+const RIGHTS: ABI = ABI::V6;
+
+pub(super) fn restrict(needs: Needs) -> Result<(), String> {
+    match apply(needs).map_err(|error| format!("files are not restricted: {error}"))? {
+        RulesetStatus::FullyEnforced => Ok(()),
+        RulesetStatus::PartiallyEnforced => {
+            log::debug!("this kernel restricts files, but not all that is asked for");
+            Ok(())
+        }
+        RulesetStatus::NotEnforced => {
+            Err("files are not restricted: this kernel has no Landlock, or not switched on".into())
+        }
+    }
+}
+
+fn apply(needs: Needs) -> Result<RulesetStatus, RulesetError> {
+    // Programs may be started from anywhere, see the parent module.
+    let all = AccessFs::from_all(RIGHTS) & !AccessFs::Execute;
+    let read = AccessFs::from_read(RIGHTS) & !AccessFs::Execute;
+    let exe = std::env::current_exe().ok();
+    let readable = READ
+        .map(PathBuf::from)
+        .into_iter()
+        .chain([exe.as_deref(), needs.batch].into_iter().flatten().flat_map(folders));
+    let writable = [PathBuf::from(RUN_DIR), PathBuf::from("/dev/null")]
+        .into_iter()
+        .chain(needs.state.into_iter().flat_map(folders));
+    let created = Ruleset::default()
+        .handle_access(all)?
+        // None is allowed: nothing here speaks TCP.
+        .handle_access(AccessNet::from_all(RIGHTS))?
+        .create()?
+        // What does not exist needs no rule.
+        .add_rules(path_beneath_rules(readable, read))?
+        .add_rules(path_beneath_rules(writable, all))?;
+    Ok(created.restrict_self()?.ruleset)
+}
+
+/// The folder that the file at `path` is in, and the one that it is in really.
+fn folders(path: &Path) -> Vec<PathBuf> {
+    let beside = std::path::absolute(path).ok();
+    let really = std::fs::canonicalize(path).ok();
+    let parent = |path: PathBuf| path.parent().map(Path::to_owned);
+    [beside, really].into_iter().flatten().filter_map(parent).collect()
+}
