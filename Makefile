@@ -13,7 +13,7 @@ PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: help demo demo-latency test test-vm test-vm-short deps build check loom instructions reproduction reproduction-check chaos chaos-short fuzz bench-forward bench-cake bench-wheels bench-pacing unit
+.PHONY: help demo demo-latency test crate-tests test-vm test-vm-short tested deps build check loom instructions reproduction reproduction-check chaos chaos-short fuzz bench-forward bench-cake bench-wheels bench-pacing unit
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
@@ -85,22 +85,35 @@ check: deps
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
+# What `make test` consists of, in this order; each is a target of its own.
+PHASES := check crate-tests loom instructions reproduction-check chaos-short fuzz test-vm-short
+
 # As root everything runs; without, what needs network namespaces says that it was skipped.
-test: check
+test:
+	@sum=""; for phase in $(PHASES); do \
+	  began=$$SECONDS; echo "== $$phase"; \
+	  $(MAKE) --no-print-directory $$phase || { echo "make test: $$phase failed"; exit 1; }; \
+	  sum+=$$(printf '  %-20s %5d s' $$phase $$((SECONDS - began)))$$'\n'; \
+	done; \
+	printf '\n%smake test: all passed in %d s\n' "$$sum" $$SECONDS
+
+crate-tests: deps
 	$(CARGO) test --workspace --locked
-	$(MAKE) --no-print-directory loom instructions reproduction-check chaos-short fuzz
+
+# The programs as the tests build them, with every assertion, so that nothing is compiled a second
+# time to see what they do.
+tested: deps
+	@$(CARGO) build --locked --profile test --workspace --bins
 
 # Debian's kernels between emulated cards: all cells take half an hour. CELLS= chooses some by
 # name, kernel or driver; RESUME=1 keeps what this build has shown already; WRITE=1 renews the
-# table of docs/kernels.md. The programs are those that the tests built.
-VMLAB := $(CARGO) build --locked --profile test -p narrows -p narrows-vmlab && target/debug/vmlab
-
-test-vm: deps
-	$(VMLAB) $(if $(RESUME),--resume) $(if $(WRITE),--write) $(CELLS)
+# table of docs/kernels.md.
+test-vm: tested
+	@target/debug/vmlab $(if $(RESUME),--resume) $(if $(WRITE),--write) $(CELLS)
 
 # The cells that cover most, in at most 5 minutes.
-test-vm-short: deps
-	$(VMLAB) --short
+test-vm-short: tested
+	@target/debug/vmlab --short
 
 # Another seed each time, which the run prints; the short one is always the same.
 SEED = $(shell od -An -N2 -tu2 /dev/urandom | tr -d ' ')
@@ -116,9 +129,11 @@ chaos-short: build
 fuzz: deps
 	@CARGO="$(CARGO)" fuzz/run 30
 
-# Every interleaving of the lock-free parts, with tiny constants.
+# Every interleaving of the lock-free parts, with tiny constants. Optimised, as there are many; not
+# over the borders of crates, which takes longer to compile than it saves.
 loom: deps
-	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --release --lib --target-dir target/loom \
+	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 RUSTFLAGS="--cfg loom" \
+	  $(CARGO) test --locked --release --lib --target-dir target/loom \
 	  -p narrows-xsk -p narrows-coordination
 
 # Instructions per packet of every hot structure, against the recorded budget.

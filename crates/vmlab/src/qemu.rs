@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// How often the guest's lines are looked at.
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a guest may take until it says its first word.
-const BOOT: Duration = Duration::from_secs(90);
+const BOOT: Duration = Duration::from_secs(300);
 /// The same with KVM, where it takes two.
 const BOOT_WITH_KVM: Duration = Duration::from_secs(15);
 /// What the kernel is told: quiet, without what only slows an emulated processor down, and to end
