@@ -66,7 +66,6 @@ fn traffic_goes_on_after(end: impl FnOnce(Instance)) {
     assert!(flows(&bed), "nothing is forwarded after the second end");
     let stats = ping.stop().unwrap();
     assert!(stats.longest_gap <= GAP, "{stats:?}");
-    eprintln!("MEASURED lost {} of {} gap {:?}", stats.lost, stats.sent, stats.longest_gap);
     assert!(stats.received > 100 && stats.lost <= LOST, "{stats:?}");
 }
 
