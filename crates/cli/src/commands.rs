@@ -4,6 +4,7 @@ pub mod bench;
 pub mod chaos;
 pub mod demo;
 pub mod doctor;
+pub mod reconfigure;
 mod report;
 pub mod run;
 pub mod show;

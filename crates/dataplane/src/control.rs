@@ -4,7 +4,8 @@
 //! network namespace: interface names mean something only there, so a command finds the
 //! instances of the namespace in which it runs, as `tc` finds its interfaces. Each connection
 //! carries one request and one answer, a line of JSON each, and before the answer to a long batch
-//! lines that say how far it is. The peer's user is checked, too.
+//! lines that say how far it is. Only where the ports are let go for a command does it stay open,
+//! until they are joined again ([`crate::pause`]). The peer's user is checked, too.
 //!
 //! `place` is where the sockets are and whose; `server` and `client` are the two sides.
 //!
@@ -21,7 +22,8 @@ mod place;
 mod server;
 
 pub use client::Client;
-pub(crate) use place::RUN_DIR;
+pub(crate) use client::{ANSWER_TIME, Turn, receive};
+pub(crate) use place::{RUN_DIR, record};
 pub(crate) use server::{ControlServer, Task};
 
 /// The longest request or answer, in bytes: a batch of a hundred thousand lines.
@@ -35,6 +37,13 @@ pub enum Request {
     Ports,
     /// Everything about it.
     Show,
+    /// To let go of the ports until the connection says more or is closed.
+    LetGo {
+        /// What for, for people.
+        why: String,
+        /// After how many seconds the ports are joined again whatever happens.
+        limit_s: u64,
+    },
     /// The words of a `tc` command.
     Tc {
         /// The words.
@@ -59,6 +68,19 @@ pub enum Answer {
     Ports(Vec<String>),
     /// Everything about it.
     Show(Box<Show>),
+    /// The ports are let go.
+    LetGo,
+    /// The ports are joined again, or would be.
+    Joined {
+        /// How they are joined; none where they cannot be at the moment.
+        mode: Option<String>,
+        /// What is waited for then.
+        waiting_for: Option<String>,
+        /// How long they were let go, in milliseconds.
+        apart_ms: u64,
+        /// Whether the time was up.
+        late: bool,
+    },
     /// What a `tc` command printed and how it ended.
     Tc {
         /// For standard output.

@@ -13,13 +13,16 @@ use crate::events::Events;
 use crate::heartbeat::SilentWorker;
 use crate::look_ups::LookUps;
 use crate::meter::RateMeter;
+use crate::offloads::Repairs;
 use crate::session::{Closed, PortFacts, Session, SessionError, SessionOptions};
 use crate::show::{self, Conservation, PortShow, QueueCounters, Show, WorkerShow};
+use crate::standby::StandBy;
+use crate::warnings::{self, Bypass};
 use crate::watch::{self, Watch};
 use crate::worker_thread::WorkerReport;
-use narrows_bpf::{Stalled, Verdicts};
-use narrows_link::bridge::{self, BridgeError, BridgeState, Origin};
-use narrows_link::{DeviceLosses, Link, LinkError, LinkEvent, Promiscuous};
+use narrows_bpf::{Stalled, Verdicts, XdpMode};
+use narrows_link::bridge::BridgeError;
+use narrows_link::{DeviceLosses, Link, LinkError, LinkEvent, Promiscuous, doctor};
 use narrows_policy::{Installed, Kind, Node, NodeStats, Policy, PolicyError, Update};
 use narrows_qdisc::Spec;
 use narrows_units::{Nanos, Rate};
@@ -69,6 +72,12 @@ pub enum InstanceError {
         /// What it belongs to.
         master: String,
     },
+    /// An offload that spoils frames cannot be switched off.
+    #[error("{0}")]
+    Offloads(String),
+    /// The ports were let go for a while.
+    #[error("let go: {0}")]
+    LetGo(String),
     /// An interface is down.
     #[error("{0} is down: `ip link set dev {0} up`")]
     Down(String),
@@ -122,8 +131,11 @@ pub struct Instance {
     /// Over the session's workers.
     watch: Watch,
     _promiscuous: Vec<Promiscuous>,
-    /// The bridge that stands by.
-    bridge: Option<BridgeState>,
+    standby: StandBy,
+    repairs: Repairs,
+    bypass: Bypass,
+    /// What the ports were let go for.
+    let_go: Option<String>,
     waiting_for: Option<String>,
     look_ups: LookUps,
     carriers: Carriers,
@@ -135,19 +147,26 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Joins the ports under `policy`.
+    /// Joins the ports under `policy`; `repairs` looks after their offloads.
     ///
     /// # Errors
     /// Where they cannot be joined as they are now. Nothing is left changed then.
-    pub fn start(options: InstanceOptions, policy: Policy) -> Result<Self, InstanceError> {
+    pub(crate) fn start(
+        options: InstanceOptions,
+        policy: Policy,
+        repairs: Repairs,
+    ) -> Result<Self, InstanceError> {
         let mut instance = Self {
             watch: Watch::new(options.fail.stalled()),
+            standby: StandBy::new(options.fail),
+            repairs,
+            bypass: Bypass::default(),
+            let_go: None,
             options,
             policy: Policy::default(),
             installed: [None, None],
             session: None,
             _promiscuous: Vec::new(),
-            bridge: None,
             waiting_for: None,
             look_ups: LookUps::default(),
             carriers: Carriers::default(),
@@ -158,11 +177,23 @@ impl Instance {
         };
         instance.check_ports(&policy)?;
         instance.policy = policy;
-        if let Err(error) = instance.open() {
-            instance.stand_down();
+        if let Err(error) = instance.begin() {
+            instance.close(false);
+            instance.repairs.undo();
+            instance.standby.stand_down();
             return Err(error);
         }
         Ok(instance)
+    }
+
+    /// What has to hold at the start and is only said later.
+    fn begin(&mut self) -> Result<(), InstanceError> {
+        self.standby.prepare(&self.options.ports)?;
+        self.open()?;
+        match self.repairs.stubborn() {
+            [] => Ok(()),
+            stubborn => Err(InstanceError::Offloads(stubborn.join("; "))),
+        }
     }
 
     /// The names of its ports.
@@ -256,6 +287,13 @@ impl Instance {
 
     /// Takes notice of something that happened to an interface.
     pub fn link_event(&mut self, event: &LinkEvent) {
+        if self.standby.concerns(event, &self.options.ports) {
+            self.watch_standby();
+        }
+        if let LinkEvent::Settings = event {
+            self.repair();
+            return;
+        }
         let (LinkEvent::Added(link) | LinkEvent::Changed { now: link, .. }) = event else {
             if let LinkEvent::Removed { name, .. } = event
                 && self.side(name).is_none()
@@ -273,14 +311,18 @@ impl Instance {
         }
     }
 
-    /// Samples the rates, and tries again where the ports could not be joined.
+    /// Samples the rates, looks after what others may have changed unseen, and tries again where
+    /// the ports could not be joined.
     pub fn tick(&mut self) {
+        self.watch_standby();
         match &mut self.session {
             None => self.reconsider(),
             Some(session) => {
                 self.look_ups.retry(session, &self.options.ports, &mut self.events);
+                let zero_copy = session.copy_mode() == CopyMode::ZeroCopy;
+                self.repair();
                 // Nobody announces that a device has other rings now.
-                if session.copy_mode() == CopyMode::ZeroCopy {
+                if zero_copy {
                     self.reconsider();
                 }
             }
@@ -296,6 +338,8 @@ impl Instance {
             bytes(|queue| queue.inward.rx_bytes),
             bytes(|queue| queue.outward.tx_bytes),
         );
+        let unserved = totals.verdicts.map(|verdicts| verdicts.unserved);
+        self.bypass.sample(unserved, &self.options.ports, &mut self.events);
     }
 
     /// Whether no worker is silent. An instance that waits for a port has none, and is well.
@@ -340,6 +384,7 @@ impl Instance {
     /// left to the kernel. Returns the last word on where every packet went.
     pub fn stop(mut self) -> Show {
         self.close(true);
+        self.repairs.undo();
         self.waiting_for = None;
         self.show()
     }
@@ -359,11 +404,8 @@ impl Instance {
             state: if self.session.is_some() { "running" } else { "waiting" }.into(),
             waiting_for: self.waiting_for.clone(),
             uptime_s: (clock::now() - self.began).as_secs_f64(),
-            fail: match &self.bridge {
-                Some(bridge) => format!("open (bridge {})", bridge.name),
-                None if self.options.fail == FailMode::Open => "open (no bridge yet)".into(),
-                None => "closed".into(),
-            },
+            fail: self.standby.describe(),
+            warnings: self.warnings(),
             ports: Side::BOTH.map(|side| self.show_port(side, &totals, &reports)).into(),
             workers: self.show_workers(&reports),
             conservation: Conservation {
@@ -473,16 +515,9 @@ impl Instance {
 
     /// Reads the ports, compiles the policy for them, and joins them.
     fn open(&mut self) -> Result<(), InstanceError> {
-        let [a, b] = &self.options.ports;
         // Each time anew: an interface that came back is no port of the bridge any more.
-        self.bridge = match self.options.fail {
-            FailMode::Open => Some(bridge::prepare(a, b)?),
-            FailMode::Closed => {
-                refuse_master(a)?;
-                refuse_master(b)?;
-                None
-            }
-        };
+        self.standby.watch(&self.options.ports, &mut self.events)?;
+        let [a, b] = &self.options.ports;
         let ports = [read_port(a)?, read_port(b)?];
         if ports[0].queues != ports[1].queues {
             let [a, b] = ports.map(|port| (port.name, port.queues));
@@ -500,14 +535,30 @@ impl Instance {
             .iter()
             .map(|port| narrows_link::promiscuous(port.ifindex))
             .collect::<Result<_, _>>()?;
+        let only = self.options.session.xdp_mode;
+        let generic = ports.each_ref().map(|port| match only {
+            Some(mode) => mode == XdpMode::Generic,
+            None => !doctor::runs_xdp(&port.driver),
+        });
+        self.repairs.watch(&self.options.ports, generic);
+        self.repairs.repair(&mut self.events);
         let specs = [updates_a, updates_b].map(|updates| updates.into_iter().map(spec).collect());
-        self.session =
-            Some(Session::open(ports, &self.options.session, specs, self.options.fail.stalled())?);
+        let session =
+            Session::open(ports, &self.options.session, specs, self.options.fail.stalled())?;
+        let is_generic = Side::BOTH.map(|side| session.xdp_mode(side) == XdpMode::Generic);
+        self.session = Some(session);
+        if is_generic != generic {
+            self.repairs.watch(&self.options.ports, is_generic);
+            self.repairs.repair(&mut self.events);
+        }
         self.installed = [Some(of_a), Some(of_b)];
         self._promiscuous = promiscuous;
         self.waiting_for = None;
         self.watch = Watch::new(self.options.fail.stalled());
         self.events.say(format!("joined {}", self.mode()));
+        for warning in self.session.iter().flat_map(warnings::of_ports) {
+            self.events.warn(warning);
+        }
         self.look_up();
         Ok(())
     }
@@ -538,14 +589,56 @@ impl Instance {
         self.session.as_ref().is_none_or(Session::can_look_up)
     }
 
-    /// Takes a bridge away that was made for nothing. One that was there before stays: traffic
-    /// may flow through it.
-    fn stand_down(&mut self) {
-        if let Some(made) = self.bridge.take_if(|bridge| bridge.origin == Origin::Created)
-            && let Err(error) = bridge::remove(&made)
-        {
-            log::warn!("bridge {} is left behind: {error}", made.name);
+    /// Lets go of the ports, which traffic then passes as if this process were gone, for `why`.
+    ///
+    /// # Errors
+    /// Where they were let go already.
+    pub(crate) fn let_go(&mut self, why: String) -> Result<(), InstanceError> {
+        if let Some(other) = &self.let_go {
+            return Err(InstanceError::LetGo(other.clone()));
         }
+        self.watch_standby();
+        self.close(true);
+        self.events.warn(format!("let go of the ports: {why}"));
+        self.waiting_for = Some(format!("{why} to be done"));
+        self.let_go = Some(why);
+        Ok(())
+    }
+
+    /// Joins the ports again. Where that is not possible now, it is tried again as ever, and what
+    /// is waited for is said.
+    pub(crate) fn join_again(&mut self) -> Result<String, String> {
+        self.let_go = None;
+        self.reconsider();
+        match &self.session {
+            Some(_) => Ok(self.mode()),
+            None => Err(self.waiting_for.clone().unwrap_or_default()),
+        }
+    }
+
+    /// Looks after who forwards when this process is gone.
+    fn watch_standby(&mut self) {
+        if let Err(error) = self.standby.watch(&self.options.ports, &mut self.events)
+            && self.session.is_some()
+        {
+            self.events.warn(error.to_string());
+            self.close(true);
+            self.waiting_for = Some(error.to_string());
+        }
+    }
+
+    /// Switches off what spoils frames.
+    fn repair(&mut self) {
+        if self.session.is_some() {
+            self.repairs.repair(&mut self.events);
+        }
+    }
+
+    /// What is wrong now.
+    fn warnings(&self) -> Vec<String> {
+        let of_ports = self.session.iter().flat_map(warnings::of_ports);
+        let of_offloads = self.repairs.stubborn().iter().chain(self.repairs.unreached());
+        of_ports.chain(of_offloads.cloned()).collect()
     }
 
     /// Ends the session, if there is one, and keeps its counts.
@@ -573,6 +666,9 @@ impl Instance {
 
     /// Closes a session whose ports are not what they were, and opens one where it can be.
     fn reconsider(&mut self) {
+        if self.let_go.is_some() {
+            return;
+        }
         if let Some(session) = &self.session {
             let changes: Vec<String> =
                 Side::BOTH.into_iter().filter_map(|side| change(session, side)).collect();
@@ -632,6 +728,8 @@ fn facts(link: &Link) -> PortFacts {
         mtu: link.status.mtu,
         queues: link.queues.now.pairs(),
         rx_ring: link.rings.map_or(0, |rings| rings.rx),
+        counts: link.queues,
+        driver: link.driver.name.clone(),
     }
 }
 
@@ -641,13 +739,6 @@ pub(crate) fn read_port(name: &str) -> Result<PortFacts, InstanceError> {
         return Err(InstanceError::Down(name.to_owned()));
     }
     Ok(facts(&link))
-}
-
-fn refuse_master(name: &str) -> Result<(), InstanceError> {
-    let Some(master) = Link::by_name(name)?.status.master else { return Ok(()) };
-    let master = Link::by_index(master).map(|link| link.name().to_owned());
-    let master = master.unwrap_or_else(|_| "another device".into());
-    Err(InstanceError::Master { port: name.to_owned(), master })
 }
 
 /// What is different about a port, in words; `None` where it is what it was.
@@ -664,6 +755,12 @@ fn change(session: &Session, side: Side) -> Option<String> {
     let mut changes = Vec::new();
     if is.queues != was.queues {
         changes.push(format!("{} queues instead of {}", is.queues, was.queues));
+    } else if is.counts.now != was.counts.now {
+        let [now, then] = [is.counts.now, was.counts.now].map(|of| (of.rx, of.tx));
+        changes.push(format!(
+            "{} receive and {} transmit queues instead of {} and {}",
+            now.0, now.1, then.0, then.1
+        ));
     }
     if is.mtu != was.mtu {
         changes.push(format!("MTU {} instead of {}", is.mtu, was.mtu));

@@ -26,6 +26,7 @@ mod look_ups;
 mod mailbox;
 mod meter;
 mod notify;
+mod offloads;
 mod owners;
 mod policy_file;
 mod queue;
@@ -34,14 +35,17 @@ mod reload;
 mod session;
 mod signals;
 mod sizing;
+mod standby;
 mod state;
 mod tc_host;
+mod warnings;
 mod watch;
 mod worker_thread;
 mod workers;
 mod xdp_io;
 
 pub mod control;
+pub mod pause;
 pub mod run;
 pub mod show;
 

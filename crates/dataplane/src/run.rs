@@ -7,6 +7,8 @@ use crate::confine::{Needs, confine};
 use crate::control::{Answer, ControlError, ControlServer, Request, Task};
 use crate::instance::{FailMode, Instance, InstanceError, InstanceOptions, read_port};
 use crate::notify::Manager;
+use crate::offloads::Repairs;
+use crate::pause::Pause;
 use crate::policy_file::{self, PolicyFileError};
 use crate::reload::reload;
 use crate::session::{Prepared, SessionOptions};
@@ -32,6 +34,9 @@ const TICK: Nanos = Nanos::from_secs(1);
 const WATCH: Nanos = Nanos::from_millis(250);
 /// How long a batch is worked on before others have their turn.
 const SLICE: Nanos = Nanos::from_millis(50);
+
+/// The longest that the ports may be let go, in seconds: a day.
+const PAUSE_MAX_S: u64 = 86_400;
 
 /// What `narrows run` was asked for.
 #[derive(Clone, Debug)]
@@ -107,17 +112,25 @@ pub fn run(options: RunOptions, ready: impl FnOnce(&Instance)) -> Result<Show, R
     let mut manager = Manager::from_environment();
     refuse_blockers(&ports, fail, &session)?;
     let needs = Needs { batch: batch.as_deref(), state: state.as_ref().map(StateFile::path) };
+    let repairs = Repairs::reach(&ports);
     let unconfined = confine(needs);
-    let mut instance = Instance::start(InstanceOptions { ports, fail, session }, policy)?;
+    let options = InstanceOptions { ports, fail, session };
+    let mut instance = Instance::start(options, policy, repairs)?;
     unconfined.into_iter().for_each(|missing| instance.warn(missing));
     ready(&instance);
     manager.ready(&instance.standing());
     let mut refused = None;
     let mut next_tick = clock::now() + TICK;
+    let mut pause: Option<Pause> = None;
     loop {
-        let fds = [control.fd(), monitor.as_fd(), stop.fd(), hangup.fd()].map(|fd| (fd, true));
-        let wake = next_tick.min(manager.next_beat());
+        let [control_fd, monitor_fd, stop_fd, hangup_fd] =
+            [control.fd(), monitor.as_fd(), stop.fd(), hangup.fd()].map(|fd| (fd, true));
+        // Without a pause there is nothing to wait for at a fifth.
+        let paused = pause.as_ref().map_or((control.fd(), false), |pause| (pause.fd(), true));
+        let end = pause.as_ref().map_or(next_tick, Pause::end);
+        let wake = next_tick.min(end).min(manager.next_beat());
         let at_most = if control.is_busy() { Nanos::ZERO } else { WATCH };
+        let fds = [control_fd, monitor_fd, stop_fd, hangup_fd, paused];
         wait_readable(fds, Some((wake - clock::now()).min(at_most).0))?;
         if stop.take() {
             manager.stopping();
@@ -133,7 +146,20 @@ pub fn run(options: RunOptions, ready: impl FnOnce(&Instance)) -> Result<Show, R
             manager.ready(&standing(&instance, refused.as_deref()));
         }
         instance.watch();
-        control.serve(|task| work(&mut instance, state.as_mut(), task));
+        if let Some(over) = pause.take_if(|pause| pause.is_over()) {
+            over.finish(&mut instance);
+        }
+        let mut limit = Nanos::ZERO;
+        let began = clock::now();
+        let holder = control.serve(|task| {
+            if let Task::Whole(Request::LetGo { limit_s, .. }) = &*task {
+                limit = Nanos::from_secs((*limit_s).min(PAUSE_MAX_S));
+            }
+            work(&mut instance, state.as_mut(), task)
+        });
+        if let Some(stream) = holder {
+            pause = Some(Pause::new(stream, began, limit)?);
+        }
         if clock::now() >= next_tick {
             instance.tick();
             keep(&mut instance, state.as_mut());
@@ -261,6 +287,7 @@ pub fn wanted(ports: &[String; 2], fail: FailMode, session: &SessionOptions) -> 
         queues: None,
         bridge: fail == FailMode::Open,
         multi_buffer: true,
+        repairs: true,
         locked_bytes: locked.unwrap_or(0),
     }
 }
@@ -270,6 +297,12 @@ fn work(instance: &mut Instance, state: Option<&mut StateFile>, task: &mut Task)
     let mut outcome = match task {
         Task::Whole(Request::Ports) => return Some(Answer::Ports(instance.ports().to_vec())),
         Task::Whole(Request::Show) => return Some(Answer::Show(Box::new(instance.show()))),
+        Task::Whole(Request::LetGo { why, .. }) => {
+            return Some(match instance.let_go(std::mem::take(why)) {
+                Ok(()) => Answer::LetGo,
+                Err(error) => Answer::Refused(error.to_string()),
+            });
+        }
         Task::Whole(Request::Tc { args }) => narrows_tc::execute(args, instance),
         Task::Whole(Request::Batch { .. }) => unreachable!("a batch is a task of its own"),
         Task::Batch(batch) => {

@@ -15,6 +15,8 @@ use crate::xdp_io::XdpIo;
 use narrows_bpf::{
     AttachError, Heartbeats, Pulse, Stalled, Steer, SteerError, Verdicts, Watchdog, XdpMode,
 };
+use narrows_link::QueueCounts;
+
 use narrows_link::{Device, DeviceLosses};
 use narrows_packet::dissect::Dissector;
 use narrows_policy::Update;
@@ -50,6 +52,10 @@ pub(crate) struct PortFacts {
     /// Descriptors of the device's own ring of each RX queue; 0 where it has none or does not
     /// say.
     pub(crate) rx_ring: u32,
+    /// All queues, paired or not.
+    pub(crate) counts: QueueCounts,
+    /// The driver's name.
+    pub(crate) driver: String,
 }
 
 /// How sessions are run.

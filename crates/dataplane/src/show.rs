@@ -25,6 +25,9 @@ pub struct Show {
     pub uptime_s: f64,
     /// Who forwards when this process is gone.
     pub fail: String,
+    /// What is wrong with the ports now: what goes past the limit, cannot pass, or is spoilt.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub warnings: Vec<String>,
     /// The two ports.
     pub ports: Vec<PortShow>,
     /// The worker of each queue.
@@ -302,6 +305,9 @@ impl Show {
             Some(reason) => writeln!(out, ": {reason}")?,
             None => writeln!(out)?,
         }
+        for warning in &self.warnings {
+            writeln!(out, "warning: {warning}")?;
+        }
         for port in &self.ports {
             port.write(out, self.fail == "closed")?;
         }
@@ -455,6 +461,7 @@ mod tests {
             waiting_for: None,
             uptime_s: 61.4,
             fail: "open (bridge nrwbr7)".into(),
+            warnings: Vec::new(),
             ports: vec![PortShow {
                 name: "eth2".into(),
                 xdp: "native".into(),

@@ -66,7 +66,16 @@ mod tests {
     use super::*;
 
     fn port(mtu: u32, rx_ring: u32) -> PortFacts {
-        PortFacts { name: "a".into(), ifindex: 1, mac: [0; 6], mtu, queues: 1, rx_ring }
+        PortFacts {
+            name: "a".into(),
+            ifindex: 1,
+            mac: [0; 6],
+            mtu,
+            queues: 1,
+            rx_ring,
+            counts: narrows_link::QueueCounts::default(),
+            driver: "ice".into(),
+        }
     }
 
     fn options(frames: u32, ring: u32) -> SessionOptions {

@@ -35,11 +35,19 @@
 //! # All or nothing
 //!
 //! [`prepare`] looks before it touches anything, and undoes what it did where a later step
-//! fails. It is idempotent, and completes what a killed process left half done. A bridge
-//! that somebody else made is used as it is and never changed.
+//! fails. It is idempotent, and completes what a killed process left half done; [`check`] says
+//! whether it has to be called again.
+//!
+//! # Somebody else's bridge
+//!
+//! A bridge that somebody else made is used as it is and never changed, but only where it forwards
+//! between just these two ports whatever comes. While Narrows runs, XDP takes every frame before
+//! the bridge, and forwards it whatever the bridge would do: where spanning tree blocks a port,
+//! that is a loop; with a third port, frames for it never get there; where VLANs are filtered,
+//! they no longer are. Such a bridge is refused, at the start and when it becomes one.
 
 use crate::link::{all, change, set_administrative_state, status_by_name};
-use crate::{Address, Link, LinkError, LinkStatus, netlink};
+use crate::{Address, BridgeSettings, Link, LinkError, LinkStatus, netlink};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
@@ -47,6 +55,10 @@ use netlink_packet_route::link::{
     InfoData, InfoKind, InfoPortData, InfoPortKind, LinkAttribute, LinkInfo, LinkMessage,
 };
 use std::fmt;
+
+mod foreign;
+
+pub use foreign::Unfit;
 
 /// How the names of bridges begin that Narrows made: it may change and remove these, and
 /// no others. The index of the lower port follows, in at most ten digits, which is the
@@ -57,6 +69,16 @@ pub const PREFIX: &str = "nrwbr";
 const GROUPS: u16 = 0xfff8;
 /// The same for each port: all but pause frames.
 const PORT_GROUPS: u16 = 0xfffd;
+
+/// What a bridge of ours is set to.
+const LIKE_A_WIRE: BridgeSettings = BridgeSettings {
+    forward_delay: 0,
+    ageing_time: 0,
+    stp: false,
+    vlan_filtering: false,
+    group_fwd_mask: GROUPS,
+    mcast_snooping: false,
+};
 
 /// A bridge that joins two ports.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -78,8 +100,7 @@ pub enum Origin {
     Created,
     /// Made by an earlier run.
     Reused,
-    /// Made by somebody else, who alone answers for how it is set: it may learn, filter
-    /// VLANs, or have more ports.
+    /// Made by somebody else, who alone answers for how it is set. It may learn.
     Foreign,
 }
 
@@ -102,6 +123,13 @@ pub enum BridgeError {
         /// What it carries.
         addresses: Vec<Address>,
     },
+    /// Somebody else's bridge joins them already, and does not forward like a wire.
+    Unfit {
+        /// The bridge.
+        bridge: String,
+        /// What it does otherwise.
+        why: Unfit,
+    },
     /// The kernel knows no bridges.
     NoBridges,
     /// Another failure.
@@ -119,6 +147,7 @@ impl BridgeError {
                 let list = list.join(", ");
                 format!("{port} carries {list}, which would stop working on a bridge's port")
             }
+            Self::Unfit { bridge, why } => format!("{bridge} joins the ports and {why}"),
             Self::NoBridges => "this kernel has no bridges (CONFIG_BRIDGE)".to_owned(),
             Self::Link(error) => error.to_string(),
         }
@@ -137,6 +166,7 @@ impl BridgeError {
                 let deletes = deletes.join(" && ");
                 format!("{deletes} (and add it elsewhere, or use --fail-closed)")
             }
+            Self::Unfit { bridge, why } => why.remedy(bridge),
             Self::NoBridges => "modprobe bridge (or use --fail-closed)".to_owned(),
             Self::Link(_) => return None,
         })
@@ -194,6 +224,35 @@ pub fn remove(bridge: &BridgeState) -> Result<(), LinkError> {
     }
 }
 
+/// Why `bridge` would not carry on between `ports` at this moment, in words; none where it would.
+/// [`prepare`] mends what can be mended.
+///
+/// # Errors
+///
+/// Where the kernel does not say.
+pub fn check(bridge: &BridgeState, ports: &[String; 2]) -> Result<Option<String>, LinkError> {
+    let all = all()?;
+    let find = |wanted: &dyn Fn(&LinkStatus) -> bool| all.iter().find(|link| wanted(link));
+    let name = &bridge.name;
+    let Some(now) = find(&|link| link.ifindex == bridge.ifindex) else {
+        return Ok(Some(format!("the bridge {name} is gone")));
+    };
+    if !now.up {
+        return Ok(Some(format!("the bridge {name} is down")));
+    }
+    for port in ports {
+        let Some(link) = find(&|link| link.name == *port) else { continue };
+        if link.master != Some(bridge.ifindex) {
+            return Ok(Some(format!("{port} is no port of the bridge {name} any more")));
+        }
+    }
+    Ok(match bridge.origin {
+        Origin::Foreign => Unfit::find(now, bridge.ports, &all).map(|why| format!("{name} {why}")),
+        Origin::Created | Origin::Reused => (now.bridge != Some(LIKE_A_WIRE))
+            .then(|| format!("the bridge {name} was set to do other than a wire does")),
+    })
+}
+
 /// What is to be done, decided before anything is touched.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
@@ -227,7 +286,10 @@ pub(crate) fn plan(ports: &[Link; 2], all: &[LinkStatus]) -> Result<Plan, Bridge
     let reusable = match (master(a), master(b)) {
         (Some(one), Some(other)) if one.ifindex == other.ifindex && is_bridge(one) => {
             if !ours(&one) {
-                return Ok(Plan::Adopt(one.clone()));
+                return match Unfit::find(one, indices, all) {
+                    None => Ok(Plan::Adopt(one.clone())),
+                    Some(why) => Err(BridgeError::Unfit { bridge: one.name.clone(), why }),
+                };
             }
             Some(one)
         }
@@ -336,19 +398,20 @@ fn create(name: &str) -> Result<LinkStatus, BridgeError> {
 /// Makes a bridge behave like a wire.
 fn configure(bridge: &LinkStatus) -> Result<(), LinkError> {
     let doing = format!("making bridge {} behave like a wire", bridge.name);
-    let mut message = LinkMessage::default();
-    message.header.index = bridge.ifindex;
-    message.attributes = vec![LinkAttribute::LinkInfo(vec![
-        LinkInfo::Kind(InfoKind::Bridge),
-        LinkInfo::Data(InfoData::Bridge(vec![
-            InfoBridge::StpState(BridgeStpState::Disabled),
-            InfoBridge::ForwardDelay(0),
-            InfoBridge::AgeingTime(0),
-            InfoBridge::MulticastSnooping(false),
-            InfoBridge::GroupFwdMask(GROUPS),
-        ])),
-    ])];
-    netlink::ask(&doing, RouteNetlinkMessage::NewLink(message), 0)?;
+    // By itself and first: while spanning tree runs, the kernel refuses a delay of 0, whatever else
+    // the same message says.
+    set(bridge, &doing, vec![InfoBridge::StpState(BridgeStpState::Disabled)])?;
+    let mut settings = vec![
+        InfoBridge::ForwardDelay(0),
+        InfoBridge::AgeingTime(0),
+        InfoBridge::MulticastSnooping(false),
+        InfoBridge::GroupFwdMask(GROUPS),
+    ];
+    // Only where somebody turned it on: a kernel built without it refuses even to turn it off.
+    if bridge.bridge.is_some_and(|now| now.vlan_filtering) {
+        settings.push(InfoBridge::VlanFiltering(false));
+    }
+    set(bridge, &doing, settings)?;
 
     let mut message = LinkMessage::default();
     message.attributes = vec![LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![
@@ -360,6 +423,16 @@ fn configure(bridge: &LinkStatus) -> Result<(), LinkError> {
         Err(error) if error.errno() == Some(libc::EAFNOSUPPORT) => Ok(()),
         result => result,
     }
+}
+
+fn set(bridge: &LinkStatus, doing: &str, settings: Vec<InfoBridge>) -> Result<(), LinkError> {
+    let mut message = LinkMessage::default();
+    message.header.index = bridge.ifindex;
+    message.attributes = vec![LinkAttribute::LinkInfo(vec![
+        LinkInfo::Kind(InfoKind::Bridge),
+        LinkInfo::Data(InfoData::Bridge(settings)),
+    ])];
+    netlink::ask(doing, RouteNetlinkMessage::NewLink(message), 0).map(drop)
 }
 
 fn configure_port(port: &LinkStatus) -> Result<(), LinkError> {
@@ -458,7 +531,26 @@ mod tests {
             [port(3, "sa", Some(9)), port(4, "sb", Some(9))],
             &[bridge(9, "nrwbr3"), third],
         );
-        assert_eq!(plan.unwrap(), Plan::Adopt(bridge(9, "nrwbr3")));
+        assert_eq!(
+            plan.unwrap_err().to_string(),
+            "nrwbr3 joins the ports and has sc as a port, too, which frames would not reach while \
+             Narrows forwards between the two; try: ip link set dev sc nomaster (or take the two \
+             off it: `ip link set dev PORT nomaster`)"
+        );
+    }
+
+    #[test]
+    fn somebody_else_s_bridge_that_is_no_wire_is_refused_with_what_to_type() {
+        let refused = |settings: BridgeSettings| {
+            let mut br0 = bridge(9, "br0");
+            br0.bridge = Some(settings);
+            let plan = planned([port(3, "sa", Some(9)), port(4, "sb", Some(9))], &[br0]);
+            plan.unwrap_err().remedy().unwrap()
+        };
+        let stp = BridgeSettings { stp: true, ..BridgeSettings::default() };
+        assert!(refused(stp).starts_with("ip link set dev br0 type bridge stp_state 0"));
+        let vlans = BridgeSettings { vlan_filtering: true, ..BridgeSettings::default() };
+        assert!(refused(vlans).starts_with("ip link set dev br0 type bridge vlan_filtering 0"));
     }
 
     #[test]

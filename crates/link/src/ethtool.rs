@@ -8,9 +8,9 @@ use crate::status::{Queues, text};
 use crate::sys::{Ethtool, Question};
 
 /// `ETH_FLAG_TXVLAN`, `ETH_FLAG_RXVLAN`, `ETH_FLAG_LRO` of `linux/ethtool.h`.
-const FLAG_TX_VLAN: u32 = 1 << 7;
-const FLAG_RX_VLAN: u32 = 1 << 8;
-const FLAG_LRO: u32 = 1 << 15;
+pub(crate) const FLAG_TX_VLAN: u32 = 1 << 7;
+pub(crate) const FLAG_RX_VLAN: u32 = 1 << 8;
+pub(crate) const FLAG_LRO: u32 = 1 << 15;
 
 /// The driver of an interface.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -5,7 +5,7 @@
 //! queues a port really uses, whether an offload rewrites what XDP sees, whether anybody
 //! forwards when the process is gone. This crate reads them ([`Link`]), notices when they
 //! change ([`LinkMonitor`]), makes the few changes that the data plane needs
-//! ([`set_up`], [`promiscuous`], [`bridge`]) and judges them ([`doctor`]).
+//! ([`set_up`], [`promiscuous`], [`bridge`], [`Features`]) and judges them ([`doctor`]).
 //!
 //! Principles:
 //!
@@ -17,8 +17,8 @@
 //!   a function of it.
 //! * A change that fails leaves nothing half-applied and says what to type instead.
 //!
-//! Non-goals: configuring addresses or routes; changing offloads, queues or rings, which
-//! interrupts traffic and is the operator's decision ([`doctor`] names the command).
+//! Non-goals: configuring addresses or routes; changing queues, rings or MTUs, which interrupts
+//! traffic and is the operator's decision ([`doctor`] names the command).
 
 mod address;
 pub mod bridge;
@@ -31,6 +31,7 @@ mod ethtool;
 mod link;
 mod monitor;
 mod netlink;
+mod offload;
 mod peer;
 mod promiscuous;
 mod status;
@@ -43,6 +44,7 @@ pub use error::LinkError;
 pub use ethtool::{Driver, Offloads, QueueCounts, Rings};
 pub use link::{Link, set_up};
 pub use monitor::{LinkEvent, LinkMonitor, Snapshot};
+pub use offload::{Features, Offload};
 pub use peer::{Peer, PeerInside};
 pub use promiscuous::{Promiscuous, promiscuous};
-pub use status::{LinkStatus, OperState, PeerId, Queues, XdpMode, XdpProgram};
+pub use status::{BridgeSettings, LinkStatus, OperState, PeerId, Queues, XdpMode, XdpProgram};

@@ -44,6 +44,8 @@ pub enum LinkEvent {
         /// The name that it had.
         name: String,
     },
+    /// Settings that only ethtool knows were changed, of one interface or several: offloads, rings.
+    Settings,
     /// Events were lost: everything may be different. Read all that matters anew.
     Overrun,
 }
@@ -114,6 +116,7 @@ impl LinkMonitor {
                         return None;
                     }
                     self.recount();
+                    self.ready.push_back(LinkEvent::Settings);
                 }
                 // ENOBUFS: the kernel had to throw events away. Any other error leaves the
                 // caller as uninformed, and is cleared by being read.

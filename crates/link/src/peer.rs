@@ -65,6 +65,19 @@ impl Peer {
         Some(Self { name, prefix: Some(prefix), inside })
     }
 
+    /// A socket in its namespace, its name there, and what to put before a command to run it there;
+    /// none where that namespace cannot be found or entered.
+    pub(crate) fn reach(id: PeerId) -> Option<(Ethtool, String, String)> {
+        let Some(number) = id.namespace else {
+            let name = status_by_index(id.ifindex).ok()?.name;
+            return Some((Ethtool::open().ok()?, name, String::new()));
+        };
+        let name = (number >= 0).then(|| peer_name(id)).and_then(Result::ok)?;
+        let (namespace, prefix) = namespace(number)?;
+        let ethtool = inside(&namespace, || Ethtool::open().ok())?;
+        Some((ethtool, name, prefix))
+    }
+
     /// The command that does `ethtool` with `words` to it.
     pub(crate) fn ethtool(&self, words: &str, values: &str) -> String {
         let Self { name, prefix, .. } = self;
@@ -88,12 +101,17 @@ impl PeerInside {
     }
 
     fn read_in(namespace: &File, name: &str) -> Option<Self> {
-        let enter = || {
-            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).ok()?;
-            Self::read(name)
-        };
-        thread::scope(|scope| scope.spawn(enter).join().ok().flatten())
+        inside(namespace, || Self::read(name))
     }
+}
+
+/// Does `work` on a thread in `namespace`; none where it cannot be entered.
+fn inside<T: Send>(namespace: &File, work: impl FnOnce() -> Option<T> + Send) -> Option<T> {
+    let enter = || {
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).ok()?;
+        work()
+    };
+    thread::scope(|scope| scope.spawn(enter).join().ok().flatten())
 }
 
 /// Finds the namespace that this one knows as `number`, and how to run a command in it.

@@ -24,6 +24,13 @@ const IFLA_XDP: u16 = 43;
 const IFLA_MIN_MTU: u16 = 50;
 const IFLA_MAX_MTU: u16 = 51;
 const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const IFLA_BR_FORWARD_DELAY: u16 = 1;
+const IFLA_BR_AGEING_TIME: u16 = 4;
+const IFLA_BR_STP_STATE: u16 = 5;
+const IFLA_BR_VLAN_FILTERING: u16 = 7;
+const IFLA_BR_GROUP_FWD_MASK: u16 = 9;
+const IFLA_BR_MCAST_SNOOPING: u16 = 23;
 const IFLA_XDP_ATTACHED: u16 = 2;
 const IFLA_XDP_PROG_ID: u16 = 4;
 const IFLA_XDP_DRV_PROG_ID: u16 = 5;
@@ -66,6 +73,8 @@ pub struct LinkStatus {
     pub operstate: OperState,
     /// What made it: `veth`, `bridge`, `vlan`, …; none for hardware.
     pub kind: Option<String>,
+    /// How it forwards, where it is a bridge.
+    pub bridge: Option<BridgeSettings>,
     /// The bridge, bond or other device that it is a port of.
     pub master: Option<u32>,
     /// XDP programs attached to it; at most one of each mode.
@@ -92,6 +101,23 @@ impl Queues {
     pub fn pairs(self) -> u32 {
         self.rx.min(self.tx)
     }
+}
+
+/// What decides how a bridge forwards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BridgeSettings {
+    /// How long a port waits before it forwards, in the kernel's hundredths of a second.
+    pub forward_delay: u32,
+    /// How long an address is remembered, in the same; 0 where nothing is learnt.
+    pub ageing_time: u32,
+    /// Whether it runs spanning tree.
+    pub stp: bool,
+    /// Whether it filters by VLAN.
+    pub vlan_filtering: bool,
+    /// Which link-local groups it forwards, a bit each.
+    pub group_fwd_mask: u16,
+    /// Whether it forwards multicast only where somebody asked for it.
+    pub mcast_snooping: bool,
 }
 
 /// RFC 2863's operational state.
@@ -167,7 +193,7 @@ impl LinkStatus {
             IFLA_NUM_RX_QUEUES => status.allocated.rx = number(value),
             IFLA_CARRIER => status.carrier = value.first() == Some(&1),
             IFLA_OPERSTATE => status.operstate = operstate(value),
-            IFLA_LINKINFO => status.kind = info_kind(value),
+            IFLA_LINKINFO => (status.kind, status.bridge) = info(value),
             IFLA_XDP => status.xdp = xdp(value),
             IFLA_LINK => lower = u32_at(value, 0).filter(|&lower| lower != 0),
             IFLA_LINK_NETNSID => namespace = u32_at(value, 0).map(u32::cast_signed),
@@ -216,14 +242,31 @@ fn operstate(value: &[u8]) -> OperState {
     }
 }
 
-fn info_kind(value: &[u8]) -> Option<String> {
-    let mut kind = None;
-    each(value, |attribute, value| {
-        if attribute == IFLA_INFO_KIND {
-            kind = Some(text(value));
-        }
+/// What kind of interface it is, and how it forwards where it is a bridge.
+fn info(value: &[u8]) -> (Option<String>, Option<BridgeSettings>) {
+    let (mut kind, mut data) = (None, None);
+    each(value, |attribute, value| match attribute {
+        IFLA_INFO_KIND => kind = Some(text(value)),
+        IFLA_INFO_DATA => data = Some(bridge_settings(value)),
+        _ => {}
     });
-    kind
+    let bridge = data.filter(|_| kind.as_deref() == Some("bridge"));
+    (kind, bridge)
+}
+
+fn bridge_settings(value: &[u8]) -> BridgeSettings {
+    let mut settings = BridgeSettings::default();
+    let is_on = |value: &[u8]| value.first().is_some_and(|&byte| byte != 0);
+    each(value, |attribute, value| match attribute {
+        IFLA_BR_FORWARD_DELAY => settings.forward_delay = number(value),
+        IFLA_BR_AGEING_TIME => settings.ageing_time = number(value),
+        IFLA_BR_STP_STATE => settings.stp = number(value) != 0,
+        IFLA_BR_VLAN_FILTERING => settings.vlan_filtering = is_on(value),
+        IFLA_BR_GROUP_FWD_MASK => settings.group_fwd_mask = u16_at(value, 0).unwrap_or_default(),
+        IFLA_BR_MCAST_SNOOPING => settings.mcast_snooping = is_on(value),
+        _ => {}
+    });
+    settings
 }
 
 fn xdp(value: &[u8]) -> Vec<XdpProgram> {

@@ -29,6 +29,16 @@ pub(crate) enum Question {
     Gro = 0x2b,
 }
 
+/// An ethtool command that carries a single number, as the questions are answered with.
+#[derive(Clone, Copy, Debug)]
+#[repr(u32)]
+pub(crate) enum Setting {
+    TxChecksum = 0x17,
+    /// The whole mask of the `ETH_FLAG_*` bits.
+    Flags = 0x26,
+    Gro = 0x2c,
+}
+
 /// `struct ethtool_value`.
 #[repr(C)]
 #[derive(Default)]
@@ -89,7 +99,7 @@ pub(crate) struct RawDriver {
 /// the command number, and is at least as long as what the kernel writes for every
 /// command number that this module puts there. None of them has a variable tail.
 unsafe trait Command {}
-// SAFETY: two u32, as `struct ethtool_value`; used with the `Question`s only.
+// SAFETY: two u32, as `struct ethtool_value`; used with the `Question`s and `Setting`s only.
 unsafe impl Command for Value {}
 // SAFETY: nine u32, as `struct ethtool_channels`; used with ETHTOOL_GCHANNELS only.
 unsafe impl Command for RawChannels {}
@@ -113,6 +123,11 @@ impl Ethtool {
         let mut value = Value { cmd: question as u32, data: 0 };
         self.call(name, &mut value)?;
         Ok(value.data)
+    }
+
+    /// Sets a number.
+    pub(crate) fn set(&self, name: &str, setting: Setting, data: u32) -> io::Result<()> {
+        self.call(name, &mut Value { cmd: setting as u32, data })
     }
 
     /// Reads the numbers of queues.

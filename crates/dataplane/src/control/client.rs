@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// How long a command waits for a word from the instance. It answers within a second, and says more
 /// often how far a long batch is.
-const ANSWER_TIME: Duration = Duration::from_secs(10);
+pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// An instance, seen from a command.
 #[derive(Clone, Debug)]
@@ -48,6 +48,16 @@ impl Client {
         Ok(found)
     }
 
+    /// Opens a connection to it.
+    pub(crate) fn connect(&self) -> Result<UnixStream, ControlError> {
+        UnixStream::connect(&self.path).map_err(|source| self.broken(source))
+    }
+
+    /// The conversation with it broke off.
+    pub(crate) fn broken(&self, source: io::Error) -> ControlError {
+        ControlError::Broken { path: self.path.clone(), source }
+    }
+
     /// Asks it.
     ///
     /// # Errors
@@ -61,8 +71,7 @@ impl Client {
         request: &Request,
         patience: Duration,
     ) -> Result<Answer, ControlError> {
-        let broken = |source| ControlError::Broken { path: self.path.clone(), source };
-        let stream = UnixStream::connect(&self.path).map_err(broken)?;
+        let stream = self.connect()?;
         let sent = Turn::begin(&stream, patience).send(request);
         let mut lines = BufReader::new(Turn::begin(&stream, patience));
         let mut applied = None;
@@ -77,7 +86,7 @@ impl Client {
                     let source = sent.err().unwrap_or(source);
                     return Err(match applied {
                         Some(line) => ControlError::BrokenBatch { path, line, source },
-                        None => ControlError::Broken { path, source },
+                        None => self.broken(source),
                     });
                 }
             }
@@ -85,7 +94,9 @@ impl Client {
     }
 }
 
-fn receive<T: for<'de> Deserialize<'de>>(lines: &mut BufReader<Turn<'_>>) -> io::Result<T> {
+pub(crate) fn receive<T: for<'de> Deserialize<'de>>(
+    lines: &mut BufReader<Turn<'_>>,
+) -> io::Result<T> {
     let mut line = Vec::new();
     lines.take(MESSAGE_MAX as u64).read_until(b'\n', &mut line)?;
     if line.is_empty() {
@@ -96,17 +107,17 @@ fn receive<T: for<'de> Deserialize<'de>>(lines: &mut BufReader<Turn<'_>>) -> io:
 
 /// Saying or hearing something that is over at a certain time, however slowly the other side writes
 /// or reads.
-struct Turn<'a> {
+pub(crate) struct Turn<'a> {
     stream: &'a UnixStream,
     end: Instant,
 }
 
 impl<'a> Turn<'a> {
-    fn begin(stream: &'a UnixStream, time: Duration) -> Self {
+    pub(crate) fn begin(stream: &'a UnixStream, time: Duration) -> Self {
         Self { stream, end: Instant::now() + time }
     }
 
-    fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
+    pub(crate) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
         self.write_all(&line)

@@ -20,11 +20,19 @@ pub(crate) const RUN_DIR: &str = "/run/narrows";
 
 /// What the names of locks end in.
 const LOCK: &str = "lock";
+/// What the names of records end in.
+const RECORD: &str = "offloads";
 
 /// The folder of the network namespace that this process is in.
 pub(super) fn folder() -> io::Result<PathBuf> {
     let namespace = std::fs::metadata("/proc/self/ns/net")?.ino();
     Ok(Path::new(RUN_DIR).join(format!("net-{namespace}")))
+}
+
+/// Where the instance that joins `ports` writes down what the next one has to know.
+pub(crate) fn record(ports: &[String; 2]) -> PathBuf {
+    let name = format!("{},{}.{RECORD}", ports[0], ports[1]);
+    folder().unwrap_or_else(|_| RUN_DIR.into()).join(name)
 }
 
 /// The place of one instance: its socket's path, and the locks that make it its own. Given up when
@@ -141,8 +149,8 @@ pub(super) fn clear_folder(folder: &Path) {
     if sockets.iter().any(|socket| UnixStream::connect(socket).is_ok()) {
         return;
     }
-    for socket in sockets {
-        let _ = std::fs::remove_file(socket);
+    for left in sockets.into_iter().chain(paths(RECORD)) {
+        let _ = std::fs::remove_file(left);
     }
     drop(locks);
     let _ = std::fs::remove_dir(folder);

@@ -92,8 +92,12 @@ impl ControlServer {
     }
 
     /// Serves all clients as far as that goes without waiting for any. `work` does a part of a task
-    /// and says the answer when there is one.
-    pub(crate) fn serve(&mut self, mut work: impl FnMut(&mut Task) -> Option<Answer>) {
+    /// and says the answer when there is one. Returns the connection for which the ports were let
+    /// go, where one asked for that; it is no client any more.
+    pub(crate) fn serve(
+        &mut self,
+        mut work: impl FnMut(&mut Task) -> Option<Answer>,
+    ) -> Option<UnixStream> {
         self.accept();
         let ready = &self.ready;
         self.clients.retain_mut(|client| {
@@ -103,6 +107,11 @@ impl ControlServer {
             }
             kept.is_ok()
         });
+        let holds = |client: &Client| matches!(client.state, State::Holding);
+        let holder = self.clients.swap_remove(self.clients.iter().position(holds)?);
+        // Where it cannot be forgotten it was not watched.
+        let _ = epoll::delete(&self.ready, &holder.stream);
+        Some(holder.stream)
     }
 
     fn accept(&mut self) {
@@ -147,6 +156,8 @@ enum State {
     },
     /// It is to take what is unsent.
     Answered,
+    /// The ports were let go for it.
+    Holding,
 }
 
 impl Client {
@@ -177,6 +188,12 @@ impl Client {
         if let State::Working { task, told } = &mut self.state {
             if let Some(answer) = work(task) {
                 self.answer(&answer)?;
+                if let Answer::LetGo = answer {
+                    // Where it is gone already, that shows when it is next read from.
+                    self.state = State::Holding;
+                    let _ = self.flush();
+                    return Ok(());
+                }
             } else if told.elapsed() >= PROGRESS_EVERY && self.unsent.is_empty() {
                 *told = Instant::now();
                 let line = match task {

@@ -29,6 +29,11 @@ pub use interrupts::QueueInterrupt;
 use serde::Serialize;
 use std::fmt::Write;
 
+/// Whether the driver called `driver` is known to run XDP itself.
+pub fn runs_xdp(driver: &str) -> bool {
+    drivers::support(driver).native
+}
+
 /// What the two ports are wanted for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Wanted {
@@ -38,6 +43,9 @@ pub struct Wanted {
     pub bridge: bool,
     /// Whether the data plane can receive a frame in several buffers (`xdp.frags`).
     pub multi_buffer: bool,
+    /// Whether offloads that spoil frames are switched off before the start, as `narrows run` does;
+    /// otherwise each that is on is a blocker.
+    pub repairs: bool,
     /// How much memory the data plane will lock for frames, in bytes.
     pub locked_bytes: u64,
 }
@@ -113,7 +121,7 @@ pub fn judge(facts: &Facts, wanted: &Wanted) -> Vec<Finding> {
             Ok(link) => {
                 findings.extend(port::judge(port, link));
                 findings.extend(queues::judge_port(port, link, wanted));
-                findings.extend(offloads::judge(port, link));
+                findings.extend(offloads::judge(port, link, wanted));
                 findings.extend(interrupts::judge(link.name(), &port.interrupts, host.cpus));
             }
         }

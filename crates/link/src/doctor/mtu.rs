@@ -66,7 +66,7 @@ fn unequal(a: &Link, b: &Link) -> Option<Finding> {
             "MTU {large}, but {} has {small}: larger packets are dropped, and nobody is told",
             less.name()
         );
-        Finding::warning(name, what).remedy(format!("ip link set dev {name} mtu {small}"))
+        Finding::blocker(name, what).remedy(format!("ip link set dev {name} mtu {small}"))
     })
 }
 
@@ -109,6 +109,7 @@ mod tests {
         b.status.name = "b".into();
         let finding = unequal(&link(1500, "ice"), &b).unwrap();
         assert_eq!(finding.remedy.as_deref(), Some("ip link set dev b mtu 1500"));
+        assert_eq!(finding.severity, Severity::Blocker);
         assert_eq!(unequal(&b, &b), None);
     }
 }

@@ -6,21 +6,40 @@
 //! what the local stack sends, and AF_XDP frames are sent as they are.
 
 use super::drivers::support;
-use super::{Finding, PortFacts};
-use crate::Link;
+use super::{Finding, PortFacts, Wanted};
+use crate::{Link, Offload};
 
-pub(super) fn judge(facts: &PortFacts, link: &Link) -> Vec<Finding> {
+pub(super) fn judge(facts: &PortFacts, link: &Link, wanted: &Wanted) -> Vec<Finding> {
     if link.status.is_veth() {
-        return peer(facts, link);
+        return peer(facts, link, wanted);
     }
-    [stripped_tags(link), merged_in_device(link), merged_in_stack(link)]
-        .into_iter()
-        .flatten()
-        .collect()
+    // Generic XDP runs after the stack has merged packets; native XDP runs before.
+    let generic = !support(&link.driver.name).native;
+    let on = Offload::of_port(generic).iter().filter(|offload| offload.is_on(&link.offloads));
+    let name = link.name();
+    on.map(|&offload| {
+        let does = match offload {
+            Offload::RxVlan => "takes VLAN tags out of frames before XDP sees them",
+            Offload::Lro => "merges received packets (LRO), for which most drivers refuse XDP",
+            _ => "merges received packets (GRO) before generic XDP sees them",
+        };
+        let remedy = format!("ethtool -K {name} {} off", offload.word());
+        spoilt(name, &format!("{does}: {}", offload.harm()), remedy, wanted)
+    })
+    .collect()
+}
+
+/// What spoils frames blocks, unless somebody is about to see to it.
+fn spoilt(name: &str, what: &str, remedy: String, wanted: &Wanted) -> Finding {
+    if wanted.repairs {
+        let what = format!("{what}; `narrows run` switches it off while it runs");
+        return Finding::note(name, what).remedy(remedy);
+    }
+    Finding::blocker(name, what).remedy(remedy)
 }
 
 /// What a veth receives is what its peer sent, with the peer's promises unkept.
-fn peer(facts: &PortFacts, link: &Link) -> Vec<Finding> {
+fn peer(facts: &PortFacts, link: &Link, wanted: &Wanted) -> Vec<Finding> {
     let name = link.name();
     let known = facts.peer.as_ref().and_then(|peer| peer.inside.map(|inside| (peer, inside)));
     let Some((peer, inside)) = known else {
@@ -37,53 +56,19 @@ fn peer(facts: &PortFacts, link: &Link) -> Vec<Finding> {
         }];
     };
     let mut findings = Vec::new();
-    if inside.offloads.tx_checksum {
-        let what = format!(
-            "its peer {} leaves checksums to a device that does not exist: TCP and UDP through \
-             Narrows arrive with wrong checksums",
-            peer.name
-        );
-        findings.push(Finding::blocker(name, what).remedy(peer.ethtool("-K", "tx off")));
-    }
-    if inside.offloads.tx_vlan {
-        let what = format!(
-            "its peer {} keeps VLAN tags beside the frame, where XDP does not see them: tagged \
-             frames pass without their tag",
-            peer.name
-        );
-        findings.push(Finding::warning(name, what).remedy(peer.ethtool("-K", "txvlan off")));
+    for &offload in Offload::OF_PEER.iter().filter(|offload| offload.is_on(&inside.offloads)) {
+        let does = match offload {
+            Offload::TxChecksum => "leaves checksums to a device that does not exist",
+            _ => "keeps VLAN tags beside the frame, where XDP does not see them",
+        };
+        let what = format!("its peer {} {does}: {}", peer.name, offload.harm());
+        let remedy = peer.ethtool("-K", &format!("{} off", offload.word()));
+        findings.push(spoilt(name, &what, remedy, wanted));
     }
     if findings.is_empty() {
         findings.push(Finding::ok(name, format!("its peer {} sends whole frames", peer.name)));
     }
     findings
-}
-
-fn stripped_tags(link: &Link) -> Option<Finding> {
-    let name = link.name();
-    link.offloads.rx_vlan.then(|| {
-        let what = "takes VLAN tags out of frames before XDP sees them: tagged frames pass \
-                    without their tag";
-        Finding::warning(name, what).remedy(format!("ethtool -K {name} rxvlan off"))
-    })
-}
-
-fn merged_in_device(link: &Link) -> Option<Finding> {
-    let name = link.name();
-    link.offloads.lro.then(|| {
-        let what = "merges received packets (LRO): most drivers refuse XDP, and merged packets \
-                    cannot be forwarded as they came";
-        Finding::warning(name, what).remedy(format!("ethtool -K {name} lro off"))
-    })
-}
-
-/// Generic XDP runs after the stack has merged packets; native XDP runs before.
-fn merged_in_stack(link: &Link) -> Option<Finding> {
-    let name = link.name();
-    (link.offloads.gro && !support(&link.driver.name).native).then(|| {
-        let what = "merges received packets (GRO) before generic XDP sees them";
-        Finding::warning(name, what).remedy(format!("ethtool -K {name} gro off"))
-    })
 }
 
 #[cfg(test)]
@@ -99,7 +84,7 @@ mod tests {
         let mut link = facts.link.clone().unwrap();
         link.status.kind = Some("veth".into());
         facts.peer = peer;
-        judge(&facts, &link)
+        judge(&facts, &link, &Wanted::default())
     }
 
     fn v0(offloads: Offloads) -> Option<Peer> {
@@ -115,9 +100,9 @@ mod tests {
     }
 
     #[test]
-    fn a_veth_peer_that_keeps_tags_aside_is_warned_of() {
+    fn a_veth_peer_that_keeps_tags_aside_is_refused() {
         let findings = veth(v0(Offloads { tx_vlan: true, ..Offloads::default() }));
-        assert_eq!(findings[0].severity, Severity::Warning);
+        assert_eq!(findings[0].severity, Severity::Blocker);
         assert!(findings[0].remedy.as_ref().unwrap().ends_with("txvlan off"));
     }
 
@@ -138,13 +123,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_about_to_be_switched_off_does_not_block() {
+        let [facts, _] = fit().ports;
+        let mut link = facts.link.clone().unwrap();
+        link.offloads.rx_vlan = true;
+        let severity = |repairs| {
+            let wanted = Wanted { repairs, ..Wanted::default() };
+            judge(&facts, &link, &wanted)[0].severity
+        };
+        assert_eq!((severity(false), severity(true)), (Severity::Blocker, Severity::Note));
+    }
+
+    #[test]
     fn offloads_of_hardware_are_judged_each() {
         let on = |offloads: Offloads, driver: &str| {
             let [facts, _] = fit().ports;
             let mut link = facts.link.clone().unwrap();
             link.offloads = offloads;
             link.driver.name = driver.into();
-            judge(&facts, &link)
+            judge(&facts, &link, &Wanted::default())
                 .into_iter()
                 .filter_map(|finding| finding.remedy)
                 .collect::<Vec<_>>()

@@ -22,9 +22,7 @@ fn bridge(ports: [&Link; 2], others: &[LinkStatus]) -> Finding {
             Finding::ok(&bridge.name, format!("joins {both} as a bridge that stands by"))
         }
         Ok(Plan::Adopt(bridge)) => {
-            let what = format!(
-                "joins {both} already and stands by as it is, with its own STP and VLAN settings"
-            );
+            let what = format!("joins {both} already and stands by as it is");
             Finding::note(&bridge.name, what)
         }
         Err(error) => {

@@ -1,0 +1,106 @@
+//! `narrows reconfigure`.
+
+use anyhow::bail;
+use clap::Args;
+use narrows_dataplane::control::{Answer, Client, Request};
+use narrows_dataplane::pause::while_let_go;
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitCode, ExitStatus};
+use std::time::Duration;
+
+/// Run a command for which a driver wants its queues back, and shape on right afterwards.
+///
+/// Many drivers refuse another number of queues or another MTU while Narrows holds the queues
+/// (`Device queue in use by AF_XDP`). This has the running instance let go of its ports, runs
+/// COMMAND, and has the ports joined again, with the same policy. Meanwhile packets pass unshaped
+/// over the bridge that stands by, or stop where the instance runs with --fail-closed. If this
+/// command is killed, or the time is up, the ports are joined again at once.
+///
+///   narrows reconfigure -- ethtool -L eth1 combined 8
+///   narrows reconfigure -- sh -c 'ip link set eth1 mtu 9000 && ip link set eth2 mtu 9000'
+///
+/// Prints how long the limit was off, and exits with the code of COMMAND.
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Reconfigure {
+    /// The ports of the instance, where several run.
+    #[arg(long, value_name = "A,B", value_parser = super::run::parse_ports)]
+    ports: Option<[String; 2]>,
+
+    /// After how many seconds the ports are joined again, also while COMMAND still runs.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    limit: u64,
+
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+impl Reconfigure {
+    pub fn execute(self) -> anyhow::Result<ExitCode> {
+        let client = self.instance()?;
+        let stops = match client.ask(&Request::Show)? {
+            Answer::Show(show) => show.fail.starts_with("closed"),
+            _ => false,
+        };
+        let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
+        let words = words.join(" ");
+        let run = || Command::new(&self.command[0]).args(&self.command[1..]).status();
+        let limit = Duration::from_secs(self.limit);
+        let (status, joined) = while_let_go(&client, format!("`{words}`"), limit, run)?;
+        let what = if stops { "traffic stopped" } else { "the limit was off" };
+        match joined {
+            Ok(Answer::Joined { mode, waiting_for, apart_ms, late }) => {
+                if late {
+                    eprintln!(
+                        "narrows: the ports were joined again after {} s, before the command was \
+                         over: give it more time with --limit",
+                        self.limit
+                    );
+                }
+                println!("{what} for {apart_ms} ms");
+                match (mode, waiting_for) {
+                    (Some(mode), _) => println!("joined {mode}"),
+                    (None, reason) => eprintln!(
+                        "narrows: the ports cannot be joined now: {}; it is tried again, see \
+                         `narrows show`",
+                        reason.unwrap_or_default()
+                    ),
+                }
+            }
+            Ok(other) => eprintln!("narrows: the instance answered something else: {other:?}"),
+            Err(error) => eprintln!("narrows: {error}"),
+        }
+        match status {
+            Ok(status) => Ok(ExitCode::from(code(status))),
+            Err(error) => bail!("cannot run {}: {error}", self.command[0].to_string_lossy()),
+        }
+    }
+
+    /// The instance that is meant.
+    fn instance(&self) -> anyhow::Result<Client> {
+        let dev = self.ports.as_ref().map(|ports| ports[0].as_str());
+        let mut found = Client::find(dev)?;
+        if let Some([a, b]) = &self.ports {
+            found.retain(|client| client.ports.contains(a) && client.ports.contains(b));
+        }
+        match found.len() {
+            1 => Ok(found.remove(0)),
+            0 => bail!("no narrows joins these ports; `narrows show` lists those that run"),
+            _ => {
+                let ports: Vec<_> = found.iter().map(|one| one.ports.join(",")).collect();
+                bail!(
+                    "several instances run: say which with --ports {}",
+                    ports.join(" or --ports ")
+                )
+            }
+        }
+    }
+}
+
+/// As a shell reports it.
+fn code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}

@@ -1,0 +1,157 @@
+//! Offloads that would spoil what passes are off while Narrows runs, and as before afterwards.
+
+use crate::setup::{Scratch, ip, run, show, turn, wait_for};
+use narrows_testbed::bed::{CLIENT, SERVER, SINK_MAC};
+use narrows_testbed::capture::Capture;
+use narrows_testbed::narrows::Instance;
+use narrows_testbed::{Namespace, Testbed};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// Whether `feature` of `device` is on.
+fn is_on(namespace: &Namespace, device: &str, feature: &str) -> bool {
+    let shown = namespace.run("ethtool", &["-k", device]).unwrap();
+    let line = shown.lines().find_map(|line| line.strip_prefix(&format!("{feature}: ")));
+    line.unwrap_or_else(|| panic!("{feature} is not in {shown}")).starts_with("on")
+}
+
+/// A program that tags each packet that leaves a device, as a VLAN interface on it would.
+const TAGGER: &str = r#"
+#include <linux/bpf.h>
+static long (*push)(struct __sk_buff *skb, unsigned short proto, unsigned short tag) =
+    (void *)BPF_FUNC_skb_vlan_push;
+__attribute__((section("tc"), used)) int tag(struct __sk_buff *skb)
+{ push(skb, 0x0081, 42); return 0; }
+__attribute__((section("license"), used)) char _license[] = "GPL";
+"#;
+
+/// Has what leaves the client tagged.
+fn tag_what_leaves(bed: &Testbed) {
+    let source = Scratch::new("tagger.c", TAGGER);
+    let object = Scratch::new("tagger.o", "");
+    let output = Command::new("clang")
+        .args(["-O2", "-target", "bpf", "-c", source.path(), "-o", object.path()])
+        .arg(format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let words = format!("filter add dev {CLIENT} egress bpf da obj {} sec tc", object.path());
+    bed.client().run("tc", &["qdisc", "add", "dev", CLIENT, "clsact"]).unwrap();
+    bed.client().run("tc", &words.split(' ').collect::<Vec<_>>()).unwrap();
+}
+
+/// How many of the frames that the client sends with the payload type `0x88b5` arrive with their
+/// tag and how many without.
+fn tagged_and_not(bed: &Testbed) -> (usize, usize) {
+    let capture = Capture::start(bed.server(), SERVER, "").unwrap();
+    let mac = SINK_MAC.map(|byte| byte.to_string()).join(", ");
+    let script = format!(
+        "import socket\n\
+         s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)\n\
+         s.bind(('{CLIENT}', 0))\n\
+         frame = bytes([{mac}, 2, 0, 0, 0, 0, 9, 0x88, 0xb5]) + bytes(100)\n\
+         [s.send(frame) for _ in range(50)]\n"
+    );
+    bed.client().run("python3", &["-c", &script]).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let arrived = capture.stop().unwrap();
+    let with = arrived.iter().filter(|frame| frame[12..18] == [0x81, 0, 0, 42, 0x88, 0xb5]);
+    let without = arrived.iter().filter(|frame| frame[12..14] == [0x88, 0xb5]);
+    (with.count(), without.count())
+}
+
+#[test]
+fn tagged_frames_keep_their_tag_whatever_the_other_end_was_set_to() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(1).unwrap();
+    bed.client().run("ethtool", &["-K", CLIENT, "txvlan", "on"]).unwrap();
+    tag_what_leaves(&bed);
+    let _instance = run(&bed, &[]);
+    assert_eq!(tagged_and_not(&bed), (50, 0));
+
+    // And what is switched on later does not stay.
+    bed.client().run("ethtool", &["-K", CLIENT, "txvlan", "on"]).unwrap();
+    wait_for(&bed, "switched off again", |_| !is_on(bed.client(), CLIENT, "tx-vlan-offload"));
+    assert_eq!(tagged_and_not(&bed), (50, 0));
+    let events = show(&bed)["events"].to_string();
+    assert!(events.matches("tagged frames pass without their tag").count() >= 2, "{events}");
+}
+
+#[test]
+fn offloads_are_as_before_after_the_end_also_where_one_instance_was_killed() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(1).unwrap();
+    let features = ["tx-checksumming", "tx-vlan-offload"];
+    let on = |namespace: &Namespace, device| features.map(|one| is_on(namespace, device, one));
+    bed.client().run("ethtool", &["-K", CLIENT, "tx", "on", "txvlan", "on"]).unwrap();
+    let before = on(bed.client(), CLIENT);
+    assert_eq!(before, [true, true]);
+    let start = || Instance::start(&bed, Path::new(crate::setup::NARROWS), &[]).unwrap();
+    let instance = start();
+    assert_eq!(on(bed.client(), CLIENT), [false, false]);
+    instance.kill().unwrap();
+    assert_eq!(on(bed.client(), CLIENT), [false, false]);
+    start().stop().unwrap();
+    assert_eq!(on(bed.client(), CLIENT), before);
+}
+
+#[test]
+fn generic_xdp_has_the_stack_merge_nothing() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(1).unwrap();
+    bed.shaper().run("ethtool", &["-K", "port-a", "gro", "on"]).unwrap();
+    let gro = || is_on(bed.shaper(), "port-a", "generic-receive-offload");
+    let native = run(&bed, &[]);
+    assert!(gro(), "it does no harm behind native XDP");
+    native.stop().unwrap();
+    let generic = run(&bed, &["--xdp", "generic"]);
+    assert!(!gro());
+    generic.stop().unwrap();
+    assert!(gro());
+}
+
+#[test]
+fn unequal_mtus_are_refused_at_the_start_and_said_later() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(1).unwrap();
+    ip(bed.shaper(), "link set dev port-a mtu 1400");
+    let refused = crate::setup::narrows(&bed, &["run", "--ports", "port-a,port-b"]);
+    let words = ["port-b", "MTU 1500, but port-a has 1400", "ip link set dev port-b mtu 1400"];
+    crate::setup::assert_refused(&refused, 1, &words);
+    ip(bed.shaper(), "link set dev port-a mtu 1500");
+    let _instance = run(&bed, &[]);
+    ip(bed.shaper(), "link set dev port-b mtu 1400");
+    wait_for(&bed, "said", |show| show["warnings"].to_string().contains("port-a has MTU 1500"));
+    ip(bed.shaper(), "link set dev port-b mtu 1500");
+    wait_for(&bed, "well again", |show| show["warnings"].is_null());
+}
+
+#[test]
+fn receive_queues_that_nobody_serves_are_said_and_what_comes_in_there_is_counted() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(4).unwrap();
+    let set = |place: usize, rx: &str, tx: &str| {
+        let (namespace, device) = crate::setup::devices(&bed)[place];
+        namespace.run("ethtool", &["-L", device, "rx", rx, "tx", tx]).unwrap();
+    };
+    (0..4).for_each(|place| set(place, "2", "2"));
+    let _instance = run(&bed, &[]);
+    let ports: Vec<u16> = (0..32).map(narrows_testbed::frames::port).collect();
+    set(1, "4", "2");
+    set(0, "2", "4");
+    let load = crate::setup::flood(&bed, &ports, 500, 4e6);
+    let now = wait_for(&bed, "said", |show| {
+        show["warnings"].to_string().contains("4 receive queues, of which 2 are served")
+            && show["events"].to_string().contains("go past the limit")
+    });
+    assert!(now["ports"][0]["unserved"].as_u64().unwrap() > 0, "{now:#}");
+    set(0, "2", "2");
+    wait_for(&bed, "stopped", |show| show["events"].to_string().contains("went past the limit"));
+    // The remedy is the command that stands in the warning.
+    let words = ["reconfigure", "--", "ethtool", "-L", "port-a", "rx", "2", "tx", "2"];
+    let output = crate::setup::narrows(&bed, &words);
+    assert!(output.status.success(), "{}", crate::setup::complaint(&output));
+    assert!(show(&bed)["warnings"].is_null());
+    load.stop().unwrap();
+}

@@ -1,0 +1,355 @@
+//! Offloads that would spoil what passes: switched off before the first frame, kept off, and
+//! switched on again at the end.
+//!
+//! They are looked at whenever the kernel tells of a change of settings, and each second, since
+//! nobody tells of a change in another namespace. What was on is written down before it is
+//! switched off, under `/run/narrows`: an instance that was killed switches nothing on, but the
+//! next one on the same ports knows what to switch on at its own end. What cannot be switched off
+//! is said, with the command, and stands in `narrows show`.
+
+use crate::control;
+use crate::events::Events;
+use narrows_link::{Features, Link, Offload, Offloads, PeerId};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::PathBuf;
+
+/// An interface whose offloads can be switched.
+pub(crate) trait Switches {
+    fn name(&self) -> &str;
+    fn offloads(&self) -> Option<Offloads>;
+    fn switch(&self, offload: Offload, on: bool) -> Result<(), String>;
+    fn command(&self, offload: Offload, on: bool) -> String;
+}
+
+impl Switches for Features {
+    fn name(&self) -> &str {
+        self.name()
+    }
+
+    fn offloads(&self) -> Option<Offloads> {
+        self.offloads()
+    }
+
+    fn switch(&self, offload: Offload, on: bool) -> Result<(), String> {
+        self.set(offload, on).map_err(|error| error.to_string())
+    }
+
+    fn command(&self, offload: Offload, on: bool) -> String {
+        self.command(offload, on)
+    }
+}
+
+/// Something that was on before.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct WasOn {
+    /// Our port.
+    port: String,
+    /// Whether it is the port's peer.
+    peer: bool,
+    offload: Offload,
+}
+
+/// An interface that is watched.
+struct Watched<D> {
+    port: String,
+    /// Where it is not the port itself, but the end across from it.
+    peer: Option<PeerId>,
+    device: D,
+    spoils: &'static [Offload],
+}
+
+/// See the module's documentation.
+pub(crate) struct Repairs<D = Features> {
+    record: PathBuf,
+    watched: Vec<Watched<D>>,
+    was_on: Vec<WasOn>,
+    /// What cannot be switched off, in words.
+    stubborn: Vec<String>,
+    /// Who cannot be looked at, in words.
+    unreached: Vec<String>,
+}
+
+impl Repairs {
+    /// For `ports`. Reaches the other ends of veths, which the process may not do any more once it
+    /// has dropped its privileges.
+    pub(crate) fn reach(ports: &[String; 2]) -> Self {
+        let mut repairs = Self::new(control::record(ports));
+        repairs.watch(ports, [false, false]);
+        repairs
+    }
+
+    /// Takes note of the two ports and the ends across from them as they are now. `generic` says
+    /// at which XDP runs, or will run, in the stack.
+    pub(crate) fn watch(&mut self, ports: &[String; 2], generic: [bool; 2]) {
+        let mut before = std::mem::take(&mut self.watched);
+        self.unreached.clear();
+        for (port, generic) in ports.iter().zip(generic) {
+            let Ok(link) = Link::by_name(port) else { continue };
+            let Some(end) = link.status.peer.filter(|_| link.status.is_veth()) else {
+                self.add(port, None, Features::here(port).ok(), Offload::of_port(generic));
+                continue;
+            };
+            let same = |old: &Watched<Features>| old.port == *port && old.peer == Some(end);
+            let kept = before.iter().position(same).map(|at| before.swap_remove(at).device);
+            let device = kept.or_else(|| Features::peer_of(&link));
+            if device.is_none() {
+                self.unreached.push(format!(
+                    "{port}: its other end is in a network namespace that cannot be entered now; if \
+                     it has tx or txvlan on, what it sends is spoilt; try: ethtool -K PEER tx off \
+                     txvlan off (there)"
+                ));
+            }
+            self.add(port, Some(end), device, Offload::OF_PEER);
+            // What a veth receives nobody takes apart or merges but the stack.
+            if generic {
+                self.add(port, None, Features::here(port).ok(), &[Offload::Gro]);
+            }
+        }
+    }
+
+    fn add(
+        &mut self,
+        port: &str,
+        peer: Option<PeerId>,
+        device: Option<Features>,
+        spoils: &'static [Offload],
+    ) {
+        let watched = device.map(|device| Watched { port: port.to_owned(), peer, device, spoils });
+        self.watched.extend(watched);
+    }
+}
+
+impl<D: Switches> Repairs<D> {
+    /// With what an earlier instance wrote down in `record` and did not undo.
+    pub(crate) fn new(record: PathBuf) -> Self {
+        let text = std::fs::read(&record).unwrap_or_default();
+        let was_on = serde_json::from_slice(&text).unwrap_or_default();
+        Self { record, watched: Vec::new(), was_on, stubborn: Vec::new(), unreached: Vec::new() }
+    }
+
+    /// Switches off what spoils frames.
+    pub(crate) fn repair(&mut self, events: &mut Events) {
+        let mut stubborn = Vec::new();
+        for watched in &self.watched {
+            let Watched { port, peer, device, spoils } = watched;
+            let Some(now) = device.offloads() else { continue };
+            for &offload in spoils.iter().filter(|offload| offload.is_on(&now)) {
+                let whose = if peer.is_some() {
+                    format!("{port}: its peer {} had", device.name())
+                } else {
+                    format!("{port} had")
+                };
+                let what = format!("{whose} {} on: {}", offload.word(), offload.harm());
+                let entry = WasOn { port: port.clone(), peer: peer.is_some(), offload };
+                if !self.was_on.contains(&entry) {
+                    self.was_on.push(entry.clone());
+                    if let Err(error) = write(&self.record, &self.was_on) {
+                        log::warn!("cannot note what was on in {:?}: {error}", self.record);
+                    }
+                }
+                match device.switch(offload, false) {
+                    Ok(()) => {
+                        events.warn(format!("{what}; switched off until Narrows ends"));
+                    }
+                    Err(error) => {
+                        self.was_on.retain(|other| *other != entry);
+                        let remedy = device.command(offload, false);
+                        stubborn.push(format!("{what}, and stays: {error}; try: {remedy}"));
+                    }
+                }
+            }
+        }
+        for news in stubborn.iter().filter(|one| !self.stubborn.contains(one)) {
+            events.warn(news.clone());
+        }
+        self.stubborn = stubborn;
+    }
+
+    /// What spoils frames and cannot be switched off.
+    pub(crate) fn stubborn(&self) -> &[String] {
+        &self.stubborn
+    }
+
+    /// Who cannot be looked at.
+    pub(crate) fn unreached(&self) -> &[String] {
+        &self.unreached
+    }
+
+    /// Switches on again what was on.
+    pub(crate) fn undo(&mut self) {
+        for WasOn { port, peer, offload } in self.was_on.drain(..) {
+            let its =
+                |watched: &&Watched<D>| watched.port == port && watched.peer.is_some() == peer;
+            let Some(watched) = self.watched.iter().find(its) else { continue };
+            match watched.device.switch(offload, true) {
+                Ok(()) => log::info!("{}: {} is on again", watched.device.name(), offload.word()),
+                Err(error) => log::warn!("{}: {error}", watched.device.name()),
+            }
+        }
+        // There is none where nothing was switched off.
+        let _ = std::fs::remove_file(&self.record);
+    }
+}
+
+/// Writes the whole of it, or leaves what was there.
+fn write(record: &PathBuf, was_on: &[WasOn]) -> io::Result<()> {
+    if let Some(folder) = record.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let draft = record.with_extension("draft");
+    std::fs::write(&draft, serde_json::to_vec(was_on)?)?;
+    std::fs::rename(draft, record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    /// An interface whose driver lets everything be changed but `fixed`.
+    #[derive(Clone)]
+    struct Fake {
+        name: &'static str,
+        now: Rc<RefCell<Offloads>>,
+        fixed: Option<Offload>,
+    }
+
+    impl Switches for Fake {
+        fn name(&self) -> &str {
+            self.name
+        }
+
+        fn offloads(&self) -> Option<Offloads> {
+            Some(*self.now.borrow())
+        }
+
+        fn switch(&self, offload: Offload, on: bool) -> Result<(), String> {
+            if self.fixed == Some(offload) {
+                return Err("not supported".into());
+            }
+            let mut now = self.now.borrow_mut();
+            match offload {
+                Offload::RxVlan => now.rx_vlan = on,
+                Offload::TxVlan => now.tx_vlan = on,
+                Offload::Lro => now.lro = on,
+                Offload::Gro => now.gro = on,
+                Offload::TxChecksum => now.tx_checksum = on,
+            }
+            Ok(())
+        }
+
+        fn command(&self, offload: Offload, _: bool) -> String {
+            format!("ethtool -K {} {} off", self.name, offload.word())
+        }
+    }
+
+    /// A folder of this test's own, removed when this is dropped.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            Self(std::env::temp_dir().join(format!("nrw-offloads-{}-{name}", std::process::id())))
+        }
+
+        fn record(&self) -> PathBuf {
+            self.0.join("eth1,eth2.offloads")
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn nic(fixed: Option<Offload>) -> Fake {
+        let on = Offloads { rx_vlan: true, lro: true, gro: true, ..Offloads::default() };
+        Fake { name: "eth1", now: Rc::new(RefCell::new(on)), fixed }
+    }
+
+    fn watching(folder: &Folder, device: &Fake, generic: bool) -> Repairs<Fake> {
+        let mut repairs = Repairs::new(folder.record());
+        let spoils = Offload::of_port(generic);
+        let watched = Watched { port: "eth1".into(), peer: None, device: device.clone(), spoils };
+        repairs.watched.push(watched);
+        repairs
+    }
+
+    #[test]
+    fn what_spoils_frames_is_off_while_narrows_runs_and_on_again_afterwards() {
+        let folder = Folder::new("round");
+        let (nic, mut events) = (nic(None), Events::default());
+        let mut repairs = watching(&folder, &nic, false);
+        repairs.repair(&mut events);
+        let now = *nic.now.borrow();
+        // The stack merges behind native XDP, where it does no harm.
+        assert!(!now.rx_vlan && !now.lro && now.gro, "{now:?}");
+        assert_eq!(events.list().len(), 2);
+        assert!(events.list()[0].contains("rxvlan on: tagged frames pass without their tag"));
+        repairs.undo();
+        let now = *nic.now.borrow();
+        assert!(now.rx_vlan && now.lro && now.gro, "{now:?}");
+        assert!(!folder.record().exists());
+    }
+
+    #[test]
+    fn generic_xdp_has_the_stack_merge_nothing() {
+        let folder = Folder::new("generic");
+        let (nic, mut events) = (nic(None), Events::default());
+        watching(&folder, &nic, true).repair(&mut events);
+        assert!(!nic.now.borrow().gro);
+    }
+
+    #[test]
+    fn what_is_switched_on_later_is_switched_off_again_and_said() {
+        let folder = Folder::new("later");
+        let (nic, mut events) = (nic(None), Events::default());
+        let mut repairs = watching(&folder, &nic, false);
+        repairs.repair(&mut events);
+        nic.now.borrow_mut().rx_vlan = true;
+        repairs.repair(&mut events);
+        repairs.repair(&mut events);
+        assert!(!nic.now.borrow().rx_vlan);
+        assert_eq!(events.list().len(), 3, "{:?}", events.list());
+    }
+
+    #[test]
+    fn the_instance_after_one_that_was_killed_knows_what_was_on() {
+        let folder = Folder::new("killed");
+        let (nic, mut events) = (nic(None), Events::default());
+        watching(&folder, &nic, false).repair(&mut events);
+        assert!(!nic.now.borrow().rx_vlan, "killed, so off it stays");
+        let mut next = watching(&folder, &nic, false);
+        next.repair(&mut events);
+        next.undo();
+        let now = *nic.now.borrow();
+        assert!(now.rx_vlan && now.lro, "{now:?}");
+    }
+
+    #[test]
+    fn what_the_driver_does_not_let_go_is_said_once_with_the_command_and_not_undone() {
+        let folder = Folder::new("fixed");
+        let (nic, mut events) = (nic(Some(Offload::RxVlan)), Events::default());
+        let mut repairs = watching(&folder, &nic, false);
+        repairs.repair(&mut events);
+        repairs.repair(&mut events);
+        let said = events.list();
+        assert_eq!(said.iter().filter(|event| event.contains("rxvlan")).count(), 1, "{said:?}");
+        assert_eq!(repairs.stubborn().len(), 1);
+        assert!(repairs.stubborn()[0].ends_with("try: ethtool -K eth1 rxvlan off"));
+        repairs.undo();
+        assert!(nic.now.borrow().rx_vlan && nic.now.borrow().lro);
+    }
+
+    #[test]
+    fn a_record_that_makes_no_sense_is_no_record() {
+        let folder = Folder::new("nonsense");
+        std::fs::create_dir_all(&folder.0).unwrap();
+        for text in ["", "{", "[1]", "[{\"port\":\"eth1\"}]", "\0\0"] {
+            std::fs::write(folder.record(), text).unwrap();
+            assert_eq!(Repairs::<Fake>::new(folder.record()).was_on, [], "{text:?}");
+        }
+    }
+}

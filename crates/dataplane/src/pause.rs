@@ -1,0 +1,106 @@
+//! Letting go of the ports for as long as a command takes.
+//!
+//! A driver that shares its rings with AF_XDP refuses to rebuild them meanwhile: a new number of
+//! queues, another MTU. So the ports are let go, the command runs, and they are joined again with
+//! the same policy. In between packets pass as if this process were gone: over the bridge, unshaped,
+//! or not at all with `--fail-closed`.
+//!
+//! That must not last longer than the command, whatever happens to whoever asked. So the pause hangs
+//! on its connection, which the kernel closes when it dies, and on a time limit.
+
+use crate::clock;
+use crate::control::{ANSWER_TIME, Answer, Client, ControlError, Request, Turn, receive};
+use crate::instance::Instance;
+use narrows_units::Nanos;
+use std::io::{self, BufReader};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// How long whoever asked may take to read that the ports are joined.
+const TELLING_TIME: Duration = Duration::from_millis(100);
+
+/// The ports are let go for somebody: the instance's side.
+pub(crate) struct Pause {
+    /// Readable when the command is over, or its connection is.
+    stream: UnixStream,
+    began: Nanos,
+    end: Nanos,
+}
+
+impl Pause {
+    /// It began at `began` for whoever is at the other end of `stream`.
+    pub(crate) fn new(stream: UnixStream, began: Nanos, limit: Nanos) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Self { stream, began, end: began + limit })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    /// When it is over at the latest.
+    pub(crate) fn end(&self) -> Nanos {
+        self.end
+    }
+
+    /// Whether it is over: the other end has said something, anything, or is gone, or time is up.
+    pub(crate) fn is_over(&self) -> bool {
+        let waits = matches!(
+            io::Read::read(&mut &self.stream, &mut [0]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock
+        );
+        !waits || clock::now() >= self.end
+    }
+
+    /// Joins the ports again and says so.
+    pub(crate) fn finish(self, instance: &mut Instance) {
+        let late = clock::now() >= self.end;
+        let joined = instance.join_again();
+        let apart_ms = (clock::now() - self.began).0 / 1_000_000;
+        instance.say(format!(
+            "ports were let go for {apart_ms} ms{}",
+            if late { ", to the end of the time limit" } else { "" }
+        ));
+        let (mode, waiting_for) = match joined {
+            Ok(mode) => (Some(mode), None),
+            Err(reason) => (None, Some(reason)),
+        };
+        let answer = Answer::Joined { mode, waiting_for, apart_ms, late };
+        let told = self
+            .stream
+            .set_nonblocking(false)
+            .and_then(|()| Turn::begin(&self.stream, TELLING_TIME).send(&answer));
+        if let Err(error) = told {
+            log::debug!("nobody waits to hear that the ports are joined: {error}");
+        }
+    }
+}
+
+/// Has the instance let go of its ports, does `work`, and has them joined again. Returns what `work`
+/// returned, and the instance's last answer.
+///
+/// # Errors
+/// Where the instance does not let go; `work` is not done then. Where it is gone afterwards, so is
+/// the last answer.
+pub fn while_let_go<T>(
+    client: &Client,
+    why: String,
+    limit: Duration,
+    work: impl FnOnce() -> T,
+) -> Result<(T, Result<Answer, ControlError>), ControlError> {
+    let stream = client.connect()?;
+    let broken = |source| client.broken(source);
+    let hear = || receive(&mut BufReader::new(Turn::begin(&stream, ANSWER_TIME)));
+    let request = Request::LetGo { why, limit_s: limit.as_secs() };
+    Turn::begin(&stream, ANSWER_TIME).send(&request).map_err(broken)?;
+    match hear().map_err(broken)? {
+        Answer::LetGo => {}
+        Answer::Refused(reason) => return Err(broken(io::Error::other(reason))),
+        other => return Err(broken(io::Error::other(format!("it answers {other:?}")))),
+    }
+    let result = work();
+    // It fails where the time was up; the answer waits all the same.
+    let _ = Turn::begin(&stream, ANSWER_TIME).send(&"done");
+    Ok((result, hear().map_err(broken)))
+}

@@ -1,0 +1,164 @@
+//! Who forwards when this process is gone, and whether that still holds.
+//!
+//! A bridge that was prepared at the start may be deleted, set down, robbed of a port or made to
+//! do other than a wire does at any later time, by whoever administers the host. Nothing would
+//! show until the process dies. So it is looked at whenever the kernel tells of a change, and
+//! each second, and put right at once; packets that Narrows forwards never pass it, so they notice
+//! nothing. What cannot be put right is said, once, and tried again.
+//!
+//! A bridge of somebody else's is never changed. Where it ceases to be a wire (spanning tree, a
+//! third port), the ports must not be forwarded between: see [`narrows_link::bridge`].
+
+use crate::events::Events;
+use crate::instance::{FailMode, InstanceError};
+use narrows_link::bridge::{self, BridgeError, BridgeState, Origin};
+use narrows_link::{Link, LinkEvent};
+
+/// See the module's documentation.
+pub(crate) struct StandBy {
+    mode: FailMode,
+    bridge: Option<BridgeState>,
+    /// Why it would not be as it should when this process is gone.
+    trouble: Option<String>,
+}
+
+impl StandBy {
+    pub(crate) fn new(mode: FailMode) -> Self {
+        Self { mode, bridge: None, trouble: None }
+    }
+
+    /// Makes sure of it at the start.
+    ///
+    /// # Errors
+    /// Where it cannot be had. Nothing is left changed then.
+    pub(crate) fn prepare(&mut self, ports: &[String; 2]) -> Result<(), InstanceError> {
+        match self.mode {
+            FailMode::Open => self.bridge = Some(bridge::prepare(&ports[0], &ports[1])?),
+            FailMode::Closed => {
+                for port in ports {
+                    if let Some(master) = master(port)? {
+                        return Err(InstanceError::Master { port: port.clone(), master });
+                    }
+                }
+            }
+        }
+        self.trouble = None;
+        Ok(())
+    }
+
+    /// Looks whether it still holds, and puts it right where it does not.
+    ///
+    /// # Errors
+    /// Where the ports must not be forwarded between as they are now.
+    pub(crate) fn watch(
+        &mut self,
+        ports: &[String; 2],
+        events: &mut Events,
+    ) -> Result<(), BridgeError> {
+        match self.mode {
+            FailMode::Open => self.watch_bridge(ports, events),
+            FailMode::Closed => {
+                let trouble = ports.iter().find_map(|port| {
+                    let master = master(port).ok().flatten()?;
+                    Some(format!("{port} is a port of {master}, which may forward then"))
+                });
+                self.say(trouble, events);
+                Ok(())
+            }
+        }
+    }
+
+    fn watch_bridge(
+        &mut self,
+        ports: &[String; 2],
+        events: &mut Events,
+    ) -> Result<(), BridgeError> {
+        let ails = match &self.bridge {
+            // A kernel that does not answer is asked again.
+            Some(bridge) => bridge::check(bridge, ports).unwrap_or_default(),
+            None => Some("there is no bridge".to_owned()),
+        };
+        let Some(ails) = ails else {
+            self.say(None, events);
+            return Ok(());
+        };
+        match bridge::prepare(&ports[0], &ports[1]) {
+            Ok(bridge) => {
+                events.warn(format!("fail-open: {ails}; mended: {} stands by", bridge.name));
+                self.bridge = Some(bridge);
+                self.trouble = None;
+            }
+            Err(error @ BridgeError::Unfit { .. }) => return Err(error),
+            // A port that is gone is somebody else's business, and said there.
+            Err(BridgeError::Link(error)) if error.errno() == Some(libc::ENODEV) => {}
+            Err(error) => {
+                self.bridge = None;
+                self.say(Some(format!("{ails}, and cannot be replaced: {error}")), events);
+            }
+        }
+        Ok(())
+    }
+
+    /// Remembers what is wrong, and says it where it is news.
+    fn say(&mut self, trouble: Option<String>, events: &mut Events) {
+        if trouble == self.trouble {
+            return;
+        }
+        match &trouble {
+            Some(trouble) => events.warn(format!("fail-{}: {trouble}", self.word())),
+            None => events.say(format!("fail-{}: as it should be again", self.word())),
+        }
+        self.trouble = trouble;
+    }
+
+    /// Whether `event` may be about it.
+    pub(crate) fn concerns(&self, event: &LinkEvent, ports: &[String; 2]) -> bool {
+        let bridge = self.bridge.as_ref().map(|bridge| bridge.ifindex);
+        match event {
+            LinkEvent::Added(now) | LinkEvent::Changed { now, .. } => {
+                let status = &now.status;
+                ports.contains(&status.name)
+                    || bridge.is_some_and(|bridge| {
+                        status.ifindex == bridge || status.master == Some(bridge)
+                    })
+            }
+            LinkEvent::Removed { ifindex, .. } => Some(*ifindex) == bridge,
+            LinkEvent::Overrun => true,
+            LinkEvent::Settings => false,
+        }
+    }
+
+    /// Takes a bridge away that was made for nothing. One that was there before stays: traffic
+    /// may flow through it.
+    pub(crate) fn stand_down(&mut self) {
+        if let Some(made) = self.bridge.take_if(|bridge| bridge.origin == Origin::Created)
+            && let Err(error) = bridge::remove(&made)
+        {
+            log::warn!("bridge {} is left behind: {error}", made.name);
+        }
+    }
+
+    fn word(&self) -> &'static str {
+        match self.mode {
+            FailMode::Open => "open",
+            FailMode::Closed => "closed",
+        }
+    }
+
+    /// What happens when this process is gone, for people.
+    pub(crate) fn describe(&self) -> String {
+        match (&self.trouble, &self.bridge, self.mode) {
+            (Some(trouble), ..) => format!("{} (NOT NOW: {trouble})", self.word()),
+            (None, Some(bridge), _) => format!("open (bridge {})", bridge.name),
+            (None, None, FailMode::Open) => "open (no bridge yet)".into(),
+            (None, None, FailMode::Closed) => "closed".into(),
+        }
+    }
+}
+
+/// What `port` belongs to.
+fn master(port: &str) -> Result<Option<String>, InstanceError> {
+    let Some(master) = Link::by_name(port)?.status.master else { return Ok(None) };
+    let master = Link::by_index(master).map(|link| link.name().to_owned());
+    Ok(Some(master.unwrap_or_else(|_| "another device".into())))
+}

@@ -1,0 +1,121 @@
+//! What is wrong with the ports while they are joined: traffic that goes past the limit, or cannot
+//! pass. It is said when it begins, and stands in `narrows show` for as long as it lasts.
+
+use crate::events::Events;
+use crate::session::{PortFacts, Session};
+use narrows_worker::Side;
+
+/// What is wrong with the ports that `session` joins.
+pub(crate) fn of_ports(session: &Session) -> Vec<String> {
+    let ports = Side::BOTH.map(|side| session.port(side));
+    let served = session.queues() as u32;
+    let unserved = ports.iter().filter_map(|port| unserved_queues(port, served));
+    unserved.chain(unequal_mtus(ports)).collect()
+}
+
+/// A worker needs a queue of each direction, so receive queues beyond the transmit queues have none.
+fn unserved_queues(port: &PortFacts, served: u32) -> Option<String> {
+    let PortFacts { name, counts, .. } = port;
+    let rx = counts.now.rx;
+    (rx > served).then(|| {
+        format!(
+            "{name} has {rx} receive queues, of which {served} are served: what comes in at the \
+             others goes past the limit; try: {}",
+            counts.command(name, served)
+        )
+    })
+}
+
+fn unequal_mtus(ports: [&PortFacts; 2]) -> Option<String> {
+    let [a, b] = ports;
+    let (less, more) = if a.mtu < b.mtu { (a, b) } else { (b, a) };
+    (less.mtu != more.mtu).then(|| {
+        format!(
+            "{} has MTU {}, but {} has {}: larger packets are dropped, and nobody is told; try: ip \
+             link set dev {} mtu {}",
+            more.name, more.mtu, less.name, less.mtu, more.name, less.mtu
+        )
+    })
+}
+
+/// Notices frames that come in where nobody serves.
+#[derive(Default)]
+pub(crate) struct Bypass {
+    last: [u64; 2],
+    since: [Option<u64>; 2],
+}
+
+impl Bypass {
+    /// Takes the counts of each port, once a second, and says when frames begin to go past the
+    /// limit and when they stop.
+    pub(crate) fn sample(&mut self, unserved: [u64; 2], ports: &[String; 2], events: &mut Events) {
+        for side in Side::BOTH {
+            let index = side.index();
+            let (now, last) = (unserved[index], self.last[index]);
+            let port = &ports[index];
+            match self.since[index] {
+                None if now > last => {
+                    self.since[index] = Some(last);
+                    events.warn(format!(
+                        "{port}: frames come in at queues that no worker serves, and go past the \
+                         limit"
+                    ));
+                }
+                Some(began) if now == last => {
+                    self.since[index] = None;
+                    events.say(format!("{port}: {} frames went past the limit", now - began));
+                }
+                _ => {}
+            }
+            self.last[index] = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use narrows_link::{QueueCounts, Queues};
+
+    fn port(name: &str, mtu: u32, rx: u32, tx: u32) -> PortFacts {
+        let now = Queues { rx, tx };
+        PortFacts {
+            name: name.into(),
+            ifindex: 1,
+            mac: [2; 6],
+            mtu,
+            queues: now.pairs(),
+            counts: QueueCounts { now, most: now, combined: false },
+            driver: "ice".into(),
+            rx_ring: 0,
+        }
+    }
+
+    #[test]
+    fn receive_queues_without_a_worker_are_named_with_the_command() {
+        let said = unserved_queues(&port("eth1", 1500, 8, 4), 4).unwrap();
+        assert!(said.starts_with("eth1 has 8 receive queues, of which 4 are served"), "{said}");
+        assert!(said.ends_with("ethtool -L eth1 rx 4 tx 4"), "{said}");
+        assert_eq!(unserved_queues(&port("eth1", 1500, 4, 8), 4), None);
+    }
+
+    #[test]
+    fn the_larger_of_two_mtus_is_named() {
+        let (a, b) = (port("eth1", 1500, 1, 1), port("eth2", 9000, 1, 1));
+        assert!(unequal_mtus([&a, &b]).unwrap().starts_with("eth2 has MTU 9000"));
+        assert_eq!(unequal_mtus([&a, &a]), None);
+    }
+
+    #[test]
+    fn frames_that_go_past_are_said_once_when_they_begin_and_counted_when_they_stop() {
+        let (mut bypass, mut events) = (Bypass::default(), Events::default());
+        let ports = ["eth1".to_owned(), "eth2".to_owned()];
+        for count in [0, 7, 9, 9, 9] {
+            bypass.sample([0, count], &ports, &mut events);
+        }
+        let said = events.list();
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].starts_with("eth2: frames come in"), "{said:?}");
+        assert_eq!(said[1], "eth2: 9 frames went past the limit");
+    }
+}

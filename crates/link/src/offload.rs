@@ -1,0 +1,150 @@
+//! Switching off what would corrupt traffic, on a port or on the other end of a veth, and on again.
+//!
+//! A [`Features`] keeps a socket in the interface's own network namespace. Getting there takes the
+//! right to enter it (CAP_SYS_ADMIN for a namespace that is not this one); afterwards CAP_NET_ADMIN
+//! in that namespace is enough, for reading none.
+
+use crate::ethtool::{FLAG_LRO, FLAG_RX_VLAN, FLAG_TX_VLAN, Offloads};
+use crate::peer::Peer;
+use crate::sys::{Ethtool, Question, Setting};
+use crate::{Link, LinkError};
+use serde::{Deserialize, Serialize};
+use std::io;
+
+/// An offload that changes what XDP sees.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Offload {
+    /// Tags are taken out of received frames.
+    RxVlan,
+    /// Tags are left to the device.
+    TxVlan,
+    /// Received packets are merged in the device.
+    Lro,
+    /// Received packets are merged in the stack.
+    Gro,
+    /// Transport checksums are left to the device.
+    TxChecksum,
+}
+
+impl Offload {
+    /// What spoils the frames that a port receives; `generic` where XDP runs in the stack.
+    pub fn of_port(generic: bool) -> &'static [Self] {
+        if generic { &[Self::RxVlan, Self::Lro, Self::Gro] } else { &[Self::RxVlan, Self::Lro] }
+    }
+
+    /// What the other end of a veth leaves undone in the frames that it sends.
+    pub const OF_PEER: &'static [Self] = &[Self::TxChecksum, Self::TxVlan];
+
+    /// Its name in `ethtool -K`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::RxVlan => "rxvlan",
+            Self::TxVlan => "txvlan",
+            Self::Lro => "lro",
+            Self::Gro => "gro",
+            Self::TxChecksum => "tx",
+        }
+    }
+
+    /// What becomes of traffic while it is on.
+    pub fn harm(self) -> &'static str {
+        match self {
+            Self::RxVlan | Self::TxVlan => "tagged frames pass without their tag",
+            Self::Lro | Self::Gro => "merged packets cannot be forwarded as they came",
+            Self::TxChecksum => "TCP and UDP arrive with wrong checksums",
+        }
+    }
+
+    /// Whether it is on in `offloads`.
+    pub fn is_on(self, offloads: &Offloads) -> bool {
+        match self {
+            Self::RxVlan => offloads.rx_vlan,
+            Self::TxVlan => offloads.tx_vlan,
+            Self::Lro => offloads.lro,
+            Self::Gro => offloads.gro,
+            Self::TxChecksum => offloads.tx_checksum,
+        }
+    }
+
+    fn flag(self) -> Option<u32> {
+        match self {
+            Self::RxVlan => Some(FLAG_RX_VLAN),
+            Self::TxVlan => Some(FLAG_TX_VLAN),
+            Self::Lro => Some(FLAG_LRO),
+            Self::Gro | Self::TxChecksum => None,
+        }
+    }
+}
+
+/// An interface whose offloads can be read and switched.
+pub struct Features {
+    ethtool: Ethtool,
+    name: String,
+    /// What to put before a command to run it in the interface's namespace.
+    prefix: String,
+}
+
+impl Features {
+    /// The interface `name` of the calling thread's namespace.
+    ///
+    /// # Errors
+    /// Where the kernel grants no socket.
+    pub fn here(name: &str) -> Result<Self, LinkError> {
+        let ethtool = Ethtool::open()
+            .map_err(|error| LinkError::from_io("opening a socket to ask ethtool", error))?;
+        Ok(Self { ethtool, name: name.to_owned(), prefix: String::new() })
+    }
+
+    /// The other end of the veth `link`; none where it is none, or its namespace cannot be entered.
+    pub fn peer_of(link: &Link) -> Option<Self> {
+        let id = link.status.peer.filter(|_| link.status.is_veth())?;
+        let (ethtool, name, prefix) = Peer::reach(id)?;
+        Some(Self { ethtool, name, prefix })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What is on; none where the interface is gone.
+    pub fn offloads(&self) -> Option<Offloads> {
+        self.ethtool.driver(&self.name).ok()?;
+        Some(Offloads::read(&self.ethtool, &self.name))
+    }
+
+    /// Switches `offload`.
+    ///
+    /// # Errors
+    /// Without CAP_NET_ADMIN, and where the driver does not let it be changed.
+    pub fn set(&self, offload: Offload, on: bool) -> Result<(), LinkError> {
+        let failed = |error| LinkError::from_io(self.command(offload, on), error);
+        self.switch(offload, on).map_err(failed)?;
+        // A driver may say yes and leave a feature that is fixed as it is.
+        match self.offloads().map(|now| offload.is_on(&now)) {
+            Some(now) if now != on => Err(failed(io::ErrorKind::Unsupported.into())),
+            _ => Ok(()),
+        }
+    }
+
+    fn switch(&self, offload: Offload, on: bool) -> io::Result<()> {
+        match offload.flag() {
+            Some(flag) => {
+                let flags = self.ethtool.ask(&self.name, Question::Flags)?;
+                let flags = if on { flags | flag } else { flags & !flag };
+                self.ethtool.set(&self.name, Setting::Flags, flags)
+            }
+            None if offload == Offload::Gro => {
+                self.ethtool.set(&self.name, Setting::Gro, u32::from(on))
+            }
+            None => self.ethtool.set(&self.name, Setting::TxChecksum, u32::from(on)),
+        }
+    }
+
+    /// The command that does it by hand.
+    pub fn command(&self, offload: Offload, on: bool) -> String {
+        let Self { name, prefix, .. } = self;
+        format!("{prefix}ethtool -K {name} {} {}", offload.word(), if on { "on" } else { "off" })
+    }
+}
