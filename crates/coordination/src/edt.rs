@@ -18,9 +18,11 @@
 //! as in all strategies.
 //!
 //! *Change of the limit.* Stamps that were given at the old rate are void: the clock is set
-//! back to now (and one packet, the last one to have left), and what is queued is
-//! stamped anew as it comes to leave, as are packets that arrived under another meter
-//! (those come with a departure time of zero).
+//! back to now (and one packet, the last one to have left), and each seat has the time for all that is
+//! queued there promised to it at once, ahead of what comes next. From that time packets are
+//! stamped anew as they come to leave, as are those that arrived under another meter (they come
+//! with a departure time of zero). If each was promised its time only then, it would be given the end of
+//! the line, while the time of those behind it passed unused.
 //!
 //! *Drops.* What was promised to a packet that its queue drops is given to those that come next to the
 //! same seat, from the same time on; once that time has passed it is lost, as any time in which nobody
@@ -138,8 +140,33 @@ struct Seat {
     /// A time promised to a packet at the head whose own stamp counts for nothing.
     restamped: Option<(Bytes, Nanos)>,
     spare: Spare,
+    /// What all packets that are queued here cost, as far as this seat has heard of them.
+    pending: Bytes,
+    /// The part of it for which no time is promised yet.
+    unpromised: Bytes,
+    /// What is promised to the packets at the head.
+    block: Option<Block>,
     contact: Contact,
     _place: Place,
+}
+
+/// Time that was promised to packets at the head together.
+#[derive(Clone, Copy)]
+struct Block {
+    /// When the next of them may leave.
+    next: Nanos,
+    pace: Pace,
+}
+
+impl Block {
+    /// The time of the next packet, which costs `cost`.
+    fn stamp(&mut self, cost: Bytes) -> Option<Nanos> {
+        let (delay, pace) = self.pace.delay(cost)?;
+        self.pace = pace;
+        let stamp = self.next;
+        self.next = stamp + delay;
+        Some(stamp)
+    }
 }
 
 /// What was promised to packets that were dropped.
@@ -182,6 +209,9 @@ impl Seat {
             void: 0,
             restamped: None,
             spare: Spare::default(),
+            pending: Bytes::ZERO,
+            unpromised: Bytes::ZERO,
+            block: None,
             edition,
             shared,
             contact: Contact::default(),
@@ -194,6 +224,20 @@ impl Seat {
         if !self.shared.published.is_current(&self.edition) {
             self.adopt_limit(now);
         }
+        if self.unpromised != Bytes::ZERO {
+            self.promise_block(now);
+        }
+    }
+
+    /// Has the time for what is queued without a stamp promised at once.
+    #[cold]
+    fn promise_block(&mut self, now: Nanos) {
+        let cost = std::mem::take(&mut self.unpromised);
+        let pace = Pace::new(self.edition.limit.rate);
+        let Some((delay, _)) = pace.delay(cost) else { return };
+        self.contact.updates += 1;
+        let start = self.shared.promise(delay, now.max(Nanos(1)), Nanos::MAX);
+        self.block = start.map(|next| Block { next, pace });
     }
 
     #[cold]
@@ -204,6 +248,8 @@ impl Seat {
         self.void = self.queued;
         self.restamped = None;
         self.spare = Spare::default();
+        self.unpromised = self.pending;
+        self.block = None;
         self.shared.set_back(&self.edition, now);
     }
 
@@ -220,6 +266,14 @@ impl Seat {
         self.pace = pace;
         Some(stamp)
     }
+
+    /// A departure time for the packet at the head, which has none that counts.
+    fn stamp_head(&mut self, cost: Bytes, now: Nanos) -> Option<Nanos> {
+        match &mut self.block {
+            Some(block) => block.stamp(cost),
+            None => self.promise(cost, now, Nanos::MAX),
+        }
+    }
 }
 
 impl Meter for Seat {
@@ -230,24 +284,32 @@ impl Meter for Seat {
             None => self.promise(cost, now, now + self.horizon)?,
         };
         self.queued += 1;
+        self.pending += cost;
         Some(stamp)
     }
 
     fn unstamp(&mut self, cost: Bytes, edt: Nanos, now: Nanos) {
+        self.pending = self.pending - cost.min(self.pending);
         // Where stamps are void, so may have been that of the one that was dropped.
-        if self.void == 0 && edt >= now {
+        if self.void == 0 && self.block.is_none() && edt >= now {
             self.spare.add(cost, edt, now);
         }
+    }
+
+    fn take_over(&mut self, cost: Bytes) {
+        self.pending += cost;
+        self.unpromised += cost;
     }
 
     fn take(&mut self, cost: Bytes, edt: Nanos, now: Nanos) -> Take {
         self.follow_limit(now);
         let edt = if self.void == 0 && edt != Nanos::ZERO {
+            self.block = None;
             edt
         } else {
             match self.restamped {
                 Some((for_cost, edt)) if for_cost == cost => edt,
-                _ => match self.promise(cost, now, Nanos::MAX) {
+                _ => match self.stamp_head(cost, now) {
                     Some(edt) => {
                         self.restamped = Some((cost, edt));
                         edt
@@ -262,6 +324,7 @@ impl Meter for Seat {
         self.restamped = None;
         self.void = self.void.saturating_sub(1);
         self.queued = self.queued.saturating_sub(1);
+        self.pending = self.pending - cost.min(self.pending);
         Take::Granted
     }
 
@@ -269,6 +332,9 @@ impl Meter for Seat {
         // Packets may have come or gone some other way than through this meter.
         self.queued = backlog.packets;
         self.void = self.void.min(backlog.packets);
+        if backlog.packets == 0 {
+            self.pending = Bytes::ZERO;
+        }
     }
 
     fn share(&self) -> Share {

@@ -76,6 +76,10 @@ pub trait Meter: Send {
     /// instead of leaving. Strategies that decide at departure have nothing to take back.
     fn unstamp(&mut self, _cost: Bytes, _edt: Nanos, _now: Nanos) {}
 
+    /// Packets that this meter has not stamped are queued, ahead of all that come from now on, and
+    /// cost about `cost` more together. Strategies that decide at departure need not know.
+    fn take_over(&mut self, _cost: Bytes) {}
+
     /// May a packet that costs `cost` and was stamped `edt` leave at `now`? Charges it if so.
     fn take(&mut self, cost: Bytes, edt: Nanos, now: Nanos) -> Take;
 

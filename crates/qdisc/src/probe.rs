@@ -58,6 +58,10 @@ impl Meter for Probe {
         self.seat.unstamp(cost, edt, now);
     }
 
+    fn take_over(&mut self, cost: Bytes) {
+        self.seat.take_over(cost);
+    }
+
     fn take(&mut self, cost: Bytes, edt: Nanos, now: Nanos) -> Take {
         self.seat.take(cost, edt, now)
     }

@@ -239,7 +239,8 @@ impl Qdisc for Tbf {
         self.limit = config.limit;
         self.patience = Patience::new(&config.shape());
         self.queue.reweigh(config.overhead);
-        if let Some(meter) = meter {
+        if let Some(mut meter) = meter {
+            meter.take_over(self.queue.cost());
             self.seat = Seat::Shared(meter);
             self.queue.forget_stamps();
         } else if let Seat::Own(bucket) = &mut self.seat {
@@ -257,6 +258,9 @@ impl Qdisc for Tbf {
 
     fn adopt(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
         packets.meta_mut(id).edt = Nanos::ZERO;
+        if let Seat::Shared(meter) = &mut self.seat {
+            meter.take_over(self.queue.overhead.cost(packets.len(id)));
+        }
         self.queue.inner_mut().adopt(packets, id, now);
     }
 }

@@ -574,3 +574,53 @@ fn every_one_of_the_words_that_the_property_test_picks_from_does_something() {
         assert!(bed.ports.policy() != before, "{words}");
     }
 }
+
+/// What left port B in each millisecond, in bytes with two workers in overload, while its
+/// root is changed from `words` to `words` and so on every 40 ms.
+fn sent_by_the_millisecond(words: &[&str]) -> Vec<u64> {
+    const STEP: Nanos = Nanos(50_000);
+    const LEN: u32 = 1000;
+    let mut bed = Bed::new(2);
+    let mut windows = Vec::new();
+    let mut before = 0;
+    for tick in 0..800 * words.len() {
+        if tick % 800 == 0 {
+            bed.tc(&format!("qdisc replace dev b root handle 1: {}", words[tick / 800]));
+        }
+        bed.now += STEP;
+        for worker in 0..2 {
+            // 80 Mbit/s each.
+            if tick % 2 == 0 {
+                bed.arrive(worker, Side::A, 1, LEN, false);
+            }
+            while bed.step(worker) == Activity::Busy {}
+        }
+        if tick % 20 == 19 {
+            let sent = bed.workers.iter().map(|worker| worker.counters(Side::A).tx_bytes).sum();
+            windows.push(sent - before);
+            before = sent;
+        }
+    }
+    windows
+}
+
+#[test]
+fn a_change_of_coordination_under_load_neither_stalls_nor_exceeds_the_limit() {
+    let tbf = |rate, name| format!("tbf rate {rate} burst 5k limit 100k coordination {name}");
+    let mut words: Vec<_> = ["fair", "edt", "lock", "edt", "equal", "edt", "fair"]
+        .map(|name| tbf("40mbit", name))
+        .into();
+    // From another kind, too.
+    words.extend(["cake bandwidth 40mbit".to_owned(), tbf("40mbit", "edt")]);
+    // The same rate, given another way: stamps are void, and the rate stays.
+    words.push(tbf("40mbit", "edt").replace("100k", "90k"));
+    let windows = sent_by_the_millisecond(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    // 40 Mbit/s are 5000 bytes a millisecond; two bursts may meet at a change.
+    for (at, ten) in windows.windows(10).enumerate().skip(5) {
+        let sent: u64 = ten.iter().sum();
+        assert!(
+            (45_000..=62_000).contains(&sent),
+            "{sent} bytes in 10 ms from {at} ms: {windows:?}"
+        );
+    }
+}

@@ -242,6 +242,16 @@ impl Queue {
         }
     }
 
+    /// What is queued is charged, as if all packets were of one length.
+    pub(super) fn cost(&self) -> Bytes {
+        let Backlog { packets, bytes } = self.backlog();
+        let packets = u64::from(packets);
+        match bytes.0.checked_div(packets) {
+            Some(mean) => Bytes(self.overhead.cost(Bytes(mean)).0 * packets),
+            None => Bytes::ZERO,
+        }
+    }
+
     /// Another meter has come, which has stamped none of what is queued.
     pub(super) fn forget_stamps(&mut self) {
         self.unstamped = self.backlog().packets;
