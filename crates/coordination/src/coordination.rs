@@ -3,6 +3,7 @@
 use crate::place::{Place, Places};
 use crate::{Limit, Strategy, census, edt, equal, fair, lock};
 use narrows_qdisc::{Census, Meter};
+use narrows_units::Nanos;
 use std::sync::{Arc, OnceLock};
 
 /// What a strategy has to provide: state to share, and seats at it.
@@ -12,6 +13,12 @@ pub(crate) trait Shared: Send + Sync {
 
     /// Sets another limit.
     fn set_limit(&self, limit: Limit);
+
+    /// Up to when the limit has been used up at `now`; without credit where that is not known.
+    fn spent_until(&self, now: Nanos) -> Nanos;
+
+    /// Goes on with a limit that has been used up until `spent`, before anybody has sent.
+    fn resume(&self, spent: Nanos);
 }
 
 /// A limit shared by a number of seats.
@@ -59,5 +66,18 @@ impl Coordination {
     /// debt are carried over, capped to the new burst.
     pub fn set_limit(&self, limit: Limit) {
         self.shared.set_limit(limit);
+    }
+
+    /// Up to when the limit has been used up: credit where that lies before `now`, and debt where
+    /// it lies behind. What a strategy cannot tell counts as used. For another process whose
+    /// clock is the same, which goes on there with [`Coordination::resume`].
+    pub fn spent_until(&self, now: Nanos) -> Nanos {
+        self.shared.spent_until(now)
+    }
+
+    /// Has a new limit, from which nothing was taken yet, begin as one that has been used up until
+    /// `spent`: it has earned what the time since then is worth, up to its burst, and no more.
+    pub fn resume(&self, spent: Nanos) {
+        self.shared.resume(spent);
     }
 }

@@ -124,6 +124,18 @@ impl crate::coordination::Shared for Shared {
     fn set_limit(&self, limit: Limit) {
         self.published.set(limit);
     }
+
+    fn spent_until(&self, now: Nanos) -> Nanos {
+        // What was promised to packets that are still queued is void, as in `set_back`.
+        let rate = self.published.read().limit.rate;
+        let largest = Bytes(self.largest.load(Ordering::Relaxed));
+        let promised = Nanos(self.promised.load(Ordering::Relaxed));
+        promised.min(now + rate.time_for(largest))
+    }
+
+    fn resume(&self, spent: Nanos) {
+        self.promised.store(spent.0, Ordering::Relaxed);
+    }
 }
 
 struct Seat {

@@ -72,6 +72,8 @@ pub(crate) struct Shared {
     published: Published,
     activity: Box<[Line<AtomicU64>]>,
     sync_time: Nanos,
+    /// Up to when the buckets have been used up before anybody sent; written before that, too.
+    spent: AtomicU64,
 }
 
 impl Shared {
@@ -80,7 +82,14 @@ impl Shared {
             published: Published::new(limit),
             activity: (0..seats).map(|_| Line(AtomicU64::new(Activity::NONE.0))).collect(),
             sync_time,
+            spent: AtomicU64::new(0),
         })
+    }
+
+    /// Up to when buckets have been used up in another process, if they have.
+    fn spent(&self) -> Option<Nanos> {
+        // Relaxed: written before workers began.
+        Some(Nanos(self.spent.load(Ordering::Relaxed))).filter(|spent| *spent != Nanos::ZERO)
     }
 
     /// How many seats are active, `own` among them whatever it has published.
@@ -106,6 +115,17 @@ impl crate::coordination::Shared for Shared {
     fn set_limit(&self, limit: Limit) {
         self.published.set(limit);
     }
+
+    fn spent_until(&self, now: Nanos) -> Nanos {
+        // Each bucket is its seat's own.
+        now
+    }
+
+    fn resume(&self, spent: Nanos) {
+        self.spent.store(spent.0, Ordering::Relaxed);
+        // Seats look for what is new.
+        self.published.set(self.published.read().limit);
+    }
 }
 
 /// A seat. Its bucket has the size of its part.
@@ -129,8 +149,12 @@ struct Seat {
 impl Seat {
     fn new(shared: Arc<Shared>, place: Place) -> Self {
         let edition = shared.published.read();
+        let mut bucket = Bucket::new(edition.limit.shape());
+        if let Some(spent) = shared.spent() {
+            bucket.spend_until(spent);
+        }
         Self {
-            bucket: Bucket::new(edition.limit.shape()),
+            bucket,
             active: 1,
             last_count: Nanos::ZERO,
             next_count: Nanos::ZERO,
@@ -154,6 +178,9 @@ impl Seat {
     #[cold]
     fn follow_limit(&mut self, cost: Bytes, now: Nanos) {
         self.edition = self.shared.published.read();
+        if let Some(spent) = self.shared.spent().filter(|spent| self.last_sent < *spent) {
+            self.bucket.spend_until(spent);
+        }
         self.divide(cost, now);
     }
 

@@ -118,6 +118,16 @@ impl crate::coordination::Shared for Shared {
         self.published.set(limit);
         self.board.hasten();
     }
+
+    fn spent_until(&self, _now: Nanos) -> Nanos {
+        // What seats hold has been bought: whoever goes on does not have it.
+        self.ledger.sold()
+    }
+
+    fn resume(&self, spent: Nanos) {
+        self.ledger.sell_until(spent);
+        self.peak.sell_until(spent);
+    }
 }
 
 /// The second ledger of a limit with a peak rate.

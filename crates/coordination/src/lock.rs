@@ -73,6 +73,16 @@ impl crate::coordination::Shared for Shared {
     fn set_limit(&self, limit: Limit) {
         self.published.set(limit);
     }
+
+    fn spent_until(&self, now: Nanos) -> Nanos {
+        let mut state = lock(&self.state);
+        state.bucket.refill(now);
+        state.bucket.spent_until()
+    }
+
+    fn resume(&self, spent: Nanos) {
+        lock(&self.state).bucket.spend_until(spent);
+    }
 }
 
 /// A booked turn.

@@ -305,3 +305,50 @@ fn a_seat_is_taken_once_at_a_time() {
     let _first = coordination.seat(0);
     let _second = coordination.seat(0);
 }
+
+proptest! {
+    /// What begins where another process's limit ended sends, with that, no more than one limit
+    /// that went on would have: also where that one was in debt, or is stopped in a burst.
+    #[test]
+    fn a_limit_that_goes_on_in_another_process_is_kept_across_both(
+        mbit in 10u64..2_000,
+        burst in 4_700u64..60_000,
+        stopped_ms in 1u64..20,
+        paused_us in 0u64..5_000,
+    ) {
+        let limit = limit(mbit, burst, 1 << 20);
+        let queues = [0, 1, 2, 3];
+        let stopped = Nanos(stopped_ms * 1_000_000);
+        let goes_on = stopped + Nanos(paused_us * 1_000);
+        for strategy in [Strategy::Lock, Strategy::Edt, Strategy::FAIR] {
+            let mut world = World::new(strategy, limit, 4);
+            world.flood_until(&queues, &[FULL], Nanos(1), stopped);
+            let spent = world.coordination.spent_until(stopped);
+            let mut heir = World::new(strategy, limit, 4);
+            heir.coordination.resume(spent);
+            heir.flood_until(&queues, &[FULL], goes_on, goes_on + MS + MS);
+            let last = goes_on + MS + MS;
+            let sent_after = heir.sent(None, goes_on, last);
+            prop_assert!(sent_after > 0, "{}: it never sends", strategy.name());
+            world.departures.extend(&heir.departures);
+            let excess = world.worst_excess(limit, Nanos::ZERO);
+            // What a seat holds when it stops is lost, and one packet ends each window.
+            let stated = stated_burst(limit) + u64::from(FULL);
+            prop_assert!(excess <= stated, "{}: {excess} above {stated}", strategy.name());
+        }
+    }
+}
+
+#[test]
+fn seats_with_buckets_of_their_own_go_on_without_credit() {
+    let limit = limit(8, 10_000, 1 << 20);
+    let coordination = Coordination::new(Strategy::EQUAL, limit, 1);
+    let now = Nanos::from_secs(7);
+    assert_eq!(coordination.spent_until(now), now);
+    coordination.resume(now);
+    let mut seat = coordination.seat(0);
+    // A byte a microsecond.
+    assert_eq!(seat.take(Bytes(1_000), Nanos::ZERO, now), Take::Wait(now + MS));
+    assert_eq!(seat.take(Bytes(1_000), Nanos::ZERO, now + MS), Take::Granted);
+    assert!(matches!(seat.take(Bytes(1_000), Nanos::ZERO, now + MS), Take::Wait(_)));
+}

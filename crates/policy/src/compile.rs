@@ -6,7 +6,7 @@ use crate::{
 };
 use narrows_coordination::{Coordination, Destinations, Limit, Strategy};
 use narrows_qdisc::{Census, Config, Hearsay, Meter, Spec, cake, fifo, fq, pacing, tbf};
-use narrows_units::{Bytes, Rate};
+use narrows_units::{Bytes, Nanos, Rate};
 use std::sync::Arc;
 
 /// What one worker is to do with the qdisc of its queue.
@@ -185,6 +185,34 @@ impl Installed {
         for (coordination, limit) in &self.retuned {
             coordination.set_limit(*limit);
         }
+    }
+
+    /// Up to when each of its limits has been used up, one after the other: what an equal policy on
+    /// as many queues goes on from in another process ([`Installed::resume`]).
+    pub fn spent_until(&self, now: Nanos) -> Vec<Nanos> {
+        self.limits().iter().map(|limit| limit.spent_until(now)).collect()
+    }
+
+    /// Has its limits, which nobody has used yet, begin where those of another process ended: each
+    /// as used up until the time of the same place in `spent`, and until `now` where there is none.
+    pub fn resume(&self, spent: &[Nanos], now: Nanos) {
+        let limits = self.limits();
+        let known = limits.len() == spent.len();
+        for (number, limit) in limits.iter().enumerate() {
+            limit.resume(spent.get(number).copied().filter(|_| known).unwrap_or(now));
+        }
+    }
+
+    /// Its limits, each once, in an order that follows from the policy and the number of queues.
+    fn limits(&self) -> Vec<&Arc<Coordination>> {
+        let mut limits: Vec<&Arc<Coordination>> = Vec::new();
+        let runs = self.queues.iter().flatten();
+        for limit in runs.filter_map(Running::coordination) {
+            if !limits.iter().any(|known| Arc::ptr_eq(known, limit)) {
+                limits.push(limit);
+            }
+        }
+        limits
     }
 
     /// How many queues it is for.

@@ -129,6 +129,30 @@ impl Bucket {
         }
     }
 
+    /// Up to when it has been used up as of the last refill: before that by what it holds, behind it
+    /// by what it owes.
+    pub fn spent_until(&self) -> Nanos {
+        let level = &self.average;
+        if level.credit <= 0 {
+            return self.refilled + level.time_until(0);
+        }
+        // Rounded so that it has rather a little less.
+        let earned_in = match u128::from(level.rate.bits_per_sec()) {
+            0 => 0,
+            rate => u64::try_from(level.credit as u128 / rate).unwrap_or(u64::MAX),
+        };
+        Nanos(self.refilled.0.saturating_sub(earned_in))
+    }
+
+    /// Empties it as of `spent`: it has what it earns from then on, whatever it had.
+    pub fn spend_until(&mut self, spent: Nanos) {
+        self.average.credit = 0;
+        if let Some(peak) = &mut self.peak {
+            peak.credit = 0;
+        }
+        self.refilled = spent;
+    }
+
     /// Gives it another shape at `now`. What was earned until then was earned at the old
     /// rate; credit and debt stay, credit up to the new size.
     pub fn reshape(&mut self, shape: Shape, now: Nanos) {

@@ -32,6 +32,16 @@ impl Ledger {
         Nanos(self.0.latest.load(Ordering::Relaxed))
     }
 
+    /// Up to when the limit has been sold.
+    pub(super) fn sold(&self) -> Nanos {
+        Nanos(self.0.sold.load(Ordering::Relaxed))
+    }
+
+    /// Has it sold until `time`, whatever it was.
+    pub(super) fn sell_until(&self, time: Nanos) {
+        self.0.sold.store(time.0, Ordering::Relaxed);
+    }
+
     /// How much credit there is at `now`.
     pub(super) fn credit(&self, now: Nanos) -> Nanos {
         now.since(Nanos(self.0.sold.load(Ordering::Relaxed)))
