@@ -215,6 +215,22 @@ impl Steer {
         Ok(())
     }
 
+    /// Takes over an interface where another process's program is attached by `link`: puts this one
+    /// into its place, so that no frame goes without one, and holds the link from then on.
+    ///
+    /// # Errors
+    /// Where the kernel refuses; the other program stays then.
+    pub fn take_over(&mut self, link: OwnedFd) -> Result<(), SteerError> {
+        replace(link.as_fd(), self.program().as_fd()).map_err(SteerError::Replace)?;
+        self.link = Some(link);
+        Ok(())
+    }
+
+    /// The link by which it is attached, to be passed on to another process.
+    pub fn link(&self) -> Option<BorrowedFd<'_>> {
+        self.link.as_ref().map(AsFd::as_fd)
+    }
+
     /// Whether the kernel can be asked, as of now, what addresses were before translation. What it
     /// lacks may come with a module, so ask again.
     ///

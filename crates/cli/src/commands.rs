@@ -10,3 +10,4 @@ pub mod run;
 pub mod show;
 pub mod sim;
 pub mod tc;
+pub mod upgrade;

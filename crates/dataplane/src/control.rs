@@ -12,6 +12,7 @@
 //! Non-goals: remote access, several requests on one connection.
 
 use crate::show::Show;
+use crate::upgrade::UpgradeStatus;
 use narrows_tc::Outcome;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -49,6 +50,14 @@ pub enum Request {
         /// The words.
         args: Vec<String>,
     },
+    /// To hand everything over to a new process of `binary`, or of what lies where its own binary
+    /// lay.
+    Upgrade {
+        /// Which.
+        binary: Option<PathBuf>,
+    },
+    /// How far an upgrade is, and how the last one ended.
+    UpgradeStatus,
     /// The text of a file of `tc` commands.
     Batch {
         /// The options on the command line that gave the file.
@@ -95,6 +104,8 @@ pub enum Answer {
         /// The line's number, from 1; 0 where none is done.
         line: usize,
     },
+    /// How far an upgrade is, and how the last one ended.
+    Upgrade(UpgradeStatus),
     /// It cannot serve the request.
     Refused(String),
 }

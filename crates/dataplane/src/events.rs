@@ -29,6 +29,13 @@ impl Events {
         self.0.push_back(event);
     }
 
+    /// Events that another process remembered.
+    pub(crate) fn from_list(events: Vec<String>) -> Self {
+        let mut list = Self::default();
+        events.into_iter().for_each(|event| list.push(event));
+        list
+    }
+
     pub(crate) fn list(&self) -> Vec<String> {
         self.0.iter().cloned().collect()
     }

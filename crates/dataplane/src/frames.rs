@@ -47,6 +47,26 @@ impl Frames {
         Self { part, owners, locations, strays: 0 }
     }
 
+    /// See [`Owners::restore`].
+    pub(crate) fn restore(&mut self, free: &[u32], sending: &[u32]) {
+        self.owners.restore(free, sending);
+    }
+
+    /// See [`Owners::free_and_sending`].
+    pub(crate) fn free_and_sending(&self) -> (Vec<u32>, Vec<u32>) {
+        self.owners.free_and_sending()
+    }
+
+    /// Where the data of `packet` lies, frame by frame: address and length.
+    pub(crate) fn data(&self, packet: PacketId) -> impl Iterator<Item = (u64, u32)> {
+        let mut frame = packet.0;
+        std::iter::from_fn(move || {
+            let Location { addr, len, next } = *self.locations.get(frame as usize)?;
+            frame = next;
+            Some((addr, len))
+        })
+    }
+
     pub(crate) fn count(&self) -> u32 {
         self.owners.count()
     }

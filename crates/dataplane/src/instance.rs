@@ -29,6 +29,10 @@ use narrows_units::{Nanos, Rate};
 use narrows_worker::{PathCounters, Side};
 use narrows_xsk::CopyMode;
 
+mod handover;
+
+pub(crate) use handover::{Heritage, Offer};
+
 /// Why a policy was not taken over, or a session not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum InstanceError {
@@ -78,6 +82,9 @@ pub enum InstanceError {
     /// The ports were let go for a while.
     #[error("let go: {0}")]
     LetGo(String),
+    /// What another process passed on is not what this one can go on with.
+    #[error("{0}")]
+    Inheritance(String),
     /// An interface is down.
     #[error("{0} is down: `ip link set dev {0} up`")]
     Down(String),
@@ -147,16 +154,9 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Joins the ports under `policy`; `repairs` looks after their offloads.
-    ///
-    /// # Errors
-    /// Where they cannot be joined as they are now. Nothing is left changed then.
-    pub(crate) fn start(
-        options: InstanceOptions,
-        policy: Policy,
-        repairs: Repairs,
-    ) -> Result<Self, InstanceError> {
-        let mut instance = Self {
+    /// One that has not begun.
+    fn new(options: InstanceOptions, repairs: Repairs) -> Self {
+        Self {
             watch: Watch::new(options.fail.stalled()),
             standby: StandBy::new(options.fail),
             repairs,
@@ -174,7 +174,19 @@ impl Instance {
             rates: RateMeter::default(),
             events: Events::default(),
             began: clock::now(),
-        };
+        }
+    }
+
+    /// Joins the ports under `policy`; `repairs` looks after their offloads.
+    ///
+    /// # Errors
+    /// Where they cannot be joined as they are now. Nothing is left changed then.
+    pub(crate) fn start(
+        options: InstanceOptions,
+        policy: Policy,
+        repairs: Repairs,
+    ) -> Result<Self, InstanceError> {
+        let mut instance = Self::new(options, repairs);
         instance.check_ports(&policy)?;
         instance.policy = policy;
         if let Err(error) = instance.begin() {
@@ -523,13 +535,7 @@ impl Instance {
             let [a, b] = ports.map(|port| (port.name, port.queues));
             return Err(InstanceError::Queues(a, b));
         }
-        let queues = ports[0].queues as usize;
-        let compile = |name: &String| {
-            Installed::compile(self.policy.port(name), queues, None)
-                .map_err(|source| InstanceError::Policy { port: name.clone(), source })
-        };
-        let (of_a, updates_a) = compile(a)?;
-        let (of_b, updates_b) = compile(b)?;
+        let [(of_a, updates_a), (of_b, updates_b)] = self.compile(ports[0].queues as usize)?;
         // A NIC drops frames for others by itself, long before XDP.
         let promiscuous = ports
             .iter()
@@ -570,6 +576,16 @@ impl Instance {
             let has_carrier = session.device(side).carrier;
             self.carriers.see(side, &session.port(side).name, has_carrier, &mut self.events);
         }
+    }
+
+    /// Lays the policy of either port out over `queues` queues.
+    fn compile(&self, queues: usize) -> Result<[(Installed, Vec<Update>); 2], InstanceError> {
+        let compile = |name: &String| {
+            Installed::compile(self.policy.port(name), queues, None)
+                .map_err(|source| InstanceError::Policy { port: name.clone(), source })
+        };
+        let [a, b] = &self.options.ports;
+        Ok([compile(a)?, compile(b)?])
     }
 
     /// Has the kernel asked what addresses were before translation for those ports whose qdiscs

@@ -48,6 +48,7 @@ pub mod control;
 pub mod pause;
 pub mod run;
 pub mod show;
+pub mod upgrade;
 
 pub use heartbeat::SilentWorker;
 pub use instance::{FailMode, Instance, InstanceError, InstanceOptions};

@@ -8,7 +8,7 @@
 //!
 //! The worker looks at a flag once per step and takes the lock only where that is set.
 
-use crate::worker_thread::WorkerReport;
+use crate::worker_thread::{Standing, WorkerReport, WorkerSockets};
 use narrows_policy::Update;
 use narrows_worker::Side;
 use rustix::event::{EventfdFlags, eventfd};
@@ -32,6 +32,10 @@ pub(crate) struct Mail {
     updates: [Updates; 2],
     /// Wants a report, once all else is done.
     pub(crate) asked: Option<Sender<WorkerReport>>,
+    /// Wants to know what sockets it has.
+    pub(crate) sockets: Option<Sender<io::Result<WorkerSockets>>>,
+    /// It is to stand still.
+    pub(crate) pause: Option<Standing>,
     /// The worker is to end.
     pub(crate) stop: bool,
 }

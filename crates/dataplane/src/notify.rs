@@ -43,6 +43,11 @@ impl Manager {
         tell(&[NotifyState::Stopping]);
     }
 
+    /// Process `heir` has taken over, and is the service from now on.
+    pub(crate) fn replaced_by(&self, heir: u32) {
+        tell(&[NotifyState::MainPid(heir)]);
+    }
+
     /// How the instance stands; said where it is something new.
     pub(crate) fn status(&mut self, status: &str) {
         let status = one_line(status);

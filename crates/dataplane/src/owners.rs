@@ -115,6 +115,36 @@ impl Owners {
         }
     }
 
+    /// Begins where another process stopped, that had these frames `free`, and these handed to the
+    /// kernel to send. The kernel has all others, to receive into: what waits is still to be
+    /// [received](Owners::received).
+    pub(crate) fn restore(&mut self, free: &[u32], sending: &[u32]) {
+        self.owners.fill(Owner::Receiving);
+        for side in Side::BOTH {
+            let own = self.frames_towards(side.other());
+            let direction = &mut self.directions[side.index()];
+            let of_it = |frames: &[u32]| {
+                frames.iter().copied().filter(|frame| own.contains(frame)).collect::<Vec<u32>>()
+            };
+            direction.free.clear();
+            direction.free.extend(of_it(free));
+            let sent = of_it(sending);
+            direction.sending = sent.len() as u32;
+            direction.waiting = 0;
+            direction.receiving = own.len() as u32 - (direction.free.len() + sent.len()) as u32;
+            direction.free.iter().for_each(|&frame| self.owners[frame as usize] = Owner::Free);
+            sent.iter().for_each(|&frame| self.owners[frame as usize] = Owner::Sending);
+        }
+    }
+
+    /// The free frames, and those handed to the kernel to send.
+    pub(crate) fn free_and_sending(&self) -> (Vec<u32>, Vec<u32>) {
+        let free = self.directions.iter().flat_map(|direction| &direction.free).copied();
+        let is_sent =
+            |frame: &u32| self.has(*frame, Owner::Sending) || self.has(*frame, Owner::Suspect);
+        (free.collect(), (0..self.count()).filter(is_sent).collect())
+    }
+
     /// How many frames there are.
     pub(crate) fn count(&self) -> u32 {
         self.owners.len() as u32

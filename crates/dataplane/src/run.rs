@@ -5,7 +5,7 @@ use crate::bare;
 use crate::clock;
 use crate::confine::{Needs, confine};
 use crate::control::{Answer, ControlError, ControlServer, Request, Task};
-use crate::instance::{FailMode, Instance, InstanceError, InstanceOptions, read_port};
+use crate::instance::{FailMode, Heritage, Instance, InstanceError, InstanceOptions, read_port};
 use crate::notify::Manager;
 use crate::offloads::Repairs;
 use crate::pause::Pause;
@@ -15,6 +15,8 @@ use crate::session::{Prepared, SessionOptions};
 use crate::show::Show;
 use crate::signals::Requests;
 use crate::state::{Failed, StateFile};
+use crate::upgrade::state::Manifest;
+use crate::upgrade::{Heir, UpgradeStatus, Upgrades, VERSION, calm_down, hurry};
 use narrows_bpf::Stalled;
 use narrows_link::doctor::{self, Finding, Wanted};
 use narrows_link::{LinkError, LinkMonitor};
@@ -23,7 +25,7 @@ use narrows_units::Nanos;
 use narrows_xsk::wait_readable;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -51,6 +53,9 @@ pub struct RunOptions {
     pub fail: FailMode,
     /// How sessions are run.
     pub session: SessionOptions,
+    /// Go on where another process stops, which has started this one for it. Its policy goes on, too,
+    /// whatever lies in files.
+    pub take_over: bool,
 }
 
 /// Why it could not start, or had to end.
@@ -87,29 +92,36 @@ pub enum RunError {
     /// No control socket.
     #[error(transparent)]
     Control(#[from] ControlError),
+    /// Another process was to be taken over from.
+    #[error("cannot take over: {0}")]
+    Succession(String),
     /// The loop's own descriptors.
     #[error("cannot wait for events: {0}")]
     Events(#[from] io::Error),
 }
 
-/// Joins the ports and serves until a signal asks to stop. `ready` is called once packets are
-/// forwarded.
+/// Joins the ports and serves until a signal asks to stop, or until another process has taken over;
+/// then there is no last word. `ready` is called once packets are forwarded.
 ///
 /// # Errors
 /// Where the ports cannot be joined; nothing is left changed then.
-pub fn run(options: RunOptions, ready: impl FnOnce(&Instance)) -> Result<Show, RunError> {
-    let RunOptions { ports, batch, state, fail, session } = options;
+pub fn run(options: RunOptions, ready: impl FnOnce(&Instance)) -> Result<Option<Show>, RunError> {
+    let RunOptions { ports, batch, state, fail, session, take_over } = options;
     if ports[0] == ports[1] {
         let [port, _] = ports;
         return Err(RunError::SamePort(port));
     }
     let mut state = state.map(|path| StateFile::new(path, &ports));
+    if take_over {
+        let process = succeed(InstanceOptions { ports, fail, session })?;
+        ready(&process.instance);
+        return serve(process, batch, state);
+    }
     let policy = first_policy(&ports, batch.as_ref(), state.as_mut())?;
     // Before anything is changed: a second instance must not disturb the first.
-    let mut control = ControlServer::open(&ports)?;
-    let mut monitor = LinkMonitor::open()?;
-    let (mut stop, mut hangup) = (Requests::to_stop()?, Requests::to_reload()?);
-    let mut manager = Manager::from_environment();
+    let control = ControlServer::open(&ports)?;
+    let ears = Ears::open()?;
+    let manager = Manager::from_environment();
     refuse_blockers(&ports, fail, &session)?;
     let needs = Needs { batch: batch.as_deref(), state: state.as_ref().map(StateFile::path) };
     let repairs = Repairs::reach(&ports);
@@ -118,23 +130,103 @@ pub fn run(options: RunOptions, ready: impl FnOnce(&Instance)) -> Result<Show, R
     let mut instance = Instance::start(options, policy, repairs)?;
     unconfined.into_iter().for_each(|missing| instance.warn(missing));
     ready(&instance);
+    let upgrades = Upgrades::new(UpgradeStatus::Never);
+    serve(Process { control, ears, manager, upgrades, instance }, batch, state)
+}
+
+/// What a process hears of beside its control socket.
+struct Ears {
+    monitor: LinkMonitor,
+    stop: Requests,
+    hangup: Requests,
+}
+
+impl Ears {
+    fn open() -> Result<Self, RunError> {
+        let monitor = LinkMonitor::open()?;
+        Ok(Self { monitor, stop: Requests::to_stop()?, hangup: Requests::to_reload()? })
+    }
+}
+
+/// What a process has that serves an instance.
+struct Process {
+    control: ControlServer,
+    ears: Ears,
+    manager: Manager,
+    upgrades: Upgrades,
+    instance: Instance,
+}
+
+/// Takes over from the process that started this one.
+fn succeed(options: InstanceOptions) -> Result<Process, RunError> {
+    let (mut heir, manifest, descriptors) = Heir::greet(VERSION).map_err(RunError::Succession)?;
+    let taken_in = take_in(&mut heir, options, manifest, descriptors);
+    let TakenIn { heritage, ears, control, calm } =
+        taken_in.inspect_err(|error| heir.refuse(&error.to_string()))?;
+    heir.take_over().map_err(RunError::Succession)?;
+    // From here on it is this process's.
+    let (instance, status) = heritage.go_on(VERSION);
+    let control = ControlServer::take_over(instance.ports(), control)?;
+    calm_down(calm);
+    let manager = Manager::from_environment();
+    Ok(Process { control, ears, manager, upgrades: Upgrades::new(status), instance })
+}
+
+/// All that another process had, while that one can still go on itself.
+struct TakenIn {
+    heritage: Heritage,
+    ears: Ears,
+    /// The control socket's.
+    control: Vec<OwnedFd>,
+    /// The priority to calm down to.
+    calm: i32,
+}
+
+/// Gets ready to take over, and takes in what the other process has when it stops.
+fn take_in(
+    heir: &mut Heir,
+    options: InstanceOptions,
+    manifest: Manifest,
+    mut control: Vec<OwnedFd>,
+) -> Result<TakenIn, RunError> {
+    let of_session = control.split_off(manifest.control.min(control.len()));
+    // Before the ports are looked at, so that no change of them is missed.
+    let ears = Ears::open()?;
+    // What the other process switched off it has written down.
+    let repairs = Repairs::reach(&options.ports);
+    let mut heritage = Heritage::prepare(options, repairs, manifest, of_session)?;
+    let calm = hurry();
+    let contents = heir.ask().map_err(RunError::Succession)?;
+    heritage.take_in(contents)?;
+    Ok(TakenIn { heritage, ears, control, calm })
+}
+
+/// Serves until a signal asks to stop, or until another process has taken over.
+fn serve(
+    process: Process,
+    batch: Option<PathBuf>,
+    mut state: Option<StateFile>,
+) -> Result<Option<Show>, RunError> {
+    let Process { mut control, ears, mut manager, mut upgrades, mut instance } = process;
+    let Ears { mut monitor, mut stop, mut hangup } = ears;
     manager.ready(&instance.standing());
     let mut refused = None;
     let mut next_tick = clock::now() + TICK;
     let mut pause: Option<Pause> = None;
     loop {
-        let [control_fd, monitor_fd, stop_fd, hangup_fd] =
-            [control.fd(), monitor.as_fd(), stop.fd(), hangup.fd()].map(|fd| (fd, true));
-        // Without a pause there is nothing to wait for at a fifth.
+        let [control_fd, monitor_fd, stop_fd, hangup_fd, heir_fd] =
+            [control.fd(), monitor.as_fd(), stop.fd(), hangup.fd(), upgrades.fd_or(control.fd())]
+                .map(|fd| (fd, true));
+        // Without a pause there is nothing to wait for at the last.
         let paused = pause.as_ref().map_or((control.fd(), false), |pause| (pause.fd(), true));
         let end = pause.as_ref().map_or(next_tick, Pause::end);
         let wake = next_tick.min(end).min(manager.next_beat());
         let at_most = if control.is_busy() { Nanos::ZERO } else { WATCH };
-        let fds = [control_fd, monitor_fd, stop_fd, hangup_fd, paused];
+        let fds = [control_fd, monitor_fd, stop_fd, hangup_fd, heir_fd, paused];
         wait_readable(fds, Some((wake - clock::now()).min(at_most).0))?;
         if stop.take() {
             manager.stopping();
-            return Ok(instance.stop());
+            return Ok(Some(instance.stop()));
         }
         while let Some(event) = monitor.next_event() {
             instance.link_event(&event);
@@ -155,10 +247,15 @@ pub fn run(options: RunOptions, ready: impl FnOnce(&Instance)) -> Result<Show, R
             if let Task::Whole(Request::LetGo { limit_s, .. }) = &*task {
                 limit = Nanos::from_secs((*limit_s).min(PAUSE_MAX_S));
             }
-            work(&mut instance, state.as_mut(), task)
+            work(&mut instance, &mut upgrades, state.as_mut(), task)
         });
         if let Some(stream) = holder {
             pause = Some(Pause::new(stream, began, limit)?);
+        }
+        if let Some(heir) = upgrades.proceed(&mut instance, &control) {
+            manager.replaced_by(heir);
+            control.leave();
+            return Ok(None);
         }
         if clock::now() >= next_tick {
             instance.tick();
@@ -293,8 +390,17 @@ pub fn wanted(ports: &[String; 2], fail: FailMode, session: &SessionOptions) -> 
 }
 
 /// Works on `task` for a while; the answer, once there is one.
-fn work(instance: &mut Instance, state: Option<&mut StateFile>, task: &mut Task) -> Option<Answer> {
+fn work(
+    instance: &mut Instance,
+    upgrades: &mut Upgrades,
+    state: Option<&mut StateFile>,
+    task: &mut Task,
+) -> Option<Answer> {
     let mut outcome = match task {
+        Task::Whole(Request::Upgrade { binary }) => {
+            return Some(Answer::Upgrade(upgrades.request(binary.as_deref(), instance)));
+        }
+        Task::Whole(Request::UpgradeStatus) => return Some(Answer::Upgrade(upgrades.status())),
         Task::Whole(Request::Ports) => return Some(Answer::Ports(instance.ports().to_vec())),
         Task::Whole(Request::Show) => return Some(Answer::Show(Box::new(instance.show()))),
         Task::Whole(Request::LetGo { why, .. }) => {

@@ -26,19 +26,44 @@ use narrows_xsk::{CopyMode, RingSizes, Socket, SocketError, Umem, UmemError};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::os::fd::AsFd;
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+
+mod handover;
+
+pub(crate) use handover::Inherited;
 
 /// How long the queues may go on sending after the programs were detached.
 const DRAIN_TIME: Duration = Duration::from_millis(250);
 
-/// What hosts and flows are hashed with. One for all workers, which have to agree on hosts, and
-/// for all sessions, whose qdiscs remember them; nobody outside of this process knows it.
-static HASH_KEY: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(()));
+/// What nobody outside of the instance may guess. One for all workers, which have to agree on
+/// hosts, for all sessions, whose qdiscs remember them, and for all processes that take over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Secrets {
+    /// What hosts and flows are hashed with.
+    pub(crate) hash_key: u64,
+    /// What the steering programs seal their words about translation with. Never 0, which is
+    /// what unused memory holds.
+    pub(crate) seal: u32,
+}
 
-/// What the steering programs seal their words about translation with. As hard to guess as the
-/// key, and never 0, which is what unused memory holds.
-static SEAL: LazyLock<u32> = LazyLock::new(|| RandomState::new().hash_one(()) as u32 | 1);
+static SECRETS: OnceLock<Secrets> = OnceLock::new();
+
+impl Secrets {
+    /// Those of this process.
+    pub(crate) fn own() -> Self {
+        *SECRETS.get_or_init(|| Self {
+            hash_key: RandomState::new().hash_one(()),
+            seal: RandomState::new().hash_one(()) as u32 | 1,
+        })
+    }
+
+    /// Makes those of another process this one's, before the first session.
+    pub(crate) fn take_over(self) {
+        // Taken already, they stay: packets that are queued then count as other flows.
+        let _ = SECRETS.set(self);
+    }
+}
 
 /// A port, as far as opening a session needs to know it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -126,10 +151,14 @@ pub enum SessionError {
     /// A thread cannot be started.
     #[error("cannot start a worker: {0}")]
     Thread(std::io::Error),
+    /// What another process passed on is not what it says.
+    #[error("cannot go on with the session of another process: {0}")]
+    Inheritance(String),
 }
 
 /// Ports whose sockets are bound and whose programs are loaded, but not attached.
 pub(crate) struct Prepared {
+    umem: Umem,
     steers: [Steer; 2],
     heartbeats: Heartbeats,
     /// The I/O of each queue pair.
@@ -149,34 +178,17 @@ impl Prepared {
         stalled: Stalled,
     ) -> Result<Self, SessionError> {
         let Bound { umem, copy_mode, sizing, sockets } = bind_best(&ports, options, queues)?;
-        let heartbeats = Heartbeats::new().map_err(SessionError::Heartbeats)?;
-        let watchdog = Watchdog { heartbeats: heartbeats.clone(), after: SILENT_AFTER, stalled };
-        let steer = |port: &PortFacts| {
-            let loaded = Steer::load(port.mac, sizing.buffer.several, *SEAL, watchdog.clone());
-            loaded.map_err(|source| SessionError::Steer {
-                port: port.name.clone(),
-                hint: "",
-                source,
-            })
-        };
-        let steers = [steer(&ports[0])?, steer(&ports[1])?];
-        for (queue, pair) in (0u32..).zip(&sockets) {
-            for side in Side::BOTH {
-                let index = side.index();
-                steers[index].serve(queue, pair[index].as_fd()).map_err(|source| {
-                    SessionError::Steer { port: ports[index].name.clone(), source, hint: "" }
-                })?;
-            }
-        }
-        let dissector = Dissector::new(*HASH_KEY);
+        let (heartbeats, steers) = load(&ports, sizing.buffer.several, stalled, &sockets)?;
+        let Secrets { hash_key, seal } = Secrets::own();
+        let dissector = Dissector::new(hash_key);
         let ios = sockets
             .into_iter()
             .map(|pair| {
                 let part = umem.part(sizing.frames())?;
-                Ok(XdpIo::new(pair, part, sizing.shares, dissector, *SEAL))
+                Ok(XdpIo::new(pair, part, sizing.shares, dissector, seal))
             })
             .collect::<Result<_, UmemError>>()?;
-        Ok(Self { steers, heartbeats, ios, ports, copy_mode, sizing })
+        Ok(Self { umem, steers, heartbeats, ios, ports, copy_mode, sizing })
     }
 
     /// Takes the queue pairs' I/O, for whoever is to serve them.
@@ -229,9 +241,7 @@ impl Session {
         let ios = (0u32..).zip(prepared.take_ios());
         for (((queue, io), a), b) in ios.zip(of_a).zip(of_b) {
             let worker = Worker::new(io, prepared.sizing.frames(), [a.build(), b.build()]);
-            let cpu = options.cpus.get(queue as usize % options.cpus.len().max(1));
-            let seat =
-                Seat { queue, cpu: cpu.copied().unwrap_or_default(), busy_poll: options.busy_poll };
+            let seat = Seat::of(queue, options);
             workers.start(worker, seat).map_err(SessionError::Thread)?;
         }
         let losses_before = prepared
@@ -342,6 +352,32 @@ impl LooksUp for Session {
     fn look_up(&mut self, egress: Side, wanted: bool) -> Result<(), SteerError> {
         self.prepared.steers[egress.other().index()].look_up(wanted)
     }
+}
+
+/// Loads the steering programs of both `ports`, which lead frames to `sockets` for as long as their
+/// workers' hearts beat, and treat them as `stalled` says otherwise.
+fn load(
+    ports: &[PortFacts; 2],
+    multi_buffer: bool,
+    stalled: Stalled,
+    sockets: &[[Socket; 2]],
+) -> Result<(Heartbeats, [Steer; 2]), SessionError> {
+    let heartbeats = Heartbeats::new().map_err(SessionError::Heartbeats)?;
+    let watchdog = Watchdog { heartbeats: heartbeats.clone(), after: SILENT_AFTER, stalled };
+    let steer = |port: &PortFacts| {
+        let loaded = Steer::load(port.mac, multi_buffer, Secrets::own().seal, watchdog.clone());
+        loaded.map_err(|source| SessionError::Steer { port: port.name.clone(), hint: "", source })
+    };
+    let steers = [steer(&ports[0])?, steer(&ports[1])?];
+    for (queue, pair) in (0u32..).zip(sockets) {
+        for side in Side::BOTH {
+            let index = side.index();
+            steers[index].serve(queue, pair[index].as_fd()).map_err(|source| {
+                SessionError::Steer { port: ports[index].name.clone(), source, hint: "" }
+            })?;
+        }
+    }
+    Ok((heartbeats, steers))
 }
 
 /// All sockets of a session.

@@ -247,6 +247,7 @@ impl QueueCounters {
         }
     }
 
+    /// What the kernel lost.
     pub(crate) fn kernel_drops(&self) -> KernelDropsShow {
         KernelDropsShow {
             rx_ring_full: self.kernel_drops.rx_ring_full,

@@ -15,6 +15,8 @@ use crate::clock;
 use crate::heartbeat::{self, BEAT_EVERY};
 use crate::mailbox::Mailbox;
 use crate::owners::FrameCounts;
+use crate::session::SessionOptions;
+use crate::upgrade::WorkerQueued;
 use crate::xdp_io::XdpIo;
 use narrows_bpf::Heart;
 use narrows_packet::{Backlog, DropReason};
@@ -22,10 +24,11 @@ use narrows_policy::Update;
 use narrows_qdisc::Stats;
 use narrows_units::Nanos;
 use narrows_worker::{Activity, PathCounters, Pause, Side, Worker};
-use narrows_xsk::{KernelDrops, wait_readable};
+use narrows_xsk::{KernelDrops, RingSizes, wait_readable};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// How long a worker waits for a device that has not taken all packets, at first and at most. The
@@ -53,6 +56,33 @@ pub(crate) struct Seat {
     pub(crate) cpu: usize,
     /// Never sleep.
     pub(crate) busy_poll: bool,
+}
+
+impl Seat {
+    /// That of the worker of `queue`.
+    pub(crate) fn of(queue: u32, options: &SessionOptions) -> Self {
+        let cpu = options.cpus.get(queue as usize % options.cpus.len().max(1));
+        Self { queue, cpu: cpu.copied().unwrap_or_default(), busy_poll: options.busy_poll }
+    }
+}
+
+/// The sockets of a worker on either port, with the sizes of their rings.
+pub(crate) type WorkerSockets = [(OwnedFd, RingSizes); 2];
+
+/// What a worker that stands still has.
+pub(crate) struct Paused {
+    /// What it did, and what was queued.
+    pub(crate) report: WorkerReport,
+    /// What is queued, and the free frames.
+    pub(crate) queued: WorkerQueued,
+}
+
+/// What a worker is asked that is to stand still.
+pub(crate) struct Standing {
+    answer: Sender<Paused>,
+    /// A word says that another process has taken over; silence ends with the sender, and the
+    /// worker goes on.
+    leave: Receiver<()>,
 }
 
 /// What a worker has done so far, all taken between two steps.
@@ -120,6 +150,21 @@ impl WorkerThread {
         let (answer, inbox) = channel();
         self.mailbox.put(|mail| mail.asked = Some(answer));
         inbox
+    }
+
+    /// Asks for its sockets, for another process.
+    pub(crate) fn sockets(&self) -> Receiver<io::Result<WorkerSockets>> {
+        let (answer, inbox) = channel();
+        self.mailbox.put(|mail| mail.sockets = Some(answer));
+        inbox
+    }
+
+    /// Has the worker stand still, and asks what is queued. It goes on with that when the sender is
+    /// dropped, and ends without touching anything when it is told to leave.
+    pub(crate) fn pause(&self) -> (Receiver<Paused>, Sender<()>) {
+        let ((answer, inbox), (go, leave)) = (channel(), channel());
+        self.mailbox.put(|mail| mail.pause = Some(Standing { answer, leave }));
+        (inbox, go)
     }
 
     /// Has the worker end, as soon as it comes round.
@@ -228,11 +273,42 @@ impl Runner {
             // Whoever asked may have stopped waiting.
             let _ = answer.send(self.report());
         }
+        if let Some(answer) = mail.sockets {
+            let _ = answer.send(self.worker.io().sockets());
+        }
+        if let Some(pause) = mail.pause
+            && self.stand_still(&pause)
+        {
+            return false;
+        }
         if mail.stop {
             self.take_in(now);
             self.worker.abandon(DropReason::PortGone);
         }
         !mail.stop
+    }
+
+    /// Says what is queued and waits until it is known who goes on with it: this worker, or, where it
+    /// is true, another process.
+    fn stand_still(&mut self, Standing { answer, leave }: &Standing) -> bool {
+        let report = self.report();
+        let ids = Side::BOTH.map(|egress| self.worker.take_out(egress));
+        let mut queued = self.worker.io().at_rest();
+        for (ids, into) in ids.iter().zip(&mut queued.queued) {
+            for &id in ids {
+                into.push(self.worker.meta(id).arrival, self.worker.io().frames_of(id));
+            }
+        }
+        // Whoever asked may have stopped waiting; the end of the sender says so, too.
+        let _ = answer.send(Paused { report, queued });
+        if leave.recv().is_ok() {
+            return true;
+        }
+        let now = clock::now();
+        for (egress, ids) in Side::BOTH.into_iter().zip(ids) {
+            self.worker.take_back(egress, &ids, now);
+        }
+        false
     }
 
     /// Takes in what is still in the RX rings. The programs that fill them are off by now, so

@@ -6,7 +6,7 @@
 
 use crate::clock;
 use crate::heartbeat::{SILENT_AFTER, SilentWorker};
-use crate::worker_thread::{Seat, WorkerReport, WorkerThread};
+use crate::worker_thread::{Paused, Seat, WorkerReport, WorkerSockets, WorkerThread};
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{Heartbeats, Pulse};
 use narrows_packet::DropReason;
@@ -14,6 +14,7 @@ use narrows_policy::Update;
 use narrows_worker::{Side, Worker};
 use std::cell::RefCell;
 use std::io;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 /// How long a worker may take to answer. One that takes longer counts as silent by then, and is
@@ -28,6 +29,20 @@ pub(crate) struct Workers {
     threads: Vec<WorkerThread>,
     /// What each said last.
     known: RefCell<Vec<WorkerReport>>,
+}
+
+/// Workers that stand still. Dropped, they go on.
+#[derive(Default)]
+pub(crate) struct Standstill(Vec<Sender<()>>);
+
+impl Standstill {
+    /// Ends them without their touching anything more: another process has taken over.
+    pub(crate) fn leave(self) {
+        for worker in self.0 {
+            // One that is gone touches nothing either.
+            let _ = worker.send(());
+        }
+    }
 }
 
 /// The end of all workers.
@@ -102,6 +117,27 @@ impl Workers {
             }
         }
         known.clone()
+    }
+
+    /// What sockets each has, for another process; `None` where one does not answer within `time`.
+    pub(crate) fn sockets(&self, time: Duration) -> Option<Vec<WorkerSockets>> {
+        let end = Instant::now() + time;
+        let asked: Vec<_> = self.threads.iter().map(WorkerThread::sockets).collect();
+        let left = || end.saturating_duration_since(Instant::now());
+        asked.into_iter().map(|answer| answer.recv_timeout(left()).ok()?.ok()).collect()
+    }
+
+    /// Has all of them stand still, and returns what they have. Where one does not within `time`, all
+    /// go on and there is nothing; so they do when the [`Standstill`] is dropped.
+    pub(crate) fn pause(&self, time: Duration) -> Option<(Vec<Paused>, Standstill)> {
+        let end = Instant::now() + time;
+        let asked: Vec<_> = self.threads.iter().map(WorkerThread::pause).collect();
+        let (answers, senders): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
+        let standstill = Standstill(senders);
+        let left = || end.saturating_duration_since(Instant::now());
+        let paused = answers.into_iter().map(|answer| answer.recv_timeout(left()).ok());
+        let paused = paused.collect::<Option<Vec<Paused>>>()?;
+        Some((paused, standstill))
     }
 
     /// Stops all of them. What one that does not stop had queued, as far as is known, counts as

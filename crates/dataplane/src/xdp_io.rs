@@ -16,13 +16,15 @@ use crate::frames::{FRAMES_PER_PACKET_MAX, Frames};
 use crate::owners::{FrameCounts, Share};
 use crate::queue::Queue;
 use crate::refused::Refused;
+use crate::upgrade::{Frame, WorkerQueued};
 use narrows_bpf::{TRANSLATION_MAX, translation};
 use narrows_packet::dissect::{Dissector, rewrite};
 use narrows_packet::{Batch, DropReason, Headers, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos};
 use narrows_worker::{BATCH, Io, Side};
-use narrows_xsk::{Desc, KernelDrops, Socket, UmemPart};
-use std::os::fd::{AsFd, BorrowedFd};
+use narrows_xsk::{Desc, KernelDrops, RingSizes, Socket, UmemPart};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The shortest frame that the kernel's drivers take for sending: an Ethernet header.
 const FRAME_MIN: u32 = 14;
@@ -73,6 +75,29 @@ impl XdpIo<Socket> {
     pub(crate) fn fd(&self, side: Side) -> BorrowedFd<'_> {
         self.queues[side.index()].queue.as_fd()
     }
+
+    /// What another process needs to serve the queues: the sockets, with the sizes of their rings.
+    pub(crate) fn sockets(&self) -> io::Result<[(OwnedFd, RingSizes); 2]> {
+        let [a, b] = &self.queues;
+        let pass_on = |PortQueue { queue, .. }: &PortQueue<Socket>| {
+            Ok::<_, io::Error>((queue.as_fd().try_clone_to_owned()?, queue.sizes()))
+        };
+        Ok([pass_on(a)?, pass_on(b)?])
+    }
+
+    /// Goes on where another process stopped, which left `at_rest`. Its packets are still to be
+    /// [taken in](XdpIo::adopt).
+    pub(crate) fn go_on(&mut self, at_rest: &WorkerQueued) {
+        self.frames.restore(&at_rest.free, &at_rest.sending);
+        for PortQueue { queue, unsent, .. } in &mut self.queues {
+            queue.catch_up();
+            *unsent = queue.tx.outstanding() > 0;
+        }
+        for (side, partial) in Side::BOTH.into_iter().zip(&at_rest.partial) {
+            let begun = partial.iter().next();
+            self.partial[side.index()] = begun.and_then(|(_, frames)| self.piece(side, frames));
+        }
+    }
 }
 
 impl<Q: Queue> XdpIo<Q> {
@@ -87,19 +112,63 @@ impl<Q: Queue> XdpIo<Q> {
         dissector: Dissector,
         seal: u32,
     ) -> Self {
+        let mut io = Self::unstocked(queues, part, shares, dissector, seal);
+        for side in Side::BOTH {
+            io.restock(side);
+        }
+        io
+    }
+
+    /// The same, but for the fill rings: another process still serves the queues. Nothing is touched
+    /// before [`XdpIo::go_on`].
+    pub(crate) fn unstocked(
+        queues: [Q; 2],
+        part: UmemPart,
+        shares: [Share; 2],
+        dissector: Dissector,
+        seal: u32,
+    ) -> Self {
         let queue =
             |queue| PortQueue { queue, unsent: false, kicks: 0, refused: Refused::default() };
-        let mut io = Self {
+        Self {
             queues: queues.map(queue),
             frames: Frames::new(part, shares),
             dissector,
             seal,
             partial: [None; 2],
-        };
-        for side in Side::BOTH {
-            io.restock(side);
         }
-        io
+    }
+
+    /// What another process needs to go on where this one stops: who has which frame, and packets
+    /// that have come in in part.
+    pub(crate) fn at_rest(&self) -> WorkerQueued {
+        let (free, sending) = self.frames.free_and_sending();
+        let mut at_rest = WorkerQueued { free, sending, ..Default::default() };
+        for (partial, into) in self.partial.iter().zip(&mut at_rest.partial) {
+            if let Some(partial) = partial {
+                into.push(Nanos::ZERO, self.frames_of(partial.packet));
+            }
+        }
+        at_rest
+    }
+
+    /// The frames of `packet`.
+    pub(crate) fn frames_of(&self, packet: PacketId) -> impl Iterator<Item = Frame> {
+        self.frames.data(packet).map(|(addr, len)| Frame { addr, len })
+    }
+
+    /// Takes in a packet that another process received at `ingress` into `frames`: which it is and
+    /// how long. `None` where they are not this worker's.
+    pub(crate) fn adopt(&mut self, ingress: Side, frames: &[Frame]) -> Option<(PacketId, u32)> {
+        self.piece(ingress, frames).map(|piece| (piece.packet, piece.len))
+    }
+
+    /// The packet, or the part of one, that lies in `frames`.
+    fn piece(&mut self, ingress: Side, frames: &[Frame]) -> Option<Partial> {
+        frames.iter().fold(None, |begun, frame| {
+            let desc = Desc { addr: frame.addr, len: frame.len, options: 0 };
+            self.join(ingress, begun, &desc)
+        })
     }
 
     pub(crate) fn frame_count(&self) -> u32 {

@@ -12,7 +12,9 @@
 //! virtual call to enqueue and what the qdisc and the rings cost.
 
 use crate::io::{Io, Side};
-use narrows_packet::{Backlog, Batch, DropCounters, DropReason, Packets, Reading};
+use narrows_packet::{
+    Backlog, Batch, DropCounters, DropReason, Headers, Meta, PacketId, Packets, Reading,
+};
 use narrows_policy::Update;
 use narrows_qdisc::{Next, Qdisc, Stats};
 use narrows_units::Nanos;
@@ -238,6 +240,40 @@ impl<I: Io> Worker<I> {
         path.reading = path.qdisc.reading();
         self.packets.prepare(path.reading);
         self.reclaim(egress.other());
+    }
+
+    /// Takes out everything that is to go out of `egress`, in the order in which it would leave.
+    /// The packets and their frames are whoever's asked, until they are
+    /// [taken back](Worker::take_back).
+    pub fn take_out(&mut self, egress: Side) -> Vec<PacketId> {
+        let path = &mut self.paths[egress.other().index()];
+        std::iter::from_fn(|| path.qdisc.drain(&mut self.packets)).collect()
+    }
+
+    /// Queues again, in order and whatever the limit, what was [taken out](Worker::take_out).
+    pub fn take_back(&mut self, egress: Side, ids: &[PacketId], now: Nanos) {
+        let path = &mut self.paths[egress.other().index()];
+        for &id in ids {
+            path.qdisc.adopt(&mut self.packets, id, now);
+        }
+        self.reclaim(egress.other());
+    }
+
+    /// Queues a packet that somebody else received at `arrival` and that is to go out of `egress`:
+    /// behind all others and whatever the limit. It counts as queued, not as received.
+    pub fn adopt(&mut self, egress: Side, id: PacketId, len: u32, arrival: Nanos, now: Nanos) {
+        let path = &mut self.paths[egress.other().index()];
+        self.packets.arrive(id, len, arrival);
+        self.packets.set_headers(id, Headers::default());
+        if path.reading != Reading::NOTHING {
+            self.io.read(id, path.reading, &mut self.packets);
+        }
+        path.qdisc.adopt(&mut self.packets, id, now);
+    }
+
+    /// What is known of `id`, which was [taken out](Worker::take_out).
+    pub fn meta(&self, id: PacketId) -> &Meta {
+        self.packets.meta(id)
     }
 
     /// Gives up everything that is queued, for `reason`.

@@ -72,6 +72,10 @@ pub struct Run {
     /// Copy frames between driver and user space even where the driver could do without.
     #[arg(long)]
     copy: bool,
+
+    /// Go on where the process stops that has started this one (`narrows upgrade`).
+    #[arg(long, hide = true)]
+    take_over: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -117,9 +121,11 @@ impl Run {
                 }),
                 copy_mode: self.copy.then_some(CopyMode::Copy),
             },
+            take_over: self.take_over,
         };
-        let last = run(options, |_| println!("ready"))?;
-        print!("{}", last.render());
+        if let Some(last) = run(options, |_| println!("ready"))? {
+            print!("{}", last.render());
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

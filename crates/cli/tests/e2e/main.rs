@@ -31,3 +31,4 @@ mod setup;
 mod standby;
 mod starting;
 mod supervision;
+mod upgrading;

@@ -11,6 +11,7 @@
 use super::ControlError;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -62,6 +63,25 @@ impl Place {
             }
         }
         Ok(Self { socket, locks })
+    }
+
+    /// Goes on with the place of another process, which passed the `locks` on.
+    pub(super) fn inherited(
+        folder: &Path,
+        ports: &[String; 2],
+        locks: impl Iterator<Item = OwnedFd>,
+    ) -> Self {
+        let socket = folder.join(format!("{},{}.sock", ports[0], ports[1]));
+        let mut sorted: Vec<&String> = ports.iter().collect();
+        sorted.sort();
+        let path = |port: &String| folder.join(format!("{port}.{LOCK}"));
+        let lock = |(lock, port)| Lock { _file: File::from(lock), path: path(port) };
+        Self { socket, locks: locks.zip(sorted).map(lock).collect() }
+    }
+
+    /// Its locks, to be passed on.
+    pub(super) fn locks(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.locks.iter().map(|lock| lock._file.as_fd())
     }
 }
 

@@ -81,6 +81,30 @@ impl ControlServer {
         Ok(Self { listener, ready, clients: Vec::new(), _place: place })
     }
 
+    /// Goes on with the socket of another process that joins `ports`, which passed `descriptors` on:
+    /// those of [`ControlServer::descriptors`].
+    pub(crate) fn take_over(ports: &[String; 2], descriptors: Vec<OwnedFd>) -> io::Result<Self> {
+        let mut descriptors = descriptors.into_iter();
+        let listener = descriptors.next().map(UnixListener::from);
+        let listener = listener.ok_or(io::ErrorKind::InvalidInput)?;
+        let place = Place::inherited(&place::folder()?, ports, descriptors);
+        listener.set_nonblocking(true)?;
+        let ready = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        watch(&ready, listener.as_fd(), epoll::EventFlags::IN)?;
+        Ok(Self { listener, ready, clients: Vec::new(), _place: place })
+    }
+
+    /// What another process needs to go on with the socket: itself, and the locks behind it.
+    pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        std::iter::once(self.listener.as_fd()).chain(self._place.locks()).collect()
+    }
+
+    /// Leaves the socket to another process.
+    pub(crate) fn leave(self) {
+        // The files stay: they are the other's.
+        std::mem::forget(self);
+    }
+
     /// Can be read when somebody is to be served.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.ready.as_fd()

@@ -1,0 +1,78 @@
+//! `narrows upgrade`.
+
+use anyhow::Context;
+use clap::Args;
+use narrows_dataplane::control::{Answer, Client, Request};
+use narrows_dataplane::upgrade::UpgradeStatus;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How often it is asked how far an upgrade is.
+const POLL: Duration = Duration::from_millis(20);
+/// How long it may take: longer than all that an instance waits for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Hand running instances over to a new binary, with all that is queued.
+///
+/// Install the new binary where the old one lies (rename it into its place), and run this. The
+/// instance starts it with its own arguments, and passes ports, policy, limits, counters and queued
+/// packets on once the new one is ready; what comes in meanwhile waits. Should anything fail, the
+/// old process goes on as if nothing had happened, and this says why.
+///
+/// The process that has taken over is another one: what watches the process id has to follow.
+#[derive(Args)]
+pub struct Upgrade {
+    /// Only the instance that has this port.
+    #[arg(value_name = "DEV")]
+    dev: Option<String>,
+
+    /// Run this binary, instead of what now lies where the running one was started from.
+    #[arg(long, value_name = "PATH")]
+    binary: Option<PathBuf>,
+
+    /// Print JSON: an array with an object for each instance.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Upgrade {
+    pub fn execute(self) -> anyhow::Result<ExitCode> {
+        let binary = match self.binary {
+            Some(path) => Some(std::path::absolute(path).context("where is the binary?")?),
+            None => None,
+        };
+        let mut all = Vec::new();
+        for client in Client::find(self.dev.as_deref())? {
+            let ports = client.ports.join(",");
+            let status = upgrade(&client, binary.clone())?;
+            if !self.json {
+                println!("{ports}: {status}");
+            }
+            all.push(status);
+        }
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&all)?);
+        }
+        let done = |status: &UpgradeStatus| matches!(status, UpgradeStatus::Done { .. });
+        Ok(if all.iter().all(done) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// Upgrades one instance and waits for what comes of it.
+fn upgrade(client: &Client, binary: Option<PathBuf>) -> anyhow::Result<UpgradeStatus> {
+    let status = |request| match client.ask(&request)? {
+        Answer::Upgrade(status) => Ok(status),
+        Answer::Refused(reason) => anyhow::bail!("{reason}"),
+        other => anyhow::bail!("the instance answered something else: {other:?}"),
+    };
+    let end = Instant::now() + PATIENCE;
+    let mut now = status(Request::Upgrade { binary })?;
+    while let UpgradeStatus::Running { .. } = now {
+        anyhow::ensure!(Instant::now() < end, "the instance does not come to an end with it");
+        sleep(POLL);
+        now = status(Request::UpgradeStatus)?;
+    }
+    Ok(now)
+}

@@ -1,0 +1,354 @@
+//! A new binary takes over under load, or does not.
+
+use crate::setup::{
+    NARROWS, assert_balanced, complaint, flood, narrows, run, show, turn, wait_for,
+};
+use narrows_dataplane::upgrade::UpgradeStatus;
+use narrows_dataplane::upgrade::state::FORMAT;
+use narrows_testbed::accounting::Books;
+use narrows_testbed::bed::{CLIENT, End, SERVER};
+use narrows_testbed::capture::{Arrival, Capture};
+use narrows_testbed::ping::Ping;
+use narrows_testbed::{Testbed, frames};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// `narrows upgrade --json`, whatever comes of it.
+fn upgrade(bed: &Testbed, arguments: &[&str]) -> UpgradeStatus {
+    let output = narrows(bed, &[&["upgrade", "--json"], arguments].concat());
+    let all: Vec<UpgradeStatus> =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", complaint(&output)));
+    assert_eq!(output.status.success(), matches!(all[0], UpgradeStatus::Done { .. }), "{all:?}");
+    all[0].clone()
+}
+
+/// The same, which has to succeed: the process id, the pause, and the packets taken over. A machine
+/// that is busy with other things may take longer than is allowed; then it is tried again.
+fn upgraded(bed: &Testbed) -> (u32, Duration, u64) {
+    for _ in 0..5 {
+        match upgrade(bed, &[]) {
+            UpgradeStatus::Done { pid, pause_us, packets, .. } => {
+                return (pid, Duration::from_micros(pause_us), packets);
+            }
+            UpgradeStatus::Failed { reason, .. } if reason.contains("took too long") => {
+                eprintln!("again: {reason}");
+            }
+            other => panic!("{other}"),
+        }
+    }
+    panic!("five times too late")
+}
+
+/// Sources of the flows, and where they go.
+const FLOWS: usize = 8;
+const PORT: u16 = 9;
+/// Frames of 1000 bytes: Ethernet, IP and UDP headers, and the rest.
+const FRAME: usize = 1000;
+const HEADERS: usize = 42;
+
+/// Sends numbered datagrams of several flows at `bits` a second until `end`; how many.
+fn send_numbered(from: End<'_>, to: End<'_>, bits: f64, end: &AtomicBool) -> u64 {
+    let sockets: Vec<UdpSocket> = from
+        .namespace
+        .enter(|| {
+            (0..FLOWS)
+                .map(|flow| {
+                    let socket = UdpSocket::bind((from.ip, 5000 + flow as u16))?;
+                    socket.connect((to.ip, PORT))?;
+                    Ok(socket)
+                })
+                .collect()
+        })
+        .unwrap();
+    let per_second = bits / (FRAME * 8) as f64;
+    let (mut began, mut sent) = (Instant::now(), 0u64);
+    let mut due = 0.0;
+    let mut datagram = [0; FRAME - HEADERS];
+    while !end.load(Ordering::Relaxed) {
+        // What could not be sent in time stays unsent: a device takes 256 frames at once.
+        due += (began.elapsed().as_secs_f64() * per_second).min(64.0);
+        began = Instant::now();
+        while due >= 1.0 {
+            due -= 1.0;
+            datagram[..8].copy_from_slice(&sent.to_be_bytes());
+            // A full device buffer is waited for.
+            sockets[sent as usize % FLOWS].send(&datagram).unwrap();
+            sent += 1;
+        }
+        sleep(Duration::from_millis(1));
+    }
+    sent
+}
+
+/// What came of numbered datagrams.
+struct Received {
+    count: u64,
+    reordered: u64,
+    longest_gap: Duration,
+    /// The most bytes within 100 ms.
+    most: u64,
+}
+
+const WINDOW: Duration = Duration::from_millis(100);
+
+fn received(arrivals: &[Arrival]) -> Received {
+    let mut last: BTreeMap<u16, u64> = BTreeMap::new();
+    let mut result = Received { count: 0, reordered: 0, longest_gap: Duration::ZERO, most: 0 };
+    let mut window = std::collections::VecDeque::new();
+    let mut before = None;
+    for Arrival { at, bytes } in arrivals {
+        let port = u16::from_be_bytes([bytes[34], bytes[35]]);
+        let number = u64::from_be_bytes(bytes[HEADERS..HEADERS + 8].try_into().unwrap());
+        result.count += 1;
+        result.reordered += u64::from(last.get(&port).is_some_and(|&last| last >= number));
+        last.insert(port, number);
+        // Two processors stamp frames, whose clocks may differ by a little.
+        let gap = before.map_or(0, |before| at.0.saturating_sub(before));
+        result.longest_gap = result.longest_gap.max(Duration::from_nanos(gap));
+        before = Some(at.0);
+        window.push_back(at.0);
+        while window
+            .front()
+            .is_some_and(|&first| at.0.saturating_sub(first) > WINDOW.as_nanos() as u64)
+        {
+            window.pop_front();
+        }
+        result.most = result.most.max((window.len() * FRAME) as u64);
+    }
+    result
+}
+
+/// Bits a second that pass from the client to the server, and back.
+const LIMITS: [u64; 2] = [20_000_000, 10_000_000];
+const BURST: u64 = 50_000;
+
+#[test]
+fn five_upgrades_in_a_row_lose_and_reorder_nothing_and_keep_the_limit() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(2).unwrap();
+    let instance = run(&bed, &[]);
+    instance.tc("qdisc add dev port-b root tbf rate 20mbit burst 50k limit 6m").unwrap();
+    instance.tc("qdisc add dev port-a root cake bandwidth 10mbit").unwrap();
+    let mut books = Books::open(&bed).unwrap();
+    let [client, server] = bed.ends();
+    // Nobody reads there, and nobody complains.
+    let _ears = [client, server]
+        .map(|end| end.namespace.enter(|| Ok(UdpSocket::bind((end.ip, PORT))?)).unwrap());
+    let filter = "udp and dst port 9";
+    let captures = [(server, SERVER), (client, CLIENT)]
+        .map(|(end, device)| Capture::of_times(end.namespace, device, filter).unwrap());
+    let end = AtomicBool::new(false);
+    let mut pauses = Vec::new();
+    let sent = std::thread::scope(|scope| {
+        // A tenth more than passes: a queue stands.
+        let forth = scope.spawn(|| send_numbered(client, server, 22e6, &end));
+        let back = scope.spawn(|| send_numbered(server, client, 11e6, &end));
+        sleep(Duration::from_secs(2));
+        let mut pid = instance.id();
+        for _ in 0..5 {
+            let before = pid;
+            let (now, pause, packets) = upgraded(&bed);
+            pid = now;
+            pauses.push(pause);
+            eprintln!("process {pid}: {packets} packets taken over, {pause:?} without workers");
+            assert!(pid != before && packets > 0, "{pid} after {before}, {packets} packets");
+            sleep(Duration::from_millis(400));
+        }
+        end.store(true, Ordering::Relaxed);
+        [forth.join().unwrap(), back.join().unwrap()]
+    });
+    let (_, directions) = assert_balanced(&mut books, &instance);
+    let now = show(&bed);
+    assert_eq!(now["conservation"]["unaccounted"], 0, "{now:#}");
+    for (index, capture) in captures.into_iter().enumerate() {
+        let (arrivals, missed) = capture.arrivals().unwrap();
+        assert_eq!(missed, 0, "tcpdump missed frames");
+        let Received { count, reordered, longest_gap, most } = received(&arrivals);
+        let dropped = directions[index].dropped_by_narrows;
+        // Before they reached Narrows, or behind it.
+        let elsewhere = directions[index].dropped_by_devices;
+        let lost = sent[index] as i64 - (count + dropped + elsewhere) as i64;
+        eprintln!(
+            "direction {index}: {} sent, {dropped} dropped by queue management, {elsewhere} by \
+             devices, {lost} lost, {reordered} reordered, longest gap {longest_gap:?}, {most} bytes in {WINDOW:?}",
+            sent[index]
+        );
+        assert_eq!((lost, reordered), (0, 0));
+        let limit = LIMITS[index] / 80;
+        // Clocks of a busy machine: times are those at which the receiver's kernel came to look.
+        let late = limit / 5;
+        let burst = [BURST, 2 * FRAME as u64][index];
+        assert!(most <= limit + burst + late, "{most} bytes in {WINDOW:?}, {limit} + {burst}");
+    }
+    assert_eq!(directions[0].dropped_by_narrows, 0);
+    let longest = pauses.iter().max().unwrap();
+    assert!(*longest < Duration::from_millis(250), "{pauses:?}");
+    let told = now["events"].to_string();
+    assert_eq!(told.matches("upgraded from").count(), 5, "{told}");
+}
+
+/// A program that is no heir, or a bad one. Beside the good one, where an instance may read.
+struct Fake(PathBuf);
+
+fn fake(name: &str, script: &str) -> Fake {
+    let file = format!("nrw-{}-{name}", std::process::id());
+    let path = Path::new(NARROWS).with_file_name(file);
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    Fake(path)
+}
+
+impl Fake {
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A shell's words for a message of `kind`.
+fn message(kind: u8, text: &str) -> String {
+    let len = text.len();
+    format!(r"printf '\00{kind}\000\000\000\000\{len:03o}\000\000\000%s' '{text}' >&0;")
+}
+
+#[test]
+fn a_new_binary_that_fails_at_any_stage_changes_nothing() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(2).unwrap();
+    let mut instance = run(&bed, &[]);
+    // So slow that what is queued stays queued.
+    instance.tc("qdisc add dev port-b root handle 1: tbf rate 8kbit burst 2k limit 4m").unwrap();
+    let mut books = Books::open(&bed).unwrap();
+    let ports: Vec<u16> = (0..16).map(frames::port).collect();
+    let queued = |show: &Value| show["ports"][1]["total"]["backlog_packets"].as_u64().unwrap();
+    let load = flood(&bed, &ports, 500, 4e6);
+    wait_for(&bed, "queued", |show| queued(show) >= 300);
+    load.stop().unwrap();
+    sleep(Duration::from_millis(300));
+    let hello = message(1, &format!(r#"{{"format":{FORMAT},"version":"9"}}"#));
+    let other = message(1, r#"{"format":999,"version":"9.9.9"}"#);
+    let ready = format!("{hello} {}", message(3, ""));
+    let cases = [
+        ("none", None, "cannot start"),
+        ("garbage", Some("\u{7f}ELF garbage".to_owned()), "cannot start"),
+        ("ends", Some("#!/bin/sh\nexit 3\n".to_owned()), "before it said what it is"),
+        ("nonsense", Some("#!/bin/sh\necho hello world >&0\n".to_owned()), "does not speak"),
+        ("hangs", Some("#!/bin/sh\nexec sleep 60\n".to_owned()), "too long saying what it is"),
+        ("other", Some(format!("#!/bin/sh\n{other} exec sleep 60\n")), "format 999"),
+        (
+            "refuses",
+            Some(format!("#!/bin/sh\n{hello} {} exec sleep 60\n", message(7, "not this policy"))),
+            "cannot take over: not this policy",
+        ),
+        ("killed", Some(format!("#!/bin/sh\n{hello} kill -9 $$\n")), "getting ready"),
+        ("taking", Some(format!("#!/bin/sh\n{ready} exec sleep 60\n")), "too long taking over"),
+        ("dies", Some(format!("#!/bin/sh\n{ready} sleep 0.02\nkill -9 $$\n")), "taking over"),
+    ];
+    let before = queued(&show(&bed));
+    for (attempt, (name, script, reason)) in (1u64..).zip(cases) {
+        let fake = script.map(|script| fake(&format!("{name}.sh"), &script));
+        let path = fake.as_ref().map_or("/nowhere/narrows", Fake::path);
+        let began = Instant::now();
+        let UpgradeStatus::Failed { reason: said, attempt: number } =
+            upgrade(&bed, &["--binary", path])
+        else {
+            panic!("{name} has taken over")
+        };
+        assert!(said.contains(reason), "{name}: {said}");
+        assert_eq!(number, attempt, "{name}");
+        assert!(began.elapsed() < Duration::from_secs(10), "{name}: {:?}", began.elapsed());
+        assert!(instance.is_running(), "{name}");
+        let now = show(&bed);
+        // At 8 kbit/s two packets leave in a second.
+        assert!(queued(&now) + 30 >= before, "{name}: {} queued of {before}", queued(&now));
+        assert_eq!(now["conservation"]["unaccounted"], 0, "{name}: {now:#}");
+        assert!(now["events"].to_string().contains("not upgraded"), "{name}: {now:#}");
+    }
+    // And then one that is good, with all that is still queued.
+    let (pid, ..) = upgraded(&bed);
+    assert_ne!(pid, instance.id());
+    assert!(queued(&show(&bed)) + 40 >= before);
+    instance.tc("qdisc del dev port-b root").unwrap();
+    let (_, [forth, _]) = assert_balanced(&mut books, &instance);
+    assert_eq!((forth.dropped_by_narrows, forth.queued), (0, 0));
+}
+
+#[test]
+fn what_ends_after_it_was_handed_over_is_fail_open() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(2).unwrap();
+    let instance = run(&bed, &[]);
+    let ping = Ping::start(&bed, Duration::from_secs(30)).unwrap();
+    let hello = message(1, &format!(r#"{{"format":{FORMAT},"version":"9"}}"#));
+    let script =
+        format!("#!/bin/sh\n{hello} {} sleep 0.05\n{} sleep 0.3\n", message(3, ""), message(5, ""));
+    let liar = fake("liar.sh", &script);
+    let output = narrows(&bed, &["upgrade", "--binary", liar.path()]);
+    assert!(!output.status.success());
+    drop(instance);
+    sleep(Duration::from_millis(1500));
+    let stats = ping.stop().unwrap();
+    assert!(stats.received > 50, "{stats:?}");
+    assert!(stats.longest_gap <= Duration::from_secs(1), "{stats:?}");
+}
+
+#[test]
+fn a_giver_that_is_killed_leaves_no_heir_and_traffic_flows() {
+    let Some(_turn) = turn() else { return };
+    for delay in ["0.2", "0"] {
+        let bed = Testbed::up(2).unwrap();
+        let instance = run(&bed, &[]);
+        let ping = Ping::start(&bed, Duration::from_secs(30)).unwrap();
+        let slow = fake("slow.sh", &format!("#!/bin/sh\nsleep {delay}\nexec {NARROWS} \"$@\"\n"));
+        let mut client =
+            bed.shaper().start(NARROWS, &["upgrade", "--binary", slow.path()]).unwrap();
+        sleep(Duration::from_millis(100));
+        instance.kill().unwrap();
+        sleep(Duration::from_millis(1500));
+        // Either it had taken over by then, or nothing is left of it.
+        let pids = narrows_testbed::process::run(std::process::Command::new("ip").args([
+            "netns",
+            "pids",
+            bed.shaper().name(),
+        ]));
+        let took_over = narrows(&bed, &["show"]).status.success();
+        assert_eq!(took_over, !pids.unwrap().trim().is_empty(), "delay {delay}");
+        drop(client.child().kill());
+        let stats = ping.stop().unwrap();
+        assert!(stats.longest_gap <= Duration::from_secs(1), "{stats:?}");
+    }
+}
+
+#[test]
+fn a_policy_that_was_changed_meanwhile_and_unknown_ports_are_refused_or_kept() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(4).unwrap();
+    let instance = run(&bed, &[]);
+    for words in [
+        "qdisc add dev port-b root handle 1: tbf rate 12345kbit burst 20k latency 30ms",
+        "qdisc add dev port-b parent 1:1 handle 7: fq limit 2000",
+        "qdisc add dev port-a root handle 3: mq",
+        "qdisc add dev port-a parent 3:2 handle 9: cake bandwidth 7mbit diffserv4 nat",
+        "qdisc add dev port-a parent 3:3 handle 8: flowbundler",
+    ] {
+        instance.tc(words).unwrap();
+    }
+    let before = instance.tc("-d qdisc show").unwrap();
+    upgraded(&bed);
+    assert_eq!(instance.tc("-d qdisc show").unwrap(), before);
+    let output = narrows(&bed, &["upgrade", "eth9"]);
+    assert!(complaint(&output).contains("eth9"), "{}", complaint(&output));
+    let by_hand = narrows(&bed, &["run", "--ports", "port-a,port-b", "--take-over"]);
+    assert!(complaint(&by_hand).contains("narrows upgrade"), "{}", complaint(&by_hand));
+}

@@ -1,0 +1,324 @@
+//! An instance that goes on in another process: what it says of itself, and how it is inherited.
+
+use super::{Instance, InstanceError, InstanceOptions, read_port, spec};
+use crate::clock;
+use crate::events::Events;
+use crate::offloads::Repairs;
+use crate::session::{Inherited, PortFacts, Secrets};
+use crate::show::{self, KernelDropsShow, QueueCounters};
+use crate::upgrade::UpgradeStatus;
+use crate::upgrade::state::{
+    Contents, Manifest, PathCounted, PortCounted, QueueCounted, SessionManifest,
+};
+use crate::workers::Standstill;
+use narrows_bpf::{Verdicts, XdpMode};
+use narrows_link::DeviceLosses;
+use narrows_packet::{DropCounters, DropReason};
+use narrows_policy::Policy;
+use narrows_units::Nanos;
+use narrows_worker::{PathCounters, Side};
+use narrows_xsk::KernelDrops;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// What was offered, to see whether it still holds.
+pub(crate) struct Offer {
+    policy: Policy,
+    ports: Option<[PortFacts; 2]>,
+}
+
+impl Instance {
+    /// What another process needs to prepare itself, with the descriptors that come with it.
+    ///
+    /// # Errors
+    /// Where it could not go on exactly as this one.
+    pub(crate) fn offer(
+        &self,
+        attempt: u64,
+        version: &str,
+        control: usize,
+    ) -> Result<(Offer, Manifest, Vec<OwnedFd>), String> {
+        if let Some(why) = &self.let_go {
+            return Err(format!("the ports are let go ({why}); try again when they are joined"));
+        }
+        let policy = narrows_tc::save(&self.policy);
+        let (session, descriptors) = match &self.session {
+            None => (None, Vec::new()),
+            Some(session) => {
+                let offered = session.offer();
+                let (manifest, descriptors) = offered.ok_or("a worker does not answer")?;
+                (Some(manifest), descriptors)
+            }
+        };
+        let Secrets { hash_key, seal } = Secrets::own();
+        let offer = Offer { policy: self.policy.clone(), ports: self.facts() };
+        let manifest = Manifest {
+            ports: self.options.ports.clone(),
+            policy,
+            attempt,
+            version: version.to_owned(),
+            began: self.began.0,
+            hash_key,
+            seal,
+            session,
+            control,
+        };
+        Ok((offer, manifest, descriptors))
+    }
+
+    /// The ports of the session.
+    fn facts(&self) -> Option<[PortFacts; 2]> {
+        let session = self.session.as_ref()?;
+        Some([Side::A, Side::B].map(|side| session.port(side).clone()))
+    }
+
+    /// Has all workers stand still and says what there is. They go on when the [`Standstill`] is
+    /// dropped.
+    ///
+    /// # Errors
+    /// Where what was offered does not hold any more, or a worker does not stop within `time`; all
+    /// goes on then.
+    pub(crate) fn stand_still(
+        &self,
+        offer: &Offer,
+        time: Duration,
+    ) -> Result<(Contents, Standstill), String> {
+        if self.policy != offer.policy {
+            return Err("the policy has changed meanwhile; try again".to_owned());
+        }
+        if self.facts() != offer.ports {
+            return Err("the ports have changed meanwhile; try again".to_owned());
+        }
+        let stopped = clock::now();
+        let (paused, standstill) = match &self.session {
+            None => Default::default(),
+            Some(session) => session.pause(time).ok_or("a worker does not stop")?,
+        };
+        let (reports, workers): (Vec<_>, Vec<_>) =
+            paused.into_iter().map(|paused| (paused.report, paused.queued)).unzip();
+        let totals = self.totals(&reports);
+        let now = clock::now();
+        let spent = self.installed.each_ref().map(|installed| {
+            let spent = installed.as_ref().map(|installed| installed.spent_until(now));
+            spent.unwrap_or_default().into_iter().map(|time| time.0).collect()
+        });
+        let counted = [Side::A, Side::B].map(|side| {
+            let index = side.index();
+            let past = &self.past.queues[index];
+            let queues = totals.queues[index].iter().enumerate();
+            let queues = queues.map(|(queue, counters)| counted(counters, past.get(queue)));
+            let Verdicts { to_worker, to_self, unserved, stalled } = totals.verdicts[index];
+            let DeviceLosses {
+                rx_dropped,
+                rx_errors,
+                rx_missed,
+                tx_dropped,
+                tx_errors,
+                tx_carrier,
+            } = totals.losses[index];
+            PortCounted {
+                queues: queues.collect(),
+                verdicts: [to_worker, to_self, unserved, stalled],
+                losses: [rx_dropped, rx_errors, rx_missed, tx_dropped, tx_errors, tx_carrier],
+            }
+        });
+        let events = self.events.list();
+        Ok((Contents { stopped: stopped.0, counted, events, spent, workers }, standstill))
+    }
+}
+
+/// An instance that another process still runs, ready to go on in this one.
+pub(crate) struct Heritage {
+    instance: Instance,
+    inherited: Option<Inherited>,
+    attempt: u64,
+    from: String,
+    packets: u64,
+    stopped: Nanos,
+}
+
+impl Heritage {
+    /// Prepares to go on from `manifest`, whose `descriptors` are its session's. Nothing of the
+    /// other process's is changed.
+    pub(crate) fn prepare(
+        options: InstanceOptions,
+        repairs: Repairs,
+        manifest: Manifest,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<Self, InstanceError> {
+        let unfit = |reason: String| InstanceError::Inheritance(reason);
+        if manifest.ports != options.ports {
+            let [a, b] = &manifest.ports;
+            return Err(unfit(format!("the running process joins {a} and {b}")));
+        }
+        let name = "the policy of the running process";
+        let host = narrows_tc::OfflineHost::default();
+        let policy = narrows_tc::load(&manifest.policy, name, &host).map_err(unfit)?;
+        if narrows_tc::save(&policy) != manifest.policy {
+            return Err(unfit("it understands the policy otherwise; restart instead".to_owned()));
+        }
+        Secrets { hash_key: manifest.hash_key, seal: manifest.seal }.take_over();
+        let mut instance = Instance::new(options, repairs);
+        instance.began = Nanos(manifest.began);
+        instance.check_ports(&policy)?;
+        instance.policy = policy;
+        let inherited = match manifest.session {
+            None => None,
+            Some(session) => Some(instance.inherit(session, descriptors)?),
+        };
+        Ok(Self {
+            instance,
+            inherited,
+            attempt: manifest.attempt,
+            from: manifest.version,
+            packets: 0,
+            stopped: Nanos::ZERO,
+        })
+    }
+
+    /// Takes in what the other process, which stands still, had.
+    pub(crate) fn take_in(&mut self, contents: Contents) -> Result<(), InstanceError> {
+        self.packets = contents.packets();
+        self.stopped = contents.stopped();
+        let Contents { counted, events, spent, workers, .. } = contents;
+        for (index, counted) in counted.into_iter().enumerate() {
+            let past = &mut self.instance.past;
+            let [to_worker, to_self, unserved, stalled] = counted.verdicts;
+            past.verdicts[index] = Verdicts { to_worker, to_self, unserved, stalled };
+            let [rx_dropped, rx_errors, rx_missed, tx_dropped, tx_errors, tx_carrier] =
+                counted.losses;
+            past.losses[index] = DeviceLosses {
+                rx_dropped,
+                rx_errors,
+                rx_missed,
+                tx_dropped,
+                tx_errors,
+                tx_carrier,
+            };
+            let queues = counted.queues.iter().map(counters).collect::<Option<_>>();
+            past.queues[index] = queues.ok_or_else(|| {
+                let reason = "it counts drops for reasons that this version does not know";
+                InstanceError::Inheritance(reason.to_owned())
+            })?;
+        }
+        self.instance.events = Events::from_list(events);
+        let now = clock::now();
+        for (installed, spent) in self.instance.installed.iter().zip(spent) {
+            if let Some(installed) = installed {
+                let spent: Vec<Nanos> = spent.into_iter().map(Nanos).collect();
+                installed.resume(&spent, now);
+            }
+        }
+        if let Some(inherited) = &mut self.inherited {
+            inherited.take_in(&workers)?;
+        }
+        Ok(())
+    }
+
+    /// Goes on where the other process stopped, which touches nothing more. Never fails: where the
+    /// session cannot go on, a new one is begun as soon as it can be.
+    pub(crate) fn go_on(self, version: &str) -> (Instance, UpgradeStatus) {
+        let Self { mut instance, inherited, attempt, from, packets, stopped } = self;
+        let started = inherited.map(|inherited| inherited.start(&instance.options.session));
+        let began = match &started {
+            Some(Ok((_, began))) => *began,
+            _ => clock::now(),
+        };
+        let status = UpgradeStatus::Done {
+            attempt,
+            pid: std::process::id(),
+            from,
+            to: version.to_owned(),
+            pause_us: (began - stopped).0 / 1000,
+            packets,
+        };
+        instance.events.say(status.to_string());
+        match started {
+            None => instance.reconsider(),
+            Some(Ok((session, _))) => {
+                let is_generic = |side| session.xdp_mode(side) == XdpMode::Generic;
+                let generic = [Side::A, Side::B].map(is_generic);
+                instance.session = Some(session);
+                instance.repairs.watch(&instance.options.ports, generic);
+            }
+            Some(Err(error)) => {
+                instance.events.warn(format!("the session is begun anew: {error}"));
+                instance.reconsider();
+            }
+        }
+        instance.look_up();
+        (instance, status)
+    }
+}
+
+impl Instance {
+    /// Prepares to go on with a session of another process, as [`Instance::open`] does to begin one.
+    fn inherit(
+        &mut self,
+        session: SessionManifest,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<Inherited, InstanceError> {
+        self.standby.prepare(&self.options.ports)?;
+        let [a, b] = &self.options.ports;
+        let ports = [read_port(a)?, read_port(b)?];
+        let queues = session.workers.len();
+        let [(of_a, updates_a), (of_b, updates_b)] = self.compile(queues)?;
+        self._promiscuous = session
+            .ports
+            .iter()
+            .map(|port| narrows_link::promiscuous(port.ifindex))
+            .collect::<Result<_, _>>()?;
+        let specs = [updates_a, updates_b].map(|updates| updates.into_iter().map(spec).collect());
+        let inherited =
+            Inherited::prepare(session, ports, descriptors, specs, self.options.fail.stalled())?;
+        self.installed = [Some(of_a), Some(of_b)];
+        Ok(inherited)
+    }
+}
+
+/// What `all` says, without what the sockets of this session remember themselves.
+fn counted(all: &QueueCounters, past: Option<&QueueCounters>) -> QueueCounted {
+    QueueCounted {
+        inward: path_counted(&all.inward),
+        outward: path_counted(&all.outward),
+        tx_kicks: all.tx_kicks,
+        kernel_drops: past.map(QueueCounters::kernel_drops).unwrap_or_default(),
+    }
+}
+
+fn path_counted(path: &PathCounters) -> PathCounted {
+    PathCounted {
+        received: [path.rx_packets, path.rx_bytes],
+        sent: [path.tx_packets, path.tx_bytes],
+        dropped: show::by_reason(&path.drops),
+    }
+}
+
+/// The same back again; `None` where a packet was dropped for an unknown reason.
+fn counters(counted: &QueueCounted) -> Option<QueueCounters> {
+    let KernelDropsShow { rx_ring_full, rx_dropped, fill_ring_empty, rx_invalid, tx_invalid } =
+        counted.kernel_drops;
+    Some(QueueCounters {
+        inward: path(&counted.inward)?,
+        outward: path(&counted.outward)?,
+        tx_kicks: counted.tx_kicks,
+        backlog: Default::default(),
+        kernel_drops: KernelDrops {
+            rx_dropped,
+            rx_ring_full,
+            fill_ring_empty,
+            rx_invalid,
+            tx_invalid,
+        },
+    })
+}
+
+fn path(counted: &PathCounted) -> Option<PathCounters> {
+    let mut drops = DropCounters::default();
+    for (name, &packets) in &counted.dropped {
+        let reason = DropReason::ALL.into_iter().find(|reason| reason.name() == name)?;
+        drops.add(reason, packets);
+    }
+    let ([rx_packets, rx_bytes], [tx_packets, tx_bytes]) = (counted.received, counted.sent);
+    Some(PathCounters { rx_packets, rx_bytes, tx_packets, tx_bytes, drops })
+}

@@ -1,0 +1,210 @@
+//! A session that goes on in another process: what the one offers, and how the other inherits it.
+
+use super::{PortFacts, Prepared, Secrets, Session, SessionError, SessionOptions, load};
+use crate::clock;
+use crate::owners::Share;
+use crate::sizing::Sizing;
+use crate::upgrade::WorkerQueued;
+use crate::upgrade::state::{PortManifest, SessionManifest, WorkerManifest};
+use crate::worker_thread::{Paused, Seat};
+use crate::workers::{Standstill, Workers};
+use crate::xdp_io::XdpIo;
+use narrows_bpf::{Stalled, XdpMode};
+use narrows_link::{Buffer, Device};
+use narrows_packet::dissect::Dissector;
+use narrows_qdisc::Spec;
+use narrows_units::Nanos;
+use narrows_worker::{Side, Worker};
+use narrows_xsk::{CopyMode, RingSizes, Socket, Umem};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+/// How long workers may take to say what sockets they have.
+const ANSWER_TIME: Duration = Duration::from_millis(500);
+
+impl PortManifest {
+    /// Of the port of `facts`, whose steering program runs in the driver where `native` is true.
+    fn new(facts: &PortFacts, native: bool) -> Self {
+        let PortFacts { ifindex, mac, mtu, queues, .. } = *facts;
+        Self { name: facts.name.clone(), ifindex, mac, mtu, queues, native }
+    }
+}
+
+impl Session {
+    /// What another process needs to prepare itself, while this one goes on. `None` where a worker
+    /// does not answer.
+    pub(crate) fn offer(&self) -> Option<(SessionManifest, Vec<OwnedFd>)> {
+        let Prepared { umem, steers, ports, copy_mode, sizing, .. } = &self.prepared;
+        let mut descriptors = vec![umem.as_fd().try_clone_to_owned().ok()?];
+        for steer in steers {
+            descriptors.push(steer.link()?.try_clone_to_owned().ok()?);
+        }
+        let shares = sizing.shares.map(|share| [share.receive, share.wait]);
+        let mut workers = Vec::with_capacity(self.workers.count());
+        for sockets in self.workers.sockets(ANSWER_TIME)? {
+            let rings = sockets.each_ref().map(|(_, sizes)| [sizes.rx, sizes.tx]);
+            workers.push(WorkerManifest { shares, rings });
+            descriptors.extend(sockets.map(|(socket, _)| socket));
+        }
+        let [a, b] = [Side::A, Side::B].map(|side| {
+            PortManifest::new(&ports[side.index()], self.xdp_mode(side) == XdpMode::Native)
+        });
+        let manifest = SessionManifest {
+            ports: [a, b],
+            frame_size: sizing.buffer.size,
+            multi_buffer: sizing.buffer.several,
+            zero_copy: *copy_mode == CopyMode::ZeroCopy,
+            workers,
+        };
+        Some((manifest, descriptors))
+    }
+
+    /// See [`Workers::pause`](crate::workers::Workers::pause).
+    pub(crate) fn pause(&self, time: Duration) -> Option<(Vec<Paused>, Standstill)> {
+        self.workers.pause(time)
+    }
+}
+
+/// A session that another process still runs, ready to go on in this one.
+pub(crate) struct Inherited {
+    prepared: Prepared,
+    workers: Vec<Worker<XdpIo>>,
+    /// The first frame of each worker and how many it has.
+    parts: Vec<(u32, u32)>,
+    links: [OwnedFd; 2],
+    xdp_modes: [XdpMode; 2],
+}
+
+impl Inherited {
+    /// Maps what `manifest` describes for `ports` and `descriptors` are, and loads programs for it. `specs`
+    /// are the qdiscs of each port, one for each queue. Nothing of the other process's is changed.
+    pub(crate) fn prepare(
+        manifest: SessionManifest,
+        ports: [PortFacts; 2],
+        descriptors: Vec<OwnedFd>,
+        specs: [Vec<Spec>; 2],
+        stalled: Stalled,
+    ) -> Result<Self, SessionError> {
+        let missing = || SessionError::Inheritance("descriptors are missing".to_owned());
+        let mut descriptors = descriptors.into_iter();
+        let mut next = || descriptors.next().ok_or_else(missing);
+        let frame_size = manifest.frame_size;
+        let [first, ..] = &manifest.workers[..] else { return Err(missing()) };
+        let shares = first.shares.map(|[receive, wait]| Share { receive, wait });
+        if manifest.workers.iter().any(|worker| worker.shares != first.shares) {
+            return Err(SessionError::Inheritance("its workers differ".to_owned()));
+        }
+        let parts = parts(&manifest.workers).ok_or_else(missing)?;
+        let all = parts.last().map_or(0, |(first, count)| first + count);
+        let umem = Umem::open(next()?, all, frame_size)?;
+        let links = [next()?, next()?];
+        let multi_buffer = manifest.multi_buffer;
+        let copy_mode = if manifest.zero_copy { CopyMode::ZeroCopy } else { CopyMode::Copy };
+        let xdp_modes = manifest.ports.each_ref().map(|port| match port.native {
+            true => XdpMode::Native,
+            false => XdpMode::Generic,
+        });
+        let described = manifest.ports.each_ref();
+        for (facts, described) in ports.iter().zip(described) {
+            if PortManifest::new(facts, described.native) != *described {
+                let reason = format!("{} is not what it was any more", facts.name);
+                return Err(SessionError::Inheritance(reason));
+            }
+        }
+        let mut pairs = Vec::with_capacity(parts.len());
+        for (queue, worker) in (0u32..).zip(&manifest.workers) {
+            let [a, b] = worker.rings.map(|[rx, tx]| RingSizes { rx, tx });
+            let open = |side: Side, socket, sizes| {
+                Socket::open(socket, sizes, &umem).map_err(|source| SessionError::Socket {
+                    port: ports[side.index()].name.clone(),
+                    queue,
+                    hint: match source.raw_os_error() {
+                        Some(libc::EBUSY) => "; kernels before Linux 6.4 cannot pass rings on",
+                        _ => "",
+                    },
+                    source,
+                })
+            };
+            pairs.push([open(Side::A, next()?, a)?, open(Side::B, next()?, b)?]);
+        }
+        let (heartbeats, steers) = load(&ports, multi_buffer, stalled, &pairs)?;
+        let Secrets { hash_key, seal } = Secrets::own();
+        let dissector = Dissector::new(hash_key);
+        let [of_a, of_b] = specs;
+        let mut workers = Vec::with_capacity(parts.len());
+        for (((pair, (_, count)), a), b) in pairs.into_iter().zip(&parts).zip(of_a).zip(of_b) {
+            let io = XdpIo::unstocked(pair, umem.part(*count)?, shares, dissector, seal);
+            workers.push(Worker::new(io, *count, [a.build(), b.build()]));
+        }
+        if workers.len() != parts.len() {
+            let reason = "the policy is for another number of queues".to_owned();
+            return Err(SessionError::Inheritance(reason));
+        }
+        let ios = Vec::new();
+        let buffer = Buffer { size: frame_size, several: multi_buffer };
+        let sizing = Sizing { buffer, shares };
+        let prepared = Prepared { umem, steers, heartbeats, ios, ports, copy_mode, sizing };
+        Ok(Self { prepared, workers, parts, links, xdp_modes })
+    }
+
+    /// Queues what the other process's workers, which stand still, had queued.
+    pub(crate) fn take_in(&mut self, queued: &[WorkerQueued]) -> Result<(), SessionError> {
+        let frame_size = self.prepared.sizing.buffer.size;
+        let fits = |(of_worker, &(first, count)): (&WorkerQueued, &(u32, u32))| {
+            of_worker.fits(first, count, frame_size)
+        };
+        if queued.len() != self.parts.len() || !queued.iter().zip(&self.parts).all(fits) {
+            let reason = "what is queued does not lie in the workers' frames".to_owned();
+            return Err(SessionError::Inheritance(reason));
+        }
+        let now = clock::now();
+        for (worker, queued) in self.workers.iter_mut().zip(queued) {
+            worker.io_mut().go_on(queued);
+            for (egress, packets) in Side::BOTH.into_iter().zip(&queued.queued) {
+                for (arrival, frames) in packets.iter() {
+                    if let Some((id, len)) = worker.io_mut().adopt(egress.other(), frames) {
+                        worker.adopt(egress, id, len, arrival, now);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the workers and puts this process's programs in the place of the other's, which touches
+    /// nothing more. Also returns when the workers ran.
+    pub(crate) fn start(self, options: &SessionOptions) -> Result<(Session, Nanos), SessionError> {
+        let Self { mut prepared, workers, links, xdp_modes, .. } = self;
+        let mut threads = Workers::new(prepared.heartbeats.clone());
+        for (queue, worker) in (0u32..).zip(workers) {
+            threads.start(worker, Seat::of(queue, options)).map_err(SessionError::Thread)?;
+        }
+        let began = clock::now();
+        let losses_before = prepared
+            .ports
+            .each_ref()
+            .map(|port| Device::read(port.ifindex).map(|device| device.losses).unwrap_or_default());
+        // Frames come in as ever meanwhile: the other's programs lead to the same sockets.
+        for ((steer, link), port) in prepared.steers.iter_mut().zip(links).zip(&prepared.ports) {
+            steer.take_over(link).map_err(|source| SessionError::Steer {
+                port: port.name.clone(),
+                source,
+                hint: "",
+            })?;
+        }
+        Ok((Session { prepared, workers: threads, xdp_modes, losses_before }, began))
+    }
+}
+
+/// The first frame of each worker and how many it has; `None` where that is more than can be.
+fn parts(workers: &[WorkerManifest]) -> Option<Vec<(u32, u32)>> {
+    let mut end = 0u32;
+    let part = |worker: &WorkerManifest| {
+        let first = end;
+        let mut shares = worker.shares.iter().flatten();
+        let frames = shares.try_fold(0u32, |sum, share| sum.checked_add(*share))?;
+        end = end.checked_add(frames)?;
+        Some((first, frames))
+    };
+    workers.iter().map(part).collect()
+}

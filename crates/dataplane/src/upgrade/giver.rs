@@ -1,0 +1,208 @@
+//! The giver's part: starts the heir, hears it out while packets flow, and hands over.
+
+use super::state::{Contents, FORMAT, Manifest};
+use super::status::Stage;
+use super::wire::{Channel, Kind, Message};
+use serde::Deserialize;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a heir may take to say what it is: to be loaded from disk, at most.
+const GREETING_TIME: Duration = Duration::from_secs(5);
+/// How long it may take to get ready: the kernel checks its programs, and maps memory.
+const PREPARING_TIME: Duration = Duration::from_secs(15);
+/// How long the giver's workers may stand still. Well below the time after which a worker counts
+/// as silent; what comes in meanwhile waits in the RX rings.
+pub(super) const TAKING_TIME: Duration = Duration::from_millis(250);
+/// How long the giver takes to say what it has to say.
+const SAYING_TIME: Duration = Duration::from_secs(1);
+
+/// The word on the command line that makes a new process a heir.
+const TAKE_OVER: &str = "--take-over";
+
+/// How this process was started: how another one like it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    binary: PathBuf,
+    arguments: Vec<OsString>,
+}
+
+impl Origin {
+    /// That of this process. To be asked at its start: a binary that is replaced on disk has
+    /// no path any more.
+    pub(crate) fn of_this_process() -> io::Result<Self> {
+        let arguments = std::env::args_os().skip(1).filter(|word| word != TAKE_OVER).collect();
+        Ok(Self { binary: std::env::current_exe()?, arguments })
+    }
+}
+
+/// What the heir says of itself first.
+#[derive(Debug, serde::Serialize, Deserialize)]
+pub(super) struct Hello {
+    pub(super) format: u32,
+    pub(super) version: String,
+}
+
+/// An upgrade that is under way.
+pub(crate) struct Giver {
+    heir: Child,
+    channel: Channel,
+    stage: Stage,
+    until: Instant,
+    version: String,
+}
+
+/// What has come of waiting for the heir.
+pub(crate) enum Outcome {
+    /// It needs more time.
+    Wait,
+    /// It asks what there is.
+    Asks,
+    /// It is ready to take over.
+    Ready,
+}
+
+impl Giver {
+    /// Starts the heir: `binary`, or what now lies where this process came from, with the
+    /// arguments of this process.
+    pub(crate) fn start(origin: &Origin, binary: Option<&Path>) -> Result<Self, String> {
+        let binary = binary.unwrap_or(&origin.binary);
+        let failed = |error| format!("cannot start {}: {error}", binary.display());
+        let (channel, its_end) = Channel::pair().map_err(failed)?;
+        let heir = Command::new(binary)
+            .args(&origin.arguments)
+            .arg(TAKE_OVER)
+            // It is another process; the variable would tell it that the watchdog is not its.
+            .env_remove("WATCHDOG_PID")
+            .stdin(Stdio::from(OwnedFd::from(its_end)))
+            .spawn()
+            .map_err(failed)?;
+        let until = Instant::now() + GREETING_TIME;
+        let version = String::new();
+        Ok(Self { heir, channel, stage: Stage::Greeting, until, version })
+    }
+
+    /// What to wait on for the heir.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.heir.id()
+    }
+
+    /// Its version, once it has said it.
+    pub(crate) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// What the heir has said by now.
+    ///
+    /// # Errors
+    /// Where nothing can come of it any more, and why.
+    pub(crate) fn proceed(&mut self) -> Result<Outcome, String> {
+        let message = match self.channel.poll() {
+            Ok(Some(message)) => message,
+            Ok(None) if Instant::now() < self.until => return Ok(Outcome::Wait),
+            Ok(None) => return Err(self.late()),
+            Err(error) => return Err(self.broken(&error)),
+        };
+        match (self.stage, message.kind) {
+            (Stage::Greeting, Kind::Hello) => {
+                let hello: Hello = serde_json::from_slice(&message.bytes)
+                    .map_err(|error| format!("the new binary says nonsense: {error}"))?;
+                if hello.format != FORMAT {
+                    return Err(format!(
+                        "narrows {} takes over in format {}, this is format {FORMAT}: \
+                         restart instead",
+                        hello.version, hello.format
+                    ));
+                }
+                self.version = hello.version;
+                Ok(Outcome::Asks)
+            }
+            (Stage::Preparing, Kind::Prepared) => Ok(Outcome::Ready),
+            _ => Err(refusal(&message)),
+        }
+    }
+
+    /// Tells the heir what there is.
+    pub(crate) fn offer(
+        &mut self,
+        manifest: &Manifest,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), String> {
+        let bytes = serde_json::to_vec(manifest).map_err(|error| error.to_string())?;
+        self.stage = Stage::Preparing;
+        self.until = Instant::now() + PREPARING_TIME;
+        let sent = self.channel.send(Kind::Manifest, &bytes, descriptors, SAYING_TIME);
+        sent.map_err(|error| self.broken(&error))
+    }
+
+    /// Hands over what there is now that all workers stand still, which they do `since` then. Where
+    /// it succeeds, this process may touch nothing more.
+    pub(crate) fn hand_over(&mut self, contents: &Contents, since: Instant) -> Result<(), String> {
+        self.stage = Stage::Taking;
+        self.until = since + TAKING_TIME;
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        let sent = self.channel.send(Kind::Contents, &contents.write(), &[], left(self.until));
+        sent.map_err(|error| self.broken(&error))?;
+        let answer = self.channel.receive(left(self.until));
+        let answer = answer.map_err(|error| self.broken(&error))?;
+        if answer.kind != Kind::Ready {
+            return Err(refusal(&answer));
+        }
+        let sent = self.channel.send(Kind::Go, &[], &[], SAYING_TIME);
+        sent.map_err(|error| self.broken(&error))
+    }
+
+    /// Ends the heir, which is not to take over.
+    pub(crate) fn give_up(mut self) {
+        // It may have ended by itself.
+        let _ = self.heir.kill();
+        let _ = self.heir.wait();
+    }
+
+    fn late(&self) -> String {
+        format!("the new binary took too long {}", self.stage)
+    }
+
+    /// Why nothing more comes from the heir.
+    fn broken(&mut self, error: &io::Error) -> String {
+        match error.kind() {
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => self.late(),
+            io::ErrorKind::InvalidData => {
+                format!("the new binary does not speak as a narrows: {error}")
+            }
+            _ => {
+                // It has closed its end: it ends, or has ended.
+                std::thread::sleep(Duration::from_millis(10));
+                match self.heir.try_wait() {
+                    Ok(Some(status)) => format!(
+                        "the new binary ended ({status}) {}; its log says why",
+                        match self.stage {
+                            Stage::Greeting => "before it said what it is",
+                            Stage::Preparing => "while it was getting ready",
+                            Stage::Taking => "while it was taking over",
+                        }
+                    ),
+                    _ => format!("the new binary closed the connection {}: {error}", self.stage),
+                }
+            }
+        }
+    }
+}
+
+fn refusal(message: &Message) -> String {
+    match message.kind {
+        Kind::Refused => {
+            format!("the new binary cannot take over: {}", String::from_utf8_lossy(&message.bytes))
+        }
+        other => format!("the new binary says {other:?} out of turn"),
+    }
+}

@@ -1,0 +1,75 @@
+//! The heir's part: says what it is, gets ready, and takes over when the giver says so.
+
+use super::giver::{Hello, TAKING_TIME};
+use super::state::{Contents, FORMAT, Manifest};
+use super::wire::{Channel, Kind, Message};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// How long the giver may take to say what there is, and then to stop.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// This process, while it is to take over from another.
+pub(crate) struct Heir {
+    channel: Channel,
+}
+
+impl Heir {
+    /// Says what this binary is, and hears what there is: over the connection that it was given
+    /// in place of standard input.
+    pub(crate) fn greet(version: &str) -> Result<(Self, Manifest, Vec<OwnedFd>), String> {
+        let stream = rustix::stdio::stdin().try_clone_to_owned();
+        let is_socket = |fd: &OwnedFd| rustix::net::getsockname(fd.as_fd()).is_ok();
+        let stream = stream.ok().filter(is_socket).ok_or(
+            "--take-over is for `narrows upgrade`, which starts the new binary with it itself",
+        )?;
+        // Nobody reads from there any more; the connection ends with the channel.
+        let nothing = std::fs::File::open("/dev/null").map_err(|error| error.to_string())?;
+        rustix::stdio::dup2_stdin(nothing).map_err(|error| error.to_string())?;
+        let mut heir = Self { channel: Channel::new(UnixStream::from(stream)) };
+        let hello = Hello { format: FORMAT, version: version.to_owned() };
+        let hello = serde_json::to_vec(&hello).map_err(|error| error.to_string())?;
+        heir.say(Kind::Hello, &hello)?;
+        let message = heir.hear(Kind::Manifest, PATIENCE)?;
+        let manifest = serde_json::from_slice(&message.bytes).map_err(|error| error.to_string())?;
+        Ok((heir, manifest, message.descriptors))
+    }
+
+    /// Says that this process can go on from what it heard, and hears what the giver had when it
+    /// stopped.
+    pub(crate) fn ask(&mut self) -> Result<Contents, String> {
+        self.say(Kind::Prepared, &[])?;
+        let message = self.hear(Kind::Contents, PATIENCE)?;
+        Contents::read(&message.bytes).map_err(|error| error.to_string())
+    }
+
+    /// Says that everything is taken in, and waits until it is this process's.
+    pub(crate) fn take_over(mut self) -> Result<(), String> {
+        self.say(Kind::Ready, &[])?;
+        self.hear(Kind::Go, TAKING_TIME).map(drop)
+    }
+
+    /// Says why this process cannot take over.
+    pub(crate) fn refuse(&self, reason: &str) {
+        // One that does not listen any more has given up already.
+        let _ = self.channel.send(Kind::Refused, reason.as_bytes(), &[], TAKING_TIME);
+    }
+
+    fn say(&self, kind: Kind, bytes: &[u8]) -> Result<(), String> {
+        self.channel.send(kind, bytes, &[], PATIENCE).map_err(|error| gone(&error))
+    }
+
+    fn hear(&mut self, kind: Kind, time: Duration) -> Result<Message, String> {
+        let message = self.channel.receive(time).map_err(|error| gone(&error))?;
+        if message.kind == kind {
+            return Ok(message);
+        }
+        Err(format!("the running process says {:?} out of turn", message.kind))
+    }
+}
+
+fn gone(error: &io::Error) -> String {
+    format!("the running process does not hand over: {error}")
+}

@@ -1,0 +1,241 @@
+//! The packets that are queued, as they are passed on: where each lies, in which order, and when
+//! it came in; and the frames that are free. All other frames are in the rings or the driver's
+//! hands, and come back through the rings.
+//!
+//! In little-endian binary and not in JSON: it is written and read while nothing is forwarded.
+//! For each worker the number of free frames and each one's number (32 bits), and the same of
+//! those that the kernel has to send; for each port a
+//! packet of which only the first frames came in, or nothing (a byte); for each port the packets
+//! that are to leave there (their number in 32 bits, and each). A packet is its arrival (64 bits),
+//! the number of its frames (a byte), and for each where its data begins (64) and its length (32).
+
+use super::state::StateError;
+use narrows_units::Nanos;
+use std::collections::HashSet;
+
+/// Where the data of one frame lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Frame {
+    /// From the start of the UMEM, in bytes.
+    pub addr: u64,
+    /// In bytes.
+    pub len: u32,
+}
+
+/// Packets in order.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Queued {
+    /// When each came in, and how many frames it has.
+    heads: Vec<(Nanos, u8)>,
+    /// The frames of all.
+    frames: Vec<Frame>,
+}
+
+impl Queued {
+    /// Adds a packet that came in at `arrival`. One has at least one frame.
+    pub fn push(&mut self, arrival: Nanos, frames: impl Iterator<Item = Frame>) {
+        let before = self.frames.len();
+        self.frames.extend(frames);
+        self.heads.push((arrival, (self.frames.len() - before) as u8));
+    }
+
+    /// How many packets there are.
+    pub fn len(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.heads.is_empty()
+    }
+
+    /// Each packet: when it came in, and its frames.
+    pub fn iter(&self) -> impl Iterator<Item = (Nanos, &[Frame])> {
+        let mut rest = &self.frames[..];
+        self.heads.iter().map(move |&(arrival, count)| {
+            let (frames, behind) = rest.split_at(usize::from(count).min(rest.len()));
+            rest = behind;
+            (arrival, frames)
+        })
+    }
+}
+
+/// What one worker has.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct WorkerQueued {
+    /// Its free frames, by their number within its part of the UMEM.
+    pub free: Vec<u32>,
+    /// Those that the kernel has to send, the same way.
+    pub sending: Vec<u32>,
+    /// By the port at which it comes in: a packet of which more frames will follow.
+    pub partial: [Queued; 2],
+    /// By the port out of which they are to go.
+    pub queued: [Queued; 2],
+}
+
+impl WorkerQueued {
+    /// Whether each frame is named at most once and lies, data and all, in one of the `count` frames
+    /// of `frame_size` bytes from number `first` on.
+    pub fn fits(&self, first: u32, count: u32, frame_size: u32) -> bool {
+        let mut seen = HashSet::with_capacity(count as usize);
+        let size = u64::from(frame_size);
+        let frames = self.partial.iter().chain(&self.queued).flat_map(|queued| &queued.frames);
+        let lie_within = frames.map(|frame| {
+            let number = (frame.addr / size).checked_sub(u64::from(first))?;
+            let fits = frame.addr % size + u64::from(frame.len) <= size;
+            u32::try_from(number).ok().filter(|_| fits)
+        });
+        let partial_fit = self.partial.iter().all(|partial| partial.len() <= 1);
+        partial_fit
+            && lie_within
+                .chain(self.free.iter().chain(&self.sending).copied().map(Some))
+                .all(|number| number.is_some_and(|number| number < count && seen.insert(number)))
+    }
+
+    /// How many packets are queued.
+    pub fn packets(&self) -> usize {
+        self.queued.iter().map(Queued::len).sum()
+    }
+
+    pub(super) fn write(&self, into: &mut Vec<u8>) {
+        for frames in [&self.free, &self.sending] {
+            into.extend((frames.len() as u32).to_le_bytes());
+            for frame in frames {
+                into.extend(frame.to_le_bytes());
+            }
+        }
+        for partial in &self.partial {
+            into.push(u8::from(!partial.is_empty()));
+            write_packets(partial, into);
+        }
+        for queued in &self.queued {
+            into.extend((queued.len() as u32).to_le_bytes());
+            write_packets(queued, into);
+        }
+    }
+
+    pub(super) fn read(from: &mut &[u8]) -> Result<Self, StateError> {
+        let mut numbers = || {
+            let count = read_u32(from)? as usize;
+            // What is claimed is not reserved: only what is there is read.
+            (0..count).map(|_| read_u32(from)).collect::<Result<_, _>>()
+        };
+        let (free, sending) = (numbers()?, numbers()?);
+        let mut worker = Self { free, sending, ..Self::default() };
+        for partial in &mut worker.partial {
+            let [count] = read::<1>(from)?;
+            if count > 1 {
+                return Err(StateError::Malformed("a partial packet"));
+            }
+            *partial = read_packets(from, usize::from(count))?;
+        }
+        for queued in &mut worker.queued {
+            let count = read_u32(from)? as usize;
+            *queued = read_packets(from, count)?;
+        }
+        Ok(worker)
+    }
+}
+
+fn write_packets(packets: &Queued, into: &mut Vec<u8>) {
+    for (arrival, frames) in packets.iter() {
+        into.extend(arrival.0.to_le_bytes());
+        into.push(frames.len() as u8);
+        for frame in frames {
+            into.extend(frame.addr.to_le_bytes());
+            into.extend(frame.len.to_le_bytes());
+        }
+    }
+}
+
+fn read_packets(from: &mut &[u8], count: usize) -> Result<Queued, StateError> {
+    let mut packets = Queued::default();
+    for _ in 0..count {
+        let arrival = Nanos(u64::from_le_bytes(read(from)?));
+        let [frames] = read(from)?;
+        if frames == 0 {
+            return Err(StateError::Malformed("a packet without frames"));
+        }
+        for _ in 0..frames {
+            let addr = u64::from_le_bytes(read(from)?);
+            let len = read_u32(from)?;
+            packets.frames.push(Frame { addr, len });
+        }
+        packets.heads.push((arrival, frames));
+    }
+    Ok(packets)
+}
+
+fn read_u32(from: &mut &[u8]) -> Result<u32, StateError> {
+    read(from).map(u32::from_le_bytes)
+}
+
+fn read<const N: usize>(from: &mut &[u8]) -> Result<[u8; N], StateError> {
+    let (bytes, rest) = from.split_first_chunk().ok_or(StateError::Malformed("its end"))?;
+    *from = rest;
+    Ok(*bytes)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    prop_compose! {
+        fn packets(most: usize)(
+            list in prop::collection::vec(
+                (any::<u64>(), prop::collection::vec((any::<u64>(), any::<u32>()), 1..4)), 0..most,
+            ),
+        ) -> Queued {
+            let mut queued = Queued::default();
+            for (arrival, frames) in list {
+                queued.push(Nanos(arrival), frames.into_iter().map(|(addr, len)| Frame { addr, len }));
+            }
+            queued
+        }
+    }
+
+    prop_compose! {
+        pub(in crate::upgrade) fn worker()(
+            free in prop::collection::vec(any::<u32>(), 0..9),
+            sending in prop::collection::vec(any::<u32>(), 0..9),
+            (a, b) in (packets(2), packets(2)),
+            (out_a, out_b) in (packets(9), packets(9)),
+        ) -> WorkerQueued {
+            WorkerQueued { free, sending, partial: [a, b], queued: [out_a, out_b] }
+        }
+    }
+
+    fn frame(addr: u64, len: u32) -> Frame {
+        Frame { addr, len }
+    }
+
+    #[test]
+    fn a_frame_has_one_place_at_most_and_lies_in_the_workers_part() {
+        let with = |free: &[u32], frames: &[Frame]| {
+            let mut worker = WorkerQueued { free: free.to_vec(), ..Default::default() };
+            worker.queued[1].push(Nanos(1), frames.iter().copied());
+            worker.fits(10, 4, 2048)
+        };
+        let at = |number: u64| number * 2048;
+        assert!(with(&[0, 3], &[frame(at(11) + 256, 1792), frame(at(12), 2048)]));
+        assert!(!with(&[0, 0], &[frame(at(11), 60)]), "free twice");
+        assert!(!with(&[1], &[frame(at(11), 60)]), "free and queued");
+        assert!(!with(&[], &[frame(at(11), 60), frame(at(11) + 100, 60)]), "queued twice");
+        assert!(!with(&[4], &[frame(at(11), 60)]), "free beyond the end");
+        assert!(!with(&[], &[frame(at(9), 60)]), "before the part");
+        assert!(!with(&[], &[frame(at(14), 60)]), "behind the part");
+        assert!(!with(&[], &[frame(at(11) + 256, 1793)]), "longer than the frame");
+        assert!(!with(&[], &[frame(u64::MAX, u32::MAX)]), "nowhere");
+    }
+
+    #[test]
+    fn packets_come_back_in_order_with_their_frames() {
+        let mut queued = Queued::default();
+        queued.push(Nanos(1), [frame(1, 2)].into_iter());
+        queued.push(Nanos(2), [frame(3, 4), frame(5, 6)].into_iter());
+        let seen: Vec<_> = queued.iter().collect();
+        assert_eq!(seen[0], (Nanos(1), &[frame(1, 2)][..]));
+        assert_eq!(seen[1], (Nanos(2), &[frame(3, 4), frame(5, 6)][..]));
+    }
+}

@@ -1,0 +1,272 @@
+//! What the giver says and the heir has to understand, with a version.
+//!
+//! Two messages: the [`Manifest`] while the giver still forwards (the policy, and what the
+//! descriptors are that come with it), and the [`Contents`] once it has stopped (counters, limits,
+//! packets). Both begin in JSON; packets follow in [binary](super::queued).
+
+use super::queued::WorkerQueued;
+use crate::show::KernelDropsShow;
+use narrows_units::Nanos;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The version of all that is said. To be raised with any change of it, of its meaning, or of
+/// what a heir does with sockets and frames: a heir of another one is refused.
+pub const FORMAT: u32 = 1;
+
+/// What was said cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// It is not what the format says.
+    #[error("what it says is malformed, at {0}")]
+    Malformed(&'static str),
+    /// Its part in JSON.
+    #[error("what it says is malformed: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// What is to be taken over, as far as it can be prepared beforehand.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The ports by name.
+    pub ports: [String; 2],
+    /// The policy, as a batch of `tc` commands.
+    pub policy: String,
+    /// The number of the upgrade.
+    pub attempt: u64,
+    /// The giver's version.
+    pub version: String,
+    /// When the first process of the instance began, in nanoseconds of the monotonic clock.
+    pub began: u64,
+    /// What hosts and flows are hashed with.
+    pub hash_key: u64,
+    /// What the steering programs seal their words with.
+    pub seal: u32,
+    /// The joined ports; none while the giver waits for them.
+    pub session: Option<SessionManifest>,
+    /// How many descriptors come with the control socket: itself, and what guards it.
+    pub control: usize,
+}
+
+/// A port of a session.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PortManifest {
+    /// Its name.
+    pub name: String,
+    /// Its index.
+    pub ifindex: u32,
+    /// Its address.
+    pub mac: [u8; 6],
+    /// Its MTU in bytes.
+    pub mtu: u32,
+    /// Its queue pairs.
+    pub queues: u32,
+    /// Whether its steering program runs in the driver.
+    pub native: bool,
+}
+
+/// A session. Its descriptors, in order: the memory of the frames, the link of each port's
+/// program, and for each worker its socket on either port.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SessionManifest {
+    /// Both ports.
+    pub ports: [PortManifest; 2],
+    /// The size of the frames, in bytes.
+    pub frame_size: u32,
+    /// Whether a packet may take several frames.
+    pub multi_buffer: bool,
+    /// Whether the device reads and writes frames itself.
+    pub zero_copy: bool,
+    /// Each worker.
+    pub workers: Vec<WorkerManifest>,
+}
+
+/// A worker of a session.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WorkerManifest {
+    /// How many frames it has, by the port at which packets come in: for the kernel to receive into,
+    /// and for packets to wait in.
+    pub shares: [[u32; 2]; 2],
+    /// The entries of its rings on either port: of fill and RX ring, of TX and completion ring.
+    pub rings: [[u32; 2]; 2],
+}
+
+/// What only a giver that has stopped can say.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Contents {
+    /// When the first worker was asked to stop, in nanoseconds of the monotonic clock.
+    pub stopped: u64,
+    /// All that was counted so far, for either port.
+    pub counted: [PortCounted; 2],
+    /// The latest events.
+    pub events: Vec<String>,
+    /// By the port for which they are set: up to when each limit has been used up.
+    pub spent: [Vec<u64>; 2],
+    /// What each worker has.
+    #[serde(skip)]
+    pub workers: Vec<WorkerQueued>,
+}
+
+/// What was counted at a port.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PortCounted {
+    /// At each queue.
+    pub queues: Vec<QueueCounted>,
+    /// By its steering program: handed to workers, for this box, left to the kernel, stalled.
+    pub verdicts: [u64; 4],
+    /// Lost by its device: received and dropped, with an error, missed; not sent, with an error, for
+    /// want of a carrier.
+    pub losses: [u64; 6],
+}
+
+/// What was counted at a queue.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct QueueCounted {
+    /// Of what came in here.
+    pub inward: PathCounted,
+    /// Of what was to leave here.
+    pub outward: PathCounted,
+    /// System calls made to have it sent.
+    pub tx_kicks: u64,
+    /// What the kernel lost in earlier sessions; the sockets remember what it lost in this one.
+    pub kernel_drops: KernelDropsShow,
+}
+
+/// What passed in one direction.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PathCounted {
+    /// Packets received, and their bytes.
+    pub received: [u64; 2],
+    /// Packets sent, and their bytes.
+    pub sent: [u64; 2],
+    /// Packets dropped, by reason.
+    pub dropped: BTreeMap<String, u64>,
+}
+
+impl Contents {
+    /// As a message.
+    pub fn write(&self) -> Vec<u8> {
+        // These are structs of numbers and strings, which always can be JSON.
+        let words = serde_json::to_vec(self).unwrap_or_default();
+        let mut bytes = (words.len() as u32).to_le_bytes().to_vec();
+        bytes.extend(words);
+        bytes.extend((self.workers.len() as u32).to_le_bytes());
+        for worker in &self.workers {
+            worker.write(&mut bytes);
+        }
+        bytes
+    }
+
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// Where it is none. Whether its frames are the session's is for
+    /// [`WorkerQueued::fits`] to say.
+    pub fn read(bytes: &[u8]) -> Result<Self, StateError> {
+        let words = StateError::Malformed("the length of its words");
+        let (len, rest) = bytes.split_first_chunk().ok_or(words)?;
+        let len = u32::from_le_bytes(*len) as usize;
+        let (json, mut rest) =
+            rest.split_at_checked(len).ok_or(StateError::Malformed("its words"))?;
+        let mut contents: Self = serde_json::from_slice(json)?;
+        let none = StateError::Malformed("the number of workers");
+        let (count, workers) = rest.split_first_chunk().ok_or(none)?;
+        rest = workers;
+        for _ in 0..u32::from_le_bytes(*count) {
+            contents.workers.push(WorkerQueued::read(&mut rest)?);
+        }
+        if rest.is_empty() { Ok(contents) } else { Err(StateError::Malformed("its end")) }
+    }
+
+    /// How many packets are queued.
+    pub fn packets(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.packets() as u64).sum()
+    }
+
+    /// The moment at which the giver stopped.
+    pub fn stopped(&self) -> Nanos {
+        Nanos(self.stopped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::queued::{Frame, Queued, tests::worker};
+    use super::*;
+    use proptest::prelude::*;
+
+    fn contents() -> Contents {
+        let counted = PortCounted {
+            queues: vec![QueueCounted {
+                inward: PathCounted {
+                    received: [1, 60],
+                    sent: [2, 120],
+                    dropped: [("limit".to_owned(), 3)].into(),
+                },
+                tx_kicks: 4,
+                ..QueueCounted::default()
+            }],
+            verdicts: [5, 6, 7, 8],
+            losses: [9, 0, 0, 0, 0, 0],
+        };
+        let mut queued = Queued::default();
+        queued.push(Nanos(8), [Frame { addr: 2048, len: 60 }].into_iter());
+        Contents {
+            stopped: 9,
+            counted: [counted, PortCounted::default()],
+            events: vec!["joined".into()],
+            spent: [vec![10], vec![]],
+            workers: vec![WorkerQueued {
+                free: vec![1, 2],
+                sending: vec![3],
+                partial: Default::default(),
+                queued: [queued, Queued::default()],
+            }],
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_said_is_understood(workers in prop::collection::vec(worker(), 0..4)) {
+            let said = Contents { workers, ..contents() };
+            prop_assert_eq!(Contents::read(&said.write()).unwrap(), said);
+        }
+
+        #[test]
+        fn what_is_cut_short_or_too_long_is_refused(cut in 0usize..100) {
+            let said = contents().write();
+            prop_assert!(Contents::read(&said[..said.len().saturating_sub(cut + 1)]).is_err());
+            prop_assert!(Contents::read(&[&said[..], &vec![0; cut + 1]].concat()).is_err());
+        }
+
+        #[test]
+        fn no_bytes_are_trusted(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Contents::read(&bytes);
+        }
+    }
+
+    /// Whoever changes what is said sees this fail, and raises [`FORMAT`].
+    #[test]
+    fn this_is_what_format_1_says() {
+        let expected = concat!(
+            r#"{"stopped":9,"counted":[{"queues":[{"inward":{"received":[1,60],"sent":[2,120],"#,
+            r#""dropped":{"limit":3}},"outward":{"received":[0,0],"sent":[0,0],"dropped":{}},"#,
+            r#""tx_kicks":4,"kernel_drops":{"rx_ring_full":0,"rx_dropped":0,"fill_ring_empty":0,"#,
+            r#""rx_invalid":0,"tx_invalid":0}}],"verdicts":[5,6,7,8],"losses":[9,0,0,0,0,0]},{"queues":[],"#,
+            r#""verdicts":[0,0,0,0],"losses":[0,0,0,0,0,0]}],"events":["joined"],"spent":[[10],[]]}"#
+        );
+        let said = contents().write();
+        let (words, packets) = said[4..].split_at(expected.len());
+        assert_eq!(String::from_utf8_lossy(words), expected);
+        let numbers: &[&[u8]] = &[
+            &[1, 0, 0, 0],                            // one worker
+            &[2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0],    // two free frames
+            &[1, 0, 0, 0, 3, 0, 0, 0],                // one that is sent
+            &[0, 0],                                  // no partial packets
+            &[1, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 1], // a packet of one frame
+            &[0, 8, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0],
+            &[0, 0, 0, 0], // nothing the other way
+        ];
+        assert_eq!((packets, FORMAT), (&numbers.concat()[..], 1));
+    }
+}

@@ -1,0 +1,91 @@
+//! What is said about an upgrade.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// How far an upgrade is, and how the last one ended.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UpgradeStatus {
+    /// There was none.
+    #[default]
+    Never,
+    /// The new binary is proving itself.
+    Running {
+        /// The number of the upgrade, counted over all processes of the instance.
+        attempt: u64,
+    },
+    /// It did not come to be; the process that answers goes on.
+    Failed {
+        /// The same number.
+        attempt: u64,
+        /// Why.
+        reason: String,
+    },
+    /// The process that answers has taken over.
+    Done {
+        /// The same number.
+        attempt: u64,
+        /// Its process id.
+        pid: u32,
+        /// The version that ran before.
+        from: String,
+        /// Its own.
+        to: String,
+        /// From the moment at which the first of the old workers stopped until all of the new
+        /// ones ran, in microseconds.
+        pause_us: u64,
+        /// Packets that were queued and taken over.
+        packets: u64,
+    },
+}
+
+impl UpgradeStatus {
+    /// The number of the upgrade; 0 where there was none.
+    pub fn attempt(&self) -> u64 {
+        match self {
+            Self::Never => 0,
+            Self::Running { attempt }
+            | Self::Failed { attempt, .. }
+            | Self::Done { attempt, .. } => *attempt,
+        }
+    }
+}
+
+impl fmt::Display for UpgradeStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Never => f.write_str("never upgraded"),
+            Self::Running { .. } => f.write_str("the new binary is proving itself"),
+            Self::Failed { reason, .. } => write!(f, "not upgraded: {reason}"),
+            Self::Done { pid, from, to, pause_us, packets, .. } => write!(
+                f,
+                "upgraded from {from} to {to}: process {pid} took over {packets} queued packets, \
+                 workers stood still for {}.{:03} ms",
+                pause_us / 1000,
+                pause_us % 1000
+            ),
+        }
+    }
+}
+
+/// What the giver waits for, or does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// The heir is to say what it is.
+    Greeting,
+    /// It is to load its programs, map frames and rings.
+    Preparing,
+    /// It is to queue what was queued. Nothing is forwarded meanwhile.
+    Taking,
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Greeting => "saying what it is",
+            Self::Preparing => "getting ready",
+            Self::Taking => "taking over what is queued",
+        })
+    }
+}

@@ -1,0 +1,168 @@
+//! The upgrades of a process: at most one at a time, and what came of the last one.
+
+use super::giver::{Giver, Origin, Outcome};
+use super::status::UpgradeStatus;
+use crate::control::ControlServer;
+use crate::instance::{Instance, Offer};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The version of this binary.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// How long workers may take to stand still: they step in microseconds, once they have their core.
+const STOPPING_TIME: Duration = Duration::from_millis(100);
+
+/// The priority of the thread that hands over and of the one that takes over: nothing is forwarded
+/// while they do. That of workers.
+const NICE: i32 = -20;
+
+/// See the module's documentation.
+pub(crate) struct Upgrades {
+    /// `None` where it cannot be found out.
+    origin: Option<Origin>,
+    status: UpgradeStatus,
+    running: Option<Running>,
+}
+
+struct Running {
+    giver: Giver,
+    /// What the heir was told.
+    offer: Option<Offer>,
+}
+
+impl Upgrades {
+    /// Those of this process, which `status` says how it began.
+    pub(crate) fn new(status: UpgradeStatus) -> Self {
+        let origin = Origin::of_this_process();
+        if let Err(error) = &origin {
+            log::warn!("cannot be upgraded: {error}");
+        }
+        Self { origin: origin.ok(), status, running: None }
+    }
+
+    /// How far it is, and how the last one ended.
+    pub(crate) fn status(&self) -> UpgradeStatus {
+        self.status.clone()
+    }
+
+    /// Begins one, unless one is running.
+    pub(crate) fn request(
+        &mut self,
+        binary: Option<&Path>,
+        instance: &mut Instance,
+    ) -> UpgradeStatus {
+        if self.running.is_none() {
+            let attempt = self.status.attempt() + 1;
+            let started = match &self.origin {
+                Some(origin) => Giver::start(origin, binary),
+                None => Err("where this binary came from is unknown".to_owned()),
+            };
+            self.status = match started {
+                Ok(giver) => {
+                    self.running = Some(Running { giver, offer: None });
+                    UpgradeStatus::Running { attempt }
+                }
+                Err(reason) => Self::failed(attempt, reason, instance),
+            };
+        }
+        self.status()
+    }
+
+    /// What to wait on beside everything else; `other` where there is nothing.
+    pub(crate) fn fd_or<'a>(&'a self, other: BorrowedFd<'a>) -> BorrowedFd<'a> {
+        self.running.as_ref().map_or(other, |running| running.giver.fd())
+    }
+
+    /// Does what is to be done for the one that is running. Returns the id of the process that has
+    /// taken over, if one has: this one is to leave everything as it is, and end.
+    pub(crate) fn proceed(
+        &mut self,
+        instance: &mut Instance,
+        control: &ControlServer,
+    ) -> Option<u32> {
+        let mut running = self.running.take()?;
+        let attempt = self.status.attempt();
+        match running.proceed(attempt, instance, control) {
+            Ok(true) => {
+                log::info!(
+                    "process {} with narrows {} has taken over",
+                    running.giver.pid(),
+                    running.giver.version()
+                );
+                return Some(running.giver.pid());
+            }
+            Ok(false) => self.running = Some(running),
+            Err(reason) => {
+                running.giver.give_up();
+                self.status = Self::failed(attempt, reason, instance);
+            }
+        }
+        None
+    }
+
+    fn failed(attempt: u64, reason: String, instance: &mut Instance) -> UpgradeStatus {
+        let status = UpgradeStatus::Failed { attempt, reason };
+        instance.warn(status.to_string());
+        status
+    }
+}
+
+impl Drop for Upgrades {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.giver.give_up();
+        }
+    }
+}
+
+impl Running {
+    fn proceed(
+        &mut self,
+        attempt: u64,
+        instance: &Instance,
+        control: &ControlServer,
+    ) -> Result<bool, String> {
+        match self.giver.proceed()? {
+            Outcome::Wait => {}
+            Outcome::Asks => {
+                let own = control.descriptors();
+                let (offer, manifest, descriptors) = instance.offer(attempt, VERSION, own.len())?;
+                let passed_on: Vec<BorrowedFd<'_>> =
+                    own.into_iter().chain(descriptors.iter().map(OwnedFd::as_fd)).collect();
+                self.giver.offer(&manifest, &passed_on)?;
+                self.offer = Some(offer);
+            }
+            Outcome::Ready => {
+                let offer = self.offer.as_ref().ok_or("it is ready for nothing")?;
+                let calm = hurry();
+                let handed_over = Self::hand_over(&mut self.giver, instance, offer);
+                calm_down(calm);
+                return handed_over.map(|()| true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn hand_over(giver: &mut Giver, instance: &Instance, offer: &Offer) -> Result<(), String> {
+        let since = Instant::now();
+        let (contents, standstill) = instance.stand_still(offer, STOPPING_TIME)?;
+        // Unless it leaves, all goes on when it is dropped.
+        giver.hand_over(&contents, since).map(|()| standstill.leave())
+    }
+}
+
+/// Gives the calling thread the highest priority that is not real-time, and returns the one that
+/// it had.
+pub(crate) fn hurry() -> i32 {
+    let calm = rustix::process::getpriority_process(None).unwrap_or(0);
+    // Without the privilege it takes its turn.
+    let _ = rustix::process::setpriority_process(None, NICE);
+    calm
+}
+
+/// Gives the calling thread back its priority.
+pub(crate) fn calm_down(calm: i32) {
+    let _ = rustix::process::setpriority_process(None, calm);
+}
