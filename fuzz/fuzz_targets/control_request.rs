@@ -16,7 +16,11 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(format!("{again:?}"), format!("{request:?}"));
     let mut host = OfflineHost::default();
     match request {
-        Request::Ports | Request::Show | Request::Upgrade { .. } | Request::UpgradeStatus => {}
+        Request::Ports
+        | Request::Show
+        | Request::LetGo { .. }
+        | Request::Upgrade { .. }
+        | Request::UpgradeStatus => {}
         Request::Tc { args } => {
             if execute(&args, &mut host).code != 0 {
                 assert!(host.policy() == Default::default(), "a failed line changed the policy");
