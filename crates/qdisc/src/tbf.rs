@@ -34,7 +34,7 @@ use crate::patience::Patience;
 use crate::{Meter, Next, Qdisc, Share, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
-use queue::{Passed, Queue, Sink};
+use queue::{Queue, Sink};
 
 mod queue;
 
@@ -122,32 +122,46 @@ impl Tbf {
 
     #[inline]
     fn release(&mut self, packets: &mut Packets, now: Nanos, out: &mut impl Sink) -> Next {
-        let meter = match &mut self.seat {
-            Seat::Own(bucket) => return self.queue.release(bucket, packets, now, out),
-            Seat::Shared(meter) => meter.as_mut(),
+        let next = match &mut self.seat {
+            Seat::Own(bucket) => self.queue.release(bucket, packets, now, out),
+            Seat::Shared(meter) if self.queue.drops_only_arrivals() => {
+                self.queue.release(meter.as_mut(), packets, now, out)
+            }
+            Seat::Shared(meter) => release_some(&mut self.queue, meter.as_mut(), packets, now, out),
         };
-        let before = self.queue.accepted();
-        let next = self.queue.release(meter, packets, now, out);
-        let lost = before - self.queue.accepted();
-        if lost.packets != 0 {
-            // They stood in front of the one that is to leave next.
-            let edt = self.queue.held_edt().unwrap_or(now);
-            meter.unstamp(self.queue.cost_of(lost), edt, now);
-        }
         // The batch is over: tells the siblings, and hears from them.
-        meter.report(self.queue.backlog(), now);
-        self.follow_meter();
+        if let Seat::Shared(meter) = &mut self.seat {
+            meter.report(self.queue.backlog(), now);
+            self.follow_meter();
+        }
         next
     }
 
-    /// The inner qdisc has dropped something, most likely what came in, stamped `edt`. It has accepted
-    /// `before` so far, that included.
+    /// The inner qdisc has dropped what is worth `cost`, stamped `edt` at the latest.
     #[cold]
-    fn dropped_below(&mut self, before: Passed, edt: Nanos, now: Nanos) {
+    fn dropped_below(&mut self, cost: Bytes, edt: Nanos, now: Nanos) {
         let Seat::Shared(meter) = &mut self.seat else { return };
-        let lost = before - self.queue.accepted();
-        meter.unstamp(self.queue.cost_of(lost), edt, now);
+        meter.unstamp(cost, edt, now);
         meter.turned_away();
+    }
+
+    /// Queues `id`, of `len` bytes and stamped `edt`, where others may be dropped for it.
+    #[inline(never)]
+    fn push_among(
+        &mut self,
+        packets: &mut Packets,
+        id: PacketId,
+        len: Bytes,
+        edt: Nanos,
+        now: Nanos,
+    ) -> Verdict {
+        let before = self.queue.accepted().and(len);
+        let verdict = self.queue.push(packets, id, now);
+        if verdict == Verdict::Dropped {
+            let lost = before - self.queue.accepted();
+            self.dropped_below(self.queue.cost_of(lost), edt, now);
+        }
+        verdict
     }
 
     /// Why a packet is not taken in, if it is not. Apart from the way that almost all packets
@@ -194,15 +208,20 @@ impl Qdisc for Tbf {
         {
             return self.discard(packets, id, reason);
         }
-        let Seat::Shared(meter) = &mut self.seat else { return self.queue.push(packets, id, now) };
-        let Some(edt) = meter.stamp(cost, now) else {
-            return self.discard(packets, id, DropReason::Horizon);
-        };
-        packets.meta_mut(id).edt = edt;
-        let before = self.queue.accepted().and(len);
+        let mut stamp = Nanos::ZERO;
+        if let Seat::Shared(meter) = &mut self.seat {
+            let Some(edt) = meter.stamp(cost, now) else {
+                return self.discard(packets, id, DropReason::Horizon);
+            };
+            packets.meta_mut(id).edt = edt;
+            if !self.queue.drops_only_arrivals() {
+                return self.push_among(packets, id, len, edt, now);
+            }
+            stamp = edt;
+        }
         let verdict = self.queue.push(packets, id, now);
         if verdict == Verdict::Dropped {
-            self.dropped_below(before, edt, now);
+            self.dropped_below(cost, stamp, now);
         }
         verdict
     }
@@ -263,4 +282,24 @@ impl Qdisc for Tbf {
         }
         self.queue.inner_mut().adopt(packets, id, now);
     }
+}
+
+/// Gives `out` what `meter` grants, where the inner qdisc may drop some of it instead.
+#[inline(never)]
+fn release_some(
+    queue: &mut Queue,
+    meter: &mut dyn Meter,
+    packets: &mut Packets,
+    now: Nanos,
+    out: &mut impl Sink,
+) -> Next {
+    let before = queue.accepted();
+    let next = queue.release(meter, packets, now, out);
+    let lost = before - queue.accepted();
+    if lost.packets != 0 {
+        // They stood in front of the one that is to leave next.
+        let edt = queue.held_edt().unwrap_or(now);
+        meter.unstamp(queue.cost_of(lost), edt, now);
+    }
+    next
 }

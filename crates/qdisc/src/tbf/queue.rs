@@ -201,6 +201,12 @@ impl Queue {
         next
     }
 
+    /// Whether the inner qdisc drops what comes in, if anything, and never what it has queued.
+    #[inline]
+    pub(super) fn drops_only_arrivals(&self) -> bool {
+        matches!(self.inner, Inner::Fifo(_))
+    }
+
     /// What has left and what is queued.
     #[inline]
     pub(super) fn accepted(&self) -> Passed {
