@@ -154,7 +154,7 @@ fn commands_without_an_instance_say_what_to_do() {
     assert_refused(&tc(&bed, "qdisc show"), 1, &["no narrows runs", remedy, "--policy FILE"]);
     assert_refused(&narrows(&bed, &["show"]), 1, &["no narrows runs", remedy]);
     let _instance = run(&bed, &[]);
-    assert_refused(&tc(&bed, "qdisc show dev eth9"), 1, &["\"eth9\"", remedy]);
+    assert_refused(&tc(&bed, "qdisc show dev eth9"), 1, &["\"eth9\"", "port-a, port-b"]);
     assert_refused(&narrows(&bed, &["show", "eth9"]), 1, &["\"eth9\""]);
 }
 

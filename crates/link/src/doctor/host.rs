@@ -59,8 +59,9 @@ fn privileges(host: &HostFacts) -> Finding {
         return Finding::ok("process", "has the privileges that it needs");
     }
     Finding::blocker("process", format!("lacks {}", missing.join(", "))).remedy(
-        "setcap cap_net_admin,cap_net_raw,cap_bpf,cap_ipc_lock+ep \"$(command -v narrows)\" \
-         (or run as root)",
+        "run as root or as the service in dist/; as another user: \
+         setcap cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon,cap_ipc_lock,cap_sys_nice+ep \
+         \"$(command -v narrows)\", and install -d -m 700 -o USER /run/narrows",
     )
 }
 
