@@ -8,7 +8,15 @@ use narrows_tc::Host;
 /// What a policy needs to know of a port with `queues` queues, or as many as it has.
 pub(crate) fn port_facts(link: &Link, queues: Option<usize>) -> PortFacts {
     let queues = queues.map_or(link.queues.now.pairs(), |queues| queues as u32);
-    PortFacts { queues: u16::try_from(queues).ok(), mtu: link.status.mtu, ..PortFacts::ETHERNET }
+    PortFacts {
+        queues: u16::try_from(queues).ok(),
+        mtu: link.status.mtu,
+        // As in the kernel: a length of nothing would be a queue of nothing.
+        tx_queue_len: match link.status.tx_queue_len {
+            0 => PortFacts::ETHERNET.tx_queue_len,
+            length => length,
+        },
+    }
 }
 
 impl Host for Instance {
