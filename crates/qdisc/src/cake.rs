@@ -41,6 +41,7 @@
 
 use crate::acknowledgements::Acknowledgements;
 use crate::bucket::Shape;
+use crate::overlimits::Overlimits;
 use crate::patience::Patience;
 use crate::{Census, Meter, Next, Qdisc, Share, Spec, Stats, Verdict};
 use flow::Standing;
@@ -115,6 +116,7 @@ pub(crate) struct Cake {
     empty_since: Option<Nanos>,
     /// All but the backlog.
     stats: Stats,
+    overlimits: Overlimits,
 }
 
 impl Cake {
@@ -143,6 +145,7 @@ impl Cake {
             acknowledgements: Acknowledgements::default(),
             empty_since: None,
             stats: Stats::default(),
+            overlimits: Overlimits::default(),
             config,
             scheme,
             tins,
@@ -351,6 +354,10 @@ impl Qdisc for Cake {
         self.begin_batch(now);
         let mut one = [PacketId(0)];
         let (left, next) = self.depart(packets, now, &mut one);
+        if left != 0 {
+            // The parent may not want the next one yet.
+            self.overlimits.passed(&mut self.stats, self.backlog.packets);
+        }
         self.end_batch(now);
         one[..left].first().copied().ok_or(next)
     }
@@ -407,6 +414,7 @@ impl Qdisc for Cake {
     }
 
     fn adopt(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
+        self.overlimits.adopted();
         self.take_in(packets, id, now);
     }
 }

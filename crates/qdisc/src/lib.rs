@@ -18,6 +18,7 @@ mod config;
 mod flow_table;
 mod hearsay;
 mod meter;
+mod overlimits;
 mod patience;
 mod probe;
 mod qdisc;

@@ -37,7 +37,7 @@ pub struct Stats {
     pub sent_packets: u64,
     /// Packets dropped by it or below it.
     pub drops: u64,
-    /// Times that something was queued and might not leave yet.
+    /// Times that Linux would have found something queued that might not leave yet.
     pub overlimits: u64,
     /// Packets put back after they had been dequeued.
     pub requeues: u64,

@@ -236,6 +236,9 @@ impl Qdisc for Tbf {
     fn dequeue_one(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next> {
         let mut one = None;
         let next = self.release(packets, now, &mut one);
+        if one.is_some() {
+            self.queue.gave_one();
+        }
         one.ok_or(next)
     }
 
@@ -280,7 +283,7 @@ impl Qdisc for Tbf {
         if let Seat::Shared(meter) = &mut self.seat {
             meter.take_over(self.queue.overhead.cost(packets.len(id)));
         }
-        self.queue.inner_mut().adopt(packets, id, now);
+        self.queue.adopt(packets, id, now);
     }
 }
 

@@ -23,6 +23,7 @@ mod instances;
 mod limits;
 mod nat;
 mod offloads;
+mod overlimits;
 mod pacing;
 mod ports;
 mod reconfigure;

@@ -95,6 +95,13 @@ impl Cake {
         self.stats.sent_packets += left.packets as u64;
         self.stats.sent_bytes += left.bytes;
         self.memory.give_back(left.memory(packets.memory_for(Bytes::ZERO)));
+        match next {
+            Next::Now => {}
+            Next::At(_) => self.overlimits.refused(&mut self.stats, self.backlog.packets),
+            Next::Held(_) | Next::Empty => {
+                self.overlimits.passed(&mut self.stats, self.backlog.packets);
+            }
+        }
         (left.packets, next)
     }
 
@@ -133,7 +140,6 @@ impl Cake {
             let meta = packets.meta_mut(packet);
             let charge = meta.charge.0;
             if let Err(when) = self.seat.may_leave(charge, now) {
-                self.stats.overlimits += 1;
                 return Next::At(when);
             }
             let sojourn = now.since(meta.arrival);

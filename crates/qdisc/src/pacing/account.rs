@@ -4,6 +4,7 @@
 
 use super::Figures;
 use super::stamp::Bundle;
+use crate::overlimits::Overlimits;
 use crate::{Next, Stats, Verdict};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets};
 use narrows_units::{Bytes, Nanos};
@@ -14,6 +15,7 @@ pub(super) struct Account {
     stats: Stats,
     /// All but what others know.
     pub(super) figures: Figures,
+    overlimits: Overlimits,
     bundle: Bundle,
 }
 
@@ -23,6 +25,7 @@ impl Account {
             backlog: Backlog::default(),
             stats: Stats::default(),
             figures: Figures::default(),
+            overlimits: Overlimits::default(),
             bundle: Bundle::new(),
         }
     }
@@ -55,6 +58,11 @@ impl Account {
         let len = Bytes::from(meta.len);
         self.backlog.packets -= 1;
         self.backlog.bytes.0 -= len.0;
+    }
+
+    /// A packet is queued that another qdisc had queued before.
+    pub(super) fn adopted(&mut self) {
+        self.overlimits.adopted();
     }
 
     /// So much has been sent at `now`.
@@ -97,8 +105,18 @@ impl Account {
     /// Nothing more may leave at `now`. When to ask again, where something may at `next`.
     #[inline]
     pub(super) fn held(&mut self, next: Option<Nanos>, now: Nanos) -> Next {
-        self.stats.overlimits += u64::from(!self.backlog.is_empty());
+        if self.backlog.is_empty() {
+            self.overlimits.passed(&mut self.stats, 0);
+        } else {
+            self.overlimits.refused(&mut self.stats, self.backlog.packets);
+        }
         next.map_or(Next::Empty, |at| Next::Held(at.max(now)))
+    }
+
+    /// A parent has taken the packet that was sent, and may not want the next one yet.
+    #[inline]
+    pub(super) fn gave_one(&mut self) {
+        self.overlimits.passed(&mut self.stats, self.backlog.packets);
     }
 
     /// All that is known here, and what others know in `figures`.

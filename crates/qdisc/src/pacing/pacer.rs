@@ -271,6 +271,7 @@ impl<C: Calendar> Qdisc for Pacer<C> {
             }
             self.release(packets, id, now);
             self.account.sent(1, packets.len(id).0, now);
+            self.account.gave_one();
             return Ok(id);
         }
     }
@@ -326,6 +327,7 @@ impl<C: Calendar> Qdisc for Pacer<C> {
 
     fn adopt(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
         Acknowledgements::forget(packets, id);
+        self.account.adopted();
         self.refresh(packets, now);
         let held = self.hold(packets, id, now, false);
         debug_assert_eq!(held, Ok(()), "only limits could say no");

@@ -281,6 +281,7 @@ impl<C: Calendar> Qdisc for Queues<C> {
             return Err(self.account.held(self.calendar.next(), now));
         };
         self.count(1, packets.len(id).0, now);
+        self.account.gave_one();
         Ok(id)
     }
 
@@ -332,6 +333,7 @@ impl<C: Calendar> Qdisc for Queues<C> {
     }
 
     fn adopt(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
+        self.account.adopted();
         self.refresh(packets, now);
         let flow = self.flow(packets, id, now);
         self.hold(packets, id, flow, now);

@@ -1,6 +1,7 @@
 //! What waits in a `tbf`: the inner qdisc and the packet that is held in front of it.
 
 use crate::fifo::Fifo;
+use crate::overlimits::Overlimits;
 use crate::patience::Patience;
 use crate::{Config, Meter, Next, Qdisc, Spec, Stats, Take, Verdict};
 use narrows_packet::{Backlog, Batch, PacketId, Packets};
@@ -95,12 +96,14 @@ pub(super) struct Queue {
     pub(super) overhead: Overhead,
     /// All but the backlog.
     pub(super) stats: Stats,
+    overlimits: Overlimits,
 }
 
 impl Queue {
     pub(super) fn new(inner: Spec, overhead: Overhead) -> Self {
         let inner = Inner::new(inner);
-        Self { inner, held: None, unstamped: 0, overhead, stats: Stats::default() }
+        let (stats, overlimits) = (Stats::default(), Overlimits::default());
+        Self { inner, held: None, unstamped: 0, overhead, stats, overlimits }
     }
 
     pub(super) fn inner(&self) -> &dyn Qdisc {
@@ -190,7 +193,6 @@ impl Queue {
                 }
                 Take::Wait(at) => {
                     held = Some(packet);
-                    self.stats.overlimits += 1;
                     break Next::At(at);
                 }
             }
@@ -198,7 +200,21 @@ impl Queue {
         self.held = held;
         self.stats.sent_packets += u64::from(sent.packets);
         self.stats.sent_bytes += sent.bytes.0;
+        if next != Next::Now {
+            let queued = self.backlog().packets;
+            if held.is_some() {
+                self.overlimits.refused(&mut self.stats, queued);
+            } else {
+                self.overlimits.passed(&mut self.stats, queued);
+            }
+        }
         next
+    }
+
+    /// A parent has taken a packet and may not want the next one yet.
+    pub(super) fn gave_one(&mut self) {
+        let queued = self.backlog().packets;
+        self.overlimits.passed(&mut self.stats, queued);
     }
 
     /// Whether the inner qdisc drops what comes in, if anything, and never what it has queued.
@@ -261,6 +277,12 @@ impl Queue {
     /// Another meter has come, which has stamped none of what is queued.
     pub(super) fn forget_stamps(&mut self) {
         self.unstamped = self.backlog().packets;
+    }
+
+    /// Queues a packet from another qdisc, behind all others.
+    pub(super) fn adopt(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
+        self.overlimits.adopted();
+        self.inner_mut().adopt(packets, id, now);
     }
 
     pub(super) fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
