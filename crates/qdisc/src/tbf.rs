@@ -122,12 +122,12 @@ impl Tbf {
 
     #[inline]
     fn release(&mut self, packets: &mut Packets, now: Nanos, out: &mut impl Sink) -> Next {
-        let next = match &mut self.seat {
-            Seat::Own(bucket) => self.queue.release(bucket, packets, now, out),
-            Seat::Shared(meter) if self.queue.drops_only_arrivals() => {
-                self.queue.release(meter.as_mut(), packets, now, out)
-            }
-            Seat::Shared(meter) => release_some(&mut self.queue, meter.as_mut(), packets, now, out),
+        let queue = &mut self.queue;
+        let next = match (&mut self.seat, queue.drops_only_arrivals()) {
+            (Seat::Own(bucket), true) => queue.release(bucket, packets, now, out),
+            (Seat::Own(bucket), false) => release_some(queue, bucket, packets, now, out),
+            (Seat::Shared(meter), true) => queue.release(meter.as_mut(), packets, now, out),
+            (Seat::Shared(meter), false) => release_some(queue, meter.as_mut(), packets, now, out),
         };
         // The batch is over: tells the siblings, and hears from them.
         if let Seat::Shared(meter) = &mut self.seat {
@@ -137,9 +137,11 @@ impl Tbf {
         next
     }
 
-    /// The inner qdisc has dropped what is worth `cost`, stamped `edt` at the latest.
+    /// The inner qdisc has dropped so many `packets`, worth `cost` and stamped `edt` at the latest, for
+    /// what comes in.
     #[cold]
-    fn dropped_below(&mut self, cost: Bytes, edt: Nanos, now: Nanos) {
+    fn dropped_below(&mut self, packets: u64, cost: Bytes, edt: Nanos, now: Nanos) {
+        self.queue.stats.drops += packets;
         let Seat::Shared(meter) = &mut self.seat else { return };
         meter.unstamp(cost, edt, now);
         meter.turned_away();
@@ -159,7 +161,7 @@ impl Tbf {
         let verdict = self.queue.push(packets, id, now);
         if verdict == Verdict::Dropped {
             let lost = before - self.queue.accepted();
-            self.dropped_below(self.queue.cost_of(lost), edt, now);
+            self.dropped_below(lost.packets, self.queue.cost_of(lost), edt, now);
         }
         verdict
     }
@@ -214,14 +216,14 @@ impl Qdisc for Tbf {
                 return self.discard(packets, id, DropReason::Horizon);
             };
             packets.meta_mut(id).edt = edt;
-            if !self.queue.drops_only_arrivals() {
-                return self.push_among(packets, id, len, edt, now);
-            }
             stamp = edt;
+        }
+        if !self.queue.drops_only_arrivals() {
+            return self.push_among(packets, id, len, stamp, now);
         }
         let verdict = self.queue.push(packets, id, now);
         if verdict == Verdict::Dropped {
-            self.dropped_below(cost, stamp, now);
+            self.dropped_below(1, cost, stamp, now);
         }
         verdict
     }
@@ -300,6 +302,7 @@ fn release_some(
     let next = queue.release(meter, packets, now, out);
     let lost = before - queue.accepted();
     if lost.packets != 0 {
+        queue.stats.drops += lost.packets;
         // They stood in front of the one that is to leave next.
         let edt = queue.held_edt().unwrap_or(now);
         meter.unstamp(queue.cost_of(lost), edt, now);

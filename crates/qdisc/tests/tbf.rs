@@ -1,7 +1,7 @@
 //! What a `tbf` promises, seen from outside.
 
-use narrows_packet::{Batch, DropReason, PacketId, Packets};
-use narrows_qdisc::{Config, Next, Qdisc, Spec, Stats, Verdict, fifo, tbf};
+use narrows_packet::{Batch, DropReason, Headers, PacketId, Packets};
+use narrows_qdisc::{Config, Next, Qdisc, Spec, Stats, Verdict, cake, fifo, tbf};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use proptest::prelude::*;
 
@@ -130,6 +130,39 @@ fn a_tbf_below_a_tbf_keeps_both_rates() {
     let mut stats = Vec::new();
     qdisc.stats(&mut stats);
     assert_eq!(stats.iter().map(|stats| stats.backlog.packets).collect::<Vec<_>>(), [1, 1, 1]);
+}
+
+#[test]
+fn what_the_qdisc_below_drops_counts_as_dropped_here_too() {
+    // Queue management drops at departure, and for want of memory on arrival.
+    let impatient = cake::Config {
+        interval: Nanos::from_micros(100),
+        target: Nanos::from_micros(5),
+        memory: Some(Bytes(100 * 2048)),
+        ..cake::Config::default()
+    };
+    let slow = tbf::Config { rate: Rate::from_bits_per_sec(8_000_000), ..config(2_000, 900_000) };
+    let inner = Spec::new(Config::Cake(impatient));
+    let spec = Spec { children: vec![inner], ..Spec::new(Config::Tbf(slow)) };
+    let mut qdisc = spec.build();
+    let mut packets = Packets::new(1024);
+    packets.prepare(qdisc.reading());
+    for id in 0..1_000 {
+        // Many at once, then twice the rate.
+        let now = Nanos::from_micros(u64::from(id.max(300)) * 500);
+        packets.arrive(PacketId(id), 1_000, now);
+        packets.set_headers(PacketId(id), Headers::default());
+        qdisc.enqueue(&mut packets, PacketId(id), now);
+        qdisc.dequeue(&mut packets, now, &mut Batch::new(64));
+    }
+    let mut stats = Vec::new();
+    qdisc.stats(&mut stats);
+    let dropped = packets.drops();
+    assert!(
+        dropped.get(DropReason::Aqm) > 10 && dropped.get(DropReason::Limit) > 10,
+        "{dropped:?}"
+    );
+    assert_eq!((stats[0].drops, stats[1].drops), (dropped.total(), dropped.total()));
 }
 
 #[derive(Clone, Copy, Debug)]

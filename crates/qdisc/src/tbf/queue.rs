@@ -135,14 +135,10 @@ impl Queue {
 
     #[inline]
     pub(super) fn push(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
-        let verdict = match &mut self.inner {
+        match &mut self.inner {
             Inner::Fifo(fifo) => fifo.enqueue(packets, id, now),
             Inner::Other(other) => other.enqueue(packets, id, now),
-        };
-        if verdict == Verdict::Dropped {
-            self.stats.drops += 1;
         }
-        verdict
     }
 
     /// The next packet of the inner qdisc, or when there will be one.
