@@ -102,7 +102,9 @@ impl Machine<'_> {
     fn command(&self) -> Result<Command> {
         let lines = File::create(self.lines())?;
         drop(lines);
-        let mut command = Command::new(PROGRAM);
+        // It ends with this process, also where that is killed.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", PROGRAM]);
         command.args(self.processor.arguments());
         command.args(["-machine", "q35,usb=off,smm=off", "-smp", "2", "-m", "1G"]);
         command.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);

@@ -149,6 +149,11 @@ impl Bed {
         most_combined(&said)
     }
 
+    /// How long the RX ring of the first port is, where its driver says so.
+    pub fn rx_ring(&self) -> Option<Ring> {
+        Ring::parse(&run(&["ethtool", "-g", PORTS[0]]).ok()?)
+    }
+
     /// The command that gives both ports as many queue pairs as `count`, and first their peers,
     /// where they have any: a veth with a program takes no more than it can receive.
     pub fn queues_command(&self, count: u32) -> String {
@@ -162,6 +167,27 @@ impl Bed {
         [client, server, format!("ethtool -L {a}"), format!("ethtool -L {b}")]
             .map(|command| format!("{command} rx {count} tx {count}"))
             .join(" && ")
+    }
+}
+
+/// The length of a card's RX ring, in frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ring {
+    /// What it is.
+    pub now: u32,
+    /// What it can be at most.
+    pub most: u32,
+}
+
+impl Ring {
+    /// What `ethtool -g` prints.
+    fn parse(said: &str) -> Option<Self> {
+        let (maxima, current) = said.split_once("Current")?;
+        let value = |text: &str| {
+            let line = text.lines().find_map(|line| line.trim().strip_prefix("RX:"))?;
+            line.trim().parse().ok()
+        };
+        Some(Self { now: value(current)?, most: value(maxima)? }).filter(|ring| ring.most > 0)
     }
 }
 
@@ -217,6 +243,16 @@ pub fn run(words: &[&str]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_length_of_a_ring_is_what_it_is_and_what_it_can_be() {
+        let igb = "Ring parameters for port-a:\nPre-set maximums:\nRX:\t\t\t4096\n\
+                   RX Mini:\t\tn/a\nTX:\t\t\t4096\nCurrent hardware settings:\n\
+                   RX:\t\t\t256\nRX Mini:\t\tn/a\nTX:\t\t\t256\n";
+        assert_eq!(Ring::parse(igb), Some(Ring { now: 256, most: 4096 }));
+        assert_eq!(Ring::parse("netlink error: Operation not supported\n"), None);
+        assert_eq!(Ring::parse(&igb.replace("4096", "0")), None);
+    }
 
     #[test]
     fn the_most_queues_are_the_preset_maximum() {

@@ -1,8 +1,8 @@
 //! The checks of a cell, in their order. Each leaves Narrows running and the ports as they were.
 
 use super::Verdict::{self, Passed, Skipped};
-use super::bed::{Bed, End, PORTS, ip};
-use super::shaper::{Shaper, bounded, narrows};
+use super::bed::{Bed, End, PORTS, Ring, ip};
+use super::shaper::{self, Shaper, bounded, narrows};
 use super::traffic::{HEADERS, ping, transfer, wait_for_ping};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -22,6 +22,8 @@ const OTHER_MTU: u32 = 1400;
 /// The limit, in Mbit/s, and what of it a TCP flow delivers: all but headers and a little for
 /// finding the rate, and never more.
 const LIMIT: u32 = 5;
+/// A shaper with that limit.
+const TBF: &str = "rate 5mbit burst 16k latency 50ms";
 const DELIVERED: std::ops::RangeInclusive<f64> = 3.5..=5.0;
 
 type CheckFunction = fn(&mut Lab) -> Result<Verdict>;
@@ -38,12 +40,14 @@ pub const ALL: &[(&str, CheckFunction)] = &[
     ("books", books),
     ("jumbo", jumbo),
     ("queues", other_queues),
+    ("rings", longest_rings),
     ("MTU", other_mtu),
     ("flap", link_flap),
     ("unbind", driver_unbind),
     ("kill -9", kill),
     ("restart", restart),
     ("nat", nat),
+    ("upgrade", upgrade),
     ("stop", stop),
 ];
 
@@ -181,7 +185,7 @@ fn tcp_under_cake(lab: &mut Lab) -> Result<Verdict> {
 }
 
 fn tcp_under_tbf(lab: &mut Lab) -> Result<Verdict> {
-    tcp_under(lab, &format!("tbf rate {LIMIT}mbit burst 16k latency 50ms"))
+    tcp_under(lab, &format!("tbf {TBF}"))
 }
 
 fn tcp_under(lab: &mut Lab, qdisc: &str) -> Result<Verdict> {
@@ -291,6 +295,32 @@ fn change_queues(lab: &mut Lab, count: u32) -> Result<()> {
     whole.with_context(|| format!("with {count} queue pairs"))
 }
 
+/// Zero copy fills the card's whole ring with frames, and they have to suffice.
+fn longest_rings(lab: &mut Lab) -> Result<Verdict> {
+    lab.running()?;
+    let Some(Ring { now, most }) = lab.bed.rx_ring() else {
+        return Ok(Skipped("this driver has no rings to set".to_owned()));
+    };
+    if now == most {
+        return Ok(Skipped(format!("its rings are as long as they can be: {most}")));
+    }
+    let tried = change_rings(lab, most).and_then(|()| {
+        books(lab)?;
+        full_size_pings(lab)
+    });
+    change_rings(lab, now)?;
+    tried.map(|_| Passed(format!("{now}, {most}, {now}")))
+}
+
+fn change_rings(lab: &mut Lab, length: u32) -> Result<()> {
+    let [a, b] = PORTS;
+    lab.change(&format!("ethtool -G {a} rx {length} && ethtool -G {b} rx {length}"))?;
+    let now = lab.bed.rx_ring().map(|ring| ring.now);
+    ensure!(now == Some(length), "rings of {length} were asked for, {now:?} is there");
+    let whole = ping(lab.client(), lab.server().ip, MTU - HEADERS);
+    whole.with_context(|| format!("with rings of {length}"))
+}
+
 fn other_mtu(lab: &mut Lab) -> Result<Verdict> {
     let tried = [OTHER_MTU, MTU].into_iter().try_for_each(|mtu| change_mtu(lab, mtu));
     if tried.is_err() {
@@ -361,6 +391,35 @@ fn nat(lab: &mut Lab) -> Result<Verdict> {
     let first = said.lines().next().unwrap_or_default().to_owned();
     // Kernels before 5.18 have no look-up, and Narrows says so.
     Ok(if first.is_empty() { Passed(String::new()) } else { Skipped(first) })
+}
+
+/// The same program takes over from itself, with the policy.
+fn upgrade(lab: &mut Lab) -> Result<Verdict> {
+    lab.running()?.tc(&format!("qdisc replace dev {} root tbf {TBF}", PORTS[1]))?;
+    match narrows(&["upgrade"]) {
+        Ok(said) => {
+            let heir = heir(&said).with_context(|| format!("no process has taken over: {said}"))?;
+            ping(lab.client(), lab.server().ip, MTU - HEADERS)?;
+            let policy = narrows(&["tc", "qdisc", "show", "dev", PORTS[1]])?;
+            ensure!(policy.contains("tbf"), "the policy is not what it was: {policy}");
+            lab.shaper.take().context("it runs")?.ended()?;
+            shaper::end(heir)?;
+            let pause = said.split_once("stood still for ").map_or("", |(_, pause)| pause).trim();
+            Ok(Passed(format!("stood still for {pause}")))
+        }
+        Err(error) => {
+            let error = format!("{error:#}");
+            ensure!(error.contains("kernels before Linux 6.4 cannot"), "{error}");
+            ping(lab.client(), lab.server().ip, MTU - HEADERS).context("after the refusal")?;
+            lab.running()?.tc(&format!("qdisc del dev {} root", PORTS[1]))?;
+            Ok(Skipped("kernels before Linux 6.4 cannot, and Narrows says so".to_owned()))
+        }
+    }
+}
+
+/// The process that has taken over, as `narrows upgrade` says it.
+fn heir(said: &str) -> Option<i32> {
+    said.split_once("process ")?.1.split_once(' ')?.0.parse().ok()
 }
 
 fn stop(lab: &mut Lab) -> Result<Verdict> {

@@ -5,7 +5,9 @@ use crate::root::NARROWS;
 use anyhow::{Context, Result, bail, ensure};
 use narrows_testbed::collect::Collector;
 use narrows_testbed::process::Process;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
 use serde_json::Value;
 use std::process::Command;
 use std::thread;
@@ -65,6 +67,15 @@ impl Shaper {
         Ok(())
     }
 
+    /// Demands that it ends by itself, in time and content, as after an upgrade.
+    pub fn ended(mut self) -> Result<()> {
+        let Some(status) = self.process.wait(END)? else {
+            bail!("narrows goes on after an upgrade: {}", self.log.text().trim());
+        };
+        ensure!(status.success(), "narrows ended with {status}: {}", self.log.text().trim());
+        Ok(())
+    }
+
     /// Whether it still runs.
     pub fn is_running(&mut self) -> bool {
         self.process.is_running()
@@ -97,6 +108,22 @@ impl Shaper {
             ensure!(begin.elapsed() < COMMAND, "narrows show never said {what}: {show}");
             thread::sleep(Duration::from_millis(200));
         }
+    }
+}
+
+/// Asks the process that took over in an upgrade to end. As its parent has ended, it is a child of
+/// the first process, which is this one.
+pub fn end(heir: i32) -> Result<()> {
+    let heir = Pid::from_raw(heir);
+    kill(heir, Signal::SIGTERM).context("the process that took over does not run")?;
+    let begin = Instant::now();
+    loop {
+        match waitpid(heir, Some(WaitPidFlag::WNOHANG))? {
+            WaitStatus::StillAlive => thread::sleep(Duration::from_millis(20)),
+            WaitStatus::Exited(_, 0) => return Ok(()),
+            other => bail!("the process that took over ended: {other:?}"),
+        }
+        ensure!(begin.elapsed() < END, "the process that took over does not end when asked to");
     }
 }
 
