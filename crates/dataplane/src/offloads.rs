@@ -96,8 +96,9 @@ impl Repairs {
             if device.is_none() {
                 self.unreached.push(format!(
                     "{port}: its other end is in a network namespace that cannot be entered now; if \
-                     it has tx or txvlan on, what it sends is spoilt; try: ethtool -K PEER tx off \
-                     txvlan off (there)"
+                     it leaves checksums or tags to the device, what it sends is spoilt; try: ethtool -K \
+                     PEER {} (there)",
+                    Offload::PEER_WORDS
                 ));
             }
             self.add(port, Some(end), device, Offload::OF_PEER);
@@ -233,7 +234,10 @@ mod tests {
             match offload {
                 Offload::RxVlan => now.rx_vlan = on,
                 Offload::TxVlan => now.tx_vlan = on,
+                Offload::RxServiceTag => now.rx_service_tag = on,
+                Offload::TxServiceTag => now.tx_service_tag = on,
                 Offload::Lro => now.lro = on,
+                Offload::GroHw => now.gro_hw = on,
                 Offload::Gro => now.gro = on,
                 Offload::TxChecksum => now.tx_checksum = on,
             }

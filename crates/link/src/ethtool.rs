@@ -6,6 +6,7 @@
 
 use crate::status::{Queues, text};
 use crate::sys::{Ethtool, Question};
+use std::io;
 
 /// `ETH_FLAG_TXVLAN`, `ETH_FLAG_RXVLAN`, `ETH_FLAG_LRO` of `linux/ethtool.h`.
 pub(crate) const FLAG_TX_VLAN: u32 = 1 << 7;
@@ -118,6 +119,13 @@ pub struct Offloads {
     pub rx_vlan: bool,
     /// Leaves it to the device to put VLAN tags into sent frames (`txvlan`).
     pub tx_vlan: bool,
+    /// Takes the outer tags of 802.1ad out of received frames (`rx-vlan-stag-hw-parse`).
+    pub rx_service_tag: bool,
+    /// Leaves the outer tags of 802.1ad to the device (`tx-vlan-stag-hw-insert`).
+    pub tx_service_tag: bool,
+    /// Merges received packets in the device so that they can be taken apart again
+    /// (`rx-gro-hw`).
+    pub gro_hw: bool,
 }
 
 impl Offloads {
@@ -133,8 +141,32 @@ impl Offloads {
             lro: flags & FLAG_LRO != 0,
             rx_vlan: flags & FLAG_RX_VLAN != 0,
             tx_vlan: flags & FLAG_TX_VLAN != 0,
+            rx_service_tag: feature(ethtool, name, RX_SERVICE_TAG),
+            tx_service_tag: feature(ethtool, name, TX_SERVICE_TAG),
+            gro_hw: feature(ethtool, name, GRO_HW),
         }
     }
+}
+
+/// Names of features that the older questions do not reach.
+pub(crate) const RX_SERVICE_TAG: &str = "rx-vlan-stag-hw-parse";
+pub(crate) const TX_SERVICE_TAG: &str = "tx-vlan-stag-hw-insert";
+pub(crate) const GRO_HW: &str = "rx-gro-hw";
+
+fn feature(ethtool: &Ethtool, name: &str, feature: &str) -> bool {
+    feature_number(ethtool, name, feature)
+        .and_then(|number| ethtool.feature(name, number))
+        .unwrap_or_default()
+}
+
+/// The number of a feature, the same for all devices of this kernel.
+///
+/// # Errors
+/// Where this kernel has no such feature, or the interface is gone.
+pub(crate) fn feature_number(ethtool: &Ethtool, name: &str, feature: &str) -> io::Result<usize> {
+    let names = ethtool.feature_names(name)?;
+    let number = names.iter().position(|name| text(name) == feature);
+    number.ok_or_else(|| io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(test)]

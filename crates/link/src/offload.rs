@@ -4,7 +4,7 @@
 //! right to enter it (CAP_SYS_ADMIN for a namespace that is not this one); afterwards CAP_NET_ADMIN
 //! in that namespace is enough, for reading none.
 
-use crate::ethtool::{FLAG_LRO, FLAG_RX_VLAN, FLAG_TX_VLAN, Offloads};
+use crate::ethtool::{self, Offloads};
 use crate::peer::Peer;
 use crate::sys::{Ethtool, Question, Setting};
 use crate::{Link, LinkError};
@@ -19,8 +19,14 @@ pub enum Offload {
     RxVlan,
     /// Tags are left to the device.
     TxVlan,
+    /// Outer tags of 802.1ad are taken out of received frames.
+    RxServiceTag,
+    /// Outer tags of 802.1ad are left to the device.
+    TxServiceTag,
     /// Received packets are merged in the device.
     Lro,
+    /// The same, so that they could be taken apart again.
+    GroHw,
     /// Received packets are merged in the stack.
     Gro,
     /// Transport checksums are left to the device.
@@ -30,18 +36,28 @@ pub enum Offload {
 impl Offload {
     /// What spoils the frames that a port receives; `generic` where XDP runs in the stack.
     pub fn of_port(generic: bool) -> &'static [Self] {
-        if generic { &[Self::RxVlan, Self::Lro, Self::Gro] } else { &[Self::RxVlan, Self::Lro] }
+        if generic {
+            &[Self::RxVlan, Self::RxServiceTag, Self::Lro, Self::GroHw, Self::Gro]
+        } else {
+            &[Self::RxVlan, Self::RxServiceTag, Self::Lro, Self::GroHw]
+        }
     }
 
     /// What the other end of a veth leaves undone in the frames that it sends.
-    pub const OF_PEER: &'static [Self] = &[Self::TxChecksum, Self::TxVlan];
+    pub const OF_PEER: &'static [Self] = &[Self::TxChecksum, Self::TxVlan, Self::TxServiceTag];
+
+    /// The words of `ethtool -K` that switch all of those off.
+    pub const PEER_WORDS: &'static str = "tx off txvlan off tx-vlan-stag-hw-insert off";
 
     /// Its name in `ethtool -K`.
     pub fn word(self) -> &'static str {
         match self {
             Self::RxVlan => "rxvlan",
             Self::TxVlan => "txvlan",
+            Self::RxServiceTag => ethtool::RX_SERVICE_TAG,
+            Self::TxServiceTag => ethtool::TX_SERVICE_TAG,
             Self::Lro => "lro",
+            Self::GroHw => ethtool::GRO_HW,
             Self::Gro => "gro",
             Self::TxChecksum => "tx",
         }
@@ -51,7 +67,12 @@ impl Offload {
     pub fn harm(self) -> &'static str {
         match self {
             Self::RxVlan | Self::TxVlan => "tagged frames pass without their tag",
-            Self::Lro | Self::Gro => "merged packets cannot be forwarded as they came",
+            Self::RxServiceTag | Self::TxServiceTag => {
+                "802.1ad frames pass without their outer tag"
+            }
+            Self::Lro | Self::GroHw | Self::Gro => {
+                "merged packets cannot be forwarded as they came"
+            }
             Self::TxChecksum => "TCP and UDP arrive with wrong checksums",
         }
     }
@@ -61,18 +82,12 @@ impl Offload {
         match self {
             Self::RxVlan => offloads.rx_vlan,
             Self::TxVlan => offloads.tx_vlan,
+            Self::RxServiceTag => offloads.rx_service_tag,
+            Self::TxServiceTag => offloads.tx_service_tag,
             Self::Lro => offloads.lro,
+            Self::GroHw => offloads.gro_hw,
             Self::Gro => offloads.gro,
             Self::TxChecksum => offloads.tx_checksum,
-        }
-    }
-
-    fn flag(self) -> Option<u32> {
-        match self {
-            Self::RxVlan => Some(FLAG_RX_VLAN),
-            Self::TxVlan => Some(FLAG_TX_VLAN),
-            Self::Lro => Some(FLAG_LRO),
-            Self::Gro | Self::TxChecksum => None,
         }
     }
 }
@@ -129,17 +144,23 @@ impl Features {
     }
 
     fn switch(&self, offload: Offload, on: bool) -> io::Result<()> {
-        match offload.flag() {
-            Some(flag) => {
-                let flags = self.ethtool.ask(&self.name, Question::Flags)?;
-                let flags = if on { flags | flag } else { flags & !flag };
-                self.ethtool.set(&self.name, Setting::Flags, flags)
+        match offload {
+            Offload::RxVlan => self.set_flag(ethtool::FLAG_RX_VLAN, on),
+            Offload::TxVlan => self.set_flag(ethtool::FLAG_TX_VLAN, on),
+            Offload::Lro => self.set_flag(ethtool::FLAG_LRO, on),
+            Offload::Gro => self.ethtool.set(&self.name, Setting::Gro, u32::from(on)),
+            Offload::TxChecksum => self.ethtool.set(&self.name, Setting::TxChecksum, u32::from(on)),
+            Offload::RxServiceTag | Offload::TxServiceTag | Offload::GroHw => {
+                let number = ethtool::feature_number(&self.ethtool, &self.name, offload.word())?;
+                self.ethtool.set_feature(&self.name, number, on)
             }
-            None if offload == Offload::Gro => {
-                self.ethtool.set(&self.name, Setting::Gro, u32::from(on))
-            }
-            None => self.ethtool.set(&self.name, Setting::TxChecksum, u32::from(on)),
         }
+    }
+
+    fn set_flag(&self, flag: u32, on: bool) -> io::Result<()> {
+        let flags = self.ethtool.ask(&self.name, Question::Flags)?;
+        let flags = if on { flags | flag } else { flags & !flag };
+        self.ethtool.set(&self.name, Setting::Flags, flags)
     }
 
     /// The command that does it by hand.

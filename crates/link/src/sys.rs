@@ -14,7 +14,18 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GRINGPARAM: u32 = 0x10;
+const ETHTOOL_GSTRINGS: u32 = 0x1b;
+const ETHTOOL_GSSET_INFO: u32 = 0x37;
+const ETHTOOL_GFEATURES: u32 = 0x3a;
+const ETHTOOL_SFEATURES: u32 = 0x3b;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
+
+/// `ETH_SS_FEATURES`: the strings that name features.
+const FEATURE_STRINGS: u32 = 4;
+/// Features are bits of words of this size.
+const WORD_BITS: usize = 32;
+/// The most words of features that are understood. Linux has two.
+const WORDS: usize = 4;
 
 /// An ethtool question that is answered with a single number (`struct ethtool_value`).
 #[derive(Clone, Copy, Debug)]
@@ -91,13 +102,69 @@ pub(crate) struct RawDriver {
     numbers: [u32; 5],
 }
 
+/// `struct ethtool_sset_info`, asked about one set.
+#[repr(C)]
+#[derive(Default)]
+struct SetInfo {
+    cmd: u32,
+    reserved: u32,
+    mask: u64,
+    count: u32,
+}
+
+/// `struct ethtool_gstrings`, with room for the names of all features that are understood.
+#[repr(C)]
+struct Strings {
+    cmd: u32,
+    set: u32,
+    count: u32,
+    names: [[u8; 32]; WORDS * WORD_BITS],
+}
+
+/// `struct ethtool_gfeatures`.
+#[repr(C)]
+#[derive(Default)]
+struct Features {
+    cmd: u32,
+    words: u32,
+    blocks: [FeatureBlock; WORDS],
+}
+
+/// `struct ethtool_get_features_block`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct FeatureBlock {
+    available: u32,
+    requested: u32,
+    active: u32,
+    never_changed: u32,
+}
+
+/// `struct ethtool_sfeatures`.
+#[repr(C)]
+#[derive(Default)]
+struct SetFeatures {
+    cmd: u32,
+    words: u32,
+    blocks: [SetFeatureBlock; WORDS],
+}
+
+/// `struct ethtool_set_features_block`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct SetFeatureBlock {
+    valid: u32,
+    requested: u32,
+}
+
 /// A structure that the kernel reads and writes on `SIOCETHTOOL`.
 ///
 /// # Safety
 ///
 /// The type is `repr(C)`, holds integers only (any bytes are a valid value), begins with
 /// the command number, and is at least as long as what the kernel writes for every
-/// command number that this module puts there. None of them has a variable tail.
+/// command number that this module puts there. Where the kernel's structure has a variable tail,
+/// the type has room for all of it that this module asks for.
 unsafe trait Command {}
 // SAFETY: two u32, as `struct ethtool_value`; used with the `Question`s and `Setting`s only.
 unsafe impl Command for Value {}
@@ -107,6 +174,19 @@ unsafe impl Command for RawChannels {}
 unsafe impl Command for RawRings {}
 // SAFETY: 196 bytes, as `struct ethtool_drvinfo`; used with ETHTOOL_GDRVINFO only.
 unsafe impl Command for RawDriver {}
+// SAFETY: as `struct ethtool_sset_info` with one number behind it, which is what the kernel writes
+// for a mask of one bit; used with ETHTOOL_GSSET_INFO and one bit only.
+unsafe impl Command for SetInfo {}
+// SAFETY: as `struct ethtool_gstrings`; used with ETHTOOL_GSTRINGS and FEATURE_STRINGS only, and only
+// after `feature_names` has seen that there are no more of them than `names` has room for. Their
+// number does not change while a kernel runs.
+unsafe impl Command for Strings {}
+// SAFETY: as `struct ethtool_gfeatures`; used with ETHTOOL_GFEATURES only, for which the kernel writes
+// at most as many blocks as `words` says, and that is never more than WORDS.
+unsafe impl Command for Features {}
+// SAFETY: as `struct ethtool_sfeatures`; used with ETHTOOL_SFEATURES only, for which the kernel reads
+// as many blocks as it has words itself, or none where `words` says otherwise.
+unsafe impl Command for SetFeatures {}
 
 /// A socket through which ethtool is spoken, in the network namespace in which it was
 /// opened, whichever thread uses it afterwards.
@@ -128,6 +208,53 @@ impl Ethtool {
     /// Sets a number.
     pub(crate) fn set(&self, name: &str, setting: Setting, data: u32) -> io::Result<()> {
         self.call(name, &mut Value { cmd: setting as u32, data })
+    }
+
+    /// Reads the names of all features, by their number.
+    pub(crate) fn feature_names(&self, name: &str) -> io::Result<Vec<[u8; 32]>> {
+        let mask = 1 << FEATURE_STRINGS;
+        let mut info = SetInfo { cmd: ETHTOOL_GSSET_INFO, mask, ..SetInfo::default() };
+        self.call(name, &mut info)?;
+        let count = info.count as usize;
+        if info.mask != mask || count > WORDS * WORD_BITS {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let mut strings = Strings {
+            cmd: ETHTOOL_GSTRINGS,
+            set: FEATURE_STRINGS,
+            count: info.count,
+            names: [[0; 32]; WORDS * WORD_BITS],
+        };
+        self.call(name, &mut strings)?;
+        Ok(strings.names[..count].to_vec())
+    }
+
+    /// Whether the feature with `number` is on.
+    pub(crate) fn feature(&self, name: &str, number: usize) -> io::Result<bool> {
+        let features = self.features(name)?;
+        let block = features.blocks.get(number / WORD_BITS);
+        Ok(block.is_some_and(|block| block.active >> (number % WORD_BITS) & 1 != 0))
+    }
+
+    /// Switches the feature with `number`. That a driver leaves it as it is is no error here.
+    pub(crate) fn set_feature(&self, name: &str, number: usize, on: bool) -> io::Result<()> {
+        let words = self.features(name)?.words;
+        let bit = 1 << (number % WORD_BITS);
+        let mut wanted = SetFeatures { cmd: ETHTOOL_SFEATURES, words, ..SetFeatures::default() };
+        let block = wanted.blocks.get_mut(number / WORD_BITS);
+        let block = block.ok_or(io::ErrorKind::Unsupported)?;
+        *block = SetFeatureBlock { valid: bit, requested: if on { bit } else { 0 } };
+        self.call(name, &mut wanted)
+    }
+
+    fn features(&self, name: &str) -> io::Result<Features> {
+        let cmd = ETHTOOL_GFEATURES;
+        let mut features = Features { cmd, words: WORDS as u32, ..Features::default() };
+        self.call(name, &mut features)?;
+        if features.words as usize > WORDS {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        Ok(features)
     }
 
     /// Reads the numbers of queues.
@@ -226,6 +353,21 @@ mod tests {
         assert_eq!(size_of::<RawChannels>(), 36);
         assert_eq!(size_of::<RawRings>(), 36);
         assert_eq!(size_of::<RawDriver>(), 196);
+        // Two words of features: a header, and 16 bytes a word to read, 8 to write.
+        assert_eq!(std::mem::offset_of!(Features, blocks) + 2 * size_of::<FeatureBlock>(), 40);
+        assert_eq!(
+            std::mem::offset_of!(SetFeatures, blocks) + 2 * size_of::<SetFeatureBlock>(),
+            24
+        );
+        assert_eq!(std::mem::offset_of!(SetInfo, count), 16);
+        assert_eq!(std::mem::offset_of!(Strings, names), 12);
+    }
+
+    #[test]
+    fn features_have_the_names_that_ethtool_prints() {
+        let names = Ethtool::open().unwrap().feature_names("lo").unwrap();
+        let has = |wanted: &str| names.iter().any(|name| crate::status::text(name) == wanted);
+        assert!(has("rx-vlan-stag-hw-parse") && has("rx-gro-hw") && !has("rx-nonsense"));
     }
 
     #[test]

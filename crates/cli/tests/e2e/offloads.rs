@@ -16,19 +16,20 @@ fn is_on(namespace: &Namespace, device: &str, feature: &str) -> bool {
     line.unwrap_or_else(|| panic!("{feature} is not in {shown}")).starts_with("on")
 }
 
-/// A program that tags each packet that leaves a device, as a VLAN interface on it would.
+/// A program that tags each packet with the tag protocol in place of PROTOCOL that leaves a device, as a VLAN interface on it would.
 const TAGGER: &str = r#"
 #include <linux/bpf.h>
 static long (*push)(struct __sk_buff *skb, unsigned short proto, unsigned short tag) =
     (void *)BPF_FUNC_skb_vlan_push;
 __attribute__((section("tc"), used)) int tag(struct __sk_buff *skb)
-{ push(skb, 0x0081, 42); return 0; }
+{ push(skb, PROTOCOL, 42); return 0; }
 __attribute__((section("license"), used)) char _license[] = "GPL";
 "#;
 
 /// Has what leaves the client tagged.
-fn tag_what_leaves(bed: &Testbed) {
-    let source = Scratch::new("tagger.c", TAGGER);
+fn tag_what_leaves(bed: &Testbed, protocol: u16) {
+    let source = TAGGER.replace("PROTOCOL", &protocol.to_be().to_string());
+    let source = Scratch::new("tagger.c", &source);
     let object = Scratch::new("tagger.o", "");
     let output = Command::new("clang")
         .args(["-O2", "-target", "bpf", "-c", source.path(), "-o", object.path()])
@@ -43,7 +44,7 @@ fn tag_what_leaves(bed: &Testbed) {
 
 /// How many of the frames that the client sends with the payload type `0x88b5` arrive with their
 /// tag and how many without.
-fn tagged_and_not(bed: &Testbed) -> (usize, usize) {
+fn tagged_and_not(bed: &Testbed, protocol: u16) -> (usize, usize) {
     let capture = Capture::start(bed.server(), SERVER, "").unwrap();
     let mac = SINK_MAC.map(|byte| byte.to_string()).join(", ");
     let script = format!(
@@ -56,7 +57,9 @@ fn tagged_and_not(bed: &Testbed) -> (usize, usize) {
     bed.client().run("python3", &["-c", &script]).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     let arrived = capture.stop().unwrap();
-    let with = arrived.iter().filter(|frame| frame[12..18] == [0x81, 0, 0, 42, 0x88, 0xb5]);
+    let with = arrived.iter().filter(|frame| {
+        frame[12..14] == protocol.to_be_bytes() && frame[14..18] == [0, 42, 0x88, 0xb5]
+    });
     let without = arrived.iter().filter(|frame| frame[12..14] == [0x88, 0xb5]);
     (with.count(), without.count())
 }
@@ -66,16 +69,30 @@ fn tagged_frames_keep_their_tag_whatever_the_other_end_was_set_to() {
     let Some(_turn) = turn() else { return };
     let bed = Testbed::up(1).unwrap();
     bed.client().run("ethtool", &["-K", CLIENT, "txvlan", "on"]).unwrap();
-    tag_what_leaves(&bed);
+    tag_what_leaves(&bed, 0x8100);
     let _instance = run(&bed, &[]);
-    assert_eq!(tagged_and_not(&bed), (50, 0));
+    assert_eq!(tagged_and_not(&bed, 0x8100), (50, 0));
 
     // And what is switched on later does not stay.
     bed.client().run("ethtool", &["-K", CLIENT, "txvlan", "on"]).unwrap();
     wait_for(&bed, "switched off again", |_| !is_on(bed.client(), CLIENT, "tx-vlan-offload"));
-    assert_eq!(tagged_and_not(&bed), (50, 0));
+    assert_eq!(tagged_and_not(&bed, 0x8100), (50, 0));
     let events = show(&bed)["events"].to_string();
     assert!(events.matches("tagged frames pass without their tag").count() >= 2, "{events}");
+}
+
+#[test]
+fn frames_keep_the_outer_tag_of_802_1ad_and_the_veth_its_setting_afterwards() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(1).unwrap();
+    let is_on = || is_on(bed.client(), CLIENT, "tx-vlan-stag-hw-insert");
+    assert!(is_on(), "that is how a veth comes");
+    tag_what_leaves(&bed, 0x88a8);
+    let instance = run(&bed, &[]);
+    assert!(!is_on());
+    assert_eq!(tagged_and_not(&bed, 0x88a8), (50, 0));
+    instance.stop().unwrap();
+    assert!(is_on());
 }
 
 #[test]

@@ -20,6 +20,10 @@ pub(super) fn judge(facts: &PortFacts, link: &Link, wanted: &Wanted) -> Vec<Find
     on.map(|&offload| {
         let does = match offload {
             Offload::RxVlan => "takes VLAN tags out of frames before XDP sees them",
+            Offload::RxServiceTag => {
+                "takes the outer tags of 802.1ad out of frames before XDP sees them"
+            }
+            Offload::GroHw => "merges received packets (hardware GRO) before XDP sees them",
             Offload::Lro => "merges received packets (LRO), for which most drivers refuse XDP",
             _ => "merges received packets (GRO) before generic XDP sees them",
         };
@@ -51,14 +55,20 @@ fn peer(facts: &PortFacts, link: &Link, wanted: &Wanted) -> Vec<Finding> {
         );
         let finding = Finding::warning(name, what);
         return vec![match peer {
-            Some(peer) => finding.remedy(peer.ethtool("-K", "tx off txvlan off")),
-            None => finding.remedy("ethtool -K PEER tx off txvlan off (in its network namespace)"),
+            Some(peer) => finding.remedy(peer.ethtool("-K", Offload::PEER_WORDS)),
+            None => finding.remedy(format!(
+                "ethtool -K PEER {} (in its network namespace)",
+                Offload::PEER_WORDS
+            )),
         }];
     };
     let mut findings = Vec::new();
     for &offload in Offload::OF_PEER.iter().filter(|offload| offload.is_on(&inside.offloads)) {
         let does = match offload {
             Offload::TxChecksum => "leaves checksums to a device that does not exist",
+            Offload::TxServiceTag => {
+                "keeps the outer tags of 802.1ad beside the frame, where XDP does not see them"
+            }
             _ => "keeps VLAN tags beside the frame, where XDP does not see them",
         };
         let what = format!("its peer {} {does}: {}", peer.name, offload.harm());

@@ -21,8 +21,10 @@ fn fresh_veths_are_refused_for_their_peers_checksums_and_fit_after_the_remedy() 
     let expected = [
         format!("ip netns exec {} ethtool -K v0 tx off", bed.client.name),
         format!("ip netns exec {} ethtool -K v0 txvlan off", bed.client.name),
+        format!("ip netns exec {} ethtool -K v0 tx-vlan-stag-hw-insert off", bed.client.name),
         format!("ip netns exec {} ethtool -K v1 tx off", bed.server.name),
         format!("ip netns exec {} ethtool -K v1 txvlan off", bed.server.name),
+        format!("ip netns exec {} ethtool -K v1 tx-vlan-stag-hw-insert off", bed.server.name),
     ];
     assert_eq!(remedies_of_blockers(&before), expected);
 
@@ -41,8 +43,8 @@ fn fresh_veths_are_refused_for_their_peers_checksums_and_fit_after_the_remedy() 
 #[test]
 fn too_few_queues_are_refused_with_the_command_that_helps() {
     let Some(bed) = Bed::new() else { return };
-    bed.client.must("ethtool -K v0 tx off txvlan off");
-    bed.server.must("ethtool -K v1 tx off txvlan off");
+    bed.client.must("ethtool -K v0 tx off txvlan off tx-vlan-stag-hw-insert off");
+    bed.server.must("ethtool -K v1 tx off txvlan off tx-vlan-stag-hw-insert off");
     bed.server.must("ethtool -L v1 rx 2 tx 2");
     bed.shaper.must("ethtool -L sb rx 2 tx 2");
     let findings = findings(&bed, &Wanted::default());
@@ -54,8 +56,8 @@ fn too_few_queues_are_refused_with_the_command_that_helps() {
 #[test]
 fn a_peer_with_more_queues_than_the_port_is_seen() {
     let Some(bed) = Bed::new() else { return };
-    bed.client.must("ethtool -K v0 tx off txvlan off");
-    bed.server.must("ethtool -K v1 tx off txvlan off");
+    bed.client.must("ethtool -K v0 tx off txvlan off tx-vlan-stag-hw-insert off");
+    bed.server.must("ethtool -K v1 tx off txvlan off tx-vlan-stag-hw-insert off");
     bed.shaper.must("ethtool -L sa rx 2 tx 2");
     bed.shaper.must("ethtool -L sb rx 2 tx 2");
     let findings = findings(&bed, &Wanted::default());

@@ -52,9 +52,14 @@ fn queues_in_use_are_those_that_ethtool_set() {
 fn offloads_turned_off_are_seen_off() {
     let Some(bed) = Bed::new() else { return };
     bed.shaper.must("ethtool -K sa tx off tso off gso off gro off txvlan off rxvlan off");
+    let stag = "rx-vlan-stag-hw-parse off tx-vlan-stag-hw-insert off";
+    let before = bed.shaper.inside(|| Link::by_name("sa")).unwrap().offloads;
+    assert!(before.rx_service_tag && before.tx_service_tag, "a veth has them on");
+    bed.shaper.must(&format!("ethtool -K sa {stag}"));
     let offloads = bed.shaper.inside(|| Link::by_name("sa")).unwrap().offloads;
     assert!(!offloads.tx_checksum && !offloads.tso && !offloads.gso && !offloads.gro);
     assert!(!offloads.tx_vlan && !offloads.rx_vlan);
+    assert!(!offloads.rx_service_tag && !offloads.tx_service_tag && !offloads.gro_hw);
 }
 
 #[test]
