@@ -67,8 +67,8 @@ impl Capture {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut process = Process::start(&mut command)?;
-        let stdout = process.child().stdout.take().context("tcpdump has no stdout")?;
-        let stderr = process.child().stderr.take().context("tcpdump has no stderr")?;
+        let stdout = process.stdout().context("tcpdump has no stdout")?;
+        let stderr = process.stderr().context("tcpdump has no stderr")?;
         let said = Collector::over(stderr);
         let begun = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains("listening on");
         if !said.wait_until(begun, START) {

@@ -71,7 +71,7 @@ impl Iperf {
         // On the other stream are warnings; errors are in the JSON.
         client.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut client = Process::start(&mut client)?;
-        let stdout = client.child().stdout.take().context("iperf3 has no stdout")?;
+        let stdout = client.stdout().context("iperf3 has no stdout")?;
         let output = Collector::over(stdout);
         let limit = Duration::from_secs(seconds) + EXCHANGE;
         Ok(Self { client, output, _server: server, limit })

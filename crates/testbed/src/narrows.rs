@@ -20,17 +20,29 @@ use std::time::Duration;
 /// How long it may take until both ports forward.
 const START: Duration = Duration::from_secs(10);
 
+/// How often an upgrade is tried that takes too long: a busy machine may keep the new process from
+/// its core for longer than the old one may wait.
+const UPGRADES: usize = 5;
+
 /// What `narrows show --json` says, as far as traffic's books need it.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Show {
     state: String,
     ports: Vec<Port>,
+    #[serde(default)]
+    workers: Vec<Worker>,
+    /// What happens when the process is gone.
+    #[serde(default)]
+    fail: String,
 }
 
 /// A port of an instance.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Port {
     name: String,
+    /// Its queues.
+    #[serde(default)]
+    queues: u32,
     /// Its MTU in bytes.
     #[serde(default)]
     mtu: u32,
@@ -48,6 +60,13 @@ pub struct Port {
     /// Frames that went past a silent worker: over the bridge, where one stands by.
     #[serde(default)]
     pub stalled: u64,
+}
+
+/// A worker of an instance.
+#[derive(Clone, Debug, Deserialize)]
+struct Worker {
+    /// For how long nothing was heard of it, where that is too long.
+    silent_s: Option<f64>,
 }
 
 /// What left one queue of a port, or all of them.
@@ -88,6 +107,21 @@ impl Show {
     /// Whether its ports are joined and both have this MTU.
     pub fn is_running_with_mtu(&self, mtu: u32) -> bool {
         self.is_running() && self.ports.iter().all(|port| port.mtu == mtu)
+    }
+
+    /// Whether its ports are joined and both have this many queues.
+    pub fn is_running_with_queues(&self, queues: u32) -> bool {
+        self.is_running() && self.ports.iter().all(|port| port.queues == queues)
+    }
+
+    /// Whether a worker is silent.
+    pub fn has_silent_worker(&self) -> bool {
+        self.workers.iter().any(|worker| worker.silent_s.is_some())
+    }
+
+    /// The bridge that stands by.
+    pub fn standby(&self) -> Option<&str> {
+        self.fail.strip_prefix("open (bridge ")?.strip_suffix(')')
     }
 }
 
@@ -131,6 +165,19 @@ impl Instance {
     /// Runs `narrows tc` with `words` against it, and returns what it printed.
     pub fn tc(&self, words: &str) -> Result<String> {
         process::run(self.command("tc").args(words.split_whitespace()))
+    }
+
+    /// Runs `narrows reconfigure` with a command in a shell's words.
+    pub fn reconfigure(&self, command: &str) -> Result<()> {
+        process::run(self.command("reconfigure").args(["--", "sh", "-c", command])).map(drop)
+    }
+
+    /// Has the same program take over in another process, by `narrows upgrade`. This is that
+    /// process from then on.
+    pub fn upgrade(&mut self) -> Result<()> {
+        let mut upgrade = self.command("upgrade");
+        upgrade.arg("--json");
+        self.process.be_replaced(|| heir(&mut upgrade))
     }
 
     /// What `narrows show --json` says.
@@ -197,6 +244,30 @@ impl Instance {
         let status = self.process.stop(Signal::SIGTERM)?;
         Ok((status, self.log.finish()))
     }
+}
+
+/// What `narrows upgrade --json` says of an instance.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Upgraded {
+    Done { pid: u32 },
+    Failed { reason: String },
+}
+
+/// Runs `upgrade` until another process has taken over, and returns its id.
+fn heir(upgrade: &mut Command) -> Result<u32> {
+    for _ in 0..UPGRADES {
+        let output = upgrade.output()?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let complaint = || format!("narrows upgrade: {}", String::from_utf8_lossy(&output.stderr));
+        let [outcome]: [Upgraded; 1] = serde_json::from_str(&said).with_context(complaint)?;
+        match outcome {
+            Upgraded::Done { pid } => return Ok(pid),
+            Upgraded::Failed { reason } if reason.contains("took too long") => {}
+            Upgraded::Failed { reason } => bail!("not upgraded: {reason}"),
+        }
+    }
+    bail!("not upgraded: {UPGRADES} times in a row the new process took too long")
 }
 
 fn says_ready(log: &[u8]) -> bool {

@@ -1,9 +1,12 @@
 //! A child process that is ended by its own id, and not forgotten.
 
-use anyhow::{Context, Result, bail};
+mod adopted;
+
+use adopted::Adopted;
+use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
-use std::process::{Child, Command, ExitStatus, Output};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,47 +36,83 @@ fn complaint(output: &Output) -> String {
 
 /// A running child; stopped when dropped.
 #[derive(Debug)]
-pub struct Process {
-    child: Child,
+pub struct Process(Handle);
+
+#[derive(Debug)]
+enum Handle {
+    Child(Child),
+    Adopted(Adopted),
 }
 
 impl Process {
     /// Starts `command`.
     pub fn start(command: &mut Command) -> Result<Self> {
         let child = command.spawn().with_context(|| format!("cannot start {}", shown(command)))?;
-        Ok(Self { child })
+        Ok(Self(Handle::Child(child)))
+    }
+
+    /// Lets `replace` have this process start another one that takes its place, and end. `replace`
+    /// returns the id of the other one, which this is from then on.
+    pub fn be_replaced(&mut self, replace: impl FnOnce() -> Result<u32>) -> Result<()> {
+        adopted::ask_for_orphans()?;
+        let heir = replace()?;
+        let ended = self.wait(GRACE)?;
+        ensure!(ended.is_some(), "process {} does not end after {heir} took its place", self.id());
+        self.0 = Handle::Adopted(Adopted::new(heir)?);
+        Ok(())
     }
 
     /// Its process id. A command that was started in a namespace has this id itself:
     /// `ip netns exec` becomes the command.
     pub fn id(&self) -> u32 {
-        self.child.id()
+        match &self.0 {
+            Handle::Child(child) => child.id(),
+            Handle::Adopted(adopted) => adopted.id(),
+        }
     }
 
-    /// The child itself, for its pipes.
-    pub fn child(&mut self) -> &mut Child {
-        &mut self.child
+    /// The pipe on which it prints, once, where it was started with one.
+    pub fn stdout(&mut self) -> Option<ChildStdout> {
+        match &mut self.0 {
+            Handle::Child(child) => child.stdout.take(),
+            Handle::Adopted(_) => None,
+        }
+    }
+
+    /// The pipe on which it complains, once, where it was started with one.
+    pub fn stderr(&mut self) -> Option<ChildStderr> {
+        match &mut self.0 {
+            Handle::Child(child) => child.stderr.take(),
+            Handle::Adopted(_) => None,
+        }
+    }
+
+    fn try_wait(&mut self) -> Result<Option<ExitStatus>> {
+        match &mut self.0 {
+            Handle::Child(child) => Ok(child.try_wait()?),
+            Handle::Adopted(adopted) => adopted.try_wait(),
+        }
     }
 
     /// Sends it `signal`. Does nothing to a process that has ended and was waited for.
     pub fn signal(&mut self, signal: Signal) -> Result<()> {
-        if self.child.try_wait()?.is_some() {
+        if self.try_wait()?.is_some() {
             return Ok(());
         }
-        let pid = Pid::from_raw(i32::try_from(self.child.id())?);
+        let pid = Pid::from_raw(i32::try_from(self.id())?);
         signal::kill(pid, signal).with_context(|| format!("cannot send {signal} to {pid}"))
     }
 
     /// Whether it still runs.
     pub fn is_running(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
+        matches!(self.try_wait(), Ok(None))
     }
 
     /// Waits until it ends, at most `limit`; `None` where it still runs then.
     pub fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
         let deadline = Instant::now() + limit;
         loop {
-            if let Some(status) = self.child.try_wait()? {
+            if let Some(status) = self.try_wait()? {
                 return Ok(Some(status));
             }
             if Instant::now() >= deadline {
@@ -89,8 +128,12 @@ impl Process {
         if let Some(status) = self.wait(GRACE)? {
             return Ok(status);
         }
-        self.child.kill()?;
-        Ok(self.child.wait()?)
+        self.signal(Signal::SIGKILL)?;
+        loop {
+            if let Some(status) = self.wait(GRACE)? {
+                return Ok(status);
+            }
+        }
     }
 }
 
@@ -105,6 +148,9 @@ impl Drop for Process {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Stdio;
 
     #[test]
     fn a_failing_command_says_what_it_printed() {
@@ -119,6 +165,51 @@ mod tests {
         let id = process.id();
         drop(process);
         assert!(!std::path::Path::new(&format!("/proc/{id}")).exists());
+    }
+
+    /// A shell that starts a second process and ends, and the id of the second.
+    fn replaced(by: &str) -> (Process, u32) {
+        let script = format!("{by} & echo $!");
+        let mut shell = Command::new("sh");
+        let mut shell = Process::start(shell.args(["-c", &script]).stdout(Stdio::piped())).unwrap();
+        let mut line = String::new();
+        let mut stdout = BufReader::new(shell.stdout().unwrap());
+        shell
+            .be_replaced(|| {
+                stdout.read_line(&mut line)?;
+                Ok(line.trim().parse()?)
+            })
+            .unwrap();
+        (shell, line.trim().parse().unwrap())
+    }
+
+    #[test]
+    fn a_process_that_was_replaced_is_the_one_in_its_place() {
+        let (mut process, heir) = replaced("sleep 60");
+        assert_eq!((process.id(), process.is_running()), (heir, true));
+        let status = process.stop(Signal::SIGKILL).unwrap();
+        assert_eq!(status.signal(), Some(Signal::SIGKILL as i32));
+        assert!(!process.is_running());
+    }
+
+    #[test]
+    fn of_the_one_in_its_place_it_is_known_how_it_ended() {
+        let (mut process, _) = replaced("(sleep 0.1; exit 7)");
+        assert_eq!(process.wait(GRACE).unwrap().unwrap().code(), Some(7));
+        assert_eq!(process.wait(GRACE).unwrap().unwrap().code(), Some(7));
+    }
+
+    #[test]
+    fn one_in_its_place_is_gone_when_it_is_dropped() {
+        let (process, heir) = replaced("sleep 60");
+        drop(process);
+        assert!(!std::path::Path::new(&format!("/proc/{heir}")).exists());
+    }
+
+    #[test]
+    fn somebody_else_s_process_is_not_taken_for_it() {
+        let mut process = Process::start(Command::new("true").stdin(Stdio::null())).unwrap();
+        assert!(process.be_replaced(|| Ok(1)).is_err());
     }
 
     #[test]
