@@ -2,7 +2,6 @@
 //! is undone.
 
 mod core;
-mod exhaustion;
 mod flood;
 mod hog;
 mod kill;
@@ -135,8 +134,8 @@ impl Kind {
             Self::Mtu => Box::new(mtu::Mtu::draw(rng)),
             Self::Policy => Box::new(policy::Change::draw(rng)),
             Self::Reload => Box::new(reload::Reload::draw(rng)),
-            Self::AddressFlood => Box::new(flood::AddressFlood::draw(rng)),
-            Self::RingExhaustion => Box::new(exhaustion::Exhaustion::draw(rng)),
+            Self::AddressFlood => Box::new(flood::Flood::of_addresses(rng)),
+            Self::RingExhaustion => Box::new(flood::Flood::flat_out(rng)),
             Self::CoreTaken => Box::new(core::Taken::draw(rng)),
             Self::RealTimeHog => Box::new(hog::Hog::draw(rng)),
         }
