@@ -233,12 +233,19 @@ impl<I: Io> Worker<I> {
             Update::Retune(spec) | Update::Replace(spec) => spec,
         };
         let mut successor = spec.build();
+        let reading = successor.reading();
+        self.packets.prepare(reading);
+        // What only the successor wants to know of a packet nobody has read yet. Without it all
+        // packets would be of one flow, and later ones of their real flows would overtake them.
+        let is_unread = reading != path.reading && reading != Reading::NOTHING;
         while let Some(id) = path.qdisc.drain(&mut self.packets) {
+            if is_unread {
+                self.io.read(id, reading, &mut self.packets);
+            }
             successor.adopt(&mut self.packets, id, now);
         }
         path.qdisc = successor;
-        path.reading = path.qdisc.reading();
-        self.packets.prepare(path.reading);
+        path.reading = reading;
         self.reclaim(egress.other());
     }
 

@@ -1,7 +1,7 @@
 //! Workers over vectors instead of ports: whatever happens to them, no packet is lost, doubled
 //! or overtaken, and the books add up after every single step.
 
-use narrows_packet::{Acknowledgement, Batch, DropReason, PacketId, Packets, Reading};
+use narrows_packet::{Acknowledgement, Batch, DropReason, Headers, PacketId, Packets, Reading};
 use narrows_policy::{Installed, Policy, PortFacts};
 use narrows_tc::Host;
 use narrows_units::{Bytes, Nanos};
@@ -50,6 +50,8 @@ struct FakeIo {
     without_frame: Cell<u64>,
     /// What was sent waits for the device.
     unsent: bool,
+    /// How many flows the packets are of, in turn. A flow's order is kept.
+    flows: u64,
 }
 
 impl FakeIo {
@@ -66,6 +68,7 @@ impl FakeIo {
             handed_over: [0; 2],
             without_frame: 0.into(),
             unsent: false,
+            flows: 1,
         }
     }
 
@@ -120,11 +123,17 @@ impl Io for FakeIo {
         self.room[side.index()]
     }
 
-    /// All that comes says that a mark was seen.
+    /// Says which flow a packet is of, and of all of them that a mark was seen.
     fn read(&self, packet: PacketId, reading: Reading, packets: &mut Packets) {
         if reading.acknowledgements {
             let seen = Acknowledgement { connection: 1, flags: 0x50, ..Default::default() };
             packets.set_acknowledgement(packet, seen);
+        }
+        if let (true, Owner::Worker { number, .. }) =
+            (reading.headers, self.owners[packet.0 as usize])
+        {
+            let flow = (number % self.flows) as u32;
+            packets.set_headers(packet, Headers { flow, ..Headers::default() });
         }
     }
 
@@ -138,7 +147,8 @@ impl Io for FakeIo {
             let (from, number) = self.take_back(id);
             assert_eq!(from, side.other(), "what comes in at one port leaves at the other");
             let sent = &mut self.sent[side.index()];
-            assert!(sent.last() < Some(&number), "{number} was overtaken by {:?}", sent.last());
+            let before = sent.iter().rev().find(|sent| *sent % self.flows == number % self.flows);
+            assert!(before < Some(&number), "{number} was overtaken by {before:?}");
             sent.push(number);
         }
     }
@@ -572,6 +582,26 @@ fn every_one_of_the_words_that_the_property_test_picks_from_does_something() {
         let before = bed.ports.policy();
         bed.tc(&words.replace("PORT", "a"));
         assert!(bed.ports.policy() != before, "{words}");
+    }
+}
+
+#[test]
+fn a_queue_for_each_flow_keeps_the_order_of_what_it_takes_over_from_one_for_all() {
+    for words in ["cake bandwidth 10mbit", "fq"] {
+        let mut bed = Bed::new(1);
+        bed.workers[0].io_mut().flows = 4;
+        bed.tc("qdisc replace dev b root tbf rate 1mbit burst 2k limit 100k");
+        bed.arrive(0, Side::A, 20, 1000, false);
+        while bed.step(0) == Activity::Busy {}
+        assert!(bed.queued() > 10);
+        bed.tc(&format!("qdisc replace dev b root {words}"));
+        bed.arrive(0, Side::A, 20, 1000, false);
+        // A packet that is overtaken by another of its flow is seen as it leaves.
+        while bed.queued() > 0 || bed.now < Nanos(10_000_000) {
+            bed.now += Nanos(1_000_000);
+            while bed.step(0) == Activity::Busy {}
+        }
+        assert_eq!(bed.workers[0].counters(Side::A).tx_packets, 40, "{words}");
     }
 }
 
