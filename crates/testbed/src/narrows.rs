@@ -119,6 +119,12 @@ impl Show {
         self.workers.iter().any(|worker| worker.silent_s.is_some())
     }
 
+    /// Whether nothing is queued, and every worker can say so.
+    pub fn is_at_rest(&self) -> bool {
+        let is_empty = |port: &Port| port.total.backlog_packets == 0;
+        self.ports.iter().all(is_empty) && !self.has_silent_worker()
+    }
+
     /// The bridge that stands by.
     pub fn standby(&self) -> Option<&str> {
         self.fail.strip_prefix("open (bridge ")?.strip_suffix(')')
@@ -277,6 +283,29 @@ fn says_ready(log: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What an instance says with one worker and nothing queued.
+    const SHOW: &str = r#"{"state":"running","fail":"open (bridge nrwbr2)","workers":[{}],
+        "ports":[{"name":"port-a","queues":2,"per_queue":[],"to_self":0,"unserved":0,
+        "total":{"tx_packets":1,"tx_bytes":60,"backlog_packets":0,"drops":0}}]}"#;
+
+    fn show(was: &str, is: &str) -> Show {
+        assert!(SHOW.contains(was), "{was}");
+        serde_json::from_str(&SHOW.replace(was, is)).unwrap()
+    }
+
+    #[test]
+    fn an_instance_is_at_rest_where_nothing_is_queued_and_nobody_is_silent() {
+        assert!(show("{}", "{}").is_at_rest());
+        assert!(!show(r#""backlog_packets":0"#, r#""backlog_packets":1"#).is_at_rest());
+        assert!(!show("{}", r#"{"silent_s":0.6}"#).is_at_rest());
+    }
+
+    #[test]
+    fn the_bridge_that_stands_by_is_named() {
+        assert_eq!(show("{}", "{}").standby(), Some("nrwbr2"));
+        assert_eq!(show("open (bridge nrwbr2)", "closed").standby(), None);
+    }
 
     #[test]
     fn ready_is_a_line_of_its_own() {

@@ -1,16 +1,20 @@
 //! The faults, each in a file of its own: what it does, what is promised while it lasts, how it
 //! is undone.
 
+mod bridge;
 mod core;
 mod flood;
+mod hang;
 mod hog;
 mod kill;
 mod link;
 mod mtu;
 mod pause;
 mod policy;
+mod queues;
 mod reload;
 mod restart;
+mod upgrade;
 
 use super::books::Destroyed;
 use super::rng::Rng;
@@ -39,6 +43,8 @@ pub(super) struct Trace {
     pub(super) unshaped: Option<Span>,
     /// When the device of the sender was without an XDP program at its far end.
     pub(super) bypassed: bool,
+    /// What was promised of this fault alone and did not hold.
+    pub(super) broken: Option<String>,
 }
 
 /// One fault with its parameters.
@@ -63,12 +69,20 @@ pub enum Kind {
     Kill,
     /// SIGTERM, and a new start.
     Restart,
+    /// Another process takes over by `narrows upgrade`.
+    Upgrade,
     /// SIGSTOP, SIGCONT.
     Pause,
+    /// One worker hangs.
+    Hang,
     /// A port goes down and up again.
     Link,
     /// Another MTU on all devices.
     Mtu,
+    /// Another number of queues by `narrows reconfigure`.
+    Queues,
+    /// The bridge that stands by is spoilt.
+    Bridge,
     /// Another policy by `narrows tc`.
     Policy,
     /// Another policy in the file, and SIGHUP.
@@ -85,13 +99,17 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 16] = [
         Self::Calm,
         Self::Kill,
         Self::Restart,
+        Self::Upgrade,
         Self::Pause,
+        Self::Hang,
         Self::Link,
         Self::Mtu,
+        Self::Queues,
+        Self::Bridge,
         Self::Policy,
         Self::Reload,
         Self::AddressFlood,
@@ -111,9 +129,13 @@ impl Kind {
             Self::Calm => "calm",
             Self::Kill => "kill",
             Self::Restart => "restart",
+            Self::Upgrade => "upgrade",
             Self::Pause => "pause",
+            Self::Hang => "hang",
             Self::Link => "link",
             Self::Mtu => "mtu",
+            Self::Queues => "queues",
+            Self::Bridge => "bridge",
             Self::Policy => "policy",
             Self::Reload => "reload",
             Self::AddressFlood => "address-flood",
@@ -123,15 +145,25 @@ impl Kind {
         }
     }
 
-    /// A fault of this kind, with parameters drawn from `rng`.
-    pub(super) fn draw(self, rng: &mut Rng) -> Box<dyn Fault> {
+    /// Whether traffic must not notice it: order holds while it lasts, too, and Narrows drops
+    /// nothing but by policy.
+    pub(super) const fn is_seamless(self) -> bool {
+        matches!(self, Self::Calm | Self::Upgrade | Self::Bridge | Self::Policy | Self::Reload)
+    }
+
+    /// A fault of this kind, with parameters drawn from `rng`. `time` counts those before it.
+    pub(super) fn draw(self, rng: &mut Rng, time: usize) -> Box<dyn Fault> {
         match self {
             Self::Calm => Box::new(Calm),
             Self::Kill => Box::new(kill::Kill::draw(rng)),
             Self::Restart => Box::new(restart::Restart::draw(rng)),
+            Self::Upgrade => Box::new(upgrade::Upgrade),
             Self::Pause => Box::new(pause::Pause::draw(rng)),
+            Self::Hang => Box::new(hang::Hang::draw(rng)),
             Self::Link => Box::new(link::Flap::draw(rng)),
             Self::Mtu => Box::new(mtu::Mtu::draw(rng)),
+            Self::Queues => Box::new(queues::Queues::draw(rng, time)),
+            Self::Bridge => Box::new(bridge::Spoilt::draw(rng)),
             Self::Policy => Box::new(policy::Change::draw(rng)),
             Self::Reload => Box::new(reload::Reload::draw(rng)),
             Self::AddressFlood => Box::new(flood::Flood::of_addresses(rng)),

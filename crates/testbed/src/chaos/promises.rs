@@ -30,6 +30,10 @@ pub(super) fn broken(kind: Kind, outage: Option<Duration>, ways: &[OneWay; 2]) -
                 fullest.percent, fullest.window_ms
             ));
         }
+        if kind.is_seamless() && one.reordered > one.normal_reordered {
+            let n = one.reordered - one.normal_reordered;
+            say(format!("{n} packets out of their flow's order around the fault"));
+        }
         if let Some(bound) = outage.filter(|bound| one.outage_ms > bound.as_secs_f64() * 1e3) {
             say(format!("an outage of {:.0} ms, above {}", one.outage_ms, bound.as_millis()));
         }
@@ -47,8 +51,14 @@ pub(super) fn broken(kind: Kind, outage: Option<Duration>, ways: &[OneWay; 2]) -
             say(format!("{} packets dropped for want of a frame, unflooded", dropped(NO_FRAME)));
         }
         let all: u64 = one.books.lost.values().sum();
-        if kind == Kind::Calm && all > by_policy {
-            say(format!("{} packets lost in calm, {by_policy} by policy", all));
+        let of_narrows =
+            one.books.lost.iter().filter(|(reason, _)| reason.starts_with("narrows: "));
+        let by_narrows: u64 = of_narrows.map(|(_, n)| n).sum();
+        if kind.is_seamless() && by_narrows > by_policy {
+            say(format!("{} packets dropped, and not by policy", by_narrows - by_policy));
+        }
+        if kind == Kind::Calm && all > by_narrows {
+            say(format!("{} packets lost in calm outside of narrows", all - by_narrows));
         }
     }
     broken
@@ -92,16 +102,20 @@ mod tests {
         assert!(with(Kind::Calm, |_| ()).is_empty());
         assert!(with(Kind::Calm, |one| lost(one, "narrows: limit", 7)).is_empty());
         assert!(with(Kind::Kill, |one| lost(one, "sender's device", 7)).is_empty());
+        assert!(with(Kind::Kill, |one| lost(one, "narrows: port_gone", 7)).is_empty());
+        assert!(with(Kind::Kill, |one| one.reordered = 7).is_empty());
     }
 
     #[test]
     fn every_promise_can_be_broken() {
         type Spoil = fn(&mut OneWay);
-        let spoilt: [(Kind, Spoil, &str); 8] = [
+        let spoilt: [(Kind, Spoil, &str); 10] = [
             (Kind::Kill, |one| one.books.unaccounted = 1, "back: 1 packets unaccounted"),
             (Kind::Kill, |one| one.doubled = 2, "more than once"),
             (Kind::Kill, |one| one.normal_reordered = 3, "order"),
             (Kind::Kill, |one| one.fullest[1].exceeded = true, "the limit passes"),
+            (Kind::Upgrade, |one| one.reordered = 3, "order around the fault"),
+            (Kind::Upgrade, |one| lost(one, "narrows: port_gone", 5), "5 packets dropped, and not"),
             (Kind::Kill, |one| one.outage_ms = 101.0, "an outage of 101 ms"),
             (Kind::Kill, |one| one.normal_missing = 4, "4 packets missing in normal operation"),
             (Kind::Kill, |one| lost(one, "narrows: no_frame", 5), "want of a frame"),

@@ -11,12 +11,14 @@ pub(super) struct Schedule {
     rng: Rng,
     kinds: Vec<Kind>,
     hand: Vec<Kind>,
+    /// How often the kinds have been dealt before this hand.
+    dealt: usize,
 }
 
 impl Schedule {
     /// Of faults of `kinds`.
     pub(super) fn new(seed: u64, kinds: &[Kind]) -> Self {
-        Self { rng: Rng::new(seed), kinds: kinds.to_vec(), hand: Vec::new() }
+        Self { rng: Rng::new(seed), kinds: kinds.to_vec(), hand: Vec::new(), dealt: 0 }
     }
 
     /// The next fault. There is always one where there is a kind.
@@ -26,7 +28,9 @@ impl Schedule {
             self.rng.shuffle(&mut self.hand);
         }
         let kind = self.hand.pop()?;
-        Some((kind, kind.draw(&mut self.rng)))
+        let fault = kind.draw(&mut self.rng, self.dealt);
+        self.dealt += usize::from(self.hand.is_empty());
+        Some((kind, fault))
     }
 }
 
@@ -53,5 +57,17 @@ mod tests {
             round.sort();
             assert_eq!(round, Kind::ALL);
         }
+    }
+
+    #[test]
+    fn queues_change_and_change_back() {
+        let mut schedule = Schedule::new(3, &[Kind::Queues, Kind::Calm]);
+        let mut described = (0..8).map(|_| schedule.next().unwrap());
+        let changes: Vec<_> = described
+            .by_ref()
+            .filter(|(kind, _)| *kind == Kind::Queues)
+            .map(|(_, fault)| fault.describe().ends_with("4 queues"))
+            .collect();
+        assert_eq!(changes, [false, true, false, true]);
     }
 }

@@ -45,6 +45,7 @@ impl Fault for Kill {
             destroyed: vec![Destroyed { by: "with the killed process", sent }],
             unshaped: Some(Span::new(said, now()?)),
             bypassed: true,
+            ..Trace::default()
         })
     }
 }

@@ -48,6 +48,7 @@ impl Fault for Flap {
             destroyed: vec![Destroyed { by: "a port was down", sent }],
             unshaped: Some(Span::new(down, up + IN_FLIGHT)),
             bypassed: true,
+            ..Trace::default()
         })
     }
 }

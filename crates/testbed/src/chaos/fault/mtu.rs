@@ -51,6 +51,7 @@ impl Fault for Mtu {
             destroyed: vec![Destroyed { by: "in a veth's ring as XDP was detached", sent }],
             unshaped: Some(Span::new(began, over)),
             bypassed: true,
+            ..Trace::default()
         })
     }
 }

@@ -46,6 +46,7 @@ impl Fault for Restart {
             destroyed: vec![Destroyed { by: "in a veth's ring as XDP was detached", sent }],
             unshaped: Some(Span::new(asked, now()?)),
             bypassed: true,
+            ..Trace::default()
         })
     }
 }

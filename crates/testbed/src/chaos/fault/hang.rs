@@ -1,0 +1,46 @@
+//! One worker hangs while the others run: its queue is passed by.
+
+use super::{Fault, NOISE, PROMISED, Trace, millis};
+use crate::chaos::rng::Rng;
+use crate::chaos::sender::now;
+use crate::chaos::span::Span;
+use crate::chaos::world::World;
+use anyhow::Result;
+use narrows_units::Nanos;
+use std::thread;
+use std::time::Duration;
+
+/// Which worker hangs: the one that there is however many queues the ports have.
+const WORKER: u32 = 0;
+
+#[derive(Debug)]
+pub(super) struct Hang {
+    lasts: Duration,
+}
+
+impl Hang {
+    pub(super) fn draw(rng: &mut Rng) -> Self {
+        Self { lasts: rng.millis(100..1500) }
+    }
+}
+
+impl Fault for Hang {
+    fn describe(&self) -> String {
+        format!("worker {WORKER} hangs for {}", millis(self.lasts))
+    }
+
+    fn outage(&self) -> Option<Duration> {
+        Some(self.lasts.min(PROMISED) + NOISE)
+    }
+
+    fn strike(&self, world: &mut World<'_>) -> Result<Trace> {
+        let began = now()?;
+        let hung = world.instance()?.hang(WORKER)?;
+        thread::sleep(self.lasts);
+        drop(hung);
+        world.wait_until("without a silent worker", |show| !show.has_silent_worker())?;
+        // While it is passed by, and until it has noticed that it is back, its queue is unshaped.
+        let unshaped = Some(Span::new(began, now()? + Nanos::from_millis(500)));
+        Ok(Trace { unshaped, ..Trace::default() })
+    }
+}

@@ -1,0 +1,65 @@
+//! Another number of queues, by `narrows reconfigure`: the ports are let go while `ethtool` changes
+//! them, and packets take the bridge.
+
+use super::{Fault, IN_FLIGHT, NOISE, PROMISED, Trace};
+use crate::bed::{CLIENT, PORT_A, PORT_B, QUEUES, SERVER, Testbed};
+use crate::chaos::books::Destroyed;
+use crate::chaos::rng::Rng;
+use crate::chaos::sender::now;
+use crate::chaos::span::Span;
+use crate::chaos::world::World;
+use anyhow::Result;
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(super) struct Queues {
+    to: u32,
+}
+
+impl Queues {
+    /// Fewer than there are at first, every other `time` all of them again.
+    pub(super) fn draw(rng: &mut Rng, time: usize) -> Self {
+        let fewer = rng.pick(&[1, 2, 3]);
+        Self { to: if time.is_multiple_of(2) { fewer } else { QUEUES } }
+    }
+
+    /// The command that changes every device. Those at the ends change, too, because a `veth` takes
+    /// no XDP program while the other end has more queues to send on than it has to receive on.
+    fn change(&self, bed: &Testbed) -> String {
+        let to = self.to;
+        let [client, server] = [bed.client(), bed.server()].map(|end| end.name());
+        let end =
+            |name, device| format!("ip netns exec {name} ethtool -L {device} rx {to} tx {to}");
+        let port = |device| format!("ethtool -L {device} rx {to} tx {to}");
+        [end(client, CLIENT), port(PORT_A), port(PORT_B), end(server, SERVER)].join(" && ")
+    }
+}
+
+impl Fault for Queues {
+    fn describe(&self) -> String {
+        format!("reconfigure, ethtool -L: {} queues", self.to)
+    }
+
+    fn outage(&self) -> Option<Duration> {
+        // The kernel tells of a carrier at most once a second, so the far end may hear of it late.
+        Some(PROMISED + NOISE)
+    }
+
+    fn strike(&self, world: &mut World<'_>) -> Result<Trace> {
+        let (to, change) = (self.to, self.change(world.bed));
+        let began = now()?;
+        world.instance()?.reconfigure(&change)?;
+        let what = format!("running with {to} queues");
+        world.wait_until(&what, |show| show.is_running_with_queues(to))?;
+        let over = now()?;
+        // A veth that loses its XDP program or its carrier frees what its rings hold, and a bridge
+        // whose other port has no carrier frees what it should send there; neither counts.
+        let sent = Span::new(began, over).widened(IN_FLIGHT, IN_FLIGHT);
+        Ok(Trace {
+            destroyed: vec![Destroyed { by: "as ports changed their queues", sent }],
+            unshaped: Some(Span::new(began, over)),
+            bypassed: true,
+            ..Trace::default()
+        })
+    }
+}
