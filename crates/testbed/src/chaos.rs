@@ -70,7 +70,7 @@ pub fn check() -> Result<(), Refusal> {
 }
 
 /// What an epoch takes at least: for the number of steps that progress shows.
-const EPOCH: Duration = Duration::from_millis(3000);
+const EPOCH: Duration = Duration::from_millis(2800);
 
 /// Runs it, with its progress on standard error.
 pub fn run(options: &Options) -> Result<Report> {
