@@ -93,10 +93,11 @@ impl Frames {
         self.strays
     }
 
-    /// Whether what came in at `ingress` may wait.
+    /// How many are left in which what comes in at `ingress` may wait; `None` where what has come
+    /// is too much.
     #[inline]
-    pub(crate) fn has_spare(&self, ingress: Side) -> bool {
-        self.owners.has_spare(ingress)
+    pub(crate) fn spare(&self, ingress: Side) -> Option<u32> {
+        self.owners.spare(ingress)
     }
 
     /// Takes a free frame for the kernel to receive into at `ingress`: its address, for a fill

@@ -166,11 +166,12 @@ impl Owners {
         }
     }
 
-    /// Whether what waits leaves reception all that it is to have.
+    /// In how many frames more what comes in at `ingress` may wait and still leave reception all
+    /// that it is to have; `None` where what waits already does not.
     #[inline]
-    pub(crate) fn has_spare(&self, ingress: Side) -> bool {
+    pub(crate) fn spare(&self, ingress: Side) -> Option<u32> {
         let direction = &self.directions[ingress.index()];
-        direction.waiting + direction.sending <= direction.share.wait
+        direction.share.wait.checked_sub(direction.waiting + direction.sending)
     }
 
     /// Takes a free frame for the kernel to receive into at `ingress`.
@@ -403,8 +404,8 @@ mod tests {
                     prop_assert_eq!(counts.waiting, count(&[Owner::Waiting]));
                     prop_assert_eq!(counts.sending, count(&[Owner::Sending, Owner::Suspect]));
                     prop_assert_eq!(counts.total(), SHARES[side.index()].frames());
-                    let spare = counts.waiting + counts.sending <= SHARES[side.index()].wait;
-                    prop_assert_eq!(owners.has_spare(side), spare);
+                    let used = counts.waiting + counts.sending;
+                    prop_assert_eq!(owners.spare(side), SHARES[side.index()].wait.checked_sub(used));
                 }
             }
         }
@@ -414,7 +415,7 @@ mod tests {
     fn while_packets_wait_in_their_share_reception_can_have_all_of_its_own() {
         let mut owners = Owners::new(SHARES);
         let mut waiting = 0;
-        while owners.has_spare(Side::A) {
+        while owners.spare(Side::A).is_some() {
             let frame = owners.lend(Side::A).expect("reception has its share");
             assert!(owners.received(Side::A, frame));
             waiting += 1;

@@ -339,8 +339,8 @@ impl<Q: Queue> Io for XdpIo<Q> {
         self.frames.places()
     }
 
-    fn has_spare_frame(&self, ingress: Side) -> bool {
-        self.frames.has_spare(ingress)
+    fn spare_frames(&self, ingress: Side) -> Option<u32> {
+        self.frames.spare(ingress)
     }
 
     fn room(&mut self, side: Side) -> usize {

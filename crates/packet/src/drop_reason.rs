@@ -10,7 +10,7 @@ pub enum DropReason {
     Horizon,
     /// It is longer than the bucket will ever hold, so it could never leave.
     TooLong,
-    /// No frames were left: the ones in reserve keep the fill rings stocked.
+    /// Too few frames were left for packets to wait in: none, or fewer than its flow has already.
     NoFrame,
     /// The TX ring was full and the port has no queue (`noqueue`).
     RingFull,

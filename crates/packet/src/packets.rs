@@ -86,6 +86,8 @@ pub struct Packets {
     frame: Bytes,
     /// Frames in which packets may wait.
     places: u32,
+    /// Those of them that are left for packets of the direction that is served.
+    spare: u32,
     discarded: Fifo,
     drops: DropCounters,
 }
@@ -98,6 +100,7 @@ impl Packets {
             acknowledgements: Box::default(),
             frame: FRAME,
             places: capacity,
+            spare: u32::MAX,
             discarded: Fifo::new(),
             drops: DropCounters::default(),
         }
@@ -191,6 +194,20 @@ impl Packets {
     /// The memory in which packets may wait.
     pub fn memory(&self) -> Bytes {
         Bytes(self.frame.0.saturating_mul(u64::from(self.places)))
+    }
+
+    /// Records that so many frames are left in which packets of the direction that is served next
+    /// may wait, beside those in which there are packets already.
+    #[inline]
+    pub fn set_spare_frames(&mut self, frames: u32) {
+        self.spare = frames;
+    }
+
+    /// How many there are, as far as is known. Where flows have queues of their own, none should be
+    /// longer than this: however much a flow sends, as many frames as it has are left to others.
+    #[inline]
+    pub fn spare_frames(&self) -> u32 {
+        self.spare
     }
 
     /// How many packets there can be.

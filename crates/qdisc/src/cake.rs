@@ -336,6 +336,10 @@ impl Qdisc for Cake {
         self.arrive_all(packets, ids, now);
     }
 
+    fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]) {
+        self.stats.refuse_all(packets, ids);
+    }
+
     fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next {
         self.begin_batch(now);
         let (left, mut next) = self.depart(packets, now, out.free());

@@ -93,6 +93,10 @@ impl Qdisc for Fifo {
         Verdict::Dropped
     }
 
+    fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]) {
+        self.stats.refuse_all(packets, ids);
+    }
+
     #[inline]
     fn dequeue(&mut self, packets: &mut Packets, _now: Nanos, out: &mut Batch) -> Next {
         let before = self.queue.backlog();

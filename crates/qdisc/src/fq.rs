@@ -118,6 +118,10 @@ impl Qdisc for Fq {
         self.arrive(packets, id, now)
     }
 
+    fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]) {
+        self.stats.refuse_all(packets, ids);
+    }
+
     fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next {
         loop {
             if !out.has_room() {

@@ -1,7 +1,7 @@
 //! The trait that every queueing discipline implements.
 
 use crate::{Spec, cake, fq, pacing};
-use narrows_packet::{Backlog, Batch, PacketId, Packets, Reading};
+use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::Nanos;
 
 /// What became of a packet that was offered to a qdisc.
@@ -52,6 +52,14 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// Drops `ids` for want of frames and counts them.
+    pub(crate) fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]) {
+        self.drops += ids.len() as u64;
+        for &id in ids {
+            packets.discard(id, DropReason::NoFrame);
+        }
+    }
+
     /// Adds the figures of the same qdisc on another queue.
     pub fn merge(&mut self, other: &Self) {
         self.sent_bytes += other.sent_bytes;
@@ -92,6 +100,9 @@ pub trait Qdisc: Send {
             let _: Verdict = self.enqueue(packets, id, now);
         }
     }
+
+    /// Drops all of `ids`, which came in when no frame was left for packets to wait in.
+    fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]);
 
     /// Hears of packets that came in at `now` where this one sends: answers to what it has sent, among
     /// others. For those that ask for it ([`Reading::echoes`]).

@@ -228,6 +228,14 @@ impl Qdisc for Tbf {
         verdict
     }
 
+    fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]) {
+        self.queue.stats.refuse_all(packets, ids);
+        if let Seat::Shared(meter) = &mut self.seat {
+            // The frames are what limits this queue.
+            meter.turned_away();
+        }
+    }
+
     fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next {
         match self.release(packets, now, out) {
             Next::At(at) => Next::At(self.queue.when(at, &self.patience)),

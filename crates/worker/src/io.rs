@@ -57,9 +57,10 @@ pub trait Io {
     /// The most frames in which packets of both directions together may wait.
     fn places(&self) -> u32;
 
-    /// Whether what came in at `ingress` may be queued without taking frames that reception, or
-    /// the other direction, needs. What was received counts already.
-    fn has_spare_frame(&self, ingress: Side) -> bool;
+    /// How many frames are left in which packets that come in at `ingress` may wait, without taking
+    /// what reception or the other direction needs. What was received counts already; `None` where
+    /// that is too much.
+    fn spare_frames(&self, ingress: Side) -> Option<u32>;
 
     /// How many packets [`Io::transmit`] takes at `side` now.
     fn room(&mut self, side: Side) -> usize;

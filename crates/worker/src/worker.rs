@@ -178,11 +178,13 @@ impl<I: Io> Worker<I> {
                 path.counters.rx_packets += 1;
                 path.counters.rx_bytes += self.packets.len(id).0;
             }
-            if self.arrivals.is_empty() || self.io.has_spare_frame(ingress) {
-                path.qdisc.enqueue_all(&mut self.packets, self.arrivals.as_slice(), now);
-            } else {
-                for &id in self.arrivals.as_slice() {
-                    self.packets.discard(id, DropReason::NoFrame);
+            if !self.arrivals.is_empty() {
+                let arrivals = self.arrivals.as_slice();
+                if let Some(spare) = self.io.spare_frames(ingress) {
+                    self.packets.set_spare_frames(spare);
+                    path.qdisc.enqueue_all(&mut self.packets, arrivals, now);
+                } else {
+                    path.qdisc.refuse_all(&mut self.packets, arrivals);
                 }
             }
 

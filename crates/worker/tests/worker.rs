@@ -111,12 +111,12 @@ impl Io for FakeIo {
         FRAMES
     }
 
-    fn has_spare_frame(&self, ingress: Side) -> bool {
-        let spare = self.free[ingress.index()].len() >= RESERVED;
-        if !spare {
+    fn spare_frames(&self, ingress: Side) -> Option<u32> {
+        let spare = self.free[ingress.index()].len().checked_sub(RESERVED);
+        if spare.is_none() {
             self.without_frame.set(self.without_frame.get() + self.handed_over[ingress.index()]);
         }
-        spare
+        spare.map(|spare| spare as u32)
     }
 
     fn room(&mut self, side: Side) -> usize {
@@ -281,7 +281,8 @@ impl Bed {
             assert_eq!(io.held() as u64, queued_in_all, "frames held are packets queued");
             let no_frame = |side| worker.counters(side).drops.get(DropReason::NoFrame);
             let refused = Side::BOTH.map(no_frame).iter().sum::<u64>();
-            assert_eq!(refused, io.without_frame.get(), "dropped for want of frames");
+            // Where flows have queues, none of these gets all frames.
+            assert!(refused >= io.without_frame.get(), "dropped for want of frames");
         }
     }
 
@@ -510,6 +511,22 @@ fn packets_are_refused_for_want_of_frames_only_where_the_reserve_is_reached() {
     bed.arrive(0, Side::B, 5, 100, false);
     bed.step(0);
     assert_eq!(bed.workers[0].counters(Side::B).rx_packets, 5);
+}
+
+#[test]
+fn what_is_refused_for_want_of_frames_the_qdisc_has_dropped() {
+    for qdisc in ["tbf rate 8bit burst 2k limit 10m", "bfifo limit 10m", "cake", "fq", "carousel"] {
+        let mut bed = Bed::new(1);
+        bed.tc(&format!("qdisc add dev b root {qdisc}"));
+        bed.workers[0].io_mut().room[Side::B.index()] = 0;
+        bed.arrive(0, Side::A, FRAMES as usize * 2, 100, false);
+        for _ in 0..20 {
+            bed.step(0);
+        }
+        let drops = bed.workers[0].counters(Side::A).drops;
+        assert!(drops.total() > 0, "{qdisc}");
+        assert_eq!(bed.workers[0].qdisc_stats(Side::B)[0].drops, drops.total(), "{qdisc}");
+    }
 }
 
 #[test]

@@ -85,10 +85,39 @@ fn pings_pass_against_a_flood_of_short_packets() {
     drop(ping);
     let after = show(&bed);
     drop(load);
+    // To tc they are the qdisc's drops.
+    let shown = instance.tc("-s -j qdisc show dev port-a").unwrap();
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert!(shown[0]["drops"].as_u64() >= Some(no_frame(&after, 0)), "{shown:#}");
     let requests = |show: &Value| show["ports"][1]["total"]["tx_packets"].as_u64().unwrap();
     assert_eq!(no_frame(&after, 1), 0, "{after:#}");
     assert!(requests(&after) > requests(&before) + 50, "{after:#}");
     assert_frames_add_up(&after);
+}
+
+#[test]
+fn a_flow_that_floods_leaves_frames_to_others_of_its_direction() {
+    let Some(_turn) = turn() else { return };
+    for paced in ["fq", "carousel", "flowbundler"] {
+        let bed = Testbed::up(1).unwrap();
+        let instance = run(&bed, &[]);
+        // Answers leave between the packets of a flow that could fill all frames.
+        let limits = "maxrate 1mbit limit 100000 flow_limit 100000";
+        instance.tc(&format!("qdisc add dev port-a root {paced} {limits}")).unwrap();
+        let flood = Flood {
+            frames: frames::udp_flows(&[frames::port(0)], CLIENT_MAC, 60).unwrap(),
+            pace: Pace::Packets(30_000.0),
+            limit: Duration::from_secs(20),
+            core: None,
+        };
+        let load = flood.start(bed.server(), SERVER).unwrap();
+        wait_for(&bed, "short of frames", |show| no_frame(show, 0) > 100);
+        let ping = Ping::start(&bed, Duration::from_secs(30)).unwrap();
+        sleep(Duration::from_secs(2));
+        let pings = ping.stop().unwrap();
+        load.stop().unwrap();
+        assert!(pings.received > 50 && pings.lost * 10 < pings.sent, "{paced}: {pings:?}");
+    }
 }
 
 #[test]

@@ -33,9 +33,13 @@ impl Fq {
             packets.meta_mut(id).edt = horizon;
         }
         let flow = self.flow_of(packets, id, now);
-        if self.table.flows[flow as usize].queue.backlog().packets >= self.config.flow_limit {
+        let queued = self.table.flows[flow as usize].queue.backlog().packets;
+        if queued >= self.config.flow_limit {
             self.counted.flow_limit_drops += 1;
             return self.discard(packets, id, DropReason::FlowLimit);
+        }
+        if queued > packets.spare_frames() {
+            return self.discard(packets, id, DropReason::NoFrame);
         }
         self.queue(packets, id, flow, band, now);
         Verdict::Queued

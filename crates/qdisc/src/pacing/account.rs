@@ -93,6 +93,11 @@ impl Account {
         Verdict::Dropped
     }
 
+    /// Drops `ids`, for which no frame is left.
+    pub(super) fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]) {
+        self.stats.refuse_all(packets, ids);
+    }
+
     /// All that may leave at `now` is in `out`, as far as there was room. When to ask again, as with [`Account::held`].
     #[inline]
     pub(super) fn taken(&mut self, out: &Batch, next: Option<Nanos>, now: Nanos) -> Next {

@@ -1,7 +1,7 @@
 //! What an operator sets of a pacing qdisc.
 
 use crate::Spec;
-use narrows_packet::{PacketId, Packets};
+use narrows_packet::{DropReason, PacketId, Packets};
 use narrows_units::{Nanos, Rate};
 
 /// Parameters of `carousel`, `eiffel` and `flowbundler`. Plain data.
@@ -67,6 +67,18 @@ impl Config {
     pub(super) fn fits(&self, spec: &Spec) -> bool {
         let crate::Config::Pacing(config) = &spec.config else { return false };
         spec.children.is_empty() && config.shape() == self.shape()
+    }
+
+    /// Why no more packets may come to a flow that has `queued`, if so.
+    #[inline]
+    pub(super) fn refuses(&self, queued: u32, packets: &Packets) -> Option<DropReason> {
+        if queued >= self.flow_limit {
+            Some(DropReason::FlowLimit)
+        } else if queued > packets.spare_frames() {
+            Some(DropReason::NoFrame)
+        } else {
+            None
+        }
     }
 
     /// What cannot change while packets are queued.

@@ -103,8 +103,8 @@ impl<C: Calendar> Pacer<C> {
         let len = packets.meta(id).len.0;
         let Self { config, terms, bundles, flows, calendar, account, .. } = self;
         let flow = flows.get(key, now);
-        if bounded && flow.queued() >= config.flow_limit {
-            return Err(DropReason::FlowLimit);
+        if bounded && let Some(reason) = config.refuses(flow.queued(), packets) {
+            return Err(reason);
         }
         // Who comes late has not saved up the time since.
         let mut departure = flow.next().max(Moment::at(now));
@@ -234,6 +234,10 @@ impl<C: Calendar> Qdisc for Pacer<C> {
             }
             let _: Verdict = self.enqueue(packets, id, now);
         }
+    }
+
+    fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]) {
+        self.account.refuse_all(packets, ids);
     }
 
     fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next {

@@ -112,10 +112,10 @@ impl<C: Calendar> Queues<C> {
 
     /// Why no more packets may come to `flow` at `now`, if so.
     #[inline]
-    fn refuses(&self, flow: u32, now: Nanos) -> Option<DropReason> {
+    fn refuses(&self, packets: &Packets, flow: u32, now: Nanos) -> Option<DropReason> {
         let flow = &self.table.flows[flow as usize];
-        if flow.queued() >= self.config.flow_limit {
-            return Some(DropReason::FlowLimit);
+        if let Some(reason) = self.config.refuses(flow.queued(), packets) {
+            return Some(reason);
         }
         let horizon = Nanos(now.0.saturating_add(self.config.horizon.0));
         let drops = self.config.beyond == Beyond::Drop;
@@ -223,7 +223,7 @@ impl<C: Calendar> Qdisc for Queues<C> {
     fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
         self.refresh(packets, now);
         let flow = self.flow(packets, id, now);
-        if let Some(reason) = self.refuses(flow, now) {
+        if let Some(reason) = self.refuses(packets, flow, now) {
             return self.account.dropped(packets, id, reason);
         }
         let is_full = self.account.backlog().packets >= self.config.limit;
@@ -247,6 +247,10 @@ impl<C: Calendar> Qdisc for Queues<C> {
             }
             let _: Verdict = self.enqueue(packets, id, now);
         }
+    }
+
+    fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]) {
+        self.account.refuse_all(packets, ids);
     }
 
     fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next {

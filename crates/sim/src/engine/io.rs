@@ -173,8 +173,8 @@ impl Io for SimIo {
         self.frames.len() as u32
     }
 
-    fn has_spare_frame(&self, _ingress: Side) -> bool {
-        self.free.len() >= FRAMES_RESERVED
+    fn spare_frames(&self, _ingress: Side) -> Option<u32> {
+        self.free.len().checked_sub(FRAMES_RESERVED).map(|spare| spare as u32)
     }
 
     fn room(&mut self, _side: Side) -> usize {
