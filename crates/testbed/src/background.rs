@@ -69,9 +69,14 @@ mod tests {
 
     #[test]
     fn it_runs_until_it_is_stopped_and_says_what_came_of_it() {
-        let background = Background::start("count", count_until).unwrap();
-        thread::sleep(std::time::Duration::from_millis(5));
-        assert!(background.stop().unwrap() > 0);
+        let (say, began) = std::sync::mpsc::channel();
+        let task = move |end: &AtomicBool| {
+            say.send(())?;
+            count_until(end)
+        };
+        let background = Background::start("count", task).unwrap();
+        began.recv().unwrap();
+        background.stop().unwrap();
     }
 
     #[test]

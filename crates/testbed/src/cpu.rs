@@ -46,6 +46,44 @@ pub fn softirq_threads() -> Vec<u32> {
         .collect()
 }
 
+/// What the whole machine has done since it was started, from `/proc/stat`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MachineTime {
+    /// Time of all cores together in which they had nothing to do, in hundredths of a second.
+    pub idle: Duration,
+    /// Context switches.
+    pub switches: u64,
+}
+
+impl MachineTime {
+    /// Up to now.
+    pub fn now() -> Result<Self> {
+        Self::parse(&stat()?).context("/proc/stat is not what it used to be")
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
+        // user nice system idle iowait ...
+        let mut ticks = value("cpu ")?.split_ascii_whitespace().skip(3);
+        let (idle, waiting): (u64, u64) =
+            (ticks.next()?.parse().ok()?, ticks.next()?.parse().ok()?);
+        let switches = value("ctxt ")?.trim().parse().ok()?;
+        Some(Self { idle: Duration::from_millis(10 * (idle + waiting)), switches })
+    }
+}
+
+/// How many cores the machine has in use, whoever may use them.
+pub fn online() -> Result<usize> {
+    let is_core = |line: &&str| {
+        line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    Ok(stat()?.lines().filter(is_core).count())
+}
+
+fn stat() -> Result<String> {
+    fs::read_to_string("/proc/stat").context("cannot read /proc/stat")
+}
+
 /// How many cores this process may use.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
@@ -80,6 +118,15 @@ mod tests {
     fn the_first_number_of_schedstat_is_the_time_run() {
         assert_eq!(parse_schedstat("123456789 42 7\n"), Some(Duration::from_nanos(123_456_789)));
         assert_eq!(parse_schedstat(""), None);
+    }
+
+    #[test]
+    fn idle_time_and_switches_are_those_of_all_cores() {
+        let text = "cpu  10 20 30 4000 50 6 7 8 0 0\ncpu0 1 2 3 4 5\nctxt 12345\nbtime 1\n";
+        let expected = MachineTime { idle: Duration::from_millis(40_500), switches: 12_345 };
+        assert_eq!(MachineTime::parse(text), Some(expected));
+        assert_eq!(MachineTime::parse("ctxt 1\n"), None);
+        assert!(online().unwrap() >= cores());
     }
 
     #[test]

@@ -66,6 +66,7 @@ pub mod tcp;
 pub mod translation;
 pub mod trial;
 pub mod uneven;
+pub mod waking;
 pub mod window;
 
 pub use bed::Testbed;

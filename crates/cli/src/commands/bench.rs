@@ -6,7 +6,7 @@ use super::report::print;
 use clap::{Args, Subcommand};
 use narrows_bench::{cake, coordination, wheels};
 use narrows_testbed::progress::Progress;
-use narrows_testbed::{Rounds, accuracy, forward, latency, pacing, uneven};
+use narrows_testbed::{Rounds, accuracy, forward, latency, pacing, uneven, waking};
 use serde::Serialize;
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -39,6 +39,11 @@ enum What {
     /// cable. Needs root.
     #[command(mut_arg("seconds", |it| it.default_value("3")), mut_arg("rounds", |it| it.default_value("5")))]
     Latency(InRounds),
+    /// What it costs to be awake: the whole machine's processor time and context switches with 4 TCP
+    /// flows each way under 20, 100 and 500 Mbit/s, beside a bridge with `tbf` and with `htb`. Needs
+    /// root and a quiet machine.
+    #[command(mut_arg("seconds", |it| it.default_value("4").help("Seconds for which each system is measured at each limit in each round")))]
+    Waking(InRounds),
     /// What pacing costs and how exactly it paces: `flowbundler` beside `carousel`, `eiffel`, `fq` and no
     /// qdisc, with real packets of 16, 64 and 1024 flows.
     ///
@@ -65,6 +70,7 @@ impl Bench {
             What::Accuracy(accuracy) => accuracy.execute(),
             What::Uneven(rounds) => rounds.execute(uneven::run),
             What::Latency(rounds) => rounds.execute(latency::run),
+            What::Waking(rounds) => rounds.execute(waking::run),
             What::Pacing(rounds) => rounds.execute(pacing::run),
             What::Qdisc(qdisc) => qdisc.execute(),
             What::Coordination(coordination) => coordination.execute(),

@@ -1,0 +1,60 @@
+//! What it costs to be awake: Narrows beside the kernel's bridge with the kernel's own qdiscs, both
+//! ways limited, in one run, on the same veths, under the same TCP flows.
+//!
+//! At the rates of homes and offices hardly any time goes into packets: it goes into waking up
+//! for each of them. So what is measured is the whole machine, all cores, everything in it included:
+//! the time in which no core was idle, and context switches. The ends of the flows are in it, alike for
+//! all systems. What the machine does besides is in it as well: this wants a quiet one.
+//!
+//! Every round measures every system at every limit; rounds are interleaved, and the median over
+//! them is shown with the extremes.
+
+mod cell;
+mod report;
+mod system;
+
+pub use report::{Report, Row};
+
+use crate::bed::QUEUES;
+use crate::progress::Progress;
+use crate::requirements::{self, ETHTOOL, IP, PING, Refusal, TC};
+use crate::{Rounds, Testbed};
+use anyhow::{Context, Result};
+use cell::Sample;
+use narrows_units::Rate;
+use std::collections::BTreeMap;
+use system::{Running, System};
+
+/// The limits, in bits per second, of each direction.
+const LIMITS: [u64; 3] = [20_000_000, 100_000_000, 500_000_000];
+
+/// Refuses where the benchmark cannot run.
+pub fn check() -> Result<(), Refusal> {
+    requirements::check(&[IP, TC, ETHTOOL, PING])
+}
+
+/// Runs it, with its progress on standard error.
+pub fn run(options: &Rounds) -> Result<Report> {
+    check()?;
+    let bed = Testbed::up(QUEUES)?;
+    let cells = (LIMITS.len() * System::ALL.len()) as u64;
+    let mut progress = Progress::over(u64::from(options.rounds) * cells);
+    let mut samples: BTreeMap<(u64, System), Vec<Sample>> = BTreeMap::new();
+    for round in 1..=options.rounds {
+        for bits in LIMITS {
+            let limit = Rate::from_bits_per_sec(bits);
+            for system in System::ALL {
+                let rounds = options.rounds;
+                let title = format!("round {round} of {rounds}: {limit}, {}", system.name());
+                progress.begin(&title);
+                let running = Running::start(&bed, system, limit, &options.program)?;
+                let sample = cell::measure(&bed, options.window).with_context(|| title.clone())?;
+                running.stop()?;
+                progress.end(&format!("{title}: {}", sample.shown()));
+                samples.entry((bits, system)).or_default().push(sample);
+            }
+        }
+    }
+    drop(progress);
+    Report::new(&samples)
+}
