@@ -14,12 +14,12 @@ use crate::heartbeat::SilentWorker;
 use crate::look_ups::LookUps;
 use crate::meter::RateMeter;
 use crate::offloads::Repairs;
+use crate::runner::WorkerReport;
 use crate::session::{Closed, PortFacts, Session, SessionError, SessionOptions};
 use crate::show::{self, Conservation, PortShow, QueueCounters, Show, WorkerShow};
 use crate::standby::StandBy;
 use crate::warnings::{self, Bypass};
 use crate::watch::{self, Watch};
-use crate::worker_thread::WorkerReport;
 use narrows_bpf::{Stalled, Verdicts, XdpMode};
 use narrows_link::bridge::BridgeError;
 use narrows_link::{DeviceLosses, Link, LinkError, LinkEvent, Promiscuous, doctor};
@@ -471,17 +471,18 @@ impl Instance {
     }
 
     fn show_workers(&self, reports: &[WorkerReport]) -> Vec<WorkerShow> {
-        let cpus = self.session.iter().flat_map(Session::cpus);
+        let cpus: Vec<usize> = self.session.iter().flat_map(Session::cpus).collect();
         let silent = self.silent_workers();
         (0u32..)
-            .zip(cpus)
+            .zip(cpus.iter().copied())
             .zip(reports)
             .map(|((queue, cpu), report)| {
                 let silence = silent.iter().find(|worker| worker.queue == queue);
                 let all = (report.busy + report.idle).as_secs_f64();
                 WorkerShow {
                     queue,
-                    cpu,
+                    cpu: cpus.get(report.thread as usize).copied().unwrap_or(cpu),
+                    thread: report.thread,
                     load: if all > 0.0 { report.busy.as_secs_f64() / all } else { 0.0 },
                     idle_s: report.idle.as_secs_f64(),
                     cpu_s: report.cpu_time.as_secs_f64(),

@@ -6,8 +6,9 @@
 //! workers together and answers the control socket.
 //!
 //! From the inside out: `owners` and `frames` (which frames a worker has, and where they are),
-//! `xdp_io` (its I/O over AF_XDP), `sizing` (how many frames, and how large), `worker_thread` (its
-//! real time), with its `heartbeat` and its `mailbox`, `workers` (all of them), `session` (what
+//! `xdp_io` (its I/O over AF_XDP), `sizing` (how many frames, and how large), `runner` (its
+//! real time), with its `heartbeat` and its `mailbox`, `crew` (a thread that serves one or several),
+//! `workers` (all of them), `session` (what
 //! joins two ports), `instance` (policy, events, counters), `watch` (who tells of workers that
 //! hang), [`run`] (the process), [`control`] (how
 //! commands reach it).
@@ -15,9 +16,11 @@
 //! Non-goals: payload (the kernel side classifies), policy (the layer below), words (`tc`).
 
 mod bare;
+mod berth;
 mod carrier;
 mod clock;
 mod confine;
+mod crew;
 mod events;
 mod frames;
 mod heartbeat;
@@ -32,6 +35,7 @@ mod policy_file;
 mod queue;
 mod refused;
 mod reload;
+mod runner;
 mod session;
 mod signals;
 mod sizing;

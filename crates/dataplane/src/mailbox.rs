@@ -8,7 +8,7 @@
 //!
 //! The worker looks at a flag once per step and takes the lock only where that is set.
 
-use crate::worker_thread::{Standing, WorkerReport, WorkerSockets};
+use crate::runner::{Standing, WorkerReport, WorkerSockets};
 use narrows_policy::Update;
 use narrows_worker::Side;
 use rustix::event::{EventfdFlags, eventfd};
@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// See the module's documentation.
 pub(crate) struct Mailbox {
@@ -79,10 +79,21 @@ impl Mailbox {
 
     /// Puts something in, and wakes the worker.
     pub(crate) fn put(&self, put: impl FnOnce(&mut Mail)) {
-        put(&mut self.mail.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut mail = self.mail();
+        put(&mut mail);
         self.is_full.store(true, Ordering::Release);
+        drop(mail);
         // Fails only where the worker has been woken 2^64 times and never looked.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    /// Whether the worker is to have its thread for itself before it takes anything out.
+    pub(crate) fn wants_one_alone(&self) -> bool {
+        self.is_full() && self.mail().pause.is_some()
+    }
+
+    fn mail(&self) -> MutexGuard<'_, Mail> {
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether something has come in.
@@ -92,14 +103,19 @@ impl Mailbox {
         self.is_full.load(Ordering::Acquire)
     }
 
-    /// Takes everything out.
-    pub(crate) fn take(&self) -> Mail {
+    /// Takes everything out, for a worker that has its thread for itself where `alone` is true. Where
+    /// it has not and would have to, all stays in.
+    pub(crate) fn take(&self, alone: bool) -> Option<Mail> {
+        let mut mail = self.mail();
+        if mail.pause.is_some() && !alone {
+            return None;
+        }
         let mut counter = [0; 8];
         // Fails only where the counter was read already; the flag has said it all.
         let _ = rustix::io::read(&self.wake, &mut counter);
-        // Before the mail is taken: what comes in behind it sets the flag anew.
+        // What comes in behind it sets the flag anew.
         self.is_full.store(false, Ordering::Release);
-        std::mem::take(&mut self.mail.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(std::mem::take(&mut mail))
     }
 
     /// Can be read while there is something to take.
@@ -121,7 +137,7 @@ mod tests {
 
     /// What a worker takes over: where, whether that is a new shape, and its limit.
     fn taken_over(mailbox: &Mailbox) -> Vec<(Side, bool, u32)> {
-        let updates = mailbox.take().take_updates().collect::<Vec<_>>();
+        let updates = mailbox.take(false).unwrap().take_updates().collect::<Vec<_>>();
         let one = |(egress, update)| {
             let (is_shape, spec) = match update {
                 Update::Replace(spec) => (true, spec),
@@ -160,8 +176,20 @@ mod tests {
             mailbox.put(|mail| mail.asked = Some(asked));
         }
         assert!(mailbox.is_full());
-        mailbox.take().asked.unwrap().send(WorkerReport::default()).unwrap();
+        mailbox.take(false).unwrap().asked.unwrap().send(WorkerReport::default()).unwrap();
         assert!(never.try_recv().is_err() && answer.try_recv().is_ok());
-        assert!(!mailbox.is_full() && mailbox.take().asked.is_none());
+        assert!(!mailbox.is_full() && mailbox.take(true).unwrap().asked.is_none());
+    }
+
+    #[test]
+    fn what_needs_the_whole_thread_stays_in_until_the_worker_has_it() {
+        let mailbox = Mailbox::new().unwrap();
+        mailbox.put(|mail| mail.stop = true);
+        assert!(!mailbox.wants_one_alone());
+        let ((answer, _inbox), (_go, leave)) = (channel(), channel());
+        mailbox.put(|mail| mail.pause = Some(Standing { answer, leave }));
+        assert!(mailbox.wants_one_alone() && mailbox.take(false).is_none() && mailbox.is_full());
+        let mail = mailbox.take(true).unwrap();
+        assert!(mail.stop && mail.pause.is_some() && !mailbox.is_full());
     }
 }

@@ -8,8 +8,9 @@
 
 use crate::heartbeat::{SILENT_AFTER, SilentWorker};
 use crate::look_ups::LooksUp;
+use crate::runner::WorkerReport;
 use crate::sizing::Sizing;
-use crate::worker_thread::{Seat, WorkerReport};
+use crate::worker_thread::Seat;
 use crate::workers::{Ended, Workers};
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{

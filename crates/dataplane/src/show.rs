@@ -155,8 +155,12 @@ impl From<DeviceLosses> for DeviceLossesShow {
 pub struct WorkerShow {
     /// The queue that it serves.
     pub queue: u32,
-    /// The core that it is pinned to.
+    /// The core that its thread is pinned to.
     pub cpu: usize,
+    /// The thread that serves it, by the queue that this thread serves first: one may serve several
+    /// while there is little to do.
+    #[serde(default)]
+    pub thread: u32,
     /// Share of the time since the session began in which it had something to do, 0 to 1.
     pub load: f64,
     /// Time asleep or looking in vain, in seconds.

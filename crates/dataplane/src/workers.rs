@@ -6,7 +6,8 @@
 
 use crate::clock;
 use crate::heartbeat::{SILENT_AFTER, SilentWorker};
-use crate::worker_thread::{Paused, Seat, WorkerReport, WorkerSockets, WorkerThread};
+use crate::runner::{Paused, WorkerReport, WorkerSockets};
+use crate::worker_thread::{Seat, WorkerThread};
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{Heartbeats, Pulse};
 use narrows_packet::DropReason;
@@ -63,7 +64,8 @@ impl Workers {
     pub(crate) fn start(&mut self, worker: Worker<XdpIo>, seat: Seat) -> io::Result<()> {
         let heart = self.heartbeats.heart(seat.queue, clock::now());
         let heart = heart.ok_or_else(|| io::Error::other("more queues than can be steered"))?;
-        self.threads.push(WorkerThread::spawn(worker, seat, heart)?);
+        let thread = WorkerThread::spawn(worker, seat, heart, self.threads.first())?;
+        self.threads.push(thread);
         self.known.get_mut().push(WorkerReport::default());
         Ok(())
     }

@@ -65,6 +65,11 @@ pub struct Port {
 /// A worker of an instance.
 #[derive(Clone, Debug, Deserialize)]
 struct Worker {
+    #[serde(default)]
+    queue: u32,
+    /// The queue whose thread serves it.
+    #[serde(default)]
+    thread: u32,
     /// For how long nothing was heard of it, where that is too long.
     silent_s: Option<f64>,
 }
@@ -235,9 +240,13 @@ impl Instance {
         self.process.signal(Signal::SIGCONT)
     }
 
-    /// Stops the worker of `queue` alone, until what is returned is dropped.
+    /// Stops the thread that serves the worker of `queue` now, and with it all that it serves, until what
+    /// is returned is dropped.
     pub fn hang(&self, queue: u32) -> Result<HungThread> {
-        HungThread::stop(self.process.id(), &format!("nrw-q{queue}"))
+        let show = self.show()?;
+        let worker = show.workers.iter().find(|worker| worker.queue == queue);
+        let thread = worker.with_context(|| format!("there is no worker {queue}"))?.thread;
+        HungThread::stop(self.process.id(), &format!("nrw-q{thread}"))
     }
 
     /// Kills it as `kill -9` does, and waits until it is gone.

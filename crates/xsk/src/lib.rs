@@ -35,6 +35,6 @@ pub use ring::{Consumer, Producer};
 #[cfg(not(loom))]
 pub use socket::{CopyMode, KernelDrops, RingSizes, Socket, SocketError};
 #[cfg(not(loom))]
-pub use sys::{Desc, Wake, wait_readable};
+pub use sys::{Desc, PollSet, Wake, wait_readable};
 #[cfg(not(loom))]
 pub use umem::{Umem, UmemError, UmemPart};

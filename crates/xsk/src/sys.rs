@@ -173,6 +173,34 @@ pub struct Wake {
     pub failed: bool,
 }
 
+/// Descriptors to wait for, as many as there are. Kept from sleep to sleep, it allocates once.
+#[derive(Debug, Default)]
+pub struct PollSet(Vec<libc::pollfd>);
+
+// SAFETY of the type: it holds numbers of descriptors, which `ppoll` may be given whatever has
+// become of them. One that was closed meanwhile is in error, or another that was opened since.
+impl PollSet {
+    /// Takes everything out.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Adds `fd`: to wait until it can be read where `waited_for`, and for errors in any case.
+    pub fn add(&mut self, fd: BorrowedFd<'_>, waited_for: bool) {
+        let events = if waited_for { libc::POLLIN } else { 0 };
+        self.0.push(libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 });
+    }
+
+    /// Sleeps until one that is waited for can be read, one of all is in error, or `timeout_ns`
+    /// nanoseconds have passed (for ever where none is given).
+    ///
+    /// # Errors
+    /// What `ppoll` says, except that an interruption by a signal counts as a time-out.
+    pub fn wait(&mut self, timeout_ns: Option<u64>) -> io::Result<Wake> {
+        poll(&mut self.0, timeout_ns)
+    }
+}
+
 /// Sleeps until one of `fds` that are waited for (`true`) can be read, one of all is in error,
 /// or `timeout_ns` nanoseconds have passed (for ever where none is given).
 ///
@@ -187,15 +215,19 @@ pub fn wait_readable<const N: usize>(
         events: if waited_for { libc::POLLIN } else { 0 },
         revents: 0,
     });
+    poll(&mut polled, timeout_ns)
+}
+
+fn poll(polled: &mut [libc::pollfd], timeout_ns: Option<u64>) -> io::Result<Wake> {
     let timeout = timeout_ns.map(|ns| libc::timespec {
         tv_sec: (ns / 1_000_000_000) as libc::time_t,
         tv_nsec: (ns % 1_000_000_000) as libc::c_long,
     });
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: `polled` is a live array of `N` entries, `timeout` is null or points to a live
+    let count = polled.len() as libc::nfds_t;
+    // SAFETY: `polled` are `count` live entries, `timeout` is null or points to a live
     // structure, the signal mask is null, and the call keeps none of them.
-    let ready =
-        unsafe { libc::ppoll(polled.as_mut_ptr(), N as libc::nfds_t, timeout, std::ptr::null()) };
+    let ready = unsafe { libc::ppoll(polled.as_mut_ptr(), count, timeout, std::ptr::null()) };
     if ready < 0 {
         let error = io::Error::last_os_error();
         return match error.kind() {

@@ -3,10 +3,11 @@
 use super::{PortFacts, Prepared, Secrets, Session, SessionError, SessionOptions, load};
 use crate::clock;
 use crate::owners::Share;
+use crate::runner::Paused;
 use crate::sizing::Sizing;
 use crate::upgrade::WorkerQueued;
 use crate::upgrade::state::{PortManifest, SessionManifest, WorkerManifest};
-use crate::worker_thread::{Paused, Seat};
+use crate::worker_thread::Seat;
 use crate::workers::{Standstill, Workers};
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{Stalled, XdpMode};

@@ -1,0 +1,141 @@
+//! Where a thread takes in workers that other threads hand over to it.
+//!
+//! Handing over is the only thing that threads of a session do to each other: a worker belongs to
+//! one thread at any moment, from the one's last step to the other's first through a lock that
+//! neither holds while packets move.
+
+use crate::runner::Runner;
+use rustix::event::{EventfdFlags, eventfd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// See the module's documentation.
+pub(crate) struct Berth {
+    arrived: Mutex<Arrived>,
+    is_full: AtomicBool,
+    /// Wakes a thread that sleeps.
+    wake: OwnedFd,
+    /// How much of its core the thread uses, in thousandths, with what it has promised room for.
+    load: AtomicU32,
+}
+
+#[derive(Default)]
+struct Arrived {
+    runners: Vec<Runner>,
+    /// The worker whose home this is has ended: nobody will come back.
+    is_over: bool,
+    /// The thread is gone.
+    is_closed: bool,
+}
+
+impl Berth {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            arrived: Mutex::default(),
+            is_full: AtomicBool::new(false),
+            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            load: AtomicU32::new(0),
+        })
+    }
+
+    fn arrived(&self) -> MutexGuard<'_, Arrived> {
+        self.arrived.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands `runner` over.
+    ///
+    /// # Errors
+    /// With the runner itself, where there is no thread any more.
+    pub(crate) fn put(&self, runner: Runner) -> Result<(), Box<Runner>> {
+        let mut arrived = self.arrived();
+        if arrived.is_closed {
+            return Err(Box::new(runner));
+        }
+        arrived.runners.push(runner);
+        drop(arrived);
+        self.ring();
+        Ok(())
+    }
+
+    /// Says that the worker whose home this is has ended.
+    pub(crate) fn end(&self) {
+        self.arrived().is_over = true;
+        self.ring();
+    }
+
+    fn ring(&self) {
+        self.is_full.store(true, Ordering::Release);
+        // Fails only where the thread has been woken 2^64 times and never looked.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    /// Whether something has come in.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        // Pairs with the Release in `ring`; the lock orders what is in it anyway.
+        self.is_full.load(Ordering::Acquire)
+    }
+
+    /// Takes in all that have come.
+    pub(crate) fn take(&self) -> Vec<Runner> {
+        let mut counter = [0; 8];
+        // Fails only where the counter was read already; the flag has said it all.
+        let _ = rustix::io::read(&self.wake, &mut counter);
+        // Before they are taken: who comes in behind them sets the flag anew.
+        self.is_full.store(false, Ordering::Release);
+        std::mem::take(&mut self.arrived().runners)
+    }
+
+    /// Closes the berth of a thread that serves nobody, where nobody will come back. Whether it is
+    /// closed.
+    pub(crate) fn close(&self) -> bool {
+        let mut arrived = self.arrived();
+        arrived.is_closed = arrived.is_over && arrived.runners.is_empty();
+        arrived.is_closed
+    }
+
+    /// Can be read while somebody has come.
+    pub(crate) fn wake(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// Says how much of its core the thread uses, in thousandths.
+    pub(crate) fn set_load(&self, load: u32) {
+        // Relaxed: a measure that nothing else depends on.
+        self.load.store(load, Ordering::Relaxed);
+    }
+
+    /// Promises room for `load` more, where the thread then uses at most `most` of its core.
+    pub(crate) fn claim(&self, load: u32, most: u32) -> bool {
+        let add = |now: u32| Some(now.saturating_add(load)).filter(|sum| *sum <= most);
+        // Relaxed: as above.
+        self.load.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_promised_once() {
+        let berth = Berth::new().unwrap();
+        berth.set_load(100);
+        assert!(berth.claim(300, 500));
+        assert!(!berth.claim(101, 500));
+        assert!(berth.claim(100, 500));
+        berth.set_load(0);
+        assert!(berth.claim(500, 500) && !berth.claim(u32::MAX, 500));
+    }
+
+    #[test]
+    fn a_berth_closes_when_its_own_worker_has_ended_and_not_before() {
+        let berth = Berth::new().unwrap();
+        assert!(!berth.close() && !berth.is_full());
+        berth.end();
+        assert!(berth.is_full() && berth.take().is_empty() && !berth.is_full());
+        assert!(berth.close());
+    }
+}

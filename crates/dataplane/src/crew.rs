@@ -1,0 +1,277 @@
+//! A thread and the workers that it serves: one, or several while there is little to do.
+//!
+//! Each worker has a thread of its own. At low rates hardly any time goes into packets; it goes into
+//! waking up for each of them, and four threads that wake up for one packet each cost four times what one
+//! costs that wakes up for four. So a thread with little to do hands its worker over to the first
+//! thread, the *host*, which sleeps once for all and wakes up once for all; and as soon as the host has
+//! more to do than is good for delays, it sends them all home.
+//!
+//! *Who owns what does not change.* A worker belongs to one thread at any moment ([`Berth`]), takes along
+//! its packets, qdiscs and timers, and is handed over between two steps: nothing is reordered,
+//! nothing is shared.
+//!
+//! *When.* Each thread measures ten times a second how much of its core it uses. A worker leaves its
+//! home where the host would then use at most [`HOST_MOST`]. It goes home when the host uses more than
+//! [`HOST_FULL`], or has been at work without a pause for twice [`STREAK`], which a burst at line rate
+//! brings about long before its rings are full; and stays there for [`STAY`].
+//!
+//! A thread sleeps in one `ppoll` on all sockets of its workers and on the eventfds through which it is
+//! told something, until the moment at which the next packet may leave, or the next heartbeat is due. The
+//! clock is read once for all workers' steps, and once more before going to sleep.
+//!
+//! Cost: a worker that has nothing to do costs a step in vain, some 100 ns, for each that the thread
+//! wakes up for.
+//!
+//! Non-goals: balancing. Which queue a flow takes is the device's affair.
+
+use crate::berth::Berth;
+use crate::clock;
+use crate::heartbeat::BEAT_EVERY;
+use crate::runner::{Berthed, Runner, Turn};
+use narrows_units::Nanos;
+use narrows_xsk::PollSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A departure that is nearer than this is waited for awake: going to sleep and coming back
+/// would take longer.
+const SLEEP_MIN: Nanos = Nanos(3_000);
+
+/// How long a thread one of whose ports is in error sleeps before it looks again.
+const FAILED_WAIT: Duration = Duration::from_millis(1);
+
+/// How often a thread looks how much of its core it uses.
+const LOOK_EVERY: Nanos = Nanos::from_millis(100);
+
+/// How much of its core the host may use for a worker to come, in thousandths, and when all go.
+const HOST_MOST: u32 = 500;
+const HOST_FULL: u32 = 700;
+
+/// The host may be at work without a pause for twice as long while it serves several.
+const STREAK: Nanos = Nanos::from_millis(1);
+/// Of which it has had its core for so long at least.
+const STREAK_WORK: Nanos = Nanos::from_micros(500);
+
+/// How long a worker that was sent home stays there.
+const STAY: Nanos = Nanos::from_secs(1);
+
+/// See the module's documentation.
+pub(crate) struct Crew {
+    /// The queue whose worker is at home here.
+    queue: u32,
+    berth: Arc<Berth>,
+    /// That of the host, where that is another thread.
+    host: Option<Arc<Berth>>,
+    runners: Vec<Runner>,
+    polled: PollSet,
+    gauge: Gauge,
+    /// Processor time of the thread that its workers' books have in them.
+    accounted: Nanos,
+    /// Since when it has been at work, as far as it has looked.
+    awake: Streak,
+}
+
+/// How long a thread has been at work without a pause.
+#[derive(Clone, Copy)]
+enum Streak {
+    /// It has just slept.
+    None,
+    Since(Nanos),
+    /// For a while already, since then and this processor time: it may have had to wait for its core,
+    /// which is no work.
+    Long(Nanos, Nanos),
+}
+
+/// How much of its core a thread uses.
+struct Gauge {
+    since: Nanos,
+    cpu: Nanos,
+}
+
+impl Gauge {
+    fn new() -> Self {
+        Self { since: clock::now(), cpu: clock::thread_cpu_time() }
+    }
+
+    /// The part of its time since the last look in which it ran, in thousandths.
+    fn look(&mut self, now: Nanos) -> u32 {
+        let cpu = clock::thread_cpu_time();
+        let (used, span) = (cpu - self.cpu, now - self.since);
+        *self = Self { since: now, cpu };
+        (used.0.saturating_mul(1000) / span.0.max(1)) as u32
+    }
+}
+
+impl Crew {
+    /// That of `runner`, the worker of `queue`.
+    pub(crate) fn new(
+        queue: u32,
+        berth: Arc<Berth>,
+        host: Option<Arc<Berth>>,
+        runner: Runner,
+    ) -> Self {
+        let now = clock::now();
+        Self {
+            queue,
+            berth,
+            host,
+            runners: vec![runner],
+            polled: PollSet::default(),
+            gauge: Gauge { since: now, cpu: Nanos::ZERO },
+            accounted: Nanos::ZERO,
+            awake: Streak::None,
+        }
+    }
+
+    /// Serves whoever is here, until its own worker has ended and nobody else is here.
+    pub(crate) fn run(mut self) {
+        loop {
+            if self.berth.is_full() {
+                self.account();
+                self.runners.extend(self.berth.take());
+            }
+            if self.runners.is_empty() {
+                if self.berth.close() {
+                    return;
+                }
+                self.polled.clear();
+                self.sleep(None);
+                self.gauge = Gauge::new();
+                continue;
+            }
+            self.turn();
+        }
+    }
+
+    /// A turn for each worker, and sleep where none of them has more to do.
+    fn turn(&mut self) {
+        let now = clock::now();
+        if self.runners.iter().any(Runner::has_mail) {
+            self.account();
+            if self.runners.len() > 1 && self.runners.iter().any(Runner::wants_to_be_alone) {
+                self.send_home(now);
+            }
+        }
+        let alone = self.runners.len() == 1;
+        let here = Berthed { thread: self.queue, alone, berth: &self.berth };
+        let (mut busy, mut ended) = (false, false);
+        for runner in &mut self.runners {
+            match runner.turn(now, &here) {
+                Turn::Busy => busy = true,
+                Turn::Rest => {}
+                Turn::End => ended = true,
+            }
+        }
+        if ended {
+            self.see_off();
+        } else if !busy {
+            self.rest();
+        } else if !alone {
+            self.go_on(now);
+        }
+        if now - self.gauge.since >= LOOK_EVERY {
+            self.look(now);
+        }
+    }
+
+    /// Sends guests home after a streak of work.
+    fn go_on(&mut self, now: Nanos) {
+        match self.awake {
+            Streak::None => self.awake = Streak::Since(now),
+            Streak::Since(since) if now - since > STREAK => {
+                self.awake = Streak::Long(now, clock::thread_cpu_time());
+            }
+            Streak::Long(since, cpu) if now - since > STREAK => {
+                self.awake = Streak::Since(now);
+                if clock::thread_cpu_time() - cpu > STREAK_WORK {
+                    self.send_home(now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Lets those go that were told to end.
+    #[cold]
+    fn see_off(&mut self) {
+        self.account();
+        for runner in self.runners.extract_if(.., |runner| runner.has_ended()) {
+            runner.end(self.queue);
+        }
+    }
+
+    /// Sleeps until one of the workers has something to do.
+    fn rest(&mut self) {
+        let now = clock::now();
+        self.polled.clear();
+        let mut at_most = BEAT_EVERY;
+        for runner in &self.runners {
+            at_most = at_most.min(runner.at_most(now));
+            runner.listen(&mut self.polled);
+        }
+        if at_most > SLEEP_MIN {
+            self.sleep(Some(at_most));
+        }
+        self.awake = Streak::None;
+    }
+
+    /// Sleeps until `at_most` has passed or something that is polled has come in, or somebody.
+    fn sleep(&mut self, at_most: Option<Nanos>) {
+        self.polled.add(self.berth.wake(), true);
+        match self.polled.wait(at_most.map(|time| time.0)) {
+            Ok(wake) if wake.failed && !wake.readable => std::thread::sleep(FAILED_WAIT),
+            Ok(_) => {}
+            Err(_) => std::thread::sleep(FAILED_WAIT),
+        }
+    }
+
+    /// Looks how much of the core is in use, and whether another should serve these workers.
+    #[cold]
+    fn look(&mut self, now: Nanos) {
+        let load = self.gauge.look(now);
+        let Some(host) = &self.host else {
+            self.berth.set_load(load);
+            if load > HOST_FULL && self.runners.len() > 1 {
+                self.send_home(now);
+            }
+            return;
+        };
+        let all_may = self.runners.iter().all(|runner| runner.may_leave(now));
+        if !all_may || !host.claim(load, HOST_MOST) {
+            return;
+        }
+        let host = Arc::clone(host);
+        self.account();
+        for runner in self.runners.drain(..) {
+            if let Err(runner) = host.put(runner) {
+                runner.go_home();
+            }
+        }
+    }
+
+    /// Divides the processor time that is in no books yet among the workers, by how often each had
+    /// something to do.
+    #[cold]
+    fn account(&mut self) {
+        let cpu = clock::thread_cpu_time();
+        let used = u128::from((cpu - self.accounted).0);
+        self.accounted = cpu;
+        let turns: u64 = self.runners.iter().map(|runner| runner.busy_turns + 1).sum();
+        for runner in &mut self.runners {
+            let part = std::mem::take(&mut runner.busy_turns) + 1;
+            runner.cpu_time += Nanos((used * u128::from(part) / u128::from(turns)) as u64);
+        }
+    }
+
+    /// Sends those home that are only guests here.
+    #[cold]
+    fn send_home(&mut self, now: Nanos) {
+        self.account();
+        for mut runner in
+            self.runners.extract_if(.., |runner| !Arc::ptr_eq(runner.home(), &self.berth))
+        {
+            runner.stays_until = now + STAY;
+            runner.go_home();
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! A worker in real time: what it does each time that its thread comes round to it.
+//!
+//! A thread runs one worker or several ([`Crew`](crate::crew::Crew)); a worker does not notice which. Its heart, its
+//! mailbox and its books go with it.
+//!
+//! A worker that comes round so late that its frames went another way meanwhile gives up what it
+//! still holds: newer frames of the same flows have overtaken it long ago.
+//!
+//! Non-goals: shared state with other threads. Mail comes in through a mailbox and reports go back
+//! through a channel, so counters need no locks and no atomics and always add up.
+
+use crate::berth::Berth;
+use crate::clock;
+use crate::heartbeat::{self, BEAT_EVERY};
+use crate::mailbox::Mailbox;
+use crate::owners::FrameCounts;
+use crate::upgrade::WorkerQueued;
+use crate::xdp_io::XdpIo;
+use narrows_bpf::Heart;
+use narrows_packet::{Backlog, DropReason};
+use narrows_qdisc::Stats;
+use narrows_units::Nanos;
+use narrows_worker::{Activity, PathCounters, Pause, Side, Worker};
+use narrows_xsk::{KernelDrops, PollSet, RingSizes};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+/// How long a worker waits for a device that has not taken all packets, at first and at most. The
+/// device has work then, so nothing is lost by looking again a little later.
+const BLOCKED_WAIT: Nanos = Nanos::from_micros(20);
+const BLOCKED_WAIT_MAX: Nanos = Nanos::from_millis(1);
+
+/// How often a worker that stands still looks whether another has been handed to its thread.
+const STANDING_LOOK: Duration = Duration::from_millis(1);
+
+/// The sockets of a worker on either port, with the sizes of their rings.
+pub(crate) type WorkerSockets = [(OwnedFd, RingSizes); 2];
+
+/// What a worker that stands still has.
+pub(crate) struct Paused {
+    /// What it did, and what was queued.
+    pub(crate) report: WorkerReport,
+    /// What is queued, and the free frames.
+    pub(crate) queued: WorkerQueued,
+}
+
+/// What a worker is asked that is to stand still.
+pub(crate) struct Standing {
+    pub(crate) answer: Sender<Paused>,
+    /// A word says that another process has taken over; silence ends with the sender, and the
+    /// worker goes on.
+    pub(crate) leave: Receiver<()>,
+}
+
+/// What a worker has done so far, all taken between two steps.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WorkerReport {
+    /// By the port at which packets came in.
+    pub(crate) paths: [PathCounters; 2],
+    /// By the port out of which they are to go.
+    pub(crate) backlogs: [Backlog; 2],
+    /// The same; depth first.
+    pub(crate) qdiscs: [Vec<Stats>; 2],
+    /// By port: system calls made to have something sent there.
+    pub(crate) tx_kicks: [u64; 2],
+    /// By port.
+    pub(crate) kernel_drops: [KernelDrops; 2],
+    /// Time spent with something to do.
+    pub(crate) busy: Nanos,
+    /// Time spent asleep or looking in vain.
+    pub(crate) idle: Nanos,
+    /// Processor time used, as far as it can be told from that of others on the same thread.
+    pub(crate) cpu_time: Nanos,
+    /// The thread that serves it, by the queue whose home that is.
+    pub(crate) thread: u32,
+    /// Where its frames are.
+    pub(crate) frames: FrameCounts,
+    /// All frames of this worker.
+    pub(crate) all_frames: u32,
+    /// Frames that the kernel gave back and did not have.
+    pub(crate) stray_frames: u64,
+}
+
+/// What came of a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    /// There is more to do.
+    Busy,
+    /// Nothing to do until the worker's [rest](Runner::at_most) is over.
+    Rest,
+    /// It was told to end.
+    End,
+}
+
+/// A worker with all that it takes along from thread to thread.
+pub(crate) struct Runner {
+    worker: Worker<XdpIo>,
+    /// The queue that it serves.
+    queue: u32,
+    /// Never sleep.
+    busy_poll: bool,
+    mailbox: Arc<Mailbox>,
+    heart: Heart,
+    last_words: Sender<WorkerReport>,
+    /// That of its own thread.
+    home: Arc<Berth>,
+    /// It was told to end, and only says its last word.
+    has_ended: bool,
+    /// It stays at home until then.
+    pub(crate) stays_until: Nanos,
+    /// When it last had its turn, and whether it then had nothing to do.
+    last: Nanos,
+    was_idle: bool,
+    blocked_wait: Nanos,
+    /// How long it may sleep at most, and what ends that.
+    rest: (Nanos, Pause),
+    /// Turns in which it had something to do, since its processor time was last settled.
+    pub(crate) busy_turns: u64,
+    busy: Nanos,
+    idle: Nanos,
+    pub(crate) cpu_time: Nanos,
+}
+
+impl Runner {
+    /// That of `queue`; `home` is its own thread's.
+    pub(crate) fn new(
+        worker: Worker<XdpIo>,
+        (queue, busy_poll): (u32, bool),
+        mailbox: Arc<Mailbox>,
+        heart: Heart,
+        last_words: Sender<WorkerReport>,
+        home: Arc<Berth>,
+    ) -> Self {
+        Self {
+            worker,
+            queue,
+            busy_poll,
+            mailbox,
+            heart,
+            last_words,
+            home,
+            has_ended: false,
+            stays_until: Nanos::ZERO,
+            last: clock::now(),
+            was_idle: false,
+            blocked_wait: BLOCKED_WAIT,
+            rest: (Nanos::ZERO, Pause { until: Nanos::MAX, listen: [true; 2] }),
+            busy_turns: 0,
+            busy: Nanos::ZERO,
+            idle: Nanos::ZERO,
+            cpu_time: Nanos::ZERO,
+        }
+    }
+
+    /// The berth of its own thread.
+    pub(crate) fn home(&self) -> &Arc<Berth> {
+        &self.home
+    }
+
+    /// Whether it may go to another thread at `now`: it never polls without end, and is not about to
+    /// be told something.
+    pub(crate) fn may_leave(&self, now: Nanos) -> bool {
+        !self.busy_poll && now >= self.stays_until && !self.mailbox.is_full()
+    }
+
+    /// Whether it was told to end.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Whether mail has come in for it.
+    #[inline]
+    pub(crate) fn has_mail(&self) -> bool {
+        self.mailbox.is_full()
+    }
+
+    /// Whether it is to be alone on its thread for what it is told next.
+    pub(crate) fn wants_to_be_alone(&self) -> bool {
+        self.mailbox.wants_one_alone()
+    }
+
+    /// Does what the mailbox says and moves packets. `crew` serves it.
+    #[inline]
+    pub(crate) fn turn(&mut self, now: Nanos, crew: &Berthed<'_>) -> Turn {
+        if self.was_idle {
+            self.idle += now - self.last;
+        } else {
+            self.busy += now - self.last;
+        }
+        self.last = now;
+        if heartbeat::is_due(&self.heart, now) {
+            self.beat(now);
+        }
+        if self.mailbox.is_full() && !self.obey(now, crew) {
+            self.has_ended = true;
+            return Turn::End;
+        }
+        let activity = self.worker.step(now);
+        self.was_idle = activity != Activity::Busy;
+        if !matches!(activity, Activity::Blocked(_)) {
+            self.blocked_wait = BLOCKED_WAIT;
+        }
+        match activity {
+            Activity::Busy => {
+                self.busy_turns += 1;
+                return Turn::Busy;
+            }
+            _ if self.busy_poll => {
+                self.worker.io_mut().wake_drivers();
+                std::hint::spin_loop();
+                return Turn::Busy;
+            }
+            Activity::Blocked(pause) => {
+                self.rest = (self.blocked_wait, pause);
+                self.blocked_wait = (self.blocked_wait + self.blocked_wait).min(BLOCKED_WAIT_MAX);
+            }
+            Activity::Idle(pause) => self.rest = (BEAT_EVERY, pause),
+        }
+        Turn::Rest
+    }
+
+    /// How long it may sleep from `now` on, at most.
+    pub(crate) fn at_most(&self, now: Nanos) -> Nanos {
+        let (longest, pause) = self.rest;
+        pause.at_most(now).map_or(longest, |left| left.min(longest))
+    }
+
+    /// Adds what wakes it.
+    pub(crate) fn listen(&self, polled: &mut PollSet) {
+        let (_, pause) = self.rest;
+        let io = self.worker.io();
+        for side in Side::BOTH {
+            polled.add(io.fd(side), pause.listen[side.index()]);
+        }
+        polled.add(self.mailbox.wake(), true);
+    }
+
+    /// Says its last word, when its sockets are closed. `thread` served it.
+    pub(crate) fn end(self, thread: u32) {
+        let report = self.report(thread);
+        let Self { worker, last_words, home, .. } = self;
+        drop(worker);
+        // There may be nobody left to hear it.
+        let _ = last_words.send(report);
+        home.end();
+    }
+
+    /// Says that the worker came round. One that was passed by meanwhile first gives up what is
+    /// older than that.
+    fn beat(&mut self, now: Nanos) {
+        if let Some(silence) = heartbeat::silence(self.heart.last(), now) {
+            self.give_up();
+            self.heart.recover(silence);
+        }
+        self.heart.beat(now);
+    }
+
+    /// Drops what is queued and what stands in the RX rings. The steering programs put nothing
+    /// there until the next beat, so there is no more than frames.
+    #[cold]
+    fn give_up(&mut self) {
+        let now = clock::now();
+        self.worker.abandon(DropReason::Stalled);
+        for _ in 0..self.worker.io().frame_count() {
+            if !self.worker.refuse(DropReason::Stalled, now) {
+                break;
+            }
+        }
+    }
+
+    /// Does what the mailbox says. False where the worker is to stop.
+    #[cold]
+    fn obey(&mut self, now: Nanos, crew: &Berthed<'_>) -> bool {
+        let Some(mut mail) = self.mailbox.take(crew.alone) else { return true };
+        for (egress, update) in mail.take_updates() {
+            self.worker.update(egress, update, now);
+        }
+        if let Some(answer) = mail.asked {
+            self.worker.io_mut().recover(now);
+            // Whoever asked may have stopped waiting.
+            let _ = answer.send(self.report(crew.thread));
+        }
+        if let Some(answer) = mail.sockets {
+            let _ = answer.send(self.worker.io().sockets());
+        }
+        if let Some(pause) = mail.pause
+            && self.stand_still(&pause, crew)
+        {
+            return false;
+        }
+        if mail.stop {
+            self.take_in(now);
+            self.worker.abandon(DropReason::PortGone);
+        }
+        !mail.stop
+    }
+
+    /// Says what is queued and waits until it is known who goes on with it: this worker, or, where it
+    /// is true, another process.
+    fn stand_still(&mut self, Standing { answer, leave }: &Standing, crew: &Berthed<'_>) -> bool {
+        let report = self.report(crew.thread);
+        let ids = Side::BOTH.map(|egress| self.worker.take_out(egress));
+        let mut queued = self.worker.io().at_rest();
+        for (ids, into) in ids.iter().zip(&mut queued.queued) {
+            for &id in ids {
+                into.push(self.worker.meta(id).arrival, self.worker.io().frames_of(id));
+            }
+        }
+        // Whoever asked may have stopped waiting; the end of the sender says so, too.
+        let _ = answer.send(Paused { report, queued });
+        loop {
+            match leave.recv_timeout(STANDING_LOOK) {
+                Ok(()) => return true,
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => crew.turn_away(),
+            }
+        }
+        let now = clock::now();
+        for (egress, ids) in Side::BOTH.into_iter().zip(ids) {
+            self.worker.take_back(egress, &ids, now);
+        }
+        false
+    }
+
+    /// Takes in what is still in the RX rings. The programs that fill them are off by now, so
+    /// there is no more than frames; without this it would be lost and counted by nobody.
+    fn take_in(&mut self, now: Nanos) {
+        for _ in 0..self.worker.io().frame_count() {
+            if self.worker.step(now) != Activity::Busy {
+                break;
+            }
+        }
+    }
+
+    fn report(&self, thread: u32) -> WorkerReport {
+        let io = self.worker.io();
+        WorkerReport {
+            paths: Side::BOTH.map(|side| self.worker.counters(side)),
+            backlogs: Side::BOTH.map(|side| self.worker.backlog(side)),
+            qdiscs: Side::BOTH.map(|side| self.worker.qdisc_stats(side)),
+            tx_kicks: Side::BOTH.map(|side| io.kicks(side)),
+            kernel_drops: Side::BOTH.map(|side| io.kernel_drops(side)),
+            busy: self.busy,
+            idle: self.idle,
+            cpu_time: self.cpu_time,
+            thread,
+            frames: io.frame_counts(),
+            all_frames: io.frame_count(),
+            stray_frames: io.stray_frames(),
+        }
+    }
+
+    /// Goes back to its own thread, which is there for as long as it is.
+    pub(crate) fn go_home(self) {
+        let home = Arc::clone(&self.home);
+        if let Err(runner) = home.put(self) {
+            unreachable!("the thread of queue {} has ended before its worker", runner.queue)
+        }
+    }
+}
+
+/// The thread that serves a worker, as far as the worker is concerned.
+pub(crate) struct Berthed<'a> {
+    /// By the queue whose home it is.
+    pub(crate) thread: u32,
+    /// It serves nobody else.
+    pub(crate) alone: bool,
+    /// Where others are handed over to it.
+    pub(crate) berth: &'a Berth,
+}
+
+impl Berthed<'_> {
+    /// Sends those home that have been handed over: they would wait for a worker that stands still.
+    fn turn_away(&self) {
+        if self.berth.is_full() {
+            for runner in self.berth.take() {
+                runner.go_home();
+            }
+        }
+    }
+}
