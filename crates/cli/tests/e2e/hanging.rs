@@ -141,8 +141,8 @@ fn a_worker_that_hangs_is_passed_by_and_named_and_told_when_it_is_back() {
     assert!(complaint(&asked).contains("worker 0 has been silent for"), "{}", complaint(&asked));
 
     drop(hung);
-    let back = format!("{names} back after");
-    let now = wait_for(&bed, "back", |show| events(show).contains(&back));
+    let told = format!("{names} back after");
+    let now = wait_for(&bed, "back", |show| events(show).contains(&told));
     assert!(now["workers"][0].get("silent_s").is_none(), "{now:#}");
     assert!(stalled_drops(&now) > 0, "{now:#}");
     forth.stop().unwrap();
