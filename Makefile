@@ -141,9 +141,11 @@ chaos-short: tested
 	@if [ "$$(id -u)" = 0 ]; then target/debug/narrows chaos --seed 1 --duration 45s; \
 	else echo "SKIPPED: chaos needs root, for network namespaces"; fi
 
-# Half a minute each, as many at once as there are cores.
+# Half a minute each, as many at once as there are cores. FUZZ= chooses some.
+FUZZ := control_answer control_request dissect kernel_word number policy_file sim_scenario \
+        tc_line upgrade_state
 fuzz: deps
-	@CARGO="$(CARGO)" fuzz/run 30
+	@CARGO="$(CARGO)" fuzz/run 30 $(FUZZ)
 
 # Every interleaving of the lock-free parts, with tiny constants. Optimised, as there are many; not
 # over the borders of crates, which takes longer to compile than it saves.
