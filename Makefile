@@ -120,7 +120,7 @@ crate-tests: deps
 tested: deps
 	@$(CARGO) build --locked --profile test --workspace --bins
 
-# Debian's kernels between emulated cards: all cells take half an hour. CELLS= chooses some by
+# Debian's kernels between emulated cards: all cells take twenty minutes. CELLS= chooses some by
 # name, kernel or driver; RESUME=1 keeps what this build has shown already; WRITE=1 renews the
 # table of docs/kernels.md.
 test-vm: tested
