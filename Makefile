@@ -141,7 +141,7 @@ chaos-short: tested
 	@if [ "$$(id -u)" = 0 ]; then target/debug/narrows chaos --seed 1 --duration 45s; \
 	else echo "SKIPPED: chaos needs root, for network namespaces"; fi
 
-# Half a minute each, as many at once as there are cores. FUZZ= chooses some.
+# Half a minute each, two at once on each core. FUZZ= chooses some.
 FUZZ := control_answer control_request dissect kernel_word number policy_file sim_scenario \
         tc_line upgrade_state
 fuzz: deps
