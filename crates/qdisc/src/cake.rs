@@ -298,11 +298,11 @@ impl Cake {
         let tin = |&tin: &u8| self.tins[usize::from(tin)].figures();
         Figures {
             memory_used: self.memory.most(),
-            memory_limit: self.memory.limit(),
-            capacity_estimate: match (&self.estimator, &self.seat) {
-                (Some(estimator), _) => estimator.capacity(),
-                (None, Seat::Shared(_)) => Rate::default(),
-                (None, _) => self.config.rate.unwrap_or_default(),
+            memory_limit: Memory::limit_told(&self.config),
+            memory_is_of_port: self.config.memory.is_none(),
+            capacity_estimate: match &self.estimator {
+                Some(estimator) => estimator.capacity(),
+                None => self.config.rate.unwrap_or_default(),
             },
             network_size,
             adjusted_size,
@@ -310,6 +310,7 @@ impl Cake {
                 Seat::Shared(_) => (Share::WHOLE.0 + self.share.0 / 2) / self.share.0.max(1),
                 _ => 0,
             },
+            instances: 1,
             average_offset: self.sizes.average_offset(),
             own_memory: Bytes(self.own_memory() as u64),
             tins: self.scheme.shown.iter().map(tin).collect(),

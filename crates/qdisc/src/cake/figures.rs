@@ -9,7 +9,9 @@ pub struct Figures {
     pub memory_used: Bytes,
     /// What they may take.
     pub memory_limit: Bytes,
-    /// The rate that the estimator sees come in; zero where it does not look.
+    /// This is for all queues of the port together, and not for each.
+    pub memory_is_of_port: bool,
+    /// The rate that the estimator sees come in; the limit where it does not look.
     pub capacity_estimate: Rate,
     /// The shortest and the longest packet before overhead; `None` before the first one.
     pub network_size: Option<(u32, u32)>,
@@ -17,6 +19,8 @@ pub struct Figures {
     pub adjusted_size: Option<(u32, u32)>,
     /// Queues that divide the limit at the moment, as this one sees it; 0 where it has no siblings.
     pub active_queues: u32,
+    /// Instances whose figures these are.
+    pub instances: u32,
     /// Where the network layer begins on average, in bytes.
     pub average_offset: u32,
     /// Memory of the instance itself, without packets and without what siblings share.
@@ -77,10 +81,16 @@ impl Figures {
         let packets =
             [self, other].map(|figures| figures.tins.iter().map(|tin| tin.packets).sum::<u64>());
         self.memory_used += other.memory_used;
-        self.memory_limit += other.memory_limit;
+        if other.memory_is_of_port {
+            self.memory_limit = self.memory_limit.max(other.memory_limit);
+            self.memory_is_of_port = true;
+        } else {
+            self.memory_limit += other.memory_limit;
+        }
         self.capacity_estimate = self.capacity_estimate.max(other.capacity_estimate);
         self.network_size = wider(self.network_size, other.network_size);
         self.adjusted_size = wider(self.adjusted_size, other.adjusted_size);
+        self.instances += other.instances;
         self.active_queues = self.active_queues.max(other.active_queues);
         let offsets = [self.average_offset, other.average_offset].map(u64::from);
         self.average_offset = weighed(offsets, packets) as u32;
@@ -92,6 +102,14 @@ impl Figures {
         for (mine, theirs) in self.tins.iter_mut().zip(&other.tins) {
             mine.merge(theirs);
         }
+    }
+}
+
+impl Figures {
+    /// Queues that divide the limit at the moment. Each instance estimates them from its share, which
+    /// may be that of a queue with hardly any demand.
+    pub fn queues_active(&self) -> u32 {
+        self.active_queues.min(self.instances)
     }
 }
 
@@ -152,6 +170,29 @@ mod tests {
         assert_eq!(sum.tins[0].average_delay, Nanos(200));
         assert_eq!(sum.tins[0].peak_delay, Nanos(1000));
         assert_eq!(sum.network_size, Some((60, 1514)));
+    }
+
+    #[test]
+    fn a_limit_of_the_port_is_said_once_and_one_of_each_queue_is_added_up() {
+        let limit = Bytes(4 << 20);
+        let merged = |memory_is_of_port| {
+            let one = Figures { memory_limit: limit, memory_is_of_port, ..Figures::default() };
+            let mut sum = Figures::default();
+            (0..4).for_each(|_| sum.merge(&one));
+            sum.memory_limit
+        };
+        assert_eq!([true, false].map(merged), [limit, Bytes(16 << 20)]);
+    }
+
+    #[test]
+    fn no_more_queues_are_active_than_there_are() {
+        let one = |active_queues| Figures { active_queues, instances: 1, ..Figures::default() };
+        let mut sum = Figures::default();
+        [2, 16, 3, 2].map(|active| sum.merge(&one(active)));
+        assert_eq!(sum.queues_active(), 4);
+        let mut sum = Figures::default();
+        [2, 2, 1, 2].map(|active| sum.merge(&one(active)));
+        assert_eq!(sum.queues_active(), 2);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! frame.
 //!
 //! Where the operator says nothing, the limit is four times what the rate and the round trip call
-//! for and at least 4 MiB, as in Linux; but for the whole port. An instance gets the part of it that it
+//! for, at least 4 MiB and at most 10,240 frames, as in Linux; but for the whole port. An instance gets the part of it that it
 //! gets of the rate, so a limit that is right for one queue is right for forty, and one that is right
 //! while all are busy is right for the one that is left. Nor does it ever exceed a quarter of the
 //! worker's frames, or arrivals in the other direction would find none.
@@ -23,6 +23,8 @@ const PORT_LEAST: Bytes = Bytes(4 << 20);
 const INSTANCE_LEAST: Bytes = Bytes(256 << 10);
 /// Times the product of rate and round trip.
 const PRODUCTS: u64 = 4;
+/// The most for a whole port without a limit, in frames: as many as Linux's own limit of packets.
+const PORT_MOST: u64 = 10_240;
 /// The part of a worker's frames.
 const WORKER_PART: u64 = 4;
 
@@ -52,12 +54,12 @@ impl Memory {
 
     /// Limits by `config` from now on, on a queue that gets `share` of the rate.
     pub(super) fn follow(&mut self, config: &Config, share: Share) {
-        self.limit = config.memory.unwrap_or_else(|| {
-            let product = config.rate.unwrap_or_else(|| Rate::from_bits_per_sec(u64::MAX));
-            let product = product.bytes_in(config.interval);
-            let port = Bytes(product.0.saturating_mul(PRODUCTS)).max(PORT_LEAST);
-            share.of(port).max(INSTANCE_LEAST)
-        });
+        self.limit = config.memory.unwrap_or_else(|| share.of(of_port(config)).max(INSTANCE_LEAST));
+    }
+
+    /// What is said of the limit: the operator's, or that of the whole port.
+    pub(super) fn limit_told(config: &Config) -> Bytes {
+        config.memory.unwrap_or_else(|| of_port(config))
     }
 
     /// A packet that takes `memory` is queued.
@@ -101,10 +103,13 @@ impl Memory {
     pub(super) fn most(&self) -> Bytes {
         self.most
     }
+}
 
-    pub(super) fn limit(&self) -> Bytes {
-        self.limit
-    }
+/// The limit of a whole port of which the operator says nothing.
+fn of_port(config: &Config) -> Bytes {
+    let most = Bytes(PORT_MOST * u64::from(config.frame));
+    let product = |rate: Rate| Bytes(rate.bytes_in(config.interval).0.saturating_mul(PRODUCTS));
+    config.rate.map_or(most, |rate| product(rate).max(PORT_LEAST).min(most))
 }
 
 #[cfg(test)]
@@ -116,13 +121,20 @@ mod tests {
         let config = Config { rate, ..Config::default() };
         let mut memory = Memory::new(&config);
         memory.follow(&config, share);
-        memory.limit().0
+        memory.limit.0
     }
 
     #[test]
     fn the_limit_is_four_round_trips_of_the_rate_and_at_least_four_mebibytes() {
         assert_eq!(limit(10_000_000, Share::WHOLE), 4 << 20);
         assert_eq!(limit(200_000_000, Share::WHOLE), 10_000_000);
+    }
+
+    #[test]
+    fn no_port_may_have_more_than_ten_thousand_frames_wait_however_fast_it_is() {
+        assert_eq!(limit(100_000_000_000, Share::WHOLE), 10_240 * 1514);
+        let unlimited = Config::default();
+        assert_eq!(Memory::limit_told(&unlimited), Bytes(10_240 * 1514));
     }
 
     #[test]
@@ -136,7 +148,7 @@ mod tests {
         let config = Config { memory: Some(Bytes(100_000)), ..Config::default() };
         let mut memory = Memory::new(&config);
         memory.follow(&config, Share::one_of(8));
-        assert_eq!(memory.limit(), Bytes(100_000));
+        assert_eq!(memory.limit, Bytes(100_000));
         let many = Packets::new(1000);
         memory.follow_frames(&many);
         memory.take(Bytes(100_000));

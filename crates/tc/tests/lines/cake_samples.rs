@@ -79,8 +79,10 @@ fn from_json(qdisc: &Value) -> NodeStats {
             adjusted_size: sizes(number("min_adj_size"), number("max_adj_size")),
             active_queues: number("active_queues") as u32,
             average_offset: number("avg_hdr_offset") as u32,
+            instances: 64,
             own_memory: Bytes(123_456),
             tins: tins.iter().map(tin).collect(),
+            ..Figures::default()
         })
     });
     let stats = Stats {
@@ -171,8 +173,10 @@ fn from_text(block: &str) -> NodeStats {
             adjusted_size: pair("min/max overhead-adjusted size"),
             active_queues: number("active queues") as u32,
             average_offset: number("average network hdr offset") as u32,
+            instances: 64,
             own_memory: Bytes(123_456),
             tins: vec![tin],
+            ..Figures::default()
         })
     });
     let stats = Stats {

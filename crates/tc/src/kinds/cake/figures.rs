@@ -19,7 +19,7 @@ pub(crate) fn figures(figures: &Figures, line: &mut Line) {
     let estimate = figures.capacity_estimate;
     let network = figures.network_size.unwrap_or((NO_SHORTEST, 0));
     let adjusted = figures.adjusted_size.unwrap_or((NO_SHORTEST, 0));
-    let (queues, offset) = (figures.active_queues, figures.average_offset);
+    let (queues, offset) = (figures.queues_active(), figures.average_offset);
     line.text(&format!(
         " memory used: {} of {}\n capacity estimate: {}\n",
         notation::size(used),
