@@ -115,10 +115,10 @@ test:
 crate-tests: deps
 	$(CARGO) test --workspace --locked
 
-# The programs as the tests build them, with every assertion, so that nothing is compiled a second
-# time to see what they do.
+# The programs as the tests build them, with every assertion. All targets, so that crates have the
+# features that they have for the tests, and nothing is compiled a second time.
 tested: deps
-	@$(CARGO) build --locked --profile test --workspace --bins
+	@$(CARGO) build --locked --profile test --workspace --all-targets
 
 # Debian's kernels between emulated cards: all cells take twenty minutes. CELLS= chooses some by
 # name, kernel or driver; RESUME=1 keeps what this build has shown already; WRITE=1 renews the
