@@ -188,10 +188,10 @@ mod tests {
     fn no_more_queues_are_active_than_there_are() {
         let one = |active_queues| Figures { active_queues, instances: 1, ..Figures::default() };
         let mut sum = Figures::default();
-        [2, 16, 3, 2].map(|active| sum.merge(&one(active)));
+        [2, 16, 3, 2].into_iter().for_each(|active| sum.merge(&one(active)));
         assert_eq!(sum.queues_active(), 4);
         let mut sum = Figures::default();
-        [2, 2, 1, 2].map(|active| sum.merge(&one(active)));
+        [2, 2, 1, 2].into_iter().for_each(|active| sum.merge(&one(active)));
         assert_eq!(sum.queues_active(), 2);
     }
 
