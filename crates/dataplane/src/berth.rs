@@ -4,19 +4,17 @@
 //! one thread at any moment, from the one's last step to the other's first through a lock that
 //! neither holds while packets move.
 
+use crate::bell::Bell;
 use crate::runner::Runner;
-use rustix::event::{EventfdFlags, eventfd};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// See the module's documentation.
 pub(crate) struct Berth {
     arrived: Mutex<Arrived>,
-    is_full: AtomicBool,
-    /// Wakes a thread that sleeps.
-    wake: OwnedFd,
+    bell: Bell,
     /// How much of its core the thread uses, in thousandths, with what it has promised room for.
     load: AtomicU32,
 }
@@ -32,12 +30,7 @@ struct Arrived {
 
 impl Berth {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self {
-            arrived: Mutex::default(),
-            is_full: AtomicBool::new(false),
-            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-            load: AtomicU32::new(0),
-        })
+        Ok(Self { arrived: Mutex::default(), bell: Bell::new()?, load: AtomicU32::new(0) })
     }
 
     fn arrived(&self) -> MutexGuard<'_, Arrived> {
@@ -55,36 +48,25 @@ impl Berth {
         }
         arrived.runners.push(runner);
         drop(arrived);
-        self.ring();
+        self.bell.ring();
         Ok(())
     }
 
     /// Says that the worker whose home this is has ended.
     pub(crate) fn end(&self) {
         self.arrived().is_over = true;
-        self.ring();
-    }
-
-    fn ring(&self) {
-        self.is_full.store(true, Ordering::Release);
-        // Fails only where the thread has been woken 2^64 times and never looked.
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        self.bell.ring();
     }
 
     /// Whether something has come in.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        // Pairs with the Release in `ring`; the lock orders what is in it anyway.
-        self.is_full.load(Ordering::Acquire)
+        self.bell.has_rung()
     }
 
     /// Takes in all that have come.
     pub(crate) fn take(&self) -> Vec<Runner> {
-        let mut counter = [0; 8];
-        // Fails only where the counter was read already; the flag has said it all.
-        let _ = rustix::io::read(&self.wake, &mut counter);
-        // Before they are taken: who comes in behind them sets the flag anew.
-        self.is_full.store(false, Ordering::Release);
+        self.bell.silence();
         std::mem::take(&mut self.arrived().runners)
     }
 
@@ -98,7 +80,7 @@ impl Berth {
 
     /// Can be read while somebody has come.
     pub(crate) fn wake(&self) -> BorrowedFd<'_> {
-        self.wake.as_fd()
+        self.bell.wake()
     }
 
     /// Says how much of its core the thread uses, in thousandths.

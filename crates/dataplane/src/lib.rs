@@ -16,6 +16,7 @@
 //! Non-goals: payload (the kernel side classifies), policy (the layer below), words (`tc`).
 
 mod bare;
+mod bell;
 mod berth;
 mod carrier;
 mod clock;

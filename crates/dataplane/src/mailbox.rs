@@ -8,22 +8,19 @@
 //!
 //! The worker looks at a flag once per step and takes the lock only where that is set.
 
+use crate::bell::Bell;
 use crate::runner::{Standing, WorkerReport, WorkerSockets};
 use narrows_policy::Update;
 use narrows_worker::Side;
-use rustix::event::{EventfdFlags, eventfd};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::BorrowedFd;
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// See the module's documentation.
 pub(crate) struct Mailbox {
     mail: Mutex<Mail>,
-    is_full: AtomicBool,
-    /// Wakes a worker that sleeps.
-    wake: OwnedFd,
+    bell: Bell,
 }
 
 /// What has come in.
@@ -70,21 +67,13 @@ impl Mail {
 
 impl Mailbox {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self {
-            mail: Mutex::default(),
-            is_full: AtomicBool::new(false),
-            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-        })
+        Ok(Self { mail: Mutex::default(), bell: Bell::new()? })
     }
 
     /// Puts something in, and wakes the worker.
     pub(crate) fn put(&self, put: impl FnOnce(&mut Mail)) {
-        let mut mail = self.mail();
-        put(&mut mail);
-        self.is_full.store(true, Ordering::Release);
-        drop(mail);
-        // Fails only where the worker has been woken 2^64 times and never looked.
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        put(&mut self.mail());
+        self.bell.ring();
     }
 
     /// Whether the worker is to have its thread for itself before it takes anything out.
@@ -99,8 +88,7 @@ impl Mailbox {
     /// Whether something has come in.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        // Pairs with the Release in `put`; the lock orders what is in it anyway.
-        self.is_full.load(Ordering::Acquire)
+        self.bell.has_rung()
     }
 
     /// Takes everything out, for a worker that has its thread for itself where `alone` is true. Where
@@ -110,17 +98,13 @@ impl Mailbox {
         if mail.pause.is_some() && !alone {
             return None;
         }
-        let mut counter = [0; 8];
-        // Fails only where the counter was read already; the flag has said it all.
-        let _ = rustix::io::read(&self.wake, &mut counter);
-        // What comes in behind it sets the flag anew.
-        self.is_full.store(false, Ordering::Release);
+        self.bell.silence();
         Some(std::mem::take(&mut mail))
     }
 
     /// Can be read while there is something to take.
     pub(crate) fn wake(&self) -> BorrowedFd<'_> {
-        self.wake.as_fd()
+        self.bell.wake()
     }
 }
 

@@ -15,6 +15,7 @@ use crate::heartbeat::{self, BEAT_EVERY};
 use crate::mailbox::Mailbox;
 use crate::owners::FrameCounts;
 use crate::upgrade::WorkerQueued;
+use crate::worker_thread::Seat;
 use crate::xdp_io::XdpIo;
 use narrows_bpf::Heart;
 use narrows_packet::{Backlog, DropReason};
@@ -97,10 +98,7 @@ pub(crate) enum Turn {
 /// A worker with all that it takes along from thread to thread.
 pub(crate) struct Runner {
     worker: Worker<XdpIo>,
-    /// The queue that it serves.
-    queue: u32,
-    /// Never sleep.
-    busy_poll: bool,
+    seat: Seat,
     mailbox: Arc<Mailbox>,
     heart: Heart,
     last_words: Sender<WorkerReport>,
@@ -124,10 +122,10 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    /// That of `queue`; `home` is its own thread's.
+    /// That of `seat`'s queue; `home` is its own thread's.
     pub(crate) fn new(
         worker: Worker<XdpIo>,
-        (queue, busy_poll): (u32, bool),
+        seat: Seat,
         mailbox: Arc<Mailbox>,
         heart: Heart,
         last_words: Sender<WorkerReport>,
@@ -135,8 +133,7 @@ impl Runner {
     ) -> Self {
         Self {
             worker,
-            queue,
-            busy_poll,
+            seat,
             mailbox,
             heart,
             last_words,
@@ -162,7 +159,7 @@ impl Runner {
     /// Whether it may go to another thread at `now`: it never polls without end, and is not about to
     /// be told something.
     pub(crate) fn may_leave(&self, now: Nanos) -> bool {
-        !self.busy_poll && now >= self.stays_until && !self.mailbox.is_full()
+        !self.seat.busy_poll && now >= self.stays_until && !self.mailbox.is_full()
     }
 
     /// Whether it was told to end.
@@ -207,7 +204,7 @@ impl Runner {
                 self.busy_turns += 1;
                 return Turn::Busy;
             }
-            _ if self.busy_poll => {
+            _ if self.seat.busy_poll => {
                 self.worker.io_mut().wake_drivers();
                 std::hint::spin_loop();
                 return Turn::Busy;
@@ -356,7 +353,7 @@ impl Runner {
     pub(crate) fn go_home(self) {
         let home = Arc::clone(&self.home);
         if let Err(runner) = home.put(self) {
-            unreachable!("the thread of queue {} has ended before its worker", runner.queue)
+            unreachable!("the thread of queue {} has ended before its worker", runner.seat.queue)
         }
     }
 }

@@ -186,7 +186,7 @@ impl Prepared {
             .into_iter()
             .map(|pair| {
                 let part = umem.part(sizing.frames())?;
-                Ok(XdpIo::new(pair, part, sizing.shares, dissector, seal))
+                Ok(XdpIo::new(pair, part, sizing.shares, dissector, seal).stocked())
             })
             .collect::<Result<_, UmemError>>()?;
         Ok(Self { umem, steers, heartbeats, ios, ports, copy_mode, sizing })
@@ -195,6 +195,12 @@ impl Prepared {
     /// Takes the queue pairs' I/O, for whoever is to serve them.
     pub(crate) fn take_ios(&mut self) -> Vec<XdpIo> {
         std::mem::take(&mut self.ios)
+    }
+
+    /// What each device has lost so far; what cannot be read has lost nothing.
+    fn losses(&self) -> [DeviceLosses; 2] {
+        let read = |port: &PortFacts| Device::read(port.ifindex).map(|device| device.losses);
+        self.ports.each_ref().map(|port| read(port).unwrap_or_default())
     }
 
     /// Attaches both programs: frames come in from here on.
@@ -245,10 +251,7 @@ impl Session {
             let seat = Seat::of(queue, options);
             workers.start(worker, seat).map_err(SessionError::Thread)?;
         }
-        let losses_before = prepared
-            .ports
-            .each_ref()
-            .map(|port| Device::read(port.ifindex).map(|device| device.losses).unwrap_or_default());
+        let losses_before = prepared.losses();
         let xdp_modes = prepared.attach(options.xdp_mode)?;
         Ok(Self { prepared, workers, xdp_modes, losses_before })
     }

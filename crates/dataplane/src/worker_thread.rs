@@ -58,10 +58,9 @@ impl WorkerThread {
     ) -> io::Result<Self> {
         let (mailbox, berth) = (Arc::new(Mailbox::new()?), Arc::new(Berth::new()?));
         let (last_words, last_word) = channel();
-        let Seat { queue, cpu, busy_poll } = seat;
+        let Seat { queue, cpu, .. } = seat;
         let home = Arc::clone(&berth);
-        let alike = (queue, busy_poll);
-        let runner = Runner::new(worker, alike, mailbox.clone(), heart, last_words, home);
+        let runner = Runner::new(worker, seat, mailbox.clone(), heart, last_words, home);
         let host = host.map(|host| Arc::clone(&host.berth));
         let crew = Crew::new(queue, Arc::clone(&berth), host, runner);
         // Nobody joins it: a thread that hangs would hang whoever does. Its worker's last word comes

@@ -103,25 +103,9 @@ impl XdpIo<Socket> {
 impl<Q: Queue> XdpIo<Q> {
     /// A worker's I/O over `queues` with the frames of `part`, divided into `shares` by the port
     /// at which packets come in; `dissector` reads headers, and what bears `seal` is the steering
-    /// program's word about translation. The fill rings are stocked at once: a program that is
-    /// attached later finds frames.
+    /// program's word about translation. Nothing is touched before it is [stocked](XdpIo::stocked), or
+    /// [goes on](XdpIo::go_on) where another process stopped.
     pub(crate) fn new(
-        queues: [Q; 2],
-        part: UmemPart,
-        shares: [Share; 2],
-        dissector: Dissector,
-        seal: u32,
-    ) -> Self {
-        let mut io = Self::unstocked(queues, part, shares, dissector, seal);
-        for side in Side::BOTH {
-            io.restock(side);
-        }
-        io
-    }
-
-    /// The same, but for the fill rings: another process still serves the queues. Nothing is touched
-    /// before [`XdpIo::go_on`].
-    pub(crate) fn unstocked(
         queues: [Q; 2],
         part: UmemPart,
         shares: [Share; 2],
@@ -137,6 +121,14 @@ impl<Q: Queue> XdpIo<Q> {
             seal,
             partial: [None; 2],
         }
+    }
+
+    /// The same with its fill rings stocked: a program that is attached later finds frames.
+    pub(crate) fn stocked(mut self) -> Self {
+        for side in Side::BOTH {
+            self.restock(side);
+        }
+        self
     }
 
     /// What another process needs to go on where this one stops: who has which frame, and packets

@@ -5,7 +5,7 @@
 //! leaves the answer out; it is no error, since none of these facts is needed to forward.
 
 use crate::status::{Queues, text};
-use crate::sys::{Ethtool, Question};
+use crate::sys::{Ethtool, FeatureState, Question};
 use std::io;
 
 /// `ETH_FLAG_TXVLAN`, `ETH_FLAG_RXVLAN`, `ETH_FLAG_LRO` of `linux/ethtool.h`.
@@ -132,6 +132,7 @@ impl Offloads {
     pub(crate) fn read(ethtool: &Ethtool, name: &str) -> Self {
         let on = |question| ethtool.ask(name, question).is_ok_and(|answer| answer != 0);
         let flags = ethtool.ask(name, Question::Flags).unwrap_or_default();
+        let features = Features::read(ethtool, name).unwrap_or_default();
         Self {
             tx_checksum: on(Question::TxChecksum),
             rx_checksum: on(Question::RxChecksum),
@@ -141,9 +142,9 @@ impl Offloads {
             lro: flags & FLAG_LRO != 0,
             rx_vlan: flags & FLAG_RX_VLAN != 0,
             tx_vlan: flags & FLAG_TX_VLAN != 0,
-            rx_service_tag: feature(ethtool, name, RX_SERVICE_TAG),
-            tx_service_tag: feature(ethtool, name, TX_SERVICE_TAG),
-            gro_hw: feature(ethtool, name, GRO_HW),
+            rx_service_tag: features.is_on(RX_SERVICE_TAG),
+            tx_service_tag: features.is_on(TX_SERVICE_TAG),
+            gro_hw: features.is_on(GRO_HW),
         }
     }
 }
@@ -153,20 +154,40 @@ pub(crate) const RX_SERVICE_TAG: &str = "rx-vlan-stag-hw-parse";
 pub(crate) const TX_SERVICE_TAG: &str = "tx-vlan-stag-hw-insert";
 pub(crate) const GRO_HW: &str = "rx-gro-hw";
 
-fn feature(ethtool: &Ethtool, name: &str, feature: &str) -> bool {
-    feature_number(ethtool, name, feature)
-        .and_then(|number| ethtool.feature(name, number))
-        .unwrap_or_default()
+/// Features by their names, as of one moment.
+#[derive(Default)]
+struct Features {
+    names: Vec<[u8; 32]>,
+    state: FeatureState,
 }
 
-/// The number of a feature, the same for all devices of this kernel.
+impl Features {
+    fn read(ethtool: &Ethtool, name: &str) -> io::Result<Self> {
+        Ok(Self { names: ethtool.feature_names(name)?, state: ethtool.features(name)? })
+    }
+
+    /// Whether `feature` is on; one that this kernel does not have is not.
+    fn is_on(&self, feature: &str) -> bool {
+        number(&self.names, feature).is_some_and(|number| self.state.is_on(number))
+    }
+}
+
+fn number(names: &[[u8; 32]], feature: &str) -> Option<usize> {
+    names.iter().position(|name| text(name) == feature)
+}
+
+/// Switches a feature by its name. That a driver leaves it as it is is no error here.
 ///
 /// # Errors
-/// Where this kernel has no such feature, or the interface is gone.
-pub(crate) fn feature_number(ethtool: &Ethtool, name: &str, feature: &str) -> io::Result<usize> {
-    let names = ethtool.feature_names(name)?;
-    let number = names.iter().position(|name| text(name) == feature);
-    number.ok_or_else(|| io::ErrorKind::Unsupported.into())
+/// Where this kernel has no such feature, the interface is gone, or without CAP_NET_ADMIN.
+pub(crate) fn set_feature(
+    ethtool: &Ethtool,
+    name: &str,
+    feature: &str,
+    on: bool,
+) -> io::Result<()> {
+    let number = number(&ethtool.feature_names(name)?, feature);
+    ethtool.set_feature(name, number.ok_or(io::ErrorKind::Unsupported)?, on)
 }
 
 #[cfg(test)]

@@ -151,8 +151,7 @@ impl Features {
             Offload::Gro => self.ethtool.set(&self.name, Setting::Gro, u32::from(on)),
             Offload::TxChecksum => self.ethtool.set(&self.name, Setting::TxChecksum, u32::from(on)),
             Offload::RxServiceTag | Offload::TxServiceTag | Offload::GroHw => {
-                let number = ethtool::feature_number(&self.ethtool, &self.name, offload.word())?;
-                self.ethtool.set_feature(&self.name, number, on)
+                ethtool::set_feature(&self.ethtool, &self.name, offload.word(), on)
             }
         }
     }

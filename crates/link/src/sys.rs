@@ -124,10 +124,18 @@ struct Strings {
 /// `struct ethtool_gfeatures`.
 #[repr(C)]
 #[derive(Default)]
-struct Features {
+pub(crate) struct FeatureState {
     cmd: u32,
     words: u32,
     blocks: [FeatureBlock; WORDS],
+}
+
+impl FeatureState {
+    /// Whether the feature with `number` is on.
+    pub(crate) fn is_on(&self, number: usize) -> bool {
+        let block = self.blocks.get(number / WORD_BITS);
+        block.is_some_and(|block| block.active >> (number % WORD_BITS) & 1 != 0)
+    }
 }
 
 /// `struct ethtool_get_features_block`.
@@ -183,7 +191,7 @@ unsafe impl Command for SetInfo {}
 unsafe impl Command for Strings {}
 // SAFETY: as `struct ethtool_gfeatures`; used with ETHTOOL_GFEATURES only, for which the kernel writes
 // at most as many blocks as `words` says, and that is never more than WORDS.
-unsafe impl Command for Features {}
+unsafe impl Command for FeatureState {}
 // SAFETY: as `struct ethtool_sfeatures`; used with ETHTOOL_SFEATURES only, for which the kernel reads
 // as many blocks as it has words itself, or none where `words` says otherwise.
 unsafe impl Command for SetFeatures {}
@@ -229,13 +237,6 @@ impl Ethtool {
         Ok(strings.names[..count].to_vec())
     }
 
-    /// Whether the feature with `number` is on.
-    pub(crate) fn feature(&self, name: &str, number: usize) -> io::Result<bool> {
-        let features = self.features(name)?;
-        let block = features.blocks.get(number / WORD_BITS);
-        Ok(block.is_some_and(|block| block.active >> (number % WORD_BITS) & 1 != 0))
-    }
-
     /// Switches the feature with `number`. That a driver leaves it as it is is no error here.
     pub(crate) fn set_feature(&self, name: &str, number: usize, on: bool) -> io::Result<()> {
         let words = self.features(name)?.words;
@@ -247,9 +248,10 @@ impl Ethtool {
         self.call(name, &mut wanted)
     }
 
-    fn features(&self, name: &str) -> io::Result<Features> {
+    /// Reads which features are on.
+    pub(crate) fn features(&self, name: &str) -> io::Result<FeatureState> {
         let cmd = ETHTOOL_GFEATURES;
-        let mut features = Features { cmd, words: WORDS as u32, ..Features::default() };
+        let mut features = FeatureState { cmd, words: WORDS as u32, ..FeatureState::default() };
         self.call(name, &mut features)?;
         if features.words as usize > WORDS {
             return Err(io::ErrorKind::Unsupported.into());
@@ -354,7 +356,7 @@ mod tests {
         assert_eq!(size_of::<RawRings>(), 36);
         assert_eq!(size_of::<RawDriver>(), 196);
         // Two words of features: a header, and 16 bytes a word to read, 8 to write.
-        assert_eq!(std::mem::offset_of!(Features, blocks) + 2 * size_of::<FeatureBlock>(), 40);
+        assert_eq!(std::mem::offset_of!(FeatureState, blocks) + 2 * size_of::<FeatureBlock>(), 40);
         assert_eq!(
             std::mem::offset_of!(SetFeatures, blocks) + 2 * size_of::<SetFeatureBlock>(),
             24

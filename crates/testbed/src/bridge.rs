@@ -3,6 +3,7 @@
 use crate::bed::{PORT_A, PORT_B, Testbed, tc};
 use crate::process;
 use anyhow::Result;
+use narrows_units::Bytes;
 use std::process::Command;
 
 /// The bridge's device.
@@ -26,16 +27,44 @@ impl<'a> Bridge<'a> {
         Ok(bridge)
     }
 
-    /// Puts the kernel's own qdisc at the root of port B, in `tc`'s words.
-    pub fn shape(&self, qdisc: &str) -> Result<()> {
-        tc(self.bed.shaper(), &format!("qdisc replace dev {PORT_B} root {qdisc}")).map(drop)
+    /// Puts the kernel's own qdisc at the root of `port`, in `tc`'s words.
+    pub fn shape(&self, port: &str, qdisc: &str) -> Result<()> {
+        tc(self.bed.shaper(), &format!("qdisc replace dev {port} root {qdisc}")).map(drop)
+    }
+
+    /// Puts HTB at the root of `port`, whose only class is to be [limited](Bridge::limit_htb).
+    pub fn shape_by_htb(&self, port: &str) -> Result<()> {
+        self.shape(port, "handle 1: htb default 1")
+    }
+
+    /// Sets `rate` and `burst`, in `tc`'s words, of the only class of the HTB at `port`, and how much
+    /// may wait in it where that is not to be HTB's own 1000 packets.
+    pub fn limit_htb(
+        &self,
+        port: &str,
+        rate: &str,
+        burst: &str,
+        queue: Option<Bytes>,
+    ) -> Result<()> {
+        let class = format!(
+            "class replace dev {port} parent 1: classid 1:1 htb rate {rate} burst {burst} \
+             cburst {burst} quantum 60000"
+        );
+        tc(self.bed.shaper(), &class)?;
+        if let Some(Bytes(queue)) = queue {
+            let leaf = format!("qdisc replace dev {port} parent 1:1 handle 2: bfifo limit {queue}");
+            tc(self.bed.shaper(), &leaf)?;
+        }
+        Ok(())
     }
 }
 
 impl Drop for Bridge<'_> {
     fn drop(&mut self) {
         // There may be no qdisc; and the namespace, if nothing else, takes all with it.
-        let _ = tc(self.bed.shaper(), &format!("qdisc del dev {PORT_B} root"));
+        for port in [PORT_A, PORT_B] {
+            let _ = tc(self.bed.shaper(), &format!("qdisc del dev {port} root"));
+        }
         let _ = ip(self.bed, &format!("link del {BRIDGE}"));
     }
 }

@@ -1,7 +1,7 @@
 //! The testbed itself, with the kernel's bridge where Narrows will stand. Needs root;
 //! without it, each test says that it was skipped.
 
-use narrows_testbed::bed::{CLIENT, SERVER, SERVER_MAC, SINK_MAC, tc};
+use narrows_testbed::bed::{CLIENT, PORT_B, SERVER, SERVER_MAC, SINK_MAC, tc};
 use narrows_testbed::bridge::Bridge;
 use narrows_testbed::capture::Capture;
 use narrows_testbed::counters::Counters;
@@ -172,7 +172,7 @@ fn the_kernels_own_shaper_delivers_its_rate() {
     skip_without_root!();
     let bed = Testbed::up(4).unwrap();
     let bridge = Bridge::over(&bed).unwrap();
-    bridge.shape("tbf rate 50mbit burst 100k latency 10ms").unwrap();
+    bridge.shape(PORT_B, "tbf rate 50mbit burst 100k latency 10ms").unwrap();
     let flows: Vec<u16> = (0..16).map(frames::port).collect();
     let running = flood(&flows, 40_000.0).start(bed.client(), CLIENT).unwrap();
     sleep(Duration::from_millis(300));

@@ -32,7 +32,7 @@ fn overlimits_are_counted_as_linux_counts_them() {
         let linux = {
             let bed = Testbed::up(1).unwrap();
             let bridge = Bridge::over(&bed).unwrap();
-            bridge.shape(&tbf).unwrap();
+            bridge.shape(PORT_B, &tbf).unwrap();
             load(&bed, &[frames::port(0)], bits);
             for_each_sent(&bed::tc(bed.shaper(), &shown).unwrap())
         };

@@ -21,6 +21,8 @@ pub(crate) const RUN_DIR: &str = "/run/narrows";
 
 /// What the names of locks end in.
 const LOCK: &str = "lock";
+/// What the names of sockets end in.
+const SOCKET: &str = "sock";
 /// What the names of records end in.
 const RECORD: &str = "offloads";
 
@@ -32,8 +34,23 @@ pub(super) fn folder() -> io::Result<PathBuf> {
 
 /// Where the instance that joins `ports` writes down what the next one has to know.
 pub(crate) fn record(ports: &[String; 2]) -> PathBuf {
-    let name = format!("{},{}.{RECORD}", ports[0], ports[1]);
-    folder().unwrap_or_else(|_| RUN_DIR.into()).join(name)
+    file(&folder().unwrap_or_else(|_| RUN_DIR.into()), ports, RECORD)
+}
+
+/// The file in `folder` that is the business of the instance that joins `ports`.
+fn file(folder: &Path, ports: &[String; 2], extension: &str) -> PathBuf {
+    folder.join(format!("{},{}.{extension}", ports[0], ports[1]))
+}
+
+/// The locks in `folder` of the instance that joins `ports`, each with its port. In one order, so that
+/// of two with the same ports the other way round one gets both.
+fn locks<'a>(
+    folder: &'a Path,
+    ports: &'a [String; 2],
+) -> impl Iterator<Item = (&'a String, PathBuf)> {
+    let [a, b] = ports;
+    let sorted = if a <= b { [a, b] } else { [b, a] };
+    sorted.into_iter().map(|port| (port, folder.join(format!("{port}.{LOCK}"))))
 }
 
 /// The place of one instance: its socket's path, and the locks that make it its own. Given up when
@@ -46,23 +63,19 @@ pub(super) struct Place {
 impl Place {
     /// Takes the place of the instance that joins `ports` in `folder`, where nobody has it.
     pub(super) fn take(folder: &Path, ports: &[String; 2]) -> Result<Self, ControlError> {
-        let socket = folder.join(format!("{},{}.sock", ports[0], ports[1]));
+        let socket = file(folder, ports, SOCKET);
         let failed = |path: &Path, source| ControlError::Open { path: path.to_owned(), source };
         if ports.iter().any(|port| port.contains('/')) {
             return Err(failed(&socket, io::ErrorKind::InvalidInput.into()));
         }
-        // In one order, so that of two with the same ports the other way round one gets both.
-        let mut sorted: Vec<&String> = ports.iter().collect();
-        sorted.sort();
-        let mut locks = Vec::new();
-        for port in sorted {
-            let path = folder.join(format!("{port}.{LOCK}"));
+        let mut taken = Vec::new();
+        for (port, path) in locks(folder, ports) {
             match Lock::take(&path).map_err(|source| failed(&path, source))? {
-                Some(lock) => locks.push(lock),
+                Some(lock) => taken.push(lock),
                 None => return Err(ControlError::Taken { port: port.clone() }),
             }
         }
-        Ok(Self { socket, locks })
+        Ok(Self { socket, locks: taken })
     }
 
     /// Goes on with the place of another process, which passed the `locks` on.
@@ -71,12 +84,10 @@ impl Place {
         ports: &[String; 2],
         locks: impl Iterator<Item = OwnedFd>,
     ) -> Self {
-        let socket = folder.join(format!("{},{}.sock", ports[0], ports[1]));
-        let mut sorted: Vec<&String> = ports.iter().collect();
-        sorted.sort();
-        let path = |port: &String| folder.join(format!("{port}.{LOCK}"));
-        let lock = |(lock, port)| Lock { _file: File::from(lock), path: path(port) };
-        Self { socket, locks: locks.zip(sorted).map(lock).collect() }
+        let socket = file(folder, ports, SOCKET);
+        let paths = self::locks(folder, ports).map(|(_, path)| path);
+        let lock = |(lock, path)| Lock { _file: File::from(lock), path };
+        Self { socket, locks: locks.zip(paths).map(lock).collect() }
     }
 
     /// Its locks, to be passed on.
@@ -164,7 +175,7 @@ pub(super) fn clear_folder(folder: &Path) {
             _ => return,
         }
     }
-    let sockets = paths("sock");
+    let sockets = paths(SOCKET);
     // Held by an instance that knows no locks.
     if sockets.iter().any(|socket| UnixStream::connect(socket).is_ok()) {
         return;

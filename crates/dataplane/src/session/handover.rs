@@ -11,7 +11,7 @@ use crate::worker_thread::Seat;
 use crate::workers::{Standstill, Workers};
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{Stalled, XdpMode};
-use narrows_link::{Buffer, Device};
+use narrows_link::Buffer;
 use narrows_packet::dissect::Dissector;
 use narrows_qdisc::Spec;
 use narrows_units::Nanos;
@@ -134,7 +134,7 @@ impl Inherited {
         let [of_a, of_b] = specs;
         let mut workers = Vec::with_capacity(parts.len());
         for (((pair, (_, count)), a), b) in pairs.into_iter().zip(&parts).zip(of_a).zip(of_b) {
-            let io = XdpIo::unstocked(pair, umem.part(*count)?, shares, dissector, seal);
+            let io = XdpIo::new(pair, umem.part(*count)?, shares, dissector, seal);
             workers.push(Worker::new(io, *count, [a.build(), b.build()]));
         }
         if workers.len() != parts.len() {
@@ -181,10 +181,7 @@ impl Inherited {
             threads.start(worker, Seat::of(queue, options)).map_err(SessionError::Thread)?;
         }
         let began = clock::now();
-        let losses_before = prepared
-            .ports
-            .each_ref()
-            .map(|port| Device::read(port.ifindex).map(|device| device.losses).unwrap_or_default());
+        let losses_before = prepared.losses();
         // Frames come in as ever meanwhile: the other's programs lead to the same sockets.
         for ((steer, link), port) in prepared.steers.iter_mut().zip(links).zip(&prepared.ports) {
             steer.take_over(link).map_err(|source| SessionError::Steer {

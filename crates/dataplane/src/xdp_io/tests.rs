@@ -157,7 +157,7 @@ impl Bed {
         let umem = umem.expect("there is memory");
         let part = umem.part(umem.frames()).expect("all of it");
         let [(a, driver_a), (b, driver_b)] = [(); 2].map(|()| Driver::new());
-        let io = XdpIo::new([a, b], part, SHARES, Dissector::new(1), 1);
+        let io = XdpIo::new([a, b], part, SHARES, Dissector::new(1), 1).stocked();
         let count = io.frame_count();
         let build = || match update(words) {
             Update::Retune(spec) | Update::Replace(spec) => spec.build(),

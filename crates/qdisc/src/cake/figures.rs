@@ -103,9 +103,7 @@ impl Figures {
             mine.merge(theirs);
         }
     }
-}
 
-impl Figures {
     /// Queues that divide the limit at the moment. Each instance estimates them from its share, which
     /// may be that of a queue with hardly any demand.
     pub fn queues_active(&self) -> u32 {

@@ -18,6 +18,7 @@ mod upgrade;
 
 use super::books::Destroyed;
 use super::rng::Rng;
+use super::sender::now;
 use super::span::Span;
 use super::world::World;
 use anyhow::Result;
@@ -45,6 +46,15 @@ pub(super) struct Trace {
     pub(super) bypassed: bool,
     /// What was promised of this fault alone and did not hold.
     pub(super) broken: Option<String>,
+}
+
+impl Trace {
+    /// Of a fault that began at `began`, for which some worker may have been passed by: nobody shapes
+    /// its queue then, until it has noticed that it is back.
+    fn passed_by_since(began: Nanos) -> Result<Self> {
+        let unshaped = Some(Span::new(began, now()? + Nanos::from_millis(500)));
+        Ok(Self { unshaped, ..Self::default() })
+    }
 }
 
 /// One fault with its parameters.

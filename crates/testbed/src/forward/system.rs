@@ -5,7 +5,7 @@ use crate::bed::{PORT_A, PORT_B, tc};
 use crate::bridge::Bridge;
 use crate::narrows::Instance;
 use anyhow::{Context, Result};
-use narrows_units::{Bytes, Nanos, Rate};
+use narrows_units::{Nanos, Rate};
 use std::path::Path;
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ pub(super) struct Running<'a> {
     bed: &'a Testbed,
     system: System,
     instance: Option<Instance>,
-    _bridge: Option<Bridge<'a>>,
+    bridge: Option<Bridge<'a>>,
 }
 
 impl<'a> Running<'a> {
@@ -95,12 +95,12 @@ impl<'a> Running<'a> {
             System::Bridge => bridge = Some(Bridge::over(bed)?),
             System::BridgeHtb | System::BridgeHtbBinding => {
                 let htb = Bridge::over(bed)?;
-                htb.shape("handle 1: htb default 1")?;
-                limit_htb(bed, NON_BINDING, "16mb", None)?;
+                htb.shape_by_htb(PORT_B)?;
+                htb.limit_htb(PORT_B, NON_BINDING, "16mb", None)?;
                 bridge = Some(htb);
             }
         }
-        Ok(Self { bed, system, instance, _bridge: bridge })
+        Ok(Self { bed, system, instance, bridge })
     }
 
     /// Sets the limit for the next load, of which `capacity` bits per second get through
@@ -112,7 +112,8 @@ impl<'a> Running<'a> {
             System::BridgeHtbBinding => {
                 let half = half(capacity)?;
                 let queue = Rate::from_bits_per_sec(half).bytes_in(QUEUE);
-                return limit_htb(self.bed, &format!("{half}bit"), BURST, Some(queue));
+                let bridge = self.bridge.as_ref().context("there is no bridge")?;
+                return bridge.limit_htb(PORT_B, &format!("{half}bit"), BURST, Some(queue));
             }
             _ => return Ok(()),
         };
@@ -149,21 +150,6 @@ impl<'a> Running<'a> {
 fn half(capacity: Option<f64>) -> Result<u64> {
     let capacity = capacity.context("the unlimited Narrows was not measured")?;
     Ok((capacity / 2.0) as u64)
-}
-
-/// Sets the rate of HTB's only class, and how much may wait in it where that is not to be HTB's
-/// own 1000 packets.
-fn limit_htb(bed: &Testbed, rate: &str, burst: &str, queue: Option<Bytes>) -> Result<()> {
-    let class = format!(
-        "class replace dev {PORT_B} parent 1: classid 1:1 htb rate {rate} burst {burst} \
-         cburst {burst} quantum 60000"
-    );
-    tc(bed.shaper(), &class)?;
-    if let Some(Bytes(queue)) = queue {
-        let leaf = format!("qdisc replace dev {PORT_B} parent 1:1 handle 2: bfifo limit {queue}");
-        tc(bed.shaper(), &leaf)?;
-    }
-    Ok(())
 }
 
 /// What the HTB at the root has dropped, from the JSON of `tc -s qdisc show`.

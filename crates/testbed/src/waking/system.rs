@@ -1,7 +1,7 @@
 //! What is measured: each system as it is put between the ports.
 
 use crate::Testbed;
-use crate::bed::{PORT_A, PORT_B, tc};
+use crate::bed::{PORT_A, PORT_B};
 use crate::bridge::Bridge;
 use crate::narrows::Instance;
 use anyhow::Result;
@@ -38,35 +38,12 @@ impl System {
             Self::NarrowsCake => "narrows-cake",
         }
     }
-
-    /// The commands of `tc`, the kernel's or ours, that limit what goes out of `port`.
-    fn words(self, port: &str, limit: Rate) -> Vec<String> {
-        let bits = limit.bits_per_sec();
-        let burst = limit.bytes_in(BURST).0.max(BURST_MIN);
-        let queue = limit.bytes_in(QUEUE).0;
-        match self {
-            Self::BridgeTbf | Self::NarrowsTbf => vec![format!(
-                "qdisc replace dev {port} root tbf rate {bits}bit burst {burst} limit {queue}"
-            )],
-            Self::BridgeHtb => vec![
-                format!("qdisc replace dev {port} root handle 1: htb default 1"),
-                format!(
-                    "class replace dev {port} parent 1: classid 1:1 htb rate {bits}bit \
-                     burst {burst} cburst {burst} quantum 60000"
-                ),
-                format!("qdisc replace dev {port} parent 1:1 handle 2: bfifo limit {queue}"),
-            ],
-            Self::NarrowsCake => {
-                vec![format!("qdisc replace dev {port} root cake bandwidth {bits}bit besteffort")]
-            }
-        }
-    }
 }
 
 /// A system in its place; taken out again when dropped.
 pub(super) enum Running<'a> {
-    Kernel { bed: &'a Testbed, _bridge: Bridge<'a> },
-    Narrows(Box<Instance>),
+    Kernel(#[expect(dead_code, reason = "it is there")] Bridge<'a>),
+    Narrows(#[expect(dead_code, reason = "it runs")] Box<Instance>),
 }
 
 impl<'a> Running<'a> {
@@ -77,30 +54,32 @@ impl<'a> Running<'a> {
         limit: Rate,
         program: &Path,
     ) -> Result<Self> {
-        let running = match system {
+        let rate = format!("{}bit", limit.bits_per_sec());
+        let burst = limit.bytes_in(BURST).0.max(BURST_MIN).to_string();
+        let queue = limit.bytes_in(QUEUE);
+        let tbf = format!("tbf rate {rate} burst {burst} limit {}", queue.0);
+        let cake = format!("cake bandwidth {rate} besteffort");
+        match system {
             System::BridgeTbf | System::BridgeHtb => {
-                Self::Kernel { bed, _bridge: Bridge::over(bed)? }
+                let bridge = Bridge::over(bed)?;
+                for port in [PORT_A, PORT_B] {
+                    if system == System::BridgeTbf {
+                        bridge.shape(port, &tbf)?;
+                    } else {
+                        bridge.shape_by_htb(port)?;
+                        bridge.limit_htb(port, &rate, &burst, Some(queue))?;
+                    }
+                }
+                Ok(Self::Kernel(bridge))
             }
             System::NarrowsTbf | System::NarrowsCake => {
-                Self::Narrows(Box::new(Instance::start(bed, program, &["--fail-closed"])?))
-            }
-        };
-        for words in [PORT_A, PORT_B].iter().flat_map(|port| system.words(port, limit)) {
-            match &running {
-                Self::Kernel { bed, .. } => tc(bed.shaper(), &words)?,
-                Self::Narrows(instance) => instance.tc(&words)?,
-            };
-        }
-        Ok(running)
-    }
-
-    /// Takes it out, and complains where it cannot.
-    pub(super) fn stop(self) -> Result<()> {
-        if let Self::Kernel { bed, .. } = &self {
-            for port in [PORT_A, PORT_B] {
-                tc(bed.shaper(), &format!("qdisc del dev {port} root"))?;
+                let qdisc = if system == System::NarrowsTbf { tbf } else { cake };
+                let instance = Instance::start(bed, program, &["--fail-closed"])?;
+                for port in [PORT_A, PORT_B] {
+                    instance.tc(&format!("qdisc replace dev {port} root {qdisc}"))?;
+                }
+                Ok(Self::Narrows(Box::new(instance)))
             }
         }
-        Ok(())
     }
 }

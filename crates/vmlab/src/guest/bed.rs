@@ -183,22 +183,20 @@ impl Ring {
     /// What `ethtool -g` prints.
     fn parse(said: &str) -> Option<Self> {
         let (maxima, current) = said.split_once("Current")?;
-        let value = |text: &str| {
-            let line = text.lines().find_map(|line| line.trim().strip_prefix("RX:"))?;
-            line.trim().parse().ok()
-        };
-        Some(Self { now: value(current)?, most: value(maxima)? }).filter(|ring| ring.most > 0)
+        let [now, most] = [current, maxima].map(|text| number(text, "RX:"));
+        Some(Self { now: now?, most: most? }).filter(|ring| ring.most > 0)
     }
 }
 
 /// The pre-set maximum that `ethtool -l` prints, of pairs or of RX queues.
 fn most_combined(said: &str) -> Option<u32> {
     let maxima = said.split("Current").next()?;
-    let value = |name: &str| {
-        let line = maxima.lines().find_map(|line| line.trim().strip_prefix(name))?;
-        line.trim().parse().ok()
-    };
-    value("Combined:").filter(|count| *count > 0).or_else(|| value("RX:"))
+    number(maxima, "Combined:").filter(|count| *count > 0).or_else(|| number(maxima, "RX:"))
+}
+
+/// The number behind `name`, at the beginning of a line of what `ethtool` prints.
+fn number(said: &str, name: &str) -> Option<u32> {
+    said.lines().find_map(|line| line.trim().strip_prefix(name))?.trim().parse().ok()
 }
 
 /// Waits for the device with this address and gives it a name.

@@ -3,10 +3,8 @@
 use super::{Fault, NOISE, PROMISED, Trace, millis};
 use crate::chaos::rng::Rng;
 use crate::chaos::sender::now;
-use crate::chaos::span::Span;
 use crate::chaos::world::World;
 use anyhow::Result;
-use narrows_units::Nanos;
 use std::thread;
 use std::time::Duration;
 
@@ -39,8 +37,6 @@ impl Fault for Hang {
         thread::sleep(self.lasts);
         drop(hung);
         world.wait_until("without a silent worker", |show| !show.has_silent_worker())?;
-        // While it is passed by, and until it has noticed that it is back, its queue is unshaped.
-        let unshaped = Some(Span::new(began, now()? + Nanos::from_millis(500)));
-        Ok(Trace { unshaped, ..Trace::default() })
+        Trace::passed_by_since(began)
     }
 }

@@ -4,12 +4,10 @@
 use super::{Fault, NOISE, PROMISED, Trace, millis};
 use crate::chaos::rng::Rng;
 use crate::chaos::sender::now;
-use crate::chaos::span::Span;
 use crate::chaos::world::World;
 use crate::cpu;
 use crate::process::Process;
 use anyhow::Result;
-use narrows_units::Nanos;
 use nix::sys::signal::Signal;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -51,7 +49,6 @@ impl Fault for Hog {
         thread::sleep(self.lasts);
         hog.stop(Signal::SIGKILL)?;
         // A worker that waits too long for its core is passed by, unshaped, until it is back.
-        let unshaped = Some(Span::new(began, now()? + Nanos::from_millis(500)));
-        Ok(Trace { unshaped, ..Trace::default() })
+        Trace::passed_by_since(began)
     }
 }

@@ -3,10 +3,8 @@
 use super::{Fault, NOISE, PROMISED, Trace, millis};
 use crate::chaos::rng::Rng;
 use crate::chaos::sender::now;
-use crate::chaos::span::Span;
 use crate::chaos::world::World;
 use anyhow::Result;
-use narrows_units::Nanos;
 use nix::sys::signal::Signal;
 use std::thread;
 use std::time::Duration;
@@ -38,8 +36,6 @@ impl Fault for Pause {
         thread::sleep(self.stopped);
         world.instance()?.signal(Signal::SIGCONT)?;
         world.wait_until("running", |show| show.is_running())?;
-        // While it is passed by, and until it has noticed that it is back, nobody shapes.
-        let unshaped = Some(Span::new(began, now()? + Nanos::from_millis(500)));
-        Ok(Trace { unshaped, ..Trace::default() })
+        Trace::passed_by_since(began)
     }
 }

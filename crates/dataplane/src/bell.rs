@@ -1,0 +1,67 @@
+//! A bell that one thread rings for another, which may be at work or asleep.
+//!
+//! One that is at work looks at a flag, once a step; one that sleeps polls the descriptor.
+
+use rustix::event::{EventfdFlags, eventfd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// See the module's documentation.
+pub(crate) struct Bell {
+    has_rung: AtomicBool,
+    /// Wakes a thread that sleeps.
+    wake: OwnedFd,
+}
+
+impl Bell {
+    pub(crate) fn new() -> io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { has_rung: AtomicBool::new(false), wake })
+    }
+
+    /// Rings it. What it is rung for is there before.
+    pub(crate) fn ring(&self) {
+        self.has_rung.store(true, Ordering::Release);
+        // Fails only where the thread has been woken 2^64 times and never looked.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    /// Whether it has rung.
+    #[inline]
+    pub(crate) fn has_rung(&self) -> bool {
+        // Pairs with the Release in `ring`.
+        self.has_rung.load(Ordering::Acquire)
+    }
+
+    /// Silences it, before what it was rung for is taken: what comes in behind that rings anew.
+    pub(crate) fn silence(&self) {
+        let mut counter = [0; 8];
+        // Fails only where the counter was read already; the flag has said it all.
+        let _ = rustix::io::read(&self.wake, &mut counter);
+        self.has_rung.store(false, Ordering::Release);
+    }
+
+    /// Can be read while it has rung.
+    pub(crate) fn wake(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use narrows_xsk::wait_readable;
+
+    #[test]
+    fn it_is_heard_awake_and_asleep_until_it_is_silenced() {
+        let bell = Bell::new().unwrap();
+        let is_heard_asleep = || wait_readable([(bell.wake(), true)], Some(0)).unwrap().readable;
+        assert!(!bell.has_rung() && !is_heard_asleep());
+        bell.ring();
+        bell.ring();
+        assert!(bell.has_rung() && is_heard_asleep());
+        bell.silence();
+        assert!(!bell.has_rung() && !is_heard_asleep());
+    }
+}
