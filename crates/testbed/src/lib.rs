@@ -61,6 +61,7 @@ pub mod rrul;
 pub mod spread;
 pub mod stale;
 pub mod steering;
+pub mod stream;
 mod table;
 pub mod tcp;
 pub mod translation;

@@ -196,7 +196,7 @@ fn header(datagram: &[u8; DATAGRAM]) -> [u64; 2] {
 }
 
 /// A datagram with its sender and when it arrived; `None` where there is none in time.
-fn receive(
+pub(crate) fn receive(
     socket: &UdpSocket,
     datagram: &mut [u8],
     flags: MsgFlags,
@@ -218,7 +218,7 @@ fn receive(
 }
 
 /// What the device has no room for is lost, as anywhere on the way.
-fn send(socket: &UdpSocket, datagram: &[u8], to: SockaddrIn) -> Result<()> {
+pub(crate) fn send(socket: &UdpSocket, datagram: &[u8], to: SockaddrIn) -> Result<()> {
     match sendto(socket.as_raw_fd(), datagram, &to, MsgFlags::empty()) {
         Ok(_) | Err(Errno::ENOBUFS | Errno::EAGAIN) => Ok(()),
         Err(errno) => Err(errno).context("cannot send a probe"),

@@ -3,14 +3,14 @@
 //! A `veth` delivers to the RX queue whose number the TX queue had. The kernel picks
 //! that by the hash of the flow, under a key that it draws at boot; so which flow takes
 //! which queue is found by trying ([`flows`]). Transmit packet steering (XPS) overrides
-//! the hash: with every core mapped to one queue, everything takes it ([`pin`]). What a queue
-//! has sent, [`QueueCounters`] say.
+//! the hash: with every core mapped to one queue, everything takes it ([`pin`]). A filter does, too, and
+//! goes by the port ([`by_port`]). What a queue has sent, [`QueueCounters`] say.
 
 use crate::bed::{CLIENT, End, SERVER, SINK_MAC, Testbed, tc};
 use crate::namespace::Namespace;
 use crate::raw::RawSocket;
 use crate::{cpu, frames};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 /// Flows tried at once. Flow number `i` sends 2^i frames, so that the number of frames
@@ -100,7 +100,7 @@ fn parse_mq(json: &str, queues: u32) -> Option<Vec<u64>> {
 
 /// Makes everything that both ends send take `queue`, from any socket.
 pub fn pin(bed: &Testbed, queue: u32) -> Result<()> {
-    anyhow::ensure!(queue < bed.queues(), "there is no queue {queue} of {}", bed.queues());
+    ensure!(queue < bed.queues(), "there is no queue {queue} of {}", bed.queues());
     steer(bed, |q| q == queue)
 }
 
@@ -112,6 +112,22 @@ pub fn pin_device(namespace: &Namespace, device: &str, queue: u32) -> Result<()>
 /// Lets the hash of the flow decide again.
 pub fn spread(bed: &Testbed) -> Result<()> {
     steer(bed, |_| false)
+}
+
+/// Lets what `device` sends over IPv4 take the queue whose number is the destination port modulo
+/// `queues`, a power of two.
+pub fn by_port(namespace: &Namespace, device: &str, queues: u16) -> Result<()> {
+    ensure!(queues.is_power_of_two(), "{queues} queues are no power of two");
+    tc(namespace, &format!("qdisc replace dev {device} clsact"))?;
+    for queue in 0..queues {
+        let mask = queues - 1;
+        let words = format!(
+            "filter add dev {device} egress protocol ip u32 match ip dport {queue} {mask:#06x} \
+             action skbedit queue_mapping {queue}"
+        );
+        tc(namespace, &words)?;
+    }
+    Ok(())
 }
 
 fn steer(bed: &Testbed, takes_all: impl Fn(u32) -> bool) -> Result<()> {

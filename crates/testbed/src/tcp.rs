@@ -3,11 +3,13 @@
 //! The kernel draws a hash for each connection and the hash picks the queue, whatever the
 //! ports. So a connection is opened, the queue that its first packets took is looked up
 //! ([`QueueCounters`]), and it is kept where a flow is wanted there and given up where not. It
-//! stays on its queue as long as the kernel draws no new hash, which it is told not to.
+//! stays on its queue as long as the kernel draws no new hash, which it is told not to. Where ports
+//! pick the queue ([`crate::steering::by_port`]), connections go [to those](Flows::to).
 //!
 //! What is counted is what the receiver has read: payload, once.
 
 use crate::bed::{End, Testbed};
+use crate::namespace::Namespace;
 use crate::steering::QueueCounters;
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -76,6 +78,19 @@ impl Flows {
             }
         }
         bail!("of {TRIES} connections, too few took the queues that were wanted; is XPS set?")
+    }
+
+    /// Opens one from an end to each of `addresses` in the namespace `far`.
+    pub fn to(from: End<'_>, far: &Namespace, addresses: &[SocketAddrV4]) -> Result<Self> {
+        let connect = |address: &SocketAddrV4| {
+            let listener = far.enter(|| Ok(TcpListener::bind(address)?))?;
+            let sender = from.namespace.enter(|| Ok(TcpStream::connect(address)?))?;
+            set_up([sender, listener.accept()?.0], 0)
+        };
+        let pairs = addresses.iter().map(|address| {
+            connect(address).with_context(|| format!("cannot connect to {address}"))
+        });
+        Ok(Self { pairs: pairs.collect::<Result<_>>()? })
     }
 
     /// Begins to send on all of them, as fast as each may.
