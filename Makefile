@@ -13,13 +13,14 @@ PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: help demo demo-latency test crate-tests test-vm test-vm-short tested deps build check loom instructions reproduction reproduction-check chaos chaos-short fuzz bench-forward bench-cake bench-wheels bench-pacing unit
+.PHONY: help demo demo-latency test crate-tests test-vm test-vm-short test-vm-cake tested deps build check loom instructions reproduction reproduction-check chaos chaos-short fuzz bench-forward bench-cake bench-wheels bench-pacing unit
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
 	@echo "make demo-latency   what cake does to delay under load, beside tbf and beside nothing (root)"
 	@echo "make test           all tests: unit, property, loom, instruction counts, figures, end to end (root)"
 	@echo "make test-vm        other kernels and real drivers, under qemu: CELLS='7.x-igb 6.1' for some (root to install it)"
+	@echo "make test-vm-cake   of these only Linux's cake and cake_mq beside ours, on the same traffic"
 	@echo "make chaos          faults of all kinds under traffic, for three minutes; SEED=N for a certain run (root)"
 	@echo "make fuzz           every fuzz target for half a minute"
 	@echo "make unit           check dist/narrows@.service, and how much systemd lets it do"
@@ -122,9 +123,14 @@ tested: deps
 
 # Debian's kernels between emulated cards: all cells take twenty minutes. CELLS= chooses some by
 # name, kernel or driver; RESUME=1 keeps what this build has shown already; WRITE=1 renews the
-# table of docs/kernels.md.
+# tables of docs/kernels.md and docs/cake.md.
 test-vm: tested
 	@target/debug/vmlab $(if $(RESUME),--resume) $(if $(WRITE),--write) $(CELLS)
+
+# Linux's cake and cake_mq beside ours, in one of these machines. WRITE=1 renews the tables of
+# docs/cake.md.
+test-vm-cake: tested
+	@target/debug/vmlab $(if $(RESUME),--resume) $(if $(WRITE),--write) cake
 
 # The cells that cover most, in at most 5 minutes.
 test-vm-short: tested

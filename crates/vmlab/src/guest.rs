@@ -2,6 +2,7 @@
 //! checks of its cell, says how each ended, and switches the machine off.
 
 mod bed;
+mod cake;
 mod checks;
 mod shaper;
 mod traffic;
@@ -18,9 +19,6 @@ use std::time::Instant;
 
 /// The serial port that the host reads lines from. The console is the other.
 const LINES: &str = "/dev/ttyS1";
-
-/// Where programs are.
-const PATH: &str = "/usr/sbin:/usr/bin";
 
 /// What is mounted where, and of which type.
 const MOUNTS: [(&str, &str); 8] = [
@@ -44,7 +42,7 @@ pub enum Verdict {
 
 /// Runs the guest. Does not return: the machine goes off.
 pub fn main() -> ! {
-    if let Err(error) = boot().and_then(|driver| run(&driver)) {
+    if let Err(error) = boot().and_then(|task| run(&task)) {
         eprintln!("vmlab: {error:#}");
     }
     // Nothing was written anywhere that lasts, so nothing needs to be synced.
@@ -53,7 +51,7 @@ pub fn main() -> ! {
 }
 
 /// Mounts what every Linux has, and loads what the devices ask for, as udev does. Returns what
-/// the host wants under the ports.
+/// the host wants: a driver under the ports, or something else than checks.
 fn boot() -> Result<String> {
     for (place, kind) in MOUNTS {
         let mounted = mount(Some(kind), place, Some(kind), MsFlags::empty(), None::<&str>);
@@ -63,7 +61,7 @@ fn boot() -> Result<String> {
     }
     for bus in ["pci", "virtio"] {
         for alias in aliases(bus) {
-            let _ = Command::new("modprobe").args(["-q", &alias]).env("PATH", PATH).status();
+            let _ = Command::new("modprobe").args(["-q", &alias]).status();
         }
     }
     let line = fs::read_to_string("/proc/cmdline").context("cannot read /proc/cmdline")?;
@@ -71,12 +69,12 @@ fn boot() -> Result<String> {
     for module in word("vmlab.load=").into_iter().flat_map(|modules| modules.split(',')) {
         load(module)?;
     }
-    Ok(word("vmlab.driver=").context("the kernel was not told vmlab.driver")?.to_owned())
+    Ok(word("vmlab.task=").context("the kernel was not told vmlab.task")?.to_owned())
 }
 
 /// Loads a module with what it needs.
 fn load(module: &str) -> Result<()> {
-    process::run(Command::new("modprobe").arg(module).env("PATH", PATH)).map(drop)
+    process::run(Command::new("modprobe").arg(module)).map(drop)
 }
 
 /// What the devices of a bus say that they are.
@@ -89,31 +87,38 @@ fn aliases(bus: &str) -> Vec<String> {
         .collect()
 }
 
-fn run(driver: &str) -> Result<()> {
+fn run(task: &str) -> Result<()> {
     let mut lines = File::options().write(true).open(LINES).context("no second serial port")?;
     let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
     say(&mut lines, &Message::Hello(release.trim().to_owned()))?;
-    if driver != "none" {
-        let mut lab = checks::Lab::up(driver)?;
-        for (name, check) in checks::ALL {
-            let begin = Instant::now();
-            let (outcome, note) = match check(&mut lab) {
-                Ok(Verdict::Passed(note)) => (Outcome::Passed, note),
-                Ok(Verdict::Skipped(note)) => (Outcome::Skipped, note),
-                Err(error) => (Outcome::Failed, format!("{error:#}")),
-            };
-            if let Some(mode) = lab.mode.take() {
-                say(&mut lines, &Message::Mode(mode))?;
-            }
-            if outcome == Outcome::Failed {
-                println!("== {name}: {note}\n{}", lab.words());
-            }
-            let seconds = begin.elapsed().as_secs_f64();
-            let name = (*name).to_owned();
-            say(&mut lines, &Message::Check(Check { name, outcome, note, seconds }))?;
-        }
+    match task {
+        "none" => {}
+        crate::cake::NAME => cake::run(|sample| say(&mut lines, &Message::Sample(sample)))?,
+        driver => check(driver, &mut lines)?,
     }
     say(&mut lines, &Message::End)
+}
+
+fn check(driver: &str, lines: &mut File) -> Result<()> {
+    let mut lab = checks::Lab::up(driver)?;
+    for (name, check) in checks::ALL {
+        let begin = Instant::now();
+        let (outcome, note) = match check(&mut lab) {
+            Ok(Verdict::Passed(note)) => (Outcome::Passed, note),
+            Ok(Verdict::Skipped(note)) => (Outcome::Skipped, note),
+            Err(error) => (Outcome::Failed, format!("{error:#}")),
+        };
+        if let Some(mode) = lab.mode.take() {
+            say(lines, &Message::Mode(mode))?;
+        }
+        if outcome == Outcome::Failed {
+            println!("== {name}: {note}\n{}", lab.words());
+        }
+        let seconds = begin.elapsed().as_secs_f64();
+        let name = (*name).to_owned();
+        say(lines, &Message::Check(Check { name, outcome, note, seconds }))?;
+    }
+    Ok(())
 }
 
 fn say(lines: &mut File, message: &Message) -> Result<()> {

@@ -1,6 +1,7 @@
 //! On the host: prepares what guests are made of, runs one cell after the other, and sums up.
 
-use crate::matrix::{self, Cell, SHORT};
+use crate::cake::judge;
+use crate::matrix::{self, Cell, SHORT, Task};
 use crate::qemu::{Machine, Processor};
 use crate::verdict::{Check, Message, Outcome, Record};
 use crate::{apt, kernel, report, root};
@@ -9,23 +10,28 @@ use clap::Parser;
 use std::collections::BTreeMap;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long one cell may take. A whole one takes some two minutes where nothing else runs.
 const LIMIT: Duration = Duration::from_secs(420);
+/// The same of the one that measures, which takes some fifteen.
+const LIMIT_TO_MEASURE: Duration = Duration::from_secs(3600);
 
 /// Run Narrows on other kernels, between real drivers, and say what works where.
 ///
 /// Boots Debian's own kernels under qemu, one machine at a time, with an emulated card under each
-/// port, and goes through a list of checks in each. Installs the Debian packages that it needs
+/// port, and goes through a list of checks in each; in one, measures CAKE beside the kernel's. Installs the Debian packages that it needs
 /// (qemu from the release's backports where the release's own is too old) and keeps kernels and
 /// results under target/vm. Where qemu cannot be installed it says so and skips all cells.
 #[derive(Parser)]
 #[command(name = "vmlab", max_term_width = 100)]
 pub struct Options {
-    /// Cells to run: 7.x-igb, or all of a kernel (6.12) or of a driver (igb). All, by default.
+    /// Cells to run: 7.x-igb, or all of a kernel (6.12) or of a driver (igb); cake, for the kernel's
+    /// CAKE beside ours. All, by default.
     #[arg(value_name = "CELL")]
     cells: Vec<String>,
 
@@ -37,7 +43,8 @@ pub struct Options {
     #[arg(long)]
     resume: bool,
 
-    /// Write the table of docs/kernels.md from the latest result of each cell.
+    /// Write the tables of docs/kernels.md and docs/cake.md from the latest result of each cell; that
+    /// of which no cell was chosen stays as it is.
     #[arg(long)]
     write: bool,
 
@@ -65,22 +72,35 @@ pub fn execute(options: &Options) -> Result<ExitCode> {
     let folder = fs::canonicalize(&options.folder)?;
     let mut counts = Counts::default();
     match Lab::prepare(&folder, options, &cells)? {
-        Ok(lab) => {
-            for cell in &cells {
-                counts.add(lab.cell(*cell, options.resume)?.outcome());
-            }
-        }
+        Ok(lab) => lab.run(&cells, options.resume)?.into_iter().for_each(|end| counts.add(end)),
         Err(reason) => {
             println!("SKIPPED: no virtual machine was started: {reason:#}");
             counts.skipped = cells.len();
         }
     }
     if options.write {
-        let records = matrix::all().into_iter().map(|cell| stored(&folder, cell));
-        report::write(&records.flatten().collect::<Vec<_>>())?;
+        write(&folder, &cells)?;
     }
     println!("{}", counts.line());
     Ok(if counts.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Writes the documents that are about `cells`, each from the latest results of all that it is about.
+fn write(folder: &Path, cells: &[Cell]) -> Result<()> {
+    let is_cake = |cell: &Cell| cell.task == Task::Cake;
+    let (cake, drivers): (Vec<Cell>, Vec<Cell>) = matrix::all().into_iter().partition(is_cake);
+    let records = |of: Vec<Cell>| -> Vec<Record> {
+        of.into_iter().filter_map(|cell| stored(folder, cell)).collect()
+    };
+    if !cells.iter().all(is_cake) {
+        report::write_kernels(&records(drivers))?;
+    }
+    if cells.iter().any(is_cake) {
+        let mut records = records(cake);
+        records.retain(|record| record.complete);
+        report::write_cake(&records)?;
+    }
+    Ok(())
 }
 
 /// How many cells ended how.
@@ -183,18 +203,45 @@ impl Lab {
         said: impl FnMut(&Message),
     ) -> Result<(Record, String)> {
         let kernel = &self.kernels[suite];
-        let root = self.folder.join("initrd");
+        let folder = self.folder.join("runs").join(name);
+        fs::create_dir_all(&folder)?;
+        let root = folder.join("initrd");
         fs::write(&root, [&self.root[..], &kernel.modules()?].concat())?;
         let machine = Machine {
             processor,
             image: &kernel.image,
             root: &root,
-            driver: cell.map(|cell| cell.driver),
+            task: cell.map(|cell| cell.task),
             load: &self.load,
-            folder: &self.folder.join("runs").join(name),
-            limit: LIMIT,
+            folder: &folder,
+            limit: match cell {
+                Some(Cell { task: Task::Cake, .. }) => LIMIT_TO_MEASURE,
+                _ => LIMIT,
+            },
         };
-        Ok((machine.run(said)?, machine.last_words()))
+        let record = machine.run(said)?;
+        // Of no use to anybody any more, and large.
+        fs::remove_file(&root)?;
+        Ok((record, machine.last_words()))
+    }
+
+    /// Runs `cells` one after the other. Only what measures has a machine beside theirs where
+    /// machines have a time of their own: it takes as long as most of the others together.
+    fn run(&self, cells: &[Cell], resume: bool) -> Result<Vec<Outcome>> {
+        let run = |cells: Vec<Cell>| -> Result<Vec<Outcome>> {
+            cells.into_iter().map(|cell| Ok(self.cell(cell, resume)?.outcome())).collect()
+        };
+        if self.processor == Processor::Kvm {
+            return run(cells.to_vec());
+        }
+        let (measuring, checking) = cells.iter().partition(|cell| cell.task == Task::Cake);
+        let outcomes = thread::scope(|scope| {
+            let beside = scope.spawn(|| run(measuring));
+            let checked = run(checking);
+            let measured = beside.join().unwrap_or_else(|panic| resume_unwind(panic));
+            [checked, measured]
+        });
+        Ok(outcomes.into_iter().collect::<Result<Vec<_>>>()?.concat())
     }
 
     /// Runs a cell, unless its result is there already and `resume` is asked for.
@@ -215,10 +262,18 @@ impl Lab {
             }
             Message::Mode(mode) => println!("  {mode}"),
             Message::Check(check) => println!("  {}", line(check)),
+            Message::Sample(sample) => println!("{name}: {sample}"),
             Message::End => {}
         };
         let suite = cell.kernel.suite;
         let (mut record, words) = self.machine(suite, Some(cell), self.processor, &name, said)?;
+        if cell.task == Task::Cake {
+            self.processor.name().clone_into(&mut record.mode);
+        }
+        for check in judge::checks(&record.samples) {
+            println!("{name}: {}", line(&check));
+            record.add(Message::Check(check));
+        }
         record.cell.clone_from(&name);
         record.program = self.program;
         if record.outcome() != Outcome::Passed {

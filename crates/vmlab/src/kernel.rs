@@ -13,7 +13,7 @@ use std::process::Command;
 
 /// The modules that a guest may load, beside what these need themselves. What is not here does
 /// not exist for the guest, so this is a superset of what any check uses: drivers, bridges, VLANs,
-/// connection tracking, and the kernel's qdiscs.
+/// connection tracking, the kernel's qdiscs, filters, and what TCP says of its connections.
 const MODULES: &[&str] = &[
     "igb",
     "e1000e",
@@ -40,6 +40,10 @@ const MODULES: &[&str] = &[
     "sch_htb",
     "sch_tbf",
     "sch_ingress",
+    "sch_netem",
+    "cls_u32",
+    "act_skbedit",
+    "tcp_diag",
     "tcp_bbr",
     "crc32c_generic",
     "crc32c-intel",

@@ -1,5 +1,6 @@
 //! Which cells there are.
 
+use crate::cake;
 use anyhow::{Result, ensure};
 
 /// A kernel that people have.
@@ -36,43 +37,74 @@ pub const DRIVERS: [Driver; 5] = [
     Driver { name: "veth", card: None },
 ];
 
+/// What a guest is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Its checks, with this driver under the ports.
+    Checks(Driver),
+    /// CAKE as Linux has it beside ours.
+    Cake,
+}
+
+impl Task {
+    /// The name of it, or of its driver.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Checks(driver) => driver.name,
+            Self::Cake => cake::NAME,
+        }
+    }
+
+    /// The card that its ports have; none for ports without hardware.
+    pub const fn card(self) -> Option<&'static str> {
+        match self {
+            Self::Checks(driver) => driver.card,
+            Self::Cake => None,
+        }
+    }
+}
+
 /// Of all cells those that cover most in little time: each kernel once; zero copy, generic XDP and a
 /// device without hardware.
 pub const SHORT: [&str; 3] = ["7.x-igb", "6.12-e1000e", "6.1-veth"];
 
-/// One kernel with one driver.
+/// One kernel with one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// The kernel that the guest boots.
     pub kernel: Kernel,
-    /// The driver of its ports.
-    pub driver: Driver,
+    /// What it does there.
+    pub task: Task,
 }
 
 impl Cell {
-    /// `KERNEL-DRIVER`.
+    /// `KERNEL-DRIVER`, or `KERNEL-cake`.
     pub fn name(&self) -> String {
-        format!("{}-{}", self.kernel.name, self.driver.name)
+        format!("{}-{}", self.kernel.name, self.task.name())
     }
 }
 
-/// All of them, the newest kernel first: what fails there fails soonest for most.
+/// All of them, the newest kernel first: what fails there fails soonest for most. Only the newest
+/// has all that ours is held beside.
 pub fn all() -> Vec<Cell> {
-    let of = |kernel: Kernel| DRIVERS.map(move |driver| Cell { kernel, driver });
-    KERNELS.iter().rev().flat_map(|kernel| of(*kernel)).collect()
+    let of =
+        |kernel: Kernel| DRIVERS.map(move |driver| Cell { kernel, task: Task::Checks(driver) });
+    let [.., newest] = KERNELS;
+    let drivers = KERNELS.iter().rev().flat_map(|kernel| of(*kernel));
+    drivers.chain([Cell { kernel: newest, task: Task::Cake }]).collect()
 }
 
-/// Those that `words` name: a cell, a kernel or a driver each; all where there are none.
+/// Those that `words` name: a cell, a kernel, a driver or `cake` each; all where there are none.
 pub fn select(words: &[String]) -> Result<Vec<Cell>> {
     let fits = |cell: &Cell, word: &str| {
-        cell.name() == word || cell.kernel.name == word || cell.driver.name == word
+        cell.name() == word || cell.kernel.name == word || cell.task.name() == word
     };
     for word in words {
         let known = all().iter().any(|cell| fits(cell, word));
         let names: Vec<String> = all().iter().map(Cell::name).collect();
         ensure!(
             known,
-            "no cell is called {word}; a kernel, a driver, or one of {}",
+            "no cell is called {word}; a kernel, a driver, cake, or one of {}",
             names.join(" ")
         );
     }
@@ -90,11 +122,12 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_a_cell_a_kernel_or_a_driver() {
+    fn a_word_is_a_cell_a_kernel_a_driver_or_cake() {
         assert_eq!(names(&["6.1-veth"]), ["6.1-veth"]);
         assert_eq!(names(&["igb"]), ["7.x-igb", "6.12-igb", "6.1-igb"]);
         assert_eq!(names(&["6.12"]).len(), DRIVERS.len());
-        assert_eq!(names(&[]).len(), KERNELS.len() * DRIVERS.len());
+        assert_eq!(names(&["cake"]), ["7.x-cake"]);
+        assert_eq!(names(&[]).len(), KERNELS.len() * DRIVERS.len() + 1);
         assert_eq!(names(&SHORT).len(), SHORT.len());
     }
 

@@ -1,7 +1,7 @@
 //! One machine: boots a kernel with a root, hears the guest's lines, and ends it.
 
 use crate::apt::PROGRAM;
-use crate::matrix::Driver;
+use crate::matrix::Task;
 use crate::verdict::{Check, Message, Outcome, Record};
 use anyhow::{Context, Result};
 use narrows_testbed::process::Process;
@@ -18,33 +18,48 @@ const BOOT: Duration = Duration::from_secs(300);
 /// The same with KVM, where it takes two.
 const BOOT_WITH_KVM: Duration = Duration::from_secs(15);
 /// What the kernel is told: quiet, without what only slows an emulated processor down, and to end
-/// instead of starting again.
+/// instead of starting again. It hands `PATH` to its first process.
 const KERNEL: &str = "console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off nokaslr \
-                      nowatchdog random.trust_cpu=on net.ifnames=0 tsc=reliable";
+                      nowatchdog random.trust_cpu=on net.ifnames=0 tsc=reliable \
+                      PATH=/usr/sbin:/usr/bin";
 
 /// How the guest's processors are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Processor {
     /// By the host's own.
     Kvm,
-    /// By translation, in time of their own: 4 ns for each instruction, and when all are idle
+    /// By translation, in time of their own: so long for each instruction, and when all are idle
     /// none is waited for. So what the guest measures does not depend on what else the host does.
     Tcg,
 }
 
-impl Processor {
-    fn arguments(self) -> &'static [&'static str] {
-        match self {
-            Self::Kvm => &["-accel", "kvm", "-cpu", "host"],
-            Self::Tcg => &[
-                "-accel",
-                "tcg,thread=single,tb-size=512",
-                "-cpu",
-                "Nehalem",
-                "-icount",
-                "shift=2,sleep=off",
-            ],
+/// What a guest is given for its task.
+struct Size {
+    processors: u32,
+    /// How long an instruction takes where it is translated: 2 to this power, in nanoseconds.
+    instruction: u32,
+    memory: &'static str,
+}
+
+impl Size {
+    const fn of(task: Option<Task>) -> Self {
+        match task {
+            Some(Task::Cake) => Self { processors: 4, instruction: 0, memory: "2G" },
+            Some(Task::Checks(_)) | None => Self { processors: 2, instruction: 2, memory: "1G" },
         }
+    }
+}
+
+impl Processor {
+    fn arguments(self, size: &Size) -> Vec<String> {
+        let clock = format!("shift={},sleep=off", size.instruction);
+        let words: &[&str] = match self {
+            Self::Kvm => &["-accel", "kvm", "-cpu", "host"],
+            Self::Tcg => {
+                &["-accel", "tcg,thread=single,tb-size=512", "-cpu", "Nehalem", "-icount", &clock]
+            }
+        };
+        words.iter().map(|word| (*word).to_owned()).collect()
     }
 
     /// Its name.
@@ -65,8 +80,8 @@ pub struct Machine<'a> {
     pub image: &'a Path,
     /// The root, as one archive.
     pub root: &'a Path,
-    /// What is under the ports; none to boot and end.
-    pub driver: Option<Driver>,
+    /// What it is for; nothing but to boot and end, by default.
+    pub task: Option<Task>,
     /// Modules that the guest loads first, separated by commas; a stock machine loads none.
     pub load: &'a str,
     /// Where its lines and what its console says are written.
@@ -105,12 +120,14 @@ impl Machine<'_> {
         // It ends with this process, also where that is killed.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", PROGRAM]);
-        command.args(self.processor.arguments());
-        command.args(["-machine", "q35,usb=off,smm=off", "-smp", "2", "-m", "1G"]);
+        let size = Size::of(self.task);
+        command.args(self.processor.arguments(&size));
+        command.args(["-machine", "q35,usb=off,smm=off", "-m", size.memory]);
+        command.args(["-smp", &size.processors.to_string()]);
         command.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
         command.arg("-kernel").arg(self.image).arg("-initrd").arg(self.root);
-        let driver = self.driver.map_or("none", |driver| driver.name);
-        let mut words = format!("{KERNEL} vmlab.driver={driver}");
+        let task = self.task.map_or("none", Task::name);
+        let mut words = format!("{KERNEL} vmlab.task={task}");
         if !self.load.is_empty() {
             words.push_str(&format!(" vmlab.load={}", self.load));
         }
@@ -120,7 +137,7 @@ impl Machine<'_> {
             command.args(["-chardev", &format!("file,id={id},path={path}")]);
             command.args(["-serial", &format!("chardev:{id}")]);
         }
-        if let Some(card) = self.driver.and_then(|driver| driver.card) {
+        if let Some(card) = self.task.and_then(Task::card) {
             command.args(cards(card));
         }
         let said = File::create(self.folder.join("qemu"))?;

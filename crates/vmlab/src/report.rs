@@ -1,29 +1,50 @@
-//! The table of docs/kernels.md: what works where.
+//! The tables of docs/kernels.md, what works where, and of docs/cake.md, ours beside the kernel's.
 
+use crate::cake::table;
 use crate::verdict::{Check, Outcome, Record};
 use anyhow::{Context, Result};
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use std::fs;
 use std::path::Path;
 
-/// The lines between which the table stands.
-const BEGIN: &str = "<!-- written by make test-vm WRITE=1 -->";
+/// The line before what is written into docs/kernels.md.
+const KERNELS: &str = "<!-- written by make test-vm WRITE=1 -->";
+/// And into docs/cake.md.
+const CAKE: &str = "<!-- written by make test-vm-cake WRITE=1 -->";
+/// The line behind it.
 const END: &str = "<!-- end of what is written -->";
 
-/// Puts the table of `records` into the document.
-pub fn write(records: &[Record]) -> Result<()> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/kernels.md");
+/// Puts the table of `records` into docs/kernels.md.
+pub fn write_kernels(records: &[Record]) -> Result<()> {
+    write("kernels.md", KERNELS, &render(records))
+}
+
+/// Puts the tables of the samples in `records` into docs/cake.md.
+pub fn write_cake(records: &[Record]) -> Result<()> {
+    let tables = |record: &Record| {
+        format!(
+            "Linux {}, {}:\n\n{}\n",
+            record.release,
+            record.mode,
+            table::render(&record.samples)
+        )
+    };
+    write("cake.md", CAKE, &records.iter().map(tables).collect::<String>())
+}
+
+fn write(document: &str, begin: &str, tables: &str) -> Result<()> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(document);
     let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-    let text = replaced(&text, &render(records))
+    let text = replaced(&text, begin, tables)
         .with_context(|| format!("{} has no place for the table", file.display()))?;
     fs::write(&file, text).with_context(|| file.display().to_string())
 }
 
-/// `text` with `table` between its two marks.
-fn replaced(text: &str, table: &str) -> Option<String> {
-    let (before, rest) = text.split_once(BEGIN)?;
+/// `text` with `tables` between its two marks.
+fn replaced(text: &str, begin: &str, tables: &str) -> Option<String> {
+    let (before, rest) = text.split_once(begin)?;
     let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}\n\n{table}\n{END}{after}"))
+    Some(format!("{before}{begin}\n\n{tables}\n{END}{after}"))
 }
 
 /// A row for each cell, a column for each check, and below what the words do not say.
@@ -90,10 +111,10 @@ mod tests {
 
     #[test]
     fn only_what_is_between_the_marks_changes() {
-        let text = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
-        let new = replaced(&text, "new").unwrap();
-        assert_eq!(new, format!("before\n{BEGIN}\n\nnew\n{END}\nafter\n"));
-        assert_eq!(replaced(&new, "new").unwrap(), new);
-        assert_eq!(replaced("no marks", "new"), None);
+        let text = format!("before\n{CAKE}\nold\n{END}\nafter\n");
+        let new = replaced(&text, CAKE, "new").unwrap();
+        assert_eq!(new, format!("before\n{CAKE}\n\nnew\n{END}\nafter\n"));
+        assert_eq!(replaced(&new, CAKE, "new").unwrap(), new);
+        assert_eq!(replaced(&new, KERNELS, "new"), None);
     }
 }

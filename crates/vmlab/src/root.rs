@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Programs that the checks, or Narrows, call.
-const PROGRAMS: [&str; 6] = ["ip", "ethtool", "ping", "sh", "kmod", "dmesg"];
+const PROGRAMS: [&str; 7] = ["ip", "tc", "ethtool", "ping", "sh", "kmod", "dmesg"];
 /// Empty folders that things are mounted on.
 const FOLDERS: [&str; 7] = ["proc", "sys", "dev", "run", "tmp", "root", "var"];
 /// Where Narrows is in the guest.

@@ -1,5 +1,6 @@
 //! What the guest tells the host, one line of JSON each.
 
+use crate::cake::Sample;
 use serde::{Deserialize, Serialize};
 
 /// How a check ended.
@@ -37,6 +38,8 @@ pub enum Message {
     Mode(String),
     /// A check has ended.
     Check(Check),
+    /// One system has been measured under one load.
+    Sample(Sample),
     /// All checks have ended.
     End,
 }
@@ -44,14 +47,18 @@ pub enum Message {
 /// What is kept of a cell.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Record {
-    /// `KERNEL-DRIVER`.
+    /// Its name.
     pub cell: String,
     /// The kernel's release; empty where the guest did not come up.
     pub release: String,
-    /// In which mode Narrows runs; empty where it does not.
+    /// In which mode Narrows runs, and of a cell that measures, how the guest's processors are made;
+    /// empty where Narrows does not run.
     pub mode: String,
     /// The checks that ended.
     pub checks: Vec<Check>,
+    /// What was measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<Sample>,
     /// Whether the guest came to the end of them.
     pub complete: bool,
     /// Which program was tried: a hash of it.
@@ -65,6 +72,7 @@ impl Record {
             Message::Hello(release) => self.release = release,
             Message::Mode(mode) => self.mode = mode,
             Message::Check(check) => self.checks.push(check),
+            Message::Sample(sample) => self.samples.push(sample),
             Message::End => self.complete = true,
         }
     }
