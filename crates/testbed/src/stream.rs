@@ -116,3 +116,31 @@ impl Running {
         self.receiver.stop()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_over_loopback_arrives_with_the_time_at_which_it_was_sent() {
+        let ip = std::net::Ipv4Addr::LOCALHOST;
+        let [near, far] = [(); 2].map(|()| UdpSocket::bind((ip, 0)).unwrap());
+        setsockopt(&far, sockopt::ReceiveTimestampns, &true).unwrap();
+        far.set_read_timeout(Some(LOOK)).unwrap();
+        let to = SocketAddrV4::new(ip, far.local_addr().unwrap().port());
+        let rate = Rate::from_bits_per_sec(1_600_000); // a frame every millisecond
+        let stream = Stream { to, dscp: 0, frame: 200, rate };
+        let (began, end, over) = (now().unwrap(), AtomicBool::new(false), AtomicBool::new(false));
+        let arrivals = thread::scope(|scope| {
+            let sending = scope.spawn(|| stream.write(&near, 1, &end).unwrap());
+            let reading = scope.spawn(|| read(&far, &over).unwrap());
+            thread::sleep(Duration::from_millis(100));
+            end.store(true, Ordering::Relaxed);
+            sending.join().unwrap();
+            over.store(true, Ordering::Relaxed);
+            reading.join().unwrap()
+        });
+        assert!((2..=220).contains(&arrivals.len()), "{}", arrivals.len());
+        assert!(arrivals.iter().all(|arrival| (began..=arrival.arrived).contains(&arrival.sent)));
+    }
+}
