@@ -23,6 +23,10 @@
 //! wake up they use up the cushion, which is what then stands in the next hop; until it is full
 //! again everyone sends a little less, and the next hop drains.
 //!
+//! *A reserve for what is urgent.* A seat whose qdisc says that it yields leaves some more credit, so that
+//! on other seats what does not yield, and is within its share, finds it at once and does not have to win
+//! a race. Only where packets are paid for one by one: a lease ends soon enough.
+//!
 //! *What may leave.* In any window at most the rate times the window, plus the burst that the
 //! operator asked for, or 32 us at the rate or six full frames (three below 750 Mbit/s) where
 //! that is more; plus one packet that is longer than the cushion, if such are sent. Clocks that
@@ -159,6 +163,10 @@ struct Seat {
     rested: bool,
     /// The level that it is for.
     level: u64,
+    /// Whether what is bought leaves room for what does not yield.
+    yields: bool,
+    /// Whether any of it ever has: then there is a reserve.
+    has_yielded: bool,
     weight: Weight,
     /// What it was when the grace was last looked at.
     weighed: Weight,
@@ -204,6 +212,8 @@ impl Seat {
             grace: Grace::new(terms.rate, terms.least_grace),
             rested: true,
             level: terms.rate.bits_per_sec(),
+            yields: false,
+            has_yielded: false,
             weight: Weight::ONE,
             weighed: Weight::ONE,
             share: Share::WHOLE,
@@ -261,14 +271,16 @@ impl Seat {
     }
 
     /// What all shares together are to be, in bits per second: the limit, and what brings the
-    /// credit to the cushion.
+    /// credit beyond the reserve to the cushion.
     fn shared(&self, now: Nanos) -> u64 {
         let Terms { rate, cushion, sync_time, .. } = self.terms;
-        let credit = self.shared.ledger.credit(now).min(cushion + cushion);
+        let reserve = if self.has_yielded { self.terms.reserve } else { Nanos::ZERO };
+        let wanted = cushion + reserve;
+        let credit = self.shared.ledger.credit(now).min(wanted + cushion);
         let time = cushion.0.saturating_mul(LEAST_REFILL_PART);
         let time = sync_time.0.saturating_mul(REFILL).max(time).max(1);
         let rate = i128::from(rate.bits_per_sec());
-        let missing = i128::from(cushion.0) - i128::from(credit.0);
+        let missing = i128::from(wanted.0) - i128::from(credit.0);
         u64::try_from(rate - rate * missing / i128::from(time)).unwrap_or(u64::MAX)
     }
 
@@ -337,10 +349,11 @@ impl Seat {
         }
         let need = cost - self.held;
         let granted = self.grace.affords(need, now);
-        let keep = if granted.is_ok() { Nanos::ZERO } else { self.keep(now) };
-        let more = self.affordable(keep, granted.is_ok(), now);
-        let in_advance = more > need && self.buy_exactly(more, keep, false, now).is_ok();
-        if !in_advance && let Err(when) = self.buy_exactly(need, keep, true, now) {
+        let in_share = granted.is_ok();
+        let keep = self.keep(in_share, now);
+        let more = self.affordable(keep, in_share, now);
+        let in_advance = more > need && self.buy_exactly(more, keep, in_share, false, now).is_ok();
+        if !in_advance && let Err(when) = self.buy_exactly(need, keep, in_share, true, now) {
             // Whichever comes first: that enough is there for this seat, too, or its grace.
             let when = match granted {
                 Ok(()) => when,
@@ -354,12 +367,16 @@ impl Seat {
         self.use_held(cost, own_now)
     }
 
-    /// How much credit a seat leaves that buys beyond its share: the cushion, and more if it has
-    /// had much already.
-    fn keep(&self, now: Nanos) -> Nanos {
+    /// How much credit a seat leaves: the reserve where it yields; beyond its share the cushion besides, and
+    /// more if it has had much already.
+    fn keep(&self, in_share: bool, now: Nanos) -> Nanos {
         let Terms { depth, cushion, .. } = self.terms;
+        let reserve = if self.yields { self.terms.reserve } else { Nanos::ZERO };
+        if in_share {
+            return reserve;
+        }
         let left = Nanos(self.grace.borrowed(now).0 / BORROWED_PART).min(Nanos(depth.0 / 2));
-        cushion.max(left)
+        reserve + cushion.max(left)
     }
 
     /// How much of what this seat would like to buy in advance it can: the cushion is for packets
@@ -375,8 +392,8 @@ impl Seat {
         self.peak.as_ref().map_or(most, |peak| most.min(peak.mtu))
     }
 
-    /// Buys `bytes` and leaves `keep` in credit. Where that is nothing and `packet` is true, what is
-    /// longer than the cushion, which is all that others always leave, may make a debt: it would
+    /// Buys `bytes` and leaves `keep` in credit. Within the share, where `packet` is true, what is
+    /// longer than the cushion, which is all that others always leave, may leave less: it would
     /// else never find enough.
     ///
     /// # Errors
@@ -385,13 +402,14 @@ impl Seat {
         &mut self,
         bytes: Bytes,
         keep: Nanos,
+        in_share: bool,
         packet: bool,
         now: Nanos,
     ) -> Result<(), Nanos> {
         let Some((span, pace)) = self.pace.delay(bytes) else { return Err(Nanos::MAX) };
         let Terms { depth, cushion, .. } = self.terms;
-        let in_share = keep == Nanos::ZERO;
-        let least = if in_share && packet { span.min(cushion) } else { span + keep };
+        let span_needed = if in_share && packet { span.min(cushion) } else { span };
+        let least = span_needed + keep;
         if let Err(when) = self.shared.ledger.sell(span, least.min(depth), depth, now) {
             self.contact.reads += 1;
             return Err(when);
@@ -512,6 +530,11 @@ impl Meter for Seat {
             self.shared.board.weigh(self.place.number(), weight);
             self.follow_level();
         }
+    }
+
+    fn yields(&mut self, yields: bool) {
+        self.yields = yields;
+        self.has_yielded |= yields;
     }
 
     fn contact(&self) -> Contact {

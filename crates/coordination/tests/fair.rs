@@ -162,3 +162,76 @@ fn old_clock_readings_do_not_make_time_run_faster() {
     assert!(sent <= most, "{sent} of {most}");
     assert!(sent as f64 > 0.999 * most as f64, "{sent} of {most}");
 }
+
+/// Four seats at 20 Mbit/s, of which the first three have packets all the time and yield; the last has
+/// one every 10 ms. What each sent, how long each packet of the last had to wait, and all departures.
+fn beside_yielding(last_yields: bool) -> ([u64; 4], Vec<Nanos>, Vec<(Nanos, u64)>) {
+    const COST: Bytes = Bytes(FULL as u64);
+    let coordination = Coordination::new(Strategy::FAIR, limit(mbit(20), 4_614), 4);
+    let mut seats: Vec<_> = (0..4).map(|seat| coordination.seat(seat)).collect();
+    let yields = [true, true, true, last_yields];
+    seats.iter_mut().zip(yields).for_each(|(seat, yields)| seat.yields(yields));
+    let mut looks = [MS, MS + Nanos(10_000), MS + Nanos(20_000), MS + Nanos(30_000)];
+    let (mut came, mut waits) = (looks[3], Vec::new());
+    let (mut sent, mut left) = ([0; 4], Vec::new());
+    for turn in 0u64.. {
+        let number = (0..4).min_by_key(|number| looks[*number]).unwrap();
+        let now = looks[number];
+        if now > Nanos::from_secs(4) {
+            break;
+        }
+        let mut queued = Backlog { packets: 9, bytes: Bytes(9 * COST.0) };
+        let next = match seats[number].take(COST, Nanos::ZERO, now) {
+            Take::Wait(when) => when,
+            Take::Granted => {
+                left.push((now, COST.0));
+                sent[number] += COST.0;
+                if number == 3 {
+                    waits.push(now - came);
+                    came += Nanos::from_millis(10);
+                    queued = Backlog::default();
+                    came
+                } else {
+                    now + Nanos(1)
+                }
+            }
+        };
+        seats[number].report(queued, now);
+        // Cores wake up late.
+        looks[number] = next + Nanos(turn.wrapping_mul(2_654_435_761) % 20_000);
+    }
+    (sent, waits, left)
+}
+
+#[test]
+fn what_does_not_yield_hardly_ever_waits_for_more_than_half_a_packet() {
+    // A packet takes 606 us, and a core is up to 20 us late.
+    let longer = |last_yields| {
+        let (_, waits, _) = beside_yielding(last_yields);
+        let longer = waits.iter().filter(|wait| **wait > Nanos::from_micros(325)).count();
+        longer as f64 / waits.len() as f64
+    };
+    let part = longer(false);
+    assert!(part < 0.02, "{part}");
+    let part = longer(true);
+    assert!(part > 0.1, "{part}: the test has lost its point");
+}
+
+#[test]
+fn those_who_yield_share_evenly_and_the_limit_is_kept() {
+    let (sent, _, left) = beside_yielding(false);
+    let shares = sent.map(|bytes| bytes as f64);
+    assert!(jain(&shares[..3]) > 0.999, "{sent:?}");
+    let limit = limit(mbit(20), 4_614);
+    for (first, &(from, _)) in left.iter().enumerate() {
+        let mut bytes = 0;
+        for &(at, more) in &left[first..] {
+            bytes += more;
+            let most = limit.rate.bytes_in(at - from).0 + stated_burst(limit) + 4;
+            assert!(bytes <= most, "{bytes} of {most} from {from} to {at}");
+        }
+    }
+    let whole = limit.rate.bytes_in(left[left.len() - 1].0 - left[0].0).0;
+    let all: u64 = sent.iter().sum();
+    assert!(all as f64 > 0.999 * whole as f64, "{all} of {whole}");
+}

@@ -21,6 +21,10 @@
 //! for (`seat.rs`), so the packet that leaves is chosen when it may, and none is held outside its
 //! flow.
 //!
+//! *First here is first on the port.* What goes first on its queue, being sparse or of a tin within its
+//! threshold, does not wait for the queue's share: what stands yields to it on all queues
+//! ([`Meter::yields`]), and while it waits the worker listens.
+//!
 //! *Nothing waits in vain.* State of flows without packets is brought up to date when they come
 //! again; there is nothing to visit in between.
 //!
@@ -88,6 +92,10 @@ pub use figures::{Figures, TinFigures};
 /// How long an instance is without packets before it gives its memory back.
 const REST: Nanos = Nanos::from_secs(1);
 
+/// So often packets come in vain after one has left before arrivals are no longer listened to: a flood behind
+/// a low rate is not to wake the worker up for each of its packets.
+const LOOKS_MAX: u8 = 3;
+
 /// An instance: one queue's.
 pub(crate) struct Cake {
     config: Config,
@@ -97,8 +105,12 @@ pub(crate) struct Cake {
     /// Flows at rest, all tins', the one that has rested longest first.
     idle: List,
     seat: Seat,
-    /// The part of the limit that tins were told of last.
+    /// The part of the limit that memory follows.
     share: Share,
+    /// Steps since something left in which packets had come and nothing could leave.
+    looks: u8,
+    /// Packets that were queued when the last step was over.
+    looked_at: u32,
     neighbours: Option<Neighbours>,
     estimator: Option<estimator::Estimator>,
     sizes: Sizes,
@@ -134,6 +146,8 @@ impl Cake {
             memory: Memory::new(&config),
             patience: patience(&config),
             share: Share::WHOLE,
+            looks: 0,
+            looked_at: 0,
             neighbours: census.map(Neighbours::new),
             flows: Slab::new(),
             idle: List::EMPTY,
@@ -154,15 +168,16 @@ impl Cake {
         cake
     }
 
-    /// Gives every tin its terms by the present rate and share. What one had sent beyond its threshold
-    /// at another rate is not held against it.
+    /// Gives every tin its terms by the present rate. What one had sent beyond its threshold at another
+    /// rate is not held against it.
     fn follow_rate(&mut self, now: Nanos) {
-        self.follow_share();
-        let rate = self.config.rate.unwrap_or_default();
         for (tin, share) in self.tins.iter_mut().zip(&self.scheme.shares) {
-            tin.set_threshold(part_of(rate, share.threshold));
+            let threshold = self.config.rate.map(|rate| part_of(rate, share.threshold));
+            tin.follow(&self.config, threshold);
+            tin.set_threshold(threshold.unwrap_or_default());
             tin.begin_anew_soon(self.config.frame, now);
         }
+        self.memory.follow(&self.config, self.share);
         self.patience = patience(&self.config);
     }
 
@@ -211,20 +226,8 @@ impl Cake {
         }
         if share.0.abs_diff(self.share.0) > self.share.0 / 8 {
             self.share = share;
-            self.follow_share();
+            self.memory.follow(&self.config, share);
         }
-    }
-
-    /// Gives every tin its terms by what this queue gets.
-    #[cold]
-    fn follow_share(&mut self) {
-        let rate = self.config.rate;
-        let here = part_of(rate.unwrap_or_default(), self.share.0);
-        for (tin, share) in self.tins.iter_mut().zip(&self.scheme.shares) {
-            let threshold = rate.map(|rate| part_of(rate, share.threshold));
-            tin.follow(&self.config, threshold, here);
-        }
-        self.memory.follow(&self.config, self.share);
     }
 
     /// Tells siblings of hosts and tins, and follows what they tell.
@@ -252,7 +255,7 @@ impl Cake {
     /// New siblings have heard of nobody.
     fn forget_what_was_told(&mut self) {
         for id in 0..self.flows.taken() {
-            self.flows[id].turns = 0;
+            self.flows[id].told = false;
         }
         for tables in self.tins.iter_mut().filter_map(|tin| tin.tables.as_mut()) {
             tables.forget_what_was_told();
@@ -347,6 +350,18 @@ impl Qdisc for Cake {
         out.filled(left);
         if let Next::At(when) = next {
             next = Next::At(self.when(when));
+        }
+        if left != 0 {
+            self.looks = 0;
+        } else if self.backlog.packets > self.looked_at {
+            self.looks = self.looks.saturating_add(1);
+        }
+        self.looked_at = self.backlog.packets;
+        if let (Next::At(when), Seat::Shared(_)) = (next, &self.seat)
+            && self.looks < LOOKS_MAX
+        {
+            // What waits here waits for this queue's share. Something urgent that comes need not.
+            next = Next::Held(when);
         }
         if next == Next::Empty {
             self.rest(now);

@@ -101,6 +101,10 @@ pub trait Meter: Send {
     /// ignore it.
     fn weigh(&mut self, _weight: Weight) {}
 
+    /// Whether what is asked for from now on lets packets of other queues go first that do not
+    /// yield, and leaves them room. Nobody does unless told. Strategies that keep nothing back ignore it.
+    fn yields(&mut self, _yields: bool) {}
+
     /// How often this seat has touched what others write, so far.
     fn contact(&self) -> Contact {
         Contact::default()

@@ -77,6 +77,10 @@ impl Meter for Probe {
         }
     }
 
+    fn yields(&mut self, yields: bool) {
+        self.seat.yields(yields);
+    }
+
     fn share(&self) -> Share {
         self.seat.share()
     }
@@ -137,6 +141,10 @@ mod tests {
             self.0.reads += u64::from(weight.0);
         }
 
+        fn yields(&mut self, yields: bool) {
+            self.0.reads += 1000 * u64::from(yields);
+        }
+
         fn contact(&self) -> Contact {
             self.0
         }
@@ -151,10 +159,11 @@ mod tests {
             assert_eq!(probe.take(Bytes(1), Nanos(1), Nanos(1)), Take::Granted);
             probe.weigh(Weight(10));
             probe.turned_away();
+            probe.yields(true);
             probe.report(Backlog::default(), Nanos(1));
             assert_eq!((probe.share(), probe.longest()), (Share::one_of(3), Bytes(99)));
-            assert_eq!(probe.contact(), Contact { reads: 111, updates: 2 });
+            assert_eq!(probe.contact(), Contact { reads: 1111, updates: 2 });
         }
-        assert_eq!(contacts.read(), Contact { reads: 222, updates: 4 });
+        assert_eq!(contacts.read(), Contact { reads: 2222, updates: 4 });
     }
 }

@@ -89,7 +89,7 @@ pub struct Pause {
     /// When a queued packet may leave; [`Nanos::MAX`] where none waits for a time.
     pub until: Nanos,
     /// By port: whether what comes in there could leave before. Where a queue waits for its rate
-    /// or for its device it could not, and waking up for each arrival would only cost.
+    /// or for its device it mostly could not, and waking up for each arrival would only cost.
     pub listen: [bool; 2],
 }
 

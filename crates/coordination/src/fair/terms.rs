@@ -26,6 +26,11 @@ const LEASE: Nanos = Nanos::from_micros(16);
 /// `mqcake-imbalance`).
 const CUSHION: Nanos = Nanos::from_micros(1);
 
+/// This part of the cushion is the reserve: room for a short packet at once, and for a full frame after
+/// half its time. A whole one would leave nothing of a burst of three frames to cores that are late
+/// (`narrows sim cake-light`, `cake-call`, `cake-hosts-far`).
+const RESERVE_PART: u64 = 2;
+
 /// Time between two divisions for each seat: looking at its line takes 50 to 200 ns where another
 /// core has written it, so that dividing takes up 3 to 10 % of one core among all.
 const SYNC_TIME_PER_SEAT: Nanos = Nanos::from_micros(2);
@@ -51,6 +56,9 @@ pub(super) struct Terms {
     pub(super) depth: Nanos,
     /// Credit that only queues within their share may use.
     pub(super) cushion: Nanos,
+    /// Credit that is left, besides, to packets that do not yield, where some do. Zero where seats buy in
+    /// advance: what is to go first waits there for no longer than a lease.
+    pub(super) reserve: Nanos,
     /// For how long a seat buys in advance; zero where it pays for each packet.
     pub(super) lease: Nanos,
     /// Between two divisions.
@@ -81,10 +89,12 @@ impl Terms {
         let round = Nanos(rate.time_for(frame).0.saturating_mul(seats)).min(LONGEST_SYNC_TIME);
         let derived = round.max(LEAST_SYNC_TIME).max(Nanos(SYNC_TIME_PER_SEAT.0 * seats));
         let (depth, cushion) = (rate.time_for(depth), rate.time_for(cushion));
+        let reserve = if leases { Nanos::ZERO } else { Nanos(cushion.0 / RESERVE_PART) };
         Self {
             rate,
             depth,
             cushion,
+            reserve,
             lease,
             sync_time: sync_time.unwrap_or(derived),
             retry: Nanos(late.0 / 2).clamp(LEAST_RETRY, LONGEST_RETRY),

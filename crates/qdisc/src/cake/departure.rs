@@ -59,6 +59,12 @@ impl Open {
         self.within.checked_ilog2().map(|at| at as usize)
     }
 
+    /// Whether the tin `at` is within its threshold.
+    #[inline(always)]
+    fn has_within(&self, at: usize) -> bool {
+        self.within & (1 << (at % TINS_MAX)) != 0
+    }
+
     /// A packet has left `tin`, which is `at` and not the only one.
     #[inline(always)]
     fn charged(&mut self, at: usize, tin: &Tin, now: Nanos) {
@@ -139,7 +145,10 @@ impl Cake {
             };
             let meta = packets.meta_mut(packet);
             let charge = meta.charge.0;
-            if let Err(when) = self.seat.may_leave(charge, now) {
+            // What would go first here goes first on the port.
+            let standing = flow.standing;
+            let is_urgent = || open.has_within(at) && (at > 0 || standing == Standing::Sparse);
+            if let Err(when) = self.seat.may_leave(charge, is_urgent, now) {
                 return Next::At(when);
             }
             let sojourn = now.since(meta.arrival);

@@ -45,13 +45,9 @@ pub(super) struct Flow {
     /// The way that refers to it, and in which tin.
     pub(super) home: Home,
     pub(super) standing: Standing,
-    /// Turns that it has stood for, up to [`TOLD`]: then siblings know of it.
-    pub(super) turns: u8,
+    /// Whether siblings know of it.
+    pub(super) told: bool,
 }
-
-/// Turns for which a flow stands before siblings are told: some packets, so that flows that come
-/// and go cost nobody anything.
-pub(super) const TOLD: u8 = 4;
 
 /// A tin, and a way of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -90,7 +86,7 @@ impl Default for Flow {
             load: 1,
             home: Home::default(),
             standing: Standing::New,
-            turns: 0,
+            told: false,
         }
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! A flow's quantum is divided by the number of its host's flows that stand, so that a host with
 //! many has no more than one with few. Those on other queues of the port count as well: each
-//! queue tells of its own through a [`Census`], of flows that have stood for some turns, and asks it
-//! now and then.
+//! queue tells of its own through a [`Census`], of flows that have used up a quantum, and asks it
+//! now and then. There a flow counts for some time after it has stood: one with a small window stands
+//! for a moment once a round trip.
 //!
 //! Source: "Piece of CAKE", section III-B (host isolation); across queues it is ours: the open
 //! question of mq-cake (Netdev 0x19, section 6).
@@ -30,6 +31,10 @@ struct Host {
     elsewhere: u16,
     /// The edition of the census that was asked.
     asked: u16,
+    /// The most that stood anywhere in `window`, and in the one before.
+    most: u16,
+    most_before: u16,
+    window: u16,
 }
 
 /// The hosts of one tin and end.
@@ -102,17 +107,25 @@ impl Hosts {
         self.slab[place].standing
     }
 
-    /// How many of its flows stand, here and elsewhere; at least one.
+    /// How many of its flows stand, here and elsewhere, or stood a short time ago; at least one.
     #[inline(always)]
     pub(super) fn load(&mut self, place: u16, neighbours: &Neighbours) -> u32 {
         let host = &mut self.slab[place];
-        let Neighbours { census, edition, .. } = neighbours;
+        let Neighbours { census, edition, window, .. } = neighbours;
         if host.asked != *edition {
             host.asked = *edition;
             let others = census.flows(HostKey(host.key)).saturating_sub(u32::from(host.told));
             host.elsewhere = u16::try_from(others).unwrap_or(u16::MAX);
         }
-        (u32::from(host.standing) + u32::from(host.elsewhere)).max(1)
+        if host.window != *window {
+            let follows = window.wrapping_sub(host.window) == 1;
+            host.most_before = if follows { host.most } else { 0 };
+            host.most = 0;
+            host.window = *window;
+        }
+        let here = host.standing.max(host.told);
+        host.most = host.most.max(here.saturating_add(host.elsewhere));
+        u32::from(host.most.max(host.most_before)).max(1)
     }
 
     /// The memory that it takes beside itself, in bytes.
@@ -199,6 +212,23 @@ mod tests {
         neighbours.census = Box::new(Everywhere(1));
         assert_eq!(hosts.load(place, &neighbours), 6, "asked once an edition");
         neighbours.edition += 1;
+        neighbours.window += 2;
+        assert_eq!(hosts.load(place, &neighbours), 1);
+    }
+
+    #[test]
+    fn flows_that_stood_count_until_a_whole_window_has_passed_without_them() {
+        let mut hosts = Hosts::new(0);
+        let place = hosts.enter(7);
+        let mut neighbours = Neighbours::new(Box::new(Everywhere(0)));
+        (0..3).for_each(|_| hosts.stand(place, true));
+        assert_eq!(hosts.load(place, &neighbours), 3);
+        (0..3).for_each(|_| hosts.stand(place, false));
+        assert_eq!(hosts.load(place, &neighbours), 3);
+        neighbours.window += 1;
+        hosts.stand(place, true);
+        assert_eq!(hosts.load(place, &neighbours), 3, "the window before counts");
+        neighbours.window += 1;
         assert_eq!(hosts.load(place, &neighbours), 1);
     }
 }

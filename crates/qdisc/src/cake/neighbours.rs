@@ -22,11 +22,18 @@
 use super::tin::WHOLE_HOST;
 use super::tins::Share;
 use crate::{Census, TINS_MAX, TinCensus, Weight};
-use narrows_units::{Nanos, Rate};
+use narrows_units::{Bytes, Nanos, Rate};
 
 /// How often instances listen to each other: often enough to follow flows that come and go, and
 /// seldom enough to cost nothing.
 const PERIOD: Nanos = Nanos::from_micros(500);
+
+/// A host has as many flows as stood at once within this time or the one before: a round trip that is long.
+/// The packets of a flow with a small window come once a round trip, and in between it does not stand. If
+/// it were forgotten then, the others of its host would count for more than one host together.
+const WINDOW: Nanos = Nanos::from_millis(100);
+/// At low rates it is as long as so many bytes take: some turns of some flows.
+const WINDOW_LEAST: Bytes = Bytes(64 * 1514);
 
 /// The weight of a queue that has everything; the least that a queue has is a part of
 /// [`LEAST_PART`] of it, for flows of which nobody has been told yet.
@@ -64,6 +71,8 @@ pub(super) struct Neighbours {
     pub(super) census: Box<dyn Census>,
     /// How often they have been listened to, wrapping.
     pub(super) edition: u16,
+    /// In which window of time they were listened to last, wrapping.
+    pub(super) window: u16,
     next: Nanos,
     last: Nanos,
     sums: [TinCensus; TINS_MAX],
@@ -80,6 +89,7 @@ impl Neighbours {
         Self {
             census,
             edition: 1,
+            window: 1,
             next: Nanos::ZERO,
             last: Nanos::ZERO,
             sums: [TinCensus::default(); TINS_MAX],
@@ -129,6 +139,7 @@ impl Neighbours {
         self.last = now;
         self.next = now + PERIOD;
         self.edition = self.edition.wrapping_add(1);
+        self.window = (now.0 / WINDOW.max(rate.time_for(WINDOW_LEAST)).0) as u16;
 
         let window = u128::from(rate.bytes_in(passed).0.max(1));
         let is_long = passed > FORGOTTEN;

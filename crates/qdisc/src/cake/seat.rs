@@ -30,6 +30,8 @@ pub(super) struct Shared {
     paid: u64,
     /// What dropped packets cost, and nobody has paid.
     debt: u64,
+    /// What the meter was told last.
+    yields: bool,
 }
 
 impl Seat {
@@ -37,7 +39,7 @@ impl Seat {
         match (rate, meter) {
             (None, _) => Self::Unlimited,
             (Some(rate), None) => Self::Own(Clock::new(rate)),
-            (Some(_), Some(meter)) => Self::Shared(Shared { meter, paid: 0, debt: 0 }),
+            (Some(_), Some(meter)) => Self::Shared(Shared::new(meter)),
         }
     }
 
@@ -61,15 +63,21 @@ impl Seat {
         }
     }
 
-    /// Whether a packet that is charged `charge` may leave at `now`.
+    /// Whether a packet that is charged `charge` may leave at `now`. Where there are other queues, one that
+    /// is not urgent lets those go first that are.
     ///
     /// # Errors
     /// When it, or a shorter one, may.
     #[inline]
-    pub(super) fn may_leave(&mut self, charge: u32, now: Nanos) -> Result<(), Nanos> {
+    pub(super) fn may_leave(
+        &mut self,
+        charge: u32,
+        is_urgent: impl FnOnce() -> bool,
+        now: Nanos,
+    ) -> Result<(), Nanos> {
         match self {
             Self::Own(clock) => clock.may_leave(now),
-            Self::Shared(shared) => shared.pay(u64::from(charge), now),
+            Self::Shared(shared) => shared.pay(u64::from(charge), !is_urgent(), now),
             Self::Unlimited => Ok(()),
         }
     }
@@ -113,11 +121,19 @@ impl Seat {
 }
 
 impl Shared {
+    fn new(meter: Box<dyn Meter>) -> Self {
+        Self { meter, paid: 0, debt: 0, yields: false }
+    }
+
     #[inline(never)]
-    fn pay(&mut self, charge: u64, now: Nanos) -> Result<(), Nanos> {
+    fn pay(&mut self, charge: u64, yields: bool, now: Nanos) -> Result<(), Nanos> {
         let cost = charge + self.debt.min(charge / 2);
         if self.paid >= cost {
             return Ok(());
+        }
+        if self.yields != yields {
+            self.yields = yields;
+            self.meter.yields(yields);
         }
         // What was taken in although it is too long pays what can be paid.
         let rest = Bytes(cost - self.paid).min(self.meter.longest());

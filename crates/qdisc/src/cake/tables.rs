@@ -5,7 +5,7 @@
 //! Cost: as `ways.rs` and `hosts.rs` say.
 
 use super::Isolation;
-use super::flow::{Flow, TOLD};
+use super::flow::Flow;
 use super::hosts::Hosts;
 use super::neighbours::Neighbours;
 use super::ways::Ways;
@@ -98,25 +98,20 @@ impl Tables {
         u16::try_from(load).unwrap_or(u16::MAX)
     }
 
-    /// The same, and tells siblings of the flow if it has stood for some turns.
+    /// The same, and tells siblings of the flow, which has used up its quantum.
     #[inline(never)]
     pub(super) fn tell_and_load(&mut self, flow: &mut Flow, neighbours: &mut Neighbours) -> u16 {
-        if flow.turns < TOLD {
-            flow.turns += 1;
-            if flow.turns == TOLD {
-                self.tell(flow, true, &mut *neighbours.census);
-            }
+        if !flow.told {
+            flow.told = true;
+            self.tell(flow, true, &mut *neighbours.census);
         }
         self.load(flow, neighbours)
     }
 
-    pub(super) fn end_standing(&mut self, flow: &mut Flow, neighbours: Option<&mut Neighbours>) {
-        self.stand(flow, false);
-        if flow.turns >= TOLD
-            && let Some(neighbours) = neighbours
-        {
-            self.tell(flow, false, &mut *neighbours.census);
-        }
-        flow.turns = 0;
+    /// Takes back what siblings were told of the flow: it owes nothing and has nothing more to send.
+    #[inline(never)]
+    pub(super) fn take_back(&mut self, flow: &mut Flow, neighbours: &mut Neighbours) {
+        flow.told = false;
+        self.tell(flow, false, &mut *neighbours.census);
     }
 }

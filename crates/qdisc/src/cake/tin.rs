@@ -96,24 +96,20 @@ impl Tin {
         }
     }
 
-    /// Works to `config` from now on, with `rate` as its threshold, on a queue that gets `here`: control
-    /// aims at what can be had here, turns are what the tin may have.
-    pub(super) fn follow(&mut self, config: &Config, rate: Option<Rate>, here: Rate) {
+    /// Works to `config` from now on, with `rate` as its threshold, that of all queues together: what a flow
+    /// has to wait for are the packets of all flows of the port, wherever they stand.
+    pub(super) fn follow(&mut self, config: &Config, rate: Option<Rate>) {
         let frame = Bytes(u64::from(config.frame));
         let quantum = rate.map_or(QUANTUM_MAX, |rate| {
             let quantum = u32::try_from(rate.bytes_per_sec() / QUANTUM_PART).unwrap_or(u32::MAX);
             quantum.clamp(QUANTUM_MIN, QUANTUM_MAX)
         });
         self.quanta.set_whole(quantum);
-        let terms = |rate: Option<Rate>| {
-            let frame_time = rate.map_or(Nanos::ZERO, |rate| rate.time_for(frame));
-            Terms::new(config.interval, config.target, frame_time)
-        };
-        self.terms = terms(rate.map(|rate| rate.min(here)));
-        let told = terms(rate);
+        let frame_time = rate.map_or(Nanos::ZERO, |rate| rate.time_for(frame));
+        self.terms = Terms::new(config.interval, config.target, frame_time);
         self.figures.threshold = rate.unwrap_or_default();
-        self.figures.target = told.target;
-        self.figures.interval = told.interval;
+        self.figures.target = self.terms.target;
+        self.figures.interval = self.terms.interval;
         self.figures.quantum = quantum;
     }
 
@@ -208,8 +204,10 @@ impl Tin {
                 self.begin_to_stand(flow);
             }
         }
-        let is_bulk = flow.standing == Standing::Bulk;
-        let load = if is_bulk { self.weigh(flow, neighbours) } else { flow.load };
+        // One that waits without packets counts on other queues, too: its next one may be here before its
+        // turn is.
+        let counts = flow.standing == Standing::Bulk || neighbours.is_some();
+        let load = if counts { self.weigh(flow, neighbours) } else { flow.load };
         let rounds = self.wait(flow, load);
         self.wheel.put(flows, id, rounds);
     }
@@ -236,7 +234,6 @@ impl Tin {
     /// A flow with packets has used up its quantum.
     pub(super) fn begin_to_stand(&mut self, flow: &mut Flow) {
         flow.standing = Standing::Bulk;
-        flow.turns = 0;
         self.bulk_flows += 1;
         if let Some(tables) = &mut self.tables {
             tables.stand(flow, true);
@@ -274,10 +271,15 @@ impl Tin {
             self.bulk_flows -= 1;
             self.quanta.fewer();
             if let Some(tables) = &mut self.tables {
-                tables.end_standing(flow, neighbours.as_mut());
+                tables.stand(flow, false);
             }
         } else {
             self.sparse_flows -= 1;
+        }
+        if flow.told
+            && let (Some(tables), Some(neighbours)) = (&mut self.tables, neighbours)
+        {
+            tables.take_back(flow, neighbours);
         }
         flow.standing = Standing::Idle;
         let way = flow.home.way();

@@ -3,6 +3,7 @@
 mod acknowledgements;
 mod overflow;
 mod retunes;
+mod shared;
 mod world;
 
 use narrows_packet::{DropReason, Ecn, Headers};

@@ -4,7 +4,7 @@ use narrows_packet::{
     Acknowledgement, Batch, Bytes32, DropReason, Headers, PacketId, Packets, Reading, Rewrite,
 };
 use narrows_qdisc::cake::{Config, Figures};
-use narrows_qdisc::{Config as AnyConfig, Next, Qdisc, Spec, Stats, Verdict};
+use narrows_qdisc::{Config as AnyConfig, Meter, Next, Qdisc, Spec, Stats, Verdict};
 use narrows_units::Nanos;
 use std::collections::HashMap;
 
@@ -65,10 +65,19 @@ fn spec(config: Config) -> Spec {
 
 impl World {
     pub fn new(config: Config) -> Self {
+        Self::of(spec(config))
+    }
+
+    /// With a seat at a limit that others share.
+    pub fn shared(config: Config, meter: Box<dyn Meter>) -> Self {
+        Self::of(Spec { meter: Some(meter), ..spec(config) })
+    }
+
+    fn of(spec: Spec) -> Self {
         let mut packets = Packets::new(CAPACITY);
         packets.prepare(Reading { acknowledgements: true, ..Reading::NOTHING });
         Self {
-            qdisc: spec(config).build(),
+            qdisc: spec.build(),
             packets,
             free: (0..CAPACITY).map(PacketId).collect(),
             now: Nanos::from_secs(1),

@@ -15,3 +15,4 @@ mod many;
 mod scenarios;
 mod sharing;
 mod tins;
+mod yardstick;

@@ -1,0 +1,51 @@
+//! Four queues beside one: what a single CAKE does is what CAKE on every queue has to do.
+
+use crate::harness::{Row, rows};
+use narrows_sim::measure::{GroupMeasure, Measure};
+
+/// The same point on one queue and on four, at 20 and at 50 Mbit/s.
+fn both(name: &str, overrides: &[&str]) -> impl Iterator<Item = (Row, Row)> {
+    rows(name, "one queue", overrides).into_iter().zip(rows(name, "fair", overrides))
+}
+
+/// All of the limit leaves.
+fn full(row: &Row) {
+    row.within("utilisation", row.get(Measure::Utilization), 0.998..=1.001);
+}
+
+#[test]
+fn as_little_stands_on_four_queues_as_on_one() {
+    for (one, four) in both("cake-standing", &["run.length=10s"]) {
+        full(&four);
+        let median = one.get(Measure::P50Us);
+        four.within("median, us", four.get(Measure::P50Us), 0.0..=1.02 * median);
+        // Who waits longest has just missed his turn, which comes every eight packets.
+        let round = 8.0 * 1514.0 * 8.0 / four.get(Measure::MbitPerSec);
+        let longest = one.get(Measure::P99Us) + 1.2 * round;
+        four.within("99th percentile, us", four.get(Measure::P99Us), 0.0..=longest);
+    }
+}
+
+#[test]
+fn a_host_with_one_tcp_flow_has_as_much_on_four_queues_as_on_one() {
+    for (one, four) in both("cake-hosts-far", &[]) {
+        full(&four);
+        let least = one.part("one") - 0.03;
+        four.within("the host with one flow", four.part("one"), least.max(0.46)..=0.515);
+    }
+    for equal in rows("cake-hosts-far", "equal", &[]) {
+        equal.within("the same where queues are equal", equal.part("one"), 0.0..=0.25);
+    }
+}
+
+#[test]
+fn a_light_flow_waits_on_no_queue_longer_than_on_one() {
+    for (name, light) in [("cake-light", "light"), ("cake-call", "call")] {
+        for (one, four) in both(name, &[]) {
+            full(&four);
+            let longest = one.of(light, GroupMeasure::P99Us);
+            four.within("99th percentile, us", four.of(light, GroupMeasure::P99Us), 0.0..=longest);
+            four.within("lost", four.of(light, GroupMeasure::Drops), 0.0..=0.0);
+        }
+    }
+}
