@@ -516,6 +516,10 @@ impl Meter for Seat {
         self.share
     }
 
+    fn part_of_burst(&self) -> Share {
+        Share::WHOLE
+    }
+
     fn longest(&self) -> Bytes {
         self.edition.limit.shape().longest()
     }

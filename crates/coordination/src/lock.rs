@@ -192,6 +192,10 @@ impl Meter for Seat {
         Share::one_of(self.others + 1)
     }
 
+    fn part_of_burst(&self) -> Share {
+        Share::WHOLE
+    }
+
     fn longest(&self) -> Bytes {
         self.edition.limit.shape().longest()
     }

@@ -21,7 +21,8 @@ pub(crate) struct Berth {
 
 #[derive(Default)]
 struct Arrived {
-    runners: Vec<Runner>,
+    #[expect(clippy::vec_box, reason = "they stay in their boxes on the other thread")]
+    runners: Vec<Box<Runner>>,
     /// The worker whose home this is has ended: nobody will come back.
     is_over: bool,
     /// The thread is gone.
@@ -41,10 +42,10 @@ impl Berth {
     ///
     /// # Errors
     /// With the runner itself, where there is no thread any more.
-    pub(crate) fn put(&self, runner: Runner) -> Result<(), Box<Runner>> {
+    pub(crate) fn put(&self, runner: Box<Runner>) -> Result<(), Box<Runner>> {
         let mut arrived = self.arrived();
         if arrived.is_closed {
-            return Err(Box::new(runner));
+            return Err(runner);
         }
         arrived.runners.push(runner);
         drop(arrived);
@@ -65,7 +66,8 @@ impl Berth {
     }
 
     /// Takes in all that have come.
-    pub(crate) fn take(&self) -> Vec<Runner> {
+    #[expect(clippy::vec_box, reason = "they stay in their boxes")]
+    pub(crate) fn take(&self) -> Vec<Box<Runner>> {
         self.bell.silence();
         std::mem::take(&mut self.arrived().runners)
     }

@@ -62,7 +62,9 @@ pub(crate) struct Crew {
     berth: Arc<Berth>,
     /// That of the host, where that is another thread.
     host: Option<Arc<Berth>>,
-    runners: Vec<Runner>,
+    /// In boxes, as they are put in order whenever the thread has slept.
+    #[expect(clippy::vec_box, reason = "a runner is some kilobytes")]
+    runners: Vec<Box<Runner>>,
     polled: PollSet,
     gauge: Gauge,
     /// Processor time of the thread that its workers' books have in them.
@@ -115,7 +117,7 @@ impl Crew {
             queue,
             berth,
             host,
-            runners: vec![runner],
+            runners: vec![Box::new(runner)],
             polled: PollSet::default(),
             gauge: Gauge { since: now, cpu: Nanos::ZERO },
             accounted: Nanos::ZERO,
@@ -146,9 +148,11 @@ impl Crew {
     /// A turn for each worker, and sleep where none of them has more to do.
     fn turn(&mut self) {
         let now = clock::now();
-        if self.runners.iter().any(Runner::has_mail) {
+        if self.runners.iter().any(|runner| runner.has_mail()) {
             self.account();
-            if self.runners.len() > 1 && self.runners.iter().any(Runner::wants_to_be_alone) {
+            if self.runners.len() > 1
+                && self.runners.iter().any(|runner| runner.wants_to_be_alone())
+            {
                 self.send_home(now);
             }
         }
@@ -212,6 +216,8 @@ impl Crew {
         if at_most > SLEEP_MIN {
             self.sleep(Some(at_most));
         }
+        // Whose time comes first is served first, as if each had been woken for itself.
+        self.runners.sort_by_key(|runner| runner.due());
         self.awake = Streak::None;
     }
 

@@ -218,6 +218,11 @@ impl Runner {
         Turn::Rest
     }
 
+    /// When its next packet may leave.
+    pub(crate) fn due(&self) -> Nanos {
+        self.rest.1.until
+    }
+
     /// How long it may sleep from `now` on, at most.
     pub(crate) fn at_most(&self, now: Nanos) -> Nanos {
         let (longest, pause) = self.rest;
@@ -350,7 +355,7 @@ impl Runner {
     }
 
     /// Goes back to its own thread, which is there for as long as it is.
-    pub(crate) fn go_home(self) {
+    pub(crate) fn go_home(self: Box<Self>) {
         let home = Arc::clone(&self.home);
         if let Err(runner) = home.put(self) {
             unreachable!("the thread of queue {} has ended before its worker", runner.seat.queue)

@@ -23,7 +23,7 @@
 //!
 //! *First here is first on the port.* What goes first on its queue, being sparse or of a tin within its
 //! threshold, does not wait for the queue's share: what stands yields to it on all queues
-//! ([`Meter::yields`]), and while it waits the worker listens.
+//! ([`Meter::yields`]), and while it waits the worker looks at what comes in before a frame has left.
 //!
 //! *Nothing waits in vain.* State of flows without packets is brought up to date when they come
 //! again; there is nothing to visit in between.
@@ -45,8 +45,8 @@
 
 use crate::acknowledgements::Acknowledgements;
 use crate::bucket::Shape;
+use crate::coalescing::Coalescing;
 use crate::overlimits::Overlimits;
-use crate::patience::Patience;
 use crate::{Census, Meter, Next, Qdisc, Share, Spec, Stats, Verdict};
 use flow::Standing;
 use memory::Memory;
@@ -92,10 +92,6 @@ pub use figures::{Figures, TinFigures};
 /// How long an instance is without packets before it gives its memory back.
 const REST: Nanos = Nanos::from_secs(1);
 
-/// So often packets come in vain after one has left before arrivals are no longer listened to: a flood behind
-/// a low rate is not to wake the worker up for each of its packets.
-const LOOKS_MAX: u8 = 3;
-
 /// An instance: one queue's.
 pub(crate) struct Cake {
     config: Config,
@@ -107,15 +103,11 @@ pub(crate) struct Cake {
     seat: Seat,
     /// The part of the limit that memory follows.
     share: Share,
-    /// Steps since something left in which packets had come and nothing could leave.
-    looks: u8,
-    /// Packets that were queued when the last step was over.
-    looked_at: u32,
     neighbours: Option<Neighbours>,
     estimator: Option<estimator::Estimator>,
     sizes: Sizes,
     memory: Memory,
-    patience: Patience,
+    coalescing: Coalescing,
     overflow: Overflow,
     backlog: Backlog,
     /// The flow whose way became another's last, until whoever looks ahead has heard of it.
@@ -144,10 +136,8 @@ impl Cake {
             estimator: estimator(&config),
             sizes: Sizes::new(&config),
             memory: Memory::new(&config),
-            patience: patience(&config),
+            coalescing: Coalescing::NONE,
             share: Share::WHOLE,
-            looks: 0,
-            looked_at: 0,
             neighbours: census.map(Neighbours::new),
             flows: Slab::new(),
             idle: List::EMPTY,
@@ -178,15 +168,31 @@ impl Cake {
             tin.begin_anew_soon(self.config.frame, now);
         }
         self.memory.follow(&self.config, self.share);
-        self.patience = patience(&self.config);
+        self.follow_bucket();
     }
 
-    /// When to ask again where a packet may leave at `when`: a little later if many stand. Whatever
-    /// comes first is chosen then.
-    #[inline]
-    fn when(&self, when: Nanos) -> Nanos {
+    /// How long departures may wait for others.
+    fn follow_bucket(&mut self) {
+        let rate = self.config.rate.unwrap_or_default();
+        let shape = Shape { rate, burst: self.config.catch_up(rate), peak: None };
         let frame = Bytes(u64::from(self.config.frame));
-        self.patience.until(when, frame, self.backlog.bytes - frame)
+        let coalescing = Coalescing::beside_light_flows(&shape, frame);
+        self.coalescing = match self.seat.part_of_burst() {
+            Some(part) => coalescing.of_bucket(part),
+            None => coalescing.alone(),
+        };
+    }
+
+    /// When to ask again where a packet may leave at `when`: a little later if many stand, and soon enough
+    /// for what comes in and need not wait for this queue's share. Whatever comes first is chosen then.
+    #[inline]
+    fn when(&self, when: Nanos, now: Nanos) -> Nanos {
+        let frame = Bytes(u64::from(self.config.frame));
+        let due = self.coalescing.until(when, frame, self.backlog.bytes - frame);
+        match self.seat {
+            Seat::Shared(_) => due.min(now + self.coalescing.longest_unseen()),
+            _ => due,
+        }
     }
 
     /// Keeps `rate` from `now` on, as the estimator has it.
@@ -227,6 +233,7 @@ impl Cake {
         if share.0.abs_diff(self.share.0) > self.share.0 / 8 {
             self.share = share;
             self.memory.follow(&self.config, share);
+            self.follow_bucket();
         }
     }
 
@@ -349,19 +356,7 @@ impl Qdisc for Cake {
         let (left, mut next) = self.depart(packets, now, out.free());
         out.filled(left);
         if let Next::At(when) = next {
-            next = Next::At(self.when(when));
-        }
-        if left != 0 {
-            self.looks = 0;
-        } else if self.backlog.packets > self.looked_at {
-            self.looks = self.looks.saturating_add(1);
-        }
-        self.looked_at = self.backlog.packets;
-        if let (Next::At(when), Seat::Shared(_)) = (next, &self.seat)
-            && self.looks < LOOKS_MAX
-        {
-            // What waits here waits for this queue's share. Something urgent that comes need not.
-            next = Next::Held(when);
+            next = Next::At(self.when(when, now));
         }
         if next == Next::Empty {
             self.rest(now);
@@ -437,12 +432,6 @@ impl Qdisc for Cake {
         self.overlimits.adopted();
         self.take_in(packets, id, now);
     }
-}
-
-/// How long a departure may wait for others.
-fn patience(config: &Config) -> Patience {
-    let rate = config.rate.unwrap_or_default();
-    Patience::new(&Shape { rate, burst: config.catch_up(rate), peak: None })
 }
 
 /// The estimator, where there is to be one.

@@ -13,13 +13,13 @@
 
 mod acknowledgements;
 mod census;
+mod coalescing;
 mod codel;
 mod config;
 mod flow_table;
 mod hearsay;
 mod meter;
 mod overlimits;
-mod patience;
 mod probe;
 mod qdisc;
 

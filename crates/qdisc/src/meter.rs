@@ -90,6 +90,12 @@ pub trait Meter: Send {
     /// What part of the limit this seat may count on; qdiscs size their own limits by it.
     fn share(&self) -> Share;
 
+    /// What part of the burst keeps what this seat does not use at once; the share, unless all seats keep
+    /// one bucket.
+    fn part_of_burst(&self) -> Share {
+        self.share()
+    }
+
     /// The longest packet, as charged, that can ever be granted; longer ones are dropped on
     /// arrival instead of blocking those behind them.
     fn longest(&self) -> Bytes;

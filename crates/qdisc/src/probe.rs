@@ -85,6 +85,10 @@ impl Meter for Probe {
         self.seat.share()
     }
 
+    fn part_of_burst(&self) -> Share {
+        self.seat.part_of_burst()
+    }
+
     fn longest(&self) -> Bytes {
         self.seat.longest()
     }

@@ -30,7 +30,7 @@
 //! wire carries), two stamping meters one above the other.
 
 use crate::bucket::{Bucket, Shape};
-use crate::patience::Patience;
+use crate::coalescing::Coalescing;
 use crate::{Meter, Next, Qdisc, Share, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
@@ -86,11 +86,12 @@ enum Seat {
 pub(crate) struct Tbf {
     /// The whole limit.
     limit: Bytes,
-    /// This seat's part of it, as of the last dequeue.
+    /// This seat's share, as of the last dequeue, and its part of the limit.
+    share: Share,
     part: Bytes,
     /// The longest packet that the meter grants, as of the last dequeue.
     longest: Bytes,
-    patience: Patience,
+    coalescing: Coalescing,
     seat: Seat,
     queue: Queue,
 }
@@ -99,14 +100,21 @@ impl Tbf {
     pub(crate) fn new(config: Config, meter: Option<Box<dyn Meter>>, inner: Spec) -> Self {
         let mut tbf = Self {
             limit: config.limit,
-            part: Bytes::ZERO,
+            share: Share::WHOLE,
+            part: config.limit,
             longest: Bytes::ZERO,
-            patience: Patience::new(&config.shape()),
+            coalescing: Coalescing::new(&config.shape()),
             seat: meter.map_or_else(|| Seat::Own(Bucket::new(config.shape())), Seat::Shared),
             queue: Queue::new(inner, config.overhead),
         };
-        tbf.follow_meter();
+        tbf.follow_limit();
         tbf
+    }
+
+    /// Looks up what the meter says, and what follows from new parameters.
+    fn follow_limit(&mut self) {
+        self.follow_meter();
+        self.follow_share();
     }
 
     /// Looks up what the meter says of sizes, so that arrivals need not ask it.
@@ -117,7 +125,21 @@ impl Tbf {
         };
         self.longest = meter.longest();
         let share = meter.share();
+        if share != self.share {
+            self.share = share;
+            self.follow_share();
+        }
+    }
+
+    #[inline(never)]
+    fn follow_share(&mut self) {
+        let share = self.share;
         self.part = if share == Share::WHOLE { self.limit } else { share.of(self.limit) };
+        let bucket = match &self.seat {
+            Seat::Own(_) => Share::WHOLE,
+            Seat::Shared(meter) => meter.part_of_burst(),
+        };
+        self.coalescing = self.coalescing.of_bucket(bucket);
     }
 
     #[inline]
@@ -238,7 +260,7 @@ impl Qdisc for Tbf {
 
     fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next {
         match self.release(packets, now, out) {
-            Next::At(at) => Next::At(self.queue.when(at, &self.patience)),
+            Next::At(at) => Next::At(self.queue.when(at, &self.coalescing)),
             other => other,
         }
     }
@@ -269,7 +291,7 @@ impl Qdisc for Tbf {
         assert!(self.fits(&spec), "{:?} does not fit a tbf", spec.config);
         let Spec { config: crate::Config::Tbf(config), meter, children, .. } = spec else { return };
         self.limit = config.limit;
-        self.patience = Patience::new(&config.shape());
+        self.coalescing = Coalescing::new(&config.shape());
         self.queue.reweigh(config.overhead);
         if let Some(mut meter) = meter {
             meter.take_over(self.queue.cost());
@@ -281,7 +303,7 @@ impl Qdisc for Tbf {
         for child in children {
             self.queue.inner_mut().retune(child, now);
         }
-        self.follow_meter();
+        self.follow_limit();
     }
 
     fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {

@@ -8,8 +8,8 @@
 //! who come more often. A queue that rests does not: it comes back with the right to one packet,
 //! or queues that slept would together claim much more than there is when they wake up.
 //!
-//! What is bought beyond the share counts against the share to come, up to a bound: who was lucky
-//! yields for a while to those who were not, so that luck does not add up.
+//! What is bought beyond the share counts against the share to come, up to what can be saved: who was
+//! lucky yields for a while to those who were not, so that luck does not add up.
 
 use narrows_qdisc::Weight;
 use narrows_units::{Bytes, Nanos, Rate};
@@ -17,15 +17,12 @@ use narrows_units::{Bytes, Nanos, Rate};
 /// For how long a queue that waits saves up: longer than cores usually sleep.
 const LONGEST_SAVED: Nanos = Nanos::from_micros(500);
 
-/// How much of its share to come a queue can have used.
-const LONGEST_BORROWED: Nanos = LONGEST_SAVED;
-
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grace {
     rate: Rate,
     /// By the common time.
     used_until: Nanos,
-    /// The most that is saved, in time.
+    /// The most that is saved or borrowed, in time.
     depth: Nanos,
 }
 
@@ -85,7 +82,7 @@ impl Grace {
     pub(super) fn borrow(&mut self, bytes: Bytes, now: Nanos) {
         let before = self.used_until;
         self.charge(bytes, now);
-        self.used_until = self.used_until.min(now + LONGEST_BORROWED).max(before);
+        self.used_until = self.used_until.min(now + self.depth).max(before);
     }
 
     /// Has not used the share for `bytes` after all.

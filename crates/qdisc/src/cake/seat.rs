@@ -110,6 +110,15 @@ impl Seat {
         }
     }
 
+    /// What part of the burst keeps what this seat does not use at once; `None` where there is no
+    /// other.
+    pub(super) fn part_of_burst(&self) -> Option<Share> {
+        match self {
+            Self::Shared(shared) => Some(shared.meter.part_of_burst()),
+            _ => None,
+        }
+    }
+
     /// Whether a packet that is charged `charge` could never leave.
     #[inline]
     pub(super) fn is_too_long(&self, charge: u32) -> bool {

@@ -1,8 +1,8 @@
 //! What waits in a `tbf`: the inner qdisc and the packet that is held in front of it.
 
+use crate::coalescing::Coalescing;
 use crate::fifo::Fifo;
 use crate::overlimits::Overlimits;
-use crate::patience::Patience;
 use crate::{Config, Meter, Next, Qdisc, Spec, Stats, Take, Verdict};
 use narrows_packet::{Backlog, Batch, PacketId, Packets};
 use narrows_units::{Bytes, Nanos, wire::Overhead};
@@ -243,10 +243,10 @@ impl Queue {
     /// When to ask again if the held packet may leave at `at`. A stamped one then: behind a
     /// stamp there is no bucket that would keep what is earned meanwhile.
     #[inline]
-    pub(super) fn when(&self, at: Nanos, patience: &Patience) -> Nanos {
+    pub(super) fn when(&self, at: Nanos, coalescing: &Coalescing) -> Nanos {
         match self.held {
             Some(held) if held.edt == Nanos::ZERO => {
-                patience.until(at, held.cost, self.backlog().bytes - held.len)
+                coalescing.until(at, held.cost, self.backlog().bytes - held.len)
             }
             _ => at,
         }

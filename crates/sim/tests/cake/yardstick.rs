@@ -17,8 +17,9 @@ fn full(row: &Row) {
 fn as_little_stands_on_four_queues_as_on_one() {
     for (one, four) in both("cake-standing", &["run.length=10s"]) {
         full(&four);
-        let median = one.get(Measure::P50Us);
-        four.within("median, us", four.get(Measure::P50Us), 0.0..=1.02 * median);
+        // Departures of four queues are delayed so that several leave at once, each for itself.
+        let most = 1.02 * one.get(Measure::P50Us) + 125.0;
+        four.within("median, us", four.get(Measure::P50Us), 0.0..=most);
         // Who waits longest has just missed his turn, which comes every eight packets.
         let round = 8.0 * 1514.0 * 8.0 / four.get(Measure::MbitPerSec);
         let longest = one.get(Measure::P99Us) + 1.2 * round;

@@ -1,0 +1,177 @@
+//! How long a shaper delays a departure so that several leave at once.
+//!
+//! Each time that a worker wakes up costs some microseconds, many times what a packet costs, and at the
+//! end of the flow somebody is woken for it, too. Where a queue stands anyway, its head may as well leave
+//! a little later: what else is due by then, in this queue or in another that the same thread serves,
+//! leaves with it. The bucket keeps what is earned meanwhile, nothing that arrives could have
+//! overtaken, and the rate is the same. Measured by `narrows bench waking` and, at a binding limit,
+//! by `narrows bench forward`.
+//!
+//! A short queue is left alone: its departures are as precise as the timer. Where light flows overtake,
+//! they are delayed, too, as a worker whose queue waits does not listen to what comes in: it looks
+//! twice while a frame leaves. To wake up for every arrival instead costs half as much again
+//! (`narrows bench waking`).
+
+use crate::Share;
+use crate::bucket::Shape;
+use narrows_units::{Bytes, Nanos, Rate};
+use std::ops::RangeInclusive;
+
+/// The longest that a departure may wait for others: well below what the queue behind it waits
+/// for in any case, and short enough for the ring to hold what arrives meanwhile.
+const LONGEST: Nanos = Nanos::from_micros(250);
+
+/// The same where light flows overtake, and for how long they may go unseen: half the time that a frame
+/// takes, within these bounds. On one queue they wait that long on average for a frame that has begun to
+/// leave.
+const BESIDE_LIGHT: RangeInclusive<Nanos> = Nanos::from_micros(100)..=LONGEST;
+
+/// A bucket must be able to keep what is earned while a departure waits, and what is earned
+/// while the worker is late besides: the delay is at most this part of the time in which it fills.
+const PART_OF_BURST: u64 = 8;
+
+/// A queue's part of the bucket holds at least so many packets. One that holds fewer is full
+/// soon after a packet has left, and what is earned then is lost.
+const PACKETS: u64 = 2;
+
+/// How long to wait, and for what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Coalescing {
+    time: Nanos,
+    /// What the limit earns in that time.
+    earned: Bytes,
+    /// The whole bucket.
+    burst: Bytes,
+    /// What a packet may cost at most for a departure to wait.
+    dearest: Bytes,
+    /// For how long arrivals may go unseen.
+    unseen: Nanos,
+}
+
+impl Coalescing {
+    /// Nothing waits.
+    pub(crate) const NONE: Self = Self {
+        time: Nanos::ZERO,
+        earned: Bytes::ZERO,
+        burst: Bytes::ZERO,
+        dearest: Bytes::ZERO,
+        unseen: LONGEST,
+    };
+
+    /// What a bucket of `shape` allows.
+    pub(crate) fn new(shape: &Shape) -> Self {
+        Self::no_longer_than(LONGEST, shape)
+    }
+
+    /// The same where light flows overtake, and most frames cost `frame`.
+    pub(crate) fn beside_light_flows(shape: &Shape, frame: Bytes) -> Self {
+        let half = Nanos(shape.rate.time_for(frame).0 / 2);
+        let unseen = half.clamp(*BESIDE_LIGHT.start(), *BESIDE_LIGHT.end());
+        Self { unseen, ..Self::no_longer_than(unseen, shape) }
+    }
+
+    fn no_longer_than(longest: Nanos, shape: &Shape) -> Self {
+        let part = |rate: Rate, size: Bytes| Nanos(rate.time_for(size).0 / PART_OF_BURST);
+        let of_peak = shape.peak.map_or(Nanos::MAX, |peak| part(peak.rate, peak.mtu));
+        let time = longest.min(part(shape.rate, shape.burst)).min(of_peak);
+        let earned = shape.rate.bytes_in(time);
+        let dearest = Bytes(shape.burst.0 / PACKETS);
+        Self { time, earned, burst: shape.burst, dearest, unseen: longest }
+    }
+
+    /// That of a queue which has this `part` of the bucket.
+    pub(crate) fn of_bucket(self, part: Share) -> Self {
+        let held = if part == Share::WHOLE { self.burst } else { part.of(self.burst) };
+        Self { dearest: Bytes(held.0 / PACKETS), ..self }
+    }
+
+    /// That of a limit's only queue: no other departs meanwhile, so it takes along packets of its own.
+    pub(crate) fn alone(self) -> Self {
+        Self { dearest: self.dearest.min(Bytes(self.earned.0 / 2)), ..self }
+    }
+
+    /// For how long arrivals may go unseen where some of them need not wait for their queue's share.
+    pub(crate) fn longest_unseen(&self) -> Nanos {
+        self.unseen
+    }
+
+    /// When to ask again for a packet that costs `cost` and may leave at `at`, with `behind`
+    /// bytes queued behind it.
+    #[inline]
+    pub(crate) fn until(&self, at: Nanos, cost: Bytes, behind: Bytes) -> Nanos {
+        let stands = behind >= cost.max(self.earned);
+        if stands && cost <= self.dearest { at + self.time } else { at }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tbf::Peak;
+
+    fn shape(mbit: u64, burst: u64) -> Shape {
+        Shape { rate: Rate::from_bits_per_sec(mbit * 1_000_000), burst: Bytes(burst), peak: None }
+    }
+
+    const AT: Nanos = Nanos::from_secs(1);
+    const FULL: Bytes = Bytes(1514);
+    const MANY: Bytes = Bytes(1_000_000);
+
+    #[test]
+    fn a_standing_queue_leaves_in_groups() {
+        for mbit in [20, 100, 1000] {
+            let coalescing = Coalescing::new(&shape(mbit, 1_000_000));
+            assert_eq!(coalescing.until(AT, FULL, MANY), AT + LONGEST);
+        }
+    }
+
+    #[test]
+    fn a_short_queue_leaves_on_time() {
+        let coalescing = Coalescing::new(&shape(20, 1_000_000));
+        assert_eq!(coalescing.until(AT, FULL, Bytes(100)), AT);
+        // It would be empty before the time is up.
+        let coalescing = Coalescing::new(&shape(1000, 1_000_000));
+        assert_eq!(coalescing.until(AT, FULL, FULL), AT);
+    }
+
+    #[test]
+    fn a_small_bucket_allows_less_or_nothing() {
+        let coalescing = Coalescing::new(&shape(1000, 32_000));
+        assert_eq!(coalescing.until(AT, FULL, MANY), AT + Nanos(32_000));
+        let coalescing = Coalescing::new(&shape(1000, 3_000));
+        assert_eq!(coalescing.until(AT, FULL, MANY), AT);
+        let peak = Some(Peak { rate: Rate::from_bits_per_sec(2_000_000_000), mtu: Bytes(1540) });
+        let coalescing = Coalescing::new(&Shape { peak, ..shape(1000, 1_000_000) });
+        assert_eq!(coalescing.until(AT, FULL, MANY), AT + Nanos(770));
+    }
+
+    #[test]
+    fn light_flows_are_delayed_by_half_a_frame() {
+        let time = |mbit, burst| {
+            let coalescing = Coalescing::beside_light_flows(&shape(mbit, burst), FULL);
+            (coalescing.until(AT, FULL, MANY) - AT, coalescing.longest_unseen())
+        };
+        let (least, most) = (Nanos::from_micros(100), Nanos::from_micros(250));
+        assert_eq!(time(10, 1_000_000), (most, most));
+        assert_eq!(time(50, 1_000_000), (Nanos(121_120), Nanos(121_120)));
+        assert_eq!(time(1000, 1_000_000), (least, least));
+        assert_eq!(time(1000, 32_000), (Nanos(32_000), least));
+    }
+
+    #[test]
+    fn an_only_queue_waits_where_two_packets_come_of_it() {
+        let until = |mbit| {
+            let coalescing = Coalescing::beside_light_flows(&shape(mbit, 1_000_000), FULL).alone();
+            coalescing.until(AT, FULL, MANY)
+        };
+        assert_eq!(until(100), AT);
+        assert_eq!(until(250), AT + Nanos::from_micros(100));
+    }
+
+    #[test]
+    fn a_queue_with_a_small_part_of_the_bucket_leaves_on_time() {
+        let coalescing = Coalescing::new(&shape(20, 4 * 1514 * 2));
+        assert_eq!(coalescing.of_bucket(Share::one_of(4)).until(AT, FULL, MANY), AT + LONGEST);
+        assert_eq!(coalescing.of_bucket(Share::one_of(5)).until(AT, FULL, MANY), AT);
+    }
+}
