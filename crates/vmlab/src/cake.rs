@@ -17,8 +17,8 @@ pub const NAME: &str = "cake";
 const LIMITS: [Option<u64>; 2] = [Some(20), Some(50)];
 /// Rounds, in which everything has its turn.
 pub const ROUNDS: u32 = 3;
-/// The round trip of the path without queues, in milliseconds.
-pub const BASE_MS: u64 = 20;
+/// How long the path takes without queues, in milliseconds.
+pub const ONE_WAY_MS: u64 = 10;
 /// Flows of the many, beside one.
 pub const MANY: u16 = 8;
 
@@ -138,7 +138,7 @@ pub enum Figure {
     QueueMedian,
     /// Its 99th percentile.
     QueueP99,
-    /// Median of the light or marked flow's delay, one way, in milliseconds.
+    /// Median of the light or marked flow's delay, one way, beyond that of the path, in milliseconds.
     LightMedian,
     /// Its 99th percentile.
     LightP99,

@@ -2,7 +2,7 @@
 
 use super::path::OTHER_IP;
 use super::round_trips;
-use crate::cake::{BASE_MS, Figure, Load, MANY};
+use crate::cake::{Figure, Load, MANY, ONE_WAY_MS};
 use anyhow::{Context, Result};
 use narrows_testbed::Testbed;
 use narrows_testbed::bed::SERVER_IP;
@@ -100,7 +100,7 @@ fn tcp(bed: &Testbed, window: Duration, seed: u64, ecn: bool) -> Result<Figures>
     flows.stop()?;
     let mut figures = delays(&marked.stop()?, &span)?;
     let mut added: Vec<f64> =
-        round_trips.into_iter().map(|took| millis(took) - BASE_MS as f64).collect();
+        round_trips.into_iter().map(|took| millis(took) - 2.0 * ONE_WAY_MS as f64).collect();
     figures.insert(Figure::QueueMedian, percentile(&mut added, 50)?);
     figures.insert(Figure::QueueP99, percentile(&mut added, 99)?);
     figures.insert(Figure::Delivered, mbit((after - before) as f64 * 8.0, &span));
@@ -147,10 +147,12 @@ fn start(bed: &Testbed, seed: u64, streams: &[Stream]) -> Result<Vec<Running>> {
     streams.iter().zip(seeds).map(start).collect()
 }
 
-/// Delays of what was sent within the window.
+/// What was added to the delays of what was sent within the window.
 fn delays(arrivals: &[Arrival], span: &Range<Duration>) -> Result<Figures> {
     let within = arrivals.iter().filter(|arrival| span.contains(&arrival.sent));
-    let delay = |arrival: &Arrival| millis(arrival.arrived.saturating_sub(arrival.sent));
+    let delay = |arrival: &Arrival| {
+        millis(arrival.arrived.saturating_sub(arrival.sent)) - ONE_WAY_MS as f64
+    };
     let mut delays: Vec<f64> = within.map(delay).collect();
     let median = percentile(&mut delays, 50)?;
     let p99 = percentile(&mut delays, 99)?;

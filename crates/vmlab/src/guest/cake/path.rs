@@ -1,7 +1,7 @@
 //! What forwards between client and server, and how it is limited.
 
 use super::netlink::{ACK, CREATE, Conversation, attribute};
-use crate::cake::{BASE_MS, Load, System};
+use crate::cake::{Load, ONE_WAY_MS, System};
 use crate::root::NARROWS;
 use anyhow::{Context, Result};
 use narrows_testbed::bed::{CLIENT, PORT_B, SERVER, tc};
@@ -42,9 +42,15 @@ pub fn beds() -> Result<[Testbed; 3]> {
 }
 
 /// Makes the path long, gives the server its second address, and lets ports pick queues.
+///
+/// `netem` delays at both ends, and so lets go of the sender's socket, as a cable does. Without it a
+/// packet in the bridge's qdisc still counts as not sent: TCP holds back, and little ever stands there.
 fn prepare(bed: &Testbed) -> Result<()> {
     let server = bed.server();
-    tc(server, &format!("qdisc replace dev {SERVER} root netem limit 100000 delay {BASE_MS}ms"))?;
+    for (namespace, device) in [(bed.client(), CLIENT), (server, SERVER)] {
+        let netem = format!("netem limit 100000 delay {ONE_WAY_MS}ms");
+        tc(namespace, &format!("qdisc replace dev {device} root {netem}"))?;
+    }
     server.run("ip", &["addr", "add", &format!("{OTHER_IP}/24"), "dev", SERVER])?;
     // An acknowledgement for each segment: a delayed one looks like a queue.
     let route = format!("route change 198.18.0.0/24 dev {SERVER} quickack 1");
