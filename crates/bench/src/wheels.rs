@@ -3,22 +3,23 @@
 //! All structures do the same [work](work) with the same [flows](plan), on one thread and over a
 //! virtual clock; they take turns within each repeat, ratios are taken within a repeat, and the
 //! median over the repeats counts. Before each measurement a structure has all its packets pass
-//! twice, or [`WARM_MOST`] of them, so that it does not pay for the caches that the one before it has used.
+//! twice, or [`WARM_MOST`] of them, so that it does not pay for the caches that the one before it
+//! has used.
 //!
-//! Whether packets leave [when they should](witness) is watched apart, for as long as the slowest flow takes to send
-//! one, so that nobody pays for being watched.
+//! Whether packets leave [when they should](witness) is watched apart, for as long as the slowest
+//! flow takes to send one, so that nobody pays for being watched.
 //!
 //! *What favours structures with coarse slots:* nobody's reaction is measured. What leaves
 //! together leaves together, whether it costs a switch something downstream or not.
 //! *What does not:* what is saved by sending many at once is not here either, as nothing is sent.
 //!
-//! *What memory costs.* With many flows packets and flows are in no near cache. What that takes, of whoever
-//! holds packets, is what `order` takes, which knows beforehand who is next ([`order`]).
+//! *What memory costs.* With many flows packets and flows are in no near cache. What that takes, of
+//! whoever holds packets, is what `order` takes, which knows beforehand who is next ([`order`]).
 //!
 //! *After a pause* a packet is to cost what it always costs ([`gap`]).
 //!
-//! *Memory* is each structure's own, without packets and flows, and of it what was ever used
-//! is touched. Where a structure has a slot for everything within its horizon it goes on touching new
+//! *Memory* is each structure's own, without packets and flows, and of it what was ever used is
+//! touched. Where a structure has a slot for everything within its horizon it goes on touching new
 //! ones until it has turned once; the page faults of that are paid for here.
 //!
 //! Non-goals: who stamps packets, real rings, several cores.
@@ -49,7 +50,8 @@ use anyhow::{Context, Result};
 
 /// The numbers of flows that are measured unless told otherwise.
 pub const FLOWS: [u32; 4] = [16, 1024, 100_000, 1_000_000];
-/// The most packets that a structure is warmed up with: they bring more memory than any cache holds.
+/// The most packets that a structure is warmed up with: they bring more memory than any cache
+/// holds.
 pub const WARM_MOST: u64 = 400_000;
 /// Packets for which instructions are counted, after as many as stand.
 const COUNTED: u64 = 100_000;

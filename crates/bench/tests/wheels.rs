@@ -1,5 +1,5 @@
-//! The harness of `narrows bench wheels`: it loses no packet, notices who is early, and says what it
-//! promises.
+//! The harness of `narrows bench wheels`: it loses no packet, notices who is early, and says what
+//! it promises.
 
 use narrows_bench::wheels::{Mode, Options, Plan, Rates, Subject, Work, header, run};
 use narrows_units::Nanos;

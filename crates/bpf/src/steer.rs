@@ -1,9 +1,9 @@
 //! `steer`: hands each frame to the worker that serves its queue, and on request tells it what
 //! the frame's addresses were before translation.
 //!
-//! That request is served by a second program, which takes the place of the first for as long as
-//! it lasts: so whoever does not ask pays nothing. It is an object of its own and loaded only when
-//! it is asked for, because it calls functions that a kernel may lack, or have only once a module is
+//! That request is served by a second program, which takes the place of the first for as long as it
+//! lasts: so whoever does not ask pays nothing. It is an object of its own and loaded only when it
+//! is asked for, because it calls functions that a kernel may lack, or have only once a module is
 //! loaded. What the kernel lacks costs the look-up and nothing else, and can be tried again.
 
 use crate::attach::{AttachError, XdpMode, attach, replace};

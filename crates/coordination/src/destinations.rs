@@ -3,18 +3,20 @@
 //! Four words for each of 512 buckets of destinations, and one that says how late any of
 //! the rest matters. No seat has a place of its own: whoever hears writes, whoever sends reads.
 //!
-//! *Memory ordering:* relaxed throughout. Each word says all that it says by itself, number and time in one, and
-//! none guards other memory. All changes of one word have one order, and [`Hearsay::replace`] is a
-//! comparison and an exchange in one, so of two that replace the same word one learns that it was not the first. What
-//! one queue writes to *different* words others may see in any order: that something somewhere is congested, and
-//! not yet what, or the other way round. Whoever sees it so sends what is at hand as before, and looks
-//! again at the next packet or batch. A word that was written is seen everywhere within the time that a line takes from one core to
-//! another, some hundred nanoseconds, which is less than their clocks are apart.
+//! *Memory ordering:* relaxed throughout. Each word says all that it says by itself, number and
+//! time in one, and none guards other memory. All changes of one word have one order, and
+//! [`Hearsay::replace`] is a comparison and an exchange in one, so of two that replace the same
+//! word one learns that it was not the first. What one queue writes to *different* words others may
+//! see in any order: that something somewhere is congested, and not yet what, or the other way
+//! round. Whoever sees it so sends what is at hand as before, and looks again at the next packet or
+//! batch. A word that was written is seen everywhere within the time that a line takes from one
+//! core to another, some hundred nanoseconds, which is less than their clocks are apart.
 //!
-//! *Cost.* A queue that has nothing congested reads one line a batch, which is rewritten at most every 65
-//! us. A packet with a time stamp reads the line of its bucket, which changes about once a millisecond for each
-//! destination, and so does one that comes back. 16 KiB a port, and nothing allocated afterwards. Two
-//! buckets share a line of 64 bytes: at that pace of writing it is cheaper than four times the memory.
+//! *Cost.* A queue that has nothing congested reads one line a batch, which is rewritten at most
+//! every 65 us. A packet with a time stamp reads the line of its bucket, which changes about once a
+//! millisecond for each destination, and so does one that comes back. 16 KiB a port, and nothing
+//! allocated afterwards. Two buckets share a line of 64 bytes: at that pace of writing it is
+//! cheaper than four times the memory.
 //!
 //! *Non-goals.* What the words mean: `narrows_qdisc::pacing`.
 
@@ -147,8 +149,8 @@ mod loom_tests {
         });
     }
 
-    /// Two queues send packets with the same new stamp; the echo times the one that was first to say so, and
-    /// no other.
+    /// Two queues send packets with the same new stamp; the echo times the one that was first to
+    /// say so, and no other.
     #[test]
     fn loom_one_packet_of_a_stamp_is_timed() {
         loom::model(|| {

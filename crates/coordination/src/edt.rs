@@ -17,16 +17,16 @@
 //! permit more: nothing is made up for after a pause. The burst still bounds the longest packet,
 //! as in all strategies.
 //!
-//! *Change of the limit.* Stamps that were given at the old rate are void: the clock is set
-//! back to now (and one packet, the last one to have left), and each seat has the time for all that is
+//! *Change of the limit.* Stamps that were given at the old rate are void: the clock is set back to
+//! now (and one packet, the last one to have left), and each seat has the time for all that is
 //! queued there promised to it at once, ahead of what comes next. From that time packets are
 //! stamped anew as they come to leave, as are those that arrived under another meter (they come
-//! with a departure time of zero). If each was promised its time only then, it would be given the end of
-//! the line, while the time of those behind it passed unused.
+//! with a departure time of zero). If each was promised its time only then, it would be given the
+//! end of the line, while the time of those behind it passed unused.
 //!
-//! *Drops.* What was promised to a packet that its queue drops is given to those that come next to the
-//! same seat, from the same time on; once that time has passed it is lost, as any time in which nobody
-//! had anything to send.
+//! *Drops.* What was promised to a packet that its queue drops is given to those that come next to
+//! the same seat, from the same time on; once that time has passed it is lost, as any time in which
+//! nobody had anything to send.
 //!
 //! *Limits.* Exact in the sum on the stamps; a worker that oversleeps sends all that has become
 //! due at once. Fair to nobody: who offers more is given more. One line that every arrival

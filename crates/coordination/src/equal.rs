@@ -10,11 +10,12 @@
 //! Nobody writes what anybody else writes: no locks, no read-modify-write, one line a seat.
 //!
 //! *When a seat counts.* When it is about to send, as in the papers. Linux's `cake_mq` counts at
-//! each attempt, so also where an arrival finds the queue held back. In all cells in which it was measured
-//! that is the same (80/20 over two queues at 200 Mbit/s yields 80 %). Where packets of a light queue are
-//! further apart than two counts it is not: a seat that counts between two packets of its own forgets
-//! its sibling before it sends. At 20 Mbit/s and 1.5 times the load Linux's rule then lets 107 % of the
-//! limit pass, and this one 100 % (`tests/reference`, with a model of Linux's rule).
+//! each attempt, so also where an arrival finds the queue held back. In all cells in which it was
+//! measured that is the same (80/20 over two queues at 200 Mbit/s yields 80 %). Where packets of a
+//! light queue are further apart than two counts it is not: a seat that counts between two packets
+//! of its own forgets its sibling before it sends. At 20 Mbit/s and 1.5 times the load Linux's rule
+//! then lets 107 % of the limit pass, and this one 100 % (`tests/reference`, with a model of
+//! Linux's rule).
 //!
 //! *The burst.* CAKE has none: a queue may be one packet ahead. `tbf` has one, and it is
 //! divided like the rate, but never below the packet that is to leave, or queues whose part

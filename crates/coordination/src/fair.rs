@@ -23,17 +23,17 @@
 //! wake up they use up the cushion, which is what then stands in the next hop; until it is full
 //! again everyone sends a little less, and the next hop drains.
 //!
-//! *A reserve for what is urgent.* A seat whose qdisc says that it yields leaves some more credit, so that
-//! on other seats what does not yield, and is within its share, finds it at once and does not have to win
-//! a race. Only where packets are paid for one by one: a lease ends soon enough.
+//! *A reserve for what is urgent.* A seat whose qdisc says that it yields leaves some more credit,
+//! so that on other seats what does not yield, and is within its share, finds it at once and does
+//! not have to win a race. Only where packets are paid for one by one: a lease ends soon enough.
 //!
 //! *What may leave.* In any window at most the rate times the window, plus the burst that the
 //! operator asked for, or 32 us at the rate or six full frames (three below 750 Mbit/s) where
 //! that is more; plus one packet that is longer than the cushion, if such are sent. Clocks that
 //! differ count as they agree (`fair/clock.rs`).
 //!
-//! *Nothing to tune.* The sync time follows from the number of seats and the rate (`fair/terms.rs`),
-//! and little depends on it: only how soon shares follow demands.
+//! *Nothing to tune.* The sync time follows from the number of seats and the rate
+//! (`fair/terms.rs`), and little depends on it: only how soon shares follow demands.
 //!
 //! *For qdiscs that know more.* A queue may be given a weight, and change it: CAKE's is the number
 //! of hosts that it serves, each counted in parts where it has flows on several queues, so that
@@ -251,7 +251,8 @@ impl Seat {
         self.shared.ledger.forgive(common);
         self.shared.peak.forgive(common);
         self.level = limit.rate.bits_per_sec();
-        // At the old rate it may have had to wait for long, and would demand its share all the while.
+        // At the old rate it may have had to wait for long, and would demand its share all the
+        // while.
         self.waiting_until = self.waiting_until.min(common);
         self.next_tell = common;
         self.follow_level();
@@ -367,8 +368,8 @@ impl Seat {
         self.use_held(cost, own_now)
     }
 
-    /// How much credit a seat leaves: the reserve where it yields; beyond its share the cushion besides, and
-    /// more if it has had much already.
+    /// How much credit a seat leaves: the reserve where it yields; beyond its share the cushion
+    /// besides, and more if it has had much already.
     fn keep(&self, in_share: bool, now: Nanos) -> Nanos {
         let Terms { depth, cushion, .. } = self.terms;
         let reserve = if self.yields { self.terms.reserve } else { Nanos::ZERO };

@@ -1,7 +1,7 @@
 //! How evenly something was divided.
 
-/// Jain's index of `shares`: 1 where all are the same, 1/n where one of n has everything. Not a number where there
-/// is nothing to divide.
+/// Jain's index of `shares`: 1 where all are the same, 1/n where one of n has everything. Not a
+/// number where there is nothing to divide.
 ///
 /// Source: Jain, Chiu, Hawe, *A quantitative measure of fairness*, DEC TR-301 (1984).
 pub fn jain(shares: &[f64]) -> f64 {

@@ -1,4 +1,5 @@
-//! What queues hear together: beside a slow model of one ear for all of them, and with real threads.
+//! What queues hear together: beside a slow model of one ear for all of them, and with real
+//! threads.
 
 use narrows_coordination::Destinations;
 use narrows_packet::Acknowledgement;
@@ -171,8 +172,8 @@ proptest! {
     }
 }
 
-/// Threads that send and hear at the same time: what a host says is known everywhere at the end, and of one that
-/// answers at once nothing ever is.
+/// Threads that send and hear at the same time: what a host says is known everywhere at the end,
+/// and of one that answers at once nothing ever is.
 #[test]
 fn threads_hear_of_what_is_said_and_of_nothing_else() {
     const ROUNDS: u32 = 20_000;
@@ -185,7 +186,8 @@ fn threads_hear_of_what_is_said_and_of_nothing_else() {
                     let now = Nanos::from_secs(1) + Nanos(u64::from(round) * 50_000);
                     let stamp = round / 20;
                     safeguard.leaves(5, &data(stamp), now);
-                    // The threads are apart by any time that they take, so only what is short is sure.
+                    // The threads are apart by any time that they take, so only what is short is
+                    // sure.
                     if round % 7 == number {
                         safeguard.comes(6, &marked(), now);
                     }

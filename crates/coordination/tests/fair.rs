@@ -140,7 +140,8 @@ fn old_clock_readings_do_not_make_time_run_faster() {
     let limit = limit(mbit(10_000), 1_514);
     let coordination = Coordination::new(Strategy::FAIR, limit, 3);
     let mut seats: Vec<_> = (0..3).map(|seat| coordination.seat(seat)).collect();
-    // When each reads its clock, which is not before it looked at the ledger last, and when it looks.
+    // When each reads its clock, which is not before it looked at the ledger last, and when it
+    // looks.
     let mut read = [MS; 3];
     let mut looks = [MS, MS + Nanos(300), MS + Nanos(700)];
     let (mut now, mut sent, mut turn) = (MS, 0, 0u64);
@@ -163,8 +164,9 @@ fn old_clock_readings_do_not_make_time_run_faster() {
     assert!(sent as f64 > 0.999 * most as f64, "{sent} of {most}");
 }
 
-/// Four seats at 20 Mbit/s, of which the first three have packets all the time and yield; the last has
-/// one every 10 ms. What each sent, how long each packet of the last had to wait, and all departures.
+/// Four seats at 20 Mbit/s, of which the first three have packets all the time and yield; the last
+/// has one every 10 ms. What each sent, how long each packet of the last had to wait, and all
+/// departures.
 fn beside_yielding(last_yields: bool) -> ([u64; 4], Vec<Nanos>, Vec<(Nanos, u64)>) {
     const COST: Bytes = Bytes(FULL as u64);
     let coordination = Coordination::new(Strategy::FAIR, limit(mbit(20), 4_614), 4);

@@ -131,8 +131,8 @@ impl World {
         });
     }
 
-    /// The longest burst of flows that begin 70 us apart and send a little more than their rate, while their hosts
-    /// answer so. What is under way when that begins is not looked at.
+    /// The longest burst of flows that begin 70 us apart and send a little more than their rate,
+    /// while their hosts answer so. What is under way when that begins is not looked at.
     fn longest_burst(&mut self, answer: Answer) -> usize {
         self.answer = answer;
         let mut longest = 0;

@@ -31,9 +31,9 @@ const ENOUGH: u64 = 11 * COST.0;
 /// if it comes within this.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Lets every seat send as much as it may while the limit changes under it and a worker in four
-/// is restarted now and then, until all have sent enough. Returns the bytes that each was granted, and the time
-/// it took.
+/// Lets every seat send as much as it may while the limit changes under it and a worker in four is
+/// restarted now and then, until all have sent enough. Returns the bytes that each was granted, and
+/// the time it took.
 fn flood(strategy: Strategy) -> (Vec<u64>, Nanos) {
     let coordination = Coordination::new(strategy, FAST, SEATS);
     let over = AtomicBool::new(false);

@@ -1,7 +1,8 @@
 //! What processors can do and the language has no safe words for, a safe function for each.
 //!
 //! Only what every processor of an architecture has is used, so nothing is asked at run time.
-//! Elsewhere than on x86-64 the functions do the same in plain words, or nothing where it is a hint.
+//! Elsewhere than on x86-64 the functions do the same in plain words, or nothing where it is a
+//! hint.
 //!
 //! Cost: [`prefetch`] is one instruction, [`equal_lanes`] six.
 //!

@@ -1,26 +1,26 @@
 //! A thread and the workers that it serves: one, or several while there is little to do.
 //!
-//! Each worker has a thread of its own. At low rates hardly any time goes into packets; it goes into
-//! waking up for each of them, and four threads that wake up for one packet each cost four times what one
-//! costs that wakes up for four. So a thread with little to do hands its worker over to the first
-//! thread, the *host*, which sleeps once for all and wakes up once for all; and as soon as the host has
-//! more to do than is good for delays, it sends them all home.
+//! Each worker has a thread of its own. At low rates hardly any time goes into packets; it goes
+//! into waking up for each of them, and four threads that wake up for one packet each cost four
+//! times what one costs that wakes up for four. So a thread with little to do hands its worker over
+//! to the first thread, the *host*, which sleeps once for all and wakes up once for all; and as
+//! soon as the host has more to do than is good for delays, it sends them all home.
 //!
-//! *Who owns what does not change.* A worker belongs to one thread at any moment ([`Berth`]), takes along
-//! its packets, qdiscs and timers, and is handed over between two steps: nothing is reordered,
-//! nothing is shared.
+//! *Who owns what does not change.* A worker belongs to one thread at any moment ([`Berth`]), takes
+//! along its packets, qdiscs and timers, and is handed over between two steps: nothing is
+//! reordered, nothing is shared.
 //!
-//! *When.* Each thread measures ten times a second how much of its core it uses. A worker leaves its
-//! home where the host would then use at most [`HOST_MOST`]. It goes home when the host uses more than
-//! [`HOST_FULL`], or has been at work without a pause for twice [`STREAK`], which a burst at line rate
-//! brings about long before its rings are full; and stays there for [`STAY`].
+//! *When.* Each thread measures ten times a second how much of its core it uses. A worker leaves
+//! its home where the host would then use at most [`HOST_MOST`]. It goes home when the host uses
+//! more than [`HOST_FULL`], or has been at work without a pause for twice [`STREAK`], which a burst
+//! at line rate brings about long before its rings are full; and stays there for [`STAY`].
 //!
-//! A thread sleeps in one `ppoll` on all sockets of its workers and on the eventfds through which it is
-//! told something, until the moment at which the next packet may leave, or the next heartbeat is due. The
-//! clock is read once for all workers' steps, and once more before going to sleep.
+//! A thread sleeps in one `ppoll` on all sockets of its workers and on the eventfds through which
+//! it is told something, until the moment at which the next packet may leave, or the next heartbeat
+//! is due. The clock is read once for all workers' steps, and once more before going to sleep.
 //!
-//! Cost: a worker that has nothing to do costs a step in vain, some 100 ns, for each that the thread
-//! wakes up for.
+//! Cost: a worker that has nothing to do costs a step in vain, some 100 ns, for each that the
+//! thread wakes up for.
 //!
 //! Non-goals: balancing. Which queue a flow takes is the device's affair.
 
@@ -79,8 +79,8 @@ enum Streak {
     /// It has just slept.
     None,
     Since(Nanos),
-    /// For a while already, since then and this processor time: it may have had to wait for its core,
-    /// which is no work.
+    /// For a while already, since then and this processor time: it may have had to wait for its
+    /// core, which is no work.
     Long(Nanos, Nanos),
 }
 

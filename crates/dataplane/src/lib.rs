@@ -1,16 +1,15 @@
 //! The data plane: real time, real packets.
 //!
-//! Two ports are joined over AF_XDP. Each queue pair has a [`Worker`](narrows_worker::Worker) on a core of its
-//! own, which owns its packets, qdiscs and timers outright; workers share nothing but the
-//! limits of the `coordination` layer. An [`Instance`] holds the ports, the policy and the
+//! Two ports are joined over AF_XDP. Each queue pair has a [`Worker`](narrows_worker::Worker) on a
+//! core of its own, which owns its packets, qdiscs and timers outright; workers share nothing but
+//! the limits of the `coordination` layer. An [`Instance`] holds the ports, the policy and the
 //! workers together and answers the control socket.
 //!
 //! From the inside out: `owners` and `frames` (which frames a worker has, and where they are),
-//! `xdp_io` (its I/O over AF_XDP), `sizing` (how many frames, and how large), `runner` (its
-//! real time), with its `heartbeat` and its `mailbox`, `crew` (a thread that serves one or several),
-//! `workers` (all of them), `session` (what
-//! joins two ports), `instance` (policy, events, counters), `watch` (who tells of workers that
-//! hang), [`run`] (the process), [`control`] (how
+//! `xdp_io` (its I/O over AF_XDP), `sizing` (how many frames, and how large), `runner` (its real
+//! time), with its `heartbeat` and its `mailbox`, `crew` (a thread that serves one or several),
+//! `workers` (all of them), `session` (what joins two ports), `instance` (policy, events,
+//! counters), `watch` (who tells of workers that hang), [`run`] (the process), [`control`] (how
 //! commands reach it).
 //!
 //! Non-goals: payload (the kernel side classifies), policy (the layer below), words (`tc`).

@@ -1,10 +1,10 @@
-//! Which ports' qdiscs want to know what addresses were before translation (`cake nat`), and whether
-//! the kernel tells.
+//! Which ports' qdiscs want to know what addresses were before translation (`cake nat`), and
+//! whether the kernel tells.
 //!
 //! On a stock kernel the look-up lives in a module that is loaded when somebody needs it, which may
 //! be long after the start, or never. So a port that wants it and cannot have it keeps forwarding
-//! and telling hosts apart by the addresses in the frames, says so once, and is served as soon as the
-//! module is there.
+//! and telling hosts apart by the addresses in the frames, says so once, and is served as soon as
+//! the module is there.
 
 use crate::events::Events;
 use narrows_bpf::SteerError;

@@ -91,8 +91,8 @@ impl Mailbox {
         self.bell.has_rung()
     }
 
-    /// Takes everything out, for a worker that has its thread for itself where `alone` is true. Where
-    /// it has not and would have to, all stays in.
+    /// Takes everything out, for a worker that has its thread for itself where `alone` is true.
+    /// Where it has not and would have to, all stays in.
     pub(crate) fn take(&self, alone: bool) -> Option<Mail> {
         let mut mail = self.mail();
         if mail.pause.is_some() && !alone {

@@ -6,9 +6,10 @@
 //! can take from the other what it needs, and a frame that comes back needs no search for where it
 //! belongs.
 //!
-//! *Two shares.* Of a direction's frames the kernel gets so many to receive into and no more, however
-//! many its driver asks for; the rest is for packets that wait. What is received beyond that is
-//! dropped at once and its frames go back to reception, which for that reason never starves.
+//! *Two shares.* Of a direction's frames the kernel gets so many to receive into and no more,
+//! however many its driver asks for; the rest is for packets that wait. What is received beyond
+//! that is dropped at once and its frames go back to reception, which for that reason never
+//! starves.
 //!
 //! *Frames that do not come back.* A descriptor that the kernel refuses to send it also forgets:
 //! the frame never reaches the completion ring. The kernel counts them; [`Owners::suspect`] and

@@ -2,11 +2,11 @@
 //!
 //! A driver that shares its rings with AF_XDP refuses to rebuild them meanwhile: a new number of
 //! queues, another MTU. So the ports are let go, the command runs, and they are joined again with
-//! the same policy. In between packets pass as if this process were gone: over the bridge, unshaped,
-//! or not at all with `--fail-closed`.
+//! the same policy. In between packets pass as if this process were gone: over the bridge,
+//! unshaped, or not at all with `--fail-closed`.
 //!
-//! That must not last longer than the command, whatever happens to whoever asked. So the pause hangs
-//! on its connection, which the kernel closes when it dies, and on a time limit.
+//! That must not last longer than the command, whatever happens to whoever asked. So the pause
+//! hangs on its connection, which the kernel closes when it dies, and on a time limit.
 
 use crate::clock;
 use crate::control::{ANSWER_TIME, Answer, Client, ControlError, Request, Turn, receive};
@@ -77,8 +77,8 @@ impl Pause {
     }
 }
 
-/// Has the instance let go of its ports, does `work`, and has them joined again. Returns what `work`
-/// returned, and the instance's last answer.
+/// Has the instance let go of its ports, does `work`, and has them joined again. Returns what
+/// `work` returned, and the instance's last answer.
 ///
 /// # Errors
 /// Where the instance does not let go; `work` is not done then. Where it is gone afterwards, so is

@@ -53,8 +53,8 @@ pub struct RunOptions {
     pub fail: FailMode,
     /// How sessions are run.
     pub session: SessionOptions,
-    /// Go on where another process stops, which has started this one for it. Its policy goes on, too,
-    /// whatever lies in files.
+    /// Go on where another process stops, which has started this one for it. Its policy goes on,
+    /// too, whatever lies in files.
     pub take_over: bool,
 }
 

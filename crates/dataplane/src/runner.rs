@@ -1,7 +1,7 @@
 //! A worker in real time: what it does each time that its thread comes round to it.
 //!
-//! A thread runs one worker or several ([`Crew`](crate::crew::Crew)); a worker does not notice which. Its heart, its
-//! mailbox and its books go with it.
+//! A thread runs one worker or several ([`Crew`](crate::crew::Crew)); a worker does not notice
+//! which. Its heart, its mailbox and its books go with it.
 //!
 //! A worker that comes round so late that its frames went another way meanwhile gives up what it
 //! still holds: newer frames of the same flows have overtaken it long ago.
@@ -156,8 +156,8 @@ impl Runner {
         &self.home
     }
 
-    /// Whether it may go to another thread at `now`: it never polls without end, and is not about to
-    /// be told something.
+    /// Whether it may go to another thread at `now`: it never polls without end, and is not about
+    /// to be told something.
     pub(crate) fn may_leave(&self, now: Nanos) -> bool {
         !self.seat.busy_poll && now >= self.stays_until && !self.mailbox.is_full()
     }
@@ -299,8 +299,8 @@ impl Runner {
         !mail.stop
     }
 
-    /// Says what is queued and waits until it is known who goes on with it: this worker, or, where it
-    /// is true, another process.
+    /// Says what is queued and waits until it is known who goes on with it: this worker, or, where
+    /// it is true, another process.
     fn stand_still(&mut self, Standing { answer, leave }: &Standing, crew: &Berthed<'_>) -> bool {
         let report = self.report(crew.thread);
         let ids = Side::BOTH.map(|egress| self.worker.take_out(egress));

@@ -13,7 +13,8 @@ pub(crate) fn of_ports(session: &Session) -> Vec<String> {
     unserved.chain(unequal_mtus(ports)).collect()
 }
 
-/// A worker needs a queue of each direction, so receive queues beyond the transmit queues have none.
+/// A worker needs a queue of each direction, so receive queues beyond the transmit queues have
+/// none.
 fn unserved_queues(port: &PortFacts, served: u32) -> Option<String> {
     let PortFacts { name, counts, .. } = port;
     let rx = counts.now.rx;

@@ -1,8 +1,8 @@
 //! Watches heartbeats and says, once each, which workers fell silent and which came back.
 //!
-//! Nothing depends on it: the steering programs pass a silent worker by without being told. It tells
-//! people, and it also tells what happened while the whole process was stopped, when nobody watched:
-//! workers count their own silences.
+//! Nothing depends on it: the steering programs pass a silent worker by without being told. It
+//! tells people, and it also tells what happened while the whole process was stopped, when nobody
+//! watched: workers count their own silences.
 
 use crate::heartbeat::SilentWorker;
 use narrows_bpf::{Pulse, Stalled};

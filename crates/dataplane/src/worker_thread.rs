@@ -1,7 +1,7 @@
 //! The thread of a worker, seen from outside: starting it, telling it, asking it.
 //!
-//! Each worker has a thread of its own, pinned to its core, and while there is little to do all may be
-//! served by the first of them ([`Crew`]). What the worker is told reaches it wherever it is.
+//! Each worker has a thread of its own, pinned to its core, and while there is little to do all may
+//! be served by the first of them ([`Crew`]). What the worker is told reaches it wherever it is.
 
 use crate::berth::Berth;
 use crate::crew::Crew;
@@ -63,8 +63,8 @@ impl WorkerThread {
         let runner = Runner::new(worker, seat, mailbox.clone(), heart, last_words, home);
         let host = host.map(|host| Arc::clone(&host.berth));
         let crew = Crew::new(queue, Arc::clone(&berth), host, runner);
-        // Nobody joins it: a thread that hangs would hang whoever does. Its worker's last word comes
-        // when its sockets are closed.
+        // Nobody joins it: a thread that hangs would hang whoever does. Its worker's last word
+        // comes when its sockets are closed.
         std::thread::Builder::new().name(format!("nrw-q{queue}")).spawn(move || {
             settle(cpu);
             crew.run();
@@ -104,8 +104,8 @@ impl WorkerThread {
         self.mailbox.put(|mail| mail.stop = true);
     }
 
-    /// Waits for the last report of a worker that was told to stop; `None` where it has not ended at
-    /// `deadline`. Its queue stays taken then until it does, or the process ends.
+    /// Waits for the last report of a worker that was told to stop; `None` where it has not ended
+    /// at `deadline`. Its queue stays taken then until it does, or the process ends.
     pub(crate) fn last_word(&self, deadline: Instant) -> Option<WorkerReport> {
         let left = deadline.saturating_duration_since(Instant::now());
         self.last_word.recv_timeout(left).ok()

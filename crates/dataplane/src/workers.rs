@@ -129,8 +129,8 @@ impl Workers {
         asked.into_iter().map(|answer| answer.recv_timeout(left()).ok()?.ok()).collect()
     }
 
-    /// Has all of them stand still, and returns what they have. Where one does not within `time`, all
-    /// go on and there is nothing; so they do when the [`Standstill`] is dropped.
+    /// Has all of them stand still, and returns what they have. Where one does not within `time`,
+    /// all go on and there is nothing; so they do when the [`Standstill`] is dropped.
     pub(crate) fn pause(&self, time: Duration) -> Option<(Vec<Paused>, Standstill)> {
         let end = Instant::now() + time;
         let asked: Vec<_> = self.threads.iter().map(WorkerThread::pause).collect();

@@ -101,10 +101,10 @@ impl XdpIo<Socket> {
 }
 
 impl<Q: Queue> XdpIo<Q> {
-    /// A worker's I/O over `queues` with the frames of `part`, divided into `shares` by the port
-    /// at which packets come in; `dissector` reads headers, and what bears `seal` is the steering
-    /// program's word about translation. Nothing is touched before it is [stocked](XdpIo::stocked), or
-    /// [goes on](XdpIo::go_on) where another process stopped.
+    /// A worker's I/O over `queues` with the frames of `part`, divided into `shares` by the port at
+    /// which packets come in; `dissector` reads headers, and what bears `seal` is the steering
+    /// program's word about translation. Nothing is touched before it is [stocked](XdpIo::stocked),
+    /// or [goes on](XdpIo::go_on) where another process stopped.
     pub(crate) fn new(
         queues: [Q; 2],
         part: UmemPart,

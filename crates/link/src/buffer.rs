@@ -4,13 +4,14 @@
 //! whether a packet may take several, the doctor judges MTUs by it. It is a rule about buffers and
 //! not about drivers, so that it also holds for those that nobody has tried.
 //!
-//! *Where the kernel copies*, the device receives into buffers of the kernel's own: a page, less the
-//! headroom and the record behind it. The copy goes into a frame of the UMEM, behind the same headroom.
+//! *Where the kernel copies*, the device receives into buffers of the kernel's own: a page, less
+//! the headroom and the record behind it. The copy goes into a frame of the UMEM, behind the same
+//! headroom.
 //!
-//! *In zero copy* the device itself writes into the frame. Many devices know buffers in units of
-//! 1 KiB only (Intel's `SRRCTL.BSIZEPKT`: igb, igc, ixgbe), and their drivers round what is left
-//! behind the headroom down: of 2048 bytes 1024, of 4096 3072. What is longer is lost, and nobody counts
-//! it. So a frame of 2048 bytes never serves, and one of 4096 holds what fits into 3072.
+//! *In zero copy* the device itself writes into the frame. Many devices know buffers in units of 1
+//! KiB only (Intel's `SRRCTL.BSIZEPKT`: igb, igc, ixgbe), and their drivers round what is left
+//! behind the headroom down: of 2048 bytes 1024, of 4096 3072. What is longer is lost, and nobody
+//! counts it. So a frame of 2048 bytes never serves, and one of 4096 holds what fits into 3072.
 //!
 //! Non-goal: knowing which drivers can receive a packet into several buffers.
 

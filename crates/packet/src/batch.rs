@@ -65,7 +65,8 @@ impl Batch {
         self.len += count;
     }
 
-    /// Takes out those behind the first `start` that `stays` does not hold of; the others keep their order.
+    /// Takes out those behind the first `start` that `stays` does not hold of; the others keep
+    /// their order.
     pub fn retain_from(&mut self, start: usize, mut stays: impl FnMut(PacketId) -> bool) {
         let mut kept = start;
         for at in start..self.len {

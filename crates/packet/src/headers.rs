@@ -26,8 +26,8 @@ impl Reading {
     pub const NOTHING: Self =
         Self { headers: false, inner: false, nat: false, acknowledgements: false, echoes: false };
 
-    /// What is to be known of a packet where this is what the qdisc that it is offered to wants, and
-    /// `opposite` what the one wants that sends the other way.
+    /// What is to be known of a packet where this is what the qdisc that it is offered to wants,
+    /// and `opposite` what the one wants that sends the other way.
     #[must_use]
     pub const fn beside(self, opposite: Self) -> Self {
         Self {
@@ -130,8 +130,9 @@ pub struct Acknowledgement {
     pub connection: u64,
     /// The cumulative acknowledgement number.
     pub number: u32,
-    /// The flags: `0x01` FIN, `0x02` SYN, `0x04` RST, `0x08` PSH, `0x10` ACK, `0x20` URG, `0x40` ECE,
-    /// `0x80` CWR, `0x100`, `0x200`, `0x400` and `0x800` the four bits beside the header length.
+    /// The flags: `0x01` FIN, `0x02` SYN, `0x04` RST, `0x08` PSH, `0x10` ACK, `0x20` URG, `0x40`
+    /// ECE, `0x80` CWR, `0x100`, `0x200`, `0x400` and `0x800` the four bits beside the header
+    /// length.
     pub flags: u16,
     /// Whether there is no data behind the header.
     pub is_empty: bool,

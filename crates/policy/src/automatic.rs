@@ -1,4 +1,5 @@
-//! Handles for qdiscs that are made without one, as the kernel's `qdisc_alloc_handle()` gives them out.
+//! Handles for qdiscs that are made without one, as the kernel's `qdisc_alloc_handle()` gives them
+//! out.
 
 use crate::{Handle, Parent, PolicyError, PortPolicy};
 use std::collections::BTreeMap;

@@ -12,7 +12,8 @@ use std::sync::Arc;
 /// What one worker is to do with the qdisc of its queue.
 pub enum Update {
     /// The same kinds in the same places: hand it to `Qdisc::retune`. It brings no meters, the
-    /// present ones stay; and what listens gets its port's hearsay, which is the present one if it listened.
+    /// present ones stay; and what listens gets its port's hearsay, which is the present one if it
+    /// listened.
     Retune(Spec),
     /// Another shape: build it, and let it adopt what the present one holds.
     Replace(Spec),
@@ -29,8 +30,9 @@ pub struct Installed {
     pub(crate) mq: Option<Handle>,
     /// What runs on each queue, depth first.
     pub(crate) queues: Vec<Vec<Running>>,
-    /// What its queues hear of destinations, once any of them has listened. It stays the port's whatever
-    /// runs there next: what is congested is so for any qdisc, and is forgotten by its time.
+    /// What its queues hear of destinations, once any of them has listened. It stays the port's
+    /// whatever runs there next: what is congested is so for any qdisc, and is forgotten by its
+    /// time.
     destinations: Option<Arc<Destinations>>,
     /// Limits of the previous policy that carry on, with their new figures.
     retuned: Vec<(Arc<Coordination>, Limit)>,
@@ -166,7 +168,8 @@ impl Installed {
         if kept.is_some() { Update::Retune(spec) } else { Update::Replace(spec) }
     }
 
-    /// The view of what the port's queues hear, for a qdisc that listens. One that is retuned may only now begin to.
+    /// The view of what the port's queues hear, for a qdisc that listens. One that is retuned may
+    /// only now begin to.
     fn hearsay(&mut self, config: &Config) -> Option<Box<dyn Hearsay>> {
         let Config::Pacing(pacing::Config { safeguard: true, .. }) = config else { return None };
         Some(self.destinations.get_or_insert_with(Destinations::new).hearsay())

@@ -1,8 +1,8 @@
 //! `fq`: what an operator may leave out, and what cannot be had.
 //!
-//! As in the kernel (`fq_change()`) a command sets what it names and nothing else: a new one starts from
-//! the defaults, a changed one from what it was. Every queue of a port runs one of its own, with
-//! these limits, as it does in Linux under `mq`.
+//! As in the kernel (`fq_change()`) a command sets what it names and nothing else: a new one starts
+//! from the defaults, a changed one from what it was. Every queue of a port runs one of its own,
+//! with these limits, as it does in Linux under `mq`.
 //!
 //! *Non-goals.* What the parameters do is `narrows_qdisc::fq`'s.
 

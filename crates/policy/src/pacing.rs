@@ -1,10 +1,12 @@
-//! `carousel`, `eiffel`, `flowbundler`: what an operator may leave out, and where they cannot stand.
+//! `carousel`, `eiffel`, `flowbundler`: what an operator may leave out, and where they cannot
+//! stand.
 //!
 //! As with `cake` a command sets what it names and nothing else: a new one starts from the
 //! defaults, a changed one from what it was.
 //!
-//! A pacing qdisc writes a packet's departure time into it on arrival, and so does a `tbf` whose queues
-//! are coordinated by `edt`. Only one of the two times could hold, so neither stands below the other.
+//! A pacing qdisc writes a packet's departure time into it on arrival, and so does a `tbf` whose
+//! queues are coordinated by `edt`. Only one of the two times could hold, so neither stands below
+//! the other.
 //!
 //! *Non-goals.* What the parameters do is `narrows_qdisc::pacing`'s.
 
@@ -96,7 +98,8 @@ impl PacingOptions {
     }
 }
 
-/// Refuses a tree in which two qdiscs stamp the same packet, and parameters that do not go together.
+/// Refuses a tree in which two qdiscs stamp the same packet, and parameters that do not go
+/// together.
 pub(crate) fn check(port: &PortPolicy) -> Result<(), PolicyError> {
     for node in port.nodes() {
         let Kind::Pacing(Config { apart, safeguard, codel: Some(codel), .. }) = node.kind else {

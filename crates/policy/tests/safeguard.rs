@@ -35,7 +35,8 @@ fn take(spec: Spec, into: &mut Vec<Box<dyn Hearsay>>) {
     }
 }
 
-/// The views that a policy gives to queues which may run `previous` so far, and how many queues carry on.
+/// The views that a policy gives to queues which may run `previous` so far, and how many queues
+/// carry on.
 fn views(
     policy: &Policy,
     port: &str,

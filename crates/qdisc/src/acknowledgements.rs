@@ -1,9 +1,9 @@
 //! What packets acknowledge, where it was read.
 //!
 //! The table of acknowledgements beside the packets is written only for whoever asks for it
-//! ([`narrows_packet::Reading`]). Whoever begins to ask while packets are queued finds with these what
-//! stood there before: another packet's. So he says since when he has asked, and knows nothing of
-//! packets that came earlier.
+//! ([`narrows_packet::Reading`]). Whoever begins to ask while packets are queued finds with these
+//! what stood there before: another packet's. So he says since when he has asked, and knows nothing
+//! of packets that came earlier.
 
 use narrows_packet::{Acknowledgement, PacketId, Packets};
 use narrows_units::Nanos;

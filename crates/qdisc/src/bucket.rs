@@ -129,8 +129,8 @@ impl Bucket {
         }
     }
 
-    /// Up to when it has been used up as of the last refill: before that by what it holds, behind it
-    /// by what it owes.
+    /// Up to when it has been used up as of the last refill: before that by what it holds, behind
+    /// it by what it owes.
     pub fn spent_until(&self) -> Nanos {
         let level = &self.average;
         if level.credit <= 0 {

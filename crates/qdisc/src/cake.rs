@@ -6,40 +6,42 @@
 //! *Flows* (`flow.rs`, `ways.rs`) are told apart by an 8-way set-associative hash, so that two of a
 //! thousand rarely share a queue.
 //!
-//! *Turns* (`tin.rs`, `rotation.rs`): a flow that sends little goes first; flows that stand take turns
-//! by deficit round robin, each with a quantum divided by the number of its host's flows (`hosts.rs`).
+//! *Turns* (`tin.rs`, `rotation.rs`): a flow that sends little goes first; flows that stand take
+//! turns by deficit round robin, each with a quantum divided by the number of its host's flows
+//! (`hosts.rs`).
 //!
-//! *Short queues* (`cobalt.rs`): CoDel signals to whoever listens, BLUE drops from whoever does not,
-//! and when memory ends (`overflow.rs`) the longest queue pays.
+//! *Short queues* (`cobalt.rs`): CoDel signals to whoever listens, BLUE drops from whoever does
+//! not, and when memory ends (`overflow.rs`) the longest queue pays.
 //!
-//! *Rate and tins* (`clock.rs`, `tins.rs`, `sizes.rs`): a virtual clock without a burst, charged what
-//! the bottleneck's framing costs; tins by code point, each going first up to its threshold.
+//! *Rate and tins* (`clock.rs`, `tins.rs`, `sizes.rs`): a virtual clock without a burst, charged
+//! what the bottleneck's framing costs; tins by code point, each going first up to its threshold.
 //!
-//! *On every queue of a port one instance.* The rate is then a seat at a limit ([`Meter`]), and hosts
-//! and tins are counted together ([`Census`], `neighbours.rs`), so that the port as a whole gives
-//! hosts, flows and tins what one instance would. What a seat grants beyond what leaves stays paid
-//! for (`seat.rs`), so the packet that leaves is chosen when it may, and none is held outside its
-//! flow.
+//! *On every queue of a port one instance.* The rate is then a seat at a limit ([`Meter`]), and
+//! hosts and tins are counted together ([`Census`], `neighbours.rs`), so that the port as a whole
+//! gives hosts, flows and tins what one instance would. What a seat grants beyond what leaves stays
+//! paid for (`seat.rs`), so the packet that leaves is chosen when it may, and none is held outside
+//! its flow.
 //!
-//! *First here is first on the port.* What goes first on its queue, being sparse or of a tin within its
-//! threshold, does not wait for the queue's share: what stands yields to it on all queues
-//! ([`Meter::yields`]), and while it waits the worker looks at what comes in before a frame has left.
+//! *First here is first on the port.* What goes first on its queue, being sparse or of a tin within
+//! its threshold, does not wait for the queue's share: what stands yields to it on all queues
+//! ([`Meter::yields`]), and while it waits the worker looks at what comes in before a frame has
+//! left.
 //!
 //! *Nothing waits in vain.* State of flows without packets is brought up to date when they come
 //! again; there is nothing to visit in between.
 //!
-//! Source: T. Høiland-Jørgensen, D. Täht, J. Morton, "Piece of CAKE: a comprehensive queue management
-//! solution for home gateways" (2018); `tc-cake(8)`; RFC 8289, RFC 8290. Each file says what it takes
-//! and where it differs.
+//! Source: T. Høiland-Jørgensen, D. Täht, J. Morton, "Piece of CAKE: a comprehensive queue
+//! management solution for home gateways" (2018); `tc-cake(8)`; RFC 8289, RFC 8290. Each file says
+//! what it takes and where it differs.
 //!
-//! Cost: on arrival one set of tags, the flow's line and the packet's two; at departure the flow's line
-//! and the packet's. With a thousand flows these are not in the first level of the cache, so batches
-//! touch them before they are needed. Counted with 1024 flows, 16 of each host, all standing: 145
-//! instructions on arrival and 240 at departure in one tin, 215 and 280 in four; with the harness and
-//! headers read 540 and 655 in all, beside 540 of DPDK's `rte_sched`, which reads none
-//! (`narrows bench cake`, column `instructions_per_packet`).
-//! Memory: what the flows that were active at once need, doubled from a page on (`slab.rs`), and two
-//! tables of 4 KiB a tin; given back after a second without packets.
+//! Cost: on arrival one set of tags, the flow's line and the packet's two; at departure the flow's
+//! line and the packet's. With a thousand flows these are not in the first level of the cache, so
+//! batches touch them before they are needed. Counted with 1024 flows, 16 of each host, all
+//! standing: 145 instructions on arrival and 240 at departure in one tin, 215 and 280 in four; with
+//! the harness and headers read 540 and 655 in all, beside 540 of DPDK's `rte_sched`, which reads
+//! none (`narrows bench cake`, column `instructions_per_packet`). Memory: what the flows that were
+//! active at once need, doubled from a page on (`slab.rs`), and two tables of 4 KiB a tin; given
+//! back after a second without packets.
 //!
 //! Non-goals: splitting segments (frames here are what the wire carries), filters of one's own.
 
@@ -158,8 +160,8 @@ impl Cake {
         cake
     }
 
-    /// Gives every tin its terms by the present rate. What one had sent beyond its threshold at another
-    /// rate is not held against it.
+    /// Gives every tin its terms by the present rate. What one had sent beyond its threshold at
+    /// another rate is not held against it.
     fn follow_rate(&mut self, now: Nanos) {
         for (tin, share) in self.tins.iter_mut().zip(&self.scheme.shares) {
             let threshold = self.config.rate.map(|rate| part_of(rate, share.threshold));
@@ -183,8 +185,9 @@ impl Cake {
         };
     }
 
-    /// When to ask again where a packet may leave at `when`: a little later if many stand, and soon enough
-    /// for what comes in and need not wait for this queue's share. Whatever comes first is chosen then.
+    /// When to ask again where a packet may leave at `when`: a little later if many stand, and soon
+    /// enough for what comes in and need not wait for this queue's share. Whatever comes first is
+    /// chosen then.
     #[inline]
     fn when(&self, when: Nanos, now: Nanos) -> Nanos {
         let frame = Bytes(u64::from(self.config.frame));

@@ -1,16 +1,16 @@
 //! How long a shaper delays a departure so that several leave at once.
 //!
-//! Each time that a worker wakes up costs some microseconds, many times what a packet costs, and at the
-//! end of the flow somebody is woken for it, too. Where a queue stands anyway, its head may as well leave
-//! a little later: what else is due by then, in this queue or in another that the same thread serves,
-//! leaves with it. The bucket keeps what is earned meanwhile, nothing that arrives could have
-//! overtaken, and the rate is the same. Measured by `narrows bench waking` and, at a binding limit,
-//! by `narrows bench forward`.
+//! Each time that a worker wakes up costs some microseconds, many times what a packet costs, and at
+//! the end of the flow somebody is woken for it, too. Where a queue stands anyway, its head may as
+//! well leave a little later: what else is due by then, in this queue or in another that the same
+//! thread serves, leaves with it. The bucket keeps what is earned meanwhile, nothing that arrives
+//! could have overtaken, and the rate is the same. Measured by `narrows bench waking` and, at a
+//! binding limit, by `narrows bench forward`.
 //!
-//! A short queue is left alone: its departures are as precise as the timer. Where light flows overtake,
-//! they are delayed, too, as a worker whose queue waits does not listen to what comes in: it looks
-//! twice while a frame leaves. To wake up for every arrival instead costs half as much again
-//! (`narrows bench waking`).
+//! A short queue is left alone: its departures are as precise as the timer. Where light flows
+//! overtake, they are delayed, too, as a worker whose queue waits does not listen to what comes in:
+//! it looks twice while a frame leaves. To wake up for every arrival instead costs half as much
+//! again (`narrows bench waking`).
 
 use crate::Share;
 use crate::bucket::Shape;
@@ -21,9 +21,9 @@ use std::ops::RangeInclusive;
 /// for in any case, and short enough for the ring to hold what arrives meanwhile.
 const LONGEST: Nanos = Nanos::from_micros(250);
 
-/// The same where light flows overtake, and for how long they may go unseen: half the time that a frame
-/// takes, within these bounds. On one queue they wait that long on average for a frame that has begun to
-/// leave.
+/// The same where light flows overtake, and for how long they may go unseen: half the time that a
+/// frame takes, within these bounds. On one queue they wait that long on average for a frame that
+/// has begun to leave.
 const BESIDE_LIGHT: RangeInclusive<Nanos> = Nanos::from_micros(100)..=LONGEST;
 
 /// A bucket must be able to keep what is earned while a departure waits, and what is earned
@@ -85,12 +85,14 @@ impl Coalescing {
         Self { dearest: Bytes(held.0 / PACKETS), ..self }
     }
 
-    /// That of a limit's only queue: no other departs meanwhile, so it takes along packets of its own.
+    /// That of a limit's only queue: no other departs meanwhile, so it takes along packets of its
+    /// own.
     pub(crate) fn alone(self) -> Self {
         Self { dearest: self.dearest.min(Bytes(self.earned.0 / 2)), ..self }
     }
 
-    /// For how long arrivals may go unseen where some of them need not wait for their queue's share.
+    /// For how long arrivals may go unseen where some of them need not wait for their queue's
+    /// share.
     pub(crate) fn longest_unseen(&self) -> Nanos {
         self.unseen
     }

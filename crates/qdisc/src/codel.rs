@@ -1,23 +1,26 @@
 //! CoDel: which packets to drop, or to mark, so that a queue does not stay long.
 //!
-//! A queue that absorbs a burst and is short again is a good one; one that stays long only makes everybody
-//! late. So CoDel looks at how long each packet has stood when it leaves. When that has been above a target for a
-//! whole interval it signals once, and again after interval / sqrt(2), interval / sqrt(3) and so on until a
-//! packet leaves in time. Who stands again soon is met with about as many signals as helped before.
+//! A queue that absorbs a burst and is short again is a good one; one that stays long only makes
+//! everybody late. So CoDel looks at how long each packet has stood when it leaves. When that has
+//! been above a target for a whole interval it signals once, and again after interval / sqrt(2),
+//! interval / sqrt(3) and so on until a packet leaves in time. Who stands again soon is met with
+//! about as many signals as helped before.
 //!
-//! *A frame is no queue.* Where no more than the longest frame stands behind a packet, it has not stood too long:
-//! nothing shorter could be kept at that rate, and the last packet of a flow is never dropped.
+//! *A frame is no queue.* Where no more than the longest frame stands behind a packet, it has not
+//! stood too long: nothing shorter could be kept at that rate, and the last packet of a flow is
+//! never dropped.
 //!
 //! Source: RFC 8289, sections 4 and 5. Marks are signals like drops, one a packet.
 //!
 //! Cost: two comparisons a packet of a short queue; a square root for each signal.
 //!
-//! Non-goals: whoever does not respond to signals (`cake/cobalt.rs` has BLUE for those; here limits are), where
-//! the packets are.
+//! Non-goals: whoever does not respond to signals (`cake/cobalt.rs` has BLUE for those; here limits
+//! are), where the packets are.
 
 use narrows_units::Nanos;
 
-/// For so many intervals after its last signal a queue is met where it was left (RFC 8289, section 5.5).
+/// For so many intervals after its last signal a queue is met where it was left (RFC 8289, section
+/// 5.5).
 const REMEMBERED: u64 = 16;
 
 /// The control law: when to signal next after `then`, which was signal number `count`.
@@ -67,8 +70,9 @@ impl Codel {
         }
     }
 
-    /// Whether to signal by a packet that is about to leave at `now` after `sojourn`, with so many bytes `behind`
-    /// it. One that is dropped for it has another one in its place, of which the same is to be asked.
+    /// Whether to signal by a packet that is about to leave at `now` after `sojourn`, with so many
+    /// bytes `behind` it. One that is dropped for it has another one in its place, of which the
+    /// same is to be asked.
     #[inline]
     pub(crate) fn signals(
         &mut self,
@@ -137,8 +141,8 @@ mod tests {
     const TERMS: Terms =
         Terms { target: Nanos::from_millis(5), interval: Nanos::from_millis(100), frame: 1514 };
 
-    /// The times in ms at which there is a signal when a packet leaves every 100 us after `sojourn`, and
-    /// what is dropped is followed by another one at once.
+    /// The times in ms at which there is a signal when a packet leaves every 100 us after
+    /// `sojourn`, and what is dropped is followed by another one at once.
     fn signals(codel: &mut Codel, from_ms: u64, to_ms: u64, sojourn: Nanos) -> Vec<f64> {
         let mut times = vec![];
         for step in from_ms * 10..to_ms * 10 {
@@ -190,12 +194,14 @@ mod tests {
             assert_eq!(signals(&mut codel, 2000, back, Nanos::from_millis(1)), []);
             assert_eq!(codel.is_at_rest(&TERMS, Nanos::from_millis(back)), !more);
             let again = signals(&mut codel, back, back + 200, Nanos::from_millis(6)).len();
-            // The first comes after an interval; at the pace at which it ended, five or so a 100 ms.
+            // The first comes after an interval; at the pace at which it ended, five or so a 100
+            // ms.
             assert_eq!(again > 3, more, "{again}");
         }
     }
 
-    /// The state of RFC 8289's pseudo-code, whose queue is a list of sojourn times and bytes behind.
+    /// The state of RFC 8289's pseudo-code, whose queue is a list of sojourn times and bytes
+    /// behind.
     #[derive(Default)]
     struct Textbook {
         first_above_time: u64,

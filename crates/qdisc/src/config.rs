@@ -29,8 +29,8 @@ pub struct Spec {
     /// Its seat at what the queues of its limit count together, for kinds that share out by host
     /// or tin. `None` in [`Qdisc::retune`] keeps the present one.
     pub census: Option<Box<dyn Census>>,
-    /// Its view of what the queues of its port hear of destinations, for kinds that listen. `None` in
-    /// [`Qdisc::retune`] keeps the present one.
+    /// Its view of what the queues of its port hear of destinations, for kinds that listen. `None`
+    /// in [`Qdisc::retune`] keeps the present one.
     pub hearsay: Option<Box<dyn Hearsay>>,
     /// The qdiscs below it: for `tbf` exactly one.
     pub children: Vec<Spec>,
@@ -42,9 +42,10 @@ impl Spec {
         Self { config, meter: None, census: None, hearsay: None, children: Vec::new() }
     }
 
-    /// Makes the qdisc, empty, with the qdiscs below it. Memory is allocated
-    /// here, but for what grows with the flows that come, and what a wheel needs for packets, with the first of them. A `tbf` without a meter keeps a bucket of its own, and who is to listen without a
-    /// `hearsay` hears what comes in on its own queue.
+    /// Makes the qdisc, empty, with the qdiscs below it. Memory is allocated here, but for what
+    /// grows with the flows that come, and what a wheel needs for packets, with the first of them.
+    /// A `tbf` without a meter keeps a bucket of its own, and who is to listen without a `hearsay`
+    /// hears what comes in on its own queue.
     ///
     /// # Panics
     /// Where the number of children is not the kind's own: one for `tbf`, else none.

@@ -1,12 +1,13 @@
 //! Flows that keep their places: found by what names them, forgotten one by one.
 //!
 //! Flows live in one piece of memory that is doubled when all places are taken, and places of those
-//! that were forgotten are used again. They are found through buckets, each the head of a chain. Who is
-//! forgotten, and when, is for whoever keeps the table to say.
+//! that were forgotten are used again. They are found through buckets, each the head of a chain.
+//! Who is forgotten, and when, is for whoever keeps the table to say.
 //!
-//! *Bounded.* Who sends from ever new addresses makes flows as fast as packets come. So only so many
-//! without packets are remembered, [`FLOWS_MAX`] less those with packets, and there are as many buckets:
-//! chains stay short, whatever comes, as the key of the hash is secret. Flows with packets are no more than packets.
+//! *Bounded.* Who sends from ever new addresses makes flows as fast as packets come. So only so
+//! many without packets are remembered, [`FLOWS_MAX`] less those with packets, and there are as
+//! many buckets: chains stay short, whatever comes, as the key of the hash is secret. Flows with
+//! packets are no more than packets.
 //!
 //! Cost: a bucket and a flow's line; doubling copies what is there.
 //!
@@ -17,8 +18,8 @@ use std::ops::{Deref, DerefMut};
 
 /// No flow.
 pub(crate) const NONE: u32 = u32::MAX;
-/// How many flows are remembered of which no packets are queued, at most: with as many buckets they take
-/// some dozens of megabytes, and on links that are not attacked fewer come within a second.
+/// How many flows are remembered of which no packets are queued, at most: with as many buckets they
+/// take some dozens of megabytes, and on links that are not attacked fewer come within a second.
 pub(crate) const FLOWS_MAX: u32 = 1 << 18;
 /// Places to begin with.
 const LEAST: usize = 64;
@@ -44,8 +45,8 @@ pub(crate) trait Chained {
 /// Flows, by place and by key.
 pub(crate) struct FlowTable<F> {
     flows: Vec<F>,
-    /// The first flow of each chain, plus one; zero where there is none. A power of two of them, in memory
-    /// that is provided when it is touched.
+    /// The first flow of each chain, plus one; zero where there is none. A power of two of them, in
+    /// memory that is provided when it is touched.
     buckets: Box<[u32]>,
     /// Places that are free, linked as chains are.
     free: u32,
@@ -252,8 +253,8 @@ mod tests {
     }
 
     proptest! {
-        /// The oracle is a map from keys to places: with any number of buckets everyone is found where he
-        /// was, and nobody else, and nobody shares a place.
+        /// The oracle is a map from keys to places: with any number of buckets everyone is found
+        /// where he was, and nobody else, and nobody shares a place.
         #[test]
         fn whoever_is_remembered_is_found(steps in prop::collection::vec(step(), 1..500)) {
             let mut table = FlowTable::new(8);

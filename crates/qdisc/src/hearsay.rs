@@ -1,13 +1,15 @@
-//! What the queues of a port hear of destinations: a board of words that all of them read and write.
+//! What the queues of a port hear of destinations: a board of words that all of them read and
+//! write.
 //!
-//! What a receiver says of the way to it comes in on whichever queue the network card has chosen, which need
-//! not be the one that the data leaves by. So whoever hears something writes it down where whoever sends
-//! looks: a few words for each bucket of destinations. What they mean is the qdisc's (`pacing/safeguard.rs`);
-//! here they are numbers that are read and replaced whole. What stands behind the board of a port is the `coordination`
-//! layer's; a queue by itself has an [`Alone`].
+//! What a receiver says of the way to it comes in on whichever queue the network card has chosen,
+//! which need not be the one that the data leaves by. So whoever hears something writes it down
+//! where whoever sends looks: a few words for each bucket of destinations. What they mean is the
+//! qdisc's (`pacing/safeguard.rs`); here they are numbers that are read and replaced whole. What
+//! stands behind the board of a port is the `coordination` layer's; a queue by itself has an
+//! [`Alone`].
 //!
-//! Everything on it is a hint that may be a little old, and is forgotten by its time: nothing has to be
-//! taken back when a queue goes.
+//! Everything on it is a hint that may be a little old, and is forgotten by its time: nothing has
+//! to be taken back when a queue goes.
 
 use std::cell::Cell;
 
@@ -33,7 +35,8 @@ impl Word {
     pub const COUNT: usize = 4;
 }
 
-/// One queue's view of the board. `bucket` is below [`DESTINATIONS`]; implementations may panic where it is not.
+/// One queue's view of the board. `bucket` is below [`DESTINATIONS`]; implementations may panic
+/// where it is not.
 pub trait Hearsay: Send {
     /// What stands in `word` of `bucket`.
     fn read(&self, bucket: usize, word: Word) -> u64;

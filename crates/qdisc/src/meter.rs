@@ -72,8 +72,8 @@ pub trait Meter: Send {
     /// that decide at departure answer [`Nanos::ZERO`].
     fn stamp(&mut self, cost: Bytes, now: Nanos) -> Option<Nanos>;
 
-    /// Packets that cost `cost` together, and were stamped `edt` at the latest, were dropped by the queue
-    /// instead of leaving. Strategies that decide at departure have nothing to take back.
+    /// Packets that cost `cost` together, and were stamped `edt` at the latest, were dropped by the
+    /// queue instead of leaving. Strategies that decide at departure have nothing to take back.
     fn unstamp(&mut self, _cost: Bytes, _edt: Nanos, _now: Nanos) {}
 
     /// Packets that this meter has not stamped are queued, ahead of all that come from now on, and
@@ -90,8 +90,8 @@ pub trait Meter: Send {
     /// What part of the limit this seat may count on; qdiscs size their own limits by it.
     fn share(&self) -> Share;
 
-    /// What part of the burst keeps what this seat does not use at once; the share, unless all seats keep
-    /// one bucket.
+    /// What part of the burst keeps what this seat does not use at once; the share, unless all
+    /// seats keep one bucket.
     fn part_of_burst(&self) -> Share {
         self.share()
     }
@@ -108,7 +108,8 @@ pub trait Meter: Send {
     fn weigh(&mut self, _weight: Weight) {}
 
     /// Whether what is asked for from now on lets packets of other queues go first that do not
-    /// yield, and leaves them room. Nobody does unless told. Strategies that keep nothing back ignore it.
+    /// yield, and leaves them room. Nobody does unless told. Strategies that keep nothing back
+    /// ignore it.
     fn yields(&mut self, _yields: bool) {}
 
     /// How often this seat has touched what others write, so far.

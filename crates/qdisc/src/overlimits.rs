@@ -9,9 +9,9 @@
 //! has left. Asking early, with nothing new, counts nothing.
 //!
 //! *Where it differs.* What comes in while packets wait counts once, also if a late worker lets it
-//! go with those before it. Of single packets that a parent takes, several at the same time count as
-//! one. On a device with several queues Linux asks a qdisc at the root twice after each packet; this
-//! counts once, as below `mq`.
+//! go with those before it. Of single packets that a parent takes, several at the same time count
+//! as one. On a device with several queues Linux asks a qdisc at the root twice after each packet;
+//! this counts once, as below `mq`.
 //!
 //! Cost: some twenty instructions each time that a qdisc is empty or has to wait; none a packet.
 

@@ -2,17 +2,18 @@
 //! until then.
 //!
 //! Stamping and holding are two things. *Stamping* is a matter of flows: each has a rate, and a
-//! packet may leave when the one before it has had the time that it takes at this rate. *Holding* is
-//! a matter of time alone, and so one queue serves all flows: a [`Calendar`]. Three of them stand behind one
-//! trait, so that one benchmark can tell them apart.
+//! packet may leave when the one before it has had the time that it takes at this rate. *Holding*
+//! is a matter of time alone, and so one queue serves all flows: a [`Calendar`]. Three of them
+//! stand behind one trait, so that one benchmark can tell them apart.
 //!
-//! *Two orders of the two.* A [`Pacer`] stamps what comes and holds all of it. [`Queues`] keep a queue for each flow
-//! and stamp its first packet when it becomes that, so that queue management can decide at release.
+//! *Two orders of the two.* A [`Pacer`] stamps what comes and holds all of it. [`Queues`] keep a
+//! queue for each flow and stamp its first packet when it becomes that, so that queue management
+//! can decide at release.
 //!
-//! Source: A. Saeed et al., "Carousel: Scalable Traffic Shaping at End Hosts" (SIGCOMM 2017); A. Saeed
-//! et al., "Eiffel: Efficient and Flexible Software Packet Scheduling" (NSDI 2019); D. Shan et al.,
-//! "Fast and Accurate Software Traffic Shaping With Inter-Flow Batching" (ToN 2025), which is
-//! FlowBundler.
+//! Source: A. Saeed et al., "Carousel: Scalable Traffic Shaping at End Hosts" (SIGCOMM 2017); A.
+//! Saeed et al., "Eiffel: Efficient and Flexible Software Packet Scheduling" (NSDI 2019); D. Shan
+//! et al., "Fast and Accurate Software Traffic Shaping With Inter-Flow Batching" (ToN 2025), which
+//! is FlowBundler.
 //!
 //! Non-goals: which flow goes first where there is no rate (`cake`, `fq`), a limit that several
 //! workers keep together (a `tbf` above).

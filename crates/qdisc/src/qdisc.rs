@@ -21,8 +21,8 @@ pub enum Next {
     /// At this time. Something is queued that may not leave yet; asking earlier is harmless, and
     /// asking later loses nothing within what the qdisc's burst makes up for.
     At(Nanos),
-    /// At this time, or when something has been enqueued if that is earlier: what is queued waits for
-    /// its own sake, or for a share that something more urgent need not wait for.
+    /// At this time, or when something has been enqueued if that is earlier: what is queued waits
+    /// for its own sake, or for a share that something more urgent need not wait for.
     Held(Nanos),
     /// When something has been enqueued: it is empty.
     Empty,
@@ -93,8 +93,8 @@ pub trait Qdisc: Send {
     /// Offers `id` at `now`.
     fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict;
 
-    /// Offers all of `ids` at `now`, in their order: as [`Qdisc::enqueue`] for each, whatever becomes
-    /// of it.
+    /// Offers all of `ids` at `now`, in their order: as [`Qdisc::enqueue`] for each, whatever
+    /// becomes of it.
     fn enqueue_all(&mut self, packets: &mut Packets, ids: &[PacketId], now: Nanos) {
         for &id in ids {
             let _: Verdict = self.enqueue(packets, id, now);
@@ -104,8 +104,8 @@ pub trait Qdisc: Send {
     /// Drops all of `ids`, which came in when no frame was left for packets to wait in.
     fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]);
 
-    /// Hears of packets that came in at `now` where this one sends: answers to what it has sent, among
-    /// others. For those that ask for it ([`Reading::echoes`]).
+    /// Hears of packets that came in at `now` where this one sends: answers to what it has sent,
+    /// among others. For those that ask for it ([`Reading::echoes`]).
     fn overhear(&mut self, packets: &Packets, ids: &[PacketId], now: Nanos) {
         let _ = (packets, ids, now);
     }

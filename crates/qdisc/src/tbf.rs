@@ -14,9 +14,9 @@
 //! on arrival. One that was queued before the bucket shrank leaves when the bucket is full,
 //! into debt.
 //!
-//! *Stamps.* A strategy that decides at arrival writes its decision into the packet. If the inner qdisc
-//! then drops a packet, on arrival or later, the strategy is told so ([`Meter::unstamp`]). Packets
-//! that come from elsewhere (adopted, or queued when the meter was exchanged) carry none
+//! *Stamps.* A strategy that decides at arrival writes its decision into the packet. If the inner
+//! qdisc then drops a packet, on arrival or later, the strategy is told so ([`Meter::unstamp`]).
+//! Packets that come from elsewhere (adopted, or queued when the meter was exchanged) carry none
 //! that this meter has made; the meter is told so by an earliest departure time of zero.
 //!
 //! Source: `tc-tbf(8)`; differs from the kernel's in that a limit can belong to many queues.
@@ -159,8 +159,8 @@ impl Tbf {
         next
     }
 
-    /// The inner qdisc has dropped so many `packets`, worth `cost` and stamped `edt` at the latest, for
-    /// what comes in.
+    /// The inner qdisc has dropped so many `packets`, worth `cost` and stamped `edt` at the latest,
+    /// for what comes in.
     #[cold]
     fn dropped_below(&mut self, packets: u64, cost: Bytes, edt: Nanos, now: Nanos) {
         self.queue.stats.drops += packets;

@@ -1,8 +1,8 @@
 //! `overlimits` beside a model of how Linux drives a qdisc.
 //!
-//! The model asks for packets after every arrival and whenever its timer fires, until it is refused,
-//! and counts refusals: `qdisc_run`, `qdisc_watchdog`, and the counter of `tbf_dequeue` and
-//! `cake_dequeue`.
+//! The model asks for packets after every arrival and whenever its timer fires, until it is
+//! refused, and counts refusals: `qdisc_run`, `qdisc_watchdog`, and the counter of `tbf_dequeue`
+//! and `cake_dequeue`.
 
 use narrows_packet::{Batch, PacketId, Packets};
 use narrows_qdisc::bucket::{Bucket, Shape};
@@ -213,8 +213,8 @@ proptest! {
         prop_assert_eq!(worker.overlimits(), linux.overlimits);
     }
 
-    /// A worker that comes at times of its own, within what the burst makes up for, counts nearly the
-    /// same as long as packets stand.
+    /// A worker that comes at times of its own, within what the burst makes up for, counts nearly
+    /// the same as long as packets stand.
     #[test]
     fn a_worker_that_comes_late_counts_nearly_what_linux_does(
         kind in prop::sample::select(vec![Kind::Tbf, Kind::Cake]),

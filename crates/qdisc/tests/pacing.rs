@@ -23,7 +23,8 @@ fn at_rate(structure: Structure, rate: Rate) -> Config {
     Config { maxrate: Some(rate), ..Config::new(structure, FRAME) }
 }
 
-/// Queue management that manages nothing: what is left is a queue for each flow, stamped at release.
+/// Queue management that manages nothing: what is left is a queue for each flow, stamped at
+/// release.
 fn lenient() -> impl Strategy<Value = Option<Codel>> {
     let target = Nanos::from_secs(1_000_000);
     prop::option::of(Just(Codel { target, ..Codel::default() }))
@@ -307,8 +308,8 @@ proptest! {
         }
     }
 
-    /// Connections to one host, each with a rate of its own, whether they began together or not: of what goes
-    /// there no more than two frames leave at once, and each connection is in order.
+    /// Connections to one host, each with a rate of its own, whether they began together or not: of
+    /// what goes there no more than two frames leave at once, and each connection is in order.
     #[test]
     fn of_what_goes_to_one_host_no_more_than_two_frames_leave_at_once(
         rate in rate(), arrivals in arrivals(300),
@@ -329,8 +330,8 @@ proptest! {
         prop_assert!(together.values().all(|&bytes| bytes <= 2 * FRAME), "{together:?}");
     }
 
-    /// What is kept apart changes while packets wait for their turns, whoever asks comes late, and in the end
-    /// all is taken back: no connection gets out of order, nothing is lost.
+    /// What is kept apart changes while packets wait for their turns, whoever asks comes late, and
+    /// in the end all is taken back: no connection gets out of order, nothing is lost.
     #[test]
     fn whatever_is_kept_apart_nobody_overtakes_in_his_connection(
         rate in rate(), arrivals in arrivals(300), changes in prop::collection::vec(0u8..8, 300),
@@ -399,8 +400,8 @@ proptest! {
         }
     }
 
-    /// Whoever asks late, and whatever the rate becomes meanwhile: nothing lost, all in order, and no
-    /// more than two frames of a flow in a slot.
+    /// Whoever asks late, and whatever the rate becomes meanwhile: nothing lost, all in order, and
+    /// no more than two frames of a flow in a slot.
     #[test]
     fn rates_that_change_under_load_make_no_bursts(
         structure in structure(), codel in lenient(),
@@ -543,7 +544,8 @@ fn without_a_rate_all_leaves_at_once_and_in_order() {
 
 #[test]
 fn many_slow_flows_leave_in_bundles_of_a_hundred_and_not_of_a_thousand() {
-    // A frame takes 12 ms, so by their rate alone slots would be of 8 ms, in which 690 packets leave.
+    // A frame takes 12 ms, so by their rate alone slots would be of 8 ms, in which 690 packets
+    // leave.
     let config = Config { limit: 15_000, ..at_rate(Structure::FlowBundler, mbit(1)) };
     let mut world = World::new(config);
     for turn in 0..30u32 {
@@ -655,7 +657,8 @@ fn before_and_after(structure: Structure, before: Rate, after: Rate) -> Vec<u64>
     world.times().iter().map(|at| at - start).collect()
 }
 
-/// What a flow may be rounded up by is less than its frame takes; only a wheel of several levels does.
+/// What a flow may be rounded up by is less than its frame takes; only a wheel of several levels
+/// does.
 fn assert_about(structure: Structure, times: &[u64], expected: [u64; 5], frame: u64) {
     let late = if structure == Structure::FlowBundler { frame } else { 1000 };
     assert!(times.is_sorted() && times.len() == 5, "{times:?}");
@@ -783,7 +786,8 @@ fn a_flowbundler_takes_a_megabyte_and_what_its_flows_need() {
     assert!(world.figures().memory <= Bytes(1_200_000), "{}", world.figures().memory);
 }
 
-/// Flows that always have something queued keep their rate to the packet, however late the worker asks.
+/// Flows that always have something queued keep their rate to the packet, however late the worker
+/// asks.
 #[test]
 fn a_worker_that_pauses_costs_flows_that_stand_nothing() {
     for structure in STRUCTURES {

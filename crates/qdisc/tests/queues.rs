@@ -280,8 +280,9 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// The oracle is a queue and a time for each flow, looked at one by one, and CoDel as it is printed: the same
-    /// packets leave at the same nanoseconds, the same are marked, the same are dropped.
+    /// The oracle is a queue and a time for each flow, looked at one by one, and CoDel as it is
+    /// printed: the same packets leave at the same nanoseconds, the same are marked, the same are
+    /// dropped.
     #[test]
     fn what_leaves_and_what_is_dropped_is_what_a_naive_model_says(
         first in byte(), steps in prop::collection::vec(step(), 1..150),
@@ -355,8 +356,8 @@ proptest! {
     }
 }
 
-/// A sender that answers to a drop, or a mark, as TCP does: half as much under way, else a packet more for
-/// each round trip. `rtt` without the queue.
+/// A sender that answers to a drop, or a mark, as TCP does: half as much under way, else a packet
+/// more for each round trip. `rtt` without the queue.
 struct Sender {
     flow: u32,
     ecn: Ecn,
@@ -395,8 +396,8 @@ impl Sender {
     }
 }
 
-/// A sender for ten seconds, through a qdisc that is asked in time; and beside it the flow 2, of which a packet comes every two
-/// milliseconds.
+/// A sender for ten seconds, through a qdisc that is asked in time; and beside it the flow 2, of
+/// which a packet comes every two milliseconds.
 fn run_beside_a_neighbour(world: &mut World, sender: &mut Sender) {
     for turn in 0..100_000 {
         if turn % 20 == 0 {

@@ -74,8 +74,8 @@ impl World {
         }
     }
 
-    /// The longest burst of flows that begin 70 us apart and send a little more than their rate, while
-    /// `flags` are heard from their hosts.
+    /// The longest burst of flows that begin 70 us apart and send a little more than their rate,
+    /// while `flags` are heard from their hosts.
     fn longest_burst(&mut self, flags: u16) -> usize {
         let mut longest = 0;
         for round in 0..40 {

@@ -181,10 +181,10 @@ fn arrival() -> impl Strategy<Value = Arrival> {
 }
 
 proptest! {
-    /// Whenever packets come and however late the worker is: in any window no more leaves than
-    /// the rate allows, plus the burst; nor than the peak rate allows, plus its bucket. All that
-    /// was accepted leaves, in order, and no later than if the bucket had always been empty and the last
-    /// one had waited for others.
+    /// Whenever packets come and however late the worker is: in any window no more leaves than the
+    /// rate allows, plus the burst; nor than the peak rate allows, plus its bucket. All that was
+    /// accepted leaves, in order, and no later than if the bucket had always been empty and the
+    /// last one had waited for others.
     #[test]
     fn no_window_exceeds_the_limit_and_nothing_starves(
         mbit in 1u64..20_000,

@@ -1,10 +1,10 @@
 //! Cores, shaper and next hop in virtual time.
 //!
 //! Everything that happens is an event on one agenda: a core executes a step of its worker,
-//! closed-loop traffic acts, a fault begins, the operator changes something. Open-loop traffic needs no events: a worker that
-//! looks takes what has come in by then. What a step sends leaves while its core is busy, goes
-//! through the next hop, and is measured and heard of at the other end, all in the order of
-//! time.
+//! closed-loop traffic acts, a fault begins, the operator changes something. Open-loop traffic
+//! needs no events: a worker that looks takes what has come in by then. What a step sends leaves
+//! while its core is busy, goes through the next hop, and is measured and heard of at the other
+//! end, all in the order of time.
 //!
 //! *Time.* A step begins at `t`, with its core's clock read: `now = t + offset + 1 s`. The core
 //! is busy for as long as the model of costs says: a step, each packet that leaves (one that

@@ -17,9 +17,9 @@
 //! a moment of its own, up to a bound after it has read its clock; so scans are never
 //! simultaneous and each sees the others as they were a bounded, random time ago.
 //!
-//! Beside it there are other topologies for the pacing qdiscs: a leaf-spine [`fabric`] of hosts that pace, through
-//! their calendars; a [`star`] of hosts that send to one, through whole qdiscs; and a single host
-//! whose [`estimator`] of rates is watched.
+//! Beside it there are other topologies for the pacing qdiscs: a leaf-spine [`fabric`] of hosts
+//! that pace, through their calendars; a [`star`] of hosts that send to one, through whole qdiscs;
+//! and a single host whose [`estimator`] of rates is watched.
 //!
 //! *Non-goals.* Payload (but for the TCP stack that needs it), routing.
 

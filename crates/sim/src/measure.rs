@@ -65,9 +65,9 @@ pub enum Measure {
     Jain,
     /// Jain's index over what the flows of closed-loop traffic got.
     JainFlows,
-    /// Jain's index over the source hosts that want more than is theirs, each by the part that it got
-    /// of what is: its max–min fair part of the limit. What open-loop traffic wants is what it is
-    /// to offer by its rate.
+    /// Jain's index over the source hosts that want more than is theirs, each by the part that it
+    /// got of what is: its max–min fair part of the limit. What open-loop traffic wants is what it
+    /// is to offer by its rate.
     JainHosts,
     /// By how much the fullest window of 1 ms exceeded the limit, in per cent; below is negative.
     /// Windows begin at every fiftieth of their length.
@@ -79,8 +79,8 @@ pub enum Measure {
     /// The same of 100 ms.
     #[serde(rename = "window_100ms_percent")]
     Window100ms,
-    /// By how much the rate of a flow is off its pace over windows of a millisecond, either way, in per
-    /// cent: the mean of all flows' windows. Flows that have a pace are `backlogged` ones.
+    /// By how much the rate of a flow is off its pace over windows of a millisecond, either way, in
+    /// per cent: the mean of all flows' windows. Flows that have a pace are `backlogged` ones.
     #[serde(rename = "off_1ms_percent")]
     Off1ms,
     /// The same of the window that was off most.
@@ -95,8 +95,8 @@ pub enum Measure {
     /// The same of all flows together, as if they were one.
     #[serde(rename = "all_off_100ms_percent")]
     AllOff100ms,
-    /// How many of all gaps between a packet and the next but one of its flow are below a quarter of two
-    /// packets' time at its pace, in per cent.
+    /// How many of all gaps between a packet and the next but one of its flow are below a quarter
+    /// of two packets' time at its pace, in per cent.
     #[serde(rename = "three_at_once_percent")]
     ThreeAtOnce,
     /// Packets that leave in a step in which any does: what goes to the device at once.

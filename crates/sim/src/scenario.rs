@@ -10,9 +10,9 @@
 //! 4. `{key}` in any string becomes the value of that key of `[port]`;
 //! 5. quantities are read as `tc` reads them (`quantity.rs`) and checked.
 //!
-//! A file with a table `[fabric]`, `[estimator]` or `[star]` is of another kind: a network of hosts (`fabric.rs`), a host whose
-//! destinations' rates are estimated (`estimator.rs`), hosts that send to one (`star.rs`). An [`Experiment`] is a scenario of any
-//! kind.
+//! A file with a table `[fabric]`, `[estimator]` or `[star]` is of another kind: a network of hosts
+//! (`fabric.rs`), a host whose destinations' rates are estimated (`estimator.rs`), hosts that send
+//! to one (`star.rs`). An [`Experiment`] is a scenario of any kind.
 //!
 //! *Principles.* What nobody knows is refused, with the line and with what could have been meant.
 //! No input panics. Whatever is random follows from `run.seed`; all strategies of a point get

@@ -31,8 +31,8 @@ pub struct Port {
     pub queues: usize,
     /// The limit that the measures refer to: normally the rate in `qdisc`.
     pub rate: Rate,
-    /// The words of `tc` behind `qdisc replace dev PORT root`, among them the coordination. Behind `mq ;` those of
-    /// the first queue follow, behind the next `;` those of the second, and so on.
+    /// The words of `tc` behind `qdisc replace dev PORT root`, among them the coordination. Behind
+    /// `mq ;` those of the first queue follow, behind the next `;` those of the second, and so on.
     pub qdisc: Vec<String>,
     /// By queue, how much it counts for; empty where all count the same.
     pub weights: Vec<f64>,
@@ -202,7 +202,8 @@ pub enum Kind {
         /// Round trip without any queue.
         rtt: Nanos,
     },
-    /// Closed-loop: each flow keeps some packets in the shaper and sends another one when one has left.
+    /// Closed-loop: each flow keeps some packets in the shaper and sends another one when one has
+    /// left.
     Backlogged {
         /// At which each flow is to leave: what it is held against, not what makes it so.
         pace: Rate,

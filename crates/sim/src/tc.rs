@@ -1,8 +1,8 @@
 //! From the words of a scenario to the commands that an operator gives.
 //!
-//! `flowbundler maxrate 1gbit` is the qdisc of the port; `mq ; fq ; fq maxrate 1gbit` is one for each
-//! queue. They are executed as `tc qdisc replace dev PORT root WORDS`, and the policy that results is compiled for the
-//! port's queues, the way that the data plane goes.
+//! `flowbundler maxrate 1gbit` is the qdisc of the port; `mq ; fq ; fq maxrate 1gbit` is one for
+//! each queue. They are executed as `tc qdisc replace dev PORT root WORDS`, and the policy that
+//! results is compiled for the port's queues, the way that the data plane goes.
 
 use narrows_policy::{Installed, Update};
 use narrows_tc::{Host, OfflineHost};
@@ -10,8 +10,8 @@ use narrows_tc::{Host, OfflineHost};
 /// What stands between the words of the port and of its queues.
 const NEXT: &str = ";";
 
-/// What `words` make of `port` of `host`, which has `queues`, and what each queue is to take over, where `before` is
-/// what it had.
+/// What `words` make of `port` of `host`, which has `queues`, and what each queue is to take over,
+/// where `before` is what it had.
 ///
 /// # Errors
 /// What `tc` says where it refuses the words, or the policy for that many queues.

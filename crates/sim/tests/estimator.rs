@@ -1,4 +1,5 @@
-//! What `flowbundler` takes for the rate of what goes to a host: the paper's two scenarios, as `narrows sim` runs them.
+//! What `flowbundler` takes for the rate of what goes to a host: the paper's two scenarios, as
+//! `narrows sim` runs them.
 
 use narrows_sim::estimator::Row;
 use narrows_sim::scenario::{EstimatorScenario, Experiment, Override, embedded, run};

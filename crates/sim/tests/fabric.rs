@@ -1,7 +1,7 @@
 //! A network of hosts that pace: what FlowBundler is held against, at a size that is quick.
 //!
-//! *Principles.* The scenario that is built in, as `narrows sim` runs it; only flows, structures and
-//! how much flows carry are chosen here.
+//! *Principles.* The scenario that is built in, as `narrows sim` runs it; only flows, structures
+//! and how much flows carry are chosen here.
 
 use narrows_sim::fabric::{Class, Pattern};
 use narrows_sim::scenario::{
@@ -20,7 +20,8 @@ fn read(overrides: &[&str]) -> Result<FabricScenario, String> {
     }
 }
 
-/// By structure: the mean completion time of the flows of `pattern` in microseconds, and packets a batch.
+/// By structure: the mean completion time of the flows of `pattern` in microseconds, and packets a
+/// batch.
 fn results(overrides: &[&str], pattern: Pattern) -> Vec<(f64, f64)> {
     let scenario = read(overrides).unwrap();
     let finished = run(&scenario, 2, &|_| {}).unwrap();

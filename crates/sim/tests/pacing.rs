@@ -1,8 +1,10 @@
-//! What pacing promises, held against the scenarios of FlowBundler's figures, some of them shortened.
+//! What pacing promises, held against the scenarios of FlowBundler's figures, some of them
+//! shortened.
 //!
-//! *Principles.* The scenarios are run as `narrows sim` runs them; only lengths, sweeps and strategies are chosen
-//! here. A single wheel with slots that are too long, or a core with too little time, stands beside
-//! what is promised, so that a scenario that has lost its point is noticed.
+//! *Principles.* The scenarios are run as `narrows sim` runs them; only lengths, sweeps and
+//! strategies are chosen here. A single wheel with slots that are too long, or a core with too
+//! little time, stands beside what is promised, so that a scenario that has lost its point is
+//! noticed.
 
 mod scenarios;
 
@@ -13,7 +15,8 @@ use narrows_sim::setup::Kind;
 /// A run and what came of it.
 type Row = (Case, Outcome);
 
-/// Runs the scenario `flowbundler-NAME` with `overrides` under `strategy`: every point of its sweep.
+/// Runs the scenario `flowbundler-NAME` with `overrides` under `strategy`: every point of its
+/// sweep.
 #[track_caller]
 fn rows(name: &str, strategy: &str, overrides: &[&str]) -> Vec<Row> {
     let name = format!("flowbundler-{name}");

@@ -79,8 +79,8 @@ fn the_limit_is_kept_exactly_from_10_mbit_to_400_gbit() {
     // 20,000 packets: one of them is a tenth of what is promised.
     let slow = ["run.warmup=4000 packets", "run.length=20000 packets"];
     for (burst, sweep) in [
-        // A queue alone is an ordinary bucket: with a burst of one frame, as in the file, what a core
-        // is late by is lost, a microsecond in the 1.2 ms of a frame (0.085 %).
+        // A queue alone is an ordinary bucket: with a burst of one frame, as in the file, what a
+        // core is late by is lost, a microsecond in the 1.2 ms of a frame (0.085 %).
         ("port.burst=3028", r#"sweep={"port.queues"=[1],"port.rate"=["10mbit"]}"#),
         ("port.burst=1514", r#"sweep={"port.queues"=[64],"port.rate"=["10mbit"]}"#),
         ("port.burst=125000", r#"sweep={"port.queues"=[4,40],"port.rate"=["1gbit"]}"#),
@@ -232,9 +232,9 @@ fn as_good(derived: f64, best: f64, noise: f64) -> bool {
 #[test]
 fn the_derived_sync_time_is_as_good_as_the_best_that_could_be_set_by_hand() {
     const SEEDS: u32 = 8;
-    // In per cent of 10 ms at 15 Gbit/s a packet of 1514 bytes is 0.0081: the derived time is up to five
-    // packets worse than the best there, which is more than 5 % of 0.13 %. A queue that stands for
-    // three packets more, in microseconds, is no worse.
+    // In per cent of 10 ms at 15 Gbit/s a packet of 1514 bytes is 0.0081: the derived time is up to
+    // five packets worse than the best there, which is more than 5 % of 0.13 %. A queue that stands
+    // for three packets more, in microseconds, is no worse.
     let lower_is_better = [
         (Measure::OvershootBytes, 0.0),
         (Measure::InducedQueueBytes, 0.0),

@@ -16,8 +16,8 @@ const REPLACE_PATIENCE: Duration = Duration::from_millis(200);
 /// How often it looks whether they are done.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// Puts `text` in the place of the file at `path`, as a whole or not at all. Takes a fifth of a second
-/// at most.
+/// Puts `text` in the place of the file at `path`, as a whole or not at all. Takes a fifth of a
+/// second at most.
 ///
 /// # Errors
 /// Where it cannot be written, or others edit files there all the time; the file is as it was.

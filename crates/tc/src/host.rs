@@ -25,8 +25,8 @@ pub trait Host {
         false
     }
 
-    /// The figures of the qdiscs of port `dev`. What is not listed has done nothing, as all of them where
-    /// nothing runs.
+    /// The figures of the qdiscs of port `dev`. What is not listed has done nothing, as all of them
+    /// where nothing runs.
     fn stats(&self, _dev: &str) -> Vec<NodeStats> {
         Vec::new()
     }

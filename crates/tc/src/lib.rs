@@ -6,14 +6,14 @@
 //! Where Narrows goes beyond `tc` it adds words (`coordination`, `sync`, `linklayer ptm`) and
 //! changes no meanings. `docs/tc.md` lists what is spoken, added and different.
 //!
-//! [`execute`] runs one command line and [`execute_batch`] a file of them, against a [`Host`]:
-//! a running instance, or a policy file ([`OfflineHost`], [`offline`]). [`load`] reads a
-//! policy file as a whole. Where several instances run, [`route`] says which of them a command is for.
+//! [`execute`] runs one command line and [`execute_batch`] a file of them, against a [`Host`]: a
+//! running instance, or a policy file ([`OfflineHost`], [`offline`]). [`load`] reads a policy file
+//! as a whole. Where several instances run, [`route`] says which of them a command is for.
 //!
-//! *Principles.* No I/O but in `offline.rs` and `file.rs`. A line that fails changes nothing, says which word
-//! is at fault and what to type instead, and no input whatsoever panics. What is printed from
-//! numbers is what the kernel would report, down to the rounding of its clock ticks; what
-//! is saved ([`save`]) is exact.
+//! *Principles.* No I/O but in `offline.rs` and `file.rs`. A line that fails changes nothing, says
+//! which word is at fault and what to type instead, and no input whatsoever panics. What is printed
+//! from numbers is what the kernel would report, down to the rounding of its clock ticks; what is
+//! saved ([`save`]) is exact.
 //!
 //! *Non-goals.* Classes and filters of one's own, actions; other kinds than the policy has; colour.
 

@@ -1,10 +1,9 @@
 //! `tc --policy FILE`: the same commands on a policy file, nothing running needed.
 //!
-//! A command that changes the policy rewrites
-//! the whole file: the comment at its head is kept, the commands are written anew, beside the
-//! file first and then renamed over it, so that no reader ever sees half of one, and no power cut
-//! leaves one. From reading to renaming the file's folder is locked, so that of two commands at once
-//! the second edits what the first has written.
+//! A command that changes the policy rewrites the whole file: the comment at its head is kept, the
+//! commands are written anew, beside the file first and then renamed over it, so that no reader
+//! ever sees half of one, and no power cut leaves one. From reading to renaming the file's folder
+//! is locked, so that of two commands at once the second edits what the first has written.
 
 use crate::command::{self, CommandLine};
 use crate::complaint::{Complaint, Outcome};

@@ -2,10 +2,10 @@
 //!
 //! The kernel does not keep a bucket's size but the time in which it fills, computed with a
 //! multiplier and a shift (`psched_ratecfg_precompute()`) and reported in ticks of 64 ns, which
-//! `tc` turns into whole microseconds and these into a size again. So `burst 32k` at 1 Gbit/s is shown as 32750 bytes, and
-//! with an overhead it is shown with that added. The same is done here, so that the same
-//! command shows the same; only values too long for the kernel's 32 bits are shown as they
-//! are and not as what is left of them.
+//! `tc` turns into whole microseconds and these into a size again. So `burst 32k` at 1 Gbit/s is
+//! shown as 32750 bytes, and with an overhead it is shown with that added. The same is done here,
+//! so that the same command shows the same; only values too long for the kernel's 32 bits are shown
+//! as they are and not as what is left of them.
 
 use narrows_units::{Bytes, Rate, wire::Overhead};
 

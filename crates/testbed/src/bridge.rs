@@ -37,8 +37,8 @@ impl<'a> Bridge<'a> {
         self.shape(port, "handle 1: htb default 1")
     }
 
-    /// Sets `rate` and `burst`, in `tc`'s words, of the only class of the HTB at `port`, and how much
-    /// may wait in it where that is not to be HTB's own 1000 packets.
+    /// Sets `rate` and `burst`, in `tc`'s words, of the only class of the HTB at `port`, and how
+    /// much may wait in it where that is not to be HTB's own 1000 packets.
     pub fn limit_htb(
         &self,
         port: &str,

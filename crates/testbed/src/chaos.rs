@@ -15,7 +15,8 @@
 //! says of itself it takes only the counts of drops, and those have to add up with all else.
 //!
 //! Non-goals: faults of the network itself (a lossy wire, reordering before Narrows), and load at
-//! line rate: with sender, shaper and receiver on the same cores, speed is what `narrows bench` is for.
+//! line rate: with sender, shaper and receiver on the same cores, speed is what `narrows bench` is
+//! for.
 
 mod books;
 mod epoch;

@@ -240,8 +240,8 @@ impl Instance {
         self.process.signal(Signal::SIGCONT)
     }
 
-    /// Stops the thread that serves the worker of `queue` now, and with it all that it serves, until what
-    /// is returned is dropped.
+    /// Stops the thread that serves the worker of `queue` now, and with it all that it serves,
+    /// until what is returned is dropped.
     pub fn hang(&self, queue: u32) -> Result<HungThread> {
         let show = self.show()?;
         let worker = show.workers.iter().find(|worker| worker.queue == queue);

@@ -1,12 +1,12 @@
 //! What pacing costs and how well it paces: `flowbundler` beside `carousel`, `eiffel` and `fq`,
 //! with real packets that leave through AF_XDP.
 //!
-//! *Cost.* Every round measures every qdisc with 16, 64 and 1024 flows, at the same total rate
-//! on the same veths: system calls made to send ([kicks](crate::narrows::Queue::tx_kicks)), packets
+//! *Cost.* Every round measures every qdisc with 16, 64 and 1024 flows, at the same total rate on
+//! the same veths: system calls made to send ([kicks](crate::narrows::Queue::tx_kicks)), packets
 //! for each, and processor time of Narrows's threads for each packet. Beside them stands a port
 //! without a qdisc, which sends what comes as it comes: the traffic's own cost. What a qdisc costs
-//! above that in the same round is the price of pacing, and its ratio to `flowbundler`'s is what the
-//! paper calls 2.6: D. Shan et al., "Fast and Accurate Software Traffic Shaping With Inter-Flow
+//! above that in the same round is the price of pacing, and its ratio to `flowbundler`'s is what
+//! the paper calls 2.6: D. Shan et al., "Fast and Accurate Software Traffic Shaping With Inter-Flow
 //! Batching" (ToN 2025), section VI.C, which subtracts the same from its kernel figures.
 //!
 //! *Conformance* ([`conformance`]). The times at which the kernel received each packet: one flow,

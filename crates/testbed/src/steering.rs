@@ -1,10 +1,10 @@
 //! Which TX queue a sender's frames take, and so which queue the shaper receives them on.
 //!
-//! A `veth` delivers to the RX queue whose number the TX queue had. The kernel picks
-//! that by the hash of the flow, under a key that it draws at boot; so which flow takes
-//! which queue is found by trying ([`flows`]). Transmit packet steering (XPS) overrides
-//! the hash: with every core mapped to one queue, everything takes it ([`pin`]). A filter does, too, and
-//! goes by the port ([`by_port`]). What a queue has sent, [`QueueCounters`] say.
+//! A `veth` delivers to the RX queue whose number the TX queue had. The kernel picks that by the
+//! hash of the flow, under a key that it draws at boot; so which flow takes which queue is found by
+//! trying ([`flows`]). Transmit packet steering (XPS) overrides the hash: with every core mapped to
+//! one queue, everything takes it ([`pin`]). A filter does, too, and goes by the port
+//! ([`by_port`]). What a queue has sent, [`QueueCounters`] say.
 
 use crate::bed::{CLIENT, End, SERVER, SINK_MAC, Testbed, tc};
 use crate::namespace::Namespace;

@@ -1,9 +1,10 @@
 //! UDP one way, each stream at a rate of its own and to an address of its own: what of it arrived,
 //! and how long it was under way.
 //!
-//! Sender and receiver have one clock, and the kernel says when a datagram arrived ([`crate::probe`]),
-//! so a delay is that of one direction. Intervals vary at random by half: at even ones several
-//! streams would keep the order in which they began, and one of them would always come last.
+//! Sender and receiver have one clock, and the kernel says when a datagram arrived
+//! ([`crate::probe`]), so a delay is that of one direction. Intervals vary at random by half: at
+//! even ones several streams would keep the order in which they began, and one of them would always
+//! come last.
 
 use crate::background::Background;
 use crate::bed::End;
@@ -60,7 +61,8 @@ pub struct Running {
 }
 
 impl Stream {
-    /// Begins to send it from one end to a socket in the namespace `to`. `seed` draws the intervals.
+    /// Begins to send it from one end to a socket in the namespace `to`. `seed` draws the
+    /// intervals.
     pub fn start(self, from: End<'_>, to: &Namespace, seed: u64) -> Result<Running> {
         let payload = self.frame.saturating_sub(HEADERS);
         ensure!((STAMP..=DATAGRAM).contains(&payload), "no UDP frame has {} bytes", self.frame);

@@ -1,5 +1,6 @@
 //! CAKE as Linux has it beside ours, in one guest: which systems, under which loads, and what is
-//! measured of each. The guest [measures](crate::guest), the host [judges](judge) and [shows](table).
+//! measured of each. The guest [measures](crate::guest), the host [judges](judge) and
+//! [shows](table).
 
 pub mod judge;
 mod medians;
@@ -138,7 +139,8 @@ pub enum Figure {
     QueueMedian,
     /// Its 99th percentile.
     QueueP99,
-    /// Median of the light or marked flow's delay, one way, beyond that of the path, in milliseconds.
+    /// Median of the light or marked flow's delay, one way, beyond that of the path, in
+    /// milliseconds.
     LightMedian,
     /// Its 99th percentile.
     LightP99,

@@ -24,14 +24,15 @@ const LIMIT_TO_MEASURE: Duration = Duration::from_secs(3600);
 /// Run Narrows on other kernels, between real drivers, and say what works where.
 ///
 /// Boots Debian's own kernels under qemu, one machine at a time, with an emulated card under each
-/// port, and goes through a list of checks in each; in one, measures CAKE beside the kernel's. Installs the Debian packages that it needs
-/// (qemu from the release's backports where the release's own is too old) and keeps kernels and
-/// results under target/vm. Where qemu cannot be installed it says so and skips all cells.
+/// port, and goes through a list of checks in each; in one, measures CAKE beside the kernel's.
+/// Installs the Debian packages that it needs (qemu from the release's backports where the
+/// release's own is too old) and keeps kernels and results under target/vm. Where qemu cannot be
+/// installed it says so and skips all cells.
 #[derive(Parser)]
 #[command(name = "vmlab", max_term_width = 100)]
 pub struct Options {
-    /// Cells to run: 7.x-igb, or all of a kernel (6.12) or of a driver (igb); cake, for the kernel's
-    /// CAKE beside ours. All, by default.
+    /// Cells to run: 7.x-igb, or all of a kernel (6.12) or of a driver (igb); cake, for the
+    /// kernel's CAKE beside ours. All, by default.
     #[arg(value_name = "CELL")]
     cells: Vec<String>,
 
@@ -43,8 +44,8 @@ pub struct Options {
     #[arg(long)]
     resume: bool,
 
-    /// Write the tables of docs/kernels.md and docs/cake.md from the latest result of each cell; that
-    /// of which no cell was chosen stays as it is.
+    /// Write the tables of docs/kernels.md and docs/cake.md from the latest result of each cell;
+    /// that of which no cell was chosen stays as it is.
     #[arg(long)]
     write: bool,
 
@@ -85,7 +86,8 @@ pub fn execute(options: &Options) -> Result<ExitCode> {
     Ok(if counts.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Writes the documents that are about `cells`, each from the latest results of all that it is about.
+/// Writes the documents that are about `cells`, each from the latest results of all that it is
+/// about.
 fn write(folder: &Path, cells: &[Cell]) -> Result<()> {
     let is_cake = |cell: &Cell| cell.task == Task::Cake;
     let (cake, drivers): (Vec<Cell>, Vec<Cell>) = matrix::all().into_iter().partition(is_cake);

@@ -7,10 +7,10 @@
 //!            ◀──────── a line for each check, over a serial port ────────┘
 //! ```
 //!
-//! A *cell* is one kernel with one driver under the ports. In each the guest boots as a stock machine does
-//! (drivers by their aliases, nothing else loaded), starts Narrows between two ports, and goes
-//! through the [checks](guest). What works where is a table that this program writes. One more cell
-//! has the kernel's CAKE beside ours, under the [same loads](cake).
+//! A *cell* is one kernel with one driver under the ports. In each the guest boots as a stock
+//! machine does (drivers by their aliases, nothing else loaded), starts Narrows between two ports,
+//! and goes through the [checks](guest). What works where is a table that this program writes. One
+//! more cell has the kernel's CAKE beside ours, under the [same loads](cake).
 //!
 //! Principles:
 //!

@@ -64,8 +64,8 @@ impl Task {
     }
 }
 
-/// Of all cells those that cover most in little time: each kernel once; zero copy, generic XDP and a
-/// device without hardware.
+/// Of all cells those that cover most in little time: each kernel once; zero copy, generic XDP and
+/// a device without hardware.
 pub const SHORT: [&str; 3] = ["7.x-igb", "6.12-e1000e", "6.1-veth"];
 
 /// One kernel with one task.

@@ -51,8 +51,8 @@ pub struct Record {
     pub cell: String,
     /// The kernel's release; empty where the guest did not come up.
     pub release: String,
-    /// In which mode Narrows runs, and of a cell that measures, how the guest's processors are made;
-    /// empty where Narrows does not run.
+    /// In which mode Narrows runs, and of a cell that measures, how the guest's processors are
+    /// made; empty where Narrows does not run.
     pub mode: String,
     /// The checks that ended.
     pub checks: Vec<Check>,

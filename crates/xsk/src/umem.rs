@@ -9,9 +9,9 @@
 //! owner.
 //!
 //! *What a breach of that duty can do.* Nothing outside of the part is ever reached, whatever
-//! address and length are asked for. The bytes may change while they are looked at, so whoever reads
-//! them must not rely on reading the same twice; no byte is ever used as an address or as anything
-//! else than a number.
+//! address and length are asked for. The bytes may change while they are looked at, so whoever
+//! reads them must not rely on reading the same twice; no byte is ever used as an address or as
+//! anything else than a number.
 #![allow(unsafe_code)]
 
 use crate::{mapping::Mapping, sys};

@@ -1,7 +1,7 @@
 //! The frames that all structures get: UDP over IPv4, right in every checksum.
 //!
-//! They stand where a data plane has them, 2048 bytes apart: the smaller frame of AF_XDP. They claim
-//! to be of [`LEN`] bytes, of which the first [`HELD`] are there; nobody looks further.
+//! They stand where a data plane has them, 2048 bytes apart: the smaller frame of AF_XDP. They
+//! claim to be of [`LEN`] bytes, of which the first [`HELD`] are there; nobody looks further.
 //!
 //! Packet `p` is of flow `p` modulo the number of flows, always. 16 flows share a source
 //! and as many a destination, crosswise; code points take turns, so that each source sends best
@@ -15,8 +15,8 @@ use narrows_packet::PacketId;
 pub(super) const LEN: u16 = 1500;
 /// How much of it is there.
 const HELD: usize = 128;
-/// How far frames stand apart: as little as the packets of `rte_sched`, so that it is not the cache that
-/// is compared. (In a UMEM they stand 2048 apart, and share few of its sets.)
+/// How far frames stand apart: as little as the packets of `rte_sched`, so that it is not the cache
+/// that is compared. (In a UMEM they stand 2048 apart, and share few of its sets.)
 const STRIDE: usize = 128;
 /// Ethernet, IPv4 and UDP headers.
 const HEADERS: usize = 14 + 20 + 8;

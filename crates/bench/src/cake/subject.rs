@@ -12,8 +12,8 @@ use narrows_units::{Bytes, Nanos};
 /// Pipes of `rte_sched`'s port, at least.
 const PIPES: u32 = 4096;
 
-/// A worker has so many times as many frames: `cake` lets at most a quarter of them stand, and where
-/// memory ends it is drops from the longest queue that are measured.
+/// A worker has so many times as many frames: `cake` lets at most a quarter of them stand, and
+/// where memory ends it is drops from the longest queue that are measured.
 const WORKER_PART: u32 = 4;
 
 /// Something that packets pass through.

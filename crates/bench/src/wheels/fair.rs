@@ -1,8 +1,8 @@
 //! `fq`, as a worker uses it: a whole qdisc, of which every packet is told its time.
 //!
-//! So it does more than hold packets: it looks up a packet's flow, has its flows take turns and counts. It is
-//! made for as many flows as there are, none of which share a queue, and has Linux's timer slack. All that it
-//! is not asked for is a rate of its own, since its packets have one.
+//! So it does more than hold packets: it looks up a packet's flow, has its flows take turns and
+//! counts. It is made for as many flows as there are, none of which share a queue, and has Linux's
+//! timer slack. All that it is not asked for is a rate of its own, since its packets have one.
 
 use super::subject::Holder;
 use narrows_packet::{Batch, PacketId, Packets};

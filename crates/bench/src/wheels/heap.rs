@@ -59,7 +59,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The oracle is a sorted list: who is due leaves by time, and by arrival where that is the same.
+        /// The oracle is a sorted list: who is due leaves by time, and by arrival where that is the
+        /// same.
         #[test]
         fn who_is_due_leaves_in_order(times in prop::collection::vec(0_u64..50, 1..100)) {
             let mut packets = Packets::new(times.len() as u32);

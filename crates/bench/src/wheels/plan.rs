@@ -11,7 +11,8 @@ use rand_pcg::Pcg32;
 
 /// What each packet is long.
 pub(super) const PACKET_LEN: u32 = 1500;
-/// The most flows: more than anybody has, and their packets still fit into the memory of small machines.
+/// The most flows: more than anybody has, and their packets still fit into the memory of small
+/// machines.
 const FLOWS_MOST: u32 = 1 << 22;
 /// A flow has as many packets as pass in this time: 128 of all flows.
 const WINDOW: f64 = 128.0 * PACKET_TIME.0 as f64;

@@ -2,12 +2,13 @@
 //!
 //! Whatever they are, together they are 100 Gbit/s of packets of 1500 bytes: 120 ns a packet.
 //!
-//! The mix is a bounded Pareto distribution from 10 Kbit/s to 10 Gbit/s. Flow `i` of `n` has its quantile at
-//! `(i + 1/2) / n`, so that there is no chance in it; the shape is the one with which the mean is 100 Gbit/s divided by
-//! `n`. (Shape 0 would be log-uniform, of 724 Mbit/s in the mean, which is right for 138 flows. With more flows
-//! most are slow: with 1,000,000 the shape is 1.06 and every decade of rates brings about as much traffic.)
-//! As `n` quantiles are not the whole distribution, all rates are then multiplied by the same factor,
-//! close to 1, so that the sum is exact.
+//! The mix is a bounded Pareto distribution from 10 Kbit/s to 10 Gbit/s. Flow `i` of `n` has its
+//! quantile at `(i + 1/2) / n`, so that there is no chance in it; the shape is the one with which
+//! the mean is 100 Gbit/s divided by `n`. (Shape 0 would be log-uniform, of 724 Mbit/s in the mean,
+//! which is right for 138 flows. With more flows most are slow: with 1,000,000 the shape is 1.06
+//! and every decade of rates brings about as much traffic.) As `n` quantiles are not the whole
+//! distribution, all rates are then multiplied by the same factor, close to 1, so that the sum is
+//! exact.
 
 use super::work::PACKET_TIME;
 

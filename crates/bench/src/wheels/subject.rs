@@ -85,8 +85,8 @@ impl Subject {
         }
     }
 
-    /// Lets at least `packets` packets leave and come again, then all leave, and watches. Fails where a
-    /// packet is lost or overtaken in its flow.
+    /// Lets at least `packets` packets leave and come again, then all leave, and watches. Fails
+    /// where a packet is lost or overtaken in its flow.
     pub fn check(self, plan: &Plan, mode: Mode, packets: u64) -> Result<Findings> {
         self.lend(plan.flows.len() as u32, plan.packets, Check { plan, mode, packets })
     }
@@ -127,7 +127,8 @@ impl Mode {
     }
 }
 
-/// What the work needs of a structure. Work is compiled for each one, so that no call weighs anything.
+/// What the work needs of a structure. Work is compiled for each one, so that no call weighs
+/// anything.
 pub(super) trait Holder {
     /// As [`Calendar::insert`].
     fn insert(&mut self, packets: &mut Packets, id: PacketId, slot: Slot, now: Nanos) -> Nanos;

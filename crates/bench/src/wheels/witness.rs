@@ -2,10 +2,10 @@
 //!
 //! *Early* is how long before its earliest departure time a packet left.
 //!
-//! *Late* is how long a packet has been refused after that time: from then, or from when it was put in if
-//! that was later, to the last time that somebody asked and did not get it. What passed from there until it was
-//! asked for again is the clock's step, which no structure can help. So what a structure is late by is never
-//! overstated, and understated by one step at most.
+//! *Late* is how long a packet has been refused after that time: from then, or from when it was put
+//! in if that was later, to the last time that somebody asked and did not get it. What passed from
+//! there until it was asked for again is the clock's step, which no structure can help. So what a
+//! structure is late by is never overstated, and understated by one step at most.
 
 use anyhow::{Result, ensure};
 use narrows_packet::PacketId;

@@ -1,16 +1,17 @@
 //! The work that every structure does.
 //!
-//! The clock moves on by a step, the structure is asked once for all that may leave, and each packet that
-//! leaves is put in again, as the last one of its flow: its earliest departure time (EDT) is that of the one
-//! before it and the time that 1500 bytes take at the flow's rate. So there are always as many packets in
-//! it, they leave at 100 Gbit/s, and the work is the same at the end as at the beginning.
+//! The clock moves on by a step, the structure is asked once for all that may leave, and each
+//! packet that leaves is put in again, as the last one of its flow: its earliest departure time
+//! (EDT) is that of the one before it and the time that 1500 bytes take at the flow's rate. So
+//! there are always as many packets in it, they leave at 100 Gbit/s, and the work is the same at
+//! the end as at the beginning.
 //!
 //! A flow has one packet in the structure; a fast one as many as pass in 15.36 us, so that the
 //! clock's step and a structure's rounding do not starve it: with 16 equal flows these are 8. Flows
 //! begin at times drawn by chance and stand in memory in an order drawn by chance.
 //!
-//! *What is paid for beside the structure:* the EDT, from a flow's state of 32 bytes that is fetched
-//! ahead for all that left together. The floor shows what that is.
+//! *What is paid for beside the structure:* the EDT, from a flow's state of 32 bytes that is
+//! fetched ahead for all that left together. The floor shows what that is.
 
 use super::plan::{Flow, PACKET_LEN, Plan};
 use super::subject::{Holder, Mode};

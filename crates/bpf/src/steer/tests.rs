@@ -16,8 +16,8 @@ fn now() -> Nanos {
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// A program whose worker's heart is the second; `None`, and a line that says why, where none can be
-/// loaded here.
+/// A program whose worker's heart is the second; `None`, and a line that says why, where none can
+/// be loaded here.
 fn steer(stalled: Stalled) -> Option<(Steer, Heart)> {
     let load = || {
         let heartbeats = Heartbeats::new()?;

@@ -39,18 +39,18 @@ enum What {
     /// cable. Needs root.
     #[command(mut_arg("seconds", |it| it.default_value("3")), mut_arg("rounds", |it| it.default_value("5")))]
     Latency(InRounds),
-    /// What it costs to be awake: the whole machine's processor time and context switches with 4 TCP
-    /// flows each way under 20, 100 and 500 Mbit/s, beside a bridge with `tbf` and with `htb`. Needs
-    /// root and a quiet machine.
+    /// What it costs to be awake: the whole machine's processor time and context switches with 4
+    /// TCP flows each way under 20, 100 and 500 Mbit/s, beside a bridge with `tbf` and with `htb`.
+    /// Needs root and a quiet machine.
     #[command(mut_arg("seconds", |it| it.default_value("4").help("Seconds for which each system is measured at each limit in each round")))]
     Waking(InRounds),
-    /// What pacing costs and how exactly it paces: `flowbundler` beside `carousel`, `eiffel`, `fq` and no
-    /// qdisc, with real packets of 16, 64 and 1024 flows.
+    /// What pacing costs and how exactly it paces: `flowbundler` beside `carousel`, `eiffel`, `fq`
+    /// and no qdisc, with real packets of 16, 64 and 1024 flows.
     ///
-    /// Cost: kicks (system calls that send), packets for each, processor time a packet, what of it is
-    /// above no qdisc, and the ratio to `flowbundler`, all interleaved in one run. Conformance: how far
-    /// the rate of one flow, and of 64 at four rates, is off over 1, 10 and 100 ms at the receiver, and
-    /// the gaps between a packet and the next but one. Needs root.
+    /// Cost: kicks (system calls that send), packets for each, processor time a packet, what of it
+    /// is above no qdisc, and the ratio to `flowbundler`, all interleaved in one run. Conformance:
+    /// how far the rate of one flow, and of 64 at four rates, is off over 1, 10 and 100 ms at the
+    /// receiver, and the gaps between a packet and the next but one. Needs root.
     #[command(mut_arg("seconds", |it| it.help("Seconds for which each qdisc is measured with each number of flows in each round")))]
     #[command(mut_arg("rounds", |it| it.default_value("5").help("How often the costs are measured")))]
     Pacing(InRounds),
@@ -83,8 +83,8 @@ impl Bench {
     }
 }
 
-// How much to measure of what is measured in rounds. Not a doc comment: that would stand in the place of each
-// command's own help.
+// How much to measure of what is measured in rounds. Not a doc comment: that would stand in the
+// place of each command's own help.
 #[derive(Args)]
 struct InRounds {
     /// Seconds for which each system is measured in each round.
@@ -236,21 +236,23 @@ impl Cake {
     }
 }
 
-/// Timing wheels that hold packets until their departure, beside `fq`, a binary heap and a FIFO; one
-/// core, no I/O.
+/// Timing wheels that hold packets until their departure, beside `fq`, a binary heap and a FIFO;
+/// one core, no I/O.
 ///
-/// `flowbundler`'s multi-level timing wheel (64 x 1024 slots), `carousel` and `eiffel` (slots of 100 ns up to 10 s),
-/// the qdisc `fq`, a binary heap, and as floors a FIFO that looks at no time and `order`, a ring of numbers that
-/// shows what packets' memory alone costs. 100 Gbit/s of 1500-byte packets in virtual time: whatever leaves is
-/// put in again, as the next packet of its flow. Then one packet at a time, after pauses of up to 9 s.
+/// `flowbundler`'s multi-level timing wheel (64 x 1024 slots), `carousel` and `eiffel` (slots of
+/// 100 ns up to 10 s), the qdisc `fq`, a binary heap, and as floors a FIFO that looks at no time
+/// and `order`, a ring of numbers that shows what packets' memory alone costs. 100 Gbit/s of
+/// 1500-byte packets in virtual time: whatever leaves is put in again, as the next packet of its
+/// flow. Then one packet at a time, after pauses of up to 9 s.
 ///
-/// Rates: `equal`, or a `mix` of 10 Kbit/s to 10 Gbit/s (bounded Pareto, 100 Gbit/s in all). Modes: `drain` asks
-/// every 3840 ns, the time of 32 packets, `poll` every 120 ns, the time of one.
+/// Rates: `equal`, or a `mix` of 10 Kbit/s to 10 Gbit/s (bounded Pareto, 100 Gbit/s in all). Modes:
+/// `drain` asks every 3840 ns, the time of 32 packets, `poll` every 120 ns, the time of one.
 ///
-/// For each: nanoseconds and instructions a packet for departure, departure time and insertion, all structures in
-/// turns; nanoseconds divided by those of `flowbundler`; packets a call that returned any; memory; by how much a
-/// packet left before its time (never, but for the FIFO), and for how long one was refused after it. Instructions
-/// are counted with valgrind. Needs 2 GB of memory for 1,000,000 flows.
+/// For each: nanoseconds and instructions a packet for departure, departure time and insertion, all
+/// structures in turns; nanoseconds divided by those of `flowbundler`; packets a call that returned
+/// any; memory; by how much a packet left before its time (never, but for the FIFO), and for how
+/// long one was refused after it. Instructions are counted with valgrind. Needs 2 GB of memory for
+/// 1,000,000 flows.
 #[derive(Args)]
 struct Wheels {
     /// The numbers of flows, separated by commas.

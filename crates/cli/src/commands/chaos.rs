@@ -12,9 +12,10 @@ use std::time::Duration;
 /// Between network namespaces of its own, numbered packets go both ways while, one after the other
 /// and in an order that the seed decides, the process is killed, stopped, restarted and upgraded,
 /// one of its workers hangs, ports go down and change, their queues, too, the standby bridge is
-/// spoilt, policies change, cores are taken away, and floods come. Every packet has to be accounted for, no flow may be out for longer than promised, none may be reordered in normal
-/// operation, and the limit may never be exceeded. Fails where a promise breaks, and says with which
-/// seed. Needs root.
+/// spoilt, policies change, cores are taken away, and floods come. Every packet has to be accounted
+/// for, no flow may be out for longer than promised, none may be reordered in normal operation, and
+/// the limit may never be exceeded. Fails where a promise breaks, and says with which seed. Needs
+/// root.
 #[derive(Args)]
 pub struct Chaos {
     /// What chance depends on; the same seed is the same sequence of faults.

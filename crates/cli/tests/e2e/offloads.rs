@@ -16,7 +16,8 @@ fn is_on(namespace: &Namespace, device: &str, feature: &str) -> bool {
     line.unwrap_or_else(|| panic!("{feature} is not in {shown}")).starts_with("on")
 }
 
-/// A program that tags each packet with the tag protocol in place of PROTOCOL that leaves a device, as a VLAN interface on it would.
+/// A program that tags each packet with the tag protocol in place of PROTOCOL that leaves a device,
+/// as a VLAN interface on it would.
 const TAGGER: &str = r#"
 #include <linux/bpf.h>
 static long (*push)(struct __sk_buff *skb, unsigned short proto, unsigned short tag) =

@@ -1,9 +1,9 @@
-//! The safeguard hears real TCP say that what goes to a host meets on the way, on another queue than the one that
-//! the data leaves by, and keeps it apart.
+//! The safeguard hears real TCP say that what goes to a host meets on the way, on another queue
+//! than the one that the data leaves by, and keeps it apart.
 //!
-//! Two testbeds in a row, with a bridge in between: the near instance of Narrows paces flows, the far one
-//! is the bottleneck that their bundles meet in. All data takes one queue of the near one, and all that comes
-//! back the other.
+//! Two testbeds in a row, with a bridge in between: the near instance of Narrows paces flows, the
+//! far one is the bottleneck that their bundles meet in. All data takes one queue of the near one,
+//! and all that comes back the other.
 
 use crate::setup::{ip, run, show, turn};
 use narrows_testbed::bed::{CLIENT, SERVER};
@@ -17,11 +17,11 @@ use std::thread::sleep;
 use std::time::Duration;
 
 const FLOWS: usize = 8;
-/// A packet of each flow in 12 ms, which leave together in slots of 8.4 ms; all of them together are slower than
-/// the bottleneck.
+/// A packet of each flow in 12 ms, which leave together in slots of 8.4 ms; all of them together
+/// are slower than the bottleneck.
 const PACED: &str = "flowbundler maxrate 1mbit flow_limit 20";
-/// What is no further apart than this has left together: far less than the millisecond in which all flows have a
-/// packet, far more than a batch takes.
+/// What is no further apart than this has left together: far less than the millisecond in which all
+/// flows have a packet, far more than a batch takes.
 const TOGETHER: Nanos = Nanos::from_micros(300);
 /// Between the beginnings of two flows: a little more than some of a flow's packets take.
 const BETWEEN: Duration = Duration::from_micros(61_500);
@@ -58,7 +58,8 @@ impl Chain {
         Self { near, far }
     }
 
-    /// Flows whose packets have different times: those that begin together stay together, whatever slots they get.
+    /// Flows whose packets have different times: those that begin together stay together, whatever
+    /// slots they get.
     fn flows(&self) -> Vec<Running> {
         let ([client, _], [_, server]) = (self.near.ends(), self.far.ends());
         let open = || Flows::open(&self.near, client, server, &[Flow { dscp: 0, queue: 0 }]);
@@ -98,8 +99,8 @@ fn sent(chain: &Chain, port: usize) -> Vec<u64> {
     queues.iter().map(|queue| queue["tx_packets"].as_u64().unwrap()).collect()
 }
 
-/// Runs flows through a bottleneck of `far`, without the safeguard and then with it, which leaves less than
-/// one part of `parts` together.
+/// Runs flows through a bottleneck of `far`, without the safeguard and then with it, which leaves
+/// less than one part of `parts` together.
 fn try_it(ecn: &str, far: &[&str], parts: f64) {
     let chain = Chain::up(ecn);
     let (near, bottleneck) = (run(&chain.near, &[]), run(&chain.far, &[]));

@@ -14,11 +14,11 @@
 //! reading of its own clock, which was certainly taken after it: if that is earlier all the same,
 //! the clock is behind.
 //!
-//! A seat whose clock is ahead of all others moves the time of all when it first buys, once: by as much
-//! more than stated can leave then, up to the ledger's depth. To begin at the others' time
+//! A seat whose clock is ahead of all others moves the time of all when it first buys, once: by as
+//! much more than stated can leave then, up to the ledger's depth. To begin at the others' time
 //! instead would be worse where clocks do agree, as they nearly always do. The others may not have
-//! bought for a while, so that their time is old; as soon as one of them buys again,
-//! the common time jumps, and the time between has been sold twice.
+//! bought for a while, so that their time is old; as soon as one of them buys again, the common
+//! time jumps, and the time between has been sold twice.
 
 use narrows_units::Nanos;
 

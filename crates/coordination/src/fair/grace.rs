@@ -8,8 +8,8 @@
 //! who come more often. A queue that rests does not: it comes back with the right to one packet,
 //! or queues that slept would together claim much more than there is when they wake up.
 //!
-//! What is bought beyond the share counts against the share to come, up to what can be saved: who was
-//! lucky yields for a while to those who were not, so that luck does not add up.
+//! What is bought beyond the share counts against the share to come, up to what can be saved: who
+//! was lucky yields for a while to those who were not, so that luck does not add up.
 
 use narrows_qdisc::Weight;
 use narrows_units::{Bytes, Nanos, Rate};
@@ -38,8 +38,8 @@ impl Grace {
         Self { used_until: self.used_until, ..Self::new(rate, least) }
     }
 
-    /// The share is worth `new` instead of `old` from `now` on. What was used beyond it was bytes, and
-    /// weighs less in a larger share; in a smaller one it is let be.
+    /// The share is worth `new` instead of `old` from `now` on. What was used beyond it was bytes,
+    /// and weighs less in a larger share; in a smaller one it is let be.
     pub(super) fn reweigh(&mut self, old: Weight, new: Weight, now: Nanos) {
         let borrowed = self.used_until.since(now);
         if new > old && borrowed != Nanos::ZERO {

@@ -26,9 +26,9 @@ const LEASE: Nanos = Nanos::from_micros(16);
 /// `mqcake-imbalance`).
 const CUSHION: Nanos = Nanos::from_micros(1);
 
-/// This part of the cushion is the reserve: room for a short packet at once, and for a full frame after
-/// half its time. A whole one would leave nothing of a burst of three frames to cores that are late
-/// (`narrows sim cake-light`, `cake-call`, `cake-hosts-far`).
+/// This part of the cushion is the reserve: room for a short packet at once, and for a full frame
+/// after half its time. A whole one would leave nothing of a burst of three frames to cores that
+/// are late (`narrows sim cake-light`, `cake-call`, `cake-hosts-far`).
 const RESERVE_PART: u64 = 2;
 
 /// Time between two divisions for each seat: looking at its line takes 50 to 200 ns where another
@@ -56,8 +56,8 @@ pub(super) struct Terms {
     pub(super) depth: Nanos,
     /// Credit that only queues within their share may use.
     pub(super) cushion: Nanos,
-    /// Credit that is left, besides, to packets that do not yield, where some do. Zero where seats buy in
-    /// advance: what is to go first waits there for no longer than a lease.
+    /// Credit that is left, besides, to packets that do not yield, where some do. Zero where seats
+    /// buy in advance: what is to go first waits there for no longer than a lease.
     pub(super) reserve: Nanos,
     /// For how long a seat buys in advance; zero where it pays for each packet.
     pub(super) lease: Nanos,

@@ -1,7 +1,7 @@
 //! The files that may be read and written (Landlock).
 //!
-//! A policy file is replaced by editors, not rewritten: so its folder is what may be read. The
-//! same holds for the state file, which Narrows replaces itself. Where a file is reached by a link, the
+//! A policy file is replaced by editors, not rewritten: so its folder is what may be read. The same
+//! holds for the state file, which Narrows replaces itself. Where a file is reached by a link, the
 //! folders of both count.
 
 use super::Needs;

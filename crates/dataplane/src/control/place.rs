@@ -1,8 +1,9 @@
 //! Where the control sockets are, and who may have one.
 //!
-//! An instance holds a lock for each of its ports for as long as it lives, so of several that want a
-//! port, at the same moment or later, exactly one has it; and what lies about without a lock being
-//! held is nobody's and can be taken away. The kernel drops a lock with the process that held it.
+//! An instance holds a lock for each of its ports for as long as it lives, so of several that want
+//! a port, at the same moment or later, exactly one has it; and what lies about without a lock
+//! being held is nobody's and can be taken away. The kernel drops a lock with the process that held
+//! it.
 //!
 //! A lock's file may be removed by somebody who held it between the moment at which another opened
 //! and the moment at which that one locked it. So a lock counts only on the file that still has the
@@ -42,8 +43,8 @@ fn file(folder: &Path, ports: &[String; 2], extension: &str) -> PathBuf {
     folder.join(format!("{},{}.{extension}", ports[0], ports[1]))
 }
 
-/// The locks in `folder` of the instance that joins `ports`, each with its port. In one order, so that
-/// of two with the same ports the other way round one gets both.
+/// The locks in `folder` of the instance that joins `ports`, each with its port. In one order, so
+/// that of two with the same ports the other way round one gets both.
 fn locks<'a>(
     folder: &'a Path,
     ports: &'a [String; 2],
@@ -149,7 +150,8 @@ impl Drop for Lock {
     }
 }
 
-/// Takes away what instances left behind that were killed in namespaces that nobody enters any more.
+/// Takes away what instances left behind that were killed in namespaces that nobody enters any
+/// more.
 pub(super) fn clear() {
     let own = folder().ok();
     for entry in std::fs::read_dir(RUN_DIR).into_iter().flatten().flatten() {

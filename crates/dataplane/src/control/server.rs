@@ -81,8 +81,8 @@ impl ControlServer {
         Ok(Self { listener, ready, clients: Vec::new(), _place: place })
     }
 
-    /// Goes on with the socket of another process that joins `ports`, which passed `descriptors` on:
-    /// those of [`ControlServer::descriptors`].
+    /// Goes on with the socket of another process that joins `ports`, which passed `descriptors`
+    /// on: those of [`ControlServer::descriptors`].
     pub(crate) fn take_over(ports: &[String; 2], descriptors: Vec<OwnedFd>) -> io::Result<Self> {
         let mut descriptors = descriptors.into_iter();
         let listener = descriptors.next().map(UnixListener::from);

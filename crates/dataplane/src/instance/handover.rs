@@ -252,7 +252,8 @@ impl Heritage {
 }
 
 impl Instance {
-    /// Prepares to go on with a session of another process, as [`Instance::open`] does to begin one.
+    /// Prepares to go on with a session of another process, as [`Instance::open`] does to begin
+    /// one.
     fn inherit(
         &mut self,
         session: SessionManifest,

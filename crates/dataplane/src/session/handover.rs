@@ -77,8 +77,9 @@ pub(crate) struct Inherited {
 }
 
 impl Inherited {
-    /// Maps what `manifest` describes for `ports` and `descriptors` are, and loads programs for it. `specs`
-    /// are the qdiscs of each port, one for each queue. Nothing of the other process's is changed.
+    /// Maps what `manifest` describes for `ports` and `descriptors` are, and loads programs for it.
+    /// `specs` are the qdiscs of each port, one for each queue. Nothing of the other process's is
+    /// changed.
     pub(crate) fn prepare(
         manifest: SessionManifest,
         ports: [PortFacts; 2],
@@ -172,8 +173,8 @@ impl Inherited {
         Ok(())
     }
 
-    /// Starts the workers and puts this process's programs in the place of the other's, which touches
-    /// nothing more. Also returns when the workers ran.
+    /// Starts the workers and puts this process's programs in the place of the other's, which
+    /// touches nothing more. Also returns when the workers ran.
     pub(crate) fn start(self, options: &SessionOptions) -> Result<(Session, Nanos), SessionError> {
         let Self { mut prepared, workers, links, xdp_modes, .. } = self;
         let mut threads = Workers::new(prepared.heartbeats.clone());

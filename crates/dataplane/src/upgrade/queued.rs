@@ -74,8 +74,8 @@ pub struct WorkerQueued {
 }
 
 impl WorkerQueued {
-    /// Whether each frame is named at most once and lies, data and all, in one of the `count` frames
-    /// of `frame_size` bytes from number `first` on.
+    /// Whether each frame is named at most once and lies, data and all, in one of the `count`
+    /// frames of `frame_size` bytes from number `first` on.
     pub fn fits(&self, first: u32, count: u32, frame_size: u32) -> bool {
         let mut seen = HashSet::with_capacity(count as usize);
         let size = u64::from(frame_size);

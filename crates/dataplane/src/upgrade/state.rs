@@ -84,8 +84,8 @@ pub struct SessionManifest {
 /// A worker of a session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WorkerManifest {
-    /// How many frames it has, by the port at which packets come in: for the kernel to receive into,
-    /// and for packets to wait in.
+    /// How many frames it has, by the port at which packets come in: for the kernel to receive
+    /// into, and for packets to wait in.
     pub shares: [[u32; 2]; 2],
     /// The entries of its rings on either port: of fill and RX ring, of TX and completion ring.
     pub rings: [[u32; 2]; 2],
@@ -114,8 +114,8 @@ pub struct PortCounted {
     pub queues: Vec<QueueCounted>,
     /// By its steering program: handed to workers, for this box, left to the kernel, stalled.
     pub verdicts: [u64; 4],
-    /// Lost by its device: received and dropped, with an error, missed; not sent, with an error, for
-    /// want of a carrier.
+    /// Lost by its device: received and dropped, with an error, missed; not sent, with an error,
+    /// for want of a carrier.
     pub losses: [u64; 6],
 }
 

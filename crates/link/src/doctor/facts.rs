@@ -39,8 +39,8 @@ pub struct HostFacts {
     pub jit: Option<bool>,
     /// Whether bridged packets pass the host's firewall; none where that is not loaded.
     pub bridge_netfilter: Option<bool>,
-    /// Whether XDP programs can look up connections, for `cake nat`; none where the kernel's symbols
-    /// cannot be listed.
+    /// Whether XDP programs can look up connections, for `cake nat`; none where the kernel's
+    /// symbols cannot be listed.
     pub conntrack: Option<bool>,
     /// CPUs on which this process may run.
     pub cpus: u32,

@@ -14,8 +14,8 @@
 //! * Its congestion signals (RFC 3168) are repeated right behind it by another packet of the
 //!   connection: of each stretch with the same signals at least one stays, and every change is seen.
 //!
-//! *Two stay.* An acknowledgement may be lost further on. So the first of a run is dropped only when
-//! a second one could be, too: it and the newest then both say what the first said. The
+//! *Two stay.* An acknowledgement may be lost further on. So the first of a run is dropped only
+//! when a second one could be, too: it and the newest then both say what the first said. The
 //! aggressive filter also drops a single one that stands directly in front of the newest.
 //!
 //! Where it is stricter than Linux: signals are compared with all packets of the connection in

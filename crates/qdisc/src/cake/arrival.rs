@@ -14,7 +14,8 @@ use narrows_packet::{Bytes32, DropReason, Headers, Meta, PacketId, Packets};
 use narrows_units::Nanos;
 
 /// How far a new acknowledgement looks for one that it makes superfluous: a connection's
-/// acknowledgements are soon few, but behind thousands of data packets nobody is to search for them.
+/// acknowledgements are soon few, but behind thousands of data packets nobody is to search for
+/// them.
 const ACK_SEARCH_MAX: usize = 256;
 
 /// Where a packet belongs.
@@ -289,7 +290,8 @@ impl Cake {
         flow.deficit = tin.quantum_of(flow.load).get() as i32;
         *flow.link_mut() = Link::NOBODY;
         if let Some(neighbours) = &mut self.neighbours {
-            // What waits in other tins may have used up all that they are worth; this one is worth more.
+            // What waits in other tins may have used up all that they are worth; this one is worth
+            // more.
             if !tin.has_flows() && self.backlog.packets > 1 {
                 neighbours.hasten();
             }
@@ -299,7 +301,8 @@ impl Cake {
         tin.sparse.append(&mut self.flows, id);
     }
 
-    /// Drops the acknowledgement that `newest`, the last of `flow`, makes superfluous, if there is one.
+    /// Drops the acknowledgement that `newest`, the last of `flow`, makes superfluous, if there is
+    /// one.
     fn filter(&mut self, packets: &mut Packets, at: usize, flow: u16, newest: PacketId) {
         let acknowledgements = self.acknowledgements;
         let queue = &mut self.flows[flow].queue;

@@ -1,13 +1,13 @@
 //! Packets come in together: what many have in common is asked and counted once.
 //!
 //! Most batches are *plain*: flows have queues of their own, nobody filters acknowledgements or
-//! estimates the rate, no packet is too long and all fit the memory. That is found out while the packets'
-//! flows are looked up; then all that is left is to put each behind its flow. What is not plain goes
-//! one by one, and every figure comes out as if all had.
+//! estimates the rate, no packet is too long and all fit the memory. That is found out while the
+//! packets' flows are looked up; then all that is left is to put each behind its flow. What is not
+//! plain goes one by one, and every figure comes out as if all had.
 //!
-//! What a packet of the batch changes for those behind it is that a way becomes another's: because the
-//! flow that rested in it is forgotten, or because all eight of a set are in use and two must share.
-//! Whoever was found there is looked up again.
+//! What a packet of the batch changes for those behind it is that a way becomes another's: because
+//! the flow that rested in it is forgotten, or because all eight of a set are in use and two must
+//! share. Whoever was found there is looked up again.
 //!
 //! Between looking up and queueing flows are brought near: a processor waits for several of them at
 //! once. The packets behind which others will stand need not be: they are only written to.
@@ -117,8 +117,8 @@ impl Cake {
         true
     }
 
-    /// Looks up the flows of `ids`, where there is but one tin or more, and where packets are charged
-    /// their length or something else.
+    /// Looks up the flows of `ids`, where there is but one tin or more, and where packets are
+    /// charged their length or something else.
     #[inline(always)]
     fn look_up_all<const ONE: bool, const PLAIN: bool>(
         &self,
@@ -166,8 +166,8 @@ impl Cake {
         looked.sizes = sizes;
     }
 
-    /// Whoever was found in the way that became another's last, if any did, is unknown again: the flow
-    /// is forgotten, or has collided with one that its way is known by now.
+    /// Whoever was found in the way that became another's last, if any did, is unknown again: the
+    /// flow is forgotten, or has collided with one that its way is known by now.
     #[inline(never)]
     fn look_up_again(&mut self, all: &mut [Coming; AHEAD]) {
         if self.displaced == NONE {

@@ -4,8 +4,8 @@
 //! at the rate. There is no burst to configure: a clock that fell behind while packets were queued
 //! (the worker came late) catches up, and one that fell behind while there were none begins anew.
 //!
-//! Where dropped packets count as sent (`ingress`), they move the clock, too. A second clock, moved by
-//! sent packets alone and by half as much again, lets something pass whatever is dropped: two
+//! Where dropped packets count as sent (`ingress`), they move the clock, too. A second clock, moved
+//! by sent packets alone and by half as much again, lets something pass whatever is dropped: two
 //! thirds of the rate at least.
 //!
 //! Source: "Piece of CAKE", section III-D (deficit-mode shaper).
@@ -39,7 +39,8 @@ impl PerByte {
         u128::from(self.0) * u128::from(charge)
     }
 
-    /// How long what takes `time` where a byte takes `before`, which is more, takes now; rounded up.
+    /// How long what takes `time` where a byte takes `before`, which is more, takes now; rounded
+    /// up.
     fn instead_of(self, before: Self, time: Nanos) -> Nanos {
         let scaled = u128::from(time.0) * u128::from(self.0);
         Nanos(scaled.div_ceil(u128::from(before.0.max(1))) as u64)

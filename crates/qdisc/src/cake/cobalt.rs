@@ -130,9 +130,9 @@ impl Cobalt {
         self.blue != 0
     }
 
-    /// Whether a packet that has stood for `sojourn` leaves without more ado: it came soon enough, and
-    /// nothing is left of times when others did not. [`Cobalt::judge`] would say the same and change
-    /// nothing.
+    /// Whether a packet that has stood for `sojourn` leaves without more ado: it came soon enough,
+    /// and nothing is left of times when others did not. [`Cobalt::judge`] would say the same and
+    /// change nothing.
     #[inline]
     pub(super) fn is_at_ease(&self, terms: &Terms, sojourn: Nanos) -> bool {
         sojourn <= terms.slack && self.count | u32::from(self.blue) == 0
@@ -215,8 +215,8 @@ impl Cobalt {
         }
     }
 
-    /// By no terms is the next signal further away than their interval: it may have been set by others,
-    /// at a rate at which everything took longer.
+    /// By no terms is the next signal further away than their interval: it may have been set by
+    /// others, at a rate at which everything took longer.
     #[inline]
     fn follow(&mut self, terms: &Terms, now: Nanos) {
         let latest = now + terms.interval;

@@ -54,8 +54,9 @@ impl Config {
         (self.diffserv, self.isolation)
     }
 
-    /// How much the queues of a port may send at once at a shared limit of `rate`, because their workers
-    /// came late or they have paused. A clock of one's own needs none: it knows when it had packets.
+    /// How much the queues of a port may send at once at a shared limit of `rate`, because their
+    /// workers came late or they have paused. A clock of one's own needs none: it knows when it had
+    /// packets.
     pub fn catch_up(&self, rate: Rate) -> Bytes {
         let frame = self.overhead.cost(Bytes(u64::from(self.frame)));
         let most = rate.bytes_in(CATCH_UP).min(CATCH_UP_MOST);

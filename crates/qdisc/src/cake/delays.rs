@@ -1,7 +1,7 @@
 //! How long packets stand, on average: as `tc -s` shows it.
 //!
-//! Three moving averages follow every packet that leaves, each at a pace of its own. They are no part of
-//! what is decided, so they are to cost little.
+//! Three moving averages follow every packet that leaves, each at a pace of its own. They are no
+//! part of what is decided, so they are to cost little.
 //!
 //! Source: `tc-cake(8)` (`pk_delay`, `av_delay`, `sp_delay`).
 //!
@@ -15,8 +15,8 @@ const FAST: u32 = 2;
 const SLOW: u32 = 8;
 
 /// Moving averages of sojourn times, in nanoseconds: the one that follows neither peaks nor the
-/// least, the one that follows peaks, the one that follows the least, and one of no meaning, so that
-/// they are twice two and a processor can work on two at once.
+/// least, the one that follows peaks, the one that follows the least, and one of no meaning, so
+/// that they are twice two and a processor can work on two at once.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Delays([u64; 4]);
 

@@ -27,8 +27,8 @@ impl Left {
     }
 }
 
-/// The tins among which the next to go is chosen, a bit for each, while one batch leaves: in it none
-/// gets flows, and none that is beyond its threshold comes back.
+/// The tins among which the next to go is chosen, a bit for each, while one batch leaves: in it
+/// none gets flows, and none that is beyond its threshold comes back.
 struct Open {
     /// Those that have flows.
     with_flows: u8,
@@ -82,8 +82,8 @@ impl Open {
 }
 
 impl Cake {
-    /// Fills `places`, as many as there are, with what leaves. How many have left, and when there will
-    /// be more.
+    /// Fills `places`, as many as there are, with what leaves. How many have left, and when there
+    /// will be more.
     pub(super) fn depart(
         &mut self,
         packets: &mut Packets,
@@ -313,8 +313,8 @@ impl Cake {
         open.turned(at, tin);
     }
 
-    /// Keeps up the heap of the longest, or forgets it where memory is no longer short: `free` has become
-    /// so and is not yet given back.
+    /// Keeps up the heap of the longest, or forgets it where memory is no longer short: `free` has
+    /// become so and is not yet given back.
     #[cold]
     fn ease(&mut self, free: Bytes, id: u16) {
         if self.memory.is_relieved(free) {

@@ -4,11 +4,11 @@
 //! peaks of that, over windows between pauses, are averaged; 15/16 of the average is kept as the
 //! limit, so that the queue forms here and not before the link.
 //!
-//! *What says nothing.* A packet now and then tells of whoever sends it, not of the link. So a window
-//! counts only if it has some packets, lasts for a while and has no long pause in it. Until there has
-//! been one, the link is what the operator believes, or unlimited. And no estimate is so low that a
-//! full frame would take longer than [`FRAME_TIME_MAX`]: who is held to that sends so little that
-//! nothing could be learnt from it.
+//! *What says nothing.* A packet now and then tells of whoever sends it, not of the link. So a
+//! window counts only if it has some packets, lasts for a while and has no long pause in it. Until
+//! there has been one, the link is what the operator believes, or unlimited. And no estimate is so
+//! low that a full frame would take longer than [`FRAME_TIME_MAX`]: who is held to that sends so
+//! little that nothing could be learnt from it.
 //!
 //! Source: `tc-cake(8)`, which advises against it but for links whose rate nobody knows.
 //! Where ours differs: Linux lets every window count, and its averages begin at zero, so that a few

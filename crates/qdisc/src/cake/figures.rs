@@ -104,8 +104,8 @@ impl Figures {
         }
     }
 
-    /// Queues that divide the limit at the moment. Each instance estimates them from its share, which
-    /// may be that of a queue with hardly any demand.
+    /// Queues that divide the limit at the moment. Each instance estimates them from its share,
+    /// which may be that of a queue with hardly any demand.
     pub fn queues_active(&self) -> u32 {
         self.active_queues.min(self.instances)
     }

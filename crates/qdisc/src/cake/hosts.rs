@@ -1,10 +1,10 @@
 //! The hosts at one end of a tin's flows, and how many flows of each stand.
 //!
 //! A flow's quantum is divided by the number of its host's flows that stand, so that a host with
-//! many has no more than one with few. Those on other queues of the port count as well: each
-//! queue tells of its own through a [`Census`], of flows that have used up a quantum, and asks it
-//! now and then. There a flow counts for some time after it has stood: one with a small window stands
-//! for a moment once a round trip.
+//! many has no more than one with few. Those on other queues of the port count as well: each queue
+//! tells of its own through a [`Census`], of flows that have used up a quantum, and asks it now and
+//! then. There a flow counts for some time after it has stood: one with a small window stands for a
+//! moment once a round trip.
 //!
 //! Source: "Piece of CAKE", section III-B (host isolation); across queues it is ours: the open
 //! question of mq-cake (Netdev 0x19, section 6).

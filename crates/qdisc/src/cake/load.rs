@@ -1,9 +1,9 @@
 //! What a flow may send a turn, and what it counts for, by the load of its hosts: how many flows
 //! stand there.
 //!
-//! Only the proportions of quanta matter, so the least load of all has a whole one; else a host with a
-//! thousand flows that is alone would have turns of two bytes. The least is that of a period, and
-//! what it makes of other loads is worked out once.
+//! Only the proportions of quanta matter, so the least load of all has a whole one; else a host
+//! with a thousand flows that is alone would have turns of two bytes. The least is that of a
+//! period, and what it makes of other loads is worked out once.
 //!
 //! Cost: two loads of memory a turn, no division up to 63 flows a host.
 

@@ -9,13 +9,14 @@
 //! ([`crate::Meter::weigh`]). Then each flow gets in the whole what it would get if there were one
 //! queue.
 //!
-//! *Tins.* A tin's threshold belongs to the port. Each queue has the part of it that its flows in that
-//! tin make of all of them. And what a tin is entitled to goes where its flows are: the part of the
-//! rate that the tins use within their thresholds, the more important first, and the rest for those
-//! without a threshold. So a queue's weight is the sum, over tins, of entitlement times part.
+//! *Tins.* A tin's threshold belongs to the port. Each queue has the part of it that its flows in
+//! that tin make of all of them. And what a tin is entitled to goes where its flows are: the part
+//! of the rate that the tins use within their thresholds, the more important first, and the rest
+//! for those without a threshold. So a queue's weight is the sum, over tins, of entitlement times
+//! part.
 //!
-//! All of it is worked out once every [`PERIOD`], from figures that may be as old; the rate itself is
-//! the meter's and exact.
+//! All of it is worked out once every [`PERIOD`], from figures that may be as old; the rate itself
+//! is the meter's and exact.
 //!
 //! Cost: once a period some lines of shared memory and a dozen divisions.
 
@@ -28,9 +29,10 @@ use narrows_units::{Bytes, Nanos, Rate};
 /// seldom enough to cost nothing.
 const PERIOD: Nanos = Nanos::from_micros(500);
 
-/// A host has as many flows as stood at once within this time or the one before: a round trip that is long.
-/// The packets of a flow with a small window come once a round trip, and in between it does not stand. If
-/// it were forgotten then, the others of its host would count for more than one host together.
+/// A host has as many flows as stood at once within this time or the one before: a round trip that
+/// is long. The packets of a flow with a small window come once a round trip, and in between it
+/// does not stand. If it were forgotten then, the others of its host would count for more than one
+/// host together.
 const WINDOW: Nanos = Nanos::from_millis(100);
 /// At low rates it is as long as so many bytes take: some turns of some flows.
 const WINDOW_LEAST: Bytes = Bytes(64 * 1514);
@@ -40,8 +42,8 @@ const WINDOW_LEAST: Bytes = Bytes(64 * 1514);
 const WHOLE: u64 = 1 << 20;
 const LEAST_PART: u64 = 256;
 
-/// A tin in which nobody waits is entitled to what it uses, this part more and at least a little: so
-/// that it may grow.
+/// A tin in which nobody waits is entitled to what it uses, this part more and at least a little:
+/// so that it may grow.
 const GROWTH_PART: u64 = 4;
 const LEAST_GROWTH: u64 = (1 << 16) / 64;
 
@@ -76,8 +78,8 @@ pub(super) struct Neighbours {
     next: Nanos,
     last: Nanos,
     sums: [TinCensus; TINS_MAX],
-    /// By tin, on average: the part of the rate that it uses, and of the time that somebody waits in it,
-    /// in 1/65536.
+    /// By tin, on average: the part of the rate that it uses, and of the time that somebody waits
+    /// in it, in 1/65536.
     used: [u64; TINS_MAX],
     wanted: [u64; TINS_MAX],
     /// Whether others believe that something waits here.
@@ -117,8 +119,8 @@ impl Neighbours {
         now >= self.next
     }
 
-    /// Tells what `tins` have, and listens: their parts, and the weight of this queue. `rate` is that
-    /// of the port.
+    /// Tells what `tins` have, and listens: their parts, and the weight of this queue. `rate` is
+    /// that of the port.
     pub(super) fn meet(
         &mut self,
         shares: &[Share],
@@ -179,8 +181,8 @@ impl Neighbours {
             }
             possible = possible.max(entitled * u64::from(own.part));
         }
-        // Who has nothing, and so demands nothing, weighs what his first flow would: what that sends
-        // before siblings have heard of it is not to cost it a share that is hardly any.
+        // Who has nothing, and so demands nothing, weighs what his first flow would: what that
+        // sends before siblings have heard of it is not to cost it a share that is hardly any.
         if !self.has_told {
             sum = possible;
         }
@@ -243,8 +245,8 @@ mod tests {
     /// What the rate allows in a millisecond.
     const MS: u64 = 100_000;
 
-    /// The weights of queues whose tins have these (weight, bytes sent a millisecond), and the parts
-    /// of the thresholds.
+    /// The weights of queues whose tins have these (weight, bytes sent a millisecond), and the
+    /// parts of the thresholds.
     fn meet(diffserv: Diffserv, queues: &[Vec<(u64, u64)>]) -> (Vec<u32>, Vec<Vec<u32>>) {
         let shares = Scheme::new(diffserv, 0).shares;
         let told = Told::new(Mutex::new(vec![<[TinCensus; TINS_MAX]>::default(); queues.len()]));

@@ -2,13 +2,13 @@
 //!
 //! An overflow takes from the longest queue, so that who fills the memory pays for it. The heap
 //! that knows it is made when it is first needed and kept up while memory stays short; at all other
-//! times queues come and go without it. Flows without packets are not in it: whoever is dropped from
-//! has something to drop, and the place of a flow that is forgotten is nobody's.
+//! times queues come and go without it. Flows without packets are not in it: whoever is dropped
+//! from has something to drop, and the place of a flow that is forgotten is nobody's.
 //!
 //! Source: "Piece of CAKE", section III-E.
 //!
-//! Cost: nothing but a comparison while there is enough memory; else O(log flows) a packet, and O(flows)
-//! once at the beginning and at the end.
+//! Cost: nothing but a comparison while there is enough memory; else O(log flows) a packet, and
+//! O(flows) once at the beginning and at the end.
 
 use super::flow::Flow;
 use super::slab::{NONE, Slab};
@@ -166,8 +166,8 @@ mod tests {
     }
 
     proptest! {
-        /// The oracle sorts all queues by length, each time. Whoever has packets is in the heap, once, and
-        /// nobody else is.
+        /// The oracle sorts all queues by length, each time. Whoever has packets is in the heap,
+        /// once, and nobody else is.
         #[test]
         fn the_longest_queue_is_the_longest(
             steps in prop::collection::vec((0..FLOWS, step()), 1..300),

@@ -1,10 +1,11 @@
 //! Whose turn it is: lists of flows, and a wheel of rounds.
 //!
 //! Deficit round robin lets every flow send a quantum a round. Where flows count for less than
-//! others (one of a host's thousand), their quantum is a few bytes, and a plain list would be walked
-//! hundreds of times before one of them may send a packet. So a flow that has used up its quantum is
-//! put where it will be able to pay: [`Wheel`] has a list for each of the next [`ROUNDS`] rounds, and
-//! a bit for each list that is not empty. Rounds in which nobody can pay cost nothing.
+//! others (one of a host's thousand), their quantum is a few bytes, and a plain list would be
+//! walked hundreds of times before one of them may send a packet. So a flow that has used up its
+//! quantum is put where it will be able to pay: [`Wheel`] has a list for each of the next
+//! [`ROUNDS`] rounds, and a bit for each list that is not empty. Rounds in which nobody can pay
+//! cost nothing.
 //!
 //! Whoever needs more rounds than there are waits for the last of them and is put again.
 //!
@@ -73,8 +74,8 @@ impl List {
         self.tail = id;
     }
 
-    /// Puts `id`, who has no neighbours, behind all others of a list from which nobody is taken but the
-    /// first.
+    /// Puts `id`, who has no neighbours, behind all others of a list from which nobody is taken but
+    /// the first.
     #[inline(always)]
     pub(super) fn append(&mut self, slab: &mut Slab<impl Linked>, id: u16) {
         debug_assert_eq!(slab[id].next(), NONE);
@@ -86,8 +87,8 @@ impl List {
         self.tail = id;
     }
 
-    /// Takes the first, behind which `next` stands. Its successor does not notice: a list is either taken from at its head
-    /// with this, or anywhere with [`List::remove`].
+    /// Takes the first, behind which `next` stands. Its successor does not notice: a list is either
+    /// taken from at its head with this, or anywhere with [`List::remove`].
     #[inline]
     pub(super) fn pop_front(&mut self, next: u16) {
         self.head = next;
@@ -122,7 +123,8 @@ impl Wheel {
         Self { lists: [List::EMPTY; ROUNDS as usize], occupied: 0, now: 0 }
     }
 
-    /// Puts `id`, who has no neighbours, behind all others of the round that comes `rounds` later: 1 to 63.
+    /// Puts `id`, who has no neighbours, behind all others of the round that comes `rounds` later:
+    /// 1 to 63.
     #[inline]
     pub(super) fn put(&mut self, slab: &mut Slab<impl Linked>, id: u16, rounds: u32) {
         let at = (self.now + rounds) % ROUNDS;

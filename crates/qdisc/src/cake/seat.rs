@@ -4,8 +4,9 @@
 //! until the last moment: a sparse flow's packet comes in, queue management drops the one that was
 //! chosen. So what a seat has granted stays here as *paid*, for whichever packet leaves next.
 //!
-//! Dropped packets that count as sent (`ingress`) are paid for by those that leave, each up to half as
-//! much again: however much is dropped, two thirds of the rate at least remain, as with the clock.
+//! Dropped packets that count as sent (`ingress`) are paid for by those that leave, each up to half
+//! as much again: however much is dropped, two thirds of the rate at least remain, as with the
+//! clock.
 
 use super::clock::Clock;
 use crate::{Meter, Share, Take, Weight};
@@ -63,8 +64,8 @@ impl Seat {
         }
     }
 
-    /// Whether a packet that is charged `charge` may leave at `now`. Where there are other queues, one that
-    /// is not urgent lets those go first that are.
+    /// Whether a packet that is charged `charge` may leave at `now`. Where there are other queues,
+    /// one that is not urgent lets those go first that are.
     ///
     /// # Errors
     /// When it, or a shorter one, may.

@@ -1,9 +1,9 @@
 //! Places for things that come and go, grown on demand.
 //!
 //! An instance of `cake` may need thousands of flows and mostly needs a few. So they live in one
-//! piece of memory that is doubled when all places are taken: bounded by the tables that refer to it,
-//! and one load away. That is the one thing on a packet's way that allocates, and it copies what is
-//! there: 32 KiB for the 513th flow, once.
+//! piece of memory that is doubled when all places are taken: bounded by the tables that refer to
+//! it, and one load away. That is the one thing on a packet's way that allocates, and it copies
+//! what is there: 32 KiB for the 513th flow, once.
 //!
 //! Cost: one load; O(1).
 

@@ -20,8 +20,8 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// The tables of the tin `at`. Hosts are counted where they share; where they are the flows, only
-    /// those on other queues matter.
+    /// The tables of the tin `at`. Hosts are counted where they share; where they are the flows,
+    /// only those on other queues matter.
     pub(super) fn new(isolation: Isolation, has_siblings: bool, at: usize) -> Box<Self> {
         let (sources, destinations) = match isolation {
             Isolation::Flowblind | Isolation::Flows => (false, false),
@@ -108,7 +108,8 @@ impl Tables {
         self.load(flow, neighbours)
     }
 
-    /// Takes back what siblings were told of the flow: it owes nothing and has nothing more to send.
+    /// Takes back what siblings were told of the flow: it owes nothing and has nothing more to
+    /// send.
     #[inline(never)]
     pub(super) fn take_back(&mut self, flow: &mut Flow, neighbours: &mut Neighbours) {
         flow.told = false;

@@ -96,8 +96,8 @@ impl Tin {
         }
     }
 
-    /// Works to `config` from now on, with `rate` as its threshold, that of all queues together: what a flow
-    /// has to wait for are the packets of all flows of the port, wherever they stand.
+    /// Works to `config` from now on, with `rate` as its threshold, that of all queues together:
+    /// what a flow has to wait for are the packets of all flows of the port, wherever they stand.
     pub(super) fn follow(&mut self, config: &Config, rate: Option<Rate>) {
         let frame = Bytes(u64::from(config.frame));
         let quantum = rate.map_or(QUANTUM_MAX, |rate| {
@@ -158,8 +158,8 @@ impl Tin {
         }
     }
 
-    /// The flow at the head, which stands, is in debt, and `next` is behind it: it is taken out. In how
-    /// many rounds it can pay.
+    /// The flow at the head, which stands, is in debt, and `next` is behind it: it is taken out. In
+    /// how many rounds it can pay.
     #[inline(always)]
     pub(super) fn end_usual_turn(
         &mut self,
@@ -204,16 +204,16 @@ impl Tin {
                 self.begin_to_stand(flow);
             }
         }
-        // One that waits without packets counts on other queues, too: its next one may be here before its
-        // turn is.
+        // One that waits without packets counts on other queues, too: its next one may be here
+        // before its turn is.
         let counts = flow.standing == Standing::Bulk || neighbours.is_some();
         let load = if counts { self.weigh(flow, neighbours) } else { flow.load };
         let rounds = self.wait(flow, load);
         self.wheel.put(flows, id, rounds);
     }
 
-    /// A flow that is in debt, and in no list, goes to the round in which it can pay: in how many rounds
-    /// that is. Its host has `load` flows.
+    /// A flow that is in debt, and in no list, goes to the round in which it can pay: in how many
+    /// rounds that is. Its host has `load` flows.
     #[inline(always)]
     fn wait(&self, flow: &mut Flow, load: u16) -> u32 {
         let quantum = self.quantum_of(load);
@@ -288,8 +288,8 @@ impl Tin {
         }
     }
 
-    /// A packet that is charged `charge` has left, or counts as if it had, and there are other tins:
-    /// where it is the only one nobody asks whose turn it is.
+    /// A packet that is charged `charge` has left, or counts as if it had, and there are other
+    /// tins: where it is the only one nobody asks whose turn it is.
     #[inline]
     pub(super) fn charge(&mut self, charge: u32, now: Nanos) {
         let time = self.per_byte.time(charge);

@@ -144,7 +144,8 @@ const fn direct(hash: u32) -> usize {
     (hash >> 7) as usize % WAYS
 }
 
-/// The way that was hit. There is one at most: a way that is held gets a tag only when no other has it.
+/// The way that was hit. There is one at most: a way that is held gets a tag only when no other has
+/// it.
 #[inline]
 fn hit(hits: u8) -> usize {
     debug_assert!(hits.count_ones() <= 1, "{hits:#b}");

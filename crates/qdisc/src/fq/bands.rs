@@ -1,9 +1,10 @@
 //! Three bands by priority, and whose turn it is.
 //!
-//! A packet has the priority that Linux gives to those that it forwards: by two bits of the old type of
-//! service, which are in the middle of today's code point (RFC 1349; `rt_tos2priority()`). `priomap`
-//! leads from there to a band, the last bands for what matters least. Bands share by weighted deficit
-//! round robin, so that none of them starves; within a band new flows go before old ones.
+//! A packet has the priority that Linux gives to those that it forwards: by two bits of the old
+//! type of service, which are in the middle of today's code point (RFC 1349; `rt_tos2priority()`).
+//! `priomap` leads from there to a band, the last bands for what matters least. Bands share by
+//! weighted deficit round robin, so that none of them starves; within a band new flows go before
+//! old ones.
 //!
 //! The other priorities (control, filler, and those above 7) are for packets that have a socket.
 //!
@@ -18,8 +19,8 @@ pub const BANDS: usize = 3;
 /// How many priorities there are.
 pub const PRIORITIES: usize = 16;
 
-/// The priority by the second and third bit of the code point, the lowest being the first: best effort, bulk
-/// (throughput), interactive (low delay), and both at once.
+/// The priority by the second and third bit of the code point, the lowest being the first: best
+/// effort, bulk (throughput), interactive (low delay), and both at once.
 const BY_SERVICE: [u8; 4] = [0, 2, 6, 4];
 
 /// Which of them a packet with that code point has.

@@ -83,8 +83,8 @@ impl Config {
         }
     }
 
-    /// What decides where a packet stands and is counted. An instance whose configuration changes in
-    /// this cannot keep its queues: another has to adopt what is in them.
+    /// What decides where a packet stands and is counted. An instance whose configuration changes
+    /// in this cannot keep its queues: another has to adopt what is in them.
     pub fn sorting(&self) -> (u32, [u8; PRIORITIES]) {
         (self.orphan_mask, self.priomap)
     }

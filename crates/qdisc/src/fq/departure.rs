@@ -66,8 +66,8 @@ impl Fq {
         }
     }
 
-    /// When to ask again where no flow may send. Where several wait, a little later than the first: it
-    /// makes up for that, and others go along.
+    /// When to ask again where no flow may send. Where several wait, a little later than the first:
+    /// it makes up for that, and others go along.
     fn when(&self) -> Next {
         match self.held.first() {
             Some(at) if self.held.len() > 1 => Next::Held(at + self.config.timer_slack),
@@ -157,8 +157,8 @@ impl Fq {
         }
     }
 
-    /// The pace has changed at `now`: nobody has to wait for longer than a quantum takes from now on,
-    /// and everyone is asked again.
+    /// The pace has changed at `now`: nobody has to wait for longer than a quantum takes from now
+    /// on, and everyone is asked again.
     pub(super) fn repace(&mut self, now: Nanos) {
         let latest = self.pace.map_or(now, |pace| now + pace.round());
         for flow in self.table.flows.iter_mut() {

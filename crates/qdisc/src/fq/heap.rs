@@ -1,10 +1,10 @@
 //! Flows by the time at which each may go on: a heap.
 //!
 //! Of those that wait only the first is ever wanted, and nobody leaves out of turn. So nothing
-//! needs to be in order but what is on the way up from a leaf, and no flow needs to know its place: an
-//! implicit heap does with 16 bytes a flow what a balanced tree does with three links and twice the
-//! comparisons. It has four children to a node and not two: half as many levels, and the children
-//! next to each other in memory.
+//! needs to be in order but what is on the way up from a leaf, and no flow needs to know its place:
+//! an implicit heap does with 16 bytes a flow what a balanced tree does with three links and twice
+//! the comparisons. It has four children to a node and not two: half as many levels, and the
+//! children next to each other in memory.
 //!
 //! Source: D. B. Johnson, "Priority queues with update and finding minimum spanning trees" (1975).
 //!
@@ -119,8 +119,8 @@ mod tests {
     }
 
     proptest! {
-        /// The oracle is a sorted set of pairs: whatever is put in and taken out, the first is one of the
-        /// earliest of those, and every flow comes out at its own time.
+        /// The oracle is a sorted set of pairs: whatever is put in and taken out, the first is one
+        /// of the earliest of those, and every flow comes out at its own time.
         #[test]
         fn what_comes_out_is_the_earliest(
             steps in prop::collection::vec(prop::option::weighted(0.6, 0u64..50), 1..400),

@@ -3,8 +3,8 @@
 use super::flow::Flow;
 use crate::flow_table::NONE;
 
-/// A list of flows. It is either taken from at its head with [`List::pop_front`], which does not touch
-/// the second, or anywhere with [`List::remove`].
+/// A list of flows. It is either taken from at its head with [`List::pop_front`], which does not
+/// touch the second, or anywhere with [`List::remove`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct List {
     head: u32,

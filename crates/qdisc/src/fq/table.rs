@@ -1,8 +1,9 @@
 //! All flows of an instance: when they are forgotten.
 //!
-//! Flows without packets stand in the order in which they fell silent. Whenever a new
-//! flow comes, a few of the oldest are forgotten if that was long ago, or if too many are remembered: there are never
-//! many more flows than came within that time, and nobody has to look for them. Linux looks through the bucket at hand.
+//! Flows without packets stand in the order in which they fell silent. Whenever a new flow comes, a
+//! few of the oldest are forgotten if that was long ago, or if too many are remembered: there are
+//! never many more flows than came within that time, and nobody has to look for them. Linux looks
+//! through the bucket at hand.
 //!
 //! There are as many buckets as `orphan_mask` tells flows apart, or as are remembered at most.
 
@@ -46,7 +47,8 @@ impl Table {
         Self { flows, idle: List::EMPTY, collected: 0 }
     }
 
-    /// How many buckets there are where the operator says `buckets`: what nobody touches takes no memory.
+    /// How many buckets there are where the operator says `buckets`: what nobody touches takes no
+    /// memory.
     pub(super) fn buckets(buckets: u32, mask: u32) -> u32 {
         buckets.max(mask.saturating_add(1).min(FLOWS_MAX))
     }
@@ -78,8 +80,8 @@ impl Table {
         self.idle.remove(&mut self.flows, id);
     }
 
-    /// Forgets a few flows that have been idle for long. One that still has to wait for its time is not
-    /// forgotten, nor are those behind it, unless there are too many.
+    /// Forgets a few flows that have been idle for long. One that still has to wait for its time is
+    /// not forgotten, nor are those behind it, unless there are too many.
     fn collect(&mut self, now: Nanos) {
         for _ in 0..AT_ONCE {
             let Some(id) = self.idle.front() else { return };
@@ -147,8 +149,8 @@ mod tests {
     }
 
     proptest! {
-        /// The oracle is a map from keys to places: with any number of buckets everyone is found, and
-        /// nobody else, and only flows that have been idle for three seconds are missing.
+        /// The oracle is a map from keys to places: with any number of buckets everyone is found,
+        /// and nobody else, and only flows that have been idle for three seconds are missing.
         #[test]
         fn everyone_who_is_not_forgotten_is_found(
             steps in prop::collection::vec((0u32..300, 0u64..400, 0u32..5), 1..300),

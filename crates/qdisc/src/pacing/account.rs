@@ -1,4 +1,5 @@
-//! The books of one pacing qdisc: what it holds, what it has sent and dropped, what it answers who asks.
+//! The books of one pacing qdisc: what it holds, what it has sent and dropped, what it answers who
+//! asks.
 //!
 //! Non-goals: whose packets they were (`flows.rs`, `queues/table.rs`).
 
@@ -98,7 +99,8 @@ impl Account {
         self.stats.refuse_all(packets, ids);
     }
 
-    /// All that may leave at `now` is in `out`, as far as there was room. When to ask again, as with [`Account::held`].
+    /// All that may leave at `now` is in `out`, as far as there was room. When to ask again, as
+    /// with [`Account::held`].
     #[inline]
     pub(super) fn taken(&mut self, out: &Batch, next: Option<Nanos>, now: Nanos) -> Next {
         if !out.has_room() && !self.backlog.is_empty() {

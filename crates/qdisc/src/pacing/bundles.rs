@@ -1,19 +1,21 @@
 //! What goes to one destination: how fast it goes in all, and so how far apart it has to leave.
 //!
-//! FlowBundler's flow is a pair of hosts: whatever the connections between them, a burst towards one
-//! destination meets in one queue there. Where each connection has a rate of its own, nobody has stated the sum,
-//! and it is estimated from what leaves (`bundles/estimate.rs`). 512 buckets are enough: two destinations in one bucket are
-//! treated as one, which costs a batch one packet.
+//! FlowBundler's flow is a pair of hosts: whatever the connections between them, a burst towards
+//! one destination meets in one queue there. Where each connection has a rate of its own, nobody
+//! has stated the sum, and it is estimated from what leaves (`bundles/estimate.rs`). 512 buckets
+//! are enough: two destinations in one bucket are treated as one, which costs a batch one packet.
 //!
-//! *Turns.* Where the packets of several connections have the same times, slots alone would not keep them apart (`turns.rs`).
-//! They are as fast as what leaves in all; where a packet has to wait for many of them nevertheless, they become twice as fast.
+//! *Turns.* Where the packets of several connections have the same times, slots alone would not
+//! keep them apart (`turns.rs`). They are as fast as what leaves in all; where a packet has to wait
+//! for many of them nevertheless, they become twice as fast.
 //!
-//! *Congestion.* Destinations of which is known that what goes to them meets before it gets there are bound
-//! together: one bucket for all of them, which is as fast as they are in all, so that no more than two of their
-//! packets leave together. Which they are is heard (`safeguard.rs`), on whichever queue of the port; how fast
-//! they are is what leaves here. So a destination is bound here by its first packet that comes after it was heard of, and
-//! where it is again soon after, the rate that was seen counts from the start. Queues that
-//! send to one destination each keep their own packets apart: of each queue one may leave at the same time.
+//! *Congestion.* Destinations of which is known that what goes to them meets before it gets there
+//! are bound together: one bucket for all of them, which is as fast as they are in all, so that no
+//! more than two of their packets leave together. Which they are is heard (`safeguard.rs`), on
+//! whichever queue of the port; how fast they are is what leaves here. So a destination is bound
+//! here by its first packet that comes after it was heard of, and where it is again soon after, the
+//! rate that was seen counts from the start. Queues that send to one destination each keep their
+//! own packets apart: of each queue one may leave at the same time.
 //!
 //! Source: D. Shan et al. (ToN 2025), sections IV.D and IV.E.
 //!
@@ -38,8 +40,8 @@ pub struct Bundles {
     buckets: Box<[Estimate]>,
     turns: Turns,
     safeguard: Option<Safeguard>,
-    /// By bucket of destinations: until when it is bound to the others that are congested, or was. None without
-    /// a safeguard.
+    /// By bucket of destinations: until when it is bound to the others that are congested, or was.
+    /// None without a safeguard.
     bound_until: Box<[Nanos]>,
     /// Until when any is, or was.
     any_until: Nanos,
@@ -103,7 +105,8 @@ impl Bundles {
         }
     }
 
-    /// What comes from `source` carries `packet`. Whether it says that what goes there meets on the way.
+    /// What comes from `source` carries `packet`. Whether it says that what goes there meets on the
+    /// way.
     pub(super) fn hear(&mut self, source: u32, packet: &Acknowledgement, now: Nanos) -> bool {
         let safeguard = self.safeguard.as_mut();
         safeguard.is_some_and(|safeguard| safeguard.comes(source, packet, now))
@@ -163,8 +166,9 @@ impl Bundles {
         }
     }
 
-    /// How far apart what goes to `destination` is to leave, as a power of two of nanoseconds, where
-    /// that matters. `known` is the rate of the flow that a packet at hand belongs to; the destination's is no lower.
+    /// How far apart what goes to `destination` is to leave, as a power of two of nanoseconds,
+    /// where that matters. `known` is the rate of the flow that a packet at hand belongs to; the
+    /// destination's is no lower.
     #[inline]
     pub fn spacing(&mut self, destination: u32, known: Rate, now: Nanos) -> Option<u32> {
         self.look(destination, known, now);
@@ -182,9 +186,11 @@ impl Bundles {
         }
     }
 
-    /// The time of the packet `id` has come. When it leaves, if it would be too much at once for where it goes.
+    /// The time of the packet `id` has come. When it leaves, if it would be too much at once for
+    /// where it goes.
     ///
-    /// Estimates follow from the times that packets have by their flows' rates, not from when they leave here.
+    /// Estimates follow from the times that packets have by their flows' rates, not from when they
+    /// leave here.
     #[inline]
     pub(super) fn postpone(
         &mut self,
@@ -213,7 +219,8 @@ impl Bundles {
         Some(leaves)
     }
 
-    /// The packet `id` is taken back, not sent. When another one is postponed that it may not overtake, if there is any.
+    /// The packet `id` is taken back, not sent. When another one is postponed that it may not
+    /// overtake, if there is any.
     pub(super) fn take_back(&self, packets: &mut Packets, id: PacketId) -> Option<Nanos> {
         let destination = packets.headers(id).destination;
         let meta = packets.meta_mut(id);
@@ -225,8 +232,8 @@ impl Bundles {
         Some(behind)
     }
 
-    /// Nobody waits for his turn any more, all have been taken back; and flows have another rate than the one
-    /// that was seen.
+    /// Nobody waits for his turn any more, all have been taken back; and flows have another rate
+    /// than the one that was seen.
     pub(super) fn begin_anew(&mut self) {
         self.buckets.fill(Estimate::default());
         self.turns = Turns::new(Bytes(self.frame), DESTINATIONS + 1);

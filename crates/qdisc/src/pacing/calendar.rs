@@ -11,8 +11,8 @@ pub struct Slot {
     /// No earlier than the one before it in its flow: what [`Calendar::insert`] returned then.
     pub behind: Nanos,
     /// How far the packets of its flow are apart, as a power of two of nanoseconds: departure may
-    /// be rounded up so much that no two of them need meet. A calendar of one granularity has no use
-    /// for it.
+    /// be rounded up so much that no two of them need meet. A calendar of one granularity has no
+    /// use for it.
     pub spacing: u32,
 }
 
@@ -36,8 +36,8 @@ impl Slot {
 ///
 /// A packet's place is kept in its [`narrows_packet::Meta::edt`] as long as it is in here.
 pub trait Calendar: Send {
-    /// Puts `id`, which stands nowhere, into its place. Returns the time at which it leaves if somebody asks
-    /// then: at least `slot.at` and `slot.behind`.
+    /// Puts `id`, which stands nowhere, into its place. Returns the time at which it leaves if
+    /// somebody asks then: at least `slot.at` and `slot.behind`.
     ///
     /// `now` never goes back, neither here nor between this and [`Calendar::pop`].
     fn insert(&mut self, packets: &mut Packets, id: PacketId, slot: Slot, now: Nanos) -> Nanos;
@@ -57,8 +57,8 @@ pub trait Calendar: Send {
         out.filled(count);
     }
 
-    /// When to ask again after [`Calendar::pop`] returned nothing; `None` when it is empty. There may be nothing to
-    /// take then, but it is not missed by asking then.
+    /// When to ask again after [`Calendar::pop`] returned nothing; `None` when it is empty. There
+    /// may be nothing to take then, but it is not missed by asking then.
     fn next(&self) -> Option<Nanos>;
 
     /// Takes out the packet that would leave next, whatever the time. To be used until it is empty:

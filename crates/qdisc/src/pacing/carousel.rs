@@ -1,16 +1,16 @@
 //! `carousel`: a timing wheel that is searched slot by slot.
 //!
-//! Source: A. Saeed et al., "Carousel: Scalable Traffic Shaping at End Hosts" (SIGCOMM 2017); as a peer
-//! in D. Shan et al. (ToN 2025), sections II.B and VI.
+//! Source: A. Saeed et al., "Carousel: Scalable Traffic Shaping at End Hosts" (SIGCOMM 2017); as a
+//! peer in D. Shan et al. (ToN 2025), sections II.B and VI.
 //!
 //! Where ours differs: slots that were looked at once without anything coming in are not looked at
 //! again, an empty wheel is not looked at at all, and whoever asks is told when to ask again and
 //! need not ask at every slot.
 //!
-//! Cost: O(1) on arrival: the packet and its slot. At departure the same, and the four bytes of every slot
-//! that has passed since the one before, sixteen in a cache line: cheap where slots are dense,
-//! dear where they are not. After a pause with a packet waiting far ahead the whole wheel may be
-//! looked at, once.
+//! Cost: O(1) on arrival: the packet and its slot. At departure the same, and the four bytes of
+//! every slot that has passed since the one before, sixteen in a cache line: cheap where slots are
+//! dense, dear where they are not. After a pause with a packet waiting far ahead the whole wheel
+//! may be looked at, once.
 //!
 //! Non-goals: being fast where slots are sparse; that is [`Eiffel`](super::Eiffel).
 

@@ -1,13 +1,14 @@
 //! The lists of a wheel's slots: packets side by side in memory, not scattered.
 //!
-//! A packet that points to the one behind it makes whoever walks along a list wait for memory at every step: where
-//! packets are many, none of them is in the cache, and no step can begin before the one before it has ended. Here a
-//! [`Chain`] is made of [`Chunks`]: a cache line that names up to [`IDS`] packets, and the next such line, which is
-//! fetched while the packets of this one are dealt with. What was freed last is used first, so that a line is
-//! mostly in the cache already when a slot gets its first packet.
+//! A packet that points to the one behind it makes whoever walks along a list wait for memory at
+//! every step: where packets are many, none of them is in the cache, and no step can begin before
+//! the one before it has ended. Here a [`Chain`] is made of [`Chunks`]: a cache line that names up
+//! to [`IDS`] packets, and the next such line, which is fetched while the packets of this one are
+//! dealt with. What was freed last is used first, so that a line is mostly in the cache already
+//! when a slot gets its first packet.
 //!
-//! Cost: a packet is put in with two loads and two stores, one of each in the slot; and taken out as
-//! part of a copy. Memory: a line for each slot that has packets, and one more for every 15.
+//! Cost: a packet is put in with two loads and two stores, one of each in the slot; and taken out
+//! as part of a copy. Memory: a line for each slot that has packets, and one more for every 15.
 //!
 //! Non-goals: taking packets out of the middle, joining chains.
 
@@ -24,7 +25,8 @@ const ONE: u64 = 1 << 32;
 
 /// The memory of all chains of one wheel.
 pub(super) struct Chunks {
-    /// Chunk by chunk, of which the first one stands for none, and at the end what alignment may take.
+    /// Chunk by chunk, of which the first one stands for none, and at the end what alignment may
+    /// take.
     cells: Vec<u32>,
     /// Where the first chunk begins, so that each is a cache line.
     offset: usize,
@@ -72,13 +74,14 @@ impl Chunks {
         }
     }
 
-    /// Begins to use another one. Before the first one there is memory for all that `packets` can ever need; what is
-    /// not used of it is not touched.
+    /// Begins to use another one. Before the first one there is memory for all that `packets` can
+    /// ever need; what is not used of it is not touched.
     #[cold]
     fn make(&mut self, packets: &Packets) -> u32 {
         if self.cells.is_empty() {
             let packets = packets.capacity() as usize;
-            // A chain's last chunk may be short, and the first one of those that are taken from is partly used.
+            // A chain's last chunk may be short, and the first one of those that are taken from is
+            // partly used.
             let chunks = self.used as usize + packets / IDS + 2 * self.chains.min(packets);
             self.cells = vec![0; (chunks + 1) * CELLS as usize];
             let line = CELLS as usize * size_of::<u32>();
@@ -97,9 +100,10 @@ impl Chunks {
 
 /// Packets of which the first that came is taken first.
 ///
-/// A number, so that a table of many is handed out zeroed by the system, untouched: the place of the first
-/// packet, counted over all chunks, and above it that behind the last one. Where that would be a chunk's link, the
-/// next packet needs a new chunk. Zero when empty. Two copies must never both be used.
+/// A number, so that a table of many is handed out zeroed by the system, untouched: the place of
+/// the first packet, counted over all chunks, and above it that behind the last one. Where that
+/// would be a chunk's link, the next packet needs a new chunk. Zero when empty. Two copies must
+/// never both be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Chain(pub(super) u64);
 
@@ -159,8 +163,8 @@ impl Chain {
         self.append(chunks, id);
     }
 
-    /// Takes those that came first, as many as stand side by side and there are `places`; how many. What is known
-    /// of them is on its way.
+    /// Takes those that came first, as many as stand side by side and there are `places`; how many.
+    /// What is known of them is on its way.
     #[inline]
     pub(super) fn take(
         &mut self,
@@ -240,8 +244,8 @@ mod tests {
     }
 
     proptest! {
-        /// The oracles are `VecDeque`s. Chains share all memory, packets that were taken come again, and what
-        /// was allocated for them is enough.
+        /// The oracles are `VecDeque`s. Chains share all memory, packets that were taken come
+        /// again, and what was allocated for them is enough.
         #[test]
         fn chains_are_queues(steps in prop::collection::vec(step(), 1..200)) {
             let packets = Packets::new(PACKETS);

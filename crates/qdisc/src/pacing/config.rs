@@ -13,11 +13,11 @@ pub struct Config {
     pub maxrate: Option<Rate>,
     /// What a flow is.
     pub key: Key,
-    /// What of all that may not leave together in `flowbundler`: packets of one flow, or whatever goes
-    /// to one host.
+    /// What of all that may not leave together in `flowbundler`: packets of one flow, or whatever
+    /// goes to one host.
     pub apart: Key,
-    /// Whether `flowbundler` listens to what comes back, and keeps apart what is heard to meet on the
-    /// way.
+    /// Whether `flowbundler` listens to what comes back, and keeps apart what is heard to meet on
+    /// the way.
     pub safeguard: bool,
     /// Packets that may be queued here.
     pub limit: u32,
@@ -34,8 +34,8 @@ pub struct Config {
     pub slots: u32,
     /// The longest frame, in bytes.
     pub frame: u32,
-    /// Queue management, where there is any: each flow then has a queue of its own, and times are worked
-    /// out at release.
+    /// Queue management, where there is any: each flow then has a queue of its own, and times are
+    /// worked out at release.
     pub codel: Option<Codel>,
 }
 

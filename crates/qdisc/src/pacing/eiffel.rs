@@ -1,19 +1,19 @@
 //! `eiffel`: a timing wheel with an index of the slots that hold packets.
 //!
-//! The index is a hierarchy of bitmaps: a bit for each slot, above that a bit for each word of 64 bits
-//! that are not all zero, and so on up to a single word. The first slot from any place on is found by
-//! climbing until a word has a bit left and descending along first bits: no more than two words
-//! a level, and as many again if the search wraps around the circle.
+//! The index is a hierarchy of bitmaps: a bit for each slot, above that a bit for each word of 64
+//! bits that are not all zero, and so on up to a single word. The first slot from any place on is
+//! found by climbing until a word has a bit left and descending along first bits: no more than two
+//! words a level, and as many again if the search wraps around the circle.
 //!
-//! Source: A. Saeed et al., "Eiffel: Efficient and Flexible Software Packet Scheduling" (NSDI 2019), the
-//! circular hierarchical find-first-set queue; as a peer in D. Shan et al. (ToN 2025).
+//! Source: A. Saeed et al., "Eiffel: Efficient and Flexible Software Packet Scheduling" (NSDI
+//! 2019), the circular hierarchical find-first-set queue; as a peer in D. Shan et al. (ToN 2025).
 //!
-//! Where ours differs: theirs keeps two queues, one for each half of the circle, so as to search always from the
-//! first bit; here a search starts at the head.
+//! Where ours differs: theirs keeps two queues, one for each half of the circle, so as to search
+//! always from the first bit; here a search starts at the head.
 //!
-//! Cost: on arrival the packet, its slot, and, where the slot was empty, a bit in a word of each level until
-//! one has others. At departure the same and one search for each slot that holds packets, however far
-//! away it is. An eighth of a byte for each slot, and a little.
+//! Cost: on arrival the packet, its slot, and, where the slot was empty, a bit in a word of each
+//! level until one has others. At departure the same and one search for each slot that holds
+//! packets, however far away it is. An eighth of a byte for each slot, and a little.
 //!
 //! Non-goals: Eiffel's ranks that change while a packet waits.
 

@@ -1,20 +1,20 @@
 //! What is remembered of flows: when the next packet may leave, and what stands already.
 //!
-//! A hash table with open addressing: half a cache line for each flow, in the table itself, so that a
-//! packet touches one line however many flows there are. Keys are hashes already; they are
+//! A hash table with open addressing: half a cache line for each flow, in the table itself, so that
+//! a packet touches one line however many flows there are. Keys are hashes already; they are
 //! multiplied once more since their lower bits may be what spreads packets over queues.
 //!
-//! *Nothing takes long.* A table that becomes full is exchanged for another one, of twice the size if most of a
-//! sample is needed still. First the new one is made, then flows move, both in steps of a few
-//! for each flow that appears; so no packet waits for millions of others.
+//! *Nothing takes long.* A table that becomes full is exchanged for another one, of twice the size
+//! if most of a sample is needed still. First the new one is made, then flows move, both in steps
+//! of a few for each flow that appears; so no packet waits for millions of others.
 //!
-//! *Forgetting.* A flow without packets whose next one might leave at once is as good as
-//! unknown. Such flows are left behind when others move; there is nothing to visit in between. Where a low rate
-//! would have flows remembered for long, those without packets are forgotten earlier, beyond a bound ([`OWING_MAX`]): or whoever
-//! sends from ever new addresses would take all memory.
+//! *Forgetting.* A flow without packets whose next one might leave at once is as good as unknown.
+//! Such flows are left behind when others move; there is nothing to visit in between. Where a low
+//! rate would have flows remembered for long, those without packets are forgotten earlier, beyond a
+//! bound ([`OWING_MAX`]): or whoever sends from ever new addresses would take all memory.
 //!
-//! Cost: an expected 1.5 lookups a packet, in one or two lines. Memory: 32 bytes a place, of which up to three
-//! quarters are taken; what was needed once is not given back.
+//! Cost: an expected 1.5 lookups a packet, in one or two lines. Memory: 32 bytes a place, of which
+//! up to three quarters are taken; what was needed once is not given back.
 //!
 //! Non-goals: what the figures mean (`pacer.rs`).
 
@@ -89,7 +89,8 @@ impl Flow {
         self.state - 1
     }
 
-    /// One packet more is queued. Whether it is the first one, which [`Flows::stands`] is to be told.
+    /// One packet more is queued. Whether it is the first one, which [`Flows::stands`] is to be
+    /// told.
     #[inline]
     pub(super) const fn push(&mut self) -> bool {
         self.state += 1;
@@ -188,7 +189,8 @@ impl Flows {
         &mut self.table.places[at]
     }
 
-    /// Flows without packets may send at `next`, if not before, and nothing leaves later than `now`.
+    /// Flows without packets may send at `next`, if not before, and nothing leaves later than
+    /// `now`.
     pub(super) fn hasten(&mut self, next: Moment, now: Nanos) {
         let before = match &mut self.stage {
             Stage::Moving(before, _) => before.places.as_mut_slice(),

@@ -1,36 +1,39 @@
 //! FlowBundler's multi-level timing wheel: packets of different flows leave together, those of one
 //! flow never do.
 //!
-//! *Slots.* Every time has one slot, and the wheel in which it stands follows from the time itself: wheel `w`
-//! has the times that are odd multiples of 2^w nanoseconds. A flow's departures are rounded up to a
-//! power of two no longer than the time between two of its packets ([`Slot::spacing`]), so the slower
-//! the flow, the rounder its times, and whatever is rounded to the same time meets in the same
-//! slot, whatever its rate. (The paper has each wheel hold all multiples of its granularity and then
-//! moves packets to the coarsest wheel that has the same time. That leaves every other slot of each
-//! wheel empty for ever; here a wheel of as many slots reaches twice as far.)
+//! *Slots.* Every time has one slot, and the wheel in which it stands follows from the time itself:
+//! wheel `w` has the times that are odd multiples of 2^w nanoseconds. A flow's departures are
+//! rounded up to a power of two no longer than the time between two of its packets
+//! ([`Slot::spacing`]), so the slower the flow, the rounder its times, and whatever is rounded to
+//! the same time meets in the same slot, whatever its rate. (The paper has each wheel hold all
+//! multiples of its granularity and then moves packets to the coarsest wheel that has the same
+//! time. That leaves every other slot of each wheel empty for ever; here a wheel of as many slots
+//! reaches twice as far.)
 //!
-//! *Asking.* A set of bits says which slots of a wheel have packets and each wheel knows the first of
-//! them, so the next departure is the least of as many numbers as there are wheels in use. Nothing is
-//! scanned: after an idle gap of any length the next slot is found as after none.
+//! *Asking.* A set of bits says which slots of a wheel have packets and each wheel knows the first
+//! of them, so the next departure is the least of as many numbers as there are wheels in use.
+//! Nothing is scanned: after an idle gap of any length the next slot is found as after none.
 //!
-//! *Far away.* A wheel reaches over twice its number of slots. What is due later than that rests in a slot of a
-//! coarser wheel, at a time before its own, and moves from there to its place, with others of the same 64th of
-//! a turn. Where it rests depends on its own time and on how far the wheel has turned and on nothing
-//! else, so that two packets with the same departure time can never overtake each other on the way.
+//! *Far away.* A wheel reaches over twice its number of slots. What is due later than that rests in
+//! a slot of a coarser wheel, at a time before its own, and moves from there to its place, with
+//! others of the same 64th of a turn. Where it rests depends on its own time and on how far the
+//! wheel has turned and on nothing else, so that two packets with the same departure time can never
+//! overtake each other on the way.
 //!
-//! *Chains.* A slot is a [`Chain`], first come, first out (`chain.rs`). When it is due it is ready as it stands, whatever its
-//! length; only slots in which something rests are looked through. Nothing that is known of
-//! a packet is read on the way, and who stands behind whom is written side by side.
+//! *Chains.* A slot is a [`Chain`], first come, first out (`chain.rs`). When it is due it is ready
+//! as it stands, whatever its length; only slots in which something rests are looked through.
+//! Nothing that is known of a packet is read on the way, and who stands behind whom is written side
+//! by side.
 //!
-//! Source: D. Shan et al., "Fast and Accurate Software Traffic Shaping With Inter-Flow Batching" (ToN
-//! 2025), section IV.B and Alg. 1 and 2. Differs, besides: times are rounded up and never down, the
-//! past is now, a call takes all that is due.
+//! Source: D. Shan et al., "Fast and Accurate Software Traffic Shaping With Inter-Flow Batching"
+//! (ToN 2025), section IV.B and Alg. 1 and 2. Differs, besides: times are rounded up and never
+//! down, the past is now, a call takes all that is due.
 //!
-//! Cost: insertion computes a slot, writes the packet's time, its number and the slot, and for the first of a slot two
-//! bits; departure copies numbers, and for each slot searches one wheel's bits and compares the wheels in use. Some 50 instructions
-//! a packet more than a ring buffer takes where slots are full, 100 where rates are mixed
-//! (`narrows bench wheels`). Memory: 8 bytes a
-//! slot and 64 wheels, 0.5 MiB with 1024 slots, of which only those that were ever used are touched, and
+//! Cost: insertion computes a slot, writes the packet's time, its number and the slot, and for the
+//! first of a slot two bits; departure copies numbers, and for each slot searches one wheel's bits
+//! and compares the wheels in use. Some 50 instructions a packet more than a ring buffer takes
+//! where slots are full, 100 where rates are mixed (`narrows bench wheels`). Memory: 8 bytes a slot
+//! and 64 wheels, 0.5 MiB with 1024 slots, of which only those that were ever used are touched, and
 //! a cache line for each slot in use and for every 15 packets.
 //!
 //! Non-goals: what a flow's rate is (`pacer.rs`), how many may wait.
@@ -42,8 +45,9 @@ use narrows_units::Nanos;
 
 /// Wheels: as many as there are powers of two of nanoseconds.
 const WHEELS: usize = 64;
-/// A wheel's turn has so many parts, as a power of two, and all but one of them are in reach at any time.
-/// The more there are, the fewer packets move on at once, and the more often what is very far away does.
+/// A wheel's turn has so many parts, as a power of two, and all but one of them are in reach at any
+/// time. The more there are, the fewer packets move on at once, and the more often what is very far
+/// away does.
 const PARTS: u32 = 6;
 /// No time is later, so that rounding up cannot overflow: 146 years.
 const LATEST: u64 = 1 << 62;
@@ -127,9 +131,9 @@ impl Mltw {
         ((wheel as usize) << self.size) | (((time >> wheel) >> 1) & (self.reach - 1)) as usize
     }
 
-    /// Whether a packet that leaves at `time`, ahead of the front, can take its place already: there is
-    /// no slot in between that is for the same bits. Nearly always so, but for one part of a turn; there [`Mltw::rest`]
-    /// knows.
+    /// Whether a packet that leaves at `time`, ahead of the front, can take its place already:
+    /// there is no slot in between that is for the same bits. Nearly always so, but for one part of
+    /// a turn; there [`Mltw::rest`] knows.
     #[inline]
     fn is_near(&self, time: u64) -> bool {
         let least = time & time.wrapping_neg();
@@ -137,11 +141,12 @@ impl Mltw {
         time - self.front < least.wrapping_mul(self.near)
     }
 
-    /// The time at which a packet that leaves at `time` takes its place or the next rest on its way there.
+    /// The time at which a packet that leaves at `time` takes its place or the next rest on its way
+    /// there.
     ///
-    /// At its place it must be less than a whole turn ahead of the front. Whether it is, is decided by the borders
-    /// between the parts of a turn, which are slots of coarser wheels: it rests at the last border but as many as a
-    /// turn has parts, less one, until the front has reached that.
+    /// At its place it must be less than a whole turn ahead of the front. Whether it is, is decided
+    /// by the borders between the parts of a turn, which are slots of coarser wheels: it rests at
+    /// the last border but as many as a turn has parts, less one, until the front has reached that.
     fn rest(&self, mut time: u64) -> u64 {
         loop {
             let border = (time.trailing_zeros() + self.size + 1 - PARTS).min(63);
@@ -192,8 +197,8 @@ impl Mltw {
         }
     }
 
-    /// Puts `id`, which leaves at `time`, where that may be over, or far away, or where nothing is in any slot and
-    /// the wheels stand where the clock was. Returns when it leaves.
+    /// Puts `id`, which leaves at `time`, where that may be over, or far away, or where nothing is
+    /// in any slot and the wheels stand where the clock was. Returns when it leaves.
     #[inline(never)]
     fn put_aside(&mut self, packets: &mut Packets, id: PacketId, time: u64, now: Nanos) -> u64 {
         if self.is_empty() {
@@ -307,7 +312,8 @@ impl Mltw {
 }
 
 impl Calendar for Mltw {
-    // One place of a qdisc's arrival calls it, and what it is called with need not be put together there.
+    // One place of a qdisc's arrival calls it, and what it is called with need not be put together
+    // there.
     #[inline(always)]
     fn insert(&mut self, packets: &mut Packets, id: PacketId, slot: Slot, now: Nanos) -> Nanos {
         let Nanos(at) = slot.at;

@@ -1,34 +1,35 @@
 //! A pacing qdisc: stamps what comes, and lets it leave when its time has come.
 //!
-//! One packet after the other gets the time at which its flow may send it (`stamp.rs`) and goes into a
-//! calendar, whichever that is. So this is what `carousel`, `eiffel` and `flowbundler` have in common: limits,
-//! flows, figures.
+//! One packet after the other gets the time at which its flow may send it (`stamp.rs`) and goes
+//! into a calendar, whichever that is. So this is what `carousel`, `eiffel` and `flowbundler` have
+//! in common: limits, flows, figures.
 //!
-//! *What it promises*, over any calendar: nothing leaves before its time, nor later than a
-//! slot after it if somebody asks; a flow's packets leave in order, and in no slot more than two frames of
-//! them, or what their rate yields in a slot of a structure whose slots are longer. A packet whose time has come
-//! already is not rounded to a slot, so a flow that sends little waits for nothing. Flows are the same where
-//! their 32-bit hashes are: they have one rate then, and are one flow in everything.
+//! *What it promises*, over any calendar: nothing leaves before its time, nor later than a slot
+//! after it if somebody asks; a flow's packets leave in order, and in no slot more than two frames
+//! of them, or what their rate yields in a slot of a structure whose slots are longer. A packet
+//! whose time has come already is not rounded to a slot, so a flow that sends little waits for
+//! nothing. Flows are the same where their 32-bit hashes are: they have one rate then, and are one
+//! flow in everything.
 //!
 //! *The rate decides on arrival.* A lower `maxrate` acts on what comes from then on; what is queued
-//! leaves at the time that it was told. A higher one acts on what is queued, too (`pacer/renewal.rs`).
-//! What lies beyond the horizon is dropped; where it is to leave at the
+//! leaves at the time that it was told. A higher one acts on what is queued, too
+//! (`pacer/renewal.rs`). What lies beyond the horizon is dropped; where it is to leave at the
 //! horizon instead, it does, however much else of its flow does.
 //!
-//! *What may not leave together.* `flowbundler` keeps packets of a flow apart, or, where it is told so, whatever
-//! goes to one host (`bundles.rs`, `turns.rs`), and those of hosts of which is heard that what goes to them meets on the way
-//! (`safeguard.rs`).
+//! *What may not leave together.* `flowbundler` keeps packets of a flow apart, or, where it is told
+//! so, whatever goes to one host (`bundles.rs`, `turns.rs`), and those of hosts of which is heard
+//! that what goes to them meets on the way (`safeguard.rs`).
 //!
 //! *A rate for all flows together* is a `tbf`'s above this one: it decides at release, so that of
 //! two times the later one counts, and knows the other queues of a port. A flow is on one queue
 //! and so has its rate there; a host whose flows come in on several queues has it on each.
 //!
-//! Source: D. Shan et al., "Fast and Accurate Software Traffic Shaping With Inter-Flow Batching" (ToN
-//! 2025); A. Saeed et al., "Carousel: Scalable Traffic Shaping at End Hosts" (SIGCOMM 2017). Limits and their
-//! names are those of `tc-fq(8)`.
+//! Source: D. Shan et al., "Fast and Accurate Software Traffic Shaping With Inter-Flow Batching"
+//! (ToN 2025); A. Saeed et al., "Carousel: Scalable Traffic Shaping at End Hosts" (SIGCOMM 2017).
+//! Limits and their names are those of `tc-fq(8)`.
 //!
-//! Cost: the packet's line, the flow's half line on arrival and at departure, and the calendar's own. Batches touch
-//! flows before they are needed.
+//! Cost: the packet's line, the flow's half line on arrival and at departure, and the calendar's
+//! own. Batches touch flows before they are needed.
 //!
 //! Non-goals: rates that senders set for themselves, queue management.
 
@@ -64,8 +65,8 @@ pub struct Pacer<C> {
 }
 
 impl<C: Calendar> Pacer<C> {
-    /// An instance that holds packets in what `calendar` makes, empty and as `config` has it, and listens
-    /// with `hearsay`, if it does.
+    /// An instance that holds packets in what `calendar` makes, empty and as `config` has it, and
+    /// listens with `hearsay`, if it does.
     pub fn new(
         config: Config,
         hearsay: Option<Box<dyn Hearsay>>,
@@ -146,8 +147,8 @@ impl<C: Calendar> Pacer<C> {
         Ok(())
     }
 
-    /// Those of `out` from `start` on whose destinations would get too much at once wait for their turns. Whether
-    /// one of these has come already.
+    /// Those of `out` from `start` on whose destinations would get too much at once wait for their
+    /// turns. Whether one of these has come already.
     fn postpone(
         &mut self,
         packets: &mut Packets,

@@ -1,11 +1,12 @@
-//! A pacing qdisc with queue management: every flow has a queue of its own, and only the first packet of each stands
-//! in the calendar.
+//! A pacing qdisc with queue management: every flow has a queue of its own, and only the first
+//! packet of each stands in the calendar.
 //!
-//! Packets that are stamped on arrival stand in one structure in the order of their times, and nobody can
-//! tell any more whose queue is long: what was promised a time gets it, and a flow that sends more than its rate waits
-//! for as long as its limit allows. Here a packet is promised nothing until it is the first of its flow, its
-//! *head*. When a head's time has come, CoDel decides about it by how long it has stood since it arrived: it
-//! leaves, with or without a mark, or is dropped, and then the next one of its flow leaves in its stead.
+//! Packets that are stamped on arrival stand in one structure in the order of their times, and
+//! nobody can tell any more whose queue is long: what was promised a time gets it, and a flow that
+//! sends more than its rate waits for as long as its limit allows. Here a packet is promised
+//! nothing until it is the first of its flow, its *head*. When a head's time has come, CoDel
+//! decides about it by how long it has stood since it arrived: it leaves, with or without a mark,
+//! or is dropped, and then the next one of its flow leaves in its stead.
 //!
 //! *What it promises*, beside what a [`Pacer`](super::Pacer) does (nothing early, nothing later than a slot
 //! if somebody asks, a flow in order and in no slot more than two frames of it):
@@ -17,17 +18,20 @@
 //! - *Too many packets*: one of the longest flow, the one behind its head, is dropped, not the one that came;
 //!   unless no flow has more than its head.
 //!
-//! *The horizon* is asked for the time at which a packet would leave if all before it did; where it is to leave there at the
-//! latest, it does once it is the head.
+//! *The horizon* is asked for the time at which a packet would leave if all before it did; where it
+//! is to leave there at the latest, it does once it is the head.
 //!
-//! Source: `tc-fq(8)` has the queues, RFC 8289 the law, D. Shan et al., "Fast and Accurate Software Traffic Shaping With
-//! Inter-Flow Batching" (ToN 2025) the calendar. That queue management belongs behind the shaper is ours.
+//! Source: `tc-fq(8)` has the queues, RFC 8289 the law, D. Shan et al., "Fast and Accurate Software
+//! Traffic Shaping With Inter-Flow Batching" (ToN 2025) the calendar. That queue management belongs
+//! behind the shaper is ours.
 //!
-//! Cost: on arrival the flow's line and the packet's, at departure two lines of the flow, the packet, and
-//! the next one of its flow, which is put into the calendar then. The calendar is no larger than there are flows. O(1), O(flows)
-//! where the rate changes and where packets become too many.
+//! Cost: on arrival the flow's line and the packet's, at departure two lines of the flow, the
+//! packet, and the next one of its flow, which is put into the calendar then. The calendar is no
+//! larger than there are flows. O(1), O(flows) where the rate changes and where packets become too
+//! many.
 //!
-//! Non-goals: what goes to one host kept apart (`bundles.rs`), turns between flows without a rate (`fq`, `cake`).
+//! Non-goals: what goes to one host kept apart (`bundles.rs`), turns between flows without a rate
+//! (`fq`, `cake`).
 
 mod departure;
 mod flow;
@@ -74,7 +78,8 @@ pub struct Queues<C> {
 }
 
 impl<C: Calendar> Queues<C> {
-    /// An instance with `codel` that holds heads in what `calendar` makes, empty and as `config` has it.
+    /// An instance with `codel` that holds heads in what `calendar` makes, empty and as `config`
+    /// has it.
     pub fn new(config: Config, codel: Codel, calendar: fn(&Config) -> C) -> Self {
         Self {
             terms: Terms::new(&config),
@@ -166,7 +171,8 @@ impl<C: Calendar> Queues<C> {
         flow.settle(self.calendar.insert(packets, id, slot, now));
     }
 
-    /// The head of the flow `at` has left, in one way or the other: the next one is the head, and waits.
+    /// The head of the flow `at` has left, in one way or the other: the next one is the head, and
+    /// waits.
     #[inline]
     fn follow(&mut self, packets: &mut Packets, at: u32, now: Nanos) {
         let flow = &mut self.table.flows[at as usize];
@@ -317,7 +323,8 @@ impl<C: Calendar> Qdisc for Queues<C> {
         let terms = Terms::new(&config);
         if terms != self.terms {
             self.is_outdated = true;
-            // Who owes nothing by the old rate may be forgotten already, and owes nothing by the new one.
+            // Who owes nothing by the old rate may be forgotten already, and owes nothing by the
+            // new one.
             for flow in self.table.flows.iter_mut() {
                 flow.settle_up(&self.terms, now);
             }

@@ -1,18 +1,21 @@
 //! Whether what goes to a destination meets on the way: heard from what comes back.
 //!
-//! Packets of different flows may leave together because they part before they get to where it is tight.
-//! Where they do not, their receivers say so, to whoever listens: by *ECN-Echo*, or by
-//! taking longer to answer. A packet's time stamp (RFC 7323) comes back in the acknowledgement of it, so
-//! one packet at a time and bucket is remembered with when it left, and what passes until its stamp comes back is a
-//! round trip. Stamps are counted in milliseconds by many hosts, and by all connections from one to another alike, so
-//! hundreds of packets have the same: only the first one that has it is remembered, or its round trip would seem
-//! to be as short as from the last packet to the answer of the first. One of more than twice the shortest that was seen lately has stood somewhere.
+//! Packets of different flows may leave together because they part before they get to where it is
+//! tight. Where they do not, their receivers say so, to whoever listens: by *ECN-Echo*, or by
+//! taking longer to answer. A packet's time stamp (RFC 7323) comes back in the acknowledgement of
+//! it, so one packet at a time and bucket is remembered with when it left, and what passes until
+//! its stamp comes back is a round trip. Stamps are counted in milliseconds by many hosts, and by
+//! all connections from one to another alike, so hundreds of packets have the same: only the first
+//! one that has it is remembered, or its round trip would seem to be as short as from the last
+//! packet to the answer of the first. One of more than twice the shortest that was seen lately has
+//! stood somewhere.
 //!
-//! *Congested* is a destination for 2 ms after it was last heard to be. Where it is so again soon after, it was
-//! because of what was done about it: so each time it lasts twice as long.
+//! *Congested* is a destination for 2 ms after it was last heard to be. Where it is so again soon
+//! after, it was because of what was done about it: so each time it lasts twice as long.
 //!
-//! *All queues of a port hear together.* What comes back may come in on another queue than the one that the data
-//! left by. So all that is known stands where every queue of the port can read and write it ([`Hearsay`]), a number and its time in one word:
+//! *All queues of a port hear together.* What comes back may come in on another queue than the one
+//! that the data left by. So all that is known stands where every queue of the port can read and
+//! write it ([`Hearsay`]), a number and its time in one word:
 //!
 //! - A stamp is the first of its kind for whoever replaces the newest one, and so for one queue; and one queue's is
 //!   the echo that takes the stamp that is under way. So no packet is timed from another one's departure.
@@ -21,10 +24,11 @@
 //! - Clocks of queues may be some microseconds apart. A time before another one is as good as the same one, and a round trip may be off by
 //!   as much, which is less than hosts are ([`JITTER`]).
 //!
-//! Source: D. Shan et al. (ToN 2025), section IV.E. The paper does not say what makes a round trip long.
+//! Source: D. Shan et al. (ToN 2025), section IV.E. The paper does not say what makes a round trip
+//! long.
 //!
-//! Cost: one line a packet with a time stamp, and one for each that comes back; one more a batch, and for each packet
-//! a third as long as anything is congested.
+//! Cost: one line a packet with a time stamp, and one for each that comes back; one more a batch,
+//! and for each packet a third as long as anything is congested.
 //!
 //! Non-goals: what is done about it (`bundles.rs`), congestion of what sends no acknowledgements.
 
@@ -45,8 +49,8 @@ const BELIEVED: Nanos = Nanos::from_secs(10);
 const PATIENCE: Nanos = Nanos::from_millis(200);
 /// What a round trip may be longer by than twice the shortest: hosts take their time, too.
 const JITTER: Nanos = Nanos::from_micros(50);
-/// How long a destination is congested after it was last heard to be, the first time: some round trips of a data
-/// center, as many as a sender takes to slow down.
+/// How long a destination is congested after it was last heard to be, the first time: some round
+/// trips of a data center, as many as a sender takes to slow down.
 pub(super) const CONGESTION: Nanos = Nanos::from_millis(2);
 /// The same if it has always come back; and whoever has been spared for so long begins anew.
 pub(super) const LONGEST: Nanos = Nanos::from_millis(128);
@@ -101,8 +105,8 @@ impl Safeguard {
             } else if newest.age(now) > PATIENCE {
                 value != newest.number()
             } else {
-                // Connections that count from elsewhere have smaller ones; they are left alone as long
-                // as there are others.
+                // Connections that count from elsewhere have smaller ones; they are left alone as
+                // long as there are others.
                 let ahead = value.wrapping_sub(newest.number());
                 if ahead > u32::MAX / 2 {
                     return false;
@@ -116,7 +120,8 @@ impl Safeguard {
         }
     }
 
-    /// A packet comes from `source`. Whether it says that what goes there meets on the way; then all know.
+    /// A packet comes from `source`. Whether it says that what goes there meets on the way; then
+    /// all know.
     #[inline]
     pub fn comes(&mut self, source: u32, packet: &Acknowledgement, now: Nanos) -> bool {
         let bucket = bucket(source);

@@ -1,26 +1,27 @@
 //! Earliest departure times: when a flow's next packet may leave.
 //!
-//! A packet may leave when the one before it has had the time that it takes at its flow's rate.
-//! The time of a byte is worked out once for each rate, exact to 2^-64 ns, and added up exact to 2^-32
+//! A packet may leave when the one before it has had the time that it takes at its flow's rate. The
+//! time of a byte is worked out once for each rate, exact to 2^-64 ns, and added up exact to 2^-32
 //! ns: no packet costs a division, and a flow that stands for ten seconds is off by less than a
 //! nanosecond. Whoever comes later than that leaves at once and earns nothing for it.
 //!
 //! *Two frames.* A flow's departures may be rounded up to a power of two no longer than the time of
-//! its longest frame ([`Terms::spacing`]). Departures that are rounded to one slot are less than that apart, so all but
-//! the last of them are less than a frame together: what leaves in a slot is less than two frames. Where
-//! a rate changes while packets stand, or slots are pushed behind one another, that would not follow;
-//! so what a flow has in its last slot is counted, and what is too much goes behind it. Where the structure's
-//! own slots are longer than a frame takes, no rate could be kept so: a slot then takes what the
-//! rate yields in it, and a frame.
+//! its longest frame ([`Terms::spacing`]). Departures that are rounded to one slot are less than
+//! that apart, so all but the last of them are less than a frame together: what leaves in a slot is
+//! less than two frames. Where a rate changes while packets stand, or slots are pushed behind one
+//! another, that would not follow; so what a flow has in its last slot is counted, and what is too
+//! much goes behind it. Where the structure's own slots are longer than a frame takes, no rate
+//! could be kept so: a slot then takes what the rate yields in it, and a frame.
 //!
-//! *Bundles of a size.* The paper chooses slots by a flow's rate alone. With many slow flows that makes
-//! bursts of any size: a thousand flows at 10 Mbit/s meet in slots of a millisecond, a megabyte at once.
-//! What batching saves is saved with some hundred packets (its Fig. 5b); beyond that, it only
-//! makes whoever comes behind drop. So a slot is no longer than [`BUNDLE`] packets take to leave from
-//! here, whatever the rate of their flows.
+//! *Bundles of a size.* The paper chooses slots by a flow's rate alone. With many slow flows that
+//! makes bursts of any size: a thousand flows at 10 Mbit/s meet in slots of a millisecond, a
+//! megabyte at once. What batching saves is saved with some hundred packets (its Fig. 5b); beyond
+//! that, it only makes whoever comes behind drop. So a slot is no longer than [`BUNDLE`] packets
+//! take to leave from here, whatever the rate of their flows.
 //!
-//! Source: D. Shan et al., "Fast and Accurate Software Traffic Shaping With Inter-Flow Batching" (ToN
-//! 2025), sections II.B, IV.B and Fig. 5; A. Saeed et al., "Carousel" (SIGCOMM 2017), section 4.
+//! Source: D. Shan et al., "Fast and Accurate Software Traffic Shaping With Inter-Flow Batching"
+//! (ToN 2025), sections II.B, IV.B and Fig. 5; A. Saeed et al., "Carousel" (SIGCOMM 2017), section
+//! 4.
 //!
 //! Cost: two multiplications a packet.
 
@@ -107,8 +108,8 @@ impl Terms {
         (self.whole, self.part) < (other.whole, other.part)
     }
 
-    /// To how many nanoseconds a departure may be rounded up where `bundle` is the longest that a slot
-    /// should be, both as powers of two.
+    /// To how many nanoseconds a departure may be rounded up where `bundle` is the longest that a
+    /// slot should be, both as powers of two.
     #[inline]
     pub(super) fn spacing(&self, bundle: u32) -> u32 {
         self.spacing.min(bundle).max(self.finest)
@@ -126,8 +127,8 @@ fn allowance(config: &Config, rate: Rate) -> u32 {
     u32::try_from(most).unwrap_or(u32::MAX)
 }
 
-/// How long it takes until [`BUNDLE`] packets have left, as it has been lately. Asked for each packet,
-/// worked out once for a bundle.
+/// How long it takes until [`BUNDLE`] packets have left, as it has been lately. Asked for each
+/// packet, worked out once for a bundle.
 #[derive(Debug)]
 pub(super) struct Bundle {
     /// Since when packets are counted.

@@ -22,8 +22,8 @@ impl Ticks {
     /// The last tick at `time` or before it.
     #[inline]
     pub(super) fn last(&self, time: Nanos) -> u64 {
-        // The quotient, or one less: the reciprocal is too small by less than one, and so the product
-        // by less than 2^64.
+        // The quotient, or one less: the reciprocal is too small by less than one, and so the
+        // product by less than 2^64.
         let quotient = ((u128::from(time.0) * u128::from(self.reciprocal)) >> 64) as u64;
         quotient + u64::from(time.0 - quotient * self.granularity >= self.granularity)
     }

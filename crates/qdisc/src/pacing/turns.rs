@@ -1,17 +1,20 @@
-//! Who has to wait for a turn: no more than two frames leave together to one destination, whatever their departure times.
+//! Who has to wait for a turn: no more than two frames leave together to one destination, whatever
+//! their departure times.
 //!
-//! Slots keep the packets of one connection apart, whose times are apart. They cannot do that for connections that
-//! share a destination, each with times of its own: those that began together have the same times for ever, in
-//! slots of any length. So when a packet is about to leave that would be too much for its destination, it is
-//! *postponed* by as many slots as it takes, and leaves then without being asked again. As slots are no longer than a full packet takes at
-//! the rate of all of them, and each has room for two, nobody waits for long unless all of them are faster than that.
+//! Slots keep the packets of one connection apart, whose times are apart. They cannot do that for
+//! connections that share a destination, each with times of its own: those that began together have
+//! the same times for ever, in slots of any length. So when a packet is about to leave that would
+//! be too much for its destination, it is *postponed* by as many slots as it takes, and leaves then
+//! without being asked again. As slots are no longer than a full packet takes at the rate of all of
+//! them, and each has room for two, nobody waits for long unless all of them are faster than that.
 //!
-//! *Nobody overtakes.* Whoever comes to a destination behind a packet that was postponed is postponed to the same slot or to
-//! a later one, also where in the meantime another bucket decides about it, or none; and where a slot is over
-//! already, behind all that was due when somebody was postponed to it.
+//! *Nobody overtakes.* Whoever comes to a destination behind a packet that was postponed is
+//! postponed to the same slot or to a later one, also where in the meantime another bucket decides
+//! about it, or none; and where a slot is over already, behind all that was due when somebody was
+//! postponed to it.
 //!
-//! Source: D. Shan et al. (ToN 2025), section IV.B (at most two MTU of a flow together; its flow is a pair of hosts) and IV.E.
-//! The paper relies on slots for it.
+//! Source: D. Shan et al. (ToN 2025), section IV.B (at most two MTU of a flow together; its flow is
+//! a pair of hosts) and IV.E. The paper relies on slots for it.
 //!
 //! Cost: one line a packet, at departure.
 
@@ -30,7 +33,8 @@ struct Window {
 }
 
 impl Window {
-    /// When a packet of `len` bytes leaves, no earlier than `at`, where `most` bytes may within `length`.
+    /// When a packet of `len` bytes leaves, no earlier than `at`, where `most` bytes may within
+    /// `length`.
     #[inline]
     fn take(&mut self, at: Nanos, len: u64, length: Nanos, most: u64) -> Nanos {
         let end = self.begin.0.saturating_add(length.0);
@@ -78,7 +82,8 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// For frames of up to `frame` bytes and `buckets` buckets, of which the first are destinations.
+    /// For frames of up to `frame` bytes and `buckets` buckets, of which the first are
+    /// destinations.
     pub(super) fn new(frame: Bytes, buckets: usize) -> Self {
         Self {
             windows: vec![Window::default(); buckets].into_boxed_slice(),
@@ -93,8 +98,9 @@ impl Turns {
         (self.behind, self.any_until) = (before.behind, before.any_until);
     }
 
-    /// A packet of `len` bytes to the destination `own`, which was not postponed yet, is about to leave with the slot
-    /// `slot`; `group` is by whom it is kept apart, if by anybody. When it leaves, if it has to wait.
+    /// A packet of `len` bytes to the destination `own`, which was not postponed yet, is about to
+    /// leave with the slot `slot`; `group` is by whom it is kept apart, if by anybody. When it
+    /// leaves, if it has to wait.
     #[inline]
     pub(super) fn postpone(
         &mut self,
@@ -119,7 +125,8 @@ impl Turns {
         Some(at)
     }
 
-    /// When a packet to the destination `own` with the slot `slot` leaves at the earliest, where it has to stay behind others.
+    /// When a packet to the destination `own` with the slot `slot` leaves at the earliest, where it
+    /// has to stay behind others.
     #[inline]
     pub(super) fn behind(&self, own: usize, slot: Nanos) -> Option<Nanos> {
         if slot > self.any_until {

@@ -15,8 +15,8 @@
 //!   them falls due. As long as any is there, packets with the same time or a later one join them: none can
 //!   get into a slot before its predecessor. A packet is filed anew at most once a turn.
 //!
-//! The head is a matter of the clock and never of where a packet belongs: of the first two packets into
-//! an empty wheel, the second may leave first.
+//! The head is a matter of the clock and never of where a packet belongs: of the first two packets
+//! into an empty wheel, the second may leave first.
 //!
 //! Source: G. Varghese, T. Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP 1987), scheme 4; A.
 //! Saeed et al., "Carousel" (SIGCOMM 2017).
@@ -36,8 +36,8 @@ use std::cell::Cell;
 #[cfg(test)]
 mod tests;
 
-/// The longest circle: a gigabyte of slots, if all are touched. With a horizon further than that, packets
-/// are filed anew on their way.
+/// The longest circle: a gigabyte of slots, if all are touched. With a horizon further than that,
+/// packets are filed anew on their way.
 const SLOTS_MAX: u64 = 1 << 28;
 
 /// How many slots [`Calendar::next`] may look at that hold nothing.
@@ -57,8 +57,9 @@ pub trait Search: Send {
     /// The slot at `index` holds nothing any more.
     fn emptied(&mut self, index: usize);
 
-    /// The first tick from `from` on whose slot holds packets; or one that is no earlier than `until`
-    /// and has none before it. Some slot holds packets. `slots` are the circle's, zero where they hold none.
+    /// The first tick from `from` on whose slot holds packets; or one that is no earlier than
+    /// `until` and has none before it. Some slot holds packets. `slots` are the circle's, zero
+    /// where they hold none.
     fn search(&self, slots: &[u32], from: u64, until: u64) -> u64;
 
     /// Its own memory in bytes.
@@ -86,8 +87,8 @@ pub struct Wheel<S> {
 }
 
 impl<S: Search> Wheel<S> {
-    /// An empty wheel of slots that are `granularity` long, at least a nanosecond. Packets that leave within
-    /// `horizon` stand in a slot at once. Allocates now and never again.
+    /// An empty wheel of slots that are `granularity` long, at least a nanosecond. Packets that
+    /// leave within `horizon` stand in a slot at once. Allocates now and never again.
     pub fn new(granularity: Nanos, horizon: Nanos) -> Self {
         let ticks = Ticks::of(granularity);
         // One more for the tick that has begun, one more because the horizon is rounded up.
@@ -175,7 +176,8 @@ impl<S: Search> Wheel<S> {
         }
     }
 
-    /// Has the circle begin after `current`, the clock's tick, or at the first that holds something.
+    /// Has the circle begin after `current`, the clock's tick, or at the first that holds
+    /// something.
     fn advance(&mut self, current: u64) {
         let held = self.earliest.get().min(self.beyond_from);
         self.head = self.head.max((current + 1).min(held));

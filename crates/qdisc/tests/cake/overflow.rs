@@ -11,8 +11,8 @@ const LEN: u32 = 1000;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
 
-    /// Flows come and go all the while, so that their places are used again while memory is short. The
-    /// oracle counts what each has queued: a drop is always one of the longest.
+    /// Flows come and go all the while, so that their places are used again while memory is short.
+    /// The oracle counts what each has queued: a drop is always one of the longest.
     #[test]
     fn the_longest_queue_takes_the_drop_whoever_came_and_went_before(
         bursts in prop::collection::vec((2u32..1 << 30, 1u64..60, 0u64..4), 1..2000),

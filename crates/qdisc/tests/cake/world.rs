@@ -97,7 +97,8 @@ impl World {
         self.acknowledge(headers, len, Acknowledgement::default())
     }
 
-    /// A packet comes in that acknowledges something: which is read only where the qdisc asks for it.
+    /// A packet comes in that acknowledges something: which is read only where the qdisc asks for
+    /// it.
     pub fn acknowledge(
         &mut self,
         headers: Headers,
@@ -207,8 +208,8 @@ impl World {
         });
     }
 
-    /// A sender with a window that grows by a packet a round trip of 20 ms and is halved, once a round
-    /// trip, for a drop or a mark. The delays that its packets had.
+    /// A sender with a window that grows by a packet a round trip of 20 ms and is halved, once a
+    /// round trip, for a drop or a mark. The delays that its packets had.
     pub fn responsive(&mut self, headers: Headers, marks: bool, span: Nanos) -> Vec<Nanos> {
         let rtt = Nanos::from_millis(20);
         let (mut window, mut outstanding) = (10.0f64, 0u64);

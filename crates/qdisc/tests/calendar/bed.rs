@@ -1,7 +1,8 @@
 //! A calendar, its packets and a clock, and the list of what waits that tells what it must do.
 //!
-//! Whatever is done here is checked against the list: what leaves is known to wait, is no earlier than it
-//! may be, and is the oldest of its flow; when nothing leaves, nothing is due; and the calendar is asked in time.
+//! Whatever is done here is checked against the list: what leaves is known to wait, is no earlier
+//! than it may be, and is the oldest of its flow; when nothing leaves, nothing is due; and the
+//! calendar is asked in time.
 
 use narrows_packet::{PacketId, Packets};
 use narrows_qdisc::pacing::{Calendar, Slot};
@@ -95,7 +96,8 @@ impl Bed {
         self.now + Nanos(slots * self.kind.length(0).0)
     }
 
-    /// Puts in a packet of `flow` that may leave at `at`, or with the one before it if that is later.
+    /// Puts in a packet of `flow` that may leave at `at`, or with the one before it if that is
+    /// later.
     pub fn insert(&mut self, flow: usize, at: Nanos) -> PacketId {
         self.insert_spaced(flow, at, 0)
     }

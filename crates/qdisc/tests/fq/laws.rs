@@ -46,8 +46,8 @@ fn config(mbit: Option<u64>, low: u64) -> Config {
 }
 
 proptest! {
-    /// Every packet leaves in its flow's order, is queued or was dropped for the limits that a naive
-    /// count says, whatever happens in between; and in the end everything leaves.
+    /// Every packet leaves in its flow's order, is queued or was dropped for the limits that a
+    /// naive count says, whatever happens in between; and in the end everything leaves.
     #[test]
     fn nothing_is_lost_and_limits_are_kept(
         steps in prop::collection::vec(step(), 1..200), mbit in prop::option::of(1u64..50),

@@ -90,7 +90,8 @@ impl SimIo {
         self.sent.insert(place, offer);
     }
 
-    /// A step begins: what came in by `at` can be received, and nothing has left or been dropped yet.
+    /// A step begins: what came in by `at` can be received, and nothing has left or been dropped
+    /// yet.
     pub(super) fn begin(&mut self, at: Nanos) {
         self.at = at;
         self.left.clear();

@@ -1,9 +1,10 @@
 //! From the words of `tc` to a qdisc for every core, the way that the data plane goes.
 //!
-//! The words are executed and compiled ([`tc`]), and each queue's specification is built by its worker. All that is
-//! added are the weights of the queues and a [`Probe`] around each seat. A worker has frames for
-//! all that its qdiscs may hold, within [`FRAMES_MOST`]. Words that the operator gives while the
-//! port is loaded are compiled behind the ones before, so that what can carry on does.
+//! The words are executed and compiled ([`tc`]), and each queue's specification is built by its
+//! worker. All that is added are the weights of the queues and a [`Probe`] around each seat. A
+//! worker has frames for all that its qdiscs may hold, within [`FRAMES_MOST`]. Words that the
+//! operator gives while the port is loaded are compiled behind the ones before, so that what can
+//! carry on does.
 
 use super::SimError;
 use super::io::{FRAME, FRAMES_RESERVED};

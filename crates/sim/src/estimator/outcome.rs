@@ -5,8 +5,8 @@ use super::setup::{Case, Setup};
 use narrows_units::{Bytes, Nanos, Rate};
 use std::collections::BTreeMap;
 
-/// What was seen of one host in one phase. Rates are in Gbit/s, errors in per cent of what was measured
-/// meanwhile.
+/// What was seen of one host in one phase. Rates are in Gbit/s, errors in per cent of what was
+/// measured meanwhile.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
     /// The number of the phase, from 0.
@@ -31,7 +31,8 @@ pub struct Row {
     pub near: Near,
 }
 
-/// How long after the phase's beginning an estimate first was as near as this; none where it never was.
+/// How long after the phase's beginning an estimate first was as near as this; none where it never
+/// was.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Near {
     /// Within 10 %.
@@ -100,7 +101,8 @@ fn gbit(rate: Rate) -> f64 {
     rate.bits_per_sec() as f64 / 1e9
 }
 
-/// In which wheel a packet is held at `gbit` Gbit/s: the power of two of nanoseconds within its time.
+/// In which wheel a packet is held at `gbit` Gbit/s: the power of two of nanoseconds within its
+/// time.
 fn wheel(setup: &Setup, gbit: f64) -> u32 {
     ((setup.frame.0 * 8) as f64 / gbit).max(1.0).log2() as u32
 }

@@ -328,7 +328,8 @@ impl<'a> Engine<'a> {
     /// Looks at a flow again when it may have waited for too long.
     fn watch(&mut self, number: u32) {
         if let Some(flow) = &self.flows[number as usize] {
-            // What has nothing in flight is held back by its own host, and looked at a moment later.
+            // What has nothing in flight is held back by its own host, and looked at a moment
+            // later.
             let at = flow.sender.deadline().max(self.now + Nanos::from_millis(1));
             self.deadlines.push(Reverse((at, number)));
         }

@@ -1,7 +1,7 @@
 //! A connection at its sender: TCP, and the departure times that TCP gives its packets.
 //!
-//! As in Linux, a packet's earliest departure time is a packet's time at the pacing rate after that of the one
-//! before it, or now, if that is over; round trips are measured from it. And as there
+//! As in Linux, a packet's earliest departure time is a packet's time at the pacing rate after that
+//! of the one before it, or now, if that is over; round trips are measured from it. And as there
 //! (TCP small queues), a connection has no more than so many bytes waiting in its own host.
 
 use super::packet::{FULL, SEGMENT};
@@ -56,7 +56,8 @@ impl Flow {
         }
     }
 
-    /// The next packet, if the window and what waits in the host allow. It is paced no faster than `share`.
+    /// The next packet, if the window and what waits in the host allow. It is paced no faster than
+    /// `share`.
     pub(super) fn send(&mut self, now: Nanos, share: Option<Rate>) -> Option<Stamped> {
         if self.queued >= SMALL_QUEUE {
             self.sender.is_held_back_elsewhere();

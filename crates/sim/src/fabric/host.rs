@@ -1,8 +1,8 @@
-//! A host that sends: a calendar holds its packets until their time, and what leaves the calendar waits for
-//! the line.
+//! A host that sends: a calendar holds its packets until their time, and what leaves the calendar
+//! waits for the line.
 //!
-//! The host looks when the calendar says, and takes all that is due: a *batch*, which a driver would
-//! hand to the device at once.
+//! The host looks when the calendar says, and takes all that is due: a *batch*, which a driver
+//! would hand to the device at once.
 
 use super::device::Device;
 use super::workload::Pattern;

@@ -1,11 +1,12 @@
 //! A port and the link behind it: a queue, a rate, a delay.
 //!
-//! Packets leave a port one behind the other, so when one leaves is known when it comes: when the port has
-//! sent all that it has, and then the packet. What stands in the queue is what the port still has to
-//! send. So a packet needs one event a hop, its arrival at the other end, and a queue needs none.
+//! Packets leave a port one behind the other, so when one leaves is known when it comes: when the
+//! port has sent all that it has, and then the packet. What stands in the queue is what the port
+//! still has to send. So a packet needs one event a hop, its arrival at the other end, and a queue
+//! needs none.
 //!
-//! A packet that finds more than `mark_above` is marked, one that would not fit is dropped. What has been sent of the
-//! packet that is being sent no longer counts.
+//! A packet that finds more than `mark_above` is marked, one that would not fit is dropped. What
+//! has been sent of the packet that is being sent no longer counts.
 
 use super::packet::{Kind, Packet};
 use narrows_units::{Bytes, Nanos, Rate};

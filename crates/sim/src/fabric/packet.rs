@@ -14,7 +14,8 @@ pub(crate) const ACK: u32 = FULL - SEGMENT;
 pub(crate) struct Packet {
     /// Its connection.
     pub(crate) flow: u32,
-    /// The number of the transmission, its low half; that which it answers, if it is an acknowledgement.
+    /// The number of the transmission, its low half; that which it answers, if it is an
+    /// acknowledgement.
     pub(crate) transmission: u32,
     /// In bytes.
     pub(crate) len: u32,

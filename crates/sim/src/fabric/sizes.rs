@@ -1,5 +1,5 @@
-//! How much a flow carries: drawn from points of a cumulative distribution, with straight lines between
-//! them.
+//! How much a flow carries: drawn from points of a cumulative distribution, with straight lines
+//! between them.
 
 use rand::RngExt;
 use rand_pcg::Pcg64;
@@ -12,7 +12,8 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// From `points`: a size, and which part of all flows is no larger. From zero bytes on, of which there is nothing.
+    /// From `points`: a size, and which part of all flows is no larger. From zero bytes on, of
+    /// which there is nothing.
     ///
     /// # Errors
     /// Where they are none, do not grow, or do not end at 1.

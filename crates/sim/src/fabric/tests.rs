@@ -58,7 +58,8 @@ fn a_long_flow_alone_is_as_fast_as_its_line() {
     let line = bytes as f64 * 1500.0 / 1448.0 * 0.8 / 1000.0;
     for structure in STRUCTURES {
         let took = alone(&setup, structure, 143, bytes);
-        // Slow start takes some round trips until the window fills the way, which is 70 packets long.
+        // Slow start takes some round trips until the window fills the way, which is 70 packets
+        // long.
         assert!((line..line + 8.0 * 120.0).contains(&took), "{structure}: {took} us, not {line}");
     }
 }

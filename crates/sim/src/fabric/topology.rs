@@ -50,8 +50,8 @@ impl Topology {
         self.leaves * self.hosts_per_leaf
     }
 
-    /// All links, by their numbers: from each host to its leaf, to each host, from each leaf to each spine,
-    /// from each spine to each leaf.
+    /// All links, by their numbers: from each host to its leaf, to each host, from each leaf to
+    /// each spine, from each spine to each leaf.
     pub(super) fn links(&self) -> Vec<Link> {
         let at_host = self.propagation + self.host_delay;
         let buffer = Some(self.buffer);
@@ -79,7 +79,8 @@ impl Topology {
         Route { links: [up, to_spine, to_leaf, down].map(short), len: 4 }
     }
 
-    /// How long a full packet and its acknowledgement take on these routes, if nothing is in their way.
+    /// How long a full packet and its acknowledgement take on these routes, if nothing is in their
+    /// way.
     pub(super) fn round_trip(links: &[Link], there: &Route, back: &Route) -> Nanos {
         let way = |route: &Route, len: u32| -> u64 {
             (0..route.len)

@@ -26,7 +26,8 @@ pub enum GroupMeasure {
     MaxUs,
     /// Jain's index over what the group's flows got.
     JainFlows,
-    /// By how much a flow's rate is off its pace over windows of a millisecond, either way: the mean.
+    /// By how much a flow's rate is off its pace over windows of a millisecond, either way: the
+    /// mean.
     #[serde(rename = "off_1ms_percent")]
     Off1ms,
     /// The same over windows of 10 ms.

@@ -1,14 +1,15 @@
 //! How well flows keep their pace, as who receives their packets sees it.
 //!
-//! *How far off.* A flow's rate over windows: each begins with the packet with which the one before it
-//! ended and lasts until the first packet that comes when its time has passed, so that no packet
-//! is cut in two and none is left out. What counts is by how much the rate is off, either way, in per
-//! cent of the pace. Windows in which a flow has less than four packets are not looked at.
+//! *How far off.* A flow's rate over windows: each begins with the packet with which the one before
+//! it ended and lasts until the first packet that comes when its time has passed, so that no packet
+//! is cut in two and none is left out. What counts is by how much the rate is off, either way, in
+//! per cent of the pace. Windows in which a flow has less than four packets are not looked at.
 //!
-//! *Bursts.* The time from a packet to the next but one of its flow. Less than a quarter of what two packets
-//! take at the pace, and three were there at once.
+//! *Bursts.* The time from a packet to the next but one of its flow. Less than a quarter of what
+//! two packets take at the pace, and three were there at once.
 //!
-//! Both as `narrows bench pacing` has them. Cost: 104 bytes for each flow, some comparisons for each packet.
+//! Both as `narrows bench pacing` has them. Cost: 104 bytes for each flow, some comparisons for
+//! each packet.
 
 use super::delays::Delays;
 use super::{GroupMeasure, Measure};
@@ -32,8 +33,8 @@ struct Window {
 }
 
 impl Window {
-    /// A packet of `len` bytes at `at`. Where the window has taken `length`: by how many per cent of
-    /// `pace` (bytes a nanosecond) it is off, and the next one begins.
+    /// A packet of `len` bytes at `at`. Where the window has taken `length`: by how many per cent
+    /// of `pace` (bytes a nanosecond) it is off, and the next one begins.
     #[inline]
     fn came(&mut self, at: Nanos, len: u32, pace: f64, length: Nanos) -> Option<f64> {
         let Some(begin) = self.begin else {

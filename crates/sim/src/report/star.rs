@@ -1,4 +1,5 @@
-//! What came of hosts that send to one: a table for each measure with a line for each number of flows, and JSON.
+//! What came of hosts that send to one: a table for each measure with a line for each number of
+//! flows, and JSON.
 
 use super::json::object;
 use super::table::empty;
@@ -70,7 +71,8 @@ fn of_measure(finished: &Finished<'_, StarScenario>, measure: Measure) -> comfy_
     table
 }
 
-/// `finished` as one object: what was run, and `rows`, one for each qdisc with each number of flows.
+/// `finished` as one object: what was run, and `rows`, one for each qdisc with each number of
+/// flows.
 pub fn json(finished: &Finished<'_, StarScenario>) -> Value {
     let scenario = finished.scenario;
     let strategies = scenario.strategies.iter().cycle();

@@ -192,7 +192,8 @@ impl Reader<'_> {
     }
 }
 
-/// The values that the sweep has for `path`; where there are several sweeps, those of each that has it.
+/// The values that the sweep has for `path`; where there are several sweeps, those of each that has
+/// it.
 fn swept<'a>(table: &'a mut Table, path: &str) -> Vec<&'a mut Vec<Value>> {
     let within = |sweep: &'a mut Value| sweep.as_table_mut()?.get_mut(path)?.as_array_mut();
     match table.get_mut("sweep") {

@@ -1,4 +1,5 @@
-//! Scenarios of a host whose destinations' rates are estimated: from a file with a table `[estimator]` to cases.
+//! Scenarios of a host whose destinations' rates are estimated: from a file with a table
+//! `[estimator]` to cases.
 
 use super::error::{ScenarioError, Wrong};
 use super::overridden::{self, at};

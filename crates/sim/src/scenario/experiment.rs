@@ -70,7 +70,8 @@ impl Experiment {
         about.name = name;
     }
 
-    /// Runs it on up to `jobs` threads. `progress` is told, from any of them, which part (0 to 1) is done.
+    /// Runs it on up to `jobs` threads. `progress` is told, from any of them, which part (0 to 1)
+    /// is done.
     ///
     /// # Errors
     /// What the engine refuses, and runs that lost trace of packets.

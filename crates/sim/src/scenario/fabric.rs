@@ -1,7 +1,8 @@
-//! Scenarios of a network of hosts: from a file with a table `[fabric]` to runs, one for each structure.
+//! Scenarios of a network of hosts: from a file with a table `[fabric]` to runs, one for each
+//! structure.
 //!
-//! Keys are as in [`File`]; quantities are written as in other scenarios. There is no sweep: the structures
-//! are what is compared, and everything else can be changed with `--set`.
+//! Keys are as in [`File`]; quantities are written as in other scenarios. There is no sweep: the
+//! structures are what is compared, and everything else can be changed with `--set`.
 
 use super::error::{ScenarioError, Wrong};
 use super::overridden::{self, at};

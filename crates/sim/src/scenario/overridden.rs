@@ -1,5 +1,5 @@
-//! Files of the smaller kinds of scenario: one table of a fixed shape, changed from the command line, without a
-//! sweep over paths or words that are put in.
+//! Files of the smaller kinds of scenario: one table of a fixed shape, changed from the command
+//! line, without a sweep over paths or words that are put in.
 
 use super::error::{Place, ScenarioError, Wrong};
 use super::paths::{self, Override};
@@ -12,8 +12,8 @@ pub(super) fn has_table(text: &str, name: &str) -> bool {
     toml::from_str::<Table>(text).is_ok_and(|table| table.contains_key(name))
 }
 
-/// What `build` makes of the file `text`, an `F`, with `overrides`. Keys without a dot are looked for in the tables
-/// `usual`.
+/// What `build` makes of the file `text`, an `F`, with `overrides`. Keys without a dot are looked
+/// for in the tables `usual`.
 ///
 /// # Errors
 /// What is wrong with it, where, and what to write instead.

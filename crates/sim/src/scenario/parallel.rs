@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What `run` makes of each number below `count`, in order, on up to `jobs` threads. `progress` is told, from
-/// any of them, which part (0 to 1) of all is done; `run` says it of its own.
+/// What `run` makes of each number below `count`, in order, on up to `jobs` threads. `progress` is
+/// told, from any of them, which part (0 to 1) of all is done; `run` says it of its own.
 pub(super) fn each<T: Send>(
     count: usize,
     jobs: usize,

@@ -1,4 +1,5 @@
-//! Scenarios of hosts that send to one: from a file with a table `[star]` to runs, each qdisc with each number of flows.
+//! Scenarios of hosts that send to one: from a file with a table `[star]` to runs, each qdisc with
+//! each number of flows.
 
 use super::error::{ScenarioError, Wrong};
 use super::overridden::{self, at};

@@ -1,8 +1,9 @@
-//! A connection at its sender: TCP without an end, which gives its qdisc no more than a millisecond's packets.
+//! A connection at its sender: TCP without an end, which gives its qdisc no more than a
+//! millisecond's packets.
 //!
-//! As in Linux without pacing by TCP itself, a window leaves TCP at once, and the qdisc says when packets leave; round
-//! trips are measured from TCP, and so with the time in the qdisc. Linux's small queues hold a
-//! connection to what it sends in a millisecond, and to 128 KB.
+//! As in Linux without pacing by TCP itself, a window leaves TCP at once, and the qdisc says when
+//! packets leave; round trips are measured from TCP, and so with the time in the qdisc. Linux's
+//! small queues hold a connection to what it sends in a millisecond, and to 128 KB.
 
 use crate::fabric::packet::FULL;
 use crate::setup::Control;
@@ -35,7 +36,8 @@ impl Flow {
         Self { sender, queued: 0, stamps: VecDeque::new(), round_trip }
     }
 
-    /// The next transmission, if the window and what waits in the host allow one. It has the time stamp `stamp`.
+    /// The next transmission, if the window and what waits in the host allow one. It has the time
+    /// stamp `stamp`.
     pub(super) fn send(&mut self, stamp: u32, now: Nanos) -> Option<u32> {
         let room = self.sender.pace(self.round_trip) / SMALL_QUEUES;
         let room = room.clamp(LEAST_QUEUE, MOST_QUEUE);
@@ -72,7 +74,8 @@ mod tests {
 
     #[test]
     fn a_connection_has_no_more_than_its_small_queue_in_the_host() {
-        // The first window in slow start, at 10 packets in 10 ms: two of them fit into a millisecond.
+        // The first window in slow start, at 10 packets in 10 ms: two of them fit into a
+        // millisecond.
         let mut flow = Flow::new(Nanos::from_millis(10));
         let sent: Vec<u32> = std::iter::from_fn(|| flow.send(7, Nanos(1))).collect();
         assert_eq!(sent, [0, 1]);

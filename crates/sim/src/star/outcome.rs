@@ -44,8 +44,8 @@ pub struct Outcome {
     pub batches: u64,
     /// How many packets.
     pub sent: u64,
-    /// Packets that came back and said that what goes there meets on the way, as qdiscs heard it; of the
-    /// whole run.
+    /// Packets that came back and said that what goes there meets on the way, as qdiscs heard it;
+    /// of the whole run.
     pub congestion: u64,
     /// How many runs this is of.
     pub runs: u32,

@@ -22,7 +22,8 @@ pub struct Setup {
     pub warmup: Nanos,
     /// Measured.
     pub length: Nanos,
-    /// So many runs count together: slots of two hosts are as far apart as their clocks happen to be, all through a run.
+    /// So many runs count together: slots of two hosts are as far apart as their clocks happen to
+    /// be, all through a run.
     pub runs: u32,
     /// What everything random follows from.
     pub seed: u64,

@@ -1,11 +1,11 @@
 //! A TCP sender over whole segments.
 //!
-//! It sends whenever less is in flight than the window allows: clocked by acknowledgements,
-//! without pacing, as Linux does without `fq`; who paces asks for the rate. Every segment is acknowledged; delayed
-//! acknowledgements (RFC 1122) are not modelled.
+//! It sends whenever less is in flight than the window allows: clocked by acknowledgements, without
+//! pacing, as Linux does without `fq`; who paces asks for the rate. Every segment is acknowledged;
+//! delayed acknowledgements (RFC 1122) are not modelled.
 //!
-//! Where the congestion control has no answer of its own to a mark, it is one to a loss, but there is
-//! nothing to repeat (RFC 3168, section 6.1.2).
+//! Where the congestion control has no answer of its own to a mark, it is one to a loss, but there
+//! is nothing to repeat (RFC 3168, section 6.1.2).
 //!
 //! Recovery is that of RFC 6675: the window is reduced at once, and repairs go out before
 //! anything new as soon as less than that is in flight.
@@ -73,8 +73,9 @@ impl Sender {
         self.held_back = false;
     }
 
-    /// How fast to send, in segments a second, if it is to be paced: as Linux's TCP, by a part more than a
-    /// window in a round trip, so that the window can grow. `round_trip` counts until one is measured.
+    /// How fast to send, in segments a second, if it is to be paced: as Linux's TCP, by a part more
+    /// than a window in a round trip, so that the window can grow. `round_trip` counts until one is
+    /// measured.
     pub(crate) fn pace(&self, round_trip: Nanos) -> f64 {
         let window = self.control.window();
         let more = if window < self.control.threshold() / 2.0 { SLOW_START_PACE } else { PACE };
@@ -135,8 +136,8 @@ impl Sender {
         self.round_trip.back_off();
     }
 
-    /// Sends a segment if the window allows: its number, and that of the transmission. `now` may be a
-    /// time to come: when the segment is going to leave.
+    /// Sends a segment if the window allows: its number, and that of the transmission. `now` may be
+    /// a time to come: when the segment is going to leave.
     pub(crate) fn send(&mut self, now: Nanos) -> Option<(u64, u64)> {
         let in_flight = self.board.in_flight();
         let is_left = self.board.next_segment() < self.length;

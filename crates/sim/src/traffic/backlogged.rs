@@ -1,8 +1,8 @@
 //! Flows that always have something to send, and no more than that in the shaper.
 //!
-//! *Idea.* Each flow keeps a few packets in the shaper: when one has left, the next one comes. That is what a
-//! sender does that is held back by its own host (Linux's small queues, FlowBundler's generator): nothing is
-//! dropped, and a core is not woken up by packets that have to wait anyhow.
+//! *Idea.* Each flow keeps a few packets in the shaper: when one has left, the next one comes. That
+//! is what a sender does that is held back by its own host (Linux's small queues, FlowBundler's
+//! generator): nothing is dropped, and a core is not woken up by packets that have to wait anyhow.
 //!
 //! Flows begin at random within twice the time that what they keep takes at their pace, so that
 //! they are out of step and do not all come in at once.
@@ -40,7 +40,8 @@ pub(crate) struct Backlogged {
 }
 
 impl Backlogged {
-    /// The flows of `traffic`, each of which is to leave at `pace`; numbered from `first` and placed by `placing`.
+    /// The flows of `traffic`, each of which is to leave at `pace`; numbered from `first` and
+    /// placed by `placing`.
     pub(crate) fn new(
         traffic: &Traffic,
         placing: &Placing,

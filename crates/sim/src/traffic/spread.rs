@@ -115,7 +115,8 @@ fn shared_out(flows: u32, parts: &[u64]) -> Vec<u32> {
     let mut among: Vec<u32> =
         parts.iter().map(|&part| (exact(part) as u32).max(u32::from(part > 0))).collect();
     let mut given: u32 = among.iter().sum();
-    // Whether a flow on `a`, of which there are `n`, has more than one on `b`, of which there are `m`.
+    // Whether a flow on `a`, of which there are `n`, has more than one on `b`, of which there are
+    // `m`.
     let more = |(a, n): (u64, u32), (b, m): (u64, u32)| {
         u128::from(a) * u128::from(m) > u128::from(b) * u128::from(n)
     };

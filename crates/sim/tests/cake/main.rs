@@ -1,9 +1,9 @@
-//! What CAKE promises, in virtual time: the scenarios `cake-*`, some of them shortened or at another
-//! rate, with what each has to reach.
+//! What CAKE promises, in virtual time: the scenarios `cake-*`, some of them shortened or at
+//! another rate, with what each has to reach.
 //!
-//! *Principles.* The scenarios are run as `narrows sim` runs them. Where there is something that CAKE
-//! has to be better than, it stands in the same test, so that a scenario that has lost its point is
-//! noticed.
+//! *Principles.* The scenarios are run as `narrows sim` runs them. Where there is something that
+//! CAKE has to be better than, it stands in the same test, so that a scenario that has lost its
+//! point is noticed.
 //!
 //! *Non-goals.* Time on real cores, and what `tc` prints.
 

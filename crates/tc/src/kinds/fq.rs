@@ -1,5 +1,5 @@
-//! `fq`: the words of `tc-fq(8)` and of those that came after it (`timer_slack`, `horizon`, `bands`,
-//! `weights`, `offload_horizon`). As in `tc` none of them may be abbreviated.
+//! `fq`: the words of `tc-fq(8)` and of those that came after it (`timer_slack`, `horizon`,
+//! `bands`, `weights`, `offload_horizon`). As in `tc` none of them may be abbreviated.
 
 mod figures;
 

@@ -1,6 +1,7 @@
 //! `carousel`, `eiffel`, `flowbundler`: words like those of `tc-fq(8)` where it has them.
 //!
-//! As in `tc fq` no word may be abbreviated, and of two that exclude each other the later one holds.
+//! As in `tc fq` no word may be abbreviated, and of two that exclude each other the later one
+//! holds.
 
 use super::legal;
 use crate::complaint::Complaint;

@@ -1,7 +1,7 @@
 //! `fq`, word by word, and its figures to the byte as `tc` prints them.
 //!
-//! `samples/tc61_fq_*` are what iproute2 6.1 made of a kernel's answer with numbers of every width. It
-//! knew no bands and no `offload_horizon` yet, which are checked beside that.
+//! `samples/tc61_fq_*` are what iproute2 6.1 made of a kernel's answer with numbers of every width.
+//! It knew no bands and no `offload_horizon` yet, which are checked beside that.
 
 use crate::host::TwoPorts;
 use narrows_packet::Backlog;

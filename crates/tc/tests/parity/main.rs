@@ -15,9 +15,9 @@ use narrows_tc::{Host, execute};
 /// How many filters with arbitrary numbers are compared.
 const ARBITRARY: usize = 200;
 
-/// Takes away what we differ in on purpose: names for handles that were given out automatically (the
-/// kernel's counter is the whole machine's), the order of qdiscs below the root (the kernel's is
-/// that of a hash table), the queues of an `mq` that have nothing (the kernel puts a
+/// Takes away what we differ in on purpose: names for handles that were given out automatically
+/// (the kernel's counter is the whole machine's), the order of qdiscs below the root (the kernel's
+/// is that of a hash table), the queues of an `mq` that have nothing (the kernel puts a
 /// `pfifo_fast` there), and the words that are ours.
 struct Normal {
     automatic: Vec<String>,

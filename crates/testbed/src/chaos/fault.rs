@@ -49,8 +49,8 @@ pub(super) struct Trace {
 }
 
 impl Trace {
-    /// Of a fault that began at `began`, for which some worker may have been passed by: nobody shapes
-    /// its queue then, until it has noticed that it is back.
+    /// Of a fault that began at `began`, for which some worker may have been passed by: nobody
+    /// shapes its queue then, until it has noticed that it is back.
     fn passed_by_since(began: Nanos) -> Result<Self> {
         let unshaped = Some(Span::new(began, now()? + Nanos::from_millis(500)));
         Ok(Self { unshaped, ..Self::default() })

@@ -4,10 +4,10 @@
 //! happens in the system call that sends it. So they say when Narrows sent it, give or take a few
 //! microseconds, and the scheduler's and the timers' delays with it.
 //!
-//! What bounds the deviation over a window: a packet leaves at most one slot late, so a window is off
-//! by at most the slot's part of it. `flowbundler`'s slot is up to a packet's time at the flow's rate:
-//! at 500 Mbit/s 16 us, which is 1.6 % of a millisecond, at 2 Mbit/s 4.2 ms. That is what a burst of
-//! several flows is paid with.
+//! What bounds the deviation over a window: a packet leaves at most one slot late, so a window is
+//! off by at most the slot's part of it. `flowbundler`'s slot is up to a packet's time at the
+//! flow's rate: at 500 Mbit/s 16 us, which is 1.6 % of a millisecond, at 2 Mbit/s 4.2 ms. That is
+//! what a burst of several flows is paid with.
 
 use super::load::{self, Class};
 use super::system::System;
@@ -33,7 +33,8 @@ const RATES_MBIT: [u64; 4] = [2, 4, 8, 16];
 const FLOWS_PER_RATE: usize = 16;
 /// Windows over which the rate is looked at, in milliseconds.
 const WINDOWS_MS: [u64; 3] = [1, 10, 100];
-/// Where an Ethernet frame without a tag has its UDP source port, after an IP header without options.
+/// Where an Ethernet frame without a tag has its UDP source port, after an IP header without
+/// options.
 const SOURCE_PORT: std::ops::Range<usize> = 34..36;
 
 /// One qdisc with flows at one rate.

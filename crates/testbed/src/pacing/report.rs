@@ -13,10 +13,11 @@ use narrows_units::Rate;
 use serde::Serialize;
 use std::fmt;
 
-/// By how much the others are to cost more than `flowbundler`, above the traffic's own cost, with the
-/// most flows.
+/// By how much the others are to cost more than `flowbundler`, above the traffic's own cost, with
+/// the most flows.
 const TO_REACH: f64 = 2.6;
-/// With less than this offered, in per cent of the rate, flows run dry and there is nothing to pace.
+/// With less than this offered, in per cent of the rate, flows run dry and there is nothing to
+/// pace.
 const OFFERED_LEAST: f64 = 100.0;
 
 /// One qdisc with some flows; over the rounds.
@@ -45,8 +46,8 @@ pub struct CostRow {
     /// The time above `none`, over that of `flowbundler` in the same round; the median. None where
     /// `flowbundler` cost no more than `none` in most rounds.
     pub overhead_to_flowbundler: Option<f64>,
-    /// Rounds in which something else kept the sender from its core, so that flows were offered less
-    /// than their rate. Their figures say nothing about pacing.
+    /// Rounds in which something else kept the sender from its core, so that flows were offered
+    /// less than their rate. Their figures say nothing about pacing.
     pub disturbed_rounds: usize,
     /// Frames that their flow's limit dropped, all rounds together.
     pub flow_limit_drops: u64,

@@ -50,7 +50,8 @@ impl System {
             Self::FlowBundler => format!("flowbundler {common}"),
             Self::Carousel => format!("carousel {common} granularity {SLOT}"),
             Self::Eiffel => format!("eiffel {common} granularity {SLOT}"),
-            // Its default has 1024 flows at most, of which those with the same bits would share a rate.
+            // Its default has 1024 flows at most, of which those with the same bits would share a
+            // rate.
             Self::Fq => format!("fq {common} orphan_mask {FQ_FLOWS}"),
         }
     }

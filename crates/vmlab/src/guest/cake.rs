@@ -7,9 +7,9 @@
 //! ```
 //!
 //! All three stand side by side for the whole time, each in namespaces of its own, and one of them
-//! has traffic. Which queue a frame takes is decided by its destination port, at the client's device
-//! for Narrows, and at port B, too, for the bridge: port modulo 4. So `cake_mq` and Narrows have the
-//! same flows on the same queues.
+//! has traffic. Which queue a frame takes is decided by its destination port, at the client's
+//! device for Narrows, and at port B, too, for the bridge: port modulo 4. So `cake_mq` and Narrows
+//! have the same flows on the same queues.
 
 mod load;
 mod netlink;

@@ -1,5 +1,5 @@
-//! What `narrows bench` lets valgrind watch, to count its instructions: this very program, doing the work of one
-//! structure and nothing else.
+//! What `narrows bench` lets valgrind watch, to count its instructions: this very program, doing
+//! the work of one structure and nothing else.
 
 use clap::Args;
 use narrows_bench::callgrind::Program;

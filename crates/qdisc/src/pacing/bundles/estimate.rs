@@ -1,20 +1,22 @@
 //! How fast what goes to one destination is in all, estimated from what leaves.
 //!
-//! *A window* begins and ends with a slot. It is over when five full packets have left and another slot has
-//! begun; what has left divided by the time between the two slots' beginnings is a sample. The estimate is the mean of the first
-//! four and then follows each by a quarter: of the time that a byte takes, and not of the rate as in the paper. Windows are alike in bytes and not in time, so that
-//! rates that are averaged over them come out too high (by 6 % with ten connections, `narrows sim
-//! flowbundler-estimator`); times do not. A packet that came too late to be held says how fast its sender is and not
-//! how fast it may be, so with such a packet the window begins anew.
+//! *A window* begins and ends with a slot. It is over when five full packets have left and another
+//! slot has begun; what has left divided by the time between the two slots' beginnings is a sample.
+//! The estimate is the mean of the first four and then follows each by a quarter: of the time that
+//! a byte takes, and not of the rate as in the paper. Windows are alike in bytes and not in time,
+//! so that rates that are averaged over them come out too high (by 6 % with ten connections,
+//! `narrows sim flowbundler-estimator`); times do not. A packet that came too late to be held says
+//! how fast its sender is and not how fast it may be, so with such a packet the window begins anew.
 //!
-//! *What is known counts.* An estimate is never below the rate of a flow that is at hand, and where nothing at all is
-//! known, or only assumed, the first sample is the estimate. A sample below a quarter of it is taken for what it is: from 20 Gbit/s to
-//! 10 kbit/s it is one window, where a quarter at a time it were minutes. However high a sample is, the
-//! estimate becomes a third higher at most: packets of many connections that happen to leave together are no rate.
+//! *What is known counts.* An estimate is never below the rate of a flow that is at hand, and where
+//! nothing at all is known, or only assumed, the first sample is the estimate. A sample below a
+//! quarter of it is taken for what it is: from 20 Gbit/s to 10 kbit/s it is one window, where a
+//! quarter at a time it were minutes. However high a sample is, the estimate becomes a third higher
+//! at most: packets of many connections that happen to leave together are no rate.
 //!
-//! *Turns* are as fast as the estimate or as what left in the last 64 packets, whichever is faster. Connections
-//! that send together make windows in which little leaves; slots that are too long do no harm, but turns that are too
-//! slow would cost rate.
+//! *Turns* are as fast as the estimate or as what left in the last 64 packets, whichever is faster.
+//! Connections that send together make windows in which little leaves; slots that are too long do
+//! no harm, but turns that are too slow would cost rate.
 //!
 //! Source: D. Shan et al. (ToN 2025), Alg. 3. The paper takes the least and the greatest departure
 //! time within a window; slots leave in order, so here they are the first and the last one.
@@ -42,8 +44,9 @@ struct Window {
 }
 
 impl Window {
-    /// `len` bytes more left with the slot `slot`, which is the one before it where `is_same`. A sample, in bytes per
-    /// second, where that begins another window: with more than `full` bytes one is over.
+    /// `len` bytes more left with the slot `slot`, which is the one before it where `is_same`. A
+    /// sample, in bytes per second, where that begins another window: with more than `full` bytes
+    /// one is over.
     #[inline]
     fn count(&mut self, slot: Nanos, is_same: bool, len: u64, full: u64) -> Option<u64> {
         if self.sent > 0 && (is_same || self.sent <= full) {
@@ -95,7 +98,8 @@ impl Estimate {
         Rate::from_bytes_per_sec(self.bytes_per_sec)
     }
 
-    /// How far apart full packets leave, as a power of two of nanoseconds; zero where nothing is known.
+    /// How far apart full packets leave, as a power of two of nanoseconds; zero where nothing is
+    /// known.
     #[inline]
     pub(super) const fn spacing(&self) -> u8 {
         self.spacing

@@ -1,5 +1,5 @@
-//! A head's time has come: whether it leaves, or is dropped and the next one leaves in its stead; and what becomes of heads
-//! whose times were worked out by terms that hold no longer.
+//! A head's time has come: whether it leaves, or is dropped and the next one leaves in its stead;
+//! and what becomes of heads whose times were worked out by terms that hold no longer.
 
 use super::super::Calendar;
 use super::super::stamp::Moment;
@@ -32,8 +32,8 @@ impl<C: Calendar> Queues<C> {
         Some(leaves)
     }
 
-    /// CoDel signals by `head`, the head of the flow `at`: it is marked, or dropped and others behind it until it has
-    /// been enough. What leaves now, if anything may.
+    /// CoDel signals by `head`, the head of the flow `at`: it is marked, or dropped and others
+    /// behind it until it has been enough. What leaves now, if anything may.
     #[cold]
     fn signal(
         &mut self,
@@ -89,7 +89,8 @@ impl<C: Calendar> Queues<C> {
         }
     }
 
-    /// To be called first wherever there are packets at hand: where terms have changed, heads get new times.
+    /// To be called first wherever there are packets at hand: where terms have changed, heads get
+    /// new times.
     #[inline]
     pub(super) fn refresh(&mut self, packets: &mut Packets, now: Nanos) {
         if self.is_outdated {
@@ -97,7 +98,8 @@ impl<C: Calendar> Queues<C> {
         }
     }
 
-    /// All heads get new times. What a flow has waited for by the old terms is not made up for by the new ones.
+    /// All heads get new times. What a flow has waited for by the old terms is not made up for by
+    /// the new ones.
     #[cold]
     fn stamp_anew(&mut self, packets: &mut Packets, now: Nanos) {
         self.is_outdated = false;

@@ -1,5 +1,5 @@
-//! One flow: its queue, its times, its queue management. Two cache lines, of which packets that wait behind others
-//! need the first.
+//! One flow: its queue, its times, its queue management. Two cache lines, of which packets that
+//! wait behind others need the first.
 
 use super::super::stamp::{Moment, Terms};
 use crate::codel::Codel;
@@ -72,8 +72,8 @@ impl Flow {
         terms.after(self.departure, u32::try_from(ahead).unwrap_or(u32::MAX))
     }
 
-    /// Gives the next packet, of `len` bytes, its time: no earlier than `since`, and no later than `latest`
-    /// whatever the rate.
+    /// Gives the next packet, of `len` bytes, its time: no earlier than `since`, and no later than
+    /// `latest` whatever the rate.
     #[inline]
     pub(super) fn stamp(&mut self, terms: &Terms, len: u32, since: Moment, latest: Nanos) -> bool {
         // Who comes late has not saved up the time since.

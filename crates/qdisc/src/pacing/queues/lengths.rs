@@ -1,12 +1,13 @@
 //! Which flow is the longest, nearly: lists by length, made when there are too many packets.
 //!
-//! A flow is in the list of its length, of which there are four for each power of two. The flow that is taken is no more
-//! than a fifth shorter than the longest; an order in which all are exact would cost O(log flows) a packet, and a
-//! look at all of them more than that. Lists are made when they are first needed and kept up while there are many
-//! packets; at all other times queues come and go without them.
+//! A flow is in the list of its length, of which there are four for each power of two. The flow
+//! that is taken is no more than a fifth shorter than the longest; an order in which all are exact
+//! would cost O(log flows) a packet, and a look at all of them more than that. Lists are made when
+//! they are first needed and kept up while there are many packets; at all other times queues come
+//! and go without them.
 //!
-//! Cost: nothing but a comparison while there are few packets; else a comparison, and three flows where one changes its
-//! list. O(flows) once at the beginning and at the end.
+//! Cost: nothing but a comparison while there are few packets; else a comparison, and three flows
+//! where one changes its list. O(flows) once at the beginning and at the end.
 
 use super::flow::Flow;
 use crate::flow_table::NONE;

@@ -1,22 +1,26 @@
 //! All flows: when they are forgotten.
 //!
-//! A flow that is as good as unknown is forgotten by a hand that goes round: it
-//! looks at a few places whenever a flow comes that is new. So nobody keeps a list of who fell silent, packets cost nothing
-//! for it, and there are hardly more places than are needed at once. Where too many are, also those are forgotten
-//! that have no packets and would have had to wait: a flood of addresses is not remembered for as long as a low rate has it.
+//! A flow that is as good as unknown is forgotten by a hand that goes round: it looks at a few
+//! places whenever a flow comes that is new. So nobody keeps a list of who fell silent, packets
+//! cost nothing for it, and there are hardly more places than are needed at once. Where too many
+//! are, also those are forgotten that have no packets and would have had to wait: a flood of
+//! addresses is not remembered for as long as a low rate has it.
 
 use super::flow::Flow;
 use crate::flow_table::{Chained, FLOWS_MAX, FlowTable};
 use narrows_cpu::prefetch;
 
-/// Buckets: more than flows stand with the usual limits, in memory that is provided when it is touched. With
-/// as many flows as are ever remembered, four are in each.
+/// Buckets: more than flows stand with the usual limits, in memory that is provided when it is
+/// touched. With as many flows as are ever remembered, four are in each.
 const BUCKETS: u32 = FLOWS_MAX / 4;
-/// 2^32 divided by the golden ratio: the lower bits of a key may be what spreads packets over queues.
+/// 2^32 divided by the golden ratio: the lower bits of a key may be what spreads packets over
+/// queues.
 const SPREAD: u32 = 0x9e37_79b1;
-/// Places that the hand looks at for each new flow: at twice the pace at which they are taken it would keep up.
+/// Places that the hand looks at for each new flow: at twice the pace at which they are taken it
+/// would keep up.
 const LOOK: usize = 4;
-/// The same where there are too many flows: one of them has no packets, unless nearly all have some.
+/// The same where there are too many flows: one of them has no packets, unless nearly all have
+/// some.
 const LOOK_LONGER: usize = 64;
 
 impl Chained for Flow {

@@ -1,10 +1,11 @@
 //! A number and its time in one word, so that whoever reads it reads what belongs together.
 //!
-//! Two halves of 32 bits: the number, and the time in units of 1 us or 1 ms (powers of two of nanoseconds), which begins
-//! anew after 73 minutes or 52 days. What passed since is right up to that long; after exactly that
-//! long and for as long as a word is taken for fresh (`BELIEVED`, `PATIENCE`) a word that nobody has written since
-//! is so again: at worst one probe is not sent, or one round trip is compared with an old one.
-//! Congestion keeps 61 bits of time, in units of 65 us, and never begins anew: it must not come back by itself.
+//! Two halves of 32 bits: the number, and the time in units of 1 us or 1 ms (powers of two of
+//! nanoseconds), which begins anew after 73 minutes or 52 days. What passed since is right up to
+//! that long; after exactly that long and for as long as a word is taken for fresh (`BELIEVED`,
+//! `PATIENCE`) a word that nobody has written since is so again: at worst one probe is not sent, or
+//! one round trip is compared with an old one. Congestion keeps 61 bits of time, in units of 65 us,
+//! and never begins anew: it must not come back by itself.
 //!
 //! 0 is none. What would be packed to 0 is none, too: one probe in 2^64.
 
@@ -17,7 +18,8 @@ const FINE: u32 = 10;
 const COARSE: u32 = 20;
 /// and 65.5 us for what every packet would otherwise extend.
 const EXTENSION: u32 = 16;
-/// Clocks may be apart by fewer units than this. A time that seems to be ahead by less has just been.
+/// Clocks may be apart by fewer units than this. A time that seems to be ahead by less has just
+/// been.
 const APART: u32 = 1 << 16;
 
 /// A time stamp that is under way, and when it left.

@@ -1,4 +1,5 @@
-//! A question to the kernel and its answers, for what this host's `tc` and libraries do not know yet.
+//! A question to the kernel and its answers, for what this host's `tc` and libraries do not know
+//! yet.
 
 use anyhow::{Context, Result, bail};
 use netlink_sys::{Socket, SocketAddr};

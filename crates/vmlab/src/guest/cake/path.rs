@@ -43,8 +43,9 @@ pub fn beds() -> Result<[Testbed; 3]> {
 
 /// Makes the path long, gives the server its second address, and lets ports pick queues.
 ///
-/// `netem` delays at both ends, and so lets go of the sender's socket, as a cable does. Without it a
-/// packet in the bridge's qdisc still counts as not sent: TCP holds back, and little ever stands there.
+/// `netem` delays at both ends, and so lets go of the sender's socket, as a cable does. Without it
+/// a packet in the bridge's qdisc still counts as not sent: TCP holds back, and little ever stands
+/// there.
 fn prepare(bed: &Testbed) -> Result<()> {
     let server = bed.server();
     for (namespace, device) in [(bed.client(), CLIENT), (server, SERVER)] {
