@@ -21,7 +21,7 @@
 //!
 //! *In the order of what is due.* A queue that stands may be late for a while, so that others leave
 //! with it. Those that are late together have turns in the order in which they were due: in any
-//! fixed order the first would take what all have earned, and the last would starve.
+//! fixed order the first could take what all have earned, and the last go without.
 //!
 //! Cost: a worker that has nothing to do costs a step in vain, some 100 ns, for each that the
 //! thread wakes up for.
