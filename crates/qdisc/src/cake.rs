@@ -133,12 +133,13 @@ impl Cake {
     ) -> Self {
         let scheme = Scheme::new(config.diffserv, config.mark_mask);
         let tins = scheme.shares.iter().map(|share| Tin::new(share.quantum)).collect();
+        let seat = Seat::new(config.rate, meter);
         let mut cake = Self {
-            seat: Seat::new(config.rate, meter),
+            coalescing: coalescing(&config, &seat),
+            seat,
             estimator: estimator(&config),
             sizes: Sizes::new(&config),
             memory: Memory::new(&config),
-            coalescing: Coalescing::NONE,
             share: Share::WHOLE,
             neighbours: census.map(Neighbours::new),
             flows: Slab::new(),
@@ -169,20 +170,13 @@ impl Cake {
             tin.set_threshold(threshold.unwrap_or_default());
             tin.begin_anew_soon(self.config.frame, now);
         }
-        self.memory.follow(&self.config, self.share);
-        self.follow_bucket();
+        self.follow_share();
     }
 
-    /// How long departures may wait for others.
-    fn follow_bucket(&mut self) {
-        let rate = self.config.rate.unwrap_or_default();
-        let shape = Shape { rate, burst: self.config.catch_up(rate), peak: None };
-        let frame = Bytes(u64::from(self.config.frame));
-        let coalescing = Coalescing::beside_light_flows(&shape, frame);
-        self.coalescing = match self.seat.part_of_burst() {
-            Some(part) => coalescing.of_bucket(part),
-            None => coalescing.alone(),
-        };
+    /// Follows what this queue has of the limit.
+    fn follow_share(&mut self) {
+        self.memory.follow(&self.config, self.share);
+        self.coalescing = coalescing(&self.config, &self.seat);
     }
 
     /// When to ask again where a packet may leave at `when`: a little later if many stand, and soon
@@ -192,10 +186,7 @@ impl Cake {
     fn when(&self, when: Nanos, now: Nanos) -> Nanos {
         let frame = Bytes(u64::from(self.config.frame));
         let due = self.coalescing.until(when, frame, self.backlog.bytes - frame);
-        match self.seat {
-            Seat::Shared(_) => due.min(now + self.coalescing.longest_unseen()),
-            _ => due,
-        }
+        due.min(now + self.coalescing.longest_unseen())
     }
 
     /// Keeps `rate` from `now` on, as the estimator has it.
@@ -235,8 +226,7 @@ impl Cake {
         }
         if share.0.abs_diff(self.share.0) > self.share.0 / 8 {
             self.share = share;
-            self.memory.follow(&self.config, share);
-            self.follow_bucket();
+            self.follow_share();
         }
     }
 
@@ -434,6 +424,17 @@ impl Qdisc for Cake {
     fn adopt(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
         self.overlimits.adopted();
         self.take_in(packets, id, now);
+    }
+}
+
+/// How long departures may wait for others.
+fn coalescing(config: &Config, seat: &Seat) -> Coalescing {
+    let rate = config.rate.unwrap_or_default();
+    let shape = Shape { rate, burst: config.catch_up(rate), peak: None };
+    let coalescing = Coalescing::beside_light_flows(&shape, Bytes(u64::from(config.frame)));
+    match seat.part_of_burst() {
+        Some(part) => coalescing.of_bucket(part),
+        None => coalescing.alone(),
     }
 }
 

@@ -21,8 +21,8 @@ pub enum Next {
     /// At this time. Something is queued that may not leave yet; asking earlier is harmless, and
     /// asking later loses nothing within what the qdisc's burst makes up for.
     At(Nanos),
-    /// At this time, or when something has been enqueued if that is earlier: what is queued waits
-    /// for its own sake, or for a share that something more urgent need not wait for.
+    /// At this time, or when something has been enqueued if that is earlier: what is queued is
+    /// held for its own sake, and what comes need not wait for it.
     Held(Nanos),
     /// When something has been enqueued: it is empty.
     Empty,

@@ -82,6 +82,15 @@ enum Seat {
     Shared(Box<dyn Meter>),
 }
 
+impl Seat {
+    fn meter(&self) -> &dyn Meter {
+        match self {
+            Self::Own(bucket) => bucket,
+            Self::Shared(meter) => meter.as_ref(),
+        }
+    }
+}
+
 /// A token bucket filter over an inner qdisc.
 pub(crate) struct Tbf {
     /// The whole limit.
@@ -119,12 +128,9 @@ impl Tbf {
 
     /// Looks up what the meter says of sizes, so that arrivals need not ask it.
     fn follow_meter(&mut self) {
-        let meter: &dyn Meter = match &self.seat {
-            Seat::Own(bucket) => bucket,
-            Seat::Shared(meter) => meter.as_ref(),
-        };
-        self.longest = meter.longest();
-        let share = meter.share();
+        let meter = self.seat.meter();
+        let (longest, share) = (meter.longest(), meter.share());
+        self.longest = longest;
         if share != self.share {
             self.share = share;
             self.follow_share();
@@ -133,13 +139,8 @@ impl Tbf {
 
     #[inline(never)]
     fn follow_share(&mut self) {
-        let share = self.share;
-        self.part = if share == Share::WHOLE { self.limit } else { share.of(self.limit) };
-        let bucket = match &self.seat {
-            Seat::Own(_) => Share::WHOLE,
-            Seat::Shared(meter) => meter.part_of_burst(),
-        };
-        self.coalescing = self.coalescing.of_bucket(bucket);
+        self.part = self.share.of(self.limit);
+        self.coalescing = self.coalescing.of_bucket(self.seat.meter().part_of_burst());
     }
 
     #[inline]

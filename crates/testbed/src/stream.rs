@@ -8,6 +8,7 @@
 
 use crate::background::Background;
 use crate::bed::End;
+use crate::frames::HEADERS;
 use crate::namespace::Namespace;
 use crate::probe::{now, receive, send};
 use anyhow::{Context, Result, ensure};
@@ -20,8 +21,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Ethernet, IPv4 and UDP headers, in bytes.
-const HEADERS: usize = 14 + 20 + 8;
 /// The first bytes of a datagram say when it was sent, in nanoseconds.
 const STAMP: usize = 8;
 /// The largest datagram.

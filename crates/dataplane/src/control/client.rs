@@ -1,6 +1,6 @@
 //! A command's side of the control socket.
 
-use super::place::folder;
+use super::place::{SOCKET, folder};
 use super::{Answer, ControlError, MESSAGE_MAX, Request};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -29,7 +29,7 @@ impl Client {
         let entries = folder().and_then(std::fs::read_dir).into_iter().flatten().flatten();
         let mut found: Vec<Self> = entries
             .map(|entry| entry.path())
-            .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
+            .filter(|path| path.extension().is_some_and(|extension| extension == SOCKET))
             .filter_map(|path| {
                 let mut client = Self { path, ports: Vec::new() };
                 match client.ask(&Request::Ports) {

@@ -23,7 +23,7 @@ pub(crate) const RUN_DIR: &str = "/run/narrows";
 /// What the names of locks end in.
 const LOCK: &str = "lock";
 /// What the names of sockets end in.
-const SOCKET: &str = "sock";
+pub(super) const SOCKET: &str = "sock";
 /// What the names of records end in.
 const RECORD: &str = "offloads";
 

@@ -72,11 +72,7 @@ fn stream(queue: u16, frame: usize, bits: u64) -> Stream {
 
 /// Streams, of which the first is the light one.
 fn light(bed: &Testbed, window: Duration, seed: u64, streams: &[Stream]) -> Result<Figures> {
-    let running = start(bed, seed, streams)?;
-    thread::sleep(WARM_UP);
-    let span = now()?..now()? + window;
-    thread::sleep(window);
-    let arrivals = running.into_iter().map(Running::stop).collect::<Result<Vec<_>>>()?;
+    let (arrivals, span) = udp(bed, window, seed, streams)?;
     let mut figures = delays(&arrivals[0], &span)?;
     let bits: f64 = arrivals.iter().map(|arrivals| bits_within(arrivals, &span)).sum();
     figures.insert(Figure::Delivered, mbit(bits, &span));
@@ -131,20 +127,27 @@ fn hosts_udp(bed: &Testbed, window: Duration, seed: u64, bits: u64) -> Result<Fi
     let one = Stream { to: to_other(0), ..stream(0, FULL, bits) };
     let many = (0..MANY).map(|queue| stream(queue, FULL, bits / u64::from(MANY)));
     let streams: Vec<Stream> = std::iter::once(one).chain(many).collect();
-    let running = start(bed, seed, &streams)?;
-    thread::sleep(WARM_UP);
-    let span = now()?..now()? + window;
-    thread::sleep(window);
-    let arrivals = running.into_iter().map(Running::stop).collect::<Result<Vec<_>>>()?;
+    let (arrivals, span) = udp(bed, window, seed, &streams)?;
     let bits: Vec<f64> = arrivals.iter().map(|arrivals| bits_within(arrivals, &span)).collect();
     Ok(share(&bits, &span))
 }
 
-fn start(bed: &Testbed, seed: u64, streams: &[Stream]) -> Result<Vec<Running>> {
+/// What arrives of each stream, and the span of time that is measured.
+fn udp(
+    bed: &Testbed,
+    window: Duration,
+    seed: u64,
+    streams: &[Stream],
+) -> Result<(Vec<Vec<Arrival>>, Range<Duration>)> {
     let [client, server] = bed.ends();
     let seeds = (seed * streams.len() as u64)..;
     let start = |(stream, seed): (&Stream, u64)| stream.start(client, server.namespace, seed);
-    streams.iter().zip(seeds).map(start).collect()
+    let running = streams.iter().zip(seeds).map(start).collect::<Result<Vec<_>>>()?;
+    thread::sleep(WARM_UP);
+    let span = now()?..now()? + window;
+    thread::sleep(window);
+    let arrivals = running.into_iter().map(Running::stop).collect::<Result<_>>()?;
+    Ok((arrivals, span))
 }
 
 /// What was added to the delays of what was sent within the window.
