@@ -119,7 +119,7 @@ fn pfifo() -> Spec {
 fn tbf(meter: Option<Box<dyn Meter>>) -> Spec {
     let Limit { rate, burst, peak, backlog: limit } = limit();
     let config = tbf::Config { rate, burst, limit, peak, overhead: Overhead::NONE };
-    Spec { meter, children: vec![pfifo()], ..Spec::new(Config::Tbf(config)) }
+    Spec { metering: meter.into(), children: vec![pfifo()], ..Spec::new(Config::Tbf(config)) }
 }
 
 /// The work of one structure, ready to be done.

@@ -249,7 +249,7 @@ fn another_meter_takes_over_what_is_queued() {
         let fresh = Coordination::new(to, limit, 2);
         let (now, mut moved) = (Nanos(2), world.departures.len());
         for number in 0..2 {
-            world.queue_mut(number).retune(spec(limit, Some(fresh.seat(number))), now);
+            world.retune(number, spec(limit, Some(fresh.seat(number))), now);
             world.poll(number, now);
         }
         world.run_until(Nanos::MAX, Nanos::ZERO);

@@ -3,7 +3,7 @@
 use narrows_coordination::Destinations;
 use narrows_packet::{Acknowledgement, Batch, Headers, PacketId, Packets};
 use narrows_qdisc::pacing::{Config, Structure};
-use narrows_qdisc::{Hearsay, Qdisc, Spec};
+use narrows_qdisc::{Detail, Handover, Hearsay, Qdisc, Spec};
 use narrows_units::{Nanos, Rate};
 use std::sync::Arc;
 
@@ -30,6 +30,12 @@ enum Answer {
 struct Queue {
     qdisc: Box<dyn Qdisc>,
     packets: Packets,
+}
+
+impl Queue {
+    fn retune(&mut self, spec: Spec, now: Nanos) {
+        self.qdisc.retune(spec, &mut Handover::new(&mut self.packets, now));
+    }
 }
 
 fn spec(safeguard: bool, hearsay: Option<Box<dyn Hearsay>>) -> Spec {
@@ -161,7 +167,7 @@ impl World {
         [&self.sends, &self.hears].map(|queue| {
             let mut stats = vec![];
             queue.qdisc.stats(&mut stats);
-            stats[0].pacing.as_ref().unwrap().congestion
+            stats[0].detail.as_ref().and_then(Detail::pacing).unwrap().congestion
         })
     }
 }
@@ -213,15 +219,12 @@ fn who_listens_no_more_is_not_kept_apart_and_who_begins_to_is() {
     let mut world = World::new(spec(false, None), spec(true, Some(shared.hearsay())));
     assert!(world.longest_burst(Answer::Mark) >= 4, "the one that sends does not listen");
     assert!(world.heard()[1] > 0);
-    let (now, sends) = (world.now, &mut world.sends.qdisc);
-    sends.retune(spec(true, Some(shared.hearsay())), now);
+    world.sends.retune(spec(true, Some(shared.hearsay())), world.now);
     assert!(world.longest_burst(Answer::Mark) <= 2, "it does");
     // With other parameters and nothing said of whom to hear, it hears those whom it heard.
-    let (now, sends) = (world.now, &mut world.sends.qdisc);
-    sends.retune(spec(true, None), now);
+    world.sends.retune(spec(true, None), world.now);
     assert!(world.longest_burst(Answer::Mark) <= 2, "it still does");
-    let (now, sends) = (world.now, &mut world.sends.qdisc);
-    sends.retune(spec(false, None), now);
+    world.sends.retune(spec(false, None), world.now);
     assert!(world.longest_burst(Answer::Mark) >= 4, "it does no more");
 }
 

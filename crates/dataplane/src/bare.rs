@@ -8,8 +8,8 @@ use crate::clock;
 use crate::worker_thread::settle;
 use crate::xdp_io::XdpIo;
 use narrows_packet::{Batch, Packets};
+use narrows_shaper::{BATCH, Io, Side};
 use narrows_units::Nanos;
-use narrows_worker::{BATCH, Io, Side};
 use narrows_xsk::wait_readable;
 use std::sync::atomic::{AtomicBool, Ordering};
 

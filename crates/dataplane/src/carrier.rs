@@ -8,7 +8,7 @@
 //! what two looks in a row, a second apart, have found gone is told.
 
 use crate::events::Events;
-use narrows_worker::Side;
+use narrows_shaper::Side;
 
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Carrier {

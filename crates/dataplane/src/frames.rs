@@ -6,8 +6,8 @@
 
 use crate::owners::{FrameCounts, Owners, Share};
 use narrows_packet::PacketId;
+use narrows_shaper::Side;
 use narrows_units::Bytes;
-use narrows_worker::Side;
 use narrows_xsk::{Desc, UmemPart};
 
 /// No further frame.

@@ -23,10 +23,10 @@ use crate::watch::{self, Watch};
 use narrows_bpf::{Stalled, Verdicts, XdpMode};
 use narrows_link::bridge::BridgeError;
 use narrows_link::{DeviceLosses, Link, LinkError, LinkEvent, Promiscuous, doctor};
-use narrows_policy::{Installed, Kind, Node, NodeStats, Policy, PolicyError, Update};
-use narrows_qdisc::Spec;
+use narrows_policy::{Kind, Node, NodeStats, Plan, Policy, PolicyError};
+use narrows_qdisc::{Detail, Spec};
+use narrows_shaper::{Installation, PathCounters, Side};
 use narrows_units::{Nanos, Rate};
-use narrows_worker::{PathCounters, Side};
 use narrows_xsk::CopyMode;
 
 mod handover;
@@ -133,7 +133,7 @@ struct Totals {
 pub struct Instance {
     options: InstanceOptions,
     policy: Policy,
-    installed: [Option<Installed>; 2],
+    installed: [Option<Installation>; 2],
     session: Option<Session>,
     /// Over the session's workers.
     watch: Watch,
@@ -267,16 +267,14 @@ impl Instance {
             if policy.port(name) == self.policy.port(name) {
                 continue;
             }
-            let previous = self.installed[side.index()].as_ref();
-            let (installed, updates) =
-                Installed::compile(policy.port(name), session.queues(), previous)
-                    .map_err(|source| InstanceError::Policy { port: name.clone(), source })?;
-            changes.push((side, installed, updates));
+            changes.push((side, plan(&policy, name, session.queues())?));
         }
-        for (side, installed, updates) in changes {
-            installed.commit();
-            session.update(side, updates);
-            self.installed[side.index()] = Some(installed);
+        for (side, plan) in changes {
+            let previous = self.installed[side.index()].as_ref();
+            let (installation, specs) = Installation::reconcile(plan, previous);
+            installation.commit();
+            session.update(side, specs);
+            self.installed[side.index()] = Some(installation);
         }
         self.policy = policy;
         self.look_up();
@@ -438,12 +436,12 @@ impl Instance {
         let verdicts = totals.verdicts[side.index()];
         let root = self.policy.port(&name).root.as_ref();
         let rate_set_bps = root.and_then(|root| match &root.kind {
-            Kind::Tbf(tbf) => Some(tbf.params.rate.bits_per_sec()),
+            Kind::Tbf(tbf) => Some(tbf.rate.bits_per_sec()),
             Kind::Cake(cake) => cake.params.config.rate.map(Rate::bits_per_sec),
             _ => None,
         });
         let qdiscs = reports.iter().flat_map(|report| &report.qdiscs[side.index()]);
-        let instances = qdiscs.filter_map(|stats| stats.cake.as_ref());
+        let instances = qdiscs.filter_map(|stats| stats.detail.as_ref().and_then(Detail::cake));
         let instance_bytes = instances.map(|cake| cake.own_memory.0).max();
         let mut total = QueueCounters::default();
         queues.iter().for_each(|queue| total.merge(queue));
@@ -536,7 +534,7 @@ impl Instance {
             let [a, b] = ports.map(|port| (port.name, port.queues));
             return Err(InstanceError::Queues(a, b));
         }
-        let [(of_a, updates_a), (of_b, updates_b)] = self.compile(ports[0].queues as usize)?;
+        let [(of_a, specs_a), (of_b, specs_b)] = self.compile(ports[0].queues as usize)?;
         // A NIC drops frames for others by itself, long before XDP.
         let promiscuous = ports
             .iter()
@@ -549,9 +547,12 @@ impl Instance {
         });
         self.repairs.watch(&self.options.ports, generic);
         self.repairs.repair(&mut self.events);
-        let specs = [updates_a, updates_b].map(|updates| updates.into_iter().map(spec).collect());
-        let session =
-            Session::open(ports, &self.options.session, specs, self.options.fail.stalled())?;
+        let session = Session::open(
+            ports,
+            &self.options.session,
+            [specs_a, specs_b],
+            self.options.fail.stalled(),
+        )?;
         let is_generic = Side::BOTH.map(|side| session.xdp_mode(side) == XdpMode::Generic);
         self.session = Some(session);
         if is_generic != generic {
@@ -580,13 +581,10 @@ impl Instance {
     }
 
     /// Lays the policy of either port out over `queues` queues.
-    fn compile(&self, queues: usize) -> Result<[(Installed, Vec<Update>); 2], InstanceError> {
-        let compile = |name: &String| {
-            Installed::compile(self.policy.port(name), queues, None)
-                .map_err(|source| InstanceError::Policy { port: name.clone(), source })
-        };
+    fn compile(&self, queues: usize) -> Result<[(Installation, Vec<Spec>); 2], InstanceError> {
         let [a, b] = &self.options.ports;
-        Ok([compile(a)?, compile(b)?])
+        let plans = [plan(&self.policy, a, queues)?, plan(&self.policy, b, queues)?];
+        Ok(plans.map(|plan| Installation::reconcile(plan, None)))
     }
 
     /// Has the kernel asked what addresses were before translation for those ports whose qdiscs
@@ -726,11 +724,10 @@ impl Totals {
     }
 }
 
-/// What a first session builds: there is nothing yet that could be retuned.
-fn spec(update: Update) -> Spec {
-    match update {
-        Update::Retune(spec) | Update::Replace(spec) => spec,
-    }
+/// What the port `name` runs on `queues` queues under `policy`.
+fn plan(policy: &Policy, name: &str, queues: usize) -> Result<Plan, InstanceError> {
+    Plan::of(policy.port(name), queues)
+        .map_err(|source| InstanceError::Policy { port: name.to_owned(), source })
 }
 
 fn wants_translation(node: &Node) -> bool {

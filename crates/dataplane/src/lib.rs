@@ -1,6 +1,6 @@
 //! The data plane: real time, real packets.
 //!
-//! Two ports are joined over AF_XDP. Each queue pair has a [`Worker`](narrows_worker::Worker) on a
+//! Two ports are joined over AF_XDP. Each queue pair has a [`Worker`](narrows_shaper::Worker) on a
 //! core of its own, which owns its packets, qdiscs and timers outright; workers share nothing but
 //! the limits of the `coordination` layer. An [`Instance`] holds the ports, the policy and the
 //! workers together and answers the control socket.

@@ -8,7 +8,7 @@
 
 use crate::events::Events;
 use narrows_bpf::SteerError;
-use narrows_worker::Side;
+use narrows_shaper::Side;
 use std::path::Path;
 
 /// Where the kernel shows that connection tracking is there, as a module or built in.

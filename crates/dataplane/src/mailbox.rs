@@ -1,8 +1,8 @@
 //! What a worker is told: a mailbox that never holds more than a worker needs, however long it does
 //! not look.
 //!
-//! Of several updates for the same port a worker needs only the latest of its shape and the latest
-//! parameters for that, and of several questions only the last: whoever asked before has stopped
+//! Of several specifications for the same port a worker needs only the latest, with the seats that
+//! came before it and are still meant, and of several questions only the last: whoever asked before has stopped
 //! waiting. So a worker that was silent through a thousand changes takes over the newest policy in
 //! one step.
 //!
@@ -10,8 +10,8 @@
 
 use crate::bell::Bell;
 use crate::runner::{Standing, WorkerReport, WorkerSockets};
-use narrows_policy::Update;
-use narrows_worker::Side;
+use narrows_qdisc::Spec;
+use narrows_shaper::Side;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::mpsc::Sender;
@@ -26,7 +26,7 @@ pub(crate) struct Mailbox {
 /// What has come in.
 #[derive(Default)]
 pub(crate) struct Mail {
-    updates: [Updates; 2],
+    updates: [Option<Spec>; 2],
     /// Wants a report, once all else is done.
     pub(crate) asked: Option<Sender<WorkerReport>>,
     /// Wants to know what sockets it has.
@@ -37,31 +37,20 @@ pub(crate) struct Mail {
     pub(crate) stop: bool,
 }
 
-/// What is still to be taken over for one port. A new shape makes all that came before it moot;
-/// parameters are for the shape that is there then.
-#[derive(Default)]
-struct Updates {
-    shape: Option<Update>,
-    parameters: Option<Update>,
-}
-
 impl Mail {
-    /// Adds an update for what goes out of `egress`.
-    pub(crate) fn update(&mut self, egress: Side, update: Update) {
-        let updates = &mut self.updates[egress.index()];
-        match update {
-            Update::Replace(_) => *updates = Updates { shape: Some(update), parameters: None },
-            Update::Retune(_) => updates.parameters = Some(update),
-        }
+    /// Says what is to run for what goes out of `egress`.
+    pub(crate) fn update(&mut self, egress: Side, spec: Spec) {
+        let update = &mut self.updates[egress.index()];
+        *update = Some(match update.take() {
+            Some(before) => spec.after(before),
+            None => spec,
+        });
     }
 
-    /// The updates, in the order in which they are to be taken over.
-    pub(crate) fn take_updates(&mut self) -> impl Iterator<Item = (Side, Update)> {
+    /// What is to run from now on, and where.
+    pub(crate) fn take_updates(&mut self) -> impl Iterator<Item = (Side, Spec)> {
         let updates = std::mem::take(&mut self.updates);
-        Side::BOTH.into_iter().zip(updates).flat_map(|(egress, updates)| {
-            let both = updates.shape.into_iter().chain(updates.parameters);
-            both.map(move |update| (egress, update))
-        })
+        Side::BOTH.into_iter().zip(updates).filter_map(|(egress, spec)| Some((egress, spec?)))
     }
 }
 
@@ -111,44 +100,62 @@ impl Mailbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use narrows_qdisc::{Config, Spec, fifo};
+    use narrows_coordination::{Coordination, Limit, Strategy};
+    use narrows_qdisc::{Config, Metering, NodeId, Spec, fifo};
+    use narrows_units::{Bytes, Rate};
     use std::sync::mpsc::channel;
 
-    /// A `pfifo` with that limit, which tells updates apart.
-    fn spec(limit: u32) -> Spec {
-        Spec::new(Config::Fifo(fifo::Config::Packets(limit)))
+    /// A `pfifo` with that name and limit.
+    fn spec(id: u64, limit: u32) -> Spec {
+        Spec { id: NodeId(id), ..Spec::new(Config::Fifo(fifo::Config::Packets(limit))) }
     }
 
-    /// What a worker takes over: where, whether that is a new shape, and its limit.
-    fn taken_over(mailbox: &Mailbox) -> Vec<(Side, bool, u32)> {
+    /// What a worker takes over: where, its name, and its limit.
+    fn taken_over(mailbox: &Mailbox) -> Vec<(Side, u64, u32)> {
         let updates = mailbox.take(false).unwrap().take_updates().collect::<Vec<_>>();
-        let one = |(egress, update)| {
-            let (is_shape, spec) = match update {
-                Update::Replace(spec) => (true, spec),
-                Update::Retune(spec) => (false, spec),
-            };
+        let one = |(egress, spec): (Side, Spec)| {
             let Config::Fifo(fifo::Config::Packets(limit)) = spec.config else { panic!("a pfifo") };
-            (egress, is_shape, limit)
+            (egress, spec.id.0, limit)
         };
         updates.into_iter().map(one).collect()
     }
 
     #[test]
-    fn what_came_while_nobody_looked_is_one_shape_and_one_set_of_parameters() {
+    fn of_what_came_while_nobody_looked_only_the_latest_is_taken_over() {
         let mailbox = Mailbox::new().unwrap();
-        let put = |egress, update| mailbox.put(|mail| mail.update(egress, update));
-        put(Side::A, Update::Retune(spec(1)));
-        put(Side::A, Update::Replace(spec(2)));
-        put(Side::B, Update::Retune(spec(3)));
+        let put = |egress, spec| mailbox.put(|mail| mail.update(egress, spec));
+        put(Side::A, spec(1, 1));
+        put(Side::B, spec(1, 3));
         for limit in 4..1000 {
-            put(Side::A, Update::Retune(spec(limit)));
+            put(Side::A, spec(2, limit));
         }
-        let expected = [(Side::A, true, 2), (Side::A, false, 999), (Side::B, false, 3)];
-        assert_eq!(taken_over(&mailbox), expected);
-        put(Side::B, Update::Retune(spec(5)));
-        put(Side::B, Update::Replace(spec(6)));
-        assert_eq!(taken_over(&mailbox), [(Side::B, true, 6)]);
+        assert_eq!(taken_over(&mailbox), [(Side::A, 2, 999), (Side::B, 1, 3)]);
         assert_eq!(taken_over(&mailbox), []);
+    }
+
+    #[test]
+    fn a_seat_that_was_never_taken_is_not_lost() {
+        let (rate, bytes) = (Rate::from_bits_per_sec(1_000_000), Bytes(10_000));
+        let limit = Limit { rate, burst: bytes, peak: None, backlog: bytes };
+        let shared = Coordination::new(Strategy::FAIR, limit, 1);
+        let mailbox = Mailbox::new().unwrap();
+        let put = |metering, id| {
+            let inner = Spec { metering, ..spec(id, 1) };
+            let outer = Spec { children: vec![inner], ..spec(9, 1) };
+            mailbox.put(|mail| mail.update(Side::A, outer));
+        };
+        let take = || {
+            let spec = mailbox.take(false).unwrap().take_updates().next().unwrap().1;
+            spec.children.into_iter().next().unwrap().metering
+        };
+        put(Metering::Shared(shared.seat(0)), 1);
+        put(Metering::Kept, 1);
+        put(Metering::Kept, 1);
+        assert!(matches!(take(), Metering::Shared(_)), "and it is free again");
+        put(Metering::Shared(shared.seat(0)), 1);
+        put(Metering::Own, 2);
+        assert!(matches!(take(), Metering::Own), "another one has no use for it");
+        drop(shared.seat(0));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The rates that `narrows show` states: what passed in the last second.
 
+use narrows_shaper::Side;
 use narrows_units::{Bytes, Nanos, Rate};
-use narrows_worker::Side;
 
 /// The byte counts of both ports at one moment.
 #[derive(Clone, Copy, Default)]

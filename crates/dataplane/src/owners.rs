@@ -17,7 +17,7 @@
 //!
 //! Cost: one byte and one counter written at each change of hands; a byte a frame.
 
-use narrows_worker::Side;
+use narrows_shaper::Side;
 
 /// Who has a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

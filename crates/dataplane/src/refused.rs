@@ -11,8 +11,8 @@
 //! next look begins anew.
 
 use crate::frames::Frames;
+use narrows_shaper::Side;
 use narrows_units::Nanos;
-use narrows_worker::Side;
 
 /// How long a device may take to send what it was given, at the very most.
 const SENT_BY: Nanos = Nanos::from_secs(5);

@@ -20,8 +20,8 @@ use crate::xdp_io::XdpIo;
 use narrows_bpf::Heart;
 use narrows_packet::{Backlog, DropReason};
 use narrows_qdisc::Stats;
+use narrows_shaper::{Activity, PathCounters, Pause, Side, Worker};
 use narrows_units::Nanos;
-use narrows_worker::{Activity, PathCounters, Pause, Side, Worker};
 use narrows_xsk::{KernelDrops, PollSet, RingSizes};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -276,8 +276,8 @@ impl Runner {
     #[cold]
     fn obey(&mut self, now: Nanos, crew: &Berthed<'_>) -> bool {
         let Some(mut mail) = self.mailbox.take(crew.alone) else { return true };
-        for (egress, update) in mail.take_updates() {
-            self.worker.update(egress, update, now);
+        for (egress, spec) in mail.take_updates() {
+            self.worker.update(egress, spec, now);
         }
         if let Some(answer) = mail.asked {
             self.worker.io_mut().recover(now);

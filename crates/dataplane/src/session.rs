@@ -20,9 +20,8 @@ use narrows_link::QueueCounts;
 
 use narrows_link::{Device, DeviceLosses};
 use narrows_packet::dissect::Dissector;
-use narrows_policy::Update;
-use narrows_qdisc::Spec;
-use narrows_worker::{Side, Worker};
+use narrows_qdisc::{Slot, Spec};
+use narrows_shaper::{Side, Worker};
 use narrows_xsk::{CopyMode, RingSizes, Socket, SocketError, Umem, UmemError};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -247,7 +246,8 @@ impl Session {
         let mut workers = Workers::new(prepared.heartbeats.clone());
         let ios = (0u32..).zip(prepared.take_ios());
         for (((queue, io), a), b) in ios.zip(of_a).zip(of_b) {
-            let worker = Worker::new(io, prepared.sizing.frames(), [a.build(), b.build()]);
+            let qdiscs = [Slot::new(a), Slot::new(b)];
+            let worker = Worker::new(io, prepared.sizing.frames(), qdiscs);
             let seat = Seat::of(queue, options);
             workers.start(worker, seat).map_err(SessionError::Thread)?;
         }
@@ -289,8 +289,8 @@ impl Session {
     }
 
     /// See [`Workers::update`].
-    pub(crate) fn update(&self, egress: Side, updates: Vec<Update>) {
-        self.workers.update(egress, updates);
+    pub(crate) fn update(&self, egress: Side, specs: Vec<Spec>) {
+        self.workers.update(egress, specs);
     }
 
     /// Whether the kernel can be asked, as of now, what addresses were before translation.

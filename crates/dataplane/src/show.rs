@@ -7,7 +7,7 @@
 use narrows_bpf::Verdicts;
 use narrows_link::DeviceLosses;
 use narrows_packet::{Backlog, DropCounters};
-use narrows_worker::PathCounters;
+use narrows_shaper::PathCounters;
 use narrows_xsk::KernelDrops;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

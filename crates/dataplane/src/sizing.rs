@@ -12,7 +12,7 @@
 use crate::owners::Share;
 use crate::session::{PortFacts, SessionOptions};
 use narrows_link::{Buffer, Receiver};
-use narrows_worker::Side;
+use narrows_shaper::Side;
 use narrows_xsk::CopyMode;
 
 /// What the workers of a session need.

@@ -3,7 +3,7 @@
 
 use crate::events::Events;
 use crate::session::{PortFacts, Session};
-use narrows_worker::Side;
+use narrows_shaper::Side;
 
 /// What is wrong with the ports that `session` joins.
 pub(crate) fn of_ports(session: &Session) -> Vec<String> {

@@ -10,8 +10,8 @@ use crate::runner::{Paused, Runner, Standing, WorkerReport, WorkerSockets};
 use crate::session::SessionOptions;
 use crate::xdp_io::XdpIo;
 use narrows_bpf::Heart;
-use narrows_policy::Update;
-use narrows_worker::{Side, Worker};
+use narrows_qdisc::Spec;
+use narrows_shaper::{Side, Worker};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -72,9 +72,9 @@ impl WorkerThread {
         Ok(Self { mailbox, last_word, berth, cpu })
     }
 
-    /// Has the worker take over `update` for what goes out of `egress`, as soon as it comes round.
-    pub(crate) fn update(&self, egress: Side, update: Update) {
-        self.mailbox.put(|mail| mail.update(egress, update));
+    /// Has the worker take over `spec` for what goes out of `egress`, as soon as it comes round.
+    pub(crate) fn update(&self, egress: Side, spec: Spec) {
+        self.mailbox.put(|mail| mail.update(egress, spec));
     }
 
     /// Asks for a report. When it is there, every update that was sent before it is in effect.

@@ -11,8 +11,8 @@ use crate::worker_thread::{Seat, WorkerThread};
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{Heartbeats, Pulse};
 use narrows_packet::DropReason;
-use narrows_policy::Update;
-use narrows_worker::{Side, Worker};
+use narrows_qdisc::Spec;
+use narrows_shaper::{Side, Worker};
 use std::cell::RefCell;
 use std::io;
 use std::sync::mpsc::Sender;
@@ -91,14 +91,12 @@ impl Workers {
         (0u32..).zip(self.pulses()).filter_map(seen).collect()
     }
 
-    /// Hands each its update for what goes out of `egress`, and waits until all that are not silent
+    /// Hands each its specification for what goes out of `egress`, and waits until all that are not silent
     /// have taken it over. A silent one takes it over before it does anything else.
-    pub(crate) fn update(&self, egress: Side, updates: Vec<Update>) {
-        for (thread, update) in self.threads.iter().zip(updates) {
-            thread.update(egress, update);
+    pub(crate) fn update(&self, egress: Side, specs: Vec<Spec>) {
+        for (thread, spec) in self.threads.iter().zip(specs) {
+            thread.update(egress, spec);
         }
-        // What a silent one said of its qdiscs is not about those of now.
-        self.known.borrow_mut().iter_mut().for_each(|known| known.qdiscs[egress.index()].clear());
         self.reports();
     }
 
@@ -181,8 +179,8 @@ fn given_up(mut report: WorkerReport) -> WorkerReport {
 mod tests {
     use super::*;
     use narrows_packet::Backlog;
+    use narrows_shaper::PathCounters;
     use narrows_units::Bytes;
-    use narrows_worker::PathCounters;
 
     #[test]
     fn what_a_worker_held_that_never_spoke_again_is_accounted_for() {

@@ -7,8 +7,10 @@
 //!
 //! *Non-goals.* What the parameters do is `narrows_qdisc::cake`'s.
 
-use crate::{PolicyError, PortFacts};
-use narrows_coordination::Strategy;
+use crate::kind::{Classes, Rules, Site, strategy};
+use crate::plan::SharedLimit;
+use crate::{Params, Parent, PolicyError};
+use narrows_coordination::{Limit, Strategy};
 use narrows_qdisc::cake::{AckFilter, Config, Diffserv, Isolation};
 use narrows_units::wire::Framing;
 use narrows_units::{Bytes, Nanos, Rate};
@@ -134,41 +136,78 @@ impl CakeParams {
 }
 
 impl Cake {
-    /// One as `options` have it, that is new on the port of `facts`. `own_queue` is whether it
-    /// stands below an `mq`.
+    /// One with the defaults, at `site`.
     ///
     /// # Errors
-    /// Where the parameters cannot be had there.
-    pub(crate) fn new(
-        multi: bool,
-        options: &CakeOptions,
-        facts: &PortFacts,
-        own_queue: bool,
-    ) -> Result<Self, PolicyError> {
-        let defaults = Self { multi, params: CakeParams::new(facts.frame()) };
-        defaults.changed(options, facts, own_queue)
+    /// Where it cannot be had there.
+    pub(crate) fn new(multi: bool, site: &Site<'_>) -> Result<Self, PolicyError> {
+        match (multi, site.parent, site.facts.queues) {
+            (true, Parent::Class(_), _) => Err(PolicyError::CakeMqNotRoot),
+            (true, Parent::Root, Some(0 | 1)) => Err(PolicyError::CakeMqNeedsQueues),
+            _ => Ok(Self { multi, params: CakeParams::new(site.facts.frame()) }),
+        }
     }
 
-    /// This one with what `options` names.
-    ///
-    /// # Errors
-    /// Where that cannot be had there.
-    pub(crate) fn changed(
-        &self,
-        options: &CakeOptions,
-        facts: &PortFacts,
-        own_queue: bool,
-    ) -> Result<Self, PolicyError> {
+    /// Its name on the command line.
+    pub(crate) const fn kind_name(multi: bool) -> &'static str {
+        if multi { "cake_mq" } else { "cake" }
+    }
+}
+
+impl Rules for Cake {
+    fn name(&self) -> &'static str {
+        Self::kind_name(self.multi)
+    }
+
+    fn classes(&self) -> Classes {
+        if self.multi { Classes::Alike } else { Classes::None }
+    }
+
+    fn change(&mut self, params: &Params, site: &Site<'_>) -> Result<(), PolicyError> {
+        let Params::Cake { options, .. } = params else { return Ok(()) };
         let mut params = self.params.with(options);
-        params.config.frame = facts.frame();
-        if own_queue && options.strategy.is_some() {
+        params.config.frame = site.facts.frame();
+        if site.own_queue && options.strategy.is_some() {
             return Err(PolicyError::CoordinationUnderMq);
         }
-        let several = !own_queue && facts.queues.is_some_and(|queues| queues > 1);
-        match (params.config.autorate, self.multi) {
-            (true, true) => Err(PolicyError::AutorateShared("cake_mq")),
-            (true, false) if several => Err(PolicyError::AutorateShared("cake")),
-            _ => Ok(Self { params, ..*self }),
+        let several = !site.own_queue && site.facts.queues.is_some_and(|queues| queues > 1);
+        if params.config.autorate && (self.multi || several) {
+            return Err(PolicyError::AutorateShared(self.name()));
+        }
+        self.params = params;
+        Ok(())
+    }
+
+    fn follows_arrivals(&self) -> bool {
+        self.params.config.autorate
+    }
+
+    /// Alone it keeps a clock of its own, which nothing can make more exact; unlimited it has
+    /// nothing to share. One that shares a rate out by host and tin has to know those of all queues.
+    fn plan(&self, queues: usize) -> (narrows_qdisc::Config, Option<SharedLimit>) {
+        let config = self.params.config;
+        let limit = config.rate.filter(|_| queues > 1).map(|rate| {
+            let (burst, backlog) = (config.catch_up(rate), backlog(&config, rate, queues));
+            let limit = Limit { rate, burst, peak: None, backlog };
+            let strategy = strategy(self.params.strategy(), queues);
+            SharedLimit { strategy, limit, counts_hosts: true }
+        });
+        (narrows_qdisc::Config::Cake(config), limit)
+    }
+}
+
+/// `tc-cake(8)`: the memory that a limit needs is four times what passes in a round trip,
+const MEMORY_ROUND_TRIPS: u64 = 4;
+/// and no less than this.
+const MEMORY_MIN: Bytes = Bytes(4 << 20);
+
+/// What may be queued, all queues together: a limit that was given is each queue's.
+fn backlog(config: &Config, rate: Rate, queues: usize) -> Bytes {
+    match config.memory {
+        Some(memory) => Bytes(memory.0.saturating_mul(queues as u64)),
+        None => {
+            let needed = rate.bytes_in(config.interval).0.saturating_mul(MEMORY_ROUND_TRIPS);
+            Bytes(needed).max(MEMORY_MIN)
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Edits, with the rules of the kernel's `tc_modify_qdisc()` and `tc_get_qdisc()`.
 
 use crate::automatic::Automatic;
+use crate::kind::Site;
 use crate::{
-    Cake, ClassId, Fifo, FifoUnit, FqParams, Handle, Kind, MAX_DEPTH, Mq, Node, Params, Parent,
-    Policy, PolicyError, PortFacts, PortPolicy, Tbf, TbfParams, pacing,
+    ClassId, Classes, Handle, Kind, MAX_DEPTH, Node, Params, Parent, Policy, PolicyError,
+    PortFacts, PortPolicy, pacing,
 };
+use std::collections::BTreeMap;
 
 /// What an edit does, with the flags of the rtnetlink request that `tc` sends for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,24 +74,15 @@ impl PortPolicy {
         let Some(node) = Handle::new(class.major).and_then(|handle| self.find(handle)) else {
             return Ok(None);
         };
-        let (child, default) = match &node.kind {
-            Kind::Tbf(tbf) => (tbf.inner.as_deref(), "bfifo"),
-            Kind::Mq(mq) => {
-                check_queue(class, facts)?;
-                (mq.children.get(&class.minor), "noqueue")
-            }
-            Kind::Cake(Cake { multi: true, .. }) => {
-                check_queue(class, facts)?;
-                (None, "cake")
-            }
-            kind @ (Kind::Noqueue
-            | Kind::Fifo(_)
-            | Kind::Cake(_)
-            | Kind::Fq(_)
-            | Kind::Pacing(_)) => {
-                return Err(PolicyError::NotClassful { handle: node.handle, kind: kind.name() });
-            }
+        let classes = node.kind.classes();
+        let Some(default) = classes.default() else {
+            let kind = node.kind.name();
+            return Err(PolicyError::NotClassful { handle: node.handle, kind });
         };
+        if let Classes::Queues | Classes::Alike = classes {
+            check_queue(class, facts)?;
+        }
+        let child = node.children.get(&classes.key(class.minor));
         Ok(Some(child.map_or(Found::Default(default), |child| Found::Set(child.handle))))
     }
 
@@ -175,29 +168,10 @@ impl PortPolicy {
         if params.kind_name() != node.kind.name() {
             return Err(PolicyError::OtherKind { handle, present: node.kind.name() });
         }
-        match (&mut node.kind, params) {
-            (Kind::Fifo(fifo), Params::Fifo(_, limit)) => fifo.limit = limit.unwrap_or(fifo.limit),
-            (Kind::Tbf(tbf), Params::Tbf(params)) => {
-                params.check(own_queue)?;
-                tbf.params =
-                    TbfParams { strategy: params.strategy.or(tbf.params.strategy), ..*params };
-                // As in the kernel, a FIFO inside gets the filter's limit as its own, in
-                // whatever it counts.
-                if let Some(Node { kind: Kind::Fifo(fifo), .. }) = tbf.inner.as_deref_mut() {
-                    fifo.limit = u32::try_from(params.limit.0).unwrap_or(u32::MAX);
-                }
-            }
-            (Kind::Cake(cake), Params::Cake { options, .. }) => {
-                *cake = cake.changed(options, facts, own_queue)?;
-            }
-            (Kind::Fq(fq), Params::Fq(options)) => *fq = fq.changed(options)?,
-            (Kind::Pacing(config), Params::Pacing { options, .. }) => {
-                *config = options.on(*config, facts);
-            }
-            (Kind::Mq(_), Params::Mq) if facts.queues == Some(1) => {
-                return Err(PolicyError::MqNeedsQueues);
-            }
-            _ => {}
+        let site = Site { facts, parent: node.parent, own_queue };
+        node.kind.change(params, &site)?;
+        for child in node.children.values_mut() {
+            node.kind.rules().changed_above(child);
         }
         Ok(())
     }
@@ -214,46 +188,16 @@ impl PortPolicy {
             Parent::Root => false,
             Parent::Class(class) => Handle::new(class.major).is_some_and(|handle| {
                 self.is_under_mq(handle)
-                    || self.find(handle).is_some_and(|node| matches!(node.kind, Kind::Mq(_)))
+                    || self.find(handle).is_some_and(|node| node.kind.classes() == Classes::Queues)
             }),
         };
-        let kind = match &edit.params {
-            None => return Err(PolicyError::UnknownKind(None)),
-            Some(Params::Unknown(name)) => {
-                return Err(PolicyError::UnknownKind(Some(name.clone())));
-            }
-            Some(Params::Noqueue) => Kind::Noqueue,
-            Some(Params::Fifo(unit, limit)) => {
-                let default = match unit {
-                    FifoUnit::Packets => facts.tx_queue_len,
-                    FifoUnit::Bytes => facts.tx_queue_len.saturating_mul(facts.frame()),
-                };
-                Kind::Fifo(Fifo { unit: *unit, limit: limit.unwrap_or(default) })
-            }
-            Some(Params::Tbf(params)) => {
-                params.check(own_queue)?;
-                Kind::Tbf(Tbf { params: *params, inner: None })
-            }
-            Some(Params::Cake { multi, options }) => match (multi, parent, facts.queues) {
-                (true, Parent::Class(_), _) => return Err(PolicyError::CakeMqNotRoot),
-                (true, Parent::Root, Some(0 | 1)) => return Err(PolicyError::CakeMqNeedsQueues),
-                _ => Kind::Cake(Cake::new(*multi, options, facts, own_queue)?),
-            },
-            Some(Params::Fq(options)) => Kind::Fq(FqParams::made(options, facts)?),
-            Some(Params::Pacing { structure, options }) => {
-                Kind::Pacing(options.alone(*structure, facts))
-            }
-            Some(Params::Mq) => match (parent, facts.queues) {
-                (Parent::Class(_), _) => return Err(PolicyError::MqNotRoot),
-                (Parent::Root, Some(0 | 1)) => return Err(PolicyError::MqNeedsQueues),
-                (Parent::Root, _) => Kind::Mq(Mq::default()),
-            },
-        };
+        let params = edit.params.as_ref().ok_or(PolicyError::UnknownKind(None))?;
+        let kind = Kind::new(params, &Site { facts, parent, own_queue })?;
         let handle = match edit.handle {
             Some(handle) => handle,
             None => handles.next(self, parent)?,
         };
-        let node = Node { handle, parent, kind };
+        let node = Node { handle, parent, kind, children: BTreeMap::new() };
         match parent {
             Parent::Root => self.root = Some(node),
             Parent::Class(class) => self.graft(class, node)?,
@@ -270,27 +214,20 @@ impl PortPolicy {
         }
         let noqueue = matches!(node.kind, Kind::Noqueue);
         let parent = self.root.as_mut().and_then(|root| root.find_mut(handle)).ok_or(missing)?;
-        match &mut parent.kind {
-            Kind::Tbf(_) if noqueue => {
+        let classes = parent.kind.classes();
+        match classes {
+            Classes::None => Err(PolicyError::NotClassful { handle, kind: parent.kind.name() }),
+            Classes::Alike => Err(PolicyError::CakeMqChild),
+            Classes::One(_) if noqueue => {
                 Err(PolicyError::NoqueueInClass("a tbf holds a bfifo with its own limit"))
             }
-            Kind::Mq(_) if noqueue => {
+            Classes::Queues if noqueue => {
                 Err(PolicyError::NoqueueInClass("a queue sends at once what it has"))
             }
-            Kind::Tbf(tbf) => {
-                tbf.inner = Some(Box::new(node));
+            Classes::One(_) | Classes::Queues => {
+                parent.children.insert(classes.key(class.minor), node);
                 Ok(())
             }
-            Kind::Mq(mq) => {
-                mq.children.insert(class.minor, node);
-                Ok(())
-            }
-            Kind::Cake(Cake { multi: true, .. }) => Err(PolicyError::CakeMqChild),
-            kind @ (Kind::Noqueue
-            | Kind::Fifo(_)
-            | Kind::Cake(_)
-            | Kind::Fq(_)
-            | Kind::Pacing(_)) => Err(PolicyError::NotClassful { handle, kind: kind.name() }),
         }
     }
 
@@ -311,7 +248,7 @@ impl PortPolicy {
     /// Whether `handle` hangs, directly or not, below an `mq` and so belongs to one queue.
     fn is_under_mq(&self, handle: Handle) -> bool {
         match &self.root {
-            Some(root) => root.handle != handle && matches!(root.kind, Kind::Mq(_)),
+            Some(root) => root.handle != handle && root.kind.classes() == Classes::Queues,
             None => false,
         }
     }
@@ -320,7 +257,7 @@ impl PortPolicy {
     fn is_queue_of_cake_mq(&self, parent: Parent) -> bool {
         let Parent::Class(ClassId { major, .. }) = parent else { return false };
         let node = Handle::new(major).and_then(|handle| self.find(handle));
-        node.is_some_and(|node| matches!(node.kind, Kind::Cake(Cake { multi: true, .. })))
+        node.is_some_and(|node| node.kind.classes() == Classes::Alike)
     }
 
     fn delete(&mut self, edit: &Edit, facts: &PortFacts) -> Result<(), PolicyError> {
@@ -368,15 +305,7 @@ impl PortPolicy {
                 let parent = Handle::new(class.major)
                     .and_then(|handle| self.root.as_mut()?.find_mut(handle))
                     .ok_or(PolicyError::NoSuchParent { major: class.major })?;
-                match &mut parent.kind {
-                    Kind::Tbf(tbf) => tbf.inner = None,
-                    Kind::Mq(mq) => drop(mq.children.remove(&class.minor)),
-                    Kind::Noqueue
-                    | Kind::Fifo(_)
-                    | Kind::Cake(_)
-                    | Kind::Fq(_)
-                    | Kind::Pacing(_) => {}
-                }
+                parent.children.remove(&parent.kind.classes().key(class.minor));
                 Ok(())
             }
         }

@@ -6,7 +6,9 @@
 //!
 //! *Non-goals.* What the parameters do is `narrows_qdisc::fq`'s.
 
-use crate::{PolicyError, PortFacts};
+use crate::kind::{Rules, Site};
+use crate::plan::SharedLimit;
+use crate::{Params, PolicyError};
 use narrows_qdisc::fq::{BANDS, BUCKETS_MAX, Beyond, Config, PRIORITIES, QUANTUM_MAX, WEIGHT_MIN};
 use narrows_units::{Nanos, Rate};
 
@@ -71,14 +73,6 @@ impl FqParams {
         Self { config: Config::for_frames_of(frame), default_rate: Rate::default() }
     }
 
-    /// One as `options` have it, that is new on the port of `facts`.
-    ///
-    /// # Errors
-    /// Where the parameters cannot be had.
-    pub(crate) fn made(options: &FqOptions, facts: &PortFacts) -> Result<Self, PolicyError> {
-        Self::new(facts.frame()).changed(options)
-    }
-
     /// These with what `options` names.
     ///
     /// # Errors
@@ -111,6 +105,23 @@ impl FqParams {
         set(&mut config.weights, options.weights);
         set(&mut self.default_rate, options.default_rate);
         Ok(self)
+    }
+}
+
+impl Rules for FqParams {
+    fn name(&self) -> &'static str {
+        "fq"
+    }
+
+    fn change(&mut self, params: &Params, _: &Site<'_>) -> Result<(), PolicyError> {
+        if let Params::Fq(options) = params {
+            *self = self.changed(options)?;
+        }
+        Ok(())
+    }
+
+    fn plan(&self, _: usize) -> (narrows_qdisc::Config, Option<SharedLimit>) {
+        (narrows_qdisc::Config::Fq(self.config), None)
     }
 }
 
@@ -151,8 +162,7 @@ mod tests {
 
     #[test]
     fn quanta_follow_the_frames_of_the_port() {
-        let facts = PortFacts { mtu: 9000, ..PortFacts::ETHERNET };
-        let config = FqParams::made(&FqOptions::default(), &facts).unwrap().config;
+        let config = FqParams::new(9014).config;
         assert_eq!((config.quantum, config.initial_quantum), (18_028, 90_140));
     }
 

@@ -4,43 +4,43 @@
 //! parents. It changes the way the kernel's trees do, by an [`Edit`] with the flags of an
 //! rtnetlink request, and under the kernel's rules (`net/sched/sch_api.c`,
 //! `tc_modify_qdisc()`): what the kernel refuses is refused here, with its words and what to
-//! type instead. [`Installed::compile`] turns the tree of one port into what each worker is to
-//! build, and says what can be retuned in place; [`Installed::gather`] leads the workers'
-//! figures back to the tree.
+//! type instead. [`Plan::of`] lays the tree of one port out over its queues.
 //!
 //! *Principles.* Plain data: no I/O, no clock, no thread. An edit works on a copy and yields a
 //! whole new policy or an error, so nothing is ever half applied. A rate at the root is the
 //! rate of the port: every `tbf` and `cake` that stands above all queues shares one limit between
 //! them; under `mq` each queue's is its own.
 //!
-//! *To add a kind:* a variant of [`Kind`] and one of [`Params`] (`tree.rs`), how it is made and
-//! changed (`edit.rs`), and what a worker builds for it (`compile.rs`); the compiler
-//! names the places.
+//! *To add a kind:* a module with its rules, a variant of [`Kind`] and one of [`Params`] (see
+//! `kind.rs`); the compiler names the places.
 //!
 //! *Non-goals.* Notation: parsing and printing are the `tc` layer's. Classes and filters come
 //! with the first kind that has them.
 
 mod automatic;
 mod cake;
-mod compile;
 mod edit;
 mod error;
 mod facts;
+mod fifo;
 mod fq;
-mod gather;
 mod handle;
+mod kind;
+mod mq;
 mod pacing;
+mod plan;
 mod tbf;
 mod tree;
 
 pub use cake::{Cake, CakeOptions, CakeParams};
-pub use compile::{Installed, Update};
 pub use edit::{Edit, Verb};
 pub use error::PolicyError;
 pub use facts::PortFacts;
+pub use fifo::{Fifo, FifoUnit};
 pub use fq::{FqOptions, FqParams};
-pub use gather::NodeStats;
 pub use handle::{ClassId, Handle, Parent};
+pub use kind::{Classes, Kind, Params};
 pub use pacing::{CodelOptions, PacingOptions};
-pub use tbf::{Tbf, TbfParams};
-pub use tree::{Fifo, FifoUnit, Kind, MAX_DEPTH, Mq, Node, Params, Policy, PortPolicy};
+pub use plan::{Key, NodeStats, Plan, PlanNode, SharedLimit};
+pub use tbf::TbfParams;
+pub use tree::{MAX_DEPTH, Node, Policy, PortPolicy};

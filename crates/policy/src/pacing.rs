@@ -10,9 +10,10 @@
 //!
 //! *Non-goals.* What the parameters do is `narrows_qdisc::pacing`'s.
 
-use crate::{Kind, Node, PolicyError, PortFacts, PortPolicy};
-use narrows_coordination::Strategy;
-use narrows_qdisc::pacing::{Beyond, Codel, Config, Key, Structure};
+use crate::kind::{Rules, Site, Stamps};
+use crate::plan::SharedLimit;
+use crate::{Params, PolicyError, PortPolicy};
+use narrows_qdisc::pacing::{Beyond, Codel, Config, Key};
 use narrows_units::{Nanos, Rate};
 
 /// What a command names.
@@ -72,13 +73,8 @@ impl CodelOptions {
 }
 
 impl PacingOptions {
-    /// A new qdisc on the port of `facts`.
-    pub(crate) fn alone(&self, structure: Structure, facts: &PortFacts) -> Config {
-        self.on(Config::new(structure, facts.frame()), facts)
-    }
-
-    /// `before` with what is named here.
-    pub(crate) fn on(&self, before: Config, facts: &PortFacts) -> Config {
+    /// `before` with what is named here, on a port with frames of up to `frame` bytes.
+    fn on(&self, before: Config, frame: u32) -> Config {
         let rate = self.maxrate.map(|rate| Some(rate).filter(|rate| !rate.is_zero()));
         Config {
             maxrate: rate.unwrap_or(before.maxrate),
@@ -92,20 +88,27 @@ impl PacingOptions {
             granularity: self.granularity.unwrap_or(before.granularity),
             slots: self.slots.unwrap_or(before.slots),
             codel: self.codel.map_or(before.codel, |codel| codel.on(before.codel)),
-            frame: facts.frame(),
+            frame,
             ..before
         }
     }
 }
 
-/// Refuses a tree in which two qdiscs stamp the same packet, and parameters that do not go
-/// together.
-pub(crate) fn check(port: &PortPolicy) -> Result<(), PolicyError> {
-    for node in port.nodes() {
-        let Kind::Pacing(Config { apart, safeguard, codel: Some(codel), .. }) = node.kind else {
-            continue;
-        };
-        if apart == Key::Hosts || safeguard {
+impl Rules for Config {
+    fn name(&self) -> &'static str {
+        self.structure.name()
+    }
+
+    fn change(&mut self, params: &Params, site: &Site<'_>) -> Result<(), PolicyError> {
+        if let Params::Pacing { options, .. } = params {
+            *self = options.on(*self, site.facts.frame());
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), PolicyError> {
+        let Self { apart, safeguard, codel: Some(codel), .. } = self else { return Ok(()) };
+        if *apart == Key::Hosts || *safeguard {
             return Err(PolicyError::CodelApart);
         }
         if codel.target > codel.interval {
@@ -114,12 +117,29 @@ pub(crate) fn check(port: &PortPolicy) -> Result<(), PolicyError> {
                 interval: codel.interval,
             });
         }
+        Ok(())
     }
-    let stamps = |node: &&Node| matches!(&node.kind, Kind::Tbf(tbf) if tbf.params.strategy == Some(Strategy::Edt));
-    for above in port.nodes().into_iter().filter(stamps) {
-        let mut below = Vec::new();
-        above.collect(&mut below);
-        if let Some(node) = below.into_iter().find(|node| matches!(node.kind, Kind::Pacing(_))) {
+
+    fn stamps(&self) -> Stamps {
+        Stamps::Relies
+    }
+
+    fn plan(&self, _: usize) -> (narrows_qdisc::Config, Option<SharedLimit>) {
+        (narrows_qdisc::Config::Pacing(*self), None)
+    }
+}
+
+/// Refuses a tree in which two qdiscs stamp the same packet, and parameters that do not go
+/// together.
+pub(crate) fn check(port: &PortPolicy) -> Result<(), PolicyError> {
+    let nodes = port.nodes();
+    for node in &nodes {
+        node.kind.rules().check()?;
+    }
+    for above in nodes.iter().filter(|node| node.kind.rules().stamps() == Stamps::OnArrival) {
+        let below = above.nodes();
+        let twice = below.iter().find(|node| node.kind.rules().stamps() == Stamps::Relies);
+        if let Some(node) = twice {
             return Err(PolicyError::StampedTwice { above: above.handle, kind: node.kind.name() });
         }
     }

@@ -1,19 +1,12 @@
 //! `tbf`: its parameters, and which of them nothing could pass.
 
-use crate::{Node, PolicyError};
-use narrows_coordination::Strategy;
-use narrows_qdisc::tbf::Peak;
+use crate::kind::{Classes, Rules, Site, Stamps, strategy};
+use crate::plan::SharedLimit;
+use crate::{Fifo, FifoUnit, Kind, Node, Params, PolicyError};
+use narrows_coordination::{Limit, Strategy};
+use narrows_qdisc::Config;
+use narrows_qdisc::tbf::{self, Peak};
 use narrows_units::{Bytes, Rate, wire::Overhead};
-
-/// A token bucket filter.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Tbf {
-    /// Its parameters.
-    pub params: TbfParams,
-    /// The qdisc inside; without one a `bfifo` with the filter's own limit, which `show` does
-    /// not list.
-    pub inner: Option<Box<Node>>,
-}
 
 /// The parameters of a token bucket filter, as `tc` sends them: all at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,5 +54,43 @@ impl TbfParams {
             return Err(PolicyError::CoordinationUnderMq);
         }
         Ok(())
+    }
+}
+
+impl Rules for TbfParams {
+    fn name(&self) -> &'static str {
+        "tbf"
+    }
+
+    /// A `bfifo` with the filter's own limit, which `show` does not list.
+    fn classes(&self) -> Classes {
+        let limit = u32::try_from(self.limit.0).unwrap_or(u32::MAX);
+        Classes::One(Fifo { unit: FifoUnit::Bytes, limit })
+    }
+
+    fn change(&mut self, params: &Params, site: &Site<'_>) -> Result<(), PolicyError> {
+        let Params::Tbf(params) = params else { return Ok(()) };
+        params.check(site.own_queue)?;
+        *self = Self { strategy: params.strategy.or(self.strategy), ..*params };
+        Ok(())
+    }
+
+    /// A FIFO inside gets the filter's limit as its own, in whatever it counts.
+    fn changed_above(&self, child: &mut Node) {
+        if let Kind::Fifo(fifo) = &mut child.kind {
+            fifo.limit = u32::try_from(self.limit.0).unwrap_or(u32::MAX);
+        }
+    }
+
+    fn stamps(&self) -> Stamps {
+        if self.strategy == Some(Strategy::Edt) { Stamps::OnArrival } else { Stamps::Never }
+    }
+
+    fn plan(&self, queues: usize) -> (Config, Option<SharedLimit>) {
+        let Self { rate, burst, limit, peak, overhead, .. } = *self;
+        let config = Config::Tbf(tbf::Config { rate, burst, limit, peak, overhead });
+        let limit = Limit { rate, burst, peak, backlog: limit };
+        let strategy = strategy(self.strategy(), queues);
+        (config, Some(SharedLimit { strategy, limit, counts_hosts: false }))
     }
 }

@@ -1,10 +1,7 @@
-//! The tree itself: ports, qdiscs, their parameters.
+//! The tree itself: ports and their qdiscs.
 
 use crate::automatic::Given;
-use crate::{
-    Cake, CakeOptions, FqOptions, FqParams, Handle, PacingOptions, Parent, Tbf, TbfParams,
-};
-use narrows_qdisc::pacing::{self, Structure};
+use crate::{Handle, Kind, Parent};
 use std::collections::BTreeMap;
 
 /// How many qdiscs may stand one below the other. Each is a call deeper on a worker's stack
@@ -73,11 +70,7 @@ pub struct PortPolicy {
 impl PortPolicy {
     /// All qdiscs that somebody put there, each before those below it.
     pub fn nodes(&self) -> Vec<&Node> {
-        let mut nodes = Vec::new();
-        if let Some(root) = &self.root {
-            root.collect(&mut nodes);
-        }
-        nodes
+        self.root.as_ref().map_or(Vec::new(), Node::nodes)
     }
 
     /// The qdisc with that handle.
@@ -93,18 +86,23 @@ pub struct Node {
     pub handle: Handle,
     /// Where it hangs, as it was given (`1:` and `1:1` are the same place under a `tbf`).
     pub parent: Parent,
-    /// What it is, with what is below it.
+    /// What it is.
     pub kind: Kind,
+    /// The qdiscs that somebody put below it, by the number of their class.
+    pub children: BTreeMap<u16, Self>,
 }
 
 impl Node {
-    pub(crate) fn collect<'a>(&'a self, into: &mut Vec<&'a Self>) {
+    /// This one and all below it, each before those below it.
+    pub fn nodes(&self) -> Vec<&Self> {
+        let mut nodes = Vec::new();
+        self.collect(&mut nodes);
+        nodes
+    }
+
+    fn collect<'a>(&'a self, into: &mut Vec<&'a Self>) {
         into.push(self);
-        match &self.kind {
-            Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_) | Kind::Fq(_) | Kind::Pacing(_) => {}
-            Kind::Tbf(tbf) => tbf.inner.iter().for_each(|inner| inner.collect(into)),
-            Kind::Mq(mq) => mq.children.values().for_each(|child| child.collect(into)),
-        }
+        self.children.values().for_each(|child| child.collect(into));
     }
 
     /// The qdisc with that handle, here or below.
@@ -112,132 +110,6 @@ impl Node {
         if self.handle == handle {
             return Some(self);
         }
-        match &mut self.kind {
-            Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_) | Kind::Fq(_) | Kind::Pacing(_) => None,
-            Kind::Tbf(tbf) => tbf.inner.as_mut().and_then(|inner| inner.find_mut(handle)),
-            Kind::Mq(mq) => mq.children.values_mut().find_map(|child| child.find_mut(handle)),
-        }
-    }
-}
-
-/// What a qdisc is.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// No queue: what cannot leave at once is dropped.
-    Noqueue,
-    /// First in, first out.
-    Fifo(Fifo),
-    /// A token bucket filter with one qdisc inside.
-    Tbf(Tbf),
-    /// Common applications kept enhanced: `cake`, `cake_mq`.
-    Cake(Cake),
-    /// A queue for each flow, and a pace.
-    Fq(FqParams),
-    /// A rate for each flow: `carousel`, `eiffel`, `flowbundler`.
-    Pacing(pacing::Config),
-    /// One child for each queue of the port.
-    Mq(Mq),
-}
-
-impl Kind {
-    /// Its name on the command line.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Noqueue => "noqueue",
-            Self::Fifo(fifo) => fifo.unit.kind_name(),
-            Self::Tbf(_) => "tbf",
-            Self::Cake(cake) => cake_name(cake.multi),
-            Self::Fq(_) => "fq",
-            Self::Pacing(config) => config.structure.name(),
-            Self::Mq(_) => "mq",
-        }
-    }
-}
-
-fn cake_name(multi: bool) -> &'static str {
-    if multi { "cake_mq" } else { "cake" }
-}
-
-/// `pfifo` or `bfifo`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Fifo {
-    /// What is counted.
-    pub unit: FifoUnit,
-    /// How much of it may wait.
-    pub limit: u32,
-}
-
-/// What a FIFO's limit counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FifoUnit {
-    /// Packets: `pfifo`.
-    Packets,
-    /// Bytes of frames: `bfifo`.
-    Bytes,
-}
-
-impl FifoUnit {
-    /// The kind's name on the command line.
-    pub fn kind_name(self) -> &'static str {
-        match self {
-            Self::Packets => "pfifo",
-            Self::Bytes => "bfifo",
-        }
-    }
-}
-
-/// One child for each queue of the port.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Mq {
-    /// The qdisc at class `n`, which is queue `n - 1`. A queue without one sends at once what
-    /// it has.
-    pub children: BTreeMap<u16, Node>,
-}
-
-/// The kind and parameters that a command line gives; what it leaves out is the kind's default
-/// where the qdisc is new, and as it was where it is changed.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Params {
-    /// `noqueue`
-    Noqueue,
-    /// `pfifo`, `bfifo`, with the limit if given.
-    Fifo(FifoUnit, Option<u32>),
-    /// `tbf`
-    Tbf(TbfParams),
-    /// `cake`, or with `multi` `cake_mq`; what is not given stays, or is the default.
-    Cake {
-        /// Which of the two.
-        multi: bool,
-        /// What is given.
-        options: CakeOptions,
-    },
-    /// `fq`; what is not given stays, or is the default.
-    Fq(FqOptions),
-    /// `carousel`, `eiffel`, `flowbundler`; what is not given stays, or is the default.
-    Pacing {
-        /// Which of them.
-        structure: Structure,
-        /// What is given.
-        options: PacingOptions,
-    },
-    /// `mq`
-    Mq,
-    /// A name that no kind has.
-    Unknown(String),
-}
-
-impl Params {
-    /// The name of the kind.
-    pub fn kind_name(&self) -> &str {
-        match self {
-            Self::Noqueue => "noqueue",
-            Self::Fifo(unit, _) => unit.kind_name(),
-            Self::Tbf(_) => "tbf",
-            Self::Cake { multi, .. } => cake_name(*multi),
-            Self::Fq(_) => "fq",
-            Self::Pacing { structure, .. } => structure.name(),
-            Self::Mq => "mq",
-            Self::Unknown(name) => name,
-        }
+        self.children.values_mut().find_map(|child| child.find_mut(handle))
     }
 }

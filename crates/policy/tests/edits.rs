@@ -110,7 +110,7 @@ fn a_changed_filter_sets_the_limit_of_the_fifo_inside() {
 fn a_coordination_stays_until_another_is_named() {
     let locked = TbfParams { strategy: Some(Strategy::Lock), ..tbf_params(1) };
     let strategy = |policy: &Policy| match &policy.port("eth0").root.as_ref().unwrap().kind {
-        Kind::Tbf(tbf) => tbf.params.strategy(),
+        Kind::Tbf(tbf) => tbf.strategy(),
         _ => unreachable!(),
     };
     let policy = made([

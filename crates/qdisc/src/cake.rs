@@ -49,7 +49,7 @@ use crate::acknowledgements::Acknowledgements;
 use crate::bucket::Shape;
 use crate::coalescing::Coalescing;
 use crate::overlimits::Overlimits;
-use crate::{Census, Meter, Next, Qdisc, Share, Spec, Stats, Verdict};
+use crate::{Census, Detail, Handover, Meter, Metering, Next, Qdisc, Share, Spec, Stats, Verdict};
 use flow::Standing;
 use memory::Memory;
 use narrows_packet::{Backlog, Batch, PacketId, Packets, Reading};
@@ -375,20 +375,17 @@ impl Qdisc for Cake {
     }
 
     fn stats(&self, into: &mut Vec<Stats>) {
-        let cake = Some(Box::new(self.figures()));
-        into.push(Stats { backlog: self.backlog, cake, ..self.stats.clone() });
+        let detail = Some(Detail::Cake(Box::new(self.figures())));
+        into.push(Stats { backlog: self.backlog, detail, ..self.stats.clone() });
     }
 
-    fn fits(&self, spec: &Spec) -> bool {
-        let crate::Config::Cake(config) = &spec.config else { return false };
-        config.sorting() == self.config.sorting()
-    }
-
-    fn retune(&mut self, spec: Spec, now: Nanos) {
-        assert!(self.fits(&spec), "{:?} does not fit a cake", spec.config);
-        let Spec { config: crate::Config::Cake(mut config), meter, census, .. } = spec else {
-            return;
+    fn retune(&mut self, spec: Spec, handover: &mut Handover<'_>) {
+        let now = handover.now;
+        let Spec { config: crate::Config::Cake(mut config), metering, census, .. } = spec else {
+            panic!("a cake cannot be retuned to {:?}", spec.config)
         };
+        let keeps = matches!(metering, Metering::Kept) || self.seat.is_own();
+        let meter = if let Metering::Shared(meter) = metering { Some(meter) } else { None };
         match &self.estimator {
             // What is known of the link stays known, unless the operator knows better.
             Some(known) if config.autorate && known.began_at() == config.rate => {
@@ -396,7 +393,7 @@ impl Qdisc for Cake {
             }
             _ => self.estimator = estimator(&config),
         }
-        if meter.is_some() || config.rate.is_some() != self.config.rate.is_some() {
+        if meter.is_some() || !keeps || config.rate.is_some() != self.config.rate.is_some() {
             self.seat = Seat::new(config.rate, meter);
             self.seat.awake(now);
             self.begin_turns();

@@ -1,6 +1,7 @@
 //! What a qdisc is to be: its kind and parameters, and the meters it is to use.
 
-use crate::{Census, Hearsay, Meter, Qdisc, cake, fifo, fq, pacing, tbf};
+use crate::{Census, Hearsay, Meter, NodeId, Qdisc, cake, fifo, fq, pacing, tbf};
+use std::collections::BTreeMap;
 
 /// Kind and parameters of one qdisc, as an operator states them. Plain data.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,13 +20,58 @@ pub enum Config {
     Pacing(pacing::Config),
 }
 
-/// A qdisc to be built on one worker, with the qdiscs below it.
+impl Config {
+    /// Whether a qdisc with these parameters carries on with those of `next` while packets are
+    /// queued: it is of the same kind and sorts packets in the same way. Where it does not, another
+    /// one takes its place.
+    pub fn carries_on(&self, next: &Self) -> bool {
+        match (self, next) {
+            (Self::Noqueue, Self::Noqueue)
+            | (Self::Fifo(_), Self::Fifo(_))
+            | (Self::Tbf(_), Self::Tbf(_)) => true,
+            (Self::Cake(one), Self::Cake(other)) => one.sorting() == other.sorting(),
+            (Self::Fq(one), Self::Fq(other)) => one.sorting() == other.sorting(),
+            (Self::Pacing(one), Self::Pacing(other)) => one.shape() == other.shape(),
+            (
+                Self::Noqueue
+                | Self::Fifo(_)
+                | Self::Tbf(_)
+                | Self::Cake(_)
+                | Self::Fq(_)
+                | Self::Pacing(_),
+                _,
+            ) => false,
+        }
+    }
+}
+
+/// By whom a qdisc that keeps a rate is metered.
+#[derive(Default)]
+pub enum Metering {
+    /// By a bucket or a clock of its own: it shares its rate with no other queue.
+    #[default]
+    Own,
+    /// By the meter that it has. For a qdisc that carries on.
+    Kept,
+    /// By its seat at a limit that it shares.
+    Shared(Box<dyn Meter>),
+}
+
+impl From<Option<Box<dyn Meter>>> for Metering {
+    /// By `meter`, or by a bucket of its own where there is none.
+    fn from(meter: Option<Box<dyn Meter>>) -> Self {
+        meter.map_or(Self::Own, Self::Shared)
+    }
+}
+
+/// A qdisc to be built on one worker, or to be retuned there, with the qdiscs below it.
 pub struct Spec {
+    /// Its name. A qdisc that runs under the same name is retuned.
+    pub id: NodeId,
     /// Its kind and parameters.
     pub config: Config,
-    /// Its seat at its limit, for kinds that have one. `None` in [`Qdisc::retune`] keeps the
-    /// present one.
-    pub meter: Option<Box<dyn Meter>>,
+    /// By whom it is metered, for kinds that keep a rate.
+    pub metering: Metering,
     /// Its seat at what the queues of its limit count together, for kinds that share out by host
     /// or tin. `None` in [`Qdisc::retune`] keeps the present one.
     pub census: Option<Box<dyn Census>>,
@@ -39,18 +85,30 @@ pub struct Spec {
 impl Spec {
     /// A qdisc that shares nothing with other queues, and has none below it.
     pub const fn new(config: Config) -> Self {
-        Self { config, meter: None, census: None, hearsay: None, children: Vec::new() }
+        Self {
+            id: NodeId(0),
+            config,
+            metering: Metering::Own,
+            census: None,
+            hearsay: None,
+            children: Vec::new(),
+        }
     }
 
     /// Makes the qdisc, empty, with the qdiscs below it. Memory is allocated here, but for what
     /// grows with the flows that come, and what a wheel needs for packets, with the first of them.
-    /// A `tbf` without a meter keeps a bucket of its own, and who is to listen without a `hearsay`
-    /// hears what comes in on its own queue.
+    /// A qdisc with a safeguard and without a `hearsay` hears what comes in on its own queue.
     ///
     /// # Panics
-    /// Where the number of children is not the kind's own: one for `tbf`, else none.
+    /// Where the number of children is not the kind's own: one for `tbf`, else none. Where it is to
+    /// keep a meter: a new one has none.
     pub fn build(self) -> Box<dyn Qdisc> {
-        let Self { config, meter, census, hearsay, mut children } = self;
+        let Self { id: _, config, metering, census, hearsay, mut children } = self;
+        let meter = match metering {
+            Metering::Own => None,
+            Metering::Shared(meter) => Some(meter),
+            Metering::Kept => panic!("a qdisc that is new has no meter to keep: {config:?}"),
+        };
         match config {
             Config::Noqueue => {
                 assert!(children.is_empty(), "noqueue has no qdisc below it");
@@ -77,6 +135,37 @@ impl Spec {
                 assert!(children.is_empty(), "a {} has no qdisc below it", config.structure.name());
                 pacing::build(config, hearsay)
             }
+        }
+    }
+
+    /// This, to be taken over by somebody who has not taken over `before` yet: what is only kept
+    /// here and new there is new.
+    #[must_use]
+    pub fn after(mut self, before: Self) -> Self {
+        let mut new = BTreeMap::new();
+        before.collect(&mut new);
+        self.take_from(&mut new);
+        self
+    }
+
+    /// Takes it apart, by name.
+    fn collect(mut self, into: &mut BTreeMap<NodeId, Self>) {
+        for child in std::mem::take(&mut self.children) {
+            child.collect(into);
+        }
+        into.insert(self.id, self);
+    }
+
+    fn take_from(&mut self, new: &mut BTreeMap<NodeId, Self>) {
+        if let Some(before) = new.remove(&self.id) {
+            if let Metering::Kept = self.metering {
+                self.metering = before.metering;
+            }
+            self.census = self.census.take().or(before.census);
+            self.hearsay = self.hearsay.take().or(before.hearsay);
+        }
+        for child in &mut self.children {
+            child.take_from(new);
         }
     }
 }

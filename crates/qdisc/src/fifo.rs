@@ -10,7 +10,7 @@
 //!
 //! Cost: O(1) a packet, its metadata the only memory touched.
 
-use crate::{Config as AnyConfig, Next, Qdisc, Spec, Stats, Verdict};
+use crate::{Config as AnyConfig, Handover, Next, Qdisc, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, Batch, DropReason, Fifo as Queue, PacketId, Packets};
 use narrows_units::{Bytes, Nanos};
 
@@ -128,22 +128,12 @@ impl Qdisc for Fifo {
         into.push(Stats { backlog: self.queue.backlog(), ..self.stats.clone() });
     }
 
-    fn fits(&self, spec: &Spec) -> bool {
-        let same_kind = matches!(
-            (&self.config, &spec.config),
-            (None, AnyConfig::Noqueue)
-                | (Some(Config::Packets(_)), AnyConfig::Fifo(Config::Packets(_)))
-                | (Some(Config::Bytes(_)), AnyConfig::Fifo(Config::Bytes(_)))
-        );
-        same_kind && spec.children.is_empty()
-    }
-
-    fn retune(&mut self, spec: Spec, _now: Nanos) {
-        assert!(self.fits(&spec), "{:?} does not fit a {:?}", spec.config, self.config);
-        self.configure(match spec.config {
-            AnyConfig::Fifo(config) => Some(config),
-            _ => None,
-        });
+    fn retune(&mut self, spec: Spec, _handover: &mut Handover<'_>) {
+        match (self.config, spec.config) {
+            (None, AnyConfig::Noqueue) => {}
+            (Some(_), AnyConfig::Fifo(config)) => self.configure(Some(config)),
+            (present, other) => panic!("{present:?} cannot be retuned to {other:?}"),
+        }
     }
 
     fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {

@@ -38,7 +38,7 @@
 //! Non-goals: pacing offload (no port here can: `offload_horizon` is 0), a way around the queues
 //! for packets that find them empty, giving memory back.
 
-use crate::{Next, Qdisc, Spec, Stats, Verdict};
+use crate::{Detail, Handover, Next, Qdisc, Spec, Stats, Verdict};
 use bands::Bands;
 use heap::Heap;
 use narrows_packet::{Backlog, Batch, Fifo, PacketId, Packets, Reading};
@@ -144,25 +144,21 @@ impl Qdisc for Fq {
     }
 
     fn stats(&self, into: &mut Vec<Stats>) {
-        let fq = Some(Box::new(self.figures()));
-        into.push(Stats { backlog: self.backlog, fq, ..self.stats.clone() });
+        let detail = Some(Detail::Fq(Box::new(self.figures())));
+        into.push(Stats { backlog: self.backlog, detail, ..self.stats.clone() });
     }
 
-    fn fits(&self, spec: &Spec) -> bool {
-        let crate::Config::Fq(config) = &spec.config else { return false };
-        spec.children.is_empty() && config.sorting() == self.config.sorting()
-    }
-
-    fn retune(&mut self, spec: Spec, now: Nanos) {
-        assert!(self.fits(&spec), "{:?} does not fit an fq", spec.config);
-        let Spec { config: crate::Config::Fq(config), .. } = spec else { return };
+    fn retune(&mut self, spec: Spec, handover: &mut Handover<'_>) {
+        let crate::Config::Fq(config) = spec.config else {
+            panic!("an fq cannot be retuned to {:?}", spec.config)
+        };
         if config.buckets != self.config.buckets {
             self.table.flows.set_buckets(Table::buckets(config.buckets, config.orphan_mask));
         }
         self.bands.set_weights(config.weights);
         self.pace = Pace::of(&config);
         self.config = config;
-        self.repace(now);
+        self.repace(handover.now);
     }
 
     fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {

@@ -7,21 +7,23 @@
 //! workers keep together, and what they tell each other: a [`Census`], a [`Hearsay`].
 //!
 //! A qdisc is described by a [`Spec`] (what to build, with which parameters and meters) and
-//! made by [`Spec::build`]. Parameters change under load with [`Qdisc::retune`]; a change of
-//! shape hands the queued packets over with [`Qdisc::drain`] and [`Qdisc::adopt`]. Neither
-//! loses a packet.
+//! made by [`Spec::build`]. Under load it is changed in its [`Slot`]: new parameters by
+//! [`Qdisc::retune`], another qdisc by handing the queued packets over with [`Qdisc::drain`] and
+//! [`Qdisc::adopt`]. Neither loses a packet.
 
 mod acknowledgements;
 mod census;
 mod coalescing;
 mod codel;
 mod config;
+mod detail;
 mod flow_table;
 mod hearsay;
 mod meter;
 mod overlimits;
 mod probe;
 mod qdisc;
+mod slot;
 
 pub mod bucket;
 pub mod cake;
@@ -31,8 +33,10 @@ pub mod pacing;
 pub mod tbf;
 
 pub use census::{Census, HostKey, TINS_MAX, TinCensus};
-pub use config::{Config, Spec};
+pub use config::{Config, Metering, Spec};
+pub use detail::Detail;
 pub use hearsay::{Alone, DESTINATIONS, Hearsay, Word};
 pub use meter::{Contact, Meter, Share, Take, Weight};
 pub use probe::{Contacts, Probe};
 pub use qdisc::{Next, Qdisc, Stats, Verdict};
+pub use slot::{Handover, NodeId, ReadHeaders, Slot};

@@ -1,6 +1,6 @@
 //! The trait that every queueing discipline implements.
 
-use crate::{Spec, cake, fq, pacing};
+use crate::{Detail, Handover, NodeId, Spec};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::Nanos;
 
@@ -43,12 +43,10 @@ pub struct Stats {
     pub requeues: u64,
     /// What is queued now.
     pub backlog: Backlog,
-    /// What `cake` has to say beyond that.
-    pub cake: Option<Box<cake::Figures>>,
-    /// What `fq` has to say beyond that.
-    pub fq: Option<Box<fq::Figures>>,
-    /// What a pacing qdisc has to say beyond that.
-    pub pacing: Option<Box<pacing::Figures>>,
+    /// Which qdisc it is.
+    pub id: NodeId,
+    /// What only its kind counts.
+    pub detail: Option<Detail>,
 }
 
 impl Stats {
@@ -69,14 +67,9 @@ impl Stats {
         self.requeues += other.requeues;
         self.backlog.packets += other.backlog.packets;
         self.backlog.bytes += other.backlog.bytes;
-        if let Some(theirs) = &other.cake {
-            self.cake.get_or_insert_default().merge(theirs);
-        }
-        if let Some(theirs) = &other.fq {
-            self.fq.get_or_insert_default().merge(theirs);
-        }
-        if let Some(theirs) = &other.pacing {
-            self.pacing.get_or_insert_default().merge(theirs);
+        match (&mut self.detail, &other.detail) {
+            (Some(ours), Some(theirs)) => ours.merge(theirs),
+            (ours, theirs) => *ours = ours.take().or_else(|| theirs.clone()),
         }
     }
 }
@@ -127,16 +120,14 @@ pub trait Qdisc: Send {
     /// of the [`Spec`] that it was built from.
     fn stats(&self, into: &mut Vec<Stats>);
 
-    /// Whether [`Qdisc::retune`] can take `spec`: the same kinds in the same places.
-    fn fits(&self, spec: &Spec) -> bool;
-
-    /// Takes over the parameters of `spec` at `now`. What is queued stays queued, even where
-    /// it exceeds a new limit; what a meter has already granted or owes is kept. A meter
-    /// in `spec` replaces the present one, none keeps it.
+    /// Takes over the parameters of `spec`, which this qdisc can carry on with
+    /// ([`Config::carries_on`](crate::Config::carries_on)). What is queued stays queued, even where
+    /// it exceeds a new limit; what a meter has already granted or owes is kept. The qdiscs below
+    /// are reconciled by their names, see [`Slot::take_over`](crate::Slot::take_over).
     ///
     /// # Panics
-    /// Where `spec` does not fit: ask [`Qdisc::fits`] first.
-    fn retune(&mut self, spec: Spec, now: Nanos);
+    /// Where `spec` is of another kind.
+    fn retune(&mut self, spec: Spec, handover: &mut Handover<'_>);
 
     /// Takes out the packet that would leave next, whatever the rate: it is about to be handed
     /// over to another qdisc. Does not count as sent.

@@ -31,7 +31,7 @@
 
 use crate::bucket::{Bucket, Shape};
 use crate::coalescing::Coalescing;
-use crate::{Meter, Next, Qdisc, Share, Spec, Stats, Verdict};
+use crate::{Handover, Meter, Metering, Next, Qdisc, Share, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use queue::{Queue, Sink};
@@ -283,27 +283,30 @@ impl Qdisc for Tbf {
         self.queue.stats(into);
     }
 
-    fn fits(&self, spec: &Spec) -> bool {
-        let [child] = spec.children.as_slice() else { return false };
-        matches!(spec.config, crate::Config::Tbf(_)) && self.queue.inner().fits(child)
-    }
-
-    fn retune(&mut self, spec: Spec, now: Nanos) {
-        assert!(self.fits(&spec), "{:?} does not fit a tbf", spec.config);
-        let Spec { config: crate::Config::Tbf(config), meter, children, .. } = spec else { return };
+    fn retune(&mut self, spec: Spec, handover: &mut Handover<'_>) {
+        let Spec { config: crate::Config::Tbf(config), metering, mut children, .. } = spec else {
+            panic!("a tbf cannot be retuned to {:?}", spec.config)
+        };
+        let inner = children.pop().filter(|_| children.is_empty());
         self.limit = config.limit;
         self.coalescing = Coalescing::new(&config.shape());
         self.queue.reweigh(config.overhead);
-        if let Some(mut meter) = meter {
-            meter.take_over(self.queue.cost());
-            self.seat = Seat::Shared(meter);
-            self.queue.forget_stamps();
-        } else if let Seat::Own(bucket) = &mut self.seat {
-            bucket.reshape(config.shape(), now);
+        match (metering, &mut self.seat) {
+            (Metering::Shared(mut meter), _) => {
+                meter.take_over(self.queue.cost());
+                self.seat = Seat::Shared(meter);
+                self.queue.forget_stamps();
+            }
+            (Metering::Own | Metering::Kept, Seat::Own(bucket)) => {
+                bucket.reshape(config.shape(), handover.now);
+            }
+            (Metering::Kept, Seat::Shared(_)) => {}
+            (Metering::Own, Seat::Shared(_)) => {
+                self.seat = Seat::Own(Bucket::new(config.shape()));
+                self.queue.forget_stamps();
+            }
         }
-        for child in children {
-            self.queue.inner_mut().retune(child, now);
-        }
+        self.queue.take_over(inner.expect("a tbf has exactly one qdisc below it"), handover);
         self.follow_limit();
     }
 

@@ -2,13 +2,13 @@
 
 use narrows_packet::{Batch, PacketId, Packets};
 use narrows_qdisc::pacing::{self, Structure};
-use narrows_qdisc::{Config, Spec, Verdict, fifo, tbf};
+use narrows_qdisc::{Config, Handover, NodeId, Slot, Spec, Verdict, fifo, tbf};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
 /// Kinds, as deep as they can be stacked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 enum Kind {
     Noqueue,
     Pfifo,
@@ -22,9 +22,18 @@ enum Kind {
     TbfOverCodel(Structure),
 }
 
+const FIFOS: [Kind; 2] = [Kind::Pfifo, Kind::Bfifo];
+
 const STRUCTURES: [Structure; 3] = [Structure::Carousel, Structure::Eiffel, Structure::FlowBundler];
 
 impl Kind {
+    fn is_tbf(self) -> bool {
+        !matches!(
+            self,
+            Self::Noqueue | Self::Pfifo | Self::Bfifo | Self::Pacing(_) | Self::Codel(_)
+        )
+    }
+
     /// Whether it has an order that taking out some would disturb: then it is all or nothing.
     fn drains_as_a_whole(self) -> bool {
         !matches!(self, Self::Noqueue | Self::Pfifo | Self::Bfifo | Self::Tbf | Self::TbfOverTbf)
@@ -43,6 +52,17 @@ fn kind() -> impl Strategy<Value = Kind> {
         prop::sample::select(STRUCTURES.to_vec()).prop_map(Kind::TbfOverPacing),
         prop::sample::select(STRUCTURES.to_vec()).prop_map(Kind::TbfOverCodel),
     ]
+}
+
+/// The same with its name and that of all below it.
+fn named(kind: Kind, size: u32, [name, below]: [u64; 2]) -> Spec {
+    let mut spec = Spec { id: NodeId(name), ..spec(kind, size) };
+    let mut at = &mut spec;
+    while let Some(child) = at.children.first_mut() {
+        child.id = NodeId(below);
+        at = child;
+    }
+    spec
 }
 
 /// A qdisc of that kind with limits and rates derived from `size`.
@@ -120,7 +140,8 @@ proptest! {
         steps in prop::collection::vec(step(), 1..200),
     ) {
         let mut kind = first;
-        let mut qdisc = spec(kind, 300).build();
+        let mut names = [1, 2];
+        let mut slot = Slot::new(named(first, 300, names));
         let mut packets = Packets::new(256);
         let mut now = Nanos(1);
         // What should be queued, in order; all else that came in has left or was dropped.
@@ -132,7 +153,7 @@ proptest! {
                     let id = PacketId(came);
                     came += 1;
                     packets.arrive(id, len, now);
-                    let verdict = qdisc.enqueue(&mut packets, id, now);
+                    let verdict = slot.qdisc_mut().enqueue(&mut packets, id, now);
                     model.push_back((id, len));
                     let gone = forget(&mut packets, &mut model);
                     prop_assert_eq!(gone == 0, verdict == Verdict::Queued);
@@ -141,7 +162,7 @@ proptest! {
                 Step::Dequeue { after, room } => {
                     now += Nanos(after);
                     let mut out = Batch::new(room);
-                    qdisc.dequeue(&mut packets, now, &mut out);
+                    slot.qdisc_mut().dequeue(&mut packets, now, &mut out);
                     dropped += forget(&mut packets, &mut model);
                     for id in out.as_slice() {
                         prop_assert_eq!(Some(*id), model.pop_front().map(|(id, _)| id));
@@ -149,7 +170,7 @@ proptest! {
                     }
                 }
                 Step::DequeueOne => {
-                    let taken = qdisc.dequeue_one(&mut packets, now);
+                    let taken = slot.qdisc_mut().dequeue_one(&mut packets, now);
                     dropped += forget(&mut packets, &mut model);
                     if let Ok(id) = taken {
                         prop_assert_eq!(Some(id), model.pop_front().map(|(id, _)| id));
@@ -157,11 +178,10 @@ proptest! {
                     }
                 }
                 Step::Retune { size } => {
-                    prop_assert!(qdisc.fits(&spec(kind, size)));
-                    qdisc.retune(spec(kind, size), now);
+                    slot.take_over(named(kind, size, names), &mut Handover::new(&mut packets, now));
                 }
                 Step::Drain => loop {
-                    let id = qdisc.drain(&mut packets);
+                    let id = slot.qdisc_mut().drain(&mut packets);
                     prop_assert_eq!(id, model.pop_front().map(|(id, _)| id));
                     left += u64::from(id.is_some());
                     if id.is_none() || !kind.drains_as_a_whole() {
@@ -169,21 +189,19 @@ proptest! {
                     }
                 },
                 Step::Replace { kind: other, size } => {
+                    let carries_on = kind.is_tbf() && other.is_tbf();
+                    names[1] += 1;
+                    names[0] = if carries_on { names[0] } else { names[1] };
                     kind = other;
-                    let mut new = spec(kind, size).build();
-                    while let Some(id) = qdisc.drain(&mut packets) {
-                        new.adopt(&mut packets, id, now);
-                    }
-                    prop_assert!(qdisc.backlog().is_empty());
-                    qdisc = new;
+                    slot.take_over(named(kind, size, names), &mut Handover::new(&mut packets, now));
                 }
             }
-            let backlog = qdisc.backlog();
+            let backlog = slot.qdisc_mut().backlog();
             prop_assert_eq!(backlog.packets as usize, model.len());
             let bytes = model.iter().map(|(_, len)| u64::from(*len)).sum();
             prop_assert_eq!(backlog.bytes, Bytes(bytes));
             let mut stats = Vec::new();
-            qdisc.stats(&mut stats);
+            slot.stats(&mut stats);
             prop_assert!(stats.iter().all(|stats| stats.backlog == backlog));
             let queued = u64::from(backlog.packets);
             prop_assert_eq!(u64::from(came), left + queued + packets.drops().total());
@@ -193,7 +211,7 @@ proptest! {
 }
 
 #[test]
-fn kinds_fit_themselves_and_nothing_else() {
+fn a_kind_carries_on_as_itself_and_nothing_else() {
     let mut kinds = vec![Kind::Noqueue, Kind::Pfifo, Kind::Bfifo, Kind::Tbf, Kind::TbfOverTbf];
     kinds.extend(STRUCTURES.map(Kind::Pacing));
     kinds.extend(STRUCTURES.map(Kind::Codel));
@@ -201,7 +219,10 @@ fn kinds_fit_themselves_and_nothing_else() {
     kinds.extend(STRUCTURES.map(Kind::TbfOverCodel));
     for (a, &built) in kinds.iter().enumerate() {
         for (b, &offered) in kinds.iter().enumerate() {
-            assert_eq!(spec(built, 300).build().fits(&spec(offered, 400)), a == b);
+            let carries_on = spec(built, 300).config.carries_on(&spec(offered, 400).config);
+            let are_fifos = [built, offered].iter().all(|kind| FIFOS.contains(kind));
+            let are_tbfs = built.is_tbf() && offered.is_tbf();
+            assert_eq!(carries_on, a == b || are_fifos || are_tbfs, "{built:?}, {offered:?}");
         }
     }
 }

@@ -4,7 +4,7 @@ mod sorted;
 
 use narrows_packet::{Batch, DropReason, Headers, PacketId, Packets};
 use narrows_qdisc::pacing::{Beyond, Codel, Config, Figures, Key, Pacer, Structure};
-use narrows_qdisc::{Next, Qdisc, Spec, Stats, Verdict, fifo, tbf};
+use narrows_qdisc::{Detail, Handover, Next, Qdisc, Spec, Stats, Verdict, fifo, tbf};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use proptest::prelude::*;
 use sorted::Sorted;
@@ -155,7 +155,7 @@ impl World {
     }
 
     fn figures(&self) -> Figures {
-        *self.stats().pacing.expect("a pacing qdisc has figures")
+        *self.stats().detail.as_ref().and_then(Detail::pacing).expect("a pacing qdisc has figures")
     }
 
     fn drops(&self, reason: DropReason) -> u64 {
@@ -346,7 +346,7 @@ proptest! {
             world.now += after * frame / 1000;
             world.arrive_with(to_host(flow), len);
             match change {
-                0 | 1 => world.qdisc.retune(spec(apart(change == 0)), Nanos(world.now)),
+                0 | 1 => world.qdisc.retune(spec(apart(change == 0)), &mut Handover::new(&mut world.packets, Nanos(world.now))),
                 2 => {}
                 _ => world.poll(),
             }
@@ -420,8 +420,8 @@ proptest! {
             // Far enough for all that the flow limit lets in.
             let horizon = Nanos::from_secs(20);
             let config = Config { maxrate: Some(rate), beyond, horizon, ..first };
-            prop_assert!(world.qdisc.fits(&spec(config)));
-            world.qdisc.retune(spec(config), Nanos(world.now));
+            prop_assert!(spec(first).config.carries_on(&spec(config).config));
+            world.qdisc.retune(spec(config), &mut Handover::new(&mut world.packets, Nanos(world.now)));
         }
         world.run();
         world.check();
@@ -650,7 +650,10 @@ fn before_and_after(structure: Structure, before: Rate, after: Rate) -> Vec<u64>
     let mut world = World::new(config);
     let start = world.now;
     (0..3).for_each(|_| assert_ne!(world.arrive(1, 125), Verdict::Dropped));
-    world.qdisc.retune(spec(Config { maxrate: Some(after), ..config }), Nanos(world.now));
+    world.qdisc.retune(
+        spec(Config { maxrate: Some(after), ..config }),
+        &mut Handover::new(&mut world.packets, Nanos(world.now)),
+    );
     (0..2).for_each(|_| assert_ne!(world.arrive(1, 125), Verdict::Dropped));
     world.run();
     world.check();
@@ -704,7 +707,7 @@ proptest! {
             world.poll();
         }
         let rate = mbit(1000);
-        world.qdisc.retune(spec(Config { maxrate: Some(rate), ..config }), Nanos(world.now));
+        world.qdisc.retune(spec(Config { maxrate: Some(rate), ..config }), &mut Handover::new(&mut world.packets, Nanos(world.now)));
         let retuned = world.now;
         let bytes = world.qdisc.backlog().bytes + Bytes(2 * u64::from(FRAME));
         world.run();
@@ -760,13 +763,13 @@ fn leaf(config: narrows_qdisc::Config) -> Spec {
 #[test]
 fn only_another_shape_needs_another_instance() {
     let config = at_rate(Structure::FlowBundler, mbit(1));
-    let qdisc = spec(config).build();
+    let present = spec(config).config;
     for same in [
         Config { maxrate: None, ..config },
         Config { limit: 1, flow_limit: 1, ..config },
         Config { horizon: Nanos(1), beyond: Beyond::Cap, frame: 9000, ..config },
     ] {
-        assert!(qdisc.fits(&spec(same)), "{same:?}");
+        assert!(present.carries_on(&spec(same).config), "{same:?}");
     }
     for other in [
         Config { structure: Structure::Eiffel, ..config },
@@ -775,9 +778,9 @@ fn only_another_shape_needs_another_instance() {
         Config { granularity: Nanos(1000), ..config },
         Config { codel: Some(Codel::default()), ..config },
     ] {
-        assert!(!qdisc.fits(&spec(other)), "{other:?}");
+        assert!(!present.carries_on(&spec(other).config), "{other:?}");
     }
-    assert!(!qdisc.fits(&leaf(narrows_qdisc::Config::Fifo(fifo::Config::Packets(9)))));
+    assert!(!present.carries_on(&narrows_qdisc::Config::Fifo(fifo::Config::Packets(9))));
 }
 
 #[test]

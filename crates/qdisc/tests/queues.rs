@@ -4,7 +4,7 @@ mod sorted;
 
 use narrows_packet::{Batch, DropReason, Ecn, Headers, PacketId, Packets};
 use narrows_qdisc::pacing::{Codel, Config, Queues, Signals, Structure};
-use narrows_qdisc::{Next, Qdisc, Spec, Verdict};
+use narrows_qdisc::{Detail, Handover, Next, Qdisc, Spec, Verdict};
 use narrows_units::{Bytes, Nanos, Rate};
 use proptest::prelude::*;
 use sorted::Sorted;
@@ -128,14 +128,13 @@ impl World {
     }
 
     fn retune(&mut self, config: Config) {
-        assert!(self.qdisc.fits(&spec(config)));
-        self.qdisc.retune(spec(config), Nanos(self.now));
+        self.qdisc.retune(spec(config), &mut Handover::new(&mut self.packets, Nanos(self.now)));
     }
 
     fn signals(&self) -> Signals {
         let mut stats = Vec::new();
         self.qdisc.stats(&mut stats);
-        stats[0].pacing.as_ref().unwrap().codel.unwrap()
+        stats[0].detail.as_ref().and_then(Detail::pacing).unwrap().codel.unwrap()
     }
 
     fn of_flow(&self, flow: u32) -> impl Iterator<Item = &Left> {
@@ -532,7 +531,7 @@ fn flows_that_come_and_go_are_forgotten() {
     }
     let mut stats = Vec::new();
     world.qdisc.stats(&mut stats);
-    let figures = stats[0].pacing.as_ref().unwrap();
+    let figures = stats[0].detail.as_ref().and_then(Detail::pacing).unwrap();
     assert!(figures.flows < 100, "{}", figures.flows);
     assert!(figures.memory < Bytes(1_400_000), "{}", figures.memory);
 }

@@ -1,7 +1,7 @@
 //! What a `tbf` promises, seen from outside.
 
 use narrows_packet::{Backlog, Batch, DropReason, Headers, PacketId, Packets};
-use narrows_qdisc::{Config, Next, Qdisc, Spec, Stats, Verdict, cake, fifo, tbf};
+use narrows_qdisc::{Config, Handover, Next, Qdisc, Spec, Stats, Verdict, cake, fifo, tbf};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use proptest::prelude::*;
 
@@ -106,7 +106,7 @@ fn what_is_queued_when_the_bucket_shrinks_still_leaves() {
     let mut bench = Bench::new(config(1_000, 10_000));
     (0..2).for_each(|_| assert_eq!(bench.offer(1_000, 0), Verdict::Queued));
     assert_eq!(bench.poll(0).0, [0]);
-    bench.qdisc.retune(spec(config(100, 10_000)), Nanos(0));
+    bench.qdisc.retune(spec(config(100, 10_000)), &mut Handover::new(&mut bench.packets, Nanos(0)));
     assert_eq!(bench.poll(0), (vec![], Next::At(Nanos(100))));
     assert_eq!(bench.poll(100), (vec![1], Next::Empty));
     assert_eq!(bench.offer(100, 101), Verdict::Queued);

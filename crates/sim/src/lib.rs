@@ -2,7 +2,7 @@
 //!
 //! The machines at hand have a few cores; the claims are about forty. So the very code that
 //! runs on real cores runs here on virtual ones: every core has a
-//! [`Worker`](narrows_worker::Worker) with qdiscs and seats compiled from `tc` words by the
+//! [`Worker`](narrows_shaper::Worker) with qdiscs and seats compiled from `tc` words by the
 //! same path as in the data plane. Only what surrounds a worker is simulated: the clock, the
 //! core's time ([`engine`]), the packets that come in ([`traffic`], [`tcp`]) and the next hop.
 //! What comes out is measured ([`measure`]) and reported ([`report`]).

@@ -4,7 +4,9 @@
 //! each queue. They are executed as `tc qdisc replace dev PORT root WORDS`, and the policy that
 //! results is compiled for the port's queues, the way that the data plane goes.
 
-use narrows_policy::{Installed, Update};
+use narrows_policy::Plan;
+use narrows_qdisc::Spec;
+use narrows_shaper::Installation;
 use narrows_tc::{Host, OfflineHost};
 
 /// What stands between the words of the port and of its queues.
@@ -20,10 +22,11 @@ pub(crate) fn lay_out(
     port: &str,
     words: &[String],
     queues: usize,
-    before: Option<&Installed>,
-) -> Result<(Installed, Vec<Update>), String> {
+    before: Option<&Installation>,
+) -> Result<(Installation, Vec<Spec>), String> {
     execute(host, port, words)?;
-    Installed::compile(host.policy().port(port), queues, before).map_err(|error| error.to_string())
+    let plan = Plan::of(host.policy().port(port), queues).map_err(|error| error.to_string())?;
+    Ok(Installation::reconcile(plan, before))
 }
 
 /// Executes `words` for `port` of `host`.

@@ -9,7 +9,7 @@ use crate::render::{Json, Line};
 use crate::show::Figures;
 use crate::words::{Words, abbreviates};
 use crate::{Host, qdisc};
-use narrows_policy::{ClassId, Handle, Kind, Node, NodeStats, Parent};
+use narrows_policy::{ClassId, Classes, Handle, Node, NodeStats, Parent};
 use narrows_qdisc::Stats;
 
 const USAGE: &str = "Usage: tc class show dev NAME [ qdisc ID ] [ classid ID ] [ root | parent ID ]
@@ -110,14 +110,13 @@ struct Class {
 /// The classes of `node` on a port with `queues` queues.
 fn classes(node: &Node, queues: u16) -> Vec<Class> {
     let class = |minor, leaf| Class { id: node.handle.class(minor), leaf };
-    match &node.kind {
-        Kind::Tbf(tbf) => vec![class(1, tbf.inner.as_ref().map(|inner| inner.handle))],
-        Kind::Mq(mq) => {
-            let leaf = |queue| mq.children.get(&queue).map(|child| child.handle);
+    let leaf = |minor| node.children.get(&minor).map(|child| child.handle);
+    match node.kind.classes() {
+        Classes::None => Vec::new(),
+        Classes::One(_) => vec![class(1, leaf(1))],
+        Classes::Queues | Classes::Alike => {
             (1..=queues).map(|queue| class(queue, leaf(queue))).collect()
         }
-        Kind::Cake(cake) if cake.multi => (1..=queues).map(|queue| class(queue, None)).collect(),
-        Kind::Noqueue | Kind::Fifo(_) | Kind::Cake(_) | Kind::Fq(_) | Kind::Pacing(_) => Vec::new(),
     }
 }
 
@@ -127,7 +126,7 @@ impl Class {
         let (kind, id) = (node.kind.name(), self.id.to_string());
         line.add("class", Json::Text(kind.to_owned()), &format!("class {kind} "));
         line.add("handle", Json::Text(id.clone()), &format!("{id} "));
-        let is_filter = matches!(node.kind, Kind::Tbf(_));
+        let is_filter = matches!(node.kind.classes(), Classes::One(_));
         if is_filter {
             let parent = node.handle.to_string();
             line.add("parent", Json::Text(parent.clone()), &format!("parent {parent} "));

@@ -6,7 +6,7 @@ use crate::kinds::{self, Style};
 use crate::render::{Json, Line};
 use crate::words::{Words, abbreviates};
 use crate::{Host, notation, qdisc};
-use narrows_policy::{ClassId, Handle, Kind, NodeStats, Parent, PortFacts, PortPolicy};
+use narrows_policy::{ClassId, Classes, Handle, NodeStats, Parent, PortFacts, PortPolicy};
 use narrows_qdisc::Stats;
 
 /// Which qdiscs are to be shown.
@@ -102,7 +102,7 @@ impl Port<'_> {
             }
         };
         let nodes = self.policy.nodes();
-        let under_mq = nodes.first().is_some_and(|root| matches!(root.kind, Kind::Mq(_)));
+        let under_mq = nodes.first().is_some_and(|root| root.kind.classes() == Classes::Queues);
         if nodes.is_empty() {
             add(Parent::Root, None, "noqueue", Line::default());
         }
@@ -112,7 +112,7 @@ impl Port<'_> {
             let mut parameters = options.line();
             kinds::show(&node.kind, style, &mut parameters);
             add(node.parent, Some(node.handle), node.kind.name(), parameters);
-            if matches!(&node.kind, Kind::Cake(cake) if cake.multi) {
+            if node.kind.classes() == Classes::Alike {
                 // The kernel lists the last one that was made first.
                 for queue in (1..=self.facts.queues.unwrap_or(0)).rev() {
                     let mut parameters = options.line();
@@ -123,15 +123,16 @@ impl Port<'_> {
             if !filter.invisible {
                 continue;
             }
-            match &node.kind {
-                Kind::Tbf(tbf) if tbf.inner.is_none() => {
+            match node.kind.classes() {
+                Classes::One(fifo) if node.children.is_empty() => {
                     let mut parameters = Line::default();
-                    kinds::show_implicit(&tbf.params, &mut parameters);
-                    add(Parent::Class(node.handle.class(1)), None, "bfifo", parameters);
+                    kinds::show_implicit(fifo, &mut parameters);
+                    let kind = fifo.unit.kind_name();
+                    add(Parent::Class(node.handle.class(1)), None, kind, parameters);
                 }
-                Kind::Mq(mq) => {
+                Classes::Queues => {
                     for queue in 1..=self.facts.queues.unwrap_or(0) {
-                        if !mq.children.contains_key(&queue) {
+                        if !node.children.contains_key(&queue) {
                             let parent = Parent::Class(node.handle.class(queue));
                             add(parent, None, "noqueue", Line::default());
                         }
@@ -174,14 +175,8 @@ impl Port<'_> {
             let stats = found.map(|at| at.stats.clone()).unwrap_or_default();
             line.text(&Figures(&stats).text());
             Figures(&stats).json().into_iter().for_each(|(key, value)| line.json(key, value));
-            if let Some(cake) = &stats.cake {
-                kinds::cake_figures(cake, &mut line);
-            }
-            if let Some(fq) = &stats.fq {
-                kinds::fq_figures(fq, &mut line);
-            }
-            if let Some(pacing) = &stats.pacing {
-                kinds::pacing_figures(pacing, &mut line);
+            if let Some(detail) = &stats.detail {
+                kinds::show_detail(detail, &mut line);
             }
         }
         line

@@ -3,7 +3,7 @@
 use super::Load;
 use narrows_coordination::Limit;
 use narrows_packet::{Batch, PacketId, Packets};
-use narrows_qdisc::{Config, Meter, Next, Qdisc, Spec, fifo, tbf};
+use narrows_qdisc::{Config, Meter, Metering, Next, Qdisc, Spec, fifo, tbf};
 use narrows_units::{Nanos, wire::Overhead};
 
 /// Packets that come in in a turn and packets that leave in it, at most.
@@ -44,8 +44,11 @@ impl Lane {
         let config = tbf::Config { rate, burst, limit, peak, overhead: Overhead::NONE };
         let fifo = Config::Fifo(fifo::Config::Packets(pool));
         let fifo = Spec::new(fifo);
-        let tbf =
-            Spec { meter: Some(seat), children: vec![fifo], ..Spec::new(Config::Tbf(config)) };
+        let tbf = Spec {
+            metering: Metering::Shared(seat),
+            children: vec![fifo],
+            ..Spec::new(Config::Tbf(config))
+        };
         Self {
             qdisc: tbf.build(),
             packets: Packets::new(pool),

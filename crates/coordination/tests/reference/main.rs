@@ -107,7 +107,11 @@ fn delivered(limit: Rate, loads: &[u64], pattern: Pattern) -> Vec<f64> {
             let fifo = Config::Fifo(fifo::Config::Bytes(backlog));
             let inner = Spec::new(fifo);
             let meter = Some(coordination.seat(number));
-            let spec = Spec { meter, children: vec![inner], ..Spec::new(Config::Tbf(tbf)) };
+            let spec = Spec {
+                metering: meter.into(),
+                children: vec![inner],
+                ..Spec::new(Config::Tbf(tbf))
+            };
             let interval = loads.get(number).map(|percent| {
                 let rate = u128::from(limit.bits_per_sec()) * u128::from(*percent) / 100;
                 u128::from(FRAME) * 8_000_000_000 * 1024 / rate

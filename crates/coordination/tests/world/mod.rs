@@ -2,7 +2,7 @@
 
 use narrows_coordination::{Coordination, Limit, Strategy};
 use narrows_packet::{Batch, PacketId, Packets};
-use narrows_qdisc::{Config, Meter, Next, Qdisc, Spec, Verdict, fifo, tbf};
+use narrows_qdisc::{Config, Handover, Meter, Next, Qdisc, Spec, Verdict, fifo, tbf};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use proptest::prelude::*;
 use proptest::strategy::Strategy as Generator;
@@ -63,7 +63,7 @@ pub fn spec(limit: Limit, meter: Option<Box<dyn Meter>>) -> Spec {
     let tbf = tbf::Config { rate, burst, limit: backlog, peak, overhead: Overhead::NONE };
     let fifo = Config::Fifo(fifo::Config::Packets(CAPACITY));
     let inner = Spec::new(fifo);
-    Spec { meter, children: vec![inner], ..Spec::new(Config::Tbf(tbf)) }
+    Spec { metering: meter.into(), children: vec![inner], ..Spec::new(Config::Tbf(tbf)) }
 }
 
 #[allow(dead_code, reason = "each test file uses a part")]
@@ -195,8 +195,10 @@ impl World {
         Bytes(self.queues.iter().map(|queue| queue.qdisc.backlog().bytes.0).sum())
     }
 
-    pub fn queue_mut(&mut self, number: usize) -> &mut Box<dyn Qdisc> {
-        &mut self.queues[number].qdisc
+    /// Has a queue carry on as `spec` says.
+    pub fn retune(&mut self, number: usize, spec: Spec, now: Nanos) {
+        let Queue { qdisc, packets, .. } = &mut self.queues[number];
+        qdisc.retune(spec, &mut Handover::new(packets, now));
     }
 
     /// Bytes that left `queue` (all for `None`) from `from` on and before `end`.

@@ -1,6 +1,6 @@
 //! An instance that goes on in another process: what it says of itself, and how it is inherited.
 
-use super::{Instance, InstanceError, InstanceOptions, read_port, spec};
+use super::{Instance, InstanceError, InstanceOptions, read_port};
 use crate::clock;
 use crate::events::Events;
 use crate::offloads::Repairs;
@@ -14,9 +14,9 @@ use crate::workers::Standstill;
 use narrows_bpf::{Verdicts, XdpMode};
 use narrows_link::DeviceLosses;
 use narrows_packet::{DropCounters, DropReason};
-use narrows_policy::Policy;
+use narrows_policy::{Handle, Policy};
+use narrows_shaper::{PathCounters, Side};
 use narrows_units::Nanos;
-use narrows_worker::{PathCounters, Side};
 use narrows_xsk::KernelDrops;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -100,7 +100,8 @@ impl Instance {
         let now = clock::now();
         let spent = self.installed.each_ref().map(|installed| {
             let spent = installed.as_ref().map(|installed| installed.spent_until(now));
-            spent.unwrap_or_default().into_iter().map(|time| time.0).collect()
+            let spent = spent.unwrap_or_default().into_iter();
+            spent.map(|(handle, time)| (handle.major(), time.0)).collect()
         });
         let counted = [Side::A, Side::B].map(|side| {
             let index = side.index();
@@ -205,8 +206,10 @@ impl Heritage {
         let now = clock::now();
         for (installed, spent) in self.instance.installed.iter().zip(spent) {
             if let Some(installed) = installed {
-                let spent: Vec<Nanos> = spent.into_iter().map(Nanos).collect();
-                installed.resume(&spent, now);
+                let spent = spent
+                    .into_iter()
+                    .filter_map(|(handle, time)| Some((Handle::new(handle)?, Nanos(time))));
+                installed.resume(&spent.collect(), now);
             }
         }
         if let Some(inherited) = &mut self.inherited {
@@ -263,13 +266,13 @@ impl Instance {
         let [a, b] = &self.options.ports;
         let ports = [read_port(a)?, read_port(b)?];
         let queues = session.workers.len();
-        let [(of_a, updates_a), (of_b, updates_b)] = self.compile(queues)?;
+        let [(of_a, specs_a), (of_b, specs_b)] = self.compile(queues)?;
         self._promiscuous = session
             .ports
             .iter()
             .map(|port| narrows_link::promiscuous(port.ifindex))
             .collect::<Result<_, _>>()?;
-        let specs = [updates_a, updates_b].map(|updates| updates.into_iter().map(spec).collect());
+        let specs = [specs_a, specs_b];
         let inherited =
             Inherited::prepare(session, ports, descriptors, specs, self.options.fail.stalled())?;
         self.installed = [Some(of_a), Some(of_b)];

@@ -13,9 +13,9 @@ use crate::xdp_io::XdpIo;
 use narrows_bpf::{Stalled, XdpMode};
 use narrows_link::Buffer;
 use narrows_packet::dissect::Dissector;
-use narrows_qdisc::Spec;
+use narrows_qdisc::{Slot, Spec};
+use narrows_shaper::{Side, Worker};
 use narrows_units::Nanos;
-use narrows_worker::{Side, Worker};
 use narrows_xsk::{CopyMode, RingSizes, Socket, Umem};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -136,7 +136,7 @@ impl Inherited {
         let mut workers = Vec::with_capacity(parts.len());
         for (((pair, (_, count)), a), b) in pairs.into_iter().zip(&parts).zip(of_a).zip(of_b) {
             let io = XdpIo::new(pair, umem.part(*count)?, shares, dissector, seal);
-            workers.push(Worker::new(io, *count, [a.build(), b.build()]));
+            workers.push(Worker::new(io, *count, [Slot::new(a), Slot::new(b)]));
         }
         if workers.len() != parts.len() {
             let reason = "the policy is for another number of queues".to_owned();

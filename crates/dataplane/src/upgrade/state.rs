@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// The version of all that is said. To be raised with any change of it, of its meaning, or of
 /// what a heir does with sockets and frames: a heir of another one is refused.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// What was said cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -100,8 +100,9 @@ pub struct Contents {
     pub counted: [PortCounted; 2],
     /// The latest events.
     pub events: Vec<String>,
-    /// By the port for which they are set: up to when each limit has been used up.
-    pub spent: [Vec<u64>; 2],
+    /// By the port for which they are set: up to when each limit has been used up, by the handle of
+    /// the qdisc that has it.
+    pub spent: [BTreeMap<u16, u64>; 2],
     /// What each worker has.
     #[serde(skip)]
     pub workers: Vec<WorkerQueued>,
@@ -215,7 +216,7 @@ mod tests {
             stopped: 9,
             counted: [counted, PortCounted::default()],
             events: vec!["joined".into()],
-            spent: [vec![10], vec![]],
+            spent: [[(1, 10)].into(), BTreeMap::new()],
             workers: vec![WorkerQueued {
                 free: vec![1, 2],
                 sending: vec![3],
@@ -247,13 +248,13 @@ mod tests {
 
     /// Whoever changes what is said sees this fail, and raises [`FORMAT`].
     #[test]
-    fn this_is_what_format_1_says() {
+    fn this_is_what_format_2_says() {
         let expected = concat!(
             r#"{"stopped":9,"counted":[{"queues":[{"inward":{"received":[1,60],"sent":[2,120],"#,
             r#""dropped":{"limit":3}},"outward":{"received":[0,0],"sent":[0,0],"dropped":{}},"#,
             r#""tx_kicks":4,"kernel_drops":{"rx_ring_full":0,"rx_dropped":0,"fill_ring_empty":0,"#,
             r#""rx_invalid":0,"tx_invalid":0}}],"verdicts":[5,6,7,8],"losses":[9,0,0,0,0,0]},{"queues":[],"#,
-            r#""verdicts":[0,0,0,0],"losses":[0,0,0,0,0,0]}],"events":["joined"],"spent":[[10],[]]}"#
+            r#""verdicts":[0,0,0,0],"losses":[0,0,0,0,0,0]}],"events":["joined"],"spent":[{"1":10},{}]}"#
         );
         let said = contents().write();
         let (words, packets) = said[4..].split_at(expected.len());
@@ -267,6 +268,6 @@ mod tests {
             &[0, 8, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0],
             &[0, 0, 0, 0], // nothing the other way
         ];
-        assert_eq!((packets, FORMAT), (&numbers.concat()[..], 1));
+        assert_eq!((packets, FORMAT), (&numbers.concat()[..], 2));
     }
 }

@@ -2,8 +2,10 @@
 //! counts say with whom, and no direction goes without.
 
 use super::*;
-use narrows_policy::{Installed, Policy, Update};
-use narrows_worker::Worker;
+use narrows_policy::{Plan, Policy};
+use narrows_qdisc::{Slot, Spec};
+use narrows_shaper::Installation;
+use narrows_shaper::Worker;
 use narrows_xsk::{Consumer, Producer, Umem, ring_in_memory};
 use proptest::prelude::*;
 use std::cell::Cell;
@@ -141,14 +143,14 @@ struct Bed {
 }
 
 /// What is installed for `words`, for a port.
-fn update(words: &str) -> Update {
+fn spec(words: &str) -> Spec {
     let mut host = narrows_tc::OfflineHost::new(Policy::default());
     let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
     let outcome = narrows_tc::execute(&words, &mut host);
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     let policy = narrows_tc::Host::policy(&host);
-    let (_, mut updates) = Installed::compile(policy.port("p"), 1, None).expect("it fits");
-    updates.remove(0)
+    let plan = Plan::of(policy.port("p"), 1).expect("it fits");
+    Installation::reconcile(plan, None).1.remove(0)
 }
 
 impl Bed {
@@ -159,10 +161,7 @@ impl Bed {
         let [(a, driver_a), (b, driver_b)] = [(); 2].map(|()| Driver::new());
         let io = XdpIo::new([a, b], part, SHARES, Dissector::new(1), 1).stocked();
         let count = io.frame_count();
-        let build = || match update(words) {
-            Update::Retune(spec) | Update::Replace(spec) => spec.build(),
-        };
-        let worker = Worker::new(io, count, [build(), build()]);
+        let worker = Worker::new(io, count, [(); 2].map(|()| Slot::new(spec(words))));
         Self { worker, drivers: [driver_a, driver_b], now: Nanos::from_secs(1) }
     }
 

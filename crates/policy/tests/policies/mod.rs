@@ -1,10 +1,9 @@
-//! Parts of policies, and what becomes of them.
+//! Parts of policies.
 
-use narrows_policy::{Installed, Policy, TbfParams, Update};
+use narrows_policy::TbfParams;
 use narrows_units::{Bytes, Rate, wire::Overhead};
 
 /// A `tbf` of so many Mbit/s.
-#[allow(dead_code, reason = "each test file uses a part")]
 pub fn tbf_params(mbit: u64) -> TbfParams {
     TbfParams {
         rate: Rate::from_bits_per_sec(mbit * 1_000_000),
@@ -14,14 +13,4 @@ pub fn tbf_params(mbit: u64) -> TbfParams {
         overhead: Overhead::NONE,
         strategy: None,
     }
-}
-
-/// What `queues` queues of the port `eth0` are to build, behind `previous`.
-#[allow(dead_code, reason = "each test file uses a part")]
-pub fn compile(
-    policy: &Policy,
-    queues: usize,
-    previous: Option<&Installed>,
-) -> (Installed, Vec<Update>) {
-    Installed::compile(policy.port("eth0"), queues, previous).unwrap()
 }

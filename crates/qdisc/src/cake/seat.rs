@@ -44,6 +44,11 @@ impl Seat {
         }
     }
 
+    /// Whether it is nobody else's limit.
+    pub(super) fn is_own(&self) -> bool {
+        !matches!(self, Self::Shared(_))
+    }
+
     /// Keeps `rate` from `now` on. A shared limit is not this instance's to set.
     pub(super) fn set_rate(&mut self, rate: Rate, now: Nanos) {
         match self {

@@ -6,7 +6,7 @@
 use super::Figures;
 use super::stamp::Bundle;
 use crate::overlimits::Overlimits;
-use crate::{Next, Stats, Verdict};
+use crate::{Detail, Next, Stats, Verdict};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets};
 use narrows_units::{Bytes, Nanos};
 
@@ -128,7 +128,7 @@ impl Account {
 
     /// All that is known here, and what others know in `figures`.
     pub(super) fn stats(&self, figures: Figures) -> Stats {
-        let pacing = Some(Box::new(figures));
-        Stats { backlog: self.backlog, pacing, ..self.stats.clone() }
+        let detail = Some(Detail::Pacing(Box::new(figures)));
+        Stats { backlog: self.backlog, detail, ..self.stats.clone() }
     }
 }

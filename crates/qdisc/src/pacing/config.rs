@@ -1,6 +1,5 @@
 //! What an operator sets of a pacing qdisc.
 
-use crate::Spec;
 use narrows_packet::{DropReason, PacketId, Packets};
 use narrows_units::{Nanos, Rate};
 
@@ -61,12 +60,6 @@ impl Config {
             frame,
             codel: None,
         }
-    }
-
-    /// Whether an instance can carry on as `spec` has it.
-    pub(super) fn fits(&self, spec: &Spec) -> bool {
-        let crate::Config::Pacing(config) = &spec.config else { return false };
-        spec.children.is_empty() && config.shape() == self.shape()
     }
 
     /// Why no more packets may come to a flow that has `queued`, if so.

@@ -39,7 +39,7 @@ use super::flows::Flows;
 use super::stamp::{Moment, Terms};
 use super::{Beyond, Calendar, Config, Figures, Key, Slot, Structure};
 use crate::acknowledgements::Acknowledgements;
-use crate::{Alone, Hearsay, Next, Qdisc, Spec, Stats, Verdict};
+use crate::{Alone, Handover, Hearsay, Next, Qdisc, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos};
 
@@ -296,13 +296,11 @@ impl<C: Calendar> Qdisc for Pacer<C> {
         into.push(self.account.stats(figures));
     }
 
-    fn fits(&self, spec: &Spec) -> bool {
-        self.config.fits(spec)
-    }
-
-    fn retune(&mut self, spec: Spec, now: Nanos) {
-        assert!(self.fits(&spec), "{:?} does not fit a {:?}", spec.config, self.config);
-        let crate::Config::Pacing(config) = spec.config else { return };
+    fn retune(&mut self, spec: Spec, handover: &mut Handover<'_>) {
+        let now = handover.now;
+        let crate::Config::Pacing(config) = spec.config else {
+            panic!("{:?} cannot be retuned to {:?}", self.config, spec.config)
+        };
         let terms = Terms::new(&config);
         self.is_outdated |= terms.is_faster_than(&self.terms);
         self.terms = terms;

@@ -41,7 +41,7 @@ mod table;
 use super::account::Account;
 use super::stamp::{Moment, Terms};
 use super::{Beyond, Calendar, Codel, Config, Figures, Signals, Slot};
-use crate::{Next, Qdisc, Spec, Stats, Verdict, codel};
+use crate::{Handover, Next, Qdisc, Spec, Stats, Verdict, codel};
 use lengths::Lengths;
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos};
@@ -311,13 +311,11 @@ impl<C: Calendar> Qdisc for Queues<C> {
         into.push(self.account.stats(figures));
     }
 
-    fn fits(&self, spec: &Spec) -> bool {
-        self.config.fits(spec)
-    }
-
-    fn retune(&mut self, spec: Spec, now: Nanos) {
-        assert!(self.fits(&spec), "{:?} does not fit a {:?}", spec.config, self.config);
-        let crate::Config::Pacing(config) = spec.config else { return };
+    fn retune(&mut self, spec: Spec, handover: &mut Handover<'_>) {
+        let now = handover.now;
+        let crate::Config::Pacing(config) = spec.config else {
+            panic!("{:?} cannot be retuned to {:?}", self.config, spec.config)
+        };
         let codel = config.codel.unwrap_or_default();
         (self.codel, self.ecn) = (law(&config, codel), codel.ecn);
         let terms = Terms::new(&config);

@@ -3,7 +3,7 @@
 use crate::coalescing::Coalescing;
 use crate::fifo::Fifo;
 use crate::overlimits::Overlimits;
-use crate::{Config, Meter, Next, Qdisc, Spec, Stats, Take, Verdict};
+use crate::{Config, Handover, Meter, Next, NodeId, Qdisc, Spec, Stats, Take, Verdict};
 use narrows_packet::{Backlog, Batch, PacketId, Packets};
 use narrows_units::{Bytes, Nanos, wire::Overhead};
 
@@ -21,6 +21,13 @@ impl Inner {
                 Self::Fifo(Fifo::new(config))
             }
             other => Self::Other(other.build()),
+        }
+    }
+
+    fn qdisc_mut(&mut self) -> &mut dyn Qdisc {
+        match self {
+            Self::Fifo(fifo) => fifo,
+            Self::Other(other) => other.as_mut(),
         }
     }
 }
@@ -89,6 +96,8 @@ impl Sink for Option<PacketId> {
 /// The packets of a `tbf`, in the order in which they leave.
 pub(super) struct Queue {
     inner: Inner,
+    /// The inner qdisc's name.
+    inner_id: NodeId,
     held: Option<Held>,
     /// Packets from the head on whose stamps are not the present meter's.
     unstamped: u32,
@@ -101,9 +110,9 @@ pub(super) struct Queue {
 
 impl Queue {
     pub(super) fn new(inner: Spec, overhead: Overhead) -> Self {
-        let inner = Inner::new(inner);
+        let (inner_id, inner) = (inner.id, Inner::new(inner));
         let (stats, overlimits) = (Stats::default(), Overlimits::default());
-        Self { inner, held: None, unstamped: 0, overhead, stats, overlimits }
+        Self { inner, inner_id, held: None, unstamped: 0, overhead, stats, overlimits }
     }
 
     pub(super) fn inner(&self) -> &dyn Qdisc {
@@ -114,10 +123,7 @@ impl Queue {
     }
 
     pub(super) fn inner_mut(&mut self) -> &mut dyn Qdisc {
-        match &mut self.inner {
-            Inner::Fifo(fifo) => fifo,
-            Inner::Other(other) => other.as_mut(),
-        }
+        self.inner.qdisc_mut()
     }
 
     #[inline]
@@ -275,6 +281,17 @@ impl Queue {
         self.unstamped = self.backlog().packets;
     }
 
+    /// Makes the inner qdisc what `spec` says. The packet that is held stays the next, and the
+    /// others keep their stamps: the filter has seen them all.
+    pub(super) fn take_over(&mut self, spec: Spec, handover: &mut Handover<'_>) {
+        if spec.id == self.inner_id {
+            return self.inner_mut().retune(spec, handover);
+        }
+        self.inner_id = spec.id;
+        let mut before = std::mem::replace(&mut self.inner, Inner::new(spec));
+        handover.hand_over(before.qdisc_mut(), self.inner_mut());
+    }
+
     /// Queues a packet from another qdisc, behind all others.
     pub(super) fn adopt(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
         self.overlimits.adopted();
@@ -295,9 +312,11 @@ impl Queue {
         into.push(Stats { backlog: self.backlog(), ..self.stats.clone() });
         let inner = into.len();
         self.inner().stats(into);
+        let Some(inner) = into.get_mut(inner) else { return };
+        inner.id = self.inner_id;
         // To the inner qdisc the held packet has been sent; seen from outside it is still
         // queued there.
-        if let (Some(held), Some(inner)) = (self.held, into.get_mut(inner)) {
+        if let Some(held) = self.held {
             inner.sent_packets -= 1;
             inner.sent_bytes -= held.len.0;
             inner.backlog.packets += 1;

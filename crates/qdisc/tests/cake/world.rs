@@ -4,7 +4,10 @@ use narrows_packet::{
     Acknowledgement, Batch, Bytes32, DropReason, Headers, PacketId, Packets, Reading, Rewrite,
 };
 use narrows_qdisc::cake::{Config, Figures};
-use narrows_qdisc::{Config as AnyConfig, Meter, Next, Qdisc, Spec, Stats, Verdict};
+use narrows_qdisc::{
+    Config as AnyConfig, Detail, Handover, Meter, Metering, Next, NodeId, Slot, Spec, Stats,
+    Verdict,
+};
 use narrows_units::Nanos;
 use std::collections::HashMap;
 
@@ -42,7 +45,9 @@ fn mix(value: u32) -> u32 {
 }
 
 pub struct World {
-    qdisc: Box<dyn Qdisc>,
+    slot: Slot,
+    name: NodeId,
+    config: AnyConfig,
     packets: Packets,
     free: Vec<PacketId>,
     now: Nanos,
@@ -70,14 +75,16 @@ impl World {
 
     /// With a seat at a limit that others share.
     pub fn shared(config: Config, meter: Box<dyn Meter>) -> Self {
-        Self::of(Spec { meter: Some(meter), ..spec(config) })
+        Self::of(Spec { metering: Metering::Shared(meter), ..spec(config) })
     }
 
     fn of(spec: Spec) -> Self {
         let mut packets = Packets::new(CAPACITY);
         packets.prepare(Reading { acknowledgements: true, ..Reading::NOTHING });
         Self {
-            qdisc: spec.build(),
+            name: spec.id,
+            config: spec.config.clone(),
+            slot: Slot::new(spec),
             packets,
             free: (0..CAPACITY).map(PacketId).collect(),
             now: Nanos::from_secs(1),
@@ -108,13 +115,13 @@ impl World {
         let id = self.free.pop().expect("fewer packets are queued than there are");
         self.packets.arrive(id, len, self.now);
         self.packets.set_headers(id, headers);
-        if self.qdisc.reading().acknowledgements {
+        if self.slot.qdisc_mut().reading().acknowledgements {
             self.packets.set_acknowledgement(id, acknowledgement);
         }
         self.arrived += 1;
         *self.queued.entry(headers.flow).or_default() += 1;
         self.just_dropped.clear();
-        let verdict = self.qdisc.enqueue(&mut self.packets, id, self.now);
+        let verdict = self.slot.qdisc_mut().enqueue(&mut self.packets, id, self.now);
         self.reclaim();
         verdict
     }
@@ -147,7 +154,7 @@ impl World {
     /// What leaves now, at most `most`.
     pub fn leave_most(&mut self, most: usize) -> Vec<Left> {
         let mut out = Batch::new(most);
-        self.next = self.qdisc.dequeue(&mut self.packets, self.now, &mut out);
+        self.next = self.slot.qdisc_mut().dequeue(&mut self.packets, self.now, &mut out);
         let mut left = Vec::new();
         self.just_left.clear();
         for &id in out.as_slice() {
@@ -246,21 +253,19 @@ impl World {
     }
 
     pub fn retune(&mut self, config: Config) {
-        assert!(self.qdisc.fits(&spec(config)));
-        self.qdisc.retune(spec(config), self.now);
+        let spec = Spec { id: self.name, ..spec(config) };
+        self.config = spec.config.clone();
+        self.slot.take_over(spec, &mut Handover::new(&mut self.packets, self.now));
     }
 
     /// What a worker does with another configuration.
     pub fn change(&mut self, config: Config) {
-        if self.qdisc.fits(&spec(config)) {
-            return self.retune(config);
+        let carries_on = self.config.carries_on(&spec(config).config);
+        if !carries_on {
+            self.name.0 += 1;
+            self.before = self.counted();
         }
-        let mut successor = spec(config).build();
-        while let Some(id) = self.qdisc.drain(&mut self.packets) {
-            successor.adopt(&mut self.packets, id, self.now);
-        }
-        self.qdisc = successor;
-        self.before = self.counted();
+        self.retune(config);
     }
 
     /// What has been sent and dropped in all.
@@ -273,7 +278,7 @@ impl World {
         let queued: u64 = self.queued.values().sum();
         let sum = self.all_sent() + queued + self.dropped.values().sum::<u64>();
         assert_eq!(self.arrived, sum);
-        assert_eq!(u64::from(self.qdisc.backlog().packets), queued);
+        assert_eq!(u64::from(self.slot.qdisc().backlog().packets), queued);
         assert_eq!(self.free.len() as u64 + queued, u64::from(CAPACITY));
         let stats = self.stats();
         let (sent, dropped) = self.counted();
@@ -317,16 +322,17 @@ impl World {
     }
 
     pub fn queued(&self) -> u64 {
-        u64::from(self.qdisc.backlog().packets)
+        u64::from(self.slot.qdisc().backlog().packets)
     }
 
     pub fn stats(&self) -> Stats {
         let mut stats = Vec::new();
-        self.qdisc.stats(&mut stats);
+        self.slot.stats(&mut stats);
         stats.remove(0)
     }
 
     pub fn figures(&self) -> Figures {
-        *self.stats().cake.expect("a cake has figures")
+        let stats = self.stats();
+        stats.detail.as_ref().and_then(Detail::cake).expect("a cake has figures").clone()
     }
 }

@@ -3,7 +3,7 @@
 use crate::port::{DSCP, Port, flow, spec};
 use narrows_packet::Headers;
 use narrows_qdisc::fq::Config;
-use narrows_qdisc::{Next, Verdict};
+use narrows_qdisc::{Handover, Next, Verdict};
 use narrows_units::{Bytes, Nanos, Rate};
 use proptest::prelude::*;
 
@@ -91,7 +91,7 @@ proptest! {
                         Rate::from_bits_per_sec(u64::from(limit) * 1_000_000)
                     });
                     let now = port.now;
-                    port.qdisc.retune(spec(config), now);
+                    port.qdisc.retune(spec(config), &mut Handover::new(&mut port.packets, now));
                 }
             }
             port.check();

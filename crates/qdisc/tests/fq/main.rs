@@ -5,7 +5,7 @@ mod port;
 
 use narrows_packet::{DropReason, Ecn, Headers};
 use narrows_qdisc::fq::{Beyond, Config};
-use narrows_qdisc::{Next, Verdict};
+use narrows_qdisc::{Handover, Next, Verdict};
 use narrows_units::{Nanos, Rate};
 use port::{DSCP, Port, flow, spec};
 
@@ -225,7 +225,7 @@ fn a_higher_rate_counts_at_once() {
     while port.leave(16) == 16 {}
     assert!(matches!(port.next, Next::Held(at) if at >= start + ms(1000)));
     let now = port.now;
-    port.qdisc.retune(spec(limited(8_000_000)), now);
+    port.qdisc.retune(spec(limited(8_000_000)), &mut Handover::new(&mut port.packets, now));
     port.leave_all();
     assert!(port.now - start < ms(30), "{:?}", port.now - start);
     port.check();
@@ -233,8 +233,8 @@ fn a_higher_rate_counts_at_once() {
 
 #[test]
 fn other_flows_or_bands_need_another_instance() {
-    let port = Port::new(Config::default());
-    let fits = |config| port.qdisc.fits(&spec(config));
+    let present = spec(Config::default()).config;
+    let fits = |config| present.carries_on(&spec(config).config);
     assert!(fits(Config { limit: 1, buckets: 64, pacing: false, ..Config::default() }));
     assert!(!fits(Config { orphan_mask: 255, ..Config::default() }));
     assert!(!fits(Config { priomap: [0; 16], ..Config::default() }));

@@ -2,7 +2,7 @@
 
 use narrows_packet::{Backlog, Batch, DropReason, Ecn, Headers, PacketId, Packets};
 use narrows_qdisc::fq::{Config, Figures};
-use narrows_qdisc::{Config as AnyConfig, Next, Qdisc, Spec, Stats, Verdict};
+use narrows_qdisc::{Config as AnyConfig, Detail, Next, Qdisc, Spec, Stats, Verdict};
 use narrows_units::{Bytes, Nanos};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -135,7 +135,7 @@ impl Port {
     }
 
     pub fn figures(&self) -> Figures {
-        *self.stats().fq.expect("an fq has figures")
+        *self.stats().detail.as_ref().and_then(Detail::fq).expect("an fq has figures")
     }
 
     pub fn drops(&self, reason: DropReason) -> u64 {

@@ -15,10 +15,10 @@ use crate::measure::Books;
 use crate::setup::{Cores, Costs};
 use crate::traffic::{Offer, Source};
 use narrows_packet::{DropCounters, Headers};
-use narrows_policy::Update;
+use narrows_qdisc::Spec;
 use narrows_qdisc::{Contact, Contacts};
+use narrows_shaper::{Activity, Side, UNSEEN_MAX, Worker};
 use narrows_units::Nanos;
-use narrows_worker::{Activity, Side, UNSEEN_MAX, Worker};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 use std::ops::Range;
@@ -219,9 +219,9 @@ impl Core {
     }
 
     /// Takes over other parameters, or another qdisc, at `at`, and looks what that changes.
-    pub(super) fn update(&mut self, update: Update, at: Nanos) {
+    pub(super) fn update(&mut self, spec: Spec, at: Nanos) {
         let Some(worker) = &mut self.worker else { return };
-        worker.update(Side::B, update, self.clock.read(at));
+        worker.update(Side::B, spec, self.clock.read(at));
         if self.due > at {
             self.appoint(self.wakes(at, Nanos::ZERO));
         }

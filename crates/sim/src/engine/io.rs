@@ -8,8 +8,8 @@
 
 use crate::traffic::{Offer, Source};
 use narrows_packet::{Batch, Ecn, Headers, PacketId, Packets, Reading};
+use narrows_shaper::{BATCH, Io, Side};
 use narrows_units::{Bytes, Nanos};
-use narrows_worker::{BATCH, Io, Side};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;

@@ -10,11 +10,12 @@ use super::SimError;
 use super::io::{FRAME, FRAMES_RESERVED};
 use crate::setup;
 use crate::tc;
-use narrows_policy::{Installed, Policy, Update};
-use narrows_qdisc::{Config, Contacts, Probe, Qdisc, Spec, Weight, cake, fifo, fq};
+use narrows_policy::Policy;
+use narrows_qdisc::{Config, Contacts, Metering, Probe, Slot, Spec, Weight, cake, fifo, fq};
+use narrows_shaper::BATCH;
+use narrows_shaper::Installation;
 use narrows_tc::OfflineHost;
 use narrows_units::Bytes;
-use narrows_worker::BATCH;
 use std::sync::Arc;
 
 /// The fewest frames of a worker.
@@ -36,7 +37,7 @@ const PORT: &str = "B";
 /// What one core runs.
 pub(super) struct Shaper {
     /// Out of port A, where nothing is shaped, and out of port B.
-    pub(super) qdiscs: [Box<dyn Qdisc>; 2],
+    pub(super) qdiscs: [Slot; 2],
     /// How many packets it may hold.
     pub(super) frames: u32,
     /// What the seats touch.
@@ -53,16 +54,16 @@ pub(super) struct Port {
 
 /// What the operator changes, ready to be made.
 pub(super) struct Change {
-    installed: Installed,
+    installation: Installation,
     /// By queue.
-    updates: Vec<Update>,
+    specs: Vec<Spec>,
 }
 
 impl Change {
     /// Makes it: what each queue's worker is to take over.
-    pub(super) fn make(&mut self) -> Vec<Update> {
-        self.installed.commit();
-        std::mem::take(&mut self.updates)
+    pub(super) fn make(&mut self) -> Vec<Spec> {
+        self.installation.commit();
+        std::mem::take(&mut self.specs)
     }
 }
 
@@ -76,35 +77,33 @@ pub(super) fn compile(
     shortest: u32,
 ) -> Result<Port, SimError> {
     let mut host = OfflineHost::new(Policy::default());
-    let mut lay_out = |words: &[String], before: Option<&Installed>| {
+    let mut lay_out = |words: &[String], before: Option<&Installation>| {
         tc::lay_out(&mut host, PORT, words, port.queues, before).map_err(SimError::Qdisc)
     };
-    let (first, mut updates) = lay_out(&port.qdisc, None)?;
+    let (first, mut specs) = lay_out(&port.qdisc, None)?;
     let mut made: Vec<Change> = Vec::with_capacity(changes.len());
     for change in changes {
-        let before = made.last().map_or(&first, |change| &change.installed);
-        let (installed, updates) = lay_out(&change.qdisc, Some(before))?;
-        made.push(Change { installed, updates });
+        let before = made.last().map_or(&first, |change| &change.installation);
+        let (installation, specs) = lay_out(&change.qdisc, Some(before))?;
+        made.push(Change { installation, specs });
     }
     let contacts: Vec<Arc<Contacts>> = (0..port.queues).map(|_| Arc::default()).collect();
     let mut needed = vec![0; port.queues];
-    for updates in std::iter::once(&mut updates).chain(made.iter_mut().map(|it| &mut it.updates)) {
-        for (queue, update) in updates.iter_mut().enumerate() {
-            let (Update::Replace(spec) | Update::Retune(spec)) = update;
+    for specs in std::iter::once(&mut specs).chain(made.iter_mut().map(|it| &mut it.specs)) {
+        for (queue, spec) in specs.iter_mut().enumerate() {
             let weight = port.weights.get(queue).map(|weight| weight_of(*weight));
             prepare(spec, weight, &contacts[queue]);
             needed[queue] = capacity(spec, shortest).max(needed[queue]);
         }
     }
-    let shaper = |((update, contacts), needed): ((Update, Arc<Contacts>), u64)| {
-        let (Update::Replace(spec) | Update::Retune(spec)) = update;
+    let shaper = |((spec, contacts), needed): ((Spec, Arc<Contacts>), u64)| {
         let unshaped = Spec::new(Config::Noqueue);
         let needed = needed + (FRAMES_RESERVED + BATCH) as u64;
         let most = FRAMES_LEAST.max(FRAMES_MOST / port.queues as u64);
         let frames = needed.clamp(FRAMES_LEAST, most) as u32;
-        Shaper { qdiscs: [unshaped.build(), spec.build()], frames, contacts }
+        Shaper { qdiscs: [Slot::new(unshaped), Slot::new(spec)], frames, contacts }
     };
-    let shapers = updates.into_iter().zip(contacts).zip(needed).map(shaper).collect();
+    let shapers = specs.into_iter().zip(contacts).zip(needed).map(shaper).collect();
     Ok(Port { shapers, changes: made })
 }
 
@@ -141,12 +140,15 @@ fn weight_of(weight: f64) -> Weight {
 
 /// Weighs and wraps every seat of `spec` and of what is below it.
 fn prepare(spec: &mut Spec, weight: Option<Weight>, contacts: &Arc<Contacts>) {
-    if let Some(mut seat) = spec.meter.take() {
-        if let Some(weight) = weight {
-            seat.weigh(weight);
+    spec.metering = match std::mem::take(&mut spec.metering) {
+        Metering::Shared(mut seat) => {
+            if let Some(weight) = weight {
+                seat.weigh(weight);
+            }
+            Metering::Shared(Box::new(Probe::new(seat, Arc::clone(contacts))))
         }
-        spec.meter = Some(Box::new(Probe::new(seat, Arc::clone(contacts))));
-    }
+        other => other,
+    };
     for child in &mut spec.children {
         prepare(child, weight, contacts);
     }
@@ -155,6 +157,7 @@ fn prepare(spec: &mut Spec, weight: Option<Weight>, contacts: &Arc<Contacts>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use narrows_qdisc::NodeId;
     use narrows_units::{Nanos, Rate};
 
     fn words(words: &str) -> Vec<String> {
@@ -225,12 +228,10 @@ mod tests {
         let before = port(1, "tbf rate 1gbit burst 3k limit 90k");
         let port = compile(&before, &changes.map(change), 64);
         let Ok(mut port) = port else { panic!("they are refused") };
-        let kept: Vec<bool> = port
-            .changes
-            .iter_mut()
-            .map(|change| matches!(change.make()[..], [Update::Retune(_)]))
-            .collect();
-        assert_eq!(kept, [true, false, false]);
+        let names = port.changes.iter_mut().map(|change| change.make()[0].id);
+        let [first, second, third] = names.collect::<Vec<_>>()[..] else { panic!("three") };
+        assert_eq!(first, NodeId(1), "it carries on");
+        assert!(second > first && third > second, "it is new");
         assert_eq!(port.shapers[0].frames, 20_192, "for what there is to come");
         assert!(compile(&before, &[change("tbf")], 64).is_err());
     }

@@ -5,8 +5,8 @@ use crate::fabric::packet::{ACK, FULL};
 use crate::tc;
 use crate::traffic::seed::hash;
 use narrows_packet::{Acknowledgement, Batch, Headers, PacketId, Packets};
-use narrows_policy::{Policy, Update};
-use narrows_qdisc::{Next, Qdisc};
+use narrows_policy::Policy;
+use narrows_qdisc::{Detail, Next, Qdisc, Spec};
 use narrows_tc::OfflineHost;
 use narrows_units::Nanos;
 
@@ -141,15 +141,14 @@ impl Host {
     pub(super) fn congestion(&self) -> u64 {
         let mut stats = Vec::new();
         self.qdisc.stats(&mut stats);
-        stats.iter().filter_map(|stats| stats.pacing.as_ref()).map(|it| it.congestion).sum()
+        let details = stats.iter().filter_map(|stats| stats.detail.as_ref());
+        details.filter_map(Detail::pacing).map(|it| it.congestion).sum()
     }
 }
 
 /// The qdisc that `tc` makes of `words`.
 pub(super) fn build(words: &[String]) -> Result<Box<dyn Qdisc>, String> {
     let mut host = OfflineHost::new(Policy::default());
-    let (_, updates) = tc::lay_out(&mut host, "sim", words, 1, None)?;
-    let spec =
-        updates.into_iter().next().map(|(Update::Replace(spec) | Update::Retune(spec))| spec);
-    spec.map(|spec| spec.build()).ok_or_else(|| "no qdisc".to_owned())
+    let (_, specs) = tc::lay_out(&mut host, "sim", words, 1, None)?;
+    specs.into_iter().next().map(Spec::build).ok_or_else(|| "no qdisc".to_owned())
 }

@@ -13,11 +13,9 @@ use crate::complaint::Complaint;
 use crate::host::Host;
 use crate::render::Line;
 use crate::words::Words;
-pub(crate) use cake::figures as cake_figures;
-pub(crate) use fq::figures as fq_figures;
-use narrows_policy::{FifoUnit, Kind, Params, PortFacts, TbfParams};
+use narrows_policy::{Fifo, FifoUnit, Kind, Params, PortFacts};
+use narrows_qdisc::Detail;
 use narrows_qdisc::pacing::Structure;
-pub(crate) use pacing::figures as pacing_figures;
 
 /// How a qdisc is to be shown.
 #[derive(Clone, Copy)]
@@ -82,27 +80,35 @@ pub(crate) fn warning(params: &Params, facts: &PortFacts, host: &dyn Host) -> Op
 /// Shows the parameters.
 pub(crate) fn show(kind: &Kind, style: Style, line: &mut Line) {
     match kind {
-        Kind::Noqueue | Kind::Mq(_) => {}
+        Kind::Noqueue | Kind::Mq => {}
         Kind::Fifo(fifo) => fifo::show(*fifo, line),
-        Kind::Tbf(tbf) => tbf::show(&tbf.params, style, line),
+        Kind::Tbf(tbf) => tbf::show(tbf, style, line),
         Kind::Cake(cake) => cake::show(&cake.params, style, line),
         Kind::Fq(params) => fq::show(params, line),
         Kind::Pacing(config) => pacing::show(config, line),
     }
 }
 
-/// Shows the `bfifo` that stands in a `tbf` where nobody put anything.
-pub(crate) fn show_implicit(params: &TbfParams, line: &mut Line) {
-    let limit = u32::try_from(params.limit.0).unwrap_or(u32::MAX);
-    fifo::show(narrows_policy::Fifo { unit: FifoUnit::Bytes, limit }, line);
+/// Shows the FIFO that stands in a qdisc where nobody put anything.
+pub(crate) fn show_implicit(fifo: Fifo, line: &mut Line) {
+    fifo::show(fifo, line);
+}
+
+/// Shows what only one kind counts.
+pub(crate) fn show_detail(detail: &Detail, line: &mut Line) {
+    match detail {
+        Detail::Cake(figures) => cake::figures(figures, line),
+        Detail::Fq(figures) => fq::figures(figures, line),
+        Detail::Pacing(figures) => pacing::figures(figures, line),
+    }
 }
 
 /// The parameters as words that [`parse`] reads back without any loss, each after a space.
 pub(crate) fn save(kind: &Kind) -> String {
     match kind {
-        Kind::Noqueue | Kind::Mq(_) => String::new(),
+        Kind::Noqueue | Kind::Mq => String::new(),
         Kind::Fifo(fifo) => fifo::save(*fifo),
-        Kind::Tbf(tbf) => tbf::save(&tbf.params),
+        Kind::Tbf(tbf) => tbf::save(tbf),
         Kind::Cake(cake) => cake::save(&cake.params),
         Kind::Fq(params) => fq::save(params),
         Kind::Pacing(config) => pacing::save(config),

@@ -8,8 +8,8 @@
 use crate::host::TwoPorts;
 use narrows_packet::Backlog;
 use narrows_policy::{ClassId, Handle, NodeStats, Parent};
-use narrows_qdisc::Stats;
 use narrows_qdisc::cake::{Figures, TinFigures};
+use narrows_qdisc::{Detail, Stats};
 use narrows_units::{Bytes, Nanos, Rate};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -92,7 +92,7 @@ fn from_json(qdisc: &Value) -> NodeStats {
         overlimits: number("overlimits"),
         requeues: number("requeues"),
         backlog,
-        cake,
+        detail: cake.map(Detail::Cake),
         ..Stats::default()
     };
     NodeStats { parent, handle, stats }
@@ -186,7 +186,7 @@ fn from_text(block: &str) -> NodeStats {
         overlimits: sent[3],
         requeues: sent[4],
         backlog: Backlog { packets: queued[1] as u32, bytes: Bytes(queued[0]) },
-        cake,
+        detail: cake.map(Detail::Cake),
         ..Stats::default()
     };
     NodeStats { parent, handle, stats }

@@ -6,8 +6,8 @@
 use crate::host::TwoPorts;
 use narrows_packet::Backlog;
 use narrows_policy::{Handle, Kind, NodeStats, Parent};
-use narrows_qdisc::Stats;
 use narrows_qdisc::fq::Figures;
+use narrows_qdisc::{Detail, Stats};
 use narrows_tc::{load, save};
 use narrows_units::{Bytes, Nanos};
 use proptest::prelude::*;
@@ -187,7 +187,7 @@ fn figures_are_printed_as_tc_does() {
             drops,
             requeues,
             backlog: Backlog { packets: queued.0, bytes: Bytes(queued.1) },
-            fq: Some(Box::new(figures)),
+            detail: Some(Detail::Fq(Box::new(figures))),
             ..Stats::default()
         };
         host.stats.push(NodeStats { parent: Parent::Root, handle: Handle::new(1), stats });
@@ -206,7 +206,7 @@ fn drops_of_bands_stand_in_the_last_line() {
     let mut host = TwoPorts::with_queues(1);
     host.ok("qdisc add dev right root handle 1: fq");
     let figures = Figures { band_drops: [1, 0, 3], ..Figures::default() };
-    let stats = Stats { fq: Some(Box::new(figures)), ..Stats::default() };
+    let stats = Stats { detail: Some(Detail::Fq(Box::new(figures))), ..Stats::default() };
     host.stats.push(NodeStats { parent: Parent::Root, handle: Handle::new(1), stats });
     let text = host.ok("-s qdisc show dev right");
     assert_eq!(text.lines().last(), Some(" band0_drops 1 band2_drops 3"));

@@ -2,8 +2,8 @@
 
 use crate::host::TwoPorts;
 use narrows_policy::{Handle, NodeStats, Parent};
-use narrows_qdisc::Stats;
 use narrows_qdisc::pacing::{Figures, Signals};
+use narrows_qdisc::{Detail, Stats};
 use narrows_units::Bytes;
 
 const KINDS: [&str; 3] = ["carousel", "eiffel", "flowbundler"];
@@ -171,7 +171,7 @@ fn figures_are_shown_in_the_manner_of_fq() {
         codel: None,
         memory: Bytes(2 << 20),
     };
-    let stats = Stats { pacing: Some(Box::new(figures)), ..Stats::default() };
+    let stats = Stats { detail: Some(Detail::Pacing(Box::new(figures))), ..Stats::default() };
     host.stats.push(NodeStats { parent: Parent::Root, handle: Handle::new(1), stats });
     let shown = host.ok("-s qdisc show dev right");
     let lines: Vec<_> = shown.lines().collect();
@@ -265,7 +265,7 @@ fn figures_have_what_queue_management_has_done_where_there_is_any() {
     host.ok("qdisc add dev right root handle 1: flowbundler maxrate 1mbit codel");
     let signals = Signals { drops: 3, marks: 5, overlimit: 7 };
     let figures = Figures { codel: Some(signals), ..Figures::default() };
-    let stats = Stats { pacing: Some(Box::new(figures)), ..Stats::default() };
+    let stats = Stats { detail: Some(Detail::Pacing(Box::new(figures))), ..Stats::default() };
     host.stats.push(NodeStats { parent: Parent::Root, handle: Handle::new(1), stats });
     let shown = host.ok("-s qdisc show dev right");
     assert_eq!(shown.lines().nth(5), Some("  codel drops 3 marks 5 overlimit 7"), "{shown}");

@@ -1,14 +1,14 @@
 //! What workers are to build for pacing qdiscs, and where those cannot stand.
 
+use crate::policies::{has_seat, install, kept, tbf_params};
 use narrows_coordination::Strategy;
 use narrows_policy::{
-    CodelOptions, Edit, Handle, Installed, PacingOptions, Params, Parent, Policy, PolicyError,
-    PortFacts, TbfParams, Update, Verb,
+    CodelOptions, Edit, Handle, PacingOptions, Params, Parent, Policy, PolicyError, PortFacts,
+    TbfParams, Verb,
 };
 use narrows_qdisc::pacing::{Codel, Figures, Key, Structure};
-use narrows_qdisc::{Config, Spec, Stats};
-use narrows_units::wire::Overhead;
-use narrows_units::{Bytes, Nanos, Rate};
+use narrows_qdisc::{Config, Detail, Metering, Stats};
+use narrows_units::{Nanos, Rate};
 
 const JUMBO: PortFacts = PortFacts { mtu: 9000, ..PortFacts::ETHERNET };
 
@@ -28,38 +28,22 @@ fn pacing(options: PacingOptions) -> Params {
 }
 
 fn tbf(strategy: Option<Strategy>) -> Params {
-    Params::Tbf(TbfParams {
-        rate: Rate::from_bits_per_sec(8_000_000),
-        burst: Bytes(30_000),
-        limit: Bytes(100_000),
-        peak: None,
-        overhead: Overhead::NONE,
-        strategy,
-    })
+    Params::Tbf(TbfParams { strategy, ..tbf_params(8) })
 }
 
 fn below(handle: u16) -> Parent {
     Parent::Class(Handle::new(handle).unwrap().class(1))
 }
 
-fn compile(policy: &Policy, previous: Option<&Installed>) -> (Installed, Vec<Update>) {
-    Installed::compile(policy.port("eth0"), 2, previous).unwrap()
-}
-
-fn spec(update: &Update) -> &Spec {
-    let (Update::Replace(spec) | Update::Retune(spec)) = update;
-    spec
-}
-
 #[test]
 fn every_queue_has_one_that_knows_the_longest_frame() {
     let policy = edit(&Policy::default(), Parent::Root, 1, pacing(PacingOptions::default()));
-    let (_, updates) = compile(&policy.unwrap(), None);
-    assert_eq!(updates.len(), 2);
-    for update in &updates {
-        let Config::Pacing(config) = &spec(update).config else { panic!("another kind") };
+    let (_, specs) = install(&policy.unwrap(), 2, None);
+    assert_eq!(specs.len(), 2);
+    for spec in &specs {
+        let Config::Pacing(config) = &spec.config else { panic!("another kind") };
         assert_eq!((config.structure, config.frame), (Structure::FlowBundler, 9014));
-        assert!(spec(update).meter.is_none());
+        assert!(matches!(spec.metering, Metering::Own));
     }
 }
 
@@ -67,11 +51,10 @@ fn every_queue_has_one_that_knows_the_longest_frame() {
 fn parameters_change_in_place_and_what_sorts_packets_does_not() {
     let policy =
         edit(&Policy::default(), Parent::Root, 1, pacing(PacingOptions::default())).unwrap();
-    let (installed, _) = compile(&policy, None);
+    let (installed, first) = install(&policy, 2, None);
     let change = |options| {
         let changed = edit(&policy, Parent::Root, 1, pacing(options)).unwrap();
-        let (_, updates) = compile(&changed, Some(&installed));
-        matches!(updates[0], Update::Retune(_))
+        kept(&first, &install(&changed, 2, Some(&installed)).1)[0]
     };
     let maxrate = Some(Rate::from_bits_per_sec(8));
     assert!(change(PacingOptions { maxrate, limit: Some(1), ..PacingOptions::default() }));
@@ -91,13 +74,12 @@ fn queue_management_changes_in_place_and_goes_with_nothing_that_is_kept_apart() 
         PacingOptions { codel, ..PacingOptions::default() }
     };
     let policy = edit(&Policy::default(), Parent::Root, 1, pacing(codel(7, None))).unwrap();
-    let (installed, updates) = compile(&policy, None);
-    let Config::Pacing(config) = &spec(&updates[0]).config else { panic!("another kind") };
+    let (installed, first) = install(&policy, 2, None);
+    let Config::Pacing(config) = &first[0].config else { panic!("another kind") };
     let target = Nanos::from_millis(7);
     assert_eq!(config.codel, Some(Codel { target, ..Codel::default() }));
     let changed = edit(&policy, Parent::Root, 1, pacing(codel(9, Some(false)))).unwrap();
-    let (_, updates) = compile(&changed, Some(&installed));
-    assert!(matches!(updates[0], Update::Retune(_)));
+    assert!(kept(&first, &install(&changed, 2, Some(&installed)).1)[0]);
     for apart in [
         PacingOptions { safeguard: Some(true), ..PacingOptions::default() },
         PacingOptions { apart: Some(Key::Hosts), ..PacingOptions::default() },
@@ -113,10 +95,10 @@ fn queue_management_changes_in_place_and_goes_with_nothing_that_is_kept_apart() 
 fn a_tbf_above_keeps_one_rate_for_all_queues() {
     let policy = edit(&Policy::default(), Parent::Root, 1, tbf(None)).unwrap();
     let policy = edit(&policy, below(1), 2, pacing(PacingOptions::default())).unwrap();
-    let (_, updates) = compile(&policy, None);
-    for update in &updates {
-        assert!(spec(update).meter.is_some());
-        assert!(matches!(spec(update).children[0].config, Config::Pacing(_)));
+    let (_, specs) = install(&policy, 2, None);
+    for spec in &specs {
+        assert!(has_seat(spec));
+        assert!(matches!(spec.children[0].config, Config::Pacing(_)));
     }
 }
 
@@ -139,12 +121,13 @@ fn whichever_comes_last_two_that_stamp_are_refused() {
 fn figures_of_queues_are_added_up() {
     let policy =
         edit(&Policy::default(), Parent::Root, 1, pacing(PacingOptions::default())).unwrap();
-    let (installed, _) = compile(&policy, None);
+    let (installed, specs) = install(&policy, 2, None);
     let queue = |flows| {
         let figures = Figures { flows, throttled: 5, ..Figures::default() };
-        vec![Stats { pacing: Some(Box::new(figures)), ..Stats::default() }]
+        let detail = Some(Detail::Pacing(Box::new(figures)));
+        vec![Stats { id: specs[0].id, detail, ..Stats::default() }]
     };
     let nodes = installed.gather(&[queue(3), queue(4)]);
-    let figures = nodes[0].stats.pacing.as_ref().unwrap();
+    let figures = nodes[0].stats.detail.as_ref().and_then(Detail::pacing).unwrap();
     assert_eq!((figures.flows, figures.throttled), (7, 10));
 }

@@ -1,12 +1,10 @@
 //! Who hears of congestion with whom.
 
-use narrows_policy::{
-    Edit, Handle, Installed, PacingOptions, Params, Parent, Policy, PortFacts, TbfParams, Update,
-    Verb,
-};
+use crate::policies::{kept, tbf_params};
+use narrows_policy::{Edit, Handle, PacingOptions, Params, Parent, Plan, Policy, PortFacts, Verb};
 use narrows_qdisc::pacing::Structure;
 use narrows_qdisc::{Hearsay, Spec, Word};
-use narrows_units::{Bytes, Rate, wire::Overhead};
+use narrows_shaper::Installation;
 
 fn edit(policy: &Policy, port: &str, parent: Parent, handle: u16, params: Params) -> Policy {
     let (verb, parent) = (Verb::Replace, Some(parent));
@@ -28,11 +26,15 @@ fn class(major: u16, minor: u16) -> Parent {
 }
 
 /// What listens in `spec` and below it.
-fn take(spec: Spec, into: &mut Vec<Box<dyn Hearsay>>) {
-    into.extend(spec.hearsay);
-    for child in spec.children {
-        take(child, into);
-    }
+fn take(spec: &mut Spec, into: &mut Vec<Box<dyn Hearsay>>) {
+    into.extend(spec.hearsay.take());
+    spec.children.iter_mut().for_each(|child| take(child, into));
+}
+
+/// What runs, by queue.
+struct Running {
+    installation: Installation,
+    specs: Vec<Spec>,
 }
 
 /// The views that a policy gives to queues which may run `previous` so far, and how many queues
@@ -41,16 +43,16 @@ fn views(
     policy: &Policy,
     port: &str,
     queues: usize,
-    previous: Option<&Installed>,
-) -> (Installed, Vec<Box<dyn Hearsay>>, usize) {
-    let (installed, updates) = Installed::compile(policy.port(port), queues, previous).unwrap();
-    let (mut views, mut kept) = (Vec::new(), 0);
-    for update in updates {
-        kept += usize::from(matches!(update, Update::Retune(_)));
-        let (Update::Replace(spec) | Update::Retune(spec)) = update;
-        take(spec, &mut views);
-    }
-    (installed, views, kept)
+    previous: Option<&Running>,
+) -> (Running, Vec<Box<dyn Hearsay>>, usize) {
+    let plan = Plan::of(policy.port(port), queues).unwrap();
+    let before = previous.map(|running| &running.installation);
+    let (installation, mut specs) = Installation::reconcile(plan, before);
+    let mut views = Vec::new();
+    specs.iter_mut().for_each(|spec| take(spec, &mut views));
+    let carry_on = previous.map_or(vec![], |running| kept(&running.specs, &specs));
+    let kept = carry_on.into_iter().filter(|kept| *kept).count();
+    (Running { installation, specs }, views, kept)
 }
 
 /// Whether what the one says is what the other reads.
@@ -69,14 +71,7 @@ fn all_queues_of_a_port_hear_together_without_a_rate_that_they_share() {
 
 #[test]
 fn so_do_those_below_a_tbf_and_in_the_classes_of_an_mq() {
-    let tbf = Params::Tbf(TbfParams {
-        rate: Rate::from_bits_per_sec(8_000_000),
-        burst: Bytes(30_000),
-        limit: Bytes(100_000),
-        peak: None,
-        overhead: Overhead::NONE,
-        strategy: None,
-    });
+    let tbf = Params::Tbf(tbf_params(8));
     let below = edit(&Policy::default(), "eth0", Parent::Root, 1, tbf);
     let below = edit(&below, "eth0", class(1, 1), 2, flowbundler(true));
     let mq = edit(&Policy::default(), "eth0", Parent::Root, 1, Params::Mq);
@@ -110,7 +105,7 @@ fn queues_that_begin_to_listen_or_are_new_hear_with_those_that_are_there() {
     assert!(hear_together(&*before[0], &*before[1]));
     // Two more queues; and the same parameters once more.
     let (more, after, kept) = views(&root(true), "eth0", 4, Some(&on));
-    assert_eq!((after.len(), kept), (4, 2));
+    assert_eq!((after.len(), kept), (4, 0));
     assert!(after.iter().all(|view| hear_together(&*before[0], &**view)));
     // Off and on again.
     let (off, none, _) = views(&root(false), "eth0", 4, Some(&more));

@@ -15,8 +15,7 @@ use crate::io::{Io, Side};
 use narrows_packet::{
     Backlog, Batch, DropCounters, DropReason, Headers, Meta, PacketId, Packets, Reading,
 };
-use narrows_policy::Update;
-use narrows_qdisc::{Next, Qdisc, Stats};
+use narrows_qdisc::{Handover, Next, Slot, Spec, Stats};
 use narrows_units::Nanos;
 
 /// The most packets that move at once. Long enough to spread a system call thin (at 64 it
@@ -64,8 +63,8 @@ impl PathCounters {
 
 /// One direction: from a port's receiving side through a qdisc to the port across.
 struct Path {
-    qdisc: Box<dyn Qdisc>,
-    /// What it wants to know of packets.
+    slot: Slot,
+    /// What its qdisc wants to know of packets.
     reading: Reading,
     counters: PathCounters,
 }
@@ -116,13 +115,13 @@ pub struct Worker<I> {
 impl<I: Io> Worker<I> {
     /// A worker for up to `packets` packets. `qdiscs` are those of the two ports, each for
     /// what goes *out* there.
-    pub fn new(io: I, packets: u32, qdiscs: [Box<dyn Qdisc>; 2]) -> Self {
+    pub fn new(io: I, packets: u32, qdiscs: [Slot; 2]) -> Self {
         let [out_of_a, out_of_b] = qdiscs;
         let mut table = Packets::new(packets).in_frames_of(io.frame()).with_places(io.places());
-        let mut path = |qdisc: Box<dyn Qdisc>| {
-            let reading = qdisc.reading();
+        let mut path = |slot: Slot| {
+            let reading = slot.qdisc().reading();
             table.prepare(reading);
-            Path { qdisc, reading, counters: PathCounters::default() }
+            Path { slot, reading, counters: PathCounters::default() }
         };
         // What comes in at A goes out of B.
         let paths = [path(out_of_b), path(out_of_a)];
@@ -171,7 +170,11 @@ impl<I: Io> Worker<I> {
                     self.io.read(id, reading, &mut self.packets);
                 }
                 if opposite.reading.echoes {
-                    opposite.qdisc.overhear(&self.packets, self.arrivals.as_slice(), now);
+                    opposite.slot.qdisc_mut().overhear(
+                        &self.packets,
+                        self.arrivals.as_slice(),
+                        now,
+                    );
                 }
             }
             for &id in self.arrivals.as_slice() {
@@ -182,15 +185,15 @@ impl<I: Io> Worker<I> {
                 let arrivals = self.arrivals.as_slice();
                 if let Some(spare) = self.io.spare_frames(ingress) {
                     self.packets.set_spare_frames(spare);
-                    path.qdisc.enqueue_all(&mut self.packets, arrivals, now);
+                    path.slot.qdisc_mut().enqueue_all(&mut self.packets, arrivals, now);
                 } else {
-                    path.qdisc.refuse_all(&mut self.packets, arrivals);
+                    path.slot.qdisc_mut().refuse_all(&mut self.packets, arrivals);
                 }
             }
 
             self.departures.clear();
             self.departures.limit(self.io.room(egress).min(BATCH));
-            let next = path.qdisc.dequeue(&mut self.packets, now, &mut self.departures);
+            let next = path.slot.qdisc_mut().dequeue(&mut self.packets, now, &mut self.departures);
             for &id in self.departures.as_slice() {
                 path.counters.tx_packets += 1;
                 path.counters.tx_bytes += self.packets.len(id).0;
@@ -221,33 +224,16 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// Takes over new parameters or a new qdisc for what goes out of `egress`. What is
+    /// Makes what goes out of `egress` run what `spec` says, see [`Slot::take_over`]. What is
     /// queued stays queued, in order.
-    pub fn update(&mut self, egress: Side, update: Update, now: Nanos) {
+    pub fn update(&mut self, egress: Side, spec: Spec, now: Nanos) {
         let path = &mut self.paths[egress.other().index()];
-        let spec = match update {
-            Update::Retune(spec) if path.qdisc.fits(&spec) => {
-                path.qdisc.retune(spec, now);
-                path.reading = path.qdisc.reading();
-                self.packets.prepare(path.reading);
-                return;
-            }
-            Update::Retune(spec) | Update::Replace(spec) => spec,
-        };
-        let mut successor = spec.build();
-        let reading = successor.reading();
-        self.packets.prepare(reading);
-        // What only the successor wants to know of a packet nobody has read yet. Without it all
-        // packets would be of one flow, and later ones of their real flows would overtake them.
-        let is_unread = reading != path.reading && reading != Reading::NOTHING;
-        while let Some(id) = path.qdisc.drain(&mut self.packets) {
-            if is_unread {
-                self.io.read(id, reading, &mut self.packets);
-            }
-            successor.adopt(&mut self.packets, id, now);
-        }
-        path.qdisc = successor;
-        path.reading = reading;
+        let io = &self.io;
+        let mut read = |id, reading, packets: &mut Packets| io.read(id, reading, packets);
+        let handover = Handover::new(&mut self.packets, now);
+        path.slot.take_over(spec, &mut handover.reading(path.reading, &mut read));
+        path.reading = path.slot.qdisc().reading();
+        self.packets.prepare(path.reading);
         self.reclaim(egress.other());
     }
 
@@ -256,14 +242,14 @@ impl<I: Io> Worker<I> {
     /// [taken back](Worker::take_back).
     pub fn take_out(&mut self, egress: Side) -> Vec<PacketId> {
         let path = &mut self.paths[egress.other().index()];
-        std::iter::from_fn(|| path.qdisc.drain(&mut self.packets)).collect()
+        std::iter::from_fn(|| path.slot.qdisc_mut().drain(&mut self.packets)).collect()
     }
 
     /// Queues again, in order and whatever the limit, what was [taken out](Worker::take_out).
     pub fn take_back(&mut self, egress: Side, ids: &[PacketId], now: Nanos) {
         let path = &mut self.paths[egress.other().index()];
         for &id in ids {
-            path.qdisc.adopt(&mut self.packets, id, now);
+            path.slot.qdisc_mut().adopt(&mut self.packets, id, now);
         }
         self.reclaim(egress.other());
     }
@@ -277,7 +263,7 @@ impl<I: Io> Worker<I> {
         if path.reading != Reading::NOTHING {
             self.io.read(id, path.reading, &mut self.packets);
         }
-        path.qdisc.adopt(&mut self.packets, id, now);
+        path.slot.qdisc_mut().adopt(&mut self.packets, id, now);
     }
 
     /// What is known of `id`, which was [taken out](Worker::take_out).
@@ -288,7 +274,9 @@ impl<I: Io> Worker<I> {
     /// Gives up everything that is queued, for `reason`.
     pub fn abandon(&mut self, reason: DropReason) {
         for ingress in Side::BOTH {
-            while let Some(id) = self.paths[ingress.index()].qdisc.drain(&mut self.packets) {
+            while let Some(id) =
+                self.paths[ingress.index()].slot.qdisc_mut().drain(&mut self.packets)
+            {
                 self.packets.discard(id, reason);
             }
             self.reclaim(ingress);
@@ -323,13 +311,13 @@ impl<I: Io> Worker<I> {
 
     /// What is queued to go out of `egress`.
     pub fn backlog(&self, egress: Side) -> Backlog {
-        self.paths[egress.other().index()].qdisc.backlog()
+        self.paths[egress.other().index()].slot.qdisc().backlog()
     }
 
     /// The figures of the qdiscs of `egress`, depth first.
     pub fn qdisc_stats(&self, egress: Side) -> Vec<Stats> {
         let mut stats = Vec::new();
-        self.paths[egress.other().index()].qdisc.stats(&mut stats);
+        self.paths[egress.other().index()].slot.stats(&mut stats);
         stats
     }
 

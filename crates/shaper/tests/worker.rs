@@ -2,10 +2,11 @@
 //! or overtaken, and the books add up after every single step.
 
 use narrows_packet::{Acknowledgement, Batch, DropReason, Headers, PacketId, Packets, Reading};
-use narrows_policy::{Installed, Policy, PortFacts};
+use narrows_policy::{Plan, Policy, PortFacts};
+use narrows_qdisc::{Detail, Slot};
+use narrows_shaper::{Activity, Installation, Io, Pause, Side, UNSEEN_MAX, Worker};
 use narrows_tc::Host;
 use narrows_units::{Bytes, Nanos};
-use narrows_worker::{Activity, Io, Pause, Side, UNSEEN_MAX, Worker};
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -195,7 +196,7 @@ impl Host for Ports {
 /// Some workers under one policy: an instance without threads and sockets.
 struct Bed {
     workers: Vec<Worker<FakeIo>>,
-    installed: [Installed; 2],
+    installed: [Installation; 2],
     ports: Ports,
     now: Nanos,
     next: u64,
@@ -206,19 +207,17 @@ impl Bed {
         let policy = Policy::default();
         let mut specs = PORTS.map(|_| Vec::new());
         let installed = [0, 1].map(|port| {
-            let compiled = Installed::compile(policy.port(PORTS[port]), queues, None);
-            let (installed, updates) = compiled.unwrap_or_else(|error| panic!("{error}"));
-            specs[port] = updates;
+            let plan = Plan::of(policy.port(PORTS[port]), queues);
+            let plan = plan.unwrap_or_else(|error| panic!("{error}"));
+            let (installed, first) = Installation::reconcile(plan, None);
+            specs[port] = first;
             installed
         });
         let [of_a, of_b] = specs;
-        let spec = |update| match update {
-            narrows_policy::Update::Retune(spec) | narrows_policy::Update::Replace(spec) => spec,
-        };
         let workers = of_a
             .into_iter()
             .zip(of_b)
-            .map(|(a, b)| Worker::new(FakeIo::new(), FRAMES, [spec(a).build(), spec(b).build()]))
+            .map(|(a, b)| Worker::new(FakeIo::new(), FRAMES, [Slot::new(a), Slot::new(b)]))
             .collect();
         let queues = u16::try_from(queues).unwrap();
         let ports = Ports { policy, queues };
@@ -247,12 +246,13 @@ impl Bed {
         for side in Side::BOTH {
             let previous = &self.installed[side.index()];
             let policy = self.ports.policy.port(PORTS[side.index()]);
-            let compiled = Installed::compile(policy, self.workers.len(), Some(previous));
-            let (installed, updates) = compiled.unwrap_or_else(|error| panic!("{error}"));
+            let plan = Plan::of(policy, self.workers.len());
+            let plan = plan.unwrap_or_else(|error| panic!("{error}"));
+            let (installed, specs) = Installation::reconcile(plan, Some(previous));
             installed.commit();
             self.installed[side.index()] = installed;
-            for (worker, update) in self.workers.iter_mut().zip(updates) {
-                worker.update(side, update, self.now);
+            for (worker, spec) in self.workers.iter_mut().zip(specs) {
+                worker.update(side, spec, self.now);
             }
             self.check();
         }
@@ -301,7 +301,7 @@ fn a_qdisc_that_asks_for_it_hears_what_comes_back_and_nothing_else() {
     bed.tc("qdisc replace dev b root flowbundler maxrate 1gbit safeguard");
     let congestion = |bed: &Bed, side| {
         let stats = bed.workers[0].qdisc_stats(side);
-        stats[0].pacing.as_ref().map(|figures| figures.congestion)
+        stats[0].detail.as_ref().and_then(Detail::pacing).map(|figures| figures.congestion)
     };
     bed.arrive(0, Side::A, 5, 1000, false);
     bed.step(0);

@@ -1,17 +1,19 @@
 //! Whatever policy follows whatever other: what workers are told fits what they run, and their
 //! figures find their way back to every qdisc of the tree.
 
-mod policies;
-
+use crate::policies::{install, tbf_params};
 use narrows_coordination::Strategy as Coordinated;
+use narrows_packet::Packets;
 use narrows_policy::{
-    CakeOptions, ClassId, Edit, FifoUnit, Handle, Installed, Params, Parent, Policy, PortFacts,
-    TbfParams, Update, Verb,
+    CakeOptions, ClassId, Edit, FifoUnit, Handle, Params, Parent, Policy, PortFacts, TbfParams,
+    Verb,
 };
-use narrows_qdisc::{Qdisc, cake::Diffserv};
+use narrows_qdisc::{Handover, Slot, cake::Diffserv};
+use narrows_shaper::Installation;
 use narrows_units::{Nanos, Rate};
-use policies::tbf_params;
-use proptest::prelude::{Just, Strategy, any, prop, prop_assert, prop_oneof, proptest};
+use proptest::prelude::{
+    Just, Strategy, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest,
+};
 
 fn edit() -> impl Strategy<Value = Edit> {
     let strategies = prop_oneof![
@@ -59,33 +61,33 @@ proptest! {
     ) {
         let facts = PortFacts { queues: Some(queues as u16), ..PortFacts::ETHERNET };
         let mut policy = Policy::default();
-        let mut running: Vec<Box<dyn Qdisc>> = Vec::new();
-        let mut installed: Option<Installed> = None;
+        let mut packets = Packets::new(1);
+        let mut running: Vec<Slot> = Vec::new();
+        let mut installed: Option<Installation> = None;
         for (turn, edit) in edits.iter().enumerate() {
             let now = Nanos::from_millis(turn as u64);
             let Ok(next) = policy.edit("eth0", edit, &facts) else { continue };
             policy = next;
             let port = policy.port("eth0");
-            let (new, updates) = Installed::compile(port, queues, installed.as_ref()).unwrap();
+            let (new, specs) = install(&policy, queues, installed.as_ref());
             new.commit();
-            for (queue, update) in updates.into_iter().enumerate() {
-                match update {
-                    Update::Replace(spec) if queue < running.len() => running[queue] = spec.build(),
-                    Update::Replace(spec) => running.push(spec.build()),
-                    Update::Retune(spec) => {
-                        prop_assert!(running[queue].fits(&spec), "{edit:?} made {port:?}");
-                        running[queue].retune(spec, now);
-                    }
+            for (queue, spec) in specs.into_iter().enumerate() {
+                match running.get_mut(queue) {
+                    Some(slot) => slot.take_over(spec, &mut Handover::new(&mut packets, now)),
+                    None => running.push(Slot::new(spec)),
                 }
             }
             let figures: Vec<_> = running
                 .iter()
-                .map(|qdisc| {
+                .map(|slot| {
                     let mut stats = Vec::new();
-                    qdisc.stats(&mut stats);
+                    slot.stats(&mut stats);
                     stats
                 })
                 .collect();
+            let runs: usize = figures.iter().map(Vec::len).sum();
+            let named = new.plan().roots.iter().map(|root| new.plan().below(*root).len());
+            prop_assert_eq!(runs, named.sum::<usize>(), "each runs what the plan says");
             let gathered = new.gather(&figures);
             for node in port.nodes() {
                 let place = (node.parent, Some(node.handle));

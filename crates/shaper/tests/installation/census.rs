@@ -1,11 +1,10 @@
 //! Who counts hosts with whom.
 
-use narrows_policy::{
-    CakeOptions, Edit, Handle, Installed, Params, Parent, Policy, PortFacts, TbfParams, Update,
-    Verb,
-};
+use crate::policies::{install, tbf_params};
+use narrows_policy::{CakeOptions, Edit, Handle, Params, Parent, Policy, PortFacts, Verb};
 use narrows_qdisc::{Census, HostKey};
-use narrows_units::{Bytes, Rate, wire::Overhead};
+use narrows_shaper::Installation;
+use narrows_units::Rate;
 
 const HOST: HostKey = HostKey(0x1234_5678_9abc_def0);
 
@@ -27,14 +26,10 @@ fn cake(multi: bool, rate: Option<Rate>) -> Policy {
 fn seats(
     policy: &Policy,
     queues: usize,
-    previous: Option<&Installed>,
-) -> (Installed, Vec<Box<dyn Census>>) {
-    let (installed, updates) = Installed::compile(policy.port("eth0"), queues, previous).unwrap();
-    let seats = updates.into_iter().filter_map(|update| {
-        let (Update::Replace(spec) | Update::Retune(spec)) = update;
-        spec.census
-    });
-    (installed, seats.collect())
+    previous: Option<&Installation>,
+) -> (Installation, Vec<Box<dyn Census>>) {
+    let (installed, specs) = install(policy, queues, previous);
+    (installed, specs.into_iter().filter_map(|spec| spec.census).collect())
 }
 
 #[test]
@@ -70,14 +65,7 @@ fn queues_that_are_retuned_keep_the_seats_they_have() {
 
 #[test]
 fn who_shares_no_rate_or_knows_no_hosts_has_no_census() {
-    let tbf = Params::Tbf(TbfParams {
-        rate: rate(),
-        burst: Bytes(30_000),
-        limit: Bytes(150_000),
-        peak: None,
-        overhead: Overhead::NONE,
-        strategy: None,
-    });
+    let tbf = Params::Tbf(tbf_params(100));
     for (what, policy, queues) in [
         ("alone", cake(false, Some(rate())), 1),
         ("unlimited", cake(true, None), 4),

@@ -1,0 +1,42 @@
+//! What only one kind of qdisc counts, beside what all do.
+
+use crate::{cake, fq, pacing};
+
+/// The figures of one kind (`tc -s` prints them below the common ones).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Detail {
+    /// `cake`
+    Cake(Box<cake::Figures>),
+    /// `fq`
+    Fq(Box<fq::Figures>),
+    /// `carousel`, `eiffel`, `flowbundler`
+    Pacing(Box<pacing::Figures>),
+}
+
+impl Detail {
+    /// Adds the figures of the same qdisc on another queue. Those of another kind change nothing:
+    /// a queue that has not taken over a new policy yet may have some.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        match (self, other) {
+            (Self::Cake(ours), Self::Cake(theirs)) => ours.merge(theirs),
+            (Self::Fq(ours), Self::Fq(theirs)) => ours.merge(theirs),
+            (Self::Pacing(ours), Self::Pacing(theirs)) => ours.merge(theirs),
+            _ => {}
+        }
+    }
+
+    /// Those of a `cake`.
+    pub fn cake(&self) -> Option<&cake::Figures> {
+        if let Self::Cake(figures) = self { Some(figures) } else { None }
+    }
+
+    /// Those of an `fq`.
+    pub fn fq(&self) -> Option<&fq::Figures> {
+        if let Self::Fq(figures) = self { Some(figures) } else { None }
+    }
+
+    /// Those of a pacing qdisc.
+    pub fn pacing(&self) -> Option<&pacing::Figures> {
+        if let Self::Pacing(figures) = self { Some(figures) } else { None }
+    }
+}

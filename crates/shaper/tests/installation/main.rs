@@ -1,0 +1,10 @@
+//! What becomes of a policy on the queues of a port: what workers are to build, what carries on, and
+//! how their figures come back.
+
+mod cake;
+mod carry_on;
+mod census;
+mod pacing;
+mod policies;
+mod safeguard;
+mod tree;
