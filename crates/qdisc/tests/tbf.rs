@@ -1,7 +1,7 @@
 //! What a `tbf` promises, seen from outside.
 
 use narrows_packet::{Backlog, Batch, DropReason, Headers, PacketId, Packets};
-use narrows_qdisc::{Config, Handover, Next, Qdisc, Spec, Stats, Verdict, cake, fifo, tbf};
+use narrows_qdisc::{Config, Handover, Next, NodeId, Qdisc, Spec, Stats, Verdict, cake, fifo, tbf};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use proptest::prelude::*;
 
@@ -111,6 +111,25 @@ fn what_is_queued_when_the_bucket_shrinks_still_leaves() {
     assert_eq!(bench.poll(100), (vec![1], Next::Empty));
     assert_eq!(bench.offer(100, 101), Verdict::Queued);
     assert_eq!(bench.poll(101).1, Next::At(Nanos(1_100)), "the debt is paid first");
+}
+
+#[test]
+fn a_new_qdisc_below_counts_the_packet_that_is_held_as_its_own() {
+    let mut bench = Bench::new(config(1_000, 10_000));
+    (0..3).for_each(|_| assert_eq!(bench.offer(1_000, 0), Verdict::Queued));
+    assert_eq!(bench.poll(0).0, [0]);
+    let mut changed = spec(config(1_000, 10_000));
+    changed.children[0].id = NodeId(7);
+    bench.qdisc.retune(changed, &mut Handover::new(&mut bench.packets, Nanos(0)));
+    let below = |bench: &Bench| {
+        let stats = &bench.stats()[1];
+        (stats.id, stats.sent_packets, stats.sent_bytes, stats.backlog)
+    };
+    let queued = Backlog { packets: 2, bytes: Bytes(2_000) };
+    assert_eq!(below(&bench), (NodeId(7), 0, 0, queued));
+    assert_eq!(bench.poll(3_000).0, [1]);
+    assert_eq!(bench.poll(6_000).0, [2]);
+    assert_eq!(below(&bench), (NodeId(7), 2, 2_000, Backlog::default()));
 }
 
 #[test]

@@ -42,7 +42,7 @@ struct Held {
 }
 
 /// Packets that have been accepted, and were not dropped since.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Passed {
     pub(super) packets: u64,
     bytes: u64,
@@ -99,6 +99,9 @@ pub(super) struct Queue {
     /// The inner qdisc's name.
     inner_id: NodeId,
     held: Option<Held>,
+    /// What a former inner qdisc had handed over and not the `tbf`: seen from outside that was
+    /// queued in the present one, which has not counted it.
+    inherited: Passed,
     /// Packets from the head on whose stamps are not the present meter's.
     unstamped: u32,
     /// What a frame is charged.
@@ -112,7 +115,16 @@ impl Queue {
     pub(super) fn new(inner: Spec, overhead: Overhead) -> Self {
         let (inner_id, inner) = (inner.id, Inner::new(inner));
         let (stats, overlimits) = (Stats::default(), Overlimits::default());
-        Self { inner, inner_id, held: None, unstamped: 0, overhead, stats, overlimits }
+        Self {
+            inner,
+            inner_id,
+            held: None,
+            inherited: Passed::default(),
+            unstamped: 0,
+            overhead,
+            stats,
+            overlimits,
+        }
     }
 
     pub(super) fn inner(&self) -> &dyn Qdisc {
@@ -288,6 +300,8 @@ impl Queue {
             return self.inner_mut().retune(spec, handover);
         }
         self.inner_id = spec.id;
+        self.inherited =
+            self.held.map_or(Passed::default(), |held| Passed { packets: 1, bytes: held.len.0 });
         let mut before = std::mem::replace(&mut self.inner, Inner::new(spec));
         handover.hand_over(before.qdisc_mut(), self.inner_mut());
     }
@@ -316,6 +330,8 @@ impl Queue {
         inner.id = self.inner_id;
         // To the inner qdisc the held packet has been sent; seen from outside it is still
         // queued there.
+        inner.sent_packets += self.inherited.packets;
+        inner.sent_bytes += self.inherited.bytes;
         if let Some(held) = self.held {
             inner.sent_packets -= 1;
             inner.sent_bytes -= held.len.0;
