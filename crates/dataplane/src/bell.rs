@@ -22,9 +22,11 @@ impl Bell {
 
     /// Rings it. What it is rung for is there before.
     pub(crate) fn ring(&self) {
-        self.has_rung.store(true, Ordering::Release);
+        // The flag comes last: it alone has the bell silenced. A descriptor that could be read
+        // behind a silenced flag would keep its thread from sleeping until the next ring.
         // Fails only where the thread has been woken 2^64 times and never looked.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        self.has_rung.store(true, Ordering::Release);
     }
 
     /// Whether it has rung.
@@ -52,6 +54,7 @@ impl Bell {
 mod tests {
     use super::*;
     use narrows_xsk::wait_readable;
+    use std::sync::Barrier;
 
     #[test]
     fn it_is_heard_awake_and_asleep_until_it_is_silenced() {
@@ -63,5 +66,31 @@ mod tests {
         assert!(bell.has_rung() && is_heard_asleep());
         bell.silence();
         assert!(!bell.has_rung() && !is_heard_asleep());
+    }
+
+    #[test]
+    fn one_that_is_silenced_while_it_rings_wakes_nobody_for_nothing() {
+        let (bell, round) = (Bell::new().unwrap(), Barrier::new(2));
+        let mut in_vain = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..5_000 {
+                    round.wait();
+                    bell.ring();
+                    round.wait();
+                }
+            });
+            for _ in 0..5_000 {
+                round.wait();
+                while !bell.has_rung() {
+                    std::hint::spin_loop();
+                }
+                bell.silence();
+                round.wait();
+                let wakes = wait_readable([(bell.wake(), true)], Some(0)).unwrap().readable;
+                in_vain += u32::from(wakes && !bell.has_rung());
+            }
+        });
+        assert_eq!(in_vain, 0, "nobody would silence it");
     }
 }
