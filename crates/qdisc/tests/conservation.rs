@@ -202,7 +202,9 @@ proptest! {
             prop_assert_eq!(backlog.bytes, Bytes(bytes));
             let mut stats = Vec::new();
             slot.stats(&mut stats);
-            prop_assert!(stats.iter().all(|stats| stats.backlog == backlog));
+            for stats in &stats {
+                prop_assert_eq!(stats.backlog, backlog);
+            }
             let queued = u64::from(backlog.packets);
             prop_assert_eq!(u64::from(came), left + queued + packets.drops().total());
             prop_assert_eq!(dropped, packets.drops().total());

@@ -326,17 +326,22 @@ impl Queue {
         into.push(Stats { backlog: self.backlog(), ..self.stats.clone() });
         let inner = into.len();
         self.inner().stats(into);
-        let Some(inner) = into.get_mut(inner) else { return };
-        inner.id = self.inner_id;
-        // To the inner qdisc the held packet has been sent; seen from outside it is still
-        // queued there.
-        inner.sent_packets += self.inherited.packets;
-        inner.sent_bytes += self.inherited.bytes;
-        if let Some(held) = self.held {
-            inner.sent_packets -= 1;
-            inner.sent_bytes -= held.len.0;
-            inner.backlog.packets += 1;
-            inner.backlog.bytes += held.len;
+        let Some(below) = into.get_mut(inner..) else { return };
+        if let Some(inner) = below.first_mut() {
+            inner.id = self.inner_id;
+        }
+        // A tbf has one qdisc below it, and so have those below: what passed one passed all.
+        for stats in below {
+            stats.sent_packets += self.inherited.packets;
+            stats.sent_bytes += self.inherited.bytes;
+            // To them the held packet has been sent; seen from outside it is still queued there.
+            // One that came after it has sent nothing.
+            if let Some(held) = self.held {
+                stats.sent_packets = stats.sent_packets.saturating_sub(1);
+                stats.sent_bytes = stats.sent_bytes.saturating_sub(held.len.0);
+                stats.backlog.packets += 1;
+                stats.backlog.bytes += held.len;
+            }
         }
     }
 }
