@@ -37,9 +37,11 @@ mod pace;
 mod place;
 mod strategy;
 mod sync;
+mod tree;
 
 pub use coordination::Coordination;
 pub use destinations::Destinations;
 pub use fairness::jain;
 pub use limit::Limit;
 pub use strategy::{DEFAULT_SYNC_TIME, Strategy};
+pub use tree::{Below, Tree};

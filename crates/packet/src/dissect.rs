@@ -36,6 +36,7 @@ use plain::plain;
 mod acknowledgement;
 mod bytes;
 mod hash;
+mod keys;
 mod layer;
 mod link;
 mod network;
@@ -46,6 +47,7 @@ mod translation;
 mod transport;
 mod tunnel;
 
+pub use keys::{IpKeys, Keys};
 pub use rewrite::rewrite;
 pub use translation::Translation;
 

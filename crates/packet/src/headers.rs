@@ -19,12 +19,33 @@ pub struct Reading {
     pub acknowledgements: bool,
     /// [`Headers`] and [`Acknowledgement`]s of what comes the other way.
     pub echoes: bool,
+    /// The class that filters assign.
+    pub class: bool,
 }
 
 impl Reading {
     /// Nothing but the length.
-    pub const NOTHING: Self =
-        Self { headers: false, inner: false, nat: false, acknowledgements: false, echoes: false };
+    pub const NOTHING: Self = Self {
+        headers: false,
+        inner: false,
+        nat: false,
+        acknowledgements: false,
+        echoes: false,
+        class: false,
+    };
+
+    /// What is to be known for both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            headers: self.headers || other.headers,
+            inner: self.inner || other.inner,
+            nat: self.nat || other.nat,
+            acknowledgements: self.acknowledgements || other.acknowledgements,
+            echoes: self.echoes || other.echoes,
+            class: self.class || other.class,
+        }
+    }
 
     /// What is to be known of a packet where this is what the qdisc that it is offered to wants,
     /// and `opposite` what the one wants that sends the other way.

@@ -32,6 +32,8 @@ pub struct Meta {
     pub is_postponed: bool,
     /// What it is charged, where a qdisc has worked that out on arrival.
     pub charge: Bytes32,
+    /// The class to which a filter has assigned it, by its number; 0 where none has.
+    pub class: u32,
 }
 
 /// A frame's length: 32 bits of bytes, so that all that is known of a packet fits a cache line.
@@ -58,6 +60,7 @@ impl Meta {
             ecn: Ecn::NotCapable,
             is_postponed: false,
             charge: Bytes32(0),
+            class: 0,
         }
     }
 }

@@ -323,13 +323,7 @@ impl Cake {
 
 impl Qdisc for Cake {
     fn reading(&self) -> Reading {
-        Reading {
-            headers: true,
-            inner: self.config.inner,
-            nat: self.config.nat,
-            acknowledgements: self.config.ack_filter != AckFilter::Off,
-            echoes: false,
-        }
+        self.config.reading()
     }
 
     fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {

@@ -1,7 +1,10 @@
 //! What a qdisc is to be: its kind and parameters, and the meters it is to use.
 
-use crate::{Census, Hearsay, Meter, NodeId, Qdisc, cake, fifo, fq, pacing, tbf};
+use crate::{Census, Hearsay, Meter, NodeId, Qdisc, cake, fifo, fq, htb, pacing, tbf};
+use narrows_classify::Classifier;
+use narrows_packet::Reading;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Kind and parameters of one qdisc, as an operator states them. Plain data.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,6 +15,8 @@ pub enum Config {
     Fifo(fifo::Config),
     /// Token bucket filter (`tbf`).
     Tbf(tbf::Config),
+    /// Classes in a tree, with the classes in [`Spec::tree`] (`htb`).
+    Htb(htb::Config),
     /// Common applications kept enhanced (`cake`).
     Cake(cake::Config),
     /// Fair queue with pacing (`fq`).
@@ -28,7 +33,8 @@ impl Config {
         match (self, next) {
             (Self::Noqueue, Self::Noqueue)
             | (Self::Fifo(_), Self::Fifo(_))
-            | (Self::Tbf(_), Self::Tbf(_)) => true,
+            | (Self::Tbf(_), Self::Tbf(_))
+            | (Self::Htb(_), Self::Htb(_)) => true,
             (Self::Cake(one), Self::Cake(other)) => one.sorting() == other.sorting(),
             (Self::Fq(one), Self::Fq(other)) => one.sorting() == other.sorting(),
             (Self::Pacing(one), Self::Pacing(other)) => one.shape() == other.shape(),
@@ -36,11 +42,28 @@ impl Config {
                 Self::Noqueue
                 | Self::Fifo(_)
                 | Self::Tbf(_)
+                | Self::Htb(_)
                 | Self::Cake(_)
                 | Self::Fq(_)
                 | Self::Pacing(_),
                 _,
             ) => false,
+        }
+    }
+}
+
+impl Config {
+    /// What a qdisc with these parameters wants to know of packets, before it is built: never less
+    /// than it asks for then. What those below it want is not in it.
+    pub fn reading(&self) -> Reading {
+        let headers = Reading { headers: true, ..Reading::NOTHING };
+        match self {
+            Self::Noqueue | Self::Fifo(_) | Self::Tbf(_) | Self::Htb(_) => Reading::NOTHING,
+            Self::Cake(config) => config.reading(),
+            Self::Fq(_) => headers,
+            Self::Pacing(pacing::Config { safeguard: echoes, .. }) => {
+                Reading { acknowledgements: *echoes, echoes: *echoes, ..headers }
+            }
         }
     }
 }
@@ -78,6 +101,10 @@ pub struct Spec {
     /// Its view of what the queues of its port hear of destinations, for kinds that listen. `None`
     /// in [`Qdisc::retune`] keeps the present one.
     pub hearsay: Option<Box<dyn Hearsay>>,
+    /// Its seat at a tree of classes, for `htb`. `None` in [`Qdisc::retune`] keeps the present one.
+    pub tree: Option<Box<dyn htb::TreeMeter>>,
+    /// What assigns packets to its classes before they come to it, for `htb` at the root.
+    pub classifier: Option<Arc<Classifier>>,
     /// The qdiscs below it: for `tbf` exactly one.
     pub children: Vec<Spec>,
 }
@@ -91,6 +118,8 @@ impl Spec {
             metering: Metering::Own,
             census: None,
             hearsay: None,
+            tree: None,
+            classifier: None,
             children: Vec::new(),
         }
     }
@@ -101,9 +130,10 @@ impl Spec {
     ///
     /// # Panics
     /// Where the number of children is not the kind's own: one for `tbf`, else none. Where it is to
-    /// keep a meter: a new one has none.
+    /// keep a meter, or an `htb` its tree: a new one has none.
     pub fn build(self) -> Box<dyn Qdisc> {
-        let Self { id: _, config, metering, census, hearsay, mut children } = self;
+        let Self { id: _, config, metering, census, hearsay, tree, classifier: _, mut children } =
+            self;
         let meter = match metering {
             Metering::Own => None,
             Metering::Shared(meter) => Some(meter),
@@ -122,6 +152,10 @@ impl Spec {
                 let inner = children.pop().filter(|_| children.is_empty());
                 let inner = inner.expect("a tbf has exactly one qdisc below it");
                 Box::new(tbf::Tbf::new(config, meter, inner))
+            }
+            Config::Htb(config) => {
+                assert!(children.is_empty(), "what is below an htb is below its classes");
+                Box::new(htb::Htb::new(config, tree.expect("an htb has a tree")))
             }
             Config::Cake(config) => {
                 assert!(children.is_empty(), "a cake has no qdisc below it");
@@ -163,6 +197,7 @@ impl Spec {
             }
             self.census = self.census.take().or(before.census);
             self.hearsay = self.hearsay.take().or(before.hearsay);
+            self.tree = self.tree.take().or(before.tree);
         }
         for child in &mut self.children {
             child.take_from(new);

@@ -1,6 +1,6 @@
 //! What only one kind of qdisc counts, beside what all do.
 
-use crate::{cake, fq, pacing};
+use crate::{cake, fq, htb, pacing};
 
 /// The figures of one kind (`tc -s` prints them below the common ones).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -9,6 +9,8 @@ pub enum Detail {
     Cake(Box<cake::Figures>),
     /// `fq`
     Fq(Box<fq::Figures>),
+    /// `htb`
+    Htb(Box<htb::Figures>),
     /// `carousel`, `eiffel`, `flowbundler`
     Pacing(Box<pacing::Figures>),
 }
@@ -20,6 +22,7 @@ impl Detail {
         match (self, other) {
             (Self::Cake(ours), Self::Cake(theirs)) => ours.merge(theirs),
             (Self::Fq(ours), Self::Fq(theirs)) => ours.merge(theirs),
+            (Self::Htb(ours), Self::Htb(theirs)) => ours.merge(theirs),
             (Self::Pacing(ours), Self::Pacing(theirs)) => ours.merge(theirs),
             _ => {}
         }
@@ -33,6 +36,11 @@ impl Detail {
     /// Those of an `fq`.
     pub fn fq(&self) -> Option<&fq::Figures> {
         if let Self::Fq(figures) = self { Some(figures) } else { None }
+    }
+
+    /// Those of an `htb`.
+    pub fn htb(&self) -> Option<&htb::Figures> {
+        if let Self::Htb(figures) = self { Some(figures) } else { None }
     }
 
     /// Those of a pacing qdisc.

@@ -38,9 +38,9 @@
 //! Non-goals: pacing offload (no port here can: `offload_horizon` is 0), a way around the queues
 //! for packets that find them empty, giving memory back.
 
+use crate::heap::Heap;
 use crate::{Detail, Handover, Next, Qdisc, Spec, Stats, Verdict};
 use bands::Bands;
-use heap::Heap;
 use narrows_packet::{Backlog, Batch, Fifo, PacketId, Packets, Reading};
 use narrows_units::Nanos;
 use pace::Pace;
@@ -52,7 +52,6 @@ mod config;
 mod departure;
 mod figures;
 mod flow;
-mod heap;
 mod list;
 mod pace;
 mod table;

@@ -18,17 +18,20 @@ mod codel;
 mod config;
 mod detail;
 mod flow_table;
+mod heap;
 mod hearsay;
 mod meter;
 mod overlimits;
 mod probe;
 mod qdisc;
+mod sink;
 mod slot;
 
 pub mod bucket;
 pub mod cake;
 pub mod fifo;
 pub mod fq;
+pub mod htb;
 pub mod pacing;
 pub mod tbf;
 

@@ -10,8 +10,10 @@
 //! [`Config::carries_on`](crate::Config::carries_on); nobody asks a running qdisc.
 
 use crate::{Qdisc, Spec, Stats};
+use narrows_classify::Classifier;
 use narrows_packet::{PacketId, Packets, Reading};
 use narrows_units::Nanos;
+use std::sync::Arc;
 
 /// The name of a qdisc, on all queues that run it. The installation gives each out once.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -41,6 +43,11 @@ impl<'a> Handover<'a> {
         Self { known, read: Some(read), ..self }
     }
 
+    /// The packets.
+    pub(crate) fn packets(&mut self) -> &mut Packets {
+        self.packets
+    }
+
     /// Moves everything that is queued in `from` to `to`, in the order in which it would leave.
     pub(crate) fn hand_over(&mut self, from: &mut dyn Qdisc, to: &mut dyn Qdisc) {
         let reading = to.reading();
@@ -60,13 +67,25 @@ impl<'a> Handover<'a> {
 /// See the module's documentation.
 pub struct Slot {
     id: NodeId,
+    classifier: Option<Arc<Classifier>>,
     qdisc: Box<dyn Qdisc>,
 }
 
 impl Slot {
     /// The qdisc of `spec`, empty.
     pub fn new(spec: Spec) -> Self {
-        Self { id: spec.id, qdisc: spec.build() }
+        Self { id: spec.id, classifier: spec.classifier.clone(), qdisc: spec.build() }
+    }
+
+    /// The qdisc's name.
+    pub(crate) fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// What assigns packets to its classes.
+    #[inline]
+    pub fn classifier(&self) -> Option<&Arc<Classifier>> {
+        self.classifier.as_ref()
     }
 
     /// The qdisc.
@@ -84,6 +103,7 @@ impl Slot {
     /// Makes it what `spec` says. What is queued stays queued, in order.
     pub fn take_over(&mut self, spec: Spec, handover: &mut Handover<'_>) {
         if spec.id == self.id {
+            self.classifier.clone_from(&spec.classifier);
             self.qdisc.retune(spec, handover);
             return;
         }

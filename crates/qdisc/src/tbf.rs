@@ -31,10 +31,11 @@
 
 use crate::bucket::{Bucket, Shape};
 use crate::coalescing::Coalescing;
+use crate::sink::Sink;
 use crate::{Handover, Meter, Metering, Next, Qdisc, Share, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
-use queue::{Queue, Sink};
+use queue::Queue;
 
 mod queue;
 

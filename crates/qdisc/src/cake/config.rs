@@ -1,5 +1,6 @@
 //! The parameters of `cake`, as an operator states them: `tc-cake(8)`.
 
+use narrows_packet::Reading;
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 
 /// Kind and measure of everything that an instance does. Plain data.
@@ -48,6 +49,18 @@ const CATCH_UP_MOST: Bytes = Bytes(256 << 10);
 const CATCH_UP_FRAMES: u64 = 2;
 
 impl Config {
+    /// What it wants to know of packets.
+    pub(crate) fn reading(&self) -> Reading {
+        Reading {
+            headers: true,
+            inner: self.inner,
+            nat: self.nat,
+            acknowledgements: self.ack_filter != AckFilter::Off,
+            echoes: false,
+            class: false,
+        }
+    }
+
     /// What decides in which queue a packet stands. An instance whose configuration changes in this
     /// cannot keep its queues: another has to adopt what is in them.
     pub fn sorting(&self) -> (Diffserv, Isolation) {

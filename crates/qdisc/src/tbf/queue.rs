@@ -3,8 +3,9 @@
 use crate::coalescing::Coalescing;
 use crate::fifo::Fifo;
 use crate::overlimits::Overlimits;
+use crate::sink::Sink;
 use crate::{Config, Handover, Meter, Next, NodeId, Qdisc, Spec, Stats, Take, Verdict};
-use narrows_packet::{Backlog, Batch, PacketId, Packets};
+use narrows_packet::{Backlog, PacketId, Packets};
 use narrows_units::{Bytes, Nanos, wire::Overhead};
 
 /// Where packets wait. The FIFO that almost every `tbf` has is told apart from all others, so
@@ -62,34 +63,6 @@ impl std::ops::Sub for Passed {
     #[inline]
     fn sub(self, other: Self) -> Self {
         Self { packets: self.packets - other.packets, bytes: self.bytes - other.bytes }
-    }
-}
-
-/// Where packets go.
-pub(super) trait Sink {
-    fn has_room(&self) -> bool;
-    fn push(&mut self, id: PacketId);
-}
-
-impl Sink for Batch {
-    #[inline]
-    fn has_room(&self) -> bool {
-        Self::has_room(self)
-    }
-
-    #[inline]
-    fn push(&mut self, id: PacketId) {
-        Self::push(self, id);
-    }
-}
-
-impl Sink for Option<PacketId> {
-    fn has_room(&self) -> bool {
-        self.is_none()
-    }
-
-    fn push(&mut self, id: PacketId) {
-        *self = Some(id);
     }
 }
 

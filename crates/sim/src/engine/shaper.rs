@@ -112,6 +112,8 @@ fn capacity(spec: &Spec, shortest: u32) -> u64 {
     let packets = |bytes: Bytes| bytes.0 / u64::from(shortest.max(1));
     match &spec.config {
         Config::Noqueue => 0,
+        // As much as its classes' queues: no scenario has any yet.
+        Config::Htb(htb) => u64::from(htb.direct_limit),
         Config::Cake(cake) => cake_packets(cake),
         // The limit is each band's.
         Config::Fq(fq) => u64::from(fq.limit) * fq::BANDS as u64,

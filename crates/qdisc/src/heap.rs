@@ -1,4 +1,4 @@
-//! Flows by the time at which each may go on: a heap.
+//! Flows, or classes, by the time at which each may go on: a heap.
 //!
 //! Of those that wait only the first is ever wanted, and nobody leaves out of turn. So nothing
 //! needs to be in order but what is on the way up from a leaf, and no flow needs to know its place:
@@ -24,29 +24,29 @@ struct Entry {
 
 /// Flows by time. Of those with the same time any may be first.
 #[derive(Default)]
-pub(super) struct Heap {
+pub(crate) struct Heap {
     entries: Vec<Entry>,
 }
 
 impl Heap {
     /// Makes room for `flows` in all, so that nothing is allocated while there are no more.
-    pub(super) fn make_room(&mut self, flows: usize) {
+    pub(crate) fn make_room(&mut self, flows: usize) {
         self.entries.reserve_exact(flows.saturating_sub(self.entries.len()));
     }
 
     /// How many there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// The first time.
     #[inline]
-    pub(super) fn first(&self) -> Option<Nanos> {
+    pub(crate) fn first(&self) -> Option<Nanos> {
         self.entries.first().map(|entry| entry.at)
     }
 
     /// Puts `flow` in, to come out at `at`.
-    pub(super) fn insert(&mut self, at: Nanos, flow: u32) {
+    pub(crate) fn insert(&mut self, at: Nanos, flow: u32) {
         let mut place = self.entries.len();
         let entry = Entry { at, flow };
         self.entries.push(entry);
@@ -62,7 +62,7 @@ impl Heap {
     }
 
     /// Takes the first.
-    pub(super) fn pop(&mut self) -> Option<(Nanos, u32)> {
+    pub(crate) fn pop(&mut self) -> Option<(Nanos, u32)> {
         let first = *self.entries.first()?;
         let last = self.entries.pop()?;
         let len = self.entries.len();

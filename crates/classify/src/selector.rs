@@ -1,0 +1,49 @@
+//! `u32`: four bytes of a packet, some bits of which have a value.
+
+use narrows_packet::dissect::Keys;
+
+/// Where four bytes stand, and what they are to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Selector {
+    /// What they are,
+    pub value: u32,
+    /// as far as these bits go.
+    pub mask: u32,
+    /// Where they begin, from the network layer on; before it are the Ethernet header and its tags.
+    pub offset: i16,
+    /// Whether the offset is from the transport layer on (`nexthdr+`).
+    pub is_behind_ip: bool,
+}
+
+impl Selector {
+    /// Four bytes at `offset` from the network layer on.
+    pub fn network(offset: i16, value: u32, mask: u32) -> Self {
+        Self { value: value & mask, mask, offset, is_behind_ip: false }
+    }
+
+    pub(crate) fn matches(&self, frame: &[u8], keys: &Keys) -> bool {
+        let base = match (self.is_behind_ip, keys.ip) {
+            (false, _) => keys.network,
+            (true, Some(ip)) => ip.transport,
+            (true, None) => return false,
+        };
+        let word = base
+            .checked_add_signed(isize::from(self.offset))
+            .and_then(|at| frame.get(at..)?.first_chunk::<4>());
+        word.is_some_and(|word| (u32::from_be_bytes(*word) ^ self.value) & self.mask == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_beyond_the_frame_does_not_match() {
+        let frame = [0xaa; 20];
+        let keys = Keys { network: 14, ..Keys::default() };
+        let at = |offset| Selector::network(offset, 0xaaaa_aaaa, u32::MAX).matches(&frame, &keys);
+        assert!(at(2) && at(-14) && !at(3) && !at(-15) && !at(i16::MAX) && !at(i16::MIN));
+        assert!(Selector::network(0, 5, 0).matches(&frame, &keys), "no bit counts");
+    }
+}

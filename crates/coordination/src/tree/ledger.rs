@@ -1,0 +1,130 @@
+//! What a class has sold: a token bucket in one word.
+//!
+//! The word holds the time up to which the rate has been sold. Between it and now lies the credit,
+//! never more than a depth.
+//!
+//! Memory ordering: relaxed throughout. The word is its own truth (compare-and-swap acts on the
+//! newest value whatever its ordering), and no other memory is reached through it.
+
+use crate::sync::{AtomicU64, Ordering};
+use narrows_units::Nanos;
+
+#[derive(Default)]
+pub(super) struct Ledger(AtomicU64);
+
+impl Ledger {
+    /// When `least` will be in credit, or is, if nobody buys; `least` is at most `depth`.
+    #[inline]
+    pub(super) fn due(&self, least: Nanos, depth: Nanos, now: Nanos) -> Nanos {
+        self.start(depth, now) + least
+    }
+
+    /// Up to when it has been sold, where nothing older than `depth` counts.
+    #[inline]
+    fn start(&self, depth: Nanos, now: Nanos) -> Nanos {
+        Nanos(self.0.load(Ordering::Relaxed)).max(now - depth)
+    }
+
+    /// Sells `span` at `now` if `least` is in credit. What costs more leaves a debt.
+    #[inline]
+    pub(super) fn sell(&self, span: Nanos, least: Nanos, depth: Nanos, now: Nanos) -> bool {
+        let oldest = now - depth;
+        let mut sold = self.0.load(Ordering::Relaxed);
+        loop {
+            let start = Nanos(sold).max(oldest);
+            if start + least > now {
+                return false;
+            }
+            match self.0.compare_exchange_weak(
+                sold,
+                (start + span).0,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(newer) => sold = newer,
+            }
+        }
+    }
+
+    /// Sells `span` whatever has been sold. The debt never exceeds `most`.
+    #[inline]
+    pub(super) fn charge(&self, span: Nanos, depth: Nanos, most: Nanos, now: Nanos) {
+        let (oldest, latest) = (now - depth, now + most);
+        let mut sold = self.0.load(Ordering::Relaxed);
+        while let Err(newer) = self.0.compare_exchange_weak(
+            sold,
+            (Nanos(sold).max(oldest) + span).min(latest.max(Nanos(sold))).0,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        ) {
+            sold = newer;
+        }
+    }
+
+    /// Takes `span` back, which was sold and has not been used.
+    #[inline]
+    pub(super) fn take_back(&self, span: Nanos) {
+        // Nothing is ever sold before a depth has passed since the epoch.
+        self.0.fetch_sub(span.0, Ordering::Relaxed);
+    }
+
+    /// What is in credit, in nanoseconds; negative where it is owed.
+    pub(super) fn level(&self, depth: Nanos, now: Nanos) -> i64 {
+        now.0.wrapping_sub(self.start(depth, now).0) as i64
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const DEPTH: Nanos = Nanos(100);
+
+    #[test]
+    fn no_more_is_sold_than_the_depth_and_what_has_passed() {
+        let ledger = Ledger::default();
+        let sell = |now| ledger.sell(Nanos(40), Nanos(40), DEPTH, Nanos(now));
+        assert_eq!([sell(1_000), sell(1_000), sell(1_000)], [true, true, false]);
+        assert_eq!(ledger.due(Nanos(40), DEPTH, Nanos(1_000)), Nanos(1_020));
+        assert!(!sell(1_019) && sell(1_020));
+    }
+
+    #[test]
+    fn what_is_charged_is_owed_up_to_the_most() {
+        let ledger = Ledger::default();
+        let level = || ledger.level(DEPTH, Nanos(1_000));
+        ledger.charge(Nanos(250), DEPTH, Nanos(500), Nanos(1_000));
+        assert_eq!(level(), -150);
+        ledger.charge(Nanos(900), DEPTH, Nanos(500), Nanos(1_000));
+        assert_eq!(level(), -500);
+        ledger.take_back(Nanos(550));
+        assert_eq!(level(), 50);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::thread;
+    use std::sync::Arc;
+
+    #[test]
+    fn loom_two_queues_never_buy_more_than_there_is() {
+        loom::model(|| {
+            let ledger = Arc::new(Ledger::default());
+            let buy = |ledger: &Ledger, now| {
+                u64::from(ledger.sell(Nanos(40), Nanos(40), Nanos(100), Nanos(now)))
+            };
+            let other = {
+                let ledger = Arc::clone(&ledger);
+                thread::spawn(move || buy(&ledger, 1_000) + buy(&ledger, 1_010))
+            };
+            let bought = buy(&ledger, 1_000);
+            ledger.take_back(Nanos(20 * bought));
+            let bought = bought + other.join().unwrap();
+            assert!(bought * 40 - 20 <= 110, "{bought} times 40, of which 20 came back");
+            assert!(bought >= 2);
+        });
+    }
+}

@@ -1,0 +1,117 @@
+//! A class of the tree: what it has sold, and who runs for what it lends.
+
+use super::ledger::Ledger;
+use super::race::Race;
+use super::terms::{Bucket, Terms};
+use crate::line::Line;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use narrows_qdisc::htb::{Class, PRIORITIES};
+use std::sync::{Arc, OnceLock};
+
+/// See the module's documentation.
+pub(super) struct Node {
+    pub(super) parent: Option<Arc<Self>>,
+    /// Read by every purchase, and written by a change only.
+    pub(super) terms: Terms,
+    pub(super) sales: Line<Sales>,
+    /// By priority, those who may borrow from it. Made with the first of them.
+    borrowers: OnceLock<Box<[Race; PRIORITIES]>>,
+    /// Its place in the races of those above it, the parent first.
+    places: Box<[AtomicU64]>,
+}
+
+/// What purchases write.
+#[derive(Default)]
+pub(super) struct Sales {
+    /// Where rate and ceiling are the same, that of the ceiling is for both.
+    rate: Ledger,
+    pub(super) ceil: Ledger,
+    /// The queues that send for it.
+    pub(super) queues: Race,
+    /// How many of them have something to send.
+    pub(super) active: AtomicU32,
+    /// With what weight and priority it runs in the races above it; 0 while it does not.
+    entry: AtomicU64,
+}
+
+impl Node {
+    pub(super) fn new(class: &Class, parent: Option<Arc<Self>>) -> Self {
+        let depth = parent.as_ref().map_or(0, |parent| parent.places.len() + 1);
+        let places = (0..depth).map(|_| AtomicU64::default()).collect();
+        let (terms, sales) = (Terms::new(class), Line(Sales::default()));
+        Self { parent, terms, sales, borrowers: OnceLock::new(), places }
+    }
+
+    /// How many classes are above it.
+    #[inline]
+    pub(super) fn depth(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Those who borrow from it, by priority.
+    #[inline]
+    pub(super) fn borrowers(&self) -> &[Race; PRIORITIES] {
+        self.borrowers.get_or_init(Box::default)
+    }
+
+    /// It and those above it.
+    #[inline]
+    pub(super) fn path(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |node| node.parent.as_deref())
+    }
+
+    /// What it has sold at its rate, where that is not what it has sold at its ceiling.
+    #[inline]
+    pub(super) fn rate_apart(&self) -> Option<(&Ledger, Bucket)> {
+        let (rate, ceil) = (self.terms.rate(), self.terms.ceil());
+        (rate != ceil).then_some((&self.sales.rate, rate))
+    }
+
+    /// What it has sold at its rate.
+    #[inline]
+    pub(super) fn rate(&self) -> (&Ledger, Bucket) {
+        self.rate_apart().unwrap_or((&self.sales.ceil, self.terms.ceil()))
+    }
+
+    /// Its place in the race of the one `steps` above it.
+    #[inline]
+    pub(super) fn place(&self, steps: usize) -> &AtomicU64 {
+        &self.places[steps - 1]
+    }
+
+    /// Runs in the races above it from now on.
+    #[inline]
+    pub(super) fn enter(&self) {
+        let entry = u64::from(self.terms.quantum()) << 3 | self.terms.prio() as u64;
+        if self.sales.entry.load(Ordering::Relaxed) != entry {
+            self.exchange(entry);
+        }
+    }
+
+    /// Does not run there any more.
+    pub(super) fn retire(&self) {
+        self.exchange(0);
+    }
+
+    /// Whoever exchanges the entry takes back exactly what it stood for. Another queue may enter at
+    /// the same moment and find itself retired: it enters again with its next purchase.
+    #[cold]
+    fn exchange(&self, entry: u64) {
+        let before = self.sales.entry.swap(entry, Ordering::Relaxed);
+        let parts = |entry: u64| (entry >> 3, (entry & 7) as usize);
+        for (steps, above) in self.path().enumerate().skip(1) {
+            let races = above.borrowers();
+            if before != 0 {
+                let (weight, prio) = parts(before);
+                races[prio].leave(weight);
+            }
+            if entry != 0 {
+                let (weight, prio) = parts(entry);
+                races[prio].join(weight);
+                let place = self.place(steps);
+                let from = races[prio].start(place.load(Ordering::Relaxed), weight);
+                place.store(from, Ordering::Relaxed);
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What a class may, as every queue reads it.
+//!
+//! A change stores one figure after the other. A queue that reads in between sees, for one
+//! purchase, a new rate with an old burst: both are what the operator asked for, a moment apart.
+//!
+//! Memory ordering: relaxed. Each figure is good by itself.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use narrows_qdisc::htb::{Class, PRIORITIES};
+use narrows_units::{Bytes, Nanos, Rate};
+
+/// No bucket is smaller than what is earned in this time: a queue that wakes up a little later than
+/// it asked for loses nothing.
+pub(super) const LEAST_TIME: Nanos = Nanos::from_micros(250);
+
+/// Nor smaller than so many full frames: the one that leaves, and cushions.
+pub(super) const LEAST_FRAMES: u64 = 4;
+
+/// No purchase takes more than this part of a bucket at once, so that there is something left for
+/// others; but a packet may.
+const MOST_PART: u64 = 4;
+
+/// A full frame.
+pub(super) const FRAME: Bytes = Bytes(1514);
+
+/// Nanoseconds a byte have this many binary places.
+const PLACES: u32 = 32;
+
+/// How long bytes take at a rate: exact over any number of them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pace(u64);
+
+impl Pace {
+    fn of(rate: Rate) -> Self {
+        let bits = u128::from(rate.bits_per_sec().max(1));
+        Self(u64::try_from((8_000_000_000u128 << PLACES) / bits).unwrap_or(u64::MAX))
+    }
+
+    /// How long `bytes` take that follow `before` others. The sum over them is rounded once.
+    #[inline]
+    pub(super) fn span(self, before: u64, bytes: Bytes) -> Nanos {
+        let end = |bytes: u64| ((u128::from(bytes) * u128::from(self.0)) >> PLACES) as u64;
+        Nanos(end(before.wrapping_add(bytes.0)).wrapping_sub(end(before)))
+    }
+}
+
+/// A bucket: how fast it fills, and how much it holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Bucket {
+    pub(super) pace: Pace,
+    pub(super) depth: Nanos,
+}
+
+impl Bucket {
+    fn of(rate: Rate, burst: Bytes) -> Self {
+        let pace = Pace::of(rate);
+        let frames = Bytes(LEAST_FRAMES * FRAME.0);
+        let depth = pace.span(0, burst.max(frames)).max(LEAST_TIME);
+        Self { pace, depth }
+    }
+}
+
+#[derive(Default)]
+struct Shape {
+    pace: AtomicU64,
+    depth: AtomicU64,
+}
+
+impl Shape {
+    fn set(&self, bucket: Bucket) {
+        self.pace.store(bucket.pace.0, Ordering::Relaxed);
+        self.depth.store(bucket.depth.0, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn get(&self) -> Bucket {
+        Bucket {
+            pace: Pace(self.pace.load(Ordering::Relaxed)),
+            depth: Nanos(self.depth.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(super) struct Terms {
+    rate: Shape,
+    ceil: Shape,
+    /// In bytes.
+    most: AtomicU32,
+    /// In bytes; the lowest bits are the priority.
+    quantum_and_prio: AtomicU32,
+}
+
+impl Terms {
+    pub(super) fn new(class: &Class) -> Self {
+        let terms = Self::default();
+        terms.set(class);
+        terms
+    }
+
+    pub(super) fn set(&self, class: &Class) {
+        self.rate.set(Bucket::of(class.rate, class.burst));
+        self.ceil.set(Bucket::of(class.ceil.max(class.rate), class.cburst));
+        let earned = class.ceil.bytes_per_sec() / (1_000_000_000 / LEAST_TIME.0);
+        let most = class.cburst.0.max(LEAST_FRAMES * FRAME.0).max(earned) / MOST_PART;
+        self.most.store(u32::try_from(most).unwrap_or(u32::MAX), Ordering::Relaxed);
+        let prio = u32::from(class.prio).min(PRIORITIES as u32 - 1);
+        let quantum = class.quantum.clamp(1, u32::MAX >> 3);
+        self.quantum_and_prio.store(quantum << 3 | prio, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn rate(&self) -> Bucket {
+        self.rate.get()
+    }
+
+    #[inline]
+    pub(super) fn ceil(&self) -> Bucket {
+        self.ceil.get()
+    }
+
+    /// The most that is bought at once, in bytes.
+    #[inline]
+    pub(super) fn most(&self) -> Bytes {
+        Bytes(u64::from(self.most.load(Ordering::Relaxed)))
+    }
+
+    /// In bytes, at least one.
+    #[inline]
+    pub(super) fn quantum(&self) -> u32 {
+        self.quantum_and_prio.load(Ordering::Relaxed) >> 3
+    }
+
+    /// Below [`PRIORITIES`].
+    #[inline]
+    pub(super) fn prio(&self) -> usize {
+        (self.quantum_and_prio.load(Ordering::Relaxed) & 7) as usize
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_of_what_packets_take_is_rounded_once() {
+        for mbit in [1, 7, 100, 3_333, 100_000] {
+            let pace = Pace::of(Rate::from_bits_per_sec(mbit * 1_000_000));
+            let sum: u64 = (0..100_000u64).map(|packet| pace.span(packet * 64, Bytes(64)).0).sum();
+            let exact = 100_000 * 64 * 8_000 / mbit;
+            assert!(sum.abs_diff(exact) <= 1 + exact / 10_000_000, "{mbit}: {sum} and {exact}");
+        }
+    }
+
+    #[test]
+    fn no_bucket_is_too_small_to_wake_up_for() {
+        let bucket = |mbit: u64, burst| {
+            Bucket::of(Rate::from_bits_per_sec(mbit * 1_000_000), Bytes(burst)).depth
+        };
+        assert_eq!(bucket(10_000, 1_600), LEAST_TIME);
+        assert_eq!(bucket(8, 1_600), Nanos(4 * 1_514_000));
+        assert_eq!(bucket(1_000, 1_250_000), Nanos::from_millis(10));
+    }
+}

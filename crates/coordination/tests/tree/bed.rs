@@ -1,0 +1,247 @@
+//! Queues that keep a tree together, in virtual time.
+
+use narrows_coordination::{Below, Tree};
+use narrows_packet::{Batch, PacketId, Packets};
+use narrows_qdisc::htb::{self, Class};
+use narrows_qdisc::{Config, Next, NodeId, Qdisc, Spec, fifo};
+use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub const MBIT: u64 = 1_000_000;
+
+/// A class with these rates in bits a second, below `parent`.
+pub fn class(parent: Option<u32>, rate: u64, ceil: u64) -> Class {
+    let (rate, ceil) = (Rate::from_bits_per_sec(rate), Rate::from_bits_per_sec(ceil));
+    let burst = |rate: Rate| Bytes((rate.bits_per_sec() / 8 / 1000).max(6 * 1514));
+    Class {
+        parent,
+        rate,
+        ceil,
+        burst: burst(rate),
+        cburst: burst(ceil),
+        prio: 0,
+        quantum: 6_000,
+        overhead: Overhead::NONE,
+    }
+}
+
+/// What comes for a class on a queue.
+#[derive(Clone, Copy)]
+pub enum Demand {
+    /// More than can leave.
+    Endless,
+    /// So many bits a second.
+    Rate(u64),
+}
+
+struct Source {
+    class: u32,
+    queue: usize,
+    len: u32,
+    demand: Demand,
+    next: Nanos,
+    queued: u32,
+}
+
+struct Queue {
+    qdisc: Box<dyn Qdisc>,
+    packets: Packets,
+    free: Vec<PacketId>,
+    source_of: Vec<usize>,
+    next: Nanos,
+}
+
+/// How far a class has ever been above its rate.
+struct Excess {
+    rate: u64,
+    bits: f64,
+    most: f64,
+    last: Nanos,
+}
+
+impl Excess {
+    fn add(&mut self, bytes: u64, now: Nanos) {
+        let earned = (now - self.last).0 as f64 * self.rate as f64 / 1e9;
+        self.bits = (self.bits - earned).max(0.0) + bytes as f64 * 8.0;
+        (self.most, self.last) = (self.most.max(self.bits), now);
+    }
+}
+
+pub struct Bed {
+    pub tree: Arc<Tree>,
+    pub classes: BTreeMap<u32, Class>,
+    queues: Vec<Queue>,
+    sources: Vec<Source>,
+    pub now: Nanos,
+    /// By class, what its packets took in all.
+    sent: BTreeMap<u32, u64>,
+    excess: BTreeMap<u32, Excess>,
+    /// By class, the longest that a packet waited.
+    pub longest_wait: BTreeMap<u32, Nanos>,
+    /// How often queues have been asked.
+    pub turns: u64,
+}
+
+/// How often queues look.
+const TICK: Nanos = Nanos::from_micros(2);
+
+impl Bed {
+    /// `queues` that keep `classes` together. Those without one below are leaves.
+    pub fn new(queues: usize, classes: &[(u32, Class)]) -> Self {
+        let tree = Tree::new();
+        let bed_queue = || {
+            let config = htb::Config { default: 0, direct_limit: 1000 };
+            let spec = Spec { tree: Some(tree.seat()), ..Spec::new(Config::Htb(config)) };
+            Queue {
+                qdisc: spec.build(),
+                packets: Packets::new(8192),
+                free: (0..8192).map(PacketId).collect(),
+                source_of: vec![0; 8192],
+                next: Nanos::ZERO,
+            }
+        };
+        let queues = (0..queues).map(|_| bed_queue()).collect();
+        let mut bed = Self {
+            tree,
+            classes: BTreeMap::new(),
+            queues,
+            sources: Vec::new(),
+            now: Nanos::from_secs(100),
+            sent: BTreeMap::new(),
+            excess: BTreeMap::new(),
+            longest_wait: BTreeMap::new(),
+            turns: 0,
+        };
+        for (id, class) in classes {
+            bed.set(*id, *class, classes.iter().all(|(_, other)| other.parent != Some(*id)));
+        }
+        bed
+    }
+
+    pub fn set(&mut self, id: u32, class: Class, is_leaf: bool) {
+        let config = Config::Fifo(fifo::Config::Packets(1000));
+        let below = is_leaf.then(|| Below { id: NodeId(u64::from(id)), config });
+        self.tree.set(id, class, below);
+        self.classes.insert(id, class);
+        let rate = class.ceil.bits_per_sec();
+        self.excess.insert(id, Excess { rate, bits: 0.0, most: 0.0, last: self.now });
+    }
+
+    /// Has packets of `len` bytes come for `class` on `queue`.
+    pub fn demand(&mut self, class: u32, queue: usize, len: u32, demand: Demand) {
+        self.sources.retain(|source| (source.class, source.queue) != (class, queue));
+        let next = self.now;
+        self.sources.push(Source { class, queue, len, demand, next, queued: 0 });
+    }
+
+    /// The same on all queues.
+    pub fn demand_everywhere(&mut self, class: u32, len: u32, demand: Demand) {
+        for queue in 0..self.queues.len() {
+            self.demand(class, queue, len, demand);
+        }
+    }
+
+    /// Nothing comes for `class` any more.
+    pub fn rest(&mut self, class: u32) {
+        for source in self.sources.iter_mut().filter(|source| source.class == class) {
+            source.demand = Demand::Rate(0);
+        }
+    }
+
+    fn arrive(&mut self) {
+        let now = self.now;
+        for (number, source) in self.sources.iter_mut().enumerate() {
+            let queue = &mut self.queues[source.queue];
+            let wanted = |source: &Source| match source.demand {
+                Demand::Endless => source.queued < 96,
+                Demand::Rate(0) => false,
+                Demand::Rate(_) => source.next <= now,
+            };
+            while wanted(source) {
+                let Some(id) = queue.free.pop() else { break };
+                queue.packets.arrive(id, source.len, now);
+                queue.packets.meta_mut(id).class = source.class;
+                queue.source_of[id.0 as usize] = number;
+                source.queued += 1;
+                let _ = queue.qdisc.enqueue(&mut queue.packets, id, now);
+                queue.next = now;
+                if let Demand::Rate(rate) = source.demand {
+                    let gap = Nanos(u64::from(source.len) * 8_000_000_000 / rate);
+                    source.next = source.next.max(now - Nanos::from_millis(1)) + gap;
+                }
+            }
+        }
+    }
+
+    fn depart(&mut self, number: usize) {
+        let queue = &mut self.queues[number];
+        if queue.next > self.now {
+            return;
+        }
+        self.turns += 1;
+        let mut out = Batch::new(64);
+        queue.next = match queue.qdisc.dequeue(&mut queue.packets, self.now, &mut out) {
+            Next::Now => self.now,
+            Next::At(at) | Next::Held(at) => at,
+            Next::Empty => Nanos::MAX,
+        };
+        let mut dropped = Batch::new(64);
+        queue.packets.reclaim(&mut dropped);
+        for &id in dropped.as_slice() {
+            let source = &mut self.sources[queue.source_of[id.0 as usize]];
+            source.queued = source.queued.saturating_sub(1);
+        }
+        queue.free.extend_from_slice(dropped.as_slice());
+        for &id in out.as_slice() {
+            let meta = queue.packets.meta(id);
+            let (class, len, wait) = (meta.class, u64::from(meta.len.0), self.now - meta.arrival);
+            let source = &mut self.sources[queue.source_of[id.0 as usize]];
+            source.queued = source.queued.saturating_sub(1);
+            let longest = self.longest_wait.entry(class).or_default();
+            *longest = (*longest).max(wait);
+            let mut at = Some(class);
+            while let Some(id) = at {
+                *self.sent.entry(id).or_default() += len;
+                self.excess.get_mut(&id).unwrap().add(len, self.now);
+                at = self.classes[&id].parent;
+            }
+        }
+        queue.free.extend_from_slice(out.as_slice());
+    }
+
+    /// Lets time pass. Returns what each class has sent meanwhile, in bits a second.
+    pub fn run(&mut self, span: Nanos) -> BTreeMap<u32, f64> {
+        let (before, end) = (self.sent.clone(), self.now + span);
+        let mut first = 0;
+        while self.now < end {
+            self.now += TICK;
+            self.arrive();
+            // Nobody is always first.
+            first = (first + 7) % self.queues.len();
+            for number in 0..self.queues.len() {
+                self.depart((first + number) % self.queues.len());
+            }
+        }
+        let rate = |(id, bytes): (&u32, &u64)| {
+            let bytes = bytes - before.get(id).unwrap_or(&0);
+            (*id, bytes as f64 * 8e9 / span.0 as f64)
+        };
+        self.sent.iter().map(rate).collect()
+    }
+
+    /// By how many bytes a class was ever above its ceiling, at most.
+    pub fn most_above_ceiling(&self, class: u32) -> u64 {
+        (self.excess[&class].most / 8.0) as u64
+    }
+
+    /// Asserts that no class has ever exceeded its ceiling by more than its burst.
+    pub fn assert_ceilings(&self) {
+        for (id, class) in &self.classes {
+            let (ceil, above) = (class.ceil.bits_per_sec(), self.most_above_ceiling(*id));
+            // What no bucket is smaller than.
+            let burst = class.cburst.0.max(4 * 1514).max(ceil / 8 / 4_000);
+            assert!(above <= burst + 1, "class {id:x}: {above} bytes above, burst {burst}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What an `htb` and its classes count on one queue.
+
+use super::DEPTH_MAX;
+use narrows_packet::Backlog;
+use std::collections::BTreeMap;
+
+/// What only an `htb` counts.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Figures {
+    /// Packets that left without a class.
+    pub direct_packets: u64,
+    /// The leaf classes for which this queue has ever sent, by their number.
+    pub leaves: BTreeMap<u32, LeafFigures>,
+}
+
+/// What a leaf class has done.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LeafFigures {
+    /// Frame bytes that left.
+    pub sent_bytes: u64,
+    /// Packets that left.
+    pub sent_packets: u64,
+    /// Packets dropped.
+    pub drops: u64,
+    /// Times that it had something to send and might not.
+    pub overlimits: u64,
+    /// What is queued now.
+    pub backlog: Backlog,
+    /// Packets by who granted them: how many classes above the leaf the lender stands, 0 for the
+    /// leaf itself.
+    pub granted: [u64; DEPTH_MAX],
+    /// What is in credit at the rate and at the ceiling, in nanoseconds: of the class first, and
+    /// then of those above it. The same on all queues but for the moment at which each looked.
+    pub tokens: Vec<[i64; 2]>,
+}
+
+impl Figures {
+    /// Adds those of another queue.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.direct_packets += other.direct_packets;
+        for (class, theirs) in &other.leaves {
+            self.leaves.entry(*class).or_default().merge(theirs);
+        }
+    }
+}
+
+impl LeafFigures {
+    fn merge(&mut self, other: &Self) {
+        self.sent_bytes += other.sent_bytes;
+        self.sent_packets += other.sent_packets;
+        self.drops += other.drops;
+        self.overlimits += other.overlimits;
+        self.backlog.packets += other.backlog.packets;
+        self.backlog.bytes += other.backlog.bytes;
+        for (ours, theirs) in self.granted.iter_mut().zip(other.granted) {
+            *ours += theirs;
+        }
+        self.tokens.clone_from(&other.tokens);
+    }
+}
