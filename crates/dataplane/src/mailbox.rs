@@ -2,9 +2,9 @@
 //! not look.
 //!
 //! Of several specifications for the same port a worker needs only the latest, with the seats that
-//! came before it and are still meant, and of several questions only the last: whoever asked before has stopped
-//! waiting. So a worker that was silent through a thousand changes takes over the newest policy in
-//! one step.
+//! came before it and are still meant, and of several questions only the last: whoever asked before
+//! has stopped waiting. So a worker that was silent through a thousand changes takes over the
+//! newest policy in one step.
 //!
 //! The worker looks at a flag once per step and takes the lock only where that is set.
 

@@ -366,6 +366,10 @@ impl<Q: Queue> Io for XdpIo<Q> {
         }
     }
 
+    fn bytes(&self, packet: PacketId) -> &[u8] {
+        self.frames.bytes(packet)
+    }
+
     fn frame(&self) -> Bytes {
         self.frames.frame()
     }

@@ -3,8 +3,8 @@
 use crate::automatic::Automatic;
 use crate::kind::Site;
 use crate::{
-    ClassId, Classes, Handle, Kind, MAX_DEPTH, Node, Params, Parent, Policy, PolicyError,
-    PortFacts, PortPolicy, pacing,
+    ClassEdit, ClassId, Classes, Handle, Kind, MAX_DEPTH, Node, Params, Parent, Policy,
+    PolicyError, PortFacts, PortPolicy, pacing,
 };
 use std::collections::BTreeMap;
 
@@ -56,6 +56,30 @@ impl Policy {
     }
 }
 
+impl Policy {
+    /// This policy with `edit` made to the classes of port `dev`.
+    ///
+    /// # Errors
+    /// What the kernel would refuse, and what is a trap there; this policy is as it was.
+    pub fn edit_class(&self, dev: &str, edit: &ClassEdit) -> Result<Self, PolicyError> {
+        let mut next = self.clone();
+        let major = match (edit.class, edit.parent) {
+            (Some(ClassId { major, .. }), _) if major != 0 => major,
+            (_, Some(Parent::Class(ClassId { major, .. }))) => major,
+            _ => 0,
+        };
+        let root = next.ports.get_mut(dev).and_then(|port| port.root.as_mut());
+        let node = root.filter(|root| major == 0 || root.handle.major() == major);
+        let Some(Node { handle, kind: Kind::Htb(htb), children, .. }) = node else {
+            return Err(PolicyError::NoHtb { major });
+        };
+        if let Some(class) = htb.edit(*handle, edit)? {
+            children.remove(&class);
+        }
+        Ok(next)
+    }
+}
+
 /// What is found in a place.
 enum Found {
     /// A qdisc that somebody put there.
@@ -81,6 +105,15 @@ impl PortPolicy {
         };
         if let Classes::Queues | Classes::Alike = classes {
             check_queue(class, facts)?;
+        }
+        if let Kind::Htb(htb) = &node.kind {
+            let class = node.handle.class(class.minor);
+            if !htb.classes.contains_key(&class.minor) {
+                return Err(PolicyError::NoSuchClass(class));
+            }
+            if htb.is_inner(class.minor) {
+                return Err(PolicyError::InnerClass(class));
+            }
         }
         let child = node.children.get(&classes.key(class.minor));
         Ok(Some(child.map_or(Found::Default(default), |child| Found::Set(child.handle))))
@@ -173,7 +206,13 @@ impl PortPolicy {
         for child in node.children.values_mut() {
             node.kind.rules().changed_above(child);
         }
-        Ok(())
+        let kind = node.kind.name();
+        match self.find(handle).map(|node| (node.parent, node.kind.rules().plan(2).1.is_some())) {
+            Some((Parent::Class(class), true)) if self.is_below_class(class) => {
+                Err(PolicyError::RateBelowClass(kind))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Puts a new qdisc at `parent`, in the place of whatever was there.
@@ -213,6 +252,8 @@ impl PortPolicy {
             return Err(PolicyError::TooDeep);
         }
         let noqueue = matches!(node.kind, Kind::Noqueue);
+        let keeps_a_rate = node.kind.rules().plan(2).1.is_some();
+        let below_class = matches!(node.kind, Kind::Mq | Kind::Htb(_)) || keeps_a_rate;
         let parent = self.root.as_mut().and_then(|root| root.find_mut(handle)).ok_or(missing)?;
         let classes = parent.kind.classes();
         match classes {
@@ -224,11 +265,19 @@ impl PortPolicy {
             Classes::Queues if noqueue => {
                 Err(PolicyError::NoqueueInClass("a queue sends at once what it has"))
             }
-            Classes::One(_) | Classes::Queues => {
+            Classes::Made if noqueue => Err(PolicyError::NoqueueInClass("a class holds a pfifo")),
+            Classes::Made if below_class => Err(PolicyError::RateBelowClass(node.kind.name())),
+            Classes::One(_) | Classes::Queues | Classes::Made => {
                 parent.children.insert(classes.key(class.minor), node);
                 Ok(())
             }
         }
+    }
+
+    /// Whether `class` is one of an `htb`.
+    fn is_below_class(&self, class: ClassId) -> bool {
+        let node = Handle::new(class.major).and_then(|handle| self.find(handle));
+        node.is_some_and(|node| node.kind.classes() == Classes::Made)
     }
 
     /// How many qdiscs stand between the device and `handle`, itself included.

@@ -1,6 +1,6 @@
 //! What the "kernel" answers when it refuses.
 
-use crate::{Handle, Parent};
+use crate::{ClassId, Handle, Parent};
 use narrows_units::Nanos;
 use thiserror::Error;
 
@@ -28,6 +28,46 @@ pub enum PolicyError {
         present: Handle,
         /// The handle that was asked for.
         wanted: Handle,
+    },
+    /// Parameters of an `htb` or of one of its classes that cannot be.
+    #[error("sch_htb: {0}")]
+    Htb(String),
+    /// A filter that cannot be.
+    #[error("{0}.")]
+    Filter(&'static str),
+    /// A filter at something that has none.
+    #[error(
+        "Parent Qdisc doesn't exists. Filters are for the htb at the root of a port: give its handle, as parent 1:."
+    )]
+    NoFilterParent,
+    /// `class add` where there is such a class.
+    #[error("Class {0} is there already: use replace, or change to set its parameters.")]
+    ClassExists(ClassId),
+    /// `class change` or `del` where there is none.
+    #[error("Specified class not found. There is no class {0}: see class show.")]
+    NoSuchClass(ClassId),
+    /// `class del` with classes below.
+    #[error(
+        "HTB class in use. Classes are below {0}, or filters assign packets to it: delete them first."
+    )]
+    ClassInUse(ClassId),
+    /// A qdisc was to go where there is no leaf class.
+    #[error(
+        "Specified class not found. {0} has classes below it: qdiscs hang from those that have none."
+    )]
+    InnerClass(ClassId),
+    /// A qdisc that keeps a rate of its own was to go below a class.
+    #[error(
+        "sch_htb: below a class a {0} cannot have a rate of its own: the class has one, give it a ceil."
+    )]
+    RateBelowClass(&'static str),
+    /// The port has no qdisc whose classes can be made.
+    #[error(
+        "Failed to find specified qdisc. There is no htb {major:x}: on this port: add one at its root first."
+    )]
+    NoHtb {
+        /// The number that was given.
+        major: u16,
     },
     /// The handle belongs to a qdisc elsewhere on the port.
     #[error(
@@ -68,7 +108,7 @@ pub enum PolicyError {
     },
     /// A kind that does not exist here, or none at all.
     #[error(
-        "Specified qdisc kind is unknown. {}Known are pfifo, bfifo, tbf, cake, cake_mq, fq, carousel, eiffel, flowbundler, mq and noqueue.",
+        "Specified qdisc kind is unknown. {}Known are pfifo, bfifo, tbf, htb, cake, cake_mq, fq, carousel, eiffel, flowbundler, mq and noqueue.",
         .0.as_ref().map_or(String::new(), |name| format!("There is no \"{name}\". "))
     )]
     UnknownKind(Option<String>),

@@ -7,8 +7,8 @@
 use crate::mq::Mq;
 use crate::plan::SharedLimit;
 use crate::{
-    Cake, CakeOptions, Fifo, FifoUnit, FqOptions, FqParams, Node, PacingOptions, Parent,
-    PolicyError, PortFacts, TbfParams,
+    Cake, CakeOptions, Fifo, FifoUnit, FqOptions, FqParams, Htb, HtbOptions, Node, PacingOptions,
+    Parent, PolicyError, PortFacts, TbfParams,
 };
 use narrows_coordination::Strategy;
 use narrows_qdisc::pacing::{self, Structure};
@@ -29,6 +29,8 @@ pub enum Kind {
     Fq(FqParams),
     /// A rate for each flow: `carousel`, `eiffel`, `flowbundler`.
     Pacing(pacing::Config),
+    /// Classes in a tree.
+    Htb(Htb),
     /// One child for each queue of the port.
     Mq,
 }
@@ -43,6 +45,8 @@ pub enum Classes {
     One(Fifo),
     /// One qdisc for each queue of the port. A queue without one sends at once what it has.
     Queues,
+    /// As many as somebody makes. One without a qdisc has a `pfifo`.
+    Made,
     /// One for each queue of the port, all alike, which come and go with the qdisc above them.
     Alike,
 }
@@ -58,6 +62,7 @@ impl Classes {
         match self {
             Self::None => None,
             Self::One(fifo) => Some(fifo.unit.kind_name()),
+            Self::Made => Some("pfifo"),
             Self::Queues => Some("noqueue"),
             Self::Alike => Some("cake"),
         }
@@ -152,6 +157,7 @@ impl Kind {
             Self::Cake(cake) => cake,
             Self::Fq(fq) => fq,
             Self::Pacing(config) => config,
+            Self::Htb(htb) => htb,
             Self::Mq => &Mq,
         }
     }
@@ -180,6 +186,7 @@ impl Kind {
             Params::Pacing { structure, .. } => {
                 Self::Pacing(pacing::Config::new(*structure, site.facts.frame()))
             }
+            Params::Htb(_) => Self::Htb(Htb::new(site)),
             Params::Mq => Self::Mq,
             Params::Unknown(name) => return Err(PolicyError::UnknownKind(Some(name.clone()))),
         };
@@ -199,6 +206,7 @@ impl Kind {
             Self::Cake(cake) => cake.change(params, site),
             Self::Fq(fq) => fq.change(params, site),
             Self::Pacing(config) => config.change(params, site),
+            Self::Htb(htb) => htb.change(params, site),
             Self::Mq => Mq.change(params, site),
         }
     }
@@ -230,6 +238,8 @@ pub enum Params {
         /// What is given.
         options: PacingOptions,
     },
+    /// `htb`; what is not given stays, or is the default.
+    Htb(HtbOptions),
     /// `mq`
     Mq,
     /// A name that no kind has.
@@ -246,6 +256,7 @@ impl Params {
             Self::Cake { multi, .. } => Cake::kind_name(*multi),
             Self::Fq(_) => "fq",
             Self::Pacing { structure, .. } => structure.name(),
+            Self::Htb(_) => "htb",
             Self::Mq => "mq",
             Self::Unknown(name) => name,
         }

@@ -14,8 +14,7 @@
 //! *To add a kind:* a module with its rules, a variant of [`Kind`] and one of [`Params`] (see
 //! `kind.rs`); the compiler names the places.
 //!
-//! *Non-goals.* Notation: parsing and printing are the `tc` layer's. Classes and filters come
-//! with the first kind that has them.
+//! *Non-goals.* Notation: parsing and printing are the `tc` layer's.
 
 mod automatic;
 mod cake;
@@ -23,8 +22,10 @@ mod edit;
 mod error;
 mod facts;
 mod fifo;
+mod filter;
 mod fq;
 mod handle;
+mod htb;
 mod kind;
 mod mq;
 mod pacing;
@@ -37,10 +38,12 @@ pub use edit::{Edit, Verb};
 pub use error::PolicyError;
 pub use facts::PortFacts;
 pub use fifo::{Fifo, FifoUnit};
+pub use filter::FilterEdit;
 pub use fq::{FqOptions, FqParams};
 pub use handle::{ClassId, Handle, Parent};
+pub use htb::{ClassEdit, ClassVerb, Htb, HtbClass, HtbOptions, HtbParams};
 pub use kind::{Classes, Kind, Params};
 pub use pacing::{CodelOptions, PacingOptions};
-pub use plan::{Key, NodeStats, Plan, PlanNode, SharedLimit};
+pub use plan::{Key, NodeStats, Plan, PlanClass, PlanNode, SharedLimit};
 pub use tbf::TbfParams;
 pub use tree::{MAX_DEPTH, Node, Policy, PortPolicy};

@@ -9,10 +9,12 @@
 //! *Non-goals.* What carries on, and what is built: that is the installation's.
 
 use crate::kind::fifo_config;
-use crate::{Classes, Handle, Kind, Node, Parent, PolicyError, PortPolicy};
+use crate::{Classes, Fifo, FifoUnit, Handle, Htb, Kind, Node, Parent, PolicyError, PortPolicy};
+use narrows_classify::Filter;
 use narrows_coordination::{Limit, Strategy};
+use narrows_qdisc::htb::Class;
 use narrows_qdisc::{Config, Stats};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// By what a qdisc is the same in two plans of a port.
@@ -33,6 +35,15 @@ pub struct PlanNode {
     pub limit: Option<Handle>,
     /// What is below it, in order.
     pub children: Vec<Key>,
+}
+
+/// A class of an `htb`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PlanClass {
+    /// Its parameters.
+    pub class: Class,
+    /// What its packets wait in, where no class is below it.
+    pub leaf: Option<Key>,
 }
 
 /// A limit that queues keep together.
@@ -66,6 +77,10 @@ pub struct Plan {
     pub nodes: BTreeMap<Key, PlanNode>,
     /// What each queue runs.
     pub roots: Vec<Key>,
+    /// The classes of the `htb` at the root, by their numbers.
+    pub classes: BTreeMap<u32, PlanClass>,
+    /// What assigns packets to classes.
+    pub filters: Vec<Filter>,
     /// The limits, by the handle of the qdisc that has them, with how many queues share each.
     pub limits: BTreeMap<Handle, (SharedLimit, usize)>,
 }
@@ -123,7 +138,31 @@ impl Plan {
             };
             self.nodes.entry(key).and_modify(|node| node.children = vec![child]);
         }
+        if let Kind::Htb(htb) = &node.kind {
+            self.add_classes(node, key, htb, queues);
+            self.filters = htb.filters().to_vec();
+        }
         key
+    }
+
+    /// Adds the classes of `htb`, which is `node`, and what is below them.
+    fn add_classes(&mut self, node: &Node, key: Key, htb: &Htb, queues: usize) {
+        let default = Fifo { unit: FifoUnit::Packets, limit: htb.direct_limit };
+        let inner: BTreeSet<u16> = htb.classes.values().filter_map(|class| class.parent).collect();
+        let mut children = Vec::new();
+        for (minor, class) in &htb.classes {
+            let is_leaf = !inner.contains(minor);
+            let leaf = is_leaf.then(|| match node.children.get(minor) {
+                Some(child) => self.add(Some(child), child.parent, queues),
+                None => {
+                    let parent = Parent::Class(node.handle.class(*minor));
+                    self.insert(Key { parent, handle: None }, fifo_config(&default))
+                }
+            });
+            children.extend(leaf);
+            self.classes.insert(u32::from(*minor), PlanClass { class: htb.class(class), leaf });
+        }
+        self.nodes.entry(key).and_modify(|node| node.children = children);
     }
 
     /// Adds the qdisc of one queue of `node`, whose queues are alike and share.
@@ -192,6 +231,9 @@ impl fmt::Display for Plan {
         for (handle, (shared, queues)) in &self.limits {
             let (strategy, rate) = (shared.strategy.name(), shared.limit.rate);
             writeln!(f, "limit {handle} {rate} over {queues} queues by {strategy}")?;
+        }
+        for (id, class) in &self.classes {
+            writeln!(f, "class :{id:x} {:?}", class.class)?;
         }
         for (root, queues) in self.runs() {
             let nodes = self.below(root).into_iter();

@@ -3,8 +3,8 @@
 //! The plan says what is to run, by key. An [`Installation`] holds what is alive of it: the limits
 //! that queues share, what they tell each other, and the name ([`NodeId`]) under which each qdisc
 //! runs on every queue. [`Installation::reconcile`] compares two plans: a qdisc with the same key
-//! that can carry on keeps its name, and with it its queues, its credit and its seats; anything else
-//! gets a new name, and the workers build it.
+//! that can carry on keeps its name, and with it its queues, its credit and its seats; anything
+//! else gets a new name, and the workers build it.
 //!
 //! *One rule of sameness.* A qdisc carries on if what it hangs from does, its key is the same,
 //! [`Config::carries_on`](narrows_qdisc::Config::carries_on) says so, and it keeps the same limit by the same strategy with the same
@@ -14,8 +14,10 @@
 //! went well reconcile each, [`Installation::commit`], and give every queue's worker its
 //! specification.
 
-use narrows_coordination::{Coordination, Destinations};
-use narrows_policy::{Handle, Key, NodeStats, Parent, Plan, PlanNode, SharedLimit};
+use narrows_classify::Classifier;
+use narrows_coordination::{Below, Coordination, Destinations, Tree};
+use narrows_policy::{Handle, Key, NodeStats, Parent, Plan, PlanClass, PlanNode, SharedLimit};
+use narrows_qdisc::htb::Class;
 use narrows_qdisc::{Config, Hearsay, Metering, NodeId, Spec, Stats, pacing};
 use narrows_units::Nanos;
 use std::collections::{BTreeMap, HashMap};
@@ -28,6 +30,10 @@ pub struct Installation {
     /// The last name that was given out.
     last_name: u64,
     limits: BTreeMap<Handle, Arc<Coordination>>,
+    /// The classes of the `htb` at the root, where there is one.
+    tree: Option<Arc<Tree>>,
+    /// What assigns packets to them.
+    classifier: Arc<Classifier>,
     /// What the queues hear of destinations, once any of them has listened. It stays the port's
     /// whatever runs there next: what is congested is so for any qdisc, and is forgotten by its
     /// time.
@@ -40,11 +46,14 @@ impl Installation {
     /// What it takes to run `plan` where `previous` runs, and what each queue's worker is to take
     /// over. Nothing has changed before [`Installation::commit`].
     pub fn reconcile(plan: Plan, previous: Option<&Self>) -> (Self, Vec<Spec>) {
+        let classifier = Arc::new(Classifier::new(plan.filters.clone()));
         let mut next = Self {
             plan,
             names: BTreeMap::new(),
             last_name: previous.map_or(0, |previous| previous.last_name),
             limits: BTreeMap::new(),
+            tree: None,
+            classifier,
             destinations: previous.and_then(|previous| previous.destinations.clone()),
             kept: Vec::new(),
         };
@@ -78,6 +87,10 @@ impl Installation {
             }
             let limit = || Coordination::new(shared.strategy, shared.limit, *queues);
             self.limits.entry(handle).or_insert_with(|| present.cloned().unwrap_or_else(limit));
+        }
+        if let Config::Htb(_) = node.config {
+            let present = above.and_then(|previous| previous.tree.clone());
+            self.tree = Some(present.unwrap_or_default());
         }
         for child in node.children {
             self.name(child, above);
@@ -116,6 +129,12 @@ impl Installation {
                 spec.census = shared.counts_hosts.then(|| limit.census());
             }
         }
+        if let (Config::Htb(_), Some(tree)) = (&spec.config, &self.tree) {
+            spec.tree = is_new.then(|| tree.seat());
+            spec.classifier = Some(Arc::clone(&self.classifier));
+            // What is below its classes is the tree's to hand out.
+            return spec;
+        }
         spec.hearsay = self.hearsay(&spec.config);
         spec.children =
             node.children.into_iter().map(|child| self.spec(child, queue, previous)).collect();
@@ -139,6 +158,20 @@ impl Installation {
                 limit.set_limit(shared.limit);
             }
         }
+        if let Some(tree) = &self.tree {
+            tree.become_these(&self.classes());
+        }
+    }
+
+    /// The classes of the tree, with the names of the qdiscs below them.
+    fn classes(&self) -> BTreeMap<u32, (Class, Option<Below>)> {
+        let below = |key: Key| {
+            let config = self.plan.nodes.get(&key)?.config.clone();
+            Some(Below { id: *self.names.get(&key)?, config })
+        };
+        let class =
+            |(id, class): (&u32, &PlanClass)| (*id, (class.class, class.leaf.and_then(below)));
+        self.plan.classes.iter().map(class).collect()
     }
 
     /// What runs.

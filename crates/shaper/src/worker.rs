@@ -177,6 +177,12 @@ impl<I: Io> Worker<I> {
                     );
                 }
             }
+            if let Some(classifier) = path.slot.classifier() {
+                for &id in self.arrivals.as_slice() {
+                    let class = classifier.class(self.io.bytes(id));
+                    self.packets.meta_mut(id).class = class;
+                }
+            }
             for &id in self.arrivals.as_slice() {
                 path.counters.rx_packets += 1;
                 path.counters.rx_bytes += self.packets.len(id).0;
@@ -229,7 +235,13 @@ impl<I: Io> Worker<I> {
     pub fn update(&mut self, egress: Side, spec: Spec, now: Nanos) {
         let path = &mut self.paths[egress.other().index()];
         let io = &self.io;
-        let mut read = |id, reading, packets: &mut Packets| io.read(id, reading, packets);
+        let classifier = spec.classifier.clone();
+        let mut read = |id, reading, packets: &mut Packets| {
+            io.read(id, reading, packets);
+            if let Some(classifier) = &classifier {
+                packets.meta_mut(id).class = classifier.class(io.bytes(id));
+            }
+        };
         let handover = Handover::new(&mut self.packets, now);
         path.slot.take_over(spec, &mut handover.reading(path.reading, &mut read));
         path.reading = path.slot.qdisc().reading();
@@ -262,6 +274,9 @@ impl<I: Io> Worker<I> {
         self.packets.set_headers(id, Headers::default());
         if path.reading != Reading::NOTHING {
             self.io.read(id, path.reading, &mut self.packets);
+        }
+        if let Some(classifier) = path.slot.classifier() {
+            self.packets.meta_mut(id).class = classifier.class(self.io.bytes(id));
         }
         path.slot.qdisc_mut().adopt(&mut self.packets, id, now);
     }

@@ -1,19 +1,27 @@
-//! `tc class …`: the classes that `tbf` and `mq` come with.
+//! `tc class …`: the classes of `htb`, which are made here, and those that `tbf` and `mq` come
+//! with.
 //!
-//! They cannot be added or changed; who lists them, as scripts and exporters do, gets what the
-//! kernel lists. As in `tc` nothing is listed without a device, and a parent selects a whole qdisc.
+//! As in `tc` nothing is listed without a device, and a parent selects a whole qdisc. Differences
+//! from it are in `docs/tc.md`: a kind that is not the qdisc's is refused, and so is a parent that
+//! does not exist.
 
 use crate::command::Options;
 use crate::complaint::{Complaint, Outcome};
+use crate::kinds::{self, ClassFigures};
 use crate::render::{Json, Line};
 use crate::show::Figures;
 use crate::words::{Words, abbreviates};
 use crate::{Host, qdisc};
-use narrows_policy::{ClassId, Classes, Handle, Node, NodeStats, Parent};
+use narrows_policy::{
+    ClassEdit, ClassId, ClassVerb, Classes, Handle, Kind, Node, NodeStats, Parent,
+};
 use narrows_qdisc::Stats;
 
-const USAGE: &str = "Usage: tc class show dev NAME [ qdisc ID ] [ classid ID ] [ root | parent ID ]
-The classes are those of tbf and mq, which make them themselves.
+const USAGE: &str =
+    "Usage: tc class { add | change | replace | del } dev NAME { root | parent ID } classid ID
+           [ htb PARAMETERS ]
+       tc class show dev NAME [ qdisc ID ] [ classid ID ] [ root | parent ID ]
+htb help tells its parameters. tbf and mq make their classes themselves.
 ";
 
 fn usage(code: i32) -> Outcome {
@@ -26,11 +34,15 @@ pub(crate) fn run(
     host: &mut dyn Host,
 ) -> Result<Outcome, Complaint> {
     let Some(command) = words.next() else { return show(words, options, host) };
-    if ["add", "change", "replace", "delete"].iter().any(|verb| abbreviates(command, verb)) {
-        Err(Complaint::refused(format!(
-            "Error: \"class {command}\" is not supported here: tbf and mq make their classes \
-             themselves, and no other kind has any."
-        )))
+    // The order decides between words that begin alike, and is tc's.
+    if abbreviates(command, "add") {
+        modify(ClassVerb::Add, words, host)
+    } else if abbreviates(command, "change") {
+        modify(ClassVerb::Change, words, host)
+    } else if abbreviates(command, "replace") {
+        modify(ClassVerb::Replace, words, host)
+    } else if abbreviates(command, "delete") {
+        modify(ClassVerb::Delete, words, host)
     } else if ["list", "show", "lst"].iter().any(|list| abbreviates(command, list)) {
         show(words, options, host)
     } else if abbreviates(command, "help") {
@@ -40,6 +52,70 @@ pub(crate) fn run(
             "Command \"{command}\" is unknown, try \"tc class help\"."
         )))
     }
+}
+
+fn modify(verb: ClassVerb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, Complaint> {
+    let mut dev: Option<&str> = None;
+    let mut edit = ClassEdit { verb, parent: None, class: None, params: None };
+    while let Some(word) = words.next() {
+        if word == "dev" {
+            let name = words.value("dev", "eth0")?;
+            if dev.is_some() {
+                return Err(qdisc::twice(word, name));
+            }
+            dev = Some(name);
+        } else if word == "classid" {
+            let value = words.value("classid", "1:10")?;
+            if edit.class.is_some() {
+                return Err(qdisc::twice(word, value));
+            }
+            edit.class = match qdisc::parent(value)? {
+                Some(Parent::Class(class)) => Some(class),
+                _ => {
+                    return Err(Complaint::unreadable(format!(
+                        "Error: argument \"{value}\" is wrong: invalid class ID."
+                    )));
+                }
+            };
+        } else if word == "handle" {
+            return Err(Complaint::unreadable("Error: try \"classid\" instead of \"handle\"."));
+        } else if word == "root" || word == "parent" {
+            let value = if word == "root" { "root" } else { words.value("parent", "1:1")? };
+            if edit.parent.is_some() {
+                return Err(qdisc::twice(word, value));
+            }
+            edit.parent = qdisc::parent(value)?;
+        } else if abbreviates(word, "estimator") {
+            return Err(Complaint::wrong(
+                "Error: \"estimator\" is not supported here: measured rates are in \"narrows show\".",
+            ));
+        } else if abbreviates(word, "help") {
+            return Ok(usage(Outcome::REFUSED));
+        } else if word == "htb" {
+            if verb != ClassVerb::Delete {
+                edit.params = Some(kinds::parse_class(words)?);
+            }
+            break;
+        } else {
+            return Err(Complaint::wrong(format!(
+                "Error: Qdisc \"{word}\" is classless here: the classes of htb can be made."
+            )));
+        }
+    }
+    let dev = dev.ok_or_else(|| Complaint::refused("Error: No such device: give dev NAME."))?;
+    qdisc::device(dev, host)?;
+    let policy = host
+        .policy()
+        .edit_class(dev, &edit)
+        .map_err(|error| Complaint::refused(format!("Error: {error}")))?;
+    let minor = edit.class.map(|class| class.minor);
+    let warning = policy.port(dev).root.as_ref().and_then(|root| match &root.kind {
+        Kind::Htb(htb) => htb.warning(root.handle, minor),
+        _ => None,
+    });
+    host.apply(policy).map_err(|why| Complaint::refused(format!("Error: {why}")))?;
+    let stderr = warning.map(|warning| warning + "\n").unwrap_or_default();
+    Ok(Outcome { stderr, ..Outcome::default() })
 }
 
 /// Which classes are to be shown.
@@ -114,6 +190,10 @@ fn classes(node: &Node, queues: u16) -> Vec<Class> {
     match node.kind.classes() {
         Classes::None => Vec::new(),
         Classes::One(_) => vec![class(1, leaf(1))],
+        Classes::Made => match &node.kind {
+            Kind::Htb(htb) => htb.classes.keys().map(|minor| class(*minor, leaf(*minor))).collect(),
+            _ => Vec::new(),
+        },
         Classes::Queues | Classes::Alike => {
             (1..=queues).map(|queue| class(queue, leaf(queue))).collect()
         }
@@ -127,16 +207,38 @@ impl Class {
         line.add("class", Json::Text(kind.to_owned()), &format!("class {kind} "));
         line.add("handle", Json::Text(id.clone()), &format!("{id} "));
         let is_filter = matches!(node.kind.classes(), Classes::One(_));
-        if is_filter {
-            let parent = node.handle.to_string();
-            line.add("parent", Json::Text(parent.clone()), &format!("parent {parent} "));
-        } else {
-            line.add("root", Json::Bool(true), "root ");
+        let htb = match &node.kind {
+            Kind::Htb(htb) => Some(htb),
+            _ => None,
+        };
+        let class = htb.and_then(|htb| htb.classes.get(&self.id.minor));
+        let parent = match class.map(|class| class.parent) {
+            Some(above) => above.map(|minor| node.handle.class(minor).to_string()),
+            None => is_filter.then(|| node.handle.to_string()),
+        };
+        match parent {
+            Some(parent) => {
+                line.add("parent", Json::Text(parent.clone()), &format!("parent {parent} "));
+            }
+            None => line.add("root", Json::Bool(true), "root "),
         }
         if let Some(leaf) = self.leaf {
             // In JSON tc writes the number alone.
             let number = Json::Text(format!("{:#x}", leaf.major()));
             line.add("leaf", number, &format!("leaf {leaf} "));
+        }
+        if let (Some(htb), Some(class)) = (htb, class) {
+            kinds::show_class(htb, self.id.minor, class, options.details, &mut line);
+            line.text("\n");
+            if options.statistics {
+                let figures = ClassFigures::of(htb, self.id.minor, stats);
+                line.text(&Figures(&figures.stats).text());
+                line.text(&figures.text());
+                let mut json: Vec<_> = Figures(&figures.stats).json().into();
+                json.extend(figures.json());
+                line.json("stats", Json::Object(json));
+            }
+            return line;
         }
         line.text("\n");
         match (options.statistics, is_filter) {

@@ -9,7 +9,7 @@ use narrows_policy::{Edit, Handle, Parent, PortFacts, Verb};
 const USAGE: &str = "Usage: tc qdisc { add | replace | change | del } dev NAME { root | parent ID }
            [ handle ID ] [ KIND [ PARAMETERS ] ]
        tc qdisc show [ dev NAME ] [ root | parent ID ] [ handle ID ] [ invisible ]
-KIND is pfifo, bfifo, tbf, cake, cake_mq, fq, carousel, eiffel, flowbundler, mq or noqueue; KIND help tells its parameters.
+KIND is pfifo, bfifo, tbf, htb, cake, cake_mq, fq, carousel, eiffel, flowbundler, mq or noqueue; KIND help tells its parameters.
 ";
 
 pub(crate) fn usage(code: i32) -> Outcome {
@@ -131,7 +131,7 @@ pub(crate) fn parent(word: &str) -> Result<Option<Parent>, Complaint> {
     })
 }
 
-fn twice(name: &str, value: &str) -> Complaint {
+pub(crate) fn twice(name: &str, value: &str) -> Complaint {
     Complaint::unreadable(format!(
         "Error: duplicate \"{name}\": \"{value}\" is the second value, give one."
     ))

@@ -3,7 +3,7 @@
 use crate::complaint::{Complaint, Outcome};
 use crate::words::{Words, abbreviates};
 use crate::{Host, kinds, qdisc};
-use narrows_policy::{Policy, PortPolicy};
+use narrows_policy::{Kind, Policy, PortPolicy};
 use std::fmt::Write;
 
 const USAGE: &str = "Usage: tc save [ dev NAME ]
@@ -16,7 +16,7 @@ pub fn save(policy: &Policy) -> String {
 }
 
 fn save_port(dev: &str, port: &PortPolicy) -> String {
-    let mut text = String::new();
+    let (mut text, mut filters) = (String::new(), String::new());
     for node in port.nodes() {
         // Writing to a string does not fail.
         let _ = writeln!(
@@ -27,8 +27,16 @@ fn save_port(dev: &str, port: &PortPolicy) -> String {
             node.kind.name(),
             kinds::save(&node.kind)
         );
+        if let Kind::Htb(htb) = &node.kind {
+            text += &kinds::save_classes(dev, node.handle, htb);
+            filters = htb
+                .filters()
+                .iter()
+                .map(|filter| kinds::filters::save(dev, node.handle, filter))
+                .collect();
+        }
     }
-    text
+    text + &filters
 }
 
 /// `tc save`: prints the policy of all ports, or of one.

@@ -6,7 +6,9 @@ use crate::kinds::{self, Style};
 use crate::render::{Json, Line};
 use crate::words::{Words, abbreviates};
 use crate::{Host, notation, qdisc};
-use narrows_policy::{ClassId, Classes, Handle, NodeStats, Parent, PortFacts, PortPolicy};
+use narrows_policy::{
+    ClassId, Classes, Fifo, FifoUnit, Handle, Kind, Node, NodeStats, Parent, PortFacts, PortPolicy,
+};
 use narrows_qdisc::Stats;
 
 /// Which qdiscs are to be shown.
@@ -111,6 +113,11 @@ impl Port<'_> {
         for node in nodes {
             let mut parameters = options.line();
             kinds::show(&node.kind, style, &mut parameters);
+            if let Kind::Htb(htb) = &node.kind {
+                let found = self.stats.iter().find(|at| at.handle == Some(node.handle));
+                let stats = found.map(|at| &at.stats);
+                kinds::show_direct(htb, stats, options.details, &mut parameters);
+            }
             add(node.parent, Some(node.handle), node.kind.name(), parameters);
             if node.kind.classes() == Classes::Alike {
                 // The kernel lists the last one that was made first.
@@ -130,6 +137,7 @@ impl Port<'_> {
                     let kind = fifo.unit.kind_name();
                     add(Parent::Class(node.handle.class(1)), None, kind, parameters);
                 }
+                Classes::Made => implicit_leaves(node, &mut add),
                 Classes::Queues => {
                     for queue in 1..=self.facts.queues.unwrap_or(0) {
                         if !node.children.contains_key(&queue) {
@@ -190,6 +198,21 @@ impl Port<'_> {
             (Parent::Root, None, _) => Some(2),
             (Parent::Root, Some(_), _) => Some(u64::from(self.facts.queues.unwrap_or(1)) + 1),
         }
+    }
+}
+
+/// Adds a qdisc to what is shown: where it hangs, its handle, kind and parameters.
+type Add<'a> = dyn FnMut(Parent, Option<Handle>, &str, Line) + 'a;
+
+/// The `pfifo`s below classes where nobody put anything.
+fn implicit_leaves(node: &Node, add: &mut Add<'_>) {
+    let Kind::Htb(htb) = &node.kind else { return };
+    let leaves = htb.classes.keys().filter(|minor| !htb.is_inner(**minor));
+    for minor in leaves.filter(|minor| !node.children.contains_key(minor)) {
+        let mut parameters = Line::default();
+        let fifo = Fifo { unit: FifoUnit::Packets, limit: htb.direct_limit };
+        kinds::show_implicit(fifo, &mut parameters);
+        add(Parent::Class(node.handle.class(*minor)), None, "pfifo", parameters);
     }
 }
 

@@ -5,9 +5,13 @@
 mod cake;
 mod coordination;
 mod fifo;
+pub(crate) mod filters;
 mod fq;
+mod htb;
 mod pacing;
 mod tbf;
+
+pub(crate) use htb::{ClassFigures, parse_class, save_classes, show_class, show_direct};
 
 use crate::complaint::Complaint;
 use crate::host::Host;
@@ -35,6 +39,7 @@ pub(crate) fn parse(kind: &str, words: Words) -> Result<Params, Complaint> {
         "cake" => cake::parse(false, words),
         "cake_mq" => cake::parse(true, words),
         "fq" => fq::parse(words),
+        "htb" => htb::parse(words),
         "carousel" => pacing::parse(Structure::Carousel, words),
         "eiffel" => pacing::parse(Structure::Eiffel, words),
         "flowbundler" => pacing::parse(Structure::FlowBundler, words),
@@ -49,7 +54,7 @@ fn without_parameters(params: Params, mut words: Words) -> Result<Params, Compla
     let kind = params.kind_name();
     Err(Complaint::wrong(match params {
         Params::Unknown(_) => format!(
-            "Unknown qdisc \"{kind}\", hence option \"{word}\" is unparsable: the kinds are pfifo, bfifo, tbf, cake, cake_mq, fq, carousel, eiffel, flowbundler, mq and noqueue."
+            "Unknown qdisc \"{kind}\", hence option \"{word}\" is unparsable: the kinds are pfifo, bfifo, tbf, htb, cake, cake_mq, fq, carousel, eiffel, flowbundler, mq and noqueue."
         ),
         _ => format!("{kind}: unknown parameter \"{word}\": {kind} takes none."),
     }))
@@ -85,6 +90,7 @@ pub(crate) fn show(kind: &Kind, style: Style, line: &mut Line) {
         Kind::Tbf(tbf) => tbf::show(tbf, style, line),
         Kind::Cake(cake) => cake::show(&cake.params, style, line),
         Kind::Fq(params) => fq::show(params, line),
+        Kind::Htb(htb) => htb::show(htb, line),
         Kind::Pacing(config) => pacing::show(config, line),
     }
 }
@@ -99,6 +105,8 @@ pub(crate) fn show_detail(detail: &Detail, line: &mut Line) {
     match detail {
         Detail::Cake(figures) => cake::figures(figures, line),
         Detail::Fq(figures) => fq::figures(figures, line),
+        // Shown with the parameters, as the kernel does, and with the classes.
+        Detail::Htb(_) => {}
         Detail::Pacing(figures) => pacing::figures(figures, line),
     }
 }
@@ -111,6 +119,7 @@ pub(crate) fn save(kind: &Kind) -> String {
         Kind::Tbf(tbf) => tbf::save(tbf),
         Kind::Cake(cake) => cake::save(&cake.params),
         Kind::Fq(params) => fq::save(params),
+        Kind::Htb(htb) => htb::save(htb),
         Kind::Pacing(config) => pacing::save(config),
     }
 }

@@ -74,11 +74,11 @@ impl Draft {
         } else if word == "rate" {
             once("rate", !self.rate.is_zero())?;
             let value = words.value("rate", "100mbit")?;
-            self.rate = rate("rate", value)?;
+            self.rate = rate("tbf", "rate", value)?;
         } else if abbreviates(word, "peakrate") {
             once("peakrate", !self.peak.is_zero())?;
             let value = words.value("peakrate", "200mbit")?;
-            self.peak = rate("peakrate", value)?;
+            self.peak = rate("tbf", "peakrate", value)?;
         } else if abbreviates(word, "overhead") {
             once("overhead", self.overhead != 0)?;
             let value = words.value("overhead", "24")?;
@@ -177,17 +177,17 @@ fn legal<T>(
     super::legal("tbf", name, value, read, hint)
 }
 
-fn rate(name: &str, value: &str) -> Result<Rate, Complaint> {
+pub(super) fn rate(kind: &str, name: &str, value: &str) -> Result<Rate, Complaint> {
     let hint = if value.ends_with('%') {
         "a share of the device's speed means nothing here, since Narrows sits before the \
          bottleneck: give the rate itself, as 100mbit"
     } else {
         number::RATE_HINT
     };
-    legal(name, value, number::rate, hint)
+    super::legal(kind, name, value, number::rate, hint)
 }
 
-fn framing(word: &str) -> Option<Framing> {
+pub(super) fn framing(word: &str) -> Option<Framing> {
     if abbreviates(word, "ethernet") {
         Some(Framing::Whole)
     } else if abbreviates(word, "atm") || abbreviates(word, "adsl") {
@@ -199,7 +199,7 @@ fn framing(word: &str) -> Option<Framing> {
     }
 }
 
-fn framing_name(framing: Framing) -> &'static str {
+pub(super) fn framing_name(framing: Framing) -> &'static str {
     match framing {
         Framing::Whole => "ethernet",
         Framing::Atm => "atm",

@@ -63,18 +63,6 @@ fn there_are_no_filters_and_lists_say_so() {
 }
 
 #[test]
-fn classes_and_filters_of_one_s_own_are_refused() {
-    let mut host = TwoPorts::with_queues(2);
-    for line in [
-        "class add dev left parent 1: classid 1:1 htb rate 1mbit",
-        "class del dev left classid 1:1",
-        "filter add dev left parent 1: prio 1 u32 match ip dport 22 0xffff flowid 1:1",
-    ] {
-        assert!(host.fails(line, 2).contains("not supported here"), "{line}");
-    }
-}
-
-#[test]
 fn rates_may_count_by_1024_and_lines_may_be_one() {
     let mut host = TwoPorts::with_queues(1);
     host.ok(TBF);

@@ -5,6 +5,7 @@ mod cake_samples;
 mod commands;
 mod fq;
 mod host;
+mod htb;
 mod listing;
 mod offline;
 mod pacing;

@@ -28,7 +28,8 @@ impl Normal {
         let shown = without_our_words(shown);
         let mut blocks: Vec<String> = Vec::new();
         for line in shown.split_inclusive('\n') {
-            if line.starts_with("qdisc ") || blocks.is_empty() {
+            let begins = line.starts_with("qdisc ") || line.starts_with("class ");
+            if begins || blocks.is_empty() {
                 blocks.push(String::new());
             }
             blocks.last_mut().unwrap().push_str(line);

@@ -22,6 +22,33 @@ pub const SCENES: &[&[&str]] = &[
         "qdisc del dev nrwv0 root",
         "qdisc del dev nrwv0 root",
     ],
+    // A tree of classes.
+    &[
+        "qdisc add dev nrwv0 root handle 1: htb default 30",
+        "qdisc add dev nrwv0 root handle 1: htb default 40",
+        "class add dev nrwv0 parent 1: classid 1:1 htb rate 100mbit",
+        "class add dev nrwv0 parent 1:1 classid 1:10 htb rate 20mbit ceil 100mbit prio 1",
+        "class add dev nrwv0 parent 1:1 classid 1:10 htb rate 20mbit",
+        "class replace dev nrwv0 parent 1:1 classid 1:30 htb rate 50mbit quantum 3000",
+        "class change dev nrwv0 parent 1:1 classid 1:30 htb rate 50mbit quantum 4000",
+        "class change dev nrwv0 parent 1:1 classid 1:99 htb rate 40mbit",
+        "class add dev nrwv0 parent 1:1 classid 1:40 htb",
+        "class add dev nrwv0 parent 1:1 classid 1:40 htb rate fast",
+        "class add dev nrwv0 parent 1:1 classid 1:40 htb rate 1mbit rate 2mbit",
+        "class add dev nrwv0 parent 1:1 classid 1:40 prio",
+        "class del dev nrwv0 classid 1:1",
+        "class del dev nrwv0 classid 1:99",
+        "qdisc add dev nrwv0 parent 1:10 handle 10: pfifo limit 5",
+        "qdisc replace dev nrwv0 parent 1:10 handle 10: pfifo limit 7",
+        "qdisc add dev nrwv0 parent 1:99 handle 11: pfifo limit 5",
+        "filter add dev nrwv0 parent 1: protocol ip pref 2 u32 match ip dport 80 0xffff flowid 1:30",
+        "filter add dev nrwv0 parent 1: protocol ip pref 3 u32 match ip dst nowhere flowid 1:10",
+        "filter del dev nrwv0 parent 1: pref 9",
+        "filter del dev nrwv0 parent 1: protocol ip pref 2",
+        "filter del dev nrwv0 parent 1:",
+        "class del dev nrwv0 classid 1:30",
+        "qdisc del dev nrwv0 root",
+    ],
     // FIFOs, and one kind after another in the same place.
     &[
         "qdisc add dev nrwv0 root pfifo",
@@ -462,7 +489,7 @@ pub const DIFFERENT: &[(&str, i32, i32)] = &[
     ("qdisc add dev nrwv0 root stab overhead 10 pfifo", 0, 1),
     ("qdisc link dev nrwv0 root pfifo", 2, 255),
     ("-c qdisc show", 255, 0),
-    ("class add dev nrwv0 classid 1:1 drr", 2, 2),
+    ("class add dev nrwv0 classid 1:1 drr", 2, 1),
 ];
 
 /// Files for `-batch`.

@@ -1,0 +1,377 @@
+//! `htb` and its classes.
+//!
+//! Bursts are shown as they were given, as `tc` does since iproute2 6.15; older ones show what is
+//! left of them after two roundings to whole microseconds.
+
+use super::legal;
+use crate::complaint::Complaint;
+use crate::notation;
+use crate::number;
+use crate::render::{Json, Line};
+use crate::words::{Words, abbreviates};
+use narrows_policy::{Handle, Htb, HtbClass, HtbOptions, HtbParams, NodeStats, Params};
+use narrows_qdisc::Stats;
+use narrows_qdisc::htb::{Figures, LeafFigures};
+use narrows_units::wire::{Framing, Overhead};
+use narrows_units::{Bytes, Rate};
+use std::fmt::Write;
+
+const USAGE: &str = "Usage: ... qdisc add ... htb [default N] [r2q N] [direct_qlen P]
+ default  minor id of class to which unclassified packets are sent {0}
+ r2q      a class's quantum is its rate, in bytes a second, divided by this {10}
+ direct_qlen  how many unclassified packets may wait {in packets}
+
+... class add ... htb rate R1 [burst B1] [mpu B] [overhead O]
+                      [prio P] [ceil R2] [cburst B2] [mtu MTU] [quantum Q]
+ rate     rate assured to this class (its children can still borrow)
+ burst    how much may leave at once at rate after a pause {computed}
+ ceil     rate that is never exceeded (borrowing included) {rate}
+ cburst   how much may leave at once at ceil {computed}
+ mpu      least that a frame is charged
+ overhead what is added to each frame before it is charged
+ linklayer  ethernet, atm, adsl or ptm
+ mtu      longest frame, for bursts that are computed {1600}
+ prio     priority of leaf; the lower borrow first {0}
+ quantum  bytes in a turn of a leaf that borrows {from r2q}";
+
+/// The kernel's, whose words these are.
+const VERSION: &str = "3.17";
+
+/// What classes are made of unless somebody says so.
+const MTU: u64 = 1600;
+
+fn wrong(word: &str) -> Complaint {
+    match word {
+        "help" => Complaint::wrong(USAGE),
+        _ => Complaint::wrong(format!("What is \"{word}\"?\n{USAGE}")),
+    }
+}
+
+/// Reads the parameters of the qdisc.
+pub(super) fn parse(mut words: Words) -> Result<Params, Complaint> {
+    let mut options = HtbOptions::default();
+    let number = |name: &str, value: &str, read: &dyn Fn(&str) -> Option<u32>, hint: &str| {
+        legal("htb", name, value, read, hint)
+    };
+    let plain = |word: &str| word.parse::<u32>().ok();
+    while let Some(word) = words.next() {
+        if abbreviates(word, "r2q") {
+            let value = words.value("r2q", "10")?;
+            options.r2q = Some(number("r2q", value, &plain, "a number from 1, as 10")?);
+        } else if abbreviates(word, "default") {
+            let value = words.value("default", "30")?;
+            let minor = |word: &str| {
+                let digits = word.strip_prefix("0x").unwrap_or(word);
+                u16::from_str_radix(digits, 16).ok().map(u32::from)
+            };
+            let hint = "the minor number of a class, hexadecimal, as 30 for 1:30";
+            let minor = number("default", value, &minor, hint)?;
+            options.default = u16::try_from(minor).ok();
+        } else if abbreviates(word, "direct_qlen") {
+            let value = words.value("direct_qlen", "1000")?;
+            options.direct_limit = Some(number("direct_qlen", value, &plain, "packets, as 1000")?);
+        } else if word == "offload" {
+            return Err(Complaint::wrong(
+                "Error: \"offload\" is not supported here: the queues share the tree themselves.",
+            ));
+        } else {
+            return Err(wrong(word));
+        }
+    }
+    Ok(Params::Htb(options))
+}
+
+/// What has been read of a class.
+#[derive(Default)]
+struct Draft {
+    rate: Option<Rate>,
+    ceil: Option<Rate>,
+    burst: Option<Bytes>,
+    cburst: Option<Bytes>,
+    mtu: Option<u32>,
+    mpu: u16,
+    overhead: u16,
+    framing: Framing,
+    prio: u8,
+    quantum: Option<u32>,
+}
+
+/// Reads the parameters of a class.
+pub(crate) fn parse_class(mut words: Words) -> Result<HtbParams, Complaint> {
+    let mut draft = Draft::default();
+    while let Some(word) = words.next() {
+        draft.parameter(word, &mut words)?;
+    }
+    draft.finish()
+}
+
+impl Draft {
+    /// Reads the parameter that `word` names. Which comes first of two with the same beginning is
+    /// as in `tc`.
+    fn parameter(&mut self, word: &str, words: &mut Words) -> Result<(), Complaint> {
+        let small = |word: &str| u16::try_from(number::size(word)?).ok();
+        let plain = |word: &str| word.parse::<u32>().ok();
+        if abbreviates(word, "prio") {
+            let value = words.value("prio", "0")?;
+            let prio = legal("htb", "prio", value, plain, "0 to 7")?;
+            // As in the kernel.
+            self.prio = u8::try_from(prio).unwrap_or(7).min(7);
+        } else if abbreviates(word, "mtu") {
+            let value = words.value("mtu", "1600")?;
+            self.mtu = Some(legal("htb", "mtu", value, plain, "bytes, as 1600")?);
+        } else if abbreviates(word, "mpu") {
+            let value = words.value("mpu", "64")?;
+            self.mpu = legal("htb", "mpu", value, small, "a number of bytes up to 65535, as 64")?;
+        } else if abbreviates(word, "overhead") {
+            let value = words.value("overhead", "24")?;
+            self.overhead =
+                legal("htb", "overhead", value, small, "a number of bytes up to 65535, as 24")?;
+        } else if abbreviates(word, "linklayer") {
+            let value = words.value("linklayer", "ethernet")?;
+            let hint = "the link layers are ethernet, atm, adsl and ptm";
+            self.framing = legal("htb", "linklayer", value, super::tbf::framing, hint)?;
+        } else if abbreviates(word, "quantum") {
+            let value = words.value("quantum", "1514")?;
+            let quantum = |word: &str| plain(word).filter(|quantum| *quantum < 1 << 28);
+            self.quantum = Some(legal("htb", "quantum", value, quantum, "bytes, as 1514")?);
+        } else if abbreviates(word, "burst") || matches!(word, "buffer" | "maxburst") {
+            let value = words.value("burst", "15k")?;
+            self.burst =
+                Some(legal("htb", "burst", value, number::size_and_cell, number::SIZE_HINT)?);
+        } else if abbreviates(word, "cburst") || matches!(word, "cbuffer" | "cmaxburst") {
+            let value = words.value("cburst", "15k")?;
+            self.cburst =
+                Some(legal("htb", "cburst", value, number::size_and_cell, number::SIZE_HINT)?);
+        } else if word == "ceil" {
+            if self.ceil.is_some() {
+                return Err(Complaint::wrong("Double \"ceil\" spec"));
+            }
+            self.ceil = Some(super::tbf::rate("htb", "ceil", words.value("ceil", "100mbit")?)?);
+        } else if word == "rate" {
+            if self.rate.is_some() {
+                return Err(Complaint::wrong("Double \"rate\" spec"));
+            }
+            self.rate = Some(super::tbf::rate("htb", "rate", words.value("rate", "100mbit")?)?);
+        } else {
+            return Err(wrong(word));
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<HtbParams, Complaint> {
+        let missing = || Complaint::wrong("\"rate\" is required.");
+        let rate = self.rate.filter(|rate| !rate.is_zero()).ok_or_else(missing)?;
+        let ceil = self.ceil.filter(|ceil| !ceil.is_zero()).unwrap_or(rate);
+        // What passes in a tick of the kernel's clock, and a frame.
+        let mtu = self.mtu.map_or(MTU, u64::from);
+        let burst = |rate: Rate| Bytes(rate.bytes_per_sec() / 1_000_000_000 + mtu);
+        Ok(HtbParams {
+            rate,
+            ceil,
+            burst: self.burst.filter(|burst| burst.0 != 0).unwrap_or_else(|| burst(rate)),
+            cburst: self.cburst.filter(|burst| burst.0 != 0).unwrap_or_else(|| burst(ceil)),
+            prio: self.prio,
+            quantum: self.quantum.filter(|quantum| *quantum != 0),
+            overhead: Overhead {
+                per_frame: i32::from(self.overhead),
+                minimum: u32::from(self.mpu),
+                framing: self.framing,
+            },
+        })
+    }
+}
+
+/// Shows the parameters of the qdisc. `stats` has the packets without a class, where asked for.
+pub(super) fn show(htb: &Htb, line: &mut Line) {
+    let default = format!("{:#x}", htb.default);
+    line.add("r2q", Json::Number(u64::from(htb.r2q)), &format!("r2q {} ", htb.r2q));
+    let text = format!("default {} ", if htb.default == 0 { "0" } else { &default });
+    line.add("default", Json::Text(default), &text);
+}
+
+/// Shows how many packets had no class, and how many may wait.
+pub(crate) fn show_direct(htb: &Htb, stats: Option<&Stats>, details: bool, line: &mut Line) {
+    let detail = stats.and_then(|stats| stats.detail.as_ref()?.htb());
+    let direct = detail.map_or(0, |figures| figures.direct_packets);
+    line.add(
+        "direct_packets_stat",
+        Json::Number(direct),
+        &format!("direct_packets_stat {direct} "),
+    );
+    if details {
+        line.add("ver", Json::Text(VERSION.to_owned()), &format!("ver {VERSION} "));
+    }
+    let limit = u64::from(htb.direct_limit);
+    line.add("direct_qlen", Json::Number(limit), &format!("direct_qlen {limit}"));
+}
+
+/// Shows the parameters of the class `minor`.
+pub(crate) fn show_class(htb: &Htb, minor: u16, class: &HtbClass, details: bool, line: &mut Line) {
+    let HtbParams { rate, ceil, burst, cburst, prio, overhead, .. } = class.params;
+    if !htb.is_inner(minor) {
+        line.add("prio", Json::Number(u64::from(prio)), &format!("prio {prio} "));
+        if details {
+            let quantum = u64::from(htb.quantum(class));
+            line.add("quantum", Json::Number(quantum), &format!("quantum {quantum} "));
+        }
+    }
+    let show_rate = |line: &mut Line, name: &'static str, rate: Rate| {
+        let text = format!("{name} {} ", line.rate(rate));
+        line.add(name, Json::Number(rate.bytes_per_sec()), &text);
+    };
+    show_rate(line, "rate", rate);
+    if overhead.per_frame != 0 {
+        let bytes = u64::try_from(overhead.per_frame).unwrap_or(0);
+        line.add("overhead", Json::Number(bytes), &format!("overhead {bytes} "));
+    }
+    show_rate(line, "ceil", ceil);
+    if overhead.framing != Framing::Whole || details {
+        let name = super::tbf::framing_name(overhead.framing);
+        line.add("linklayer", Json::Text(name.to_owned()), &format!("linklayer {name} "));
+    }
+    for (name, size) in [("burst", burst), ("cburst", cburst)] {
+        let text = notation::size(size.0);
+        let mpu = notation::size(u64::from(overhead.minimum));
+        let text =
+            if details { format!("{name} {text}/1mpu {mpu} ") } else { format!("{name} {text} ") };
+        line.add(name, Json::Number(size.0), &text);
+    }
+    if details {
+        let level = u64::from(htb.level(minor));
+        line.add("level", Json::Number(level), &format!("level {level} "));
+    }
+}
+
+/// The parameters of the qdisc as words, each after a space.
+pub(super) fn save(htb: &Htb) -> String {
+    let Htb { default, r2q, direct_limit, .. } = htb;
+    format!(" default {default:x} r2q {r2q} direct_qlen {direct_limit}")
+}
+
+/// The commands that make the classes of the `htb` called `handle` on `dev`, those above others
+/// first.
+pub(crate) fn save_classes(dev: &str, handle: Handle, htb: &Htb) -> String {
+    let mut order: Vec<u16> = htb.classes.keys().copied().collect();
+    order.sort_by_key(|minor| (htb.depth(*minor), *minor));
+    let mut text = String::new();
+    for minor in order {
+        let class = &htb.classes[&minor];
+        let parent = handle.class(class.parent.unwrap_or(0));
+        let id = handle.class(minor);
+        // Writing to a string does not fail.
+        let _ = write!(text, "class replace dev {dev} parent {parent} classid {id} htb");
+        text += &save_class(&class.params);
+        text.push('\n');
+    }
+    text
+}
+
+fn save_class(params: &HtbParams) -> String {
+    let HtbParams { rate, ceil, burst, cburst, prio, quantum, overhead } = params;
+    let mut words = format!(
+        " rate {}bit ceil {}bit burst {} cburst {}",
+        rate.bits_per_sec(),
+        ceil.bits_per_sec(),
+        burst.0,
+        cburst.0
+    );
+    let mut add = |name: &str, value: &dyn std::fmt::Display| {
+        // Writing to a string does not fail.
+        let _ = write!(words, " {name} {value}");
+    };
+    if *prio != 0 {
+        add("prio", prio);
+    }
+    if let Some(quantum) = quantum {
+        add("quantum", quantum);
+    }
+    if overhead.per_frame != 0 {
+        add("overhead", &overhead.per_frame);
+    }
+    if overhead.minimum != 0 {
+        add("mpu", &overhead.minimum);
+    }
+    if overhead.framing != Framing::Whole {
+        add("linklayer", &super::tbf::framing_name(overhead.framing));
+    }
+    words
+}
+
+/// The tokens of a class that has sent nothing: its bursts, in nanoseconds.
+fn full(htb: &Htb, minor: u16) -> [i64; 2] {
+    let time = |bytes: Bytes, rate: Rate| {
+        let nanos = u128::from(bytes.0) * 1_000_000_000 / u128::from(rate.bytes_per_sec().max(1));
+        i64::try_from(nanos).unwrap_or(i64::MAX)
+    };
+    htb.classes.get(&minor).map_or([0; 2], |class| {
+        let HtbParams { rate, ceil, burst, cburst, .. } = class.params;
+        [time(burst, rate), time(cburst, ceil)]
+    })
+}
+
+/// What a class has done: itself, or those below it together.
+pub(crate) struct ClassFigures {
+    pub(crate) stats: Stats,
+    lended: u64,
+    borrowed: u64,
+    tokens: [i64; 2],
+}
+
+impl ClassFigures {
+    /// Those of the class `minor` of `htb`, where `stats` are those of its port.
+    pub(crate) fn of(htb: &Htb, minor: u16, stats: &[NodeStats]) -> Self {
+        let none = Figures::default();
+        let figures = stats.iter().find_map(|at| at.stats.detail.as_ref()?.htb()).unwrap_or(&none);
+        let mut sum =
+            Self { stats: Stats::default(), lended: 0, borrowed: 0, tokens: full(htb, minor) };
+        let depth = htb.depth(minor);
+        for below in htb.below(minor) {
+            let Some(leaf) = figures.leaves.get(&u32::from(below)) else { continue };
+            sum.add(leaf, htb.depth(below) - depth);
+            if let Some(tokens) = leaf.tokens.get(htb.depth(below) - depth) {
+                sum.tokens = *tokens;
+            }
+        }
+        sum
+    }
+
+    /// Adds a leaf that stands `steps` below the class.
+    fn add(&mut self, leaf: &LeafFigures, steps: usize) {
+        let stats = &mut self.stats;
+        stats.sent_bytes += leaf.sent_bytes;
+        stats.sent_packets += leaf.sent_packets;
+        stats.drops += leaf.drops;
+        stats.overlimits += leaf.overlimits;
+        stats.backlog.packets += leaf.backlog.packets;
+        stats.backlog.bytes += leaf.backlog.bytes;
+        self.lended += leaf.granted.get(steps).copied().unwrap_or(0);
+        self.borrowed += leaf.granted.iter().skip(steps + 1).sum::<u64>();
+    }
+
+    /// What only an `htb`'s classes have.
+    pub(crate) fn text(&self) -> String {
+        let Self { lended, borrowed, .. } = self;
+        let [tokens, ctokens] = self.ticks();
+        format!(
+            " lended: {lended} borrowed: {borrowed} giants: 0\n tokens: {tokens} ctokens: {ctokens}\n\n"
+        )
+    }
+
+    /// The same as JSON.
+    pub(crate) fn json(&self) -> Vec<(&'static str, Json)> {
+        let [tokens, ctokens] = self.ticks();
+        let count = |key, value| (key, Json::Number(value));
+        vec![
+            count("lended", self.lended),
+            count("borrowed", self.borrowed),
+            count("giants", 0),
+            ("tokens", Json::Signed(tokens)),
+            ("ctokens", Json::Signed(ctokens)),
+        ]
+    }
+
+    /// Tokens in the kernel's ticks of 64 ns.
+    fn ticks(&self) -> [i64; 2] {
+        self.tokens.map(|nanos| (nanos >> 6).clamp(i64::from(i32::MIN), i64::from(i32::MAX)))
+    }
+}
