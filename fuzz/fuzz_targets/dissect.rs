@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use narrows_packet::dissect::{Dissector, rewrite};
+use narrows_packet::dissect::{Dissector, Keys, rewrite};
 use narrows_packet::{Acknowledgement, Ecn, Headers, Rewrite};
 
 /// Whether an IPv4 header that begins at `at` has a right checksum.
@@ -25,6 +25,11 @@ fuzz_target!(|frame: &[u8]| {
     let dissector = Dissector::new(0x5eed);
     let before = dissector.headers(frame, false);
     let inner = dissector.headers(frame, true);
+    if let Some(keys) = Keys::of(frame)
+        && let Some(ip) = keys.ip
+    {
+        assert!(ip.transport > keys.network, "no header is shorter than a byte");
+    }
     let outermost = |h: Headers| (h.network_offset, h.dscp, h.ecn, h.is_arp);
     assert_eq!(outermost(before), outermost(inner), "a tunnel changed what is around it");
 

@@ -7,10 +7,11 @@
 //! there are several seats they take turns, on one thread: what is seen is the cost of the
 //! mechanism, not of contention.
 
-use narrows_coordination::{Coordination, Limit, Strategy};
+use narrows_coordination::{Below, Coordination, Limit, Strategy, Tree};
 use narrows_packet::{Backlog, Batch, Fifo, PacketId, Packets};
 use narrows_qdisc::bucket::Bucket;
-use narrows_qdisc::{Config, Meter, Qdisc, Spec, Take, fifo, tbf};
+use narrows_qdisc::htb::{self, Class};
+use narrows_qdisc::{Config, Meter, NodeId, Qdisc, Spec, Take, fifo, tbf};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use std::collections::VecDeque;
 
@@ -26,6 +27,8 @@ const RATE: Rate = Rate::from_bits_per_sec(100_000_000_000);
 const TURN_TIME: Nanos = Nanos(TURN as u64 * LEN as u64 * 8 * 1_000_000_000 / 100_000_000_000);
 /// Seats at a shared limit.
 const SEATS: usize = 4;
+/// Classes one below the other.
+const LEVELS: u32 = 4;
 /// Large enough that a quarter of it covers the time between two turns of a seat.
 const BURST: Bytes = Bytes(1 << 20);
 
@@ -42,6 +45,10 @@ pub enum Structure {
     Tbf,
     /// `tbf` with seats at a shared limit.
     TbfShared(Strategy),
+    /// `htb` with seats at a shared tree of [`LEVELS`], where the leaf has all it sends.
+    Htb,
+    /// The same, where it borrows all of it from the root.
+    HtbBorrowing,
     /// The bucket alone, no packets.
     Take,
     /// Seats at a shared limit alone, no packets.
@@ -53,7 +60,7 @@ impl Structure {
     pub fn all() -> Vec<Self> {
         let mut all = vec![Self::VecDeque, Self::Fifo, Self::Pfifo, Self::Tbf];
         all.extend(Strategy::ALL.map(Self::TbfShared));
-        all.push(Self::Take);
+        all.extend([Self::Htb, Self::HtbBorrowing, Self::Take]);
         all.extend(Strategy::ALL.map(Self::TakeShared));
         all
     }
@@ -66,6 +73,8 @@ impl Structure {
             Self::Pfifo => "pfifo".to_owned(),
             Self::Tbf => "tbf".to_owned(),
             Self::TbfShared(strategy) => format!("tbf-{}", strategy.name()),
+            Self::Htb => "htb".to_owned(),
+            Self::HtbBorrowing => "htb-borrowing".to_owned(),
             Self::Take => "take".to_owned(),
             Self::TakeShared(strategy) => format!("take-{}", strategy.name()),
         }
@@ -79,7 +88,7 @@ impl Structure {
     /// Queues, one for each seat.
     pub fn queues(self) -> usize {
         match self {
-            Self::TbfShared(_) | Self::TakeShared(_) => SEATS,
+            Self::TbfShared(_) | Self::TakeShared(_) | Self::Htb | Self::HtbBorrowing => SEATS,
             _ => 1,
         }
     }
@@ -95,6 +104,12 @@ impl Structure {
                 let seats = seats(strategy).into_iter();
                 seats.map(|seat| Lane::queue(tbf(Some(seat)).build())).collect()
             }
+            Self::Htb => htbs(RATE).into_iter().map(Lane::queue).collect(),
+            // Less than a packet in a turn.
+            Self::HtbBorrowing => {
+                let least = Rate::from_bits_per_sec(8_000);
+                htbs(least).into_iter().map(Lane::queue).collect()
+            }
             Self::Take => vec![Lane::meter(Box::new(Bucket::new(limit().shape())))],
             Self::TakeShared(strategy) => seats(strategy).into_iter().map(Lane::meter).collect(),
         };
@@ -109,6 +124,31 @@ fn limit() -> Limit {
 fn seats(strategy: Strategy) -> Vec<Box<dyn Meter>> {
     let coordination = Coordination::new(strategy, limit(), SEATS);
     (0..SEATS).map(|seat| coordination.seat(seat)).collect()
+}
+
+/// An `htb` for each seat at one tree: a chain of classes of which only the root has a rate of
+/// weight, and the leaf `assured`.
+fn htbs(assured: Rate) -> Vec<Box<dyn Qdisc>> {
+    let tree = Tree::new();
+    for id in 1..=LEVELS {
+        let is_leaf = id == LEVELS;
+        let rate = if id == 1 { RATE } else { assured };
+        let class = Class {
+            parent: (id > 1).then(|| id - 1),
+            rate,
+            ceil: RATE,
+            burst: BURST,
+            cburst: BURST,
+            prio: 0,
+            quantum: TURN * LEN,
+            overhead: Overhead::NONE,
+        };
+        let below = || Below { id: NodeId(1), config: pfifo().config };
+        tree.set(id, class, is_leaf.then(below));
+    }
+    let config = htb::Config { default: LEVELS, direct_limit: TABLE };
+    let spec = || Spec { tree: Some(tree.seat()), ..Spec::new(Config::Htb(config)) };
+    (0..SEATS).map(|_| spec().build()).collect()
 }
 
 fn pfifo() -> Spec {

@@ -18,6 +18,7 @@ mod failing;
 mod forwarding;
 mod frames;
 mod hanging;
+mod htb;
 mod idle;
 mod instances;
 mod limits;
