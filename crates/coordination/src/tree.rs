@@ -167,7 +167,7 @@ struct Queue {
 }
 
 impl TreeMeter for Queue {
-    fn leaf(&self, id: u32, _seats: bool) -> Option<LeafClass> {
+    fn leaf(&self, id: u32) -> Option<LeafClass> {
         let members = lock(&self.tree.members);
         let Member { class, below, .. } = members.get(&id)?;
         let Below { id, config } = below.clone()?;

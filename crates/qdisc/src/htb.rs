@@ -140,7 +140,7 @@ impl Htb {
             return None;
         }
         let meter = self.tree.meter(class)?;
-        let leaf = self.tree.leaf(class, true)?;
+        let leaf = self.tree.leaf(class)?;
         let place = self.leaves.len() as u32;
         self.leaves.push(Leaf::new(class, leaf, meter));
         self.waiting.make_room(2 * self.leaves.len());
@@ -330,7 +330,7 @@ impl Htb {
         self.waiting.make_room(2 * leaves.len());
         let mut gone = Vec::new();
         for mut leaf in leaves {
-            match (self.tree.leaf(leaf.id, false), self.tree.meter(leaf.id)) {
+            match (self.tree.leaf(leaf.id), self.tree.meter(leaf.id)) {
                 (Some(class), Some(meter)) => {
                     // It may be another class of the same number.
                     leaf.sit_at(meter);

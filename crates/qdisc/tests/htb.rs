@@ -49,7 +49,7 @@ impl ClassMeter for Meter {
 }
 
 impl TreeMeter for Leaves {
-    fn leaf(&self, id: u32, _: bool) -> Option<LeafClass> {
+    fn leaf(&self, id: u32) -> Option<LeafClass> {
         let prio = *self.classes.lock().unwrap().get(&id)?;
         let rate = Rate::from_bits_per_sec(8_000_000);
         let class = Class {

@@ -44,7 +44,7 @@ pub struct Installation {
 
 impl Installation {
     /// What it takes to run `plan` where `previous` runs, and what each queue's worker is to take
-    /// over. Nothing has changed before [`Installation::commit`].
+    /// over. Nothing that runs has changed before [`Installation::commit`].
     pub fn reconcile(plan: Plan, previous: Option<&Self>) -> (Self, Vec<Spec>) {
         let classifier = Arc::new(Classifier::new(plan.filters.clone()));
         let mut next = Self {
@@ -62,6 +62,10 @@ impl Installation {
             if queue == 0 || roots[queue - 1] != *root {
                 next.name(*root, previous);
             }
+        }
+        if !next.keeps_tree(previous) {
+            // Nobody uses it yet, and whoever begins to is to find its classes.
+            next.commit_tree();
         }
         let specs = roots.iter().enumerate();
         let specs = specs.map(|(queue, root)| next.spec(*root, queue, previous)).collect();
@@ -158,6 +162,19 @@ impl Installation {
                 limit.set_limit(shared.limit);
             }
         }
+        self.commit_tree();
+    }
+
+    /// Whether its tree is that of `previous`.
+    fn keeps_tree(&self, previous: Option<&Self>) -> bool {
+        let before = previous.and_then(|previous| previous.tree.as_ref());
+        match (&self.tree, before) {
+            (Some(tree), Some(before)) => Arc::ptr_eq(tree, before),
+            _ => false,
+        }
+    }
+
+    fn commit_tree(&self) {
         if let Some(tree) = &self.tree {
             tree.become_these(&self.classes());
         }

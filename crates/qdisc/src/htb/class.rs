@@ -71,9 +71,8 @@ pub struct Leaf {
 
 /// One queue's seat at a tree.
 pub trait TreeMeter: Send {
-    /// The class `id`, if there is one and no class is below it. With `seats` true the qdisc has
-    /// the queue's seats at what it shares; else it keeps those that it has.
-    fn leaf(&self, id: u32, seats: bool) -> Option<Leaf>;
+    /// The class `id`, if there is one and no class is below it.
+    fn leaf(&self, id: u32) -> Option<Leaf>;
 
     /// The queue's seat at the class `id`, if there is one.
     fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>>;

@@ -4,6 +4,7 @@
 mod cake;
 mod carry_on;
 mod census;
+mod htb;
 mod pacing;
 mod policies;
 mod safeguard;

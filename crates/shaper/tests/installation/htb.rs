@@ -1,0 +1,62 @@
+//! A tree of classes: whose it is, and when it changes.
+
+use crate::policies::install;
+use narrows_policy::{
+    ClassEdit, ClassId, ClassVerb, Edit, HtbOptions, HtbParams, Params, Parent, Policy, PortFacts,
+    Verb,
+};
+use narrows_qdisc::Spec;
+use narrows_units::{Bytes, Rate, wire::Overhead};
+
+/// A port with an `htb` and nothing else.
+fn root() -> Policy {
+    let params = Some(Params::Htb(HtbOptions::default()));
+    let edit = Edit { verb: Verb::Add, parent: Some(Parent::Root), handle: None, params };
+    Policy::default().edit("eth0", &edit, &PortFacts::ETHERNET).unwrap()
+}
+
+/// The same with a class of so many Mbit/s, or with another rate.
+fn with_class(policy: &Policy, verb: ClassVerb, minor: u16, mbit: u64) -> Policy {
+    let rate = Rate::from_bits_per_sec(mbit * 1_000_000);
+    let params = HtbParams {
+        rate,
+        ceil: rate,
+        burst: Bytes(1_600),
+        cburst: Bytes(1_600),
+        prio: 0,
+        quantum: None,
+        overhead: Overhead::NONE,
+    };
+    let class = Some(ClassId { major: 0, minor });
+    let edit = ClassEdit { verb, parent: Some(Parent::Root), class, params: Some(params) };
+    policy.edit_class("eth0", &edit).unwrap()
+}
+
+/// What a queue finds at its seat: the rate of class 16, if there is one.
+fn rate(spec: &Spec) -> Option<u64> {
+    let leaf = spec.tree.as_ref().unwrap().leaf(16)?;
+    Some(leaf.class.rate.bits_per_sec() / 1_000_000)
+}
+
+#[test]
+fn a_queue_that_begins_finds_the_classes_before_anything_is_committed() {
+    let (_, specs) = install(&with_class(&root(), ClassVerb::Add, 16, 5), 4, None);
+    assert_eq!(specs.iter().map(rate).collect::<Vec<_>>(), [Some(5); 4]);
+    assert!(specs.iter().all(|spec| spec.classifier.is_some() && spec.children.is_empty()));
+}
+
+#[test]
+fn a_tree_that_carries_on_changes_when_that_is_committed() {
+    let before = with_class(&root(), ClassVerb::Add, 16, 5);
+    let (installation, specs) = install(&before, 4, None);
+    let after = with_class(&before, ClassVerb::Change, 16, 7);
+    let (next, told) = install(&after, 4, Some(&installation));
+    assert!(told.iter().all(|spec| spec.tree.is_none()), "they keep their seats");
+    assert_eq!(told[0].id, specs[0].id);
+    assert_eq!(rate(&specs[0]), Some(5));
+    next.commit();
+    assert_eq!(rate(&specs[0]), Some(7));
+    // On another number of queues it is another tree.
+    let (_, told) = install(&after, 2, Some(&next));
+    assert_eq!((rate(&told[1]), told[0].id == specs[0].id), (Some(7), false));
+}
