@@ -52,9 +52,7 @@ pub enum PolicyError {
     )]
     ClassInUse(ClassId),
     /// A qdisc was to go where there is no leaf class.
-    #[error(
-        "Specified class not found. {0} has classes below it: qdiscs hang from those that have none."
-    )]
+    #[error("Specified class not found. {0} has classes below it: choose one that has none.")]
     InnerClass(ClassId),
     /// A qdisc that keeps a rate of its own was to go below a class.
     #[error(

@@ -105,11 +105,10 @@ fn modify(verb: ClassVerb, mut words: Words, host: &mut dyn Host) -> Result<Outc
     }
     let dev = dev.ok_or_else(|| Complaint::refused("Error: No such device: give dev NAME."))?;
     qdisc::device(dev, host)?;
-    let refused = |why: String| {
-        Complaint::refused(format!("Error: {why}\nWe have an error talking to the kernel"))
-    };
-    let policy =
-        host.policy().edit_filter(dev, &edit).map_err(|error| refused(error.to_string()))?;
+    let policy = host
+        .policy()
+        .edit_filter(dev, &edit)
+        .map_err(|error| Complaint::refused(format!("Error: {error}")))?;
     host.apply(policy).map_err(|why| Complaint::refused(format!("Error: {why}")))?;
     Ok(Outcome::default())
 }

@@ -103,8 +103,22 @@ fn unknown(word: &str) -> Complaint {
     }
 }
 
+/// The complaint about a value, with what it should have been.
 fn illegal(name: &str) -> Complaint {
-    Complaint::wrong(format!("Illegal \"{name}\""))
+    let hint = match name {
+        "src_ip" | "dst_ip" => {
+            "an address or a prefix, as 10.0.0.0/8, of the protocol before it: protocol ip or ipv6"
+        }
+        "src_port" | "dst_port" => {
+            "a port or a range, as 80 or 5000-5010, after ip_proto tcp, udp or sctp"
+        }
+        "ip_proto" => "tcp, udp, sctp, icmp, icmpv6 or a hexadecimal number",
+        "ip_tos" => "a value and a mask, as 0xb8/0xfc",
+        "vlan_id" => "0 to 4095",
+        "match" => "as ip dst 10.0.0.0/8, ip dport 80 0xffff, or u16 0x50 0xffff at nexthdr+2",
+        _ => "a class, as 1:10",
+    };
+    Complaint::wrong(format!("Illegal \"{name}\": {hint}."))
 }
 
 impl Draft {

@@ -159,7 +159,8 @@ impl Draft {
     }
 
     fn finish(self) -> Result<HtbParams, Complaint> {
-        let missing = || Complaint::wrong("\"rate\" is required.");
+        let missing =
+            || Complaint::wrong("\"rate\" is required: give one of at least 8bit, as rate 10mbit.");
         let rate = self.rate.filter(|rate| !rate.is_zero()).ok_or_else(missing)?;
         let ceil = self.ceil.filter(|ceil| !ceil.is_zero()).unwrap_or(rate);
         // What passes in a tick of the kernel's clock, and a frame.

@@ -165,7 +165,9 @@ impl Comparison {
                 theirs.code, theirs.stderr, ours.code, ours.stderr
             ));
         }
+        // What tc adds for filters says nothing.
         let sentence = theirs.stderr.trim();
+        let sentence = sentence.lines().next().unwrap_or_default();
         if sentence.starts_with("Error: ") && theirs.code == 2 && !ours.stderr.starts_with(sentence)
         {
             self.failures.push(format!("tc {line}\n  kernel: {sentence}\n  ours: {}", ours.stderr));
