@@ -52,7 +52,7 @@ fn loads(bed: &Testbed) -> Vec<Running> {
 #[track_caller]
 fn assert_shared(instance: &Instance) {
     sleep(Duration::from_millis(500));
-    let now = rates(instance, Duration::from_secs(2));
+    let now = rates(instance);
     for (class, rate) in [("1:1", 40e6), ("1:10", 26e6), ("1:20", 10e6), ("1:30", 4e6)] {
         assert_near(&now, class, rate);
     }
@@ -74,17 +74,30 @@ fn sent(instance: &Instance) -> BTreeMap<String, u64> {
     classes.as_array().unwrap().iter().map(sent).collect()
 }
 
-/// What each class sends, in bits a second, over `span`.
-fn rates(instance: &Instance, span: Duration) -> BTreeMap<String, f64> {
-    let (start, before) = (Instant::now(), sent(instance));
-    sleep(span);
-    let after = sent(instance);
-    let seconds = start.elapsed().as_secs_f64();
-    let rate = |(class, bytes): (String, u64)| {
-        let bits = (bytes - before[&class]) as f64 * 8.0;
-        (class, bits / seconds)
+/// In how many windows a rate is measured: see `limits`.
+const WINDOWS: usize = 5;
+/// How long each of them is.
+const WINDOW: Duration = Duration::from_millis(400);
+
+/// What each class sends, in bits a second: the median of some windows.
+fn rates(instance: &Instance) -> BTreeMap<String, f64> {
+    let mut of_class: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    let (mut since, mut before) = (Instant::now(), sent(instance));
+    for _ in 0..WINDOWS {
+        sleep(WINDOW);
+        let (now, after) = (Instant::now(), sent(instance));
+        for (class, bytes) in &after {
+            let bits = (bytes - before[class]) as f64 * 8.0;
+            let rate = bits / (now - since).as_secs_f64();
+            of_class.entry(class.clone()).or_default().push(rate);
+        }
+        (since, before) = (now, after);
+    }
+    let median = |mut rates: Vec<f64>| {
+        rates.sort_by(f64::total_cmp);
+        rates[WINDOWS / 2]
     };
-    after.into_iter().map(rate).collect()
+    of_class.into_iter().map(|(class, rates)| (class, median(rates))).collect()
 }
 
 #[track_caller]
@@ -110,13 +123,13 @@ fn classes_share_one_rate_over_all_queues_as_htb_says() {
         .tc("class change dev port-b classid 1:10 htb rate 10mbit ceil 20mbit burst 40k cburst 60k")
         .unwrap();
     sleep(Duration::from_millis(300));
-    let now = rates(&instance, Duration::from_secs(2));
+    let now = rates(&instance);
     assert_near(&now, "1:10", 20e6);
     assert_near(&now, "1:20", 16e6);
     instance.tc("filter del dev port-b pref 1").unwrap();
     instance.tc("class del dev port-b classid 1:10").unwrap();
     sleep(Duration::from_millis(300));
-    let now = rates(&instance, Duration::from_secs(2));
+    let now = rates(&instance);
     assert_near(&now, "1:20", 36e6);
     for load in loads {
         load.stop().unwrap();
@@ -151,7 +164,7 @@ fn what_is_below_a_class_is_of_any_kind_and_can_be_replaced_under_load() {
         instance.tc(&format!("qdisc replace dev port-b parent 1:10 {kind}")).unwrap();
         let queued = |show: &Value| show["ports"][1]["total"]["backlog_packets"].as_u64();
         wait_for(&bed, kind, |show| queued(show) > Some(4));
-        assert_near(&rates(&instance, Duration::from_secs(1)), "1:10", 40e6);
+        assert_near(&rates(&instance), "1:10", 40e6);
     }
     instance.tc("qdisc del dev port-b root").unwrap();
     load.stop().unwrap();
