@@ -227,8 +227,7 @@ impl QueueCounters {
         self.inward.merge(&other.inward);
         self.outward.merge(&other.outward);
         self.tx_kicks += other.tx_kicks;
-        self.backlog.packets += other.backlog.packets;
-        self.backlog.bytes += other.backlog.bytes;
+        self.backlog += other.backlog;
         let (mine, theirs) = (&mut self.kernel_drops, &other.kernel_drops);
         mine.rx_dropped += theirs.rx_dropped;
         mine.rx_ring_full += theirs.rx_ring_full;

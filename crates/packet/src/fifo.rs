@@ -19,6 +19,14 @@ impl Backlog {
     }
 }
 
+impl std::ops::AddAssign for Backlog {
+    #[inline]
+    fn add_assign(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+    }
+}
+
 /// A first-in-first-out queue of packets, linked through their metadata.
 ///
 /// 24 bytes, no memory of its own. It is `Copy` only so that a table can work on a queue

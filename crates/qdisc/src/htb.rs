@@ -152,11 +152,18 @@ impl Htb {
     fn wake(&mut self, place: u32) {
         let leaf = &mut self.leaves[place as usize];
         if leaf.state == State::Idle && !leaf.backlog().is_empty() {
-            leaf.state = State::Ready;
-            leaf.set_active(true);
-            let prio = usize::from(leaf.prio);
-            self.assured[prio].push_back(&mut self.leaves, place);
+            self.make_ready(place);
         }
+    }
+
+    /// The leaf at `place` takes turns from now on.
+    #[inline]
+    fn make_ready(&mut self, place: u32) {
+        let leaf = &mut self.leaves[place as usize];
+        leaf.state = State::Ready;
+        leaf.set_active(true);
+        let prio = usize::from(leaf.prio);
+        self.assured[prio].push_back(&mut self.leaves, place);
     }
 
     fn count(&mut self, before: Backlog, after: Backlog) {
@@ -206,14 +213,10 @@ impl Htb {
     /// A class has waited long enough, or lingered.
     fn time_has_come(&mut self, entry: u32, now: Nanos) {
         let (place, lingers) = (entry >> 1, entry & 1 == 1);
-        let leaf = &mut self.leaves[place as usize];
         if !lingers {
-            leaf.state = State::Ready;
-            leaf.set_active(true);
-            let prio = usize::from(leaf.prio);
-            self.assured[prio].push_back(&mut self.leaves, place);
-            return;
+            return self.make_ready(place);
         }
+        let leaf = &mut self.leaves[place as usize];
         leaf.is_looked_after = false;
         if leaf.state == State::Idle {
             if leaf.lingers_until > now {
@@ -345,13 +348,13 @@ impl Htb {
                 _ => gone.push(leaf),
             }
         }
+        self.settle();
         for mut leaf in gone {
             while let Some(id) = leaf.drain(handover.packets()) {
                 let now = handover.now;
                 self.adopt_at(handover.packets(), id, now);
             }
         }
-        self.settle();
         for place in 0..self.leaves.len() as u32 {
             self.wake(place);
         }
@@ -359,8 +362,14 @@ impl Htb {
 
     fn adopt_at(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
         match self.place_of(packets.meta(id).class) {
-            Some(place) => self.leaves[place as usize].adopt(packets, id, now),
-            None => self.direct.push_back(packets, id),
+            Some(place) => {
+                let leaf = &mut self.leaves[place as usize];
+                let before = leaf.backlog();
+                leaf.adopt(packets, id, now);
+                let after = leaf.backlog();
+                self.count(before, after);
+            }
+            None => self.push_direct(packets, id),
         }
     }
 
@@ -368,8 +377,7 @@ impl Htb {
     fn settle(&mut self) {
         let mut backlog = self.direct.backlog();
         for leaf in &self.leaves {
-            backlog.packets += leaf.backlog().packets;
-            backlog.bytes += leaf.backlog().bytes;
+            backlog += leaf.backlog();
         }
         self.backlog = backlog;
     }
@@ -454,14 +462,18 @@ impl Qdisc for Htb {
     }
 
     fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
-        let before = self.backlog;
-        let id = match self.direct.pop_front(packets) {
-            Some(id) => id,
-            None => self.leaves.iter_mut().find_map(|leaf| leaf.drain(packets))?,
+        let before = self.direct.backlog();
+        let (id, before, after) = match self.direct.pop_front(packets) {
+            Some(id) => (id, before, self.direct.backlog()),
+            None => {
+                let leaf = self.leaves.iter_mut().find(|leaf| !leaf.backlog().is_empty())?;
+                let before = leaf.backlog();
+                (leaf.drain(packets)?, before, leaf.backlog())
+            }
         };
-        self.settle();
+        self.count(before, after);
         // It was neither sent nor dropped here.
-        self.came -= u64::from(before.packets - self.backlog.packets);
+        self.came -= u64::from(before.packets - after.packets);
         Some(id)
     }
 
@@ -469,7 +481,6 @@ impl Qdisc for Htb {
         self.came += 1;
         self.overlimits.adopted();
         self.adopt_at(packets, id, now);
-        self.settle();
         if let Some(place) = self.place_of(packets.meta(id).class) {
             self.wake(place);
         }

@@ -20,6 +20,7 @@ mod detail;
 mod flow_table;
 mod heap;
 mod hearsay;
+mod held;
 mod meter;
 mod overlimits;
 mod probe;

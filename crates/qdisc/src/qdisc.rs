@@ -65,8 +65,7 @@ impl Stats {
         self.drops += other.drops;
         self.overlimits += other.overlimits;
         self.requeues += other.requeues;
-        self.backlog.packets += other.backlog.packets;
-        self.backlog.bytes += other.backlog.bytes;
+        self.backlog += other.backlog;
         match (&mut self.detail, &other.detail) {
             (Some(ours), Some(theirs)) => ours.merge(theirs),
             (ours, theirs) => *ours = ours.take().or_else(|| theirs.clone()),

@@ -50,8 +50,7 @@ impl LeafFigures {
         self.sent_packets += other.sent_packets;
         self.drops += other.drops;
         self.overlimits += other.overlimits;
-        self.backlog.packets += other.backlog.packets;
-        self.backlog.bytes += other.backlog.bytes;
+        self.backlog += other.backlog;
         for (ours, theirs) in self.granted.iter_mut().zip(other.granted) {
             *ours += theirs;
         }

@@ -2,6 +2,7 @@
 
 use super::rotation::{Link, Linked};
 use super::{Class, ClassMeter, DEPTH_MAX, LeafFigures};
+use crate::held::restate;
 use crate::sink::Sink;
 use crate::{Handover, Next, Qdisc, Slot, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, PacketId, Packets};
@@ -56,9 +57,8 @@ pub(super) struct Leaf {
     meter: Box<dyn ClassMeter>,
     slot: Slot,
     held: Option<Held>,
-    /// What a former qdisc had handed over and not the class: seen from outside that was queued in
-    /// the present one, which has not counted it.
-    inherited: Backlog64,
+    /// The length of the packet that a former qdisc had handed over, if there was one.
+    inherited: Option<Bytes>,
     quantum: Bytes,
     overhead: Overhead,
     /// What is queued, the held packet included.
@@ -96,7 +96,7 @@ impl Leaf {
             meter,
             slot: Slot::new(leaf.qdisc),
             held: None,
-            inherited: Backlog64::default(),
+            inherited: None,
             quantum: Bytes::ZERO,
             overhead: Overhead::NONE,
             backlog: Backlog::default(),
@@ -127,9 +127,7 @@ impl Leaf {
     pub(super) fn retune(&mut self, class: &Class, qdisc: Spec, handover: &mut Handover<'_>) {
         self.follow(class);
         if qdisc.id != self.slot.id() {
-            self.inherited = self
-                .held
-                .map_or(Backlog64::default(), |held| Backlog64 { packets: 1, bytes: held.len.0 });
+            self.inherited = self.held.map(|held| held.len);
         }
         self.slot.take_over(qdisc, handover);
         self.settle();
@@ -148,15 +146,8 @@ impl Leaf {
     pub(super) fn stats(&self, into: &mut Vec<Stats>) {
         let below = into.len();
         self.slot.stats(into);
-        let Some(below) = into.get_mut(below) else { return };
-        below.sent_packets += self.inherited.packets;
-        below.sent_bytes += self.inherited.bytes;
-        if let Some(held) = self.held {
-            below.sent_packets -= 1;
-            below.sent_bytes -= held.len.0;
-            below.backlog.packets += 1;
-            below.backlog.bytes += held.len;
-        }
+        // No qdisc below a class has another one below it.
+        restate(&mut into[below..], self.inherited, self.held.map(|held| held.len));
     }
 
     /// Looks up what is queued, where the qdisc may have dropped something.

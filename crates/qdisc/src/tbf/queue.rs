@@ -2,6 +2,7 @@
 
 use crate::coalescing::Coalescing;
 use crate::fifo::Fifo;
+use crate::held::restate;
 use crate::overlimits::Overlimits;
 use crate::sink::Sink;
 use crate::{Config, Handover, Meter, Next, NodeId, Qdisc, Spec, Stats, Take, Verdict};
@@ -43,7 +44,7 @@ struct Held {
 }
 
 /// Packets that have been accepted, and were not dropped since.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(super) struct Passed {
     pub(super) packets: u64,
     bytes: u64,
@@ -72,9 +73,8 @@ pub(super) struct Queue {
     /// The inner qdisc's name.
     inner_id: NodeId,
     held: Option<Held>,
-    /// What a former inner qdisc had handed over and not the `tbf`: seen from outside that was
-    /// queued in the present one, which has not counted it.
-    inherited: Passed,
+    /// The length of the packet that a former inner qdisc had handed over, if there was one.
+    inherited: Option<Bytes>,
     /// Packets from the head on whose stamps are not the present meter's.
     unstamped: u32,
     /// What a frame is charged.
@@ -92,7 +92,7 @@ impl Queue {
             inner,
             inner_id,
             held: None,
-            inherited: Passed::default(),
+            inherited: None,
             unstamped: 0,
             overhead,
             stats,
@@ -273,8 +273,7 @@ impl Queue {
             return self.inner_mut().retune(spec, handover);
         }
         self.inner_id = spec.id;
-        self.inherited =
-            self.held.map_or(Passed::default(), |held| Passed { packets: 1, bytes: held.len.0 });
+        self.inherited = self.held.map(|held| held.len);
         let mut before = std::mem::replace(&mut self.inner, Inner::new(spec));
         handover.hand_over(before.qdisc_mut(), self.inner_mut());
     }
@@ -304,17 +303,6 @@ impl Queue {
             inner.id = self.inner_id;
         }
         // A tbf has one qdisc below it, and so have those below: what passed one passed all.
-        for stats in below {
-            stats.sent_packets += self.inherited.packets;
-            stats.sent_bytes += self.inherited.bytes;
-            // To them the held packet has been sent; seen from outside it is still queued there.
-            // One that came after it has sent nothing.
-            if let Some(held) = self.held {
-                stats.sent_packets = stats.sent_packets.saturating_sub(1);
-                stats.sent_bytes = stats.sent_bytes.saturating_sub(held.len.0);
-                stats.backlog.packets += 1;
-                stats.backlog.bytes += held.len;
-            }
-        }
+        restate(below, self.inherited, self.held.map(|held| held.len));
     }
 }
