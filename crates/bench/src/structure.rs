@@ -13,7 +13,7 @@ use narrows_qdisc::bucket::Bucket;
 use narrows_qdisc::htb::{self, Class};
 use narrows_qdisc::{Config, Meter, NodeId, Qdisc, Spec, Take, fifo, tbf};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Packets that arrive in a turn.
 pub const TURN: u32 = 32;
@@ -129,7 +129,7 @@ fn seats(strategy: Strategy) -> Vec<Box<dyn Meter>> {
 /// An `htb` for each seat at one tree: a chain of classes of which only the root has a rate of
 /// weight, and the leaf `assured`.
 fn htbs(assured: Rate) -> Vec<Box<dyn Qdisc>> {
-    let tree = Tree::new();
+    let (tree, mut classes) = (Tree::new(), BTreeMap::new());
     for id in 1..=LEVELS {
         let is_leaf = id == LEVELS;
         let rate = if id == 1 { RATE } else { assured };
@@ -144,8 +144,9 @@ fn htbs(assured: Rate) -> Vec<Box<dyn Qdisc>> {
             overhead: Overhead::NONE,
         };
         let below = || Below { id: NodeId(1), config: pfifo().config };
-        tree.set(id, class, is_leaf.then(below));
+        classes.insert(id, (class, is_leaf.then(below)));
     }
+    tree.become_these(&classes);
     let config = htb::Config { default: LEVELS, direct_limit: TABLE };
     let spec = || Spec { tree: Some(tree.seat()), ..Spec::new(Config::Htb(config)) };
     (0..SEATS).map(|_| spec().build()).collect()

@@ -86,25 +86,6 @@ impl Tree {
         Arc::default()
     }
 
-    /// Adds the class `id`, or changes its parameters: its credit and its debt stay, and so do
-    /// those of all others. `below` is what its packets wait in, where it is a leaf. A class does
-    /// not move: another parent is ignored.
-    ///
-    /// # Panics
-    /// Where its parent is none of the tree's: the policy sees to that.
-    pub fn set(&self, id: u32, class: Class, below: Option<Below>) {
-        let mut members = lock(&self.members);
-        if let Some(member) = members.get_mut(&id) {
-            member.node.terms.set(&class);
-            (member.class, member.below) = (class, below);
-            return;
-        }
-        let above = |id| members.get(&id).unwrap_or_else(|| panic!("there is no class {id:x}"));
-        let parent = class.parent.map(|id| Arc::clone(&above(id).node));
-        let node = Arc::new(Node::new(&class, parent));
-        members.insert(id, Member { node, class, below });
-    }
-
     /// Makes the classes what `classes` says, those above others before them. A class carries on,
     /// with its credit and its debt, where it is below the same classes as before.
     ///
@@ -138,22 +119,6 @@ impl Tree {
             };
             members.insert(*id, Member { node, class: *class, below: below.clone() });
         }
-    }
-
-    /// Takes the class `id` away. Queues that still send for it may go on until they have heard of
-    /// it.
-    pub fn remove(&self, id: u32) {
-        lock(&self.members).remove(&id);
-    }
-
-    /// How many classes there are.
-    pub fn len(&self) -> usize {
-        lock(&self.members).len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// A queue's seat.

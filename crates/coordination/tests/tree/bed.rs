@@ -113,19 +113,18 @@ impl Bed {
             longest_wait: BTreeMap::new(),
             turns: 0,
         };
+        let mut members = BTreeMap::new();
         for (id, class) in classes {
-            bed.set(*id, *class, classes.iter().all(|(_, other)| other.parent != Some(*id)));
+            let is_leaf = classes.iter().all(|(_, other)| other.parent != Some(*id));
+            let config = Config::Fifo(fifo::Config::Packets(1000));
+            let below = is_leaf.then(|| Below { id: NodeId(u64::from(*id)), config });
+            members.insert(*id, (*class, below));
+            bed.classes.insert(*id, *class);
+            let rate = class.ceil.bits_per_sec();
+            bed.excess.insert(*id, Excess { rate, bits: 0.0, most: 0.0, last: bed.now });
         }
+        bed.tree.become_these(&members);
         bed
-    }
-
-    pub fn set(&mut self, id: u32, class: Class, is_leaf: bool) {
-        let config = Config::Fifo(fifo::Config::Packets(1000));
-        let below = is_leaf.then(|| Below { id: NodeId(u64::from(id)), config });
-        self.tree.set(id, class, below);
-        self.classes.insert(id, class);
-        let rate = class.ceil.bits_per_sec();
-        self.excess.insert(id, Excess { rate, bits: 0.0, most: 0.0, last: self.now });
     }
 
     /// Has packets of `len` bytes come for `class` on `queue`.
