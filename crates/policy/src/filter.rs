@@ -3,8 +3,7 @@
 //! Differences from the kernel: a filter names a leaf class that is there, where the kernel takes
 //! any number and lets packets pass unshaped.
 
-use crate::htb::ClassVerb;
-use crate::{ClassId, Handle, Htb, Kind, Node, Parent, Policy, PolicyError};
+use crate::{ClassId, Handle, Htb, Kind, Node, Parent, Policy, PolicyError, Verb};
 use narrows_classify::{ANY_PROTOCOL, Filter, Matches};
 
 /// The priority of the first filter for which nobody names one; each further one is asked before.
@@ -14,7 +13,7 @@ const FIRST_AUTOMATIC: u16 = 49152;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FilterEdit {
     /// What to do.
-    pub verb: ClassVerb,
+    pub verb: Verb,
     /// At which qdisc; `None` for the root's.
     pub parent: Option<Parent>,
     /// When it is asked.
@@ -48,7 +47,7 @@ impl Policy {
             Some(_) => return Err(PolicyError::NoFilterParent),
         }
         match edit.verb {
-            ClassVerb::Delete => htb.delete_filters(edit)?,
+            Verb::Delete => htb.delete_filters(edit)?,
             _ => htb.put_filter(*handle, edit)?,
         }
         Ok(next)
@@ -69,7 +68,7 @@ impl Htb {
         let class = self.filtered_class(handle, edit.class)?;
         let pref = match (edit.pref, edit.verb) {
             (Some(pref), _) => pref,
-            (None, ClassVerb::Change) => {
+            (None, Verb::Change) => {
                 return refuse("Invalid filter command with priority of zero");
             }
             (None, _) => {
@@ -101,8 +100,8 @@ impl Htb {
             Some(_) => self.filters.iter().position(is_it),
         };
         match (edit.verb, present) {
-            (ClassVerb::Add, Some(_)) => return refuse("Filter already exists"),
-            (ClassVerb::Change, None) => {
+            (Verb::Add, Some(_)) => return refuse("Filter already exists"),
+            (Verb::Change, None) => {
                 return refuse("Need both RTM_NEWTFILTER and NLM_F_CREATE to create a new filter");
             }
             (_, Some(present)) => self.filters[present] = new,

@@ -6,7 +6,7 @@
 
 use crate::kind::{Classes, Rules, Site};
 use crate::plan::SharedLimit;
-use crate::{ClassId, Handle, Params, Parent, PolicyError};
+use crate::{ClassId, Handle, Params, Parent, PolicyError, Verb};
 use narrows_classify::Filter;
 use narrows_qdisc::Config;
 use narrows_qdisc::htb::{self, DEPTH_MAX, PRIORITIES};
@@ -74,24 +74,11 @@ pub struct HtbParams {
     pub overhead: Overhead,
 }
 
-/// What is to be done with a class.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ClassVerb {
-    /// Make a new one.
-    Add,
-    /// Make it so, whatever is there.
-    Replace,
-    /// Set parameters of what is there.
-    Change,
-    /// Take it away.
-    Delete,
-}
-
 /// One change to the classes of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClassEdit {
     /// What to do.
-    pub verb: ClassVerb,
+    pub verb: Verb,
     /// Below which class or qdisc.
     pub parent: Option<Parent>,
     /// Which class.
@@ -173,11 +160,11 @@ impl Htb {
         let (minor, id) = (id.minor, handle.class(id.minor));
         let present = self.classes.get(&minor).copied();
         let params = match (edit.verb, present) {
-            (ClassVerb::Delete, None) | (ClassVerb::Change, None) => {
+            (Verb::Delete, None) | (Verb::Change, None) => {
                 return Err(PolicyError::NoSuchClass(id));
             }
-            (ClassVerb::Add, Some(_)) => return Err(PolicyError::ClassExists(id)),
-            (ClassVerb::Delete, Some(_)) => {
+            (Verb::Add, Some(_)) => return Err(PolicyError::ClassExists(id)),
+            (Verb::Delete, Some(_)) => {
                 if self.is_inner(minor) || self.is_assigned(minor) {
                     return Err(PolicyError::ClassInUse(id));
                 }

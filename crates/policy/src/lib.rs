@@ -41,7 +41,7 @@ pub use fifo::{Fifo, FifoUnit};
 pub use filter::FilterEdit;
 pub use fq::{FqOptions, FqParams};
 pub use handle::{ClassId, Handle, Parent};
-pub use htb::{ClassEdit, ClassVerb, Htb, HtbClass, HtbOptions, HtbParams};
+pub use htb::{ClassEdit, Htb, HtbClass, HtbOptions, HtbParams};
 pub use kind::{Classes, Kind, Params};
 pub use pacing::{CodelOptions, PacingOptions};
 pub use plan::{Key, NodeStats, Plan, PlanClass, PlanNode, SharedLimit};

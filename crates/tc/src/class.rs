@@ -12,9 +12,7 @@ use crate::render::{Json, Line};
 use crate::show::Figures;
 use crate::words::{Words, abbreviates};
 use crate::{Host, qdisc};
-use narrows_policy::{
-    ClassEdit, ClassId, ClassVerb, Classes, Handle, Kind, Node, NodeStats, Parent,
-};
+use narrows_policy::{ClassEdit, ClassId, Classes, Handle, Kind, Node, NodeStats, Parent, Verb};
 use narrows_qdisc::Stats;
 
 const USAGE: &str =
@@ -34,16 +32,9 @@ pub(crate) fn run(
     host: &mut dyn Host,
 ) -> Result<Outcome, Complaint> {
     let Some(command) = words.next() else { return show(words, options, host) };
-    // The order decides between words that begin alike, and is tc's.
-    if abbreviates(command, "add") {
-        modify(ClassVerb::Add, words, host)
-    } else if abbreviates(command, "change") {
-        modify(ClassVerb::Change, words, host)
-    } else if abbreviates(command, "replace") {
-        modify(ClassVerb::Replace, words, host)
-    } else if abbreviates(command, "delete") {
-        modify(ClassVerb::Delete, words, host)
-    } else if ["list", "show", "lst"].iter().any(|list| abbreviates(command, list)) {
+    if let Some(verb) = qdisc::verb(command) {
+        modify(verb, words, host)
+    } else if qdisc::lists(command) {
         show(words, options, host)
     } else if abbreviates(command, "help") {
         Ok(usage(0))
@@ -54,7 +45,7 @@ pub(crate) fn run(
     }
 }
 
-fn modify(verb: ClassVerb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, Complaint> {
+fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, Complaint> {
     let mut dev: Option<&str> = None;
     let mut edit = ClassEdit { verb, parent: None, class: None, params: None };
     while let Some(word) = words.next() {
@@ -92,7 +83,7 @@ fn modify(verb: ClassVerb, mut words: Words, host: &mut dyn Host) -> Result<Outc
         } else if abbreviates(word, "help") {
             return Ok(usage(Outcome::REFUSED));
         } else if word == "htb" {
-            if verb != ClassVerb::Delete {
+            if verb != Verb::Delete {
                 edit.params = Some(kinds::parse_class(words)?);
             }
             break;

@@ -10,7 +10,7 @@ use crate::render::{Json, Line};
 use crate::words::{Words, abbreviates};
 use crate::{Host, qdisc};
 use narrows_classify::Filter;
-use narrows_policy::{ClassVerb, FilterEdit, Handle, Kind, Parent};
+use narrows_policy::{FilterEdit, Handle, Kind, Parent, Verb};
 
 const USAGE: &str = "Usage: tc filter { add | change | replace | del } dev NAME [ parent ID | root ] [ protocol PROTO ]
            [ pref PRIO ] [ handle ID ] KIND MATCHES classid ID
@@ -24,18 +24,11 @@ pub(crate) fn run(
     host: &mut dyn Host,
 ) -> Result<Outcome, Complaint> {
     let Some(command) = words.next() else { return show(words, options, host) };
-    // The order decides between words that begin alike, and is tc's.
-    if abbreviates(command, "add") {
-        modify(ClassVerb::Add, words, host)
-    } else if abbreviates(command, "change") {
-        modify(ClassVerb::Change, words, host)
-    } else if abbreviates(command, "replace") {
-        modify(ClassVerb::Replace, words, host)
-    } else if abbreviates(command, "delete") {
-        modify(ClassVerb::Delete, words, host)
+    if let Some(verb) = qdisc::verb(command) {
+        modify(verb, words, host)
     } else if command == "get" {
         Err(Complaint::refused("Error: \"filter get\" is not supported here: see show."))
-    } else if ["list", "show", "lst"].iter().any(|list| abbreviates(command, list)) {
+    } else if qdisc::lists(command) {
         show(words, options, host)
     } else if abbreviates(command, "help") {
         Ok(usage())
@@ -50,7 +43,7 @@ fn usage() -> Outcome {
     Outcome { stderr: USAGE.to_owned(), ..Outcome::default() }
 }
 
-fn modify(verb: ClassVerb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, Complaint> {
+fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, Complaint> {
     let mut dev: Option<&str> = None;
     let mut handle: Option<&str> = None;
     let mut edit = FilterEdit {
@@ -87,7 +80,7 @@ fn modify(verb: ClassVerb, mut words: Words, host: &mut dyn Host) -> Result<Outc
             word if abbreviates(word, "help") => return Ok(usage()),
             kind => {
                 edit.kind = Some(kind.to_owned());
-                if verb != ClassVerb::Delete {
+                if verb != Verb::Delete {
                     let protocol = edit.protocol;
                     let (matches, class) = filters::parse(kind, protocol, words)?;
                     (edit.matches, edit.class) = (Some(matches), class);

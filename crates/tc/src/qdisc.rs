@@ -22,20 +22,13 @@ pub(crate) fn run(
     host: &mut dyn Host,
 ) -> Result<Outcome, Complaint> {
     let Some(command) = words.next() else { return show::show(words, options, host) };
-    // The order decides between words that begin alike, and is tc's.
-    if abbreviates(command, "add") {
-        modify(Verb::Add, words, host)
-    } else if abbreviates(command, "change") {
-        modify(Verb::Change, words, host)
-    } else if abbreviates(command, "replace") {
-        modify(Verb::Replace, words, host)
+    if let Some(verb) = verb(command) {
+        modify(verb, words, host)
     } else if abbreviates(command, "link") {
         Err(Complaint::unreadable(format!(
             "Command \"{command}\" is unknown: link moves nothing here, try replace."
         )))
-    } else if abbreviates(command, "delete") {
-        modify(Verb::Delete, words, host)
-    } else if ["list", "show", "lst"].iter().any(|list| abbreviates(command, list)) {
+    } else if lists(command) {
         show::show(words, options, host)
     } else if abbreviates(command, "help") {
         Ok(usage(0))
@@ -44,6 +37,23 @@ pub(crate) fn run(
             "Command \"{command}\" is unknown, try add, replace, change, del or show."
         )))
     }
+}
+
+/// What `command` does to qdiscs, classes or filters, if it changes any.
+pub(crate) fn verb(command: &str) -> Option<Verb> {
+    // The order decides between words that begin alike, and is tc's.
+    let verbs = [
+        ("add", Verb::Add),
+        ("change", Verb::Change),
+        ("replace", Verb::Replace),
+        ("delete", Verb::Delete),
+    ];
+    verbs.into_iter().find(|(name, _)| abbreviates(command, name)).map(|(_, verb)| verb)
+}
+
+/// Whether `command` lists them.
+pub(crate) fn lists(command: &str) -> bool {
+    ["list", "show", "lst"].iter().any(|list| abbreviates(command, list))
 }
 
 fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, Complaint> {

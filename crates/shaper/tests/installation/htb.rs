@@ -2,8 +2,7 @@
 
 use crate::policies::install;
 use narrows_policy::{
-    ClassEdit, ClassId, ClassVerb, Edit, HtbOptions, HtbParams, Params, Parent, Policy, PortFacts,
-    Verb,
+    ClassEdit, ClassId, Edit, HtbOptions, HtbParams, Params, Parent, Policy, PortFacts, Verb,
 };
 use narrows_qdisc::Spec;
 use narrows_units::{Bytes, Rate, wire::Overhead};
@@ -16,7 +15,7 @@ fn root() -> Policy {
 }
 
 /// The same with a class of so many Mbit/s, or with another rate.
-fn with_class(policy: &Policy, verb: ClassVerb, minor: u16, mbit: u64) -> Policy {
+fn with_class(policy: &Policy, verb: Verb, minor: u16, mbit: u64) -> Policy {
     let rate = Rate::from_bits_per_sec(mbit * 1_000_000);
     let params = HtbParams {
         rate,
@@ -40,16 +39,16 @@ fn rate(spec: &Spec) -> Option<u64> {
 
 #[test]
 fn a_queue_that_begins_finds_the_classes_before_anything_is_committed() {
-    let (_, specs) = install(&with_class(&root(), ClassVerb::Add, 16, 5), 4, None);
+    let (_, specs) = install(&with_class(&root(), Verb::Add, 16, 5), 4, None);
     assert_eq!(specs.iter().map(rate).collect::<Vec<_>>(), [Some(5); 4]);
     assert!(specs.iter().all(|spec| spec.classifier.is_some() && spec.children.is_empty()));
 }
 
 #[test]
 fn a_tree_that_carries_on_changes_when_that_is_committed() {
-    let before = with_class(&root(), ClassVerb::Add, 16, 5);
+    let before = with_class(&root(), Verb::Add, 16, 5);
     let (installation, specs) = install(&before, 4, None);
-    let after = with_class(&before, ClassVerb::Change, 16, 7);
+    let after = with_class(&before, Verb::Change, 16, 7);
     let (next, told) = install(&after, 4, Some(&installation));
     assert!(told.iter().all(|spec| spec.tree.is_none()), "they keep their seats");
     assert_eq!(told[0].id, specs[0].id);

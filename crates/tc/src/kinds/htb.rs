@@ -3,7 +3,7 @@
 //! Bursts are shown as they were given, as `tc` does since iproute2 6.15; older ones show what is
 //! left of them after two roundings to whole microseconds.
 
-use super::legal;
+use super::{legal, overhead};
 use crate::complaint::Complaint;
 use crate::notation;
 use crate::number;
@@ -128,8 +128,8 @@ impl Draft {
                 legal("htb", "overhead", value, small, "a number of bytes up to 65535, as 24")?;
         } else if abbreviates(word, "linklayer") {
             let value = words.value("linklayer", "ethernet")?;
-            let hint = "the link layers are ethernet, atm, adsl and ptm";
-            self.framing = legal("htb", "linklayer", value, super::tbf::framing, hint)?;
+            self.framing =
+                legal("htb", "linklayer", value, overhead::framing, overhead::FRAMING_HINT)?;
         } else if abbreviates(word, "quantum") {
             let value = words.value("quantum", "1514")?;
             let quantum = |word: &str| plain(word).filter(|quantum| *quantum < 1 << 28);
@@ -221,15 +221,9 @@ pub(crate) fn show_class(htb: &Htb, minor: u16, class: &HtbClass, details: bool,
         line.add(name, Json::Number(rate.bytes_per_sec()), &text);
     };
     show_rate(line, "rate", rate);
-    if overhead.per_frame != 0 {
-        let bytes = u64::try_from(overhead.per_frame).unwrap_or(0);
-        line.add("overhead", Json::Number(bytes), &format!("overhead {bytes} "));
-    }
+    overhead::show_per_frame(&overhead, line);
     show_rate(line, "ceil", ceil);
-    if overhead.framing != Framing::Whole || details {
-        let name = super::tbf::framing_name(overhead.framing);
-        line.add("linklayer", Json::Text(name.to_owned()), &format!("linklayer {name} "));
-    }
+    overhead::show_framing(&overhead, details, line);
     for (name, size) in [("burst", burst), ("cburst", cburst)] {
         let text = notation::size(size.0);
         let mpu = notation::size(u64::from(overhead.minimum));
@@ -286,15 +280,7 @@ fn save_class(params: &HtbParams) -> String {
     if let Some(quantum) = quantum {
         add("quantum", quantum);
     }
-    if overhead.per_frame != 0 {
-        add("overhead", &overhead.per_frame);
-    }
-    if overhead.minimum != 0 {
-        add("mpu", &overhead.minimum);
-    }
-    if overhead.framing != Framing::Whole {
-        add("linklayer", &super::tbf::framing_name(overhead.framing));
-    }
+    overhead::save(overhead, &mut add);
     words
 }
 
@@ -343,8 +329,7 @@ impl ClassFigures {
         stats.sent_packets += leaf.sent_packets;
         stats.drops += leaf.drops;
         stats.overlimits += leaf.overlimits;
-        stats.backlog.packets += leaf.backlog.packets;
-        stats.backlog.bytes += leaf.backlog.bytes;
+        stats.backlog += leaf.backlog;
         self.lended += leaf.granted.get(steps).copied().unwrap_or(0);
         self.borrowed += leaf.granted.iter().skip(steps + 1).sum::<u64>();
     }

@@ -8,6 +8,7 @@ mod fifo;
 pub(crate) mod filters;
 mod fq;
 mod htb;
+mod overhead;
 mod pacing;
 mod tbf;
 

@@ -1,6 +1,6 @@
 //! `tbf`, with the words for what it shares: `coordination` and `sync`.
 
-use super::{Style, coordination};
+use super::{Style, coordination, overhead};
 use crate::complaint::Complaint;
 use crate::notation::{self, Prefixes};
 use crate::number;
@@ -86,8 +86,7 @@ impl Draft {
             self.overhead = legal("overhead", value, number::short, hint)?;
         } else if abbreviates(word, "linklayer") {
             let value = words.value("linklayer", "ethernet")?;
-            let hint = "the link layers are ethernet, atm, adsl and ptm";
-            self.framing = legal("linklayer", value, framing, hint)?;
+            self.framing = legal("linklayer", value, overhead::framing, overhead::FRAMING_HINT)?;
         } else if abbreviates(word, "coordination") {
             self.shared.strategy("tbf", words)?;
         } else if abbreviates(word, "sync") {
@@ -187,26 +186,6 @@ pub(super) fn rate(kind: &str, name: &str, value: &str) -> Result<Rate, Complain
     super::legal(kind, name, value, number::rate, hint)
 }
 
-pub(super) fn framing(word: &str) -> Option<Framing> {
-    if abbreviates(word, "ethernet") {
-        Some(Framing::Whole)
-    } else if abbreviates(word, "atm") || abbreviates(word, "adsl") {
-        Some(Framing::Atm)
-    } else if abbreviates(word, "ptm") {
-        Some(Framing::Ptm)
-    } else {
-        None
-    }
-}
-
-pub(super) fn framing_name(framing: Framing) -> &'static str {
-    match framing {
-        Framing::Whole => "ethernet",
-        Framing::Atm => "atm",
-        Framing::Ptm => "ptm",
-    }
-}
-
 /// Frames that the bucket can never pay for are dropped; say so before they are.
 pub(super) fn warning(params: &TbfParams, facts: &PortFacts) -> Option<String> {
     let cost = params.overhead.cost(Bytes(u64::from(facts.frame())));
@@ -260,14 +239,8 @@ pub(super) fn show(params: &TbfParams, style: Style, line: &mut Line) {
         let limit = params.limit.0;
         line.add("limit", Json::Number(limit), &format!("limit {} ", notation::size(limit)));
     }
-    if overhead.per_frame != 0 {
-        let bytes = u64::try_from(overhead.per_frame).unwrap_or(0);
-        line.add("overhead", Json::Number(bytes), &format!("overhead {bytes} "));
-    }
-    if overhead.framing != Framing::Whole || style.details {
-        let name = framing_name(overhead.framing);
-        line.add("linklayer", Json::Text(name.to_owned()), &format!("linklayer {name} "));
-    }
+    overhead::show_per_frame(overhead, line);
+    overhead::show_framing(overhead, style.details, line);
     if style.shared {
         coordination::show(params.strategy(), line);
     }
@@ -294,14 +267,6 @@ pub(super) fn save(params: &TbfParams) -> String {
         add("peakrate", &format_args!("{}bit", peak.rate.bits_per_sec()));
         add("mtu", &peak.mtu.0);
     }
-    if params.overhead.per_frame != 0 {
-        add("overhead", &params.overhead.per_frame);
-    }
-    if params.overhead.minimum != 0 {
-        add("mpu", &params.overhead.minimum);
-    }
-    if params.overhead.framing != Framing::Whole {
-        add("linklayer", &framing_name(params.overhead.framing));
-    }
+    overhead::save(&params.overhead, &mut add);
     words + &params.strategy.map(coordination::save).unwrap_or_default()
 }
