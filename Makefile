@@ -8,29 +8,39 @@ NARROWS := target/release/narrows
 # loader is linked with, and the tools with which the testbed builds networks and traffic.
 PACKAGES := clang llvm libelf-dev zlib1g-dev linux-libc-dev pkg-config make gcc g++ \
             iproute2 ethtool iperf3 iputils-ping tcpdump valgrind python3-minimal
-# DPDK's scheduler, beside which `bench cake` measures: a shared library, no drivers.
+# DPDK's scheduler, beside which `bench cake` and `bench tree` measure: a shared library, no drivers.
 PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: help demo demo-latency test crate-tests test-vm test-vm-short test-vm-cake tested deps build check loom instructions reproduction reproduction-check chaos chaos-short fuzz bench-forward bench-cake bench-wheels bench-pacing unit
+.PHONY: help demo demo-latency demo-tree test crate-tests test-vm test-vm-short test-vm-cake tested deps build check loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing unit book deb tarball sbom deny test-deb
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
 	@echo "make demo-latency   what cake does to delay under load, beside tbf and beside nothing (root)"
+	@echo "make demo-tree      a tree of classes as they wake, leave and borrow, on four queues (root)"
 	@echo "make test           all tests: unit, property, loom, instruction counts, figures, end to end (root)"
 	@echo "make test-vm        other kernels and real drivers, under qemu: CELLS='7.x-igb 6.1' for some (root to install it)"
 	@echo "make test-vm-cake   of these only Linux's cake and cake_mq beside ours, on the same traffic"
 	@echo "make chaos          faults of all kinds under traffic, for three minutes; SEED=N for a certain run (root)"
 	@echo "make fuzz           every fuzz target for half a minute"
-	@echo "make unit           check dist/narrows@.service, and how much systemd lets it do"
+	@echo "make unit           check the services in dist/, and how much systemd lets them do"
 	@echo "make build          build $(NARROWS)"
 	@echo "make check          formatting and lints"
 	@echo "make bench-forward  forwarding beside a bare AF_XDP forwarder, a bridge and HTB (root)"
 	@echo "make bench-cake     cake beside a FIFO and DPDK's rte_sched, which it installs"
+	@echo "make bench-tree     a tree of up to a million classes beside a FIFO and rte_sched, which it installs"
 	@echo "make bench-wheels   timing wheels beside fq, a binary heap and a FIFO"
 	@echo "make bench-pacing   flowbundler beside carousel, eiffel and fq, with real packets (root)"
+	@echo "make bench-tree-real the kernel's HTB and ours: the same tree, the same traffic (root)"
 	@echo "make reproduction   simulate every figure of docs/reproduction.md again and renew it"
+	@echo "make tc-testing     Linux's own cases for tc, which it downloads"
+	@echo "make book           build docs/ as a book, with mdBook, which it installs"
+	@echo "make deb            build target/package/narrows_*.deb, with cargo-deb, which it installs, and check it"
+	@echo "make tarball        build target/package/narrows-*.tar.xz: statically linked, for other distributions"
+	@echo "make test-deb       install, start, upgrade under load and purge the package on Debian 12 and 13 (root)"
+	@echo "make sbom           list what the package is built from, as target/package/narrows.cdx.json"
+	@echo "make deny           check licences, sources and advisories of all dependencies"
 	@echo "make deps           install the Debian packages that are missing"
 
 # Installs only what is missing, and says what.
@@ -56,17 +66,20 @@ demo: build
 demo-latency: build
 	@$(NARROWS) demo latency --plot target/demo-latency.svg
 
+demo-tree: build
+	@$(NARROWS) demo tree --plot target/demo-tree.svg
+
 bench-forward: build
 	@$(NARROWS) bench forward
 
 # Where Debian's release has another DPDK, the peer is absent and the rest is measured.
-bench-cake: build
+bench-cake bench-tree: build
 	@dpkg-query -W -f='$${Status}' $(PEERS) 2>/dev/null | grep -q 'ok installed' || { \
 	  echo "installing Debian packages: $(PEERS)"; \
 	  $(SUDO) apt-get update -qq && \
 	  DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $(PEERS) >/dev/null; \
 	} || echo "could not install $(PEERS)"
-	@$(NARROWS) bench cake
+	@$(NARROWS) bench $(@:bench-%=%)
 
 bench-wheels: build
 	@$(NARROWS) bench wheels
@@ -74,24 +87,29 @@ bench-wheels: build
 bench-pacing: build
 	@$(NARROWS) bench pacing
 
-# The service of dist/: whether systemd can read it, and how much it may do (0.0 to 10.0, and at
-# most 2.5). The program need not be installed for that.
+bench-tree-real: build
+	@$(NARROWS) bench tree-real
+
+# The services of dist/: whether systemd can read them, and how much they may do (0.0 to 10.0, and at
+# most 2.5, or 1.5 for the one that only reads). The program need not be installed for that.
 unit:
 	@mkdir -p target/unit
 	@sed 's|/usr/bin/narrows|/bin/true|' dist/narrows@.service > target/unit/narrows@.service
-	systemd-analyze verify target/unit/narrows@.service
+	@sed 's|/usr/bin/narrows|/bin/true|' dist/narrows-serve.service > target/unit/narrows-serve.service
+	systemd-analyze verify target/unit/narrows@.service target/unit/narrows-serve.service
+	set -o pipefail; systemd-analyze security --offline=true --threshold=15 dist/narrows-serve.service | tail -n 1
 	set -o pipefail; systemd-analyze security --offline=true --threshold=25 dist/narrows@.service | tail -n 1
 
 check: deps
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-# What `make test` consists of; each is a target of its own. First what wants the machine for itself,
-# since its packets are real. Then what is the same on a busy one, with virtual machines beside it,
-# which take one core and have a time of their own.
-ALONE := check crate-tests chaos-short
-BUSY := loom instructions reproduction-check fuzz
+# What `make test` consists of; each is a target of its own. First the build that most of it needs.
+# Then what is the same on a busy machine, with virtual machines beside it, which take one core and
+# have a time of their own. Last what wants the machine for itself, since its packets are real.
+BUSY := check loom instructions reproduction-check fuzz-short
 BESIDE := test-vm-short
+ALONE := crate-tests chaos-short
 
 # As root everything runs; without, what needs network namespaces says that it was skipped.
 test:
@@ -103,7 +121,7 @@ test:
 	  $(MAKE) --no-print-directory $$1 || failed $$1; \
 	  passed $$1 $$((SECONDS - began)); \
 	}; \
-	for phase in $(ALONE); do run $$phase; done; \
+	run tested; \
 	log=target/$(BESIDE).log; began_beside=$$SECONDS; set -m; \
 	{ $(MAKE) --no-print-directory $(BESIDE); status=$$?; echo $$SECONDS >$$log.end; exit $$status; } >$$log 2>&1 & \
 	beside=$$!; set +m; trap 'kill -- -$$beside 2>/dev/null' EXIT; \
@@ -111,6 +129,7 @@ test:
 	wait $$beside; status=$$?; echo "== $(BESIDE)"; cat $$log; \
 	[ $$status = 0 ] || failed $(BESIDE); \
 	passed $(BESIDE) $$(($$(cat $$log.end) - began_beside)); \
+	for phase in $(ALONE); do run $$phase; done; \
 	printf '\n%smake test: all passed in %d s\n' "$$sum" $$SECONDS
 
 crate-tests: deps
@@ -144,14 +163,17 @@ chaos: build
 	@$(NARROWS) chaos --seed $(SEED)
 
 chaos-short: tested
-	@if [ "$$(id -u)" = 0 ]; then target/debug/narrows chaos --seed 1 --duration 45s; \
+	@if [ "$$(id -u)" = 0 ]; then target/debug/narrows chaos --seed 3 --duration 50s; \
 	else echo "SKIPPED: chaos needs root, for network namespaces"; fi
 
-# Half a minute each, two at once on each core. FUZZ= chooses some.
-FUZZ := control_answer control_request dissect kernel_word number policy_file sim_scenario \
+# Half a minute each, two at once on each core; the short one a third of it. FUZZ= chooses some.
+FUZZ := control_answer control_request dissect import kernel_word number policy_file sim_scenario \
         tc_line upgrade_state
 fuzz: deps
 	@CARGO="$(CARGO)" fuzz/run 30 $(FUZZ)
+
+fuzz-short: deps
+	@CARGO="$(CARGO)" fuzz/run 10 $(FUZZ)
 
 # Every interleaving of the lock-free parts, with tiny constants. Optimised, as there are many; not
 # over the borders of crates, which takes longer to compile than it saves.
@@ -172,3 +194,63 @@ reproduction: deps
 
 reproduction-check: deps
 	$(FIGURES) --check
+
+# Linux's own cases for tc, from Debian's package of its source. They are not part of this repository.
+LINUX_SOURCE := linux-source-6.12
+TC_TESTS := target/tc-testing/tools/testing/selftests/tc-testing/tc-tests
+
+$(TC_TESTS):
+	@echo "downloading $(LINUX_SOURCE), 150 MB, for its cases"
+	@mkdir -p target/tc-testing
+	@cd target/tc-testing && apt-get download -qq $(LINUX_SOURCE) && \
+	  dpkg-deb --fsys-tarfile $(LINUX_SOURCE)_*.deb | tar x --to-stdout --wildcards '*.tar.xz' | \
+	  tar x --xz --strip-components 1 --wildcards '*/tools/testing/selftests/tc-testing/tc-tests/*'; \
+	  rm -f $(LINUX_SOURCE)_*.deb
+
+tc-testing: deps $(TC_TESTS)
+	@$(CARGO) run --locked -q -p narrows-tc --example tc_testing -- $(TC_TESTS)
+
+# The pages of docs/ as HTML in target/book.
+MDBOOK := $(shell command -v mdbook || echo $$HOME/.cargo/bin/mdbook)
+
+book:
+	@command -v $(MDBOOK) >/dev/null || { \
+	  echo "installing mdbook with cargo"; $(CARGO) install --locked mdbook; }
+	@$(MDBOOK) build
+	@echo "the book is target/book/index.html"
+
+# What is distributed: dist/package says how it is built. lintian's findings that are meant are in
+# dist/debian/lintian-overrides, each with its reason.
+deb: deps
+	@CARGO="$(CARGO)" dist/package deb
+	@command -v lintian >/dev/null || { \
+	  echo "installing Debian packages: lintian"; \
+	  $(SUDO) apt-get install -y -qq --no-install-recommends lintian >/dev/null; }
+	lintian --fail-on error,warning --tag-display-limit 0 --allow-root target/package/narrows_*.deb
+
+tarball: deps
+	@CARGO="$(CARGO)" dist/package tarball
+
+# What the package is built from, with versions and licences: CycloneDX 1.5.
+sbom:
+	@command -v cargo-cyclonedx >/dev/null || { \
+	  echo "installing cargo-cyclonedx with cargo"; $(CARGO) install --locked cargo-cyclonedx; }
+	@mkdir -p target/package
+	@$(CARGO) cyclonedx --quiet --manifest-path crates/cli/Cargo.toml --no-default-features \
+	  --format json --spec-version 1.5 --override-filename narrows.cdx
+	@mv crates/cli/narrows.cdx.json target/package/
+	@find crates -name narrows.cdx.json -delete
+	@echo "target/package/narrows.cdx.json: $$(grep -c '"purl"' target/package/narrows.cdx.json) packages"
+
+# Without its database of advisories, as on a machine without a network, the rest is checked.
+deny:
+	@command -v cargo-deny >/dev/null || { \
+	  echo "installing cargo-deny with cargo"; $(CARGO) install --locked cargo-deny; }
+	$(CARGO) deny --workspace check licenses bans sources
+	@$(CARGO) deny fetch db >/dev/null 2>&1 || { \
+	  echo "the database of advisories cannot be reached: advisories were NOT checked"; exit 0; }; \
+	  $(CARGO) deny --workspace check advisories
+
+# The package on the Debian releases that it is for. CELLS= chooses: 12, 13.
+test-deb:
+	@dist/test-deb $(CELLS)

@@ -18,6 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
     match request {
         Request::Ports
         | Request::Show
+        | Request::ShowWithTrees
         | Request::LetGo { .. }
         | Request::Upgrade { .. }
         | Request::UpgradeStatus => {}

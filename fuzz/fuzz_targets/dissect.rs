@@ -30,6 +30,9 @@ fuzz_target!(|frame: &[u8]| {
     {
         assert!(ip.transport > keys.network, "no header is shorter than a byte");
     }
+    if let Some(keys) = Keys::plain(frame) {
+        assert_eq!(Some(keys), Keys::walk(frame), "the short way says something else");
+    }
     let outermost = |h: Headers| (h.network_offset, h.dscp, h.ecn, h.is_arp);
     assert_eq!(outermost(before), outermost(inner), "a tunnel changed what is around it");
 
@@ -39,7 +42,7 @@ fuzz_target!(|frame: &[u8]| {
 
     for (mark, wash) in [(true, false), (false, true), (true, true)] {
         let mut written = frame.to_vec();
-        let is_ip = rewrite(&mut written, Rewrite { mark, wash });
+        let is_ip = rewrite(&mut written, Rewrite::new(mark, wash));
         let after = dissector.headers(&written, false);
         if !is_ip {
             assert!(written == frame, "written without an IP header");

@@ -26,7 +26,7 @@
 //!
 //! Non-goals: several cores, real rings, accuracy of rates.
 
-mod frames;
+pub(crate) mod frames;
 mod report;
 mod subject;
 mod work;

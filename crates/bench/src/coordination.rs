@@ -19,7 +19,7 @@
 //! Non-goals: rings and drivers (`narrows bench forward`), uneven load (`narrows bench uneven` with
 //! real packets, the simulator with virtual time).
 
-mod cores;
+pub(crate) mod cores;
 mod lane;
 mod line;
 mod load;

@@ -14,10 +14,13 @@
 
 pub mod cake;
 pub mod callgrind;
+pub mod classify;
 pub mod coordination;
+pub mod policy;
 mod processor;
 pub mod qdisc;
 pub mod structure;
+pub mod tree;
 pub mod wheels;
 
 pub use structure::{Structure, Workload};

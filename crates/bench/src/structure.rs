@@ -9,9 +9,12 @@
 
 use narrows_coordination::{Below, Coordination, Limit, Strategy, Tree};
 use narrows_packet::{Backlog, Batch, Fifo, PacketId, Packets};
+use narrows_qdisc::bands::{self, Discipline};
 use narrows_qdisc::bucket::Bucket;
 use narrows_qdisc::htb::{self, Class};
-use narrows_qdisc::{Config, Meter, NodeId, Qdisc, Spec, Take, fifo, tbf};
+use narrows_qdisc::{
+    Config, Meter, NodeId, Qdisc, Spec, Take, codel, fifo, fq_codel, netem, sfq, tbf,
+};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -25,8 +28,14 @@ const LEN: u32 = 1500;
 const RATE: Rate = Rate::from_bits_per_sec(100_000_000_000);
 /// What a turn's packets take at the limit.
 const TURN_TIME: Nanos = Nanos(TURN as u64 * LEN as u64 * 8 * 1_000_000_000 / 100_000_000_000);
+/// How long packets are under way in a `netem`: a turn, so that another one's stand behind them.
+const UNDER_WAY: Nanos = TURN_TIME;
+/// 2^32 divided by the golden ratio: what spreads flows.
+const SPREAD: u32 = 0x9e37_79b1;
 /// Seats at a shared limit.
 const SEATS: usize = 4;
+/// Classes beside each other.
+const CLASSES: u32 = 4;
 /// Classes one below the other.
 const LEVELS: u32 = 4;
 /// Large enough that a quarter of it covers the time between two turns of a seat.
@@ -41,6 +50,14 @@ pub enum Structure {
     Fifo,
     /// `pfifo` behind the qdisc trait.
     Pfifo,
+    /// `codel`, whose queue never stands.
+    Codel,
+    /// `fq_codel` with a flow for each packet of the table.
+    FqCodel,
+    /// `sfq` with the same.
+    Sfq,
+    /// `netem` with a delay of [`UNDER_WAY`].
+    Netem,
     /// `tbf` with a bucket of its own.
     Tbf,
     /// `tbf` with seats at a shared limit.
@@ -49,6 +66,8 @@ pub enum Structure {
     Htb,
     /// The same, where it borrows all of it from the root.
     HtbBorrowing,
+    /// `prio`, `drr` or `ets` with [`CLASSES`], each of which has a part of the packets.
+    Bands(Discipline),
     /// The bucket alone, no packets.
     Take,
     /// Seats at a shared limit alone, no packets.
@@ -58,9 +77,12 @@ pub enum Structure {
 impl Structure {
     /// Every structure, the floor first.
     pub fn all() -> Vec<Self> {
-        let mut all = vec![Self::VecDeque, Self::Fifo, Self::Pfifo, Self::Tbf];
+        let mut all = vec![Self::VecDeque, Self::Fifo, Self::Pfifo];
+        all.extend([Self::Codel, Self::FqCodel, Self::Sfq, Self::Netem, Self::Tbf]);
         all.extend(Strategy::ALL.map(Self::TbfShared));
-        all.extend([Self::Htb, Self::HtbBorrowing, Self::Take]);
+        all.extend([Self::Htb, Self::HtbBorrowing]);
+        all.extend([Discipline::Prio, Discipline::Drr, Discipline::Ets].map(Self::Bands));
+        all.push(Self::Take);
         all.extend(Strategy::ALL.map(Self::TakeShared));
         all
     }
@@ -71,10 +93,17 @@ impl Structure {
             Self::VecDeque => "vecdeque".to_owned(),
             Self::Fifo => "fifo".to_owned(),
             Self::Pfifo => "pfifo".to_owned(),
+            Self::Codel => "codel".to_owned(),
+            Self::FqCodel => "fq_codel".to_owned(),
+            Self::Sfq => "sfq".to_owned(),
+            Self::Netem => "netem".to_owned(),
             Self::Tbf => "tbf".to_owned(),
             Self::TbfShared(strategy) => format!("tbf-{}", strategy.name()),
             Self::Htb => "htb".to_owned(),
             Self::HtbBorrowing => "htb-borrowing".to_owned(),
+            Self::Bands(Discipline::Prio) => "prio".to_owned(),
+            Self::Bands(Discipline::Drr) => "drr".to_owned(),
+            Self::Bands(Discipline::Ets) => "ets".to_owned(),
             Self::Take => "take".to_owned(),
             Self::TakeShared(strategy) => format!("take-{}", strategy.name()),
         }
@@ -99,11 +128,18 @@ impl Structure {
             Self::VecDeque => vec![Lane::queue(VecDeque::with_capacity(TABLE as usize))],
             Self::Fifo => vec![Lane::queue(Fifo::new())],
             Self::Pfifo => vec![Lane::queue(pfifo().build())],
+            Self::Codel => leaf(Config::Codel(codel::Config::default())),
+            Self::FqCodel => leaf(Config::FqCodel(fq_codel::Config::default())),
+            Self::Sfq => leaf(Config::Sfq(sfq::Config { limit: TABLE, ..sfq::Config::default() })),
+            Self::Netem => {
+                leaf(Config::Netem(netem::Config { delay: UNDER_WAY, ..netem::Config::default() }))
+            }
             Self::Tbf => vec![Lane::queue(tbf(None).build())],
             Self::TbfShared(strategy) => {
                 let seats = seats(strategy).into_iter();
                 seats.map(|seat| Lane::queue(tbf(Some(seat)).build())).collect()
             }
+            Self::Bands(discipline) => vec![Lane::queue(bands_of(discipline))],
             Self::Htb => htbs(RATE).into_iter().map(Lane::queue).collect(),
             // Less than a packet in a turn.
             Self::HtbBorrowing => {
@@ -143,13 +179,32 @@ fn htbs(assured: Rate) -> Vec<Box<dyn Qdisc>> {
             quantum: TURN * LEN,
             overhead: Overhead::NONE,
         };
-        let below = || Below { id: NodeId(1), config: pfifo().config };
+        let below = || Below::new(NodeId(1), pfifo().config);
         classes.insert(id, (class, is_leaf.then(below)));
     }
     tree.become_these(&classes);
-    let config = htb::Config { default: LEVELS, direct_limit: TABLE };
+    let config = htb::Config { default: LEVELS, unclassified: htb::Unclassified::Sent(TABLE) };
     let spec = || Spec { tree: Some(tree.seat()), ..Spec::new(Config::Htb(config)) };
     (0..SEATS).map(|_| spec().build()).collect()
+}
+
+/// One queue of `config`.
+fn leaf(config: Config) -> Vec<Lane> {
+    vec![Lane::queue(Spec::new(config).build())]
+}
+
+/// Classes by the rules of `discipline`: of an `ets` half of them in an order.
+fn bands_of(discipline: Discipline) -> Bands {
+    let strict = match discipline {
+        Discipline::Prio => CLASSES,
+        Discipline::Drr => 0,
+        Discipline::Ets => CLASSES / 2,
+    };
+    let class = |id| bands::Class { id: id as u16, quantum: (id > strict).then_some(2 * LEN) };
+    let classes = (1..=CLASSES).map(class).collect();
+    let config = bands::Config { discipline, classes, otherwise: None };
+    let children = (0..CLASSES).map(|_| pfifo()).collect();
+    Bands(Spec { children, ..Spec::new(Config::Bands(config)) }.build())
 }
 
 fn pfifo() -> Spec {
@@ -184,6 +239,10 @@ impl Workload {
 }
 
 /// One queue, or one meter without.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a handful of them, made before anything is measured"
+)]
 enum Lane {
     Queue { queue: Box<dyn Queue>, packets: Packets, free: Vec<PacketId>, out: Batch },
     Meter { meter: Box<dyn Meter>, stamps: VecDeque<Nanos> },
@@ -193,6 +252,10 @@ impl Lane {
     fn queue(mut queue: impl Queue + 'static) -> Self {
         let mut packets = Packets::new(TABLE);
         let mut free: Vec<PacketId> = (0..TABLE).map(PacketId).collect();
+        for &id in &free {
+            // What is known of headers stays when a packet comes again.
+            packets.headers_mut(id).flow = id.0.wrapping_mul(SPREAD);
+        }
         queue.arrive(&mut packets, &mut free, STANDING, Nanos::ZERO);
         Self::Queue { queue: Box::new(queue), packets, free, out: Batch::new(TABLE as usize) }
     }
@@ -274,6 +337,23 @@ impl Queue for Fifo {
             let Some(id) = self.pop_front(packets) else { break };
             out.push(id);
         }
+    }
+}
+
+/// A qdisc with classes, to which packets are assigned in turn.
+struct Bands(Box<dyn Qdisc>);
+
+impl Queue for Bands {
+    fn arrive(&mut self, packets: &mut Packets, free: &mut Vec<PacketId>, number: u32, now: Nanos) {
+        for _ in 0..number {
+            let id = arrival(packets, free, now);
+            packets.meta_mut(id).class = 1 + id.0 % CLASSES;
+            self.0.enqueue(packets, id, now);
+        }
+    }
+
+    fn leave(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) {
+        self.0.dequeue(packets, now, out);
     }
 }
 

@@ -82,6 +82,20 @@ pub(crate) fn attach(
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Whether the driver of `ifindex` sends frames that programs of other interfaces redirect to it, as
+/// it is set now; `None` where the kernel does not say (before Linux 6.3).
+pub fn sends_redirected(ifindex: u32) -> Option<bool> {
+    /// `NETDEV_XDP_ACT_NDO_XMIT` of `linux/netdev.h`.
+    const SENDS: u64 = 1 << 2;
+    let mut options = libbpf_sys::bpf_xdp_query_opts {
+        sz: size_of::<libbpf_sys::bpf_xdp_query_opts>() as libbpf_sys::size_t,
+        ..Default::default()
+    };
+    // SAFETY: `options` is an initialised structure that says its own size, and the call fills it in.
+    let outcome = unsafe { libbpf_sys::bpf_xdp_query(ifindex as i32, 0, &mut options) };
+    (outcome == 0 && options.feature_flags != 0).then_some(options.feature_flags & SENDS != 0)
+}
+
 /// Puts `program` in the place of the one attached through `link`. No frame goes without one.
 pub(crate) fn replace(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: both are open descriptors for the length of the call, which keeps neither, and no

@@ -12,8 +12,9 @@ mod heartbeat;
 mod load;
 mod steer;
 mod translation;
+pub mod tree;
 
-pub use attach::{AttachError, XdpMode};
+pub use attach::{AttachError, XdpMode, sends_redirected};
 pub use heartbeat::{Heart, Heartbeats, Pulse};
 pub use load::LoadError;
 pub use steer::{Stalled, Steer, SteerError, Verdicts, Watchdog};

@@ -1,7 +1,7 @@
 //! `flower`: named fields of a packet.
 
 use crate::Prefix;
-use narrows_packet::dissect::Keys;
+use narrows_packet::dissect::{Fragment, Keys};
 
 /// Ports from the first to the last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,15 +12,26 @@ pub struct PortRange {
     pub last: u16,
 }
 
-/// What a packet has to be; what is `None` may be anything.
+/// What a packet has to be; what is `None` may be anything. A pair is a value and the bits of it
+/// that count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Flower {
     /// `vlan_id`
     pub vlan_id: Option<u16>,
+    /// `vlan_prio`, 0 to 7.
+    pub vlan_priority: Option<u8>,
+    /// `vlan_ethtype`: what is behind the tags.
+    pub vlan_ether_type: Option<u16>,
+    /// `dst_mac`, in the low 48 bits.
+    pub destination_mac: Option<(u64, u64)>,
+    /// `src_mac`
+    pub source_mac: Option<(u64, u64)>,
     /// `ip_proto`, by its number.
     pub protocol: Option<u8>,
-    /// `ip_tos`, and the bits of it that count.
+    /// `ip_tos`
     pub traffic_class: Option<(u8, u8)>,
+    /// `ip_ttl`
+    pub ttl: Option<(u8, u8)>,
     /// `dst_ip`
     pub destination: Option<Prefix>,
     /// `src_ip`
@@ -29,20 +40,41 @@ pub struct Flower {
     pub destination_port: Option<PortRange>,
     /// `src_port`
     pub source_port: Option<PortRange>,
+    /// `tcp_flags`
+    pub tcp_flags: Option<(u16, u16)>,
+    /// `type`
+    pub icmp_type: Option<(u8, u8)>,
+    /// `code`
+    pub icmp_code: Option<(u8, u8)>,
+    /// `ip_flags frag` or `nofrag`.
+    pub is_fragment: Option<bool>,
+    /// `ip_flags firstfrag` or `nofirstfrag`.
+    pub is_first_fragment: Option<bool>,
 }
 
 impl Flower {
     /// Whether anything but the link layer is asked for.
-    fn wants_ip(&self) -> bool {
-        *self != Self { vlan_id: self.vlan_id, ..Self::default() }
+    pub(crate) fn wants_ip(&self) -> bool {
+        let link = Self {
+            vlan_id: self.vlan_id,
+            vlan_priority: self.vlan_priority,
+            vlan_ether_type: self.vlan_ether_type,
+            destination_mac: self.destination_mac,
+            source_mac: self.source_mac,
+            ..Self::default()
+        };
+        *self != link
     }
 
     pub(crate) fn matches(&self, keys: &Keys) -> bool {
-        if self.vlan_id.is_some() && self.vlan_id != keys.vlan_id {
-            return false;
-        }
-        if !self.wants_ip() {
-            return true;
+        let is_tagged = keys.vlan_id.is_some();
+        let link = self.vlan_id.is_none_or(|id| keys.vlan_id == Some(id))
+            && self.vlan_priority.is_none_or(|prio| is_tagged && keys.vlan_priority == prio)
+            && self.vlan_ether_type.is_none_or(|kind| is_tagged && keys.ether_type == kind)
+            && agrees(self.destination_mac, keys.destination_mac)
+            && agrees(self.source_mac, keys.source_mac);
+        if !link || !self.wants_ip() {
+            return link;
         }
         let Some(ip) = keys.ip else { return false };
         let begins = |prefix: Option<Prefix>, address| {
@@ -53,11 +85,32 @@ impl Flower {
                 port.is_some_and(|port| (range.first..=range.last).contains(&port))
             })
         };
+        let is_first = ip.fragment == Some(Fragment::First);
         self.protocol.is_none_or(|protocol| protocol == ip.protocol)
-            && self.traffic_class.is_none_or(|(value, mask)| (ip.traffic_class ^ value) & mask == 0)
+            && agrees(wide(self.traffic_class), u64::from(ip.traffic_class))
+            && agrees(wide(self.ttl), u64::from(ip.ttl))
             && begins(self.destination, ip.destination)
             && begins(self.source, ip.source)
             && within(self.destination_port, ip.ports.map(|(_, port)| port))
             && within(self.source_port, ip.ports.map(|(port, _)| port))
+            && has(wide(self.tcp_flags), ip.tcp_flags.map(u64::from))
+            && has(wide(self.icmp_type), ip.icmp.map(|(sort, _)| u64::from(sort)))
+            && has(wide(self.icmp_code), ip.icmp.map(|(_, code)| u64::from(code)))
+            && self.is_fragment.is_none_or(|is| is == ip.fragment.is_some())
+            && self.is_first_fragment.is_none_or(|is| is == is_first)
     }
+}
+
+/// A pair in words.
+pub(crate) fn wide<T: Into<u64>>(pair: Option<(T, T)>) -> Option<(u64, u64)> {
+    pair.map(|(value, mask)| (value.into(), mask.into()))
+}
+
+fn agrees(wanted: Option<(u64, u64)>, is: u64) -> bool {
+    wanted.is_none_or(|(value, mask)| (is ^ value) & mask == 0)
+}
+
+/// The same of something that not every packet has.
+fn has(wanted: Option<(u64, u64)>, is: Option<u64>) -> bool {
+    wanted.is_none() || is.is_some_and(|is| agrees(wanted, is))
 }

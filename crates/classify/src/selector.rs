@@ -1,6 +1,6 @@
 //! `u32`: four bytes of a packet, some bits of which have a value.
 
-use narrows_packet::dissect::Keys;
+use crate::Subject;
 
 /// Where four bytes stand, and what they are to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,16 +21,10 @@ impl Selector {
         Self { value: value & mask, mask, offset, is_behind_ip: false }
     }
 
-    pub(crate) fn matches(&self, frame: &[u8], keys: &Keys) -> bool {
-        let base = match (self.is_behind_ip, keys.ip) {
-            (false, _) => keys.network,
-            (true, Some(ip)) => ip.transport,
-            (true, None) => return false,
-        };
-        let word = base
-            .checked_add_signed(isize::from(self.offset))
-            .and_then(|at| frame.get(at..)?.first_chunk::<4>());
-        word.is_some_and(|word| (u32::from_be_bytes(*word) ^ self.value) & self.mask == 0)
+    /// Whether `subject` has them.
+    pub fn matches(&self, subject: &Subject<'_>) -> bool {
+        let word = subject.word(self.offset, self.is_behind_ip);
+        word.is_some_and(|word| (word ^ self.value) & self.mask == 0)
     }
 }
 
@@ -41,9 +35,9 @@ mod tests {
     #[test]
     fn what_is_beyond_the_frame_does_not_match() {
         let frame = [0xaa; 20];
-        let keys = Keys { network: 14, ..Keys::default() };
-        let at = |offset| Selector::network(offset, 0xaaaa_aaaa, u32::MAX).matches(&frame, &keys);
+        let subject = Subject::new(&frame).unwrap();
+        let at = |offset| Selector::network(offset, 0xaaaa_aaaa, u32::MAX).matches(&subject);
         assert!(at(2) && at(-14) && !at(3) && !at(-15) && !at(i16::MAX) && !at(i16::MIN));
-        assert!(Selector::network(0, 5, 0).matches(&frame, &keys), "no bit counts");
+        assert!(Selector::network(0, 5, 0).matches(&subject), "no bit counts");
     }
 }

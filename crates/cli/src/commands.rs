@@ -1,13 +1,24 @@
-//! One module for each command, and what they share.
+//! One module for each command, and what they share. Those that prove and measure are in a build
+//! with the feature `lab`, which packages leave out.
 
+#[cfg(feature = "lab")]
 pub mod bench;
+#[cfg(feature = "lab")]
 pub mod chaos;
+#[cfg(feature = "lab")]
 pub mod demo;
 pub mod doctor;
+pub mod import;
+pub mod manual;
 pub mod reconfigure;
+#[cfg(feature = "lab")]
 mod report;
 pub mod run;
+pub mod serve;
+pub mod setup;
 pub mod show;
+#[cfg(feature = "lab")]
 pub mod sim;
 pub mod tc;
+pub mod top;
 pub mod upgrade;

@@ -5,11 +5,11 @@ mod commands;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// A multi-core traffic shaper: one rate over many queues and cores, driven with tc words.
+/// A multi-core traffic shaper: one rate over many queues and cores, configured with tc commands.
 ///
-/// Joins two network ports as a bump in the wire and keeps, from then on, exactly the rate
-/// that you set, across all queues and cores, in both directions. See `narrows run --help`
-/// for a first start, and docs/guide.md.
+/// Joins two network ports as a bump in the wire and keeps exactly the rate that you set, across
+/// all queues and cores, in both directions. `narrows setup` asks what it needs and starts;
+/// `narrows run --help` has a first start by hand, docs/guide.md more.
 #[derive(Parser)]
 #[command(name = "narrows", version, max_term_width = 100)]
 struct Cli {
@@ -19,38 +19,68 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Setup(commands::setup::Setup),
     Run(commands::run::Run),
     Tc(commands::tc::Tc),
     Show(commands::show::Show),
+    Top(commands::top::Top),
+    Serve(commands::serve::Serve),
     Reconfigure(commands::reconfigure::Reconfigure),
     Upgrade(commands::upgrade::Upgrade),
     Doctor(commands::doctor::Doctor),
+    Import(commands::import::Import),
+    #[command(hide = true)]
+    Manual(commands::manual::Manual),
+    #[cfg(feature = "lab")]
     Bench(commands::bench::Bench),
+    #[cfg(feature = "lab")]
     Sim(commands::sim::Sim),
+    #[cfg(feature = "lab")]
     Demo(commands::demo::Demo),
+    #[cfg(feature = "lab")]
     Chaos(commands::chaos::Chaos),
 }
 
 fn main() -> ExitCode {
+    abort_at_a_panic();
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info"))
         .format_target(false)
         .init();
     let result = match Cli::parse().command {
+        Command::Setup(setup) => setup.execute(),
         Command::Run(run) => run.execute(),
         Command::Tc(tc) => tc.execute(),
         Command::Show(show) => show.execute(),
+        Command::Top(top) => top.execute(),
+        Command::Serve(serve) => serve.execute(),
         Command::Reconfigure(reconfigure) => reconfigure.execute(),
         Command::Upgrade(upgrade) => upgrade.execute(),
         Command::Doctor(doctor) => doctor.execute(),
+        Command::Import(import) => import.execute(),
+        Command::Manual(manual) => manual.execute(<Cli as clap::CommandFactory>::command()),
+        #[cfg(feature = "lab")]
         Command::Bench(bench) => bench.execute(),
+        #[cfg(feature = "lab")]
         Command::Sim(sim) => sim.execute(),
+        #[cfg(feature = "lab")]
         Command::Demo(demo) => demo.execute(),
+        #[cfg(feature = "lab")]
         Command::Chaos(chaos) => chaos.execute(),
     };
     result.unwrap_or_else(|error| {
         eprintln!("narrows: {}", explain(&error));
         ExitCode::FAILURE
     })
+}
+
+/// A panic in any thread ends the process, in every build profile: the kernel then detaches the XDP
+/// programs and traffic bypasses Narrows, instead of going on with a worker and its queues lost.
+fn abort_at_a_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
 }
 
 /// An error with its causes, each said once: some messages contain their cause already.

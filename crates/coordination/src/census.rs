@@ -1,24 +1,26 @@
-//! What the queues of a port count together: who has how much standing where.
+//! What the queues of a port count together: the backlogged flows of each host, and the demand of
+//! each tin.
 //!
-//! *Flows of a host* stand in a sketch (`sketch`), *what a tin wants and has sent* in a line of
-//! sums (`tins`). Both are sums of what the seats have said, kept by adding differences. So to
-//! look costs the same however many seats there are, no seat needs a place of its own, and one
-//! that is given back subtracts what it had added.
+//! *Flows of a host* are in a sketch (`sketch`), *what a tin demands and has sent* in a line of
+//! sums (`tins`). Both are sums of the seats' figures, kept by adding differences. So reading costs
+//! the same however many seats there are, no seat needs a slot of its own, and a seat that is given
+//! back subtracts what it added.
 //!
 //! *Memory ordering:* relaxed throughout. Every word is a sum on its own, and none guards other
-//! memory. All changes of one word have one order, in which each seat's come in the order in
-//! which it made them. Whatever a reader sees is therefore the sum of what each seat had said at
-//! some time: never below zero, never more than was ever true of each seat by itself. A reader's
-//! own changes are among it. *Different* words may be seen at different times: a flow in one row
-//! of the sketch and not yet in the other, a weight without the bytes that go with it. Nothing
-//! but fairness, for a moment, depends on it; when nobody writes, all of it is exact.
+//! memory. All changes of one word have one order, which contains each seat's changes in program
+//! order. So a reader sees the sum of what each seat had published at some time: never below zero,
+//! and never more than was true of each seat at some time. It sees its own changes. *Different*
+//! words may be seen at different times: a flow in one row of the sketch and not yet in the other,
+//! a weight without its bytes. Only fairness depends on it, for a moment; when nothing is written,
+//! everything is exact.
 //!
-//! *Cost.* To count is two atomic additions, to look up a host two loads; to tell costs an addition
-//! for each figure that has changed, all on one line. A port takes 32 KiB and 128 bytes; a seat 16
-//! KiB from the first flow that it counts. This is the only memory that a seat allocates later
-//! than when it is taken: most seats of a large configuration never count anything.
+//! *Cost.* Counting costs two atomic additions, looking up a host two loads, publishing one
+//! addition for each figure that has changed, all on one line. A port takes 32 KiB and 128 bytes; a
+//! seat takes 16 KiB from the first flow that it counts. This is the only memory that a seat
+//! allocates after it is taken: most seats of a large configuration never count anything.
 //!
-//! *Non-goals.* Which flows stand, and what a host's share is: that is the qdisc's. A history.
+//! *Non-goals.* Which flows are backlogged and what a host's share is: the qdisc decides that. A
+//! history.
 
 use crate::line::Line;
 use narrows_qdisc::{Census, HostKey, TinCensus};

@@ -6,7 +6,7 @@ use narrows_qdisc::{Census, Meter};
 use narrows_units::Nanos;
 use std::sync::{Arc, OnceLock};
 
-/// What a strategy has to provide: state to share, and seats at it.
+/// What a strategy provides: shared state, and seats at it.
 pub(crate) trait Shared: Send + Sync {
     /// The seat at `place`.
     fn seat(self: Arc<Self>, place: Place) -> Box<dyn Meter>;
@@ -26,7 +26,7 @@ pub struct Coordination {
     strategy: Strategy,
     shared: Arc<dyn Shared>,
     places: Arc<Places>,
-    /// Made when somebody first asks: most qdiscs do not count hosts.
+    /// Created on first use: most qdiscs do not count hosts.
     census: OnceLock<Arc<census::Shared>>,
 }
 
@@ -56,8 +56,8 @@ impl Coordination {
         Arc::clone(&self.shared).seat(self.places.take(seat))
     }
 
-    /// A seat at what the queues of this limit count together, whatever the strategy. It does
-    /// not matter which queue's; what it has counted is taken back when it is dropped.
+    /// A seat at the census of this limit's queues, for any strategy and any queue. What it has
+    /// counted is subtracted when it is dropped.
     pub fn census(&self) -> Box<dyn Census> {
         Box::new(Arc::clone(self.census.get_or_init(census::Shared::new)).seat())
     }
@@ -68,9 +68,9 @@ impl Coordination {
         self.shared.set_limit(limit);
     }
 
-    /// Up to when the limit has been used up: credit where that lies before `now`, and debt where
-    /// it lies behind. What a strategy cannot tell counts as used. For another process whose
-    /// clock is the same, which goes on there with [`Coordination::resume`].
+    /// The time up to which the limit is used: there is credit if it is before `now`, and debt if
+    /// it is after. What a strategy does not know counts as used. For another process with the same
+    /// clock, which continues with [`Coordination::resume`].
     pub fn spent_until(&self, now: Nanos) -> Nanos {
         self.shared.spent_until(now)
     }

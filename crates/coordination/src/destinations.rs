@@ -1,35 +1,36 @@
-//! What the queues of a port hear of destinations, on a board for all of them.
+//! Congestion feedback from destinations, on a board that all queues of a port share.
 //!
-//! Four words for each of 512 buckets of destinations, and one that says how late any of
-//! the rest matters. No seat has a place of its own: whoever hears writes, whoever sends reads.
+//! There are four words for each of 512 buckets of destinations, and one word that says until when
+//! any bucket matters. No seat has a slot of its own: queues that receive feedback write, queues
+//! that send read.
 //!
-//! *Memory ordering:* relaxed throughout. Each word says all that it says by itself, number and
-//! time in one, and none guards other memory. All changes of one word have one order, and
-//! [`Hearsay::replace`] is a comparison and an exchange in one, so of two that replace the same
-//! word one learns that it was not the first. What one queue writes to *different* words others may
-//! see in any order: that something somewhere is congested, and not yet what, or the other way
-//! round. Whoever sees it so sends what is at hand as before, and looks again at the next packet or
-//! batch. A word that was written is seen everywhere within the time that a line takes from one
-//! core to another, some hundred nanoseconds, which is less than their clocks are apart.
+//! *Memory ordering:* relaxed throughout. Each word holds a number and its time, needs no other
+//! word, and guards no other memory. All changes of one word have one order, and
+//! [`Feedback::replace`] is one compare-and-swap, so if two queues replace the same word one of them
+//! learns that it came second. What one queue writes to *different* words, others may see in any
+//! order: that some bucket is congested, and not yet which one, or the other way round. A queue
+//! that sees this sends as before, and looks again at the next packet or batch. A write is visible
+//! everywhere within the time that a line takes from one core to another, some hundred nanoseconds,
+//! which is less than the difference of their clocks.
 //!
-//! *Cost.* A queue that has nothing congested reads one line a batch, which is rewritten at most
+//! *Cost.* While nothing is congested a queue reads one line per batch, which is rewritten at most
 //! every 65 us. A packet with a time stamp reads the line of its bucket, which changes about once a
-//! millisecond for each destination, and so does one that comes back. 16 KiB a port, and nothing
-//! allocated afterwards. Two buckets share a line of 64 bytes: at that pace of writing it is
-//! cheaper than four times the memory.
+//! millisecond per destination, and so does a packet that comes back. 16 KiB per port, and no later
+//! allocation. Two buckets share a line of 64 bytes: at this write rate that is cheaper than four
+//! times the memory.
 //!
-//! *Non-goals.* What the words mean: `narrows_qdisc::pacing`.
+//! *Non-goals.* The meaning of the words: `narrows_qdisc::pacing`.
 
 use crate::line::Line;
 use crate::sync::{AtomicU64, Ordering};
-use narrows_qdisc::{DESTINATIONS, Hearsay, Word};
+use narrows_qdisc::{DESTINATIONS, Feedback, Word};
 use std::array;
 use std::sync::Arc;
 
 /// The model checker follows every word there is, so for it there are few.
 const BUCKETS: usize = if cfg!(loom) { 2 } else { DESTINATIONS };
 
-/// What the queues of one port hear.
+/// The board of one port.
 pub struct Destinations {
     /// On a line of its own: every queue reads it once a batch.
     greatest: Line<AtomicU64>,
@@ -49,7 +50,7 @@ impl Destinations {
     }
 
     /// One more queue's view of it.
-    pub fn hearsay(self: &Arc<Self>) -> Box<dyn Hearsay> {
+    pub fn feedback(self: &Arc<Self>) -> Box<dyn Feedback> {
         Box::new(View(Arc::clone(self)))
     }
 }
@@ -63,8 +64,8 @@ impl View {
     }
 }
 
-// Relaxed throughout: each word stands for itself, see above.
-impl Hearsay for View {
+// Relaxed throughout: each word is complete in itself, see above.
+impl Feedback for View {
     fn read(&self, bucket: usize, word: Word) -> u64 {
         self.word(bucket, word).load(Ordering::Relaxed)
     }
@@ -98,7 +99,7 @@ mod loom_tests {
     const NOW: Nanos = Nanos::from_secs(1);
 
     fn safeguard(shared: &Arc<Destinations>) -> Safeguard {
-        Safeguard::new(shared.hearsay())
+        Safeguard::new(shared.feedback())
     }
 
     fn data(value: u32) -> Acknowledgement {
@@ -169,7 +170,7 @@ mod loom_tests {
 
     /// When the packet left that is under way, in the unit that it is kept in.
     fn one_probe(shared: &Arc<Destinations>) -> u64 {
-        let word = shared.hearsay().read(HOST as usize, Word::UnderWay);
+        let word = shared.feedback().read(HOST as usize, Word::UnderWay);
         assert_eq!(word >> 32, 7);
         word & u64::from(u32::MAX)
     }

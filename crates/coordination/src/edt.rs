@@ -1,36 +1,33 @@
-//! `edt`: one departure clock for all.
+//! `edt`: one departure clock for all queues.
 //!
-//! A packet is given its earliest departure time when it arrives: the time up to which the limit
-//! has already been promised, which it advances by the time that the packet takes at the rate.
-//! The packet then waits in its own queue until that time, and nobody needs to be asked
-//! again. A packet that would leave later than the horizon is dropped on arrival; the horizon is
-//! what the backlog limit takes at the rate, so it is the same queue, counted in time.
+//! A packet gets its earliest departure time on arrival: the time up to which the limit is already
+//! promised, which the packet advances by the time that it takes at the rate. Then it waits in its
+//! own queue until that time, and needs no further coordination. A packet that would leave after
+//! the horizon is dropped on arrival. The horizon is the time that the backlog limit takes at the
+//! rate, so it is the same limit, counted in time.
 //!
-//! *Differences from the source.* Algorithm 2 tests, stores and adds separately, so that two
-//! queues may be given the same time, or the clock may be set back; here it is one
-//! compare-and-swap. It rounds each packet's time down; here each seat carries what is left over
-//! from packet to packet, so that its sum is rounded up once and not for every packet: in any
-//! window all seats together are exact to a nanosecond a seat.
-//! The horizon there is set by hand.
+//! *Differences from the source.* Algorithm 2 tests, stores and adds separately, so two queues may
+//! get the same time, or the clock may be set back; here it is one compare-and-swap. Algorithm 2
+//! rounds each packet's time down; here each seat carries the remainder from packet to packet, so
+//! its sum is rounded up once and not for every packet: in any window all seats together are exact
+//! to a nanosecond per seat. In Algorithm 2 the horizon is configured.
 //!
-//! *No burst.* Departure times are a rate apart, whatever the burst and the peak rate, which both
-//! permit more: nothing is made up for after a pause. The burst still bounds the longest packet,
-//! as in all strategies.
+//! *No burst.* Departure times are spaced by the rate. The burst and the peak rate permit more, but
+//! nothing is made up for after a pause. As in all strategies, the burst bounds the longest packet.
 //!
-//! *Change of the limit.* Stamps that were given at the old rate are void: the clock is set back to
-//! now (and one packet, the last one to have left), and each seat has the time for all that is
-//! queued there promised to it at once, ahead of what comes next. From that time packets are
-//! stamped anew as they come to leave, as are those that arrived under another meter (they come
-//! with a departure time of zero). If each was promised its time only then, it would be given the
-//! end of the line, while the time of those behind it passed unused.
+//! *Change of the limit.* Stamps from the old rate are void: the clock is set back to now (and one
+//! packet, the last one that left), and each seat at once reserves the time for its queued packets,
+//! ahead of new arrivals. Packets then get new stamps from this reservation as they leave; so do
+//! packets that arrived under another meter (their departure time is zero). If each packet reserved
+//! its time only then, it would get the end of the line while the time of the packets behind it
+//! passed unused.
 //!
-//! *Drops.* What was promised to a packet that its queue drops is given to those that come next to
-//! the same seat, from the same time on; once that time has passed it is lost, as any time in which
-//! nobody had anything to send.
+//! *Drops.* The time of a packet that its queue drops goes to the next packets of the same seat, if
+//! it has not passed. Time that has passed is lost, as any time in which no queue had a packet.
 //!
-//! *Limits.* Exact in the sum on the stamps; a worker that oversleeps sends all that has become
-//! due at once. Fair to nobody: who offers more is given more. One line that every arrival
-//! of every queue writes.
+//! *Limits.* The sum is exact for the stamps; a worker that oversleeps sends everything that has
+//! become due at once. Not fair: a queue that offers more gets more. Every arrival of every queue
+//! writes one line.
 //!
 //! Source: mq-cake, Netdev 0x19, Algorithm 2, after EDT-BPF (Fomichev et al., Netdev 0x14).
 //!
@@ -126,7 +123,7 @@ impl crate::coordination::Shared for Shared {
     }
 
     fn spent_until(&self, now: Nanos) -> Nanos {
-        // What was promised to packets that are still queued is void, as in `set_back`.
+        // The times of packets that are still queued are void, as in `set_back`.
         let rate = self.published.read().limit.rate;
         let largest = Bytes(self.largest.load(Ordering::Relaxed));
         let promised = Nanos(self.promised.load(Ordering::Relaxed));
@@ -152,11 +149,11 @@ struct Seat {
     /// A time promised to a packet at the head whose own stamp counts for nothing.
     restamped: Option<(Bytes, Nanos)>,
     spare: Spare,
-    /// What all packets that are queued here cost, as far as this seat has heard of them.
+    /// The cost of all packets queued here, as far as this seat knows.
     pending: Bytes,
     /// The part of it for which no time is promised yet.
     unpromised: Bytes,
-    /// What is promised to the packets at the head.
+    /// The time reserved for the packets at the head.
     block: Option<Block>,
     contact: Contact,
     _place: Place,
@@ -181,7 +178,7 @@ impl Block {
     }
 }
 
-/// What was promised to packets that were dropped.
+/// The times of packets that were dropped.
 #[derive(Clone, Copy, Default)]
 struct Spare {
     bytes: Bytes,

@@ -1,42 +1,40 @@
 //! `equal`: the rate divided by the number of queues that use it.
 //!
 //! Each seat has a bucket of its own, which fills at the limit's rate divided by the number of
-//! active queues. It counts them itself, once per sync time, by looking at what each of
-//! its siblings has published: whether packets are queued there, and when one last left.
-//! A sibling is active if either says so since the seat's own last count; the seat counts
-//! itself. Both signs are needed: at a low rate a queue with packets may not send for several
-//! sync times, at a high one a queue that sends all the time is always found empty.
+//! active queues. The seat counts these itself, once per sync time, from what each sibling has
+//! published: whether it has packets queued, and when it last sent. A sibling is active if either
+//! holds since the seat's last count; the seat counts itself. Both signs are needed: at a low rate
+//! a backlogged queue may not send for several sync times, and at a high rate a queue that sends
+//! all the time always looks empty.
 //!
-//! Nobody writes what anybody else writes: no locks, no read-modify-write, one line a seat.
+//! A seat writes only its own line: no locks, no read-modify-write, one line per seat.
 //!
 //! *When a seat counts.* When it is about to send, as in the papers. Linux's `cake_mq` counts at
-//! each attempt, so also where an arrival finds the queue held back. In all cells in which it was
-//! measured that is the same (80/20 over two queues at 200 Mbit/s yields 80 %). Where packets of a
-//! light queue are further apart than two counts it is not: a seat that counts between two packets
-//! of its own forgets its sibling before it sends. At 20 Mbit/s and 1.5 times the load Linux's rule
-//! then lets 107 % of the limit pass, and this one 100 % (`tests/reference`, with a model of
-//! Linux's rule).
+//! each attempt, including arrivals that find the queue throttled. In all measured cells that is
+//! the same (80/20 over two queues at 200 Mbit/s yields 80 %). It differs if packets of a light
+//! queue are further apart than two counts: a seat that counts between two packets of its own
+//! forgets its sibling before it sends. At 20 Mbit/s and 1.5 times the load, Linux's rule passes
+//! 107 % of the limit, and this one 100 % (`tests/reference`, with a model of Linux's rule).
 //!
-//! *The burst.* CAKE has none: a queue may be one packet ahead. `tbf` has one, and it is
-//! divided like the rate, but never below the packet that is to leave, or queues whose part
-//! is smaller than a packet would send nothing. The sum of what may leave at once is
-//! therefore the burst, or one packet for each active queue where that is more; queues that
-//! have not yet noticed each other exceed it, as the papers say.
+//! *The burst.* CAKE has none: a queue may be one packet ahead. `tbf` has one, and it is divided
+//! like the rate, but never below the packet that is to leave; otherwise queues whose part is
+//! smaller than a packet would send nothing. So the sum that may leave at once is the burst, or one
+//! packet per active queue if that is more. Queues that have not yet noticed each other exceed it,
+//! as the papers say.
 //!
-//! *Limits.* By the authors' own account what a light queue leaves of its part is nobody's
-//! (80/20 over two queues yields 70 %), and queues that wake together each begin with what
-//! was theirs when they last counted. And, seen here: queues without a backlog whose packets
-//! are further apart than the time between two counts are found idle part of the time, each
-//! by the others, so that together they exceed a limit that their load exceeds only a little
-//! (50 Mbit/s, offered 8:2:4:2 over four queues, all but passes a limit of 40). Load that
-//! backlogs every queue never does.
+//! *Limits.* By the authors' own account, the unused share of a light queue is lost (80/20 over two
+//! queues yields 70 %), and queues that wake up together each start with the share of their last
+//! count. And, seen here: queues without a backlog whose packets are further apart than two counts
+//! look idle to each other part of the time, so together they exceed a limit that their load
+//! exceeds only slightly (50 Mbit/s, offered 8:2:4:2 over four queues, almost all passes a limit of
+//! 40). Load that backlogs every queue never does.
 //!
-//! Source: mq-cake, Netdev 0x19, Algorithm 1. As in Linux and unlike there, a sibling is known
-//! to have sent by a time and not by a counter, so that a seat remembers one number and not
-//! one for each sibling.
+//! Source: mq-cake, Netdev 0x19, Algorithm 1. As in Linux and unlike there, a sibling publishes the
+//! time of its last packet and not a counter, so a seat remembers one number and not one per
+//! sibling.
 //!
-//! Cost: a packet costs one load of a line that changes with the limit only, and the bucket;
-//! a batch one store of 8 bytes; a sync time one load for each sibling.
+//! Cost: a packet costs one load of a line that changes only with the limit, and the bucket; a
+//! batch one store of 8 bytes; a sync time one load per sibling.
 
 use crate::Limit;
 use crate::limit::{Edition, Published};
@@ -50,13 +48,13 @@ use narrows_qdisc::{Contact, Meter, Share, Take};
 use narrows_units::{Bytes, Nanos, Rate};
 use std::sync::Arc;
 
-/// What a seat tells its siblings, in one word, so that it is always of one moment: in bit 0
-/// whether packets are queued, above it when one last left (63 bits: 292 years).
+/// What a seat publishes, in one word, so that it is consistent: bit 0 says whether packets are
+/// queued, the bits above when one last left (63 bits: 292 years).
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Activity(u64);
 
 impl Activity {
-    /// Of a seat that nobody sits at, or that has never sent.
+    /// A seat that is not taken, or that has never sent.
     const NONE: Self = Self(0);
 
     #[inline]
@@ -95,12 +93,12 @@ impl Shared {
         Some(Nanos(self.spent.load(Ordering::Relaxed))).filter(|spent| *spent != Nanos::ZERO)
     }
 
-    /// How many seats are active, `own` among them whatever it has published.
+    /// How many seats are active, always including `own`.
     fn count_active(&self, own: usize, since: Nanos) -> u32 {
         let mut active = 1;
         for (number, activity) in self.activity.iter().enumerate() {
-            // Relaxed: the word says all that there is to say and nothing is read in its wake.
-            // One that is a little old is seen at the next count at the latest.
+            // Relaxed: the word is complete in itself and guards nothing. A stale one is corrected
+            // at the next count at the latest.
             let activity = Activity(activity.load(Ordering::Relaxed));
             if number != own && activity.is_active_since(since) {
                 active += 1;

@@ -1,58 +1,57 @@
 //! `fair`: exact in the sum by one ledger, fair between queues by one level.
 //!
-//! Exactness and fairness are two problems. A clock that all share is exact and fair to nobody;
-//! shares that each works out for itself are fair and exact only once everybody has noticed
-//! everybody. So each gets a mechanism of its own, and neither depends on the other:
+//! Exactness and fairness are two problems. A shared clock is exact but not fair; shares that each
+//! seat computes for itself are fair, but exact only once all seats have noticed each other. So
+//! each problem gets its own mechanism, and neither depends on the other:
 //!
 //! *The ledger* (`fair/ledger.rs`) is a token bucket in one word, from which seats buy what they
-//! send, some packets at a time. Its sum is exact whatever the seats believe: when forty queues
-//! wake up at once, when a core stalls, when a view is old. What a queue leaves unused is in the
-//! ledger at once, for anyone.
+//! send, some packets at a time. Its sum is exact whatever the seats know of each other: when forty
+//! queues wake up at once, when a core stalls, when a view is stale. What a queue leaves unused is
+//! in the ledger at once, for any other.
 //!
-//! *The level* (`fair/level.rs`, `fair/board.rs`) says who comes first. Each seat publishes what
-//! it demands; once every sync time one of them works out the max-min fair level for all. What a
-//! seat buys *within its share*, weight times level, it may buy as long as there is credit at
-//! all; what it buys *beyond*, only while more than a cushion of credit remains. So the cushion
-//! is always there for those within their share, and everything that they do not use goes to
-//! whoever asks, within microseconds and not by the next division. What is bought beyond a share
-//! counts against the share to come (`fair/grace.rs`), or it would be a matter of luck.
+//! *The level* (`fair/level.rs`, `fair/board.rs`) makes it fair. Each seat publishes its demand;
+//! once every sync time one of them computes the max-min fair level for all. *Within its share*,
+//! weight times level, a seat may buy while there is any credit. *Beyond* it, a seat may buy only
+//! while more than a cushion of credit remains. So the cushion is always there for seats within
+//! their shares, and everything that they do not use goes to the others within microseconds and not
+//! at the next division. What a seat buys beyond its share counts against its future share
+//! (`fair/allowance.rs`); otherwise luck would decide.
 //!
-//! *Shares add up to what keeps the cushion full.* That is the limit when it is, less when it is
-//! not, more when credit lies beyond it. So hardly anything is left to be sold as surplus while
-//! demands last; and an overshoot is a debt that all pay back together: when queues that slept
-//! wake up they use up the cushion, which is what then stands in the next hop; until it is full
-//! again everyone sends a little less, and the next hop drains.
+//! *The sum of the shares controls the cushion.* It is the limit while the cushion is full, less
+//! while it is not, and more while there is credit beyond it. So hardly any surplus remains while
+//! demands last, and an overshoot is a debt that all seats pay back: queues that wake up together
+//! use up the cushion, which then queues up in the next hop; until the cushion is full again every
+//! seat sends slightly less, and the next hop drains.
 //!
-//! *A reserve for what is urgent.* A seat whose qdisc says that it yields leaves some more credit,
-//! so that on other seats what does not yield, and is within its share, finds it at once and does
-//! not have to win a race. Only where packets are paid for one by one: a lease ends soon enough.
+//! *A reserve for urgent packets.* A seat whose qdisc yields leaves some more credit, so that seats
+//! that do not yield, and are within their shares, find it at once and need not win a race. This
+//! applies only where packets are bought one by one; a lease ends soon enough.
 //!
-//! *What may leave.* In any window at most the rate times the window, plus the burst that the
-//! operator asked for, or 32 us at the rate or six full frames (three below 750 Mbit/s) where
-//! that is more; plus one packet that is longer than the cushion, if such are sent. Clocks that
-//! differ count as they agree (`fair/clock.rs`).
+//! *What may leave.* In any window at most the rate times the window plus the burst. The burst is
+//! the configured one, but at least 32 us at the rate or six full frames (three below 750 Mbit/s),
+//! plus one packet that is longer than the cushion, if such are sent. Clocks that differ are
+//! brought to one time (`fair/clock.rs`).
 //!
 //! *Nothing to tune.* The sync time follows from the number of seats and the rate
-//! (`fair/terms.rs`), and little depends on it: only how soon shares follow demands.
+//! (`fair/terms.rs`), and affects only how soon shares follow demands.
 //!
-//! *For qdiscs that know more.* A queue may be given a weight, and change it: CAKE's is the number
-//! of hosts that it serves, each counted in parts where it has flows on several queues, so that
-//! hosts and not queues are given equal shares.
+//! *Weights.* A qdisc may set and change its queue's weight. CAKE's is the number of hosts that the
+//! queue serves, each counted in parts if it has flows on several queues, so that hosts and not
+//! queues get equal shares.
 //!
-//! *Limits.* What is bought within a share while shares are out of date, or as surplus, goes to
-//! whoever asks first. What a stalled seat held is nobody's.
+//! *Limits.* Credit bought within shares that are out of date, or as surplus, goes to the first
+//! seat that asks. What a stalled seat held is lost.
 //!
-//! Cost: a packet costs a few comparisons and a subtraction while the lease lasts; a lease
-//! one update of the ledger's line and some divisions; a sync time one look at each seat, by one
-//! seat.
+//! Cost: while a lease lasts, a packet costs a few comparisons and a subtraction; a lease costs one
+//! update of the ledger's line and some divisions; a sync time one look at each seat, by one seat.
 
 use crate::Limit;
 use crate::limit::{Edition, Published};
 use crate::pace::Pace;
 use crate::place::Place;
+use allowance::Allowance;
 use board::Board;
 use clock::Clock;
-use grace::Grace;
 use ledger::Ledger;
 use level::Demand;
 use narrows_packet::Backlog;
@@ -61,9 +60,9 @@ use narrows_units::{Bytes, Nanos, Rate};
 use std::sync::Arc;
 use terms::Terms;
 
+mod allowance;
 mod board;
 mod clock;
-mod grace;
 mod ledger;
 mod level;
 mod terms;
@@ -82,8 +81,8 @@ const LONGEST_SAMPLE: u64 = 16;
 const HOLD: u64 = 4;
 const LEAST_HOLD: Nanos = Nanos::from_micros(200);
 
-/// A seat that has borrowed leaves this part of it in credit, in addition to what it buys: of
-/// those who want more than their share, who has had least comes first.
+/// A seat that has borrowed leaves this part of that in credit, in addition to what it buys: of
+/// the seats that want more than their share, the one that has had least comes first.
 const BORROWED_PART: u64 = 8;
 
 /// A seat that is so late with what it bought has stalled.
@@ -124,7 +123,7 @@ impl crate::coordination::Shared for Shared {
     }
 
     fn spent_until(&self, _now: Nanos) -> Nanos {
-        // What seats hold has been bought: whoever goes on does not have it.
+        // What seats hold has been bought: a process that takes over does not have it.
         self.ledger.sold()
     }
 
@@ -158,7 +157,7 @@ struct Seat {
     /// How much to buy next time: more and more while all of it is used.
     ahead: Bytes,
     /// What this seat may still buy within its share.
-    grace: Grace,
+    allowance: Allowance,
     /// Whether the queue was empty when it was last looked at.
     rested: bool,
     /// The level that it is for.
@@ -168,7 +167,7 @@ struct Seat {
     /// Whether any of it ever has: then there is a reserve.
     has_yielded: bool,
     weight: Weight,
-    /// What it was when the grace was last looked at.
+    /// What it was when the allowance was last looked at.
     weighed: Weight,
     share: Share,
     /// What has left since `since`, by the common time.
@@ -176,12 +175,12 @@ struct Seat {
     since: Nanos,
     /// What had left when the last batch was reported.
     reported: Bytes,
-    /// The least that has been queued after a batch since `since`: what stands, and not what only
+    /// The smallest backlog after a batch since `since`: the standing queue, without what only
     /// passes through.
     least_backlog: Bytes,
     /// Up to when the last packet has been told to wait.
     waiting_until: Nanos,
-    /// Up to when what was last said of this seat holds, and when to say it anew.
+    /// Until when this seat's published demand holds, and when to publish it again.
     told_until: Nanos,
     next_tell: Nanos,
     /// Whether the queue has overflowed since `since`.
@@ -209,7 +208,7 @@ impl Seat {
             expires: Nanos::MAX,
             lease: Bytes::ZERO,
             ahead: Bytes::ZERO,
-            grace: Grace::new(terms.rate, terms.least_grace),
+            allowance: Allowance::new(terms.rate, terms.least_allowance),
             rested: true,
             level: terms.rate.bits_per_sec(),
             yields: false,
@@ -256,23 +255,23 @@ impl Seat {
         self.waiting_until = self.waiting_until.min(common);
         self.next_tell = common;
         self.follow_level();
-        self.grace.clear(common);
+        self.allowance.clear(common);
     }
 
-    /// Makes the grace that of the present level.
+    /// Makes the allowance that of the present level.
     fn follow_level(&mut self) {
         let whole = u128::from(self.terms.rate.bits_per_sec());
         let part = u128::from(self.level) * u128::from(self.weight.0) / u128::from(Weight::ONE.0);
         let part = part.min(whole);
         let rate = Rate::from_bits_per_sec(part as u64);
         self.lease = rate.bytes_in(self.terms.lease);
-        self.grace = self.grace.at_rate(rate, self.terms.least_grace);
+        self.allowance = self.allowance.at_rate(rate, self.terms.least_allowance);
         let share = (part << 16).checked_div(whole).unwrap_or(0);
         self.share = Share(share as u32);
     }
 
-    /// What all shares together are to be, in bits per second: the limit, and what brings the
-    /// credit beyond the reserve to the cushion.
+    /// The sum of all shares, in bits per second: the limit, and what brings the credit beyond the
+    /// reserve to the cushion.
     fn shared(&self, now: Nanos) -> u64 {
         let Terms { rate, cushion, sync_time, .. } = self.terms;
         let reserve = if self.has_yielded { self.terms.reserve } else { Nanos::ZERO };
@@ -300,15 +299,15 @@ impl Seat {
         }
     }
 
-    /// Says what this seat demands: all that there is while its queue stands or overflows, what it
-    /// sends otherwise. `backlog` is what is queued now.
+    /// Publishes this seat's demand: unlimited while its queue stands or overflows, else what it
+    /// sends. `backlog` is what is queued now.
     fn tell(&mut self, backlog: Bytes, now: Nanos) {
         let sync_time = self.terms.sync_time;
         let passed = now.since(self.since);
         let sampled = passed >= sync_time && self.sent >= self.terms.sample
             || passed.0 >= sync_time.0.saturating_mul(LONGEST_SAMPLE);
         if now > self.told_until {
-            // Awake again: how much it sent long ago says nothing.
+            // Awake again: its rate of long ago means nothing.
             self.used = None;
             self.start_sample(backlog, now);
         } else if sampled {
@@ -341,21 +340,21 @@ impl Seat {
         let now = self.clock.follow(self.shared.ledger.latest(), own_now);
         self.consult(now);
         if self.weighed != self.weight {
-            self.grace.reweigh(self.weighed, self.weight, now);
+            self.allowance.reweigh(self.weighed, self.weight, now);
             self.weighed = self.weight;
         }
         if self.rested {
             self.rested = false;
-            self.grace.rest(cost, now);
+            self.allowance.rest(cost, now);
         }
         let need = cost - self.held;
-        let granted = self.grace.affords(need, now);
+        let granted = self.allowance.affords(need, now);
         let in_share = granted.is_ok();
         let keep = self.keep(in_share, now);
         let more = self.affordable(keep, in_share, now);
         let in_advance = more > need && self.buy_exactly(more, keep, in_share, false, now).is_ok();
         if !in_advance && let Err(when) = self.buy_exactly(need, keep, in_share, true, now) {
-            // Whichever comes first: that enough is there for this seat, too, or its grace.
+            // Whichever comes first: that enough is there for this seat, too, or its allowance.
             let when = match granted {
                 Ok(()) => when,
                 Err(granted) => granted.max(when - keep).min(when.max(now + self.terms.retry)),
@@ -376,26 +375,25 @@ impl Seat {
         if in_share {
             return reserve;
         }
-        let left = Nanos(self.grace.borrowed(now).0 / BORROWED_PART).min(Nanos(depth.0 / 2));
+        let left = Nanos(self.allowance.borrowed(now).0 / BORROWED_PART).min(Nanos(depth.0 / 2));
         reserve + cushion.max(left)
     }
 
-    /// How much of what this seat would like to buy in advance it can: the cushion is for packets
-    /// that are to leave now, not for those that may come. What seats hold when others wake up
-    /// is an overshoot, too.
+    /// How much this seat may buy in advance: the cushion is for packets that leave now, not for
+    /// those that may come. What seats hold when others wake up is an overshoot, too.
     fn affordable(&self, keep: Nanos, in_share: bool, now: Nanos) -> Bytes {
         let Terms { rate, depth, cushion, .. } = self.terms;
         let credit = self.shared.ledger.credit(now).min(depth);
         let mut most = self.ahead.min(rate.bytes_in(credit - keep - cushion));
         if in_share {
-            most = most.min(self.grace.worth(now));
+            most = most.min(self.allowance.worth(now));
         }
         self.peak.as_ref().map_or(most, |peak| most.min(peak.mtu))
     }
 
-    /// Buys `bytes` and leaves `keep` in credit. Within the share, where `packet` is true, what is
-    /// longer than the cushion, which is all that others always leave, may leave less: it would
-    /// else never find enough.
+    /// Buys `bytes` and leaves `keep` in credit. Within the share, if `packet` is true, a packet
+    /// longer than the cushion, which is all that others always leave, may leave less: otherwise it
+    /// would never find enough.
     ///
     /// # Errors
     /// When it can be bought, by the common time.
@@ -419,9 +417,9 @@ impl Seat {
         self.pace = pace;
         self.held += bytes;
         if in_share {
-            self.grace.charge(bytes, now);
+            self.allowance.charge(bytes, now);
         } else {
-            self.grace.borrow(bytes, now);
+            self.allowance.borrow(bytes, now);
         }
         if let Some(peak) = &mut self.peak
             && let Some((span, pace)) = peak.pace.delay(bytes)
@@ -445,8 +443,8 @@ impl Seat {
         Take::Granted
     }
 
-    /// What is held was bought too long ago: others are to have it. What a stalled seat held is not
-    /// even theirs, it would be an overshoot by now.
+    /// The lease is too old: others get its rest. What a stalled seat held is not even theirs; it
+    /// would be an overshoot by now.
     #[cold]
     fn expire(&mut self, now: Nanos) {
         if now.since(self.expires) < STALL {
@@ -461,7 +459,7 @@ impl Seat {
     #[cold]
     fn give_back(&mut self) {
         self.shared.ledger.take_back(self.pace.refund(self.held));
-        self.grace.refund(self.held);
+        self.allowance.refund(self.held);
         self.contact.updates += 1;
         self.held = Bytes::ZERO;
     }

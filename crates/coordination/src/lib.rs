@@ -1,9 +1,9 @@
 //! Who may send how much: the only state that workers share.
 //!
-//! A [`Limit`] is kept by several queues together. Each queue has a seat at it, a
-//! [`Meter`](narrows_qdisc::Meter) that only its worker touches; what the seats need to know of
-//! each other stands in a few cache lines that a [`Coordination`] owns. How they divide the
-//! limit is a [`Strategy`], each in a file of its own:
+//! Several queues keep a [`Limit`] together. Each queue has a seat at it, a
+//! [`Meter`](narrows_qdisc::Meter) that only its worker touches. What the seats need to know of
+//! each other is in a few cache lines that a [`Coordination`] owns. A [`Strategy`] decides how they
+//! divide the limit; each is in a file of its own:
 //!
 //! | strategy | shared and written by many | exact in the sum | fair between queues |
 //! | --- | --- | --- | --- |
@@ -12,14 +12,17 @@
 //! | `equal` | nothing | once all have scanned, if all use their part | by division |
 //! | `fair` | a word, every lease | in every window | max-min, by weight |
 //!
-//! *Principles.* A seat's published state stands on cache lines of its own. Only what a
-//! strategy says of itself is contended; following a change of the limit never is. Memory
-//! orderings are argued where they stand, and every lock-free part is checked with `loom`
-//! (`RUSTFLAGS="--cfg loom" cargo test -p narrows-coordination --lib --release`).
+//! A whole tree of limits is a [`SharedTree`], kept by a [`TreeStrategy`]: `fair`, `flowvalve` or
+//! `lock`.
 //!
-//! *Non-goals.* No clocks (`now` is an argument, and all workers' must count from one epoch),
-//! no threads, no packets, no allocation once a seat is taken (but for what a seat at the
-//! `census` needs to count its first host).
+//! *Principles.* A seat's published state is on cache lines of its own. Only a strategy's own state
+//! is contended; noticing a changed limit never is. Memory orderings are argued where they are
+//! used, and every lock-free part is checked with `loom` (`RUSTFLAGS="--cfg loom" cargo test -p
+//! narrows-coordination --lib --release`).
+//!
+//! *Non-goals.* No clocks (`now` is an argument, and all workers' must count from one epoch), no
+//! threads, no packets, no allocation once a seat is taken (except what a seat at the `census`
+//! needs to count its first host).
 //!
 //! Source: the mq-cake papers (IFIP; Netdev 0x19), Algorithms 1 and 2.
 
@@ -30,18 +33,29 @@ mod edt;
 mod equal;
 mod fair;
 mod fairness;
+pub mod flowvalve;
+mod fluid;
+mod label;
 mod limit;
 mod line;
 mod lock;
+pub mod locked;
 mod pace;
 mod place;
+mod policer;
+mod roster;
 mod strategy;
 mod sync;
 mod tree;
+mod trees;
 
 pub use coordination::Coordination;
 pub use destinations::Destinations;
 pub use fairness::jain;
+pub use fluid::Fluid;
+pub use label::{LENDERS_MAX, Label, Lenders};
 pub use limit::Limit;
+pub use policer::SharedPolicer;
 pub use strategy::{DEFAULT_SYNC_TIME, Strategy};
 pub use tree::{Below, Tree};
+pub use trees::{SharedTree, TreeStrategy};

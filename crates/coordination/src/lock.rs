@@ -1,20 +1,20 @@
-//! `lock`: one bucket for all, under a mutex.
+//! `lock`: one bucket for all queues, under a mutex.
 //!
-//! What single-queue shapers do, and the baseline that the others are measured against: exact
-//! in every window, and every packet of every queue contends for one line.
+//! This is what single-queue shapers do, and the baseline for the others: exact in every window,
+//! but every packet of every queue contends for one line.
 //!
-//! *By turns.* Left to itself a shared bucket starves whoever needs more of it: a queue of small
-//! packets takes each token as it falls, and a full-size packet never finds enough. A seat
-//! that has to wait therefore books its turn: nobody who comes later may take what it needs,
-//! and it is told when its turn is, behind the turns booked before. A turn comes by the
-//! clock, so a seat that stalls holds up nobody as long as the burst is worth two packets; what
-//! it has booked is kept for it meanwhile. One that is dropped leaves its turn to the others.
+//! *By turns.* Without turns a shared bucket starves queues with large packets: a queue of small
+//! packets takes each token as it falls, and a full-size packet never finds enough. So a seat that
+//! has to wait books its turn: later seats may not take what it needs, and it learns when its turn
+//! is, behind the turns booked before. A turn comes by the clock, so a stalled seat delays no other
+//! as long as the burst is worth two packets; its booking is kept meanwhile. A seat that is dropped
+//! leaves its turn to the others.
 //!
 //! *Exactness.* Booking moves no credit. A packet is charged when it leaves, from a bucket that
-//! never holds more than the burst, so that what leaves in any window is at most the rate times
-//! the window plus the burst.
+//! never holds more than the burst, so in any window at most the rate times the window plus the
+//! burst leaves.
 //!
-//! Cost: a mutex a packet, unless its turn is known not to have come; another when a queue
+//! Cost: a mutex per packet, unless its turn is known not to have come; another when a queue
 //! becomes active or idle.
 
 use crate::Limit;

@@ -19,8 +19,8 @@ impl Places {
         let count = self.0.len();
         let place = self.0.get(number);
         let place = place.unwrap_or_else(|| panic!("seat {number} of {count} does not exist"));
-        // Acquire: whatever the one who sat here before wrote last (that it is idle) is seen,
-        // and so ordered before anything that is written from now on.
+        // Acquire: sees what the seat's previous holder wrote last (that it is idle), and so orders
+        // it before anything that is written from now on.
         let taken = place.swap(true, Ordering::Acquire);
         assert!(!taken, "seat {number} is taken: drop its meter before it is taken again");
         Place { places: Arc::clone(self), number }

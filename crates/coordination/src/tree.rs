@@ -43,6 +43,8 @@
 //! [`LEAST_FRAMES`]: terms::LEAST_FRAMES
 
 use crate::sync::{Mutex, lock};
+use crate::trees::from_above;
+use log::Log;
 use narrows_packet::Reading;
 use narrows_qdisc::htb::{Class, ClassMeter, LeafClass, TreeMeter};
 use narrows_qdisc::{Config, NodeId, Spec};
@@ -51,7 +53,8 @@ use seat::Seat;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-mod ledger;
+pub(crate) mod ledger;
+mod log;
 mod node;
 mod race;
 mod seat;
@@ -62,8 +65,32 @@ mod terms;
 pub struct Below {
     /// Its name.
     pub id: NodeId,
-    /// Its kind and parameters.
-    pub config: Config,
+    /// Its kind and parameters, shared with others that are alike.
+    pub config: Arc<Config>,
+    /// How many qdiscs with classes are above it.
+    pub level: u8,
+    /// The qdiscs below it.
+    pub children: Vec<Self>,
+}
+
+impl Below {
+    /// One with nothing below it, in a class of an `htb` at the root.
+    pub fn new(id: NodeId, config: impl Into<Arc<Config>>) -> Self {
+        Self { id, config: config.into(), level: 1, children: Vec::new() }
+    }
+
+    /// What a queue builds.
+    pub(crate) fn spec(&self) -> Spec {
+        let Self { id, config, level, children } = self;
+        let children = children.iter().map(Self::spec).collect();
+        Spec { id: *id, level: *level, children, ..Spec::new((**config).clone()) }
+    }
+
+    /// What it and those below it want to know of packets.
+    pub(crate) fn reading(&self) -> Reading {
+        let own = self.config.reading();
+        self.children.iter().fold(own, |reading, child| reading.and(child.reading()))
+    }
 }
 
 /// A class, and what waits below it.
@@ -73,11 +100,23 @@ struct Member {
     below: Option<Below>,
 }
 
+/// What is known of all classes.
+#[derive(Default)]
+struct Members {
+    /// By their number.
+    classes: HashMap<u32, Box<Member>>,
+    /// What qdiscs below them want to know of packets, with how many of them do.
+    readings: Vec<(Reading, usize)>,
+    log: Log,
+    /// How many nodes have been made.
+    made: u64,
+}
+
 /// The classes of a tree; see the module's documentation.
 #[derive(Default)]
 pub struct Tree {
-    /// By their number. Locked when a class comes, goes or is first used by a queue.
-    members: Mutex<HashMap<u32, Member>>,
+    /// Locked when a class comes, goes or is first used by a queue.
+    members: Mutex<Members>,
 }
 
 impl Tree {
@@ -86,69 +125,171 @@ impl Tree {
         Arc::default()
     }
 
-    /// Makes the classes what `classes` says, those above others before them. A class carries on,
-    /// with its credit and its debt, where it is below the same classes as before.
+    /// Makes the classes what `classes` says. A class carries on, with its credit and its debt,
+    /// where it is below the same classes as before. What queues have to do for it depends on what
+    /// changes.
     ///
     /// # Panics
     /// Where a parent is none of them: the policy sees to that.
     pub fn become_these(&self, classes: &BTreeMap<u32, (Class, Option<Below>)>) {
         let mut members = lock(&self.members);
-        let mut before = std::mem::take(&mut *members);
-        let depth = |id: &u32| {
-            std::iter::successors(Some(*id), |id| {
-                classes.get(id).and_then(|(class, _)| class.parent)
-            })
-            .count()
-        };
-        let mut order: Vec<&u32> = classes.keys().collect();
-        order.sort_by_cached_key(|id| depth(id));
-        for id in order {
-            let Some((class, below)) = classes.get(id) else { continue };
-            let above = |id| members.get(&id).unwrap_or_else(|| panic!("there is no class {id:x}"));
-            let parent = class.parent.map(|id| Arc::clone(&above(id).node));
-            let is_same = |node: &Node| match (&node.parent, &parent) {
-                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-                (one, other) => one.is_none() && other.is_none(),
-            };
-            let node = match before.remove(id) {
-                Some(member) if is_same(&member.node) => {
-                    member.node.terms.set(class);
-                    member.node
-                }
-                _ => Arc::new(Node::new(class, parent)),
-            };
-            members.insert(*id, Member { node, class: *class, below: below.clone() });
+        match members.changes_to(classes) {
+            Some(changes) => members.change(&changes, classes),
+            None => members.replace(classes),
         }
+    }
+
+    /// Makes the classes `changed` what `of` says of them; those of which it says nothing go. False
+    /// where one of them moves, or there was none before: nothing has changed then.
+    ///
+    /// # Panics
+    /// As [`Tree::become_these`].
+    pub fn change(
+        &self,
+        changed: &[u32],
+        of: &dyn Fn(u32) -> Option<(Class, Option<Below>)>,
+    ) -> bool {
+        let classes: BTreeMap<u32, _> =
+            changed.iter().filter_map(|id| Some((*id, of(*id)?))).collect();
+        let mut members = lock(&self.members);
+        let moves = |(id, (class, _)): (&u32, &(Class, Option<Below>))| {
+            members.classes.get(id).is_some_and(|member| member.class.parent != class.parent)
+        };
+        if members.classes.is_empty() || classes.iter().any(moves) {
+            return false;
+        }
+        members.change(changed, &classes);
+        true
     }
 
     /// A queue's seat.
     pub fn seat(self: &Arc<Self>) -> Box<dyn TreeMeter> {
-        Box::new(Queue { tree: Arc::clone(self) })
+        let seen = lock(&self.members).log.end();
+        Box::new(Queue { tree: Arc::clone(self), seen })
+    }
+}
+
+impl Members {
+    /// The numbers of the classes that are others in `classes`, or are not in both; `None` where one
+    /// of them moves, and with it those below, or where there was none before.
+    fn changes_to(&self, classes: &BTreeMap<u32, (Class, Option<Below>)>) -> Option<Vec<u32>> {
+        if self.classes.is_empty() {
+            return None;
+        }
+        let mut changes = Vec::new();
+        for (id, (class, below)) in classes {
+            match self.classes.get(id) {
+                Some(member) if member.class.parent != class.parent => return None,
+                Some(member) if member.class == *class && member.below == *below => {}
+                _ => changes.push(*id),
+            }
+        }
+        changes.extend(self.classes.keys().copied().filter(|id| !classes.contains_key(id)));
+        Some(changes)
+    }
+
+    /// Makes the classes `changed` what `classes` says; those that are not there go.
+    fn change(&mut self, changed: &[u32], classes: &BTreeMap<u32, (Class, Option<Below>)>) {
+        self.log.add(changed.iter().copied());
+        for id in from_above(classes, changed.iter().copied()) {
+            let (class, below) = &classes[&id];
+            let present = self.take(id);
+            self.put(id, class, below.clone(), present);
+        }
+        for id in changed.iter().filter(|id| !classes.contains_key(id)) {
+            self.take(*id);
+        }
+    }
+
+    /// Makes the classes what `classes` says.
+    fn replace(&mut self, classes: &BTreeMap<u32, (Class, Option<Below>)>) {
+        let mut before = std::mem::take(&mut self.classes);
+        self.readings.clear();
+        self.log.forget();
+        for id in from_above(classes, classes.keys().copied()) {
+            let (class, below) = &classes[&id];
+            let present = before.remove(&id);
+            self.put(id, class, below.clone(), present);
+        }
+    }
+
+    /// Takes a class out.
+    fn take(&mut self, id: u32) -> Option<Box<Member>> {
+        let member = self.classes.remove(&id)?;
+        if let Some(below) = &member.below {
+            let reading = below.reading();
+            if let Some(at) = self.readings.iter().position(|(known, _)| *known == reading) {
+                self.readings[at].1 -= 1;
+                if self.readings[at].1 == 0 {
+                    self.readings.swap_remove(at);
+                }
+            }
+        }
+        Some(member)
+    }
+
+    /// Puts a class in, which carries on as `present` where that is below the same one.
+    fn put(&mut self, id: u32, class: &Class, below: Option<Below>, present: Option<Box<Member>>) {
+        let above =
+            |id| self.classes.get(&id).unwrap_or_else(|| panic!("there is no class {id:x}"));
+        let parent = class.parent.map(|id| Arc::clone(&above(id).node));
+        let is_same = |node: &Node| match (&node.parent, &parent) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        let node = match present {
+            Some(member) if is_same(&member.node) => {
+                member.node.terms.set(class);
+                member.node
+            }
+            _ => {
+                self.made += 1;
+                Arc::new(Node::new(id, self.made, class, parent))
+            }
+        };
+        if let Some(below) = &below {
+            let reading = below.reading();
+            match self.readings.iter_mut().find(|(known, _)| *known == reading) {
+                Some((_, count)) => *count += 1,
+                None => self.readings.push((reading, 1)),
+            }
+        }
+        self.classes.insert(id, Box::new(Member { node, class: *class, below }));
     }
 }
 
 struct Queue {
     tree: Arc<Tree>,
+    /// Up to where it has read what changed.
+    seen: u64,
 }
 
 impl TreeMeter for Queue {
     fn leaf(&self, id: u32) -> Option<LeafClass> {
         let members = lock(&self.tree.members);
-        let Member { class, below, .. } = members.get(&id)?;
-        let Below { id, config } = below.clone()?;
-        Some(LeafClass { class: *class, qdisc: Spec { id, ..Spec::new(config) } })
+        let Member { class, below, .. } = members.classes.get(&id)?.as_ref();
+        Some(LeafClass { class: *class, qdisc: below.as_ref()?.spec() })
     }
 
     fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>> {
-        let node = Arc::clone(&lock(&self.tree.members).get(&id)?.node);
+        let node = Arc::clone(&lock(&self.tree.members).classes.get(&id)?.node);
         Some(Box::new(Seat::new(node)))
+    }
+
+    fn is_seat_of(&self, seat: u64, id: u32) -> bool {
+        let members = lock(&self.tree.members);
+        members.classes.get(&id).is_some_and(|member| member.node.serial == seat)
+    }
+
+    fn changes(&mut self) -> Option<Vec<u32>> {
+        let members = lock(&self.tree.members);
+        let changes = members.log.since(self.seen);
+        self.seen = members.log.end();
+        changes
     }
 
     fn reading(&self) -> Reading {
         let members = lock(&self.tree.members);
-        members
-            .values()
-            .filter_map(|member| member.below.as_ref())
-            .fold(Reading::NOTHING, |reading, below| reading.and(below.config.reading()))
+        members.readings.iter().fold(Reading::NOTHING, |all, (reading, _)| all.and(*reading))
     }
 }

@@ -106,7 +106,7 @@ fn marked() -> Acknowledgement {
 
 fn queues() -> Vec<Safeguard> {
     let shared = Destinations::new();
-    (0..QUEUES).map(|_| Safeguard::new(shared.hearsay())).collect()
+    (0..QUEUES).map(|_| Safeguard::new(shared.feedback())).collect()
 }
 
 proptest! {
@@ -180,7 +180,7 @@ fn threads_hear_of_what_is_said_and_of_nothing_else() {
     let shared = Destinations::new();
     let threads: Vec<_> = (0..4_u32)
         .map(|number| {
-            let mut safeguard = Safeguard::new(shared.hearsay());
+            let mut safeguard = Safeguard::new(shared.feedback());
             thread::spawn(move || {
                 for round in 0..ROUNDS {
                     let now = Nanos::from_secs(1) + Nanos(u64::from(round) * 50_000);
@@ -198,7 +198,7 @@ fn threads_hear_of_what_is_said_and_of_nothing_else() {
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     let end = Nanos::from_secs(1) + Nanos(u64::from(ROUNDS) * 50_000);
-    let mut late = Safeguard::new(Arc::clone(&shared).hearsay());
+    let mut late = Safeguard::new(Arc::clone(&shared).feedback());
     assert!(late.congested_until(6, end).is_some());
     assert_eq!(late.congested_until(5, end), None);
     // It was heard without a pause, and so has never come back.

@@ -3,7 +3,7 @@
 use narrows_coordination::Destinations;
 use narrows_packet::{Acknowledgement, Batch, Headers, PacketId, Packets};
 use narrows_qdisc::pacing::{Config, Structure};
-use narrows_qdisc::{Detail, Handover, Hearsay, Qdisc, Spec};
+use narrows_qdisc::{Detail, Feedback, Handover, Qdisc, Spec};
 use narrows_units::{Nanos, Rate};
 use std::sync::Arc;
 
@@ -38,10 +38,10 @@ impl Queue {
     }
 }
 
-fn spec(safeguard: bool, hearsay: Option<Box<dyn Hearsay>>) -> Spec {
+fn spec(safeguard: bool, feedback: Option<Box<dyn Feedback>>) -> Spec {
     let config =
         Config { maxrate: Some(RATE), safeguard, ..Config::new(Structure::FlowBundler, 1500) };
-    Spec { hearsay, ..Spec::new(narrows_qdisc::Config::Pacing(config)) }
+    Spec { feedback, ..Spec::new(narrows_qdisc::Config::Pacing(config)) }
 }
 
 impl Queue {
@@ -81,7 +81,7 @@ impl World {
 
     fn together() -> Self {
         let shared = Destinations::new();
-        let spec = || spec(true, Some(shared.hearsay()));
+        let spec = || spec(true, Some(shared.feedback()));
         Self::new(spec(), spec())
     }
 
@@ -131,7 +131,7 @@ impl World {
                 packets.arrive(id, 60, now);
                 packets.set_headers(id, Headers { source: *host, ..Headers::default() });
                 packets.set_acknowledgement(id, *answer);
-                qdisc.overhear(packets, &[id], now - BEHIND);
+                qdisc.observe_reverse(packets, &[id], now - BEHIND);
             }
             *at > now
         });
@@ -196,7 +196,7 @@ fn so_does_a_round_trip_that_has_become_long() {
 
 #[test]
 fn queues_of_different_ports_hear_nothing_of_each_other() {
-    let alone = || spec(true, Some(Destinations::new().hearsay()));
+    let alone = || spec(true, Some(Destinations::new().feedback()));
     for (sends, hears) in [(alone(), alone()), (spec(true, None), spec(true, None))] {
         let mut world = World::new(sends, hears);
         assert!(world.longest_burst(Answer::Mark) >= 4);
@@ -216,10 +216,10 @@ fn what_is_heard_no_more_leaves_together_again() {
 #[test]
 fn who_listens_no_more_is_not_kept_apart_and_who_begins_to_is() {
     let shared: Arc<Destinations> = Destinations::new();
-    let mut world = World::new(spec(false, None), spec(true, Some(shared.hearsay())));
+    let mut world = World::new(spec(false, None), spec(true, Some(shared.feedback())));
     assert!(world.longest_burst(Answer::Mark) >= 4, "the one that sends does not listen");
     assert!(world.heard()[1] > 0);
-    world.sends.retune(spec(true, Some(shared.hearsay())), world.now);
+    world.sends.retune(spec(true, Some(shared.feedback())), world.now);
     assert!(world.longest_burst(Answer::Mark) <= 2, "it does");
     // With other parameters and nothing said of whom to hear, it hears those whom it heard.
     world.sends.retune(spec(true, None), world.now);

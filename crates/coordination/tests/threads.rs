@@ -29,7 +29,7 @@ const TURNS: u32 = 50;
 /// What every seat is to be granted, however long it has to wait for a core,
 const ENOUGH: u64 = 11 * COST.0;
 /// if it comes within this.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Lets every seat send as much as it may while the limit changes under it and a worker in four is
 /// restarted now and then, until all have sent enough. Returns the bytes that each was granted, and
@@ -74,7 +74,7 @@ fn flood(strategy: Strategy) -> (Vec<u64>, Nanos) {
         }
         let is_over = |turn| {
             let enough = all().iter().all(|bytes| *bytes >= ENOUGH);
-            turn >= TURNS && enough || start.elapsed() > PATIENCE
+            turn >= TURNS && enough || start.elapsed() > TIMEOUT
         };
         for turn in (0..).take_while(|turn| !is_over(*turn)) {
             thread::sleep(Duration::from_millis(1));

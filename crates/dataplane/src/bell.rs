@@ -1,6 +1,6 @@
-//! A bell that one thread rings for another, which may be at work or asleep.
+//! A bell that one thread rings for another, which may be running or asleep.
 //!
-//! One that is at work looks at a flag, once a step; one that sleeps polls the descriptor.
+//! A running thread checks a flag once per step; a sleeping one polls the descriptor.
 
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;

@@ -1,8 +1,8 @@
-//! Where a thread takes in workers that other threads hand over to it.
+//! Where a thread receives workers that other threads hand over to it.
 //!
-//! Handing over is the only thing that threads of a session do to each other: a worker belongs to
-//! one thread at any moment, from the one's last step to the other's first through a lock that
-//! neither holds while packets move.
+//! Handing over is the only interaction between the threads of a session. A worker belongs to one
+//! thread at any moment: from the last step on one thread to the first on the other through a lock
+//! that neither holds while packets move.
 
 use crate::bell::Bell;
 use crate::runner::Runner;

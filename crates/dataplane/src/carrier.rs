@@ -1,11 +1,11 @@
 //! Whether the ports have a carrier.
 //!
-//! Without one the kernel takes what is sent there and drops it, so nothing waits and nothing shows
-//! in the queues. A session goes on all the same: a cable comes back. What is lost meanwhile the
-//! device counts (`narrows_link::DeviceLosses`).
+//! Without one the kernel accepts frames and drops them, so nothing waits and the queues show
+//! nothing. The session continues all the same: a cable comes back. The device counts what is lost
+//! meanwhile (`narrows_link::DeviceLosses`).
 //!
-//! Many drivers drop the carrier for a moment when a program is attached or a ring changes. So only
-//! what two looks in a row, a second apart, have found gone is told.
+//! Many drivers drop the carrier for a moment when a program is attached or a ring changes. So a
+//! lost carrier is reported only after two checks in a row, a second apart, have found it.
 
 use crate::events::Events;
 use narrows_shaper::Side;

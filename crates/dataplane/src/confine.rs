@@ -1,9 +1,8 @@
-//! What the process may still do once it joins ports: the privileges that this needs, and no
-//! others.
+//! The privileges that the process keeps once it joins ports, and no others.
 //!
-//! It confines itself before it joins the ports for the first time. So the start goes through
-//! the same needle's eye as everything after it: ports that vanish and come back, bridges,
-//! programs, reloads. Whatever is refused is refused at once and not a week later.
+//! It confines itself before it joins the ports for the first time. So the start needs the same
+//! privileges as everything after it: ports that disappear and come back, bridges, programs,
+//! reloads. A missing privilege shows at once and not a week later.
 //!
 //! In this order, each on its own, so that a kernel without one still has the others:
 //!
@@ -13,9 +12,8 @@
 //! * *calls* (seccomp): the system calls that it makes, and none that it never needs.
 //!
 //! *Upgrades.* A process that takes over is started by this one and inherits all of it. It needs
-//! the same, so this is as it should be: capabilities are kept ambient, so that it gets them
-//! whoever it runs as; starting programs is allowed, wherever they lie; nothing here is undone
-//! by it. A version that needs more takes a restart.
+//! the same privileges: capabilities are kept ambient, so it gets them whatever user it runs as;
+//! starting programs is allowed, wherever they are. A version that needs more needs a restart.
 //!
 //! Non-goals: protection from the operator, and from what CAP_BPF and CAP_NET_ADMIN can do
 //! themselves.

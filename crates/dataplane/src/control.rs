@@ -1,18 +1,19 @@
 //! The control socket: how `narrows tc` and `narrows show` reach a running instance.
 //!
-//! A Unix socket in a folder that only its owner may enter, one per instance, in a folder per
-//! network namespace: interface names mean something only there, so a command finds the
+//! Each instance has a Unix socket in a directory that only its owner may enter. There is a
+//! directory per network namespace, because interface names are local to it: a command finds the
 //! instances of the namespace in which it runs, as `tc` finds its interfaces. Each connection
-//! carries one request and one answer, a line of JSON each, and before the answer to a long batch
-//! lines that say how far it is. Only where the ports are let go for a command does it stay open,
-//! until they are joined again ([`crate::pause`]). The peer's user is checked, too.
+//! carries one request and one answer, a line of JSON each; before the answer to a long batch there
+//! are progress lines. A connection that has the ports released for a command stays open until they
+//! are joined again ([`crate::pause`]). The peer's user id is checked, too.
 //!
-//! `place` is where the sockets are and whose; `server` and `client` are the two sides.
+//! `place` says where the sockets are and who may have one; `server` and `client` are the two
+//! sides.
 //!
 //! Non-goals: remote access, several requests on one connection.
 
-use crate::show::Show;
 use crate::upgrade::UpgradeStatus;
+use narrows_snapshot::Snapshot;
 use narrows_tc::Outcome;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -36,8 +37,10 @@ const MESSAGE_MAX: usize = 16 << 20;
 pub enum Request {
     /// Which ports it has.
     Ports,
-    /// Everything about it.
+    /// Everything about it but its trees of qdiscs and classes.
     Show,
+    /// Everything about it.
+    ShowWithTrees,
     /// To let go of the ports until the connection says more or is closed.
     LetGo {
         /// What for, for people.
@@ -76,7 +79,7 @@ pub enum Answer {
     /// The names of its ports.
     Ports(Vec<String>),
     /// Everything about it.
-    Show(Box<Show>),
+    Show(Box<Snapshot>),
     /// The ports are let go.
     LetGo,
     /// The ports are joined again, or would be.
@@ -142,6 +145,18 @@ pub enum ControlError {
          `narrows run --ports A,B`, or give a file with `--policy FILE`"
     )]
     Nobody(String),
+    /// Another user's instances may run here.
+    #[error(
+        "only the user of an instance, and root, may ask it: {folder} is closed to others; run \
+         this with sudo, or as the user that runs narrows"
+    )]
+    Forbidden {
+        /// Where their sockets are.
+        folder: PathBuf,
+    },
+    /// It does not serve the request.
+    #[error("the instance refuses: {0}")]
+    Refused(String),
     /// The conversation broke off.
     #[error("the instance at {path} does not answer: {source}")]
     Broken {

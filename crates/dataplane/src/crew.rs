@@ -1,32 +1,31 @@
-//! A thread and the workers that it serves: one, or several while there is little to do.
+//! A thread and the workers that it serves: one, or several at low load.
 //!
-//! Each worker has a thread of its own. At low rates hardly any time goes into packets; it goes
-//! into waking up for each of them, and four threads that wake up for one packet each cost four
-//! times what one costs that wakes up for four. So a thread with little to do hands its worker over
-//! to the first thread, the *host*, which sleeps once for all and wakes up once for all; and as
-//! soon as the host has more to do than is good for delays, it sends them all home.
+//! Each worker has a thread of its own. At low rates hardly any time goes into packets; most goes
+//! into wake-ups, and four threads that wake up for one packet each cost four times as much as one
+//! that wakes up for four. So a thread with little to do hands its worker over to the first thread,
+//! the *host*, which sleeps once and wakes up once for all of them. As soon as the host has more to
+//! do than is good for delay, it sends them back.
 //!
-//! *Who owns what does not change.* A worker belongs to one thread at any moment ([`Berth`]), takes
+//! *Ownership does not change.* A worker belongs to one thread at any moment ([`Berth`]), takes
 //! along its packets, qdiscs and timers, and is handed over between two steps: nothing is
 //! reordered, nothing is shared.
 //!
 //! *When.* Each thread measures ten times a second how much of its core it uses. A worker leaves
-//! its home where the host would then use at most [`HOST_MOST`]. It goes home when the host uses
-//! more than [`HOST_FULL`], or has been at work without a pause for twice [`STREAK`], which a burst
-//! at line rate brings about long before its rings are full; and stays there for [`STAY`].
+//! its own thread if the host would then use at most [`HOST_MOST`]. It returns when the host uses
+//! more than [`HOST_FULL`], or has been running without a pause for twice [`STREAK`], which a burst
+//! at line rate causes long before its rings are full; then it stays for [`STAY`].
 //!
-//! A thread sleeps in one `ppoll` on all sockets of its workers and on the eventfds through which
-//! it is told something, until the moment at which the next packet may leave, or the next heartbeat
-//! is due. The clock is read once for all workers' steps, and once more before going to sleep.
+//! A thread sleeps in one `ppoll` on all sockets of its workers and on the eventfds that notify it,
+//! until the next departure, or the next heartbeat. The clock is read once for all workers' steps,
+//! and once more before sleeping.
 //!
-//! *In the order of what is due.* A queue that stands may be late for a while, so that others leave
-//! with it. Those that are late together have turns in the order in which they were due: in any
-//! fixed order the first could take what all have earned, and the last go without.
+//! *In order of departure.* A standing queue may be late for a while, so that others leave with it.
+//! Those that are late together are served in order of their departure times: in any fixed order
+//! the first could take what all have earned, and the last would starve.
 //!
-//! Cost: a worker that has nothing to do costs a step in vain, some 100 ns, for each that the
-//! thread wakes up for.
+//! Cost: an idle worker costs an empty step, some 100 ns, for each wake-up of the thread.
 //!
-//! Non-goals: balancing. Which queue a flow takes is the device's affair.
+//! Non-goals: balancing. The device decides which queue a flow takes.
 
 use crate::berth::Berth;
 use crate::clock;

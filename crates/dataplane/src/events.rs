@@ -1,4 +1,4 @@
-//! The instance's memory of what happened: said once in the log, and kept for `narrows show`.
+//! The instance's events: logged once, and kept for `narrows show`.
 
 use std::collections::VecDeque;
 

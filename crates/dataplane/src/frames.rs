@@ -1,8 +1,7 @@
-//! A worker's own part of the UMEM: where packets lie in its frames.
+//! A worker's own part of the UMEM: where packets are in its frames.
 //!
-//! A packet's id is the number of its first frame within this part. A packet that needs more
-//! (a jumbo frame) names its further frames in a chain. Who has which frame is the business of
-//! [`Owners`].
+//! A packet's id is the number of its first frame within this part. A packet that needs more (a
+//! jumbo frame) names its further frames in a chain. [`Owners`] tracks who has which frame.
 
 use crate::owners::{FrameCounts, Owners, Share};
 use narrows_packet::PacketId;

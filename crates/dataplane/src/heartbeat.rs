@@ -1,8 +1,8 @@
 //! When a worker beats, and from when on it counts as silent.
 //!
-//! The steering programs pass a silent worker by on their own ([`narrows_bpf::Heartbeats`]), and
-//! the worker finds out by the same bound and the same beat when it comes round again; so both
-//! always agree on whether its frames went another way meanwhile.
+//! The steering programs bypass a silent worker on their own ([`narrows_bpf::Heartbeats`]). When
+//! the worker resumes it applies the same bound to the same heartbeat, so both always agree on
+//! whether its frames bypassed it.
 
 use narrows_bpf::{Heart, Pulse};
 use narrows_units::Nanos;

@@ -1,35 +1,43 @@
-//! An instance: two ports, their policy, and the session that joins them while both are there.
+//! An instance: two ports, their policy, and the plane that joins them while both exist.
 //!
-//! The instance outlives its sessions. When an interface vanishes, or changes its queues, MTU
-//! or address, the session is closed, the event is told, and as soon as both ports are
-//! usable again the next session begins under the same policy, with counters that run on.
+//! The instance outlives its planes. When an interface disappears, or changes its queues, MTU or
+//! address, the plane closes and an event is logged. As soon as both ports are usable again the next
+//! plane opens with the same policy; counters continue.
 //!
-//! Everything here happens on one thread, at human speed: commands, link events, a tick a
-//! second. Packets are the workers' business.
+//! Everything here runs on one thread, at human speed: commands, link events, a tick per second.
+//! Workers handle packets.
 
 use crate::carrier::Carriers;
 use crate::clock;
+use crate::counters::{Counts, QueueCounters};
 use crate::events::Events;
 use crate::heartbeat::SilentWorker;
+use crate::in_driver::InDriver;
 use crate::look_ups::LookUps;
 use crate::meter::RateMeter;
 use crate::offloads::Repairs;
-use crate::runner::WorkerReport;
-use crate::session::{Closed, PortFacts, Session, SessionError, SessionOptions};
-use crate::show::{self, Conservation, PortShow, QueueCounters, Show, WorkerShow};
+use crate::plane::{Closed, Plane, PlaneKind, Report};
+use crate::port::PortFacts;
+use crate::session::{Session, SessionError, SessionOptions};
 use crate::standby::StandBy;
 use crate::warnings::{self, Bypass};
 use crate::watch::{self, Watch};
-use narrows_bpf::{Stalled, Verdicts, XdpMode};
+use narrows_bpf::tree::TreeError;
+use narrows_bpf::{Stalled, XdpMode};
+use narrows_classify::{ActionId, ActionStats};
 use narrows_link::bridge::BridgeError;
-use narrows_link::{DeviceLosses, Link, LinkError, LinkEvent, Promiscuous, doctor};
-use narrows_policy::{Kind, Node, NodeStats, Plan, Policy, PolicyError};
-use narrows_qdisc::{Detail, Spec};
-use narrows_shaper::{Installation, PathCounters, Side};
-use narrows_units::{Nanos, Rate};
-use narrows_xsk::CopyMode;
+use narrows_link::{LinkError, LinkEvent, Promiscuous, doctor};
+use narrows_policy::{NodeStats, Plan, Policy, PolicyError};
+use narrows_shaper::Side;
+use narrows_snapshot::Snapshot;
+use narrows_units::Nanos;
+use narrows_xdp::{Numbers, Refusal};
+use std::collections::BTreeMap;
 
 mod handover;
+#[cfg(test)]
+mod tests;
+mod view;
 
 pub(crate) use handover::{Heritage, Offer};
 
@@ -46,6 +54,22 @@ pub enum InstanceError {
         port: String,
         /// Why.
         source: PolicyError,
+    },
+    /// The plane cannot run the policy.
+    #[error("{port}: {source}")]
+    Refused {
+        /// The port whose policy it is.
+        port: String,
+        /// What it cannot do, and what can.
+        source: Refusal,
+    },
+    /// The XDP plane cannot be used.
+    #[error("{port}: {source}")]
+    Driver {
+        /// The port.
+        port: String,
+        /// Why.
+        source: TreeError,
     },
     /// The policy names a port that is not this instance's.
     #[error("the policy has a qdisc for \"{0}\", which is not a port of this instance")]
@@ -80,7 +104,7 @@ pub enum InstanceError {
     #[error("{0}")]
     Offloads(String),
     /// The ports were let go for a while.
-    #[error("let go: {0}")]
+    #[error("ports released: {0}")]
     LetGo(String),
     /// What another process passed on is not what this one can go on with.
     #[error("{0}")]
@@ -116,26 +140,18 @@ pub struct InstanceOptions {
     pub ports: [String; 2],
     /// Who forwards when this process is gone.
     pub fail: FailMode,
+    /// What joins its ports.
+    pub plane: PlaneKind,
     /// How its sessions are run.
     pub session: SessionOptions,
-}
-
-/// What each port has counted over all sessions.
-#[derive(Clone, Default)]
-struct Totals {
-    queues: [Vec<QueueCounters>; 2],
-    verdicts: [Verdicts; 2],
-    /// What the devices lost.
-    losses: [DeviceLosses; 2],
 }
 
 /// See the module's documentation.
 pub struct Instance {
     options: InstanceOptions,
     policy: Policy,
-    installed: [Option<Installation>; 2],
-    session: Option<Session>,
-    /// Over the session's workers.
+    plane: Option<Box<dyn Plane>>,
+    /// Over the plane's workers.
     watch: Watch,
     _promiscuous: Vec<Promiscuous>,
     standby: StandBy,
@@ -147,7 +163,7 @@ pub struct Instance {
     look_ups: LookUps,
     carriers: Carriers,
     /// Counts of the sessions that are over.
-    past: Totals,
+    past: Counts,
     rates: RateMeter,
     events: Events,
     began: Nanos,
@@ -164,13 +180,12 @@ impl Instance {
             let_go: None,
             options,
             policy: Policy::default(),
-            installed: [None, None],
-            session: None,
+            plane: None,
             _promiscuous: Vec::new(),
             waiting_for: None,
             look_ups: LookUps::default(),
             carriers: Carriers::default(),
-            past: Totals::default(),
+            past: Counts::default(),
             rates: RateMeter::default(),
             events: Events::default(),
             began: clock::now(),
@@ -225,28 +240,26 @@ impl Instance {
 
     /// How many queues are served, while the ports are joined.
     pub fn queues(&self) -> Option<usize> {
-        self.session.as_ref().map(Session::queues)
+        self.plane.as_ref().map(|plane| plane.queues())
     }
 
     /// How the ports were joined, for people.
     pub fn mode(&self) -> String {
-        let Some(session) = &self.session else { return "not joined".into() };
+        let Some(plane) = &self.plane else { return "not joined".into() };
+        let mode = plane.mode();
         let port = |side| {
-            format!(
-                "{} (mtu {}, {} XDP)",
-                session.port(side).name,
-                session.port(side).mtu,
-                session.xdp_mode(side)
-            )
+            let port = plane.port(side);
+            format!("{} (mtu {}, {} XDP)", port.name, port.mtu, mode.xdp[side.index()])
         };
-        format!(
-            "{} and {}, {} queues, {} AF_XDP, frames of {} bytes",
-            port(Side::A),
-            port(Side::B),
-            session.queues(),
-            session.copy_mode().name(),
-            session.sizing().buffer.size
-        )
+        let ports = format!("{} and {}", port(Side::A), port(Side::B));
+        match mode.frames {
+            Some((copy, bytes)) => format!(
+                "{ports}, {} queues, {} AF_XDP, frames of {bytes} bytes",
+                plane.queues(),
+                copy.name()
+            ),
+            None => format!("{ports}, in the driver, without queues"),
+        }
     }
 
     /// Puts `policy` in force. Nothing has changed where it is refused. A silent worker
@@ -257,24 +270,31 @@ impl Instance {
     /// Where it does not fit the ports.
     pub fn apply(&mut self, policy: Policy) -> Result<(), InstanceError> {
         self.check_ports(&policy)?;
-        let Some(session) = &self.session else {
-            self.policy = policy;
-            return Ok(());
-        };
         let mut changes = Vec::new();
         for side in Side::BOTH {
             let name = &self.options.ports[side.index()];
-            if policy.port(name) == self.policy.port(name) {
+            let (before, port) = (self.policy.port(name), policy.port(name));
+            if port == before {
                 continue;
             }
-            changes.push((side, plan(&policy, name, session.queues())?));
+            let next = match &self.plane {
+                Some(plane) if plane.plan(side).queues() == self.laid_over(plane.queues()) => {
+                    plane.plan(side).next(before, port)
+                }
+                Some(plane) => Plan::of(port, self.laid_over(plane.queues())),
+                // While the ports are away, how many queues they will have is not known.
+                None if self.needs_no_queues() => Plan::of(port, self.laid_over(1)),
+                None => continue,
+            };
+            let next = next.map_err(|source| does_not_fit(name, source))?;
+            changes.push((side, self.runnable(name, next)?));
         }
+        let Some(plane) = &mut self.plane else {
+            self.policy = policy;
+            return Ok(());
+        };
         for (side, plan) in changes {
-            let previous = self.installed[side.index()].as_ref();
-            let (installation, specs) = Installation::reconcile(plan, previous);
-            installation.commit();
-            session.update(side, specs);
-            self.installed[side.index()] = Some(installation);
+            plane.install(side, plan)?;
         }
         self.policy = policy;
         self.look_up();
@@ -283,16 +303,16 @@ impl Instance {
 
     /// The figures of every qdisc of the port of `side`.
     pub fn qdisc_stats(&self, side: Side) -> Vec<NodeStats> {
-        let (Some(session), Some(installed)) = (&self.session, &self.installed[side.index()])
-        else {
-            return Vec::new();
-        };
-        let per_queue: Vec<_> = session
-            .reports()
-            .into_iter()
-            .map(|mut report| std::mem::take(&mut report.qdiscs[side.index()]))
-            .collect();
-        installed.gather(&per_queue)
+        self.plane.as_ref().map(|plane| plane.stats(side)).unwrap_or_default()
+    }
+
+    /// What the actions of filters have done, at both ports together.
+    pub fn action_stats(&self) -> Vec<(ActionId, ActionStats)> {
+        let mut sums: BTreeMap<ActionId, ActionStats> = BTreeMap::new();
+        for (id, stats) in self.plane.iter().flat_map(|plane| plane.action_stats()) {
+            sums.entry(id).or_default().merge(&stats);
+        }
+        sums.into_iter().collect()
     }
 
     /// Takes notice of something that happened to an interface.
@@ -313,10 +333,10 @@ impl Instance {
             self.reconsider();
             return;
         };
-        let known = |session: &Session| {
-            Side::BOTH.iter().any(|&side| session.port(side).ifindex == link.status.ifindex)
-        };
-        if self.side(&link.status.name).is_some() || self.session.as_ref().is_some_and(known) {
+        let is_known = self.plane.as_ref().is_some_and(|plane| {
+            Side::BOTH.iter().any(|&side| plane.port(side).ifindex == link.status.ifindex)
+        });
+        if self.side(&link.status.name).is_some() || is_known {
             self.reconsider();
         }
     }
@@ -325,11 +345,11 @@ impl Instance {
     /// the ports could not be joined.
     pub fn tick(&mut self) {
         self.watch_standby();
-        match &mut self.session {
+        match &mut self.plane {
             None => self.reconsider(),
-            Some(session) => {
-                self.look_ups.retry(session, &self.options.ports, &mut self.events);
-                let zero_copy = session.copy_mode() == CopyMode::ZeroCopy;
+            Some(plane) => {
+                self.look_ups.retry(&mut **plane, &self.options.ports, &mut self.events);
+                let zero_copy = plane.mode().is_zero_copy();
                 self.repair();
                 // Nobody announces that a device has other rings now.
                 if zero_copy {
@@ -338,8 +358,7 @@ impl Instance {
             }
         }
         self.see_carriers();
-        let reports = self.reports();
-        let totals = self.totals(&reports);
+        let totals = self.totals(&self.report());
         let bytes = |of: fn(&QueueCounters) -> u64| {
             Side::BOTH.map(|side| totals.queues[side.index()].iter().map(of).sum())
         };
@@ -378,13 +397,13 @@ impl Instance {
     /// The workers that do not come round, for whatever reason, each with how long it has been so.
     /// The steering programs pass them by; none where nothing is joined.
     pub fn silent_workers(&self) -> Vec<SilentWorker> {
-        self.session.as_ref().map(Session::silent).unwrap_or_default()
+        self.plane.as_ref().map(|plane| plane.silent()).unwrap_or_default()
     }
 
     /// Takes notice of workers that fell silent or came back.
     pub fn watch(&mut self) {
-        if let Some(session) = &self.session {
-            for event in self.watch.look(session.pulses(), clock::now()) {
+        if let Some(plane) = &self.plane {
+            for event in self.watch.look(plane.pulses(), clock::now()) {
                 self.events.warn(event);
             }
         }
@@ -392,108 +411,11 @@ impl Instance {
 
     /// Ends the instance: what is queued may leave for a short while, then the ports are
     /// left to the kernel. Returns the last word on where every packet went.
-    pub fn stop(mut self) -> Show {
+    pub fn stop(mut self) -> Snapshot {
         self.close(true);
         self.repairs.undo();
         self.waiting_for = None;
         self.show()
-    }
-
-    /// Everything about it.
-    pub fn show(&self) -> Show {
-        let reports = self.reports();
-        let totals = self.totals(&reports);
-        let mut paths = PathCounters::default();
-        let mut queued = 0;
-        let bypassed = totals.verdicts.iter().map(|port| port.unserved + port.stalled).sum();
-        for queue in totals.queues.iter().flatten() {
-            paths.merge(&queue.outward);
-            queued += u64::from(queue.backlog.packets);
-        }
-        Show {
-            state: if self.session.is_some() { "running" } else { "waiting" }.into(),
-            waiting_for: self.waiting_for.clone(),
-            uptime_s: (clock::now() - self.began).as_secs_f64(),
-            fail: self.standby.describe(),
-            warnings: self.warnings(),
-            ports: Side::BOTH.map(|side| self.show_port(side, &totals, &reports)).into(),
-            workers: self.show_workers(&reports),
-            conservation: Conservation {
-                received: paths.rx_packets,
-                sent: paths.tx_packets,
-                queued,
-                dropped: show::by_reason(&paths.drops),
-                unaccounted: paths.unaccounted(queued),
-                bypassed,
-            },
-            events: self.events.list(),
-        }
-    }
-
-    fn show_port(&self, side: Side, totals: &Totals, reports: &[WorkerReport]) -> PortShow {
-        let name = self.options.ports[side.index()].clone();
-        let queues = &totals.queues[side.index()];
-        let verdicts = totals.verdicts[side.index()];
-        let root = self.policy.port(&name).root.as_ref();
-        let rate_set_bps = root.and_then(|root| match &root.kind {
-            Kind::Tbf(tbf) => Some(tbf.rate.bits_per_sec()),
-            Kind::Cake(cake) => cake.params.config.rate.map(Rate::bits_per_sec),
-            _ => None,
-        });
-        let qdiscs = reports.iter().flat_map(|report| &report.qdiscs[side.index()]);
-        let instances = qdiscs.filter_map(|stats| stats.detail.as_ref().and_then(Detail::cake));
-        let instance_bytes = instances.map(|cake| cake.own_memory.0).max();
-        let mut total = QueueCounters::default();
-        queues.iter().for_each(|queue| total.merge(queue));
-        let session = self.session.as_ref();
-        PortShow {
-            name,
-            xdp: session.map_or("none", |s| s.xdp_mode(side).name()).into(),
-            copy: session.map_or("none", |s| s.copy_mode().name()).into(),
-            no_carrier: session.is_some_and(|s| !s.device(side).carrier),
-            mtu: session.map_or(0, |s| s.port(side).mtu),
-            queues: session.map_or(0, Session::queues) as u32,
-            qdisc: root.map_or("noqueue", |root| root.kind.name()).into(),
-            rate_set_bps,
-            instance_bytes,
-            tx_rate_bps: self.rates.tx(side).bits_per_sec(),
-            rx_rate_bps: self.rates.rx(side).bits_per_sec(),
-            total: total.show(),
-            per_queue: queues.iter().map(QueueCounters::show).collect(),
-            to_self: verdicts.to_self,
-            unserved: verdicts.unserved,
-            stalled: verdicts.stalled,
-            kernel_drops: total.kernel_drops(),
-            device_losses: totals.losses[side.index()].into(),
-        }
-    }
-
-    fn show_workers(&self, reports: &[WorkerReport]) -> Vec<WorkerShow> {
-        let cpus: Vec<usize> = self.session.iter().flat_map(Session::cpus).collect();
-        let silent = self.silent_workers();
-        (0u32..)
-            .zip(cpus.iter().copied())
-            .zip(reports)
-            .map(|((queue, cpu), report)| {
-                let silence = silent.iter().find(|worker| worker.queue == queue);
-                let all = (report.busy + report.idle).as_secs_f64();
-                WorkerShow {
-                    queue,
-                    cpu: cpus.get(report.thread as usize).copied().unwrap_or(cpu),
-                    thread: report.thread,
-                    load: if all > 0.0 { report.busy.as_secs_f64() / all } else { 0.0 },
-                    idle_s: report.idle.as_secs_f64(),
-                    cpu_s: report.cpu_time.as_secs_f64(),
-                    frames: report.all_frames,
-                    free_frames: report.frames.free,
-                    receiving_frames: report.frames.receiving,
-                    waiting_frames: report.frames.waiting,
-                    sending_frames: report.frames.sending,
-                    stray_frames: report.stray_frames,
-                    silent_s: silence.map(|worker| worker.silence.as_secs_f64()),
-                }
-            })
-            .collect()
     }
 
     fn check_ports(&self, policy: &Policy) -> Result<(), InstanceError> {
@@ -503,24 +425,14 @@ impl Instance {
         }
     }
 
-    fn reports(&self) -> Vec<WorkerReport> {
-        self.session.as_ref().map(Session::reports).unwrap_or_default()
+    fn report(&self) -> Report {
+        self.plane.as_ref().map(|plane| plane.report()).unwrap_or_default()
     }
 
-    /// The counts of all sessions, with those of the running one as in `reports`.
-    fn totals(&self, reports: &[WorkerReport]) -> Totals {
+    /// The counts of all planes, with those of the running one as in `report`.
+    fn totals(&self, report: &Report) -> Counts {
         let mut totals = self.past.clone();
-        for (queue, report) in reports.iter().enumerate() {
-            totals.add(queue, report);
-        }
-        if let Some(session) = &self.session {
-            for side in Side::BOTH {
-                let past = totals.verdicts[side.index()];
-                totals.verdicts[side.index()] = show::add_verdicts(past, session.verdicts(side));
-                let losses = session.device(side).losses;
-                totals.losses[side.index()] = totals.losses[side.index()].and(&losses);
-            }
-        }
+        totals.add(&report.counts);
         totals
     }
 
@@ -529,12 +441,12 @@ impl Instance {
         // Each time anew: an interface that came back is no port of the bridge any more.
         self.standby.watch(&self.options.ports, &mut self.events)?;
         let [a, b] = &self.options.ports;
-        let ports = [read_port(a)?, read_port(b)?];
-        if ports[0].queues != ports[1].queues {
+        let ports = [PortFacts::read(a)?, PortFacts::read(b)?];
+        if ports[0].queues != ports[1].queues && !self.needs_no_queues() {
             let [a, b] = ports.map(|port| (port.name, port.queues));
             return Err(InstanceError::Queues(a, b));
         }
-        let [(of_a, specs_a), (of_b, specs_b)] = self.compile(ports[0].queues as usize)?;
+        let plans = self.compile(ports[0].queues as usize)?;
         // A NIC drops frames for others by itself, long before XDP.
         let promiscuous = ports
             .iter()
@@ -547,24 +459,24 @@ impl Instance {
         });
         self.repairs.watch(&self.options.ports, generic);
         self.repairs.repair(&mut self.events);
-        let session = Session::open(
-            ports,
-            &self.options.session,
-            [specs_a, specs_b],
-            self.options.fail.stalled(),
-        )?;
-        let is_generic = Side::BOTH.map(|side| session.xdp_mode(side) == XdpMode::Generic);
-        self.session = Some(session);
+        let stalled = self.options.fail.stalled();
+        let plane: Box<dyn Plane> = match self.options.plane {
+            PlaneKind::Xsk => {
+                Box::new(Session::open(ports, &self.options.session, plans, stalled)?)
+            }
+            PlaneKind::Xdp => Box::new(InDriver::open(ports, only, plans)?),
+        };
+        let is_generic = plane.mode().xdp.map(|mode| mode == XdpMode::Generic);
+        self.plane = Some(plane);
         if is_generic != generic {
             self.repairs.watch(&self.options.ports, is_generic);
             self.repairs.repair(&mut self.events);
         }
-        self.installed = [Some(of_a), Some(of_b)];
         self._promiscuous = promiscuous;
         self.waiting_for = None;
-        self.watch = Watch::new(self.options.fail.stalled());
+        self.watch = Watch::new(stalled);
         self.events.say(format!("joined {}", self.mode()));
-        for warning in self.session.iter().flat_map(warnings::of_ports) {
+        for warning in self.plane.iter().flat_map(|plane| warnings::of_ports(&**plane)) {
             self.events.warn(warning);
         }
         self.look_up();
@@ -573,35 +485,59 @@ impl Instance {
 
     /// Tells of carriers that went away, or came back.
     fn see_carriers(&mut self) {
-        let Some(session) = &self.session else { return };
+        let Some(plane) = &self.plane else { return };
         for side in Side::BOTH {
-            let has_carrier = session.device(side).carrier;
-            self.carriers.see(side, &session.port(side).name, has_carrier, &mut self.events);
+            let has_carrier = plane.device(side).carrier;
+            self.carriers.see(side, &plane.port(side).name, has_carrier, &mut self.events);
         }
     }
 
     /// Lays the policy of either port out over `queues` queues.
-    fn compile(&self, queues: usize) -> Result<[(Installation, Vec<Spec>); 2], InstanceError> {
+    fn compile(&self, queues: usize) -> Result<[Plan; 2], InstanceError> {
         let [a, b] = &self.options.ports;
-        let plans = [plan(&self.policy, a, queues)?, plan(&self.policy, b, queues)?];
-        Ok(plans.map(|plan| Installation::reconcile(plan, None)))
+        Ok([self.lay_out(&self.policy, a, queues)?, self.lay_out(&self.policy, b, queues)?])
+    }
+
+    /// Lays `policy` of the port `name` out over `queues` queues, for the plane that is to run it.
+    fn lay_out(&self, policy: &Policy, name: &str, queues: usize) -> Result<Plan, InstanceError> {
+        self.runnable(name, plan(policy, name, self.laid_over(queues))?)
+    }
+
+    /// Over how many queues the plan of a port with `queues` queues is laid out. Where none are
+    /// needed, as if there were several: bands below a rate are classes of one tree then.
+    fn laid_over(&self, queues: usize) -> usize {
+        if self.needs_no_queues() { queues.max(2) } else { queues }
+    }
+
+    /// `plan` of the port `name`, where the plane that is to run it can.
+    fn runnable(&self, name: &str, plan: Plan) -> Result<Plan, InstanceError> {
+        if self.needs_no_queues() {
+            let refused = |source| InstanceError::Refused { port: name.to_owned(), source };
+            narrows_xdp::compile(&plan, &Numbers::default()).map_err(refused)?;
+        }
+        Ok(plan)
+    }
+
+    /// Whether it is not the ports' queues that packets wait in and workers serve.
+    fn needs_no_queues(&self) -> bool {
+        self.options.plane == PlaneKind::Xdp
     }
 
     /// Has the kernel asked what addresses were before translation for those ports whose qdiscs
     /// want to know, and for no others.
     fn look_up(&mut self) {
-        let Some(session) = &mut self.session else { return };
+        let Some(plane) = &mut self.plane else { return };
         let wanted = self
             .options
             .ports
             .each_ref()
-            .map(|name| self.policy.port(name).nodes().into_iter().any(wants_translation));
-        self.look_ups.set(wanted, session, &self.options.ports, &mut self.events);
+            .map(|name| self.policy.port(name).looks_up_translations());
+        self.look_ups.set(wanted, &mut **plane, &self.options.ports, &mut self.events);
     }
 
     /// Whether qdiscs can learn what addresses were before translation, as far as is known.
     pub(crate) fn can_look_up(&self) -> bool {
-        self.session.as_ref().is_none_or(Session::can_look_up)
+        self.plane.as_ref().is_none_or(|plane| plane.can_look_up())
     }
 
     /// Lets go of the ports, which traffic then passes as if this process were gone, for `why`.
@@ -614,7 +550,7 @@ impl Instance {
         }
         self.watch_standby();
         self.close(true);
-        self.events.warn(format!("let go of the ports: {why}"));
+        self.events.warn(format!("released the ports: {why}"));
         self.waiting_for = Some(format!("{why} to be done"));
         self.let_go = Some(why);
         Ok(())
@@ -625,7 +561,7 @@ impl Instance {
     pub(crate) fn join_again(&mut self) -> Result<String, String> {
         self.let_go = None;
         self.reconsider();
-        match &self.session {
+        match &self.plane {
             Some(_) => Ok(self.mode()),
             None => Err(self.waiting_for.clone().unwrap_or_default()),
         }
@@ -634,7 +570,7 @@ impl Instance {
     /// Looks after who forwards when this process is gone.
     fn watch_standby(&mut self) {
         if let Err(error) = self.standby.watch(&self.options.ports, &mut self.events)
-            && self.session.is_some()
+            && self.plane.is_some()
         {
             self.events.warn(error.to_string());
             self.close(true);
@@ -644,38 +580,26 @@ impl Instance {
 
     /// Switches off what spoils frames.
     fn repair(&mut self) {
-        if self.session.is_some() {
+        if self.plane.is_some() {
             self.repairs.repair(&mut self.events);
         }
     }
 
     /// What is wrong now.
     fn warnings(&self) -> Vec<String> {
-        let of_ports = self.session.iter().flat_map(warnings::of_ports);
+        let of_ports = self.plane.iter().flat_map(|plane| warnings::of_ports(&**plane));
         let of_offloads = self.repairs.stubborn().iter().chain(self.repairs.unreached());
         of_ports.chain(of_offloads.cloned()).collect()
     }
 
-    /// Ends the session, if there is one, and keeps its counts.
+    /// Lets go of the ports, if they are joined, and keeps the counts.
     fn close(&mut self, drain: bool) {
-        let Some(session) = self.session.take() else { return };
-        let Closed { ended, verdicts, losses } = session.close(drain);
-        if !ended.left_behind.is_empty() {
-            self.events.warn(watch::left_behind(&ended.left_behind));
+        let Some(plane) = self.plane.take() else { return };
+        let Closed { counts, left_behind } = plane.close(drain);
+        if !left_behind.is_empty() {
+            self.events.warn(watch::left_behind(&left_behind));
         }
-        for (queue, report) in ended.reports.iter().enumerate() {
-            self.past.add(queue, report);
-        }
-        for (past, last) in self.past.verdicts.iter_mut().zip(verdicts) {
-            *past = show::add_verdicts(*past, last);
-        }
-        for (past, last) in self.past.losses.iter_mut().zip(losses) {
-            *past = past.and(&last);
-        }
-        // What was queued has been sent or dropped; only counters are history.
-        for queue in self.past.queues.iter_mut().flatten() {
-            queue.backlog = Default::default();
-        }
+        self.past.add(&counts);
         self._promiscuous.clear();
     }
 
@@ -684,9 +608,10 @@ impl Instance {
         if self.let_go.is_some() {
             return;
         }
-        if let Some(session) = &self.session {
-            let changes: Vec<String> =
-                Side::BOTH.into_iter().filter_map(|side| change(session, side)).collect();
+        if let Some(plane) = &self.plane {
+            let zero_copy = plane.mode().is_zero_copy();
+            let change = |side| plane.port(side).change(zero_copy);
+            let changes: Vec<String> = Side::BOTH.into_iter().filter_map(change).collect();
             if changes.is_empty() {
                 return;
             }
@@ -704,87 +629,11 @@ impl Instance {
     }
 }
 
-impl Totals {
-    fn add(&mut self, queue: usize, report: &WorkerReport) {
-        for side in Side::BOTH {
-            let index = side.index();
-            let counters = QueueCounters {
-                inward: report.paths[index],
-                outward: report.paths[side.other().index()],
-                tx_kicks: report.tx_kicks[index],
-                backlog: report.backlogs[index],
-                kernel_drops: report.kernel_drops[index],
-            };
-            let queues = &mut self.queues[index];
-            if queues.len() <= queue {
-                queues.resize(queue + 1, QueueCounters::default());
-            }
-            queues[queue].merge(&counters);
-        }
-    }
-}
-
 /// What the port `name` runs on `queues` queues under `policy`.
 fn plan(policy: &Policy, name: &str, queues: usize) -> Result<Plan, InstanceError> {
-    Plan::of(policy.port(name), queues)
-        .map_err(|source| InstanceError::Policy { port: name.to_owned(), source })
+    Plan::of(policy.port(name), queues).map_err(|source| does_not_fit(name, source))
 }
 
-fn wants_translation(node: &Node) -> bool {
-    matches!(&node.kind, Kind::Cake(cake) if cake.params.config.nat)
-}
-
-fn facts(link: &Link) -> PortFacts {
-    PortFacts {
-        name: link.name().to_owned(),
-        ifindex: link.status.ifindex,
-        mac: link.status.mac,
-        mtu: link.status.mtu,
-        queues: link.queues.now.pairs(),
-        rx_ring: link.rings.map_or(0, |rings| rings.rx),
-        counts: link.queues,
-        driver: link.driver.name.clone(),
-    }
-}
-
-pub(crate) fn read_port(name: &str) -> Result<PortFacts, InstanceError> {
-    let link = Link::by_name(name)?;
-    if !link.status.up {
-        return Err(InstanceError::Down(name.to_owned()));
-    }
-    Ok(facts(&link))
-}
-
-/// What is different about a port, in words; `None` where it is what it was.
-fn change(session: &Session, side: Side) -> Option<String> {
-    let was = session.port(side);
-    let name = &was.name;
-    let is = match Link::by_name(name) {
-        Ok(link) => facts(&link),
-        Err(_) => return Some(format!("{name} is gone")),
-    };
-    if is.ifindex != was.ifindex {
-        return Some(format!("{name} is another interface now"));
-    }
-    let mut changes = Vec::new();
-    if is.queues != was.queues {
-        changes.push(format!("{} queues instead of {}", is.queues, was.queues));
-    } else if is.counts.now != was.counts.now {
-        let [now, then] = [is.counts.now, was.counts.now].map(|of| (of.rx, of.tx));
-        changes.push(format!(
-            "{} receive and {} transmit queues instead of {} and {}",
-            now.0, now.1, then.0, then.1
-        ));
-    }
-    if is.mtu != was.mtu {
-        changes.push(format!("MTU {} instead of {}", is.mtu, was.mtu));
-    }
-    // In zero copy the device's own rings are filled with frames, which were counted for them.
-    if is.rx_ring != was.rx_ring && session.copy_mode() == CopyMode::ZeroCopy {
-        changes.push(format!("receive rings of {} instead of {}", is.rx_ring, was.rx_ring));
-    }
-    if is.mac != was.mac {
-        changes.push("another address".to_owned());
-    }
-    (!changes.is_empty()).then(|| format!("{name} has {}", changes.join(" and ")))
+fn does_not_fit(port: &str, source: PolicyError) -> InstanceError {
+    InstanceError::Policy { port: port.to_owned(), source }
 }

@@ -1,16 +1,16 @@
 //! The data plane: real time, real packets.
 //!
 //! Two ports are joined over AF_XDP. Each queue pair has a [`Worker`](narrows_shaper::Worker) on a
-//! core of its own, which owns its packets, qdiscs and timers outright; workers share nothing but
-//! the limits of the `coordination` layer. An [`Instance`] holds the ports, the policy and the
-//! workers together and answers the control socket.
+//! core of its own, which owns its packets, qdiscs and timers; workers share only the limits of the
+//! `coordination` layer. An [`Instance`] holds the ports, the policy and the workers together and
+//! answers the control socket.
 //!
 //! From the inside out: `owners` and `frames` (which frames a worker has, and where they are),
-//! `xdp_io` (its I/O over AF_XDP), `sizing` (how many frames, and how large), `runner` (its real
-//! time), with its `heartbeat` and its `mailbox`, `crew` (a thread that serves one or several),
-//! `workers` (all of them), `session` (what joins two ports), `instance` (policy, events,
-//! counters), `watch` (who tells of workers that hang), [`run`] (the process), [`control`] (how
-//! commands reach it).
+//! `xdp_io` (its I/O over AF_XDP), `sizing` (how many frames, and how large), `runner` (a worker in
+//! real time), with its `heartbeat` and its `mailbox`, `crew` (a thread that serves one or
+//! several), `workers` (all of them), `plane` (what joins two ports, whatever way), `session` (the
+//! plane of AF_XDP), `instance` (policy, events, counters), `watch` (reports workers that hang), [`run`] (the process), [`control`] (how commands
+//! reach it).
 //!
 //! Non-goals: payload (the kernel side classifies), policy (the layer below), words (`tc`).
 
@@ -20,10 +20,12 @@ mod berth;
 mod carrier;
 mod clock;
 mod confine;
+mod counters;
 mod crew;
 mod events;
 mod frames;
 mod heartbeat;
+mod in_driver;
 mod instance;
 mod look_ups;
 mod mailbox;
@@ -31,7 +33,9 @@ mod meter;
 mod notify;
 mod offloads;
 mod owners;
+mod plane;
 mod policy_file;
+mod port;
 mod queue;
 mod refused;
 mod reload;
@@ -51,10 +55,10 @@ mod xdp_io;
 pub mod control;
 pub mod pause;
 pub mod run;
-pub mod show;
 pub mod upgrade;
 
 pub use heartbeat::SilentWorker;
 pub use instance::{FailMode, Instance, InstanceError, InstanceOptions};
+pub use plane::PlaneKind;
 pub use policy_file::PolicyFileError;
 pub use session::{SessionError, SessionOptions};

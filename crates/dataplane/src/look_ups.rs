@@ -1,10 +1,10 @@
-//! Which ports' qdiscs want to know what addresses were before translation (`cake nat`), and
-//! whether the kernel tells.
+//! Which ports' qdiscs need the addresses before translation (`cake nat`), and whether the kernel
+//! offers them.
 //!
-//! On a stock kernel the look-up lives in a module that is loaded when somebody needs it, which may
-//! be long after the start, or never. So a port that wants it and cannot have it keeps forwarding
-//! and telling hosts apart by the addresses in the frames, says so once, and is served as soon as
-//! the module is there.
+//! On a stock kernel the lookup is in a module that is loaded on demand, which may be long after
+//! the start, or never. So a port that needs it and cannot have it keeps forwarding and identifies
+//! hosts by the addresses in the frames, says so once, and uses the lookup as soon as the module is
+//! loaded.
 
 use crate::events::Events;
 use narrows_bpf::SteerError;
@@ -33,7 +33,7 @@ impl LookUps {
     pub(crate) fn set(
         &mut self,
         wanted: [bool; 2],
-        who: &mut impl LooksUp,
+        who: &mut (impl LooksUp + ?Sized),
         ports: &[String; 2],
         events: &mut Events,
     ) {
@@ -47,7 +47,7 @@ impl LookUps {
     /// Asks again for what is lacking, where the kernel may have learnt it since.
     pub(crate) fn retry(
         &mut self,
-        who: &mut impl LooksUp,
+        who: &mut (impl LooksUp + ?Sized),
         ports: &[String; 2],
         events: &mut Events,
     ) {
@@ -62,7 +62,13 @@ impl LookUps {
         }
     }
 
-    fn ask(&mut self, side: Side, who: &mut impl LooksUp, port: &str, events: &mut Events) {
+    fn ask(
+        &mut self,
+        side: Side,
+        who: &mut (impl LooksUp + ?Sized),
+        port: &str,
+        events: &mut Events,
+    ) {
         let index = side.index();
         let wanted = self.wanted[index];
         match who.look_up(side, wanted) {
@@ -80,8 +86,8 @@ impl LookUps {
                     "modprobe nf_conntrack brings it, without a restart"
                 };
                 events.warn(format!(
-                    "{port}: cake nat: {error}; hosts are told apart by the addresses in the \
-                     frames ({remedy})"
+                    "{port}: cake nat: {error}; the addresses in the frames identify \
+                     hosts ({remedy})"
                 ));
             }
             Err(error) => events.warn(format!("{port}: cake nat: {error}")),

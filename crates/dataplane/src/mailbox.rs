@@ -1,12 +1,11 @@
-//! What a worker is told: a mailbox that never holds more than a worker needs, however long it does
-//! not look.
+//! Messages to a worker: a mailbox of bounded size, however long the worker does not look.
 //!
-//! Of several specifications for the same port a worker needs only the latest, with the seats that
-//! came before it and are still meant, and of several questions only the last: whoever asked before
-//! has stopped waiting. So a worker that was silent through a thousand changes takes over the
-//! newest policy in one step.
+//! Of several specifications for the same port a worker needs only the latest, with the seats of
+//! earlier ones that are still meant, and of several questions only the last: whoever asked before
+//! has stopped waiting. So a worker that was silent through a thousand changes applies the newest
+//! policy in one step.
 //!
-//! The worker looks at a flag once per step and takes the lock only where that is set.
+//! The worker checks a flag once per step and takes the lock only if it is set.
 
 use crate::bell::Bell;
 use crate::runner::{Standing, WorkerReport, WorkerSockets};

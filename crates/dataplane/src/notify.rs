@@ -1,8 +1,8 @@
-//! What the service manager is told, in the words of `sd_notify(3)`: ready, reloading,
-//! stopping, how it stands, and, as long as all workers beat, that the watchdog may wait.
+//! Notifications to the service manager, as in `sd_notify(3)`: ready, reloading, stopping, status,
+//! and, as long as all workers beat, the watchdog.
 //!
-//! Where no manager listens (`NOTIFY_SOCKET` is not set) nothing is said, and nothing is
-//! different. One that does not take a message is not waited for.
+//! If no manager listens (`NOTIFY_SOCKET` is not set) nothing is sent, and nothing else differs. A
+//! manager that does not read a message is not waited for.
 
 use narrows_units::Nanos;
 use sd_notify::NotifyState;

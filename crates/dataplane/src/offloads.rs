@@ -1,11 +1,11 @@
-//! Offloads that would spoil what passes: switched off before the first frame, kept off, and
-//! switched on again at the end.
+//! Offloads that would corrupt forwarded frames: off before the first frame, kept off, and restored
+//! at the end.
 //!
-//! They are looked at whenever the kernel tells of a change of settings, and each second, since
-//! nobody tells of a change in another namespace. What was on is written down before it is
-//! switched off, under `/run/narrows`: an instance that was killed switches nothing on, but the
-//! next one on the same ports knows what to switch on at its own end. What cannot be switched off
-//! is said, with the command, and stands in `narrows show`.
+//! They are checked on kernel notifications of changed settings, and every second, since changes in
+//! another namespace cause no notification. The original settings are written under `/run/narrows`
+//! before they change: a killed instance restores nothing, but the next one on the same ports knows
+//! what to restore at its own end. An offload that cannot be turned off is reported with the
+//! command to try, also in `narrows show`.
 
 use crate::control;
 use crate::events::Events;

@@ -1,29 +1,27 @@
 //! Who has each frame of a worker.
 //!
-//! *The idea.* A frame is at any moment in exactly one pair of hands, and in whose is written down
-//! beside it. Each direction has frames of its own, by number: those below the border carry what
-//! comes in at port A, the others what comes in at port B, for good. So no load in one direction
-//! can take from the other what it needs, and a frame that comes back needs no search for where it
-//! belongs.
+//! *The idea.* A frame has exactly one owner at any moment, which is recorded beside it. Each
+//! direction has frames of its own, by number: those below the border carry what arrives at port A,
+//! the others what arrives at port B, for good. So load in one direction cannot take frames from
+//! the other, and a returning frame needs no search for its direction.
 //!
-//! *Two shares.* Of a direction's frames the kernel gets so many to receive into and no more,
-//! however many its driver asks for; the rest is for packets that wait. What is received beyond
-//! that is dropped at once and its frames go back to reception, which for that reason never
-//! starves.
+//! *Two shares.* Of a direction's frames the kernel gets a fixed number to receive into, however
+//! many its driver asks for; the rest is for queued packets. What is received beyond that is
+//! dropped at once and its frames go back to reception, which therefore never starves.
 //!
-//! *Frames that do not come back.* A descriptor that the kernel refuses to send it also forgets:
-//! the frame never reaches the completion ring. The kernel counts them; [`Owners::suspect`] and
-//! [`Owners::take_back_suspects`] find them as what remains when all others have come back.
+//! *Frames that do not come back.* The kernel forgets a descriptor that it refuses to send: the
+//! frame never reaches the completion ring. The kernel counts them; [`Owners::suspect`] and
+//! [`Owners::take_back_suspects`] find them as the remainder when all others have come back.
 //!
-//! Cost: one byte and one counter written at each change of hands; a byte a frame.
+//! Cost: one byte and one counter written at each change of owner; a byte per frame.
 
 use narrows_shaper::Side;
 
-/// Who has a frame.
+/// The owner of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 enum Owner {
-    /// Nobody.
+    /// None.
     Free,
     /// The kernel, to receive into.
     Receiving,
@@ -54,7 +52,7 @@ impl Share {
 /// How many frames are where; together they are all that there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct FrameCounts {
-    /// In nobody's hands.
+    /// Without an owner.
     pub(crate) free: u32,
     /// With the kernel, to receive into.
     pub(crate) receiving: u32,
@@ -242,8 +240,8 @@ impl Owners {
         }
     }
 
-    /// Takes back the suspects that were to leave at `egress`, where they are as many as the
-    /// kernel says that it has `refused`; else none, and nobody is suspected any more.
+    /// Takes back the suspects that were to leave at `egress`, if they are as many as the kernel
+    /// says it has `refused`; otherwise none. Afterwards there are no suspects.
     pub(crate) fn take_back_suspects(&mut self, egress: Side, refused: u64) -> bool {
         let frames = self.frames_towards(egress);
         let suspects = frames.clone().filter(|&frame| self.has(frame, Owner::Suspect)).count();

@@ -1,12 +1,12 @@
-//! Letting go of the ports for as long as a command takes.
+//! Releases the ports while a command runs.
 //!
-//! A driver that shares its rings with AF_XDP refuses to rebuild them meanwhile: a new number of
-//! queues, another MTU. So the ports are let go, the command runs, and they are joined again with
-//! the same policy. In between packets pass as if this process were gone: over the bridge,
-//! unshaped, or not at all with `--fail-closed`.
+//! A driver that shares its rings with AF_XDP refuses to rebuild them: a new number of queues,
+//! another MTU. So the ports are released, the command runs, and they are joined again with the
+//! same policy. In between packets pass as if this process were gone: over the bridge, unshaped, or
+//! not at all with `--fail-closed`.
 //!
-//! That must not last longer than the command, whatever happens to whoever asked. So the pause
-//! hangs on its connection, which the kernel closes when it dies, and on a time limit.
+//! The pause must not outlast the command, even if the client crashes. So it ends with the client's
+//! connection, which the kernel closes when the client dies, and at a time limit.
 
 use crate::clock;
 use crate::control::{ANSWER_TIME, Answer, Client, ControlError, Request, Turn, receive};
@@ -59,7 +59,7 @@ impl Pause {
         let joined = instance.join_again();
         let apart_ms = (clock::now() - self.began).0 / 1_000_000;
         instance.say(format!(
-            "ports were let go for {apart_ms} ms{}",
+            "ports were released for {apart_ms} ms{}",
             if late { ", to the end of the time limit" } else { "" }
         ));
         let (mode, waiting_for) = match joined {

@@ -1,7 +1,7 @@
-//! The policy file of an instance: read at the start, and again when that is asked for.
+//! The policy file of an instance: read at the start, and again on request.
 //!
-//! It is read with the ports as they are, so that it means the same whenever it is read, and
-//! wholly before anything of it is put in force. All mistakes are told, each with its line.
+//! It is read against the ports as they are, so it means the same whenever it is read, and
+//! completely before any of it takes effect. All errors are reported, each with its line.
 
 use crate::tc_host::port_facts;
 use narrows_link::Link;

@@ -1,14 +1,14 @@
 //! Frames of descriptors that the kernel refused to send.
 //!
-//! It counts such a descriptor (`tx_invalid_descs`) and forgets it: the frame never comes back
-//! through the completion ring. What is sent here is checked, so that this takes a fault or a
-//! device with limits of its own (fewer frames a packet, for one); but an instance that runs for
-//! months must not lose a frame each time.
+//! The kernel counts such a descriptor (`tx_invalid_descs`) and forgets it: the frame never comes
+//! back through the completion ring. Descriptors are checked before they are sent, so this takes a
+//! bug or a device with limits of its own (fewer frames per packet, for one); but an instance that
+//! runs for months must not lose a frame each time.
 //!
-//! Which frames they are the kernel does not say. So all frames that are being sent are suspected,
-//! and some seconds later, when a device has long sent what it has, those that are left and are
-//! exactly as many as were refused are taken back. Where the numbers differ, nothing is, and the
-//! next look begins anew.
+//! The kernel does not say which frames they are. So all frames that are being sent are suspects.
+//! Some seconds later, when a device has long sent what it has, the remaining suspects are
+//! recovered if there are exactly as many as were refused. If the numbers differ, nothing is
+//! recovered, and the next check starts over.
 
 use crate::frames::Frames;
 use narrows_shaper::Side;

@@ -1,8 +1,8 @@
 //! Reading the policy file again, all or nothing.
 //!
-//! The file is read and checked wholly, then put in force like a batch: what did not change
-//! keeps its queues, its credit and its counters. A file with a mistake changes nothing. What
-//! was edited live since the file was read last is gone: the file wins.
+//! The whole file is read and checked, then applied like a batch: an unchanged qdisc keeps its
+//! queue, its credit and its counters. A file with an error changes nothing. The file wins: live
+//! edits since the last read are discarded.
 
 use crate::instance::Instance;
 use crate::policy_file::{self, PolicyFileError};

@@ -1,18 +1,19 @@
-//! The process behind `narrows run`: start-up checks, fail-open, the loop that serves commands
-//! and link events, and the way out.
+//! The process behind `narrows run`: start-up checks, fail-open, the loop that serves commands and
+//! link events, and shutdown.
 
 use crate::bare;
 use crate::clock;
 use crate::confine::{Needs, confine};
 use crate::control::{Answer, ControlError, ControlServer, Request, Task};
-use crate::instance::{FailMode, Heritage, Instance, InstanceError, InstanceOptions, read_port};
+use crate::instance::{FailMode, Heritage, Instance, InstanceError, InstanceOptions};
 use crate::notify::Manager;
 use crate::offloads::Repairs;
 use crate::pause::Pause;
+use crate::plane::PlaneKind;
 use crate::policy_file::{self, PolicyFileError};
+use crate::port::PortFacts;
 use crate::reload::reload;
 use crate::session::{Prepared, SessionOptions};
-use crate::show::Show;
 use crate::signals::Requests;
 use crate::state::{Failed, StateFile};
 use crate::upgrade::state::Manifest;
@@ -21,6 +22,7 @@ use narrows_bpf::Stalled;
 use narrows_link::doctor::{self, Finding, Wanted};
 use narrows_link::{LinkError, LinkMonitor};
 use narrows_policy::Policy;
+use narrows_snapshot::Snapshot;
 use narrows_units::Nanos;
 use narrows_xsk::wait_readable;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -51,6 +53,8 @@ pub struct RunOptions {
     pub state: Option<PathBuf>,
     /// Who forwards when this process is gone.
     pub fail: FailMode,
+    /// What joins the ports.
+    pub plane: PlaneKind,
     /// How sessions are run.
     pub session: SessionOptions,
     /// Go on where another process stops, which has started this one for it. Its policy goes on,
@@ -105,15 +109,18 @@ pub enum RunError {
 ///
 /// # Errors
 /// Where the ports cannot be joined; nothing is left changed then.
-pub fn run(options: RunOptions, ready: impl FnOnce(&Instance)) -> Result<Option<Show>, RunError> {
-    let RunOptions { ports, batch, state, fail, session, take_over } = options;
+pub fn run(
+    options: RunOptions,
+    ready: impl FnOnce(&Instance),
+) -> Result<Option<Snapshot>, RunError> {
+    let RunOptions { ports, batch, state, fail, plane, session, take_over } = options;
     if ports[0] == ports[1] {
         let [port, _] = ports;
         return Err(RunError::SamePort(port));
     }
     let mut state = state.map(|path| StateFile::new(path, &ports));
     if take_over {
-        let process = succeed(InstanceOptions { ports, fail, session })?;
+        let process = succeed(InstanceOptions { ports, fail, plane, session })?;
         ready(&process.instance);
         return serve(process, batch, state);
     }
@@ -126,7 +133,7 @@ pub fn run(options: RunOptions, ready: impl FnOnce(&Instance)) -> Result<Option<
     let needs = Needs { batch: batch.as_deref(), state: state.as_ref().map(StateFile::path) };
     let repairs = Repairs::reach(&ports);
     let unconfined = confine(needs);
-    let options = InstanceOptions { ports, fail, session };
+    let options = InstanceOptions { ports, fail, plane, session };
     let mut instance = Instance::start(options, policy, repairs)?;
     unconfined.into_iter().for_each(|missing| instance.warn(missing));
     ready(&instance);
@@ -206,7 +213,7 @@ fn serve(
     process: Process,
     batch: Option<PathBuf>,
     mut state: Option<StateFile>,
-) -> Result<Option<Show>, RunError> {
+) -> Result<Option<Snapshot>, RunError> {
     let Process { mut control, ears, mut manager, mut upgrades, mut instance } = process;
     let Ears { mut monitor, mut stop, mut hangup } = ears;
     manager.ready(&instance.standing());
@@ -333,7 +340,7 @@ pub fn run_bare(
     for signal in [SIGTERM, SIGINT] {
         signal_hook::flag::register(signal, stop.clone())?;
     }
-    let facts = [read_port(&ports[0])?, read_port(&ports[1])?];
+    let facts = [PortFacts::read(&ports[0])?, PortFacts::read(&ports[1])?];
     let promiscuous = [&facts[0], &facts[1]].map(|port| narrows_link::promiscuous(port.ifindex));
     let queues = facts[0].queues.min(facts[1].queues);
     let mut prepared =
@@ -378,7 +385,7 @@ fn refuse_blockers(
 /// What running on `ports` in this way asks of them and of the host, for
 /// [`narrows_link::doctor`].
 pub fn wanted(ports: &[String; 2], fail: FailMode, session: &SessionOptions) -> Wanted {
-    let [a, b] = ports.each_ref().map(|port| read_port(port).ok());
+    let [a, b] = ports.each_ref().map(|port| PortFacts::read(port).ok());
     let locked = a.zip(b).map(|(a, b)| session.locked_bytes(&[a, b]));
     Wanted {
         queues: None,
@@ -403,6 +410,9 @@ fn work(
         Task::Whole(Request::UpgradeStatus) => return Some(Answer::Upgrade(upgrades.status())),
         Task::Whole(Request::Ports) => return Some(Answer::Ports(instance.ports().to_vec())),
         Task::Whole(Request::Show) => return Some(Answer::Show(Box::new(instance.show()))),
+        Task::Whole(Request::ShowWithTrees) => {
+            return Some(Answer::Show(Box::new(instance.show_with_trees())));
+        }
         Task::Whole(Request::LetGo { why, .. }) => {
             return Some(match instance.let_go(std::mem::take(why)) {
                 Ok(()) => Answer::LetGo,

@@ -1,13 +1,13 @@
-//! A worker in real time: what it does each time that its thread comes round to it.
+//! A worker in real time: what it does each time its thread serves it.
 //!
 //! A thread runs one worker or several ([`Crew`](crate::crew::Crew)); a worker does not notice
-//! which. Its heart, its mailbox and its books go with it.
+//! which. Its heartbeat, its mailbox and its counters go with it.
 //!
-//! A worker that comes round so late that its frames went another way meanwhile gives up what it
-//! still holds: newer frames of the same flows have overtaken it long ago.
+//! A worker that is so late that its frames bypassed it drops what it still holds: newer frames of
+//! the same flows have overtaken it.
 //!
-//! Non-goals: shared state with other threads. Mail comes in through a mailbox and reports go back
-//! through a channel, so counters need no locks and no atomics and always add up.
+//! Non-goals: shared state with other threads. Messages arrive through a mailbox and reports go
+//! back through a channel, so counters need no locks and no atomics and always add up.
 
 use crate::berth::Berth;
 use crate::clock;
@@ -20,7 +20,7 @@ use crate::xdp_io::XdpIo;
 use narrows_bpf::Heart;
 use narrows_packet::{Backlog, DropReason};
 use narrows_qdisc::Stats;
-use narrows_shaper::{Activity, PathCounters, Pause, Side, Worker};
+use narrows_shaper::{Activity, Delays, PathCounters, Pause, Side, Worker};
 use narrows_units::Nanos;
 use narrows_xsk::{KernelDrops, PollSet, RingSizes};
 use std::os::fd::OwnedFd;
@@ -33,13 +33,13 @@ use std::time::Duration;
 const BLOCKED_WAIT: Nanos = Nanos::from_micros(20);
 const BLOCKED_WAIT_MAX: Nanos = Nanos::from_millis(1);
 
-/// How often a worker that stands still looks whether another has been handed to its thread.
+/// How often a paused worker checks whether another has been handed to its thread.
 const STANDING_LOOK: Duration = Duration::from_millis(1);
 
 /// The sockets of a worker on either port, with the sizes of their rings.
 pub(crate) type WorkerSockets = [(OwnedFd, RingSizes); 2];
 
-/// What a worker that stands still has.
+/// The state of a paused worker.
 pub(crate) struct Paused {
     /// What it did, and what was queued.
     pub(crate) report: WorkerReport,
@@ -47,11 +47,11 @@ pub(crate) struct Paused {
     pub(crate) queued: WorkerQueued,
 }
 
-/// What a worker is asked that is to stand still.
+/// The request to pause.
 pub(crate) struct Standing {
     pub(crate) answer: Sender<Paused>,
-    /// A word says that another process has taken over; silence ends with the sender, and the
-    /// worker goes on.
+    /// A message means that another process has taken over; if the sender is dropped without one,
+    /// the worker continues.
     pub(crate) leave: Receiver<()>,
 }
 
@@ -60,8 +60,10 @@ pub(crate) struct Standing {
 pub(crate) struct WorkerReport {
     /// By the port at which packets came in.
     pub(crate) paths: [PathCounters; 2],
-    /// By the port out of which they are to go.
+    /// By the port that they are to leave through.
     pub(crate) backlogs: [Backlog; 2],
+    /// By the port that they left through.
+    pub(crate) delays: [Delays; 2],
     /// The same; depth first.
     pub(crate) qdiscs: [Vec<Stats>; 2],
     /// By port: system calls made to have something sent there.
@@ -84,7 +86,7 @@ pub(crate) struct WorkerReport {
     pub(crate) stray_frames: u64,
 }
 
-/// What came of a turn.
+/// The result of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Turn {
     /// There is more to do.
@@ -104,7 +106,7 @@ pub(crate) struct Runner {
     last_words: Sender<WorkerReport>,
     /// That of its own thread.
     home: Arc<Berth>,
-    /// It was told to end, and only says its last word.
+    /// It was told to end, and only sends its last report.
     has_ended: bool,
     /// It stays at home until then.
     pub(crate) stays_until: Nanos,
@@ -173,12 +175,12 @@ impl Runner {
         self.mailbox.is_full()
     }
 
-    /// Whether it is to be alone on its thread for what it is told next.
+    /// Whether it has to be alone on its thread for its next message.
     pub(crate) fn wants_to_be_alone(&self) -> bool {
         self.mailbox.wants_one_alone()
     }
 
-    /// Does what the mailbox says and moves packets. `crew` serves it.
+    /// Handles its messages and moves packets. `crew` serves it.
     #[inline]
     pub(crate) fn turn(&mut self, now: Nanos, crew: &Berthed<'_>) -> Turn {
         if self.was_idle {
@@ -190,7 +192,7 @@ impl Runner {
         if heartbeat::is_due(&self.heart, now) {
             self.beat(now);
         }
-        if self.mailbox.is_full() && !self.obey(now, crew) {
+        if self.mailbox.is_full() && !self.handle_mail(now, crew) {
             self.has_ended = true;
             return Turn::End;
         }
@@ -244,7 +246,7 @@ impl Runner {
         let report = self.report(thread);
         let Self { worker, last_words, home, .. } = self;
         drop(worker);
-        // There may be nobody left to hear it.
+        // The receiver may be gone.
         let _ = last_words.send(report);
         home.end();
     }
@@ -259,8 +261,8 @@ impl Runner {
         self.heart.beat(now);
     }
 
-    /// Drops what is queued and what stands in the RX rings. The steering programs put nothing
-    /// there until the next beat, so there is no more than frames.
+    /// Drops what is queued and what is in the RX rings. The steering programs put nothing there
+    /// until the next beat, so there is no more than frames.
     #[cold]
     fn give_up(&mut self) {
         let now = clock::now();
@@ -272,16 +274,16 @@ impl Runner {
         }
     }
 
-    /// Does what the mailbox says. False where the worker is to stop.
+    /// Handles the messages in the mailbox. Returns false if the worker is to stop.
     #[cold]
-    fn obey(&mut self, now: Nanos, crew: &Berthed<'_>) -> bool {
+    fn handle_mail(&mut self, now: Nanos, crew: &Berthed<'_>) -> bool {
         let Some(mut mail) = self.mailbox.take(crew.alone) else { return true };
         for (egress, spec) in mail.take_updates() {
             self.worker.update(egress, spec, now);
         }
         if let Some(answer) = mail.asked {
             self.worker.io_mut().recover(now);
-            // Whoever asked may have stopped waiting.
+            // The client may have stopped waiting.
             let _ = answer.send(self.report(crew.thread));
         }
         if let Some(answer) = mail.sockets {
@@ -299,8 +301,8 @@ impl Runner {
         !mail.stop
     }
 
-    /// Says what is queued and waits until it is known who goes on with it: this worker, or, where
-    /// it is true, another process.
+    /// Reports what is queued and waits for the decision who continues: this worker, or, if true,
+    /// another process.
     fn stand_still(&mut self, Standing { answer, leave }: &Standing, crew: &Berthed<'_>) -> bool {
         let report = self.report(crew.thread);
         let ids = Side::BOTH.map(|egress| self.worker.take_out(egress));
@@ -310,7 +312,7 @@ impl Runner {
                 into.push(self.worker.meta(id).arrival, self.worker.io().frames_of(id));
             }
         }
-        // Whoever asked may have stopped waiting; the end of the sender says so, too.
+        // The client may have stopped waiting; the dropped sender shows that, too.
         let _ = answer.send(Paused { report, queued });
         loop {
             match leave.recv_timeout(STANDING_LOOK) {
@@ -326,8 +328,8 @@ impl Runner {
         false
     }
 
-    /// Takes in what is still in the RX rings. The programs that fill them are off by now, so
-    /// there is no more than frames; without this it would be lost and counted by nobody.
+    /// Takes in what is still in the RX rings. The programs that fill them are detached by now, so
+    /// there is no more than frames; otherwise it would be lost and not counted.
     fn take_in(&mut self, now: Nanos) {
         for _ in 0..self.worker.io().frame_count() {
             if self.worker.step(now) != Activity::Busy {
@@ -341,6 +343,7 @@ impl Runner {
         WorkerReport {
             paths: Side::BOTH.map(|side| self.worker.counters(side)),
             backlogs: Side::BOTH.map(|side| self.worker.backlog(side)),
+            delays: Side::BOTH.map(|side| self.worker.delays(side).clone()),
             qdiscs: Side::BOTH.map(|side| self.worker.qdisc_stats(side)),
             tx_kicks: Side::BOTH.map(|side| io.kicks(side)),
             kernel_drops: Side::BOTH.map(|side| io.kernel_drops(side)),
@@ -367,14 +370,14 @@ impl Runner {
 pub(crate) struct Berthed<'a> {
     /// By the queue whose home it is.
     pub(crate) thread: u32,
-    /// It serves nobody else.
+    /// It serves no other worker.
     pub(crate) alone: bool,
     /// Where others are handed over to it.
     pub(crate) berth: &'a Berth,
 }
 
 impl Berthed<'_> {
-    /// Sends those home that have been handed over: they would wait for a worker that stands still.
+    /// Sends back the workers that were handed over: they would wait for a paused worker.
     fn turn_away(&self) {
         if self.berth.is_full() {
             for runner in self.berth.take() {

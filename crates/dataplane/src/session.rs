@@ -1,40 +1,32 @@
-//! A session: the two ports joined, from the moment at which the sockets are bound until the
-//! moment at which they are closed.
+//! A session: the two ports joined, from binding the sockets to closing them.
 //!
-//! Opening goes from the inside out, so that no frame is lost on the way: frames and sockets
-//! first, the fill rings stocked, the workers running, and only then the steering programs
-//! attached. Closing goes the other way round. An interface that vanishes or changes ends a
-//! session; the instance opens the next one.
+//! Opening goes from the inside out, so that no frame is lost: frames and sockets first, then
+//! filled fill rings, then running workers, and only then the steering programs. Closing is the
+//! reverse. An interface that disappears or changes ends a session; the instance opens the next
+//! one.
 
-use crate::heartbeat::{SILENT_AFTER, SilentWorker};
-use crate::look_ups::LooksUp;
-use crate::runner::WorkerReport;
+use crate::heartbeat::SILENT_AFTER;
+use crate::port::PortFacts;
 use crate::sizing::Sizing;
 use crate::worker_thread::Seat;
-use crate::workers::{Ended, Workers};
+use crate::workers::Workers;
 use crate::xdp_io::XdpIo;
-use narrows_bpf::{
-    AttachError, Heartbeats, Pulse, Stalled, Steer, SteerError, Verdicts, Watchdog, XdpMode,
-};
-use narrows_link::QueueCounts;
-
+use narrows_bpf::{AttachError, Heartbeats, Stalled, Steer, SteerError, Watchdog, XdpMode};
 use narrows_link::{Device, DeviceLosses};
 use narrows_packet::dissect::Dissector;
-use narrows_qdisc::{Slot, Spec};
-use narrows_shaper::{Side, Worker};
+use narrows_policy::Plan;
+use narrows_qdisc::Slot;
+use narrows_shaper::{Installation, Side, Worker};
 use narrows_xsk::{CopyMode, RingSizes, Socket, SocketError, Umem, UmemError};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 mod handover;
+mod plane;
 
 pub(crate) use handover::Inherited;
-
-/// How long the queues may go on sending after the programs were detached.
-const DRAIN_TIME: Duration = Duration::from_millis(250);
 
 /// What nobody outside of the instance may guess. One for all workers, which have to agree on
 /// hosts, for all sessions, whose qdiscs remember them, and for all processes that take over.
@@ -63,24 +55,6 @@ impl Secrets {
         // Taken already, they stay: packets that are queued then count as other flows.
         let _ = SECRETS.set(self);
     }
-}
-
-/// A port, as far as opening a session needs to know it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct PortFacts {
-    pub(crate) name: String,
-    pub(crate) ifindex: u32,
-    pub(crate) mac: [u8; 6],
-    pub(crate) mtu: u32,
-    /// RX and TX queue pairs in use.
-    pub(crate) queues: u32,
-    /// Descriptors of the device's own ring of each RX queue; 0 where it has none or does not
-    /// say.
-    pub(crate) rx_ring: u32,
-    /// All queues, paired or not.
-    pub(crate) counts: QueueCounts,
-    /// The driver's name.
-    pub(crate) driver: String,
 }
 
 /// How sessions are run.
@@ -152,7 +126,7 @@ pub enum SessionError {
     #[error("cannot start a worker: {0}")]
     Thread(std::io::Error),
     /// What another process passed on is not what it says.
-    #[error("cannot go on with the session of another process: {0}")]
+    #[error("cannot continue the session of another process: {0}")]
     Inheritance(String),
 }
 
@@ -211,150 +185,41 @@ impl Prepared {
     }
 }
 
-/// What a session had to say when it ended.
-pub(crate) struct Closed {
-    /// How the workers ended.
-    pub(crate) ended: Ended,
-    /// What each steering program did.
-    pub(crate) verdicts: [Verdicts; 2],
-    /// What each device lost.
-    pub(crate) losses: [DeviceLosses; 2],
-}
-
-/// Two ports joined.
+/// Two ports joined over AF_XDP.
 pub(crate) struct Session {
     // Declared first: the programs go before the workers do.
     prepared: Prepared,
     workers: Workers,
+    /// What is alive of each port's plan.
+    installed: [Installation; 2],
     xdp_modes: [XdpMode; 2],
     /// What each device had lost before.
     losses_before: [DeviceLosses; 2],
 }
 
 impl Session {
-    /// Joins `ports`. `specs` are the qdiscs of each port, one for each queue; the frames of a
-    /// worker that falls silent are treated as `stalled` says.
+    /// Joins `ports`, to run the plan of each; the frames of a worker that falls silent are treated
+    /// as `stalled` says.
     pub(crate) fn open(
         ports: [PortFacts; 2],
         options: &SessionOptions,
-        specs: [Vec<Spec>; 2],
+        plans: [Plan; 2],
         stalled: Stalled,
     ) -> Result<Self, SessionError> {
-        let queues = specs[0].len().min(specs[1].len()) as u32;
+        let [(a, of_a), (b, of_b)] = plans.map(|plan| Installation::reconcile(plan, None));
+        let queues = of_a.len().min(of_b.len()) as u32;
         let mut prepared = Prepared::new(ports, options, queues, stalled)?;
-        let [of_a, of_b] = specs;
         let mut workers = Workers::new(prepared.heartbeats.clone());
         let ios = (0u32..).zip(prepared.take_ios());
-        for (((queue, io), a), b) in ios.zip(of_a).zip(of_b) {
-            let qdiscs = [Slot::new(a), Slot::new(b)];
+        for (((queue, io), of_a), of_b) in ios.zip(of_a).zip(of_b) {
+            let qdiscs = [Slot::new(of_a), Slot::new(of_b)];
             let worker = Worker::new(io, prepared.sizing.frames(), qdiscs);
             let seat = Seat::of(queue, options);
             workers.start(worker, seat).map_err(SessionError::Thread)?;
         }
         let losses_before = prepared.losses();
         let xdp_modes = prepared.attach(options.xdp_mode)?;
-        Ok(Self { prepared, workers, xdp_modes, losses_before })
-    }
-
-    /// The port of `side`.
-    pub(crate) fn port(&self, side: Side) -> &PortFacts {
-        &self.prepared.ports[side.index()]
-    }
-
-    /// Where the steering program of `side` runs.
-    pub(crate) fn xdp_mode(&self, side: Side) -> XdpMode {
-        self.xdp_modes[side.index()]
-    }
-
-    /// Who copies frames.
-    pub(crate) fn copy_mode(&self) -> CopyMode {
-        self.prepared.copy_mode
-    }
-
-    /// How many frames each worker has, and how large they are.
-    pub(crate) fn sizing(&self) -> &Sizing {
-        &self.prepared.sizing
-    }
-
-    /// The device of `side` as it is now, with what it lost since the session began; what cannot be
-    /// read any more has lost nothing.
-    pub(crate) fn device(&self, side: Side) -> Device {
-        let now = Device::read(self.port(side).ifindex).unwrap_or_default();
-        Device { losses: now.losses.since(&self.losses_before[side.index()]), ..now }
-    }
-
-    /// How many queue pairs are served.
-    pub(crate) fn queues(&self) -> usize {
-        self.workers.count()
-    }
-
-    /// See [`Workers::update`].
-    pub(crate) fn update(&self, egress: Side, specs: Vec<Spec>) {
-        self.workers.update(egress, specs);
-    }
-
-    /// Whether the kernel can be asked, as of now, what addresses were before translation.
-    pub(crate) fn can_look_up(&self) -> bool {
-        self.prepared.steers.iter().all(|steer| steer.can_look_up().is_ok())
-    }
-
-    /// See [`Workers::reports`].
-    pub(crate) fn reports(&self) -> Vec<WorkerReport> {
-        self.workers.reports()
-    }
-
-    /// The workers that do not come round.
-    pub(crate) fn silent(&self) -> Vec<SilentWorker> {
-        self.workers.silent()
-    }
-
-    /// What is seen of each worker from outside.
-    pub(crate) fn pulses(&self) -> impl Iterator<Item = Pulse> + '_ {
-        self.workers.pulses()
-    }
-
-    /// The core that each worker is pinned to.
-    pub(crate) fn cpus(&self) -> impl Iterator<Item = usize> + '_ {
-        self.workers.cpus()
-    }
-
-    /// What the steering program of `side` did so far.
-    pub(crate) fn verdicts(&self, side: Side) -> Verdicts {
-        self.prepared.steers[side.index()].verdicts().unwrap_or_default()
-    }
-
-    /// Ends the session: the programs go, what is queued may still leave for a short while,
-    /// then the workers stop. Returns the last word of everybody.
-    pub(crate) fn close(mut self, drain: bool) -> Closed {
-        for steer in &mut self.prepared.steers {
-            steer.detach();
-        }
-        let deadline = Instant::now() + DRAIN_TIME;
-        while drain && Instant::now() < deadline && self.has_queued() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Closed {
-            ended: self.workers.stop(),
-            verdicts: Side::BOTH.map(|side| self.verdicts(side)),
-            losses: Side::BOTH.map(|side| self.device(side).losses),
-        }
-    }
-
-    /// Whether anything is queued that can leave: what a silent worker has cannot.
-    fn has_queued(&self) -> bool {
-        let reports = self.reports();
-        let silent = self.silent();
-        (0u32..).zip(reports).any(|(queue, report)| {
-            let is_silent = silent.iter().any(|worker| worker.queue == queue);
-            !is_silent && report.backlogs.iter().any(|backlog| !backlog.is_empty())
-        })
-    }
-}
-
-/// Frames that are to go out of `egress` come in at the other port, where they are looked up.
-impl LooksUp for Session {
-    fn look_up(&mut self, egress: Side, wanted: bool) -> Result<(), SteerError> {
-        self.prepared.steers[egress.other().index()].look_up(wanted)
+        Ok(Self { prepared, workers, installed: [a, b], xdp_modes, losses_before })
     }
 }
 

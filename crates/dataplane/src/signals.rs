@@ -1,5 +1,5 @@
-//! Signals as something that can be polled: to stop (SIGTERM, SIGINT) and to read the policy
-//! file again (SIGHUP).
+//! Signals as a pollable descriptor: to stop (SIGTERM, SIGINT) and to read the policy file again
+//! (SIGHUP).
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{self, Read};

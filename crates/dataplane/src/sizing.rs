@@ -1,16 +1,17 @@
 //! How many frames a worker has, and how large they are.
 //!
-//! *The idea.* A frame is always somewhere: with the kernel to receive into, with a packet that
-//! waits, or on its way out. How many the first takes follows from the rings: what the fill ring
-//! and the RX ring hold and, in zero copy, what a driver has in its device's own ring, which it
-//! fills from the fill ring. How many the second may take the operator says (`--frames`). Both are
-//! added up for each direction, so that rings of any length leave the queues what they are
-//! to have, and nothing of the one direction is ever the other's.
+//! *The idea.* A frame is always somewhere: with the kernel to receive into, with a queued packet,
+//! or being sent. The number of the first follows from the rings: what the fill ring and the RX
+//! ring hold and, in zero copy, what the driver has in its device's own ring, which it fills from
+//! the fill ring. The operator configures the number of the second (`--frames`). Both are added up
+//! for each direction, so rings of any length leave the queues their frames, and neither direction
+//! uses the other's.
 //!
-//! What is on its way out counts as waiting: the packets stand in one more queue, the device's.
+//! Frames that are being sent count as queued: the packets are in one more queue, the device's.
 
 use crate::owners::Share;
-use crate::session::{PortFacts, SessionOptions};
+use crate::port::PortFacts;
+use crate::session::SessionOptions;
 use narrows_link::{Buffer, Receiver};
 use narrows_shaper::Side;
 use narrows_xsk::CopyMode;

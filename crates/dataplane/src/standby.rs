@@ -1,13 +1,13 @@
 //! Who forwards when this process is gone, and whether that still holds.
 //!
-//! A bridge that was prepared at the start may be deleted, set down, robbed of a port or made to
-//! do other than a wire does at any later time, by whoever administers the host. Nothing would
-//! show until the process dies. So it is looked at whenever the kernel tells of a change, and
-//! each second, and put right at once; packets that Narrows forwards never pass it, so they notice
-//! nothing. What cannot be put right is said, once, and tried again.
+//! The bridge that was prepared at the start may later be deleted, set down, lose a port or be
+//! configured as anything but a wire, by any administrator of the host. Nothing would show until
+//! the process dies. So it is checked on kernel notifications, and every second, and repaired at
+//! once; packets that Narrows forwards never pass it, so they are not affected. A failed repair is
+//! reported once and tried again.
 //!
-//! A bridge of somebody else's is never changed. Where it ceases to be a wire (spanning tree, a
-//! third port), the ports must not be forwarded between: see [`narrows_link::bridge`].
+//! A bridge that Narrows did not create is never changed. If it stops being a wire (spanning tree,
+//! a third port), Narrows must not forward between its ports: see [`narrows_link::bridge`].
 
 use crate::events::Events;
 use crate::instance::{FailMode, InstanceError};
@@ -84,7 +84,7 @@ impl StandBy {
         };
         match bridge::prepare(&ports[0], &ports[1]) {
             Ok(bridge) => {
-                events.warn(format!("fail-open: {ails}; mended: {} stands by", bridge.name));
+                events.warn(format!("fail-open: {ails}; repaired: {} stands by", bridge.name));
                 self.bridge = Some(bridge);
                 self.trouble = None;
             }
@@ -106,7 +106,7 @@ impl StandBy {
         }
         match &trouble {
             Some(trouble) => events.warn(format!("fail-{}: {trouble}", self.word())),
-            None => events.say(format!("fail-{}: as it should be again", self.word())),
+            None => events.say(format!("fail-{}: restored", self.word())),
         }
         self.trouble = trouble;
     }

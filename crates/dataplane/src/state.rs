@@ -1,8 +1,8 @@
 //! The state file: the policy in force, kept so that live edits survive a restart.
 //!
-//! It is a policy file like any other, written anew after each change: beside the old one
-//! first, synced, and then renamed over it, so that there is a whole one at any moment. At the
-//! start it goes before the file of `--batch`; a reload goes before it.
+//! It is an ordinary policy file, written anew after each change: to a temporary file first,
+//! synced, and then renamed over it, so that there is a complete one at any moment. At the start it
+//! takes precedence over the file of `--batch`; a reload takes precedence over it.
 
 use crate::policy_file::{self, PolicyFileError};
 use narrows_policy::Policy;

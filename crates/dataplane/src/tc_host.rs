@@ -1,6 +1,7 @@
 //! A running instance as the host of `tc` commands.
 
 use crate::instance::Instance;
+use narrows_classify::{ActionId, ActionStats};
 use narrows_link::Link;
 use narrows_policy::{NodeStats, Policy, PortFacts};
 use narrows_tc::Host;
@@ -41,6 +42,10 @@ impl Host for Instance {
 
     fn looks_up_translations(&self) -> bool {
         self.can_look_up()
+    }
+
+    fn action_stats(&self) -> Vec<(ActionId, ActionStats)> {
+        self.action_stats()
     }
 
     fn stats(&self, dev: &str) -> Vec<NodeStats> {

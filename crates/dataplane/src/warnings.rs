@@ -1,14 +1,15 @@
-//! What is wrong with the ports while they are joined: traffic that goes past the limit, or cannot
-//! pass. It is said when it begins, and stands in `narrows show` for as long as it lasts.
+//! Problems of the ports while they are joined: traffic that bypasses the limit, or cannot pass. A
+//! warning is logged when it begins, and `narrows show` lists it for as long as it lasts.
 
 use crate::events::Events;
-use crate::session::{PortFacts, Session};
+use crate::plane::Plane;
+use crate::port::PortFacts;
 use narrows_shaper::Side;
 
-/// What is wrong with the ports that `session` joins.
-pub(crate) fn of_ports(session: &Session) -> Vec<String> {
-    let ports = Side::BOTH.map(|side| session.port(side));
-    let served = session.queues() as u32;
+/// What is wrong with the ports that `plane` joins.
+pub(crate) fn of_ports(plane: &dyn Plane) -> Vec<String> {
+    let ports = Side::BOTH.map(|side| plane.port(side));
+    let served = plane.queues() as u32;
     let unserved = ports.iter().filter_map(|port| unserved_queues(port, served));
     unserved.chain(unequal_mtus(ports)).collect()
 }
@@ -20,8 +21,8 @@ fn unserved_queues(port: &PortFacts, served: u32) -> Option<String> {
     let rx = counts.now.rx;
     (rx > served).then(|| {
         format!(
-            "{name} has {rx} receive queues, of which {served} are served: what comes in at the \
-             others goes past the limit; try: {}",
+            "{name} has {rx} receive queues, of which {served} are served: frames on the others \
+             bypass the limit; try: {}",
             counts.command(name, served)
         )
     })
@@ -32,7 +33,7 @@ fn unequal_mtus(ports: [&PortFacts; 2]) -> Option<String> {
     let (less, more) = if a.mtu < b.mtu { (a, b) } else { (b, a) };
     (less.mtu != more.mtu).then(|| {
         format!(
-            "{} has MTU {}, but {} has {}: larger packets are dropped, and nobody is told; try: ip \
+            "{} has MTU {}, but {} has {}: larger packets are dropped silently; try: ip \
              link set dev {} mtu {}",
             more.name, more.mtu, less.name, less.mtu, more.name, less.mtu
         )
@@ -58,13 +59,12 @@ impl Bypass {
                 None if now > last => {
                     self.since[index] = Some(last);
                     events.warn(format!(
-                        "{port}: frames come in at queues that no worker serves, and go past the \
-                         limit"
+                        "{port}: frames arrive on queues without a worker and bypass the limit"
                     ));
                 }
                 Some(began) if now == last => {
                     self.since[index] = None;
-                    events.say(format!("{port}: {} frames went past the limit", now - began));
+                    events.say(format!("{port}: {} frames bypassed the limit", now - began));
                 }
                 _ => {}
             }
@@ -116,7 +116,7 @@ mod tests {
         }
         let said = events.list();
         assert_eq!(said.len(), 2, "{said:?}");
-        assert!(said[0].starts_with("eth2: frames come in"), "{said:?}");
-        assert_eq!(said[1], "eth2: 9 frames went past the limit");
+        assert!(said[0].starts_with("eth2: frames arrive on queues without a worker"), "{said:?}");
+        assert_eq!(said[1], "eth2: 9 frames bypassed the limit");
     }
 }

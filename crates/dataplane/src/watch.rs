@@ -1,8 +1,8 @@
-//! Watches heartbeats and says, once each, which workers fell silent and which came back.
+//! Watches heartbeats and reports, once each, which workers fell silent and which came back.
 //!
-//! Nothing depends on it: the steering programs pass a silent worker by without being told. It
-//! tells people, and it also tells what happened while the whole process was stopped, when nobody
-//! watched: workers count their own silences.
+//! Nothing depends on it: the steering programs bypass a silent worker on their own. It informs
+//! people, also about what happened while the whole process was stopped: workers count their own
+//! silences.
 
 use crate::heartbeat::SilentWorker;
 use narrows_bpf::{Pulse, Stalled};
@@ -73,7 +73,7 @@ impl Watch {
 pub(crate) fn left_behind(queues: &[u32]) -> String {
     let queues: Vec<usize> = queues.iter().map(|&queue| queue as usize).collect();
     let names = names(&queues);
-    format!("{names} left behind, hanging: no other can serve the same queue until it ends")
+    format!("{names} abandoned, hanging: no other can serve the same queue until it ends")
 }
 
 /// `worker 3 is`, or `workers 0, 1 and 3 are`.

@@ -1,7 +1,8 @@
-//! The thread of a worker, seen from outside: starting it, telling it, asking it.
+//! The thread of a worker, seen from outside: starting it, sending it messages, reading its
+//! reports.
 //!
-//! Each worker has a thread of its own, pinned to its core, and while there is little to do all may
-//! be served by the first of them ([`Crew`]). What the worker is told reaches it wherever it is.
+//! Each worker has a thread of its own, pinned to its core; at low load the first of them may serve
+//! all ([`Crew`]). Messages reach a worker on any thread.
 
 use crate::berth::Berth;
 use crate::crew::Crew;
@@ -132,6 +133,6 @@ pub(crate) fn settle(cpu: usize) {
     }
     // On Linux this is the priority of the calling thread alone.
     if let Err(error) = rustix::process::setpriority_process(None, WORKER_NICE) {
-        log::warn!("{name} runs at ordinary priority: {error}");
+        log::warn!("{name} runs at normal priority: {error}");
     }
 }

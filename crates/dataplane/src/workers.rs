@@ -1,8 +1,8 @@
-//! All workers of a session: telling them, asking them, stopping them. Nothing here waits for a
-//! worker that hangs longer than it takes to know that it does.
+//! All workers of a session: messages, reports, shutdown. Nothing here waits for a worker that
+//! hangs longer than it takes to detect that.
 //!
-//! What a silent worker said last stands for it until it speaks again, so counters never run
-//! backwards. What it is told waits in its mailbox.
+//! A silent worker's last report stands for it until it reports again, so counters never run
+//! backwards. Messages to it wait in its mailbox.
 
 use crate::clock;
 use crate::heartbeat::{SILENT_AFTER, SilentWorker};

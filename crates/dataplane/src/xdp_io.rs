@@ -1,16 +1,16 @@
 //! A worker's I/O over AF_XDP: one socket on each port, one pool of frames for both.
 //!
-//! A frame's way: free → fill ring of one port → RX ring → queued → TX ring of the other port →
-//! completion ring → free. Nothing is copied here and nobody else touches these frames; who has
-//! which is written down in [`Owners`](crate::owners::Owners). Where a
-//! qdisc asks for it, headers are read on arrival and written before departure, in the packet's
-//! first frame: in between the frame is this worker's alone. What the steering program knows about
-//! address translation stands in front of the frame and is read with the headers.
+//! A frame goes free → fill ring of one port → RX ring → queued → TX ring of the other port →
+//! completion ring → free. Nothing is copied here and no other thread touches these frames;
+//! [`Owners`](crate::owners::Owners) tracks who has which. If a qdisc asks for it, headers are read
+//! on arrival and written before departure, in the packet's first frame: in between the frame
+//! belongs to this worker alone. The steering program writes address translations in front of the
+//! frame; they are read with the headers.
 //!
-//! Cost per batch: for each port one read of the completion and RX indices, one write of the
-//! fill index, and one system call where something is to be sent (copy mode, or a sleeping
-//! driver). Per packet: two ring entries and one location, about four cache lines; the frame's own
-//! lines only for qdiscs that read headers.
+//! Cost per batch: for each port one read of the completion and RX indices, one write of the fill
+//! index, and one system call if there is something to send (copy mode, or a sleeping driver). Per
+//! packet: two ring entries and one location, about four cache lines; the frame's own lines only
+//! for qdiscs that read headers.
 
 use crate::frames::{FRAMES_PER_PACKET_MAX, Frames};
 use crate::owners::{FrameCounts, Share};
@@ -350,7 +350,7 @@ impl<Q: Queue> Io for XdpIo<Q> {
     }
 
     #[inline]
-    fn approach(&self, packet: PacketId) {
+    fn prefetch(&self, packet: PacketId) {
         if let Some(first) = self.frames.bytes(packet).first() {
             narrows_cpu::prefetch(first);
         }

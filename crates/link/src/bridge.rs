@@ -243,13 +243,13 @@ pub fn check(bridge: &BridgeState, ports: &[String; 2]) -> Result<Option<String>
     for port in ports {
         let Some(link) = find(&|link| link.name == *port) else { continue };
         if link.master != Some(bridge.ifindex) {
-            return Ok(Some(format!("{port} is no port of the bridge {name} any more")));
+            return Ok(Some(format!("{port} is no longer a port of the bridge {name}")));
         }
     }
     Ok(match bridge.origin {
         Origin::Foreign => Unfit::find(now, bridge.ports, &all).map(|why| format!("{name} {why}")),
         Origin::Created | Origin::Reused => (now.bridge != Some(LIKE_A_WIRE))
-            .then(|| format!("the bridge {name} was set to do other than a wire does")),
+            .then(|| format!("the bridge {name} was configured as something other than a wire")),
     })
 }
 

@@ -32,7 +32,7 @@ pub enum LinkError {
         source: io::Error,
     },
     /// The kernel's answer does not have the shape that it documents.
-    #[error("{doing}: the kernel's answer makes no sense: {why}")]
+    #[error("{doing}: invalid answer from the kernel: {why}")]
     Malformed {
         /// What was attempted.
         doing: String,

@@ -76,6 +76,6 @@ fn main() {
     println!("VXLAN, inner     {:6.1} ns", cost(&tunnel, headers(true)));
     println!("acknowledgement  {:6.1} ns", cost(&plain, |frame| dissector.acknowledgement(frame)));
     let mut written = plain[0].clone();
-    let wash = Rewrite { mark: true, wash: true };
+    let wash = Rewrite::new(true, true);
     println!("rewrite          {:6.1} ns", cost(&plain, |_| rewrite(&mut written, wash)));
 }

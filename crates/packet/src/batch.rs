@@ -1,4 +1,4 @@
-//! A bounded handful of packets.
+//! A bounded batch of packets.
 
 use crate::PacketId;
 

@@ -28,11 +28,19 @@ pub enum DropReason {
     /// The worker that had it, or was to have it, was silent for so long that its frames went
     /// another way meanwhile.
     Stalled,
+    /// On purpose: `netem` plays a path that loses packets.
+    Loss,
+    /// No filter assigns it to a class, and its qdisc has none for such packets (`drr`).
+    Unclassified,
+    /// The class in which it waited was deleted.
+    ClassGone,
+    /// A filter's action said so (`action drop`, a policer).
+    Filter,
 }
 
 impl DropReason {
     /// All reasons, in the order in which they are shown.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 15] = [
         Self::Limit,
         Self::Horizon,
         Self::TooLong,
@@ -44,6 +52,10 @@ impl DropReason {
         Self::Acknowledged,
         Self::FlowLimit,
         Self::Stalled,
+        Self::Loss,
+        Self::Unclassified,
+        Self::ClassGone,
+        Self::Filter,
     ];
 
     /// The name under which the counter is shown, in text and in JSON.
@@ -60,6 +72,10 @@ impl DropReason {
             Self::Acknowledged => "acknowledged",
             Self::FlowLimit => "flow_limit",
             Self::Stalled => "stalled",
+            Self::Loss => "loss",
+            Self::Unclassified => "unclassified",
+            Self::ClassGone => "class_gone",
+            Self::Filter => "filter",
         }
     }
 }

@@ -1,23 +1,22 @@
-//! What a packet's headers say, as far as queueing depends on it.
+//! A packet's headers, as far as queueing depends on them.
 //!
-//! Whoever owns the frames reads them once, on arrival and only for qdiscs that ask for it
-//! ([`Reading`]), and writes them once, on departure, where a qdisc has asked for that
-//! ([`Rewrite`]). In between nobody touches a payload: a qdisc sees hashes and code points.
-//! So a simulator needs no frames at all, and a parser's mistake cannot become a qdisc's.
+//! The owner of the frames parses them once, on arrival and only for qdiscs that ask for it
+//! ([`Reading`]), and writes them once, on departure, if a qdisc has asked for that ([`Rewrite`]).
+//! In between nothing touches the payload: a qdisc sees hashes and code points. So a simulator
+//! needs no frames at all, and a parser's bug cannot become a qdisc's.
 
-/// What a qdisc wants to know of its packets.
+/// What a qdisc needs to know of its packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reading {
     /// [`Headers`] of every packet.
     pub headers: bool,
-    /// Hosts and flow are those inside of tunnels, where there is one.
+    /// Hosts and flow are those inside of tunnels, if any.
     pub inner: bool,
-    /// Hosts and flow are those on the inside of network address translation, where the kernel
-    /// tells.
+    /// Hosts and flow are those on the inside of network address translation, if the kernel tells.
     pub nat: bool,
     /// [`Acknowledgement`]s of TCP packets.
     pub acknowledgements: bool,
-    /// [`Headers`] and [`Acknowledgement`]s of what comes the other way.
+    /// [`Headers`] and [`Acknowledgement`]s of packets in the opposite direction.
     pub echoes: bool,
     /// The class that filters assign.
     pub class: bool,
@@ -34,7 +33,7 @@ impl Reading {
         class: false,
     };
 
-    /// What is to be known for both.
+    /// The union of both.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self {
@@ -47,8 +46,8 @@ impl Reading {
         }
     }
 
-    /// What is to be known of a packet where this is what the qdisc that it is offered to wants,
-    /// and `opposite` what the one wants that sends the other way.
+    /// What to parse of a packet if this is what its own qdisc needs, and `opposite` what the qdisc
+    /// of the opposite direction needs.
     #[must_use]
     pub const fn beside(self, opposite: Self) -> Self {
         Self {
@@ -75,7 +74,7 @@ pub enum Ecn {
 }
 
 impl Ecn {
-    /// That of the low two bits of a traffic class.
+    /// From the low two bits of a traffic class.
     pub const fn of(traffic_class: u8) -> Self {
         match traffic_class & 3 {
             0 => Self::NotCapable,
@@ -91,30 +90,30 @@ impl Ecn {
     }
 }
 
-/// What the headers of one packet say.
+/// The headers of one packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Headers {
-    /// A hash of the flow: both addresses, the protocol, and the ports where there are any and
-    /// the packet is no fragment. The same for both fragments of a packet.
+    /// A hash of the flow: both addresses, the protocol, and the ports, if there are any and the
+    /// packet is no fragment. The same for all fragments of a packet.
     pub flow: u32,
     /// A hash of the source's address.
     pub source: u32,
     /// A hash of the destination's address. The same address hashes to the same value as a source.
     pub destination: u32,
-    /// The firewall's mark, where whoever owns the frames knows one; else 0.
+    /// The firewall's mark, if the owner of the frames knows one; else 0.
     pub mark: u32,
     /// Where the network layer begins, in bytes: 14 for plain Ethernet.
     pub network_offset: u16,
-    /// The differentiated services code point, 0 to 63 (RFC 2474); 0 where there is no IP header.
+    /// The differentiated services code point, 0 to 63 (RFC 2474); 0 without an IP header.
     pub dscp: u8,
     /// Explicit congestion notification.
     pub ecn: Ecn,
-    /// Whether it is an address resolution of IPv4, which is not to wait.
+    /// Whether it is an ARP packet for IPv4, which must not wait.
     pub is_arp: bool,
 }
 
 impl Headers {
-    /// What is known of a packet whose headers nobody has read.
+    /// The value for a packet whose headers were not parsed.
     pub(crate) const NOTHING: Self = Self {
         flow: 0,
         source: 0,
@@ -127,19 +126,68 @@ impl Headers {
     };
 }
 
-/// What is to be written into a frame before it is sent.
+/// What to write into a frame before it is sent. Two bytes, as all that is known of a packet has to
+/// fit a cache line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Rewrite {
-    /// The code point becomes [`Ecn::Experienced`].
-    pub mark: bool,
-    /// The differentiated services code point becomes 0.
-    pub wash: bool,
-}
+pub struct Rewrite(u16);
 
 impl Rewrite {
+    /// Nothing.
+    pub const NOTHING: Self = Self(0);
+
+    const MARK: u16 = 1 << 15;
+    const WASH: u16 = 1 << 14;
+    /// The places at which a bit can be turned over are below this: parts of the frame.
+    pub const PLACES: u16 = Self::WASH;
+
+    /// To mark it, to wash it, both or neither.
+    pub const fn new(mark: bool, wash: bool) -> Self {
+        Self(if mark { Self::MARK } else { 0 } | if wash { Self::WASH } else { 0 })
+    }
+
+    /// To turn over the bit at `place`.
+    pub fn flipping(place: u16) -> Self {
+        let mut rewrite = Self::NOTHING;
+        rewrite.flip(place);
+        rewrite
+    }
+
+    /// The code point becomes [`Ecn::Experienced`].
+    #[inline]
+    pub fn mark(&mut self) {
+        self.0 |= Self::MARK;
+    }
+
+    /// The differentiated services code point becomes 0, or is left alone.
+    #[inline]
+    pub fn wash(&mut self, wash: bool) {
+        self.0 = self.0 & !Self::WASH | if wash { Self::WASH } else { 0 };
+    }
+
+    /// A bit is turned over at `place`, in 1/[`PLACES`](Self::PLACES) of the frame; 0 is nowhere.
+    /// What it turns over is not looked at: the packet is corrupt.
+    pub fn flip(&mut self, place: u16) {
+        self.0 = self.0 & !(Self::PLACES - 1) | place & (Self::PLACES - 1);
+    }
+
+    /// Whether it is to be marked.
+    pub const fn marks(self) -> bool {
+        self.0 & Self::MARK != 0
+    }
+
+    /// Whether it is to be washed.
+    pub const fn washes(self) -> bool {
+        self.0 & Self::WASH != 0
+    }
+
+    /// Where a bit is to be turned over; 0 for nowhere.
+    pub const fn place(self) -> u16 {
+        self.0 & (Self::PLACES - 1)
+    }
+
     /// Whether there is anything to write.
     pub const fn is_any(self) -> bool {
-        self.mark || self.wash
+        self.0 != 0
     }
 }
 

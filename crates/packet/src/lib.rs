@@ -1,18 +1,17 @@
 //! Packets as the shaper sees them: small handles with their metadata beside them.
 //!
-//! A packet is a [`PacketId`], an index into the worker's own [`Packets`] table. The data
-//! plane makes the id the index of the frame in the worker's part of the UMEM, so that a
-//! packet costs no allocation and its payload is never touched; the simulator and the
-//! tests hand out ids as they please. Queues are intrusive ([`Fifo`]): a packet stands in
-//! at most one of them, linked through its own metadata, so no queue owns memory and
-//! thousands of them cost nothing while empty.
+//! A packet is a [`PacketId`], an index into the worker's own [`Packets`] table. The data plane
+//! makes the id the index of the frame in the worker's part of the UMEM, so a packet costs no
+//! allocation and its payload is never touched; the simulator and the tests choose ids freely.
+//! Queues are intrusive ([`Fifo`]): a packet is in at most one of them, linked through its own
+//! metadata, so no queue owns memory and thousands of them cost nothing while empty.
 //!
-//! *Conservation starts here.* Whoever drops a packet says so with [`Packets::discard`] and
-//! a [`DropReason`]; the owner of the table collects the frames with
-//! [`Packets::reclaim`] and reads the counters. There is no other way to lose a packet.
+//! *Conservation starts here.* A packet is dropped with [`Packets::discard`] and a [`DropReason`];
+//! the owner of the table collects the frames with [`Packets::reclaim`] and reads the counters.
+//! There is no other way to lose a packet.
 //!
-//! Non-goals: payload, frame memory, fragments of jumbo frames (the data plane keeps
-//! those), sharing between threads: a table belongs to one worker.
+//! Non-goals: payload, frame memory, fragments of jumbo frames (the data plane keeps those),
+//! sharing between threads: a table belongs to one worker.
 
 mod batch;
 pub mod dissect;
@@ -26,5 +25,5 @@ pub use batch::Batch;
 pub use drop_reason::{DropCounters, DropReason};
 pub use fifo::{Backlog, Fifo};
 pub use headers::{Acknowledgement, Ecn, Headers, Reading, Rewrite};
-pub use packets::{Bytes32, Meta, PacketId, Packets};
+pub use packets::{Bytes32, INNER_LEVELS, Meta, PacketId, Packets};
 pub use stack::Stack;

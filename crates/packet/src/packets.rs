@@ -13,7 +13,7 @@ impl PacketId {
     pub(crate) const NONE: Self = Self(u32::MAX);
 }
 
-/// What is known of a packet without looking at its payload.
+/// The metadata of a packet, known without looking at its payload.
 #[derive(Clone, Copy, Debug)]
 pub struct Meta {
     /// When it came in.
@@ -22,19 +22,24 @@ pub struct Meta {
     pub edt: Nanos,
     /// The length of its frame, Ethernet header included, FCS not.
     pub len: Bytes32,
-    /// The packet behind it in the queue in which it stands.
+    /// The next packet in its queue.
     pub(crate) next: PacketId,
-    /// What is to be written into its frame before it is sent.
+    /// What to write into its frame before it is sent.
     pub rewrite: Rewrite,
     /// Its explicit congestion notification, where a qdisc that may mark has looked it up.
     pub ecn: Ecn,
     /// Whether a qdisc that keeps packets apart has given it a later time already.
     pub is_postponed: bool,
-    /// What it is charged, where a qdisc has worked that out on arrival.
+    /// What it is charged, if a qdisc has computed that on arrival.
     pub charge: Bytes32,
     /// The class to which a filter has assigned it, by its number; 0 where none has.
     pub class: u32,
+    /// The same at qdiscs with classes further down: below that class, and below that one.
+    pub inner: [u16; INNER_LEVELS],
 }
+
+/// How many qdiscs with classes may stand below another one.
+pub const INNER_LEVELS: usize = 2;
 
 /// A frame's length: 32 bits of bytes, so that all that is known of a packet fits a cache line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -50,22 +55,31 @@ impl Meta {
     const UNUSED: Self = Self::arrived(0, Nanos::ZERO);
 
     const fn arrived(len: u32, arrival: Nanos) -> Self {
-        let rewrite = Rewrite { mark: false, wash: false };
         Self {
             arrival,
             edt: Nanos::ZERO,
             len: Bytes32(len),
             next: PacketId::NONE,
-            rewrite,
+            rewrite: Rewrite::NOTHING,
             ecn: Ecn::NotCapable,
             is_postponed: false,
             charge: Bytes32(0),
             class: 0,
+            inner: [0; INNER_LEVELS],
+        }
+    }
+
+    /// Its class at a qdisc with classes that has `level` others above it; 0 where it has none.
+    #[inline]
+    pub fn class_at(&self, level: u8) -> u32 {
+        match level {
+            0 => self.class,
+            inner => self.inner.get(usize::from(inner) - 1).map_or(0, |class| u32::from(*class)),
         }
     }
 }
 
-/// All that is known of a packet, in a cache line: whoever needs a part soon needs the others.
+/// All of a packet's metadata, in a cache line: code that needs a part soon needs the rest.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Record {
@@ -77,14 +91,14 @@ impl Record {
     const UNUSED: Self = Self { meta: Meta::UNUSED, headers: Headers::NOTHING };
 }
 
-/// The memory that a packet takes unless told otherwise: the smaller frame of AF_XDP.
+/// The default memory of a packet: the smaller frame of AF_XDP.
 const FRAME: Bytes = Bytes(2048);
 
-/// What is known of all packets of one worker, and the packets that were dropped and
-/// whose frames nobody has collected yet.
+/// The metadata of all packets of one worker, and the dropped packets whose frames have not been
+/// reclaimed.
 pub struct Packets {
     records: Box<[Record]>,
-    /// Empty until somebody wants them.
+    /// Empty until a qdisc asks for them.
     acknowledgements: Box<[Acknowledgement]>,
     frame: Bytes,
     /// Frames in which packets may wait.
@@ -116,15 +130,14 @@ impl Packets {
         self
     }
 
-    /// The same, where packets may wait in so many frames and the others are there to receive
-    /// into.
+    /// The same, where so many frames may hold queued packets and the others are for reception.
     #[must_use]
     pub fn with_places(self, places: u32) -> Self {
         Self { places, ..self }
     }
 
-    /// Makes room for what `reading` asks for beyond the metadata. Allocates, where it was not
-    /// asked for before; what was recorded stays.
+    /// Makes room for what `reading` asks for beyond the metadata. Allocates on the first request;
+    /// recorded values stay.
     pub fn prepare(&mut self, reading: Reading) {
         if (reading.acknowledgements || reading.echoes) && self.acknowledgements.is_empty() {
             let none = vec![Acknowledgement::default(); self.records.len()];
@@ -132,25 +145,25 @@ impl Packets {
         }
     }
 
-    /// What the headers of `id` say, where they were read; else nothing in particular.
+    /// The headers of `id`, if they were parsed; else defaults.
     #[inline]
     pub fn headers(&self, id: PacketId) -> Headers {
         self.record(id).headers
     }
 
-    /// Records what they say. To be called after [`Packets::arrive`].
+    /// Records the headers. Call it after [`Packets::arrive`].
     #[inline]
     pub fn set_headers(&mut self, id: PacketId, headers: Headers) {
         self.record_mut(id).headers = headers;
     }
 
-    /// Where what they say is to be recorded.
+    /// The headers of `id`, to write to.
     #[inline]
     pub fn headers_mut(&mut self, id: PacketId) -> &mut Headers {
         &mut self.record_mut(id).headers
     }
 
-    /// What is known of `id`, to write to, and what its headers say.
+    /// The metadata of `id`, to write to, and its headers.
     #[inline]
     pub fn meta_and_headers(&mut self, id: PacketId) -> (&mut Meta, &Headers) {
         let Record { meta, headers } = self.record_mut(id);
@@ -167,12 +180,12 @@ impl Packets {
         &mut self.records[id.0 as usize]
     }
 
-    /// What `id` acknowledges, where it was read; else that it is not TCP.
+    /// What `id` acknowledges, if it was parsed; else that it is not TCP.
     pub fn acknowledgement(&self, id: PacketId) -> Acknowledgement {
         self.acknowledgements.get(id.0 as usize).copied().unwrap_or_default()
     }
 
-    /// Records it. To be called after [`Packets::arrive`] and [`Packets::prepare`].
+    /// Records it. Call it after [`Packets::arrive`] and [`Packets::prepare`].
     pub fn set_acknowledgement(&mut self, id: PacketId, acknowledgement: Acknowledgement) {
         if let Some(place) = self.acknowledgements.get_mut(id.0 as usize) {
             *place = acknowledgement;
@@ -194,20 +207,20 @@ impl Packets {
         Bytes(ids.iter().map(|&id| self.memory_for(self.len(id)).0).sum())
     }
 
-    /// The memory in which packets may wait.
+    /// The memory for queued packets.
     pub fn memory(&self) -> Bytes {
         Bytes(self.frame.0.saturating_mul(u64::from(self.places)))
     }
 
-    /// Records that so many frames are left in which packets of the direction that is served next
-    /// may wait, beside those in which there are packets already.
+    /// Records how many frames are left for packets of the direction that is served next, beside
+    /// those that hold packets already.
     #[inline]
     pub fn set_spare_frames(&mut self, frames: u32) {
         self.spare = frames;
     }
 
-    /// How many there are, as far as is known. Where flows have queues of their own, none should be
-    /// longer than this: however much a flow sends, as many frames as it has are left to others.
+    /// How many there are, as far as is known. A flow with a queue of its own should have no more
+    /// packets than this: however much it sends, as many frames as it has are left to others.
     #[inline]
     pub fn spare_frames(&self) -> u32 {
         self.spare
@@ -224,7 +237,7 @@ impl Packets {
         self.record_mut(id).meta = Meta::arrived(len, now);
     }
 
-    /// What is known of `id`.
+    /// The metadata of `id`.
     #[inline]
     pub fn meta(&self, id: PacketId) -> &Meta {
         &self.record(id).meta
@@ -236,9 +249,9 @@ impl Packets {
         &mut self.record_mut(id).meta
     }
 
-    /// Has what is known of `id`, if it is any, brought near: it will soon be needed.
+    /// Prefetches the metadata of `id`, if any.
     #[inline]
-    pub fn approach(&self, id: Option<PacketId>) {
+    pub fn prefetch(&self, id: Option<PacketId>) {
         if let Some(record) = id.and_then(|id| self.records.get(id.0 as usize)) {
             narrows_cpu::prefetch(record);
         }
@@ -250,7 +263,7 @@ impl Packets {
         self.meta(id).len.into()
     }
 
-    /// Drops `id`, which stands in no queue. Its frame waits for [`Packets::reclaim`].
+    /// Drops `id`, which is in no queue. Its frame waits for [`Packets::reclaim`].
     pub fn discard(&mut self, id: PacketId, reason: DropReason) {
         self.drops.add(reason, 1);
         let mut discarded = self.discarded;
@@ -278,7 +291,7 @@ impl Packets {
         &self.drops
     }
 
-    /// The same, and starts counting anew: for owners that keep counters per direction.
+    /// The same, and resets the counters: for owners that count per direction.
     pub fn take_drops(&mut self) -> DropCounters {
         std::mem::take(&mut self.drops)
     }

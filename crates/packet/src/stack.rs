@@ -1,4 +1,4 @@
-//! The smallest list that packets can stand in.
+//! The smallest list of packets.
 
 use crate::{PacketId, Packets};
 

@@ -27,10 +27,15 @@ impl Automatic<'_> {
             return Ok(handle);
         }
         let first = Handle::FIRST_AUTOMATIC.major();
-        let mut major = self.last.map_or(first - 1, Handle::major);
-        // ffff: is the kernel's for ingress.
-        for _ in first..0xffff {
-            major = if major >= 0xfffe { first } else { major + 1 };
+        // ffff: is the kernel's for ingress. Where the kernel's numbers may all be taken, ours
+        // come behind them.
+        let kernels = (first, 0xfffe);
+        let wide = (Handle::FIRST_WIDE.major(), u32::MAX);
+        let is_full = port.len() > (kernels.1 - first) as usize;
+        let (first, last) = if is_full { wide } else { kernels };
+        let mut major = self.last.map_or(0, Handle::major);
+        for _ in 0..=port.len() {
+            major = if (first..last).contains(&major) { major + 1 } else { first };
             let handle = Handle::new(major).ok_or(PolicyError::NoHandleLeft)?;
             if port.find(handle).is_none() {
                 self.last = Some(handle);

@@ -1,12 +1,13 @@
 //! Edits, with the rules of the kernel's `tc_modify_qdisc()` and `tc_get_qdisc()`.
 
 use crate::automatic::Automatic;
+use crate::classful::{MINOR_MAX, must_be_unassigned};
 use crate::kind::Site;
 use crate::{
-    ClassEdit, ClassId, Classes, Handle, Kind, MAX_DEPTH, Node, Params, Parent, Policy,
-    PolicyError, PortFacts, PortPolicy, pacing,
+    CLASSFUL_DEPTH, ClassEdit, ClassId, Classes, Ends, Handle, Kind, MAX_DEPTH, Node, Params,
+    Parent, Policy, PolicyError, PortFacts, PortPolicy, pacing,
 };
-use std::collections::BTreeMap;
+use narrows_classify::ActionId;
 
 /// What an edit does, with the flags of the rtnetlink request that `tc` sends for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,15 +44,15 @@ impl Policy {
         let mut next = self.clone();
         let port = next.ports.entry(dev.to_owned()).or_default();
         let mut allocator = Automatic { last: self.last_automatic, before: self.given.get(dev) };
-        match edit.verb {
+        let gone = match edit.verb {
             Verb::Delete => port.delete(edit, facts)?,
             _ => port.modify(edit, facts, &mut allocator)?,
-        }
-        pacing::check(port)?;
-        if port.root.is_none() {
+        };
+        if port.is_empty() {
             next.ports.remove(dev);
         }
         next.last_automatic = allocator.last;
+        next.settle_actions(&gone);
         Ok(next)
     }
 }
@@ -68,14 +69,76 @@ impl Policy {
             (_, Some(Parent::Class(ClassId { major, .. }))) => major,
             _ => 0,
         };
-        let root = next.ports.get_mut(dev).and_then(|port| port.root.as_mut());
-        let node = root.filter(|root| major == 0 || root.handle.major() == major);
-        let Some(Node { handle, kind: Kind::Htb(htb), children, .. }) = node else {
-            return Err(PolicyError::NoHtb { major });
-        };
-        if let Some(class) = htb.edit(*handle, edit)? {
-            children.remove(&class);
+        let none = || PolicyError::NoClasses { major };
+        let port = next.ports.get_mut(dev).ok_or_else(none)?;
+        let handle = Handle::new(major).or_else(|| port.root().map(|root| root.handle));
+        let node = handle.and_then(|handle| port.find(handle)).ok_or_else(none)?;
+        let handle = node.handle;
+        let is_inner = port.upwards(node).skip(1).any(|above| above.kind.classful().is_some());
+        if edit.class.is_some_and(|class| class.minor > MINOR_MAX && is_inner) {
+            return Err(PolicyError::WideClass(handle));
         }
+        let changed = port.change_node(handle, |Node { kind, .. }| match kind {
+            Kind::Htb(htb) => htb.edit(handle, edit),
+            Kind::Drr(drr) => drr.edit(handle, edit),
+            Kind::Ets(ets) => ets.edit(handle, edit),
+            Kind::Prio(_) => Err(PolicyError::FixedClasses { handle, kind: "prio" }),
+            _ => Err(none()),
+        });
+        let Changed { without_qdisc, mut gone } = changed.ok_or_else(none)??;
+        if let Some(class) = without_qdisc {
+            gone.extend(port.take(Parent::Class(handle.class(class))));
+        }
+        next.settle_actions(&gone);
+        Ok(next)
+    }
+}
+
+/// What a change to a class does beside it.
+#[derive(Default)]
+pub(crate) struct Changed {
+    /// The class that has become an inner one or is gone, and so has no qdisc any more.
+    pub(crate) without_qdisc: Option<u32>,
+    /// The actions of filters that were at a class that is gone.
+    pub(crate) gone: Vec<ActionId>,
+}
+
+impl Policy {
+    /// This policy with a `clsact` at the ends of port `dev`, or an `ingress` where `has_egress` is
+    /// not; or with none, where `verb` deletes it.
+    ///
+    /// # Errors
+    /// What the kernel would refuse; this policy is as it was.
+    pub fn edit_ends(&self, dev: &str, verb: Verb, has_egress: bool) -> Result<Self, PolicyError> {
+        let mut next = self.clone();
+        let port = next.ports.entry(dev.to_owned()).or_default();
+        let wanted = Ends { has_egress, ..Ends::default() };
+        let mut gone = Vec::new();
+        match (verb, &port.ends) {
+            (Verb::Delete, None) => return Err(PolicyError::NoSuchHandle),
+            (Verb::Delete, Some(present)) if present.has_egress != has_egress => {
+                return Err(PolicyError::OtherKindThere { present: present.kind() });
+            }
+            (Verb::Delete, Some(present)) => {
+                let filters = present.ingress.iter().chain(present.egress.iter());
+                gone = filters.flat_map(|(_, filter)| filter.actions.clone()).collect();
+                port.ends = None;
+            }
+            (Verb::Change, None) => return Err(PolicyError::NothingToChange),
+            (Verb::Add, Some(present)) => {
+                return Err(PolicyError::Exists { kind: present.kind(), handle: Handle::ENDS });
+            }
+            (_, Some(present)) if present.has_egress != has_egress => {
+                let (handle, present) = (Handle::ENDS, present.kind());
+                return Err(PolicyError::OtherKind { handle, present });
+            }
+            (_, Some(_)) => {}
+            (_, None) => port.ends = Some(wanted),
+        }
+        if port.is_empty() {
+            next.ports.remove(dev);
+        }
+        next.settle_actions(&gone);
         Ok(next)
     }
 }
@@ -92,7 +155,7 @@ impl PortPolicy {
     /// What is at `parent`; the outer `None` where no qdisc has the parent's major number.
     fn at(&self, parent: Parent, facts: &PortFacts) -> Result<Option<Found>, PolicyError> {
         let Parent::Class(class) = parent else {
-            let set = self.root.as_ref().map(|root| Found::Set(root.handle));
+            let set = self.root().map(|root| Found::Set(root.handle));
             return Ok(Some(set.unwrap_or(Found::Default("noqueue"))));
         };
         let Some(node) = Handle::new(class.major).and_then(|handle| self.find(handle)) else {
@@ -106,16 +169,16 @@ impl PortPolicy {
         if let Classes::Queues | Classes::Alike = classes {
             check_queue(class, facts)?;
         }
-        if let Kind::Htb(htb) = &node.kind {
+        if let Some(classful) = node.kind.classful() {
             let class = node.handle.class(class.minor);
-            if !htb.classes.contains_key(&class.minor) {
+            if !classful.has_class(class.minor) {
                 return Err(PolicyError::NoSuchClass(class));
             }
-            if htb.is_inner(class.minor) {
+            if classful.is_inner(class.minor) {
                 return Err(PolicyError::InnerClass(class));
             }
         }
-        let child = node.children.get(&classes.key(class.minor));
+        let child = self.child(node, classes.key(class.minor));
         Ok(Some(child.map_or(Found::Default(default), |child| Found::Set(child.handle))))
     }
 
@@ -124,7 +187,7 @@ impl PortPolicy {
         edit: &Edit,
         facts: &PortFacts,
         handles: &mut Automatic<'_>,
-    ) -> Result<(), PolicyError> {
+    ) -> Result<Vec<ActionId>, PolicyError> {
         let Some(parent) = edit.parent else {
             let handle = edit.handle.ok_or(PolicyError::NoPlace)?;
             return self.change(handle, edit, facts);
@@ -184,35 +247,55 @@ impl PortPolicy {
         }
     }
 
-    /// Sets the parameters of the qdisc `handle`.
+    /// Sets the parameters of the qdisc `handle`. Returns the actions of filters that go with classes
+    /// of it.
     fn change(
         &mut self,
         handle: Handle,
         edit: &Edit,
         facts: &PortFacts,
-    ) -> Result<(), PolicyError> {
+    ) -> Result<Vec<ActionId>, PolicyError> {
         let own_queue = self.is_under_mq(handle);
-        let node = self.root.as_mut().and_then(|root| root.find_mut(handle));
-        let node = node.ok_or(PolicyError::NoSuchQdisc(handle))?;
+        let node = self.find(handle).ok_or(PolicyError::NoSuchQdisc(handle))?;
+        let name = node.kind.name();
         if edit.verb == Verb::Add {
-            return Err(PolicyError::Exists { kind: node.kind.name(), handle });
+            return Err(PolicyError::Exists { kind: name, handle });
         }
-        let Some(params) = &edit.params else { return Ok(()) };
-        if params.kind_name() != node.kind.name() {
-            return Err(PolicyError::OtherKind { handle, present: node.kind.name() });
+        let Some(params) = &edit.params else { return Ok(Vec::new()) };
+        if params.kind_name() != name {
+            return Err(PolicyError::OtherKind { handle, present: name });
         }
         let site = Site { facts, parent: node.parent, own_queue };
-        node.kind.change(params, &site)?;
-        for child in node.children.values_mut() {
-            node.kind.rules().changed_above(child);
-        }
-        let kind = node.kind.name();
-        match self.find(handle).map(|node| (node.parent, node.kind.rules().plan(2).1.is_some())) {
-            Some((Parent::Class(class), true)) if self.is_below_class(class) => {
-                Err(PolicyError::RateBelowClass(kind))
+        let mut kind = node.kind.clone();
+        kind.change(params, &site)?;
+        let mut gone = Vec::new();
+        if let Some(classful) = kind.classful() {
+            must_be_unassigned(&kind, handle, |minor| classful.has_class(minor))?;
+            // Classes that somebody makes stay.
+            if kind.classes() == Classes::Bands {
+                let children = self.children(node).map(|(minor, _)| minor);
+                let without_band = children.filter(|minor| !classful.has_class(*minor));
+                for minor in without_band.collect::<Vec<u32>>() {
+                    gone.extend(self.take(Parent::Class(handle.class(minor))));
+                }
             }
-            _ => Ok(()),
         }
+        self.change_node(handle, |node| node.kind = kind.clone());
+        if let Classes::One(_) = kind.classes() {
+            let child = self.find(handle).and_then(|node| self.child(node, 1));
+            if let Some(child) = child.map(|child| child.handle) {
+                self.change_node(child, |child| kind.rules().changed_above(child));
+            }
+        }
+        let Some(node) = self.find(handle) else { return Ok(gone) };
+        if let Parent::Class(class) = node.parent
+            && node.kind.rules().plan(2).1.is_some()
+            && self.is_below_htb(class)
+        {
+            return Err(PolicyError::RateBelowClass(name));
+        }
+        pacing::check(self, node)?;
+        Ok(gone)
     }
 
     /// Puts a new qdisc at `parent`, in the place of whatever was there.
@@ -222,7 +305,7 @@ impl PortPolicy {
         edit: &Edit,
         facts: &PortFacts,
         handles: &mut Automatic<'_>,
-    ) -> Result<(), PolicyError> {
+    ) -> Result<Vec<ActionId>, PolicyError> {
         let own_queue = match parent {
             Parent::Root => false,
             Parent::Class(class) => Handle::new(class.major).is_some_and(|handle| {
@@ -236,27 +319,34 @@ impl PortPolicy {
             Some(handle) => handle,
             None => handles.next(self, parent)?,
         };
-        let node = Node { handle, parent, kind, children: BTreeMap::new() };
-        match parent {
-            Parent::Root => self.root = Some(node),
+        let node = Node { handle, parent, kind };
+        let gone = match parent {
+            Parent::Root => self.put(node),
             Parent::Class(class) => self.graft(class, node)?,
+        };
+        let Some(node) = self.find(handle) else { return Ok(gone) };
+        pacing::check(self, node)?;
+        let classful = self.upwards(node).filter(|node| node.kind.classful().is_some());
+        if classful.count() > CLASSFUL_DEPTH {
+            return Err(PolicyError::ClassfulTooDeep);
         }
-        Ok(())
+        Ok(gone)
     }
 
     /// Hangs `node` at `class` of its parent, in the place of whatever was there.
-    fn graft(&mut self, class: ClassId, node: Node) -> Result<(), PolicyError> {
+    /// Returns the actions of the filters that go with that.
+    fn graft(&mut self, class: ClassId, node: Node) -> Result<Vec<ActionId>, PolicyError> {
         let missing = PolicyError::NoParent { major: class.major };
         let handle = Handle::new(class.major).ok_or(missing.clone())?;
-        if self.depth_of(handle) >= MAX_DEPTH {
+        let parent = self.find(handle).ok_or(missing)?;
+        if self.upwards(parent).count() >= MAX_DEPTH {
             return Err(PolicyError::TooDeep);
         }
+        let is_below_htb = self.is_below_htb(class);
         let noqueue = matches!(node.kind, Kind::Noqueue);
         let keeps_a_rate = node.kind.rules().plan(2).1.is_some();
-        let below_class = matches!(node.kind, Kind::Mq | Kind::Htb(_)) || keeps_a_rate;
-        let parent = self.root.as_mut().and_then(|root| root.find_mut(handle)).ok_or(missing)?;
-        let classes = parent.kind.classes();
-        match classes {
+        let has_rates = matches!(node.kind, Kind::Htb(_)) || keeps_a_rate;
+        match parent.kind.classes() {
             Classes::None => Err(PolicyError::NotClassful { handle, kind: parent.kind.name() }),
             Classes::Alike => Err(PolicyError::CakeMqChild),
             Classes::One(_) if noqueue => {
@@ -265,38 +355,25 @@ impl PortPolicy {
             Classes::Queues if noqueue => {
                 Err(PolicyError::NoqueueInClass("a queue sends at once what it has"))
             }
-            Classes::Made if noqueue => Err(PolicyError::NoqueueInClass("a class holds a pfifo")),
-            Classes::Made if below_class => Err(PolicyError::RateBelowClass(node.kind.name())),
-            Classes::One(_) | Classes::Queues | Classes::Made => {
-                parent.children.insert(classes.key(class.minor), node);
-                Ok(())
+            Classes::Made | Classes::Bands if noqueue => {
+                Err(PolicyError::NoqueueInClass("a class holds a pfifo"))
+            }
+            _ if is_below_htb && has_rates => Err(PolicyError::RateBelowClass(node.kind.name())),
+            Classes::One(_) | Classes::Queues | Classes::Made | Classes::Bands => {
+                Ok(self.put(node))
             }
         }
     }
 
-    /// Whether `class` is one of an `htb`.
-    fn is_below_class(&self, class: ClassId) -> bool {
+    /// Whether `class` is one of an `htb`, or below one.
+    fn is_below_htb(&self, class: ClassId) -> bool {
         let node = Handle::new(class.major).and_then(|handle| self.find(handle));
-        node.is_some_and(|node| node.kind.classes() == Classes::Made)
-    }
-
-    /// How many qdiscs stand between the device and `handle`, itself included.
-    fn depth_of(&self, handle: Handle) -> usize {
-        let mut depth = 0;
-        let mut at = Some(handle);
-        while let Some(node) = at.and_then(|handle| self.find(handle)) {
-            depth += 1;
-            at = match node.parent {
-                Parent::Root => None,
-                Parent::Class(class) => Handle::new(class.major),
-            };
-        }
-        depth
+        node.is_some_and(|node| self.upwards(node).any(|node| matches!(node.kind, Kind::Htb(_))))
     }
 
     /// Whether `handle` hangs, directly or not, below an `mq` and so belongs to one queue.
     fn is_under_mq(&self, handle: Handle) -> bool {
-        match &self.root {
+        match self.root() {
             Some(root) => root.handle != handle && root.kind.classes() == Classes::Queues,
             None => false,
         }
@@ -309,7 +386,8 @@ impl PortPolicy {
         node.is_some_and(|node| node.kind.classes() == Classes::Alike)
     }
 
-    fn delete(&mut self, edit: &Edit, facts: &PortFacts) -> Result<(), PolicyError> {
+    /// Returns the actions of the filters that go.
+    fn delete(&mut self, edit: &Edit, facts: &PortFacts) -> Result<Vec<ActionId>, PolicyError> {
         let found = match edit.parent {
             Some(parent) => match (self.at(parent, facts)?, parent) {
                 (Some(found), _) => found,
@@ -346,24 +424,14 @@ impl PortPolicy {
                 let at = self.find(present).map_or(Parent::Root, |node| node.parent);
                 Err(PolicyError::NoClassid(at))
             }
-            Some(Parent::Root) => {
-                self.root = None;
-                Ok(())
-            }
-            Some(Parent::Class(class)) => {
-                let parent = Handle::new(class.major)
-                    .and_then(|handle| self.root.as_mut()?.find_mut(handle))
-                    .ok_or(PolicyError::NoSuchParent { major: class.major })?;
-                parent.children.remove(&parent.kind.classes().key(class.minor));
-                Ok(())
-            }
+            Some(parent) => Ok(self.take(parent)),
         }
     }
 }
 
 /// Classes of `mq` are the port's queues, counted from 1.
 fn check_queue(class: ClassId, facts: &PortFacts) -> Result<(), PolicyError> {
-    let last = facts.queues.unwrap_or(u16::MAX);
+    let last = u32::from(facts.queues.unwrap_or(u16::MAX));
     if (1..=last).contains(&class.minor) {
         return Ok(());
     }

@@ -32,14 +32,73 @@ pub enum PolicyError {
     /// Parameters of an `htb` or of one of its classes that cannot be.
     #[error("sch_htb: {0}")]
     Htb(String),
+    /// Parameters of a `prio` that cannot be.
+    #[error("prio: {0}")]
+    Prio(&'static str),
+    /// A class of a `drr` that cannot be.
+    #[error("drr: {0}")]
+    Drr(String),
+    /// Parameters of an `ets` or of one of its classes that cannot be.
+    #[error("sch_ets: {0}")]
+    Ets(String),
+    /// A class of another kind than its qdisc.
+    #[error("{handle} is a {present}, so its classes are {present}'s and not {given}'s.")]
+    OtherClassKind {
+        /// The qdisc.
+        handle: Handle,
+        /// Its kind.
+        present: &'static str,
+        /// The kind that was given.
+        given: &'static str,
+    },
+    /// A class of a qdisc whose parameters say what classes it has.
+    #[error("Operation not supported. The classes of {handle} are its bands: change the {kind}.")]
+    FixedClasses {
+        /// The qdisc.
+        handle: Handle,
+        /// Its kind.
+        kind: &'static str,
+    },
+    /// A class was to go to which filters assign packets.
+    #[error("{kind} class is in use. Filters assign packets to {class}: delete them first.")]
+    ClassAssigned {
+        /// The kind of the qdisc.
+        kind: String,
+        /// The class.
+        class: ClassId,
+    },
+    /// Too many qdiscs with classes one below the other.
+    #[error("Qdiscs with classes stand {} deep at most.", crate::CLASSFUL_DEPTH)]
+    ClassfulTooDeep,
+    /// A class whose number has more than 16 bits where there is no room for it.
+    #[error(
+        "Classes of {0} are {0}1 to {0}ffff: numbers beyond that are for an htb below no other qdisc with classes."
+    )]
+    WideClass(Handle),
     /// A filter that cannot be.
     #[error("{0}.")]
     Filter(&'static str),
     /// A filter at something that has none.
     #[error(
-        "Parent Qdisc doesn't exists. Filters are for the htb at the root of a port: give its handle, as parent 1:."
+        "Parent Qdisc doesn't exists. Filters are for htb, prio, drr and ets, for inner classes of an htb, and for ingress and egress: give the handle of one, as parent 1:, or add a clsact."
     )]
     NoFilterParent,
+    /// A filter at the end of a port that has neither `clsact` nor `ingress`.
+    #[error(
+        "Parent Qdisc doesn't exists. Nothing is at the ends of this port: qdisc add dev NAME clsact."
+    )]
+    NoEnds,
+    /// A filter at a class without classes below.
+    #[error(
+        "Parent Qdisc doesn't exists. No class is below {0}, so there is nothing to sort: a filter is at the qdisc or at an inner class."
+    )]
+    LeafFilter(ClassId),
+    /// An action that cannot be.
+    #[error("{0}.")]
+    Action(&'static str),
+    /// An action by a number that none has.
+    #[error("TC action \"{0}\" not found. There is no {0} with index {1}: see tc actions show.")]
+    NoSuchAction(&'static str, u32),
     /// `class add` where there is such a class.
     #[error("Class {0} is there already: use replace, or change to set its parameters.")]
     ClassExists(ClassId),
@@ -52,7 +111,9 @@ pub enum PolicyError {
     )]
     ClassInUse(ClassId),
     /// A qdisc was to go where there is no leaf class.
-    #[error("Specified class not found. {0} has classes below it: choose one that has none.")]
+    #[error(
+        "Specified class not found. {0} has classes below it: choose one that has none, or one with filters of its own."
+    )]
     InnerClass(ClassId),
     /// A qdisc that keeps a rate of its own was to go below a class.
     #[error(
@@ -61,11 +122,11 @@ pub enum PolicyError {
     RateBelowClass(&'static str),
     /// The port has no qdisc whose classes can be made.
     #[error(
-        "Failed to find specified qdisc. There is no htb {major:x}: on this port: add one at its root first."
+        "Failed to find specified qdisc. There is no htb, drr or ets {major:x}: on this port: add one first."
     )]
-    NoHtb {
+    NoClasses {
         /// The number that was given.
-        major: u16,
+        major: u32,
     },
     /// The handle belongs to a qdisc elsewhere on the port.
     #[error(
@@ -106,7 +167,7 @@ pub enum PolicyError {
     },
     /// A kind that does not exist here, or none at all.
     #[error(
-        "Specified qdisc kind is unknown. {}Known are pfifo, bfifo, tbf, htb, cake, cake_mq, fq, carousel, eiffel, flowbundler, mq and noqueue.",
+        "Specified qdisc kind is unknown. {}Known are pfifo, bfifo, tbf, htb, prio, drr, ets, cake, cake_mq, fq, fq_codel, codel, sfq, netem, carousel, eiffel, flowbundler, mq and noqueue.",
         .0.as_ref().map_or(String::new(), |name| format!("There is no \"{name}\". "))
     )]
     UnknownKind(Option<String>),
@@ -114,10 +175,12 @@ pub enum PolicyError {
     #[error("Failed to find specified qdisc. There is no {major:x}: to be the parent: see show.")]
     NoParent {
         /// The parent's major number.
-        major: u16,
+        major: u32,
     },
     /// The parent has no classes.
-    #[error("Parent qdisc is not classful. {handle} is a {kind}: only tbf and mq take a child.")]
+    #[error(
+        "Parent qdisc is not classful. {handle} is a {kind}: only tbf, htb, prio, drr, ets and mq take a child."
+    )]
     NotClassful {
         /// The qdisc named as parent.
         handle: Handle,
@@ -183,7 +246,7 @@ pub enum PolicyError {
     #[error("Failed to find qdisc with specified classid. There is no {major:x}: here: see show.")]
     NoSuchParent {
         /// The parent's major number.
-        major: u16,
+        major: u32,
     },
     /// `del` with a handle but no place.
     #[error("Classid cannot be zero. Say where it is, too: {0}.")]
@@ -191,6 +254,14 @@ pub enum PolicyError {
     /// Parameters of a token bucket filter that no packet could pass.
     #[error("tbf: {0}")]
     Tbf(String),
+    /// Parameters of a leaf that cannot be had.
+    #[error("{kind}: {why}")]
+    Leaf {
+        /// The kind of the qdisc.
+        kind: &'static str,
+        /// What is wrong, and what to give instead.
+        why: String,
+    },
     /// Parameters of a fair queue that cannot be had.
     #[error("fq: {0}")]
     Fq(String),

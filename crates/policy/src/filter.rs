@@ -1,20 +1,32 @@
-//! Filters of an `htb`, with the rules of the kernel's `tc_new_tfilter()`.
+//! Filters of a port, with the rules of the kernel's `tc_new_tfilter()`.
 //!
-//! Differences from the kernel: a filter names a leaf class that is there, where the kernel takes
-//! any number and lets packets pass unshaped.
+//! They are at an `htb`, at one of its inner classes, where they go on from the class that a filter
+//! above has assigned, and at the two ends of a port: what comes in there, and what goes out.
+//!
+//! Differences from the kernel: a filter names a class that is there, and is a leaf or has filters
+//! of its own; the kernel takes any number and lets packets pass unshaped. A filter at a class names
+//! one below it, so that no packet is classified for ever. Filters of one priority are asked in the
+//! order of their numbers, whatever their kind.
 
-use crate::{ClassId, Handle, Htb, Kind, Node, Parent, Policy, PolicyError, Verb};
-use narrows_classify::{ANY_PROTOCOL, Filter, Matches};
+use crate::action::{ActionDraft, ActionSet};
+use crate::classful::{Classful, MINOR_MAX};
+use crate::{ClassId, Handle, Kind, Node, Parent, Policy, PolicyError, PortPolicy, Verb};
+use narrows_classify::{ANY_PROTOCOL, Filter, Filters, Mark, Matches, order};
+use std::sync::Arc;
 
 /// The priority of the first filter for which nobody names one; each further one is asked before.
 const FIRST_AUTOMATIC: u16 = 49152;
+
+/// The numbers of the first `u32` filter of a port, and of the table in which it is.
+const FIRST_NODE: u32 = 0x800;
+const FIRST_TABLE: u32 = 0x800;
 
 /// One change to the filters of a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FilterEdit {
     /// What to do.
     pub verb: Verb,
-    /// At which qdisc; `None` for the root's.
+    /// At which qdisc or class; `None` for the root's.
     pub parent: Option<Parent>,
     /// When it is asked.
     pub pref: Option<u16>,
@@ -22,12 +34,43 @@ pub struct FilterEdit {
     pub protocol: Option<u16>,
     /// The kind, where one is named.
     pub kind: Option<String>,
-    /// Its number among those of its `pref`.
+    /// Its number among those of its `pref`; of an `fw` the mark.
     pub handle: Option<u32>,
     /// What it matches.
     pub matches: Option<Matches>,
     /// The class that it assigns.
     pub class: Option<ClassId>,
+    /// What is done with what it matches.
+    pub actions: Vec<ActionDraft>,
+}
+
+/// Where filters are.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum FilterPlace {
+    /// At the `htb` at the root, or at one of its classes.
+    Class(ClassId),
+    /// What comes in at the port.
+    Ingress,
+    /// What goes out of it, before its qdiscs.
+    Egress,
+}
+
+/// What stands at the two ends of a port: `clsact`, or `ingress`, which has one.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Ends {
+    /// Whether it is a `clsact`.
+    pub has_egress: bool,
+    /// Filters of what comes in.
+    pub ingress: Filters,
+    /// Filters of what goes out.
+    pub egress: Filters,
+}
+
+impl Ends {
+    /// As `tc` calls it.
+    pub fn kind(&self) -> &'static str {
+        if self.has_egress { "clsact" } else { "ingress" }
+    }
 }
 
 impl Policy {
@@ -37,124 +80,330 @@ impl Policy {
     /// What the kernel would refuse, and what is a trap there; this policy is as it was.
     pub fn edit_filter(&self, dev: &str, edit: &FilterEdit) -> Result<Self, PolicyError> {
         let mut next = self.clone();
-        let root = next.ports.get_mut(dev).and_then(|port| port.root.as_mut());
-        let Some(Node { handle, kind: Kind::Htb(htb), .. }) = root else {
-            return Err(PolicyError::NoFilterParent);
-        };
-        match edit.parent {
-            None | Some(Parent::Root) => {}
-            Some(Parent::Class(class)) if class == handle.class(0) => {}
-            Some(_) => return Err(PolicyError::NoFilterParent),
+        let actions = &mut next.actions;
+        let port = next.ports.get_mut(dev).ok_or(PolicyError::NoFilterParent)?;
+        let place = port.filter_place(edit.parent)?;
+        match (place, &mut port.ends) {
+            (FilterPlace::Ingress, Some(ends)) => ends.ingress.edit(edit, None, actions)?,
+            (FilterPlace::Egress, Some(ends)) => ends.egress.edit(edit, None, actions)?,
+            (FilterPlace::Class(at), _) => {
+                let handle = Handle::new(at.major).ok_or(PolicyError::NoFilterParent)?;
+                let edited = port.change_node(handle, |Node { kind, .. }| {
+                    kind.edit_filters(handle, at.minor, edit, actions)
+                });
+                edited.ok_or(PolicyError::NoFilterParent)??;
+            }
+            _ => return Err(PolicyError::NoFilterParent),
         }
-        match edit.verb {
-            Verb::Delete => htb.delete_filters(edit)?,
-            _ => htb.put_filter(*handle, edit)?,
-        }
+        next.share_actions();
         Ok(next)
     }
 }
 
-impl Htb {
-    /// The filters, in the order in which they are asked.
-    pub fn filters(&self) -> &[Filter] {
-        &self.filters
+impl PortPolicy {
+    /// What `parent` means: where filters can be.
+    ///
+    /// # Errors
+    /// There is nothing of the sort.
+    pub fn filter_place(&self, parent: Option<Parent>) -> Result<FilterPlace, PolicyError> {
+        match parent {
+            None | Some(Parent::Root) => {
+                let root = self.root().filter(|root| root.kind.classful().is_some());
+                let root = root.ok_or(PolicyError::NoFilterParent)?;
+                Ok(FilterPlace::Class(root.handle.class(0)))
+            }
+            Some(Parent::Class(class)) if class.major == Handle::ENDS.major() => {
+                let ends = self.ends.as_ref().ok_or(PolicyError::NoEnds)?;
+                match class {
+                    ClassId::END_INGRESS => Ok(FilterPlace::Ingress),
+                    ClassId { minor: 0, .. } if !ends.has_egress => Ok(FilterPlace::Ingress),
+                    ClassId::END_EGRESS if ends.has_egress => Ok(FilterPlace::Egress),
+                    _ => Err(PolicyError::NoFilterParent),
+                }
+            }
+            Some(Parent::Class(class)) => {
+                let classful = self.classful(class).ok_or(PolicyError::NoFilterParent)?;
+                match class.minor == 0 || classful.has_class(class.minor) {
+                    true => Ok(FilterPlace::Class(class)),
+                    false => Err(PolicyError::NoFilterParent),
+                }
+            }
+        }
     }
 
-    fn put_filter(&mut self, handle: Handle, edit: &FilterEdit) -> Result<(), PolicyError> {
-        let refuse = |why: &'static str| Err(PolicyError::Filter(why));
-        let matches = edit.matches.clone();
-        let matches =
-            matches.ok_or(PolicyError::Filter("Filter kind and protocol must be specified"))?;
-        let class = self.filtered_class(handle, edit.class)?;
-        let pref = match (edit.pref, edit.verb) {
-            (Some(pref), _) => pref,
-            (None, Verb::Change) => {
-                return refuse("Invalid filter command with priority of zero");
-            }
-            (None, _) => {
-                let lowest = self.filters.first().map_or(FIRST_AUTOMATIC + 1, |filter| filter.pref);
-                lowest.min(FIRST_AUTOMATIC + 1).saturating_sub(1).max(1)
-            }
-        };
-        let protocol = edit.protocol.unwrap_or(ANY_PROTOCOL);
-        let mut new = Filter { pref, protocol, handle: 0, matches, class };
-        if let Some(present) = self.filters.iter().find(|filter| filter.pref == pref) {
-            if present.protocol != protocol {
-                return refuse("Filter with specified priority/protocol not found");
-            }
-            if present.kind() != new.kind() {
-                return refuse("Specified filter kind does not match existing one");
-            }
-        }
-        let of_pref = self.filters.iter().filter(|filter| filter.pref == pref);
-        let first = if new.kind() == "u32" { 0x800 } else { 1 };
-        let last = of_pref.map(|filter| filter.handle).max();
-        new.handle = edit.handle.unwrap_or_else(|| last.map_or(first, |last| last + 1));
-        let is_it = |filter: &Filter| filter.pref == pref && filter.handle == new.handle;
-        let present = match edit.handle {
-            // A port has one of them, which is replaced by deleting it.
-            None if new.kind() == "matchall" && last.is_some() => {
-                return refuse("Filter already exists");
-            }
-            None => None,
-            Some(_) => self.filters.iter().position(is_it),
-        };
-        match (edit.verb, present) {
-            (Verb::Add, Some(_)) => return refuse("Filter already exists"),
-            (Verb::Change, None) => {
-                return refuse("Need both RTM_NEWTFILTER and NLM_F_CREATE to create a new filter");
-            }
-            (_, Some(present)) => self.filters[present] = new,
-            (_, None) => {
-                let place = self.filters.partition_point(|filter| filter.pref <= pref);
-                self.filters.insert(place, new);
-            }
-        }
-        Ok(())
+    /// The qdisc of which `class` is one.
+    fn classful(&self, class: ClassId) -> Option<&dyn Classful> {
+        self.find(Handle::new(class.major)?)?.kind.classful()
     }
 
-    /// The minor number of the class that a filter assigns, which must be a leaf.
-    fn filtered_class(&self, handle: Handle, class: Option<ClassId>) -> Result<u16, PolicyError> {
-        let Some(ClassId { major, minor }) = class else {
-            return Err(PolicyError::Filter("say which class: classid ID"));
+    /// The filters at `place`.
+    pub fn filters(&self, place: FilterPlace) -> Filters {
+        let filters = match (place, &self.ends) {
+            (FilterPlace::Ingress, Some(ends)) => Some(&ends.ingress),
+            (FilterPlace::Egress, Some(ends)) => Some(&ends.egress),
+            (FilterPlace::Class(class), _) => {
+                self.classful(class).and_then(|classful| classful.filters().get(&class.minor))
+            }
+            _ => None,
         };
-        if ![0, handle.major()].contains(&major) || !self.classes.contains_key(&minor) {
-            return Err(PolicyError::Filter("Specified class doesn't exist"));
-        }
-        if self.is_inner(minor) {
-            return Err(PolicyError::InnerClass(handle.class(minor)));
-        }
-        Ok(minor)
+        filters.cloned().unwrap_or_default()
     }
 
-    fn delete_filters(&mut self, edit: &FilterEdit) -> Result<(), PolicyError> {
-        let refuse = |why: &'static str| Err(PolicyError::Filter(why));
-        let Some(pref) = edit.pref else {
-            if edit.protocol.is_some() || edit.handle.is_some() || edit.kind.is_some() {
-                return refuse("Cannot flush filters with protocol, handle or kind set");
+    /// Everywhere that filters are, in the order in which they have to be made: those at a class
+    /// before those that assign packets to it.
+    pub fn filter_places(&self) -> Vec<FilterPlace> {
+        let mut places = Vec::new();
+        for node in self.holders() {
+            let Some(classful) = node.kind.classful() else { continue };
+            let mut minors: Vec<u32> = classful.filters().keys().copied().collect();
+            // The qdisc itself, which is 0, last of all.
+            minors.sort_by_key(|minor| std::cmp::Reverse((*minor != 0, classful.depth(*minor))));
+            places.extend(minors.into_iter().map(|at| FilterPlace::Class(node.handle.class(at))));
+        }
+        if let Some(ends) = &self.ends {
+            places.push(FilterPlace::Ingress);
+            places.extend(ends.has_egress.then_some(FilterPlace::Egress));
+        }
+        places
+    }
+}
+
+impl Kind {
+    /// Makes `edit` to the filters at the class `at`, or at the qdisc where that is 0.
+    fn edit_filters(
+        &mut self,
+        handle: Handle,
+        at: u32,
+        edit: &FilterEdit,
+        actions: &mut ActionSet,
+    ) -> Result<(), PolicyError> {
+        let classful = self.classful().ok_or(PolicyError::NoFilterParent)?;
+        if at != 0 && !classful.is_inner(at) {
+            return Err(PolicyError::LeafFilter(handle.class(at)));
+        }
+        let class = match (edit.verb, edit.class) {
+            (Verb::Delete, _) => None,
+            (_, Some(class)) => Some(filtered_class(classful, handle, at, class)?),
+            (_, None) if edit.actions.is_empty() => {
+                return Err(PolicyError::Filter("say which class: classid ID"));
             }
-            self.filters.clear();
-            return Ok(());
+            (_, None) => None,
         };
-        let of_pref: Vec<&Filter> =
-            self.filters.iter().filter(|filter| filter.pref == pref).collect();
-        let is_of_protocol =
-            |filter: &&&Filter| edit.protocol.is_none_or(|protocol| filter.protocol == protocol);
-        let Some(first) = of_pref.first().filter(is_of_protocol) else {
-            return refuse("Filter with specified priority/protocol not found");
-        };
-        if edit.kind.as_ref().is_some_and(|kind| kind != first.kind()) {
+        let assignments = self.assignments_mut().ok_or(PolicyError::NoFilterParent)?;
+        let mut filters = assignments.at(at);
+        filters.edit(edit, class, actions)?;
+        let is_empty = filters.is_empty();
+        assignments.set(at, filters);
+        match is_empty && at != 0 && assignments.assigns(at) {
+            true => Err(PolicyError::InnerClass(handle.class(at))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The minor number of the class that a filter at `at` assigns: a leaf, or one that has filters.
+fn filtered_class(
+    classful: &dyn Classful,
+    handle: Handle,
+    at: u32,
+    class: ClassId,
+) -> Result<u32, PolicyError> {
+    let ClassId { major, minor } = class;
+    if ![0, handle.major()].contains(&major) || !classful.has_class(minor) {
+        return Err(PolicyError::Filter("Specified class doesn't exist"));
+    }
+    if classful.is_inner(minor) && !classful.filters().contains_key(&minor) {
+        return Err(PolicyError::InnerClass(handle.class(minor)));
+    }
+    let above = |minor: &u32| classful.parent(*minor);
+    if at != 0 && !std::iter::successors(above(&minor), above).any(|above| above == at) {
+        return Err(PolicyError::Filter("a filter at a class assigns packets to one below it"));
+    }
+    Ok(minor)
+}
+
+/// Changes to the filters of one place.
+trait Edits {
+    fn edit(
+        &mut self,
+        edit: &FilterEdit,
+        class: Option<u32>,
+        actions: &mut ActionSet,
+    ) -> Result<(), PolicyError>;
+}
+
+impl Edits for Filters {
+    fn edit(
+        &mut self,
+        edit: &FilterEdit,
+        class: Option<u32>,
+        actions: &mut ActionSet,
+    ) -> Result<(), PolicyError> {
+        match edit.verb {
+            Verb::Delete => delete(self, edit, actions),
+            _ => put(self, edit, class, actions),
+        }
+    }
+}
+
+fn refuse<T>(why: &'static str) -> Result<T, PolicyError> {
+    Err(PolicyError::Filter(why))
+}
+
+/// The filters of `pref`.
+fn of_pref(filters: &Filters, pref: u16) -> impl Iterator<Item = &Arc<Filter>> {
+    let all = filters.from(order(pref, 0)).map(|(_, filter)| filter);
+    all.take_while(move |filter| filter.pref == pref)
+}
+
+fn put(
+    filters: &mut Filters,
+    edit: &FilterEdit,
+    class: Option<u32>,
+    actions: &mut ActionSet,
+) -> Result<(), PolicyError> {
+    let matches = edit.matches.clone();
+    let matches =
+        matches.ok_or(PolicyError::Filter("Filter kind and protocol must be specified"))?;
+    let pref = match (edit.pref, edit.verb) {
+        (Some(pref), _) => pref,
+        (None, Verb::Change) => return refuse("Invalid filter command with priority of zero"),
+        (None, _) => {
+            let lowest =
+                filters.iter().next().map_or(FIRST_AUTOMATIC + 1, |(_, filter)| filter.pref);
+            lowest.min(FIRST_AUTOMATIC + 1).saturating_sub(1).max(1)
+        }
+    };
+    let protocol = edit.protocol.unwrap_or(ANY_PROTOCOL);
+    // Without a class of the qdisc it is at an end of the port.
+    let named = edit.class.filter(|_| class.is_none());
+    if named.is_some_and(|named| named.major.max(named.minor) > MINOR_MAX) {
+        return refuse("where packets come in or go out a filter names classes up to ffff:ffff");
+    }
+    let named = named.map_or(0, |named| named.major << 16 | named.minor);
+    if matches!(matches, Matches::Mark(_)) && edit.class.is_none() && edit.actions.is_empty() {
+        return refuse("an fw without a class or an action does nothing: give classid or action");
+    }
+    let class = class.unwrap_or(0);
+    let mut new = Filter { pref, protocol, handle: 0, matches, class, named, actions: Vec::new() };
+    let first = of_pref(filters, pref).next();
+    if let Some(present) = first {
+        if present.protocol != protocol {
+            return refuse("Protocol mismatch for filter with specified priority");
+        }
+        if present.kind() != new.kind() {
             return refuse("Specified filter kind does not match existing one");
         }
-        if let Some(handle) = edit.handle
-            && !of_pref.iter().any(|filter| filter.handle == handle)
+        if let (Matches::Mark(one), Matches::Mark(other)) = (&present.matches, &new.matches)
+            && one.mask != other.mask
         {
-            return refuse("Specified filter handle not found");
+            return refuse("an fw has one mask for all marks of a pref: give another pref");
         }
-        let goes = |filter: &Filter| {
-            filter.pref == pref && edit.handle.is_none_or(|handle| filter.handle == handle)
-        };
-        self.filters.retain(|filter| !goes(filter));
-        Ok(())
     }
+    let behind = (u64::from(pref) + 1) << 32;
+    let last = filters.before(behind).filter(|(_, filter)| filter.pref == pref);
+    let last = last.map(|(_, filter)| filter.handle);
+    new.handle = number(filters, &new.matches, edit.handle, last)?;
+    // A port has one of them, which is replaced by deleting it.
+    if edit.handle.is_none() && new.matches == Matches::All && last.is_some() {
+        return refuse("Filter already exists");
+    }
+    let present = filters.get(new.order()).cloned();
+    match (edit.verb, &present) {
+        (Verb::Add, Some(_)) => return refuse("Filter already exists"),
+        (Verb::Change, None) => {
+            return refuse("Need both RTM_NEWTFILTER and NLM_F_CREATE to create a new filter");
+        }
+        _ => {}
+    }
+    new.actions = actions.bind(&edit.actions)?;
+    if let Some(present) = present {
+        actions.release(&present.actions);
+    }
+    filters.insert(new.order(), Arc::new(new));
+    Ok(())
+}
+
+/// The number of a filter: the one that is given, or one behind `last` of its priority.
+fn number(
+    filters: &Filters,
+    matches: &Matches,
+    given: Option<u32>,
+    last: Option<u32>,
+) -> Result<u32, PolicyError> {
+    match (matches, given) {
+        (Matches::Mark(Mark { value, .. }), _) => Ok(*value),
+        (Matches::Words(_), given) => {
+            let of_u32 = |filter: &Arc<Filter>| match filter.matches {
+                Matches::Words(_) => Some(filter.handle >> 20),
+                _ => None,
+            };
+            let table = match last {
+                Some(last) => last >> 20,
+                // Each priority has a table of its own, as in the kernel.
+                None => {
+                    let prefs = filters.iter().filter_map(|(_, filter)| of_u32(filter));
+                    prefs.max().map_or(FIRST_TABLE, |last| last + 1)
+                }
+            };
+            let node = match given {
+                Some(given) if given >> 20 != 0 && given >> 20 != table => {
+                    // Only a first filter says which table its priority has.
+                    return match last {
+                        None => Ok(given),
+                        Some(_) => refuse("cls_u32: Handle specified hash table address mismatch"),
+                    };
+                }
+                Some(given) => given & 0xfff,
+                None => last.map_or(FIRST_NODE, |last| (last & 0xfff) + 1),
+            };
+            if table > 0xfff || !(1..=0xfff).contains(&node) {
+                return refuse("no number is left in this table: give another pref");
+            }
+            Ok(table << 20 | node)
+        }
+        (_, Some(given)) => Ok(given),
+        (_, None) => match last {
+            Some(u32::MAX) => refuse("no number is left in this pref: give one with handle"),
+            last => Ok(last.unwrap_or(0) + 1),
+        },
+    }
+}
+
+fn delete(
+    filters: &mut Filters,
+    edit: &FilterEdit,
+    actions: &mut ActionSet,
+) -> Result<(), PolicyError> {
+    let gone: Vec<Arc<Filter>> = match edit.pref {
+        None if edit.protocol.is_some() || edit.handle.is_some() || edit.kind.is_some() => {
+            return refuse("Cannot flush filters with protocol, handle or kind set");
+        }
+        None => filters.iter().map(|(_, filter)| Arc::clone(filter)).collect(),
+        Some(pref) => {
+            let is_of_protocol =
+                |filter: &&Arc<Filter>| edit.protocol.is_none_or(|of| filter.protocol == of);
+            let Some(first) = of_pref(filters, pref).next().filter(is_of_protocol) else {
+                return refuse("Filter with specified priority/protocol not found");
+            };
+            if edit.kind.as_ref().is_some_and(|kind| kind != first.kind()) {
+                return refuse("Specified filter kind does not match existing one");
+            }
+            let table = first.handle & 0xfff0_0000;
+            match edit.handle {
+                None => of_pref(filters, pref).cloned().collect(),
+                Some(handle) => {
+                    let is_node = matches!(first.matches, Matches::Words(_)) && handle >> 20 == 0;
+                    let handle = if is_node { table | handle } else { handle };
+                    let found = filters.get(order(pref, handle)).cloned();
+                    vec![found.ok_or(PolicyError::Filter("Specified filter handle not found"))?]
+                }
+            }
+        }
+    };
+    for filter in gone {
+        filters.remove(filter.order());
+        actions.release(&filter.actions);
+    }
+    Ok(())
 }

@@ -4,14 +4,21 @@
 //! exist, a ceiling below the rate, a default that is no leaf are refused or warned of, where the
 //! kernel makes a root class, takes the ceiling, and lets packets pass unshaped.
 
+use crate::assignments::Assignments;
+use crate::classful::Classful;
+use crate::edit::Changed;
 use crate::kind::{Classes, Rules, Site};
 use crate::plan::SharedLimit;
-use crate::{ClassId, Handle, Params, Parent, PolicyError, Verb};
-use narrows_classify::Filter;
+use crate::{ClassId, Handle, HtbLabel, Params, Parent, PolicyError, Verb};
+use narrows_classify::{Blocks, Otherwise};
+use narrows_coordination::TreeStrategy;
 use narrows_qdisc::Config;
-use narrows_qdisc::htb::{self, DEPTH_MAX, PRIORITIES};
+use narrows_qdisc::htb::{self, DEPTH_MAX, PRIORITIES, Unclassified};
 use narrows_units::{Bytes, Rate, wire::Overhead};
-use std::collections::BTreeMap;
+
+mod classes;
+
+pub use classes::HtbClasses;
 
 /// Quanta are not below and not above these, unless somebody says so.
 const QUANTUM: std::ops::RangeInclusive<u64> = 1_000..=200_000;
@@ -19,43 +26,49 @@ const QUANTUM: std::ops::RangeInclusive<u64> = 1_000..=200_000;
 /// `r2q` unless somebody says so: how many times a class's quantum its rate is in bytes a second.
 const R2Q: u32 = 10;
 
+/// The last number of a class.
+const CLASS_MAX: u32 = 0x7fff_ffff;
+
 /// The qdisc.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Htb {
     /// The class of packets that no filter assigns to one; 0 for none.
-    pub default: u16,
+    pub default: u32,
     /// How many times a class's quantum its rate is, in bytes a second.
     pub r2q: u32,
     /// How many packets without a class may wait for room on the device.
     pub direct_limit: u32,
+    /// How the queues keep the classes together.
+    pub coordination: TreeStrategy,
     /// The classes, by their minor numbers.
-    pub classes: BTreeMap<u16, HtbClass>,
-    /// In the order in which they are asked.
-    pub(crate) filters: Vec<Filter>,
+    pub classes: HtbClasses,
+    pub(crate) filters: Assignments,
 }
 
 /// What a command says of an `htb`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HtbOptions {
     /// See [`Htb::default`].
-    pub default: Option<u16>,
+    pub default: Option<u32>,
     /// See [`Htb::r2q`].
     pub r2q: Option<u32>,
     /// See [`Htb::direct_limit`].
     pub direct_limit: Option<u32>,
+    /// See [`Htb::coordination`].
+    pub coordination: Option<TreeStrategy>,
 }
 
 /// A class of an `htb`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HtbClass {
     /// The class above it; `None` where that is the qdisc.
-    pub parent: Option<u16>,
+    pub parent: Option<u32>,
     /// Its parameters.
     pub params: HtbParams,
 }
 
 /// The parameters of a class, as `tc` sends them: all at once.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HtbParams {
     /// What it gets whatever others do.
     pub rate: Rate,
@@ -72,10 +85,12 @@ pub struct HtbParams {
     pub quantum: Option<u32>,
     /// What a frame is charged.
     pub overhead: Overhead,
+    /// What FlowValve's words say.
+    pub label: HtbLabel,
 }
 
 /// One change to the classes of a port.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClassEdit {
     /// What to do.
     pub verb: Verb,
@@ -84,47 +99,65 @@ pub struct ClassEdit {
     /// Which class.
     pub class: Option<ClassId>,
     /// Its parameters.
-    pub params: Option<HtbParams>,
+    pub params: Option<ClassParams>,
+}
+
+/// What a command says of a class.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ClassParams {
+    /// `htb`
+    Htb(HtbParams),
+    /// `drr`
+    Drr {
+        /// How many bytes it sends in a turn.
+        quantum: Option<u32>,
+    },
+    /// `ets`
+    Ets {
+        /// The same.
+        quantum: Option<u32>,
+    },
+}
+
+impl ClassParams {
+    /// The kind that the command names.
+    pub fn kind_name(&self) -> &'static str {
+        match self {
+            Self::Htb(_) => "htb",
+            Self::Drr { .. } => "drr",
+            Self::Ets { .. } => "ets",
+        }
+    }
+}
+
+/// The class that `class` names of the qdisc `handle`, of which `last` is the last.
+pub(crate) fn number(handle: Handle, class: Option<ClassId>, last: u32) -> Result<ClassId, String> {
+    let id = class.ok_or("say which class: classid ID.")?;
+    if ![0, handle.major()].contains(&id.major) || !(1..=last).contains(&id.minor) {
+        let last = handle.class(last);
+        return Err(format!("class {id} is none of {handle}: they are {handle}1 to {last}."));
+    }
+    Ok(handle.class(id.minor))
 }
 
 impl Htb {
     pub(crate) fn new(site: &Site<'_>) -> Self {
         let direct_limit = site.facts.tx_queue_len;
-        Self { default: 0, r2q: R2Q, direct_limit, classes: BTreeMap::new(), filters: Vec::new() }
-    }
-
-    /// Whether a class is below `minor`.
-    pub fn is_inner(&self, minor: u16) -> bool {
-        self.classes.values().any(|class| class.parent == Some(minor))
-    }
-
-    /// Whether a filter assigns packets to `minor`.
-    fn is_assigned(&self, minor: u16) -> bool {
-        self.filters.iter().any(|filter| filter.class == minor)
-    }
-
-    /// How many classes are above `minor`.
-    pub fn depth(&self, minor: u16) -> usize {
-        let above = |minor: &u16| self.classes.get(minor).and_then(|class| class.parent);
-        std::iter::successors(Some(minor), above).count() - 1
+        let (classes, filters) = (HtbClasses::default(), Assignments::default());
+        let coordination = TreeStrategy::default();
+        Self { default: 0, r2q: R2Q, direct_limit, coordination, classes, filters }
     }
 
     /// How far above the lowest class below it a class stands, as `tc -d` shows it: 0 for a leaf.
-    pub fn level(&self, minor: u16) -> u8 {
-        let below = self.classes.iter().filter(|(_, class)| class.parent == Some(minor));
-        below.map(|(child, _)| self.level(*child) + 1).max().unwrap_or(0)
+    pub fn level(&self, minor: u32) -> u8 {
+        let below = self.classes.children(minor);
+        below.map(|child| self.level(child) + 1).max().unwrap_or(0)
     }
 
-    /// The classes below `minor`, at any depth, and itself.
-    pub fn below(&self, minor: u16) -> Vec<u16> {
-        let mut found = vec![minor];
-        let mut next = 0;
-        while let Some(&at) = found.get(next) {
-            let children = self.classes.iter().filter(|(_, class)| class.parent == Some(at));
-            found.extend(children.map(|(child, _)| *child));
-            next += 1;
-        }
-        found
+    /// Whether all but its classes and filters is as in `other`.
+    pub(crate) fn is_alike(&self, other: &Self) -> bool {
+        let alike = |htb: &Self| (htb.default, htb.r2q, htb.direct_limit, htb.coordination);
+        alike(self) == alike(other)
     }
 
     /// In what proportion a class shares what it borrows.
@@ -138,46 +171,48 @@ impl Htb {
     pub(crate) fn class(&self, class: &HtbClass) -> htb::Class {
         let HtbParams { rate, ceil, burst, cburst, prio, overhead, .. } = class.params;
         let quantum = self.quantum(class);
-        let parent = class.parent.map(u32::from);
+        let parent = class.parent;
         htb::Class { parent, rate, ceil, burst, cburst, prio, quantum, overhead }
     }
 
-    /// Makes `edit` to the classes of the `htb` that is called `handle`. Returns the class that has
-    /// become an inner one or is gone, and so has no qdisc any more.
+    /// Makes `edit` to the classes of the `htb` that is called `handle`.
     pub(crate) fn edit(
         &mut self,
         handle: Handle,
         edit: &ClassEdit,
-    ) -> Result<Option<u16>, PolicyError> {
+    ) -> Result<Changed, PolicyError> {
         let refuse = |why: String| Err(PolicyError::Htb(why));
-        let id =
-            edit.class.ok_or_else(|| PolicyError::Htb("say which class: classid ID.".into()))?;
-        if ![0, handle.major()].contains(&id.major) || id.minor == 0 {
-            return refuse(format!(
-                "class {id} is none of {handle}: they are {handle}1 to {handle}ffff."
-            ));
-        }
-        let (minor, id) = (id.minor, handle.class(id.minor));
-        let present = self.classes.get(&minor).copied();
-        let params = match (edit.verb, present) {
+        let id = number(handle, edit.class, CLASS_MAX).map_err(PolicyError::Htb)?;
+        let minor = id.minor;
+        let present = self.classes.get(minor).map(|class| class.parent);
+        let mut params = match (edit.verb, present) {
             (Verb::Delete, None) | (Verb::Change, None) => {
                 return Err(PolicyError::NoSuchClass(id));
             }
             (Verb::Add, Some(_)) => return Err(PolicyError::ClassExists(id)),
             (Verb::Delete, Some(_)) => {
-                if self.is_inner(minor) || self.is_assigned(minor) {
+                if self.is_inner(minor) || self.filters.assigns(minor) {
                     return Err(PolicyError::ClassInUse(id));
                 }
-                self.classes.remove(&minor);
-                return Ok(Some(minor));
+                self.classes.remove(minor);
+                let gone = self.filters.take(minor);
+                return Ok(Changed { without_qdisc: Some(minor), gone });
             }
-            _ => edit.params.ok_or_else(|| PolicyError::Htb("\"rate\" is required.".into()))?,
+            _ => match &edit.params {
+                Some(ClassParams::Htb(params)) => params.clone(),
+                Some(params) => {
+                    let given = params.kind_name();
+                    return Err(PolicyError::OtherClassKind { handle, present: "htb", given });
+                }
+                None => return refuse("\"rate\" is required.".into()),
+            },
         };
         params.check()?;
-        if let Some(class) = self.classes.get_mut(&minor) {
+        params.label = params.label.of(handle, minor)?;
+        if let Some(parent) = present {
             // As in the kernel a class does not move.
-            class.params = params;
-            return Ok(None);
+            self.classes.insert(minor, HtbClass { parent, params });
+            return Ok(Changed::default());
         }
         let parent = match edit.parent {
             None => return refuse("say where: parent ID.".into()),
@@ -191,7 +226,7 @@ impl Htb {
             Some(Parent::Class(ClassId { minor, .. })) => Some(minor),
         };
         if let Some(parent) = parent {
-            if !self.classes.contains_key(&parent) {
+            if !self.classes.contains(parent) {
                 // The kernel makes a root class of it, beside the limits that it was meant to be
                 // under.
                 let parent = handle.class(parent);
@@ -199,7 +234,7 @@ impl Htb {
                     "there is no class {parent} to be the parent: add it first."
                 ));
             }
-            if self.is_assigned(parent) {
+            if self.filters.assigns(parent) {
                 let parent = handle.class(parent);
                 return refuse(format!(
                     "filters assign packets to {parent}: delete them first, as only a leaf can have some."
@@ -213,26 +248,31 @@ impl Htb {
         }
         let became_inner = parent.filter(|parent| !self.is_inner(*parent));
         self.classes.insert(minor, HtbClass { parent, params });
-        Ok(became_inner)
+        Ok(Changed { without_qdisc: became_inner, ..Changed::default() })
     }
 
     /// What is allowed and probably not meant, after a change of the class `minor`, or of the
     /// qdisc.
-    pub fn warning(&self, handle: Handle, minor: Option<u16>) -> Option<String> {
-        let sum = |parent: u16| -> u64 {
-            let below = self.classes.values().filter(|class| class.parent == Some(parent));
-            below.map(|class| class.params.rate.bits_per_sec()).sum()
-        };
+    pub fn warning(&self, handle: Handle, minor: Option<u32>) -> Option<String> {
         if let Some(minor) = minor
-            && let Some(parent) = self.classes.get(&minor).and_then(|class| class.parent)
-            && let Some(above) = self.classes.get(&parent)
-            && sum(parent) > above.params.ceil.bits_per_sec()
+            && let Some(parent) = self.classes.get(minor).and_then(|class| class.parent)
+            && let Some(above) = self.classes.get(parent)
+            && self.classes.rates_below(parent) > u128::from(above.params.ceil.bits_per_sec())
         {
             let parent = handle.class(parent);
             return Some(format!(
                 "Warning: htb: the rates of the classes below {parent} add up to more than its \
                  ceil: they cannot all be had."
             ));
+        }
+        if let Some(minor) = minor
+            && self.coordination != TreeStrategy::FlowValve
+            && self.classes.get(minor).is_some_and(|class| !class.params.label.is_empty())
+        {
+            return Some(
+                "Warning: htb: weight and borrow count under \"coordination flowvalve\" only."
+                    .to_owned(),
+            );
         }
         if self.default != 0 && self.is_inner(self.default) {
             let default = handle.class(self.default);
@@ -261,6 +301,37 @@ impl HtbParams {
     }
 }
 
+impl Classful for Htb {
+    fn has_class(&self, minor: u32) -> bool {
+        self.classes.contains(minor)
+    }
+
+    fn is_inner(&self, minor: u32) -> bool {
+        self.classes.is_inner(minor)
+    }
+
+    fn leaves(&self) -> Vec<u32> {
+        let all = self.classes.iter().map(|(minor, _)| minor);
+        all.filter(|minor| !self.is_inner(*minor)).collect()
+    }
+
+    fn leaf_limit(&self) -> u32 {
+        self.direct_limit
+    }
+
+    fn parent(&self, minor: u32) -> Option<u32> {
+        self.classes.get(minor)?.parent
+    }
+
+    fn filters(&self) -> &Blocks {
+        self.filters.blocks()
+    }
+
+    fn otherwise(&self) -> Otherwise {
+        Otherwise::Class(self.default)
+    }
+}
+
 impl Rules for Htb {
     fn name(&self) -> &'static str {
         "htb"
@@ -270,21 +341,18 @@ impl Rules for Htb {
         Classes::Made
     }
 
-    fn change(&mut self, params: &Params, site: &Site<'_>) -> Result<(), PolicyError> {
+    fn change(&mut self, params: &Params, _: &Site<'_>) -> Result<(), PolicyError> {
         let Params::Htb(options) = params else { return Ok(()) };
-        if site.parent != Parent::Root {
-            return Err(PolicyError::Htb(
-                "an htb stands at the root: all queues of the port share its classes.".into(),
-            ));
-        }
         self.default = options.default.unwrap_or(self.default);
         self.r2q = options.r2q.unwrap_or(self.r2q).max(1);
         self.direct_limit = options.direct_limit.unwrap_or(self.direct_limit);
+        self.coordination = options.coordination.unwrap_or(self.coordination);
         Ok(())
     }
 
     fn plan(&self, _: usize) -> (Config, Option<SharedLimit>) {
-        let (default, direct_limit) = (u32::from(self.default), self.direct_limit);
-        (Config::Htb(htb::Config { default, direct_limit }), None)
+        let default = self.default;
+        let unclassified = Unclassified::Sent(self.direct_limit);
+        (Config::Htb(htb::Config { default, unclassified }), None)
     }
 }

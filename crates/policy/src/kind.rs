@@ -7,12 +7,13 @@
 use crate::mq::Mq;
 use crate::plan::SharedLimit;
 use crate::{
-    Cake, CakeOptions, Fifo, FifoUnit, FqOptions, FqParams, Htb, HtbOptions, Node, PacingOptions,
-    Parent, PolicyError, PortFacts, TbfParams,
+    Cake, CakeOptions, CodelQueueOptions, Drr, Ets, EtsOptions, Fifo, FifoUnit, FqCodelOptions,
+    FqOptions, FqParams, Htb, HtbOptions, Node, PacingOptions, Parent, PolicyError, PortFacts,
+    Prio, PrioParams, SfqOptions, TbfParams,
 };
 use narrows_coordination::Strategy;
 use narrows_qdisc::pacing::{self, Structure};
-use narrows_qdisc::{Config, fifo};
+use narrows_qdisc::{Config, codel, fifo, fq_codel, netem, sfq};
 
 /// What a qdisc is, with its parameters.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,10 +28,24 @@ pub enum Kind {
     Cake(Cake),
     /// A queue for each flow, and a pace.
     Fq(FqParams),
+    /// One queue that does not stay long.
+    Codel(codel::Config),
+    /// A queue for each flow that does not stay long.
+    FqCodel(fq_codel::Config),
+    /// Flows that take turns.
+    Sfq(sfq::Config),
+    /// Delay, loss and other trouble.
+    Netem(netem::Config),
     /// A rate for each flow: `carousel`, `eiffel`, `flowbundler`.
     Pacing(pacing::Config),
     /// Classes in a tree.
     Htb(Htb),
+    /// Bands in an order.
+    Prio(Prio),
+    /// Classes by turns.
+    Drr(Drr),
+    /// Bands in an order, and others by turns.
+    Ets(Ets),
     /// One child for each queue of the port.
     Mq,
 }
@@ -47,13 +62,15 @@ pub enum Classes {
     Queues,
     /// As many as somebody makes. One without a qdisc has a `pfifo`.
     Made,
+    /// As many as the qdisc's parameters say. One without a qdisc has a `pfifo`.
+    Bands,
     /// One for each queue of the port, all alike, which come and go with the qdisc above them.
     Alike,
 }
 
 impl Classes {
     /// The key of the child at class `minor`, as [`Node::children`] has it.
-    pub(crate) fn key(self, minor: u16) -> u16 {
+    pub(crate) fn key(self, minor: u32) -> u32 {
         if let Self::One(_) = self { 1 } else { minor }
     }
 
@@ -62,7 +79,7 @@ impl Classes {
         match self {
             Self::None => None,
             Self::One(fifo) => Some(fifo.unit.kind_name()),
-            Self::Made => Some("pfifo"),
+            Self::Made | Self::Bands => Some("pfifo"),
             Self::Queues => Some("noqueue"),
             Self::Alike => Some("cake"),
         }
@@ -156,8 +173,15 @@ impl Kind {
             Self::Tbf(tbf) => tbf,
             Self::Cake(cake) => cake,
             Self::Fq(fq) => fq,
+            Self::Codel(config) => config,
+            Self::FqCodel(config) => config,
+            Self::Sfq(config) => config,
+            Self::Netem(config) => config,
             Self::Pacing(config) => config,
             Self::Htb(htb) => htb,
+            Self::Prio(prio) => prio,
+            Self::Drr(drr) => drr,
+            Self::Ets(ets) => ets,
             Self::Mq => &Mq,
         }
     }
@@ -183,10 +207,17 @@ impl Kind {
             Params::Tbf(params) => Self::Tbf(*params),
             Params::Cake { multi, .. } => Self::Cake(Cake::new(*multi, site)?),
             Params::Fq(_) => Self::Fq(FqParams::new(site.facts.frame())),
+            Params::Codel(_) => Self::Codel(codel::Config::for_frames_of(site.facts.frame())),
+            Params::FqCodel(options) => Self::FqCodel(options.made(site.facts.frame())),
+            Params::Sfq(options) => Self::Sfq(options.made(site.facts.frame())),
+            Params::Netem(_) => Self::Netem(netem::Config::for_frames_of(site.facts.frame())),
             Params::Pacing { structure, .. } => {
                 Self::Pacing(pacing::Config::new(*structure, site.facts.frame()))
             }
             Params::Htb(_) => Self::Htb(Htb::new(site)),
+            Params::Prio(_) => Self::Prio(Prio::new(site)),
+            Params::Drr => Self::Drr(Drr::new(site)),
+            Params::Ets(_) => Self::Ets(Ets::new(site)),
             Params::Mq => Self::Mq,
             Params::Unknown(name) => return Err(PolicyError::UnknownKind(Some(name.clone()))),
         };
@@ -205,8 +236,15 @@ impl Kind {
             Self::Tbf(tbf) => tbf.change(params, site),
             Self::Cake(cake) => cake.change(params, site),
             Self::Fq(fq) => fq.change(params, site),
+            Self::Codel(config) => config.change(params, site),
+            Self::FqCodel(config) => config.change(params, site),
+            Self::Sfq(config) => config.change(params, site),
+            Self::Netem(config) => config.change(params, site),
             Self::Pacing(config) => config.change(params, site),
             Self::Htb(htb) => htb.change(params, site),
+            Self::Prio(prio) => prio.change(params, site),
+            Self::Drr(drr) => drr.change(params, site),
+            Self::Ets(ets) => ets.change(params, site),
             Self::Mq => Mq.change(params, site),
         }
     }
@@ -231,6 +269,14 @@ pub enum Params {
     },
     /// `fq`; what is not given stays, or is the default.
     Fq(FqOptions),
+    /// `codel`; what is not given stays, or is the default.
+    Codel(CodelQueueOptions),
+    /// `fq_codel`; what is not given stays, or is the default.
+    FqCodel(FqCodelOptions),
+    /// `sfq`; what is not given stays, or is the default.
+    Sfq(SfqOptions),
+    /// `netem`, all at once.
+    Netem(netem::Config),
     /// `carousel`, `eiffel`, `flowbundler`; what is not given stays, or is the default.
     Pacing {
         /// Which of them.
@@ -240,6 +286,12 @@ pub enum Params {
     },
     /// `htb`; what is not given stays, or is the default.
     Htb(HtbOptions),
+    /// `prio`
+    Prio(PrioParams),
+    /// `drr`
+    Drr,
+    /// `ets`
+    Ets(EtsOptions),
     /// `mq`
     Mq,
     /// A name that no kind has.
@@ -255,8 +307,15 @@ impl Params {
             Self::Tbf(_) => "tbf",
             Self::Cake { multi, .. } => Cake::kind_name(*multi),
             Self::Fq(_) => "fq",
+            Self::Codel(_) => "codel",
+            Self::FqCodel(_) => "fq_codel",
+            Self::Sfq(_) => "sfq",
+            Self::Netem(_) => "netem",
             Self::Pacing { structure, .. } => structure.name(),
             Self::Htb(_) => "htb",
+            Self::Prio(_) => "prio",
+            Self::Drr => "drr",
+            Self::Ets(_) => "ets",
             Self::Mq => "mq",
             Self::Unknown(name) => name,
         }

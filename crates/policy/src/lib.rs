@@ -16,34 +16,55 @@
 //!
 //! *Non-goals.* Notation: parsing and printing are the `tc` layer's.
 
+mod action;
+mod assignments;
 mod automatic;
 mod cake;
+mod classful;
+mod codel;
+mod drr;
 mod edit;
 mod error;
+mod ets;
 mod facts;
 mod fifo;
 mod filter;
 mod fq;
+mod fq_codel;
 mod handle;
 mod htb;
 mod kind;
+mod label;
 mod mq;
+mod netem;
 mod pacing;
 mod plan;
+mod prio;
+mod sfq;
+mod shared;
 mod tbf;
 mod tree;
 
+pub use action::{ActionDraft, BoundAction, Cookie};
 pub use cake::{Cake, CakeOptions, CakeParams};
+pub use classful::{CLASSFUL_DEPTH, Classful};
+pub use codel::CodelQueueOptions;
+pub use drr::Drr;
 pub use edit::{Edit, Verb};
 pub use error::PolicyError;
+pub use ets::{Ets, EtsOptions};
 pub use facts::PortFacts;
 pub use fifo::{Fifo, FifoUnit};
-pub use filter::FilterEdit;
+pub use filter::{Ends, FilterEdit, FilterPlace};
 pub use fq::{FqOptions, FqParams};
+pub use fq_codel::FqCodelOptions;
 pub use handle::{ClassId, Handle, Parent};
-pub use htb::{ClassEdit, Htb, HtbClass, HtbOptions, HtbParams};
+pub use htb::{ClassEdit, ClassParams, Htb, HtbClass, HtbClasses, HtbOptions, HtbParams};
 pub use kind::{Classes, Kind, Params};
+pub use label::HtbLabel;
 pub use pacing::{CodelOptions, PacingOptions};
 pub use plan::{Key, NodeStats, Plan, PlanClass, PlanNode, SharedLimit};
+pub use prio::{Prio, PrioParams, Priomap};
+pub use sfq::SfqOptions;
 pub use tbf::TbfParams;
 pub use tree::{MAX_DEPTH, Node, Policy, PortPolicy};

@@ -12,7 +12,7 @@
 
 use crate::kind::{Rules, Site, Stamps};
 use crate::plan::SharedLimit;
-use crate::{Params, PolicyError, PortPolicy};
+use crate::{Node, Params, PolicyError, PortPolicy};
 use narrows_qdisc::pacing::{Beyond, Codel, Config, Key};
 use narrows_units::{Nanos, Rate};
 
@@ -129,19 +129,23 @@ impl Rules for Config {
     }
 }
 
-/// Refuses a tree in which two qdiscs stamp the same packet, and parameters that do not go
-/// together.
-pub(crate) fn check(port: &PortPolicy) -> Result<(), PolicyError> {
-    let nodes = port.nodes();
-    for node in &nodes {
-        node.kind.rules().check()?;
-    }
-    for above in nodes.iter().filter(|node| node.kind.rules().stamps() == Stamps::OnArrival) {
-        let below = above.nodes();
-        let twice = below.iter().find(|node| node.kind.rules().stamps() == Stamps::Relies);
-        if let Some(node) = twice {
-            return Err(PolicyError::StampedTwice { above: above.handle, kind: node.kind.name() });
+/// Refuses `node` of `port`, which is new or has changed, where its parameters do not go together,
+/// or two qdiscs would stamp the same packet.
+pub(crate) fn check(port: &PortPolicy, node: &Node) -> Result<(), PolicyError> {
+    node.kind.rules().check()?;
+    let stamps = |node: &Node| node.kind.rules().stamps();
+    let twice = |above: &Node, below: &Node| {
+        Err(PolicyError::StampedTwice { above: above.handle, kind: below.kind.name() })
+    };
+    match stamps(node) {
+        Stamps::Never => Ok(()),
+        Stamps::Relies => {
+            let above = port.upwards(node).find(|above| stamps(above) == Stamps::OnArrival);
+            above.map_or(Ok(()), |above| twice(above, node))
+        }
+        Stamps::OnArrival => {
+            let below = port.below(node).into_iter().find(|below| stamps(below) == Stamps::Relies);
+            below.map_or(Ok(()), |below| twice(node, below))
         }
     }
-    Ok(())
 }

@@ -6,16 +6,23 @@
 //! held against another. Whoever runs it (workers over AF_XDP, the simulator) installs it, and tells
 //! from the keys what carries on.
 //!
+//! *A change* ([`Plan::next`]) lays out again what a command touches, where that is in the classes of
+//! an `htb`; what is the same in two plans is shared between them. Anything else is laid out anew.
+//!
 //! *Non-goals.* What carries on, and what is built: that is the installation's.
 
-use crate::kind::fifo_config;
-use crate::{Classes, Fifo, FifoUnit, Handle, Htb, Kind, Node, Parent, PolicyError, PortPolicy};
-use narrows_classify::Filter;
-use narrows_coordination::{Limit, Strategy};
+use crate::{BoundAction, ClassId, Classes, Handle, Kind, Node, Parent, PolicyError, PortPolicy};
+use imbl::OrdMap;
+use layout::{Layout, changed_classes};
+use narrows_classify::{Filters, Rules, Sheaf};
+use narrows_coordination::{Label, Limit, Strategy, TreeStrategy};
 use narrows_qdisc::htb::Class;
 use narrows_qdisc::{Config, Stats};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
+
+mod layout;
 
 /// By what a qdisc is the same in two plans of a port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -29,21 +36,28 @@ pub struct Key {
 /// One qdisc, on every queue that runs it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlanNode {
-    /// Its kind and parameters.
-    pub config: Config,
+    /// Its kind and parameters, shared with others that are alike.
+    pub config: Arc<Config>,
     /// The limit that it shares with other queues, as [`Plan::limits`] has it.
     pub limit: Option<Handle>,
-    /// What is below it, in order.
+    /// How many qdiscs with classes are above it.
+    pub level: u8,
+    /// What is below it, in order; not that which is in the classes of a tree, as
+    /// [`Plan::classes`] has it.
     pub children: Vec<Key>,
+    /// The class of a tree that it is in, or below.
+    pub within: Option<ClassId>,
 }
 
 /// A class of an `htb`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlanClass {
     /// Its parameters.
     pub class: Class,
     /// What its packets wait in, where no class is below it.
     pub leaf: Option<Key>,
+    /// What FlowValve's rules want to know of it beyond its parameters.
+    pub label: Option<Box<Label>>,
 }
 
 /// A limit that queues keep together.
@@ -74,13 +88,19 @@ pub struct Plan {
     /// The handle of the root where that is an `mq` or a `cake_mq`, which is on no queue.
     pub above: Option<Handle>,
     /// All qdiscs.
-    pub nodes: BTreeMap<Key, PlanNode>,
+    pub nodes: OrdMap<Key, Arc<PlanNode>>,
     /// What each queue runs.
     pub roots: Vec<Key>,
-    /// The classes of the `htb` at the root, by their numbers.
-    pub classes: BTreeMap<u32, PlanClass>,
-    /// What assigns packets to classes.
-    pub filters: Vec<Filter>,
+    /// By the handle of an `htb`, its classes, by their numbers.
+    pub classes: BTreeMap<Handle, OrdMap<u32, Arc<PlanClass>>>,
+    /// By the same, how the queues keep them together.
+    pub trees: BTreeMap<Handle, TreeStrategy>,
+    /// By what queues run, what assigns packets to classes there, if anything has some.
+    pub rules: BTreeMap<Key, Rules>,
+    /// What filters packets where they come in, and where they go out, before that.
+    pub ends: [Filters; 2],
+    /// What these filters do.
+    pub actions: Sheaf<BoundAction>,
     /// The limits, by the handle of the qdisc that has them, with how many queues share each.
     pub limits: BTreeMap<Handle, (SharedLimit, usize)>,
 }
@@ -95,95 +115,20 @@ impl Plan {
     /// queues.
     pub fn of(port: &PortPolicy, queues: usize) -> Result<Self, PolicyError> {
         check(port, queues)?;
-        let mut plan = Self::default();
-        let classes = port.root.as_ref().map_or(Classes::None, |root| root.kind.classes());
-        for queue in 0..queues {
-            // Queues beyond the numbers that a class can have run the default.
-            let minor = u16::try_from(queue + 1).unwrap_or(0);
-            let root = match (&port.root, classes) {
-                (Some(root), Classes::Queues | Classes::Alike) => {
-                    plan.above = Some(root.handle);
-                    let at = Parent::Class(root.handle.class(minor));
-                    match classes {
-                        Classes::Alike => plan.add_alike(root, at, queues),
-                        _ => plan.add(root.children.get(&minor), at, 1),
-                    }
-                }
-                (root, _) => match plan.roots.first() {
-                    // Every queue runs the same.
-                    Some(&first) => first,
-                    None => plan.add(root.as_ref(), Parent::Root, queues),
-                },
-            };
-            plan.roots.push(root);
+        Ok(Layout::new(port, queues, Self::default()).anew())
+    }
+
+    /// The tree of `port`, laid out as this plan lays out `before`. It takes time by what differs
+    /// between both, where that is classes of an `htb` and what is in them.
+    ///
+    /// # Errors
+    /// As [`Plan::of`].
+    pub fn next(&self, before: &PortPolicy, port: &PortPolicy) -> Result<Self, PolicyError> {
+        let queues = self.queues();
+        match changed_classes(before, port) {
+            Some(changes) => Layout::new(port, queues, self.clone()).change(&changes),
+            None => Self::of(port, queues),
         }
-        Ok(plan)
-    }
-
-    /// Adds `node` with all below it, or what is at `parent` where nobody put anything. `queues`
-    /// run it.
-    fn add(&mut self, node: Option<&Node>, parent: Parent, queues: usize) -> Key {
-        let Some(node) = node else {
-            return self.insert(Key { parent, handle: None }, Config::Noqueue);
-        };
-        let key = Key { parent: node.parent, handle: Some(node.handle) };
-        self.insert_of(node, key, queues);
-        if let Classes::One(default) = node.kind.classes() {
-            let child = match node.children.values().next() {
-                Some(child) => self.add(Some(child), child.parent, queues),
-                None => {
-                    let parent = Parent::Class(node.handle.class(1));
-                    self.insert(Key { parent, handle: None }, fifo_config(&default))
-                }
-            };
-            self.nodes.entry(key).and_modify(|node| node.children = vec![child]);
-        }
-        if let Kind::Htb(htb) = &node.kind {
-            self.add_classes(node, key, htb, queues);
-            self.filters = htb.filters().to_vec();
-        }
-        key
-    }
-
-    /// Adds the classes of `htb`, which is `node`, and what is below them.
-    fn add_classes(&mut self, node: &Node, key: Key, htb: &Htb, queues: usize) {
-        let default = Fifo { unit: FifoUnit::Packets, limit: htb.direct_limit };
-        let inner: BTreeSet<u16> = htb.classes.values().filter_map(|class| class.parent).collect();
-        let mut children = Vec::new();
-        for (minor, class) in &htb.classes {
-            let is_leaf = !inner.contains(minor);
-            let leaf = is_leaf.then(|| match node.children.get(minor) {
-                Some(child) => self.add(Some(child), child.parent, queues),
-                None => {
-                    let parent = Parent::Class(node.handle.class(*minor));
-                    self.insert(Key { parent, handle: None }, fifo_config(&default))
-                }
-            });
-            children.extend(leaf);
-            self.classes.insert(u32::from(*minor), PlanClass { class: htb.class(class), leaf });
-        }
-        self.nodes.entry(key).and_modify(|node| node.children = children);
-    }
-
-    /// Adds the qdisc of one queue of `node`, whose queues are alike and share.
-    fn add_alike(&mut self, node: &Node, parent: Parent, queues: usize) -> Key {
-        let key = Key { parent, handle: None };
-        self.insert_of(node, key, queues);
-        key
-    }
-
-    fn insert_of(&mut self, node: &Node, key: Key, queues: usize) {
-        let (config, limit) = node.kind.rules().plan(queues);
-        let shared = limit.map(|limit| {
-            self.limits.insert(node.handle, (limit, queues));
-            node.handle
-        });
-        self.nodes.insert(key, PlanNode { config, limit: shared, children: Vec::new() });
-    }
-
-    fn insert(&mut self, key: Key, config: Config) -> Key {
-        self.nodes.insert(key, PlanNode { config, limit: None, children: Vec::new() });
-        key
     }
 
     /// How many queues it is for.
@@ -210,9 +155,16 @@ impl Plan {
 
     fn collect(&self, key: Key, into: &mut Vec<Key>) {
         into.push(key);
-        for child in self.nodes.get(&key).map_or(&[][..], |node| &node.children) {
-            self.collect(*child, into);
+        if let Some(node) = self.nodes.get(&key) {
+            node.children.iter().for_each(|child| self.collect(*child, into));
+            self.leaves(key).into_iter().for_each(|leaf| self.collect(leaf, into));
         }
+    }
+
+    /// What is in the classes of `key`, where that is a tree.
+    pub fn leaves(&self, key: Key) -> Vec<Key> {
+        let classes = key.handle.and_then(|handle| self.classes.get(&handle));
+        classes.into_iter().flatten().filter_map(|(_, class)| class.leaf).collect()
     }
 }
 
@@ -232,8 +184,10 @@ impl fmt::Display for Plan {
             let (strategy, rate) = (shared.strategy.name(), shared.limit.rate);
             writeln!(f, "limit {handle} {rate} over {queues} queues by {strategy}")?;
         }
-        for (id, class) in &self.classes {
-            writeln!(f, "class :{id:x} {:?}", class.class)?;
+        for (handle, classes) in &self.classes {
+            for (id, class) in classes {
+                writeln!(f, "class {handle}{id:x} {:?}", class.class)?;
+            }
         }
         for (root, queues) in self.runs() {
             let nodes = self.below(root).into_iter();
@@ -247,7 +201,7 @@ impl fmt::Display for Plan {
 
 /// Refuses what this number of queues cannot run.
 fn check(port: &PortPolicy, queues: usize) -> Result<(), PolicyError> {
-    let root = port.root.as_ref();
+    let root = port.root();
     match (queues, root.map(|root| &root.kind)) {
         (0, _) => return Err(PolicyError::NoQueues),
         (1, Some(Kind::Mq)) => return Err(PolicyError::MqNeedsQueues),
@@ -257,17 +211,21 @@ fn check(port: &PortPolicy, queues: usize) -> Result<(), PolicyError> {
         _ => {}
     }
     if let Some(root) = root.filter(|root| root.kind.classes() == Classes::Queues) {
-        return match root.children.keys().next_back() {
-            Some(&last) if usize::from(last) > queues => Err(PolicyError::NoClass(format!(
+        return match port.children(root).last() {
+            Some((last, _)) if last as usize > queues => Err(PolicyError::NoClass(format!(
                 "The port has {queues} queues, so there is no {}.",
                 root.handle.class(last)
             ))),
             _ => Ok(()),
         };
     }
-    let follows = |node: &&Node| queues > 1 && node.kind.rules().follows_arrivals();
-    match port.nodes().into_iter().find(follows) {
-        Some(node) => Err(PolicyError::AutorateShared(node.kind.name())),
-        None => Ok(()),
+    port.nodes().into_iter().try_for_each(|node| check_node(node, queues))
+}
+
+/// Refuses a qdisc that this number of queues cannot run together.
+fn check_node(node: &Node, queues: usize) -> Result<(), PolicyError> {
+    match queues > 1 && node.kind.rules().follows_arrivals() {
+        true => Err(PolicyError::AutorateShared(node.kind.name())),
+        false => Ok(()),
     }
 }

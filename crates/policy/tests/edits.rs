@@ -18,7 +18,7 @@ use proptest::prelude::{
 const FOUR_QUEUES: PortFacts = PortFacts { queues: Some(4), ..PortFacts::ETHERNET };
 const ROOT: Option<Parent> = Some(Parent::Root);
 
-fn class(major: u16, minor: u16) -> Option<Parent> {
+fn class(major: u32, minor: u32) -> Option<Parent> {
     Some(Parent::Class(ClassId { major, minor }))
 }
 
@@ -30,7 +30,7 @@ fn pfifo(limit: u32) -> Option<Params> {
     Some(Params::Fifo(FifoUnit::Packets, Some(limit)))
 }
 
-fn edit(verb: Verb, parent: Option<Parent>, handle: u16, params: Option<Params>) -> Edit {
+fn edit(verb: Verb, parent: Option<Parent>, handle: u32, params: Option<Params>) -> Edit {
     Edit { verb, parent, handle: Handle::new(handle), params }
 }
 
@@ -43,8 +43,8 @@ fn made(edits: impl IntoIterator<Item = Edit>) -> Policy {
     edits.into_iter().fold(Policy::default(), |policy, edit| apply(&policy, edit).unwrap())
 }
 
-fn root_handle(policy: &Policy) -> u16 {
-    policy.port("eth0").root.as_ref().unwrap().handle.major()
+fn root_handle(policy: &Policy) -> u32 {
+    policy.port("eth0").root().unwrap().handle.major()
 }
 
 #[test]
@@ -64,13 +64,13 @@ fn handles_are_counted_over_all_ports() {
     let add = edit(Verb::Add, ROOT, 0, pfifo(5));
     let policy = Policy::default().edit("a", &add, &FOUR_QUEUES).unwrap();
     let policy = policy.edit("b", &add, &FOUR_QUEUES).unwrap();
-    assert_eq!(policy.port("b").root.as_ref().unwrap().handle.major(), 0x8002);
+    assert_eq!(policy.port("b").root().unwrap().handle.major(), 0x8002);
 }
 
 #[test]
 fn the_default_is_noqueue_and_cannot_be_deleted() {
     let policy = Policy::default();
-    assert_eq!(policy.port("eth0").root, None);
+    assert_eq!(policy.port("eth0").root(), None);
     let refused = apply(&policy, edit(Verb::Delete, ROOT, 0, None));
     assert_eq!(refused, Err(PolicyError::Default));
 }
@@ -91,7 +91,7 @@ fn a_fifo_without_a_limit_holds_what_the_device_says() {
     let jumbo = PortFacts { mtu: 9000, tx_queue_len: 10, ..FOUR_QUEUES };
     let add = edit(Verb::Add, ROOT, 0, Some(Params::Fifo(FifoUnit::Bytes, None)));
     let policy = Policy::default().edit("eth0", &add, &jumbo).unwrap();
-    let root = policy.port("eth0").root.as_ref().unwrap();
+    let root = policy.port("eth0").root().unwrap();
     assert!(matches!(root.kind, Kind::Fifo(fifo) if fifo.limit == 90_140));
 }
 
@@ -109,7 +109,7 @@ fn a_changed_filter_sets_the_limit_of_the_fifo_inside() {
 #[test]
 fn a_coordination_stays_until_another_is_named() {
     let locked = TbfParams { strategy: Some(Strategy::Lock), ..tbf_params(1) };
-    let strategy = |policy: &Policy| match &policy.port("eth0").root.as_ref().unwrap().kind {
+    let strategy = |policy: &Policy| match &policy.port("eth0").root().unwrap().kind {
         Kind::Tbf(tbf) => tbf.strategy(),
         _ => unreachable!(),
     };
@@ -170,7 +170,7 @@ fn where_nobody_knows_the_queues_every_class_of_mq_is_one() {
 #[test]
 fn trees_have_a_bottom() {
     let mut policy = made([edit(Verb::Add, ROOT, 1, tbf(1))]);
-    let depth = u16::try_from(MAX_DEPTH).unwrap();
+    let depth = u32::try_from(MAX_DEPTH).unwrap();
     for handle in 2..=depth {
         policy = apply(&policy, edit(Verb::Add, class(handle - 1, 1), handle, tbf(1))).unwrap();
     }
@@ -194,13 +194,13 @@ struct Model {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Row {
-    handle: u16,
+    handle: u32,
     parent: Parent,
     kind: &'static str,
 }
 
 impl Model {
-    fn row(&self, handle: u16) -> Option<Row> {
+    fn row(&self, handle: u32) -> Option<Row> {
         self.rows.iter().copied().find(|row| row.handle == handle)
     }
 
@@ -223,13 +223,13 @@ impl Model {
         }
     }
 
-    fn remove(&mut self, handle: u16) {
+    fn remove(&mut self, handle: u32) {
         self.rows.retain(|row| row.handle != handle);
         let orphans = self
             .rows
             .iter()
             .filter(|row| matches!(row.parent, Parent::Class(id) if id.major == handle));
-        let orphans: Vec<u16> = orphans.map(|row| row.handle).collect();
+        let orphans: Vec<u32> = orphans.map(|row| row.handle).collect();
         orphans.into_iter().for_each(|orphan| self.remove(orphan));
     }
 
@@ -281,7 +281,7 @@ impl Model {
 fn edits() -> impl proptest::strategy::Strategy<Value = Vec<Edit>> {
     let parents = prop_oneof![
         3 => Just(ROOT),
-        6 => (1u16..5, 0u16..6).prop_map(|(major, minor)| class(major, minor)),
+        6 => (1u32..5, 0u32..6).prop_map(|(major, minor)| class(major, minor)),
         1 => Just(None),
     ];
     let verbs = prop_oneof![
@@ -298,7 +298,7 @@ fn edits() -> impl proptest::strategy::Strategy<Value = Vec<Edit>> {
         2 => any::<bool>()
             .prop_map(|multi| Params::Cake { multi, options: CakeOptions::default() }),
     ];
-    let edit = (verbs, parents, 0u16..5, kinds)
+    let edit = (verbs, parents, 0u32..5, kinds)
         .prop_map(|(verb, parent, handle, params)| edit(verb, parent, handle, Some(params)));
     prop::collection::vec(edit, 1..40)
 }

@@ -1,9 +1,9 @@
-//! What packets acknowledge, where it was read.
+//! What packets acknowledge, if it was parsed.
 //!
-//! The table of acknowledgements beside the packets is written only for whoever asks for it
-//! ([`narrows_packet::Reading`]). Whoever begins to ask while packets are queued finds with these
-//! what stood there before: another packet's. So he says since when he has asked, and knows nothing
-//! of packets that came earlier.
+//! The table of acknowledgements beside the packets is filled only for qdiscs that ask for it
+//! ([`narrows_packet::Reading`]). If a qdisc starts to ask while packets are queued, their entries
+//! are stale: they belong to other packets. So the reader records since when it has asked, and
+//! ignores entries of earlier packets.
 
 use narrows_packet::{Acknowledgement, PacketId, Packets};
 use narrows_units::Nanos;

@@ -68,7 +68,7 @@ impl Level {
         self.credit = (self.credit + earned as i128).min(self.full);
     }
 
-    /// Whether it can pay `price`. What costs more than it ever holds leaves when it is full.
+    /// Whether it can pay `price`. A price above its size is paid when it is full.
     #[inline]
     fn affords(&self, price: i128) -> bool {
         self.credit >= price.min(self.full)
@@ -90,7 +90,7 @@ impl Level {
         if rate == 0 {
             return Nanos::MAX;
         }
-        // What a packet lacks almost always fits 64 bits, whose division is several times
+        // A packet's missing credit almost always fits 64 bits, whose division is several times
         // faster than that of 128.
         Nanos(match u64::try_from(missing) {
             Ok(missing) => missing.div_ceil(rate),
@@ -106,9 +106,9 @@ fn units(bytes: Bytes) -> i128 {
     i128::from(bytes.0) * UNITS_PER_BYTE
 }
 
-/// A token bucket, with a second one for the peak rate where there is one. Starts full.
+/// A token bucket, with a second one for the peak rate, if any. Starts full.
 ///
-/// It is also the [`Meter`] of a limit that is nobody else's.
+/// It is also the [`Meter`] of a limit that is not shared.
 #[derive(Clone, Debug)]
 pub struct Bucket {
     average: Level,
@@ -144,7 +144,7 @@ impl Bucket {
         Nanos(self.refilled.0.saturating_sub(earned_in))
     }
 
-    /// Empties it as of `spent`: it has what it earns from then on, whatever it had.
+    /// Empties it as of `spent`: it has what it earns from then on.
     pub fn spend_until(&mut self, spent: Nanos) {
         self.average.credit = 0;
         if let Some(peak) = &mut self.peak {
@@ -153,8 +153,8 @@ impl Bucket {
         self.refilled = spent;
     }
 
-    /// Gives it another shape at `now`. What was earned until then was earned at the old
-    /// rate; credit and debt stay, credit up to the new size.
+    /// Changes its shape at `now`. Time until then is credited at the old rate; credit and debt
+    /// stay, credit up to the new size.
     pub fn reshape(&mut self, shape: Shape, now: Nanos) {
         self.refill(now);
         self.average.resize(shape.rate, shape.burst);
@@ -206,7 +206,7 @@ impl Bucket {
         }
     }
 
-    /// When it will be able to pay for `cost`: what [`Bucket::affords`] says from then on.
+    /// When it can pay for `cost`: [`Bucket::affords`] is true from then on.
     pub fn when_affords(&self, cost: Bytes) -> Nanos {
         let price = units(cost);
         let average = self.average.time_until(price.min(self.average.full));

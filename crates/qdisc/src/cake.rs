@@ -1,49 +1,48 @@
-//! `cake`: every flow its own queue, every host its share, every queue short, one rate.
+//! `cake`: a queue for every flow, a share for every host, short queues, one rate.
 //!
-//! What people mean by a shaper at home or at an access network: it keeps a rate, and whatever is
-//! sent through it, a call does not notice. Four ideas stand together:
+//! It is what people expect of a shaper at home or in an access network: it keeps a rate, and a
+//! call does not notice other traffic. It combines four ideas:
 //!
 //! *Flows* (`flow.rs`, `ways.rs`) are told apart by an 8-way set-associative hash, so that two of a
 //! thousand rarely share a queue.
 //!
-//! *Turns* (`tin.rs`, `rotation.rs`): a flow that sends little goes first; flows that stand take
-//! turns by deficit round robin, each with a quantum divided by the number of its host's flows
-//! (`hosts.rs`).
+//! *Turns* (`tin.rs`, `rotation.rs`): sparse flows go first; bulk flows take turns by deficit round
+//! robin, each with a quantum divided by the number of its host's flows (`hosts.rs`).
 //!
-//! *Short queues* (`cobalt.rs`): CoDel signals to whoever listens, BLUE drops from whoever does
-//! not, and when memory ends (`overflow.rs`) the longest queue pays.
+//! *Short queues* (`cobalt.rs`): CoDel signals to responsive flows, BLUE drops from unresponsive
+//! ones, and when memory runs out (`overflow.rs`) the longest queue drops.
 //!
 //! *Rate and tins* (`clock.rs`, `tins.rs`, `sizes.rs`): a virtual clock without a burst, charged
-//! what the bottleneck's framing costs; tins by code point, each going first up to its threshold.
+//! with the bottleneck's framing; tins by code point, each with priority up to its threshold.
 //!
-//! *On every queue of a port one instance.* The rate is then a seat at a limit ([`Meter`]), and
+//! *One instance on every queue of a port.* The rate is then a seat at a limit ([`Meter`]), and
 //! hosts and tins are counted together ([`Census`], `neighbours.rs`), so that the port as a whole
 //! gives hosts, flows and tins what one instance would. What a seat grants beyond what leaves stays
-//! paid for (`seat.rs`), so the packet that leaves is chosen when it may, and none is held outside
-//! its flow.
+//! paid for (`seat.rs`), so the instance chooses the packet when it may leave, and holds none
+//! outside its flow.
 //!
-//! *First here is first on the port.* What goes first on its queue, being sparse or of a tin within
-//! its threshold, does not wait for the queue's share: what stands yields to it on all queues
-//! ([`Meter::yields`]), and while it waits the worker looks at what comes in before a frame has
-//! left.
+//! *First on its queue is first on the port.* A packet that goes first on its queue, because its
+//! flow is sparse or its tin is within its threshold, does not wait for the queue's share: bulk
+//! packets yield to it on all queues ([`Meter::yields`]), and while a queue waits its worker polls
+//! arrivals at least once per frame time.
 //!
-//! *Nothing waits in vain.* State of flows without packets is brought up to date when they come
-//! again; there is nothing to visit in between.
+//! *Lazy updates.* The state of a flow without packets is updated when its next packet arrives;
+//! nothing visits it in between.
 //!
 //! Source: T. Høiland-Jørgensen, D. Täht, J. Morton, "Piece of CAKE: a comprehensive queue
 //! management solution for home gateways" (2018); `tc-cake(8)`; RFC 8289, RFC 8290. Each file says
 //! what it takes and where it differs.
 //!
 //! Cost: on arrival one set of tags, the flow's line and the packet's two; at departure the flow's
-//! line and the packet's. With a thousand flows these are not in the first level of the cache, so
-//! batches touch them before they are needed. Counted with 1024 flows, 16 of each host, all
-//! standing: 145 instructions on arrival and 240 at departure in one tin, 215 and 280 in four; with
-//! the harness and headers read 540 and 655 in all, beside 540 of DPDK's `rte_sched`, which reads
-//! none (`narrows bench cake`, column `instructions_per_packet`). Memory: what the flows that were
-//! active at once need, doubled from a page on (`slab.rs`), and two tables of 4 KiB a tin; given
-//! back after a second without packets.
+//! line and the packet's. With a thousand flows these are not in the first-level cache, so batches
+//! prefetch them. Counted with 1024 flows, 16 per host, all backlogged: 145 instructions on arrival
+//! and 240 at departure in one tin, 215 and 280 in four; with the harness and header parsing 540
+//! and 655 in all, beside 540 of DPDK's `rte_sched`, which parses none (`narrows bench cake`,
+//! column `instructions_per_packet`). Memory: what the flows that were active at once need, doubled
+//! from a page on (`slab.rs`), and two tables of 4 KiB per tin; freed after a second without
+//! packets.
 //!
-//! Non-goals: splitting segments (frames here are what the wire carries), filters of one's own.
+//! Non-goals: splitting segments (frames here are already as on the wire), custom filters.
 
 use crate::acknowledgements::Acknowledgements;
 use crate::bucket::Shape;

@@ -1,16 +1,16 @@
 //! How long a shaper delays a departure so that several leave at once.
 //!
-//! Each time that a worker wakes up costs some microseconds, many times what a packet costs, and at
-//! the end of the flow somebody is woken for it, too. Where a queue stands anyway, its head may as
-//! well leave a little later: what else is due by then, in this queue or in another that the same
-//! thread serves, leaves with it. The bucket keeps what is earned meanwhile, nothing that arrives
-//! could have overtaken, and the rate is the same. Measured by `narrows bench waking` and, at a
-//! binding limit, by `narrows bench forward`.
+//! Each wake-up of a worker costs some microseconds, many times the cost of a packet, and at the
+//! end of the flow it wakes another thread. If a queue stands anyway, its head may leave slightly
+//! later: everything else that is due by then, in this queue or in another of the same thread,
+//! leaves with it. The bucket keeps what is earned meanwhile, no arrival could have overtaken, and
+//! the rate is the same. Measured by `narrows bench waking` and, at a binding limit, by `narrows
+//! bench forward`.
 //!
-//! A short queue is left alone: its departures are as precise as the timer. Where light flows
-//! overtake, they are delayed, too, as a worker whose queue waits does not listen to what comes in:
-//! it looks twice while a frame leaves. To wake up for every arrival instead costs a sixth more
-//! of the machine (`narrows bench waking`).
+//! Short queues are not delayed: their departures are as precise as the timer. Where light flows
+//! overtake, they are delayed, too, since a worker whose queue waits does not poll arrivals: it
+//! polls twice per frame time. Waking up for every arrival instead costs a sixth more of the
+//! machine (`narrows bench waking`).
 
 use crate::Share;
 use crate::bucket::Shape;

@@ -1,7 +1,10 @@
 //! What a qdisc is to be: its kind and parameters, and the meters it is to use.
 
-use crate::{Census, Hearsay, Meter, NodeId, Qdisc, cake, fifo, fq, htb, pacing, tbf};
-use narrows_classify::Classifier;
+use crate::{
+    Census, Feedback, Meter, NodeId, Qdisc, bands, cake, codel, fifo, fq, fq_codel, htb, netem,
+    pacing, sfq, tbf,
+};
+use narrows_classify::{Classification, Classifier};
 use narrows_packet::Reading;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,10 +20,20 @@ pub enum Config {
     Tbf(tbf::Config),
     /// Classes in a tree, with the classes in [`Spec::tree`] (`htb`).
     Htb(htb::Config),
+    /// Classes in an order, or by turns (`prio`, `drr`, `ets`).
+    Bands(bands::Config),
     /// Common applications kept enhanced (`cake`).
     Cake(cake::Config),
     /// Fair queue with pacing (`fq`).
     Fq(fq::Config),
+    /// One queue that does not stay long (`codel`).
+    Codel(codel::Config),
+    /// A queue for each flow that does not stay long (`fq_codel`).
+    FqCodel(fq_codel::Config),
+    /// Flows that take turns (`sfq`).
+    Sfq(sfq::Config),
+    /// Delay, loss and other trouble (`netem`).
+    Netem(netem::Config),
     /// A rate for each flow (`carousel`, `eiffel`, `flowbundler`).
     Pacing(pacing::Config),
 }
@@ -34,7 +47,12 @@ impl Config {
             (Self::Noqueue, Self::Noqueue)
             | (Self::Fifo(_), Self::Fifo(_))
             | (Self::Tbf(_), Self::Tbf(_))
-            | (Self::Htb(_), Self::Htb(_)) => true,
+            | (Self::Htb(_), Self::Htb(_))
+            | (Self::Codel(_), Self::Codel(_))
+            | (Self::Netem(_), Self::Netem(_)) => true,
+            (Self::FqCodel(one), Self::FqCodel(other)) => one.sorting() == other.sorting(),
+            (Self::Sfq(one), Self::Sfq(other)) => one.sorting() == other.sorting(),
+            (Self::Bands(one), Self::Bands(other)) => one.discipline == other.discipline,
             (Self::Cake(one), Self::Cake(other)) => one.sorting() == other.sorting(),
             (Self::Fq(one), Self::Fq(other)) => one.sorting() == other.sorting(),
             (Self::Pacing(one), Self::Pacing(other)) => one.shape() == other.shape(),
@@ -43,8 +61,13 @@ impl Config {
                 | Self::Fifo(_)
                 | Self::Tbf(_)
                 | Self::Htb(_)
+                | Self::Bands(_)
                 | Self::Cake(_)
                 | Self::Fq(_)
+                | Self::Codel(_)
+                | Self::FqCodel(_)
+                | Self::Sfq(_)
+                | Self::Netem(_)
                 | Self::Pacing(_),
                 _,
             ) => false,
@@ -59,8 +82,11 @@ impl Config {
         let headers = Reading { headers: true, ..Reading::NOTHING };
         match self {
             Self::Noqueue | Self::Fifo(_) | Self::Tbf(_) | Self::Htb(_) => Reading::NOTHING,
+            Self::Bands(_) => Reading { class: true, ..Reading::NOTHING },
             Self::Cake(config) => config.reading(),
-            Self::Fq(_) => headers,
+            Self::Codel(config) => config.reading(),
+            Self::Netem(config) => config.reading(),
+            Self::Fq(_) | Self::FqCodel(_) | Self::Sfq(_) => headers,
             Self::Pacing(pacing::Config { safeguard: echoes, .. }) => {
                 Reading { acknowledgements: *echoes, echoes: *echoes, ..headers }
             }
@@ -87,6 +113,9 @@ impl From<Option<Box<dyn Meter>>> for Metering {
     }
 }
 
+/// The filters at the two ends of a port: of what comes in there, and of what goes out.
+pub type Ends = [Option<Arc<Classifier>>; 2];
+
 /// A qdisc to be built on one worker, or to be retuned there, with the qdiscs below it.
 pub struct Spec {
     /// Its name. A qdisc that runs under the same name is retuned.
@@ -100,12 +129,17 @@ pub struct Spec {
     pub census: Option<Box<dyn Census>>,
     /// Its view of what the queues of its port hear of destinations, for kinds that listen. `None`
     /// in [`Qdisc::retune`] keeps the present one.
-    pub hearsay: Option<Box<dyn Hearsay>>,
+    pub feedback: Option<Box<dyn Feedback>>,
     /// Its seat at a tree of classes, for `htb`. `None` in [`Qdisc::retune`] keeps the present one.
     pub tree: Option<Box<dyn htb::TreeMeter>>,
-    /// What assigns packets to its classes before they come to it, for `htb` at the root.
-    pub classifier: Option<Arc<Classifier>>,
-    /// The qdiscs below it: for `tbf` exactly one.
+    /// What assigns packets to classes before they come to it, for what stands at the root where it
+    /// or something below it has classes.
+    pub classification: Option<Arc<Classification>>,
+    /// How many qdiscs with classes are above it: where it finds its own in a packet's path.
+    pub level: u8,
+    /// What filters packets at the port whose root it is: where they come in, and where they go out.
+    pub ends: Ends,
+    /// The qdiscs below it: for `tbf` exactly one, for bands one each.
     pub children: Vec<Spec>,
 }
 
@@ -117,23 +151,24 @@ impl Spec {
             config,
             metering: Metering::Own,
             census: None,
-            hearsay: None,
+            feedback: None,
             tree: None,
-            classifier: None,
+            classification: None,
+            level: 0,
+            ends: [const { None }; 2],
             children: Vec::new(),
         }
     }
 
     /// Makes the qdisc, empty, with the qdiscs below it. Memory is allocated here, but for what
     /// grows with the flows that come, and what a wheel needs for packets, with the first of them.
-    /// A qdisc with a safeguard and without a `hearsay` hears what comes in on its own queue.
+    /// A qdisc with a safeguard and without a `feedback` hears what comes in on its own queue.
     ///
     /// # Panics
-    /// Where the number of children is not the kind's own: one for `tbf`, else none. Where it is to
+    /// Where the number of children is not the kind's own: one for `tbf`, one for each band, else none. Where it is to
     /// keep a meter, or an `htb` its tree: a new one has none.
     pub fn build(self) -> Box<dyn Qdisc> {
-        let Self { id: _, config, metering, census, hearsay, tree, classifier: _, mut children } =
-            self;
+        let Self { config, metering, census, feedback, tree, level, mut children, .. } = self;
         let meter = match metering {
             Metering::Own => None,
             Metering::Shared(meter) => Some(meter),
@@ -155,8 +190,9 @@ impl Spec {
             }
             Config::Htb(config) => {
                 assert!(children.is_empty(), "what is below an htb is below its classes");
-                Box::new(htb::Htb::new(config, tree.expect("an htb has a tree")))
+                Box::new(htb::Htb::new(config, level, tree.expect("an htb has a tree")))
             }
+            Config::Bands(config) => Box::new(bands::Bands::new(config, level, children)),
             Config::Cake(config) => {
                 assert!(children.is_empty(), "a cake has no qdisc below it");
                 Box::new(cake::Cake::new(config, meter, census))
@@ -165,9 +201,25 @@ impl Spec {
                 assert!(children.is_empty(), "an fq has no qdisc below it");
                 Box::new(fq::Fq::new(config))
             }
+            Config::Codel(config) => {
+                assert!(children.is_empty(), "a codel has no qdisc below it");
+                Box::new(codel::CodelQueue::new(config))
+            }
+            Config::FqCodel(config) => {
+                assert!(children.is_empty(), "an fq_codel has no qdisc below it");
+                Box::new(fq_codel::FqCodel::new(config))
+            }
+            Config::Sfq(config) => {
+                assert!(children.is_empty(), "an sfq has no qdisc below it");
+                Box::new(sfq::Sfq::new(config))
+            }
+            Config::Netem(config) => {
+                assert!(children.is_empty(), "a netem has no qdisc below it");
+                Box::new(netem::Netem::new(config, meter))
+            }
             Config::Pacing(config) => {
                 assert!(children.is_empty(), "a {} has no qdisc below it", config.structure.name());
-                pacing::build(config, hearsay)
+                pacing::build(config, feedback)
             }
         }
     }
@@ -196,7 +248,7 @@ impl Spec {
                 self.metering = before.metering;
             }
             self.census = self.census.take().or(before.census);
-            self.hearsay = self.hearsay.take().or(before.hearsay);
+            self.feedback = self.feedback.take().or(before.feedback);
             self.tree = self.tree.take().or(before.tree);
         }
         for child in &mut self.children {

@@ -1,16 +1,22 @@
-//! What only one kind of qdisc counts, beside what all do.
+//! What only one kind of qdisc counts.
 
-use crate::{cake, fq, htb, pacing};
+use crate::{bands, cake, codel, fq, fq_codel, htb, pacing};
 
 /// The figures of one kind (`tc -s` prints them below the common ones).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Detail {
     /// `cake`
     Cake(Box<cake::Figures>),
+    /// `codel`
+    Codel(Box<codel::Figures>),
+    /// `fq_codel`
+    FqCodel(Box<fq_codel::Figures>),
     /// `fq`
     Fq(Box<fq::Figures>),
     /// `htb`
     Htb(Box<htb::Figures>),
+    /// `drr`
+    Bands(Box<bands::Figures>),
     /// `carousel`, `eiffel`, `flowbundler`
     Pacing(Box<pacing::Figures>),
 }
@@ -21,8 +27,11 @@ impl Detail {
     pub(crate) fn merge(&mut self, other: &Self) {
         match (self, other) {
             (Self::Cake(ours), Self::Cake(theirs)) => ours.merge(theirs),
+            (Self::Codel(ours), Self::Codel(theirs)) => ours.merge(theirs),
+            (Self::FqCodel(ours), Self::FqCodel(theirs)) => ours.merge(theirs),
             (Self::Fq(ours), Self::Fq(theirs)) => ours.merge(theirs),
             (Self::Htb(ours), Self::Htb(theirs)) => ours.merge(theirs),
+            (Self::Bands(ours), Self::Bands(theirs)) => ours.merge(theirs),
             (Self::Pacing(ours), Self::Pacing(theirs)) => ours.merge(theirs),
             _ => {}
         }
@@ -33,6 +42,16 @@ impl Detail {
         if let Self::Cake(figures) = self { Some(figures) } else { None }
     }
 
+    /// Those of a `codel`.
+    pub fn codel(&self) -> Option<&codel::Figures> {
+        if let Self::Codel(figures) = self { Some(figures) } else { None }
+    }
+
+    /// Those of an `fq_codel`.
+    pub fn fq_codel(&self) -> Option<&fq_codel::Figures> {
+        if let Self::FqCodel(figures) = self { Some(figures) } else { None }
+    }
+
     /// Those of an `fq`.
     pub fn fq(&self) -> Option<&fq::Figures> {
         if let Self::Fq(figures) = self { Some(figures) } else { None }
@@ -41,6 +60,11 @@ impl Detail {
     /// Those of an `htb`.
     pub fn htb(&self) -> Option<&htb::Figures> {
         if let Self::Htb(figures) = self { Some(figures) } else { None }
+    }
+
+    /// Those of a `drr`.
+    pub fn bands(&self) -> Option<&bands::Figures> {
+        if let Self::Bands(figures) = self { Some(figures) } else { None }
     }
 
     /// Those of a pacing qdisc.

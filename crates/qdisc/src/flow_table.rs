@@ -1,15 +1,15 @@
-//! Flows that keep their places: found by what names them, forgotten one by one.
+//! Flows at stable indices: found by key, forgotten one by one.
 //!
-//! Flows live in one piece of memory that is doubled when all places are taken, and places of those
-//! that were forgotten are used again. They are found through buckets, each the head of a chain.
-//! Who is forgotten, and when, is for whoever keeps the table to say.
+//! Flows are in one piece of memory that is doubled when it is full; slots of forgotten flows are
+//! used again. They are found through buckets, each the head of a chain. The owner of the table
+//! decides which flow is forgotten, and when.
 //!
-//! *Bounded.* Who sends from ever new addresses makes flows as fast as packets come. So only so
-//! many without packets are remembered, [`FLOWS_MAX`] less those with packets, and there are as
-//! many buckets: chains stay short, whatever comes, as the key of the hash is secret. Flows with
-//! packets are no more than packets.
+//! *Bounded.* A sender with ever new addresses creates flows as fast as packets arrive. So only so
+//! many without packets are remembered, [`FLOWS_MAX`] minus those with packets, and there are as
+//! many buckets: chains stay short, whatever arrives, because the key of the hash is secret. There
+//! are no more flows with packets than packets.
 //!
-//! Cost: a bucket and a flow's line; doubling copies what is there.
+//! Cost: a bucket and a flow's line; doubling copies the table.
 //!
 //! Non-goals: flows that may move (`pacing/flows.rs`), a fixed number of them (`cake`).
 
@@ -18,8 +18,8 @@ use std::ops::{Deref, DerefMut};
 
 /// No flow.
 pub(crate) const NONE: u32 = u32::MAX;
-/// How many flows are remembered of which no packets are queued, at most: with as many buckets they
-/// take some dozens of megabytes, and on links that are not attacked fewer come within a second.
+/// The most flows without packets that are remembered: with as many buckets they take some dozens
+/// of megabytes, and on links that are not attacked fewer arrive within a second.
 pub(crate) const FLOWS_MAX: u32 = 1 << 18;
 /// Places to begin with.
 const LEAST: usize = 64;
@@ -32,7 +32,7 @@ pub(crate) trait Chained {
         key
     }
 
-    /// What names it.
+    /// Its key.
     fn key(&self) -> u32;
 
     /// The next flow in its bucket, or the next free place.
@@ -117,7 +117,7 @@ impl<F: Chained> FlowTable<F> {
 
     /// Has the bucket of `key` brought near: it will soon be needed.
     #[inline]
-    pub(crate) fn approach_bucket(&self, key: u32) {
+    pub(crate) fn prefetch_bucket(&self, key: u32) {
         prefetch(&self.buckets[self.bucket(key)]);
     }
 
@@ -136,7 +136,7 @@ impl<F: Chained> FlowTable<F> {
         at
     }
 
-    /// Puts `flow` where nobody is.
+    /// Puts `flow` into a free slot.
     fn put(&mut self, flow: F) -> u32 {
         if self.free != NONE {
             let at = self.free;
@@ -253,8 +253,8 @@ mod tests {
     }
 
     proptest! {
-        /// The oracle is a map from keys to places: with any number of buckets everyone is found
-        /// where he was, and nobody else, and nobody shares a place.
+        /// The oracle is a map from keys to slots: with any number of buckets every flow is found
+        /// in its slot, unknown ones are not found, and no two share a slot.
         #[test]
         fn whoever_is_remembered_is_found(steps in prop::collection::vec(step(), 1..500)) {
             let mut table = FlowTable::new(8);

@@ -1,42 +1,40 @@
-//! `fq`: every flow its own queue and its own pace.
+//! `fq`: a queue and a pace for every flow.
 //!
-//! Packets are told apart by flow, and flows take turns by deficit round robin: those that have
-//! just come go before those that stand. A flow may be held to a rate (`maxrate`): what it sends is
-//! turned into a time before which it may not go on, and until then it stands in a heap of such
-//! times ([`Heap`]) and in nobody's way. Nothing is dropped to signal congestion, and there is no
-//! rate for all of them together: that is what `cake` and `tbf` are for.
+//! Packets are classified by flow, and flows take turns by deficit round robin: new flows go before
+//! backlogged ones. A flow may have a maximum rate (`maxrate`): what it sends is converted into a
+//! time before which it may not continue, and until then it waits in a heap of such times
+//! ([`Heap`]), out of the others' way. Nothing is dropped to signal congestion, and there is no
+//! total rate: use `cake` or `tbf` for that.
 //!
-//! *By the quantum.* A flow is asked for the time at the beginning of a quantum only and then sends
-//! all of it; every byte moves its next time on. So rounds of two frames at gigabits need no timer
-//! each, and the rate is exact from one round to the next. At `low_rate_threshold` and below every
-//! packet is a round of its own. A flow that could have left earlier, but was kept waiting here,
+//! *By the quantum.* A flow's time is checked only at the beginning of a quantum, and then all of
+//! it is sent; every byte advances its next time. So rounds of two frames at gigabit rates need no
+//! timer each, and the rate is exact from one round to the next. At `low_rate_threshold` and below
+//! every packet is a round of its own. A flow that could have left earlier, but was delayed here,
 //! may catch up by half a quantum; one that was silent earns nothing. The first quantum is larger
-//! (`initial_quantum`), and is paid for as any other: Linux gives it away.
+//! (`initial_quantum`), and is paid for like any other; Linux gives it away.
 //!
-//! *Times from elsewhere.* A packet with an earliest departure time, from a meter above, waits for
-//! it as well. One that is further away than `horizon` is dropped or gets the horizon for its time.
-//! A flow's packets leave in the order in which they came, whatever their times say.
+//! *Existing stamps.* A packet with an earliest departure time, from a meter above, waits for it as
+//! well. If that is beyond `horizon`, the packet is dropped or leaves at the horizon. A flow's
+//! packets leave in order of arrival, whatever their times.
 //!
-//! *Without sockets.* What passes a port belongs to no socket, so all flows are Linux's orphans:
-//! the hash of the headers within `orphan_mask` names them, and flows that it does not tell apart
-//! are one. For the same reason nothing asks for a pace of its own, and `defrate` has nobody to
-//! apply to. Packets have no priority either, and get the one that Linux gives to those that it
-//! forwards, by their code point (`bands.rs`). Address resolution goes before everything, where
-//! Linux has its control packets.
+//! *Without sockets.* Forwarded packets have no socket, so all flows are Linux's orphans: the hash
+//! of the headers within `orphan_mask` identifies them, and flows that it does not tell apart are
+//! one. For the same reason no flow asks for a pace of its own, and `defrate` does not apply.
+//! Packets have no priority either; they get the one that Linux gives to packets that it forwards,
+//! by their code point (`bands.rs`). ARP goes first, where Linux has its control packets.
 //!
-//! *Limits* are each queue's: `limit` counts the packets of a band, `flow_limit` those of a flow.
+//! *Limits* are per queue: `limit` counts the packets of a band, `flow_limit` those of a flow.
 //!
 //! Source: `tc-fq(8)`; M. Shreedhar, G. Varghese, "Efficient fair queuing using deficit
 //! round-robin" (1995).
 //!
-//! Cost: a flow is one cache line, found through one bucket. A turn is O(1); to be held and let go
-//! is O(log n) in the number of flows that are. Memory: 4 bytes a bucket, 80 a flow; it grows by
-//! doubling when there are more flows than ever before, which is all that allocates. At most
-//! 262,144 flows are remembered, and those that have packets: 21 MiB, whoever sends from how many
-//! addresses.
+//! Cost: a flow is one cache line, found through one bucket. A turn is O(1); throttling and
+//! releasing is O(log n) in the number of throttled flows. Memory: 4 bytes per bucket, 80 per flow;
+//! it doubles when there are more flows than ever before, which is the only allocation. At most
+//! 262,144 flows without packets are remembered: 21 MiB, however many addresses send.
 //!
-//! Non-goals: pacing offload (no port here can: `offload_horizon` is 0), a way around the queues
-//! for packets that find them empty, giving memory back.
+//! Non-goals: pacing offload (no port here can: `offload_horizon` is 0), a shortcut for packets
+//! that find the queues empty, freeing memory.
 
 use crate::heap::Heap;
 use crate::{Detail, Handover, Next, Qdisc, Spec, Stats, Verdict};

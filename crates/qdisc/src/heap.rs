@@ -1,10 +1,10 @@
-//! Flows, or classes, by the time at which each may go on: a heap.
+//! Flows, or classes, by the time at which each may continue: a heap.
 //!
-//! Of those that wait only the first is ever wanted, and nobody leaves out of turn. So nothing
-//! needs to be in order but what is on the way up from a leaf, and no flow needs to know its place:
-//! an implicit heap does with 16 bytes a flow what a balanced tree does with three links and twice
-//! the comparisons. It has four children to a node and not two: half as many levels, and the
-//! children next to each other in memory.
+//! Only the first of the waiting flows is ever needed, and none leaves out of order. So only the
+//! path from a leaf to the root needs to be in order, and no flow needs to know its position: an
+//! implicit heap takes 16 bytes per flow, where a balanced tree takes three links and twice the
+//! comparisons. A node has four children and not two: half as many levels, and the children are
+//! next to each other in memory.
 //!
 //! Source: D. B. Johnson, "Priority queues with update and finding minimum spanning trees" (1975).
 //!

@@ -3,23 +3,43 @@
 //! To the qdisc below it has been sent; seen from outside it is still queued there.
 
 use crate::Stats;
+use narrows_packet::Backlog;
 use narrows_units::Bytes;
 
-/// Makes `below`, the figures of the qdiscs that a held packet has passed, what they are seen from
-/// outside, where the packet that is `held` is so long. `inherited` is the length of one that a
-/// former qdisc had handed over: it was queued in the present one, which has not counted it.
-pub(crate) fn restate(below: &mut [Stats], inherited: Option<Bytes>, held: Option<Bytes>) {
-    for stats in below {
-        if let Some(len) = inherited {
-            stats.sent_packets += 1;
-            stats.sent_bytes += len.0;
+/// What parents hold that a qdisc has given away.
+#[derive(Clone, Copy, Default)]
+pub struct Above {
+    /// Packets that a former qdisc in this place had handed over: they were queued in the present
+    /// one, which has not counted them.
+    inherited: Backlog,
+    /// Packets that are held now.
+    held: Backlog,
+}
+
+impl Above {
+    /// With what one more parent holds, by its length: a packet that a former qdisc had handed
+    /// over, and one now.
+    pub(crate) fn and(mut self, inherited: Option<Bytes>, held: Option<Bytes>) -> Self {
+        for (sum, len) in [(&mut self.inherited, inherited), (&mut self.held, held)] {
+            sum.packets += u32::from(len.is_some());
+            sum.bytes += len.unwrap_or(Bytes::ZERO);
         }
-        if let Some(len) = held {
-            // One that came after the packet has sent nothing.
-            stats.sent_packets = stats.sent_packets.saturating_sub(1);
-            stats.sent_bytes = stats.sent_bytes.saturating_sub(len.0);
-            stats.backlog.packets += 1;
-            stats.backlog.bytes += len;
-        }
+        self
+    }
+
+    /// The same to one of the classes of the qdisc: to that whose packet left last, where
+    /// `is_last`. What a former qdisc handed over has passed none.
+    pub(crate) fn in_class(self, is_last: bool) -> Self {
+        if is_last { Self { held: self.held, ..Self::default() } } else { Self::default() }
+    }
+
+    /// Makes the figures of a qdisc what they are seen from outside.
+    pub(crate) fn restate(self, stats: &mut Stats) {
+        stats.sent_packets += u64::from(self.inherited.packets);
+        stats.sent_bytes += self.inherited.bytes.0;
+        // A qdisc that came after the packet has sent nothing.
+        stats.sent_packets = stats.sent_packets.saturating_sub(u64::from(self.held.packets));
+        stats.sent_bytes = stats.sent_bytes.saturating_sub(self.held.bytes.0);
+        stats.backlog += self.held;
     }
 }

@@ -10,12 +10,14 @@
 //!
 //! *Classes wait for a time.* One that may not send is told when to ask again, and stands in a
 //! heap of times until then. So thousands of classes at their ceilings cost nothing in between.
+//! Those that wait for the same class above them stand in lines ([`lines`]), and one asks for all.
+//! So a packet costs the same however many others wait.
 //!
 //! *A queue knows the classes that it has sent for.* A class's qdisc is built with the first packet
 //! that comes for it: a million classes on sixty queues are not sixty million qdiscs.
 //!
-//! Packets are classified before they come here: [`Meta::class`](narrows_packet::Meta::class) is
-//! the class's number. What has none, or one that is no leaf, goes to the default class; without
+//! Packets are classified before they come here:
+//! [`Meta::class_at`](narrows_packet::Meta::class_at) is the class's number. What has none, or one that is no leaf, goes to the default class; without
 //! one it is sent at once, as `direct`.
 //!
 //! Cost: a table look-up to enqueue, besides what the class's qdisc costs. A purchase at the tree
@@ -25,19 +27,23 @@
 
 use crate::heap::Heap;
 use crate::overlimits::Overlimits;
+use crate::rotation::Rotation;
 use crate::sink::Sink;
-use crate::{Handover, Next, Qdisc, Spec, Stats, Verdict};
+use crate::{Above, Handover, Next, Qdisc, Spec, Stats, Verdict};
 use leaf::{LINGER, Leaf, State, Turn};
+use lines::{Lines, Place, Top};
 use narrows_packet::{Backlog, Batch, DropReason, Fifo, PacketId, Packets, Reading};
 use narrows_units::Nanos;
-use rotation::Rotation;
+use std::collections::VecDeque;
 
 mod class;
 mod figures;
 mod leaf;
-mod rotation;
+mod lines;
 
-pub use class::{Class, ClassMeter, DEPTH_MAX, Grant, Leaf as LeafClass, PRIORITIES, TreeMeter};
+pub use class::{
+    Class, ClassMeter, DEPTH_MAX, Grant, Leaf as LeafClass, Line, PRIORITIES, TreeMeter,
+};
 pub use figures::{Figures, LeafFigures};
 
 /// Numbers of classes are below this.
@@ -48,8 +54,17 @@ pub const CLASS_MAX: u32 = 1 << 24;
 pub struct Config {
     /// The class of packets that have none; 0 for none.
     pub default: u32,
-    /// How many packets without a class may wait for room on the device.
-    pub direct_limit: u32,
+    /// What becomes of packets for which there is no class at all.
+    pub unclassified: Unclassified,
+}
+
+/// What becomes of packets without a class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unclassified {
+    /// They are sent at once, and so many may wait for room on the device.
+    Sent(u32),
+    /// They are dropped, and so is what waits in a class that is deleted: classes are bands.
+    Dropped,
 }
 
 /// Nobody has asked for this class yet.
@@ -57,9 +72,18 @@ const UNKNOWN: u32 = 0;
 /// Packets of this class have none.
 const DIRECT: u32 = u32::MAX;
 
+/// The number of a leaf whose class is gone.
+const RETIRED: u32 = 0;
+
+/// How many times there are for a class: one, and another that was earlier than one that has not
+/// come yet.
+const TIMES_A_CLASS: usize = 2;
+
 /// See the module's documentation.
 pub(crate) struct Htb {
     config: Config,
+    /// How many qdiscs with classes are above it.
+    level: u8,
     tree: Box<dyn TreeMeter>,
     reading: Reading,
     /// By the number of a class, its place among the leaves and one more; or one of the above.
@@ -70,6 +94,12 @@ pub(crate) struct Htb {
     /// Who had not, and has not asked yet what others lend.
     borrowing: [Rotation; PRIORITIES],
     waiting: Heap,
+    /// The place of the leaf whose packet left last.
+    last: Option<u32>,
+    /// Who has nothing to send, and when somebody looks whether that is still so: in the order of
+    /// these times, as all linger for as long.
+    lingering: VecDeque<(Nanos, u32)>,
+    lines: Lines,
     direct: Fifo,
     direct_packets: u64,
     backlog: Backlog,
@@ -83,9 +113,10 @@ pub(crate) struct Htb {
 }
 
 impl Htb {
-    pub(crate) fn new(config: Config, tree: Box<dyn TreeMeter>) -> Self {
+    pub(crate) fn new(config: Config, level: u8, tree: Box<dyn TreeMeter>) -> Self {
         Self {
             config,
+            level,
             reading: reading(tree.as_ref()),
             tree,
             places: Vec::new(),
@@ -93,6 +124,9 @@ impl Htb {
             assured: [Rotation::EMPTY; PRIORITIES],
             borrowing: [Rotation::EMPTY; PRIORITIES],
             waiting: Heap::default(),
+            last: None,
+            lingering: VecDeque::new(),
+            lines: Lines::default(),
             direct: Fifo::new(),
             direct_packets: 0,
             backlog: Backlog::default(),
@@ -143,7 +177,9 @@ impl Htb {
         let leaf = self.tree.leaf(class)?;
         let place = self.leaves.len() as u32;
         self.leaves.push(Leaf::new(class, leaf, meter));
-        self.waiting.make_room(2 * self.leaves.len());
+        let room = self.leaves.capacity();
+        self.waiting.make_room(TIMES_A_CLASS * room);
+        self.lingering.reserve_exact(room - self.lingering.len());
         Some(place)
     }
 
@@ -151,7 +187,7 @@ impl Htb {
     #[inline]
     fn wake(&mut self, place: u32) {
         let leaf = &mut self.leaves[place as usize];
-        if leaf.state == State::Idle && !leaf.backlog().is_empty() {
+        if leaf.state == State::Idle && !leaf.queue.backlog().is_empty() {
             self.make_ready(place);
         }
     }
@@ -172,8 +208,13 @@ impl Htb {
     }
 
     fn enqueue_direct(&mut self, packets: &mut Packets, id: PacketId) -> Verdict {
-        if self.direct.backlog().packets >= self.config.direct_limit {
-            packets.discard(id, DropReason::Limit);
+        let reason = match self.config.unclassified {
+            Unclassified::Sent(limit) if self.direct.backlog().packets < limit => None,
+            Unclassified::Sent(_) => Some(DropReason::Limit),
+            Unclassified::Dropped => Some(DropReason::Unclassified),
+        };
+        if let Some(reason) = reason {
+            packets.discard(id, reason);
             return Verdict::Dropped;
         }
         self.push_direct(packets, id);
@@ -191,13 +232,29 @@ impl Htb {
         self.send_direct(packets, out);
         while let Some(at) = self.waiting.first()
             && at <= now
-            && let Some((_, entry)) = self.waiting.pop()
+            && let Some((_, place)) = self.waiting.pop()
         {
-            self.time_has_come(entry, now);
+            self.class_has_waited(place, at, now);
         }
-        let is_full = self.send_classes(packets, false, now, out)
-            || self.send_classes(packets, true, now, out);
-        let next = match self.waiting.first() {
+        while let Some(&(at, place)) = self.lingering.front()
+            && at <= now
+        {
+            self.lingering.pop_front();
+            self.class_has_lingered(place, now);
+        }
+        let is_full = loop {
+            if self.send_classes(packets, false, now, out)
+                || self.send_classes(packets, true, now, out)
+            {
+                break true;
+            }
+            // Whoever stood in line behind one that has borrowed may have something of its own.
+            if self.assured.iter().all(Rotation::is_empty) {
+                break false;
+            }
+        };
+        let lingers = self.lingering.front().map(|(at, _)| *at);
+        let next = match self.waiting.first().into_iter().chain(lingers).min() {
             _ if is_full => Next::Now,
             Some(at) => Next::Held(at),
             None => Next::Empty,
@@ -210,12 +267,25 @@ impl Htb {
         next
     }
 
-    /// A class has waited long enough, or lingered.
-    fn time_has_come(&mut self, entry: u32, now: Nanos) {
-        let (place, lingers) = (entry >> 1, entry & 1 == 1);
-        if !lingers {
-            return self.make_ready(place);
+    /// The time `at` has come, for which the class at `place` may have waited.
+    fn class_has_waited(&mut self, place: u32, at: Nanos, now: Nanos) {
+        let leaf = &mut self.leaves[place as usize];
+        if leaf.looked_at != at {
+            return;
         }
+        leaf.looked_at = Nanos::MAX;
+        if leaf.state != State::Waiting {
+            return;
+        }
+        if leaf.until > now {
+            let until = leaf.until;
+            return self.wait(place, until);
+        }
+        self.lines.remove(&mut self.leaves, place);
+        self.make_ready(place);
+    }
+
+    fn class_has_lingered(&mut self, place: u32, now: Nanos) {
         let leaf = &mut self.leaves[place as usize];
         leaf.is_looked_after = false;
         if leaf.state == State::Idle {
@@ -228,13 +298,102 @@ impl Htb {
         }
     }
 
+    /// Has the class at `place` wait until `until`, if nothing else comes before.
+    fn wait(&mut self, place: u32, until: Nanos) {
+        let leaf = &mut self.leaves[place as usize];
+        leaf.state = State::Waiting;
+        leaf.until = until;
+        if until < leaf.looked_at {
+            leaf.looked_at = until;
+            self.waiting.insert(until, place);
+        }
+    }
+
+    /// Has the class at `place` ask, which waits.
+    fn ask(&mut self, place: u32, now: Nanos) {
+        let leaf = &mut self.leaves[place as usize];
+        if leaf.has_own || leaf.until <= now {
+            return self.make_ready(place);
+        }
+        leaf.state = State::Ready;
+        leaf.set_active(true);
+        let prio = usize::from(leaf.prio);
+        self.borrowing[prio].push_back(&mut self.leaves, place);
+    }
+
+    /// The class at `place` was refused until `at`.
+    fn refused(&mut self, place: u32, at: Nanos, now: Nanos) {
+        let are_many = self.leaves.len() > self.tree.asking_alone();
+        let leaf = &self.leaves[place as usize];
+        let Some(Line { rank, levels, borrows }) = leaf.line().filter(|_| are_many) else {
+            self.pass_on(place, 0, false, now);
+            return self.wait(place, at);
+        };
+        // It asks no more where others ask by another right, and above whom it waits for.
+        let level = if leaf.rank == rank { levels } else { 0 };
+        self.pass_on(place, level, false, now);
+        let leaf = &mut self.leaves[place as usize];
+        (leaf.rank, leaf.has_own) = (rank, !borrows);
+        for level in self.lines.level_of(leaf.asks_for) + 1..=levels {
+            let (id, turn) = self.leaves[place as usize].place_in_line(level, now);
+            let line = self.lines.of(id, level);
+            if self.lines.asker(line).is_some() {
+                return self.stand_in(line, place, turn, now);
+            }
+            let top = &mut self.leaves[place as usize].asks_for;
+            self.lines.put_before(top, place, line);
+        }
+        self.leaves[place as usize].last_line = None;
+        self.wait(place, at);
+    }
+
+    /// Has the class at `place` stand in `line`, until those below that have something.
+    fn stand_in(&mut self, line: u32, place: u32, turn: u64, now: Nanos) {
+        let level = self.lines.level(line);
+        let leaf = &mut self.leaves[place as usize];
+        leaf.last_line = Some(line);
+        let due = leaf.due_below(level, now).max(now + Nanos(1));
+        self.lines.insert(&mut self.leaves, place, line, turn);
+        self.wait(place, due);
+    }
+
+    /// The class at `place` asks no more for the lines at classes higher than `level`: those who are
+    /// first in them do, or where `returns` is true itself, where its turn is before theirs.
+    fn pass_on(&mut self, place: u32, level: u8, returns: bool, now: Nanos) {
+        let top = &mut self.leaves[place as usize].asks_for;
+        if *top == Top::NONE {
+            return;
+        }
+        let (lines, count) = self.lines.take_above(top, level);
+        let mut next = returns.then_some(place);
+        for &line in &lines[..count] {
+            if let Some(place) = next {
+                let level = self.lines.level(line);
+                let (_, turn) = self.leaves[place as usize].place_in_line(level, now);
+                if self.lines.goes_before(&self.leaves, line, turn) {
+                    next = self.lines.pop_front(&mut self.leaves, line);
+                    self.stand_in(line, place, turn, now);
+                }
+            } else {
+                next = self.lines.pop_front(&mut self.leaves, line);
+            }
+            if let Some(place) = next {
+                let top = &mut self.leaves[place as usize].asks_for;
+                self.lines.put_before(top, place, line);
+            }
+        }
+        if let Some(place) = next {
+            self.ask(place, now);
+        }
+    }
+
     /// Has somebody look at `until` whether the class at `place` still has nothing to send.
     fn linger(&mut self, place: u32, until: Nanos) {
         let leaf = &mut self.leaves[place as usize];
         leaf.lingers_until = until;
         if !leaf.is_looked_after {
             leaf.is_looked_after = true;
-            self.waiting.insert(until, place << 1 | 1);
+            self.lingering.push_back((until, place));
         }
     }
 
@@ -249,6 +408,7 @@ impl Htb {
             self.direct_packets += 1;
             self.stats.sent_packets += 1;
             self.stats.sent_bytes += packets.len(id).0;
+            self.last = None;
             out.push(id);
         }
         self.count(before, self.direct.backlog());
@@ -271,10 +431,29 @@ impl Htb {
                 let rotation =
                     if borrow { &mut self.borrowing[prio] } else { &mut self.assured[prio] };
                 let Some(place) = rotation.pop_front(&mut self.leaves) else { break };
-                self.send_class(packets, place, borrow, now, out);
+                if !borrow || !self.joins_line(place, now) {
+                    self.send_class(packets, place, borrow, now, out);
+                }
             }
         }
         false
+    }
+
+    /// Whether the class at `place`, which has nothing of its own, would be refused as the one is
+    /// that asks for the line that it comes from: then it stands in that again.
+    fn joins_line(&mut self, place: u32, now: Nanos) -> bool {
+        let leaf = &self.leaves[place as usize];
+        let Some(line) = leaf.last_line else { return false };
+        if self.lines.asker(line).is_none_or(|asker| asker == place) {
+            return false;
+        }
+        let level = self.lines.level(line);
+        if leaf.due_below(level, now) <= now {
+            return false;
+        }
+        let (_, turn) = leaf.place_in_line(level, now);
+        self.stand_in(line, place, turn, now);
+        true
     }
 
     fn rotation(&self, borrow: bool, prio: usize) -> &Rotation {
@@ -290,47 +469,133 @@ impl Htb {
         out: &mut impl Sink,
     ) {
         let leaf = &mut self.leaves[place as usize];
-        let (before, sent) = (leaf.backlog(), leaf.sent());
+        let (before, sent) = (leaf.queue.backlog(), leaf.sent());
         let turn = leaf.turn(packets, borrow, now, out);
-        let (after, prio) = (leaf.backlog(), usize::from(leaf.prio));
+        let (after, prio) = (leaf.queue.backlog(), usize::from(leaf.prio));
         self.stats.sent_packets += leaf.sent().packets - sent.packets;
         self.stats.sent_bytes += leaf.sent().bytes - sent.bytes;
+        if leaf.sent().packets != sent.packets {
+            self.last = Some(place);
+        }
         match turn {
-            Turn::More => {
-                let rotations = if borrow { &mut self.borrowing } else { &mut self.assured };
-                rotations[prio].push_back(&mut self.leaves, place);
-            }
             Turn::Short(_) if !borrow => {
                 self.borrowing[prio].push_back(&mut self.leaves, place);
             }
-            Turn::Short(at) => {
-                leaf.state = State::Waiting;
-                self.waiting.insert(at, place << 1);
-            }
-            Turn::Held(at) => {
-                leaf.state = State::Waiting;
-                if at > now + LINGER {
-                    leaf.set_active(false);
-                }
-                self.waiting.insert(at, place << 1);
-            }
-            Turn::Empty => {
-                leaf.state = State::Idle;
-                self.linger(place, now + LINGER);
-            }
+            _ => self.end_turn(place, turn, borrow, now),
         }
         self.count(before, after);
     }
 
+    fn end_turn(&mut self, place: u32, turn: Turn, borrow: bool, now: Nanos) {
+        let leaf = &mut self.leaves[place as usize];
+        let prio = usize::from(leaf.prio);
+        match turn {
+            Turn::More if leaf.asks_for != Top::NONE && (borrow || leaf.has_own) => {
+                self.pass_on(place, 0, true, now);
+            }
+            Turn::More => {
+                let rotations = if borrow { &mut self.borrowing } else { &mut self.assured };
+                rotations[prio].push_back(&mut self.leaves, place);
+            }
+            Turn::Short(at) => self.refused(place, at, now),
+            Turn::Held(at) => {
+                if at > now + LINGER {
+                    leaf.set_active(false);
+                }
+                self.pass_on(place, 0, false, now);
+                self.wait(place, at);
+            }
+            Turn::Empty => {
+                leaf.state = State::Idle;
+                leaf.last_line = None;
+                self.pass_on(place, 0, false, now);
+                self.linger(place, now + LINGER);
+            }
+        }
+    }
+
+    /// Whether the default class is what it was, if it is among `changed`: those that have no class
+    /// of their own are in its place.
+    fn can_follow(&self, changed: &[u32]) -> bool {
+        let default = self.config.default;
+        !changed.contains(&default)
+            || self.place_known(default).is_some_and(|place| self.is_seated(place))
+    }
+
+    /// Whether the leaf at `place` is that of the class that the tree has under its number now.
+    fn is_seated(&self, place: u32) -> bool {
+        let leaf = &self.leaves[place as usize];
+        self.tree.leaf(leaf.id).is_some() && leaf.is_seated_in(self.tree.as_ref())
+    }
+
+    /// The place of the leaf of `class` itself, where this queue has one.
+    fn place_known(&self, class: u32) -> Option<u32> {
+        match *self.places.get(class as usize)? {
+            UNKNOWN | DIRECT => None,
+            place => Some(place - 1).filter(|place| self.leaves[*place as usize].id == class),
+        }
+    }
+
+    /// The classes `changed` are as the tree has them now: leaves that are known here have other
+    /// parameters, what waited in one that is gone goes where it belongs now, and whoever had
+    /// packets of another one sent elsewhere asks again.
+    fn follow(&mut self, changed: &[u32], handover: &mut Handover<'_>) {
+        for &id in changed {
+            match self.place_known(id) {
+                Some(place) if self.is_seated(place) => {
+                    let Some(class) = self.tree.leaf(id) else { continue };
+                    let leaf = &mut self.leaves[place as usize];
+                    let before = leaf.queue.backlog();
+                    leaf.retune(&class.class, class.qdisc, handover);
+                    let after = leaf.queue.backlog();
+                    self.count(before, after);
+                    self.wake(place);
+                }
+                known => {
+                    if let Some(place) = self.places.get_mut(id as usize) {
+                        *place = UNKNOWN;
+                    }
+                    if let Some(place) = known {
+                        self.retire(place, handover);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The class of the leaf at `place` is gone. Its place stays until all leaves are looked at
+    /// again: it may stand in a rotation or a line, where it will be found to have nothing.
+    fn retire(&mut self, place: u32, handover: &mut Handover<'_>) {
+        let (packets, now) = (Handover::packets, handover.now);
+        let leaf = &mut self.leaves[place as usize];
+        leaf.id = RETIRED;
+        leaf.set_active(false);
+        loop {
+            let leaf = &mut self.leaves[place as usize];
+            let before = leaf.queue.backlog();
+            let id = leaf.drain(packets(handover));
+            let after = leaf.queue.backlog();
+            self.count(before, after);
+            let Some(id) = id else { break };
+            self.adopt_at(packets(handover), id, now);
+            if let Some(place) = self.place_of(packets(handover).meta(id).class) {
+                self.wake(place);
+            }
+        }
+    }
+
     /// Leaves are as the tree has them now: what waited for one that is gone waits for the default
-    /// class.
+    /// class, or is dropped where classes are bands.
     fn rebuild(&mut self, handover: &mut Handover<'_>) {
         let leaves = std::mem::take(&mut self.leaves);
         self.places.fill(UNKNOWN);
         self.assured = [Rotation::EMPTY; PRIORITIES];
         self.borrowing = [Rotation::EMPTY; PRIORITIES];
+        self.last = None;
         self.waiting = Heap::default();
-        self.waiting.make_room(2 * leaves.len());
+        self.waiting.make_room(TIMES_A_CLASS * leaves.len());
+        self.lingering.clear();
+        self.lines = Lines::default();
         let mut gone = Vec::new();
         for mut leaf in leaves {
             match (self.tree.leaf(leaf.id), self.tree.meter(leaf.id)) {
@@ -339,6 +604,10 @@ impl Htb {
                     leaf.sit_at(meter);
                     leaf.retune(&class.class, class.qdisc, handover);
                     leaf.state = State::Idle;
+                    leaf.looked_at = Nanos::MAX;
+                    leaf.in_line = Place::NOWHERE;
+                    leaf.asks_for = Top::NONE;
+                    leaf.last_line = None;
                     leaf.is_looked_after = false;
                     leaf.set_active(false);
                     let (id, place) = (leaf.id, self.leaves.len() as u32);
@@ -352,7 +621,10 @@ impl Htb {
         for mut leaf in gone {
             while let Some(id) = leaf.drain(handover.packets()) {
                 let now = handover.now;
-                self.adopt_at(handover.packets(), id, now);
+                match self.config.unclassified {
+                    Unclassified::Sent(_) => self.adopt_at(handover.packets(), id, now),
+                    Unclassified::Dropped => handover.packets().discard(id, DropReason::ClassGone),
+                }
             }
         }
         for place in 0..self.leaves.len() as u32 {
@@ -361,23 +633,31 @@ impl Htb {
     }
 
     fn adopt_at(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
-        match self.place_of(packets.meta(id).class) {
+        match self.place_of(packets.meta(id).class_at(self.level)) {
             Some(place) => {
                 let leaf = &mut self.leaves[place as usize];
-                let before = leaf.backlog();
+                let before = leaf.queue.backlog();
                 leaf.adopt(packets, id, now);
-                let after = leaf.backlog();
+                let after = leaf.queue.backlog();
                 self.count(before, after);
+            }
+            None if self.config.unclassified == Unclassified::Dropped => {
+                packets.discard(id, DropReason::Unclassified);
             }
             None => self.push_direct(packets, id),
         }
+    }
+
+    /// The leaves whose classes are there.
+    fn present(&self) -> impl Iterator<Item = &Leaf> {
+        self.leaves.iter().filter(|leaf| leaf.id != RETIRED)
     }
 
     /// Adds up what is queued.
     fn settle(&mut self) {
         let mut backlog = self.direct.backlog();
         for leaf in &self.leaves {
-            backlog += leaf.backlog();
+            backlog += leaf.queue.backlog();
         }
         self.backlog = backlog;
     }
@@ -393,22 +673,22 @@ impl Qdisc for Htb {
         self.reading
     }
 
-    fn overhear(&mut self, packets: &Packets, ids: &[PacketId], now: Nanos) {
+    fn observe_reverse(&mut self, packets: &Packets, ids: &[PacketId], now: Nanos) {
         for leaf in &mut self.leaves {
-            leaf.qdisc_mut().overhear(packets, ids, now);
+            leaf.queue.qdisc_mut().observe_reverse(packets, ids, now);
         }
     }
 
     #[inline]
     fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
         self.came += 1;
-        let Some(place) = self.place_of(packets.meta(id).class) else {
+        let Some(place) = self.place_of(packets.meta(id).class_at(self.level)) else {
             return self.enqueue_direct(packets, id);
         };
         let leaf = &mut self.leaves[place as usize];
-        let before = leaf.backlog();
+        let before = leaf.queue.backlog();
         let verdict = leaf.enqueue(packets, id, now);
-        let after = leaf.backlog();
+        let after = leaf.queue.backlog();
         self.count(before, after);
         self.wake(place);
         verdict
@@ -434,31 +714,42 @@ impl Qdisc for Htb {
     }
 
     fn stats(&self, into: &mut Vec<Stats>) {
+        self.stats_below(Above::default(), into);
+    }
+
+    fn stats_below(&self, above: Above, into: &mut Vec<Stats>) {
         let figures = Figures {
             direct_packets: self.direct_packets,
-            leaves: self.leaves.iter().map(|leaf| (leaf.id, leaf.figures(self.now))).collect(),
+            leaves: self.present().map(|leaf| (leaf.id, leaf.figures(self.now))).collect(),
         };
-        into.push(Stats {
+        let mut own = Stats {
             backlog: self.backlog,
             drops: self.came - self.stats.sent_packets - u64::from(self.backlog.packets),
             detail: Some(crate::Detail::Htb(Box::new(figures))),
             ..self.stats.clone()
-        });
-        for leaf in &self.leaves {
-            leaf.stats(into);
+        };
+        above.restate(&mut own);
+        into.push(own);
+        for (place, leaf) in (0..).zip(&self.leaves).filter(|(_, leaf)| leaf.id != RETIRED) {
+            leaf.queue.stats_below(above.in_class(self.last == Some(place)), into);
         }
     }
 
     fn retune(&mut self, spec: Spec, handover: &mut Handover<'_>) {
-        let Spec { config: crate::Config::Htb(config), tree, .. } = spec else {
+        let Spec { config: crate::Config::Htb(config), tree, level, .. } = spec else {
             panic!("an htb cannot be retuned to {:?}", spec.config)
         };
+        let is_same = tree.is_none() && self.config == config;
         self.config = config;
+        self.level = level;
         if let Some(tree) = tree {
             self.tree = tree;
         }
         self.reading = reading(self.tree.as_ref());
-        self.rebuild(handover);
+        match self.tree.changes().filter(|_| is_same) {
+            Some(changed) if self.can_follow(&changed) => self.follow(&changed, handover),
+            _ => self.rebuild(handover),
+        }
     }
 
     fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
@@ -466,9 +757,9 @@ impl Qdisc for Htb {
         let (id, before, after) = match self.direct.pop_front(packets) {
             Some(id) => (id, before, self.direct.backlog()),
             None => {
-                let leaf = self.leaves.iter_mut().find(|leaf| !leaf.backlog().is_empty())?;
-                let before = leaf.backlog();
-                (leaf.drain(packets)?, before, leaf.backlog())
+                let leaf = self.leaves.iter_mut().find(|leaf| !leaf.queue.backlog().is_empty())?;
+                let before = leaf.queue.backlog();
+                (leaf.drain(packets)?, before, leaf.queue.backlog())
             }
         };
         self.count(before, after);
@@ -481,7 +772,7 @@ impl Qdisc for Htb {
         self.came += 1;
         self.overlimits.adopted();
         self.adopt_at(packets, id, now);
-        if let Some(place) = self.place_of(packets.meta(id).class) {
+        if let Some(place) = self.place_of(packets.meta(id).class_at(self.level)) {
             self.wake(place);
         }
     }

@@ -4,7 +4,7 @@
 //! knows `net/sched` can read it. A qdisc does no I/O, starts no thread, reads no clock
 //! (`now` is an argument) and allocates nothing per packet; one worker owns it outright.
 //! The only things that it may share are a [`Meter`], its seat at a limit that several
-//! workers keep together, and what they tell each other: a [`Census`], a [`Hearsay`].
+//! workers keep together, and what they tell each other: a [`Census`], a [`Feedback`].
 //!
 //! A qdisc is described by a [`Spec`] (what to build, with which parameters and meters) and
 //! made by [`Spec::build`]. Under load it is changed in its [`Slot`]: new parameters by
@@ -14,32 +14,40 @@
 mod acknowledgements;
 mod census;
 mod coalescing;
-mod codel;
 mod config;
 mod detail;
+mod feedback;
 mod flow_table;
 mod heap;
-mod hearsay;
 mod held;
+mod lengths;
 mod meter;
 mod overlimits;
 mod probe;
 mod qdisc;
+mod rotation;
 mod sink;
 mod slot;
 
+pub mod bands;
 pub mod bucket;
 pub mod cake;
+mod class_queue;
+pub mod codel;
 pub mod fifo;
 pub mod fq;
+pub mod fq_codel;
 pub mod htb;
+pub mod netem;
 pub mod pacing;
+pub mod sfq;
 pub mod tbf;
 
 pub use census::{Census, HostKey, TINS_MAX, TinCensus};
-pub use config::{Config, Metering, Spec};
+pub use config::{Config, Ends, Metering, Spec};
 pub use detail::Detail;
-pub use hearsay::{Alone, DESTINATIONS, Hearsay, Word};
+pub use feedback::{Alone, DESTINATIONS, Feedback, Word};
+pub use held::Above;
 pub use meter::{Contact, Meter, Share, Take, Weight};
 pub use probe::{Contacts, Probe};
 pub use qdisc::{Next, Qdisc, Stats, Verdict};

@@ -1,11 +1,11 @@
 //! A seat at a limit: how a qdisc learns what it may send.
 //!
-//! A rate limit may belong to one queue or to a whole port with many. The qdisc does not
-//! want to know: it holds a [`Meter`] and asks. What stands behind it (a bucket of its own, a
-//! bucket under a lock, mq-cake's scan of its siblings) is the `coordination` layer's.
+//! A rate limit may belong to one queue or to a whole port with many. The qdisc does not need to
+//! know which: it holds a [`Meter`] and asks. The `coordination` layer decides what is behind it: a
+//! private bucket, a bucket under a lock, mq-cake's scan of its siblings.
 //!
-//! A strategy may decide when a packet arrives (EDT stamps it), when it is to leave (a token
-//! bucket charges it), or both; a qdisc calls both ends and so works with all of them.
+//! A strategy may decide when a packet arrives (EDT stamps it), when it is to leave (a token bucket
+//! charges it), or both. A qdisc calls both ends and so works with all of them.
 
 use narrows_packet::Backlog;
 use narrows_units::{Bytes, Nanos};
@@ -38,14 +38,13 @@ impl Share {
     }
 }
 
-/// How much a queue counts for when a limit is divided: twice the weight, twice the share. In
-/// 1/256, so that what a queue stands for can be a fraction (a host with flows on three queues
-/// counts for a third on each).
+/// A queue's weight when a limit is divided: twice the weight, twice the share. In 1/256, so that
+/// it can be fractional (a host with flows on three queues counts for a third on each).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Weight(pub u32);
 
 impl Weight {
-    /// That of a queue of which nothing else is said.
+    /// The default weight of a queue.
     pub const ONE: Self = Self(1 << 8);
 }
 
@@ -67,31 +66,31 @@ pub struct Contact {
 
 /// One queue's seat at a limit.
 pub trait Meter: Send {
-    /// A packet that will cost `cost` comes in: its earliest departure time, or `None` where
-    /// that lies beyond the strategy's horizon and the packet is to be dropped. Strategies
-    /// that decide at departure answer [`Nanos::ZERO`].
+    /// A packet that will cost `cost` arrives: returns its earliest departure time, or `None` if
+    /// that is beyond the strategy's horizon and the packet is to be dropped. Strategies that
+    /// decide at departure return [`Nanos::ZERO`].
     fn stamp(&mut self, cost: Bytes, now: Nanos) -> Option<Nanos>;
 
-    /// Packets that cost `cost` together, and were stamped `edt` at the latest, were dropped by the
-    /// queue instead of leaving. Strategies that decide at departure have nothing to take back.
+    /// The queue dropped packets that cost `cost` together and were stamped `edt` at the latest.
+    /// Strategies that decide at departure have nothing to take back.
     fn unstamp(&mut self, _cost: Bytes, _edt: Nanos, _now: Nanos) {}
 
-    /// Packets that this meter has not stamped are queued, ahead of all that come from now on, and
-    /// cost about `cost` more together. Strategies that decide at departure need not know.
+    /// Packets that this meter has not stamped are queued ahead of all later arrivals, and cost
+    /// about `cost` more together. Strategies that decide at departure need not know.
     fn take_over(&mut self, _cost: Bytes) {}
 
     /// May a packet that costs `cost` and was stamped `edt` leave at `now`? Charges it if so.
     fn take(&mut self, cost: Bytes, edt: Nanos, now: Nanos) -> Take;
 
-    /// Tells the others what is still queued here. Called once per batch, after the last
-    /// [`Meter::take`] of that batch, also when nothing is queued.
+    /// Publishes what is still queued here. Called once per batch, after the last [`Meter::take`]
+    /// of that batch, also when nothing is queued.
     fn report(&mut self, backlog: Backlog, now: Nanos);
 
     /// What part of the limit this seat may count on; qdiscs size their own limits by it.
     fn share(&self) -> Share;
 
-    /// What part of the burst keeps what this seat does not use at once; the share, unless all
-    /// seats keep one bucket.
+    /// What part of the burst stores the credit that this seat does not use at once; the share,
+    /// unless all seats share one bucket.
     fn part_of_burst(&self) -> Share {
         self.share()
     }
@@ -100,19 +99,17 @@ pub trait Meter: Send {
     /// arrival instead of blocking those behind them.
     fn longest(&self) -> Bytes;
 
-    /// A packet was dropped because the queue is full: more is wanted here than has left.
+    /// A packet was dropped because the queue is full: this queue wants more than it sends.
     fn turned_away(&mut self) {}
 
-    /// From now on this queue counts for `weight`. Strategies that divide by something else
-    /// ignore it.
+    /// Sets this queue's weight. Strategies without weights ignore it.
     fn weigh(&mut self, _weight: Weight) {}
 
-    /// Whether what is asked for from now on lets packets of other queues go first that do not
-    /// yield, and leaves them room. Nobody does unless told. Strategies that keep nothing back
-    /// ignore it.
+    /// Whether requests from now on yield: they leave room for requests on other queues that do not
+    /// yield, and let those go first. Off by default. Strategies without a reserve ignore it.
     fn yields(&mut self, _yields: bool) {}
 
-    /// How often this seat has touched what others write, so far.
+    /// How often this seat has touched lines that others write, so far.
     fn contact(&self) -> Contact {
         Contact::default()
     }

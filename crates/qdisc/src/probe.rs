@@ -1,9 +1,9 @@
-//! A look at what coordination touches.
+//! Counts the shared cache lines that coordination touches.
 //!
-//! A core pays for every cache line that it shares. How many it has touched the seat itself
-//! knows ([`Meter::contact`]), but that stands deep inside a qdisc. So each seat is wrapped in a
-//! [`Probe`] that does nothing but pass everything on and publish that figure: to the simulator,
-//! which charges a core for it, and to benchmarks.
+//! A core pays for every cache line that it shares. The seat itself knows how many it has touched
+//! ([`Meter::contact`]), but it is deep inside a qdisc. So each seat is wrapped in a [`Probe`] that
+//! only passes calls on and publishes that figure: to the simulator, which charges a core for it,
+//! and to benchmarks.
 
 use crate::{Contact, Meter, Share, Take, Weight};
 use narrows_packet::Backlog;

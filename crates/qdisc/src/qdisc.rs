@@ -1,15 +1,15 @@
 //! The trait that every queueing discipline implements.
 
-use crate::{Detail, Handover, NodeId, Spec};
+use crate::{Above, Detail, Handover, NodeId, Spec};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::Nanos;
 
-/// What became of a packet that was offered to a qdisc.
+/// What happened to a packet that was offered to a qdisc.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// It is queued.
     Queued,
-    /// It, or another one in its stead, was discarded; the packet table has the reason.
+    /// It, or another one instead of it, was discarded; the packet table has the reason.
     Dropped,
 }
 
@@ -18,13 +18,13 @@ pub enum Verdict {
 pub enum Next {
     /// At once: the batch was full.
     Now,
-    /// At this time. Something is queued that may not leave yet; asking earlier is harmless, and
-    /// asking later loses nothing within what the qdisc's burst makes up for.
+    /// At this time. A queued packet may not leave yet. Asking earlier is harmless; asking later
+    /// loses nothing within what the qdisc's burst makes up for.
     At(Nanos),
-    /// At this time, or when something has been enqueued if that is earlier: what is queued is
-    /// held for its own sake, and what comes need not wait for it.
+    /// At this time, or when a packet has been enqueued if that is earlier: queued packets are held
+    /// individually, and arrivals need not wait for them.
     Held(Nanos),
-    /// When something has been enqueued: it is empty.
+    /// When a packet has been enqueued: it is empty.
     Empty,
 }
 
@@ -37,7 +37,7 @@ pub struct Stats {
     pub sent_packets: u64,
     /// Packets dropped by it or below it.
     pub drops: u64,
-    /// Times that Linux would have found something queued that might not leave yet.
+    /// Times that Linux would have found a packet that might not leave yet.
     pub overlimits: u64,
     /// Packets put back after they had been dequeued.
     pub requeues: u64,
@@ -50,7 +50,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Drops `ids` for want of frames and counts them.
+    /// Drops `ids` for lack of frames and counts them.
     pub(crate) fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]) {
         self.drops += ids.len() as u64;
         for &id in ids {
@@ -76,8 +76,8 @@ impl Stats {
 /// A queueing discipline. It owns the packets between [`Qdisc::enqueue`] and
 /// [`Qdisc::dequeue`]; every one of them leaves, or is discarded with a reason.
 pub trait Qdisc: Send {
-    /// What it, or a qdisc below it, wants to know of packets that are enqueued. Whoever enqueues
-    /// asks once, and again after [`Qdisc::retune`].
+    /// What it, or a qdisc below it, needs to know of packets that are enqueued. The caller asks
+    /// once, and again after [`Qdisc::retune`].
     fn reading(&self) -> Reading {
         Reading::NOTHING
     }
@@ -85,26 +85,26 @@ pub trait Qdisc: Send {
     /// Offers `id` at `now`.
     fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict;
 
-    /// Offers all of `ids` at `now`, in their order: as [`Qdisc::enqueue`] for each, whatever
-    /// becomes of it.
+    /// Offers all of `ids` at `now`, in order: like [`Qdisc::enqueue`] for each, ignoring the
+    /// verdicts.
     fn enqueue_all(&mut self, packets: &mut Packets, ids: &[PacketId], now: Nanos) {
         for &id in ids {
             let _: Verdict = self.enqueue(packets, id, now);
         }
     }
 
-    /// Drops all of `ids`, which came in when no frame was left for packets to wait in.
+    /// Drops all of `ids`, which arrived when no frame was left for queued packets.
     fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]);
 
-    /// Hears of packets that came in at `now` where this one sends: answers to what it has sent,
-    /// among others. For those that ask for it ([`Reading::echoes`]).
-    fn overhear(&mut self, packets: &Packets, ids: &[PacketId], now: Nanos) {
+    /// Sees packets that arrived at `now` at the port where this one sends, among them answers to
+    /// what it has sent. For qdiscs that ask for it ([`Reading::echoes`]).
+    fn observe_reverse(&mut self, packets: &Packets, ids: &[PacketId], now: Nanos) {
         let _ = (packets, ids, now);
     }
 
-    /// Moves what may leave at `now` into `out` until that is full, and says when to ask
-    /// again. To be called after every batch of arrivals, too: this is where a qdisc tells
-    /// its siblings about its backlog.
+    /// Moves what may leave at `now` into `out` until that is full, and says when to ask again.
+    /// Call it after every batch of arrivals, too: this is where a qdisc publishes its backlog to
+    /// its siblings.
     fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next;
 
     /// Takes out the one packet that leaves next at `now`, as [`Qdisc::dequeue`] into a batch with
@@ -118,6 +118,16 @@ pub trait Qdisc: Send {
     /// Adds its own figures and then those of the qdiscs below it, depth first, in the order
     /// of the [`Spec`] that it was built from.
     fn stats(&self, into: &mut Vec<Stats>);
+
+    /// The same as seen from outside, where those above hold packets that this one has given away.
+    /// To be written anew by a qdisc with others below it: which of them has the packet passed?
+    fn stats_below(&self, above: Above, into: &mut Vec<Stats>) {
+        let own = into.len();
+        self.stats(into);
+        if let Some(own) = into.get_mut(own) {
+            above.restate(own);
+        }
+    }
 
     /// Takes over the parameters of `spec`, which this qdisc can carry on with
     /// ([`Config::carries_on`](crate::Config::carries_on)). What is queued stays queued, even where

@@ -1,6 +1,8 @@
 //! Where a qdisc puts what leaves: a batch, or the hand of a parent that takes one packet.
 
-use narrows_packet::{Batch, PacketId};
+use crate::{Next, Qdisc};
+use narrows_packet::{Batch, PacketId, Packets};
+use narrows_units::Nanos;
 
 /// See the module's documentation.
 pub(crate) trait Sink {
@@ -8,6 +10,14 @@ pub(crate) trait Sink {
     /// How many more it takes.
     fn room(&self) -> usize;
     fn push(&mut self, id: PacketId);
+    /// Takes what `qdisc` gives, as long as there is room, and tells each packet to `tell`.
+    fn fill(
+        &mut self,
+        qdisc: &mut dyn Qdisc,
+        packets: &mut Packets,
+        now: Nanos,
+        tell: impl FnMut(&Packets, PacketId),
+    ) -> Next;
 }
 
 impl Sink for Batch {
@@ -25,6 +35,20 @@ impl Sink for Batch {
     fn push(&mut self, id: PacketId) {
         Self::push(self, id);
     }
+
+    #[inline]
+    fn fill(
+        &mut self,
+        qdisc: &mut dyn Qdisc,
+        packets: &mut Packets,
+        now: Nanos,
+        mut tell: impl FnMut(&Packets, PacketId),
+    ) -> Next {
+        let before = self.len();
+        let next = qdisc.dequeue(packets, now, self);
+        self.as_slice().iter().skip(before).for_each(|id| tell(packets, *id));
+        next
+    }
 }
 
 impl Sink for Option<PacketId> {
@@ -38,5 +62,22 @@ impl Sink for Option<PacketId> {
 
     fn push(&mut self, id: PacketId) {
         *self = Some(id);
+    }
+
+    fn fill(
+        &mut self,
+        qdisc: &mut dyn Qdisc,
+        packets: &mut Packets,
+        now: Nanos,
+        mut tell: impl FnMut(&Packets, PacketId),
+    ) -> Next {
+        match qdisc.dequeue_one(packets, now) {
+            Ok(id) => {
+                tell(packets, id);
+                *self = Some(id);
+                Next::Now
+            }
+            Err(next) => next,
+        }
     }
 }

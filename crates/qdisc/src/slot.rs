@@ -1,16 +1,15 @@
-//! A qdisc in its place, known by name: how a changed tree becomes what runs.
+//! A qdisc with its name: how a changed tree is applied to the running one.
 //!
-//! The installation names every qdisc of a plan with a [`NodeId`] and gives the same name again to
-//! one that carries on. A [`Slot`] that is given a specification compares names: the same one
-//! retunes the qdisc that is there, another one builds a new qdisc, which takes in what the present
-//! one holds. Parents do the same with what is below them, so a change touches the qdiscs that it
-//! names and no others.
+//! The installation names every qdisc of a plan with a [`NodeId`] and uses the same name again for
+//! one that carries on. A [`Slot`] that gets a specification compares names: the same name retunes
+//! the running qdisc, another one builds a new qdisc, which adopts the packets of the present one.
+//! Parents do the same with their children, so a change touches only the qdiscs that it names.
 //!
-//! *Principle.* Who carries on is decided in one place, by
-//! [`Config::carries_on`](crate::Config::carries_on); nobody asks a running qdisc.
+//! *Principle.* One place decides which qdisc carries on:
+//! [`Config::carries_on`](crate::Config::carries_on). A running qdisc is never asked.
 
-use crate::{Qdisc, Spec, Stats};
-use narrows_classify::Classifier;
+use crate::{Above, Ends, Qdisc, Spec, Stats};
+use narrows_classify::{Classification, Classifier};
 use narrows_packet::{PacketId, Packets, Reading};
 use narrows_units::Nanos;
 use std::sync::Arc;
@@ -54,7 +53,8 @@ impl<'a> Handover<'a> {
         self.packets.prepare(reading);
         // What only the successor wants to know of a packet nobody has read yet. Without it all
         // packets would be of one flow, and later ones of their real flows would overtake them.
-        let is_unread = reading != self.known && reading != Reading::NOTHING;
+        // Classes are others below each qdisc.
+        let is_unread = reading != Reading::NOTHING && (reading != self.known || reading.class);
         while let Some(id) = from.drain(self.packets) {
             if is_unread && let Some(read) = &mut self.read {
                 read(id, reading, self.packets);
@@ -67,14 +67,16 @@ impl<'a> Handover<'a> {
 /// See the module's documentation.
 pub struct Slot {
     id: NodeId,
-    classifier: Option<Arc<Classifier>>,
+    classification: Option<Arc<Classification>>,
+    ends: Ends,
     qdisc: Box<dyn Qdisc>,
 }
 
 impl Slot {
     /// The qdisc of `spec`, empty.
     pub fn new(spec: Spec) -> Self {
-        Self { id: spec.id, classifier: spec.classifier.clone(), qdisc: spec.build() }
+        let (classification, ends) = (spec.classification.clone(), spec.ends.clone());
+        Self { id: spec.id, classification, ends, qdisc: spec.build() }
     }
 
     /// The qdisc's name.
@@ -82,10 +84,16 @@ impl Slot {
         self.id
     }
 
-    /// What assigns packets to its classes.
+    /// What assigns packets to its classes, and to those below it.
     #[inline]
-    pub fn classifier(&self) -> Option<&Arc<Classifier>> {
-        self.classifier.as_ref()
+    pub fn classification(&self) -> Option<&Arc<Classification>> {
+        self.classification.as_ref()
+    }
+
+    /// What filters packets where they come in at the port whose root it is, and where they go out.
+    #[inline]
+    pub fn ends(&self) -> [Option<&Arc<Classifier>>; 2] {
+        self.ends.each_ref().map(Option::as_ref)
     }
 
     /// The qdisc.
@@ -103,7 +111,8 @@ impl Slot {
     /// Makes it what `spec` says. What is queued stays queued, in order.
     pub fn take_over(&mut self, spec: Spec, handover: &mut Handover<'_>) {
         if spec.id == self.id {
-            self.classifier.clone_from(&spec.classifier);
+            self.classification.clone_from(&spec.classification);
+            self.ends.clone_from(&spec.ends);
             self.qdisc.retune(spec, handover);
             return;
         }
@@ -114,8 +123,13 @@ impl Slot {
 
     /// Adds its figures, with its name, and then those of the qdiscs below it.
     pub fn stats(&self, into: &mut Vec<Stats>) {
+        self.stats_below(Above::default(), into);
+    }
+
+    /// The same as seen from outside, see [`Qdisc::stats_below`].
+    pub(crate) fn stats_below(&self, above: Above, into: &mut Vec<Stats>) {
         let own = into.len();
-        self.qdisc.stats(into);
+        self.qdisc.stats_below(above, into);
         if let Some(own) = into.get_mut(own) {
             own.id = self.id;
         }

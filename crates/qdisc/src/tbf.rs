@@ -32,7 +32,7 @@
 use crate::bucket::{Bucket, Shape};
 use crate::coalescing::Coalescing;
 use crate::sink::Sink;
-use crate::{Handover, Meter, Metering, Next, Qdisc, Share, Spec, Stats, Verdict};
+use crate::{Above, Handover, Meter, Metering, Next, Qdisc, Share, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use queue::Queue;
@@ -222,8 +222,8 @@ impl Qdisc for Tbf {
         self.queue.inner().reading()
     }
 
-    fn overhear(&mut self, packets: &Packets, ids: &[PacketId], now: Nanos) {
-        self.queue.inner_mut().overhear(packets, ids, now);
+    fn observe_reverse(&mut self, packets: &Packets, ids: &[PacketId], now: Nanos) {
+        self.queue.inner_mut().observe_reverse(packets, ids, now);
     }
 
     fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
@@ -281,7 +281,11 @@ impl Qdisc for Tbf {
     }
 
     fn stats(&self, into: &mut Vec<Stats>) {
-        self.queue.stats(into);
+        self.stats_below(Above::default(), into);
+    }
+
+    fn stats_below(&self, above: Above, into: &mut Vec<Stats>) {
+        self.queue.stats_below(above, into);
     }
 
     fn retune(&mut self, spec: Spec, handover: &mut Handover<'_>) {
@@ -307,7 +311,15 @@ impl Qdisc for Tbf {
                 self.queue.forget_stamps();
             }
         }
+        let before = self.queue.accepted();
         self.queue.take_over(inner.expect("a tbf has exactly one qdisc below it"), handover);
+        let lost = before - self.queue.accepted();
+        if lost.packets != 0 {
+            // Classes are gone from the inner qdisc, with what was queued there.
+            let edt = self.queue.held_edt().unwrap_or(handover.now);
+            let cost = self.queue.cost_of(lost);
+            self.dropped_below(lost.packets, cost, edt, handover.now);
+        }
         self.follow_limit();
     }
 

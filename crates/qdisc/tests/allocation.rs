@@ -3,10 +3,13 @@
 
 use narrows_packet::{Batch, Headers, PacketId, Packets};
 use narrows_qdisc::pacing::{self, Codel, Key, Structure};
-use narrows_qdisc::{Config, Next, Qdisc, Spec, cake, fifo, fq, tbf};
+use narrows_qdisc::{
+    Config, Next, Qdisc, Spec, bands, cake, codel, fifo, fq, fq_codel, netem, sfq, tbf,
+};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 
 const FLOWS: u32 = 64;
+const CLASSES: u32 = 4;
 const PACKETS: u32 = 2_048;
 /// What all flows together may send: each packet of 1500 bytes takes 12 us.
 const RATE: Rate = Rate::from_bits_per_sec(1_000_000_000);
@@ -66,6 +69,7 @@ impl World {
                 ..Headers::default()
             };
             self.packets.set_headers(id, headers);
+            self.packets.meta_mut(id).class = 1 + flow % CLASSES;
             self.arrivals.push(id);
             self.came += 1;
         }
@@ -109,10 +113,19 @@ fn kinds() -> Vec<(&'static str, Spec)> {
     let codel = Codel { target: Nanos::from_millis(1), ..Codel::default() };
     let cake = cake::Config { rate: Some(RATE), ..cake::Config::default() };
     let fq = fq::Config { max_rate: Some(each), flow_limit: 20, ..fq::Config::default() };
+    let rate = netem::RateLimit { rate: RATE, overhead: 0, cell: 0, cell_overhead: 0 };
+    let netem = netem::Config {
+        delay: Nanos::from_millis(5),
+        jitter: Nanos::from_millis(2),
+        distribution: netem::Distribution::Normal,
+        ..netem::Config::default()
+    };
     let flowbundler = paced(Structure::FlowBundler);
     let configs = [
         ("cake", Config::Cake(cake)),
         ("fq", Config::Fq(fq)),
+        ("netem", Config::Netem(netem)),
+        ("netem rate", Config::Netem(netem::Config { rate: Some(rate), ..netem })),
         ("carousel", Config::Pacing(paced(Structure::Carousel))),
         ("eiffel", Config::Pacing(paced(Structure::Eiffel))),
         ("flowbundler", Config::Pacing(flowbundler)),
@@ -126,7 +139,35 @@ fn kinds() -> Vec<(&'static str, Spec)> {
         ("pfifo", fifo()),
         ("tbf", Spec { children: vec![fifo()], ..Spec::new(Config::Tbf(tbf)) }),
     ];
+    let leaves = [
+        ("tbf codel", Config::Codel(codel::Config::default())),
+        (
+            "tbf fq_codel",
+            Config::FqCodel(fq_codel::Config { limit: 500, ..fq_codel::Config::default() }),
+        ),
+        (
+            "tbf sfq",
+            Config::Sfq(sfq::Config { perturb: Nanos::from_millis(20), ..sfq::Config::default() }),
+        ),
+    ];
+    let limited =
+        |config| Spec { children: vec![Spec::new(config)], ..Spec::new(Config::Tbf(tbf)) };
+    kinds.extend(leaves.map(|(name, config)| (name, limited(config))));
     kinds.extend(configs.map(|(name, config)| (name, Spec::new(config))));
+    // What limits the rate of classes stands above them, and holds one of their packets.
+    let disciplines = [
+        ("prio", bands::Discipline::Prio, CLASSES),
+        ("drr", bands::Discipline::Drr, 0),
+        ("ets", bands::Discipline::Ets, 1),
+    ];
+    kinds.extend(disciplines.map(|(name, discipline, strict)| {
+        let class = |id| bands::Class { id: id as u16, quantum: (id > strict).then_some(300 * id) };
+        let classes = (1..=CLASSES).map(class).collect();
+        let config = bands::Config { discipline, classes, otherwise: None };
+        let children = (0..CLASSES).map(|_| fifo()).collect();
+        let below = Spec { children, ..Spec::new(Config::Bands(config)) };
+        (name, Spec { children: vec![below], ..Spec::new(Config::Tbf(tbf)) })
+    }));
     kinds
 }
 

@@ -2,7 +2,9 @@
 
 use narrows_packet::{Batch, PacketId, Packets};
 use narrows_qdisc::pacing::{self, Structure};
-use narrows_qdisc::{Config, Handover, NodeId, Slot, Spec, Verdict, fifo, tbf};
+use narrows_qdisc::{
+    Config, Handover, NodeId, Slot, Spec, Verdict, codel, fifo, fq_codel, netem, sfq, tbf,
+};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -20,6 +22,69 @@ enum Kind {
     Codel(Structure),
     TbfOverPacing(Structure),
     TbfOverCodel(Structure),
+    Leaf(Leaf),
+    TbfOverLeaf(Leaf),
+}
+
+/// Kinds that have nothing below them. All packets are of one flow.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Leaf {
+    Codel,
+    FqCodel,
+    Sfq,
+    /// With a rate or without.
+    Netem(bool),
+}
+
+const LEAVES: [Leaf; 5] =
+    [Leaf::Codel, Leaf::FqCodel, Leaf::Sfq, Leaf::Netem(false), Leaf::Netem(true)];
+
+/// Of every `netem`: with a shorter one later packets would overtake those that are under way.
+const DELAY: Nanos = Nanos(9_000);
+
+/// A leaf with limits that are reached.
+fn leaf(leaf: Leaf, size: u32) -> Config {
+    let (target, interval) = (Nanos(u64::from(size)), Nanos(u64::from(size) * 100));
+    let limit = size / 20;
+    match leaf {
+        Leaf::Codel => Config::Codel(codel::Config {
+            limit,
+            target,
+            interval,
+            ..codel::Config::for_frames_of(100)
+        }),
+        Leaf::FqCodel => Config::FqCodel(fq_codel::Config {
+            limit,
+            target,
+            interval,
+            flows: 2,
+            memory_limit: Bytes(u64::from(size) * 100),
+            drop_batch: 1 + size % 5,
+            ..fq_codel::Config::for_frames_of(100)
+        }),
+        Leaf::Sfq => Config::Sfq(sfq::Config {
+            limit,
+            depth: 1 + size / 30,
+            headdrop: size.is_multiple_of(2),
+            perturb: Nanos(u64::from(size) * 200),
+            ..sfq::Config::for_frames_of(1514)
+        }),
+        Leaf::Netem(has_rate) => Config::Netem(netem::Config {
+            limit,
+            delay: DELAY,
+            loss: netem::Loss::Random(netem::Happening {
+                probability: netem::Probability(u32::MAX / 20),
+                correlation: netem::Probability::NEVER,
+            }),
+            rate: has_rate.then_some(netem::RateLimit {
+                rate: Rate::from_bits_per_sec(u64::from(size) * 100_000),
+                overhead: 4,
+                cell: 0,
+                cell_overhead: 0,
+            }),
+            ..netem::Config::for_frames_of(1514)
+        }),
+    }
 }
 
 const FIFOS: [Kind; 2] = [Kind::Pfifo, Kind::Bfifo];
@@ -30,7 +95,12 @@ impl Kind {
     fn is_tbf(self) -> bool {
         !matches!(
             self,
-            Self::Noqueue | Self::Pfifo | Self::Bfifo | Self::Pacing(_) | Self::Codel(_)
+            Self::Noqueue
+                | Self::Pfifo
+                | Self::Bfifo
+                | Self::Pacing(_)
+                | Self::Codel(_)
+                | Self::Leaf(_)
         )
     }
 
@@ -51,6 +121,8 @@ fn kind() -> impl Strategy<Value = Kind> {
         prop::sample::select(STRUCTURES.to_vec()).prop_map(Kind::Codel),
         prop::sample::select(STRUCTURES.to_vec()).prop_map(Kind::TbfOverPacing),
         prop::sample::select(STRUCTURES.to_vec()).prop_map(Kind::TbfOverCodel),
+        prop::sample::select(LEAVES.to_vec()).prop_map(Kind::Leaf),
+        prop::sample::select(LEAVES.to_vec()).prop_map(Kind::TbfOverLeaf),
     ]
 }
 
@@ -67,7 +139,7 @@ fn named(kind: Kind, size: u32, [name, below]: [u64; 2]) -> Spec {
 
 /// A qdisc of that kind with limits and rates derived from `size`.
 fn spec(kind: Kind, size: u32) -> Spec {
-    let leaf = |config| Spec::new(config);
+    let plain = |config| Spec::new(config);
     let tbf = |child| {
         let config = tbf::Config {
             rate: Rate::from_bits_per_sec(u64::from(size) * 100_000),
@@ -79,12 +151,12 @@ fn spec(kind: Kind, size: u32) -> Spec {
         Spec { children: vec![child], ..Spec::new(Config::Tbf(config)) }
     };
     match kind {
-        Kind::Noqueue => leaf(Config::Noqueue),
-        Kind::Pfifo => leaf(Config::Fifo(fifo::Config::Packets(size / 50))),
-        Kind::Bfifo => leaf(Config::Fifo(fifo::Config::Bytes(Bytes(u64::from(size) * 15)))),
+        Kind::Noqueue => plain(Config::Noqueue),
+        Kind::Pfifo => plain(Config::Fifo(fifo::Config::Packets(size / 50))),
+        Kind::Bfifo => plain(Config::Fifo(fifo::Config::Bytes(Bytes(u64::from(size) * 15)))),
         Kind::Tbf => tbf(spec(Kind::Pfifo, size)),
         Kind::TbfOverTbf => tbf(spec(Kind::Tbf, size)),
-        Kind::Pacing(structure) | Kind::Codel(structure) => leaf(Config::Pacing(pacing::Config {
+        Kind::Pacing(structure) | Kind::Codel(structure) => plain(Config::Pacing(pacing::Config {
             // So little that there are drops.
             codel: matches!(kind, Kind::Codel(_)).then_some(pacing::Codel {
                 target: Nanos(u64::from(size)),
@@ -99,6 +171,8 @@ fn spec(kind: Kind, size: u32) -> Spec {
         })),
         Kind::TbfOverPacing(structure) => tbf(spec(Kind::Pacing(structure), size)),
         Kind::TbfOverCodel(structure) => tbf(spec(Kind::Codel(structure), size)),
+        Kind::Leaf(kind) => plain(leaf(kind, size)),
+        Kind::TbfOverLeaf(kind) => tbf(plain(leaf(kind, size))),
     }
 }
 
@@ -219,12 +293,17 @@ fn a_kind_carries_on_as_itself_and_nothing_else() {
     kinds.extend(STRUCTURES.map(Kind::Codel));
     kinds.extend(STRUCTURES.map(Kind::TbfOverPacing));
     kinds.extend(STRUCTURES.map(Kind::TbfOverCodel));
+    kinds.extend(LEAVES.map(Kind::Leaf));
+    kinds.extend(LEAVES.map(Kind::TbfOverLeaf));
     for (a, &built) in kinds.iter().enumerate() {
         for (b, &offered) in kinds.iter().enumerate() {
             let carries_on = spec(built, 300).config.carries_on(&spec(offered, 400).config);
             let are_fifos = [built, offered].iter().all(|kind| FIFOS.contains(kind));
             let are_tbfs = built.is_tbf() && offered.is_tbf();
-            assert_eq!(carries_on, a == b || are_fifos || are_tbfs, "{built:?}, {offered:?}");
+            let are_netems =
+                [built, offered].iter().all(|kind| matches!(kind, Kind::Leaf(Leaf::Netem(_))));
+            let expected = a == b || are_fifos || are_tbfs || are_netems;
+            assert_eq!(carries_on, expected, "{built:?}, {offered:?}");
         }
     }
 }

@@ -125,7 +125,7 @@ impl Bench {
 }
 
 fn spec(default: u32, tree: Option<Box<dyn TreeMeter>>) -> Spec {
-    let config = Config::Htb(htb::Config { default, direct_limit: 4 });
+    let config = Config::Htb(htb::Config { default, unclassified: htb::Unclassified::Sent(4) });
     Spec { tree, ..Spec::new(config) }
 }
 

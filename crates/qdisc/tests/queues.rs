@@ -93,7 +93,7 @@ impl World {
             self.next = self.qdisc.dequeue(&mut self.packets, Nanos(self.now), &mut out);
             for &id in out.as_slice() {
                 let meta = self.packets.meta(id);
-                let (stood, marked) = (self.now - meta.arrival.0, meta.rewrite.mark);
+                let (stood, marked) = (self.now - meta.arrival.0, meta.rewrite.marks());
                 let flow = self.packets.headers(id).flow;
                 self.left.push(Left { id, flow, at: self.now, stood, marked });
             }

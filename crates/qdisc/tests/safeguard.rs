@@ -70,7 +70,7 @@ impl World {
             self.packets.set_headers(id, Headers { source: 1000 + host, ..Headers::default() });
             let answer = Acknowledgement { connection: 1, flags, ..Acknowledgement::default() };
             self.packets.set_acknowledgement(id, answer);
-            self.qdisc.overhear(&self.packets, &[id], self.now);
+            self.qdisc.observe_reverse(&self.packets, &[id], self.now);
         }
     }
 

@@ -1,75 +1,134 @@
-//! A plan at work: what its queues share, and how a changed plan is reconciled with it.
+//! A running plan: what its queues share, and how a changed plan is reconciled with it.
 //!
-//! The plan says what is to run, by key. An [`Installation`] holds what is alive of it: the limits
-//! that queues share, what they tell each other, and the name ([`NodeId`]) under which each qdisc
-//! runs on every queue. [`Installation::reconcile`] compares two plans: a qdisc with the same key
-//! that can carry on keeps its name, and with it its queues, its credit and its seats; anything
-//! else gets a new name, and the workers build it.
+//! The plan says what is to run, by key. An [`Installation`] holds the live state: the limits that
+//! queues share, their common counts, and the name ([`NodeId`]) under which each qdisc runs on
+//! every queue. [`Installation::reconcile`] compares two plans: a qdisc with the same key that can
+//! carry on keeps its name, and with it its queues, its credit and its seats; any other gets a new
+//! name, and the workers build it.
 //!
-//! *One rule of sameness.* A qdisc carries on if what it hangs from does, its key is the same,
-//! [`Config::carries_on`](narrows_qdisc::Config::carries_on) says so, and it keeps the same limit by the same strategy with the same
-//! number of queues. Nobody else decides this.
+//! *One rule of sameness.* A qdisc carries on if its parent does, its key is the same,
+//! [`Config::carries_on`](narrows_qdisc::Config::carries_on) agrees, and it keeps the same limit by
+//! the same strategy with the same number of queues. This is decided nowhere else.
 //!
 //! *The order of a change, so that a bad one changes nothing:* make the plans of every port; if all
-//! went well reconcile each, [`Installation::commit`], and give every queue's worker its
+//! succeed reconcile each, [`Installation::commit`], and give every queue's worker its
 //! specification.
 
-use narrows_classify::Classifier;
-use narrows_coordination::{Below, Coordination, Destinations, Tree};
-use narrows_policy::{Handle, Key, NodeStats, Parent, Plan, PlanClass, PlanNode, SharedLimit};
+use imbl::OrdMap;
+use imbl::ordmap::DiffItem;
+use narrows_classify::{
+    Action, ActionId, ActionStats, Actions, Blocks, Classification, Classifier, Counters, Filters,
+    Running,
+};
+use narrows_coordination::{Below, Coordination, Destinations, SharedPolicer, SharedTree};
+use narrows_policy::{
+    BoundAction, Handle, Key, NodeStats, Parent, Plan, PlanClass, PlanNode, SharedLimit,
+};
 use narrows_qdisc::htb::Class;
-use narrows_qdisc::{Config, Hearsay, Metering, NodeId, Spec, Stats, pacing};
+use narrows_qdisc::{Config, Ends, Feedback, Metering, NodeId, Spec, Stats, pacing};
 use narrows_units::Nanos;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// See the module's documentation.
 pub struct Installation {
     plan: Plan,
-    names: BTreeMap<Key, NodeId>,
+    names: OrdMap<Key, NodeId>,
     /// The last name that was given out.
     last_name: u64,
     limits: BTreeMap<Handle, Arc<Coordination>>,
-    /// The classes of the `htb` at the root, where there is one.
-    tree: Option<Arc<Tree>>,
-    /// What assigns packets to them.
-    classifier: Arc<Classifier>,
+    /// The classes of each `htb`.
+    trees: BTreeMap<Handle, SharedTree>,
+    /// By what queues run, what assigns packets to classes.
+    classifications: BTreeMap<Key, Arc<Classification>>,
+    /// What filters packets at the ends of the port.
+    ends: Ends,
+    /// The actions of all of them, which go on counting whatever becomes of the filters.
+    actions: Actions,
     /// What the queues hear of destinations, once any of them has listened. It stays the port's
     /// whatever runs there next: what is congested is so for any qdisc, and is forgotten by its
     /// time.
     destinations: Option<Arc<Destinations>>,
     /// The limits that carry on.
     kept: Vec<Handle>,
+    /// By tree, the classes that are others than before; of a tree that is not here, any may be.
+    changed: Changed,
 }
+
+/// By the handle of a tree, numbers of classes.
+type Changed = BTreeMap<Handle, BTreeSet<u32>>;
 
 impl Installation {
     /// What it takes to run `plan` where `previous` runs, and what each queue's worker is to take
     /// over. Nothing that runs has changed before [`Installation::commit`].
     pub fn reconcile(plan: Plan, previous: Option<&Self>) -> (Self, Vec<Spec>) {
-        let classifier = Arc::new(Classifier::new(plan.filters.clone()));
+        let actions = actions(&plan, previous);
+        let classification = |(key, rules)| {
+            let before = previous.and_then(|previous| previous.classifications.get(key));
+            let before = before.map(AsRef::as_ref);
+            (*key, Arc::new(Classification::of(rules, &actions, before)))
+        };
+        let classifications = plan.rules.iter().map(classification).collect();
+        let end = |index: usize, filters: &Filters| {
+            let before = previous.and_then(|previous| previous.ends[index].as_deref());
+            let blocks = Blocks::from([(0, filters.clone())]);
+            (!filters.is_empty()).then(|| Arc::new(classifier_of(&blocks, &actions, before)))
+        };
+        let ends = [end(0, &plan.ends[0]), end(1, &plan.ends[1])];
         let mut next = Self {
             plan,
-            names: BTreeMap::new(),
+            names: OrdMap::new(),
             last_name: previous.map_or(0, |previous| previous.last_name),
             limits: BTreeMap::new(),
-            tree: None,
-            classifier,
+            trees: BTreeMap::new(),
+            classifications,
+            ends,
+            actions,
             destinations: previous.and_then(|previous| previous.destinations.clone()),
             kept: Vec::new(),
+            changed: Changed::new(),
         };
         let roots = next.plan.roots.clone();
-        for (queue, root) in roots.iter().enumerate() {
-            if queue == 0 || roots[queue - 1] != *root {
-                next.name(*root, previous);
-            }
+        match previous.and_then(|previous| Some((previous, changes(&previous.plan, &next.plan)?))) {
+            Some((previous, changed)) => next.follow(previous, changed),
+            None => roots.chunk_by(|one, other| one == other).for_each(|run| {
+                next.name(run[0], previous);
+            }),
         }
-        if !next.keeps_tree(previous) {
+        for handle in next.trees.keys().filter(|handle| !next.keeps_tree(**handle, previous)) {
             // Nobody uses it yet, and whoever begins to is to find its classes.
-            next.commit_tree();
+            next.commit_tree(*handle);
         }
         let specs = roots.iter().enumerate();
-        let specs = specs.map(|(queue, root)| next.spec(*root, queue, previous)).collect();
+        let specs = specs.map(|(queue, root)| {
+            let classification = next.classifications.get(root).cloned();
+            let ends = next.ends.clone();
+            Spec { classification, ends, ..next.spec(*root, queue, previous) }
+        });
+        let specs = specs.collect();
         (next, specs)
+    }
+
+    /// Names all qdiscs as `previous` does, from which only the classes `changed` differ, with what is
+    /// in them. Everything else carries on.
+    fn follow(&mut self, previous: &Self, changed: Changed) {
+        self.names = previous.names.clone();
+        self.limits = previous.limits.clone();
+        self.kept = self.limits.keys().copied().collect();
+        self.trees = previous.trees.clone();
+        let leaf = |plan: &Plan, handle: &Handle, id: &u32| plan.classes.get(handle)?.get(id)?.leaf;
+        let all =
+            || changed.iter().flat_map(|(handle, ids)| ids.iter().map(move |id| (handle, id)));
+        // What is gone first: what was in one class may be in another now.
+        for gone in all().filter_map(|(handle, id)| leaf(&previous.plan, handle, id)) {
+            previous.plan.below(gone).iter().for_each(|key| {
+                self.names.remove(key);
+            });
+        }
+        let present: Vec<Key> =
+            all().filter_map(|(handle, id)| leaf(&self.plan, handle, id)).collect();
+        present.into_iter().for_each(|key| self.name(key, Some(previous)));
+        self.changed = changed;
     }
 
     /// Names the qdisc `key` and those below it: as `above` has them where they carry on.
@@ -92,13 +151,15 @@ impl Installation {
             let limit = || Coordination::new(shared.strategy, shared.limit, *queues);
             self.limits.entry(handle).or_insert_with(|| present.cloned().unwrap_or_else(limit));
         }
-        if let Config::Htb(_) = node.config {
-            let present = above.and_then(|previous| previous.tree.clone());
-            self.tree = Some(present.unwrap_or_default());
+        if let (Config::Htb(_), Some(handle)) = (&*node.config, key.handle) {
+            let strategy = self.plan.trees.get(&handle).copied().unwrap_or_default();
+            let present = above.and_then(|previous| previous.trees.get(&handle).cloned());
+            let present = present.filter(|tree| tree.strategy() == strategy);
+            self.trees.insert(handle, present.unwrap_or_else(|| SharedTree::new(strategy)));
         }
-        for child in node.children {
-            self.name(child, above);
-        }
+        node.children.iter().for_each(|child| self.name(*child, above));
+        let leaves = self.plan.leaves(key);
+        leaves.into_iter().for_each(|leaf| self.name(leaf, above));
     }
 
     /// Whether the qdisc `key` carries on as `node` of `plan`.
@@ -122,7 +183,12 @@ impl Installation {
             unreachable!("the plan has no {key}")
         };
         let is_new = previous.and_then(|previous| previous.names.get(&key)) != Some(&id);
-        let mut spec = Spec { id, ..Spec::new(node.config) };
+        let mut config = (*node.config).clone();
+        if let Config::Netem(netem) = &mut config {
+            // Chance is each queue's own.
+            netem.stream = queue as u64;
+        }
+        let mut spec = Spec { id, level: node.level, ..Spec::new(config) };
         if let Some(handle) = node.limit
             && let Some(limit) = self.limits.get(&handle)
         {
@@ -133,23 +199,26 @@ impl Installation {
                 spec.census = shared.counts_hosts.then(|| limit.census());
             }
         }
-        if let (Config::Htb(_), Some(tree)) = (&spec.config, &self.tree) {
+        if let (Config::Htb(_), Some(handle)) = (&spec.config, key.handle)
+            && let Some(tree) = self.trees.get(&handle)
+        {
+            // Kept in another way it is another tree, under the same queues.
+            let is_new = is_new || !self.keeps_tree(handle, previous);
             spec.tree = is_new.then(|| tree.seat());
-            spec.classifier = Some(Arc::clone(&self.classifier));
             // What is below its classes is the tree's to hand out.
             return spec;
         }
-        spec.hearsay = self.hearsay(&spec.config);
+        spec.feedback = self.feedback(&spec.config);
         spec.children =
-            node.children.into_iter().map(|child| self.spec(child, queue, previous)).collect();
+            node.children.iter().map(|child| self.spec(*child, queue, previous)).collect();
         spec
     }
 
     /// The view of what the port's queues hear, for a qdisc that listens. One that is retuned may
     /// only now begin to.
-    fn hearsay(&mut self, config: &Config) -> Option<Box<dyn Hearsay>> {
+    fn feedback(&mut self, config: &Config) -> Option<Box<dyn Feedback>> {
         let Config::Pacing(pacing::Config { safeguard: true, .. }) = config else { return None };
-        Some(self.destinations.get_or_insert_with(Destinations::new).hearsay())
+        Some(self.destinations.get_or_insert_with(Destinations::new).feedback())
     }
 
     /// Sets the new figures of the limits that carry on. To be called once everything has been
@@ -162,33 +231,67 @@ impl Installation {
                 limit.set_limit(shared.limit);
             }
         }
-        self.commit_tree();
+        self.trees.keys().for_each(|handle| self.commit_tree(*handle));
     }
 
-    /// Whether its tree is that of `previous`.
-    fn keeps_tree(&self, previous: Option<&Self>) -> bool {
-        let before = previous.and_then(|previous| previous.tree.as_ref());
-        match (&self.tree, before) {
-            (Some(tree), Some(before)) => Arc::ptr_eq(tree, before),
+    /// Whether the tree of `handle` is that of `previous`.
+    fn keeps_tree(&self, handle: Handle, previous: Option<&Self>) -> bool {
+        let before = previous.and_then(|previous| previous.trees.get(&handle));
+        match (self.trees.get(&handle), before) {
+            (Some(tree), Some(before)) => tree.is(before),
             _ => false,
         }
     }
 
-    fn commit_tree(&self) {
-        if let Some(tree) = &self.tree {
-            tree.become_these(&self.classes());
+    fn commit_tree(&self, handle: Handle) {
+        if let (Some(tree), Some(classes)) =
+            (self.trees.get(&handle), self.plan.classes.get(&handle))
+        {
+            if let Some(changed) = self.changed.get(&handle) {
+                let changed: Vec<u32> = changed.iter().copied().collect();
+                let of = |id| classes.get(&id).map(|class| self.class(class));
+                if changed.is_empty() || tree.change(&changed, &of) {
+                    return;
+                }
+            }
+            let labels = classes
+                .iter()
+                .map(|(id, class)| (*id, class.label.as_deref().copied().unwrap_or_default()))
+                .collect();
+            tree.become_these(&self.classes(handle), &labels);
         }
     }
 
-    /// The classes of the tree, with the names of the qdiscs below them.
-    fn classes(&self) -> BTreeMap<u32, (Class, Option<Below>)> {
-        let below = |key: Key| {
-            let config = self.plan.nodes.get(&key)?.config.clone();
-            Some(Below { id: *self.names.get(&key)?, config })
+    /// The classes of the tree of `handle`, with the names of the qdiscs below them.
+    fn classes(&self, handle: Handle) -> BTreeMap<u32, (Class, Option<Below>)> {
+        let classes = self.plan.classes.get(&handle).into_iter().flatten();
+        classes.map(|(id, class)| (*id, self.class(class))).collect()
+    }
+
+    /// A class of a tree, with the name of the qdisc below it.
+    fn class(&self, class: &PlanClass) -> (Class, Option<Below>) {
+        (class.class, class.leaf.and_then(|key| self.below(key)))
+    }
+
+    /// What is at `key`, below a class, with what is below that.
+    fn below(&self, key: Key) -> Option<Below> {
+        let PlanNode { config, level, children, .. } = self.plan.nodes.get(&key)?.as_ref();
+        let children = children.iter().map(|child| self.below(*child)).collect::<Option<_>>()?;
+        Some(Below {
+            id: *self.names.get(&key)?,
+            config: Arc::clone(config),
+            level: *level,
+            children,
+        })
+    }
+
+    /// What each action has done at this port.
+    pub fn action_stats(&self) -> impl Iterator<Item = (ActionId, ActionStats)> {
+        let counted = |bound: &BoundAction| {
+            let running = self.actions.get(bound.id.key())?;
+            Some((bound.id, running.counters().stats()))
         };
-        let class =
-            |(id, class): (&u32, &PlanClass)| (*id, (class.class, class.leaf.and_then(below)));
-        self.plan.classes.iter().map(class).collect()
+        self.plan.actions.iter().filter_map(move |(_, bound)| counted(bound))
     }
 
     /// What runs.
@@ -239,4 +342,64 @@ impl Installation {
             limit.resume(spent.get(handle).copied().unwrap_or(now));
         }
     }
+}
+
+/// The classes of trees in which `next` differs from `plan`, with what is in them; `None` where it
+/// differs in anything else that runs on queues.
+fn changes(plan: &Plan, next: &Plan) -> Option<Changed> {
+    let alike = |plan: &Plan| (plan.above, plan.trees.clone(), plan.limits.clone());
+    let is_alike = plan.roots == next.roots
+        && plan.classes.keys().eq(next.classes.keys())
+        && alike(plan) == alike(next);
+    if !is_alike {
+        return None;
+    }
+    let mut changed = Changed::new();
+    for (handle, classes) in &plan.classes {
+        let next = next.classes.get(handle)?;
+        let ids = classes.diff(next).map(|change| match change {
+            DiffItem::Add(id, _) | DiffItem::Remove(id, _) => *id,
+            DiffItem::Update { new: (id, _), .. } => *id,
+        });
+        changed.insert(*handle, ids.collect());
+    }
+    for change in plan.nodes.diff(&next.nodes) {
+        let node = match change {
+            DiffItem::Add(_, node) | DiffItem::Remove(_, node) => node,
+            DiffItem::Update { old: (_, old), new: (_, new) } if old.within == new.within => new,
+            DiffItem::Update { .. } => return None,
+        };
+        let class = node.within?;
+        changed.get_mut(&Handle::new(class.major)?)?.insert(class.minor);
+    }
+    Some(changed)
+}
+
+/// The actions of `plan` at work: those of `previous` where they are the same, with their counters
+/// where they are not.
+fn actions(plan: &Plan, previous: Option<&Installation>) -> Actions {
+    let mut running = previous.map(|previous| previous.actions.clone()).unwrap_or_default();
+    let before = previous.map(|previous| previous.plan.actions.clone()).unwrap_or_default();
+    before.changes(&plan.actions, |key, _, bound| {
+        let Some(BoundAction { action, .. }) = bound.copied() else {
+            running.remove(key);
+            return;
+        };
+        let present = running.get(key);
+        if present.is_none_or(|present| *present.action() != action) {
+            let counters = present.map(|present| Arc::clone(present.counters()));
+            let policer = match &action {
+                Action::Police(police) => SharedPolicer::of(police),
+                _ => None,
+            };
+            let counters = counters.unwrap_or_else(|| Arc::new(Counters::default()));
+            running.insert(key, Arc::new(Running::new(action, counters, policer)));
+        }
+    });
+    running
+}
+
+/// That of `blocks`, which shares with `before` what is the same.
+fn classifier_of(blocks: &Blocks, actions: &Actions, before: Option<&Classifier>) -> Classifier {
+    before.unwrap_or(&Classifier::default()).with(blocks, actions)
 }

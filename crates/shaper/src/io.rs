@@ -1,8 +1,7 @@
-//! What a worker needs of the outside world.
+//! A worker's interface to the outside world.
 //!
-//! A worker serves one queue of each of two ports. Where the packets really come from (AF_XDP
-//! rings, a simulator's links, a test's vectors) stands behind [`Io`], so that one and
-//! the same worker runs in all of them.
+//! A worker serves one queue of each of two ports. [`Io`] hides where the packets really come from
+//! (AF_XDP rings, a simulator's links, a test's vectors), so the same worker runs in all of them.
 
 use narrows_packet::{Batch, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos};
@@ -48,7 +47,7 @@ pub trait Io {
 
     /// Touches the headers of `packet`, which will soon be read. The processor does not wait for
     /// them.
-    fn approach(&self, _packet: PacketId) {}
+    fn prefetch(&self, _packet: PacketId) {}
 
     /// Records in `packets` what the headers of `packet`, which was just received, say, as far as
     /// `reading` asks for it. What is not known is left as it is.

@@ -1,16 +1,18 @@
 //! The worker: one queue of each port, both directions, on one core.
 //!
-//! A step takes what came in, offers it to the qdisc of the port across, and sends what that
-//! lets go. Everything that it touches is its own; the only shared state is behind the meters
-//! of its qdiscs. It reads no clock (`now` is an argument, one for the whole step) and does
-//! its I/O through [`Io`], so the simulator runs this same code on virtual cores.
+//! A step receives packets, enqueues them in the qdisc of the other port, and sends what that
+//! releases. Everything that it touches is its own; the only shared state is behind the meters of
+//! its qdiscs. It reads no clock (`now` is an argument, one for the whole step) and does its I/O
+//! through [`Io`], so the simulator runs this same code on virtual cores.
 //!
 //! *Conservation:* for each direction `received = sent + queued + dropped by reason`, at every
 //! moment between two steps.
 //!
-//! Cost: per step and direction a dozen comparisons and two virtual calls; per packet one
-//! virtual call to enqueue and what the qdisc and the rings cost.
+//! Cost: per step and direction a dozen comparisons and two virtual calls; per packet one virtual
+//! call to enqueue and what the qdisc and the rings cost.
 
+use crate::Delays;
+use crate::filters::Filters;
 use crate::io::{Io, Side};
 use narrows_packet::{
     Backlog, Batch, DropCounters, DropReason, Headers, Meta, PacketId, Packets, Reading,
@@ -67,6 +69,8 @@ struct Path {
     /// What its qdisc wants to know of packets.
     reading: Reading,
     counters: PathCounters,
+    /// Of what it has sent.
+    delays: Delays,
 }
 
 /// What a step found to do.
@@ -121,7 +125,7 @@ impl<I: Io> Worker<I> {
         let mut path = |slot: Slot| {
             let reading = slot.qdisc().reading();
             table.prepare(reading);
-            Path { slot, reading, counters: PathCounters::default() }
+            Path { slot, reading, counters: PathCounters::default(), delays: Delays::default() }
         };
         // What comes in at A goes out of B.
         let paths = [path(out_of_b), path(out_of_a)];
@@ -164,28 +168,28 @@ impl<I: Io> Worker<I> {
             if reading != Reading::NOTHING {
                 // All of them first: a processor waits for several frames at once.
                 for &id in self.arrivals.as_slice() {
-                    self.io.approach(id);
+                    self.io.prefetch(id);
                 }
                 for &id in self.arrivals.as_slice() {
                     self.io.read(id, reading, &mut self.packets);
                 }
                 if opposite.reading.echoes {
-                    opposite.slot.qdisc_mut().overhear(
+                    opposite.slot.qdisc_mut().observe_reverse(
                         &self.packets,
                         self.arrivals.as_slice(),
                         now,
                     );
                 }
             }
-            if let Some(classifier) = path.slot.classifier() {
-                for &id in self.arrivals.as_slice() {
-                    let class = classifier.class(self.io.bytes(id));
-                    self.packets.meta_mut(id).class = class;
-                }
-            }
             for &id in self.arrivals.as_slice() {
                 path.counters.rx_packets += 1;
                 path.counters.rx_bytes += self.packets.len(id).0;
+            }
+            // What is at the port where they came in, and then what is at the one across.
+            let filters = Filters::of(&opposite.slot, &path.slot);
+            if filters.are_any() {
+                let (io, packets) = (&self.io, &mut self.packets);
+                self.arrivals.retain_from(0, |id| filters.sort(io.bytes(id), packets, id, now));
             }
             if !self.arrivals.is_empty() {
                 let arrivals = self.arrivals.as_slice();
@@ -203,6 +207,7 @@ impl<I: Io> Worker<I> {
             for &id in self.departures.as_slice() {
                 path.counters.tx_packets += 1;
                 path.counters.tx_bytes += self.packets.len(id).0;
+                path.delays.record(now - self.packets.meta(id).arrival);
             }
             self.io.transmit(egress, &self.packets, &self.departures);
             match next {
@@ -235,11 +240,12 @@ impl<I: Io> Worker<I> {
     pub fn update(&mut self, egress: Side, spec: Spec, now: Nanos) {
         let path = &mut self.paths[egress.other().index()];
         let io = &self.io;
-        let classifier = spec.classifier.clone();
+        let classification = spec.classification.clone();
         let mut read = |id, reading, packets: &mut Packets| {
             io.read(id, reading, packets);
-            if let Some(classifier) = &classifier {
-                packets.meta_mut(id).class = classifier.class(io.bytes(id));
+            if let Some(classification) = &classification {
+                // Its actions were taken when it came in.
+                classification.path(io.bytes(id)).write(packets.meta_mut(id));
             }
         };
         let handover = Handover::new(&mut self.packets, now);
@@ -275,8 +281,8 @@ impl<I: Io> Worker<I> {
         if path.reading != Reading::NOTHING {
             self.io.read(id, path.reading, &mut self.packets);
         }
-        if let Some(classifier) = path.slot.classifier() {
-            self.packets.meta_mut(id).class = classifier.class(self.io.bytes(id));
+        if let Some(classification) = path.slot.classification() {
+            classification.path(self.io.bytes(id)).write(self.packets.meta_mut(id));
         }
         path.slot.qdisc_mut().adopt(&mut self.packets, id, now);
     }
@@ -322,6 +328,11 @@ impl<I: Io> Worker<I> {
     /// What passed in at `ingress`.
     pub fn counters(&self, ingress: Side) -> PathCounters {
         self.paths[ingress.index()].counters
+    }
+
+    /// How long what left through `egress` stayed here.
+    pub fn delays(&self, egress: Side) -> &Delays {
+        &self.paths[egress.other().index()].delays
     }
 
     /// What is queued to go out of `egress`.

@@ -2,35 +2,35 @@
 //!
 //! Everything that happens is an event on one agenda: a core executes a step of its worker,
 //! closed-loop traffic acts, a fault begins, the operator changes something. Open-loop traffic
-//! needs no events: a worker that looks takes what has come in by then. What a step sends leaves
-//! while its core is busy, goes through the next hop, and is measured and heard of at the other
-//! end, all in the order of time.
+//! needs no events: a worker that polls gets what has arrived by then. What a step sends leaves
+//! while its core is busy, passes the next hop, and is measured and received at the other end, all
+//! in order of time.
 //!
-//! *Time.* A step begins at `t`, with its core's clock read: `now = t + offset + 1 s`. The core
-//! is busy for as long as the model of costs says: a step, each packet that leaves (one that
-//! is queued is paid for when it leaves), each that is dropped, each cache line of a sibling
-//! that is read, each update of the line that all update and the wait for it. The `k`-th
-//! of `n` packets leaves when `k/n` of that has passed.
+//! *Time.* A step begins at `t`, with its core's clock read: `now = t + offset + 1 s`. The core is
+//! busy for as long as the cost model says: a step, each packet that leaves (a queued packet is
+//! paid for when it leaves), each that is dropped, each cache line of a sibling that is read, each
+//! update of the line that all update and the wait for it. The `k`-th of `n` packets leaves when
+//! `k/n` of that has passed.
 //!
 //! *Races.* What a step reads and writes takes effect at `t + u`, with `u` uniform in 0 to
-//! [`Cores::staleness`](crate::setup::Cores::staleness): steps are *executed* in the order of
-//! these moments and not in that of their clocks. A worker that acts on `now` so finds its
-//! siblings up to that much later, or they it: each sees the others as of a bounded, random time
-//! ago. Within a step memory does not change: what coordination shares are single words and
-//! locked sections, and `loom` checks those. A core's steps do not overlap: the next one's clock is
-//! read when this one has been executed and the core is free again.
+//! [`Cores::staleness`](crate::setup::Cores::staleness): steps are *executed* in the order of these
+//! moments and not of their clocks. So a worker that acts on `now` sees its siblings up to that
+//! much later, or they see it: each sees the others as of a bounded, random time ago. Within a step
+//! memory does not change: coordination shares single words and locked sections, and `loom` checks
+//! those. A core's steps do not overlap: the next one's clock is read when this one has been
+//! executed and the core is free again.
 //!
-//! *Faults.* A core that stalls executes nothing, and reads its clock when it goes on. What it had
+//! *Faults.* A core that stalls executes nothing, and reads its clock when it resumes. What it had
 //! sent before is with the device and leaves.
 //!
-//! *Conservation.* At the end every packet that was offered is somewhere ([`Books`]), or the run
-//! panics and says its seed.
+//! *Conservation.* At the end every offered packet is somewhere ([`Books`]); otherwise the run
+//! panics with its seed.
 //!
-//! *Non-goals.* Several cores a queue or several queues a core; caches beyond those lines; the
-//! way back.
+//! *Non-goals.* Several cores per queue or several queues per core; caches beyond those lines; the
+//! return path.
 //!
-//! Cost: an entry in a heap for each step and each act, some comparisons for each packet;
-//! nothing is allocated for a packet.
+//! Cost: an entry in a heap for each step and each act, some comparisons for each packet; nothing
+//! is allocated per packet.
 
 mod agenda;
 mod clock;

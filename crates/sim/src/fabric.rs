@@ -1,29 +1,30 @@
-//! A leaf-spine network of hosts that pace: what batches do to flows on their way.
+//! A leaf-spine network of hosts that pace: the effect of batches on flows.
 //!
-//! *Idea.* Whether packets that leave a host together harm anybody is seen where they meet: in the
-//! queues of switches, in what DCTCP makes of their marks, and in how long flows take. So here the
-//! *structure* that holds packets until their time, [`Carousel`](narrows_qdisc::pacing::Carousel)
-//! or [`Mltw`](narrows_qdisc::pacing::Mltw), is our own code, called as a qdisc calls it, once for
-//! each host; everything around it is simulated: TCP, the line, links, switches.
+//! *Idea.* Whether packets that leave a host together harm others shows where they meet: in the
+//! queues of switches, in DCTCP's response to their marks, and in flow completion times. So here
+//! the *structure* that holds packets until their time,
+//! [`Carousel`](narrows_qdisc::pacing::Carousel) or [`Mltw`](narrows_qdisc::pacing::Mltw), is our
+//! own code, called as a qdisc calls it, once for each host; everything around it is simulated:
+//! TCP, the line, links, switches.
 //!
-//! *A packet's way.* TCP hands a packet with a departure time to the host's calendar (`flow.rs`),
+//! *A packet's path.* TCP hands a packet with a departure time to the host's calendar (`flow.rs`),
 //! the host takes what is due, together, and the line sends one packet after the other (`host.rs`);
-//! then over two or four links (`topology.rs`, `link.rs`) to the other host, which answers each
-//! segment. Acknowledgements are not paced; they share lines and queues with data.
+//! then over two or four links (`topology.rs`, `link.rs`) to the other host, which acknowledges
+//! each segment. ACKs are not paced; they share lines and queues with data.
 //!
 //! *Source.* D. Shan et al., "Fast and Accurate Software Traffic Shaping With Inter-Flow Batching"
 //! (ToN 2025), section VI.F, who used ns-3. DCTCP: RFC 8257 ([`tcp`](crate::tcp)).
 //!
 //! *Principles.* Deterministic from a seed, on any machine: times are integers, ties are broken by
-//! number. Every structure gets the same flows. At the end every packet is accounted for, or
-//! the run has no result.
+//! number. Every structure gets the same flows. At the end every packet is accounted for, or the
+//! run has no result.
 //!
-//! *Cost.* An event for each link of a packet's way, one for each look at a calendar, one for each
-//! packet that a device has sent; none for queues. What happens next is found among a fixed number
-//! of sources (`sources.rs`). Memory is for flows that are not complete.
+//! *Cost.* An event for each link on a packet's path, one for each look at a calendar, one for each
+//! packet that a device has sent; none for queues. The next event is found among a fixed number of
+//! sources (`sources.rs`). Memory is for flows that are not complete.
 //!
-//! *Non-goals.* Handshakes, delayed acknowledgements, framing, a host's processor, more than
-//! one queue a port, routes that change, any congestion control but DCTCP.
+//! *Non-goals.* Handshakes, delayed ACKs, framing, a host's processor, more than one queue per
+//! port, routes that change, any congestion control but DCTCP.
 
 pub(crate) mod device;
 mod engine;

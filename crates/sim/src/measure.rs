@@ -1,12 +1,12 @@
-//! What is measured of a run.
+//! The measures of a run.
 //!
-//! Bytes are counted as frames are long, which is how limits without overhead charge them.
-//! Measures look at what happens from the end of the warm-up to the end of the run, those of an
-//! event from the event on (where there is none, from the end of the warm-up on as well).
-//! What does not apply to a run is absent, never zero.
+//! Bytes are frame lengths, which is how limits without overhead charge them. Measures cover the
+//! time from the end of the warm-up to the end of the run, those of an event the time from the
+//! event on (without an event, also from the end of the warm-up on). A measure that does not apply
+//! to a run is absent, never zero.
 //!
-//! Each measure is computed while the run goes on, by a small meter in a file of its own; nothing
-//! is kept of single packets.
+//! Each measure is computed during the run, by a small meter in a file of its own; no per-packet
+//! data is kept.
 
 mod delays;
 mod fairness;

@@ -13,6 +13,7 @@ mod numbers;
 mod page;
 pub mod star;
 mod table;
+pub mod tree;
 
 pub use json::json;
 pub use page::page;

@@ -2,21 +2,21 @@
 //!
 //! A scenario is a TOML file: a port, its cores, traffic, a next hop, a schedule, and what to
 //! measure. It becomes [`Case`]s, each a complete [`Setup`]: every strategy at every point of the
-//! sweep. The way there:
+//! sweep. In this order:
 //!
 //! 1. `--set key=value` changes the file ([`Override`]), by dotted paths into it;
 //! 2. the sweep multiplies it, by the same paths;
-//! 3. a strategy's row puts its words in;
+//! 3. a strategy's entry inserts its words;
 //! 4. `{key}` in any string becomes the value of that key of `[port]`;
 //! 5. quantities are read as `tc` reads them (`quantity.rs`) and checked.
 //!
-//! A file with a table `[fabric]`, `[estimator]` or `[star]` is of another kind: a network of hosts
-//! (`fabric.rs`), a host whose destinations' rates are estimated (`estimator.rs`), hosts that send
-//! to one (`star.rs`). An [`Experiment`] is a scenario of any kind.
+//! A file with a table `[fabric]`, `[estimator]`, `[star]` or `[tree]` is of another kind: a network
+//! of hosts (`fabric.rs`), a host whose destinations' rates are estimated (`estimator.rs`), hosts
+//! that send to one (`star.rs`), applications below a tree of classes (`tree.rs`). An [`Experiment`] is a scenario of any kind.
 //!
-//! *Principles.* What nobody knows is refused, with the line and with what could have been meant.
-//! No input panics. Whatever is random follows from `run.seed`; all strategies of a point get
-//! the same seed, and so the same traffic.
+//! *Principles.* Unknown keys are errors, with the line and a suggestion. No input panics.
+//! Everything random follows from `run.seed`; all strategies of a point get the same seed, and so
+//! the same traffic.
 //!
 //! *Non-goals.* Arithmetic and conditions in files.
 
@@ -35,6 +35,7 @@ mod paths;
 mod quantity;
 mod runner;
 mod star;
+mod tree;
 
 pub use catalogue::{all_names, embedded, names, near};
 pub use error::ScenarioError;
@@ -44,6 +45,7 @@ pub use fabric::{FabricPaper, FabricScenario};
 pub use paths::Override;
 pub use runner::{Finished, RunError, Runs, run};
 pub use star::{StarPaper, StarScenario};
+pub use tree::{Capacity, CapacityPaper, TreeOutcome, TreePaper, TreeScenario};
 
 use crate::measure::{GroupMeasure, Measure};
 use crate::setup::{Costs, Setup};

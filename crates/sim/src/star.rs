@@ -1,26 +1,25 @@
 //! Hosts that send to one: what a bundle does where all of it meets.
 //!
-//! *Idea.* FlowBundler lets packets of different flows leave together because they part before they
-//! get to where it is tight. Here they do not: every sender is linked to one switch, and all that
-//! they send goes through its port to one receiver. Whether the *safeguard* hears of it, and what
-//! it then does, is up to the qdisc itself: every sender has a whole one, compiled from the words
-//! of `tc` by the same path as in the data plane, which reads the headers of what comes back as it
-//! reads them there.
+//! *Idea.* FlowBundler lets packets of different flows leave together because they separate before
+//! they reach a bottleneck. Here they do not: every sender is linked to one switch, and all packets
+//! go through its port to one receiver. Whether the *safeguard* gets feedback, and what it then
+//! does, is up to the qdisc itself: every sender has a whole one, compiled from `tc` words by the
+//! same path as in the data plane, which parses the headers of returning packets as it does there.
 //!
-//! *A packet's way.* A connection, which always has something to send, gives its qdisc what DCTCP's
-//! window and TCP's small queue allow (`flow.rs`); the host sends what its qdisc lets go
-//! (`host.rs`); the switch's port marks what finds more than its threshold
-//! ([`Link`](crate::fabric)); the receiver answers each segment with its mark and its time stamp,
-//! and its answers come back over links of their own.
+//! *A packet's path.* A connection, which always has something to send, gives its qdisc what
+//! DCTCP's window and TCP's small queue allow (`flow.rs`); the host sends what its qdisc releases
+//! (`host.rs`); the switch's port marks packets that find more than its threshold
+//! ([`Link`](crate::fabric)); the receiver acknowledges each segment with its mark and its time
+//! stamp, over links of its own.
 //!
 //! *Source.* D. Shan et al., "Fast and Accurate Software Traffic Shaping With Inter-Flow Batching"
 //! (ToN 2025), section VI.G, Fig. 18. DCTCP: RFC 8257 ([`tcp`](crate::tcp)); time stamps: RFC 7323.
 //!
-//! *Principles.* Deterministic from a seed. Hosts' clocks are off by random constants, so that
+//! *Principles.* Deterministic from a seed. Hosts' clocks have random constant offsets, so that
 //! slots of two hosts do not coincide. Every packet is accounted for at the end, or the run has no
 //! result.
 //!
-//! *Non-goals.* Handshakes, delayed acknowledgements, framing, a host's processor.
+//! *Non-goals.* Handshakes, delayed ACKs, framing, a host's processor.
 
 mod engine;
 mod flow;

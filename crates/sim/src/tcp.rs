@@ -1,10 +1,10 @@
 //! Closed-loop traffic: TCP flows that always have something to send.
 //!
-//! What they send reaches the shaper at once, and what is delivered is acknowledged a round trip
-//! later: the whole propagation delay is put on the way back, on which nothing is lost.
+//! What they send reaches the shaper at once, and delivered segments are acknowledged a round trip
+//! later: the whole propagation delay is on the return path, which is lossless.
 //!
 //! Two stacks: a [`model`] over whole segments for many flows, and [`smoltcp`](mod@smoltcp), byte
-//! for byte, for a few, against which the model can be held.
+//! for byte, for a few, as a check of the model.
 
 pub(crate) mod control;
 mod cubic;

@@ -1,11 +1,11 @@
 //! What is offered to the shaper.
 //!
-//! Traffic is either open-loop (it comes whatever happens; each queue has a [`Source`] of it)
-//! or closed-loop (it answers to what arrives at the other end: [`ClosedLoop`]).
+//! Traffic is either open-loop (it arrives whatever happens; each queue has a [`Source`] of it) or
+//! closed-loop (it responds to what arrives at the other end: [`ClosedLoop`]).
 //!
-//! *Idea.* Everything is made when it is asked for. A queue's source merges a [`lane`] for each
-//! group; a lane merges [`slot`]s, places that flows send from. Where flows are follows from the
-//! seed alone ([`spread`], [`churn`]), so each queue works it out by itself.
+//! *Idea.* Everything is generated on demand. A queue's source merges a [`lane`] for each group; a
+//! lane merges [`slot`]s, places that flows send from. The placement of flows follows from the seed
+//! alone ([`spread`], [`churn`]), so each queue computes it by itself.
 //!
 //! *Non-goals.* Arrivals that depend on each other over a long time (self-similar traffic).
 

@@ -1,5 +1,5 @@
-//! `tc class …`: the classes of `htb`, which are made here, and those that `tbf` and `mq` come
-//! with.
+//! `tc class …`: the classes of `htb` and `drr`, which are made here, and those that the other qdiscs
+//! come with.
 //!
 //! As in `tc` nothing is listed without a device, and a parent selects a whole qdisc. Differences
 //! from it are in `docs/tc.md`: a kind that is not the qdisc's is refused, and so is a parent that
@@ -10,16 +10,20 @@ use crate::complaint::{Complaint, Outcome};
 use crate::kinds::{self, ClassFigures};
 use crate::render::{Json, Line};
 use crate::show::Figures;
+use crate::stats::StatsOf;
 use crate::words::{Words, abbreviates};
-use crate::{Host, qdisc};
-use narrows_policy::{ClassEdit, ClassId, Classes, Handle, Kind, Node, NodeStats, Parent, Verb};
+use crate::{Host, graph, notation, qdisc, render};
+use narrows_policy::{
+    ClassEdit, ClassId, Classes, Handle, HtbClass, Kind, Node, Parent, PortPolicy, Verb,
+};
 use narrows_qdisc::Stats;
+use std::collections::BTreeMap;
 
 const USAGE: &str =
     "Usage: tc class { add | change | replace | del } dev NAME { root | parent ID } classid ID
-           [ htb PARAMETERS ]
-       tc class show dev NAME [ qdisc ID ] [ classid ID ] [ root | parent ID ]
-htb help tells its parameters. tbf and mq make their classes themselves.
+           [ htb PARAMETERS | drr PARAMETERS | ets PARAMETERS ]
+       tc [ -g ] class show dev NAME [ qdisc ID ] [ classid ID ] [ root | parent ID ]
+KIND help tells its parameters. The other kinds make their classes themselves.
 ";
 
 fn usage(code: i32) -> Outcome {
@@ -82,15 +86,16 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
             ));
         } else if abbreviates(word, "help") {
             return Ok(usage(Outcome::REFUSED));
-        } else if word == "htb" {
+        } else {
+            let params = kinds::parse_class(word, words).ok_or_else(|| {
+                Complaint::wrong(format!(
+                    "Error: Qdisc \"{word}\" is classless: the classes of htb and drr can be made, and those of ets changed."
+                ))
+            })?;
             if verb != Verb::Delete {
-                edit.params = Some(kinds::parse_class(words)?);
+                edit.params = Some(params?);
             }
             break;
-        } else {
-            return Err(Complaint::wrong(format!(
-                "Error: Qdisc \"{word}\" is classless here: the classes of htb can be made."
-            )));
         }
     }
     let dev = dev.ok_or_else(|| Complaint::refused("Error: No such device: give dev NAME."))?;
@@ -100,8 +105,11 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
         .edit_class(dev, &edit)
         .map_err(|error| Complaint::refused(format!("Error: {error}")))?;
     let minor = edit.class.map(|class| class.minor);
-    let warning = policy.port(dev).root.as_ref().and_then(|root| match &root.kind {
-        Kind::Htb(htb) => htb.warning(root.handle, minor),
+    let major = edit.class.map_or(0, |class| class.major);
+    let port = policy.port(dev);
+    let node = Handle::new(major).map_or(port.root(), |handle| port.find(handle));
+    let warning = node.and_then(|node| match &node.kind {
+        Kind::Htb(htb) => htb.warning(node.handle, minor),
         _ => None,
     });
     host.apply(policy).map_err(|why| Complaint::refused(format!("Error: {why}")))?;
@@ -113,7 +121,7 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
 #[derive(Default)]
 struct Selection {
     /// Those of the qdisc with this number.
-    major: Option<u16>,
+    major: Option<u32>,
     /// Only this one.
     class: Option<ClassId>,
     /// None at all: the kernel has no class whose qdisc is the root's parent.
@@ -128,7 +136,11 @@ impl Selection {
     }
 }
 
-fn show(mut words: Words, options: &Options, host: &dyn Host) -> Result<Outcome, Complaint> {
+pub(crate) fn show(
+    mut words: Words,
+    options: &Options,
+    host: &dyn Host,
+) -> Result<Outcome, Complaint> {
     let mut selection = Selection::default();
     let mut dev = None;
     let class = |word: &str| match qdisc::parent(word)? {
@@ -157,55 +169,106 @@ fn show(mut words: Words, options: &Options, host: &dyn Host) -> Result<Outcome,
     let Some(dev) = dev else { return Ok(options.print(&[])) };
     let facts = qdisc::device(dev, host)?;
     let stats = if options.statistics { host.stats(dev) } else { Vec::new() };
+    let stats = StatsOf::new(&stats);
     let policy = host.policy();
+    let port = policy.port(dev);
+    let queues = u32::from(facts.queues.unwrap_or(0));
+    let of = |node| Shown { node, stats: &stats, options };
+    // Others have no classes.
+    let nodes = port.nodes().into_iter().filter(|node| node.kind.classes() != Classes::None);
+    if options.graph {
+        let graph = |node| {
+            let mut below: BTreeMap<Option<u32>, Vec<Class>> = BTreeMap::new();
+            let wanted = classes(port, node, queues).into_iter();
+            for class in wanted.filter(|class| selection.wants(class.id)) {
+                below.entry(class.parent.class()).or_default().push(class);
+            }
+            graph::draw(&of(node).graph(&below, None))
+        };
+        return Ok(Outcome::printed(nodes.map(graph).collect()));
+    }
     let mut lines = Vec::new();
-    for node in policy.port(dev).nodes() {
-        let classes = classes(node, facts.queues.unwrap_or(0));
+    for node in nodes {
+        let classes = classes(port, node, queues);
         for class in classes.into_iter().filter(|class| selection.wants(class.id)) {
-            lines.push(class.line(node, &stats, options));
+            lines.push(of(node).line(&class));
         }
     }
     Ok(options.print(&lines))
 }
 
-/// A class, and the qdisc in it that somebody put there.
+/// A class, what it is below of, and the qdisc in it that somebody put there.
 struct Class {
     id: ClassId,
+    parent: Above,
     leaf: Option<Handle>,
 }
 
-/// The classes of `node` on a port with `queues` queues.
-fn classes(node: &Node, queues: u16) -> Vec<Class> {
-    let class = |minor, leaf| Class { id: node.handle.class(minor), leaf };
-    let leaf = |minor| node.children.get(&minor).map(|child| child.handle);
-    match node.kind.classes() {
-        Classes::None => Vec::new(),
-        Classes::One(_) => vec![class(1, leaf(1))],
-        Classes::Made => match &node.kind {
-            Kind::Htb(htb) => htb.classes.keys().map(|minor| class(*minor, leaf(*minor))).collect(),
-            _ => Vec::new(),
-        },
-        Classes::Queues | Classes::Alike => {
-            (1..=queues).map(|queue| class(queue, leaf(queue))).collect()
+/// What `tc` says that a class is below of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Above {
+    /// Nothing, although it is the qdisc's.
+    Root,
+    /// Its qdisc.
+    Qdisc,
+    /// That class of its qdisc.
+    Class(u32),
+}
+
+impl Above {
+    /// The class of its qdisc that it is.
+    fn class(self) -> Option<u32> {
+        match self {
+            Self::Class(minor) => Some(minor),
+            Self::Root | Self::Qdisc => None,
         }
     }
 }
 
-impl Class {
-    fn line(&self, node: &Node, stats: &[NodeStats], options: &Options) -> Line {
+/// The classes of `node` of `port`, which has `queues` queues.
+fn classes(port: &PortPolicy, node: &Node, queues: u32) -> Vec<Class> {
+    let class = |minor, parent| {
+        let leaf = port.child(node, minor).map(|child| child.handle);
+        Class { id: node.handle.class(minor), parent, leaf }
+    };
+    match (&node.kind, node.kind.classes()) {
+        (_, Classes::None) => Vec::new(),
+        (_, Classes::One(_)) => vec![class(1, Above::Qdisc)],
+        (_, Classes::Queues | Classes::Alike) => {
+            (1..=queues).map(|queue| class(queue, Above::Root)).collect()
+        }
+        (Kind::Htb(htb), _) => {
+            let above = |class: &HtbClass| class.parent.map_or(Above::Root, Above::Class);
+            htb.classes.iter().map(|(minor, at)| class(minor, above(at))).collect()
+        }
+        (kind, Classes::Made | Classes::Bands) => {
+            // As the kernel has it of each of them.
+            let above = if let Kind::Prio(_) = kind { Above::Qdisc } else { Above::Root };
+            let minors = kind.classful().map_or(Vec::new(), |classful| classful.leaves());
+            minors.into_iter().map(|minor| class(minor, above)).collect()
+        }
+    }
+}
+
+/// A qdisc whose classes are to be shown, on a port with these figures.
+#[derive(Clone, Copy)]
+struct Shown<'a> {
+    node: &'a Node,
+    stats: &'a StatsOf<'a>,
+    options: &'a Options,
+}
+
+impl Shown<'_> {
+    fn line(&self, class: &Class) -> Line {
+        let Self { node, options, .. } = *self;
         let mut line = options.line();
-        let (kind, id) = (node.kind.name(), self.id.to_string());
+        let (kind, id) = (node.kind.name(), class.id.to_string());
         line.add("class", Json::Text(kind.to_owned()), &format!("class {kind} "));
         line.add("handle", Json::Text(id.clone()), &format!("{id} "));
-        let is_filter = matches!(node.kind.classes(), Classes::One(_));
-        let htb = match &node.kind {
-            Kind::Htb(htb) => Some(htb),
-            _ => None,
-        };
-        let class = htb.and_then(|htb| htb.classes.get(&self.id.minor));
-        let parent = match class.map(|class| class.parent) {
-            Some(above) => above.map(|minor| node.handle.class(minor).to_string()),
-            None => is_filter.then(|| node.handle.to_string()),
+        let parent = match class.parent {
+            Above::Root => None,
+            Above::Qdisc => Some(node.handle.to_string()),
+            Above::Class(minor) => Some(node.handle.class(minor).to_string()),
         };
         match parent {
             Some(parent) => {
@@ -213,36 +276,89 @@ impl Class {
             }
             None => line.add("root", Json::Bool(true), "root "),
         }
-        if let Some(leaf) = self.leaf {
+        if let Some(leaf) = class.leaf {
             // In JSON tc writes the number alone.
             let number = Json::Text(format!("{:#x}", leaf.major()));
             line.add("leaf", number, &format!("leaf {leaf} "));
         }
-        if let (Some(htb), Some(class)) = (htb, class) {
-            kinds::show_class(htb, self.id.minor, class, options.details, &mut line);
-            line.text("\n");
-            if options.statistics {
-                let figures = ClassFigures::of(htb, self.id.minor, stats);
-                line.text(&Figures(&figures.stats).text());
-                line.text(&figures.text());
-                let mut json: Vec<_> = Figures(&figures.stats).json().into();
-                json.extend(figures.json());
-                line.json("stats", Json::Object(json));
-            }
-            return line;
-        }
+        kinds::show_class(&node.kind, class.id.minor, options.details, &mut line);
         line.text("\n");
-        match (options.statistics, is_filter) {
-            (false, _) => {}
-            // The kernel keeps no figures of it.
-            (true, true) => line.text("\n"),
-            (true, false) => {
-                let found = stats.iter().find(|at| at.parent == Parent::Class(self.id));
-                let stats = found.map_or_else(Stats::default, |at| at.stats.clone());
-                line.text(&Figures(&stats).text());
-                line.json("stats", Json::Object(Figures(&stats).json().into()));
-            }
+        if options.statistics {
+            self.figures(class, &mut line);
         }
         line
+    }
+
+    /// The figures of the qdisc itself.
+    fn own_stats(&self) -> Option<&Stats> {
+        self.stats.of_handle(self.node.handle)
+    }
+
+    /// Those of what is in a class.
+    fn leaf_stats(&self, class: &Class) -> Stats {
+        self.stats.at(Parent::Class(class.id)).cloned().unwrap_or_default()
+    }
+
+    fn figures(&self, class: &Class, line: &mut Line) {
+        let (stats, text, more) = match &self.node.kind {
+            Kind::Htb(htb) => {
+                let figures = ClassFigures::of(htb, class.id.minor, self.own_stats());
+                let (text, json) = (figures.text(), figures.json());
+                (figures.stats, text, json)
+            }
+            Kind::Drr(_) => {
+                let figures = self.own_stats().and_then(|stats| stats.detail.as_ref()?.bands());
+                let minor = u16::try_from(class.id.minor).ok();
+                let deficit = figures.zip(minor);
+                let deficit = deficit.and_then(|(figures, minor)| figures.deficits.get(&minor));
+                let deficit = deficit.copied().unwrap_or(0);
+                let text = format!(" deficit {} \n", notation::size(deficit));
+                (self.leaf_stats(class), text, vec![("deficit", Json::Number(deficit))])
+            }
+            // The kernel keeps no figures of it.
+            _ if self.is_tbf() => return line.text("\n"),
+            _ => (self.leaf_stats(class), String::new(), Vec::new()),
+        };
+        line.text(&Figures(&stats).text());
+        line.text(&text);
+        let mut json: Vec<_> = Figures(&stats).json().into();
+        json.extend(more);
+        line.json("stats", Json::Object(json));
+    }
+
+    fn is_tbf(&self) -> bool {
+        matches!(self.node.kind.classes(), Classes::One(_))
+    }
+
+    /// The classes below `parent`, or those that are below no other, of those in `below`.
+    fn graph(
+        &self,
+        below: &BTreeMap<Option<u32>, Vec<Class>>,
+        parent: Option<u32>,
+    ) -> Vec<graph::Node> {
+        let node = |class: &Class| {
+            let Self { node, options, .. } = *self;
+            let mut line = options.line();
+            kinds::show_class(&node.kind, class.id.minor, options.details, &mut line);
+            graph::Node {
+                id: class.id.to_string(),
+                kind: node.kind.name(),
+                options: render::text(&[line]),
+                figures: self.graph_figures(class),
+                below: self.graph(below, Some(class.id.minor)),
+            }
+        };
+        below.get(&parent).into_iter().flatten().map(node).collect()
+    }
+
+    /// The lines of figures in a graph: those that every class has.
+    fn graph_figures(&self, class: &Class) -> Vec<String> {
+        let stats = match &self.node.kind {
+            _ if !self.options.statistics || self.is_tbf() => return Vec::new(),
+            Kind::Htb(htb) => ClassFigures::of(htb, class.id.minor, self.own_stats()).stats,
+            _ => self.leaf_stats(class),
+        };
+        let text = Figures(&stats).text();
+        text.lines().map(|line| line.strip_prefix(' ').unwrap_or(line).to_owned()).collect()
     }
 }

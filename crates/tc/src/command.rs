@@ -4,14 +4,14 @@ use crate::complaint::{Complaint, Outcome};
 use crate::notation::Prefixes;
 use crate::render::{self, Line};
 use crate::words::{Words, abbreviates};
-use crate::{Host, class, filter, qdisc, save};
+use crate::{Host, action, class, filter, qdisc, save};
 
 const USAGE: &str = "Usage: tc [ OPTIONS ] qdisc { show | add | replace | change | del | help } ...
        tc [ OPTIONS ] class { show | add | replace | change | del | help } ...
        tc [ OPTIONS ] filter show ...
        tc save [ dev NAME ]
        tc [ -force ] -batch FILE
-OPTIONS := { -s[tatistics] | -d[etails] | -j[son] | -p[retty] | -o[neline] | -iec |
+OPTIONS := { -s[tatistics] | -d[etails] | -j[son] | -p[retty] | -o[neline] | -iec | -g[raph] |
              -n[etns] NAME | -V[ersion] | -c[olor] | -br[ief] }
 FILE may be - for standard input.
 ";
@@ -34,6 +34,8 @@ pub struct Options {
     pub oneline: bool,
     /// `-iec`: the prefixes of rates in text count by 1024.
     pub iec: bool,
+    /// `-graph`: classes as a tree.
+    pub graph: bool,
     /// `-force`: a batch goes on behind a line that failed.
     pub force: bool,
 }
@@ -115,13 +117,15 @@ impl CommandLine {
                 line.netns = Some(value()?);
             } else if word == "-cf" || word.len() > 3 && abbreviates(word, "-conf") {
                 value()?;
+            } else if abbreviates(word, "-graph") {
+                line.options.graph = true;
             } else if abbreviates(word, "-json") {
                 line.options.json = true;
             } else if abbreviates(word, "-oneline") {
                 line.options.oneline = true;
             } else if !is_without_effect(word) {
                 return Err(Complaint::unreadable(format!(
-                    "Option \"{word}\" is unknown, the options are -s, -d, -j, -p, -o, -iec, -n NAME, -batch FILE, -force and -V."
+                    "Option \"{word}\" is unknown, the options are -s, -d, -j, -p, -o, -iec, -g, -n NAME, -batch FILE, -force and -V."
                 ))
                 .into());
             }
@@ -132,13 +136,13 @@ impl CommandLine {
 }
 
 /// Whether `word` is an option of `tc` that changes nothing of what is printed here: colours (there
-/// are none), names and graphs of classes, time stamps of a monitor, brief filters.
+/// are none), names of classes, time stamps of a monitor, brief filters.
 fn is_without_effect(word: &str) -> bool {
     let colour = word.split_once('=').map_or(word, |(colour, when)| {
         if ["always", "auto", "never"].contains(&when) { colour } else { "" }
     });
     abbreviates(colour, "-color")
-        || ["-graph", "-Numeric", "-names", "-nm", "-timestamp", "-tshort", "-brief"]
+        || ["-Numeric", "-names", "-nm", "-timestamp", "-tshort", "-brief"]
             .iter()
             .any(|option| abbreviates(word, option))
         || word == "-ts"
@@ -171,10 +175,11 @@ pub(crate) fn run(words: &[String], options: &Options, host: &mut dyn Host) -> O
         Some(object) if abbreviates(object, "qdisc") => qdisc::run(words, options, host),
         Some(object) if abbreviates(object, "class") => class::run(words, options, host),
         Some(object) if abbreviates(object, "filter") => filter::run(words, options, host),
+        Some(object) if abbreviates(object, "actions") => action::run(words, options, host),
         Some(object) if abbreviates(object, "save") => save::run(words, host),
         Some(object) if abbreviates(object, "help") => Ok(usage()),
         Some(object) => Err(Complaint::unreadable(format!(
-            "Object \"{object}\" is unknown: here are qdisc, class, filter and save."
+            "Object \"{object}\" is unknown: here are qdisc, class, filter, actions and save."
         ))),
         None => Ok(usage()),
     };

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long whoever only replaces a file waits for those who edit one.
-const REPLACE_PATIENCE: Duration = Duration::from_millis(200);
+const REPLACE_TIMEOUT: Duration = Duration::from_millis(200);
 /// How often it looks whether they are done.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
@@ -22,7 +22,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// # Errors
 /// Where it cannot be written, or others edit files there all the time; the file is as it was.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
-    PolicyFile::lock(path, REPLACE_PATIENCE)?.replace(text)
+    PolicyFile::lock(path, REPLACE_TIMEOUT)?.replace(text)
 }
 
 /// A policy file that no other command edits until this is dropped.
@@ -34,8 +34,8 @@ pub(crate) struct PolicyFile {
 }
 
 impl PolicyFile {
-    /// Waits until no other command edits a file in the folder of `path`, for `patience` at most.
-    pub(crate) fn lock(path: &Path, patience: Duration) -> io::Result<Self> {
+    /// Waits until no other command edits a file in the folder of `path`, for `timeout` at most.
+    pub(crate) fn lock(path: &Path, timeout: Duration) -> io::Result<Self> {
         let path = behind_links(path);
         let folder = match path.parent() {
             Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
@@ -47,7 +47,7 @@ impl PolicyFile {
             folder => Some(folder?),
         };
         if let Some(folder) = &folder {
-            let end = Instant::now() + patience;
+            let end = Instant::now() + timeout;
             while let Err(error) = folder.try_lock() {
                 match error {
                     TryLockError::WouldBlock if Instant::now() < end => thread::sleep(LOOK_EVERY),

@@ -1,7 +1,7 @@
-//! `tc filter …`: what assigns packets to the classes of an `htb`.
+//! `tc filter …`: what assigns packets to classes, drops and polices them.
 //!
-//! The kinds are `flower`, `u32` and `matchall`. Differences from `tc` are in `docs/tc.md`: a
-//! filter names a leaf class that is there, and there are no actions.
+//! Differences from `tc` are in `docs/tc.md`: a filter names a leaf class that is there, or one that
+//! has filters of its own.
 
 use crate::command::Options;
 use crate::complaint::{Complaint, Outcome};
@@ -9,13 +9,14 @@ use crate::kinds::filters;
 use crate::render::{Json, Line};
 use crate::words::{Words, abbreviates};
 use crate::{Host, qdisc};
-use narrows_classify::Filter;
-use narrows_policy::{FilterEdit, Handle, Kind, Parent, Verb};
+use narrows_classify::{ActionId, ActionStats, Filter};
+use narrows_policy::{ClassId, FilterEdit, FilterPlace, Handle, Parent, Policy, Verb};
 
-const USAGE: &str = "Usage: tc filter { add | change | replace | del } dev NAME [ parent ID | root ] [ protocol PROTO ]
-           [ pref PRIO ] [ handle ID ] KIND MATCHES classid ID
-       tc filter show dev NAME [ parent ID | root ]
-KIND is flower, u32 or matchall; KIND help tells what it matches.
+const USAGE: &str = "Usage: tc filter { add | change | replace | del | get } dev NAME
+           [ parent ID | root | ingress | egress ] [ protocol PROTO ] [ pref PRIO ] [ handle ID ]
+           KIND MATCHES [ classid ID ] [ action ACTION ]...
+       tc filter show dev NAME [ parent ID | root | ingress | egress ]
+KIND is flower, u32, matchall, fw or basic; KIND help tells what it matches.
 ";
 
 pub(crate) fn run(
@@ -27,7 +28,7 @@ pub(crate) fn run(
     if let Some(verb) = qdisc::verb(command) {
         modify(verb, words, host)
     } else if command == "get" {
-        Err(Complaint::refused("Error: \"filter get\" is not supported here: see show."))
+        get(words, options, host)
     } else if qdisc::lists(command) {
         show(words, options, host)
     } else if abbreviates(command, "help") {
@@ -43,60 +44,92 @@ fn usage() -> Outcome {
     Outcome { stderr: USAGE.to_owned(), ..Outcome::default() }
 }
 
-fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, Complaint> {
-    let mut dev: Option<&str> = None;
-    let mut handle: Option<&str> = None;
-    let mut edit = FilterEdit {
-        verb,
-        parent: None,
-        pref: None,
-        protocol: None,
-        kind: None,
-        handle: None,
-        matches: None,
-        class: None,
-    };
-    while let Some(word) = words.next() {
+/// What stands before the kind.
+#[derive(Default)]
+struct Head<'a> {
+    dev: Option<&'a str>,
+    handle: Option<&'a str>,
+    parent: Option<Parent>,
+    pref: Option<u16>,
+    protocol: Option<u16>,
+}
+
+impl<'a> Head<'a> {
+    /// Reads one word and its value. False where it is none of these.
+    fn read(&mut self, word: &str, words: &mut Words<'a>) -> Result<bool, Complaint> {
         match word {
-            "dev" => dev = Some(words.value("dev", "eth0")?),
-            "root" => edit.parent = Some(Parent::Root),
-            "parent" => edit.parent = qdisc::parent(words.value("parent", "1:")?)?,
-            "handle" => handle = Some(words.value("handle", "1")?),
+            "dev" => self.dev = Some(words.value("dev", "eth0")?),
+            "root" => self.parent = Some(Parent::Root),
+            "ingress" => self.parent = Some(Parent::Class(ClassId::END_INGRESS)),
+            "egress" => self.parent = Some(Parent::Class(ClassId::END_EGRESS)),
+            "parent" => self.parent = qdisc::parent(words.value("parent", "1:")?)?,
+            "handle" => self.handle = Some(words.value("handle", "1")?),
             "pref" | "prio" | "preference" | "priority" => {
                 let value = words.value(word, "1")?;
                 let pref = value.parse().ok().filter(|pref| *pref != 0);
-                edit.pref = Some(pref.ok_or_else(|| wrong(value, "invalid priority value"))?);
+                self.pref = Some(pref.ok_or_else(|| wrong(value, "invalid priority value"))?);
             }
             "protocol" => {
                 let value = words.value("protocol", "ip")?;
                 let protocol = filters::protocol(value);
-                edit.protocol = Some(protocol.ok_or_else(|| wrong(value, "invalid protocol"))?);
+                self.protocol = Some(protocol.ok_or_else(|| wrong(value, "invalid protocol"))?);
             }
-            "ingress" | "egress" | "block" | "chain" | "estimator" => {
+            "chain" => {
+                let value = words.value("chain", "0")?;
+                if value != "0" {
+                    return Err(Complaint::wrong(
+                        "Error: \"chain\" is not supported here: filters are one chain, 0, in the order of their pref.",
+                    ));
+                }
+            }
+            "block" | "estimator" => {
                 return Err(Complaint::wrong(format!(
-                    "Error: \"{word}\" is not supported here: filters are for the htb at the root of a port."
+                    "Error: \"{word}\" is not supported here: filters are at a qdisc, a class, ingress or egress of a port."
                 )));
             }
-            word if abbreviates(word, "help") => return Ok(usage()),
-            kind => {
-                edit.kind = Some(kind.to_owned());
-                if verb != Verb::Delete {
-                    let protocol = edit.protocol;
-                    let (matches, class) = filters::parse(kind, protocol, words)?;
-                    (edit.matches, edit.class) = (Some(matches), class);
-                }
-                break;
-            }
+            _ => return Ok(false),
         }
+        Ok(true)
     }
-    if let Some(word) = handle {
-        let Some(kind) = &edit.kind else {
-            return Err(Complaint::unreadable("Must specify filter type when using \"handle\""));
-        };
-        let read = filters::handle(kind, word);
-        edit.handle = Some(read.ok_or_else(|| wrong(word, "invalid filter handle"))?);
+}
+
+fn no_device() -> Complaint {
+    Complaint::refused("Error: No such device: give dev NAME.")
+}
+
+/// The number that `word` is for a filter of `kind`.
+fn number(kind: Option<&str>, word: &str) -> Result<u32, Complaint> {
+    let Some(kind) = kind else {
+        return Err(Complaint::unreadable("Must specify filter type when using \"handle\""));
+    };
+    filters::handle(kind, word).ok_or_else(|| wrong(word, "invalid filter handle"))
+}
+
+fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, Complaint> {
+    let mut head = Head::default();
+    let (mut kind, mut parsed) = (None, None);
+    while let Some(word) = words.next() {
+        if head.read(word, &mut words)? {
+            continue;
+        }
+        if abbreviates(word, "help") {
+            return Ok(usage());
+        }
+        kind = Some(word);
+        if verb != Verb::Delete {
+            parsed = Some(filters::parse(word, head.protocol, head.handle, words)?);
+        }
+        break;
     }
-    let dev = dev.ok_or_else(|| Complaint::refused("Error: No such device: give dev NAME."))?;
+    let handle = head.handle.map(|word| number(kind, word)).transpose()?;
+    let (matches, class, actions) = match parsed {
+        Some(filters::Parsed { matches, class, actions }) => (Some(matches), class, actions),
+        None => (None, None, Vec::new()),
+    };
+    let Head { dev, parent, pref, protocol, .. } = head;
+    let kind = kind.map(str::to_owned);
+    let edit = FilterEdit { verb, parent, pref, protocol, kind, handle, matches, class, actions };
+    let dev = dev.ok_or_else(no_device)?;
     qdisc::device(dev, host)?;
     let policy = host
         .policy()
@@ -110,99 +143,208 @@ fn wrong(value: &str, why: &str) -> Complaint {
     Complaint::unreadable(format!("Error: argument \"{value}\" is wrong: {why}."))
 }
 
-fn show(mut words: Words, options: &Options, host: &dyn Host) -> Result<Outcome, Complaint> {
-    let mut dev = None;
-    let (mut parent, mut pref, mut protocol, mut none) = (None, None, None, false);
+/// `tc filter get`: one filter.
+fn get(mut words: Words, options: &Options, host: &dyn Host) -> Result<Outcome, Complaint> {
+    let mut head = Head::default();
+    let mut kind = None;
     while let Some(word) = words.next() {
-        match word {
-            "dev" => dev = Some(words.value("dev", "eth0")?),
-            "root" => parent = None,
-            "ingress" | "egress" => none = true,
-            "parent" => parent = qdisc::parent(words.value("parent", "1:")?)?,
-            "protocol" => protocol = filters::protocol(words.value("protocol", "ip")?),
-            "pref" | "prio" | "preference" | "priority" => {
-                pref = words.value(word, "1")?.parse::<u16>().ok();
-            }
-            "chain" | "block" => drop(words.value(word, "1")?),
-            word if abbreviates(word, "help") => return Ok(usage()),
-            word => {
-                return Err(Complaint::unreadable(format!(
-                    "What is \"{word}\"? Try \"tc filter help\"."
-                )));
-            }
+        if head.read(word, &mut words)? {
+            continue;
+        }
+        if abbreviates(word, "help") {
+            return Ok(usage());
+        }
+        kind = Some(word);
+        if let Some(more) = words.next() {
+            return Err(Complaint::unreadable(format!(
+                "What is \"{more}\"? Try \"tc filter help\"."
+            )));
         }
     }
-    let Some(dev) = dev else { return Ok(options.print(&[])) };
+    let missing = |what: &str| Complaint::unreadable(format!("Must specify filter {what}"));
+    let dev = head.dev.ok_or_else(no_device)?;
+    let protocol = head.protocol.ok_or_else(|| missing("protocol"))?;
+    let pref = head.pref.ok_or_else(|| missing("priority"))?;
+    let word = head.handle.ok_or_else(|| missing("handle"))?;
+    let parent = head.parent.ok_or_else(|| missing("parent"))?;
+    let kind = kind.ok_or_else(|| missing("type"))?;
+    let handle = number(Some(kind), word)?;
     qdisc::device(dev, host)?;
     let policy = host.policy();
-    let Some((handle, htb)) = policy.port(dev).root.as_ref().and_then(|root| match &root.kind {
-        Kind::Htb(htb) => Some((root.handle, htb)),
-        _ => None,
-    }) else {
+    let refused = |why: &dyn std::fmt::Display| Complaint::refused(format!("Error: {why}"));
+    let place = policy.port(dev).filter_place(Some(parent)).map_err(|error| refused(&error))?;
+    let filters = policy.port(dev).filters(place);
+    let first = filters.from(narrows_classify::order(pref, 0)).next();
+    let first = first.map(|(_, filter)| filter).filter(|filter| filter.pref == pref);
+    let Some(first) = first.filter(|filter| filter.protocol == protocol) else {
+        return Err(refused(&"Filter with specified priority/protocol not found."));
+    };
+    if first.kind() != kind {
+        return Err(refused(&"Specified filter kind does not match existing one."));
+    }
+    let table = if kind == "u32" && handle >> 20 == 0 { first.handle & 0xfff0_0000 } else { 0 };
+    let Some(filter) = filters.get(narrows_classify::order(pref, table | handle)) else {
+        return Err(refused(&"Specified filter handle not found."));
+    };
+    let stats = options.statistics.then(|| host.action_stats());
+    let head = Head { parent: Some(parent), ..Head::default() };
+    let shown = Shown { place, policy: &policy, options, stats, head, is_parent_said: true };
+    Ok(options.print(&[shown.element(filter)]))
+}
+
+fn show(mut words: Words, options: &Options, host: &dyn Host) -> Result<Outcome, Complaint> {
+    let mut head = Head::default();
+    while let Some(word) = words.next() {
+        if word == "chain" || word == "block" {
+            words.value(word, "1")?;
+        } else if !head.read(word, &mut words)? {
+            if abbreviates(word, "help") {
+                return Ok(usage());
+            }
+            return Err(Complaint::unreadable(format!(
+                "What is \"{word}\"? Try \"tc filter help\"."
+            )));
+        }
+    }
+    let Some(dev) = head.dev else { return Ok(options.print(&[])) };
+    qdisc::device(dev, host)?;
+    let policy = host.policy();
+    let Ok(place) = policy.port(dev).filter_place(head.parent) else {
         return Ok(options.print(&[]));
     };
-    let is_elsewhere = match parent {
-        Some(Parent::Class(class)) => class != handle.class(0),
-        _ => false,
-    };
-    let wanted = |filter: &&Filter| {
-        !none
-            && !is_elsewhere
-            && pref.is_none_or(|pref| filter.pref == pref)
+    let (pref, protocol) = (head.pref, head.protocol);
+    let wanted = |filter: &Filter| {
+        pref.is_none_or(|pref| filter.pref == pref)
             && protocol.is_none_or(|protocol| filter.protocol == protocol)
     };
+    let filters = policy.port(dev).filters(place);
+    let stats = options.statistics.then(|| host.action_stats());
+    let is_parent_said = head.parent.is_none_or(|parent| parent == Parent::Root);
+    let shown = Shown { place, policy: &policy, options, stats, head, is_parent_said };
     let mut lines = Vec::new();
     let mut last = None;
-    for filter in htb.filters().iter().filter(wanted) {
+    for (_, filter) in filters.iter().filter(|(_, filter)| wanted(filter)) {
         if last != Some(filter.pref) {
-            lines.push(head(handle, filter, options));
+            lines.push(shown.head(filter));
             if filter.kind() == "u32" {
-                lines.push(table(handle, filter, options));
+                lines.push(shown.table(filter));
             }
             last = Some(filter.pref);
         }
-        lines.push(element(handle, filter, options));
+        lines.push(shown.element(filter));
     }
     Ok(options.print(&lines))
 }
 
-/// What all filters of a priority have in common.
-fn head(handle: Handle, filter: &Filter, options: &Options) -> Line {
-    let mut line = begin(handle, filter, options);
-    line.text("\n");
-    line
+/// Filters of one place, to be shown.
+struct Shown<'a> {
+    place: FilterPlace,
+    policy: &'a Policy,
+    options: &'a Options,
+    /// What their actions have done, where that is wanted.
+    stats: Option<Vec<(ActionId, ActionStats)>>,
+    /// What was asked for, which is not said again.
+    head: Head<'a>,
+    /// Whether it is said where they are.
+    is_parent_said: bool,
 }
 
-fn begin(handle: Handle, filter: &Filter, options: &Options) -> Line {
-    let mut line = options.line();
-    let (parent, kind) = (handle.to_string(), filter.kind());
-    line.text("filter ");
-    line.add("parent", Json::Text(parent.clone()), &format!("parent {parent} "));
-    let protocol = filters::protocol_name(filter.protocol);
-    line.add("protocol", Json::Text(protocol.clone()), &format!("protocol {protocol} "));
-    let pref = u64::from(filter.pref);
-    line.add("pref", Json::Number(pref), &format!("pref {pref} "));
-    line.add("kind", Json::Text(kind.to_owned()), &format!("{kind} "));
-    line.add("chain", Json::Number(0), "chain 0 ");
-    line
+impl Shown<'_> {
+    /// What all filters of a priority have in common.
+    fn head(&self, filter: &Filter) -> Line {
+        let mut line = self.begin(filter);
+        line.text("\n");
+        line
+    }
+
+    fn begin(&self, filter: &Filter) -> Line {
+        let mut line = self.options.line();
+        line.text("filter ");
+        if self.is_parent_said {
+            let mut parent = |class: ClassId| {
+                let class = class.to_string();
+                line.add("parent", Json::Text(class.clone()), &format!("parent {class} "));
+            };
+            match (self.place, self.head.parent) {
+                (FilterPlace::Class(class), _) => parent(class),
+                // As it was asked for: by the handle of ingress.
+                (_, Some(Parent::Class(class @ ClassId { minor: 0, .. }))) => parent(class),
+                (FilterPlace::Ingress, _) => line.add("ingress", Json::Bool(true), "ingress "),
+                (FilterPlace::Egress, _) => line.add("egress", Json::Bool(true), "egress "),
+            }
+        }
+        if self.head.protocol.is_none() {
+            let protocol = filters::protocol_name(filter.protocol);
+            let text = format!("protocol {protocol} ");
+            line.add("protocol", Json::Text(protocol), &text);
+        }
+        if self.head.pref.is_none() {
+            let pref = u64::from(filter.pref);
+            line.add("pref", Json::Number(pref), &format!("pref {pref} "));
+        }
+        let kind = filter.kind();
+        line.add("kind", Json::Text(kind.to_owned()), &format!("{kind} "));
+        line.add("chain", Json::Number(0), "chain 0 ");
+        line
+    }
+
+    /// The hash table in which `u32` has the filters of a priority; there is only one.
+    fn table(&self, filter: &Filter) -> Line {
+        let mut line = self.begin(filter);
+        let mut table = self.options.line();
+        let name = format!("{:x}:", filter.handle >> 20);
+        table.add("fh", Json::Text(name.clone()), &format!("fh {name} "));
+        table.add("ht_divisor", Json::Number(1), "ht divisor 1 ");
+        line.nest("options", table);
+        line.text("\n");
+        line
+    }
+
+    fn element(&self, filter: &Filter) -> Line {
+        let mut line = self.begin(filter);
+        let mut parameters = self.options.line();
+        let class = class_of(self.place, filter);
+        filters::show(
+            class.as_deref(),
+            filter,
+            self.policy,
+            self.stats.as_deref(),
+            &mut parameters,
+        );
+        line.nest("options", parameters);
+        line.text("\n");
+        line
+    }
 }
 
-/// The hash table in which `u32` has its filters; there is only one.
-fn table(handle: Handle, filter: &Filter, options: &Options) -> Line {
-    let mut line = begin(handle, filter, options);
-    let mut table = options.line();
-    table.add("fh", Json::Text("800:".to_owned()), "fh 800: ");
-    table.add("ht_divisor", Json::Number(1), "ht divisor 1 ");
-    line.nest("options", table);
-    line.text("\n");
-    line
+/// The class that `filter` at `place` assigns, or names where there are none, as it is written.
+fn class_of(place: FilterPlace, filter: &Filter) -> Option<String> {
+    let FilterPlace::Class(ClassId { major, .. }) = place else {
+        let (major, minor) = (filter.named >> 16, filter.named & 0xffff);
+        return match filter.named {
+            0 => None,
+            u32::MAX => Some("root".to_owned()),
+            _ => Some(ClassId { major, minor }.to_string()),
+        };
+    };
+    let handle = Handle::new(major)?;
+    (filter.class != 0).then(|| handle.class(filter.class).to_string())
 }
 
-fn element(handle: Handle, filter: &Filter, options: &Options) -> Line {
-    let mut line = begin(handle, filter, options);
-    let mut parameters = options.line();
-    filters::show(handle, filter, &mut parameters);
-    line.nest("options", parameters);
-    line.text("\n");
-    line
+/// The commands that make the filters of `dev`.
+pub(crate) fn save(dev: &str, policy: &Policy) -> String {
+    let port = policy.port(dev);
+    let mut text = String::new();
+    for place in port.filter_places() {
+        let parent = match place {
+            FilterPlace::Ingress => "ingress".to_owned(),
+            FilterPlace::Egress => "egress".to_owned(),
+            FilterPlace::Class(class) => format!("parent {class}"),
+        };
+        for (_, filter) in port.filters(place).iter() {
+            let class = class_of(place, filter);
+            text += &filters::save(dev, &parent, class.as_deref(), filter, policy);
+        }
+    }
+    text
 }

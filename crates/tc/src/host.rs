@@ -1,5 +1,6 @@
 //! What the commands act upon.
 
+use narrows_classify::{ActionId, ActionStats};
 use narrows_policy::{NodeStats, Policy, PortFacts};
 
 /// An instance of Narrows, running or on paper.
@@ -23,6 +24,12 @@ pub trait Host {
     /// translation, for `cake nat`. A host that has no such kernel cannot.
     fn looks_up_translations(&self) -> bool {
         false
+    }
+
+    /// What the actions of filters have done, at all ports together. What is not listed has done
+    /// nothing.
+    fn action_stats(&self) -> Vec<(ActionId, ActionStats)> {
+        Vec::new()
     }
 
     /// The figures of the qdiscs of port `dev`. What is not listed has done nothing, as all of them

@@ -15,16 +15,19 @@
 //! from numbers is what the kernel would report, down to the rounding of its clock ticks; what is
 //! saved ([`save`]) is exact.
 //!
-//! *Non-goals.* Classes and filters of one's own, actions; other kinds than the policy has; colour.
+//! *Non-goals.* Other kinds than the policy has; colour.
 
+mod action;
 mod batch;
 mod class;
 mod command;
 mod complaint;
 mod file;
 mod filter;
+mod graph;
 mod host;
 mod kinds;
+mod listing;
 mod notation;
 pub mod number;
 mod offline;
@@ -33,6 +36,7 @@ mod render;
 mod route;
 mod save;
 mod show;
+mod stats;
 mod ticks;
 mod words;
 
@@ -41,6 +45,7 @@ pub use command::{CommandLine, Options, execute};
 pub use complaint::Outcome;
 pub use file::replace;
 pub use host::Host;
+pub use listing::{classes, qdiscs};
 pub use offline::{OfflineHost, offline};
 pub use route::{Leg, Recipients, gather, recipients, route};
 pub use save::save;

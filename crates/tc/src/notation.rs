@@ -77,6 +77,11 @@ pub(crate) fn nanos(nanos: u64) -> String {
     }
 }
 
+/// C's `%g`.
+pub(crate) fn general(value: f64) -> String {
+    if value == 0.0 { "0".to_owned() } else { significant(value, 6) }
+}
+
 /// C's `%.{digits}g`.
 fn significant(value: f64, digits: usize) -> String {
     // Rounding may carry into another digit, so the exponent is that of the rounded value.

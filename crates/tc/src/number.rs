@@ -146,6 +146,18 @@ pub(crate) fn short(word: &str) -> Option<u16> {
     if word.starts_with('+') { None } else { word.parse().ok() }
 }
 
+/// A part of a hundred, with or without `%`, as a part of one.
+pub(crate) fn percent(word: &str) -> Option<f64> {
+    let (number, unit) = leading_number(word)?;
+    let share = number / 100.0;
+    (matches!(unit, "" | "%") && (0.0..=1.0).contains(&share)).then_some(share)
+}
+
+/// A number without a unit that may be negative.
+pub(crate) fn signed(word: &str) -> Option<i32> {
+    if word.starts_with('+') { None } else { word.parse().ok() }
+}
+
 /// A set of bits: a number without a unit, hexadecimal behind `0x`, octal behind `0`.
 pub(crate) fn mask(word: &str) -> Option<u32> {
     let (digits, radix) = match word.strip_prefix("0x").or(word.strip_prefix("0X")) {
@@ -157,44 +169,50 @@ pub(crate) fn mask(word: &str) -> Option<u32> {
     if all_digits { u32::from_str_radix(digits, radix).ok() } else { None }
 }
 
+/// The last number of a qdisc, and of a class.
+const WIDEST: u32 = 0x7fff_ffff;
+
 /// The handle of a qdisc: hexadecimal, with whatever behind a colon; the inner `None` for
-/// `none` and `0:`.
+/// `none` and `0:`. One beyond ffff is an extension of ours.
 pub(crate) fn handle(word: &str) -> Option<Option<Handle>> {
     if word == "none" {
         return Some(None);
     }
     let major = word.split_once(':').map_or(word, |(major, _)| major);
-    Some(Handle::new(hexadecimal(major)?))
+    Some(Handle::new(wide_hexadecimal(major)?))
 }
 
 /// Where a qdisc hangs: `root`, `MAJOR:`, `MAJOR:MINOR`, or both as one number; the inner `None`
-/// for `none` and 0.
+/// for `none` and 0. Numbers beside a colon may be beyond ffff, which is an extension of ours.
 pub(crate) fn parent(word: &str) -> Option<Option<Parent>> {
-    const ROOT: u32 = u32::MAX;
-    let number = match word {
+    const ROOT: (u32, u32) = (0xffff, 0xffff);
+    let (major, minor) = match word {
         "root" => ROOT,
-        "none" => 0,
+        "none" => (0, 0),
         _ => match word.split_once(':') {
-            None => long_hexadecimal(word)?,
+            None => {
+                let both = long_hexadecimal(word)?;
+                (both >> 16, both & 0xffff)
+            }
             Some((major, minor)) => {
-                let part =
-                    |digits: &str| if digits.is_empty() { Some(0) } else { hexadecimal(digits) };
-                u32::from(part(major)?) << 16 | u32::from(part(minor)?)
+                let part = |digits: &str| match digits {
+                    "" => Some(0),
+                    digits => wide_hexadecimal(digits),
+                };
+                (part(major)?, part(minor)?)
             }
         },
     };
-    Some(match number {
-        0 => None,
+    Some(match (major, minor) {
+        (0, 0) => None,
         ROOT => Some(Parent::Root),
-        _ => {
-            let (major, minor) = ((number >> 16) as u16, number as u16);
-            Some(Parent::Class(ClassId { major, minor }))
-        }
+        (major, minor) => Some(Parent::Class(ClassId { major, minor })),
     })
 }
 
-fn hexadecimal(digits: &str) -> Option<u16> {
-    u16::try_from(long_hexadecimal(digits)?).ok()
+/// The number of a qdisc or of a class.
+fn wide_hexadecimal(digits: &str) -> Option<u32> {
+    long_hexadecimal(digits).filter(|number| *number <= WIDEST)
 }
 
 fn long_hexadecimal(word: &str) -> Option<u32> {
@@ -348,6 +366,22 @@ mod tests {
     }
 
     #[test]
+    fn a_percentage_is_between_none_and_all() {
+        for (word, expected) in [("1%", 0.01), ("0.5", 0.005), ("100%", 1.0), ("1e1%", 0.1)] {
+            assert_eq!(percent(word), Some(expected), "{word}");
+        }
+        for word in ["101%", "-1%", "1%%", "one", "", "nan%"] {
+            assert_eq!(percent(word), None, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_signed_number_has_no_unit() {
+        assert_eq!([signed("-14"), signed("20")], [Some(-14), Some(20)]);
+        assert_eq!([signed("+1"), signed("1b"), signed("-")], [None; 3]);
+    }
+
+    #[test]
     fn a_cell_is_a_power_of_two() {
         assert_eq!(size_and_cell("5k/8"), Some(Bytes(5120)));
         assert_eq!(size_and_cell("5k/0x8"), Some(Bytes(5120)));
@@ -376,7 +410,8 @@ mod tests {
         assert_eq!(handle("0x10:"), Some(Handle::new(16)));
         assert_eq!(handle("0:"), Some(None));
         assert_eq!(handle("none"), Some(None));
-        for word in ["10000:", "xx", ":", "-1:", "1x:", "root", ""] {
+        assert_eq!(handle("1abcd:"), Some(Handle::new(0x1_abcd)), "where the kernel ends");
+        for word in ["80000000:", "xx", ":", "-1:", "1x:", "root", ""] {
             assert_eq!(handle(word), None, "{word}");
         }
     }
@@ -390,7 +425,9 @@ mod tests {
         assert_eq!(parent("10001"), class(1, 1));
         assert_eq!(parent("root"), Some(Some(Parent::Root)));
         assert_eq!(parent("none"), Some(None));
-        for word in ["1:1:1", "1:fffff", "-1:1", "xx", "1:+1"] {
+        assert_eq!(parent("ffff:ffff"), Some(Some(Parent::Root)));
+        assert_eq!(parent("12345:1abcd"), class(0x1_2345, 0x1_abcd), "where the kernel ends");
+        for word in ["1:1:1", "1:80000000", "-1:1", "xx", "1:+1"] {
             assert_eq!(parent(word), None, "{word}");
         }
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// How long a command waits for others that edit files in the same folder. Each takes
 /// milliseconds.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A policy on paper: it takes any device name, since it may be for another box, and knows
 /// neither how many queues a device has nor any figures.
@@ -86,7 +86,7 @@ fn run(path: &Path, line: &CommandLine) -> Result<Outcome, String> {
         }
         None => None,
     };
-    let file = PolicyFile::lock(path, PATIENCE)
+    let file = PolicyFile::lock(path, TIMEOUT)
         .map_err(|error| format!("Cannot lock the folder of file \"{name}\": {error}"))?;
     let text = match fs::read(&file.path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),

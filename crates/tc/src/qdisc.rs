@@ -85,8 +85,21 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
                 return Err(twice(word, value));
             }
             edit.parent = parent(value)?;
-        } else if matches!(word, "ingress" | "clsact")
-            || abbreviates(word, "estimator")
+        } else if matches!(word, "ingress" | "clsact") {
+            let mut rest = words;
+            // It may be said where it is, too, and with which number.
+            while let Some(word) = rest.next() {
+                match word {
+                    "handle" => drop(rest.value(word, "ffff:")?),
+                    "ingress" | "clsact" => {}
+                    word => {
+                        let why = "clsact and ingress take no parameters";
+                        return Err(Complaint::wrong(format!("What is \"{word}\"? {why}.")));
+                    }
+                }
+            }
+            return ends(verb, word == "clsact", dev, host);
+        } else if abbreviates(word, "estimator")
             || abbreviates(word, "stab")
             || matches!(word, "ingress_block" | "egress_block")
         {
@@ -112,6 +125,25 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
     Ok(Outcome { stderr: stderr.unwrap_or_default(), ..Outcome::default() })
 }
 
+/// Makes or deletes what filters packets at the ends of a port.
+fn ends(
+    verb: Verb,
+    has_egress: bool,
+    dev: Option<&str>,
+    host: &mut dyn Host,
+) -> Result<Outcome, Complaint> {
+    let dev = dev.ok_or_else(|| {
+        Complaint::refused(format!("Error: No such device: give dev NAME.{}", ports(host)))
+    })?;
+    device(dev, host)?;
+    let policy = host
+        .policy()
+        .edit_ends(dev, verb, has_egress)
+        .map_err(|error| Complaint::refused(format!("Error: {error}")))?;
+    host.apply(policy).map_err(|why| Complaint::refused(format!("Error: {why}")))?;
+    Ok(Outcome::default())
+}
+
 /// What is known of the port that was named.
 pub(crate) fn device(dev: &str, host: &dyn Host) -> Result<PortFacts, Complaint> {
     host.port(dev)
@@ -128,7 +160,7 @@ fn ports(host: &dyn Host) -> String {
 pub(crate) fn handle(word: &str) -> Result<Option<Handle>, Complaint> {
     number::handle(word).ok_or_else(|| {
         Complaint::unreadable(format!(
-            "Error: argument \"{word}\" is wrong: a handle is a hexadecimal number up to ffff and a colon, as 1:."
+            "Error: argument \"{word}\" is wrong: a handle is a hexadecimal number up to 7fffffff and a colon, as 1:."
         ))
     })
 }
@@ -136,7 +168,7 @@ pub(crate) fn handle(word: &str) -> Result<Option<Handle>, Complaint> {
 pub(crate) fn parent(word: &str) -> Result<Option<Parent>, Complaint> {
     number::parent(word).ok_or_else(|| {
         Complaint::unreadable(format!(
-            "Error: argument \"{word}\" is wrong: a parent is two hexadecimal numbers up to ffff with a colon between, as 1:2, or root."
+            "Error: argument \"{word}\" is wrong: a parent is two hexadecimal numbers up to 7fffffff with a colon between, as 1:2, or root."
         ))
     })
 }
@@ -149,9 +181,7 @@ pub(crate) fn twice(name: &str, value: &str) -> Complaint {
 
 fn unsupported(word: &str) -> Complaint {
     let instead = match word {
-        "ingress" | "clsact" | "ingress_block" | "egress_block" => {
-            "what enters one port leaves the other: give that port's root a qdisc"
-        }
+        "ingress_block" | "egress_block" => "filters belong to a port: give them to each",
         word if abbreviates(word, "stab") => "give overhead, mpu and linklayer to the qdisc itself",
         _ => "measured rates are in \"narrows show\"",
     };

@@ -11,6 +11,8 @@ pub(crate) enum Json {
     Bool(bool),
     Number(u64),
     Signed(i64),
+    /// With six digits, as C's `%g` prints it.
+    Float(f64),
     Text(String),
     Numbers(Vec<u64>),
     Object(Vec<(&'static str, Json)>),
@@ -50,6 +52,11 @@ impl Line {
     /// Something that the text does not have.
     pub(crate) fn json(&mut self, key: &'static str, json: Json) {
         self.json.push((key, json));
+    }
+
+    /// Its text and its values.
+    pub(crate) fn into_parts(self) -> (String, Vec<(&'static str, Json)>) {
+        (self.text, self.json)
     }
 
     /// Another line's values, in an object of their own.
@@ -142,6 +149,7 @@ fn object(fields: &[(&'static str, Json)], depth: Option<usize>, out: &mut Strin
             // Writing to a string does not fail.
             Json::Number(value) => drop(write!(out, "{value}")),
             Json::Signed(value) => drop(write!(out, "{value}")),
+            Json::Float(value) => out.push_str(&notation::general(*value)),
             Json::Text(value) => string(value, out),
             Json::Numbers(list) => numbers(list, depth.is_some(), out),
             Json::Object(fields) => object(fields, depth.map(|depth| depth + 1), out),

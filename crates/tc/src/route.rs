@@ -48,7 +48,10 @@ pub fn recipients(words: &[String], ports: &[Vec<String>]) -> Recipients {
             .iter()
             .position(|ports| ports.contains(dev))
             .map_or(Recipients::Nobody, Recipients::One),
-        None if lists(words) => Recipients::All,
+        // Actions belong to no interface, so each instance has them all.
+        None if lists(words) || words.first().is_some_and(|word| abbreviates(word, "actions")) => {
+            Recipients::All
+        }
         // It will be refused, once.
         None => Recipients::One(0),
     }

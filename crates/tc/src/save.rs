@@ -2,8 +2,8 @@
 
 use crate::complaint::{Complaint, Outcome};
 use crate::words::{Words, abbreviates};
-use crate::{Host, kinds, qdisc};
-use narrows_policy::{Kind, Policy, PortPolicy};
+use crate::{Host, action, filter, kinds, qdisc};
+use narrows_policy::{Policy, PortPolicy};
 use std::fmt::Write;
 
 const USAGE: &str = "Usage: tc save [ dev NAME ]
@@ -12,11 +12,17 @@ const USAGE: &str = "Usage: tc save [ dev NAME ]
 /// The commands that make `policy` from nothing, one a line: what `tc -batch` and
 /// [`load`](crate::load) read. Exact, where `show` rounds.
 pub fn save(policy: &Policy) -> String {
-    policy.ports().map(|(dev, port)| save_port(dev, port)).collect()
+    let stays = policy.actions().filter(|bound| bound.stays);
+    let actions = stays.map(|bound| format!("actions add action {}\n", action::save(bound)));
+    let ports = policy.ports().map(|(dev, port)| save_port(dev, port, policy));
+    actions.chain(ports).collect()
 }
 
-fn save_port(dev: &str, port: &PortPolicy) -> String {
-    let (mut text, mut filters) = (String::new(), String::new());
+fn save_port(dev: &str, port: &PortPolicy, policy: &Policy) -> String {
+    let mut text = String::new();
+    if let Some(ends) = &port.ends {
+        let _ = writeln!(text, "qdisc replace dev {dev} {}", ends.kind());
+    }
     for node in port.nodes() {
         // Writing to a string does not fail.
         let _ = writeln!(
@@ -27,16 +33,9 @@ fn save_port(dev: &str, port: &PortPolicy) -> String {
             node.kind.name(),
             kinds::save(&node.kind)
         );
-        if let Kind::Htb(htb) = &node.kind {
-            text += &kinds::save_classes(dev, node.handle, htb);
-            filters = htb
-                .filters()
-                .iter()
-                .map(|filter| kinds::filters::save(dev, node.handle, filter))
-                .collect();
-        }
+        text += &kinds::save_classes(dev, node.handle, &node.kind);
     }
-    text + &filters
+    text + &filter::save(dev, policy)
 }
 
 /// `tc save`: prints the policy of all ports, or of one.
@@ -50,7 +49,7 @@ pub(crate) fn run(mut words: Words, host: &dyn Host) -> Result<Outcome, Complain
             if !host.devices().iter().any(|known| known == dev) {
                 qdisc::device(dev, host)?;
             }
-            save_port(dev, policy.port(dev))
+            save_port(dev, policy.port(dev), &policy)
         }
         Some(word) if abbreviates(word, "help") => {
             return Ok(Outcome { stderr: USAGE.to_owned(), ..Outcome::default() });

@@ -4,11 +4,10 @@ use crate::command::Options;
 use crate::complaint::{Complaint, Outcome};
 use crate::kinds::{self, Style};
 use crate::render::{Json, Line};
+use crate::stats::StatsOf;
 use crate::words::{Words, abbreviates};
 use crate::{Host, notation, qdisc};
-use narrows_policy::{
-    ClassId, Classes, Fifo, FifoUnit, Handle, Kind, Node, NodeStats, Parent, PortFacts, PortPolicy,
-};
+use narrows_policy::{ClassId, Classes, Handle, Kind, Node, Parent, PortFacts, PortPolicy};
 use narrows_qdisc::Stats;
 
 /// Which qdiscs are to be shown.
@@ -64,6 +63,7 @@ pub(crate) fn show(
     let mut lines = Vec::new();
     for (dev, facts) in devices {
         let stats = if options.statistics { host.stats(&dev) } else { Vec::new() };
+        let stats = StatsOf::new(&stats);
         let shown = Port { name: &dev, facts, policy: policy.port(&dev), stats };
         shown.lines(&filter, options, &mut lines);
     }
@@ -92,7 +92,7 @@ struct Port<'a> {
     name: &'a str,
     facts: PortFacts,
     policy: &'a PortPolicy,
-    stats: Vec<NodeStats>,
+    stats: StatsOf<'a>,
 }
 
 impl Port<'_> {
@@ -103,6 +103,7 @@ impl Port<'_> {
                 lines.push(self.line(parent, handle, kind, parameters, dev, options));
             }
         };
+        let queues = u32::from(self.facts.queues.unwrap_or(0));
         let nodes = self.policy.nodes();
         let under_mq = nodes.first().is_some_and(|root| root.kind.classes() == Classes::Queues);
         if nodes.is_empty() {
@@ -114,14 +115,13 @@ impl Port<'_> {
             let mut parameters = options.line();
             kinds::show(&node.kind, style, &mut parameters);
             if let Kind::Htb(htb) = &node.kind {
-                let found = self.stats.iter().find(|at| at.handle == Some(node.handle));
-                let stats = found.map(|at| &at.stats);
+                let stats = self.stats.of_handle(node.handle);
                 kinds::show_direct(htb, stats, options.details, &mut parameters);
             }
             add(node.parent, Some(node.handle), node.kind.name(), parameters);
             if node.kind.classes() == Classes::Alike {
                 // The kernel lists the last one that was made first.
-                for queue in (1..=self.facts.queues.unwrap_or(0)).rev() {
+                for queue in (1..=queues).rev() {
                     let mut parameters = options.line();
                     kinds::show(&node.kind, style, &mut parameters);
                     add(Parent::Class(node.handle.class(queue)), None, "cake", parameters);
@@ -131,16 +131,16 @@ impl Port<'_> {
                 continue;
             }
             match node.kind.classes() {
-                Classes::One(fifo) if node.children.is_empty() => {
+                Classes::One(fifo) if self.policy.child(node, 1).is_none() => {
                     let mut parameters = Line::default();
                     kinds::show_implicit(fifo, &mut parameters);
                     let kind = fifo.unit.kind_name();
                     add(Parent::Class(node.handle.class(1)), None, kind, parameters);
                 }
-                Classes::Made => implicit_leaves(node, &mut add),
+                Classes::Made | Classes::Bands => implicit_leaves(self.policy, node, &mut add),
                 Classes::Queues => {
-                    for queue in 1..=self.facts.queues.unwrap_or(0) {
-                        if !node.children.contains_key(&queue) {
+                    for queue in 1..=queues {
+                        if self.policy.child(node, queue).is_none() {
                             let parent = Parent::Class(node.handle.class(queue));
                             add(parent, None, "noqueue", Line::default());
                         }
@@ -148,6 +148,14 @@ impl Port<'_> {
                 }
                 _ => {}
             }
+        }
+        if let Some(ends) = &self.policy.ends {
+            let mut parameters = Line::default();
+            if !ends.has_egress {
+                parameters.text("---------------- ");
+            }
+            let parent = Parent::Class(ClassId::INGRESS);
+            add(parent, Some(Handle::ENDS), ends.kind(), parameters);
         }
     }
 
@@ -179,8 +187,7 @@ impl Port<'_> {
         line.nest("options", parameters);
         line.text("\n");
         if options.statistics {
-            let found = self.stats.iter().find(|at| (at.parent, at.handle) == (parent, handle));
-            let stats = found.map(|at| at.stats.clone()).unwrap_or_default();
+            let stats = self.stats.of(parent, handle).cloned().unwrap_or_default();
             line.text(&Figures(&stats).text());
             Figures(&stats).json().into_iter().for_each(|(key, value)| line.json(key, value));
             if let Some(detail) = &stats.detail {
@@ -205,14 +212,15 @@ impl Port<'_> {
 type Add<'a> = dyn FnMut(Parent, Option<Handle>, &str, Line) + 'a;
 
 /// The `pfifo`s below classes where nobody put anything.
-fn implicit_leaves(node: &Node, add: &mut Add<'_>) {
-    let Kind::Htb(htb) = &node.kind else { return };
-    let leaves = htb.classes.keys().filter(|minor| !htb.is_inner(**minor));
-    for minor in leaves.filter(|minor| !node.children.contains_key(minor)) {
+fn implicit_leaves(port: &PortPolicy, node: &Node, add: &mut Add<'_>) {
+    let Some(classful) = node.kind.classful() else { return };
+    let empty = classful.leaves().into_iter().filter(|minor| port.child(node, *minor).is_none());
+    for minor in empty {
         let mut parameters = Line::default();
-        let fifo = Fifo { unit: FifoUnit::Packets, limit: htb.direct_limit };
+        let fifo = classful.leaf();
         kinds::show_implicit(fifo, &mut parameters);
-        add(Parent::Class(node.handle.class(*minor)), None, "pfifo", parameters);
+        let parent = Parent::Class(node.handle.class(minor));
+        add(parent, None, fifo.unit.kind_name(), parameters);
     }
 }
 

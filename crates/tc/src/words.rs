@@ -19,6 +19,17 @@ impl<'a> Words<'a> {
         Some(first)
     }
 
+    /// The next word, where `is_wanted` holds of it.
+    pub(crate) fn next_if(&mut self, is_wanted: impl Fn(&str) -> bool) -> Option<&'a str> {
+        self.words.first().filter(|word| is_wanted(word))?;
+        self.next()
+    }
+
+    /// The next word, which stays to be read.
+    pub(crate) fn peek(&self) -> Option<&'a str> {
+        self.words.first().map(String::as_str)
+    }
+
     /// The word that must follow the word `of`, such as `example`.
     pub(crate) fn value(&mut self, of: &str, example: &str) -> Result<&'a str, Complaint> {
         self.next().ok_or_else(|| {

@@ -8,8 +8,8 @@
 
 use crate::bed::{CLIENT, PORT_A, PORT_B, SERVER, Testbed};
 use crate::counters::{Counters, Counts};
-use crate::narrows::Show;
 use anyhow::{Context, Result, bail};
+use narrows_snapshot::{Port, Snapshot};
 use serde::Serialize;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// packet under any limit used here, and than TCP waits to say something again.
 const QUIET: Duration = Duration::from_millis(400);
 /// Traffic that has ended comes to rest within this, or something goes on sending.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What the four devices counted since the books were opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +42,8 @@ pub struct Direction {
     pub received: u64,
     /// Dropped by a device because its ring or its backlog was full.
     pub dropped_by_devices: u64,
-    /// Dropped by Narrows, for whichever reason.
+    /// Dropped by Narrows, for whichever reason; by its program in the driver, too, where a worker
+    /// was silent and no bridge stands by.
     pub dropped_by_narrows: u64,
     /// Held by Narrows.
     pub queued: u64,
@@ -63,7 +64,7 @@ impl Direction {
 }
 
 /// Both directions of `devices` with Narrows between them: client to server, and back.
-pub fn directions(devices: &Devices, show: &Show) -> Result<[Direction; 2]> {
+pub fn directions(devices: &Devices, show: &Snapshot) -> Result<[Direction; 2]> {
     let a = show.port(PORT_A).context("narrows show does not list port A")?;
     let b = show.port(PORT_B).context("narrows show does not list port B")?;
     let one_way = |from: &Counts, into: &Counts, out: &Counts, to: &Counts| Direction {
@@ -72,15 +73,17 @@ pub fn directions(devices: &Devices, show: &Show) -> Result<[Direction; 2]> {
         dropped_by_devices: from.tx_dropped + into.rx_dropped + out.tx_dropped,
         ..Direction::default()
     };
+    // With a bridge that stands by they went over that.
+    let stalled = |into: &Port| if show.standby().is_none() { into.stalled } else { 0 };
     let Devices { client, port_a, port_b, server } = devices;
     let forth = Direction {
-        dropped_by_narrows: b.total.drops,
+        dropped_by_narrows: b.total.drops + stalled(a),
         queued: b.total.backlog_packets,
         to_kernel: a.to_self + a.unserved,
         ..one_way(client, port_a, port_b, server)
     };
     let back = Direction {
-        dropped_by_narrows: a.total.drops,
+        dropped_by_narrows: a.total.drops + stalled(b),
         queued: a.total.backlog_packets,
         to_kernel: b.to_self + b.unserved,
         ..one_way(server, port_b, port_a, client)
@@ -122,7 +125,7 @@ impl Books {
 
     /// Waits until nothing moves, and returns what was counted since the books were opened.
     pub fn settle(&mut self) -> Result<Devices> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let mut last = self.read()?;
         let mut since = Instant::now();
         while since.elapsed() < QUIET {
@@ -156,7 +159,7 @@ mod tests {
         }
     }
 
-    fn show() -> Show {
+    fn show() -> Snapshot {
         serde_json::from_str(
             r#"{"state":"running","ports":[
                 {"name":"port-a","to_self":3,"unserved":0,"per_queue":[],
@@ -176,6 +179,23 @@ mod tests {
         assert_eq!(forth.unaccounted(), 1010 - 798 - 17 - 180 - 12 - 3);
         assert_eq!(forth.unaccounted(), 0);
         assert_eq!(back.unaccounted(), 0);
+    }
+
+    #[test]
+    fn what_came_for_a_silent_worker_is_dropped_unless_a_bridge_stands_by() {
+        let dropped = |fail: &str| {
+            let text = format!(
+                r#"{{"state":"running","fail":"{fail}","ports":[
+                    {{"name":"port-a","to_self":0,"unserved":0,"stalled":9,"per_queue":[],
+                     "total":{{"tx_packets":0,"tx_bytes":0,"backlog_packets":0,"drops":0}}}},
+                    {{"name":"port-b","to_self":0,"unserved":0,"per_queue":[],
+                     "total":{{"tx_packets":0,"tx_bytes":0,"backlog_packets":0,"drops":5}}}}]}}"#
+            );
+            let show: Snapshot = serde_json::from_str(&text).unwrap();
+            directions(&Devices::default(), &show).unwrap().map(|way| way.dropped_by_narrows)
+        };
+        assert_eq!(dropped("closed"), [14, 0]);
+        assert_eq!(dropped("open (bridge nrwbr2)"), [5, 0]);
     }
 
     #[test]

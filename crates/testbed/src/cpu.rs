@@ -11,6 +11,9 @@ use nix::unistd::Pid;
 use std::fs;
 use std::time::Duration;
 
+/// The priority of Narrows's workers.
+const WORKER_NICE: i32 = -20;
+
 /// What all threads of process `pid` have run for, those that have ended left out.
 pub fn of_process(pid: u32) -> Result<Duration> {
     let tasks = format!("/proc/{pid}/task");
@@ -103,6 +106,14 @@ pub fn pin_this_thread(core: usize) -> Result<()> {
     cores.set(core)?;
     sched_setaffinity(Pid::from_raw(0), &cores)
         .with_context(|| format!("cannot keep a thread on core {core}"))
+}
+
+/// Gives the calling thread the priority of Narrows's workers, so that on a busy machine what
+/// sends and what is under test are kept from their cores alike.
+pub fn prefer_this_thread() -> Result<()> {
+    // On Linux this is of the calling thread alone.
+    rustix::process::setpriority_process(None, WORKER_NICE)
+        .context("cannot raise a thread's priority")
 }
 
 fn parse_schedstat(text: &str) -> Option<Duration> {

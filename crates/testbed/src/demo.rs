@@ -142,7 +142,7 @@ fn phase(
 
     let [(cpu_before, before, sent_before), (cpu_after, after, sent_after)] = &outcome.edges;
     let sent = *sent_after - *sent_before;
-    let queues = |show: &crate::narrows::Show| -> Result<Vec<u64>> {
+    let queues = |show: &narrows_snapshot::Snapshot| -> Result<Vec<u64>> {
         let port = show.port(PORT_B).context("narrows show does not list port B")?;
         Ok(port.per_queue.iter().map(|queue| queue.tx_bytes).collect())
     };

@@ -10,9 +10,9 @@ use crate::hang::HungThread;
 use crate::namespace::Namespace;
 use crate::process::{self, Process};
 use anyhow::{Context, Result, bail};
+use narrows_snapshot::Snapshot;
 use nix::sys::signal::Signal;
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -23,118 +23,6 @@ const START: Duration = Duration::from_secs(10);
 /// How often an upgrade is tried that takes too long: a busy machine may keep the new process from
 /// its core for longer than the old one may wait.
 const UPGRADES: usize = 5;
-
-/// What `narrows show --json` says, as far as traffic's books need it.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Show {
-    state: String,
-    ports: Vec<Port>,
-    #[serde(default)]
-    workers: Vec<Worker>,
-    /// What happens when the process is gone.
-    #[serde(default)]
-    fail: String,
-}
-
-/// A port of an instance.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Port {
-    name: String,
-    /// Its queues.
-    #[serde(default)]
-    queues: u32,
-    /// Its MTU in bytes.
-    #[serde(default)]
-    mtu: u32,
-    /// The rate set at its root, in bits per second.
-    #[serde(default)]
-    rate_set_bps: Option<u64>,
-    /// All of its queues together.
-    pub total: Queue,
-    /// Each queue.
-    pub per_queue: Vec<Queue>,
-    /// Frames for the box itself, given to its kernel.
-    pub to_self: u64,
-    /// Frames given to the kernel because no worker served their queue.
-    pub unserved: u64,
-    /// Frames that went past a silent worker: over the bridge, where one stands by.
-    #[serde(default)]
-    pub stalled: u64,
-}
-
-/// A worker of an instance.
-#[derive(Clone, Debug, Deserialize)]
-struct Worker {
-    #[serde(default)]
-    queue: u32,
-    /// The queue whose thread serves it.
-    #[serde(default)]
-    thread: u32,
-    /// For how long nothing was heard of it, where that is too long.
-    silent_s: Option<f64>,
-}
-
-/// What left one queue of a port, or all of them.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct Queue {
-    /// Frames sent.
-    pub tx_packets: u64,
-    /// Their bytes.
-    pub tx_bytes: u64,
-    /// System calls made to have them sent.
-    #[serde(default)]
-    pub tx_kicks: u64,
-    /// Frames queued.
-    pub backlog_packets: u64,
-    /// Frames dropped that were to leave here.
-    pub drops: u64,
-    /// The same by reason; what did not occur may be left out.
-    #[serde(default)]
-    pub drops_by_reason: BTreeMap<String, u64>,
-}
-
-impl Show {
-    /// The port with this name.
-    pub fn port(&self, name: &str) -> Option<&Port> {
-        self.ports.iter().find(|port| port.name == name)
-    }
-
-    /// Whether its ports are joined.
-    pub fn is_running(&self) -> bool {
-        self.state == "running"
-    }
-
-    /// Whether the port with this name is limited to this rate, in bits per second.
-    pub fn has_rate(&self, name: &str, bps: u64) -> bool {
-        self.port(name).is_some_and(|port| port.rate_set_bps == Some(bps))
-    }
-
-    /// Whether its ports are joined and both have this MTU.
-    pub fn is_running_with_mtu(&self, mtu: u32) -> bool {
-        self.is_running() && self.ports.iter().all(|port| port.mtu == mtu)
-    }
-
-    /// Whether its ports are joined and both have this many queues.
-    pub fn is_running_with_queues(&self, queues: u32) -> bool {
-        self.is_running() && self.ports.iter().all(|port| port.queues == queues)
-    }
-
-    /// Whether a worker is silent.
-    pub fn has_silent_worker(&self) -> bool {
-        self.workers.iter().any(|worker| worker.silent_s.is_some())
-    }
-
-    /// Whether nothing is queued, and every worker can say so.
-    pub fn is_at_rest(&self) -> bool {
-        let is_empty = |port: &Port| port.total.backlog_packets == 0;
-        self.ports.iter().all(is_empty) && !self.has_silent_worker()
-    }
-
-    /// The bridge that stands by.
-    pub fn standby(&self) -> Option<&str> {
-        self.fail.strip_prefix("open (bridge ")?.strip_suffix(')')
-    }
-}
 
 /// A running instance; stopped when dropped.
 #[derive(Debug)]
@@ -192,7 +80,7 @@ impl Instance {
     }
 
     /// What `narrows show --json` says.
-    pub fn show(&self) -> Result<Show> {
+    pub fn show(&self) -> Result<Snapshot> {
         let text = process::run(self.command("show").arg("--json"))?;
         serde_json::from_str(&text)
             .with_context(|| format!("narrows show --json does not list its ports: {text}"))
@@ -292,29 +180,6 @@ fn says_ready(log: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// What an instance says with one worker and nothing queued.
-    const SHOW: &str = r#"{"state":"running","fail":"open (bridge nrwbr2)","workers":[{}],
-        "ports":[{"name":"port-a","queues":2,"per_queue":[],"to_self":0,"unserved":0,
-        "total":{"tx_packets":1,"tx_bytes":60,"backlog_packets":0,"drops":0}}]}"#;
-
-    fn show(was: &str, is: &str) -> Show {
-        assert!(SHOW.contains(was), "{was}");
-        serde_json::from_str(&SHOW.replace(was, is)).unwrap()
-    }
-
-    #[test]
-    fn an_instance_is_at_rest_where_nothing_is_queued_and_nobody_is_silent() {
-        assert!(show("{}", "{}").is_at_rest());
-        assert!(!show(r#""backlog_packets":0"#, r#""backlog_packets":1"#).is_at_rest());
-        assert!(!show("{}", r#"{"silent_s":0.6}"#).is_at_rest());
-    }
-
-    #[test]
-    fn the_bridge_that_stands_by_is_named() {
-        assert_eq!(show("{}", "{}").standby(), Some("nrwbr2"));
-        assert_eq!(show("open (bridge nrwbr2)", "closed").standby(), None);
-    }
 
     #[test]
     fn ready_is_a_line_of_its_own() {

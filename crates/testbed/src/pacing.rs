@@ -2,7 +2,7 @@
 //! with real packets that leave through AF_XDP.
 //!
 //! *Cost.* Every round measures every qdisc with 16, 64 and 1024 flows, at the same total rate on
-//! the same veths: system calls made to send ([kicks](crate::narrows::Queue::tx_kicks)), packets
+//! the same veths: system calls made to send ([kicks](narrows_snapshot::Queue::tx_kicks)), packets
 //! for each, and processor time of Narrows's threads for each packet. Beside them stands a port
 //! without a qdisc, which sends what comes as it comes: the traffic's own cost. What a qdisc costs
 //! above that in the same round is the price of pacing, and its ratio to `flowbundler`'s is what

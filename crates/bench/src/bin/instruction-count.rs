@@ -8,6 +8,7 @@ use anyhow::{Context, bail, ensure};
 use narrows_bench::Structure;
 use narrows_bench::cake::Subject;
 use narrows_bench::callgrind::{self, Program};
+use narrows_bench::classify::Rules;
 use narrows_bench::wheels;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -68,7 +69,8 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is measured: each structure of `bench qdisc`, `cake` with flows, and timing wheels.
+/// What is measured: each structure of `bench qdisc`, look-ups of classes, `cake` with flows, and
+/// timing wheels.
 fn works(folder: &Path) -> Vec<(String, Program)> {
     let hot_path = |structure: Structure| {
         let name = structure.name();
@@ -84,10 +86,15 @@ fn works(folder: &Path) -> Vec<(String, Program)> {
         let arguments = [name.as_str()].into_iter().chain(WHEELS_WORK).map(str::to_owned).collect();
         (name, Program { path: folder.join("wheels_cost"), arguments })
     };
+    let rules = Rules::ALL.map(|rules| {
+        let name = rules.name().to_owned();
+        let program = Program { path: folder.join("classify_cost"), arguments: vec![name.clone()] };
+        (format!("classify-{name}"), program)
+    });
     let structures = Structure::all().into_iter().map(hot_path);
     let cakes = [Subject::CakeBesteffort, Subject::CakeDiffserv4].map(cake);
     let wheels = [wheels::Subject::Carousel, wheels::Subject::Eiffel, wheels::Subject::FlowBundler];
-    structures.chain(cakes).chain(wheels.map(wheel)).collect()
+    structures.chain(rules).chain(cakes).chain(wheels.map(wheel)).collect()
 }
 
 /// Builds the examples that are measured; they stand beside this program. In which folder.

@@ -12,7 +12,7 @@ use etherparse::{IpDscp, IpHeaders, Ipv4Header, PacketBuilder, ip_number};
 use narrows_packet::PacketId;
 
 /// What a frame claims to be long, Ethernet header included.
-pub(super) const LEN: u16 = 1500;
+pub(crate) const LEN: u16 = 1500;
 /// How much of it is there.
 const HELD: usize = 128;
 /// How far frames stand apart: as little as the packets of `rte_sched`, so that it is not the cache
@@ -30,13 +30,13 @@ const FIRST_PORT: u16 = 20_000;
 const DISCARD: u16 = 9;
 
 /// The frames of all packets.
-pub(super) struct Frames {
+pub(crate) struct Frames {
     memory: Box<[u8]>,
 }
 
 impl Frames {
     /// Those of `packets` packets of `flows` flows.
-    pub(super) fn new(packets: u32, flows: u32) -> Result<Self> {
+    pub(crate) fn new(packets: u32, flows: u32) -> Result<Self> {
         let mut memory = vec![0; packets as usize * STRIDE].into_boxed_slice();
         let payload = vec![0; usize::from(LEN) - HEADERS];
         let mut whole = Vec::with_capacity(usize::from(LEN));
@@ -50,7 +50,7 @@ impl Frames {
 
     /// What is there of the frame of `id`.
     #[inline]
-    pub(super) fn of(&self, id: PacketId) -> &[u8] {
+    pub(crate) fn of(&self, id: PacketId) -> &[u8] {
         let start = id.0 as usize * STRIDE;
         &self.memory[start..start + HELD]
     }

@@ -9,7 +9,7 @@ use std::io;
 
 /// The cores that this process may use, in the order in which threads take them.
 #[derive(Clone, Debug)]
-pub(super) struct Cores {
+pub(crate) struct Cores {
     order: Vec<usize>,
     physical: usize,
 }
@@ -19,7 +19,7 @@ type Physical = (u32, u32);
 
 impl Cores {
     /// Those that the kernel lets this process use.
-    pub(super) fn allowed() -> io::Result<Self> {
+    pub(crate) fn allowed() -> io::Result<Self> {
         let set = sched_getaffinity(None)?;
         let allowed = (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core));
         Ok(Self::of(allowed.map(|core| (core, physical(core)))))
@@ -47,18 +47,18 @@ impl Cores {
     }
 
     /// How many there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.order.len()
     }
 
     /// How many of them are physical; those of which the kernel does not say it count as such.
-    pub(super) fn physical(&self) -> usize {
+    pub(crate) fn physical(&self) -> usize {
         self.physical
     }
 
     /// Keeps the calling thread, number `thread` of its run, on its core. Beyond the number
     /// of cores, threads share them in turn.
-    pub(super) fn pin(&self, thread: usize) -> io::Result<()> {
+    pub(crate) fn pin(&self, thread: usize) -> io::Result<()> {
         let mut set = CpuSet::new();
         if let Some(core) = self.order.get(thread % self.order.len().max(1)) {
             set.set(*core);

@@ -4,18 +4,22 @@ mod work;
 
 use super::report::print;
 use clap::{Args, Subcommand};
-use narrows_bench::{cake, coordination, wheels};
+use narrows_bench::callgrind::Program;
+use narrows_bench::{cake, classify, coordination, policy, tree as class_tree, wheels};
 use narrows_testbed::progress::Progress;
-use narrows_testbed::{Rounds, accuracy, forward, latency, pacing, uneven, waking};
+use narrows_testbed::{Rounds, accuracy, forward, latency, pacing, tree, uneven, waking};
 use serde::Serialize;
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::process::ExitCode;
 use std::time::Duration;
-use work::{CakeWork, WheelsWork, counted};
+use work::{CakeWork, TreeFootprint, WheelsWork, counted};
 
 /// Measure what things cost on this machine, each beside its peers in the same run.
 #[derive(Args)]
+#[command(after_long_help = "Examples:
+  narrows bench qdisc
+  narrows bench forward")]
 pub struct Bench {
     #[command(subcommand)]
     what: What,
@@ -54,12 +58,24 @@ enum What {
     #[command(mut_arg("seconds", |it| it.help("Seconds for which each qdisc is measured with each number of flows in each round")))]
     #[command(mut_arg("rounds", |it| it.default_value("5").help("How often the costs are measured")))]
     Pacing(InRounds),
+    /// A tree of classes: the kernel's HTB on a bridge and ours, the same tree and traffic.
+    ///
+    /// A small provider's tree of 27 classes on 80 Mbit/s and four queues. For each class in four
+    /// phases: what HTB's rules give it by a fluid model, and what arrives under each system. Then
+    /// what classes get that others come before, and what a packet costs. Needs root, and a quiet
+    /// machine for the costs.
+    #[command(mut_arg("seconds", |it| it.default_value("3").help("Seconds that each phase takes, and for which costs are measured")))]
+    TreeReal(InRounds),
     Qdisc(Qdisc),
+    Classify(Classify),
+    Policy(Policy),
     Coordination(Coordination),
     Cake(Cake),
+    Tree(Tree),
     Wheels(Wheels),
     BareForwarder(BareForwarder),
     CakeWork(CakeWork),
+    TreeFootprint(TreeFootprint),
     WheelsWork(WheelsWork),
 }
 
@@ -72,12 +88,17 @@ impl Bench {
             What::Latency(rounds) => rounds.execute(latency::run),
             What::Waking(rounds) => rounds.execute(waking::run),
             What::Pacing(rounds) => rounds.execute(pacing::run),
+            What::TreeReal(rounds) => rounds.execute(tree::real::run),
             What::Qdisc(qdisc) => qdisc.execute(),
+            What::Classify(classify) => classify.execute(),
+            What::Policy(policy) => policy.execute(),
             What::Coordination(coordination) => coordination.execute(),
             What::Cake(cake) => cake.execute(),
+            What::Tree(tree) => tree.execute(),
             What::Wheels(wheels) => wheels.execute(),
             What::BareForwarder(bare) => bare.execute(),
             What::CakeWork(work) => work.execute(),
+            What::TreeFootprint(work) => work.execute(),
             What::WheelsWork(work) => work.execute(),
         }
     }
@@ -164,6 +185,61 @@ impl Qdisc {
     }
 }
 
+/// What a policy of many subscribers costs to load, to change, to read again and to show; one core,
+/// no I/O.
+///
+/// A class, a `cake` and a filter for each subscriber on four queues, as an instance handles them,
+/// from the words of `tc` to what a queue takes over. Processor time; of commands on one subscriber
+/// the median. Memory for each subscriber, too.
+#[derive(Args)]
+struct Policy {
+    /// The numbers of subscribers, separated by commas.
+    #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = policy::SUBSCRIBERS, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    subscribers: Vec<u32>,
+
+    /// How often each command is given; medians are shown.
+    #[arg(long, value_name = "R", default_value_t = 21, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: u32,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Policy {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let options = policy::Options { subscribers: self.subscribers, repeats: self.repeats };
+        let mut progress = Progress::over(policy::steps(&options));
+        let report = policy::run(&options, |title| progress.begin(title))?;
+        drop(progress);
+        print(&report, self.json)
+    }
+}
+
+/// What it costs to find a packet's class among 100,000 addresses, 100,000 prefixes and 1,000
+/// filters of ten masks; one core, no I/O.
+///
+/// The tables, from a packet's headers on and from its bytes on, beside a walk over the filters, a
+/// hash map and a prefix trie, all in turns on the same packets. Then what it costs to make the
+/// tables and to change one filter, and what memory they take.
+#[derive(Args)]
+struct Classify {
+    /// How often all of it is repeated; medians are shown.
+    #[arg(long, value_name = "R", default_value_t = 201, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: u32,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Classify {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let options = classify::Options { repeats: self.repeats as usize, ..Default::default() };
+        print(&classify::run(&options), self.json)
+    }
+}
+
 /// What it costs that cores share a limit: every coordination strategy over queues in memory,
 /// with real threads on cores of their own.
 ///
@@ -231,6 +307,50 @@ impl Cake {
         let options = cake::Options { packets: 100_000, repeats, counted };
         let mut progress = Progress::over(cake::steps(&options));
         let report = cake::run(&options, |title| progress.begin(title))?;
+        drop(progress);
+        print(&report, self.json)
+    }
+}
+
+/// A tree of classes, 16 to 1,000,000 of them, beside a FIFO and DPDK's `rte_sched`; no I/O.
+///
+/// Nanoseconds a packet for enqueue and dequeue on one core, all structures in turns, with one class
+/// above each leaf and with four, `pfifo` and `cake` below each leaf; then several threads on one
+/// tree. Rows whose load is `free` check every credit and never wait for one, as `rte_sched` does;
+/// in those that are `bound` the root's rate binds. Memory for each class, too. What does not fit
+/// into memory says so. `rte_sched` needs Debian's package librte-sched23.
+#[derive(Args)]
+struct Tree {
+    /// The numbers of leaf classes, separated by commas.
+    #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = class_tree::CLASSES, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    classes: Vec<u32>,
+
+    /// How often all of it is repeated; medians are shown.
+    #[arg(long, value_name = "R", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: u32,
+
+    /// The most threads; 1, 2, 4 and so on up to it are measured [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=coordination::MAX_THREADS as i64))]
+    threads: Option<u16>,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Tree {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let arguments = vec!["bench".to_owned(), "tree-footprint".to_owned()];
+        let options = class_tree::Options {
+            classes: self.classes,
+            packets: 100_000,
+            repeats: self.repeats as usize,
+            threads: self.threads.map(usize::from),
+            window: Duration::from_millis(500),
+            weighed: Program { path: std::env::current_exe()?, arguments },
+        };
+        let mut progress = Progress::over(class_tree::steps(&options));
+        let report = class_tree::run(&options, |title| progress.begin(title))?;
         drop(progress);
         print(&report, self.json)
     }

@@ -6,19 +6,20 @@ use narrows_testbed::chaos::{self, Kind};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Hurt a running Narrows in every way while traffic goes through it, and see that it keeps its
-/// promises.
+/// Inject faults into a running Narrows under traffic, and check that it keeps its guarantees.
 ///
-/// Between network namespaces of its own, numbered packets go both ways while, one after the other
-/// and in an order that the seed decides, the process is killed, stopped, restarted and upgraded,
-/// one of its workers hangs, ports go down and change, their queues, too, the standby bridge is
-/// spoilt, policies change, cores are taken away, and floods come. Every packet has to be accounted
-/// for, no flow may be out for longer than promised, none may be reordered in normal operation, and
-/// the limit may never be exceeded. Fails where a promise breaks, and says with which seed. Needs
-/// root.
+/// Numbered packets pass both ways between network namespaces. Meanwhile, in an order that the seed
+/// decides, the process is killed, stopped, restarted and upgraded, a worker hangs, ports go down
+/// and change their queues and MTU, the standby bridge breaks, policies and classes change, cores
+/// are taken away, and floods arrive. Every packet must be accounted for, no outage of a flow may
+/// exceed its bound, no flow may be reordered in normal operation, and the limit must hold. Fails if
+/// a guarantee breaks, and prints the seed. Needs root.
 #[derive(Args)]
+#[command(after_long_help = "Examples:
+  narrows chaos --seed 1 --duration 60s
+  narrows chaos --only kill,upgrade")]
 pub struct Chaos {
-    /// What chance depends on; the same seed is the same sequence of faults.
+    /// The seed; the same seed is the same sequence of faults.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 

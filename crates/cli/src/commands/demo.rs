@@ -3,17 +3,21 @@
 use super::report::print;
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use narrows_testbed::tree::demo as tree;
 use narrows_testbed::{demo, rrul};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// See Narrows shape real traffic on this machine, between network namespaces of its own.
 ///
 /// Makes three namespaces with 4-queue veth pairs, joins them, and sends UDP and TCP in
-/// many flows with ping alongside: without a limit, then at 100 Mbit/s, 500 Mbit/s and
-/// 1 Gbit/s. Takes below two minutes and cleans up whatever happens. Needs root.
+/// many flows, and pings: without a limit, then at 100 Mbit/s, 500 Mbit/s and 1 Gbit/s. Takes less
+/// than two minutes and always cleans up. Needs root.
 #[derive(Args)]
+#[command(after_long_help = "Examples:
+  narrows demo
+  narrows demo latency --plot latency.svg")]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Demo {
     #[command(subcommand)]
@@ -31,14 +35,15 @@ pub struct Demo {
 #[derive(Subcommand)]
 enum Other {
     Latency(Latency),
+    Tree(Tree),
 }
 
-/// See what CAKE does to the delay of everything else while the path is full.
+/// See what CAKE does to delay while the path is full.
 ///
 /// Between the same namespaces, at 20, 100 and 500 Mbit/s in both directions: four TCP flows up
-/// and four down (CS0, CS1, CS5, EF), and beside them ping, UDP probes, a call and look-ups of
-/// names. CAKE is shown beside a plain tbf with a pfifo, and beside no shaper at all. Takes
-/// below four minutes and cleans up whatever happens. Needs root.
+/// and four down (CS0, CS1, CS5, EF), and pings, UDP probes, a call and DNS-like requests. Compares
+/// CAKE with a plain tbf over a pfifo, and with no shaper. Takes less than four minutes and always
+/// cleans up. Needs root.
 #[derive(Args)]
 struct Latency {
     /// Seconds for which each system is measured under load at each limit.
@@ -54,10 +59,33 @@ struct Latency {
     plot: Option<PathBuf>,
 }
 
+/// See a tree of classes divide a link as classes wake, leave and borrow.
+///
+/// A small provider's tree between the same namespaces: two sites, six subscribers, three
+/// applications each, on 80 Mbit/s and four queues. In six phases everyone sends at other rates;
+/// shown is what each class asked for, what HTB's rules give it by a fluid model, and what arrived.
+/// Takes half a minute and cleans up whatever happens. Needs root.
+#[derive(Args)]
+struct Tree {
+    /// Seconds that each phase takes.
+    #[arg(long, value_name = "S", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=60))]
+    seconds: u64,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+
+    /// Also draw what was delivered over time, as SVG.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
 impl Demo {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
-        if let Some(Other::Latency(latency)) = self.other {
-            return latency.execute();
+        match self.other {
+            Some(Other::Latency(latency)) => return latency.execute(),
+            Some(Other::Tree(tree)) => return tree.execute(),
+            None => {}
         }
         let report = demo::run(&demo::Options {
             program: std::env::current_exe()?,
@@ -74,10 +102,27 @@ impl Latency {
             window: Duration::from_secs(self.seconds),
         })?;
         if let Some(file) = &self.plot {
-            std::fs::write(file, rrul::svg(&report)?)
-                .with_context(|| format!("cannot write {}", file.display()))?;
-            eprintln!("plot: {}", file.display());
+            write_plot(file, &rrul::svg(&report)?)?;
         }
         print(&report, self.json)
     }
+}
+
+impl Tree {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let report = tree::run(&tree::Options {
+            program: std::env::current_exe()?,
+            phase: Duration::from_secs(self.seconds),
+        })?;
+        if let Some(file) = &self.plot {
+            write_plot(file, &tree::svg(&report)?)?;
+        }
+        print(&report, self.json)
+    }
+}
+
+fn write_plot(file: &Path, svg: &str) -> anyhow::Result<()> {
+    std::fs::write(file, svg).with_context(|| format!("cannot write {}", file.display()))?;
+    eprintln!("plot: {}", file.display());
+    Ok(())
 }

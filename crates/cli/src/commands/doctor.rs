@@ -6,12 +6,15 @@ use narrows_dataplane::run::wanted;
 use narrows_link::doctor;
 use std::process::ExitCode;
 
-/// Check whether two interfaces, and this host, are fit for Narrows, and say what to change.
+/// Check whether two interfaces and this host are fit for Narrows, and print what to change.
 ///
 /// Looks at driver, XDP mode, queues, rings, offloads, MTU, addresses, IRQ and CPU layout, kernel
-/// features, privileges and other XDP programs. Changes nothing. Exits with 1 where
-/// something makes a start impossible.
+/// features, privileges and other XDP programs. Changes nothing. Exits with 1 if something
+/// prevents a start.
 #[derive(Args)]
+#[command(after_long_help = "Examples:
+  narrows doctor eth1 eth2
+  narrows doctor eth1 eth2 --json")]
 pub struct Doctor {
     /// The first port.
     #[arg(value_name = "A")]
@@ -21,7 +24,7 @@ pub struct Doctor {
     #[arg(value_name = "B")]
     b: String,
 
-    /// Judge for a run with --fail-closed, which needs no bridge.
+    /// Check for a run with --fail-closed, which needs no bridge.
     #[arg(long)]
     fail_closed: bool,
 

@@ -9,22 +9,21 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::Duration;
 
-/// Run a command for which a driver wants its queues back, and shape on right afterwards.
+/// Release the ports while a command changes their queues or MTU, then shape again.
 ///
 /// Many drivers refuse another number of queues or another MTU while Narrows holds the queues
-/// (`Device queue in use by AF_XDP`). This has the running instance let go of its ports, runs
-/// COMMAND, and has the ports joined again, with the same policy. Meanwhile packets pass unshaped
-/// over the bridge that stands by, or stop where the instance runs with --fail-closed. If this
-/// command is killed, or the time is up, the ports are joined again at once.
+/// (`Device queue in use by AF_XDP`). This makes the running instance release its ports, runs
+/// COMMAND, and joins the ports again, with the same policy. Meanwhile packets pass unshaped over
+/// the standby bridge, or stop if the instance runs with --fail-closed. If this command is killed,
+/// or the time is up, the ports are joined again at once.
 ///
-///   narrows reconfigure -- ethtool -L eth1 combined 8
-///   narrows reconfigure -- sh -c 'ip link set eth1 mtu 9000 && ip link set eth2 mtu 9000'
-///
-/// Prints how long the limit was off, and exits with the code of COMMAND.
+/// Prints how long the limit was off, and exits with the exit code of COMMAND.
 #[derive(Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = "Examples:
+  narrows reconfigure -- ethtool -L eth1 combined 8
+  narrows reconfigure --limit 10 -- sh -c 'ip link set eth1 mtu 9000 && ip link set eth2 mtu 9000'")]
 pub struct Reconfigure {
-    /// The ports of the instance, where several run.
+    /// The ports of the instance, if several run.
     #[arg(long, value_name = "A,B", value_parser = super::run::parse_ports)]
     ports: Option<[String; 2]>,
 
@@ -54,8 +53,8 @@ impl Reconfigure {
             Ok(Answer::Joined { mode, waiting_for, apart_ms, late }) => {
                 if late {
                     eprintln!(
-                        "narrows: the ports were joined again after {} s, before the command was \
-                         over: give it more time with --limit",
+                        "narrows: the ports were joined again after {} s, before the command \
+                         ended: give it more time with --limit",
                         self.limit
                     );
                 }
@@ -63,13 +62,13 @@ impl Reconfigure {
                 match (mode, waiting_for) {
                     (Some(mode), _) => println!("joined {mode}"),
                     (None, reason) => eprintln!(
-                        "narrows: the ports cannot be joined now: {}; it is tried again, see \
+                        "narrows: the ports cannot be joined now: {}; Narrows keeps trying, see \
                          `narrows show`",
                         reason.unwrap_or_default()
                     ),
                 }
             }
-            Ok(other) => eprintln!("narrows: the instance answered something else: {other:?}"),
+            Ok(other) => eprintln!("narrows: the instance gave an unexpected answer: {other:?}"),
             Err(error) => eprintln!("narrows: {error}"),
         }
         match status {

@@ -3,77 +3,85 @@
 use clap::{Args, ValueEnum};
 use narrows_bpf::XdpMode;
 use narrows_dataplane::run::{RunOptions, run};
-use narrows_dataplane::{FailMode, SessionOptions};
+use narrows_dataplane::{FailMode, PlaneKind, SessionOptions};
 use narrows_xsk::CopyMode;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Join two ports and shape what passes between them.
 ///
-/// Frames that come in at one port go out of the other, whatever they are; frames addressed to
-/// this box go to its kernel. One worker thread serves each queue pair, pinned to a core.
-/// Without a policy nothing is limited; `narrows tc` sets limits while it runs:
+/// Every frame that arrives at one port leaves through the other; frames addressed to this box go
+/// to its kernel. One worker thread serves each queue pair, pinned to a core. Without a policy
+/// nothing is limited; `narrows tc` sets limits at run time:
 ///
 ///   narrows run --ports eth1,eth2
 ///   narrows tc qdisc replace dev eth2 root tbf rate 1gbit burst 1mb latency 5ms
 ///
-/// Both ports need the same number of queues (`ethtool -L`); `narrows doctor A B` says what
-/// else to look at. Stop it with Ctrl-C or SIGTERM.
+/// Both ports need the same number of queues (`ethtool -L`); `narrows doctor A B` checks the
+/// rest. Stop it with Ctrl-C or SIGTERM.
 ///
-/// It needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, and for all that it can do also
+/// It needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, and for all features also
 /// CAP_PERFMON (cake nat), CAP_IPC_LOCK (frames beyond `ulimit -l`) and CAP_SYS_NICE (priority).
-/// It drops all others before it joins the ports, and then reads and writes only the folders of
-/// its policy and state files and what describes interfaces (docs/guide.md, "What it may do").
+/// It drops all others before it joins the ports. Then it accesses only the directories of its
+/// policy and state files and the kernel's interface files (docs/guide.md, "What it may do").
 #[derive(Args)]
+#[command(after_long_help = "Examples:
+  narrows run --ports eth1,eth2
+  narrows run --ports eth1,eth2 --batch /etc/narrows/home.tc --state /var/lib/narrows/home.tc
+  narrows run --ports eth1,eth2 --cores 2,3 --busy-poll --fail-closed")]
 #[command(verbatim_doc_comment)]
 pub struct Run {
     /// The two interfaces, separated by a comma.
     #[arg(long, value_name = "A,B", value_parser = parse_ports)]
     ports: [String; 2],
 
-    /// The policy to begin with: a file of tc commands, as `tc -batch` reads it. SIGHUP reads it
-    /// again, all or nothing: a file with a mistake changes nothing, a good one takes the place
-    /// of what was edited since.
+    /// The initial policy: a file of tc commands, as `tc -batch` reads it. SIGHUP reads it again,
+    /// all or nothing: a file with an error changes nothing, a good one replaces live edits.
     #[arg(short, long, value_name = "FILE")]
     batch: Option<PathBuf>,
 
-    /// Keep the policy in FILE: each change is written there, and the next start begins with it
-    /// and not with --batch. Without it live edits end with the process.
+    /// Keep the policy in FILE: each change is written there, and the next start reads it instead
+    /// of --batch. Without it live edits end with the process.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
 
-    /// Who forwards when this process is gone, however it ended. `bridge`: a kernel bridge
-    /// between the ports, which is made beforehand and stays, so that traffic goes on unshaped.
+    /// What forwards after this process has ended, for whatever reason. `bridge`: a kernel bridge
+    /// between the ports, which is created at the start and stays; traffic passes unshaped.
     #[arg(long, value_name = "HOW", default_value = "bridge", conflicts_with = "fail_closed")]
     fail_open: FailOpen,
 
-    /// Let traffic stop when this process is gone.
+    /// Stop traffic when this process ends.
     #[arg(long)]
     fail_closed: bool,
+
+    /// What joins the ports. `xsk`: queues, and a worker thread for each (AF_XDP). `xdp`: a program
+    /// in the driver, without queues: it costs less and polices instead of shaping, so only tbf
+    /// and htb over pfifo, bfifo or codel run there (docs/xdp.md).
+    #[arg(long, value_name = "PLANE", default_value = "xsk")]
+    plane: Plane,
 
     /// Workers never sleep: lowest latency, a whole core each.
     #[arg(long)]
     busy_poll: bool,
 
-    /// The cores to pin workers to, in turn; all that this process may use, by default.
+    /// The cores to pin workers to, in turn. Default: all that this process may use.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     cores: Vec<usize>,
 
-    /// Packet frames of each worker in which packets may wait, half of them for each direction; the
-    /// rings take theirs on top. Each is 2 KiB, or 4 KiB in zero copy and where an MTU is above
-    /// 1770.
+    /// Frames of each worker for queued packets, half of them for each direction; the rings' frames
+    /// come on top. A frame is 2 KiB, or 4 KiB in zero copy and with an MTU above 1770.
     #[arg(long, value_name = "N", default_value_t = FRAMES, value_parser = clap::value_parser!(u32).range(1024..=1_048_576))]
     frames: u32,
 
-    /// Use only this XDP mode, instead of native where the driver has it and generic elsewhere.
+    /// Use only this XDP mode. Default: native if the driver has it, else generic.
     #[arg(long, value_name = "MODE")]
     xdp: Option<Xdp>,
 
-    /// Copy frames between driver and user space even where the driver could do without.
+    /// Copy frames between driver and user space even if the driver supports zero copy.
     #[arg(long)]
     copy: bool,
 
-    /// Go on where the process stops that has started this one (`narrows upgrade`).
+    /// Continue from the process that has started this one (`narrows upgrade`).
     #[arg(long, hide = true)]
     take_over: bool,
 }
@@ -81,6 +89,12 @@ pub struct Run {
 #[derive(Clone, Copy, ValueEnum)]
 enum FailOpen {
     Bridge,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Plane {
+    Xsk,
+    Xdp,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -110,6 +124,10 @@ impl Run {
             batch: self.batch,
             state: self.state,
             fail: if self.fail_closed { FailMode::Closed } else { FailMode::Open },
+            plane: match self.plane {
+                Plane::Xsk => PlaneKind::Xsk,
+                Plane::Xdp => PlaneKind::Xdp,
+            },
             session: SessionOptions {
                 frames: self.frames,
                 ring: ring_for(self.frames),

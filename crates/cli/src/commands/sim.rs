@@ -10,15 +10,15 @@ use std::process::ExitCode;
 
 /// Run a scenario in virtual time: the same workers and coordination, on up to 128 virtual cores.
 ///
-/// A scenario is a TOML file, built in (--list) or your own: start from a copy of one that comes
-/// near (--show). What is printed is simulated, and the same on every machine for the same seed.
+/// A scenario is a TOML file, built in (--list) or your own: start from a copy of a similar one
+/// (--show). All output is simulated, and the same on every machine for the same seed.
 ///
-/// The table has what the paper reports, where it does, beside what each strategy did: `equal` is
-/// mq-cake as published. --json prints one object with a row for each run, --report writes one HTML
-/// page with plots.
+/// The table has the paper's figure, if any, beside that of each strategy; `equal` is mq-cake as
+/// published. --json prints one object with a row for each run, --report writes one HTML page with
+/// plots.
 ///
-/// Any value of a scenario can be changed by its path in the file. Where the scenario sweeps
-/// over that path, the sweep is replaced, and several values are separated by commas:
+/// --set changes any value of a scenario by its path in the file. If the scenario sweeps over that
+/// path, the new values, separated by commas, replace the sweep:
 ///
 ///   narrows sim --list
 ///   narrows sim mqcake-skew
@@ -26,13 +26,16 @@ use std::process::ExitCode;
 ///   narrows sim mqcake-switch --set 'strategies=["equal","fair"]' --report switch.html
 ///   narrows sim --show fair-elephant > mine.toml; narrows sim mine.toml --seed 7
 #[derive(Args)]
+#[command(after_long_help = "Examples:
+  narrows sim --list
+  narrows sim mqcake-skew --report skew.html")]
 #[command(verbatim_doc_comment)]
 pub struct Sim {
     /// A built-in scenario, or a file.
     #[arg(value_name = "SCENARIO|FILE", required_unless_present_any = ["list", "show"])]
     scenario: Option<String>,
 
-    /// What everything random follows from; the same as --set run.seed=N.
+    /// The seed of everything random; the same as --set run.seed=N.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
@@ -49,11 +52,11 @@ pub struct Sim {
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 
-    /// How many runs at a time; as many as there are cores, by default. Changes no result.
+    /// How many runs in parallel. Default: the number of cores. Does not change results.
     #[arg(long, value_name = "N")]
     jobs: Option<std::num::NonZero<usize>>,
 
-    /// List the scenarios that are built in, with the figure that each reproduces.
+    /// List the built-in scenarios, with the figure that each reproduces.
     #[arg(long, conflicts_with_all = ["scenario", "show"])]
     list: bool,
 
@@ -141,7 +144,7 @@ fn read(what: &str, overrides: &[Override]) -> anyhow::Result<Experiment> {
     }
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {what}"))?;
     let text = String::from_utf8(bytes)
-        .with_context(|| format!("{what} is no text: a scenario is a TOML file in UTF-8"))?;
+        .with_context(|| format!("{what} is not text: a scenario is a TOML file in UTF-8"))?;
     let mut experiment = Experiment::read(what, &text, overrides)?;
     if let Some(stem) = path.file_stem() {
         experiment.rename(stem.to_string_lossy().into_owned());

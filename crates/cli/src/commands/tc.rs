@@ -10,16 +10,16 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Speak tc to a running instance, or to a policy file.
+/// Run tc commands on a running instance, or on a policy file.
 ///
-/// The words are those of tc(8), tc-tbf(8) and so on: `qdisc add|replace|change|del|show` with
-/// handles, parents, units, -s, -d, -j, -p, -o, -iec, -n and -batch, `class show` and
-/// `filter show`, and the exit codes, text and JSON are tc's, too. What is added:
+/// The syntax is that of tc(8), tc-tbf(8) and so on: `qdisc`, `class` and `filter` with
+/// `add|replace|change|del|show`, handles, parents, units, -s, -d, -j, -p, -o, -iec, -n and
+/// -batch. Exit codes, text and JSON are tc's, too. Additions:
 ///
-///   save [ dev NAME ]                  print the policy, exact, as commands that make it again
+///   save [ dev NAME ]                  print the policy, exactly, as commands that restore it
 ///   coordination fair|equal|edt|lock   behind a tbf at the root: how the queues of the port
 ///                                      share its one rate (fair)
-///   sync TIME                          for how long shares hold: derived for fair, 200us
+///   sync TIME                          how long shares are valid: derived for fair, 200us
 ///                                      for equal
 ///   linklayer ptm                      VDSL2 framing
 ///
@@ -32,7 +32,7 @@ use std::process::ExitCode;
 #[derive(Args)]
 #[command(verbatim_doc_comment, disable_help_flag = true)]
 pub struct Tc {
-    /// Work on this policy file instead of a running instance. May stand among tc's options.
+    /// Use this policy file instead of a running instance. May be among tc's options.
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
 
@@ -40,7 +40,7 @@ pub struct Tc {
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
 
-    /// The words of the command, as tc takes them.
+    /// The command, as tc takes it.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
     words: Vec<OsString>,
 }
@@ -142,7 +142,7 @@ fn ask(client: &Client, request: &Request) -> anyhow::Result<Outcome> {
     match client.ask(request)? {
         Answer::Tc { stdout, stderr, code } => Ok(Outcome { stdout, stderr, code }),
         Answer::Refused(reason) => anyhow::bail!("{reason}"),
-        other => anyhow::bail!("the instance answered something else: {other:?}"),
+        other => anyhow::bail!("the instance gave an unexpected answer: {other:?}"),
     }
 }
 

@@ -12,23 +12,26 @@ use std::time::{Duration, Instant};
 /// How often it is asked how far an upgrade is.
 const POLL: Duration = Duration::from_millis(20);
 /// How long it may take: longer than all that an instance waits for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Hand running instances over to a new binary, with all that is queued.
+/// Hand running instances over to a new binary, with all queued packets.
 ///
-/// Install the new binary where the old one lies (rename it into its place), and run this. The
-/// instance starts it with its own arguments, and passes ports, policy, limits, counters and queued
-/// packets on once the new one is ready; what comes in meanwhile waits. Should anything fail, the
-/// old process goes on as if nothing had happened, and this says why.
+/// Install the new binary in place of the old one (by renaming), and run this. The instance starts
+/// it with its own arguments. Once the new process is ready, the old one passes on ports, policy,
+/// limits, counters and queued packets; arriving packets wait meanwhile. If anything fails, the old
+/// process continues and this prints why.
 ///
-/// The process that has taken over is another one: what watches the process id has to follow.
+/// The process id changes.
 #[derive(Args)]
+#[command(after_long_help = "Examples:
+  narrows upgrade
+  narrows upgrade eth2 --binary /usr/local/bin/narrows --json")]
 pub struct Upgrade {
     /// Only the instance that has this port.
     #[arg(value_name = "DEV")]
     dev: Option<String>,
 
-    /// Run this binary, instead of what now lies where the running one was started from.
+    /// Run this binary. Default: the one at the path of the running one.
     #[arg(long, value_name = "PATH")]
     binary: Option<PathBuf>,
 
@@ -65,12 +68,12 @@ fn upgrade(client: &Client, binary: Option<PathBuf>) -> anyhow::Result<UpgradeSt
     let status = |request| match client.ask(&request)? {
         Answer::Upgrade(status) => Ok(status),
         Answer::Refused(reason) => anyhow::bail!("{reason}"),
-        other => anyhow::bail!("the instance answered something else: {other:?}"),
+        other => anyhow::bail!("the instance gave an unexpected answer: {other:?}"),
     };
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     let mut now = status(Request::Upgrade { binary })?;
     while let UpgradeStatus::Running { .. } = now {
-        anyhow::ensure!(Instant::now() < end, "the instance does not come to an end with it");
+        anyhow::ensure!(Instant::now() < end, "the instance did not finish the upgrade in time");
         sleep(POLL);
         now = status(Request::UpgradeStatus)?;
     }

@@ -1,6 +1,7 @@
 //! CAKE on real packets: one rate over all queues, marks instead of losses, short delays, and
 //! books that add up.
 
+use crate::limits::{TOLERANCE, assert_near, rate_at_server};
 use crate::setup::{assert_balanced, complaint, flood, run, show, tc, turn};
 use narrows_testbed::accounting::Books;
 use narrows_testbed::bed::{SERVER, SERVER_MAC};
@@ -9,9 +10,7 @@ use narrows_testbed::narrows::Instance;
 use narrows_testbed::ping::Ping;
 use narrows_testbed::raw::RawSocket;
 use narrows_testbed::tcp::{Flow, Flows, Running};
-use narrows_testbed::window::{Delivered, Meter};
 use narrows_testbed::{Testbed, frames, steering};
-use narrows_units::Rate;
 use serde_json::Value;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -45,15 +44,10 @@ fn cake_keeps_its_rate_over_all_queues_and_its_figures_add_up() {
     let instance = run(&bed, &[]);
     instance.tc("qdisc replace dev port-b root cake bandwidth 100mbit besteffort").unwrap();
     let mut books = Books::open(&bed).unwrap();
-    let mut meter = Meter::at_server(&bed).unwrap();
     let load = flood(&bed, &flows.concat(), 1000, 150e6);
-    sleep(WARM_UP);
-    let start = meter.read().unwrap();
-    sleep(Duration::from_secs(2));
-    let delivered = Delivered::between(&start, &meter.read().unwrap());
+    let rate = rate_at_server(&bed);
     load.stop().unwrap();
-    let deviation = delivered.deviation_percent(Rate::from_bits_per_sec(100_000_000));
-    assert!(deviation.abs() <= 1.0, "{deviation:+.2} %");
+    assert_near(rate, 100e6, TOLERANCE, "cake");
     let (_, [forth, _]) = assert_balanced(&mut books, &instance);
     let [cake] = &listed(&instance)[..] else { panic!("{:#?}", listed(&instance)) };
     let figure = |name: &str| cake[name].as_u64().unwrap_or_else(|| panic!("{name}: {cake:#}"));

@@ -1,7 +1,7 @@
 //! The harness of `narrows chaos` itself: it is content with normal operation, and finds what is
 //! planted.
 
-use crate::setup::{NARROWS, turn};
+use crate::setup::{NARROWS, shared_turn};
 use narrows_testbed::chaos::{Kind, Options, Planted, Report, run};
 use std::time::Duration;
 
@@ -19,14 +19,14 @@ fn calm(planted: Option<Planted>) -> Report {
 
 #[test]
 fn chaos_finds_every_packet_of_a_calm_run() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     let report = calm(None);
     assert_eq!(report.unaccounted(), 0, "{report}");
 }
 
 #[test]
 fn chaos_finds_what_is_planted() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     for (planted, said) in [
         (Planted::Lost, "back: 1 packets unaccounted"),
         (Planted::Doubled, "back: 1 packets arrived more than once"),

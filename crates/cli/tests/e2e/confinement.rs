@@ -2,7 +2,7 @@
 //! on working with the privileges that the guide says stay.
 
 use crate::setup::{
-    NARROWS, Scratch, complaint, devices, flood, ip, set_mtu, show, tc, turn, wait_for,
+    NARROWS, Scratch, complaint, devices, flood, ip, set_mtu, shared_turn, show, tc, wait_for,
 };
 use narrows_testbed::bed::{PORT_B, SERVER};
 use narrows_testbed::counters::Counters;
@@ -165,7 +165,7 @@ fn whole_life(bed: &Testbed, instance: Instance, stays: u64, policy: &Scratch, s
     wait_for(bed, "joined again", |show| show["state"] == "running");
     assert_forwarding(bed);
     let told = events(&show(bed));
-    assert!(!told.contains(lacks) && !told.contains("ordinary priority"), "{told}");
+    assert!(!told.contains(lacks) && !told.contains("normal priority"), "{told}");
 
     // The file, replaced as editors do, and by one that is none of its business.
     let beside = format!("{}.new", policy.path());
@@ -183,7 +183,7 @@ fn whole_life(bed: &Testbed, instance: Instance, stays: u64, policy: &Scratch, s
     assert_forwarding(bed);
     let (status, log) = instance.stop().unwrap();
     assert!(status.success() && log.contains(", 0 unaccounted"), "{log}");
-    for words in ["restricted:", "stay as they are", "may gain", "ordinary priority", "not kept"] {
+    for words in ["restricted:", "not dropped", "may gain", "normal priority", "not kept"] {
         assert!(!log.contains(words), "{words}: {log}");
     }
 }
@@ -211,7 +211,7 @@ impl Drop for Folder {
 
 #[test]
 fn a_whole_life_is_possible_with_what_the_guide_says_stays() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(2).unwrap();
     let (folder, policy) = (Folder::new(), Scratch::new("confined.tc", ""));
     let state = folder.state();
@@ -222,7 +222,7 @@ fn a_whole_life_is_possible_with_what_the_guide_says_stays() {
 
 #[test]
 fn a_whole_life_is_possible_for_the_user_of_the_service() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(2).unwrap();
     let (folder, policy) = (Folder::new(), Scratch::new("service.tc", ""));
     let state = folder.state();

@@ -1,7 +1,8 @@
 //! What happens when the process stands still, or one of its workers does.
 
 use crate::setup::{
-    assert_balanced, complaint, flood, flood_from, ip, narrows, run, show, tc, turn, wait_for,
+    assert_balanced, complaint, flood, flood_from, ip, narrows, run, shared_turn, show, tc,
+    wait_for,
 };
 use narrows_testbed::accounting::Books;
 use narrows_testbed::bed::SERVER;
@@ -55,7 +56,7 @@ fn promptly<T>(what: &str, ask: impl FnOnce() -> T) -> T {
 
 #[test]
 fn traffic_goes_on_while_the_whole_process_is_stopped_and_is_shaped_again_after() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(2).unwrap();
     let mut instance = run(&bed, &[]);
     for port in ["port-a", "port-b"] {
@@ -102,7 +103,7 @@ fn arrived(show: &Value) -> u64 {
 
 #[test]
 fn a_worker_that_hangs_is_passed_by_and_named_and_told_when_it_is_back() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(2).unwrap();
     let instance = run(&bed, &[]);
     instance.tc("qdisc add dev port-b root tbf rate 40mbit burst 100k latency 50ms").unwrap();
@@ -154,7 +155,7 @@ fn a_worker_that_hangs_is_passed_by_and_named_and_told_when_it_is_back() {
 
 #[test]
 fn a_worker_that_hung_takes_over_the_newest_policy_before_another_packet() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(1).unwrap();
     let instance = run(&bed, &[]);
     instance.tc("qdisc add dev port-b root tbf rate 50mbit burst 20k latency 20ms").unwrap();
@@ -180,7 +181,7 @@ fn a_worker_that_hung_takes_over_the_newest_policy_before_another_packet() {
 
 #[test]
 fn where_traffic_is_to_stop_with_the_process_it_stops_with_a_worker_and_is_counted() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(1).unwrap();
     let mut instance = run(&bed, &["--fail-closed"]);
     let load = flood(&bed, &ports(), 500, 10e6);
@@ -200,7 +201,7 @@ fn where_traffic_is_to_stop_with_the_process_it_stops_with_a_worker_and_is_count
 
 #[test]
 fn a_worker_that_hangs_does_not_hang_the_end() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(2).unwrap();
     let instance = run(&bed, &[]);
     let load = flood(&bed, &ports(), 500, 10e6);
@@ -216,7 +217,7 @@ fn a_worker_that_hangs_does_not_hang_the_end() {
     });
     assert!(begin.elapsed() < Duration::from_secs(3), "the end took {:?}", begin.elapsed());
     assert_eq!(status.code(), Some(0), "{log}");
-    let left = ["worker 1 is left behind", "workers 0 and 1 are left behind"];
+    let left = ["worker 1 is abandoned", "workers 0 and 1 are abandoned"];
     assert!(left.iter().any(|words| log.contains(words)), "{log}");
     assert!(log.contains(", 0 unaccounted"), "{log}");
     assert!(arriving(&bed) > 5e6, "nothing is forwarded after the end");

@@ -1,9 +1,12 @@
 //! One tree of classes over four queues, with real packets.
 
-use crate::setup::{Scratch, assert_balanced, complaint, flood, narrows, run, turn, wait_for};
+use crate::setup::{
+    NARROWS, Scratch, assert_balanced, complaint, flood, narrows, run, turn, wait_for,
+};
 use narrows_testbed::accounting::Books;
 use narrows_testbed::flood::Running;
 use narrows_testbed::narrows::Instance;
+use narrows_testbed::tree::demo;
 use narrows_testbed::{Testbed, frames};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -59,7 +62,7 @@ fn assert_shared(instance: &Instance) {
 }
 
 /// The source ports of the flows of a class.
-fn ports(group: u16) -> Vec<u16> {
+pub(crate) fn ports(group: u16) -> Vec<u16> {
     (0..FLOWS).map(|flow| frames::port(group * FLOWS + flow)).collect()
 }
 
@@ -67,11 +70,12 @@ fn ports(group: u16) -> Vec<u16> {
 fn sent(instance: &Instance) -> BTreeMap<String, u64> {
     let shown = instance.tc("-s -j class show dev port-b").unwrap();
     let classes: Value = serde_json::from_str(&shown).unwrap();
+    // That of a tbf has no figures.
     let sent = |class: &Value| {
-        let bytes = class["stats"]["bytes"].as_u64().unwrap();
-        (class["handle"].as_str().unwrap().to_owned(), bytes)
+        let bytes = class["stats"]["bytes"].as_u64()?;
+        Some((class["handle"].as_str().unwrap().to_owned(), bytes))
     };
-    classes.as_array().unwrap().iter().map(sent).collect()
+    classes.as_array().unwrap().iter().filter_map(sent).collect()
 }
 
 /// In how many windows a rate is measured: see `limits`.
@@ -80,7 +84,7 @@ const WINDOWS: usize = 5;
 const WINDOW: Duration = Duration::from_millis(400);
 
 /// What each class sends, in bits a second: the median of some windows.
-fn rates(instance: &Instance) -> BTreeMap<String, f64> {
+pub(crate) fn rates(instance: &Instance) -> BTreeMap<String, f64> {
     let mut of_class: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     let (mut since, mut before) = (Instant::now(), sent(instance));
     for _ in 0..WINDOWS {
@@ -101,7 +105,7 @@ fn rates(instance: &Instance) -> BTreeMap<String, f64> {
 }
 
 #[track_caller]
-fn assert_near(rates: &BTreeMap<String, f64>, class: &str, limit: f64) {
+pub(crate) fn assert_near(rates: &BTreeMap<String, f64>, class: &str, limit: f64) {
     let off = (rates[class] - limit).abs();
     assert!(
         off <= (TOLERANCE * limit).max(TOLERANCE_BITS),
@@ -160,7 +164,16 @@ fn what_is_below_a_class_is_of_any_kind_and_can_be_replaced_under_load() {
     tree().iter().for_each(|line| drop(instance.tc(line).unwrap()));
     let mut books = Books::open(&bed).unwrap();
     let load = flood(&bed, &ports(0), 1000, 45e6);
-    for kind in ["cake", "fq", "flowbundler", "pfifo limit 50"] {
+    for kind in [
+        "cake",
+        "fq",
+        "flowbundler",
+        "fq_codel",
+        "codel",
+        "sfq",
+        "netem delay 5ms",
+        "pfifo limit 50",
+    ] {
         instance.tc(&format!("qdisc replace dev port-b parent 1:10 {kind}")).unwrap();
         let queued = |show: &Value| show["ports"][1]["total"]["backlog_packets"].as_u64();
         wait_for(&bed, kind, |show| queued(show) > Some(4));
@@ -169,4 +182,21 @@ fn what_is_below_a_class_is_of_any_kind_and_can_be_replaced_under_load() {
     instance.tc("qdisc del dev port-b root").unwrap();
     load.stop().unwrap();
     assert_balanced(&mut books, &instance);
+}
+
+#[test]
+fn a_providers_tree_is_shown_with_every_packet_accounted_for() {
+    let Some(_turn) = turn() else { return };
+    let options = demo::Options { program: NARROWS.into(), phase: Duration::from_secs(1) };
+    let report = demo::run(&options).unwrap();
+    assert_eq!(report.unaccounted, 0, "{report}");
+    // Who asked for something got something, and the link was never exceeded.
+    let shares = |depth| report.classes.iter().filter(move |class| class.depth == depth);
+    for share in shares(3).flat_map(|class| &class.phases) {
+        assert!(share.asked_bps == 0.0 || share.delivered_bps > 0.0, "{report}");
+    }
+    for share in shares(0).flat_map(|class| &class.phases) {
+        assert!(share.delivered_bps < 80e6 * 1.05, "{report}");
+    }
+    assert!(demo::svg(&report).unwrap().contains("south-3"));
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// How far a rate may be off here, as a share. What a noisy machine costs within the window
 /// is far below it; a strategy that is wrong is far above.
-const TOLERANCE: f64 = 0.03;
+pub(crate) const TOLERANCE: f64 = 0.03;
 /// How many windows a rate is measured in: where the machine gives a worker no time, that window
 /// has too little and the next too much, and the median neither.
 const WINDOWS: usize = 5;
@@ -39,14 +39,15 @@ fn rates<const N: usize>(of: [End<'_>; N]) -> [f64; N] {
     })
 }
 
-fn rate_at_server(bed: &Testbed) -> f64 {
+/// What the server received, in bits per second: the median of some windows.
+pub(crate) fn rate_at_server(bed: &Testbed) -> f64 {
     let [_, server] = bed.ends();
     let [rate] = rates([server]);
     rate
 }
 
 #[track_caller]
-fn assert_near(measured: f64, limit: f64, tolerance: f64, what: &str) {
+pub(crate) fn assert_near(measured: f64, limit: f64, tolerance: f64, what: &str) {
     let off = measured / limit - 1.0;
     assert!(
         off.abs() <= tolerance,

@@ -10,6 +10,7 @@
 //! rate or a time, the bound says what would be broken, not what is good. Exact rates are
 //! `narrows demo`'s and the benchmarks' business.
 
+mod bands;
 mod cake;
 mod changing;
 mod chaos;
@@ -23,9 +24,11 @@ mod idle;
 mod instances;
 mod limits;
 mod nat;
+mod netem;
 mod offloads;
 mod overlimits;
 mod pacing;
+mod policing;
 mod ports;
 mod reconfigure;
 mod safeguard;
@@ -34,3 +37,4 @@ mod standby;
 mod starting;
 mod supervision;
 mod upgrading;
+mod views;

@@ -1,6 +1,6 @@
 //! Offloads that would spoil what passes are off while Narrows runs, and as before afterwards.
 
-use crate::setup::{Scratch, ip, run, show, turn, wait_for};
+use crate::setup::{Scratch, ip, run, shared_turn, show, wait_for};
 use narrows_testbed::bed::{CLIENT, SERVER, SINK_MAC};
 use narrows_testbed::capture::Capture;
 use narrows_testbed::narrows::Instance;
@@ -67,7 +67,7 @@ fn tagged_and_not(bed: &Testbed, protocol: u16) -> (usize, usize) {
 
 #[test]
 fn tagged_frames_keep_their_tag_whatever_the_other_end_was_set_to() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(1).unwrap();
     bed.client().run("ethtool", &["-K", CLIENT, "txvlan", "on"]).unwrap();
     tag_what_leaves(&bed, 0x8100);
@@ -84,7 +84,7 @@ fn tagged_frames_keep_their_tag_whatever_the_other_end_was_set_to() {
 
 #[test]
 fn frames_keep_the_outer_tag_of_802_1ad_and_the_veth_its_setting_afterwards() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(1).unwrap();
     let is_on = || is_on(bed.client(), CLIENT, "tx-vlan-stag-hw-insert");
     assert!(is_on(), "that is how a veth comes");
@@ -98,7 +98,7 @@ fn frames_keep_the_outer_tag_of_802_1ad_and_the_veth_its_setting_afterwards() {
 
 #[test]
 fn offloads_are_as_before_after_the_end_also_where_one_instance_was_killed() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(1).unwrap();
     let features = ["tx-checksumming", "tx-vlan-offload"];
     let on = |namespace: &Namespace, device| features.map(|one| is_on(namespace, device, one));
@@ -116,7 +116,7 @@ fn offloads_are_as_before_after_the_end_also_where_one_instance_was_killed() {
 
 #[test]
 fn generic_xdp_has_the_stack_merge_nothing() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(1).unwrap();
     bed.shaper().run("ethtool", &["-K", "port-a", "gro", "on"]).unwrap();
     let gro = || is_on(bed.shaper(), "port-a", "generic-receive-offload");
@@ -131,7 +131,7 @@ fn generic_xdp_has_the_stack_merge_nothing() {
 
 #[test]
 fn unequal_mtus_are_refused_at_the_start_and_said_later() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(1).unwrap();
     ip(bed.shaper(), "link set dev port-a mtu 1400");
     let refused = crate::setup::narrows(&bed, &["run", "--ports", "port-a,port-b"]);
@@ -147,7 +147,7 @@ fn unequal_mtus_are_refused_at_the_start_and_said_later() {
 
 #[test]
 fn receive_queues_that_nobody_serves_are_said_and_what_comes_in_there_is_counted() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(4).unwrap();
     let set = |place: usize, rx: &str, tx: &str| {
         let (namespace, device) = crate::setup::devices(&bed)[place];
@@ -161,11 +161,13 @@ fn receive_queues_that_nobody_serves_are_said_and_what_comes_in_there_is_counted
     let load = crate::setup::flood(&bed, &ports, 500, 4e6);
     let now = wait_for(&bed, "said", |show| {
         show["warnings"].to_string().contains("4 receive queues, of which 2 are served")
-            && show["events"].to_string().contains("go past the limit")
+            && show["events"].to_string().contains("and bypass the limit")
     });
     assert!(now["ports"][0]["unserved"].as_u64().unwrap() > 0, "{now:#}");
     set(0, "2", "2");
-    wait_for(&bed, "stopped", |show| show["events"].to_string().contains("went past the limit"));
+    wait_for(&bed, "stopped", |show| {
+        show["events"].to_string().contains("frames bypassed the limit")
+    });
     // The remedy is the command that stands in the warning.
     let words = ["reconfigure", "--", "ethtool", "-L", "port-a", "rx", "2", "tx", "2"];
     let output = crate::setup::narrows(&bed, &words);

@@ -9,23 +9,35 @@ use narrows_testbed::{Namespace, Testbed, frames};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Output;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// The program under test.
 pub const NARROWS: &str = env!("CARGO_BIN_EXE_narrows");
 
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+/// Written by a test that wants the machine for itself, read by those that do not.
+static MACHINE: RwLock<()> = RwLock::new(());
 
-/// Waits for this test's turn. `None`, and a line that says why, where it cannot run here.
-pub fn turn() -> Option<MutexGuard<'static, ()>> {
-    if let Err(refusal) = requirements::check(&[IP, TC, ETHTOOL, PING, TCPDUMP]) {
-        eprintln!("SKIPPED: {refusal}");
-        return None;
-    }
+/// Waits until no other test runs. For tests that measure a rate or a time. `None`, and a line that
+/// says why, where it cannot run here.
+pub fn turn() -> Option<RwLockWriteGuard<'static, ()>> {
     // A test that failed has left nothing behind that the next one could trip over.
-    Some(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner))
+    can_run().then(|| MACHINE.write().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Waits until no test runs that wants the machine for itself. For tests of what happens, not of
+/// how fast: they may run beside each other. `None` as in [`turn`].
+pub fn shared_turn() -> Option<RwLockReadGuard<'static, ()>> {
+    can_run().then(|| MACHINE.read().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn can_run() -> bool {
+    let refusal = requirements::check(&[IP, TC, ETHTOOL, PING, TCPDUMP]).err();
+    if let Some(refusal) = &refusal {
+        eprintln!("SKIPPED: {refusal}");
+    }
+    refusal.is_none()
 }
 
 /// Narrows between the ports of `bed`.

@@ -1,6 +1,6 @@
 //! The bridge that stands by is there when it is needed, whatever happened to it meanwhile.
 
-use crate::setup::{assert_refused, flood, ip, links, narrows, run, show, turn, wait_for};
+use crate::setup::{assert_refused, flood, ip, links, narrows, run, shared_turn, show, wait_for};
 use narrows_testbed::bed::SERVER;
 use narrows_testbed::counters::Counters;
 use narrows_testbed::{Testbed, frames};
@@ -31,7 +31,7 @@ fn bridge(bed: &Testbed) -> String {
 
 #[test]
 fn a_bridge_that_is_taken_away_is_back_before_the_process_dies() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(2).unwrap();
     let name = {
         let _instance = run(&bed, &[]);
@@ -40,7 +40,7 @@ fn a_bridge_that_is_taken_away_is_back_before_the_process_dies() {
     let set = |words: &str| ip(bed.shaper(), words);
     let ways: [(&str, String); 5] = [
         ("is gone", format!("link del {name}")),
-        ("is no port of", "link set dev port-a nomaster".into()),
+        ("is no longer a port of", "link set dev port-a nomaster".into()),
         ("is down", format!("link set dev {name} down")),
         ("other than a wire", format!("link set dev {name} type bridge stp_state 1")),
         ("other than a wire", format!("link set dev {name} type bridge mcast_snooping 1")),
@@ -55,7 +55,7 @@ fn a_bridge_that_is_taken_away_is_back_before_the_process_dies() {
         };
         let before = joined(&show(&bed));
         set(&way);
-        let now = wait_for(&bed, "mended", |show| says(show, "mended"));
+        let now = wait_for(&bed, "mended", |show| says(show, "repaired"));
         assert!(says(&now, words), "{way}: {now:#}");
         assert_eq!(now["fail"], format!("open (bridge {name})"), "{way}");
         // What Narrows forwards does not notice.
@@ -69,7 +69,7 @@ fn a_bridge_that_is_taken_away_is_back_before_the_process_dies() {
 
 #[test]
 fn a_bridge_that_cannot_be_had_back_is_said_and_tried_again() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(2).unwrap();
     let _instance = run(&bed, &[]);
     let name = bridge(&bed);
@@ -84,7 +84,7 @@ fn a_bridge_that_cannot_be_had_back_is_said_and_tried_again() {
 
 #[test]
 fn a_master_that_would_forward_in_spite_of_fail_closed_is_said() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(2).unwrap();
     let _instance = run(&bed, &["--fail-closed"]);
     ip(bed.shaper(), "link add name br9 type bridge");
@@ -96,7 +96,7 @@ fn a_master_that_would_forward_in_spite_of_fail_closed_is_said() {
 
 #[test]
 fn somebody_else_s_bridge_is_refused_where_it_is_no_wire_also_later() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(2).unwrap();
     let set = |words: &str| ip(bed.shaper(), words);
     set("link add name br9 type bridge stp_state 1");

@@ -1,7 +1,7 @@
 //! A new binary takes over under load, or does not.
 
 use crate::setup::{
-    NARROWS, assert_balanced, complaint, flood, narrows, run, show, turn, wait_for,
+    NARROWS, assert_balanced, complaint, flood, narrows, run, shared_turn, show, turn, wait_for,
 };
 use narrows_dataplane::upgrade::UpgradeStatus;
 use narrows_dataplane::upgrade::state::FORMAT;
@@ -224,7 +224,7 @@ fn message(kind: u8, text: &str) -> String {
 
 #[test]
 fn a_new_binary_that_fails_at_any_stage_changes_nothing() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(2).unwrap();
     let mut instance = run(&bed, &[]);
     // So slow that what is queued stays queued.
@@ -243,7 +243,7 @@ fn a_new_binary_that_fails_at_any_stage_changes_nothing() {
         ("none", None, "cannot start"),
         ("garbage", Some("\u{7f}ELF garbage".to_owned()), "cannot start"),
         ("ends", Some("#!/bin/sh\nexit 3\n".to_owned()), "before it said what it is"),
-        ("nonsense", Some("#!/bin/sh\necho hello world >&0\n".to_owned()), "does not speak"),
+        ("nonsense", Some("#!/bin/sh\necho hello world >&0\n".to_owned()), "a compatible narrows"),
         ("hangs", Some("#!/bin/sh\nexec sleep 60\n".to_owned()), "too long saying what it is"),
         ("other", Some(format!("#!/bin/sh\n{other} exec sleep 60\n")), "format 999"),
         (
@@ -286,7 +286,7 @@ fn a_new_binary_that_fails_at_any_stage_changes_nothing() {
 
 #[test]
 fn what_ends_after_it_was_handed_over_is_fail_open() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(2).unwrap();
     let instance = run(&bed, &[]);
     let ping = Ping::start(&bed, Duration::from_secs(30)).unwrap();
@@ -305,7 +305,7 @@ fn what_ends_after_it_was_handed_over_is_fail_open() {
 
 #[test]
 fn a_giver_that_is_killed_leaves_no_heir_and_traffic_flows() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     for delay in ["0.2", "0"] {
         let bed = Testbed::up(2).unwrap();
         let instance = run(&bed, &[]);
@@ -331,7 +331,7 @@ fn a_giver_that_is_killed_leaves_no_heir_and_traffic_flows() {
 
 #[test]
 fn a_policy_that_was_changed_meanwhile_and_unknown_ports_are_refused_or_kept() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
     for words in [

@@ -1,19 +1,19 @@
-//! How many flows each host has standing on all queues: a count-min sketch.
+//! How many flows each host has backlogged on all queues: a count-min sketch.
 //!
 //! Each host has one cell in each of [`ROWS`] rows, chosen by different bits of its key, and its
-//! flows are added to all of them. A cell holds the flows of every host that falls on it, so the
-//! least of a host's cells is never too little, and is exact unless the host shares all of them.
+//! flows are added to all of them. A cell holds the flows of every host that maps to it. So the
+//! minimum over a host's cells is never too small, and is exact unless the host shares all of its
+//! cells.
 //!
-//! *Error.* Beside `H` other hosts with standing flows, a host shares its cell of one row with
-//! probability 1 - (1 - 1/[`CELLS`])^H, about H/4096, and of both with the square of that: 0.06 %
-//! of hosts are taken for greater than they are beside 100 others, 0.9 % beside 400, 5 %
-//! beside 1,024. One row with as many cells as both would be wrong for 1.2 %, 4.8 % and 12 %.
-//! A host that is overestimated gets less than its share until one of them is done; who
-//! shares cells with whom is a matter of the hash's key.
+//! *Error.* With `H` other hosts with backlogged flows, a host shares its cell of one row with
+//! probability 1 - (1 - 1/[`CELLS`])^H, about H/4096, and of both rows with the square of that:
+//! 0.06 % of hosts are overestimated with 100 others, 0.9 % with 400, 5 % with 1,024. One row with
+//! as many cells as both would be wrong for 1.2 %, 4.8 % and 12 %. An overestimated host gets less
+//! than its share until one of them is done. The hash's key decides which hosts share cells.
 //!
-//! *Taking back.* Each seat keeps what it has added to each cell, in memory of its own. What
-//! it has added can therefore be subtracted whatever becomes of the qdisc that counted, and no
-//! mistake of one seat can bring a cell below what the others have added.
+//! *Subtraction.* Each seat remembers in its own memory what it has added to each cell. So this can
+//! be subtracted however the qdisc ends, and no mistake of one seat can bring a cell below what the
+//! others have added.
 //!
 //! Source: Cormode and Muthukrishnan, "An improved data stream summary: the count-min sketch and
 //! its applications", Journal of Algorithms 55 (2005).
@@ -52,7 +52,7 @@ impl Sketch {
         Self(array::from_fn(|_| array::from_fn(|_| AtomicU32::new(0))))
     }
 
-    /// How many flows of `host` stand: at least as many as were counted.
+    /// How many flows of `host` are backlogged: at least as many as were counted.
     #[inline]
     pub(super) fn flows(&self, host: HostKey) -> u32 {
         let counts = self.0.iter().enumerate().map(|(row, cells)| {
@@ -132,7 +132,7 @@ mod tests {
         ]
     }
 
-    /// What each host has standing at each seat.
+    /// The backlogged flows of each host at each seat.
     #[derive(Default)]
     struct Model(HashMap<(usize, HostKey), i32>);
 

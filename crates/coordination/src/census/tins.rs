@@ -1,10 +1,10 @@
-//! What all queues together want and have sent in each tin.
+//! What all queues together demand and have sent in each tin.
 //!
-//! One pair of words a tin, to which each seat adds the difference between what it says now and
-//! what it said before. A line for each seat would spare them writing the same one, but then each
-//! would have to read the lines of all others: N² reads of what another core has just written
-//! every sync time, where this is N writes and N reads. All eight tins are one [`Line`], which
-//! a seat fetches once for all that it tells and sums up.
+//! There is one pair of words per tin, to which each seat adds the difference between its present
+//! and its previous figure. With a line per seat, seats would not write the same line, but each
+//! would have to read the lines of all others: N² reads of freshly written lines every sync time,
+//! where this takes N writes and N reads. All eight tins are one [`Line`], which a seat fetches
+//! once for everything that it publishes and sums up.
 //!
 //! [`Line`]: crate::line::Line
 
@@ -52,7 +52,7 @@ impl Told {
         }
     }
 
-    /// Subtracts the weights. What was sent was sent.
+    /// Subtracts the weights. Sent bytes stay counted.
     pub(super) fn take_back(&mut self, shared: &Tins) {
         for (told, sums) in self.0.iter_mut().zip(&shared.0) {
             replace(&sums.weight, told.weight, 0);

@@ -1,17 +1,17 @@
-//! What the seats tell each other: the fair half of `fair`.
+//! What the seats publish to each other: the fair half of `fair`.
 //!
-//! Each seat has a line on which it alone writes what it demands, until when that holds, and its
-//! weight. Once every sync time *one* of them, whoever comes first, reads all lines, fills up the
-//! level and writes it on a line that everyone reads. So a division costs one look at each
-//! seat in all, and not one by each at each.
+//! Each seat has a line that only it writes: its demand, until when that holds, and its weight.
+//! Once every sync time *one* seat, the first to notice, reads all lines, computes the level and
+//! writes it on a line that every seat reads. So a division reads each line once in total, and not
+//! once per seat.
 //!
-//! Nothing depends on any of it being current or whole: what may be sent in all is the ledger's.
-//! A level that is a little old is a little unfair for a little while.
+//! Nothing needs these figures to be current or consistent: the ledger decides what may be sent in
+//! all. A stale level is slightly unfair for a short while.
 //!
-//! Memory ordering: relaxed throughout. The words of a line may be seen at different times; each
-//! is a plain figure, none guards other memory, and any mixture is one that a slower seat
-//! might have written. A leader that falls asleep between claiming its turn and writing the level
-//! writes an old one over a newer one; the next turn, a sync time later, mends it.
+//! Memory ordering: relaxed throughout. The words of a line may be seen at different times; each is
+//! a plain figure, none guards other memory, and any mixture is one that a slower seat might have
+//! written. A leader that is interrupted between claiming its turn and writing the level overwrites
+//! a newer one; the next turn, a sync time later, corrects that.
 
 use super::level::{Demand, fill};
 use crate::line::Line;
@@ -54,8 +54,8 @@ impl Board {
         }
     }
 
-    /// Says that `seat` wants to send at `demand`, which holds until `until`; a queue that stands
-    /// wants all that there is.
+    /// Publishes that `seat` wants to send at `demand`, valid until `until`; a standing queue wants
+    /// everything.
     pub(super) fn tell(&self, seat: usize, demand: Rate, until: Nanos) {
         if let Some(entry) = self.entries.get(seat) {
             entry.demand.store(demand.bits_per_sec(), Ordering::Relaxed);
@@ -75,7 +75,7 @@ impl Board {
         self.head.level.load(Ordering::Relaxed)
     }
 
-    /// Whether whoever asks is to divide the rate now. The next turn is `sync_time` later.
+    /// Whether the caller is to divide the rate now. The next turn is `sync_time` later.
     #[inline]
     pub(super) fn claim_turn(&self, now: Nanos, sync_time: Nanos) -> bool {
         let due = self.head.due.load(Ordering::Relaxed);

@@ -1,24 +1,23 @@
 //! A common time for seats whose clocks differ.
 //!
-//! The clocks of a machine's cores agree within a microsecond; nothing guarantees it. A core whose
-//! clock is ahead would see credit before all others and take it every time. So a seat keeps
-//! what its clock is behind the time at which others bought, and adds it: everyone follows
-//! the foremost clock. Which one that is does not matter, the common time only has to
-//! run at the right speed; and since everyone moves forwards only, nobody's time ever runs
-//! backwards.
+//! The clocks of a machine's cores agree within a microsecond, but nothing guarantees it. A core
+//! whose clock is ahead would see credit before all others and take it every time. So a seat tracks
+//! how far its clock is behind the time at which others bought, and adds that: every seat follows
+//! the most advanced clock. Which clock that is does not matter; the common time only has to run at
+//! the right speed. Since offsets only grow, no seat's time ever runs backwards.
 //!
-//! *Never ahead of the foremost.* A worker reads its clock once a batch and may be interrupted
-//! before it looks at anybody else's time, so that what it sees can be later than what it has
-//! read although the clocks agree. Following that would let the common time run too fast, a
-//! little with each interruption. What a seat has seen is therefore held against the *next*
-//! reading of its own clock, which was certainly taken after it: if that is earlier all the same,
-//! the clock is behind.
+//! *Never ahead of the most advanced clock.* A worker reads its clock once per batch and may be
+//! interrupted before it reads the others' time, so that time can be later than its own reading
+//! although the clocks agree. Following it would make the common time run too fast, slightly more
+//! with each interruption. So a seat compares the time that it has seen with the *next* reading of
+//! its own clock, which was certainly taken after it: if that is earlier all the same, its clock is
+//! behind.
 //!
-//! A seat whose clock is ahead of all others moves the time of all when it first buys, once: by as
-//! much more than stated can leave then, up to the ledger's depth. To begin at the others' time
-//! instead would be worse where clocks do agree, as they nearly always do. The others may not have
-//! bought for a while, so that their time is old; as soon as one of them buys again, the common
-//! time jumps, and the time between has been sold twice.
+//! A seat whose clock is ahead of all others advances the time of all when it first buys, once:
+//! then as much more than promised can leave, up to the ledger's depth. Starting at the others'
+//! time instead would be worse if clocks do agree, as they nearly always do. The others may not
+//! have bought for a while, so their time is old; as soon as one of them buys again, the common
+//! time jumps, and the time in between has been sold twice.
 
 use narrows_units::Nanos;
 
@@ -57,7 +56,7 @@ impl Clock {
         }
     }
 
-    /// Takes note of the latest time at which anyone bought, and says the common time.
+    /// Records the latest time at which any seat bought, and returns the common time.
     #[inline]
     pub(super) fn follow(&mut self, latest: Nanos, now: Nanos) -> Nanos {
         let common = self.common(now);

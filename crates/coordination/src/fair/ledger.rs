@@ -1,15 +1,15 @@
 //! What has been sold: the exact half of `fair`.
 //!
-//! One word holds the time up to which the limit has been sold. Between it and now lies the
-//! credit, never more than a depth; whoever buys moves the word on by the time that his bytes
-//! take at the rate. However many buy at once and whatever they believe of each other, the sum
-//! cannot exceed what there was: it is a token bucket in one word.
+//! One word holds the time up to which the limit is sold. The span from it to now is the credit, at
+//! most one depth. A buyer advances the word by the time that its bytes take at the rate. However
+//! many seats buy at once, and whatever they know of each other, the sum cannot exceed what there
+//! was: it is a token bucket in one word.
 //!
-//! Beside it, on the same line and so at no further cost, stands the latest time at which anyone
+//! Beside it, on the same line and so at no further cost, is the latest time at which any seat
 //! bought. Seats read it to agree on the time; see [`super::clock`].
 //!
-//! Memory ordering: relaxed throughout. Each word is its own truth (compare-and-swap acts on the
-//! newest value whatever its ordering), and no other memory is reached through it.
+//! Memory ordering: relaxed throughout. Each word is complete in itself (compare-and-swap acts on
+//! the newest value with any ordering), and no other memory is reached through it.
 
 use crate::line::Line;
 use crate::sync::{AtomicU64, Ordering};
@@ -37,7 +37,7 @@ impl Ledger {
         Nanos(self.0.sold.load(Ordering::Relaxed))
     }
 
-    /// Has it sold until `time`, whatever it was.
+    /// Marks it as sold until `time`, unconditionally.
     pub(super) fn sell_until(&self, time: Nanos) {
         self.0.sold.store(time.0, Ordering::Relaxed);
     }
@@ -47,11 +47,11 @@ impl Ledger {
         now.since(Nanos(self.0.sold.load(Ordering::Relaxed)))
     }
 
-    /// Sells `span` at `now` where at least `least` is in credit, which is at most `depth`. What
-    /// costs more than the credit leaves a debt.
+    /// Sells `span` at `now` if at least `least` is in credit, which is at most `depth`. A span
+    /// longer than the credit leaves a debt.
     ///
     /// # Errors
-    /// Not enough: when it will be, if nobody else buys.
+    /// Not enough credit: when there will be, if no other seat buys.
     pub(super) fn sell(
         &self,
         span: Nanos,
@@ -85,7 +85,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Sells `span` whatever has been sold, and says from when on it is paid for: for the peak
+    /// Sells `span` unconditionally, and returns the time from which it is paid for. For the peak
     /// rate, which delays what the average has granted.
     pub(super) fn promise(&self, span: Nanos, depth: Nanos, now: Nanos) -> Nanos {
         let oldest = now - depth;

@@ -1,15 +1,15 @@
 //! Water filling: the max-min fair level.
 //!
-//! Every queue gets what it demands, but no more than its weight times the level; the level is
-//! the highest at which all of it fits. Queues that demand less than that leave the rest to the
-//! others, in proportion to their weights (Bertsekas and Gallager, Data Networks, 6.5.2).
+//! Every queue gets its demand, but at most its weight times the level; the level is the highest at
+//! which everything fits. Queues that demand less than that leave the rest to the others, in
+//! proportion to their weights (Bertsekas and Gallager, Data Networks, 6.5.2).
 //!
 //! Cost: a few passes over the demands; one for each group of queues that turns out to be
-//! content.
+//! satisfied.
 
 use narrows_qdisc::Weight;
 
-/// What a queue demands, in bits per second, and what it counts for.
+/// What a queue demands, in bits per second, and its weight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Demand {
     pub(super) bits_per_sec: u64,

@@ -1,8 +1,8 @@
 //! The figures that follow from a limit and the number of its seats.
 //!
-//! Nothing here is to be tuned: each figure is derived from what the operator asked for and
-//! from a constant that is a property of machines (how long a core takes to look at a cache line,
-//! how late a timer is), not of loads.
+//! Nothing here needs tuning: each figure follows from the configuration and from a constant that
+//! is a property of machines (how long reading a cache line takes, how late a timer is), not of
+//! loads.
 
 use crate::Limit;
 use narrows_units::{Bytes, Nanos, Rate};
@@ -66,8 +66,8 @@ pub(super) struct Terms {
     /// Before asking again for what others leave.
     pub(super) retry: Nanos,
     /// The least that a share is good for at once: a full frame and one behind it.
-    pub(super) least_grace: Bytes,
-    /// What a queue has to have sent before its rate says much, if it does so in time.
+    pub(super) least_allowance: Bytes,
+    /// What a queue must have sent before its rate is meaningful, if it does so in time.
     pub(super) sample: Bytes,
 }
 
@@ -98,7 +98,7 @@ impl Terms {
             lease,
             sync_time: sync_time.unwrap_or(derived),
             retry: Nanos(late.0 / 2).clamp(LEAST_RETRY, LONGEST_RETRY),
-            least_grace: Bytes(frame.0 * 2),
+            least_allowance: Bytes(frame.0 * 2),
             sample: Bytes(frame.0 * SAMPLE_FRAMES),
         }
     }

@@ -10,12 +10,12 @@ use crate::sync::{AtomicU64, Ordering};
 use narrows_units::Nanos;
 
 #[derive(Default)]
-pub(super) struct Ledger(AtomicU64);
+pub(crate) struct Ledger(AtomicU64);
 
 impl Ledger {
     /// When `least` will be in credit, or is, if nobody buys; `least` is at most `depth`.
     #[inline]
-    pub(super) fn due(&self, least: Nanos, depth: Nanos, now: Nanos) -> Nanos {
+    pub(crate) fn due(&self, least: Nanos, depth: Nanos, now: Nanos) -> Nanos {
         self.start(depth, now) + least
     }
 
@@ -27,7 +27,7 @@ impl Ledger {
 
     /// Sells `span` at `now` if `least` is in credit. What costs more leaves a debt.
     #[inline]
-    pub(super) fn sell(&self, span: Nanos, least: Nanos, depth: Nanos, now: Nanos) -> bool {
+    pub(crate) fn sell(&self, span: Nanos, least: Nanos, depth: Nanos, now: Nanos) -> bool {
         let oldest = now - depth;
         let mut sold = self.0.load(Ordering::Relaxed);
         loop {
@@ -49,7 +49,7 @@ impl Ledger {
 
     /// Sells `span` whatever has been sold. The debt never exceeds `most`.
     #[inline]
-    pub(super) fn charge(&self, span: Nanos, depth: Nanos, most: Nanos, now: Nanos) {
+    pub(crate) fn charge(&self, span: Nanos, depth: Nanos, most: Nanos, now: Nanos) {
         let (oldest, latest) = (now - depth, now + most);
         let mut sold = self.0.load(Ordering::Relaxed);
         while let Err(newer) = self.0.compare_exchange_weak(
@@ -64,13 +64,13 @@ impl Ledger {
 
     /// Takes `span` back, which was sold and has not been used.
     #[inline]
-    pub(super) fn take_back(&self, span: Nanos) {
+    pub(crate) fn take_back(&self, span: Nanos) {
         // Nothing is ever sold before a depth has passed since the epoch.
         self.0.fetch_sub(span.0, Ordering::Relaxed);
     }
 
     /// What is in credit, in nanoseconds; negative where it is owed.
-    pub(super) fn level(&self, depth: Nanos, now: Nanos) -> i64 {
+    pub(crate) fn level(&self, depth: Nanos, now: Nanos) -> i64 {
         now.0.wrapping_sub(self.start(depth, now).0) as i64
     }
 }

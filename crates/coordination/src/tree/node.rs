@@ -10,6 +10,10 @@ use std::sync::{Arc, OnceLock};
 
 /// See the module's documentation.
 pub(super) struct Node {
+    /// Its number in the tree.
+    pub(super) id: u32,
+    /// A number that no other node of the tree has or had.
+    pub(super) serial: u64,
     pub(super) parent: Option<Arc<Self>>,
     /// Read by every purchase, and written by a change only.
     pub(super) terms: Terms,
@@ -35,11 +39,11 @@ pub(super) struct Sales {
 }
 
 impl Node {
-    pub(super) fn new(class: &Class, parent: Option<Arc<Self>>) -> Self {
+    pub(super) fn new(id: u32, serial: u64, class: &Class, parent: Option<Arc<Self>>) -> Self {
         let depth = parent.as_ref().map_or(0, |parent| parent.places.len() + 1);
         let places = (0..depth).map(|_| AtomicU64::default()).collect();
         let (terms, sales) = (Terms::new(class), Line(Sales::default()));
-        Self { parent, terms, sales, borrowers: OnceLock::new(), places }
+        Self { id, serial, parent, terms, sales, borrowers: OnceLock::new(), places }
     }
 
     /// How many classes are above it.

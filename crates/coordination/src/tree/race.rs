@@ -2,15 +2,17 @@
 //!
 //! Runners share what is sold here in proportion to their weights. The race has a virtual time that
 //! moves on with what is sold, divided by the weights of all who run; a runner has one that moves
-//! on with what it buys, divided by its own weight. One that is not further than two frames ahead
-//! of the race has a right to buy.
+//! on with what it buys, divided by its own weight.
+//!
+//! Who waits for a sale says where he is and until when. The last of those who wait is remembered:
+//! one who is further than two frames ahead of him leaves everything to him that would not be lost.
+//! So no two that want more are further apart than that, however many there are. (Measured from
+//! the race's own time one of 64 was seen 70 frames behind: the others were each a little ahead.)
+//! Those of worse priorities leave it to any who waits, and some milliseconds longer where he
+//! comes late. One who does not ask again, or is held up by his own ceiling, is in nobody's way.
 //!
 //! Weights come and go without anybody's leave, and what is read may be a moment old: then shares
 //! are a little wrong for a moment. The ledger does not depend on them.
-//!
-//! Who waits for a sale says until when. Those of worse priorities, and those who are ahead of one
-//! who is not, leave everything to him that would not be lost. One who does not ask again, or is
-//! held up by his own ceiling, is in nobody's way.
 //!
 //! Memory ordering: relaxed. The words are hints; nothing is reached through them.
 
@@ -20,8 +22,19 @@ use narrows_units::{Bytes, Nanos};
 /// By so many bytes a runner may be ahead, whatever it weighs: two full frames.
 const LEAD: Bytes = Bytes(2 * 1514);
 
+/// For so long at most one comes before worse priorities where it has not waited.
+const RETURN: Nanos = Nanos::from_millis(1);
+
 /// By how much one may be late who said when he would ask again.
 const SLACK: Nanos = Nanos::from_micros(50);
+
+/// For so long one who does not ask again when he said still comes before those of worse priorities:
+/// a worker that shares its core comes late by less. One that is gone has a claim no longer.
+const PATIENCE: Nanos = Nanos::from_millis(4);
+
+/// Who wants less than its share, or is held up elsewhere, falls behind. So many leads behind it
+/// starts again: what it left has gone to others.
+const LAG_LEADS: u64 = 64;
 
 /// Who starts again, and was so many leads ahead or more, starts from here.
 const START_LEADS: u64 = 3;
@@ -33,14 +46,28 @@ pub(super) struct Race {
     weight: AtomicU64,
     /// Until when somebody waits for what is sold here,
     wanted: AtomicU64,
-    /// and somebody who is not ahead.
+    /// and until when the last of them,
     due: AtomicU64,
+    /// who is here.
+    last: AtomicU64,
 }
 
 /// The time that `bytes` take one who weighs `weight`.
 #[inline]
 pub(super) fn laps(bytes: Bytes, weight: u64) -> u64 {
     (bytes.0 << 32) / weight.max(1)
+}
+
+/// What one who weighs `weight` buys in the time `laps`.
+#[inline]
+pub(super) fn bytes(laps: u64, weight: u64) -> Bytes {
+    Bytes(((u128::from(laps) * u128::from(weight)) >> 32) as u64)
+}
+
+/// By how much `time` is behind `other`, if it is.
+#[inline]
+fn behind(time: u64, other: u64) -> Option<u64> {
+    u64::try_from(other.wrapping_sub(time) as i64).ok().filter(|behind| *behind > 0)
 }
 
 impl Race {
@@ -52,15 +79,51 @@ impl Race {
         self.weight.fetch_sub(weight, Ordering::Relaxed);
     }
 
-    /// One at `time` waits for what is sold here, until he asks again at `until`.
+    /// One at `time` waits at `now` for what is sold here, until he asks again at `until`. Returns
+    /// what he says when he does not wait any more.
     #[inline]
-    pub(super) fn want(&self, time: u64, weight: u64, until: Nanos) {
+    pub(super) fn want(&self, time: u64, until: Nanos, now: Nanos) -> Nanos {
+        let wanted = until + PATIENCE;
+        if self.wanted.load(Ordering::Relaxed) < wanted.0 {
+            self.wanted.store(wanted.0, Ordering::Relaxed);
+        }
+        let until = (until + SLACK).0;
+        let due = self.due.load(Ordering::Relaxed);
+        if due <= now.0 || behind(self.last.load(Ordering::Relaxed), time).is_none() {
+            self.last.store(time, Ordering::Relaxed);
+            if due < until {
+                self.due.store(until, Ordering::Relaxed);
+            }
+        }
+        wanted
+    }
+
+    /// One who stands in line elsewhere comes at `until`, and goes before worse priorities.
+    #[inline]
+    pub(super) fn comes(&self, until: Nanos) {
         let until = (until + SLACK).0;
         if self.wanted.load(Ordering::Relaxed) < until {
             self.wanted.store(until, Ordering::Relaxed);
         }
-        if self.ahead(time, weight).is_none() && self.due.load(Ordering::Relaxed) < until {
-            self.due.store(until, Ordering::Relaxed);
+    }
+
+    /// One whom it had nothing for buys elsewhere, and comes back after `gap`.
+    #[inline]
+    pub(super) fn passed_over(&self, gap: Nanos, now: Nanos) {
+        let until = now + Nanos(2 * gap.0).max(SLACK).min(RETURN);
+        // Each time would be more often than it takes.
+        let half = Nanos(now.0 + (until - now).0 / 2);
+        if self.wanted.load(Ordering::Relaxed) < half.0 {
+            self.wanted.store(until.0, Ordering::Relaxed);
+        }
+    }
+
+    /// One who said `wanted` does not wait any more at `now`. If nobody has said so of a later time
+    /// those of worse priorities need not wait for him.
+    #[inline]
+    pub(super) fn has_had(&self, wanted: Nanos, now: Nanos) {
+        if self.wanted.load(Ordering::Relaxed) == wanted.0 {
+            self.wanted.store((now + SLACK).0, Ordering::Relaxed);
         }
     }
 
@@ -70,10 +133,25 @@ impl Race {
         Nanos(self.wanted.load(Ordering::Relaxed))
     }
 
-    /// The same of those who are not ahead.
+    /// By how much one at `time` is further ahead of the last who waits than he may be, and until
+    /// when that one does.
     #[inline]
-    pub(super) fn due_until(&self) -> Nanos {
-        Nanos(self.due.load(Ordering::Relaxed))
+    pub(super) fn ahead_of_last(&self, time: u64, weight: u64, now: Nanos) -> Option<(u64, Nanos)> {
+        let due = Nanos(self.due.load(Ordering::Relaxed));
+        if due <= now {
+            return None;
+        }
+        let ahead = behind(self.last.load(Ordering::Relaxed), time)?;
+        Some((ahead.checked_sub(laps(LEAD, weight)).filter(|ahead| *ahead > 0)?, due))
+    }
+
+    /// One has moved on `from` a time `to` another one: if he was the last who waits, that one is
+    /// where he is now until somebody says that he is further back.
+    #[inline]
+    pub(super) fn moved(&self, from: u64, to: u64) {
+        if self.last.load(Ordering::Relaxed) == from {
+            self.last.store(to, Ordering::Relaxed);
+        }
     }
 
     /// Where a runner that was at `time` starts again. What it left unused meanwhile has gone to
@@ -83,6 +161,14 @@ impl Race {
         let race = self.time.load(Ordering::Relaxed);
         let ahead = time.wrapping_sub(race) as i64;
         race.wrapping_add_signed(ahead.clamp(0, (START_LEADS * laps(LEAD, weight)) as i64))
+    }
+
+    /// From where one at `time` runs on: not from further back than who has a right to more.
+    #[inline]
+    pub(super) fn floor(&self, time: u64, weight: u64) -> u64 {
+        let race = self.time.load(Ordering::Relaxed);
+        let least = race.wrapping_sub(LAG_LEADS * laps(LEAD, weight));
+        if behind(time, least).is_some() { least } else { time }
     }
 
     /// By how much one at `time` is further ahead than it may be.
@@ -95,8 +181,7 @@ impl Race {
     /// How many bytes others buy while the race moves on by `laps`.
     #[inline]
     pub(super) fn bytes(&self, laps: u64) -> Bytes {
-        let weight = u128::from(self.weight.load(Ordering::Relaxed));
-        Bytes(((u128::from(laps) * weight) >> 32) as u64)
+        bytes(laps, self.weight.load(Ordering::Relaxed))
     }
 
     /// One of those who run, who weighs `weight`, has bought `bytes`.
@@ -186,10 +271,23 @@ mod tests {
     fn what_is_wanted_is_wanted_until_he_asks_again() {
         let race = Race::default();
         race.join(1_514);
-        race.want(1 << 40, 1_514, Nanos(1_000));
-        assert!(race.wanted_until() > Nanos(1_000));
-        assert_eq!(race.due_until(), Nanos::ZERO, "he is ahead");
-        race.want(0, 1_514, Nanos(2_000));
-        assert!(race.due_until() > Nanos(2_000));
+        race.want(1 << 40, Nanos(1_000), Nanos(0));
+        assert_eq!(race.wanted_until(), Nanos(1_000) + PATIENCE, "late he has it, too");
+        race.has_had(race.wanted_until(), Nanos(900));
+        assert_eq!(race.wanted_until(), Nanos(900) + SLACK);
+    }
+
+    #[test]
+    fn who_is_ahead_of_the_last_who_waits_leaves_it_to_him() {
+        let race = Race::default();
+        let (lap, now) = (1 << 32, Nanos(100));
+        race.want(10 * lap, Nanos(1_000), now);
+        race.want(20 * lap, Nanos(900), now);
+        assert_eq!(race.ahead_of_last(12 * lap, 1_514, now), None);
+        let due = Nanos(1_000) + SLACK;
+        assert_eq!(race.ahead_of_last(15 * lap, 1_514, now), Some((3 * lap, due)));
+        race.moved(10 * lap, 14 * lap);
+        assert_eq!(race.ahead_of_last(15 * lap, 1_514, now), None, "he has moved on");
+        assert_eq!(race.ahead_of_last(99 * lap, 1_514, due), None, "he has not come");
     }
 }

@@ -6,10 +6,10 @@
 
 use super::ledger::Ledger;
 use super::node::Node;
-use super::race::{Race, laps};
+use super::race::{Race, bytes, laps};
 use super::terms::{Bucket, FRAME};
 use crate::sync::Ordering;
-use narrows_qdisc::htb::{ClassMeter, Grant};
+use narrows_qdisc::htb::{ClassMeter, Grant, Line};
 use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
 
@@ -30,6 +30,10 @@ const LATE: u64 = 12;
 const OUTRANKED: u64 = 13;
 /// and one who is both.
 const LAST: u64 = 14;
+
+/// Of a deep bucket one who is outranked uses no more than what would be lost so soon: a worker that
+/// comes late finds the rest.
+const SOON: Nanos = Nanos::from_micros(50);
 
 /// What is assured may leave those above in debt for so long: `mbuffer`'s, as in the kernel.
 const LONGEST_DEBT: Nanos = Nanos::from_secs(60);
@@ -72,7 +76,11 @@ impl Right {
             Self::Lent(part, prio) => {
                 span + Nanos((depth.0 >> part) + depth.0 / PRIORITY_PART * u64::from(prio))
             }
-            Self::None(sixteenths) => span.max(Nanos(depth.0 / 16 * sixteenths)),
+            Self::None(sixteenths) => {
+                let rest = Nanos(depth.0 / 16 * (16 - sixteenths));
+                let rest = if sixteenths == LATE { rest } else { rest.min(SOON) };
+                span.max(depth - rest)
+            }
         };
         least.min(depth)
     }
@@ -89,6 +97,14 @@ pub(super) struct Seat {
     weight: u64,
     /// Who lent the last time.
     lender: usize,
+    /// What it waits for since it was refused, where others wait for the same.
+    line: Option<Waiting>,
+    /// Whether it was refused the last time that it wanted to borrow.
+    was_refused: bool,
+    /// Whose better rank over others it has claimed since then, by bits as in [`Refusal::by`],
+    wanted_by: u32,
+    /// and what it has said.
+    wanted: Nanos,
 }
 
 /// What a purchase would take.
@@ -97,6 +113,8 @@ struct Offer {
     lender: usize,
     /// By the same count, where the class is ahead of others; at 0 the queue.
     ahead: u32,
+    /// And those below the lender that had too little.
+    short: u32,
 }
 
 /// What cannot be bought now.
@@ -105,6 +123,30 @@ struct Refusal {
     until: Nanos,
     /// Who has too little, each a bit by how far above the class it stands.
     by: u32,
+    /// What is waited for, where others wait for the same.
+    line: Option<Waiting>,
+}
+
+impl Refusal {
+    /// One that is a matter of the class alone.
+    const fn alone(until: Nanos) -> Self {
+        Self { until, by: 0, line: None }
+    }
+}
+
+/// What a class waits for, where others do.
+struct Waiting {
+    line: Line,
+    /// In the races of so many classes above it it has its turn.
+    races: usize,
+}
+
+/// Whom a class waits for, as it finds out on the way to the root.
+struct Binding {
+    /// How many classes above it.
+    steps: usize,
+    claim: Claim,
+    when: Nanos,
 }
 
 /// What a class may say at another one, or at itself, when it wants to buy.
@@ -117,6 +159,19 @@ struct Claim {
     at: Nanos,
     /// Whether others have had less.
     is_ahead: bool,
+}
+
+impl Right {
+    /// A number that all have who need as much credit to be left.
+    #[inline]
+    fn rank(self) -> u8 {
+        match self {
+            Self::Assured => 0,
+            Self::Shared(_) => 1,
+            Self::None(_) => 2,
+            Self::Lent(part, _) => 3 + part as u8,
+        }
+    }
 }
 
 impl Claim {
@@ -135,29 +190,34 @@ struct Answer {
 
 impl Seat {
     pub(super) fn new(node: Arc<Node>) -> Self {
-        Self { node, total: 0, place: 0, weight: 0, lender: 0 }
+        Self {
+            node,
+            total: 0,
+            place: 0,
+            weight: 0,
+            lender: 0,
+            line: None,
+            was_refused: false,
+            wanted_by: 0,
+            wanted: Nanos::ZERO,
+        }
     }
 
     /// What the queue may say for its class.
     #[inline]
     fn own_claim(&self, now: Nanos) -> Claim {
         let queues = &self.node.sales.queues;
-        let Some(ahead) = queues.ahead(self.place, self.weight) else {
-            return Claim::only(Right::Assured);
-        };
-        let until = queues.due_until();
-        if until <= now {
+        let ahead = queues.ahead(self.place, self.weight);
+        let is_ahead = ahead.is_some();
+        let Some((of_last, until)) = queues.ahead_of_last(self.place, self.weight, now) else {
             // Nobody else waits: the others have had what they want.
-            return Claim { is_ahead: true, ..Claim::only(Right::Assured) };
-        }
+            return Claim { is_ahead, ..Claim::only(Right::Assured) };
+        };
         // Before then the other queues of the class have not bought their shares.
-        let others = self.node.terms.ceil().pace.span(0, queues.bytes(ahead));
-        Claim {
-            right: Right::None(LATE),
-            later: Right::Assured,
-            at: until.max(now + others),
-            is_ahead: true,
-        }
+        let others = queues.bytes(ahead.unwrap_or_default()).max(bytes(of_last, self.weight));
+        let others = self.node.terms.ceil().pace.span(0, others);
+        let at = until.max(now + others);
+        Claim { right: Right::None(LATE), later: Right::Assured, at, is_ahead }
     }
 
     /// What the class may say at `lender`, `steps` above it, where `own` is what the queue may say
@@ -168,16 +228,15 @@ impl Seat {
         let prio = self.node.terms.prio();
         let race = &races[prio];
         let weight = u64::from(self.node.terms.quantum());
-        let ahead = race.ahead(self.node.place(steps).load(Ordering::Relaxed), weight);
+        let place = self.node.place(steps).load(Ordering::Relaxed);
+        let ahead = race.ahead(place, weight);
         let outranked = races[..prio].iter().map(Race::wanted_until).max().unwrap_or_default();
         let mut at = outranked.max(own.at);
         let mut is_late = own.right != Right::Assured;
-        let due = race.due_until();
-        if let Some(ahead) = ahead
-            && due > now
-        {
+        if let Some((of_last, due)) = race.ahead_of_last(place, weight, now) {
             is_late = true;
-            at = at.max(due).max(now + lender.terms.ceil().pace.span(0, race.bytes(ahead)));
+            let others = race.bytes(ahead.unwrap_or_default()).max(bytes(of_last, weight));
+            at = at.max(due).max(now + lender.terms.ceil().pace.span(0, others));
         }
         let later = Right::shared(lender);
         let right = match (is_late, outranked > now) {
@@ -222,8 +281,8 @@ impl Seat {
     fn look(&self, bytes: Bytes, borrow: bool, now: Nanos) -> Result<Offer, Refusal> {
         let own = self.own_claim(now);
         let (mut lender, mut ahead) = (None, 0u32);
-        // When somebody lends, and when all ceilings let it pass.
-        let (mut lent, mut passed) = (Nanos::MAX, Nanos::ZERO);
+        // Who lends first, and who of those above lets it pass last.
+        let (mut lends, mut passes): (Option<Binding>, Option<Binding>) = (None, None);
         let (mut short, mut held) = (0u32, 0u32);
         for (steps, at) in self.node.path().enumerate() {
             let claim = match lender {
@@ -236,13 +295,15 @@ impl Seat {
             let (ceil, pass) = (at.terms.ceil(), &at.sales.ceil);
             if lender.is_none() {
                 let (ledger, bucket) = at.rate();
-                let answer = self.ask(ledger, bucket, bytes, claim, now);
-                if answer.when <= now {
+                let Answer { when, has } = self.ask(ledger, bucket, bytes, claim, now);
+                if when <= now {
                     lender = Some((steps, claim.later.above(self.node.terms.prio())));
                 } else {
-                    lent = lent.min(answer.when);
+                    if lends.as_ref().is_none_or(|first| when < first.when) {
+                        lends = Some(Binding { steps, claim, when });
+                    }
                     short |= bit;
-                    if answer.has || (steps == 0 && !borrow) {
+                    if has || (steps == 0 && !borrow) {
                         // Who lends is the lowest that has something, and not whoever is less in
                         // demand.
                         break;
@@ -250,32 +311,59 @@ impl Seat {
                 }
                 ahead |= if claim.is_ahead { bit } else { 0 };
             }
-            let answer = self.ask(pass, ceil, bytes, claim, now);
-            if answer.when > now {
-                passed = passed.max(answer.when);
+            let Answer { when, .. } = self.ask(pass, ceil, bytes, claim, now);
+            if when > now {
+                if passes.as_ref().is_none_or(|last| when >= last.when) {
+                    passes = Some(Binding { steps, claim, when });
+                }
                 held |= bit;
             }
         }
-        match lender {
-            Some((lender, _)) if held == 0 => {
+        let (binding, by) = match (lender, lends, passes) {
+            (Some((lender, _)), _, None) => {
                 if lender > 0 {
                     self.node.enter();
                 }
-                Ok(Offer { lender, ahead })
+                return Ok(Offer { lender, ahead, short });
             }
             // One that waits for its own ceiling waits for nobody. Any other has its share coming
-            // at those who would lend, too.
-            _ if held & 1 != 0 => Err(Refusal { until: passed, by: 0 }),
-            Some((lender, _)) => Err(Refusal { until: passed, by: held | ((2 << lender) - 2) }),
-            None => Err(Refusal { until: lent.max(passed), by: short | held }),
+            // at those who would lend, too; but not above a ceiling that holds it up.
+            (_, _, Some(passes)) if held & 1 != 0 => return Err(Refusal::alone(passes.when)),
+            (Some((lender, _)), _, Some(passes)) => {
+                let below = (2 << lender.min(passes.steps)) - 2;
+                (passes, held | below)
+            }
+            (None, Some(lends), Some(passes)) if passes.when > lends.when => (passes, short | held),
+            (None, Some(lends), _) => (lends, short | held),
+            // There is no class, but there is always this one.
+            (None, None, _) => return Err(Refusal::alone(now + Nanos(1))),
+        };
+        let lender = lender.map(|(lender, _)| lender);
+        let line = borrow.then(|| self.waits_for(&binding, lender)).flatten();
+        Err(Refusal { until: binding.when, by, line })
+    }
+
+    /// What the class waits for, where others do: neither where it waits for itself nor where it
+    /// has had more than others. `lender` is how many classes above this one the lender stands, if
+    /// there is one.
+    fn waits_for(&self, binding: &Binding, lender: Option<usize>) -> Option<Waiting> {
+        let Binding { steps, claim, .. } = binding;
+        let is_late = matches!(claim.right, Right::None(sixteenths) if sixteenths != OUTRANKED);
+        if *steps == 0 || is_late {
+            return None;
         }
+        let rank = claim.right.rank() << 3 | self.node.terms.prio() as u8;
+        let levels = u8::try_from(*steps).unwrap_or(u8::MAX);
+        let borrows = claim.right != Right::Assured;
+        let races = if borrows { lender.unwrap_or(*steps) } else { 0 };
+        Some(Waiting { line: Line { rank, levels, borrows }, races })
     }
 
     /// Has those who refused know that it waits for them to have more, and the other queues of the
     /// class.
     #[cold]
-    fn want(&self, refusal: &Refusal) {
-        self.node.sales.queues.want(self.place, self.weight, refusal.until);
+    fn want(&mut self, refusal: &Refusal, now: Nanos) {
+        self.node.sales.queues.want(self.place, refusal.until, now);
         if refusal.by == 0 {
             return;
         }
@@ -283,8 +371,26 @@ impl Seat {
         let (prio, weight) = (self.node.terms.prio(), u64::from(self.node.terms.quantum()));
         for (steps, above) in self.node.path().enumerate().skip(1) {
             if refusal.by & (1 << steps) != 0 {
-                let place = self.node.place(steps).load(Ordering::Relaxed);
-                above.borrowers()[prio].want(place, weight, refusal.until);
+                let (race, place) = (&above.borrowers()[prio], self.node.place(steps));
+                let from = place.load(Ordering::Relaxed);
+                let to = race.floor(from, weight);
+                if to != from {
+                    // Where another queue has bought meanwhile, it is no longer so far behind.
+                    let _ = place.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+                }
+                self.wanted = race.want(to, refusal.until, now);
+            }
+        }
+        self.wanted_by = refusal.by;
+    }
+
+    /// Has them know that it does not wait any more.
+    #[cold]
+    fn has_had(&mut self, now: Nanos) {
+        let (prio, by) = (self.node.terms.prio(), std::mem::take(&mut self.wanted_by));
+        for (steps, above) in self.node.path().enumerate().skip(1) {
+            if by & (1 << steps) != 0 {
+                above.borrowers()[prio].has_had(self.wanted, now);
             }
         }
     }
@@ -335,24 +441,37 @@ impl Seat {
     }
 
     /// Moves the races on for `bytes` that were bought as `offer` has it.
-    fn run(&mut self, bytes: Bytes, offer: &Offer) {
+    fn run(&mut self, bytes: Bytes, offer: &Offer, now: Nanos) {
         let node = &self.node;
         let queues = &node.sales.queues;
         queues.sold(bytes, self.weight);
+        let before = self.place;
         self.place = self.place.wrapping_add(laps(bytes, self.weight));
+        queues.moved(before, self.place);
         if offer.ahead & 1 != 0 {
             queues.follow(self.place, self.weight);
         }
         let weight = u64::from(node.terms.quantum());
         let laps = laps(bytes, weight);
+        let gap = node.terms.ceil().pace.span(0, bytes);
         for (steps, above) in node.path().enumerate().take(offer.lender + 1).skip(1) {
             let race = &above.borrowers()[node.terms.prio()];
             race.sold(bytes, weight);
             let place = node.place(steps).fetch_add(laps, Ordering::Relaxed);
+            race.moved(place, place.wrapping_add(laps));
+            if offer.short & (1 << steps) != 0 {
+                race.passed_over(gap, now);
+            }
             if offer.ahead & (1 << steps) != 0 {
                 race.follow(place.wrapping_add(laps), weight);
             }
         }
+    }
+
+    /// When the class will have `least` bytes at its own rate.
+    fn own_due(&self, least: Bytes, now: Nanos) -> Nanos {
+        let (ledger, bucket) = self.node.rate();
+        self.ask(ledger, bucket, least, self.own_claim(now), now).when
     }
 
     /// The most that may be bought at once.
@@ -364,9 +483,12 @@ impl Seat {
         let offer = self.look(bytes, borrow, now)?;
         if !self.take(bytes, &offer, now) {
             // Somebody was faster.
-            return Err(Refusal { until: now + Nanos(1), by: 0 });
+            return Err(Refusal::alone(now + Nanos(1)));
         }
-        self.run(bytes, &offer);
+        self.run(bytes, &offer, now);
+        if self.wanted_by != 0 {
+            self.has_had(now);
+        }
         self.total = self.total.wrapping_add(bytes.0);
         self.lender = offer.lender;
         Ok(Grant { bytes, lender: u8::try_from(offer.lender).unwrap_or(u8::MAX) })
@@ -375,18 +497,66 @@ impl Seat {
 
 impl ClassMeter for Seat {
     fn buy(&mut self, least: Bytes, want: Bytes, borrow: bool, now: Nanos) -> Result<Grant, Nanos> {
+        if !borrow && self.was_refused {
+            let due = self.own_due(least, now);
+            if due > now {
+                return Err(due);
+            }
+        }
         let want = want.min(self.most());
+        // Who was refused has rarely more than what it needs.
         if want > least
+            && !self.was_refused
             && let Ok(grant) = self.try_to_buy(want, borrow, now)
         {
             return Ok(grant);
         }
-        self.try_to_buy(least, borrow, now).map_err(|refusal| {
-            if borrow {
-                self.want(&refusal);
+        let refusal = match self.try_to_buy(least, borrow, now) {
+            Ok(grant) => {
+                self.was_refused = false;
+                return Ok(grant);
             }
-            refusal.until
-        })
+            Err(refusal) => refusal,
+        };
+        self.was_refused = true;
+        if borrow {
+            self.want(&refusal, now);
+        }
+        self.line = refusal.line;
+        Err(refusal.until)
+    }
+
+    fn line(&self) -> Option<Line> {
+        self.line.as_ref().map(|waiting| waiting.line)
+    }
+
+    fn place_in_line(&self, level: u8, now: Nanos) -> (u64, u64) {
+        let Some(Waiting { line, races }) = &self.line else { return (0, 0) };
+        let steps = usize::from(level);
+        let id = self.node.path().nth(steps).map_or(0, |above| above.id);
+        // Who has not to share comes when it came.
+        let turn =
+            if steps <= *races { self.node.place(steps).load(Ordering::Relaxed) } else { now.0 };
+        (u64::from(id) << 8 | u64::from(line.rank), turn)
+    }
+
+    fn due_below(&self, level: u8, least: Bytes, now: Nanos) -> Nanos {
+        match &self.line {
+            Some(Waiting { line, .. }) if !line.borrows => return Nanos::MAX,
+            _ => {}
+        }
+        let own = self.own_claim(now);
+        let mut due = Nanos::MAX;
+        let below = || self.node.path().enumerate().take(usize::from(level));
+        for (steps, at) in below() {
+            let claim = if steps == 0 { own } else { self.claim(at, steps, own, now) };
+            let (ledger, bucket) = at.rate();
+            due = due.min(self.ask(ledger, bucket, least, claim, now).when);
+        }
+        for (_, at) in below().skip(1) {
+            at.borrowers()[self.node.terms.prio()].comes(due);
+        }
+        due
     }
 
     fn give_back(&mut self, bytes: Bytes) {
@@ -399,6 +569,10 @@ impl ClassMeter for Seat {
             above.borrowers()[node.terms.prio()].returned(bytes, weight);
             node.place(steps).fetch_sub(laps(bytes, weight), Ordering::Relaxed);
         }
+    }
+
+    fn seat_of(&self) -> u64 {
+        self.node.serial
     }
 
     fn set_active(&mut self, active: bool) {

@@ -1,12 +1,11 @@
 //! Queues that keep a tree together, in virtual time.
 
-use narrows_coordination::{Below, Tree};
-use narrows_packet::{Batch, PacketId, Packets};
-use narrows_qdisc::htb::{self, Class};
+use narrows_coordination::{Below, Label, SharedTree, TreeStrategy};
+use narrows_packet::{Batch, PacketId, Packets, Reading};
+use narrows_qdisc::htb::{self, Class, ClassMeter, LeafClass, TreeMeter};
 use narrows_qdisc::{Config, Next, NodeId, Qdisc, Spec, fifo};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 pub const MBIT: u64 = 1_000_000;
 
@@ -35,6 +34,54 @@ pub enum Demand {
     Rate(u64),
 }
 
+/// Who asks for the classes of a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asking {
+    /// Each for itself.
+    All,
+    /// Of those that wait for the same lender the first one.
+    First,
+}
+
+impl Asking {
+    pub const BOTH: [Self; 2] = [Self::All, Self::First];
+}
+
+/// A queue's seat, with the say in who asks.
+struct Seat {
+    seat: Box<dyn TreeMeter>,
+    asking: Asking,
+}
+
+impl TreeMeter for Seat {
+    fn asking_alone(&self) -> usize {
+        match self.asking {
+            Asking::All => usize::MAX,
+            Asking::First => 0,
+        }
+    }
+
+    fn leaf(&self, id: u32) -> Option<LeafClass> {
+        self.seat.leaf(id)
+    }
+
+    fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>> {
+        self.seat.meter(id)
+    }
+
+    fn is_seat_of(&self, seat: u64, id: u32) -> bool {
+        self.seat.is_seat_of(seat, id)
+    }
+
+    fn changes(&mut self) -> Option<Vec<u32>> {
+        self.seat.changes()
+    }
+
+    fn reading(&self) -> Reading {
+        self.seat.reading()
+    }
+}
+
 struct Source {
     class: u32,
     queue: usize,
@@ -50,6 +97,8 @@ struct Queue {
     free: Vec<PacketId>,
     source_of: Vec<usize>,
     next: Nanos,
+    /// Whether its worker is gone.
+    is_dead: bool,
 }
 
 /// How far a class has ever been above its rate.
@@ -69,7 +118,7 @@ impl Excess {
 }
 
 pub struct Bed {
-    pub tree: Arc<Tree>,
+    tree: SharedTree,
     pub classes: BTreeMap<u32, Class>,
     queues: Vec<Queue>,
     sources: Vec<Source>,
@@ -81,24 +130,52 @@ pub struct Bed {
     pub longest_wait: BTreeMap<u32, Nanos>,
     /// How often queues have been asked.
     pub turns: u64,
+    /// By how much workers come too late, at most.
+    pub lateness: Nanos,
+    random: u64,
 }
+
+/// So many packets wait for a class on a queue.
+const MOST_QUEUED: u32 = 96;
 
 /// How often queues look.
 const TICK: Nanos = Nanos::from_micros(2);
 
 impl Bed {
     /// `queues` that keep `classes` together. Those without one below are leaves.
-    pub fn new(queues: usize, classes: &[(u32, Class)]) -> Self {
-        let tree = Tree::new();
+    pub fn new(asking: Asking, queues: usize, classes: &[(u32, Class)]) -> Self {
+        Self::made(TreeStrategy::Fair, asking, queues, classes, &BTreeMap::new())
+    }
+
+    /// The same by `strategy`, with FlowValve's `labels`.
+    pub fn kept_by(
+        strategy: TreeStrategy,
+        queues: usize,
+        classes: &[(u32, Class)],
+        labels: &BTreeMap<u32, Label>,
+    ) -> Self {
+        Self::made(strategy, Asking::All, queues, classes, labels)
+    }
+
+    fn made(
+        strategy: TreeStrategy,
+        asking: Asking,
+        queues: usize,
+        classes: &[(u32, Class)],
+        labels: &BTreeMap<u32, Label>,
+    ) -> Self {
+        let tree = SharedTree::new(strategy);
         let bed_queue = || {
-            let config = htb::Config { default: 0, direct_limit: 1000 };
-            let spec = Spec { tree: Some(tree.seat()), ..Spec::new(Config::Htb(config)) };
+            let config = htb::Config { default: 0, unclassified: htb::Unclassified::Sent(1000) };
+            let seat = Box::new(Seat { seat: tree.seat(), asking });
+            let spec = Spec { tree: Some(seat), ..Spec::new(Config::Htb(config)) };
             Queue {
                 qdisc: spec.build(),
                 packets: Packets::new(8192),
                 free: (0..8192).map(PacketId).collect(),
                 source_of: vec![0; 8192],
                 next: Nanos::ZERO,
+                is_dead: false,
             }
         };
         let queues = (0..queues).map(|_| bed_queue()).collect();
@@ -112,18 +189,20 @@ impl Bed {
             excess: BTreeMap::new(),
             longest_wait: BTreeMap::new(),
             turns: 0,
+            lateness: Nanos::ZERO,
+            random: 1,
         };
         let mut members = BTreeMap::new();
         for (id, class) in classes {
             let is_leaf = classes.iter().all(|(_, other)| other.parent != Some(*id));
             let config = Config::Fifo(fifo::Config::Packets(1000));
-            let below = is_leaf.then(|| Below { id: NodeId(u64::from(*id)), config });
+            let below = is_leaf.then(|| Below::new(NodeId(u64::from(*id)), config));
             members.insert(*id, (*class, below));
             bed.classes.insert(*id, *class);
             let rate = class.ceil.bits_per_sec();
             bed.excess.insert(*id, Excess { rate, bits: 0.0, most: 0.0, last: bed.now });
         }
-        bed.tree.become_these(&members);
+        bed.tree.become_these(&members, labels);
         bed
     }
 
@@ -148,14 +227,28 @@ impl Bed {
         }
     }
 
+    /// The worker of `queue` sends nothing more.
+    pub fn kill(&mut self, queue: usize) {
+        self.queues[queue].is_dead = true;
+    }
+
+    /// Below `most` or equal to it (xorshift).
+    fn any_below(&mut self, most: Nanos) -> Nanos {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        Nanos(self.random % (most.0 + 1))
+    }
+
     fn arrive(&mut self) {
         let now = self.now;
         for (number, source) in self.sources.iter_mut().enumerate() {
             let queue = &mut self.queues[source.queue];
             let wanted = |source: &Source| match source.demand {
-                Demand::Endless => source.queued < 96,
+                Demand::Endless => source.queued < MOST_QUEUED,
                 Demand::Rate(0) => false,
-                Demand::Rate(_) => source.next <= now,
+                // What is more is lost where it comes from.
+                Demand::Rate(_) => source.next <= now && source.queued < MOST_QUEUED,
             };
             while wanted(source) {
                 let Some(id) = queue.free.pop() else { break };
@@ -164,7 +257,9 @@ impl Bed {
                 queue.source_of[id.0 as usize] = number;
                 source.queued += 1;
                 let _ = queue.qdisc.enqueue(&mut queue.packets, id, now);
-                queue.next = now;
+                if self.lateness == Nanos::ZERO {
+                    queue.next = now;
+                }
                 if let Demand::Rate(rate) = source.demand {
                     let gap = Nanos(u64::from(source.len) * 8_000_000_000 / rate);
                     source.next = source.next.max(now - Nanos::from_millis(1)) + gap;
@@ -174,15 +269,18 @@ impl Bed {
     }
 
     fn depart(&mut self, number: usize) {
+        let late = self.any_below(self.lateness);
         let queue = &mut self.queues[number];
-        if queue.next > self.now {
+        if queue.next > self.now || queue.is_dead {
             return;
         }
         self.turns += 1;
         let mut out = Batch::new(64);
         queue.next = match queue.qdisc.dequeue(&mut queue.packets, self.now, &mut out) {
             Next::Now => self.now,
-            Next::At(at) | Next::Held(at) => at,
+            Next::At(at) | Next::Held(at) => at + late,
+            // What comes is seen when the worker looks.
+            Next::Empty if late != Nanos::ZERO => self.now + late,
             Next::Empty => Nanos::MAX,
         };
         let mut dropped = Batch::new(64);

@@ -1,11 +1,11 @@
 //! The system calls that may be made (seccomp).
 //!
-//! A call that is not listed is answered as by a kernel that does not have it (`ENOSYS`): a
-//! library that knows a newer call then falls back to the older one, and whatever else asks for
-//! it gets an error instead of the end of the process, which would be the end of shaping.
+//! A call that is not listed fails as on a kernel without it (`ENOSYS`). A library that knows a
+//! newer call then falls back to the older one, and any other caller gets an error; killing the
+//! process would end shaping.
 //!
-//! The calls of the hot path are listed without conditions: the kernel then remembers that they
-//! are allowed, and does not run the filter for them.
+//! The calls of the hot path are listed without conditions: the kernel then caches that they are
+//! allowed, and does not run the filter for them.
 
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,

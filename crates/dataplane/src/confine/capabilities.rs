@@ -1,4 +1,4 @@
-//! The capabilities that stay. Each was found by leaving it out and looking at what fails.
+//! The capabilities that are kept. Each was found by dropping it and checking what fails.
 
 use rustix::io::Errno;
 use rustix::thread::{
@@ -32,7 +32,7 @@ pub(super) fn drop_others() -> Result<(), String> {
         kept |= CapabilitySet::SYS_ADMIN;
         log::info!("CAP_SYS_ADMIN stays: cake nat needs it where connection tracking is a module");
     }
-    let failed = |error: Errno| format!("privileges stay as they are: {error}");
+    let failed = |error: Errno| format!("privileges are not dropped: {error}");
     // First, since it takes a capability itself. Where that is missing, `no_new_privs` keeps
     // what is left in this set from being of use.
     for number in 0..=LAST {

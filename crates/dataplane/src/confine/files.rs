@@ -1,8 +1,8 @@
 //! The files that may be read and written (Landlock).
 //!
-//! A policy file is replaced by editors, not rewritten: so its folder is what may be read. The same
-//! holds for the state file, which Narrows replaces itself. Where a file is reached by a link, the
-//! folders of both count.
+//! Editors replace a policy file, they do not rewrite it: so its directory is what may be read. The
+//! same holds for the state file, which Narrows replaces itself. For a file behind a link, the
+//! directories of both count.
 
 use super::Needs;
 use crate::control::RUN_DIR;

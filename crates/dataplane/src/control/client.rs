@@ -1,7 +1,8 @@
 //! A command's side of the control socket.
 
-use super::place::{SOCKET, folder};
+use super::place::{RUN_DIR, SOCKET, folder};
 use super::{Answer, ControlError, MESSAGE_MAX, Request};
+use narrows_snapshot::Snapshot;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -24,9 +25,14 @@ impl Client {
     /// The instances of this network namespace; with `dev` only the one that has that port.
     ///
     /// # Errors
-    /// Where there is none.
+    /// Where there is none, or this user may not ask.
     pub fn find(dev: Option<&str>) -> Result<Vec<Self>, ControlError> {
-        let entries = folder().and_then(std::fs::read_dir).into_iter().flatten().flatten();
+        let entries = match folder().and_then(std::fs::read_dir) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(ControlError::Forbidden { folder: RUN_DIR.into() });
+            }
+            entries => entries.into_iter().flatten().flatten(),
+        };
         let mut found: Vec<Self> = entries
             .map(|entry| entry.path())
             .filter(|path| path.extension().is_some_and(|extension| extension == SOCKET))
@@ -66,17 +72,30 @@ impl Client {
         self.ask_within(request, ANSWER_TIME)
     }
 
+    /// Everything about it, or all but its trees of qdiscs and classes.
+    ///
+    /// # Errors
+    /// Where it does not answer, or refuses to.
+    pub fn snapshot(&self, with_trees: bool) -> Result<Snapshot, ControlError> {
+        let request = if with_trees { Request::ShowWithTrees } else { Request::Show };
+        match self.ask(&request)? {
+            Answer::Show(snapshot) => Ok(*snapshot),
+            Answer::Refused(reason) => Err(ControlError::Refused(reason)),
+            other => Err(ControlError::Refused(format!("it answered something else: {other:?}"))),
+        }
+    }
+
     pub(super) fn ask_within(
         &self,
         request: &Request,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Answer, ControlError> {
         let stream = self.connect()?;
-        let sent = Turn::begin(&stream, patience).send(request);
-        let mut lines = BufReader::new(Turn::begin(&stream, patience));
+        let sent = Turn::begin(&stream, timeout).send(request);
+        let mut lines = BufReader::new(Turn::begin(&stream, timeout));
         let mut applied = None;
         loop {
-            lines.get_mut().end = Instant::now() + patience;
+            lines.get_mut().end = Instant::now() + timeout;
             match receive(&mut lines) {
                 Ok(Answer::Working { line }) => applied = Some(line),
                 Ok(answer) => return Ok(answer),

@@ -1,13 +1,11 @@
 //! Where the control sockets are, and who may have one.
 //!
-//! An instance holds a lock for each of its ports for as long as it lives, so of several that want
-//! a port, at the same moment or later, exactly one has it; and what lies about without a lock
-//! being held is nobody's and can be taken away. The kernel drops a lock with the process that held
-//! it.
+//! An instance holds a lock for each of its ports for as long as it lives. So of several that want
+//! a port, at the same moment or later, exactly one gets it. Files whose lock is free are leftovers
+//! and may be removed. The kernel drops a lock with the process that held it.
 //!
-//! A lock's file may be removed by somebody who held it between the moment at which another opened
-//! and the moment at which that one locked it. So a lock counts only on the file that still has the
-//! name.
+//! The holder of a lock may remove its file after another process has opened it and before that one
+//! has locked it. So a lock counts only on the file that still has the name.
 
 use super::ControlError;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};

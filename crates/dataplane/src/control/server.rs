@@ -1,9 +1,9 @@
 //! The instance's side of the control socket.
 //!
-//! Connections are served side by side and never waited for: a client that says nothing, says it
-//! slowly or does not listen to its answer holds up nobody. What takes long, a batch of many lines,
-//! is done in slices, between which others are served; its client hears meanwhile how far it is, so
-//! that it knows what is in force, whatever happens.
+//! Connections are served concurrently and never block: a client that is silent, slow or does not
+//! read its answer delays no other. A batch of many lines is processed in slices, and other clients
+//! are served in between. Its client gets progress lines meanwhile, so that it always knows what is
+//! in force.
 
 use super::place::{self, Place};
 use super::{Answer, ControlError, MESSAGE_MAX, Request};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// asking for longest.
 const CLIENTS_MAX: usize = 64;
 /// How long a client may take for its request, and for listening to its answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// How often the client of a long batch hears how far it is.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 /// How much is read of one client before others have their turn, in bytes.
@@ -162,7 +162,7 @@ fn watch(ready: &OwnedFd, fd: BorrowedFd<'_>, events: epoll::EventFlags) -> io::
 struct Client {
     stream: UnixStream,
     state: State,
-    /// Until when it has patience with it.
+    /// When it times out.
     until: Instant,
     /// What it has not taken yet.
     unsent: Vec<u8>,
@@ -191,7 +191,7 @@ impl Client {
         watch(ready, stream.as_fd(), events)?;
         let peer = rustix::net::sockopt::socket_peercred(&stream)?.uid;
         let state = State::Asking(Vec::new());
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let mut client = Self { stream, state, until, unsent: Vec::new(), events };
         if !may_ask(peer, rustix::process::geteuid()) {
             log::warn!("refused a control connection of user {}", peer.as_raw());
@@ -245,7 +245,7 @@ impl Client {
 
     fn answer(&mut self, answer: &Answer) -> io::Result<()> {
         self.state = State::Answered;
-        self.until = Instant::now() + PATIENCE;
+        self.until = Instant::now() + TIMEOUT;
         self.send(answer)
     }
 

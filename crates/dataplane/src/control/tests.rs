@@ -195,9 +195,9 @@ fn batch(lines: usize) -> Request {
 fn a_batch_that_takes_longer_than_a_client_waits_for_a_word_is_answered() {
     let folder = Folder::new("batch");
     let mut server = folder.open().unwrap();
-    let (begin, patience) = (Instant::now(), Duration::from_millis(900));
-    let answer = serving(&mut server, || folder.client().ask_within(&batch(400), patience));
-    assert!(begin.elapsed() > patience * 2, "{:?}", begin.elapsed());
+    let (begin, timeout) = (Instant::now(), Duration::from_millis(900));
+    let answer = serving(&mut server, || folder.client().ask_within(&batch(400), timeout));
+    assert!(begin.elapsed() > timeout * 2, "{:?}", begin.elapsed());
     assert!(matches!(answer, Ok(Answer::Tc { code: 0, .. })), "{answer:?}");
 }
 
@@ -223,9 +223,9 @@ fn whoever_asked_for_a_batch_hears_how_far_it_came_where_the_instance_stops() {
     let folder = Folder::new("stops");
     let mut server = folder.open().unwrap();
     let answer = thread::scope(|scope| {
-        let patience = Duration::from_millis(600);
+        let timeout = Duration::from_millis(600);
         let folder = &folder;
-        let asking = scope.spawn(move || folder.client().ask_within(&batch(100_000), patience));
+        let asking = scope.spawn(move || folder.client().ask_within(&batch(100_000), timeout));
         let begin = Instant::now();
         while begin.elapsed() < PROMISE {
             server.serve(echo);

@@ -1,11 +1,13 @@
-//! An instance that goes on in another process: what it says of itself, and how it is inherited.
+//! An instance that continues in another process: what it passes on, and how it is inherited.
 
-use super::{Instance, InstanceError, InstanceOptions, read_port};
+use super::{Instance, InstanceError, InstanceOptions};
 use crate::clock;
+use crate::counters::{self, QueueCounters};
 use crate::events::Events;
 use crate::offloads::Repairs;
-use crate::session::{Inherited, PortFacts, Secrets};
-use crate::show::{self, KernelDropsShow, QueueCounters};
+use crate::plane::Plane;
+use crate::port::PortFacts;
+use crate::session::{Inherited, Secrets};
 use crate::upgrade::UpgradeStatus;
 use crate::upgrade::state::{
     Contents, Manifest, PathCounted, PortCounted, QueueCounted, SessionManifest,
@@ -14,8 +16,9 @@ use crate::workers::Standstill;
 use narrows_bpf::{Verdicts, XdpMode};
 use narrows_link::DeviceLosses;
 use narrows_packet::{DropCounters, DropReason};
-use narrows_policy::{Handle, Policy};
+use narrows_policy::Policy;
 use narrows_shaper::{PathCounters, Side};
+use narrows_snapshot::KernelDrops as KernelDropsSeen;
 use narrows_units::Nanos;
 use narrows_xsk::KernelDrops;
 use std::os::fd::OwnedFd;
@@ -39,14 +42,13 @@ impl Instance {
         control: usize,
     ) -> Result<(Offer, Manifest, Vec<OwnedFd>), String> {
         if let Some(why) = &self.let_go {
-            return Err(format!("the ports are let go ({why}); try again when they are joined"));
+            return Err(format!("the ports are released ({why}); try again when they are joined"));
         }
         let policy = narrows_tc::save(&self.policy);
-        let (session, descriptors) = match &self.session {
+        let (session, descriptors) = match &self.plane {
             None => (None, Vec::new()),
-            Some(session) => {
-                let offered = session.offer();
-                let (manifest, descriptors) = offered.ok_or("a worker does not answer")?;
+            Some(plane) => {
+                let (manifest, descriptors) = plane.offer()?;
                 (Some(manifest), descriptors)
             }
         };
@@ -66,10 +68,10 @@ impl Instance {
         Ok((offer, manifest, descriptors))
     }
 
-    /// The ports of the session.
+    /// The ports that are joined.
     fn facts(&self) -> Option<[PortFacts; 2]> {
-        let session = self.session.as_ref()?;
-        Some([Side::A, Side::B].map(|side| session.port(side).clone()))
+        let plane = self.plane.as_ref()?;
+        Some([Side::A, Side::B].map(|side| plane.port(side).clone()))
     }
 
     /// Has all workers stand still and says what there is. They go on when the [`Standstill`] is
@@ -90,19 +92,14 @@ impl Instance {
             return Err("the ports have changed meanwhile; try again".to_owned());
         }
         let stopped = clock::now();
-        let (paused, standstill) = match &self.session {
+        let (still, standstill) = match &self.plane {
             None => Default::default(),
-            Some(session) => session.pause(time).ok_or("a worker does not stop")?,
+            Some(plane) => plane.stand_still(time).ok_or("a worker does not stop")?,
         };
-        let (reports, workers): (Vec<_>, Vec<_>) =
-            paused.into_iter().map(|paused| (paused.report, paused.queued)).unzip();
-        let totals = self.totals(&reports);
-        let now = clock::now();
-        let spent = self.installed.each_ref().map(|installed| {
-            let spent = installed.as_ref().map(|installed| installed.spent_until(now));
-            let spent = spent.unwrap_or_default().into_iter();
-            spent.map(|(handle, time)| (handle.major(), time.0)).collect()
-        });
+        let mut totals = self.past.clone();
+        totals.add(&still.counts);
+        let in_ns = |(major, time): (u32, Nanos)| (major, time.0);
+        let spent = still.spent.map(|spent| spent.into_iter().map(in_ns).collect());
         let counted = [Side::A, Side::B].map(|side| {
             let index = side.index();
             let past = &self.past.queues[index];
@@ -124,7 +121,10 @@ impl Instance {
             }
         });
         let events = self.events.list();
-        Ok((Contents { stopped: stopped.0, counted, events, spent, workers }, standstill))
+        Ok((
+            Contents { stopped: stopped.0, counted, events, spent, workers: still.queued },
+            standstill,
+        ))
     }
 }
 
@@ -203,17 +203,10 @@ impl Heritage {
             })?;
         }
         self.instance.events = Events::from_list(events);
-        let now = clock::now();
-        for (installed, spent) in self.instance.installed.iter().zip(spent) {
-            if let Some(installed) = installed {
-                let spent = spent
-                    .into_iter()
-                    .filter_map(|(handle, time)| Some((Handle::new(handle)?, Nanos(time))));
-                installed.resume(&spent.collect(), now);
-            }
-        }
         if let Some(inherited) = &mut self.inherited {
-            inherited.take_in(&workers)?;
+            let in_time = |(major, time)| (major, Nanos(time));
+            let spent = spent.map(|spent| spent.into_iter().map(in_time).collect());
+            inherited.take_in(&workers, spent)?;
         }
         Ok(())
     }
@@ -239,13 +232,12 @@ impl Heritage {
         match started {
             None => instance.reconsider(),
             Some(Ok((session, _))) => {
-                let is_generic = |side| session.xdp_mode(side) == XdpMode::Generic;
-                let generic = [Side::A, Side::B].map(is_generic);
-                instance.session = Some(session);
+                let generic = session.mode().xdp.map(|mode| mode == XdpMode::Generic);
+                instance.plane = Some(Box::new(session));
                 instance.repairs.watch(&instance.options.ports, generic);
             }
             Some(Err(error)) => {
-                instance.events.warn(format!("the session is begun anew: {error}"));
+                instance.events.warn(format!("starting a new session: {error}"));
                 instance.reconsider();
             }
         }
@@ -264,19 +256,16 @@ impl Instance {
     ) -> Result<Inherited, InstanceError> {
         self.standby.prepare(&self.options.ports)?;
         let [a, b] = &self.options.ports;
-        let ports = [read_port(a)?, read_port(b)?];
+        let ports = [PortFacts::read(a)?, PortFacts::read(b)?];
         let queues = session.workers.len();
-        let [(of_a, specs_a), (of_b, specs_b)] = self.compile(queues)?;
+        let plans = self.compile(queues)?;
         self._promiscuous = session
             .ports
             .iter()
             .map(|port| narrows_link::promiscuous(port.ifindex))
             .collect::<Result<_, _>>()?;
-        let specs = [specs_a, specs_b];
-        let inherited =
-            Inherited::prepare(session, ports, descriptors, specs, self.options.fail.stalled())?;
-        self.installed = [Some(of_a), Some(of_b)];
-        Ok(inherited)
+        let stalled = self.options.fail.stalled();
+        Ok(Inherited::prepare(session, ports, descriptors, plans, stalled)?)
     }
 }
 
@@ -294,13 +283,13 @@ fn path_counted(path: &PathCounters) -> PathCounted {
     PathCounted {
         received: [path.rx_packets, path.rx_bytes],
         sent: [path.tx_packets, path.tx_bytes],
-        dropped: show::by_reason(&path.drops),
+        dropped: counters::by_reason(&path.drops),
     }
 }
 
 /// The same back again; `None` where a packet was dropped for an unknown reason.
 fn counters(counted: &QueueCounted) -> Option<QueueCounters> {
-    let KernelDropsShow { rx_ring_full, rx_dropped, fill_ring_empty, rx_invalid, tx_invalid } =
+    let KernelDropsSeen { rx_ring_full, rx_dropped, fill_ring_empty, rx_invalid, tx_invalid } =
         counted.kernel_drops;
     Some(QueueCounters {
         inward: path(&counted.inward)?,

@@ -1,20 +1,22 @@
-//! A session that goes on in another process: what the one offers, and how the other inherits it.
+//! A session that continues in another process: what the giver offers, and how the heir inherits
+//! it.
 
-use super::{PortFacts, Prepared, Secrets, Session, SessionError, SessionOptions, load};
+use super::{Prepared, Secrets, Session, SessionError, SessionOptions, load};
 use crate::clock;
 use crate::owners::Share;
-use crate::runner::Paused;
+use crate::port::PortFacts;
 use crate::sizing::Sizing;
 use crate::upgrade::WorkerQueued;
 use crate::upgrade::state::{PortManifest, SessionManifest, WorkerManifest};
 use crate::worker_thread::Seat;
-use crate::workers::{Standstill, Workers};
+use crate::workers::Workers;
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{Stalled, XdpMode};
 use narrows_link::Buffer;
 use narrows_packet::dissect::Dissector;
-use narrows_qdisc::{Slot, Spec};
-use narrows_shaper::{Side, Worker};
+use narrows_policy::{Handle, Plan};
+use narrows_qdisc::Slot;
+use narrows_shaper::{Installation, Side, Worker};
 use narrows_units::Nanos;
 use narrows_xsk::{CopyMode, RingSizes, Socket, Umem};
 use std::os::fd::{AsFd, OwnedFd};
@@ -34,7 +36,7 @@ impl PortManifest {
 impl Session {
     /// What another process needs to prepare itself, while this one goes on. `None` where a worker
     /// does not answer.
-    pub(crate) fn offer(&self) -> Option<(SessionManifest, Vec<OwnedFd>)> {
+    pub(super) fn manifest(&self) -> Option<(SessionManifest, Vec<OwnedFd>)> {
         let Prepared { umem, steers, ports, copy_mode, sizing, .. } = &self.prepared;
         let mut descriptors = vec![umem.as_fd().try_clone_to_owned().ok()?];
         for steer in steers {
@@ -48,7 +50,7 @@ impl Session {
             descriptors.extend(sockets.map(|(socket, _)| socket));
         }
         let [a, b] = [Side::A, Side::B].map(|side| {
-            PortManifest::new(&ports[side.index()], self.xdp_mode(side) == XdpMode::Native)
+            PortManifest::new(&ports[side.index()], self.xdp_modes[side.index()] == XdpMode::Native)
         });
         let manifest = SessionManifest {
             ports: [a, b],
@@ -60,9 +62,13 @@ impl Session {
         Some((manifest, descriptors))
     }
 
-    /// See [`Workers::pause`](crate::workers::Workers::pause).
-    pub(crate) fn pause(&self, time: Duration) -> Option<(Vec<Paused>, Standstill)> {
-        self.workers.pause(time)
+    /// By port: up to when each limit is used up.
+    pub(super) fn spent(&self) -> [Vec<(u32, Nanos)>; 2] {
+        let now = clock::now();
+        self.installed.each_ref().map(|installed| {
+            let spent = installed.spent_until(now).into_iter();
+            spent.map(|(handle, time)| (handle.major(), time)).collect()
+        })
     }
 }
 
@@ -72,19 +78,19 @@ pub(crate) struct Inherited {
     workers: Vec<Worker<XdpIo>>,
     /// The first frame of each worker and how many it has.
     parts: Vec<(u32, u32)>,
+    installed: [Installation; 2],
     links: [OwnedFd; 2],
     xdp_modes: [XdpMode; 2],
 }
 
 impl Inherited {
     /// Maps what `manifest` describes for `ports` and `descriptors` are, and loads programs for it.
-    /// `specs` are the qdiscs of each port, one for each queue. Nothing of the other process's is
-    /// changed.
+    /// Runs the plan of each port. Nothing of the other process's is changed.
     pub(crate) fn prepare(
         manifest: SessionManifest,
         ports: [PortFacts; 2],
         descriptors: Vec<OwnedFd>,
-        specs: [Vec<Spec>; 2],
+        plans: [Plan; 2],
         stalled: Stalled,
     ) -> Result<Self, SessionError> {
         let missing = || SessionError::Inheritance("descriptors are missing".to_owned());
@@ -109,7 +115,7 @@ impl Inherited {
         let described = manifest.ports.each_ref();
         for (facts, described) in ports.iter().zip(described) {
             if PortManifest::new(facts, described.native) != *described {
-                let reason = format!("{} is not what it was any more", facts.name);
+                let reason = format!("{} has changed", facts.name);
                 return Err(SessionError::Inheritance(reason));
             }
         }
@@ -132,11 +138,12 @@ impl Inherited {
         let (heartbeats, steers) = load(&ports, multi_buffer, stalled, &pairs)?;
         let Secrets { hash_key, seal } = Secrets::own();
         let dissector = Dissector::new(hash_key);
-        let [of_a, of_b] = specs;
+        let [(a, of_a), (b, of_b)] = plans.map(|plan| Installation::reconcile(plan, None));
         let mut workers = Vec::with_capacity(parts.len());
-        for (((pair, (_, count)), a), b) in pairs.into_iter().zip(&parts).zip(of_a).zip(of_b) {
+        for (((pair, (_, count)), of_a), of_b) in pairs.into_iter().zip(&parts).zip(of_a).zip(of_b)
+        {
             let io = XdpIo::new(pair, umem.part(*count)?, shares, dissector, seal);
-            workers.push(Worker::new(io, *count, [Slot::new(a), Slot::new(b)]));
+            workers.push(Worker::new(io, *count, [Slot::new(of_a), Slot::new(of_b)]));
         }
         if workers.len() != parts.len() {
             let reason = "the policy is for another number of queues".to_owned();
@@ -146,11 +153,22 @@ impl Inherited {
         let buffer = Buffer { size: frame_size, several: multi_buffer };
         let sizing = Sizing { buffer, shares };
         let prepared = Prepared { umem, steers, heartbeats, ios, ports, copy_mode, sizing };
-        Ok(Self { prepared, workers, parts, links, xdp_modes })
+        Ok(Self { prepared, workers, parts, installed: [a, b], links, xdp_modes })
     }
 
-    /// Queues what the other process's workers, which stand still, had queued.
-    pub(crate) fn take_in(&mut self, queued: &[WorkerQueued]) -> Result<(), SessionError> {
+    /// Queues what the other process's workers, which stand still, had queued, and goes on from what
+    /// each limit had `spent`, by port and by the major number of its qdisc.
+    pub(crate) fn take_in(
+        &mut self,
+        queued: &[WorkerQueued],
+        spent: [Vec<(u32, Nanos)>; 2],
+    ) -> Result<(), SessionError> {
+        let now = clock::now();
+        for (installed, spent) in self.installed.iter().zip(spent) {
+            let spent = spent.into_iter();
+            let spent = spent.filter_map(|(major, time)| Some((Handle::new(major)?, time)));
+            installed.resume(&spent.collect(), now);
+        }
         let frame_size = self.prepared.sizing.buffer.size;
         let fits = |(of_worker, &(first, count)): (&WorkerQueued, &(u32, u32))| {
             of_worker.fits(first, count, frame_size)
@@ -159,7 +177,6 @@ impl Inherited {
             let reason = "what is queued does not lie in the workers' frames".to_owned();
             return Err(SessionError::Inheritance(reason));
         }
-        let now = clock::now();
         for (worker, queued) in self.workers.iter_mut().zip(queued) {
             worker.io_mut().go_on(queued);
             for (egress, packets) in Side::BOTH.into_iter().zip(&queued.queued) {
@@ -176,7 +193,7 @@ impl Inherited {
     /// Starts the workers and puts this process's programs in the place of the other's, which
     /// touches nothing more. Also returns when the workers ran.
     pub(crate) fn start(self, options: &SessionOptions) -> Result<(Session, Nanos), SessionError> {
-        let Self { mut prepared, workers, links, xdp_modes, .. } = self;
+        let Self { mut prepared, workers, installed, links, xdp_modes, .. } = self;
         let mut threads = Workers::new(prepared.heartbeats.clone());
         for (queue, worker) in (0u32..).zip(workers) {
             threads.start(worker, Seat::of(queue, options)).map_err(SessionError::Thread)?;
@@ -191,7 +208,7 @@ impl Inherited {
                 hint: "",
             })?;
         }
-        Ok((Session { prepared, workers: threads, xdp_modes, losses_before }, began))
+        Ok((Session { prepared, workers: threads, installed, xdp_modes, losses_before }, began))
     }
 }
 

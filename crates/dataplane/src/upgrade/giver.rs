@@ -1,4 +1,4 @@
-//! The giver's part: starts the heir, hears it out while packets flow, and hands over.
+//! The giver's part: starts the heir, talks to it while packets flow, and hands over.
 
 use super::state::{Contents, FORMAT, Manifest};
 use super::status::Stage;
@@ -115,7 +115,7 @@ impl Giver {
         match (self.stage, message.kind) {
             (Stage::Greeting, Kind::Hello) => {
                 let hello: Hello = serde_json::from_slice(&message.bytes)
-                    .map_err(|error| format!("the new binary says nonsense: {error}"))?;
+                    .map_err(|error| format!("the new binary sent an invalid message: {error}"))?;
                 if hello.format != FORMAT {
                     return Err(format!(
                         "narrows {} takes over in format {}, this is format {FORMAT}: \
@@ -177,7 +177,7 @@ impl Giver {
         match error.kind() {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => self.late(),
             io::ErrorKind::InvalidData => {
-                format!("the new binary does not speak as a narrows: {error}")
+                format!("the new binary is not a compatible narrows: {error}")
             }
             _ => {
                 // It has closed its end: it ends, or has ended.
@@ -203,6 +203,6 @@ fn refusal(message: &Message) -> String {
         Kind::Refused => {
             format!("the new binary cannot take over: {}", String::from_utf8_lossy(&message.bytes))
         }
-        other => format!("the new binary says {other:?} out of turn"),
+        other => format!("the new binary sent an unexpected {other:?}"),
     }
 }

@@ -1,4 +1,4 @@
-//! The heir's part: says what it is, gets ready, and takes over when the giver says so.
+//! The heir's part: identifies itself, prepares, and takes over when the giver says so.
 
 use super::giver::{Hello, TAKING_TIME};
 use super::state::{Contents, FORMAT, Manifest};
@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// How long the giver may take to say what there is, and then to stop.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// This process, while it is to take over from another.
 pub(crate) struct Heir {
@@ -32,7 +32,7 @@ impl Heir {
         let hello = Hello { format: FORMAT, version: version.to_owned() };
         let hello = serde_json::to_vec(&hello).map_err(|error| error.to_string())?;
         heir.say(Kind::Hello, &hello)?;
-        let message = heir.hear(Kind::Manifest, PATIENCE)?;
+        let message = heir.hear(Kind::Manifest, TIMEOUT)?;
         let manifest = serde_json::from_slice(&message.bytes).map_err(|error| error.to_string())?;
         Ok((heir, manifest, message.descriptors))
     }
@@ -41,7 +41,7 @@ impl Heir {
     /// stopped.
     pub(crate) fn ask(&mut self) -> Result<Contents, String> {
         self.say(Kind::Prepared, &[])?;
-        let message = self.hear(Kind::Contents, PATIENCE)?;
+        let message = self.hear(Kind::Contents, TIMEOUT)?;
         Contents::read(&message.bytes).map_err(|error| error.to_string())
     }
 
@@ -58,7 +58,7 @@ impl Heir {
     }
 
     fn say(&self, kind: Kind, bytes: &[u8]) -> Result<(), String> {
-        self.channel.send(kind, bytes, &[], PATIENCE).map_err(|error| gone(&error))
+        self.channel.send(kind, bytes, &[], TIMEOUT).map_err(|error| gone(&error))
     }
 
     fn hear(&mut self, kind: Kind, time: Duration) -> Result<Message, String> {
@@ -66,7 +66,7 @@ impl Heir {
         if message.kind == kind {
             return Ok(message);
         }
-        Err(format!("the running process says {:?} out of turn", message.kind))
+        Err(format!("the running process sent an unexpected {:?}", message.kind))
     }
 }
 

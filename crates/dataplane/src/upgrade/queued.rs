@@ -1,13 +1,13 @@
-//! The packets that are queued, as they are passed on: where each lies, in which order, and when
-//! it came in; and the frames that are free. All other frames are in the rings or the driver's
-//! hands, and come back through the rings.
+//! The queued packets, as they are passed on: where each is, in which order, and when it arrived;
+//! and the free frames. All other frames are in the rings or with the driver, and come back through
+//! the rings.
 //!
-//! In little-endian binary and not in JSON: it is written and read while nothing is forwarded.
-//! For each worker the number of free frames and each one's number (32 bits), and the same of
-//! those that the kernel has to send; for each port a
-//! packet of which only the first frames came in, or nothing (a byte); for each port the packets
-//! that are to leave there (their number in 32 bits, and each). A packet is its arrival (64 bits),
-//! the number of its frames (a byte), and for each where its data begins (64) and its length (32).
+//! In little-endian binary and not in JSON, since nothing is forwarded while it is written and
+//! read. For each worker: the number of free frames and each one's number (32 bits), and the same
+//! for those that the kernel has to send; for each port a packet of which only the first frames
+//! arrived, or nothing (a byte); for each port the packets that are to leave there (their number in
+//! 32 bits, and each). A packet is its arrival (64 bits), the number of its frames (a byte), and
+//! for each where its data begins (64) and its length (32).
 
 use super::state::StateError;
 use narrows_units::Nanos;

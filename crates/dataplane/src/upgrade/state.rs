@@ -1,11 +1,11 @@
-//! What the giver says and the heir has to understand, with a version.
+//! What the giver sends and the heir must understand, with a version.
 //!
-//! Two messages: the [`Manifest`] while the giver still forwards (the policy, and what the
-//! descriptors are that come with it), and the [`Contents`] once it has stopped (counters, limits,
-//! packets). Both begin in JSON; packets follow in [binary](super::queued).
+//! Two messages: the [`Manifest`] while the giver still forwards (the policy, and the descriptors
+//! that come with it), and the [`Contents`] once it has stopped (counters, limits, packets). Both
+//! begin in JSON; packets follow in [binary](super::queued).
 
 use super::queued::WorkerQueued;
-use crate::show::KernelDropsShow;
+use narrows_snapshot::KernelDrops;
 use narrows_units::Nanos;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -18,10 +18,10 @@ pub const FORMAT: u32 = 2;
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// It is not what the format says.
-    #[error("what it says is malformed, at {0}")]
+    #[error("its state is malformed, at {0}")]
     Malformed(&'static str),
     /// Its part in JSON.
-    #[error("what it says is malformed: {0}")]
+    #[error("its state is malformed: {0}")]
     Json(#[from] serde_json::Error),
 }
 
@@ -102,7 +102,7 @@ pub struct Contents {
     pub events: Vec<String>,
     /// By the port for which they are set: up to when each limit has been used up, by the handle of
     /// the qdisc that has it.
-    pub spent: [BTreeMap<u16, u64>; 2],
+    pub spent: [BTreeMap<u32, u64>; 2],
     /// What each worker has.
     #[serde(skip)]
     pub workers: Vec<WorkerQueued>,
@@ -130,7 +130,7 @@ pub struct QueueCounted {
     /// System calls made to have it sent.
     pub tx_kicks: u64,
     /// What the kernel lost in earlier sessions; the sockets remember what it lost in this one.
-    pub kernel_drops: KernelDropsShow,
+    pub kernel_drops: KernelDrops,
 }
 
 /// What passed in one direction.

@@ -1,4 +1,4 @@
-//! What is said about an upgrade.
+//! The status of an upgrade.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The upgrades of a process: at most one at a time, and what came of the last one.
+//! The upgrades of a process: at most one at a time, and the result of the last one.
 
 use super::giver::{Giver, Origin, Outcome};
 use super::status::UpgradeStatus;

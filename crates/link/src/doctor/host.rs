@@ -108,7 +108,7 @@ fn governor(host: &HostFacts) -> Option<Finding> {
         host.governors.iter().filter(|governor| *governor != "performance").cloned().collect();
     (!slow.is_empty()).then(|| {
         let what = format!(
-            "frequency governor {}: a sleeping CPU wakes up slow, which adds to latency",
+            "frequency governor {}: a sleeping CPU wakes up slowly, which adds latency",
             slow.join(", ")
         );
         Finding::note("cpu", what).remedy("cpupower frequency-set -g performance")

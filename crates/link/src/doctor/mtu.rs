@@ -63,7 +63,7 @@ fn unequal(a: &Link, b: &Link) -> Option<Finding> {
     (small != large).then(|| {
         let name = more.name();
         let what = format!(
-            "MTU {large}, but {} has {small}: larger packets are dropped, and nobody is told",
+            "MTU {large}, but {} has {small}: larger packets are dropped silently",
             less.name()
         );
         Finding::blocker(name, what).remedy(format!("ip link set dev {name} mtu {small}"))

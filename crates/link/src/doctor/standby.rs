@@ -16,10 +16,10 @@ fn bridge(ports: [&Link; 2], others: &[LinkStatus]) -> Finding {
     let both = format!("{} and {}", ports[0].name(), ports[1].name());
     match plan(&ports.map(Link::clone), others) {
         Ok(Plan::Create(name)) => {
-            Finding::ok(&name, format!("will join {both} as a bridge that stands by"))
+            Finding::ok(&name, format!("will join {both} with a standby bridge"))
         }
         Ok(Plan::Reuse(bridge)) => {
-            Finding::ok(&bridge.name, format!("joins {both} as a bridge that stands by"))
+            Finding::ok(&bridge.name, format!("is the standby bridge of {both}"))
         }
         Ok(Plan::Adopt(bridge)) => {
             let what = format!("joins {both} already and stands by as it is");

@@ -2,15 +2,15 @@
 //!
 //! The building block is a multiplication of 64 by 64 bits whose upper half is folded onto its
 //! lower one, as in wyhash and its descendants: two instructions, after which every bit of the
-//! input has a part in about every bit of the output. Two of them in a row are a good hash. Hosts
-//! are hashed first and the flow from their hashes, so that three hashes cost six multiplications,
-//! of which four run side by side.
+//! input affects about every bit of the output. Two of them in a row are a good hash. Hosts are
+//! hashed first and the flow from their hashes, so that three hashes cost six multiplications, of
+//! which four run in parallel.
 //!
 //! Written here because the inputs have a fixed size: behind the `Hasher` interface of the crates
 //! for this (foldhash, rapidhash) each would be a stream that is buffered and finished by itself,
-//! and their hashes may change with their versions, but need not.
+//! and their hashes may change with their versions.
 //!
-//! Non-goals: secrecy against somebody who can observe hashes, which nobody outside can.
+//! Non-goals: secrecy against an observer of hashes; no outsider can observe them.
 
 use super::bytes::chunk;
 use super::network::Packet;

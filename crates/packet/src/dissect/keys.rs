@@ -1,9 +1,11 @@
 //! What filters match on, read out of a frame.
 
-use super::bytes::{be16, be32, chunk};
+use super::bytes::{be16, be32, byte, chunk};
+use super::layer::IPV4;
 use super::link::{ETHERNET_LEN, Link};
 use super::network::{Carried, Packet};
-use super::protocol::{Protocol, protocol};
+use super::plain::plain;
+use super::protocol::{Protocol, TCP, protocol};
 
 /// A tag of IEEE 802.1Q.
 const TAG: u16 = 0x8100;
@@ -11,10 +13,16 @@ const TAG: u16 = 0x8100;
 /// What the headers of a frame say, as far as filters ask.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Keys {
+    /// The station that it is sent to, in the low 48 bits.
+    pub destination_mac: u64,
+    /// The station that has sent it, in the low 48 bits.
+    pub source_mac: u64,
     /// The EtherType behind all tags; 0 where there is none.
     pub ether_type: u16,
     /// The identifier of the outer VLAN, where there is a tag.
     pub vlan_id: Option<u16>,
+    /// The outer tag's priority, 0 to 7; 0 where there is no tag.
+    pub vlan_priority: u8,
     /// Where the network layer begins: behind all tags.
     pub network: usize,
     /// The IP header, where there is one.
@@ -34,25 +42,91 @@ pub struct IpKeys {
     pub protocol: u8,
     /// The code point and the two bits of ECN.
     pub traffic_class: u8,
+    /// The time to live, or hop limit.
+    pub ttl: u8,
+    /// Whether it is a part of a packet, and if so, whether the first one.
+    pub fragment: Option<Fragment>,
     /// Where the transport layer begins.
     pub transport: usize,
     /// The source's and the destination's port, where there are any and the packet is no fragment
     /// but a first one.
     pub ports: Option<(u16, u16)>,
+    /// The twelve flags of TCP, of a packet that is no fragment.
+    pub tcp_flags: Option<u16>,
+    /// Type and code of ICMP or ICMPv6, of a packet that is no fragment.
+    pub icmp: Option<(u8, u8)>,
+}
+
+/// Which part of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fragment {
+    /// The one with the headers.
+    First,
+    /// Another one.
+    Later,
 }
 
 impl Keys {
     /// Those of `frame`. `None` where not even the Ethernet header is whole.
     pub fn of(frame: &[u8]) -> Option<Self> {
+        Self::plain(frame).or_else(|| Self::walk(frame))
+    }
+
+    /// The same of the sort of frame that most are; `None` for others.
+    #[inline(always)]
+    pub fn plain(frame: &[u8]) -> Option<Self> {
+        let plain = plain(frame, false)?;
+        let transport = ETHERNET_LEN + 20;
+        let ([source, destination], ports) = (plain.addresses(), plain.ports());
+        let tcp_flags = if plain.protocol() == TCP { plain.tcp_flags(frame) } else { None };
+        let ip = IpKeys {
+            is_v6: false,
+            source: u128::from(source),
+            destination: u128::from(destination),
+            protocol: plain.protocol(),
+            traffic_class: plain.traffic_class(),
+            ttl: plain.ttl(),
+            fragment: None,
+            transport,
+            ports: Some(((ports >> 16) as u16, ports as u16)),
+            tcp_flags,
+            icmp: None,
+        };
+        let [destination_mac, source_mac] = plain.stations();
+        Some(Self {
+            destination_mac,
+            source_mac,
+            ether_type: IPV4,
+            vlan_id: None,
+            vlan_priority: 0,
+            network: ETHERNET_LEN,
+            ip: Some(ip),
+        })
+    }
+
+    /// The same of any frame.
+    #[inline(never)]
+    pub fn walk(frame: &[u8]) -> Option<Self> {
         let link = Link::walk(frame)?;
+        // Both addresses and the EtherType are there, or there would be no link layer.
+        let station = |at: usize| chunk::<8>(frame, at).map_or(0, |b| u64::from_be_bytes(*b) >> 16);
         let is_tagged = be16(frame, 12)? == TAG;
-        let vlan_id = is_tagged.then(|| be16(frame, ETHERNET_LEN)).flatten().map(|tag| tag & 0xfff);
+        let tag = is_tagged.then(|| be16(frame, ETHERNET_LEN)).flatten();
         let ip = Packet::behind(frame, &link).and_then(|packet| IpKeys::of(frame, &packet));
-        Some(Self { ether_type: link.ether_type, vlan_id, network: link.network, ip })
+        Some(Self {
+            destination_mac: station(0),
+            source_mac: station(6),
+            ether_type: link.ether_type,
+            vlan_id: tag.map(|tag| tag & 0xfff),
+            vlan_priority: tag.map_or(0, |tag| (tag >> 13) as u8),
+            network: link.network,
+            ip,
+        })
     }
 }
 
 impl IpKeys {
+    #[inline(always)]
     fn of(frame: &[u8], packet: &Packet) -> Option<Self> {
         let at = packet.at;
         let (source, destination) = if packet.is_v6 {
@@ -62,21 +136,41 @@ impl IpKeys {
             let address = |at| be32(frame, at).map(u128::from);
             (address(at + 12)?, address(at + 16)?)
         };
+        let ttl = byte(frame, at + if packet.is_v6 { 7 } else { 8 })?;
         let Carried { protocol: number, at: transport, is_fragment, .. } = packet.carried;
-        let ports = match protocol(number) {
-            Protocol::Ports if !is_fragment => be32(packet.bytes(frame), transport)
-                .map(|ports| ((ports >> 16) as u16, ports as u16)),
-            _ => None,
-        };
-        Some(Self {
+        let mut keys = Self {
             is_v6: packet.is_v6,
             source,
             destination,
             protocol: number,
             traffic_class: packet.traffic_class,
+            ttl,
             transport,
-            ports,
-        })
+            ..Self::default()
+        };
+        if is_fragment {
+            // IPv4 says so itself; IPv6 in a header of eight bytes, which is the last one passed.
+            let (offset, bits) =
+                if packet.is_v6 { (transport - 6, 0xfff8) } else { (at + 6, 0x1fff) };
+            let is_later = be16(frame, offset)? & bits != 0;
+            keys.fragment = Some(if is_later { Fragment::Later } else { Fragment::First });
+            return Some(keys);
+        }
+        let bytes = packet.bytes(frame);
+        match protocol(number) {
+            Protocol::Ports => {
+                keys.ports =
+                    be32(bytes, transport).map(|ports| ((ports >> 16) as u16, ports as u16));
+                if number == TCP {
+                    keys.tcp_flags = be16(bytes, transport + 12).map(|flags| flags & 0x0fff);
+                }
+            }
+            Protocol::Echo(..) => {
+                keys.icmp = be16(bytes, transport).map(|both| ((both >> 8) as u8, both as u8));
+            }
+            _ => {}
+        }
+        Some(keys)
     }
 }
 
@@ -95,11 +189,65 @@ mod tests {
         builder.write(&mut frame, &[0; 20]).unwrap();
         let keys = Keys::of(&frame).unwrap();
         assert_eq!((keys.ether_type, keys.vlan_id, keys.network), (0x0800, Some(7), 18));
+        assert_eq!((keys.source_mac, keys.destination_mac), (0x0202_0202_0202, 0x0404_0404_0404));
         let ip = keys.ip.unwrap();
-        assert_eq!((ip.source, ip.destination), (0x0a00_0001, 0x0a09_0002));
+        assert_eq!((ip.source, ip.destination, ip.ttl), (0x0a00_0001, 0x0a09_0002, 64));
         assert_eq!((ip.protocol, ip.transport, ip.ports), (17, 38, Some((1234, 53))));
         for len in 0..frame.len() {
             let _ = Keys::of(&frame[..len]);
         }
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(20_000))]
+
+        #[test]
+        fn the_short_way_says_what_the_walk_says(frame in crate::dissect::tests::frames()) {
+            if let Some(keys) = Keys::plain(&frame) {
+                proptest::prop_assert_eq!(Some(keys), Keys::walk(&frame));
+            }
+        }
+    }
+
+    #[test]
+    fn flags_of_tcp_and_types_of_icmp_are_read_where_they_are() {
+        let frame = |builder: etherparse::PacketBuilderStep<etherparse::TcpHeader>| {
+            let mut frame = Vec::new();
+            builder.write(&mut frame, &[]).unwrap();
+            frame
+        };
+        let to = || PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([1; 4], [2; 4], 3);
+        let keys = |frame: &[u8]| Keys::of(frame).unwrap().ip.unwrap();
+        let tcp = frame(to().tcp(1, 2, 3, 4).syn().ack(5));
+        assert_eq!((keys(&tcp).tcp_flags, keys(&tcp).icmp), (Some(0x12), None));
+        let mut ping = Vec::new();
+        to().icmpv4_echo_request(1, 1).write(&mut ping, &[]).unwrap();
+        assert_eq!((keys(&ping).tcp_flags, keys(&ping).icmp), (None, Some((8, 0))));
+    }
+
+    #[test]
+    fn a_fragment_is_the_first_or_a_later_one() {
+        let mut frame = Vec::new();
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([1; 4], [2; 4], 3).udp(1, 2);
+        builder.write(&mut frame, &[0; 20]).unwrap();
+        let mut with = |flags: u16| {
+            frame[20..22].copy_from_slice(&flags.to_be_bytes());
+            let ip = Keys::of(&frame).unwrap().ip.unwrap();
+            (ip.fragment, ip.ports.is_some())
+        };
+        assert_eq!(with(0x4000), (None, true));
+        assert_eq!(with(0x2000), (Some(Fragment::First), false));
+        assert_eq!(with(0x0001), (Some(Fragment::Later), false));
+        // IPv6, with a header for it.
+        let mut six = vec![0; 14 + 40 + 8 + 20];
+        six[12..15].copy_from_slice(&[0x86, 0xdd, 0x60]);
+        six[19] = 28;
+        six[20] = 44;
+        let mut with = |offset: u16| {
+            six[56..58].copy_from_slice(&offset.to_be_bytes());
+            Keys::of(&six).unwrap().ip.unwrap().fragment
+        };
+        assert_eq!([with(0), with(1)], [None, Some(Fragment::First)]);
+        assert_eq!(with(8), Some(Fragment::Later));
     }
 }

@@ -1,8 +1,8 @@
 //! IP headers, with options and extension headers.
 //!
-//! What is read stays in registers: a packet goes by value or into what is inlined, and only
-//! the rare ways (extension headers, tunnels) are calls, with numbers as arguments. Written to
-//! memory field by field and read back at once as a whole it would cost more than all of the
+//! Parsed fields stay in registers: a packet is passed by value or to inlined functions, and only
+//! the rare cases (extension headers, tunnels) are calls, with numbers as arguments. Writing fields
+//! to memory one by one and reading them back at once as a whole would cost more than all of the
 //! parsing.
 
 use super::bytes::{be16, be32, byte, chunk};

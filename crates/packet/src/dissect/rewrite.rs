@@ -1,4 +1,4 @@
-//! Writes into the outermost IP header.
+//! Writes into the outermost IP header, and turns bits over anywhere.
 
 use super::bytes::chunk;
 use super::layer::Layer;
@@ -7,17 +7,34 @@ use super::network::Packet;
 use crate::headers::{Ecn, Rewrite};
 
 /// Marks or washes the outermost IP header of `frame`; false where there is none. A packet that is
-/// not capable of ECN is never marked: its sender would not understand.
+/// not capable of ECN is never marked: its sender would not understand. A bit that is to be turned
+/// over is, wherever it is.
 pub fn rewrite(frame: &mut [u8], rewrite: Rewrite) -> bool {
+    let is_written = rewrite_header(frame, rewrite);
+    flip(frame, rewrite.place()) || is_written
+}
+
+/// Turns over the bit at `place`, in 1/[`Rewrite::PLACES`] of `frame`; none for 0. Whether it did.
+fn flip(frame: &mut [u8], place: u16) -> bool {
+    let bits = frame.len() as u64 * 8;
+    let at = bits * u64::from(place) / u64::from(Rewrite::PLACES);
+    match frame.get_mut((at / 8) as usize).filter(|_| place != 0) {
+        Some(byte) => *byte ^= 1 << (at % 8),
+        None => return false,
+    }
+    true
+}
+
+fn rewrite_header(frame: &mut [u8], rewrite: Rewrite) -> bool {
     let Some(link) = Link::walk(frame) else { return false };
     let Some(before) = Packet::behind(frame, &link).map(|packet| packet.traffic_class) else {
         return false;
     };
     let mut after = before;
-    if rewrite.wash {
+    if rewrite.washes() {
         after &= 3;
     }
-    if rewrite.mark && Ecn::of(before).is_capable() {
+    if rewrite.marks() && Ecn::of(before).is_capable() {
         after |= Ecn::Experienced as u8;
     }
     match link.ip {

@@ -1,8 +1,8 @@
 //! Headers as they are on the inside of network address translation.
 //!
-//! Whoever translates knows what addresses and ports were; here they take the place of those in
-//! the frame. Hashes come out as if the frame had been met on the inside, so that a host is the
-//! same host wherever it is met.
+//! The translator knows the original addresses and ports; here they replace those in the frame.
+//! Hashes are as if the frame had been seen on the inside, so that a host is the same host wherever
+//! it is seen.
 //!
 //! Non-goals: finding out what was translated.
 

@@ -19,15 +19,15 @@ fn sum(header: &[u8]) -> u16 {
 /// The traffic class that is to come out.
 fn expected(class: u8, how: Rewrite) -> u8 {
     let (dscp, ecn) = (class & 0xfc, class & 3);
-    let ecn = if how.mark && ecn != 0 { 3 } else { ecn };
-    if how.wash { ecn } else { dscp | ecn }
+    let ecn = if how.marks() && ecn != 0 { 3 } else { ecn };
+    if how.washes() { ecn } else { dscp | ecn }
 }
 
 const ALL: [Rewrite; 4] = [
-    Rewrite { mark: false, wash: false },
-    Rewrite { mark: true, wash: false },
-    Rewrite { mark: false, wash: true },
-    Rewrite { mark: true, wash: true },
+    Rewrite::new(false, false),
+    Rewrite::new(true, false),
+    Rewrite::new(false, true),
+    Rewrite::new(true, true),
 ];
 
 proptest! {
@@ -73,6 +73,20 @@ proptest! {
         wanted[at + 1] = class << 4 | wanted[at + 1] & 0x0f;
         prop_assert!(rewrite(&mut frame, ALL[which]));
         prop_assert_eq!(frame, wanted);
+    }
+}
+
+#[test]
+fn a_bit_is_turned_over_where_it_is_said() {
+    let whole = ethernet(IPV4, &v4(UDP, &udp(1, 2, &[0; 22])));
+    assert_eq!(whole.len(), 64);
+    for (flip, byte, bit) in [(1, 0, 0), (Rewrite::PLACES / 2, 32, 0), (Rewrite::PLACES - 1, 63, 7)]
+    {
+        let mut frame = whole.clone();
+        assert!(rewrite(&mut frame, Rewrite::flipping(flip)));
+        let mut wanted = whole.clone();
+        wanted[byte] ^= 1 << bit;
+        assert_eq!(frame, wanted);
     }
 }
 

@@ -20,9 +20,16 @@ fn touch(frame: &[u8]) {
     for (mark, wash) in [(false, true), (true, false), (true, true)] {
         let mut written = frame.to_vec();
         let before = dissector.headers(frame, false);
-        assert!(rewrite(&mut written, Rewrite { mark, wash }) || written == frame);
+        assert!(rewrite(&mut written, Rewrite::new(mark, wash)) || written == frame);
         let after = dissector.headers(&written, false);
         assert_eq!(identity(after), identity(before));
+    }
+    for flip in [1, Rewrite::PLACES / 2, Rewrite::PLACES - 1] {
+        let mut written = frame.to_vec();
+        rewrite(&mut written, Rewrite::flipping(flip));
+        let bits = |(before, after): (&u8, &u8)| (before ^ after).count_ones();
+        let turned: u32 = frame.iter().zip(&written).map(bits).sum();
+        assert_eq!(turned, u32::from(!frame.is_empty()));
     }
 }
 

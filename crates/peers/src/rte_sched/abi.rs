@@ -16,8 +16,9 @@ const CLASSES: usize = 13;
 const BEST_EFFORT: u32 = CLASSES as u32 - 1;
 /// `RTE_SCHED_BE_QUEUES_PER_PIPE`.
 const BEST_EFFORT_QUEUES: usize = 4;
-/// Megabytes for ports: 65,536 pipes take some 300.
-const MEMORY: &str = "768";
+/// Megabytes for ports, which are taken as they are used: 65,536 pipes take some 300, and a million
+/// 4,400.
+const MEMORY: &str = "6144";
 /// What a bucket holds, in bytes: enough for any number of packets in a row.
 const BURST: u64 = 1 << 20;
 /// In how many milliseconds a class gets its credits.

@@ -1,35 +1,35 @@
-//! Which queued acknowledgement a newer one makes superfluous.
+//! Which queued ACK a newer one makes redundant.
 //!
-//! *Idea.* TCP's acknowledgements are cumulative: the last one of a run says all that those before
-//! it said. Where the way back is slow, they only delay it. When a packet of a connection joins
-//! the queue, one pure acknowledgement of the same connection that waits there may be dropped,
-//! if whoever sent the data loses nothing by it:
+//! *Idea.* TCP's ACKs are cumulative: the last one of a run repeats all that those before it said.
+//! On a slow return path they only delay it. When a packet of a connection joins the queue, one
+//! pure ACK of the same connection that waits there may be dropped, if the sender of the data loses
+//! no information:
 //!
-//! * It says nothing but that: no data, no other flags, no option that we do not know.
+//! * It carries nothing else: no data, no other flags, no unknown option.
 //! * The newest says strictly more: a higher number, or the same and more ranges; whatever was
-//!   selectively acknowledged (RFC 2018) is still, or cumulatively by now; time stamps (RFC 7323)
-//!   are no older. So repetitions (three of which call for a retransmission), updates of the window
-//!   and answers to probes, which have the same number and nothing else, all stay. So do
-//!   reports of duplicates (RFC 2883), which nobody repeats.
-//! * Its congestion signals (RFC 3168) are repeated right behind it by another packet of the
-//!   connection: of each stretch with the same signals at least one stays, and every change is seen.
+//!   selectively acknowledged (RFC 2018) still is, or is cumulatively acknowledged by now; time
+//!   stamps (RFC 7323) are no older. So duplicate ACKs (three of which call for a retransmission),
+//!   window updates and answers to probes, which have the same number and nothing else, all stay.
+//!   So do duplicate SACKs (RFC 2883), which are never repeated.
+//! * Another packet of the connection repeats its congestion signals (RFC 3168) right behind it: of
+//!   each stretch with the same signals at least one stays, and every change is seen.
 //!
-//! *Two stay.* An acknowledgement may be lost further on. So the first of a run is dropped only
-//! when a second one could be, too: it and the newest then both say what the first said. The
-//! aggressive filter also drops a single one that stands directly in front of the newest.
+//! *Two stay.* An ACK may be lost further on. So the first of a run is dropped only if a second one
+//! could be dropped, too: it and the newest then both say what the first said. The aggressive
+//! filter also drops a single one directly in front of the newest.
 //!
-//! Where it is stricter than Linux: signals are compared with all packets of the connection in
-//! between and not only with acknowledgements, a reset makes nothing superfluous (its
-//! acknowledgement is not looked at, RFC 9293), reports of duplicates stay.
+//! Stricter than Linux: signals are compared with all packets of the connection in between and not
+//! only with ACKs, a reset makes nothing redundant (its acknowledgement number is ignored, RFC
+//! 9293), duplicate SACKs stay.
 //!
 //! Source: the published description of cake's `ack-filter` (`tc-cake(8)`; Høiland-Jørgensen, Täht
 //! and Morton, "Piece of CAKE", 2018).
 //!
-//! Cost: what waits in the queue, from the head up to the second that could be dropped; for
-//! each packet of another connection one comparison. Nothing is allocated.
+//! Cost: the packets in the queue, from the head up to the second that could be dropped; one
+//! comparison for each packet of another connection. Nothing is allocated.
 //!
-//! Non-goals: reading headers (`packet` does), thinning out what a fast link could carry, deciding
-//! who is worth filtering.
+//! Non-goals: parsing headers (`packet` does), thinning out ACKs that a fast link could carry,
+//! deciding which flows are worth filtering.
 
 use narrows_packet::Acknowledgement;
 

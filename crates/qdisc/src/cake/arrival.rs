@@ -90,7 +90,7 @@ impl Cake {
     pub(super) fn describe(&self, meta: &mut Meta, headers: &Headers, charge: u32) {
         meta.charge = Bytes32(charge);
         meta.ecn = headers.ecn;
-        meta.rewrite.wash = self.config.wash && headers.dscp != 0;
+        meta.rewrite.wash(self.config.wash && headers.dscp != 0);
     }
 
     /// A packet comes in where there was none.

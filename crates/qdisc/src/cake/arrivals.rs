@@ -1,16 +1,16 @@
-//! Packets come in together: what many have in common is asked and counted once.
+//! Arrivals in batches: common questions are asked and counted once per batch.
 //!
-//! Most batches are *plain*: flows have queues of their own, nobody filters acknowledgements or
-//! estimates the rate, no packet is too long and all fit the memory. That is found out while the
-//! packets' flows are looked up; then all that is left is to put each behind its flow. What is not
-//! plain goes one by one, and every figure comes out as if all had.
+//! Most batches are *plain*: flows have their own queues, no filter for ACKs and no rate estimator
+//! is on, no packet is too long and all fit the memory. This is determined while the packets' flows
+//! are looked up; then each packet only has to be queued behind its flow. Other batches are
+//! processed packet by packet. All figures are the same either way.
 //!
-//! What a packet of the batch changes for those behind it is that a way becomes another's: because
-//! the flow that rested in it is forgotten, or because all eight of a set are in use and two must
-//! share. Whoever was found there is looked up again.
+//! A packet of the batch can affect those behind it only by taking over a way: because the flow
+//! that rested there is forgotten, or because all eight of a set are in use and two must share.
+//! Packets whose flow was found there are looked up again.
 //!
-//! Between looking up and queueing flows are brought near: a processor waits for several of them at
-//! once. The packets behind which others will stand need not be: they are only written to.
+//! Between lookup and queueing, flows are prefetched: a processor waits for several of them at
+//! once. The packets at the tails of queues need no prefetching: they are only written to.
 
 use super::arrival::Place;
 use super::sizes::Sizes;

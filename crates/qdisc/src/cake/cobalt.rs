@@ -1,25 +1,25 @@
 //! COBALT: CoDel and BLUE, per flow.
 //!
-//! *CoDel* looks at how long a packet has stood. When that stays above a target for an interval, it
-//! signals (marks or drops), and again at ever shorter distances, interval / sqrt(count), until
-//! the queue is short; then it counts back at the pace at which it has counted up, so that a flow
-//! that soon stands again is met where it was left. It works on whoever responds to signals.
+//! *CoDel* looks at how long a packet was queued. If that stays above a target for an interval, it
+//! signals (marks or drops), and again at ever shorter distances, interval / sqrt(count), until the
+//! queue is short. Then it counts back at the pace at which it counted up, so that a flow whose
+//! queue soon stands again gets signals at the rate where it left off. It works on responsive
+//! flows.
 //!
-//! *BLUE* is for those who do not. Each time that a queue overflows, the probability to drop from
-//! it rises; each time that it runs empty it falls. It never marks: who has made a queue overflow
-//! has been told often enough.
+//! *BLUE* is for unresponsive flows. Each time a queue overflows, the probability to drop from it
+//! rises; each time it empties, it falls. BLUE never marks: a flow that made a queue overflow has
+//! had enough marks.
 //!
-//! *Rest.* The state of a flow without packets falls by itself. It is brought up to date when its
-//! next packet comes ([`Cobalt::rest`]) rather than visited in between, so that flows at rest
-//! cost nothing.
+//! *Rest.* The state of a flow without packets decays. It is updated when its next packet arrives
+//! ([`Cobalt::rest`]) rather than in between, so idle flows cost nothing.
 //!
 //! Source: RFC 8289 (control law: section 4.3, 5.5); W. Feng et al., "The BLUE active queue
-//! management algorithms"; "Piece of CAKE", section III-A; `tc-cake(8)`.
-//! Where it differs from RFC 8289: the count goes back step by step instead of jumping, the first
-//! signal comes an interval after the target was first exceeded without a state of its own, and
-//! the state is one cache line's quarter.
+//! management algorithms"; "Piece of CAKE", section III-A; `tc-cake(8)`. Where it differs from RFC
+//! 8289: the count goes back step by step instead of jumping, the first signal comes an interval
+//! after the target was first exceeded without a state of its own, and the state is a quarter of a
+//! cache line.
 //!
-//! Cost: some comparisons a packet; a square root for each signal.
+//! Cost: some comparisons per packet; a square root per signal.
 
 use crate::codel;
 use narrows_units::Nanos;

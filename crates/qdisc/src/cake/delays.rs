@@ -1,11 +1,11 @@
-//! How long packets stand, on average: as `tc -s` shows it.
+//! How long packets are queued, on average: as `tc -s` shows it.
 //!
-//! Three moving averages follow every packet that leaves, each at a pace of its own. They are no
-//! part of what is decided, so they are to cost little.
+//! Three moving averages follow every packet that leaves, each at its own pace. No decision depends
+//! on them, so they must cost little.
 //!
 //! Source: `tc-cake(8)` (`pk_delay`, `av_delay`, `sp_delay`).
 //!
-//! Cost: some twenty instructions a packet, no branch that cannot be foreseen.
+//! Cost: some twenty instructions per packet, no unpredictable branch.
 
 use super::average;
 use narrows_units::Nanos;

@@ -32,7 +32,7 @@ impl Left {
 struct Open {
     /// Those that have flows.
     with_flows: u8,
-    /// Of these, the ones within their thresholds. Of no meaning where nobody has any.
+    /// Of these, the ones within their thresholds. Meaningless if no tin has one.
     within: u8,
 }
 
@@ -40,7 +40,7 @@ impl Open {
     #[inline(always)]
     fn of(tins: &[Tin], seat: &Seat, now: Nanos) -> Self {
         if tins.len() == 1 {
-            // Nobody asks whether it has flows, or for its threshold.
+            // Not needed: whether it has flows, and its threshold.
             return Self { with_flows: 1, within: 1 };
         }
         let (mut with_flows, mut within) = (0, 0);
@@ -137,7 +137,7 @@ impl Cake {
             let tin = &mut self.tins[at];
             let Some(id) = tin.front() else { return Next::Empty };
             let next = self.flows[id].next();
-            Tin::approach(&self.flows, next, packets);
+            Tin::prefetch(&self.flows, next, packets);
             let flow = &mut self.flows[id];
             let (Some(packet), true) = (flow.queue.front(), flow.deficit > 0) else {
                 self.end_turn(at, id, now, &mut open);
@@ -145,7 +145,7 @@ impl Cake {
             };
             let meta = packets.meta_mut(packet);
             let charge = meta.charge.0;
-            // What would go first here goes first on the port.
+            // A packet that goes first here goes first on the port.
             let standing = flow.standing;
             let is_urgent = || open.has_within(at) && (at > 0 || standing == Standing::Sparse);
             if let Err(when) = self.seat.may_leave(charge, is_urgent, now) {
@@ -192,7 +192,7 @@ impl Cake {
         }
     }
 
-    /// Takes out the packet that would leave next whatever the rate and however long it stood.
+    /// Takes out the packet that would leave next, ignoring the rate and its sojourn time.
     pub(super) fn drain_one(&mut self, packets: &mut Packets) -> Option<PacketId> {
         // Times are of no matter: nothing is decided by them.
         let now = Nanos::ZERO;
@@ -210,7 +210,7 @@ impl Cake {
             self.end_turn(at, flow, now, &mut open);
         }
         let meta = packets.meta_mut(packet);
-        meta.rewrite.wash = false;
+        meta.rewrite.wash(false);
         Some(packet)
     }
 
@@ -228,7 +228,7 @@ impl Cake {
         }
     }
 
-    /// The tin whose turn it is where none is within its threshold: whoever is so next, the more
+    /// The tin whose turn it is if none is within its threshold: the next to be within it, the more
     /// important of two.
     #[inline(never)]
     fn choose_beyond(&mut self, open: &Open) -> Option<usize> {
@@ -338,7 +338,7 @@ impl Cake {
 }
 
 /// Asks queue management about the first packet of `flow`, which is about to leave, and marks it if
-/// it says so. `standing` are the flows that stand, where what is dropped counts as sent.
+/// required. `standing` are the backlogged flows, if dropped packets count as sent.
 #[inline(never)]
 fn is_to_be_dropped(
     tin: &mut Tin,
@@ -357,11 +357,11 @@ fn is_to_be_dropped(
     match flow.cobalt.judge(&tin.terms, candidate, now) {
         Fate::Send => false,
         Fate::Mark => {
-            meta.rewrite.mark = true;
+            meta.rewrite.mark();
             tin.figures.marks += 1;
             false
         }
-        // The last packet of a flow is not dropped: its sender might never hear of it.
+        // The last packet of a flow is not dropped: its sender might never notice.
         Fate::Drop => flow.queue.backlog().packets > 1,
     }
 }

@@ -1,18 +1,18 @@
-//! `autorate-ingress`: how fast packets come in, and so how fast they may leave.
+//! `autorate-ingress`: how fast packets arrive, and so how fast they may leave.
 //!
-//! On the receiving side of a slow link packets come in at the link's rate while it is busy. The
-//! peaks of that, over windows between pauses, are averaged; 15/16 of the average is kept as the
-//! limit, so that the queue forms here and not before the link.
+//! On the receiving side of a slow link packets arrive at the link's rate while it is busy. The
+//! peak rates over windows between pauses are averaged; 15/16 of the average becomes the limit, so
+//! that the queue forms here and not before the link.
 //!
-//! *What says nothing.* A packet now and then tells of whoever sends it, not of the link. So a
-//! window counts only if it has some packets, lasts for a while and has no long pause in it. Until
-//! there has been one, the link is what the operator believes, or unlimited. And no estimate is so
-//! low that a full frame would take longer than [`FRAME_TIME_MAX`]: who is held to that sends so
-//! little that nothing could be learnt from it.
+//! *What is ignored.* A single packet now and then reflects its sender, not the link. So a window
+//! counts only if it has some packets, lasts for a while and has no long pause in it. Until there
+//! has been one, the rate is the configured one, or unlimited. And no estimate is so low that a
+//! full frame would take longer than [`FRAME_TIME_MAX`]: a sender limited to that sends too little
+//! to learn from.
 //!
-//! Source: `tc-cake(8)`, which advises against it but for links whose rate nobody knows.
-//! Where ours differs: Linux lets every window count, and its averages begin at zero, so that a few
-//! pings on an idle link make an estimate of some bytes a second, by which it then shapes.
+//! Source: `tc-cake(8)`, which advises against it except for links of unknown rate. Where ours
+//! differs: Linux lets every window count, and its averages start at zero, so a few pings on an
+//! idle link give an estimate of some bytes per second, at which it then shapes.
 
 use super::average;
 use narrows_units::{Bytes, Nanos, Rate};

@@ -1,15 +1,15 @@
-//! The hosts at one end of a tin's flows, and how many flows of each stand.
+//! The hosts at one end of a tin's flows, and how many flows of each are backlogged.
 //!
-//! A flow's quantum is divided by the number of its host's flows that stand, so that a host with
-//! many has no more than one with few. Those on other queues of the port count as well: each queue
-//! tells of its own through a [`Census`], of flows that have used up a quantum, and asks it now and
-//! then. There a flow counts for some time after it has stood: one with a small window stands for a
-//! moment once a round trip.
+//! A flow's quantum is divided by the number of its host's backlogged flows, so that a host with
+//! many gets no more than one with few. Flows on other queues of the port count as well: each queue
+//! publishes its own through a [`Census`], for flows that have used up a quantum, and reads the
+//! totals from time to time. There a flow counts for some time after its queue empties: a flow with
+//! a small window is backlogged for a moment once per round trip.
 //!
-//! Source: "Piece of CAKE", section III-B (host isolation); across queues it is ours: the open
+//! Source: "Piece of CAKE", section III-B (host isolation). Across queues it is ours: the open
 //! question of mq-cake (Netdev 0x19, section 6).
 //!
-//! Cost: a look-up for a flow that was not known; a line for each turn of a flow that stands.
+//! Cost: a lookup for a flow that was not known; a line for each turn of a bulk flow.
 
 use super::neighbours::Neighbours;
 use super::slab::{NONE, Slab};

@@ -1,11 +1,11 @@
-//! What a flow may send a turn, and what it counts for, by the load of its hosts: how many flows
-//! stand there.
+//! What a flow may send per turn, and its weight, by the load of its hosts: how many of their flows
+//! are backlogged.
 //!
-//! Only the proportions of quanta matter, so the least load of all has a whole one; else a host
-//! with a thousand flows that is alone would have turns of two bytes. The least is that of a
-//! period, and what it makes of other loads is worked out once.
+//! Only the proportions of quanta matter, so the least loaded host has a whole quantum; otherwise a
+//! host with a thousand flows that is alone would have turns of two bytes. The least load is that
+//! of a period, and its effect on other loads is computed once.
 //!
-//! Cost: two loads of memory a turn, no division up to 63 flows a host.
+//! Cost: two loads of memory per turn, no division up to 63 flows per host.
 
 use super::flow::DEFICIT_UNIT;
 use std::num::NonZeroU32;

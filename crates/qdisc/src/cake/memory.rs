@@ -1,14 +1,12 @@
 //! How much memory packets may take, and do.
 //!
-//! What counts is the memory of frames, not the length of packets: a short packet takes a whole
-//! frame.
+//! The memory of frames counts, not the length of packets: a short packet takes a whole frame.
 //!
-//! Where the operator says nothing, the limit is four times what the rate and the round trip call
-//! for, at least 4 MiB and at most 10,240 frames, as in Linux; but for the whole port. An instance
-//! gets the part of it that it gets of the rate, so a limit that is right for one queue is right
-//! for forty, and one that is right while all are busy is right for the one that is left. Nor does
-//! it ever exceed a quarter of the worker's frames, or arrivals in the other direction would find
-//! none.
+//! By default the limit is four times what the rate and the round trip need, at least 4 MiB and at
+//! most 10,240 frames, as in Linux; but for the whole port. An instance gets the same part of it as
+//! of the rate, so a limit that is right for one queue is right for forty, and one that is right
+//! while all are busy is right for the last busy one. It never exceeds a quarter of the worker's
+//! frames, so that arrivals in the other direction find some.
 //!
 //! Source: `tc-cake(8)`, `memlimit`; following rate and share is ours (mq-cake, Netdev 0x19, leaves
 //! it open).

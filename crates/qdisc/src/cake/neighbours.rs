@@ -1,57 +1,55 @@
-//! One instance per queue, and one `cake` for the port: what instances tell each other.
+//! One instance per queue, and one `cake` for the port: what instances publish to each other.
 //!
-//! Instances that each share out their own part fairly are not fair together: a host with flows on
-//! four queues gets four hosts' shares, and a voice tin may go first up to a quarter of *each*
+//! Instances that each divide their own part fairly are not fair together: a host with flows on
+//! four queues gets four hosts' shares, and a voice tin has priority up to a quarter of *each*
 //! queue's part. So they count together ([`Census`]):
 //!
-//! *Hosts.* A flow counts for one part of all flows of its host that stand, wherever they do. What
-//! the flows of a queue count for together is the queue's weight at the limit
-//! ([`crate::Meter::weigh`]). Then each flow gets in the whole what it would get if there were one
-//! queue.
+//! *Hosts.* A flow counts as one part of all backlogged flows of its host, on any queue. The sum
+//! over a queue's flows is the queue's weight at the limit ([`crate::Meter::weigh`]). So each flow
+//! gets in total what it would get on a single queue.
 //!
-//! *Tins.* A tin's threshold belongs to the port. Each queue has the part of it that its flows in
-//! that tin make of all of them. And what a tin is entitled to goes where its flows are: the part
-//! of the rate that the tins use within their thresholds, the more important first, and the rest
-//! for those without a threshold. So a queue's weight is the sum, over tins, of entitlement times
-//! part.
+//! *Tins.* A tin's threshold belongs to the port. Each queue gets the part of it that corresponds
+//! to its part of the tin's flows. A tin's entitlement goes where its flows are: the part of the
+//! rate that the tins use within their thresholds, the more important first, and the rest for those
+//! without a threshold. So a queue's weight is the sum, over tins, of entitlement times part.
 //!
-//! All of it is worked out once every [`PERIOD`], from figures that may be as old; the rate itself
-//! is the meter's and exact.
+//! All of it is computed once every [`PERIOD`], from figures that may be as old; the rate itself is
+//! the meter's and exact.
 //!
-//! Cost: once a period some lines of shared memory and a dozen divisions.
+//! Cost: once per period some lines of shared memory and a dozen divisions.
 
 use super::tin::WHOLE_HOST;
 use super::tins::Share;
 use crate::{Census, TINS_MAX, TinCensus, Weight};
 use narrows_units::{Bytes, Nanos, Rate};
 
-/// How often instances listen to each other: often enough to follow flows that come and go, and
-/// seldom enough to cost nothing.
+/// How often instances exchange figures: often enough to follow flows that come and go, and seldom
+/// enough to cost nothing.
 const PERIOD: Nanos = Nanos::from_micros(500);
 
-/// A host has as many flows as stood at once within this time or the one before: a round trip that
-/// is long. The packets of a flow with a small window come once a round trip, and in between it
-/// does not stand. If it were forgotten then, the others of its host would count for more than one
-/// host together.
+/// A host has as many flows as were backlogged within this time or the one before: a long round
+/// trip. The packets of a flow with a small window come once per round trip, and in between it has
+/// no backlog. If it were forgotten then, its host's other flows would count for more than one host
+/// together.
 const WINDOW: Nanos = Nanos::from_millis(100);
 /// At low rates it is as long as so many bytes take: some turns of some flows.
 const WINDOW_LEAST: Bytes = Bytes(64 * 1514);
 
-/// The weight of a queue that has everything; the least that a queue has is a part of
-/// [`LEAST_PART`] of it, for flows of which nobody has been told yet.
+/// The weight of a queue that has everything. A queue has at least [`LEAST_PART`] of it, for flows
+/// that have not been published yet.
 const WHOLE: u64 = 1 << 20;
 const LEAST_PART: u64 = 256;
 
-/// A tin in which nobody waits is entitled to what it uses, this part more and at least a little:
-/// so that it may grow.
+/// A tin without a backlog is entitled to what it uses, this part more and at least a little: so
+/// that it may grow.
 const GROWTH_PART: u64 = 4;
 const LEAST_GROWTH: u64 = (1 << 16) / 64;
 
-/// At low rates a packet takes many periods, so what is used is averaged over some 2^6 of them, and
-/// whether anybody waits over 2^4,
+/// At low rates a packet takes many periods, so usage is averaged over some 2^6 of them, and the
+/// backlog over 2^4,
 const USED_SHIFT: u32 = 6;
 const WANTED_SHIFT: u32 = 4;
-/// but not with what was long ago.
+/// but not with the distant past.
 const FORGOTTEN: Nanos = Nanos::from_millis(50);
 
 /// What is left for tins without a threshold at the very least, in 1/65536.
@@ -60,7 +58,7 @@ const LEAST_REST: u64 = (1 << 16) / 16;
 /// What a tin of this queue has and gets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
-    /// What its flows that stand count for.
+    /// The weight of its backlogged flows.
     pub(super) weight: u64,
     /// Bytes sent, as charged.
     pub(super) sent: u64,
@@ -71,18 +69,18 @@ pub(super) struct Part {
 /// A seat among siblings.
 pub(super) struct Neighbours {
     pub(super) census: Box<dyn Census>,
-    /// How often they have been listened to, wrapping.
+    /// How often they have been read, wrapping.
     pub(super) edition: u16,
-    /// In which window of time they were listened to last, wrapping.
+    /// In which window of time they were last read, wrapping.
     pub(super) window: u16,
     next: Nanos,
     last: Nanos,
     sums: [TinCensus; TINS_MAX],
-    /// By tin, on average: the part of the rate that it uses, and of the time that somebody waits
-    /// in it, in 1/65536.
+    /// By tin, on average: the part of the rate that it uses, and of the time that it has a
+    /// backlog, in 1/65536.
     used: [u64; TINS_MAX],
     wanted: [u64; TINS_MAX],
-    /// Whether others believe that something waits here.
+    /// Whether a backlog here has been published.
     has_told: bool,
 }
 
@@ -101,26 +99,26 @@ impl Neighbours {
         }
     }
 
-    /// Whether others believe that something waits here: to be taken back when nothing does.
+    /// Whether a backlog here has been published: to be withdrawn when there is none.
     #[inline]
     pub(super) fn has_told(&self) -> bool {
         self.has_told
     }
 
-    /// Something waits that siblings have not heard of.
+    /// There is a backlog that has not been published.
     #[inline]
     pub(super) fn hasten(&mut self) {
         self.next = Nanos::ZERO;
     }
 
-    /// Whether it is time to tell and to listen.
+    /// Whether it is time to exchange figures.
     #[inline]
     pub(super) fn is_due(&self, now: Nanos) -> bool {
         now >= self.next
     }
 
-    /// Tells what `tins` have, and listens: their parts, and the weight of this queue. `rate` is
-    /// that of the port.
+    /// Publishes what `tins` have, and reads the totals: the tins' parts, and the weight of this
+    /// queue. `rate` is that of the port.
     pub(super) fn meet(
         &mut self,
         shares: &[Share],
@@ -162,7 +160,7 @@ impl Neighbours {
                 all => ((u128::from(weight) << 16) / u128::from(all)).min(1 << 16) as u64,
             };
             let is_here = part(own.weight, all);
-            // Whoever has nothing now may have a flow at any moment.
+            // A queue without a flow may get one at any moment.
             let others = all.saturating_sub(own.weight);
             let weight = if own.weight == 0 { WHOLE_HOST } else { own.weight };
             own.part = part(weight, others + weight) as u32;
@@ -181,8 +179,8 @@ impl Neighbours {
             }
             possible = possible.max(entitled * u64::from(own.part));
         }
-        // Who has nothing, and so demands nothing, weighs what his first flow would: what that
-        // sends before siblings have heard of it is not to cost it a share that is hardly any.
+        // A queue without demand has the weight of its first flow: what that flow sends before
+        // siblings know of it must not cost it a share of almost nothing.
         if !self.has_told {
             sum = possible;
         }

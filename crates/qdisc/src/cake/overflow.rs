@@ -1,14 +1,14 @@
-//! Which flow is the longest: a heap, made when the memory is used up.
+//! Which flow is the longest: a heap, built when the memory is used up.
 //!
-//! An overflow takes from the longest queue, so that who fills the memory pays for it. The heap
-//! that knows it is made when it is first needed and kept up while memory stays short; at all other
-//! times queues come and go without it. Flows without packets are not in it: whoever is dropped
-//! from has something to drop, and the place of a flow that is forgotten is nobody's.
+//! An overflow drops from the longest queue, so the flow that fills the memory pays for it. The
+//! heap that finds it is built on first need and maintained while memory stays short; at all other
+//! times queues come and go without it. Flows without packets are not in it: a flow to drop from
+//! always has a packet, and the slot of a forgotten flow is not referenced.
 //!
 //! Source: "Piece of CAKE", section III-E.
 //!
-//! Cost: nothing but a comparison while there is enough memory; else O(log flows) a packet, and
-//! O(flows) once at the beginning and at the end.
+//! Cost: only a comparison while there is enough memory; else O(log flows) per packet, and O(flows)
+//! once at the beginning and at the end.
 
 use super::flow::Flow;
 use super::slab::{NONE, Slab};

@@ -1,19 +1,19 @@
 //! Whose turn it is: lists of flows, and a wheel of rounds.
 //!
-//! Deficit round robin lets every flow send a quantum a round. Where flows count for less than
+//! Deficit round robin lets every flow send a quantum per round. If flows count for less than
 //! others (one of a host's thousand), their quantum is a few bytes, and a plain list would be
 //! walked hundreds of times before one of them may send a packet. So a flow that has used up its
-//! quantum is put where it will be able to pay: [`Wheel`] has a list for each of the next
-//! [`ROUNDS`] rounds, and a bit for each list that is not empty. Rounds in which nobody can pay
-//! cost nothing.
+//! quantum goes to the round in which it will be able to pay: [`Wheel`] has a list for each of the
+//! next [`ROUNDS`] rounds, and a bit for each list that is not empty. Rounds in which no flow can
+//! pay cost nothing.
 //!
-//! Whoever needs more rounds than there are waits for the last of them and is put again.
+//! A flow that needs more rounds than there are waits in the last of them and is queued again.
 //!
 //! Source: M. Shreedhar, G. Varghese, "Efficient fair queuing using deficit round-robin"; DRR++ in
 //! "Piece of CAKE", section III-B; rounds on a wheel are ours.
 //!
-//! Cost: O(1); four bytes of the flow, and of its predecessor in the list: whoever was put there
-//! last is still near.
+//! Cost: O(1); four bytes of the flow, and of its predecessor in the list, which was just written
+//! and so is still in the cache.
 
 use super::slab::{NONE, Slab};
 

@@ -1,11 +1,11 @@
-//! Who says when a packet may leave: nobody, a clock of one's own, or a seat at a shared limit.
+//! What decides when a packet may leave: nothing, a private clock, or a seat at a shared limit.
 //!
-//! A seat must be told what a packet costs before it may leave, and what is to leave may change
-//! until the last moment: a sparse flow's packet comes in, queue management drops the one that was
-//! chosen. So what a seat has granted stays here as *paid*, for whichever packet leaves next.
+//! A seat needs a packet's cost before it grants, and which packet leaves may change until the last
+//! moment: a sparse flow's packet arrives, or queue management drops the chosen one. So a grant is
+//! kept here as *paid*, for whichever packet leaves next.
 //!
 //! Dropped packets that count as sent (`ingress`) are paid for by those that leave, each up to half
-//! as much again: however much is dropped, two thirds of the rate at least remain, as with the
+//! as much again: however much is dropped, at least two thirds of the rate remain, as with the
 //! clock.
 
 use super::clock::Clock;

@@ -150,9 +150,9 @@ impl Tin {
     /// Has brought near what the turn of `next` and the one after it will need: the first packet of
     /// that flow, and the flow after that.
     #[inline(always)]
-    pub(super) fn approach(flows: &Slab<Flow>, next: u16, packets: &Packets) {
+    pub(super) fn prefetch(flows: &Slab<Flow>, next: u16, packets: &Packets) {
         let Some(flow) = flows.get(next) else { return };
-        packets.approach(flow.queue.front());
+        packets.prefetch(flow.queue.front());
         if let Some(after) = flows.get(flow.next()) {
             prefetch(after);
         }

@@ -1,10 +1,10 @@
-//! Into which tin a packet belongs, and what a tin may do.
+//! Which tin a packet belongs to, and what a tin may do.
 //!
-//! Tins are kept in the order of their priority, the last one first to go while it is within its
-//! threshold. They are shown from the least important to the most.
+//! Tins are kept in order of priority: the last one goes first while it is within its threshold.
+//! They are shown from the least important to the most.
 //!
 //! Source: `tc-cake(8)` (thresholds, quanta); RFC 2474, 2597, 3246, 5865, 8325, 8622 (code points);
-//! RFC 791 and 1349 for those that are older.
+//! RFC 791 and 1349 for older ones.
 
 use super::Diffserv;
 use crate::TINS_MAX;

@@ -1,15 +1,15 @@
 //! 8-way set-associative hashing: which flow, or host, a hash belongs to.
 //!
 //! A plain hash table of 1024 queues puts two of a hundred flows into one queue with near certainty
-//! (the birthday paradox), and they would share its fate. Here a hash chooses a *set* of eight
-//! ways, and a tag tells which of them is whose: two share only where all eight are in use.
+//! (the birthday paradox). Here a hash chooses a *set* of eight ways, and a tag identifies the way:
+//! two flows share a queue only if all eight are in use.
 //!
-//! A way is *held* while it refers to something, *busy* while that is in use. What is held and not
-//! busy is remembered until somebody else needs the way.
+//! A way is *held* while it refers to something, *busy* while that is in use. A way that is held
+//! and not busy is remembered until another flow needs it.
 //!
-//! Source: T. Høiland-Jørgensen, D. Täht, J. Morton, "Piece of CAKE", section III-C.
-//! Where ours differs: a tag has 16 bits, beside the 7 bits of the set, so that a set is half a
-//! cache line. Two flows are taken for one with a probability of 2^-23.
+//! Source: T. Høiland-Jørgensen, D. Täht, J. Morton, "Piece of CAKE", section III-C. Where ours
+//! differs: a tag has 16 bits, beside the 7 bits of the set, so that a set is half a cache line.
+//! Two flows collide with a probability of 2^-23.
 //!
 //! Cost: one cache line of tags, compared all at once, and two bytes of state; no branch.
 

@@ -56,7 +56,7 @@ impl Fq {
                 && now.since(expected) > threshold
                 && packets.headers(id).ecn.is_capable()
             {
-                packets.meta_mut(id).rewrite.mark = true;
+                packets.meta_mut(id).rewrite.mark();
                 self.counted.ce_marks += 1;
             }
             self.leaves_band(packets, id);

@@ -1,9 +1,9 @@
-//! All flows of an instance: when they are forgotten.
+//! All flows of an instance, and when they are forgotten.
 //!
-//! Flows without packets stand in the order in which they fell silent. Whenever a new flow comes, a
-//! few of the oldest are forgotten if that was long ago, or if too many are remembered: there are
-//! never many more flows than came within that time, and nobody has to look for them. Linux looks
-//! through the bucket at hand.
+//! Flows without packets are listed in the order in which they fell silent. When a new flow
+//! arrives, a few of the oldest are forgotten if that was long ago, or if too many are remembered.
+//! So there are never many more flows than arrived within that time, and no search is needed. Linux
+//! searches the bucket that it is looking at.
 //!
 //! There are as many buckets as `orphan_mask` tells flows apart, or as are remembered at most.
 

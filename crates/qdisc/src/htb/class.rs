@@ -41,6 +41,20 @@ pub struct Grant {
     pub lender: u8,
 }
 
+/// What a class that was refused waits for, where others wait for the same: at each of the classes
+/// above it up to one there is a line of those below that want it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// By what right it asks: at one class, those that ask by the same stand in one line. Where one
+    /// of them is refused, so are the others.
+    pub rank: u8,
+    /// In how many lines it has to be the first: those of so many classes above it, its parent's
+    /// before all.
+    pub levels: u8,
+    /// Whether what it waits for is lent. If not, it has of its own what it needs.
+    pub borrows: bool,
+}
+
 /// One queue's seat at one leaf class, while it has something to send.
 pub trait ClassMeter: Send {
     /// Asks for `want` bytes at `now`, or for `least` of them where there are not more: of what the
@@ -50,8 +64,31 @@ pub trait ClassMeter: Send {
     /// Not even `least`: when to ask again.
     fn buy(&mut self, least: Bytes, want: Bytes, borrow: bool, now: Nanos) -> Result<Grant, Nanos>;
 
+    /// Where somebody above the class refused the last [`ClassMeter::buy`], with `borrow`: what is
+    /// waited for. `None` where it is a matter of this class alone.
+    fn line(&self) -> Option<Line> {
+        None
+    }
+
+    /// What its line at the class `level` above it is called, the parent being 1, and its turn
+    /// there: whose is lower asks first. Turns wrap.
+    fn place_in_line(&self, _level: u8, _now: Nanos) -> (u64, u64) {
+        (0, 0)
+    }
+
+    /// When the class, or one less than `level` above it, will have `least` bytes, or
+    /// [`Nanos::MAX`] where it cannot say.
+    fn due_below(&self, _level: u8, _least: Bytes, _now: Nanos) -> Nanos {
+        Nanos::MAX
+    }
+
     /// Gives back `bytes` of the last grant, which were not used.
     fn give_back(&mut self, bytes: Bytes);
+
+    /// A number that no other class of its tree has or had, for [`TreeMeter::is_seat_of`].
+    fn seat_of(&self) -> u64 {
+        0
+    }
 
     /// Something is queued here from now on, or nothing any more.
     fn set_active(&mut self, active: bool);
@@ -69,13 +106,33 @@ pub struct Leaf {
     pub qdisc: Spec,
 }
 
+/// So many classes on a queue each ask for themselves, see [`TreeMeter::asking_alone`]. It costs
+/// little, and nobody waits for another one's turn.
+const FEW: usize = 32;
+
 /// One queue's seat at a tree.
 pub trait TreeMeter: Send {
+    /// How many classes on the queue each ask for themselves. Where there are more, those that wait
+    /// for the same lender stand in a line, of which the first one asks.
+    fn asking_alone(&self) -> usize {
+        FEW
+    }
+
     /// The class `id`, if there is one and no class is below it.
     fn leaf(&self, id: u32) -> Option<Leaf>;
 
     /// The queue's seat at the class `id`, if there is one.
     fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>>;
+
+    /// Whether [`ClassMeter::seat_of`] of a seat is that of the class `id` as it is now.
+    fn is_seat_of(&self, _seat: u64, _id: u32) -> bool {
+        false
+    }
+
+    /// The classes that came, went or changed since this was asked last; `None` where any may have.
+    fn changes(&mut self) -> Option<Vec<u32>> {
+        None
+    }
 
     /// What the qdiscs below any of the classes want to know of packets.
     fn reading(&self) -> Reading;

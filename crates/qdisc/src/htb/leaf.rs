@@ -1,20 +1,13 @@
 //! A leaf class on one queue: what waits there, and its seat at the tree.
 
-use super::rotation::{Link, Linked};
-use super::{Class, ClassMeter, DEPTH_MAX, LeafFigures};
-use crate::held::restate;
+use super::lines::{Place, Standing, Top};
+use super::{Class, ClassMeter, DEPTH_MAX, LeafFigures, Line, TreeMeter};
+use crate::class_queue::ClassQueue;
+use crate::rotation::{Link, Linked};
 use crate::sink::Sink;
-use crate::{Handover, Next, Qdisc, Slot, Spec, Stats, Verdict};
-use narrows_packet::{Backlog, PacketId, Packets};
+use crate::{Handover, Next, Spec, Verdict};
+use narrows_packet::{PacketId, Packets};
 use narrows_units::{Bytes, Nanos, wire::Overhead};
-
-/// The packet that leaves next, out of the qdisc already.
-#[derive(Clone, Copy)]
-struct Held {
-    id: PacketId,
-    len: Bytes,
-    cost: Bytes,
-}
 
 /// What a class waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,7 +16,7 @@ pub(super) enum State {
     Idle,
     /// For its turn.
     Ready,
-    /// For a time.
+    /// For a time, or in a line.
     Waiting,
 }
 
@@ -49,20 +42,31 @@ pub(super) struct Leaf {
     pub(super) id: u32,
     pub(super) prio: u8,
     pub(super) state: State,
+    /// When it asks again, where it waits for a time.
+    pub(super) until: Nanos,
+    /// When somebody comes to look whether it does; [`Nanos::MAX`] for never.
+    pub(super) looked_at: Nanos,
+    /// Where it stands in a line.
+    pub(super) in_line: Place,
+    /// Whether what it stands in line for is credit for what it has of its own.
+    pub(super) has_own: bool,
+    /// The line in which it stood the last time, since it has had packets.
+    pub(super) last_line: Option<u32>,
+    /// The lines for which it asks, before each of them,
+    pub(super) asks_for: Top,
+    /// and by what right it stands there.
+    pub(super) rank: u8,
     /// Until when it counts among those that have something to send, where it has nothing.
     pub(super) lingers_until: Nanos,
     /// Whether somebody comes to look then.
     pub(super) is_looked_after: bool,
     link: Link,
     meter: Box<dyn ClassMeter>,
-    slot: Slot,
-    held: Option<Held>,
-    /// The length of the packet that a former qdisc had handed over, if there was one.
-    inherited: Option<Bytes>,
+    pub(super) queue: ClassQueue,
+    /// What the packet that leaves next costs, where there is one.
+    cost: Bytes,
     quantum: Bytes,
     overhead: Overhead,
-    /// What is queued, the held packet included.
-    backlog: Backlog,
     /// Packets that came, those dropped included.
     came: u64,
     sent: Backlog64,
@@ -84,22 +88,39 @@ impl Linked for Leaf {
     }
 }
 
+impl Standing for Leaf {
+    #[inline]
+    fn in_line(&mut self) -> &mut Place {
+        &mut self.in_line
+    }
+
+    #[inline]
+    fn turn(&self) -> u64 {
+        self.in_line.turn
+    }
+}
+
 impl Leaf {
     pub(super) fn new(id: u32, leaf: super::class::Leaf, meter: Box<dyn ClassMeter>) -> Self {
         let mut new = Self {
             id,
             prio: 0,
             state: State::Idle,
+            until: Nanos::MAX,
+            looked_at: Nanos::MAX,
+            in_line: Place::NOWHERE,
+            has_own: false,
+            last_line: None,
+            asks_for: Top::NONE,
+            rank: 0,
             lingers_until: Nanos::ZERO,
             is_looked_after: false,
             link: Link::END,
             meter,
-            slot: Slot::new(leaf.qdisc),
-            held: None,
-            inherited: None,
+            queue: ClassQueue::new(leaf.qdisc),
+            cost: Bytes::ZERO,
             quantum: Bytes::ZERO,
             overhead: Overhead::NONE,
-            backlog: Backlog::default(),
             came: 0,
             sent: Backlog64::default(),
             overlimits: 0,
@@ -113,9 +134,15 @@ impl Leaf {
         self.prio = class.prio.min(super::PRIORITIES as u8 - 1);
         self.quantum = Bytes(u64::from(class.quantum));
         self.overhead = class.overhead;
-        if let Some(held) = &mut self.held {
-            held.cost = class.overhead.cost(held.len);
+        if let Some(held) = self.queue.held {
+            self.cost = class.overhead.cost(held.len);
         }
+    }
+
+    /// Whether its seat is at the class that `tree` has under its number now: it may have gone and
+    /// come again.
+    pub(super) fn is_seated_in(&self, tree: &dyn TreeMeter) -> bool {
+        tree.is_seat_of(self.meter.seat_of(), self.id)
     }
 
     /// Has another seat at the tree from now on.
@@ -126,70 +153,43 @@ impl Leaf {
     /// Takes over what the class is now.
     pub(super) fn retune(&mut self, class: &Class, qdisc: Spec, handover: &mut Handover<'_>) {
         self.follow(class);
-        if qdisc.id != self.slot.id() {
-            self.inherited = self.held.map(|held| held.len);
-        }
-        self.slot.take_over(qdisc, handover);
-        self.settle();
+        self.queue.retune(qdisc, handover);
     }
 
+    /// What it waits for besides a time, after it was refused what others lend.
     #[inline]
-    pub(super) fn backlog(&self) -> Backlog {
-        self.backlog
+    pub(super) fn line(&self) -> Option<Line> {
+        self.meter.line()
     }
 
-    pub(super) fn qdisc_mut(&mut self) -> &mut dyn Qdisc {
-        self.slot.qdisc_mut()
-    }
-
-    /// The figures of the qdiscs below the class.
-    pub(super) fn stats(&self, into: &mut Vec<Stats>) {
-        let below = into.len();
-        self.slot.stats(into);
-        // No qdisc below a class has another one below it.
-        restate(&mut into[below..], self.inherited, self.held.map(|held| held.len));
-    }
-
-    /// Looks up what is queued, where the qdisc may have dropped something.
+    /// The name of the line at the class `level` above it, and its turn there.
     #[inline]
-    fn settle(&mut self) {
-        let mut backlog = self.slot.qdisc().backlog();
-        if let Some(held) = self.held {
-            backlog.packets += 1;
-            backlog.bytes += held.len;
-        }
-        self.backlog = backlog;
+    pub(super) fn place_in_line(&self, level: u8, now: Nanos) -> (u64, u64) {
+        self.meter.place_in_line(level, now)
+    }
+
+    /// When it will have what its next packet takes without the class `level` above it and those
+    /// further up.
+    #[inline]
+    pub(super) fn due_below(&self, level: u8, now: Nanos) -> Nanos {
+        self.queue.held.map_or(Nanos::MAX, |_| self.meter.due_below(level, self.cost, now))
     }
 
     #[inline]
     pub(super) fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
         self.came += 1;
-        let len = packets.len(id);
-        let verdict = self.slot.qdisc_mut().enqueue(packets, id, now);
-        match verdict {
-            Verdict::Queued => {
-                self.backlog.packets += 1;
-                self.backlog.bytes += len;
-            }
-            Verdict::Dropped => self.settle(),
-        }
-        verdict
+        self.queue.enqueue(packets, id, now)
     }
 
     pub(super) fn adopt(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
         self.came += 1;
-        self.slot.qdisc_mut().adopt(packets, id, now);
-        self.settle();
+        self.queue.adopt(packets, id, now);
     }
 
     pub(super) fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
-        let id = match self.held.take() {
-            Some(held) => held.id,
-            None => self.slot.qdisc_mut().drain(packets)?,
-        };
+        let id = self.queue.drain(packets)?;
         // It was neither sent nor dropped here.
         self.came -= 1;
-        self.settle();
         Some(id)
     }
 
@@ -197,13 +197,6 @@ impl Leaf {
     #[inline]
     pub(super) fn set_active(&mut self, active: bool) {
         self.meter.set_active(active);
-    }
-
-    #[inline]
-    fn next(&mut self, packets: &mut Packets, now: Nanos) -> Result<Held, Next> {
-        let id = self.slot.qdisc_mut().dequeue_one(packets, now)?;
-        let len = packets.len(id);
-        Ok(Held { id, len, cost: self.overhead.cost(len) })
     }
 
     /// Sends up to a quantum, of what the class has itself or, where `borrow` is true, of what
@@ -217,7 +210,7 @@ impl Leaf {
         out: &mut impl Sink,
     ) -> Turn {
         let turn = self.send(packets, borrow, now, out);
-        self.settle();
+        self.queue.settle();
         turn
     }
 
@@ -228,15 +221,18 @@ impl Leaf {
         now: Nanos,
         out: &mut impl Sink,
     ) -> Turn {
-        let first = match self.held {
+        let mut held = match self.queue.held {
             Some(held) => held,
-            None => match self.next(packets, now) {
-                Ok(held) => *self.held.insert(held),
+            None => match self.queue.next(packets, now) {
+                Ok(held) => {
+                    self.cost = self.overhead.cost(held.len);
+                    *self.queue.held.insert(held)
+                }
                 Err(next) => return Self::out_of_packets(next),
             },
         };
-        let least = first.cost;
-        let queued = self.overhead.cost(self.backlog.bytes);
+        let least = self.cost;
+        let queued = self.overhead.cost(self.queue.backlog().bytes);
         let want = if out.room() == 1 { least } else { self.quantum.min(queued).max(least) };
         let grant = match self.meter.buy(least, want, borrow, now) {
             Ok(grant) => grant,
@@ -247,22 +243,22 @@ impl Leaf {
         };
         let mut credit = grant.bytes;
         let mut sent = Backlog64::default();
-        let mut held = first;
         let turn = loop {
-            self.held = None;
-            credit = Bytes(credit.0 - held.cost.0);
+            self.queue.held = None;
+            credit = Bytes(credit.0 - self.cost.0);
             sent.packets += 1;
             sent.bytes += held.len.0;
             out.push(held.id);
             if !out.has_room() {
                 break Turn::More;
             }
-            held = match self.next(packets, now) {
+            held = match self.queue.next(packets, now) {
                 Ok(held) => held,
                 Err(next) => break Self::out_of_packets(next),
             };
-            if held.cost > credit {
-                self.held = Some(held);
+            self.cost = self.overhead.cost(held.len);
+            if self.cost > credit {
+                self.queue.held = Some(held);
                 break Turn::More;
             }
         };
@@ -289,7 +285,7 @@ impl Leaf {
     }
 
     pub(super) fn drops(&self) -> u64 {
-        self.came - self.sent.packets - u64::from(self.backlog.packets)
+        self.came - self.sent.packets - u64::from(self.queue.backlog().packets)
     }
 
     pub(super) fn figures(&self, now: Nanos) -> LeafFigures {
@@ -298,7 +294,7 @@ impl Leaf {
             sent_packets: self.sent.packets,
             drops: self.drops(),
             overlimits: self.overlimits,
-            backlog: self.backlog,
+            backlog: self.queue.backlog(),
             granted: self.granted,
             tokens: self.meter.tokens(now),
         }

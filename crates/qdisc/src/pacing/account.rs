@@ -1,5 +1,5 @@
-//! The books of one pacing qdisc: what it holds, what it has sent and dropped, what it answers who
-//! asks.
+//! The accounting of one pacing qdisc: what it holds, what it has sent and dropped, and its
+//! statistics.
 //!
 //! Non-goals: whose packets they were (`flows.rs`, `queues/table.rs`).
 

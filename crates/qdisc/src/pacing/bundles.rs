@@ -1,31 +1,31 @@
-//! What goes to one destination: how fast it goes in all, and so how far apart it has to leave.
+//! The traffic to one destination: how fast it is in total, and so how far apart its packets must
+//! leave.
 //!
-//! FlowBundler's flow is a pair of hosts: whatever the connections between them, a burst towards
-//! one destination meets in one queue there. Where each connection has a rate of its own, nobody
-//! has stated the sum, and it is estimated from what leaves (`bundles/estimate.rs`). 512 buckets
-//! are enough: two destinations in one bucket are treated as one, which costs a batch one packet.
+//! FlowBundler's flow is a pair of hosts: a burst towards one destination meets in one queue there,
+//! whatever its connections. If each connection has a rate of its own, the sum is not configured
+//! and is estimated from departures (`bundles/estimate.rs`). 512 buckets are enough: two
+//! destinations in one bucket are treated as one, which costs a batch one packet.
 //!
-//! *Turns.* Where the packets of several connections have the same times, slots alone would not
-//! keep them apart (`turns.rs`). They are as fast as what leaves in all; where a packet has to wait
-//! for many of them nevertheless, they become twice as fast.
+//! *Turns.* If packets of several connections have the same times, slots alone do not separate them
+//! (`turns.rs`). Turns come as fast as packets leave in total; if a packet would have to wait for
+//! many of them, they become twice as fast.
 //!
-//! *Congestion.* Destinations of which is known that what goes to them meets before it gets there
-//! are bound together: one bucket for all of them, which is as fast as they are in all, so that no
-//! more than two of their packets leave together. Which they are is heard (`safeguard.rs`), on
-//! whichever queue of the port; how fast they are is what leaves here. So a destination is bound
-//! here by its first packet that comes after it was heard of, and where it is again soon after, the
-//! rate that was seen counts from the start. Queues that send to one destination each keep their
-//! own packets apart: of each queue one may leave at the same time.
+//! *Congestion.* All congested destinations share one bucket, whose rate is the sum of their rates,
+//! so that at most two of their packets leave together. Feedback tells which destinations these are
+//! (`safeguard.rs`), on any queue of the port; departures from this queue tell how fast they are.
+//! So a destination joins here with its first packet after the feedback, and if it is congested
+//! again soon after, the rate that was measured counts from the start. Queues that send to one
+//! destination each space their own packets: one packet of each queue may leave at the same time.
 //!
 //! Source: D. Shan et al. (ToN 2025), sections IV.D and IV.E.
 //!
-//! Cost: one line a packet, at departure.
+//! Cost: one line per packet, at departure.
 
 mod estimate;
 
 use super::safeguard::{LONGEST, Safeguard, bucket};
 use super::turns::{Group, Turns};
-use crate::{DESTINATIONS, Hearsay};
+use crate::{DESTINATIONS, Feedback};
 use estimate::Estimate;
 use narrows_packet::{Acknowledgement, PacketId, Packets};
 use narrows_units::{Bytes, Nanos, Rate};
@@ -68,9 +68,9 @@ impl Bundles {
 
     /// The same with a safeguard that hears what all hear that have a view of the same.
     #[must_use]
-    pub fn with_safeguard(self, hearsay: Box<dyn Hearsay>) -> Self {
+    pub fn with_safeguard(self, feedback: Box<dyn Feedback>) -> Self {
         let bound_until = vec![Nanos::ZERO; DESTINATIONS].into_boxed_slice();
-        Self { safeguard: Some(Safeguard::new(hearsay)), bound_until, ..self }
+        Self { safeguard: Some(Safeguard::new(feedback)), bound_until, ..self }
     }
 
     /// The same, but nobody overtakes whom `before` has postponed.
@@ -81,9 +81,9 @@ impl Bundles {
     }
 
     /// Lets the safeguard, where there is one, hear what others hear from now on.
-    pub(super) fn listen_with(&mut self, hearsay: Box<dyn Hearsay>) {
+    pub(super) fn listen_with(&mut self, feedback: Box<dyn Feedback>) {
         if let Some(safeguard) = &mut self.safeguard {
-            *safeguard = Safeguard::new(hearsay);
+            *safeguard = Safeguard::new(feedback);
         }
     }
 

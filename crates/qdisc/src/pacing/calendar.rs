@@ -10,14 +10,13 @@ pub struct Slot {
     pub at: Nanos,
     /// No earlier than the one before it in its flow: what [`Calendar::insert`] returned then.
     pub behind: Nanos,
-    /// How far the packets of its flow are apart, as a power of two of nanoseconds: departure may
-    /// be rounded up so much that no two of them need meet. A calendar of one granularity has no
-    /// use for it.
+    /// The spacing of its flow's packets, as a power of two of nanoseconds: rounding a departure up
+    /// by this much never makes two of them meet. A calendar of one granularity ignores it.
     pub spacing: u32,
 }
 
 impl Slot {
-    /// The one for a time that is settled: it is not rounded.
+    /// A slot for a fixed time: it is not rounded.
     pub(super) const fn exactly(at: Nanos) -> Self {
         Self { at, behind: at, spacing: 0 }
     }
@@ -25,19 +24,19 @@ impl Slot {
 
 /// A time-indexed queue of packets.
 ///
-/// What all of them promise:
+/// All implementations promise:
 /// - *Never early.* A packet is returned at its [`Slot::at`] or later.
-/// - *Hardly late.* At most by one slot: the granularity, here a constant, there the flow's spacing;
-///   and then as soon as somebody asks.
-/// - *In order within a flow*, if each packet's `at` is no earlier than its predecessor's and `behind` is what
-///   was returned for that.
-/// - *The past is now.* What should have left already leaves next.
+/// - *At most a slot late.* A slot is the granularity of some calendars, and the flow's spacing in
+///   others; then it is returned as soon as the caller asks.
+/// - *In order within a flow*, if each packet's `at` is no earlier than its predecessor's and
+///   `behind` is what was returned for that.
+/// - *The past is now.* Overdue packets leave next.
 /// - *An empty calendar costs nothing*, however long it was empty.
 ///
-/// A packet's place is kept in its [`narrows_packet::Meta::edt`] as long as it is in here.
+/// While a packet is in here, its place is kept in its [`narrows_packet::Meta::edt`].
 pub trait Calendar: Send {
-    /// Puts `id`, which stands nowhere, into its place. Returns the time at which it leaves if
-    /// somebody asks then: at least `slot.at` and `slot.behind`.
+    /// Inserts `id`, which is in no queue. Returns the time at which it leaves if the caller asks
+    /// then: at least `slot.at` and `slot.behind`.
     ///
     /// `now` never goes back, neither here nor between this and [`Calendar::pop`].
     fn insert(&mut self, packets: &mut Packets, id: PacketId, slot: Slot, now: Nanos) -> Nanos;
@@ -58,7 +57,7 @@ pub trait Calendar: Send {
     }
 
     /// When to ask again after [`Calendar::pop`] returned nothing; `None` when it is empty. There
-    /// may be nothing to take then, but it is not missed by asking then.
+    /// may be nothing to take then, but asking then misses nothing.
     fn next(&self) -> Option<Nanos>;
 
     /// Takes out the packet that would leave next, whatever the time. To be used until it is empty:

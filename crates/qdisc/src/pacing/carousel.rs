@@ -3,16 +3,16 @@
 //! Source: A. Saeed et al., "Carousel: Scalable Traffic Shaping at End Hosts" (SIGCOMM 2017); as a
 //! peer in D. Shan et al. (ToN 2025), sections II.B and VI.
 //!
-//! Where ours differs: slots that were looked at once without anything coming in are not looked at
-//! again, an empty wheel is not looked at at all, and whoever asks is told when to ask again and
-//! need not ask at every slot.
+//! Where ours differs: slots that were scanned once without a new insertion are not scanned again,
+//! an empty wheel is not scanned at all, and the caller is told when to ask again and need not ask
+//! at every slot.
 //!
 //! Cost: O(1) on arrival: the packet and its slot. At departure the same, and the four bytes of
-//! every slot that has passed since the one before, sixteen in a cache line: cheap where slots are
-//! dense, dear where they are not. After a pause with a packet waiting far ahead the whole wheel
-//! may be looked at, once.
+//! every slot that has passed since the last one, sixteen per cache line: cheap if slots are dense,
+//! expensive if not. After a pause with a packet waiting far ahead the whole wheel may be scanned,
+//! once.
 //!
-//! Non-goals: being fast where slots are sparse; that is [`Eiffel`](super::Eiffel).
+//! Non-goals: speed with sparse slots; that is [`Eiffel`](super::Eiffel).
 
 use super::wheel::{Search, Wheel};
 

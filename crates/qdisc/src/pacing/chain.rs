@@ -1,16 +1,16 @@
 //! The lists of a wheel's slots: packets side by side in memory, not scattered.
 //!
-//! A packet that points to the one behind it makes whoever walks along a list wait for memory at
-//! every step: where packets are many, none of them is in the cache, and no step can begin before
-//! the one before it has ended. Here a [`Chain`] is made of [`Chunks`]: a cache line that names up
-//! to [`IDS`] packets, and the next such line, which is fetched while the packets of this one are
-//! dealt with. What was freed last is used first, so that a line is mostly in the cache already
-//! when a slot gets its first packet.
+//! A linked list of packets makes the reader wait for memory at every step: with many packets none
+//! of them is in the cache, and no step can begin before the previous one has ended. Here a
+//! [`Chain`] is made of [`Chunks`]: a cache line that names up to [`IDS`] packets, and a link to
+//! the next line, which is prefetched while the packets of this one are processed. The line that
+//! was freed last is used first, so it is usually still in the cache when a slot gets its first
+//! packet.
 //!
-//! Cost: a packet is put in with two loads and two stores, one of each in the slot; and taken out
-//! as part of a copy. Memory: a line for each slot that has packets, and one more for every 15.
+//! Cost: inserting a packet costs two loads and two stores, one of each in the slot; removing it is
+//! part of a copy. Memory: a line for each slot that has packets, and one more for every 15.
 //!
-//! Non-goals: taking packets out of the middle, joining chains.
+//! Non-goals: removing packets from the middle, joining chains.
 
 use narrows_cpu::prefetch;
 use narrows_packet::{PacketId, Packets};
@@ -183,7 +183,7 @@ impl Chain {
         let mut count = 0;
         for (place, &id) in places.iter_mut().zip(chunks.part(chunk, from, to)) {
             *place = PacketId(id);
-            packets.approach(Some(PacketId(id)));
+            packets.prefetch(Some(PacketId(id)));
             count += 1;
         }
         if count > 0 {

@@ -12,11 +12,11 @@ pub struct Config {
     pub maxrate: Option<Rate>,
     /// What a flow is.
     pub key: Key,
-    /// What of all that may not leave together in `flowbundler`: packets of one flow, or whatever
-    /// goes to one host.
+    /// In `flowbundler`, which packets may not leave together: those of one flow, or all to one
+    /// host.
     pub apart: Key,
-    /// Whether `flowbundler` listens to what comes back, and keeps apart what is heard to meet on
-    /// the way.
+    /// Whether `flowbundler` listens to congestion feedback, and spaces packets to congested
+    /// destinations.
     pub safeguard: bool,
     /// Packets that may be queued here.
     pub limit: u32,
@@ -24,17 +24,17 @@ pub struct Config {
     pub flow_limit: u32,
     /// How far ahead a departure may lie.
     pub horizon: Nanos,
-    /// What becomes of a packet whose departure lies further ahead.
+    /// What happens to a packet whose departure is further ahead.
     pub beyond: Beyond,
     /// How long a slot is, for `flowbundler` the shortest: it rounds this up to a power of two of
     /// nanoseconds.
     pub granularity: Nanos,
-    /// The slots of each wheel of `flowbundler`, a power of two; the others have no use for it.
+    /// The slots of each wheel of `flowbundler`, a power of two; the others ignore it.
     pub slots: u32,
     /// The longest frame, in bytes.
     pub frame: u32,
-    /// Queue management, where there is any: each flow then has a queue of its own, and times are
-    /// worked out at release.
+    /// Queue management, if any: each flow then has a queue of its own, and times are computed at
+    /// release.
     pub codel: Option<Codel>,
 }
 
@@ -62,7 +62,7 @@ impl Config {
         }
     }
 
-    /// Why no more packets may come to a flow that has `queued`, if so.
+    /// Why a flow that has `queued` may queue no more packets, if so.
     #[inline]
     pub(super) fn refuses(&self, queued: u32, packets: &Packets) -> Option<DropReason> {
         if queued >= self.flow_limit {
@@ -86,7 +86,7 @@ impl Config {
 pub struct Codel {
     /// How long packets may stand.
     pub target: Nanos,
-    /// For how long more than that is let be.
+    /// For how long a longer sojourn time is tolerated.
     pub interval: Nanos,
     /// Whether packets that can be marked are marked, and not dropped.
     pub ecn: bool,
@@ -126,7 +126,7 @@ impl Structure {
 pub enum Key {
     /// Addresses, protocol and ports (`flows`).
     Flows,
-    /// Whatever goes to one host (`hosts`).
+    /// Everything to one host (`hosts`).
     Hosts,
 }
 
@@ -141,7 +141,7 @@ impl Key {
     }
 }
 
-/// What becomes of a packet whose departure would lie beyond the horizon.
+/// What happens to a packet whose departure would be beyond the horizon.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Beyond {
     /// It is dropped (`horizon_drop`).

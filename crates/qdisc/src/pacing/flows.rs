@@ -1,22 +1,22 @@
-//! What is remembered of flows: when the next packet may leave, and what stands already.
+//! What is remembered of flows: when the next packet may leave, and how many are queued.
 //!
 //! A hash table with open addressing: half a cache line for each flow, in the table itself, so that
 //! a packet touches one line however many flows there are. Keys are hashes already; they are
 //! multiplied once more since their lower bits may be what spreads packets over queues.
 //!
-//! *Nothing takes long.* A table that becomes full is exchanged for another one, of twice the size
-//! if most of a sample is needed still. First the new one is made, then flows move, both in steps
-//! of a few for each flow that appears; so no packet waits for millions of others.
+//! *Bounded steps.* A table that becomes full is replaced by another one, of twice the size if most
+//! of a sample is still needed. First the new one is allocated, then flows move, both in steps of a
+//! few for each new flow; so no packet waits for millions of others.
 //!
-//! *Forgetting.* A flow without packets whose next one might leave at once is as good as unknown.
-//! Such flows are left behind when others move; there is nothing to visit in between. Where a low
-//! rate would have flows remembered for long, those without packets are forgotten earlier, beyond a
-//! bound ([`OWING_MAX`]): or whoever sends from ever new addresses would take all memory.
+//! *Forgetting.* A flow without packets whose next one might leave at once need not be remembered.
+//! Such flows are left behind when others move; nothing visits them in between. If a low rate would
+//! keep flows for long, those without packets are forgotten earlier, beyond a bound
+//! ([`OWING_MAX`]); otherwise a sender with ever new addresses would take all memory.
 //!
-//! Cost: an expected 1.5 lookups a packet, in one or two lines. Memory: 32 bytes a place, of which
-//! up to three quarters are taken; what was needed once is not given back.
+//! Cost: an expected 1.5 lookups per packet, in one or two lines. Memory: 32 bytes per slot, of
+//! which up to three quarters are taken; it is not freed.
 //!
-//! Non-goals: what the figures mean (`pacer.rs`).
+//! Non-goals: the meaning of the figures (`pacer.rs`).
 
 use super::stamp::Moment;
 use narrows_cpu::prefetch;
@@ -54,9 +54,9 @@ pub(super) struct Flow {
     state: u32,
 }
 
-/// Nobody has been here.
+/// Never used.
 const VACANT: u32 = 0;
-/// Who was here is in the new table.
+/// Its flow has moved to the new table.
 const MOVED: u32 = u32::MAX;
 
 impl Flow {
@@ -89,8 +89,7 @@ impl Flow {
         self.state - 1
     }
 
-    /// One packet more is queued. Whether it is the first one, which [`Flows::stands`] is to be
-    /// told.
+    /// One packet more is queued. Returns whether it is the first one; then call [`Flows::stands`].
     #[inline]
     pub(super) const fn push(&mut self) -> bool {
         self.state += 1;
@@ -115,7 +114,7 @@ struct Table {
 }
 
 impl Table {
-    /// One with room for `size` places, none of which is made.
+    /// One with room for `size` slots, none of which is initialised.
     fn with_room(size: usize) -> Self {
         Self { places: Vec::with_capacity(size), shift: u32::BITS - size.ilog2() }
     }
@@ -151,7 +150,7 @@ impl Table {
     }
 }
 
-/// What is going on with the table.
+/// The phase that the table is in.
 enum Stage {
     /// Nothing.
     Steady,
@@ -203,7 +202,7 @@ impl Flows {
         }
     }
 
-    /// A flow has its first packet, as [`Flow::push`] says.
+    /// A flow has its first packet, as [`Flow::push`] returned.
     #[inline]
     pub(super) fn stands(&mut self, first: bool) {
         self.standing += u32::from(first);
@@ -227,7 +226,7 @@ impl Flows {
 
     /// Has the place of the flow `key` brought near: it will soon be needed.
     #[inline]
-    pub(super) fn approach(&self, key: u32) {
+    pub(super) fn prefetch(&self, key: u32) {
         prefetch(&self.table.places[self.table.home(key)]);
     }
 
@@ -329,7 +328,7 @@ impl Flows {
         let (needed, all) = sample.fold((0, 0), |(needed, all), flow| {
             (needed + usize::from(flow.is_needed(now)), all + 1)
         });
-        // What is needed may have been guessed too low, but there is room for one mistake only.
+        // The estimate of what is needed may be too low, but there is room for one mistake only.
         let has_room = self.taken * 8 <= size * 5;
         if has_room && needed * 3 <= all { size } else { size * 2 }
     }

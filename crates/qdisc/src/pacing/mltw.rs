@@ -1,42 +1,39 @@
 //! FlowBundler's multi-level timing wheel: packets of different flows leave together, those of one
 //! flow never do.
 //!
-//! *Slots.* Every time has one slot, and the wheel in which it stands follows from the time itself:
-//! wheel `w` has the times that are odd multiples of 2^w nanoseconds. A flow's departures are
-//! rounded up to a power of two no longer than the time between two of its packets
-//! ([`Slot::spacing`]), so the slower the flow, the rounder its times, and whatever is rounded to
-//! the same time meets in the same slot, whatever its rate. (The paper has each wheel hold all
-//! multiples of its granularity and then moves packets to the coarsest wheel that has the same
-//! time. That leaves every other slot of each wheel empty for ever; here a wheel of as many slots
-//! reaches twice as far.)
+//! *Slots.* Every time has exactly one slot, and its wheel follows from the time itself: wheel `w`
+//! has the times that are odd multiples of 2^w nanoseconds. A flow's departures are rounded up to a
+//! power of two no longer than the time between two of its packets ([`Slot::spacing`]). So the
+//! slower the flow, the rounder its times, and packets that are rounded to the same time share a
+//! slot, whatever their rates. (In the paper each wheel holds all multiples of its granularity, and
+//! packets move to the coarsest wheel that has the same time. That leaves every other slot of each
+//! wheel empty for ever; here a wheel of as many slots reaches twice as far.)
 //!
-//! *Asking.* A set of bits says which slots of a wheel have packets and each wheel knows the first
-//! of them, so the next departure is the least of as many numbers as there are wheels in use.
-//! Nothing is scanned: after an idle gap of any length the next slot is found as after none.
+//! *Asking.* A bitmap says which slots of a wheel have packets and each wheel knows the first of
+//! them, so the next departure is the minimum over the wheels in use. Nothing is scanned: after an
+//! idle gap of any length the next slot is found as after none.
 //!
-//! *Far away.* A wheel reaches over twice its number of slots. What is due later than that rests in
-//! a slot of a coarser wheel, at a time before its own, and moves from there to its place, with
-//! others of the same 64th of a turn. Where it rests depends on its own time and on how far the
-//! wheel has turned and on nothing else, so that two packets with the same departure time can never
-//! overtake each other on the way.
+//! *Distant times.* A wheel reaches over twice its number of slots. A later packet waits in a slot
+//! of a coarser wheel, at a time before its own, and moves from there to its slot, with others of
+//! the same 64th of a turn. Where it waits depends only on its own time and on how far the wheel
+//! has turned, so two packets with the same departure time never overtake each other on the way.
 //!
-//! *Chains.* A slot is a [`Chain`], first come, first out (`chain.rs`). When it is due it is ready
-//! as it stands, whatever its length; only slots in which something rests are looked through.
-//! Nothing that is known of a packet is read on the way, and who stands behind whom is written side
-//! by side.
+//! *Chains.* A slot is a [`Chain`], first in, first out (`chain.rs`). A due slot is ready as it is,
+//! whatever its length; only slots with packets of later times are searched. No packet metadata is
+//! read on the way, and the order is written side by side.
 //!
 //! Source: D. Shan et al., "Fast and Accurate Software Traffic Shaping With Inter-Flow Batching"
 //! (ToN 2025), section IV.B and Alg. 1 and 2. Differs, besides: times are rounded up and never
 //! down, the past is now, a call takes all that is due.
 //!
 //! Cost: insertion computes a slot, writes the packet's time, its number and the slot, and for the
-//! first of a slot two bits; departure copies numbers, and for each slot searches one wheel's bits
-//! and compares the wheels in use. Some 50 instructions a packet more than a ring buffer takes
-//! where slots are full, 100 where rates are mixed (`narrows bench wheels`). Memory: 8 bytes a slot
-//! and 64 wheels, 0.5 MiB with 1024 slots, of which only those that were ever used are touched, and
-//! a cache line for each slot in use and for every 15 packets.
+//! first packet of a slot two bits; departure copies numbers, and for each slot searches one
+//! wheel's bits and compares the wheels in use. Some 50 instructions per packet more than a ring
+//! buffer if slots are full, 100 if rates are mixed (`narrows bench wheels`). Memory: 8 bytes per
+//! slot and 64 wheels, 0.5 MiB with 1024 slots, of which only those that were ever used are
+//! touched, and a cache line for each slot in use and for every 15 packets.
 //!
-//! Non-goals: what a flow's rate is (`pacer.rs`), how many may wait.
+//! Non-goals: a flow's rate (`pacer.rs`), how many packets may wait.
 
 use super::chain::{Chain, Chunks, IDS};
 use super::{Calendar, Slot};

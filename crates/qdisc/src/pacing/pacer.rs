@@ -1,35 +1,34 @@
-//! A pacing qdisc: stamps what comes, and lets it leave when its time has come.
+//! A pacing qdisc: stamps arrivals, and lets each leave when its time has come.
 //!
-//! One packet after the other gets the time at which its flow may send it (`stamp.rs`) and goes
-//! into a calendar, whichever that is. So this is what `carousel`, `eiffel` and `flowbundler` have
-//! in common: limits, flows, figures.
+//! Each packet gets the time at which its flow may send it (`stamp.rs`) and goes into a calendar of
+//! any kind. So this is what `carousel`, `eiffel` and `flowbundler` have in common: limits, flows,
+//! statistics.
 //!
-//! *What it promises*, over any calendar: nothing leaves before its time, nor later than a slot
-//! after it if somebody asks; a flow's packets leave in order, and in no slot more than two frames
-//! of them, or what their rate yields in a slot of a structure whose slots are longer. A packet
-//! whose time has come already is not rounded to a slot, so a flow that sends little waits for
-//! nothing. Flows are the same where their 32-bit hashes are: they have one rate then, and are one
-//! flow in everything.
+//! *Promises*, over any calendar: no packet leaves before its time, nor more than a slot after it
+//! if the caller asks; a flow's packets leave in order, and at most two frames of them in a slot,
+//! or what their rate yields in a slot of a structure with longer slots. A packet whose time has
+//! already come is not rounded to a slot, so a sparse flow does not wait. Flows with equal 32-bit
+//! hashes are one flow, with one rate.
 //!
-//! *The rate decides on arrival.* A lower `maxrate` acts on what comes from then on; what is queued
-//! leaves at the time that it was told. A higher one acts on what is queued, too
-//! (`pacer/renewal.rs`). What lies beyond the horizon is dropped; where it is to leave at the
-//! horizon instead, it does, however much else of its flow does.
+//! *The rate applies on arrival.* A lower `maxrate` applies to later arrivals; queued packets leave
+//! at the time that they got. A higher one also applies to queued packets (`pacer/renewal.rs`). A
+//! packet beyond the horizon is dropped; with `horizon_cap` it leaves at the horizon, however much
+//! else of its flow does.
 //!
-//! *What may not leave together.* `flowbundler` keeps packets of a flow apart, or, where it is told
-//! so, whatever goes to one host (`bundles.rs`, `turns.rs`), and those of hosts of which is heard
-//! that what goes to them meets on the way (`safeguard.rs`).
+//! *What may not leave together.* `flowbundler` spaces packets of a flow, or with `apart hosts` all
+//! packets to one host (`bundles.rs`, `turns.rs`), and packets to congested destinations
+//! (`safeguard.rs`).
 //!
-//! *A rate for all flows together* is a `tbf`'s above this one: it decides at release, so that of
-//! two times the later one counts, and knows the other queues of a port. A flow is on one queue
-//! and so has its rate there; a host whose flows come in on several queues has it on each.
+//! *For a total rate*, put a `tbf` above: it decides at release, so the later of both times counts,
+//! and it coordinates with the other queues of a port. A flow is on one queue and has its rate
+//! there; a host whose flows arrive on several queues has it on each.
 //!
 //! Source: D. Shan et al., "Fast and Accurate Software Traffic Shaping With Inter-Flow Batching"
 //! (ToN 2025); A. Saeed et al., "Carousel: Scalable Traffic Shaping at End Hosts" (SIGCOMM 2017).
 //! Limits and their names are those of `tc-fq(8)`.
 //!
 //! Cost: the packet's line, the flow's half line on arrival and at departure, and the calendar's
-//! own. Batches touch flows before they are needed.
+//! own. Batches prefetch flows.
 //!
 //! Non-goals: rates that senders set for themselves, queue management.
 
@@ -39,7 +38,7 @@ use super::flows::Flows;
 use super::stamp::{Moment, Terms};
 use super::{Beyond, Calendar, Config, Figures, Key, Slot, Structure};
 use crate::acknowledgements::Acknowledgements;
-use crate::{Alone, Handover, Hearsay, Next, Qdisc, Spec, Stats, Verdict};
+use crate::{Alone, Feedback, Handover, Next, Qdisc, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos};
 
@@ -65,16 +64,16 @@ pub struct Pacer<C> {
 }
 
 impl<C: Calendar> Pacer<C> {
-    /// An instance that holds packets in what `calendar` makes, empty and as `config` has it, and
-    /// listens with `hearsay`, if it does.
+    /// An instance that holds packets in the calendar that `calendar` makes, empty and as `config`
+    /// says, and shares congestion feedback through `feedback`, if any.
     pub fn new(
         config: Config,
-        hearsay: Option<Box<dyn Hearsay>>,
+        feedback: Option<Box<dyn Feedback>>,
         calendar: fn(&Config) -> C,
     ) -> Self {
         Self {
             terms: Terms::new(&config),
-            bundles: by_destination(&config, hearsay),
+            bundles: by_destination(&config, feedback),
             flows: Flows::new(),
             calendar: calendar(&config),
             make: calendar,
@@ -85,7 +84,7 @@ impl<C: Calendar> Pacer<C> {
         }
     }
 
-    /// What tells the flow of `id` apart.
+    /// The key of the flow of `id`.
     #[inline]
     fn key(&self, packets: &Packets, id: PacketId) -> u32 {
         self.config.key.of(packets, id)
@@ -107,11 +106,11 @@ impl<C: Calendar> Pacer<C> {
         if bounded && let Some(reason) = config.refuses(flow.queued(), packets) {
             return Err(reason);
         }
-        // Who comes late has not saved up the time since.
+        // A late packet has not saved up the time since.
         let mut departure = flow.next().max(Moment::at(now));
         let mut at = departure.rounded_up();
         if at <= flow.slot && flow.bytes.saturating_add(len) > terms.allowance {
-            // What would be too much for the slot goes behind it, as if it had stood there.
+            // A packet that would be too much for the slot goes behind it.
             let behind = terms.after(Moment::at(flow.slot), len);
             departure = behind.max(Moment::at(flow.slot + Nanos(1)));
             at = departure.rounded_up();
@@ -177,7 +176,7 @@ impl<C: Calendar> Pacer<C> {
         self.leave(packets, id);
     }
 
-    /// Takes the packet that would leave next, whatever its time, out of the calendar.
+    /// Takes the packet that would leave next, ignoring its time, out of the calendar.
     fn take_back(&mut self, packets: &mut Packets) -> Option<PacketId> {
         loop {
             let id = self.calendar.drain(packets)?;
@@ -204,7 +203,7 @@ impl<C: Calendar> Qdisc for Pacer<C> {
         Reading { headers: true, acknowledgements: echoes, echoes, ..Reading::NOTHING }
     }
 
-    fn overhear(&mut self, packets: &Packets, ids: &[PacketId], now: Nanos) {
+    fn observe_reverse(&mut self, packets: &Packets, ids: &[PacketId], now: Nanos) {
         let Some(bundles) = &mut self.bundles else { return };
         for &id in ids {
             let source = packets.headers(id).source;
@@ -227,11 +226,11 @@ impl<C: Calendar> Qdisc for Pacer<C> {
 
     fn enqueue_all(&mut self, packets: &mut Packets, ids: &[PacketId], now: Nanos) {
         for &id in ids.iter().take(AHEAD) {
-            self.flows.approach(self.key(packets, id));
+            self.flows.prefetch(self.key(packets, id));
         }
         for (index, &id) in ids.iter().enumerate() {
             if let Some(&later) = ids.get(index + AHEAD) {
-                self.flows.approach(self.key(packets, later));
+                self.flows.prefetch(self.key(packets, later));
             }
             let _: Verdict = self.enqueue(packets, id, now);
         }
@@ -249,7 +248,7 @@ impl<C: Calendar> Qdisc for Pacer<C> {
             self.calendar.release(packets, now, out);
             let is_due = self.postpone(packets, out, start, now);
             for &id in &out.as_slice()[start..] {
-                self.flows.approach(self.key(packets, id));
+                self.flows.prefetch(self.key(packets, id));
             }
             for &id in &out.as_slice()[start..] {
                 self.release(packets, id, now);
@@ -308,16 +307,16 @@ impl<C: Calendar> Qdisc for Pacer<C> {
             self.acknowledgements.ask(now);
         }
         if (config.apart, config.safeguard) != (self.config.apart, self.config.safeguard) {
-            self.bundles = match (by_destination(&config, spec.hearsay), self.bundles.take()) {
+            self.bundles = match (by_destination(&config, spec.feedback), self.bundles.take()) {
                 (bundles, None) => bundles,
                 (Some(bundles), Some(before)) => Some(bundles.following(before)),
-                // Nothing is kept apart any more, but nobody overtakes.
+                // Packets are no longer spaced, but none overtakes.
                 (None, Some(before)) => {
                     Some(Bundles::new(Bytes(u64::from(config.frame)), false).following(before))
                 }
             };
-        } else if let (Some(bundles), Some(hearsay)) = (&mut self.bundles, spec.hearsay) {
-            bundles.listen_with(hearsay);
+        } else if let (Some(bundles), Some(feedback)) = (&mut self.bundles, spec.feedback) {
+            bundles.listen_with(feedback);
         }
         self.config = config;
     }
@@ -337,8 +336,8 @@ impl<C: Calendar> Qdisc for Pacer<C> {
     }
 }
 
-/// What is to be known of destinations.
-fn by_destination(config: &Config, hearsay: Option<Box<dyn Hearsay>>) -> Option<Bundles> {
+/// The state of destinations.
+fn by_destination(config: &Config, feedback: Option<Box<dyn Feedback>>) -> Option<Bundles> {
     if config.structure != Structure::FlowBundler {
         return None;
     }
@@ -348,5 +347,5 @@ fn by_destination(config: &Config, hearsay: Option<Box<dyn Hearsay>>) -> Option<
     if !config.safeguard {
         return Some(bundles);
     }
-    Some(bundles.with_safeguard(hearsay.unwrap_or_else(|| Box::new(Alone::default()))))
+    Some(bundles.with_safeguard(feedback.unwrap_or_else(|| Box::new(Alone::default()))))
 }

@@ -1,48 +1,46 @@
-//! A pacing qdisc with queue management: every flow has a queue of its own, and only the first
-//! packet of each stands in the calendar.
+//! A pacing qdisc with queue management: every flow has a queue of its own, and only its first
+//! packet is in the calendar.
 //!
-//! Packets that are stamped on arrival stand in one structure in the order of their times, and
-//! nobody can tell any more whose queue is long: what was promised a time gets it, and a flow that
-//! sends more than its rate waits for as long as its limit allows. Here a packet is promised
-//! nothing until it is the first of its flow, its *head*. When a head's time has come, CoDel
-//! decides about it by how long it has stood since it arrived: it leaves, with or without a mark,
-//! or is dropped, and then the next one of its flow leaves in its stead.
+//! Packets that are stamped on arrival wait in one structure in the order of their times. Then it
+//! is too late for queue management: a promised time stands, and a flow that exceeds its rate waits
+//! for as long as its limit allows. Here a packet gets no time until it is the first of its flow,
+//! its *head*. When a head's time has come, CoDel decides by its sojourn time: the head leaves,
+//! with or without a mark, or it is dropped, and then the next packet of its flow leaves instead.
 //!
-//! *What it promises*, beside what a [`Pacer`](super::Pacer) does (nothing early, nothing later than a slot
-//! if somebody asks, a flow in order and in no slot more than two frames of it):
-//! - *The same times.* Without a drop, packets leave when a `Pacer` with the same parameters has them leave: a head's time
-//!   follows from the time that the one before it was to leave at, not from when somebody asked for it.
-//! - *A packet that is dropped uses none of its flow's time.*
-//! - *Another rate acts at once*, on what is queued. What the old one would have yielded by now is not made up for.
-//! - *The last packet of a flow is not dropped*, nor one behind which no more than a frame stands.
-//! - *Too many packets*: one of the longest flow, the one behind its head, is dropped, not the one that came;
-//!   unless no flow has more than its head.
+//! *Promises*, in addition to those of a [`Pacer`](super::Pacer) (nothing early, nothing more than
+//! a slot late if the caller asks, a flow in order and at most two frames of it in a slot):
+//! - *The same times.* Without a drop, packets leave when they would under a `Pacer` with the same
+//!   parameters: a head's time follows from its predecessor's departure time, not from when the
+//!   caller asked.
+//! - *A dropped packet uses none of its flow's time.*
+//! - *A new rate applies at once* to queued packets, without compensation for the past.
+//! - *The last packet of a flow is not dropped*, nor one with at most a frame behind it.
+//! - *At the limit*, the packet behind the head of one of the longest flows is dropped, not the
+//!   arrival; unless every flow has only its head.
 //!
-//! *The horizon* is asked for the time at which a packet would leave if all before it did; where it
-//! is to leave there at the latest, it does once it is the head.
+//! *The horizon* is checked for the time at which a packet would leave if all before it did; with
+//! `horizon_cap` it leaves at the horizon at the latest, once it is the head.
 //!
-//! Source: `tc-fq(8)` has the queues, RFC 8289 the law, D. Shan et al., "Fast and Accurate Software
-//! Traffic Shaping With Inter-Flow Batching" (ToN 2025) the calendar. That queue management belongs
+//! Source: `tc-fq(8)` has the queues, RFC 8289 the control law, D. Shan et al., "Fast and Accurate
+//! Software Traffic Shaping With Inter-Flow Batching" (ToN 2025) the calendar. Queue management
 //! behind the shaper is ours.
 //!
-//! Cost: on arrival the flow's line and the packet's, at departure two lines of the flow, the
-//! packet, and the next one of its flow, which is put into the calendar then. The calendar is no
-//! larger than there are flows. O(1), O(flows) where the rate changes and where packets become too
-//! many.
+//! Cost: on arrival the flow's line and the packet's; at departure two lines of the flow, the
+//! packet, and the next one of its flow, which then goes into the calendar. The calendar holds at
+//! most one packet per flow. O(1); O(flows) when the rate changes and when the limit is reached.
 //!
-//! Non-goals: what goes to one host kept apart (`bundles.rs`), turns between flows without a rate
-//! (`fq`, `cake`).
+//! Non-goals: spacing packets to one host (`bundles.rs`), turns between flows without a rate (`fq`,
+//! `cake`).
 
 mod departure;
 mod flow;
-mod lengths;
 mod table;
 
 use super::account::Account;
 use super::stamp::{Moment, Terms};
 use super::{Beyond, Calendar, Codel, Config, Figures, Signals, Slot};
+use crate::lengths::Lengths;
 use crate::{Handover, Next, Qdisc, Spec, Stats, Verdict, codel};
-use lengths::Lengths;
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos};
 use table::Table;
@@ -78,8 +76,8 @@ pub struct Queues<C> {
 }
 
 impl<C: Calendar> Queues<C> {
-    /// An instance with `codel` that holds heads in what `calendar` makes, empty and as `config`
-    /// has it.
+    /// An instance with `codel` that holds heads in the calendar that `calendar` makes, empty and
+    /// as `config` says.
     pub fn new(config: Config, codel: Codel, calendar: fn(&Config) -> C) -> Self {
         Self {
             terms: Terms::new(&config),
@@ -98,7 +96,7 @@ impl<C: Calendar> Queues<C> {
         }
     }
 
-    /// What tells the flow of `id` apart.
+    /// The key of the flow of `id`.
     #[inline]
     fn key(&self, packets: &Packets, id: PacketId) -> u32 {
         self.config.key.of(packets, id)
@@ -198,7 +196,7 @@ impl<C: Calendar> Queues<C> {
         }
     }
 
-    /// With fewer packets than this nobody is too long.
+    /// With fewer packets than this no flow is too long.
     fn relief(&self) -> u32 {
         self.config.limit - self.config.limit / RELIEF
     }
@@ -242,14 +240,14 @@ impl<C: Calendar> Qdisc for Queues<C> {
 
     fn enqueue_all(&mut self, packets: &mut Packets, ids: &[PacketId], now: Nanos) {
         for &id in ids.iter().take(AHEAD) {
-            self.table.flows.approach_bucket(self.key(packets, id));
+            self.table.flows.prefetch_bucket(self.key(packets, id));
         }
         for (index, &id) in ids.iter().enumerate() {
             if let Some(&later) = ids.get(index + AHEAD) {
-                self.table.flows.approach_bucket(self.key(packets, later));
+                self.table.flows.prefetch_bucket(self.key(packets, later));
             }
             if let Some(&soon) = ids.get(index + NEAR) {
-                self.table.approach(self.key(packets, soon));
+                self.table.prefetch(self.key(packets, soon));
             }
             let _: Verdict = self.enqueue(packets, id, now);
         }
@@ -267,7 +265,7 @@ impl<C: Calendar> Qdisc for Queues<C> {
             self.due.limit(out.room().min(HEADS));
             self.calendar.release(packets, now, &mut self.due);
             for &head in self.due.as_slice() {
-                self.table.approach(self.key(packets, head));
+                self.table.prefetch(self.key(packets, head));
             }
             if self.due.is_empty() {
                 break;
@@ -321,8 +319,8 @@ impl<C: Calendar> Qdisc for Queues<C> {
         let terms = Terms::new(&config);
         if terms != self.terms {
             self.is_outdated = true;
-            // Who owes nothing by the old rate may be forgotten already, and owes nothing by the
-            // new one.
+            // A flow that owes nothing by the old rate may be forgotten already, and owes nothing
+            // by the new one.
             for flow in self.table.flows.iter_mut() {
                 flow.settle_up(&self.terms, now);
             }
@@ -332,7 +330,7 @@ impl<C: Calendar> Qdisc for Queues<C> {
 
     fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
         let head = self.calendar.drain(packets)?;
-        // Nobody will ask this instance for anything again: its own times are as good as any.
+        // This instance is not used again: its own times are as good as any.
         let now = packets.meta(head).edt;
         self.account.left(packets, head);
         if let Some(at) = self.table.flows.find(self.key(packets, head)) {

@@ -1,29 +1,29 @@
 //! Earliest departure times: when a flow's next packet may leave.
 //!
-//! A packet may leave when the one before it has had the time that it takes at its flow's rate. The
-//! time of a byte is worked out once for each rate, exact to 2^-64 ns, and added up exact to 2^-32
-//! ns: no packet costs a division, and a flow that stands for ten seconds is off by less than a
-//! nanosecond. Whoever comes later than that leaves at once and earns nothing for it.
+//! A packet may leave once the previous one has had the time that it takes at its flow's rate. The
+//! time of a byte is computed once per rate, exact to 2^-64 ns, and added up exact to 2^-32 ns: no
+//! packet costs a division, and a flow that is backlogged for ten seconds is off by less than a
+//! nanosecond. A packet that comes later than its time leaves at once and earns no credit.
 //!
 //! *Two frames.* A flow's departures may be rounded up to a power of two no longer than the time of
 //! its longest frame ([`Terms::spacing`]). Departures that are rounded to one slot are less than
-//! that apart, so all but the last of them are less than a frame together: what leaves in a slot is
-//! less than two frames. Where a rate changes while packets stand, or slots are pushed behind one
-//! another, that would not follow; so what a flow has in its last slot is counted, and what is too
-//! much goes behind it. Where the structure's own slots are longer than a frame takes, no rate
-//! could be kept so: a slot then takes what the rate yields in it, and a frame.
+//! that apart, so all but the last of them are less than a frame together: less than two frames
+//! leave in a slot. If a rate changes while packets are queued, or slots are pushed behind one
+//! another, this would not follow; so a flow's bytes in its last slot are counted, and the excess
+//! goes behind it. If the structure's own slots are longer than a frame takes, no rate could be
+//! kept that way: a slot then takes what the rate yields in it, and a frame.
 //!
-//! *Bundles of a size.* The paper chooses slots by a flow's rate alone. With many slow flows that
+//! *Bounded bundles.* The paper chooses slots by a flow's rate alone. With many slow flows that
 //! makes bursts of any size: a thousand flows at 10 Mbit/s meet in slots of a millisecond, a
-//! megabyte at once. What batching saves is saved with some hundred packets (its Fig. 5b); beyond
-//! that, it only makes whoever comes behind drop. So a slot is no longer than [`BUNDLE`] packets
-//! take to leave from here, whatever the rate of their flows.
+//! megabyte at once. Some hundred packets save all that batching can save (its Fig. 5b); beyond
+//! that, a larger batch only causes drops downstream. So a slot is at most as long as [`BUNDLE`]
+//! packets take to leave from here, whatever the rates of their flows.
 //!
 //! Source: D. Shan et al., "Fast and Accurate Software Traffic Shaping With Inter-Flow Batching"
 //! (ToN 2025), sections II.B, IV.B and Fig. 5; A. Saeed et al., "Carousel" (SIGCOMM 2017), section
 //! 4.
 //!
-//! Cost: two multiplications a packet.
+//! Cost: two multiplications per packet.
 
 use super::{Config, Structure};
 use narrows_units::{Bytes, Nanos, Rate};

@@ -1,22 +1,20 @@
-//! Who has to wait for a turn: no more than two frames leave together to one destination, whatever
-//! their departure times.
+//! Turns: at most two frames leave together to one destination, whatever their departure times.
 //!
-//! Slots keep the packets of one connection apart, whose times are apart. They cannot do that for
+//! Slots separate the packets of one connection, because their times differ. They cannot separate
 //! connections that share a destination, each with times of its own: those that began together have
-//! the same times for ever, in slots of any length. So when a packet is about to leave that would
-//! be too much for its destination, it is *postponed* by as many slots as it takes, and leaves then
-//! without being asked again. As slots are no longer than a full packet takes at the rate of all of
-//! them, and each has room for two, nobody waits for long unless all of them are faster than that.
+//! the same times for ever, in slots of any length. So if a packet that is about to leave would be
+//! too much for its destination, it is *postponed* by as many slots as it takes, and leaves then
+//! without another check. Slots are no longer than a full packet takes at the total rate, and each
+//! has room for two, so no packet waits for long unless the total is faster than that.
 //!
-//! *Nobody overtakes.* Whoever comes to a destination behind a packet that was postponed is
-//! postponed to the same slot or to a later one, also where in the meantime another bucket decides
-//! about it, or none; and where a slot is over already, behind all that was due when somebody was
-//! postponed to it.
+//! *No overtaking.* A packet behind a postponed packet to the same destination is postponed to the
+//! same slot or to a later one, even if in the meantime another bucket decides about it, or none;
+//! and if a slot is over already, behind everything that was due when a packet was postponed to it.
 //!
 //! Source: D. Shan et al. (ToN 2025), section IV.B (at most two MTU of a flow together; its flow is
 //! a pair of hosts) and IV.E. The paper relies on slots for it.
 //!
-//! Cost: one line a packet, at departure.
+//! Cost: one line per packet, at departure.
 
 use crate::DESTINATIONS;
 use narrows_units::{Bytes, Nanos};

@@ -3,27 +3,28 @@
 //! [`Carousel`](super::Carousel) and [`Eiffel`](super::Eiffel) are this wheel and differ only in
 //! how they [`Search`] it for the next slot that holds packets.
 //!
-//! A packet stands in the slot of the first tick that is no earlier than its time. The circle begins
-//! at `head`: a slot stands for the one tick in `head .. head + slots` that falls on it. The head moves when a
-//! slot is emptied, and catches up with the clock when a packet comes that is out of reach.
-//! Around the circle there are three more lists:
-//! - *ready*: the packets of the slot that was reached last, the oldest on top. Slots are stacks, so
-//!   they are turned over once, when they fall due.
-//! - *late*: packets that came for a tick before `head`. They leave after those that are ready and before
-//!   any slot, so that none overtakes its predecessor.
-//! - *beyond*: packets further away than a turn, as they came. They are filed anew when the first of
-//!   them falls due. As long as any is there, packets with the same time or a later one join them: none can
-//!   get into a slot before its predecessor. A packet is filed anew at most once a turn.
+//! A packet is in the slot of the first tick that is no earlier than its time. The circle begins at
+//! `head`: a slot represents the one tick in `head .. head + slots` that maps to it. The head moves
+//! when a slot is emptied, and catches up with the clock when a packet arrives that is out of
+//! reach. Beside the circle there are three more lists:
+//! - *ready*: the packets of the slot that was reached last, the oldest on top. Slots are stacks,
+//!   so they are reversed once, when they fall due.
+//! - *late*: packets that came for a tick before `head`. They leave after those that are ready and
+//!   before any slot, so that none overtakes its predecessor.
+//! - *beyond*: packets more than a turn ahead, in order of arrival. They are filed again when the
+//!   first of them falls due. While any is there, packets with the same time or a later one join
+//!   them: none can get into a slot before its predecessor. A packet is filed again at most once
+//!   per turn.
 //!
-//! The head is a matter of the clock and never of where a packet belongs: of the first two packets
-//! into an empty wheel, the second may leave first.
+//! The head depends on the clock and never on a packet's slot: of the first two packets into an
+//! empty wheel, the second may leave first.
 //!
 //! Source: G. Varghese, T. Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP 1987), scheme 4; A.
 //! Saeed et al., "Carousel" (SIGCOMM 2017).
 //!
-//! Cost: a packet is written when it comes, when its slot falls due, and when it leaves; its slot
-//! twice. Nothing is allocated. A slot is four bytes, in memory that the system provides when it
-//! is first touched.
+//! Cost: a packet is written when it arrives, when its slot falls due, and when it leaves; its slot
+//! twice. Nothing is allocated. A slot is four bytes, in memory that the system provides on first
+//! touch.
 //!
 //! Non-goals: order between flows within a slot.
 

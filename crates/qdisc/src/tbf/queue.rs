@@ -2,10 +2,9 @@
 
 use crate::coalescing::Coalescing;
 use crate::fifo::Fifo;
-use crate::held::restate;
 use crate::overlimits::Overlimits;
 use crate::sink::Sink;
-use crate::{Config, Handover, Meter, Next, NodeId, Qdisc, Spec, Stats, Take, Verdict};
+use crate::{Above, Config, Handover, Meter, Next, NodeId, Qdisc, Spec, Stats, Take, Verdict};
 use narrows_packet::{Backlog, PacketId, Packets};
 use narrows_units::{Bytes, Nanos, wire::Overhead};
 
@@ -294,15 +293,14 @@ impl Queue {
     }
 
     /// The figures of the `tbf` and of what is below it.
-    pub(super) fn stats(&self, into: &mut Vec<Stats>) {
-        into.push(Stats { backlog: self.backlog(), ..self.stats.clone() });
-        let inner = into.len();
-        self.inner().stats(into);
-        let Some(below) = into.get_mut(inner..) else { return };
-        if let Some(inner) = below.first_mut() {
+    pub(super) fn stats_below(&self, above: Above, into: &mut Vec<Stats>) {
+        let mut own = Stats { backlog: self.backlog(), ..self.stats.clone() };
+        above.restate(&mut own);
+        into.push(own);
+        let (inner, held) = (into.len(), self.held.map(|held| held.len));
+        self.inner().stats_below(above.and(self.inherited, held), into);
+        if let Some(inner) = into.get_mut(inner) {
             inner.id = self.inner_id;
         }
-        // A tbf has one qdisc below it, and so have those below: what passed one passed all.
-        restate(below, self.inherited, self.held.map(|held| held.len));
     }
 }

@@ -251,7 +251,7 @@ fn washing_is_asked_for_where_there_is_something_to_wash() {
     let mut world = World::new(Config { wash: true, ..limited(100 * MBIT) });
     world.arrive(Headers { dscp: 46, ..flow(1) }, 100);
     world.arrive(flow(2), 100);
-    let washed: Vec<bool> = world.leave_all().iter().map(|left| left.rewrite.wash).collect();
+    let washed: Vec<bool> = world.leave_all().iter().map(|left| left.rewrite.washes()).collect();
     assert_eq!(washed, [true, false]);
 }
 

@@ -163,7 +163,7 @@ impl World {
             assert_ne!(meta.len, Bytes32(0));
             let delay = self.now.since(meta.arrival);
             left.push(Left { headers, rewrite: meta.rewrite, delay });
-            self.marks += u64::from(meta.rewrite.mark);
+            self.marks += u64::from(meta.rewrite.marks());
             *self.sent.entry(headers.flow).or_default() += 1;
             *self.queued.entry(headers.flow).or_default() -= 1;
             self.just_left.push(headers.flow);
@@ -238,7 +238,7 @@ impl World {
             let left = self.leave();
             let lost = self.dropped(headers) - dropped;
             outstanding -= lost;
-            let marked = left.iter().any(|left| left.rewrite.mark);
+            let marked = left.iter().any(|left| left.rewrite.marks());
             if (lost > 0 || marks && marked) && now.since(reacted) > rtt {
                 window = (window / 2.0).max(2.0);
                 reacted = now;

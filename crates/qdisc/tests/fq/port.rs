@@ -80,7 +80,7 @@ impl Port {
         let flow = self.packets.headers(id).flow;
         assert_eq!(self.queued.get_mut(&flow).and_then(VecDeque::pop_front), Some(id));
         let meta = self.packets.meta(id);
-        let left = Left { flow, len: meta.len.0, at: self.now, is_marked: meta.rewrite.mark };
+        let left = Left { flow, len: meta.len.0, at: self.now, is_marked: meta.rewrite.marks() };
         self.left.push(left);
         self.free.push(id);
     }

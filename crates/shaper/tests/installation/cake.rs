@@ -19,7 +19,7 @@ fn mbit(mbit: u64) -> CakeOptions {
     CakeOptions { rate: Some(Rate::from_bits_per_sec(mbit * 1_000_000)), ..nothing() }
 }
 
-fn edit(policy: &Policy, parent: Parent, handle: u16, params: Params) -> Policy {
+fn edit(policy: &Policy, parent: Parent, handle: u32, params: Params) -> Policy {
     let (verb, parent) = (Verb::Replace, Some(parent));
     let (handle, params) = (Handle::new(handle), Some(params));
     policy.edit("eth0", &Edit { verb, parent, handle, params }, &ANY).unwrap()

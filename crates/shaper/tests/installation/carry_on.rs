@@ -44,11 +44,11 @@ fn edit() -> impl Strategy<Value = Edit> {
     ];
     let parent = prop_oneof![
         2 => Just(Parent::Root),
-        3 => (1u16..4, 1u16..4)
+        3 => (1u32..4, 1u32..4)
             .prop_map(|(major, minor)| Parent::Class(ClassId { major, minor })),
     ];
     let verb = prop_oneof![6 => Just(Verb::Replace), 1 => Just(Verb::Delete)];
-    (verb, parent, 0u16..4, params).prop_map(|(verb, parent, handle, params)| {
+    (verb, parent, 0u32..4, params).prop_map(|(verb, parent, handle, params)| {
         let params = (verb != Verb::Delete).then_some(params);
         Edit { verb, parent: Some(parent), handle: Handle::new(handle), params }
     })

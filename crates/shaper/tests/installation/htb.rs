@@ -1,8 +1,10 @@
 //! A tree of classes: whose it is, and when it changes.
 
 use crate::policies::install;
+use narrows_coordination::TreeStrategy;
 use narrows_policy::{
-    ClassEdit, ClassId, Edit, HtbOptions, HtbParams, Params, Parent, Policy, PortFacts, Verb,
+    ClassEdit, ClassId, ClassParams, Edit, HtbLabel, HtbOptions, HtbParams, Params, Parent, Policy,
+    PortFacts, Verb,
 };
 use narrows_qdisc::Spec;
 use narrows_units::{Bytes, Rate, wire::Overhead};
@@ -15,7 +17,7 @@ fn root() -> Policy {
 }
 
 /// The same with a class of so many Mbit/s, or with another rate.
-fn with_class(policy: &Policy, verb: Verb, minor: u16, mbit: u64) -> Policy {
+fn with_class(policy: &Policy, verb: Verb, minor: u32, mbit: u64) -> Policy {
     let rate = Rate::from_bits_per_sec(mbit * 1_000_000);
     let params = HtbParams {
         rate,
@@ -25,9 +27,15 @@ fn with_class(policy: &Policy, verb: Verb, minor: u16, mbit: u64) -> Policy {
         prio: 0,
         quantum: None,
         overhead: Overhead::NONE,
+        label: HtbLabel::default(),
     };
     let class = Some(ClassId { major: 0, minor });
-    let edit = ClassEdit { verb, parent: Some(Parent::Root), class, params: Some(params) };
+    let edit = ClassEdit {
+        verb,
+        parent: Some(Parent::Root),
+        class,
+        params: Some(ClassParams::Htb(params)),
+    };
     policy.edit_class("eth0", &edit).unwrap()
 }
 
@@ -41,7 +49,7 @@ fn rate(spec: &Spec) -> Option<u64> {
 fn a_queue_that_begins_finds_the_classes_before_anything_is_committed() {
     let (_, specs) = install(&with_class(&root(), Verb::Add, 16, 5), 4, None);
     assert_eq!(specs.iter().map(rate).collect::<Vec<_>>(), [Some(5); 4]);
-    assert!(specs.iter().all(|spec| spec.classifier.is_some() && spec.children.is_empty()));
+    assert!(specs.iter().all(|spec| spec.classification.is_some() && spec.children.is_empty()));
 }
 
 #[test]
@@ -58,4 +66,20 @@ fn a_tree_that_carries_on_changes_when_that_is_committed() {
     // On another number of queues it is another tree.
     let (_, told) = install(&after, 2, Some(&next));
     assert_eq!((rate(&told[1]), told[0].id == specs[0].id), (Some(7), false));
+}
+
+#[test]
+fn a_tree_that_is_kept_in_another_way_is_another_tree_below_the_same_qdiscs() {
+    let before = with_class(&root(), Verb::Add, 16, 5);
+    let (installation, specs) = install(&before, 4, None);
+    let coordination = Some(TreeStrategy::FlowValve);
+    let params = Some(Params::Htb(HtbOptions { coordination, ..HtbOptions::default() }));
+    let handle = before.port("eth0").root().map(|root| root.handle);
+    let edit = Edit { verb: Verb::Change, parent: Some(Parent::Root), handle, params };
+    let after = before.edit("eth0", &edit, &PortFacts::ETHERNET).unwrap();
+    let (next, told) = install(&after, 4, Some(&installation));
+    assert_eq!(told.iter().map(rate).collect::<Vec<_>>(), [Some(5); 4], "with its classes");
+    assert_eq!(told[0].id, specs[0].id, "what is queued stays");
+    let (_, told) = install(&with_class(&after, Verb::Change, 16, 7), 4, Some(&next));
+    assert!(told.iter().all(|spec| spec.tree.is_none()), "and then carries on");
 }

@@ -1,10 +1,13 @@
 //! What becomes of a policy on the queues of a port: what workers are to build, what carries on, and
 //! how their figures come back.
 
+mod bands;
 mod cake;
 mod carry_on;
 mod census;
+mod follow;
 mod htb;
+mod netem;
 mod pacing;
 mod policies;
 mod safeguard;

@@ -15,7 +15,7 @@ const JUMBO: PortFacts = PortFacts { mtu: 9000, ..PortFacts::ETHERNET };
 fn edit(
     policy: &Policy,
     parent: Parent,
-    handle: u16,
+    handle: u32,
     params: Params,
 ) -> Result<Policy, PolicyError> {
     let (verb, parent) = (Verb::Replace, Some(parent));
@@ -31,7 +31,7 @@ fn tbf(strategy: Option<Strategy>) -> Params {
     Params::Tbf(TbfParams { strategy, ..tbf_params(8) })
 }
 
-fn below(handle: u16) -> Parent {
+fn below(handle: u32) -> Parent {
     Parent::Class(Handle::new(handle).unwrap().class(1))
 }
 

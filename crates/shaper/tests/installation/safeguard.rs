@@ -3,10 +3,10 @@
 use crate::policies::{kept, tbf_params};
 use narrows_policy::{Edit, Handle, PacingOptions, Params, Parent, Plan, Policy, PortFacts, Verb};
 use narrows_qdisc::pacing::Structure;
-use narrows_qdisc::{Hearsay, Spec, Word};
+use narrows_qdisc::{Feedback, Spec, Word};
 use narrows_shaper::Installation;
 
-fn edit(policy: &Policy, port: &str, parent: Parent, handle: u16, params: Params) -> Policy {
+fn edit(policy: &Policy, port: &str, parent: Parent, handle: u32, params: Params) -> Policy {
     let (verb, parent) = (Verb::Replace, Some(parent));
     let edit = Edit { verb, parent, handle: Handle::new(handle), params: Some(params) };
     policy.edit(port, &edit, &PortFacts::ETHERNET).unwrap()
@@ -21,13 +21,13 @@ fn root(safeguard: bool) -> Policy {
     edit(&Policy::default(), "eth0", Parent::Root, 1, flowbundler(safeguard))
 }
 
-fn class(major: u16, minor: u16) -> Parent {
+fn class(major: u32, minor: u32) -> Parent {
     Parent::Class(Handle::new(major).unwrap().class(minor))
 }
 
 /// What listens in `spec` and below it.
-fn take(spec: &mut Spec, into: &mut Vec<Box<dyn Hearsay>>) {
-    into.extend(spec.hearsay.take());
+fn take(spec: &mut Spec, into: &mut Vec<Box<dyn Feedback>>) {
+    into.extend(spec.feedback.take());
     spec.children.iter_mut().for_each(|child| take(child, into));
 }
 
@@ -44,7 +44,7 @@ fn views(
     port: &str,
     queues: usize,
     previous: Option<&Running>,
-) -> (Running, Vec<Box<dyn Hearsay>>, usize) {
+) -> (Running, Vec<Box<dyn Feedback>>, usize) {
     let plan = Plan::of(policy.port(port), queues).unwrap();
     let before = previous.map(|running| &running.installation);
     let (installation, mut specs) = Installation::reconcile(plan, before);
@@ -56,7 +56,7 @@ fn views(
 }
 
 /// Whether what the one says is what the other reads.
-fn hear_together(one: &dyn Hearsay, other: &dyn Hearsay) -> bool {
+fn hear_together(one: &dyn Feedback, other: &dyn Feedback) -> bool {
     let said = one.read(3, Word::Newest) + 1;
     assert!(one.replace(3, Word::Newest, said - 1, said));
     other.read(3, Word::Newest) == said

@@ -19,7 +19,7 @@ fn pfifo(limit: u32) -> Params {
     Params::Fifo(FifoUnit::Packets, Some(limit))
 }
 
-fn set(policy: &Policy, parent: (u16, u16), handle: u16, params: Params) -> Policy {
+fn set(policy: &Policy, parent: (u32, u32), handle: u32, params: Params) -> Policy {
     let (major, minor) = parent;
     let class = Parent::Class(ClassId { major, minor });
     let parent = if major == 0 { Parent::Root } else { class };
@@ -27,7 +27,7 @@ fn set(policy: &Policy, parent: (u16, u16), handle: u16, params: Params) -> Poli
     policy.edit("eth0", &Edit { verb: Verb::Replace, parent, handle, params }, &ANY).unwrap()
 }
 
-const ROOT: (u16, u16) = (0, 0);
+const ROOT: (u32, u32) = (0, 0);
 
 #[test]
 fn a_port_without_a_policy_runs_noqueue() {
@@ -131,7 +131,7 @@ fn sent(packets: u64, of: &Spec) -> Stats {
     Stats { sent_packets, sent_bytes, backlog, id: of.id, ..Stats::default() }
 }
 
-fn figures(nodes: &[NodeStats]) -> Vec<(String, Option<u16>, u64)> {
+fn figures(nodes: &[NodeStats]) -> Vec<(String, Option<u32>, u64)> {
     let figure = |node: &NodeStats| {
         (node.parent.to_string(), node.handle.map(Handle::major), node.stats.sent_packets)
     };

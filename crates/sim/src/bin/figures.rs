@@ -1,12 +1,12 @@
-//! Holds `docs/reproduction.md` and what the README shows of it against the simulator.
+//! Checks `docs/reproduction.md` and the README's figures against the simulator.
 //!
-//! Both have blocks that begin with a command, as in a terminal, and go on with what it
-//! printed. The simulator prints the same on every machine, so each block can be made again.
-//! `--check` fails at the first block that is not what its command prints, with the lines that
-//! differ; `--write` renews all blocks.
+//! Both have blocks that consist of a command, as in a terminal, and its output. The simulator
+//! prints the same on every machine, so each block can be reproduced. `--check` fails at the first
+//! block that differs from its command's output, with the lines that differ; `--write` renews all
+//! blocks.
 //!
-//! *Principles.* Commands are read as `narrows sim` reads them and run by the same code. Every
-//! scenario that is built in has a block. Text between blocks is left alone.
+//! *Principles.* Commands are parsed as `narrows sim` parses them and run by the same code. Every
+//! built-in scenario has a block. Text between blocks is left alone.
 //!
 //! *Non-goals.* Other commands, other options than `--set` and `--seed`, quoting.
 

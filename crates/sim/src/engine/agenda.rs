@@ -1,6 +1,6 @@
-//! What is to happen, in the order of time.
+//! Future events, in order of time.
 //!
-//! Ties are broken by who was entered first, so that a run is the same on every machine.
+//! Ties are broken by order of insertion, so that a run is the same on every machine.
 
 use narrows_units::Nanos;
 use std::cmp::Reverse;

@@ -1,9 +1,9 @@
-//! A core: a worker, a clock that is off, and time that steps take.
+//! A core: a worker, a clock with an offset, and time that steps take.
 //!
-//! A core reads its clock at `t`, touches memory a moment later, and is busy for what its step
-//! has cost. Then it steps again if there was something to do, or sleeps until the time that the
-//! worker asked for or, where the worker listens, until something comes in; and wakes up late.
-//! A core that has not fallen asleep when the time comes is not late.
+//! A core reads its clock at `t`, touches memory a moment later, and is busy for the cost of its
+//! step. Then it steps again if there was something to do, or sleeps until the time that the worker
+//! asked for or, if the worker listens, until a packet arrives; and wakes up late. A core that has
+//! not fallen asleep by then is not late.
 
 use super::SimError;
 use super::clock::Clock;

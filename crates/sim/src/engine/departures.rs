@@ -1,12 +1,11 @@
-//! What leaves the shaper, all cores together, in the order of time.
+//! What leaves the shaper, all cores together, in order of time.
 //!
-//! The packets of a step leave one after the other while the core is busy, so what a step has
-//! sent lies in the future when it is executed. Every core's packets are in order; here they
-//! are merged. The earliest may be taken once no step that is still to be executed can send an
-//! earlier one: nothing leaves before the step that sends it is executed, so up to the next
-//! event everything is known.
+//! The packets of a step leave one after the other while the core is busy, so they are in the
+//! future when the step is executed. Every core's packets are in order; here they are merged. The
+//! earliest may be taken once no step that is still to be executed can send an earlier one: nothing
+//! leaves before the step that sends it is executed, so everything up to the next event is known.
 //!
-//! Cost: a comparison for each doubling of the number of cores, a packet.
+//! Cost: per packet, a comparison for each doubling of the number of cores.
 
 use crate::traffic::Offer;
 use narrows_units::Nanos;

@@ -1,8 +1,8 @@
-//! A fluid that stands somewhere and drains at a rate, exact.
+//! A fluid queue that drains at a rate, exact.
 //!
-//! The next hop is one, and so is the virtual queue by which an overshoot is measured. All in the
-//! unit in which a rate and a clock multiply without rounding: one bit per second for one
-//! nanosecond, of which a byte has 8 x 10^9.
+//! The next hop is one, and so is the virtual queue that measures an overshoot. All in the unit in
+//! which a rate and a clock multiply without rounding: one bit per second for one nanosecond, of
+//! which a byte has 8 x 10^9.
 
 use narrows_units::{Bytes, Nanos, Rate};
 

@@ -1,10 +1,10 @@
-//! A worker's I/O without packets: what comes in at port A of one queue, and what leaves at B.
+//! A worker's I/O without packets: what arrives at port A of one queue, and what leaves at B.
 //!
-//! What comes in is taken when the worker asks, from open-loop traffic that is made at that
-//! moment and from what closed-loop traffic has sent here. In between it would have stood in an
-//! RX ring of [`RING`] packets; who asks too late finds that the rest was lost, and as with a
-//! NIC the worker's books know nothing of it. Nothing comes in at B: acknowledgements do not
-//! pass the shaper, their way is a part of the round trip.
+//! Arrivals are taken when the worker asks, from open-loop traffic that is generated at that moment
+//! and from what closed-loop traffic has sent here. In between they would have been in an RX ring
+//! of [`RING`] packets; a worker that asks too late loses the excess, and as with a NIC its
+//! counters do not include it. Nothing arrives at B: ACKs do not pass the shaper, their path is
+//! part of the round trip.
 
 use crate::traffic::{Offer, Source};
 use narrows_packet::{Batch, Ecn, Headers, PacketId, Packets, Reading};
@@ -198,7 +198,7 @@ impl Io for SimIo {
 
     fn transmit(&mut self, _side: Side, packets: &Packets, batch: &Batch) {
         for &id in batch.as_slice() {
-            let marked = packets.meta(id).rewrite.mark;
+            let marked = packets.meta(id).rewrite.marks();
             self.left.push((self.frames[id.0 as usize], marked));
             self.free.push(id.0);
         }
@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(packets.headers(plain), flow);
         assert_eq!(packets.headers(capable), Headers { ecn: Ecn::Capable0, ..flow });
 
-        packets.meta_mut(capable).rewrite.mark = true;
+        packets.meta_mut(capable).rewrite.mark();
         io.transmit(Side::B, &packets, &batch);
         let marked: Vec<bool> = io.left().iter().map(|(_, marked)| *marked).collect();
         assert_eq!(marked, [false, true]);

@@ -1,10 +1,10 @@
-//! The cache line that all cores update, where a strategy has one.
+//! The cache line that all cores update, if a strategy has one.
 //!
-//! Only one core at a time can update it. Others wait, and that they do is all that there is to
-//! contention: a core's updates of one step are served together, behind whatever has been asked
-//! for before. So the line as a whole makes no more updates than it can, and while it could
-//! make more nobody waits long. A core that finds that another one had the line has to fetch it
-//! first, which takes as long as reading it.
+//! Only one core at a time can update it. The others wait, and that is the whole model of
+//! contention: a core's updates of one step are served together, behind all earlier requests. So
+//! the line as a whole makes no more updates than it can, and below that rate no core waits long. A
+//! core that finds that another one had the line has to fetch it first, which takes as long as
+//! reading it.
 
 use narrows_units::Nanos;
 

@@ -1,8 +1,8 @@
-//! The next hop: a FIFO that sends at a rate and holds so much.
+//! The next hop: a FIFO with a rate and a size.
 //!
-//! When a packet comes out is known when it comes in, so the next hop needs no events of its
-//! own. What stands in it is what has not been sent yet, to the bit. The queue in it is what
-//! the papers measure to show what an overshoot does to others.
+//! A packet's departure is known on arrival, so the next hop needs no events of its own. Its
+//! backlog is what has not been sent yet, to the bit. The papers measure this queue to show what an
+//! overshoot does to others.
 
 use super::drain::Drain;
 use crate::setup;

@@ -1,16 +1,16 @@
-//! From the words of `tc` to a qdisc for every core, the way that the data plane goes.
+//! From `tc` words to a qdisc for every core, by the data plane's path.
 //!
-//! The words are executed and compiled ([`tc`]), and each queue's specification is built by its
-//! worker. All that is added are the weights of the queues and a [`Probe`] around each seat. A
-//! worker has frames for all that its qdiscs may hold, within [`FRAMES_MOST`]. Words that the
-//! operator gives while the port is loaded are compiled behind the ones before, so that what can
-//! carry on does.
+//! The words are executed and compiled ([`tc`]), and each queue's worker builds its specification.
+//! Only the queues' weights and a [`Probe`] around each seat are added. A worker has frames for all
+//! that its qdiscs may hold, within [`FRAMES_MOST`]. Words that the operator gives under load are
+//! compiled as a change of the previous ones, so that qdiscs carry on where they can.
 
 use super::SimError;
 use super::io::{FRAME, FRAMES_RESERVED};
 use crate::setup;
 use crate::tc;
 use narrows_policy::Policy;
+use narrows_qdisc::htb::Unclassified;
 use narrows_qdisc::{Config, Contacts, Metering, Probe, Slot, Spec, Weight, cake, fifo, fq};
 use narrows_shaper::BATCH;
 use narrows_shaper::Installation;
@@ -113,11 +113,19 @@ fn capacity(spec: &Spec, shortest: u32) -> u64 {
     match &spec.config {
         Config::Noqueue => 0,
         // As much as its classes' queues: no scenario has any yet.
-        Config::Htb(htb) => u64::from(htb.direct_limit),
+        Config::Htb(htb) => match htb.unclassified {
+            Unclassified::Sent(limit) => u64::from(limit),
+            Unclassified::Dropped => 0,
+        },
+        Config::Bands(_) => spec.children.iter().map(|child| capacity(child, shortest) + 1).sum(),
         Config::Cake(cake) => cake_packets(cake),
         // The limit is each band's.
         Config::Fq(fq) => u64::from(fq.limit) * fq::BANDS as u64,
         Config::Pacing(pacing) => u64::from(pacing.limit),
+        Config::Codel(codel) => u64::from(codel.limit),
+        Config::FqCodel(fq_codel) => u64::from(fq_codel.limit),
+        Config::Sfq(sfq) => u64::from(sfq.limit),
+        Config::Netem(netem) => u64::from(netem.limit),
         Config::Fifo(fifo::Config::Packets(limit)) => u64::from(*limit),
         Config::Fifo(fifo::Config::Bytes(limit)) => packets(*limit),
         Config::Tbf(tbf) => {

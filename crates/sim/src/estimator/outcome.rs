@@ -1,4 +1,4 @@
-//! What came of a run: estimates beside rates.
+//! The results of a run: estimates beside rates.
 
 use super::host::Seen;
 use super::setup::{Case, Setup};

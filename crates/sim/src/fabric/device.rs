@@ -1,4 +1,4 @@
-//! A host's device: it sends one packet after the other, and says whose it has sent.
+//! A host's device: it sends one packet after the other, and reports whose packet it has sent.
 
 use narrows_units::Nanos;
 use std::collections::VecDeque;

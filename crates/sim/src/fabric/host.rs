@@ -1,7 +1,7 @@
-//! A host that sends: a calendar holds its packets until their time, and what leaves the calendar
-//! waits for the line.
+//! A host that sends: a calendar holds its packets until their time, and released packets wait for
+//! the line.
 //!
-//! The host looks when the calendar says, and takes all that is due: a *batch*, which a driver
+//! The host polls when the calendar says, and takes all that is due: a *batch*, which a driver
 //! would hand to the device at once.
 
 use super::device::Device;

@@ -1,12 +1,11 @@
 //! A port and the link behind it: a queue, a rate, a delay.
 //!
-//! Packets leave a port one behind the other, so when one leaves is known when it comes: when the
-//! port has sent all that it has, and then the packet. What stands in the queue is what the port
-//! still has to send. So a packet needs one event a hop, its arrival at the other end, and a queue
-//! needs none.
+//! Packets leave a port one after the other, so a packet's departure is known on arrival: when the
+//! port has sent its backlog, and then the packet. The queue is what the port still has to send. So
+//! a packet needs one event per hop, its arrival at the other end, and a queue needs none.
 //!
-//! A packet that finds more than `mark_above` is marked, one that would not fit is dropped. What
-//! has been sent of the packet that is being sent no longer counts.
+//! A packet that finds more than `mark_above` is marked, one that would not fit is dropped. The
+//! part of the current packet that has been sent no longer counts.
 
 use super::packet::{Kind, Packet};
 use narrows_units::{Bytes, Nanos, Rate};

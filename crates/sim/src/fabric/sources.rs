@@ -1,9 +1,9 @@
-//! What happens next, where every source of events has one next event at a time.
+//! The next event, where every source of events has one next event at a time.
 //!
-//! A link delivers in the order in which it was given packets, so of all that is under way on it
-//! only the first counts; a host has one next time to act. Their number is fixed. So instead of a
-//! heap of all events there is a tournament among sources: a tree whose every node has the earlier
-//! of its two children, and a few kilobytes however much is under way.
+//! A link delivers in order, so only its first packet counts; a host has one next time to act.
+//! Their number is fixed. So instead of a heap of all events there is a tournament among sources: a
+//! tree in which every node has the earlier of its two children, and a few kilobytes however much
+//! is in flight.
 //!
 //! Cost: a comparison for each level up to the node that stays as it is, ten at most for 1024
 //! sources.

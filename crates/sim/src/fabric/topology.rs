@@ -1,8 +1,8 @@
 //! Leaves and spines: which links there are, and which of them a packet takes.
 //!
-//! Every host is linked to its leaf, every leaf to every spine. Within a leaf the way is two links
-//! long, else four, over a spine that is chosen for a connection and a direction by a hash
-//! (ECMP): packets of a connection never overtake each other.
+//! Every host is linked to its leaf, every leaf to every spine. Within a leaf the path is two links
+//! long, else four, over a spine that is chosen for a connection and a direction by a hash (ECMP):
+//! packets of a connection never overtake each other.
 
 use super::link::{Buffer, Link};
 use super::packet::{ACK, FULL};

@@ -1,12 +1,12 @@
-//! Which flow begins when, from whom to whom, and how much it carries.
+//! Which flow begins when, from which host to which, and how much it carries.
 //!
 //! Every host has a Poisson process of requests: half of the hosts (or another part) answer one
 //! with flows to several other hosts at once, which is *fan-out*, the others with one,
-//! *one-to-one*. Rates are such that what all flows of a host carry makes up the load of its line:
-//! requests that are sixteen flows are sixteen times rarer.
+//! *one-to-one*. Rates are such that a host's flows together make up the load of its line: requests
+//! of sixteen flows are sixteen times rarer.
 //!
-//! Who fans out, whom a flow goes to and how long it is follow from the seed alone, and so are the
-//! same for every structure.
+//! Which hosts fan out, where a flow goes and how long it is follow from the seed alone, and so are
+//! the same for every structure.
 
 use super::sizes::Sizes;
 use super::topology::Topology;

@@ -1,4 +1,4 @@
-//! Delays, and what part of the packets has no longer ones.
+//! Delays, and their percentiles.
 //!
 //! Kept in a histogram of logarithmic bins with three decimal digits (HdrHistogram).
 

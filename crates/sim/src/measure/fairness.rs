@@ -1,10 +1,9 @@
-//! Who got what of what is theirs.
+//! How fairly a limit was divided.
 //!
-//! A limit is divided fairly when nobody can get more without somebody who has less (by weight)
-//! getting less: max–min fairness. The parts are found by filling water into vessels as wide
-//! as the weights and as high as what each wants. How near a division is to that is said
-//! by Jain's index of the ratios of what was got to what is fair; only those count who want more,
-//! for the others get what they want.
+//! A division is max–min fair if no queue can get more unless one with less (by weight) gets less.
+//! The shares are found by water filling: vessels as wide as the weights and as high as the
+//! demands. Jain's index of the ratios of actual to fair share says how near a division is to that;
+//! only queues that want more count, since the others get what they want.
 //!
 //! Source of max–min fairness: Bertsekas and Gallager, *Data Networks*, 6.5.2.
 

@@ -1,8 +1,8 @@
-//! The window of a length into which most bytes fall.
+//! The window of a given length with the most bytes.
 //!
 //! Bytes are counted in bins of a fiftieth of the length, and windows begin where bins do: the
-//! fullest window of any beginning has at most what leaves in one more bin, 2 % of what a window
-//! takes. A window counts if it lies within what is measured as a whole.
+//! fullest window with any beginning has at most one more bin, 2 % of a window. A window counts if
+//! it is completely within the measured time.
 
 use narrows_units::Nanos;
 use std::ops::Range;

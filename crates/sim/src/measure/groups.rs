@@ -1,4 +1,4 @@
-//! What came of each group of the traffic.
+//! The measures of each traffic group.
 
 use super::delays::Delays;
 use super::fairness;

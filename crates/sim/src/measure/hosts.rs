@@ -1,7 +1,7 @@
-//! Which source host each flow is of, and what hosts want.
+//! Which source host each flow belongs to, and the hosts' demands.
 //!
-//! What open-loop traffic wants follows from its rate, the part of the measured time in which it
-//! is there, and how many of its flows are the host's: not from what came, which is by chance.
+//! The demand of open-loop traffic follows from its rate, the part of the measured time in which it
+//! exists, and how many of its flows are the host's: not from the arrivals, which are random.
 
 use super::fairness::{self, Claim};
 use crate::setup::{Kind, Run, Setup, Traffic};

@@ -1,9 +1,9 @@
-//! How far what leaves gets ahead of the limit.
+//! How far the output gets ahead of the limit.
 //!
-//! A queue that drains at the limit and is empty when the measurement begins holds at any moment
-//! the most by which what left in any window up to that moment exceeds the limit. Its
-//! fullest moment is the overshoot. It is looked at as each packet comes, before that is added:
-//! packets that leave one at a time, a rate apart, are no overshoot.
+//! Consider a queue that drains at the limit and is empty when the measurement begins. At any
+//! moment it holds the most by which the output of any window up to that moment exceeds the limit.
+//! Its maximum is the overshoot. It is sampled as each packet arrives, before that is added:
+//! packets that leave one at a time, spaced by the rate, are no overshoot.
 
 use crate::engine::drain::Drain;
 use narrows_units::{Bytes, Nanos, Rate};

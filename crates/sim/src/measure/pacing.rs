@@ -1,15 +1,14 @@
-//! How well flows keep their pace, as who receives their packets sees it.
+//! How well flows keep their pace, as the receiver sees it.
 //!
-//! *How far off.* A flow's rate over windows: each begins with the packet with which the one before
-//! it ended and lasts until the first packet that comes when its time has passed, so that no packet
-//! is cut in two and none is left out. What counts is by how much the rate is off, either way, in
-//! per cent of the pace. Windows in which a flow has less than four packets are not looked at.
+//! *Deviation.* A flow's rate over windows: each begins with the packet with which the previous one
+//! ended and lasts until the first packet after its time has passed, so that no packet is split and
+//! none is left out. The figure is the absolute deviation of the rate, in per cent of the pace.
+//! Windows in which a flow has less than four packets are ignored.
 //!
-//! *Bursts.* The time from a packet to the next but one of its flow. Less than a quarter of what
-//! two packets take at the pace, and three were there at once.
+//! *Bursts.* The time from a packet to the next but one of its flow. Below a quarter of two packet
+//! times at the pace, three were there at once.
 //!
-//! Both as `narrows bench pacing` has them. Cost: 104 bytes for each flow, some comparisons for
-//! each packet.
+//! Both as in `narrows bench pacing`. Cost: 104 bytes per flow, some comparisons per packet.
 
 use super::delays::Delays;
 use super::{GroupMeasure, Measure};

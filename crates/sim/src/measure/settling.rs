@@ -1,12 +1,12 @@
-//! When what leaves comes to the limit, and stays there.
+//! When the output reaches the limit, and stays there.
 //!
-//! Bytes are counted in fiftieths of a window. From the moment that is looked for, every window
-//! that begins within one window's length has the bytes of the limit, give or take
-//! 2 % or a packet. So a burst that a pause makes good does not count as settled: windows that
-//! begin between the two have too little.
+//! Bytes are counted in fiftieths of a window. The output has settled at the first moment from
+//! which every window that begins within one window's length has the bytes of the limit, within 2 %
+//! or a packet. So a burst that makes up for a pause does not count as settled: windows that begin
+//! between the two have too little.
 //!
-//! A window is a millisecond, or as long as [`PACKETS`] packets take at the limit where that is
-//! more: of fewer, one packet would be more than the tolerance.
+//! A window is a millisecond, or as long as [`PACKETS`] packets take at the limit if that is more:
+//! of fewer, one packet would exceed the tolerance.
 
 use narrows_units::{Bytes, Nanos, Rate};
 

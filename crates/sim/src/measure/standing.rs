@@ -1,8 +1,8 @@
 //! How long a queue stands in the next hop.
 //!
-//! What packets found there before the event, on average, is normal, and one packet more is no
-//! queue. Measured is the longest time without a break for which more stood there after the
-//! event: where many send, two packets often meet, but such queues are gone at once.
+//! The average backlog that packets found before the event is normal, and one packet more is no
+//! queue. The measure is the longest time without a break with a larger backlog after the event:
+//! with many senders, two packets often meet, but such queues drain at once.
 
 use narrows_units::{Bytes, Nanos, Rate};
 

@@ -1,4 +1,4 @@
-//! What came of estimates: a table with a line for each host and phase, and JSON.
+//! The results of estimates: a table with a line for each host and phase, and JSON.
 
 use super::json::object;
 use super::table::empty;

@@ -1,5 +1,5 @@
-//! What came of a network of hosts: a table with how long flows took and what left together, the
-//! same relative to the first structure, and JSON.
+//! The results of a network of hosts: a table with flow completion times and batch sizes, the same
+//! relative to the first structure, and JSON.
 
 use super::json::object;
 use super::table::empty;

@@ -1,4 +1,4 @@
-//! What came of hosts that send to one: a table for each measure with a line for each number of
+//! The results of hosts that send to one: a table for each measure with a line for each number of
 //! flows, and JSON.
 
 use super::json::object;

@@ -65,6 +65,12 @@ const OTHERS: &[(&str, &str)] = scenarios![
     "flowbundler-batching",
     "flowbundler-estimator",
     "flowbundler-safeguard",
+    "flowvalve-3",
+    "flowvalve-11a",
+    "flowvalve-11b",
+    "flowvalve-11c",
+    "flowvalve-12",
+    "flowvalve-13",
 ];
 
 /// All names of scenarios of one shaper.

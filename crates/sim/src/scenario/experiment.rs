@@ -1,7 +1,7 @@
 //! What `narrows sim` runs: a scenario of one shaper, or of one of the smaller kinds.
 
 use super::overridden::has_table;
-use super::{About, EstimatorScenario, FabricScenario, Scenario, StarScenario};
+use super::{About, EstimatorScenario, FabricScenario, Scenario, StarScenario, TreeScenario};
 use super::{Finished, Override, RunError, Runs, ScenarioError, runner};
 use crate::report;
 use serde_json::Value;
@@ -17,6 +17,8 @@ pub enum Experiment {
     Estimator(EstimatorScenario),
     /// Hosts that send to one.
     Star(StarScenario),
+    /// Applications that send through a tree of classes.
+    Tree(TreeScenario),
 }
 
 /// What came of one.
@@ -30,6 +32,8 @@ pub enum Results<'a> {
     Estimator(Finished<'a, EstimatorScenario>),
     /// Of hosts that send to one.
     Star(Finished<'a, StarScenario>),
+    /// Of a tree of classes.
+    Tree(Finished<'a, TreeScenario>),
 }
 
 impl Experiment {
@@ -44,6 +48,8 @@ impl Experiment {
             EstimatorScenario::read(name, text, overrides).map(Self::Estimator)
         } else if has_table(text, "star") {
             StarScenario::read(name, text, overrides).map(Self::Star)
+        } else if has_table(text, "tree") {
+            TreeScenario::read(name, text, overrides).map(Self::Tree)
         } else {
             Scenario::read(name, text, overrides).map(Self::Shaper)
         }
@@ -56,6 +62,7 @@ impl Experiment {
             Self::Fabric(scenario) => scenario.about(),
             Self::Estimator(scenario) => scenario.about(),
             Self::Star(scenario) => scenario.about(),
+            Self::Tree(scenario) => scenario.about(),
         }
     }
 
@@ -66,6 +73,7 @@ impl Experiment {
             Self::Fabric(scenario) => &mut scenario.about,
             Self::Estimator(scenario) => &mut scenario.about,
             Self::Star(scenario) => &mut scenario.about,
+            Self::Tree(scenario) => &mut scenario.about,
         };
         about.name = name;
     }
@@ -87,6 +95,7 @@ impl Experiment {
                 runner::run(scenario, jobs, progress).map(Results::Estimator)
             }
             Self::Star(scenario) => runner::run(scenario, jobs, progress).map(Results::Star),
+            Self::Tree(scenario) => runner::run(scenario, jobs, progress).map(Results::Tree),
         }
     }
 }
@@ -99,6 +108,7 @@ impl Results<'_> {
             Self::Fabric(finished) => report::fabric::table(finished),
             Self::Estimator(finished) => report::estimator::table(finished),
             Self::Star(finished) => report::star::table(finished),
+            Self::Tree(finished) => report::tree::table(finished),
         }
     }
 
@@ -109,6 +119,7 @@ impl Results<'_> {
             Self::Fabric(finished) => report::fabric::json(finished),
             Self::Estimator(finished) => report::estimator::json(finished),
             Self::Star(finished) => report::star::json(finished),
+            Self::Tree(finished) => report::tree::json(finished),
         }
     }
 
@@ -116,7 +127,7 @@ impl Results<'_> {
     pub fn page(&self) -> Option<String> {
         match self {
             Self::Shaper(finished) => Some(report::page(finished)),
-            Self::Fabric(_) | Self::Estimator(_) | Self::Star(_) => None,
+            Self::Fabric(_) | Self::Estimator(_) | Self::Star(_) | Self::Tree(_) => None,
         }
     }
 }

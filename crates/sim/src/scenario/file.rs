@@ -1,7 +1,7 @@
-//! What may stand in a scenario's file.
+//! The format of a scenario's file.
 //!
-//! The types here say which keys there are and of which type; what their values mean is
-//! read in `cases.rs`, once sweeps and templates have been resolved.
+//! The types here define the keys and their types; `cases.rs` reads their values, once sweeps and
+//! templates have been resolved.
 
 use super::quantity::Quantity;
 use crate::measure::{GroupMeasure, Measure};

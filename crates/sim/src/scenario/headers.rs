@@ -1,4 +1,4 @@
-//! What a group of traffic says of its packets' headers.
+//! The packet headers of a traffic group.
 
 use super::error::Wrong;
 use super::file::{StackWord, TrafficTable};

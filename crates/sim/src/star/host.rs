@@ -1,4 +1,4 @@
-//! A host that sends: its qdisc, and what has left that and waits for the line.
+//! A host that sends: its qdisc, and released packets that wait for the line.
 
 use crate::fabric::device::Device;
 use crate::fabric::packet::{ACK, FULL};
@@ -105,7 +105,7 @@ impl Host {
             ..Acknowledgement::default()
         };
         self.packets.set_acknowledgement(id, answer);
-        self.qdisc.overhear(&self.packets, &[id], now + self.ahead);
+        self.qdisc.observe_reverse(&self.packets, &[id], now + self.ahead);
     }
 
     /// Takes what may leave into `left`, which is empty.

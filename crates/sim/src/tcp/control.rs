@@ -1,7 +1,7 @@
-//! What a sender and its congestion control say to each other.
+//! The interface between a sender and its congestion control.
 //!
-//! Windows are in segments and may have a fraction: a sender has no more in flight than the
-//! whole segments in it.
+//! Windows are in segments and may have a fraction: a sender has no more in flight than the whole
+//! segments in it.
 
 use crate::setup::Control;
 use crate::tcp::cubic::Cubic;

@@ -19,12 +19,19 @@ pub(crate) struct RoundTrip {
     variation: Nanos,
     measured: bool,
     time_out: Nanos,
+    least: Nanos,
 }
 
 impl RoundTrip {
     /// Nothing yet.
     pub(crate) fn new() -> Self {
-        Self { mean: Nanos::ZERO, variation: Nanos::ZERO, measured: false, time_out: INITIAL }
+        let (mean, variation) = (Nanos::ZERO, Nanos::ZERO);
+        Self { mean, variation, measured: false, time_out: INITIAL, least: LEAST }
+    }
+
+    /// The same for a stack that waits for no longer than `least` where round trips are short.
+    pub(crate) fn with_least(least: Nanos) -> Self {
+        Self { least, ..Self::new() }
     }
 
     /// It took `sample` (sections 2.2 and 2.3).
@@ -36,7 +43,7 @@ impl RoundTrip {
         } else {
             (self.mean, self.variation, self.measured) = (sample, Nanos(sample.0 / 2), true);
         }
-        self.time_out = (self.mean + Nanos(self.variation.0 * 4)).clamp(LEAST, MOST);
+        self.time_out = (self.mean + Nanos(self.variation.0 * 4)).clamp(self.least, MOST);
     }
 
     /// Smoothed.

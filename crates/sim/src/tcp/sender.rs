@@ -63,6 +63,11 @@ impl Sender {
         Self { length: segments, ..self }
     }
 
+    /// The same with time-outs of no less than `least`.
+    pub(crate) fn with_least_time_out(self, least: Nanos) -> Self {
+        Self { round_trip: RoundTrip::with_least(least), ..self }
+    }
+
     /// Whether all of it is known to have arrived.
     pub(crate) fn is_complete(&self) -> bool {
         self.arrived == self.length

@@ -1,13 +1,13 @@
-//! Flows that always have something to send, and no more than that in the shaper.
+//! Flows that always have something to send, and a fixed number of packets in the shaper.
 //!
-//! *Idea.* Each flow keeps a few packets in the shaper: when one has left, the next one comes. That
-//! is what a sender does that is held back by its own host (Linux's small queues, FlowBundler's
-//! generator): nothing is dropped, and a core is not woken up by packets that have to wait anyhow.
+//! *Idea.* Each flow keeps a few packets in the shaper: when one has left, the next one arrives. A
+//! sender that is limited by its own host does the same (Linux's small queues, FlowBundler's
+//! generator): nothing is dropped, and no core is woken up by packets that have to wait anyway.
 //!
-//! Flows begin at random within twice the time that what they keep takes at their pace, so that
-//! they are out of step and do not all come in at once.
+//! Flows begin at random within twice the time that their kept packets take at their pace, so that
+//! they are out of step and do not all arrive at once.
 //!
-//! Non-goals: packets that are lost (a flow that loses all of them is silent from then on).
+//! Non-goals: lost packets (a flow that loses all of its packets is silent from then on).
 
 use crate::setup::Traffic;
 use crate::traffic::seed::{Purpose, generator};

@@ -1,10 +1,10 @@
 //! Flows that end, and others that begin elsewhere.
 //!
-//! *Idea.* Where each of `n` flows ends after an exponential time of mean `lifetime`, some flow
-//! ends after an exponential time of mean `lifetime / n`, and each is as likely to be it. So one
-//! short chain of chance says it all, and each queue follows it by itself.
+//! *Idea.* If each of `n` flows ends after an exponential time of mean `lifetime`, some flow ends
+//! after an exponential time of mean `lifetime / n`, and each flow is equally likely. So one short
+//! random chain describes it, and each queue follows it by itself.
 //!
-//! *Principles.* The number of flows stays. A flow that begins has the number of the one that
+//! *Principles.* The number of flows is constant. A flow that begins has the number of the one that
 //! ended, on a random queue.
 
 use crate::traffic::pace::Fine;

@@ -1,12 +1,11 @@
-//! What the headers of a flow's packets say.
+//! The headers of a flow's packets.
 //!
-//! *Idea.* All packets of a flow say the same, so there is one entry a flow, made once and
-//! shared by the cores. Hashes follow from the seed, the group and a number: a group that is
-//! added changes nothing for the others. The flows of a host are neighbours by number, so that
+//! *Idea.* All packets of a flow have the same, so there is one entry per flow, made once and
+//! shared by the cores. Hashes follow from the seed, the group and a number: a group that is added
+//! changes nothing for the others. The flows of a host are neighbours by number, so that
 //! `round-robin` spreads those of every host over all queues.
 //!
-//! *Non-goals.* Firewall marks, other link layers than Ethernet, acknowledgements: none
-//! passes the shaper.
+//! *Non-goals.* Firewall marks, other link layers than Ethernet, ACKs: none passes the shaper.
 
 use crate::setup::{Setup, Traffic};
 use crate::traffic::seed::{Purpose, hash};

@@ -1,8 +1,8 @@
 //! One group of flows on one queue.
 //!
-//! Which flows are here changes when everything is spread anew and when flows end and begin;
-//! in between, a heap knows whose packet is next. Memory: a slot for each flow that has been
-//! here at the same time as others, never more than the group has flows.
+//! The set of flows here changes when everything is spread anew and when flows end and begin; in
+//! between, a heap knows whose packet is next. Memory: a slot for each flow that has been here at
+//! the same time as others, never more than the group has flows.
 
 use crate::setup::{Kind, Traffic};
 use crate::traffic::Offer;

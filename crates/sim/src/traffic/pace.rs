@@ -1,10 +1,10 @@
-//! Time in parts of a nanosecond, so that even intervals are even for ever.
+//! Time in fractions of a nanosecond, so that even intervals stay even.
 //!
-//! *Idea.* A full frame at 400 Gbit/s takes 30.28 ns, and whoever rounds that is off by 1 %.
-//! Time is kept in units of 2⁻⁶⁴ ns and so is the time that a byte takes. Then the next packet
-//! is a multiplication and an addition away, without a division, and the error of the rate is
-//! below 2⁻⁶⁴ ns a byte: a run would have to send 10¹⁹ bytes before a packet came at a wrong
-//! nanosecond because of it.
+//! *Idea.* A full frame at 400 Gbit/s takes 30.28 ns, and rounding that is off by 1 %. Time is kept
+//! in units of 2⁻⁶⁴ ns and so is the time that a byte takes. Then the next packet takes a
+//! multiplication and an addition, without a division, and the error of the rate is below 2⁻⁶⁴ ns
+//! per byte: a run would have to send 10¹⁹ bytes before a packet came at a wrong nanosecond because
+//! of it.
 
 use narrows_units::Nanos;
 

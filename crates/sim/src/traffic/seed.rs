@@ -1,8 +1,8 @@
-//! Generators of chance: one for each thing that is random.
+//! Random generators: one for each thing that is random.
 //!
-//! Every generator is seeded from the run's seed, the group of flows, what it is for and an
-//! index (a queue, an epoch). So a group that is added, or a queue that draws more often than
-//! another, changes nothing for the others.
+//! Every generator is seeded from the run's seed, the group of flows, its purpose and an index (a
+//! queue, an epoch). So a group that is added, or a queue that draws more often than another,
+//! changes nothing for the others.
 
 use rand::SeedableRng;
 use rand_distr::{Distribution, Exp1};

@@ -1,19 +1,35 @@
 //! The kinds of filters: what they match read, shown and saved.
 
+mod basic;
+mod flower;
+mod selector;
+
+use crate::action;
 use crate::complaint::Complaint;
+use crate::number;
 use crate::render::{Json, Line};
 use crate::words::{Words, abbreviates};
-use crate::{number, qdisc};
-use narrows_classify::{ANY_PROTOCOL, Filter, Flower, Matches, PortRange, Prefix, Selector, VLAN};
-use narrows_policy::{ClassId, Handle, Parent};
+use narrows_classify::{
+    ANY_PROTOCOL, ActionId, ActionStats, Expression, Filter, Flower, Mark, Matches, Prefix,
+    Selector, VLAN,
+};
+use narrows_policy::{ActionDraft, ClassId, Parent, Policy};
 use std::fmt::Write;
 use std::net::IpAddr;
 
-const USAGE: &str = "Usage: ... matchall classid ID
-       ... flower [ vlan_id ID ] [ ip_proto tcp|udp|icmp|icmpv6|sctp|NUMBER ] [ ip_tos V[/M] ]
-                  [ src_ip PREFIX ] [ dst_ip PREFIX ] [ src_port N[-N] ] [ dst_port N[-N] ] classid ID
-       ... u32 { match { ip { src|dst PREFIX | protocol|tos N M | sport|dport N M }
-                       | ip6 { src|dst PREFIX } | { u32|u16|u8 V M at [nexthdr+]OFFSET } } }... classid ID";
+const USAGE: &str = "Usage: ... matchall [ classid ID ] [ ACTION ]
+       ... fw handle MARK[/MASK] [ classid ID ] [ ACTION ]
+       ... flower [ vlan_id ID ] [ vlan_prio N ] [ vlan_ethtype PROTO ] [ dst_mac M[/M] ] [ src_mac M[/M] ]
+                  [ ip_proto tcp|udp|icmp|icmpv6|sctp|NUMBER ] [ ip_tos V[/M] ] [ ip_ttl V[/M] ]
+                  [ src_ip PREFIX ] [ dst_ip PREFIX ] [ src_port N[-N] ] [ dst_port N[-N] ]
+                  [ tcp_flags V[/M] ] [ type V[/M] ] [ code V[/M] ] [ ip_flags [no]frag|[no]firstfrag ]
+                  [ classid ID ] [ ACTION ]
+       ... u32 { match { ip { src|dst PREFIX | protocol|tos N M | sport|dport N M | nofrag|df|mf }
+                       | ip6 { src|dst PREFIX | protocol N M | sport|dport N M } | { tcp|udp } { src|dst } N M
+                       | icmp { type|code } N M | ether { src|dst } MAC
+                       | { u32|u16|u8 } V M at [nexthdr+]OFFSET } }... [ classid ID ] [ ACTION ]
+       ... basic [ match EXPRESSION ] [ classid ID ] [ ACTION ]
+ACTION is action { drop | pass | continue | reclassify | police ... | skbedit ... }";
 
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
@@ -34,6 +50,10 @@ const CARRIED: [(&str, u8); 5] =
 
 /// The EtherType that `word` names, or is in hexadecimal.
 pub(crate) fn protocol(word: &str) -> Option<u16> {
+    ether_type(word)
+}
+
+fn ether_type(word: &str) -> Option<u16> {
     let named = PROTOCOLS.iter().find(|(name, _)| name.eq_ignore_ascii_case(word));
     let number = || {
         let digits = word.strip_prefix("0x")?;
@@ -50,34 +70,78 @@ pub(crate) fn protocol_name(protocol: u16) -> String {
 
 /// The number of a filter of `kind`.
 pub(crate) fn handle(kind: &str, word: &str) -> Option<u32> {
-    if kind != "u32" {
-        return number::mask(word);
+    match kind {
+        "u32" => node(word),
+        "fw" => mark(word).map(|mark| mark.value),
+        _ => number::mask(word),
     }
-    // Table, bucket and node.
-    let node = word.rsplit(':').next()?;
-    u32::from_str_radix(node, 16).ok()
 }
 
-/// Reads what follows the name of `kind`.
+/// Table, bucket and node of `u32`, of which a filter here has no bucket.
+fn node(word: &str) -> Option<u32> {
+    let hex = |word: &str, most: u32| match word {
+        "" => Some(0),
+        word => u32::from_str_radix(word, 16).ok().filter(|number| *number <= most),
+    };
+    let parts: Vec<&str> = word.split(':').collect();
+    match parts.as_slice() {
+        [table, "" | "0", node] => Some(hex(table, 0xfff)? << 20 | hex(node, 0xfff)?),
+        [node] => hex(node, 0xfff),
+        _ => None,
+    }
+}
+
+fn mark(word: &str) -> Option<Mark> {
+    let (value, mask) = match word.split_once('/') {
+        Some((value, mask)) => (number::mask(value)?, number::mask(mask)?),
+        None => (number::mask(word)?, u32::MAX),
+    };
+    Some(Mark { value: value & mask, mask })
+}
+
+/// What follows the name of a kind.
+pub(crate) struct Parsed {
+    pub(crate) matches: Matches,
+    pub(crate) class: Option<ClassId>,
+    pub(crate) actions: Vec<ActionDraft>,
+}
+
+/// Reads it. `handle` is the word that was given for the filter's number.
 pub(crate) fn parse(
     kind: &str,
     protocol: Option<u16>,
+    handle: Option<&str>,
     words: Words,
-) -> Result<(Matches, Option<ClassId>), Complaint> {
+) -> Result<Parsed, Complaint> {
     let mut draft = Draft { protocol: protocol.unwrap_or(ANY_PROTOCOL), ..Draft::default() };
     match kind {
-        "matchall" => draft.read(words, |_, word, _| Err(unknown(word)))?,
+        "matchall" | "fw" => draft.read(words, |_, word, _| Err(unknown(word)))?,
         "flower" => draft.read(words, Draft::flower)?,
         "u32" => draft.read(words, Draft::selector)?,
+        "basic" => draft.read(words, Draft::expression)?,
+        "bpf" | "cgroup" | "flow" | "route" | "rsvp" | "rsvp6" | "tcindex" => {
+            return Err(Complaint::wrong(format!(
+                "Unknown filter \"{kind}\", hence option is unparsable: frames at a port have none of what it asks for. The kinds are flower, u32, matchall, fw and basic."
+            )));
+        }
         _ => {
             return Err(Complaint::wrong(format!(
-                "Unknown filter \"{kind}\", hence option is unparsable: the kinds are flower, u32 and matchall."
+                "Unknown filter \"{kind}\", hence option is unparsable: the kinds are flower, u32, matchall, fw and basic."
             )));
         }
     }
     let matches = match kind {
         "matchall" => Matches::All,
         "flower" => Matches::Flower(draft.flower),
+        "basic" => Matches::Basic(draft.expression),
+        "fw" => {
+            let illegal =
+                || Complaint::wrong("Illegal \"handle\": MARK or MARK/MASK, 32 bits each.");
+            let mark = handle.map(|word| mark(word).ok_or_else(illegal)).transpose()?;
+            Matches::Mark(mark.filter(|mark| mark.value != 0).ok_or_else(|| {
+                Complaint::refused("Error: an fw wants a mark before its kind: handle MARK[/MASK].")
+            })?)
+        }
         _ if draft.words.is_empty() => {
             return Err(Complaint::wrong(
                 "Error: Selector not specified: give match, as match ip dst 10.0.0.0/8.",
@@ -85,15 +149,17 @@ pub(crate) fn parse(
         }
         _ => Matches::Words(draft.words),
     };
-    Ok((matches, draft.class))
+    Ok(Parsed { matches, class: draft.class, actions: draft.actions })
 }
 
 #[derive(Default)]
 struct Draft {
     protocol: u16,
     class: Option<ClassId>,
+    actions: Vec<ActionDraft>,
     flower: Flower,
     words: Vec<Selector>,
+    expression: Option<Expression>,
 }
 
 fn unknown(word: &str) -> Complaint {
@@ -101,24 +167,6 @@ fn unknown(word: &str) -> Complaint {
         "help" => Complaint::wrong(USAGE),
         _ => Complaint::wrong(format!("What is \"{word}\"?\n{USAGE}")),
     }
-}
-
-/// The complaint about a value, with what it should have been.
-fn illegal(name: &str) -> Complaint {
-    let hint = match name {
-        "src_ip" | "dst_ip" => {
-            "an address or a prefix, as 10.0.0.0/8, of the protocol before it: protocol ip or ipv6"
-        }
-        "src_port" | "dst_port" => {
-            "a port or a range, as 80 or 5000-5010, after ip_proto tcp, udp or sctp"
-        }
-        "ip_proto" => "tcp, udp, sctp, icmp, icmpv6 or a hexadecimal number",
-        "ip_tos" => "a value and a mask, as 0xb8/0xfc",
-        "vlan_id" => "0 to 4095",
-        "match" => "as ip dst 10.0.0.0/8, ip dport 80 0xffff, or u16 0x50 0xffff at nexthdr+2",
-        _ => "a class, as 1:10",
-    };
-    Complaint::wrong(format!("Illegal \"{name}\": {hint}."))
 }
 
 impl Draft {
@@ -132,69 +180,64 @@ impl Draft {
             match word {
                 "classid" | "flowid" => {
                     let value = words.value(word, "1:10")?;
-                    let Some(Parent::Class(class)) = qdisc::parent(value)? else {
-                        return Err(illegal(word));
+                    self.class = match number::parent(value) {
+                        Some(Some(Parent::Class(class))) => Some(class),
+                        Some(Some(Parent::Root)) => Some(ClassId { major: 0xffff, minor: 0xffff }),
+                        _ => {
+                            return Err(Complaint::wrong(format!(
+                                "Illegal \"{word}\": a class, as 1:10."
+                            )));
+                        }
                     };
-                    self.class = Some(class);
                 }
                 "skip_hw" => {}
-                "action" | "police" | "skip_sw" | "link" | "ht" | "hashkey" | "offset"
-                | "sample" | "divisor" => {
+                "action" => self.actions.push(action::parse(&mut words)?),
+                "police" => self.actions.push(action::police(&mut words)?),
+                "indev" => {
+                    return Err(Complaint::refused(
+                        "Error: \"indev\" is not supported here: a filter is at the port where frames come in.",
+                    ));
+                }
+                "skip_sw" => {
+                    return Err(Complaint::refused(
+                        "Error: \"skip_sw\" is not supported here: no hardware filters for Narrows.",
+                    ));
+                }
+                "link" | "hashkey" | "offset" | "sample" | "divisor" => {
                     return Err(Complaint::wrong(format!(
-                        "Error: \"{word}\" is not supported here: a filter assigns packets to a class."
+                        "Error: \"{word}\" is not supported here: every match is in a hash table already, give it alone."
                     )));
                 }
+                "ht" => {
+                    let table = words.value(word, "800:")?;
+                    if table != "800:" && table != "800" {
+                        return Err(Complaint::refused(
+                            "cls_u32: Specified hash table not found. The only one is 800:, leave ht out.",
+                        ));
+                    }
+                }
                 _ => own(self, word, &mut words)?,
+            }
+            if self.actions.len() > action::MOST {
+                return Err(Complaint::wrong(format!(
+                    "Error: a filter has {} actions at most.",
+                    action::MOST
+                )));
             }
         }
         Ok(())
     }
 
     fn flower(&mut self, word: &str, words: &mut Words) -> Result<(), Complaint> {
-        let flower = &mut self.flower;
-        match word {
-            "vlan_id" => {
-                let id = words.value(word, "7")?.parse().ok().filter(|id| *id < 4096);
-                flower.vlan_id = Some(id.ok_or_else(|| illegal(word))?);
-            }
-            "ip_proto" => {
-                let value = words.value(word, "tcp")?;
-                flower.protocol = Some(carried(value).ok_or_else(|| illegal(word))?);
-            }
-            "ip_tos" => {
-                let value = words.value(word, "0xb8/0xfc")?;
-                let (value, mask) = value.split_once('/').unwrap_or((value, "0xff"));
-                let byte = |word: &str| u8::try_from(number::mask(word)?).ok();
-                let both = byte(value).zip(byte(mask));
-                let (value, mask) = both.ok_or_else(|| illegal(word))?;
-                flower.traffic_class = Some((value & mask, mask));
-            }
-            "src_ip" | "dst_ip" => {
-                let prefix = prefix(words.value(word, "10.0.0.0/8")?);
-                let of_protocol = |prefix: &Prefix| match self.protocol {
-                    IPV4 => !prefix.is_v6(),
-                    IPV6 => prefix.is_v6(),
-                    _ => false,
-                };
-                let prefix = prefix.filter(of_protocol).ok_or_else(|| illegal(word))?;
-                let place =
-                    if word == "src_ip" { &mut flower.source } else { &mut flower.destination };
-                *place = Some(prefix);
-            }
-            "src_port" | "dst_port" => {
-                let has_ports = matches!(flower.protocol, Some(6 | 17 | 132));
-                let range = ports(words.value(word, "80")?).filter(|_| has_ports);
-                let range = range.ok_or_else(|| illegal(word))?;
-                let place = if word == "src_port" {
-                    &mut flower.source_port
-                } else {
-                    &mut flower.destination_port
-                };
-                *place = Some(range);
-            }
-            _ => return Err(unknown(word)),
+        if word.starts_with("mpls") {
+            return Err(Complaint::wrong(format!(
+                "Error: \"{word}\" is not supported here: what is behind labels is matched, the labels are not."
+            )));
         }
-        Ok(())
+        match flower::parse(&mut self.flower, self.protocol, word, words)? {
+            true => Ok(()),
+            false => Err(unknown(word)),
+        }
     }
 
     /// One `match` of `u32`.
@@ -202,19 +245,37 @@ impl Draft {
         if !abbreviates(word, "match") {
             return Err(unknown(word));
         }
-        let family = words.value("match", "ip")?;
-        let selectors = match family {
-            "ip" => ip(words),
-            "ip6" => ip6(words),
-            "u32" => raw(words, 4),
-            "u16" => raw(words, 2),
-            "u8" => raw(words, 1),
-            _ => None,
-        };
-        self.words.extend(selectors.ok_or_else(|| illegal("match"))?);
+        if words.peek() == Some("mark") {
+            return Err(Complaint::wrong(
+                "Error: \"match mark\" is not supported here: give an fw, or basic match meta(nf_mark eq N).",
+            ));
+        }
+        let selectors = selector::parse(words).ok_or_else(|| {
+            Complaint::wrong(
+                "Illegal \"match\": as ip dst 10.0.0.0/8, ip dport 80 0xffff, or u16 0x50 0xffff at nexthdr+2.",
+            )
+        })?;
+        self.words.extend(selectors);
+        if self.words.len() > SELECTORS_MAX {
+            return Err(Complaint::wrong(format!(
+                "Error: a u32 has {SELECTORS_MAX} selectors at most."
+            )));
+        }
+        Ok(())
+    }
+
+    /// The `match` of `basic`.
+    fn expression(&mut self, word: &str, words: &mut Words) -> Result<(), Complaint> {
+        if !abbreviates(word, "match") {
+            return Err(unknown(word));
+        }
+        self.expression = Some(basic::parse(words)?);
         Ok(())
     }
 }
+
+/// The most selectors, as in the kernel.
+const SELECTORS_MAX: usize = 128;
 
 /// What IP carries, by name or as a hexadecimal number.
 fn carried(word: &str) -> Option<u8> {
@@ -224,123 +285,119 @@ fn carried(word: &str) -> Option<u8> {
         .or_else(|| u8::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok())
 }
 
+fn carried_name(number: u8) -> String {
+    let named = CARRIED.iter().find(|(_, known)| *known == number);
+    named.map_or_else(|| format!("{number:02x}"), |(name, _)| (*name).to_owned())
+}
+
 fn prefix(word: &str) -> Option<Prefix> {
+    let word = if matches!(word, "any" | "all" | "default") { "0/0" } else { word };
     let (address, len) = word.split_once('/').map_or((word, None), |(a, l)| (a, Some(l)));
-    let address: IpAddr = address.parse().ok()?;
+    let address: IpAddr = address.parse().ok().or_else(|| octets(address))?;
     let whole = if address.is_ipv6() { 128 } else { 32 };
     Prefix::new(address, len.map_or(Some(whole), |len| len.parse().ok())?)
 }
 
-fn ports(word: &str) -> Option<PortRange> {
-    let (first, last) = word.split_once('-').unwrap_or((word, word));
-    let range = PortRange { first: first.parse().ok()?, last: last.parse().ok()? };
-    (range.first <= range.last).then_some(range)
-}
-
-/// The part of `len` bytes at `offset`, as a part of the four that it lies in.
-fn part(value: u32, mask: u32, offset: i32, len: i32, is_behind_ip: bool) -> Option<Selector> {
-    let within = offset.rem_euclid(4);
-    if within % len != 0 {
-        return None;
+/// An IPv4 address of which only the first octets are given, as `10.1` or `0`: the others are 0.
+fn octets(word: &str) -> Option<IpAddr> {
+    let mut address = [0; 4];
+    for (at, octet) in word.split('.').enumerate() {
+        let is_number = octet.bytes().all(|digit| digit.is_ascii_digit());
+        *address.get_mut(at)? = octet.parse().ok().filter(|_| is_number)?;
     }
-    let shift = (8 * (4 - len - within)) as u32;
-    let offset = i16::try_from(offset - within).ok()?;
-    let mask = mask << shift;
-    Some(Selector { value: value << shift & mask, mask, offset, is_behind_ip })
+    Some(IpAddr::from(address))
 }
 
-/// A number with any prefix, and a mask in hexadecimal.
-fn value_and_mask(words: &mut Words, bytes: i32) -> Option<(u32, u32)> {
-    let value = number::mask(words.next()?)?;
-    let mask = words.next()?;
-    let mask = u32::from_str_radix(mask.strip_prefix("0x").unwrap_or(mask), 16).ok()?;
-    let most = u32::MAX >> (32 - 8 * bytes);
-    (value <= most && mask <= most).then_some((value, mask))
-}
-
-fn ip(words: &mut Words) -> Option<Vec<Selector>> {
-    let field = words.next()?;
-    if let "src" | "dst" = field {
-        let prefix = prefix(words.next()?).filter(|prefix| !prefix.is_v6())?;
-        return Some(address(prefix, if field == "src" { 12 } else { 16 }));
-    }
-    let (offset, len) = match field {
-        "protocol" => (9, 1),
-        "tos" | "dsfield" | "precedence" => (1, 1),
-        "sport" => (20, 2),
-        "dport" => (22, 2),
-        _ => return None,
+/// A station and the bits of it that count, given as a mask or as their number.
+fn mac(word: &str) -> Option<(u64, u64)> {
+    const ALL: u64 = 0xffff_ffff_ffff;
+    let station = |word: &str| {
+        let parts: Vec<&str> = word.split(':').collect();
+        let byte = |sum: u64, part: &&str| {
+            let byte = u8::from_str_radix(part, 16).ok().filter(|_| part.len() <= 2)?;
+            Some(sum << 8 | u64::from(byte))
+        };
+        (parts.len() == 6).then_some(())?;
+        parts.iter().try_fold(0, byte)
     };
-    let (value, mask) = value_and_mask(words, len)?;
-    Some(vec![part(value, mask, offset, len, false)?])
-}
-
-fn ip6(words: &mut Words) -> Option<Vec<Selector>> {
-    let at = match words.next()? {
-        "src" => 8,
-        "dst" => 24,
-        _ => return None,
+    let (address, mask) = word.split_once('/').map_or((word, None), |(a, m)| (a, Some(m)));
+    let mask = match mask {
+        None => ALL,
+        Some(mask) if mask.contains(':') => station(mask)?,
+        Some(bits) => {
+            let bits = bits.parse().ok().filter(|bits| *bits <= 48)?;
+            ALL & !ALL.checked_shr(bits).unwrap_or(0)
+        }
     };
-    let prefix = prefix(words.next()?).filter(Prefix::is_v6)?;
-    Some(address(prefix, at))
+    Some((station(address)? & mask, mask))
 }
 
-/// An address that begins with `prefix`, at `offset`.
-fn address(prefix: Prefix, offset: i16) -> Vec<Selector> {
-    let (bits, words) = prefix.bits();
-    let word = |place: usize| {
-        let shift = 32 * (words - 1 - place);
-        let mask = (prefix.mask() >> shift) as u32;
-        Selector::network(offset + 4 * place as i16, (bits >> shift) as u32, mask)
+/// Shows the number, the class `class` and what is matched.
+pub(crate) fn show(
+    class: Option<&str>,
+    filter: &Filter,
+    policy: &Policy,
+    stats: Option<&[(ActionId, ActionStats)]>,
+    line: &mut Line,
+) {
+    let number = format!("{:#x}", filter.handle);
+    let class_of = |name: &'static str, line: &mut Line| {
+        if let Some(class) = class {
+            line.add(name, Json::Text(class.to_owned()), &format!("{name} {class} "));
+        }
     };
-    (0..words).map(word).filter(|selector| selector.mask != 0).collect()
-}
-
-/// `VALUE MASK at [nexthdr+]OFFSET`, of `len` bytes.
-fn raw(words: &mut Words, len: i32) -> Option<Vec<Selector>> {
-    let (value, mask) = value_and_mask(words, len)?;
-    if words.next()? != "at" {
-        return None;
-    }
-    let word = words.next()?;
-    let (digits, is_behind_ip) = match word.strip_prefix("nexthdr+") {
-        Some(digits) => (digits, true),
-        None => (word, false),
-    };
-    let offset = digits.parse().ok()?;
-    Some(vec![part(value, mask, offset, len, is_behind_ip)?])
-}
-
-/// Shows the handle, the class of `htb` `qdisc`, and what is matched.
-pub(crate) fn show(qdisc: Handle, filter: &Filter, line: &mut Line) {
-    let class = qdisc.class(filter.class).to_string();
     match &filter.matches {
         Matches::All => {
-            line.add(
-                "handle",
-                Json::Text(format!("{:#x}", filter.handle)),
-                &format!("handle {:#x} ", filter.handle),
-            );
-            line.add("flowid", Json::Text(class.clone()), &format!("flowid {class} \n"));
+            line.add("handle", Json::Text(number.clone()), &format!("handle {number} "));
+            class_of("flowid", line);
+            line.text("\n");
             line.add("not_in_hw", Json::Bool(true), "  not_in_hw");
         }
         Matches::Flower(flower) => {
-            let text = format!("handle {:#x} ", filter.handle);
-            line.add("handle", Json::Number(u64::from(filter.handle)), &text);
-            line.add("classid", Json::Text(class.clone()), &format!("classid {class} "));
+            let handle = u64::from(filter.handle);
+            line.add("handle", Json::Number(handle), &format!("handle {number} "));
+            class_of("classid", line);
             let mut keys = Line::default();
-            show_flower(flower, filter.protocol, &mut keys);
+            flower::show(flower, filter.protocol, &mut keys);
             line.nest("keys", keys);
             line.add("not_in_hw", Json::Bool(true), "\n  not_in_hw");
         }
+        Matches::Mark(Mark { value, mask }) => {
+            let text = |number: u32| Json::Text(format!("{number:#x}"));
+            let (mut both, mut shown) = (vec![("mark", text(*value))], format!("{value:#x}"));
+            if *mask != u32::MAX {
+                both.push(("mask", text(*mask)));
+                shown += &format!("/{mask:#x}");
+            }
+            line.add("fw", Json::Object(both), &format!("handle {shown} "));
+            class_of("classid", line);
+        }
+        Matches::Basic(expression) => {
+            line.add("handle", Json::Text(number.clone()), &format!("handle {number} "));
+            class_of("flowid", line);
+            if let Some(expression) = expression {
+                let text = basic::text(expression, 1);
+                let words = Json::Text(basic::save(expression));
+                line.add("ematch", words, &format!("\n  {text}"));
+            }
+        }
         Matches::Words(words) => {
-            let node = format!("800::{:x}", filter.handle);
+            let node = format!("{:x}::{:x}", filter.handle >> 20, filter.handle & 0xfff);
+            let table = format!("{:x}", filter.handle >> 20);
             line.add("fh", Json::Text(node.clone()), &format!("fh {node} "));
-            let order = u64::from(filter.handle);
+            let order = u64::from(filter.handle & 0xfff);
             line.add("order", Json::Number(order), &format!("order {order} "));
-            line.add("key_ht", Json::Text("0x800".to_owned()), "key ht 800 ");
-            line.add("bkt", Json::Text("0x0".to_owned()), "bkt 0 ");
-            line.add("flowid", Json::Text(class.clone()), &format!("flowid {class} "));
+            line.add("key_ht", Json::Text(table.clone()), &format!("key ht {table} "));
+            line.add("bkt", Json::Text("0".to_owned()), "bkt 0 ");
+            match class {
+                Some(class) => {
+                    // The star says that the class is there, as it always is where there are some.
+                    let star = if filter.class == 0 { "" } else { "*" };
+                    let shown = format!("{star}flowid {class} ");
+                    line.add("flowid", Json::Text(class.to_owned()), &shown);
+                }
+                None => line.add("terminal", Json::Bool(true), "terminal flowid "),
+            }
             line.add("not_in_hw", Json::Bool(true), "not_in_hw ");
             let mut list = Vec::new();
             for Selector { value, mask, offset, is_behind_ip } in words {
@@ -356,72 +413,28 @@ pub(crate) fn show(qdisc: Handle, filter: &Filter, line: &mut Line) {
             line.json("match", Json::Objects(list));
         }
     }
+    action::show_bound(&filter.actions, policy, stats, line);
 }
 
-fn show_flower(flower: &Flower, protocol: u16, line: &mut Line) {
-    let mut add = |key: &'static str, json: Json, text: String| {
-        line.add(key, json, &format!("\n  {key} {text}"));
-    };
-    if let Some(id) = flower.vlan_id {
-        add("vlan_id", Json::Number(u64::from(id)), id.to_string());
-    }
-    let family = match protocol {
-        IPV4 => Some("ipv4"),
-        IPV6 => Some("ipv6"),
-        _ => None,
-    };
-    if let Some(family) = family {
-        add("eth_type", Json::Text(family.to_owned()), family.to_owned());
-    }
-    if let Some(protocol) = flower.protocol {
-        let name = carried_name(protocol);
-        add("ip_proto", Json::Text(name.clone()), name);
-    }
-    if let Some((value, mask)) = flower.traffic_class {
-        // tc prints the value in decimal and the mask in hexadecimal.
-        let value = format!("{value}/{mask:#x}");
-        add("ip_tos", Json::Text(value.clone()), value);
-    }
-    for (key, prefix) in [("dst_ip", flower.destination), ("src_ip", flower.source)] {
-        if let Some(prefix) = prefix {
-            add(key, Json::Text(prefix.to_string()), prefix.to_string());
-        }
-    }
-    let ports = [("dst_port", flower.destination_port), ("src_port", flower.source_port)];
-    for (key, range) in ports {
-        match range {
-            Some(PortRange { first, last }) if first == last => {
-                add(key, Json::Number(u64::from(first)), first.to_string());
-            }
-            Some(PortRange { first, last }) => {
-                let ends = vec![
-                    ("start", Json::Number(u64::from(first))),
-                    ("end", Json::Number(u64::from(last))),
-                ];
-                add(key, Json::Object(ends), format!("{first}-{last}"));
-            }
-            None => {}
-        }
-    }
-}
-
-fn carried_name(number: u8) -> String {
-    let named = CARRIED.iter().find(|(_, known)| *known == number);
-    named.map_or_else(|| format!("{number:02x}"), |(name, _)| (*name).to_owned())
-}
-
-/// The command that makes `filter` of the `htb` `qdisc` on `dev`.
-pub(crate) fn save(dev: &str, qdisc: Handle, filter: &Filter) -> String {
+/// The command that makes `filter` at `place` of `dev`, where its class is `class`.
+pub(crate) fn save(
+    dev: &str,
+    place: &str,
+    class: Option<&str>,
+    filter: &Filter,
+    policy: &Policy,
+) -> String {
     let protocol = match filter.protocol {
         known if PROTOCOLS.iter().any(|(_, of)| *of == known) => protocol_name(known),
         other => format!("{other:#x}"),
     };
     let handle = match filter.matches {
-        Matches::Words(_) => format!("800::{:x}", filter.handle),
+        Matches::Words(_) => format!("{:x}::{:x}", filter.handle >> 20, filter.handle & 0xfff),
+        Matches::Mark(Mark { value, mask }) => format!("{value:#x}/{mask:#x}"),
         _ => format!("{:#x}", filter.handle),
     };
     let mut text = format!(
-        "filter replace dev {dev} parent {qdisc} protocol {protocol} pref {} handle {handle} {}",
+        "filter replace dev {dev} {place} protocol {protocol} pref {} handle {handle} {}",
         filter.pref,
         filter.kind()
     );
@@ -430,8 +443,9 @@ pub(crate) fn save(dev: &str, qdisc: Handle, filter: &Filter) -> String {
         let _ = write!(text, " {name} {value}");
     };
     match &filter.matches {
-        Matches::All => {}
-        Matches::Flower(flower) => save_flower(flower, &mut add),
+        Matches::All | Matches::Mark(_) | Matches::Basic(None) => {}
+        Matches::Basic(Some(expression)) => add("match", &basic::save(expression)),
+        Matches::Flower(flower) => flower::save(flower, &mut add),
         Matches::Words(words) => {
             for Selector { value, mask, offset, is_behind_ip } in words {
                 let from = if *is_behind_ip { "nexthdr+" } else { "" };
@@ -439,30 +453,12 @@ pub(crate) fn save(dev: &str, qdisc: Handle, filter: &Filter) -> String {
             }
         }
     }
-    add("classid", &qdisc.class(filter.class));
+    if let Some(class) = class {
+        add("classid", &class);
+    }
+    for bound in filter.actions.iter().filter_map(|id| policy.action(*id)) {
+        add("action", &action::save(bound));
+    }
     text.push('\n');
     text
-}
-
-fn save_flower(flower: &Flower, add: &mut dyn FnMut(&str, &dyn std::fmt::Display)) {
-    if let Some(id) = flower.vlan_id {
-        add("vlan_id", &id);
-    }
-    if let Some(protocol) = flower.protocol {
-        add("ip_proto", &carried_name(protocol));
-    }
-    if let Some((value, mask)) = flower.traffic_class {
-        add("ip_tos", &format_args!("{value:#x}/{mask:#x}"));
-    }
-    for (name, prefix) in [("dst_ip", flower.destination), ("src_ip", flower.source)] {
-        if let Some(prefix) = prefix {
-            add(name, &prefix);
-        }
-    }
-    let ports = [("dst_port", flower.destination_port), ("src_port", flower.source_port)];
-    for (name, range) in ports {
-        if let Some(PortRange { first, last }) = range {
-            add(name, &format_args!("{first}-{last}"));
-        }
-    }
 }

@@ -3,13 +3,13 @@
 //! Bursts are shown as they were given, as `tc` does since iproute2 6.15; older ones show what is
 //! left of them after two roundings to whole microseconds.
 
-use super::{legal, overhead};
+use super::{label, legal, overhead};
 use crate::complaint::Complaint;
 use crate::notation;
 use crate::number;
 use crate::render::{Json, Line};
 use crate::words::{Words, abbreviates};
-use narrows_policy::{Handle, Htb, HtbClass, HtbOptions, HtbParams, NodeStats, Params};
+use narrows_policy::{Classful, Handle, Htb, HtbClass, HtbLabel, HtbOptions, HtbParams, Params};
 use narrows_qdisc::Stats;
 use narrows_qdisc::htb::{Figures, LeafFigures};
 use narrows_units::wire::{Framing, Overhead};
@@ -17,12 +17,15 @@ use narrows_units::{Bytes, Rate};
 use std::fmt::Write;
 
 const USAGE: &str = "Usage: ... qdisc add ... htb [default N] [r2q N] [direct_qlen P]
+                      [coordination fair|flowvalve|lock]
  default  minor id of class to which unclassified packets are sent {0}
  r2q      a class's quantum is its rate, in bytes a second, divided by this {10}
  direct_qlen  how many unclassified packets may wait {in packets}
+ coordination  how queues keep the classes together {fair}
 
 ... class add ... htb rate R1 [burst B1] [mpu B] [overhead O]
                       [prio P] [ceil R2] [cburst B2] [mtu MTU] [quantum Q]
+                      [weight W] [borrow none|ID,ID...]
  rate     rate assured to this class (its children can still borrow)
  burst    how much may leave at once at rate after a pause {computed}
  ceil     rate that is never exceeded (borrowing included) {rate}
@@ -32,7 +35,9 @@ const USAGE: &str = "Usage: ... qdisc add ... htb [default N] [r2q N] [direct_ql
  linklayer  ethernet, atm, adsl or ptm
  mtu      longest frame, for bursts that are computed {1600}
  prio     priority of leaf; the lower borrow first {0}
- quantum  bytes in a turn of a leaf that borrows {from r2q}";
+ quantum  bytes in a turn of a leaf that borrows {from r2q}
+ weight   part among those of its priority, under coordination flowvalve {1}
+ borrow   from whom, the first before the others, under coordination flowvalve {from those beside}";
 
 /// The kernel's, whose words these are.
 const VERSION: &str = "3.17";
@@ -62,14 +67,16 @@ pub(super) fn parse(mut words: Words) -> Result<Params, Complaint> {
             let value = words.value("default", "30")?;
             let minor = |word: &str| {
                 let digits = word.strip_prefix("0x").unwrap_or(word);
-                u16::from_str_radix(digits, 16).ok().map(u32::from)
+                u32::from_str_radix(digits, 16).ok()
             };
             let hint = "the minor number of a class, hexadecimal, as 30 for 1:30";
-            let minor = number("default", value, &minor, hint)?;
-            options.default = u16::try_from(minor).ok();
+            options.default = Some(number("default", value, &minor, hint)?);
         } else if abbreviates(word, "direct_qlen") {
             let value = words.value("direct_qlen", "1000")?;
             options.direct_limit = Some(number("direct_qlen", value, &plain, "packets, as 1000")?);
+        } else if abbreviates(word, "coordination") {
+            super::coordination::once("htb", "coordination", options.coordination.is_some())?;
+            options.coordination = Some(label::strategy(&mut words)?);
         } else if word == "offload" {
             return Err(Complaint::wrong(
                 "Error: \"offload\" is not supported here: the queues share the tree themselves.",
@@ -94,10 +101,11 @@ struct Draft {
     framing: Framing,
     prio: u8,
     quantum: Option<u32>,
+    label: HtbLabel,
 }
 
 /// Reads the parameters of a class.
-pub(crate) fn parse_class(mut words: Words) -> Result<HtbParams, Complaint> {
+pub(super) fn parse_class(mut words: Words) -> Result<HtbParams, Complaint> {
     let mut draft = Draft::default();
     while let Some(word) = words.next() {
         draft.parameter(word, &mut words)?;
@@ -152,7 +160,7 @@ impl Draft {
                 return Err(Complaint::wrong("Double \"rate\" spec"));
             }
             self.rate = Some(super::tbf::rate("htb", "rate", words.value("rate", "100mbit")?)?);
-        } else {
+        } else if !label::parse(word, words, &mut self.label)? {
             return Err(wrong(word));
         }
         Ok(())
@@ -178,6 +186,7 @@ impl Draft {
                 minimum: u32::from(self.mpu),
                 framing: self.framing,
             },
+            label: self.label,
         })
     }
 }
@@ -188,6 +197,7 @@ pub(super) fn show(htb: &Htb, line: &mut Line) {
     line.add("r2q", Json::Number(u64::from(htb.r2q)), &format!("r2q {} ", htb.r2q));
     let text = format!("default {} ", if htb.default == 0 { "0" } else { &default });
     line.add("default", Json::Text(default), &text);
+    label::show_strategy(htb.coordination, line);
 }
 
 /// Shows how many packets had no class, and how many may wait.
@@ -207,7 +217,8 @@ pub(crate) fn show_direct(htb: &Htb, stats: Option<&Stats>, details: bool, line:
 }
 
 /// Shows the parameters of the class `minor`.
-pub(crate) fn show_class(htb: &Htb, minor: u16, class: &HtbClass, details: bool, line: &mut Line) {
+pub(super) fn show_class(htb: &Htb, minor: u32, details: bool, line: &mut Line) {
+    let Some(class) = htb.classes.get(minor) else { return };
     let HtbParams { rate, ceil, burst, cburst, prio, overhead, .. } = class.params;
     if !htb.is_inner(minor) {
         line.add("prio", Json::Number(u64::from(prio)), &format!("prio {prio} "));
@@ -231,6 +242,7 @@ pub(crate) fn show_class(htb: &Htb, minor: u16, class: &HtbClass, details: bool,
             if details { format!("{name} {text}/1mpu {mpu} ") } else { format!("{name} {text} ") };
         line.add(name, Json::Number(size.0), &text);
     }
+    label::show(&class.params.label, line);
     if details {
         let level = u64::from(htb.level(minor));
         line.add("level", Json::Number(level), &format!("level {level} "));
@@ -240,17 +252,17 @@ pub(crate) fn show_class(htb: &Htb, minor: u16, class: &HtbClass, details: bool,
 /// The parameters of the qdisc as words, each after a space.
 pub(super) fn save(htb: &Htb) -> String {
     let Htb { default, r2q, direct_limit, .. } = htb;
-    format!(" default {default:x} r2q {r2q} direct_qlen {direct_limit}")
+    let coordination = label::save_strategy(htb.coordination);
+    format!(" default {default:x} r2q {r2q} direct_qlen {direct_limit}{coordination}")
 }
 
 /// The commands that make the classes of the `htb` called `handle` on `dev`, those above others
 /// first.
-pub(crate) fn save_classes(dev: &str, handle: Handle, htb: &Htb) -> String {
-    let mut order: Vec<u16> = htb.classes.keys().copied().collect();
-    order.sort_by_key(|minor| (htb.depth(*minor), *minor));
+pub(super) fn save_classes(dev: &str, handle: Handle, htb: &Htb) -> String {
+    let mut order: Vec<(u32, &HtbClass)> = htb.classes.iter().collect();
+    order.sort_by_cached_key(|(minor, _)| (htb.depth(*minor), *minor));
     let mut text = String::new();
-    for minor in order {
-        let class = &htb.classes[&minor];
+    for (minor, class) in order {
         let parent = handle.class(class.parent.unwrap_or(0));
         let id = handle.class(minor);
         // Writing to a string does not fail.
@@ -262,7 +274,7 @@ pub(crate) fn save_classes(dev: &str, handle: Handle, htb: &Htb) -> String {
 }
 
 fn save_class(params: &HtbParams) -> String {
-    let HtbParams { rate, ceil, burst, cburst, prio, quantum, overhead } = params;
+    let HtbParams { rate, ceil, burst, cburst, prio, quantum, overhead, label } = params;
     let mut words = format!(
         " rate {}bit ceil {}bit burst {} cburst {}",
         rate.bits_per_sec(),
@@ -281,16 +293,16 @@ fn save_class(params: &HtbParams) -> String {
         add("quantum", quantum);
     }
     overhead::save(overhead, &mut add);
-    words
+    words + &label::save(label)
 }
 
 /// The tokens of a class that has sent nothing: its bursts, in nanoseconds.
-fn full(htb: &Htb, minor: u16) -> [i64; 2] {
+fn full(htb: &Htb, minor: u32) -> [i64; 2] {
     let time = |bytes: Bytes, rate: Rate| {
         let nanos = u128::from(bytes.0) * 1_000_000_000 / u128::from(rate.bytes_per_sec().max(1));
         i64::try_from(nanos).unwrap_or(i64::MAX)
     };
-    htb.classes.get(&minor).map_or([0; 2], |class| {
+    htb.classes.get(minor).map_or([0; 2], |class| {
         let HtbParams { rate, ceil, burst, cburst, .. } = class.params;
         [time(burst, rate), time(cburst, ceil)]
     })
@@ -305,15 +317,15 @@ pub(crate) struct ClassFigures {
 }
 
 impl ClassFigures {
-    /// Those of the class `minor` of `htb`, where `stats` are those of its port.
-    pub(crate) fn of(htb: &Htb, minor: u16, stats: &[NodeStats]) -> Self {
+    /// Those of the class `minor` of `htb`, where `stats` are the qdisc's.
+    pub(crate) fn of(htb: &Htb, minor: u32, stats: Option<&Stats>) -> Self {
         let none = Figures::default();
-        let figures = stats.iter().find_map(|at| at.stats.detail.as_ref()?.htb()).unwrap_or(&none);
+        let figures = stats.and_then(|stats| stats.detail.as_ref()?.htb()).unwrap_or(&none);
         let mut sum =
             Self { stats: Stats::default(), lended: 0, borrowed: 0, tokens: full(htb, minor) };
         let depth = htb.depth(minor);
-        for below in htb.below(minor) {
-            let Some(leaf) = figures.leaves.get(&u32::from(below)) else { continue };
+        for below in htb.classes.below(minor) {
+            let Some(leaf) = figures.leaves.get(&below) else { continue };
             sum.add(leaf, htb.depth(below) - depth);
             if let Some(tokens) = leaf.tokens.get(htb.depth(below) - depth) {
                 sum.tokens = *tokens;

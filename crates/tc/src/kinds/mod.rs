@@ -2,23 +2,29 @@
 //!
 //! A new kind is a module of its own here and a line in each of these functions.
 
+mod bands;
 mod cake;
+mod codel;
 mod coordination;
 mod fifo;
 pub(crate) mod filters;
 mod fq;
+mod fq_codel;
 mod htb;
-mod overhead;
+mod label;
+mod netem;
+pub(crate) mod overhead;
 mod pacing;
+mod sfq;
 mod tbf;
 
-pub(crate) use htb::{ClassFigures, parse_class, save_classes, show_class, show_direct};
+pub(crate) use htb::{ClassFigures, show_direct};
 
 use crate::complaint::Complaint;
 use crate::host::Host;
 use crate::render::Line;
 use crate::words::Words;
-use narrows_policy::{Fifo, FifoUnit, Kind, Params, PortFacts};
+use narrows_policy::{ClassParams, Fifo, FifoUnit, Handle, Kind, Params, PortFacts};
 use narrows_qdisc::Detail;
 use narrows_qdisc::pacing::Structure;
 
@@ -40,7 +46,14 @@ pub(crate) fn parse(kind: &str, words: Words) -> Result<Params, Complaint> {
         "cake" => cake::parse(false, words),
         "cake_mq" => cake::parse(true, words),
         "fq" => fq::parse(words),
+        "fq_codel" => fq_codel::parse(words),
+        "codel" => codel::parse(words),
+        "sfq" => sfq::parse(words),
+        "netem" => netem::parse(words),
         "htb" => htb::parse(words),
+        "prio" => bands::parse_prio(words),
+        "drr" => bands::parse_drr(words),
+        "ets" => bands::parse_ets(words),
         "carousel" => pacing::parse(Structure::Carousel, words),
         "eiffel" => pacing::parse(Structure::Eiffel, words),
         "flowbundler" => pacing::parse(Structure::FlowBundler, words),
@@ -55,10 +68,21 @@ fn without_parameters(params: Params, mut words: Words) -> Result<Params, Compla
     let kind = params.kind_name();
     Err(Complaint::wrong(match params {
         Params::Unknown(_) => format!(
-            "Unknown qdisc \"{kind}\", hence option \"{word}\" is unparsable: the kinds are pfifo, bfifo, tbf, htb, cake, cake_mq, fq, carousel, eiffel, flowbundler, mq and noqueue."
+            "Unknown qdisc \"{kind}\", hence option \"{word}\" is unparsable: the kinds are pfifo, bfifo, tbf, htb, prio, drr, ets, cake, cake_mq, fq, fq_codel, codel, sfq, netem, carousel, eiffel, flowbundler, mq and noqueue."
         ),
         _ => format!("{kind}: unknown parameter \"{word}\": {kind} takes none."),
     }))
+}
+
+/// Reads what follows the kind of a class; `None` where there is no such kind, or its classes cannot
+/// be made.
+pub(crate) fn parse_class(kind: &str, words: Words) -> Option<Result<ClassParams, Complaint>> {
+    match kind {
+        "htb" => Some(htb::parse_class(words).map(ClassParams::Htb)),
+        "drr" => Some(bands::parse_drr_class(words)),
+        "ets" => Some(bands::parse_ets_class(words)),
+        _ => None,
+    }
 }
 
 /// The value of a parameter, or what it should have been.
@@ -78,6 +102,7 @@ fn legal<T>(
 pub(crate) fn warning(params: &Params, facts: &PortFacts, host: &dyn Host) -> Option<String> {
     match params {
         Params::Tbf(params) => tbf::warning(params, facts),
+        Params::Netem(config) => netem::warning(config),
         Params::Cake { options, .. } => cake::warning(options, || host.looks_up_translations()),
         _ => None,
     }
@@ -91,8 +116,34 @@ pub(crate) fn show(kind: &Kind, style: Style, line: &mut Line) {
         Kind::Tbf(tbf) => tbf::show(tbf, style, line),
         Kind::Cake(cake) => cake::show(&cake.params, style, line),
         Kind::Fq(params) => fq::show(params, line),
+        Kind::FqCodel(config) => fq_codel::show(config, line),
+        Kind::Codel(config) => codel::show(config, line),
+        Kind::Sfq(config) => sfq::show(config, style.details, line),
+        Kind::Netem(config) => netem::show(config, line),
         Kind::Htb(htb) => htb::show(htb, line),
+        Kind::Prio(prio) => bands::show_prio(prio, line),
+        Kind::Drr(_) => {}
+        Kind::Ets(ets) => bands::show_ets(ets, line),
         Kind::Pacing(config) => pacing::show(config, line),
+    }
+}
+
+/// Shows the parameters of the class `minor` of `kind`.
+pub(crate) fn show_class(kind: &Kind, minor: u32, details: bool, line: &mut Line) {
+    match kind {
+        Kind::Htb(htb) => htb::show_class(htb, minor, details, line),
+        Kind::Drr(drr) => bands::show_drr_class(drr, minor, line),
+        Kind::Ets(ets) => bands::show_ets_class(ets, minor, line),
+        _ => {}
+    }
+}
+
+/// The commands that make the classes of the qdisc `handle` on `dev`, where its own does not.
+pub(crate) fn save_classes(dev: &str, handle: Handle, kind: &Kind) -> String {
+    match kind {
+        Kind::Htb(htb) => htb::save_classes(dev, handle, htb),
+        Kind::Drr(drr) => bands::save_drr_classes(dev, handle, drr),
+        _ => String::new(),
     }
 }
 
@@ -106,8 +157,10 @@ pub(crate) fn show_detail(detail: &Detail, line: &mut Line) {
     match detail {
         Detail::Cake(figures) => cake::figures(figures, line),
         Detail::Fq(figures) => fq::figures(figures, line),
+        Detail::FqCodel(figures) => fq_codel::figures(figures, line),
+        Detail::Codel(figures) => codel::figures(figures, line),
         // Shown with the parameters, as the kernel does, and with the classes.
-        Detail::Htb(_) => {}
+        Detail::Htb(_) | Detail::Bands(_) => {}
         Detail::Pacing(figures) => pacing::figures(figures, line),
     }
 }
@@ -120,7 +173,14 @@ pub(crate) fn save(kind: &Kind) -> String {
         Kind::Tbf(tbf) => tbf::save(tbf),
         Kind::Cake(cake) => cake::save(&cake.params),
         Kind::Fq(params) => fq::save(params),
+        Kind::FqCodel(config) => fq_codel::save(config),
+        Kind::Codel(config) => codel::save(config),
+        Kind::Sfq(config) => sfq::save(config),
+        Kind::Netem(config) => netem::save(config),
         Kind::Htb(htb) => htb::save(htb),
+        Kind::Prio(prio) => bands::save_prio(prio),
+        Kind::Drr(_) => String::new(),
+        Kind::Ets(ets) => bands::save_ets(ets),
         Kind::Pacing(config) => pacing::save(config),
     }
 }

@@ -6,10 +6,10 @@ use narrows_units::wire::{Framing, Overhead};
 use std::fmt::Display;
 
 /// What to say of a word that is no link layer.
-pub(super) const FRAMING_HINT: &str = "the link layers are ethernet, atm, adsl and ptm";
+pub(crate) const FRAMING_HINT: &str = "the link layers are ethernet, atm, adsl and ptm";
 
 /// The link layer that `word` names.
-pub(super) fn framing(word: &str) -> Option<Framing> {
+pub(crate) fn framing(word: &str) -> Option<Framing> {
     if abbreviates(word, "ethernet") {
         Some(Framing::Whole)
     } else if abbreviates(word, "atm") || abbreviates(word, "adsl") {
@@ -30,7 +30,7 @@ fn framing_name(framing: Framing) -> &'static str {
 }
 
 /// Shows what is added to a frame, if anything.
-pub(super) fn show_per_frame(overhead: &Overhead, line: &mut Line) {
+pub(crate) fn show_per_frame(overhead: &Overhead, line: &mut Line) {
     if overhead.per_frame != 0 {
         let bytes = u64::try_from(overhead.per_frame).unwrap_or(0);
         line.add("overhead", Json::Number(bytes), &format!("overhead {bytes} "));
@@ -38,7 +38,7 @@ pub(super) fn show_per_frame(overhead: &Overhead, line: &mut Line) {
 }
 
 /// Shows the link layer, if it cuts frames up or `details` are wanted.
-pub(super) fn show_framing(overhead: &Overhead, details: bool, line: &mut Line) {
+pub(crate) fn show_framing(overhead: &Overhead, details: bool, line: &mut Line) {
     if overhead.framing != Framing::Whole || details {
         let name = framing_name(overhead.framing);
         line.add("linklayer", Json::Text(name.to_owned()), &format!("linklayer {name} "));
@@ -46,7 +46,7 @@ pub(super) fn show_framing(overhead: &Overhead, details: bool, line: &mut Line) 
 }
 
 /// Adds the words that say it, as names and values.
-pub(super) fn save(overhead: &Overhead, add: &mut dyn FnMut(&str, &dyn Display)) {
+pub(crate) fn save(overhead: &Overhead, add: &mut dyn FnMut(&str, &dyn Display)) {
     if overhead.per_frame != 0 {
         add("overhead", &overhead.per_frame);
     }

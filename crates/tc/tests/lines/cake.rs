@@ -36,7 +36,7 @@ fn default_with(changes: &[(&str, &str)]) -> String {
 }
 
 fn params(host: &TwoPorts) -> CakeParams {
-    match &host.policy.port("right").root.as_ref().unwrap().kind {
+    match &host.policy.port("right").root().unwrap().kind {
         Kind::Cake(cake) => cake.params,
         other => panic!("{other:?}"),
     }

@@ -69,7 +69,7 @@ fn a_change_sets_what_it_names_and_zero_takes_a_rate_back() {
     let mut host = TwoPorts::with_queues(4);
     host.ok("qdisc add dev right root handle 1: fq maxrate 8mbit limit 7 ce_threshold 1ms");
     host.ok("qdisc change dev right root handle 1: fq flow_limit 8 ce_threshold 4294967295");
-    let config = |host: &TwoPorts| match &host.policy.port("right").root.as_ref().unwrap().kind {
+    let config = |host: &TwoPorts| match &host.policy.port("right").root().unwrap().kind {
         Kind::Fq(fq) => fq.config,
         other => panic!("{other:?}"),
     };

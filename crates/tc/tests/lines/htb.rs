@@ -1,10 +1,10 @@
 //! `htb`, its classes and its filters.
 
 use crate::host::TwoPorts;
-use narrows_policy::{Handle, NodeStats, Parent};
+use narrows_policy::{Handle, NodeStats, Parent, Plan};
 use narrows_qdisc::htb::{Figures, LeafFigures};
 use narrows_qdisc::{Detail, Stats};
-use narrows_tc::{load, save};
+use narrows_tc::{OfflineHost, load, save};
 use proptest::prelude::*;
 
 /// A port of four queues with a root class, two leaves below it and a filter.
@@ -88,14 +88,14 @@ fn what_is_a_trap_in_the_kernel_is_refused_with_a_reason() {
         ("class del dev right classid 1:1", "in use"),
         ("class del dev right classid 1:10", "in use"),
         ("class del dev right classid 1:99", "no class 1:99"),
-        ("class add dev left parent 1: classid 1:1 htb rate 1mbit", "no htb"),
+        ("class add dev left parent 1: classid 1:1 htb rate 1mbit", "There is no htb"),
         ("qdisc add dev right parent 1:1 pfifo", "1:1 has classes below it"),
         ("qdisc add dev right parent 1:99 pfifo", "no class 1:99"),
         ("qdisc add dev right parent 1:10 tbf rate 1mbit burst 5k limit 5k", "give it a ceil"),
         ("qdisc add dev right parent 1:10 cake bandwidth 1mbit", "give it a ceil"),
-        ("qdisc add dev right parent 1:10 htb", "at the root"),
+        ("qdisc add dev right parent 1:10 htb", "below a class"),
         ("qdisc add dev right parent 1:10 mq", ""),
-        ("filter add dev right pref 1 matchall classid 1:10", "priority/protocol not found"),
+        ("filter add dev right pref 1 matchall classid 1:10", "Protocol mismatch"),
         ("filter add dev right protocol ip pref 1 matchall classid 1:10", "kind does not match"),
         ("filter add dev right pref 2 matchall classid 1:1", "1:1 has classes below it"),
         ("filter add dev right pref 2 matchall classid 1:99", "class doesn't exist"),
@@ -119,9 +119,9 @@ fn what_is_a_trap_in_the_kernel_is_refused_with_a_reason() {
         ("filter add dev right protocol ip pref 2 flower dst_port 80 classid 1:10", 1),
         ("filter add dev right pref 2 u32 classid 1:10", 1),
         ("filter add dev right pref 2 u32 match ip dst x classid 1:10", 1),
-        ("filter add dev right pref 2 matchall action drop", 1),
+        ("filter add dev right pref 2 matchall action mirred egress redirect dev left", 1),
         ("filter add dev right pref 70000 matchall classid 1:10", 255),
-        ("filter add dev right ingress matchall classid 1:10", 1),
+        ("filter add dev right ingress matchall classid 1:10", 2),
     ] {
         host.fails(line, code);
     }
@@ -169,12 +169,19 @@ fn words_of_u32_are_what_they_say() {
 }
 
 fn class_words() -> impl Strategy<Value = String> {
-    (1u64..1 << 34, 0u64..1 << 20, 0u8..8, prop::option::of(1u32..1 << 20), 0u16..100).prop_map(
-        |(rate, more, prio, quantum, overhead)| {
+    let label = prop_oneof![
+        Just(String::new()),
+        (1u32.., 0x100u16..).prop_map(|(weight, id)| format!(" weight {weight} borrow 1:{id:x}")),
+        Just(" borrow 1:ff,:fe,1:fd".to_owned()),
+        Just(" borrow none".to_owned()),
+    ];
+    let quantum = prop::option::of(1u32..1 << 20);
+    (1u64..1 << 34, 0u64..1 << 20, 0u8..8, quantum, 0u16..100, label).prop_map(
+        |(rate, more, prio, quantum, overhead, label)| {
             let ceil = rate + more;
             let quantum = quantum.map_or(String::new(), |quantum| format!(" quantum {quantum}"));
             format!(
-                "rate {}bit ceil {}bit prio {prio}{quantum} overhead {overhead} burst {}",
+                "rate {}bit ceil {}bit prio {prio}{quantum} overhead {overhead} burst {}{label}",
                 rate.max(8),
                 ceil.max(8),
                 2000 + more
@@ -228,5 +235,77 @@ proptest! {
         let text = save(&host.policy);
         let again = load(&text, "saved", &TwoPorts::with_queues(4));
         prop_assert_eq!(again.as_ref(), Ok(&host.policy), "{}", text);
+    }
+}
+
+#[test]
+fn how_a_tree_is_kept_is_shown_and_saved_where_it_is_not_as_usual() {
+    let mut host = tree();
+    host.ok("qdisc change dev right root handle 1: htb coordination flowvalve");
+    let shown = "qdisc htb 1: root refcnt 5 r2q 10 default 0x20 coordination flowvalve \
+                 direct_packets_stat 0 direct_qlen 1000\n";
+    assert_eq!(host.ok("qdisc show dev right"), shown);
+    assert!(host.ok("-j qdisc show dev right").contains("\"coordination\":\"flowvalve\""));
+    host.ok("class change dev right parent 1:1 classid 1:10 htb rate 9mbit weight 2 borrow :20");
+    assert!(
+        host.ok("class show dev right classid 1:10").ends_with("weight 2 borrow 1:20 \n"),
+        "the lender's number is whole"
+    );
+    host.ok("class change dev right parent 1:1 classid 1:10 htb rate 9mbit borrow none");
+    assert!(host.ok("-j class show dev right classid 1:10").contains("\"borrow\":\"none\""));
+    let text = save(&host.policy);
+    assert_eq!(load(&text, "saved", &TwoPorts::with_queues(4)).as_ref(), Ok(&host.policy));
+    let outcome = host.tc("qdisc change dev right root handle 1: htb coordination fair");
+    assert_eq!(outcome.code, 0);
+    let again = host.tc("class change dev right parent 1:1 classid 1:10 htb rate 9mbit weight 7");
+    assert!(again.stderr.contains("count under \"coordination flowvalve\" only"), "{again:?}");
+}
+
+#[test]
+fn labels_that_cannot_be_are_refused_with_what_to_write() {
+    let mut host = tree();
+    let class = "class change dev right parent 1:1 classid 1:10 htb rate 1mbit";
+    for (words, code, why) in [
+        ("weight 0", 1, "a number from 1"),
+        ("weight 1 weight 1", 1, "duplicate \"weight\""),
+        ("borrow", 255, "borrow 1:10,1:20"),
+        ("borrow 1:20,,", 1, "up to 8 classes"),
+        ("borrow root", 1, "up to 8 classes"),
+        ("borrow 1:1,1:2,1:3,1:4,1:5,1:6,1:7,1:8,1:9", 1, "up to 8 classes"),
+        ("borrow 1:10", 2, "leave it out"),
+        ("borrow 2:20", 2, "not from 2:20"),
+        ("borrow 1:", 2, "not from 1:"),
+    ] {
+        let complaint = host.fails(&format!("{class} {words}"), code);
+        assert!(complaint.contains(why), "{words}: {complaint}");
+    }
+    for words in ["coordination edt", "coordination", "coordination lock coordination lock"] {
+        let line = format!("qdisc change dev right root handle 1: htb {words}");
+        assert_ne!(host.tc(&line).code, 0, "{words}");
+    }
+}
+
+/// The policy files of FlowValve's examples.
+const EXAMPLES: [(&str, &str); 4] = [
+    ("motivation", include_str!("../../../../examples/flowvalve/motivation.tc")),
+    ("motivation-htb", include_str!("../../../../examples/flowvalve/motivation-htb.tc")),
+    ("fair-queueing", include_str!("../../../../examples/flowvalve/fair-queueing.tc")),
+    ("weighted", include_str!("../../../../examples/flowvalve/weighted.tc")),
+];
+
+#[test]
+fn the_examples_of_flowvalve_are_policies() {
+    let host = OfflineHost::default();
+    for (name, text) in EXAMPLES {
+        let policy = load(text, name, &host).unwrap_or_else(|why| panic!("{why}"));
+        let again = load(&save(&policy), name, &host);
+        assert_eq!(again.as_ref(), Ok(&policy), "{name}");
+        let plan = Plan::of(policy.port("eth1"), 4).unwrap();
+        let [classes] = plan.classes.values().collect::<Vec<_>>()[..] else { panic!("{name}") };
+        let leaves = classes.values().filter(|class| class.leaf.is_some()).count();
+        assert_eq!(leaves, if name == "motivation-htb" { 3 } else { 4 }, "{name}");
+        let [strategy] = plan.trees.values().collect::<Vec<_>>()[..] else { panic!("{name}") };
+        assert_eq!(strategy.name() == "flowvalve", name != "motivation-htb", "{name}");
+        assert_eq!(plan.rules.len(), 1, "{name}");
     }
 }

@@ -108,3 +108,39 @@ fn a_namespace_is_named_and_left_to_the_caller() {
     assert_eq!(line.words, ["qdisc", "show"]);
     assert_eq!(parse("-netns").unwrap_err().code, 0);
 }
+
+#[test]
+fn what_is_listed_has_the_form_of_the_snapshot_for_every_kind() {
+    let mut host = TwoPorts::with_queues(2);
+    for root in [
+        "tbf rate 1mbit burst 32k latency 5ms",
+        "cake bandwidth 10mbit",
+        "cake_mq bandwidth 10mbit",
+        "fq",
+        "flowbundler",
+        "pfifo",
+        "bfifo",
+        "mq",
+        "htb default 10",
+    ] {
+        host.tc("qdisc del dev right root");
+        host.ok(&format!("qdisc add dev right root handle 1: {root}"));
+        let listed = narrows_tc::qdiscs("right", &host);
+        let qdiscs: Vec<narrows_snapshot::Qdisc> = serde_json::from_str(&listed).expect(&listed);
+        let first = &qdiscs[0];
+        assert_eq!(Some(first.kind.as_str()), root.split(' ').next());
+        assert!(first.root && first.parent.is_none() && first.handle == "1:");
+    }
+    host.ok("class add dev right parent 1: classid 1:1 htb rate 8mbit");
+    host.ok("class add dev right parent 1:1 classid 1:10 htb rate 1mbit ceil 8mbit prio 2");
+    host.ok("qdisc add dev right parent 1:10 handle 10: cake");
+    let listed = narrows_tc::classes("right", &host);
+    let classes: Vec<narrows_snapshot::Class> = serde_json::from_str(&listed).expect(&listed);
+    let [above, leaf] = &classes[..] else { panic!("{listed}") };
+    assert!(above.root && above.parent.is_none() && above.ceil == Some(1_000_000));
+    assert_eq!(leaf.parent.as_deref(), Some("1:1"));
+    assert_eq!((leaf.rate, leaf.ceil, leaf.prio), (Some(125_000), Some(1_000_000), Some(2)));
+    assert_eq!(leaf.leaf.as_deref(), Some("0x10"));
+    assert_eq!(narrows_tc::qdiscs("absent", &host), "[]");
+    assert_eq!(narrows_tc::classes("absent", &host), "[]");
+}

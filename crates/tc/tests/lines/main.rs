@@ -1,11 +1,14 @@
 //! The library from outside, without a kernel: what lines do, print and refuse.
 
+mod bands;
 mod cake;
 mod cake_samples;
 mod commands;
+mod filters;
 mod fq;
 mod host;
 mod htb;
+mod leaves;
 mod listing;
 mod offline;
 mod pacing;

@@ -127,7 +127,7 @@ fn what_cannot_be_is_refused_with_a_reason() {
     let line = "qdisc add dev right root eiffel slots 1024";
     assert!(host.fails(line, 1).contains("What is \"slots\"?"));
     host.ok("qdisc add dev right root handle 1: eiffel");
-    assert!(host.fails("qdisc add dev right parent 1:1 pfifo", 2).contains("only tbf and mq"));
+    assert!(host.fails("qdisc add dev right parent 1:1 pfifo", 2).contains("only tbf, htb"));
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn fq_words() -> impl Strategy<Value = String> {
 }
 
 /// One of every kind, as short as it can be said: what is left out depends on the port.
-const KINDS: [&str; 12] = [
+const KINDS: [&str; 20] = [
     "pfifo",
     "bfifo",
     "noqueue",
@@ -66,6 +66,14 @@ const KINDS: [&str; 12] = [
     "carousel",
     "eiffel maxrate 1mbit",
     "flowbundler hosts",
+    "fq_codel",
+    "fq_codel flows 64 ce_threshold 1ms ce_threshold_selector 0x1/0x3 noecn",
+    "codel limit 100 ecn",
+    "sfq perturb 10 headdrop",
+    "netem delay 20ms 2ms 25% distribution normal loss 1% 25% corrupt 0.1% seed 42",
+    "netem delay 20ms reorder 25% 50% gap 5 loss gemodel 1% 10% 70% 0.1% ecn",
+    "netem loss state 5% slot 800us 1ms packets 20 bytes 32k",
+    "netem rate 10mbit 20 48 5 limit 500",
 ];
 
 proptest! {
@@ -139,16 +147,16 @@ fn a_file_read_again_keeps_the_handles_that_it_does_not_name() {
     host.ok("qdisc change dev right root tbf rate 5mbit burst 32k latency 5ms");
     let longer = format!("qdisc add dev left root pfifo\n{file}");
     let again = load(&longer, "file", &host).unwrap();
-    let handle = |dev| again.port(dev).root.as_ref().unwrap().handle;
+    let handle = |dev| again.port(dev).root().unwrap().handle;
     assert_eq!(handle("right"), Handle::FIRST_AUTOMATIC);
     assert_eq!(handle("left").major(), 0x8002);
     // Another kind in that place, named or not, is what the file says.
     let named = "qdisc add dev right root handle 8001: pfifo\nqdisc add dev left root pfifo\n";
     let again = load(named, "file", &host).unwrap();
-    assert_eq!(again.port("right").root.as_ref().unwrap().kind.name(), "pfifo");
+    assert_eq!(again.port("right").root().unwrap().kind.name(), "pfifo");
     // What follows is numbered as ever.
     host.policy = again;
     host.ok("qdisc del dev right root");
     host.ok("qdisc add dev right root pfifo limit 3");
-    assert_eq!(host.policy.port("right").root.as_ref().unwrap().handle.major(), 0x8003);
+    assert_eq!(host.policy.port("right").root().unwrap().handle.major(), 0x8003);
 }

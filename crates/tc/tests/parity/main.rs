@@ -184,6 +184,11 @@ impl Comparison {
     }
 
     fn compare_shows(&mut self, after: &str) {
+        if after.starts_with("filter") {
+            for place in ["", " parent 1:", " parent 1: pref 3", " protocol ip"] {
+                self.compare_show(&format!("filter show dev nrwv0{place}"), after);
+            }
+        }
         for options in ["", "-s ", "-d ", "-s -d "] {
             for filter in ["dev nrwv0", "", "dev nrwv0 invisible", "dev nrwv0 root"] {
                 // A filter whose child was deleted drops everything in the kernel; ours has

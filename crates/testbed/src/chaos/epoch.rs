@@ -20,9 +20,9 @@ use super::span::Span;
 use super::traffic::Traffic;
 use super::world::World;
 use crate::accounting;
-use crate::narrows::Show;
 use crate::pace::Pace;
 use anyhow::{Context, Result};
+use narrows_snapshot::Snapshot;
 use narrows_units::Nanos;
 use serde::Serialize;
 use std::thread;
@@ -104,7 +104,7 @@ pub(super) fn run(
         world.sent(running)?;
     }
     // What a worker that has no core holds no device counts, and its own counts are old.
-    world.wait_until("at rest", Show::is_at_rest)?;
+    world.wait_until("at rest", Snapshot::is_at_rest)?;
     let devices = devices.settle()?;
     let mut arrivals = receivers.into_iter().map(Receiver::stop).collect::<Result<Vec<_>>>()?;
     let received = [arrivals[0].len() as u64, arrivals[1].len() as u64];

@@ -2,6 +2,7 @@
 //! is undone.
 
 mod bridge;
+mod classes;
 mod core;
 mod flood;
 mod hang;
@@ -97,6 +98,8 @@ pub enum Kind {
     Policy,
     /// Another policy in the file, and SIGHUP.
     Reload,
+    /// Classes and filters of a tree by `narrows tc`.
+    Classes,
     /// A flood of short frames, each from another address.
     AddressFlood,
     /// Short frames as fast as one core can.
@@ -109,7 +112,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Calm,
         Self::Kill,
         Self::Restart,
@@ -122,6 +125,7 @@ impl Kind {
         Self::Bridge,
         Self::Policy,
         Self::Reload,
+        Self::Classes,
         Self::AddressFlood,
         Self::RingExhaustion,
         Self::CoreTaken,
@@ -148,6 +152,7 @@ impl Kind {
             Self::Bridge => "bridge",
             Self::Policy => "policy",
             Self::Reload => "reload",
+            Self::Classes => "classes",
             Self::AddressFlood => "address-flood",
             Self::RingExhaustion => "ring-exhaustion",
             Self::CoreTaken => "core-taken",
@@ -176,6 +181,7 @@ impl Kind {
             Self::Bridge => Box::new(bridge::Spoilt::draw(rng)),
             Self::Policy => Box::new(policy::Change::draw(rng)),
             Self::Reload => Box::new(reload::Reload::draw(rng)),
+            Self::Classes => Box::new(classes::Classes::draw(rng)),
             Self::AddressFlood => Box::new(flood::Flood::of_addresses(rng)),
             Self::RingExhaustion => Box::new(flood::Flood::flat_out(rng)),
             Self::CoreTaken => Box::new(core::Taken::draw(rng)),

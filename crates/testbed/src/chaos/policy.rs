@@ -3,6 +3,7 @@
 use super::frame::Way;
 use super::limit::Limit;
 use crate::bed::{PORT_A, PORT_B};
+use narrows_snapshot::Snapshot;
 use narrows_units::{Bytes, Nanos, Rate};
 use std::time::Duration;
 
@@ -11,9 +12,9 @@ use std::time::Duration;
 pub(super) struct Policy {
     /// Its name in the table of events.
     pub(super) name: &'static str,
-    /// The qdisc of each port in tc's words; port B's shapes the way forth.
-    forth: &'static str,
-    back: &'static str,
+    /// What stands at each port in tc's words, `DEV` being the port; port B's shapes the way forth.
+    forth: &'static [&'static str],
+    back: &'static [&'static str],
     rates: [u64; 2],
     /// What may leave at once above the rate, in bytes.
     burst: u64,
@@ -27,47 +28,99 @@ pub(super) const OFFERED_FORTH: f64 = 70e6;
 pub(super) const OFFERED_BACK: f64 = 24e6;
 
 /// All of them; a run begins with the first.
-pub(super) const POLICIES: [Policy; 4] = [
+pub(super) const POLICIES: [Policy; 5] = [
     Policy {
         name: "tbf 60mbit",
-        forth: "tbf rate 60mbit burst 64000 latency 30ms",
-        back: "tbf rate 40mbit burst 64000 latency 30ms",
+        forth: &["qdisc replace DEV root tbf rate 60mbit burst 64000 latency 30ms"],
+        back: &["qdisc replace DEV root tbf rate 40mbit burst 64000 latency 30ms"],
         rates: [60_000_000, 40_000_000],
         burst: 64_000,
         hold: Duration::from_millis(30),
     },
     Policy {
         name: "tbf 45mbit",
-        forth: "tbf rate 45mbit burst 32000 latency 50ms",
-        back: "tbf rate 30mbit burst 32000 latency 50ms",
+        forth: &["qdisc replace DEV root tbf rate 45mbit burst 32000 latency 50ms"],
+        back: &["qdisc replace DEV root tbf rate 30mbit burst 32000 latency 50ms"],
         rates: [45_000_000, 30_000_000],
         burst: 32_000,
         hold: Duration::from_millis(50),
     },
     Policy {
         name: "tbf edt 55mbit",
-        forth: "tbf rate 55mbit burst 64000 latency 30ms coordination edt",
-        back: "tbf rate 35mbit burst 64000 latency 30ms coordination edt",
+        forth: &[
+            "qdisc replace DEV root tbf rate 55mbit burst 64000 latency 30ms coordination edt",
+        ],
+        back: &["qdisc replace DEV root tbf rate 35mbit burst 64000 latency 30ms coordination edt"],
         rates: [55_000_000, 35_000_000],
         burst: 64_000,
         hold: Duration::from_millis(30),
     },
     Policy {
         name: "cake 50mbit",
-        forth: "cake bandwidth 50mbit",
-        back: "cake bandwidth 40mbit",
+        forth: &["qdisc replace DEV root cake bandwidth 50mbit"],
+        back: &["qdisc replace DEV root cake bandwidth 40mbit"],
         rates: [50_000_000, 40_000_000],
         burst: 0,
         // Four megabytes at 50 Mbit/s: what its memory holds of flows that do not respond.
         hold: Duration::from_millis(700),
     },
+    Policy {
+        name: "htb 55mbit",
+        forth: &[
+            "qdisc replace DEV root handle 1: htb default 30",
+            "class replace DEV parent 1: classid 1:1 htb rate 55mbit burst 64000 cburst 64000",
+            "class replace DEV parent 1:1 classid 1:10 htb rate 20mbit ceil 55mbit \
+             burst 32000 cburst 64000 prio 0",
+            "class replace DEV parent 1:1 classid 1:20 htb rate 15mbit ceil 40mbit \
+             burst 32000 cburst 64000 prio 1",
+            "class replace DEV parent 1:1 classid 1:30 htb rate 15mbit ceil 55mbit \
+             burst 32000 cburst 64000 prio 2",
+            "qdisc replace DEV parent 1:10 handle 10: pfifo limit 40",
+            "qdisc replace DEV parent 1:20 handle 20: pfifo limit 40",
+            "qdisc replace DEV parent 1:30 handle 30: pfifo limit 40",
+            "filter replace DEV parent 1: protocol ip pref 1 handle 1 flower ip_proto udp \
+             src_port 20000-20010 classid 1:10",
+            "filter replace DEV parent 1: protocol ip pref 2 handle 1 flower ip_proto udp \
+             src_port 20011-20021 classid 1:20",
+        ],
+        back: &[
+            "qdisc replace DEV root handle 1: htb default 10",
+            "class replace DEV parent 1: classid 1:1 htb rate 35mbit burst 64000 cburst 64000",
+            "class replace DEV parent 1:1 classid 1:10 htb rate 30mbit ceil 35mbit \
+             burst 64000 cburst 64000",
+        ],
+        rates: [55_000_000, 35_000_000],
+        burst: 64_000,
+        // Four queues of forty frames at the least that is assured to a class.
+        hold: Duration::from_millis(130),
+    },
 ];
 
+/// The place of the policy with classes.
+pub(super) const CLASSES: usize = POLICIES.len() - 1;
+
 impl Policy {
-    /// The words of `narrows tc` that set it, one line for each port.
-    pub(super) fn lines(&self) -> [String; 2] {
-        [(PORT_B, self.forth), (PORT_A, self.back)]
-            .map(|(port, qdisc)| format!("qdisc replace dev {port} root {qdisc}"))
+    /// The words of `narrows tc` that set it, those of port B first.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let of = |port: &str, lines: &[&str]| -> Vec<String> {
+            lines.iter().map(|line| line.replace("DEV", &format!("dev {port}"))).collect()
+        };
+        [of(PORT_B, self.forth), of(PORT_A, self.back)].concat()
+    }
+
+    /// Whether it takes several commands to set, between which nothing is limited yet.
+    pub(super) fn is_set_in_steps(&self) -> bool {
+        self.forth.len() > 1
+    }
+
+    /// Whether an instance says of port B that this holds there.
+    pub(super) fn is_in_force(&self, show: &Snapshot) -> bool {
+        let rate = self.rates[Way::Forth.index()];
+        show.port(PORT_B).is_some_and(|port| match self.is_set_in_steps() {
+            // The rate at the root of classes is a class's.
+            true => port.qdisc == "htb",
+            false => port.rate_set_bps == Some(rate),
+        })
     }
 
     /// Its limit for one way.
@@ -78,5 +131,25 @@ impl Policy {
     /// How long a packet may stand in its queue.
     pub(super) fn hold(&self) -> Nanos {
         Nanos(self.hold.as_nanos() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_is_set_at_both_ports() {
+        assert_eq!(
+            POLICIES[0].lines(),
+            [
+                "qdisc replace dev port-b root tbf rate 60mbit burst 64000 latency 30ms",
+                "qdisc replace dev port-a root tbf rate 40mbit burst 64000 latency 30ms",
+            ]
+        );
+        assert!(POLICIES[CLASSES].is_set_in_steps() && !POLICIES[0].is_set_in_steps());
+        for policy in POLICIES {
+            assert!(policy.lines().iter().all(|line| !line.contains("DEV")), "{policy:?}");
+        }
     }
 }

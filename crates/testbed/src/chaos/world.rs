@@ -8,16 +8,17 @@ use super::policy::{POLICIES, Policy};
 use super::sender::{Log, Running, Stream};
 use crate::accounting::Devices;
 use crate::bed::{PORT_A, PORT_B, Testbed};
-use crate::narrows::{Instance, Show};
+use crate::narrows::Instance;
 use crate::process;
 use anyhow::{Context, Result, bail, ensure};
+use narrows_snapshot::Snapshot;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long Narrows may take until it forwards again.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// How often it is asked.
 const POLL: Duration = Duration::from_millis(10);
 
@@ -115,7 +116,7 @@ impl<'a> World<'a> {
     }
 
     /// What the instance says of itself.
-    pub(super) fn show(&mut self) -> Result<Show> {
+    pub(super) fn show(&mut self) -> Result<Snapshot> {
         self.instance()?.show()
     }
 
@@ -125,8 +126,12 @@ impl<'a> World<'a> {
     }
 
     /// Waits until `what` holds of what it says of itself.
-    pub(super) fn wait_until(&mut self, what: &str, holds: impl Fn(&Show) -> bool) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+    pub(super) fn wait_until(
+        &mut self,
+        what: &str,
+        holds: impl Fn(&Snapshot) -> bool,
+    ) -> Result<()> {
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             // It may be unable to answer for a moment; that is what is waited for, too.
             if self.show().is_ok_and(|show| holds(&show)) {
@@ -135,7 +140,7 @@ impl<'a> World<'a> {
             self.check()?;
             if Instant::now() >= deadline {
                 let log = self.instance()?.log();
-                bail!("narrows is not {what} after {} s:\n{log}", PATIENCE.as_secs());
+                bail!("narrows is not {what} after {} s:\n{log}", TIMEOUT.as_secs());
             }
             thread::sleep(POLL);
         }
@@ -213,7 +218,7 @@ impl Drop for World<'_> {
 }
 
 /// Drops by way: what was to leave at port B went forth.
-pub(super) fn drops(show: &Show) -> Result<ByWay<Drops>> {
+pub(super) fn drops(show: &Snapshot) -> Result<ByWay<Drops>> {
     let of = |port: &str| -> Result<Drops> {
         let port = show.port(port).with_context(|| format!("narrows show does not list {port}"))?;
         Ok(port.total.drops_by_reason.clone())

@@ -2,12 +2,13 @@
 
 use crate::accounting::Books;
 use crate::bed::{PORT_A, PORT_B, Testbed};
-use crate::narrows::{Instance, Show};
+use crate::narrows::Instance;
 use crate::ping::{self, Ping};
 use crate::probe::{self, Probe, Sample};
 use crate::tcp::{self, Flow, Flows};
 use crate::window::{Delivered, Meter, Reading};
 use anyhow::{Context, Result};
+use narrows_snapshot::Snapshot;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -98,7 +99,7 @@ struct Look {
     clock: Duration,
     readings: [Reading; 2],
     flows: [Vec<u64>; 2],
-    show: Show,
+    show: Snapshot,
     cpu: Duration,
 }
 
@@ -157,7 +158,7 @@ pub(super) fn measure(bed: &Testbed, instance: &Instance, window: Duration) -> R
     }
     let devices = books.settle()?;
     let after = instance.show()?;
-    let dropped = |show: &Show| -> u64 {
+    let dropped = |show: &Snapshot| -> u64 {
         [PORT_A, PORT_B]
             .iter()
             .filter_map(|port| show.port(port))

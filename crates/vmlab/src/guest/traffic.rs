@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Requests of one row of pings.
 const PINGS: u32 = 10;
 /// How long an answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a transfer runs before it counts: slow start, and a bucket that was full.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// How long it counts.
@@ -39,11 +39,11 @@ pub fn wait_for_ping(from: &End, to: Ipv4Addr, limit: Duration) -> Result<Durati
 
 fn answers(from: &End, to: Ipv4Addr, payload: u32, count: u32) -> Result<u32> {
     // The whole row has its end, too, however slow the machine is.
-    let limit = count / 10 + 2 * PATIENCE.as_secs() as u32;
+    let limit = count / 10 + 2 * TIMEOUT.as_secs() as u32;
     let output = from
         .namespace
         .command("ping")
-        .args(["-n", "-q", "-M", "do", "-i", "0.1", "-W", &PATIENCE.as_secs().to_string()])
+        .args(["-n", "-q", "-M", "do", "-i", "0.1", "-W", &TIMEOUT.as_secs().to_string()])
         .args(["-c", &count.to_string(), "-w", &limit.to_string()])
         .args(["-s", &payload.to_string(), &to.to_string()])
         .env("LC_ALL", "C")
@@ -77,11 +77,11 @@ pub fn transfer(from: &End, to: &End) -> Result<f64> {
 }
 
 fn send(to: SocketAddr) -> Result<()> {
-    let mut stream = TcpStream::connect_timeout(&to, 5 * PATIENCE).context("cannot connect")?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut stream = TcpStream::connect_timeout(&to, 5 * TIMEOUT).context("cannot connect")?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let chunk = [0; 16 << 10];
     let begin = Instant::now();
-    while begin.elapsed() < WARM_UP + SPAN + PATIENCE {
+    while begin.elapsed() < WARM_UP + SPAN + TIMEOUT {
         match stream.write(&chunk) {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -103,12 +103,12 @@ fn receive(listener: &TcpListener) -> Result<f64> {
     let mut stream = loop {
         match listener.accept() {
             Ok((stream, _)) => break stream,
-            Err(_) if begin.elapsed() < 6 * PATIENCE => thread::sleep(Duration::from_millis(10)),
+            Err(_) if begin.elapsed() < 6 * TIMEOUT => thread::sleep(Duration::from_millis(10)),
             Err(error) => return Err(error).context("nobody connected"),
         }
     };
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     let mut chunk = vec![0; 64 << 10];
     let (begin, mut counted, mut bytes) = (Instant::now(), None, 0);
     loop {

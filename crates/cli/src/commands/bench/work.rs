@@ -3,7 +3,7 @@
 
 use clap::Args;
 use narrows_bench::callgrind::Program;
-use narrows_bench::{cake, wheels};
+use narrows_bench::{cake, tree, wheels};
 use std::process::ExitCode;
 
 /// What valgrind is to watch where instructions are counted: this program doing `work`.
@@ -40,6 +40,45 @@ fn parse_subject(name: &str) -> Result<cake::Subject, String> {
         let names = cake::Subject::ALL.map(cake::Subject::name).join(", ");
         format!("there are {names}")
     })
+}
+
+/// Tell how much memory one structure of `bench tree` takes.
+#[derive(Args)]
+#[command(hide = true)]
+pub(super) struct TreeFootprint {
+    /// The structure.
+    #[arg(value_parser = parse_tree)]
+    structure: tree::Subject,
+    /// Leaf classes.
+    classes: u32,
+    /// Classes above each.
+    depth: u32,
+    /// Leaf classes with packets.
+    active: u32,
+    /// `free` or `bound`.
+    #[arg(value_parser = parse_load)]
+    load: tree::Load,
+}
+
+impl TreeFootprint {
+    pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
+        let Self { structure, classes, depth, active, load } = self;
+        let shape = tree::Shape { classes, depth, active, load };
+        let footprint = tree::Footprint::measure(structure, shape)?;
+        println!("{}", serde_json::to_string(&footprint)?);
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn parse_tree(name: &str) -> Result<tree::Subject, String> {
+    tree::Subject::from_name(name).ok_or_else(|| {
+        let names = tree::Subject::ALL.map(tree::Subject::name).join(", ");
+        format!("there are {names}")
+    })
+}
+
+fn parse_load(name: &str) -> Result<tree::Load, String> {
+    tree::Load::from_name(name).ok_or_else(|| "there are free and bound".to_owned())
 }
 
 /// Do the work of one structure of `bench wheels`, for valgrind to watch.

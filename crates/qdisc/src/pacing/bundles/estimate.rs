@@ -1,20 +1,21 @@
-//! How fast what goes to one destination is in all, estimated from what leaves.
+//! How fast the traffic to one destination is in total, estimated from departures.
 //!
 //! *A window* begins and ends with a slot. It is over when five full packets have left and another
-//! slot has begun; what has left divided by the time between the two slots' beginnings is a sample.
-//! The estimate is the mean of the first four and then follows each by a quarter: of the time that
-//! a byte takes, and not of the rate as in the paper. Windows are alike in bytes and not in time,
-//! so that rates that are averaged over them come out too high (by 6 % with ten connections,
-//! `narrows sim flowbundler-estimator`); times do not. A packet that came too late to be held says
-//! how fast its sender is and not how fast it may be, so with such a packet the window begins anew.
+//! slot has begun; a sample is what left, divided by the time between the two slots' beginnings.
+//! The estimate is the mean of the first four samples and then follows each by a quarter: the time
+//! per byte is averaged, and not the rate as in the paper. Windows are equal in bytes and not in
+//! time, so the average of their rates is too high (by 6 % with ten connections, `narrows sim
+//! flowbundler-estimator`); the average of times is not. A packet that came too late to be held
+//! reflects how fast its sender is and not how fast it may be, so such a packet restarts the
+//! window.
 //!
-//! *What is known counts.* An estimate is never below the rate of a flow that is at hand, and where
-//! nothing at all is known, or only assumed, the first sample is the estimate. A sample below a
-//! quarter of it is taken for what it is: from 20 Gbit/s to 10 kbit/s it is one window, where a
-//! quarter at a time it were minutes. However high a sample is, the estimate becomes a third higher
-//! at most: packets of many connections that happen to leave together are no rate.
+//! *Known rates count.* An estimate is never below the rate of a flow that is present, and if
+//! nothing is known, or only assumed, the first sample is the estimate. A sample below a quarter of
+//! the estimate replaces it: from 20 Gbit/s to 10 kbit/s takes one window, where steps of a quarter
+//! would take minutes. However high a sample is, the estimate rises by at most a third: packets of
+//! many connections that happen to leave together are not a rate.
 //!
-//! *Turns* are as fast as the estimate or as what left in the last 64 packets, whichever is faster.
+//! *Turns* are as fast as the estimate or as the last 64 packets left, whichever is faster.
 //! Connections that send together make windows in which little leaves; slots that are too long do
 //! no harm, but turns that are too slow would cost rate.
 //!

@@ -43,7 +43,7 @@ proptest! {
         for step in steps {
             match step {
                 Step::Come(key, apart) => {
-                    flows.approach(key);
+                    flows.prefetch(key);
                     let known = model.entry(key).or_default();
                     let flow = flows.get(key, now);
                     prop_assert_eq!(flow.queued(), known.queued);

@@ -1,5 +1,5 @@
-//! A head's time has come: whether it leaves, or is dropped and the next one leaves in its stead;
-//! and what becomes of heads whose times were worked out by terms that hold no longer.
+//! A head's time has come: whether it leaves, or is dropped and the next one leaves instead. And
+//! what happens to heads whose times were computed from terms that no longer apply.
 
 use super::super::Calendar;
 use super::super::stamp::Moment;
@@ -44,7 +44,7 @@ impl<C: Calendar> Queues<C> {
     ) -> Option<PacketId> {
         loop {
             if self.ecn && packets.headers(head).ecn.is_capable() {
-                packets.meta_mut(head).rewrite.mark = true;
+                packets.meta_mut(head).rewrite.mark();
                 self.signals.marks += 1;
                 return Some(head);
             }

@@ -4,6 +4,7 @@
 use super::super::stamp::{Moment, Terms};
 use crate::codel::Codel;
 use crate::flow_table::NONE;
+use crate::lengths::{Measured, Neighbours, UNLISTED};
 use narrows_packet::Fifo;
 use narrows_units::Nanos;
 
@@ -27,15 +28,14 @@ pub(super) struct Flow {
     pub(super) chain: u32,
     /// Whether it has a head, and so packets.
     pub(super) stands: bool,
-    /// In which list of [`super::lengths::Lengths`] it is, if in any.
+    /// In which list of [`Lengths`](crate::lengths::Lengths) it is, if in any.
     pub(super) class: u8,
     /// When that packet leaves, rounded up.
     pub(super) slot: Nanos,
     /// When the one before the head might leave.
     pub(super) before: Moment,
     /// Its neighbours in that list.
-    pub(super) next: u32,
-    pub(super) previous: u32,
+    pub(super) neighbours: Neighbours,
     pub(super) codel: Codel,
 }
 
@@ -50,11 +50,10 @@ impl Flow {
             key,
             chain: NONE,
             stands: false,
-            class: super::lengths::UNLISTED,
+            class: UNLISTED,
             slot: Nanos::ZERO,
             before: Moment { nanos: 0, fraction: 0 },
-            next: NONE,
-            previous: NONE,
+            neighbours: Neighbours::NONE,
             codel: Codel::new(),
         }
     }
@@ -124,6 +123,24 @@ impl Flow {
             && self.slot < now
             && self.end(terms) <= Moment::at(now)
             && self.codel.is_at_rest(codel, now)
+    }
+}
+
+impl Measured for Flow {
+    /// What stands behind the head.
+    #[inline]
+    fn length(&self) -> u64 {
+        self.queue.backlog().bytes.0
+    }
+
+    #[inline]
+    fn class(&mut self) -> &mut u8 {
+        &mut self.class
+    }
+
+    #[inline]
+    fn neighbours(&mut self) -> &mut Neighbours {
+        &mut self.neighbours
     }
 }
 

@@ -1,10 +1,10 @@
-//! All flows: when they are forgotten.
+//! All flows, and when they are forgotten.
 //!
-//! A flow that is as good as unknown is forgotten by a hand that goes round: it looks at a few
-//! places whenever a flow comes that is new. So nobody keeps a list of who fell silent, packets
-//! cost nothing for it, and there are hardly more places than are needed at once. Where too many
-//! are, also those are forgotten that have no packets and would have had to wait: a flood of
-//! addresses is not remembered for as long as a low rate has it.
+//! A clock hand forgets flows that need not be remembered: it checks a few slots whenever a new
+//! flow arrives. So there is no list of silent flows, packets cost nothing for it, and there are
+//! hardly more slots than are needed at once. If there are too many, flows without packets that
+//! would have had to wait are forgotten, too: a flood of addresses is not remembered for as long as
+//! a low rate would require.
 
 use super::flow::Flow;
 use crate::flow_table::{Chained, FLOWS_MAX, FlowTable};
@@ -57,7 +57,7 @@ impl Table {
 
     /// Has the first flow in the bucket of `key` brought near: it will soon be needed.
     #[inline]
-    pub(super) fn approach(&self, key: u32) {
+    pub(super) fn prefetch(&self, key: u32) {
         if let Some(flow) = self.flows.guess(key) {
             prefetch(&flow.queue);
             prefetch(&flow.slot);

@@ -1,13 +1,13 @@
-//! A number and its time in one word, so that whoever reads it reads what belongs together.
+//! A number and its time in one word, so that a reader always gets both together.
 //!
 //! Two halves of 32 bits: the number, and the time in units of 1 us or 1 ms (powers of two of
-//! nanoseconds), which begins anew after 73 minutes or 52 days. What passed since is right up to
-//! that long; after exactly that long and for as long as a word is taken for fresh (`BELIEVED`,
-//! `PATIENCE`) a word that nobody has written since is so again: at worst one probe is not sent, or
-//! one round trip is compared with an old one. Congestion keeps 61 bits of time, in units of 65 us,
-//! and never begins anew: it must not come back by itself.
+//! nanoseconds), which wraps after 73 minutes or 52 days. Elapsed times are right up to that. A
+//! word that was not written for exactly that long looks fresh again for its validity (`BELIEVED`,
+//! `TIMEOUT`): at worst one probe is not sent, or one round trip is compared with an old one.
+//! Congestion keeps 61 bits of time, in units of 65 us, and never wraps: it must not come back by
+//! itself.
 //!
-//! 0 is none. What would be packed to 0 is none, too: one probe in 2^64.
+//! 0 is empty. What would be packed to 0 is empty, too: one probe in 2^64.
 
 use super::{CONGESTION, LONGEST};
 use narrows_units::Nanos;

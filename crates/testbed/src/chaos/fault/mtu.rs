@@ -43,7 +43,9 @@ impl Fault for Mtu {
             world.ip(&format!("link set dev {port} mtu {}", self.mtu))?;
         }
         let mtu = self.mtu;
-        world.wait_until("running with the new MTU", |show| show.is_running_with_mtu(mtu))?;
+        world.wait_until("running with the new MTU", |show| {
+            show.is_running() && show.ports.iter().all(|port| port.mtu == mtu)
+        })?;
         let over = now()?;
         // The session ends and begins anew, and with its programs go the rings of the veths.
         let sent = Span::new(began, over).widened(world.policy().hold() + IN_FLIGHT, IN_FLIGHT);

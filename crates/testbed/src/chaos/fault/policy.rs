@@ -1,8 +1,10 @@
 //! Another policy under load, by `narrows tc`: nothing is out, nothing is lost.
 
-use super::{Fault, NOISE, Trace};
+use super::{Fault, IN_FLIGHT, NOISE, Trace};
 use crate::chaos::policy::POLICIES;
 use crate::chaos::rng::Rng;
+use crate::chaos::sender::now;
+use crate::chaos::span::Span;
 use crate::chaos::world::World;
 use anyhow::Result;
 use std::time::Duration;
@@ -18,9 +20,21 @@ impl Change {
     }
 }
 
+/// Sets a policy by `narrows tc`, a command at a time.
+pub(super) fn set(world: &mut World<'_>, to: usize) -> Result<Trace> {
+    let began = now()?;
+    let policy = world.choose(to)?;
+    for line in policy.lines() {
+        world.tc(&line)?;
+    }
+    let unlimited = || Ok::<_, anyhow::Error>(Span::new(began, now()? + IN_FLIGHT));
+    let unshaped = policy.is_set_in_steps().then(unlimited).transpose()?;
+    Ok(Trace { unshaped, ..Trace::default() })
+}
+
 impl Fault for Change {
     fn describe(&self) -> String {
-        format!("tc qdisc replace: {}", POLICIES[self.to].name)
+        format!("tc: {}", POLICIES[self.to].name)
     }
 
     fn outage(&self) -> Option<Duration> {
@@ -28,9 +42,6 @@ impl Fault for Change {
     }
 
     fn strike(&self, world: &mut World<'_>) -> Result<Trace> {
-        for line in world.choose(self.to)?.lines() {
-            world.tc(&line)?;
-        }
-        Ok(Trace::default())
+        set(world, self.to)
     }
 }

@@ -50,7 +50,9 @@ impl Fault for Queues {
         let began = now()?;
         world.instance()?.reconfigure(&change)?;
         let what = format!("running with {to} queues");
-        world.wait_until(&what, |show| show.is_running_with_queues(to))?;
+        world.wait_until(&what, |show| {
+            show.is_running() && show.ports.iter().all(|port| port.queues == to)
+        })?;
         let over = now()?;
         // A veth that loses its XDP program or its carrier frees what its rings hold, and a bridge
         // whose other port has no carrier frees what it should send there; neither counts.

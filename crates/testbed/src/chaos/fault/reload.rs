@@ -1,8 +1,6 @@
 //! SIGHUP: the policy file, which has changed meanwhile, is read again.
 
 use super::{Fault, NOISE, Trace};
-use crate::bed::PORT_B;
-use crate::chaos::frame::Way;
 use crate::chaos::policy::POLICIES;
 use crate::chaos::rng::Rng;
 use crate::chaos::world::World;
@@ -31,9 +29,9 @@ impl Fault for Reload {
     }
 
     fn strike(&self, world: &mut World<'_>) -> Result<Trace> {
-        let rate = world.choose(self.to)?.limit(Way::Forth).rate.bits_per_sec();
+        let policy = world.choose(self.to)?;
         world.instance()?.signal(Signal::SIGHUP)?;
-        world.wait_until("limited as the file says", |show| show.has_rate(PORT_B, rate))?;
+        world.wait_until("limited as the file says", |show| policy.is_in_force(show))?;
         Ok(Trace::default())
     }
 }

@@ -1,0 +1,176 @@
+//! One structure with its filters and its packets.
+
+use super::rules::{Flow, Rules};
+use narrows_classify::{Classifier, Filter, Flower, Matches, Subject as Packet};
+use prefix_trie::{Prefix, PrefixMap};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Packets in a cycle; a power of two.
+const PACKETS: usize = 1 << 12;
+/// The most look-ups of a walk in one repeat, times the filters that it walks.
+const STEPS: u64 = 500_000;
+
+/// By what filters are looked up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Subject {
+    /// [`Classifier`], from the packet's keys on.
+    Tables,
+    /// The same, from its bytes on.
+    TablesFromBytes,
+    /// One filter after the other.
+    Walk,
+    /// A hash map of the standard library, by the destination alone.
+    HashMap,
+    /// `prefix-trie`, by the destination alone.
+    Trie,
+}
+
+impl Subject {
+    /// Those that can look `rules` up.
+    pub fn of(rules: Rules) -> Vec<Self> {
+        let ours = [Self::Tables, Self::TablesFromBytes, Self::Walk];
+        let peers: &[Self] = match rules {
+            Rules::Addresses => &[Self::HashMap, Self::Trie],
+            Rules::Prefixes => &[Self::Trie],
+            Rules::Mixed => &[],
+        };
+        [&ours, peers].concat()
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tables => "tables",
+            Self::TablesFromBytes => "tables, from bytes",
+            Self::Walk => "walk",
+            Self::HashMap => "HashMap",
+            Self::Trie => "prefix-trie",
+        }
+    }
+}
+
+/// See the module's documentation.
+pub struct Work {
+    frames: Vec<[u8; 64]>,
+    destinations: Vec<u32>,
+    structure: Structure,
+    filters: u64,
+    next: usize,
+}
+
+enum Structure {
+    Tables(Classifier, Vec<Packet<'static>>),
+    FromBytes(Classifier),
+    Walk(Vec<Arc<Filter>>),
+    HashMap(HashMap<u32, u32>),
+    Trie(Box<PrefixMap<Address, u32>>),
+}
+
+/// A prefix of an IPv4 address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Address(u32, u8);
+
+impl Prefix for Address {
+    type R = u32;
+
+    fn repr(&self) -> u32 {
+        self.0
+    }
+
+    fn prefix_len(&self) -> u8 {
+        self.1
+    }
+
+    fn from_repr_len(repr: u32, len: u8) -> Self {
+        Self(repr & u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0), len)
+    }
+}
+
+impl Work {
+    /// The work of `subject` with `rules`.
+    pub fn new(subject: Subject, rules: Rules) -> Self {
+        let flows = rules.flows(PACKETS);
+        let frames: Vec<[u8; 64]> = flows.iter().map(frame).collect();
+        let filters = rules.filters();
+        let destinations = |filter: &Arc<Filter>| match &filter.matches {
+            Matches::Flower(Flower { destination: Some(prefix), .. }) => {
+                let len = (prefix.mask() as u32).count_ones() as u8;
+                Some((Address(prefix.bits().0 as u32, len), filter.class))
+            }
+            _ => None,
+        };
+        // The last one stays there, and of two filters the first one decides.
+        let listed: Vec<_> = filters.iter().map(|(_, filter)| Arc::clone(filter)).collect();
+        let peers = listed.iter().rev().filter_map(destinations);
+        let structure = match subject {
+            Subject::Tables => {
+                // They outlive the work: as many bytes as there are, once.
+                let frames: &'static [[u8; 64]] = Box::leak(frames.clone().into_boxed_slice());
+                let packets = frames.iter().filter_map(|frame| Packet::new(frame)).collect();
+                Structure::Tables(Classifier::new(filters.clone()), packets)
+            }
+            Subject::TablesFromBytes => Structure::FromBytes(Classifier::new(filters.clone())),
+            Subject::Walk => {
+                Structure::Walk(filters.iter().map(|(_, filter)| Arc::clone(filter)).collect())
+            }
+            Subject::HashMap => {
+                let all = peers.map(|(Address(address, _), class)| (address, class));
+                Structure::HashMap(all.collect())
+            }
+            Subject::Trie => Structure::Trie(Box::new(peers.collect())),
+        };
+        let destinations = flows.iter().map(|flow| flow.destination).collect();
+        Self { frames, destinations, structure, filters: filters.len() as u64, next: 0 }
+    }
+
+    /// As many of `packets` as take a bearable time.
+    pub fn at_most(&self, packets: u64) -> u64 {
+        match self.structure {
+            Structure::Walk(_) => packets.min(STEPS / self.filters),
+            _ => packets,
+        }
+    }
+
+    /// Looks up so many packets. Returns the sum of their classes.
+    pub fn run(&mut self, packets: u64) -> u64 {
+        let start = self.next;
+        self.next = (start + packets as usize) % PACKETS;
+        let places = (start..start + packets as usize).map(|at| at % PACKETS);
+        match &self.structure {
+            Structure::Tables(classifier, packets) => {
+                places.map(|at| u64::from(classifier.class_of(&packets[at]))).sum()
+            }
+            Structure::FromBytes(classifier) => {
+                places.map(|at| u64::from(classifier.class(&self.frames[at]))).sum()
+            }
+            Structure::Walk(filters) => places
+                .filter_map(|at| {
+                    let packet = Packet::new(&self.frames[at])?;
+                    filters.iter().find(|filter| filter.matches(&packet))
+                })
+                .map(|filter| u64::from(filter.class))
+                .sum(),
+            Structure::HashMap(map) => places
+                .filter_map(|at| map.get(&self.destinations[at]))
+                .map(|class| u64::from(*class))
+                .sum(),
+            Structure::Trie(trie) => places
+                .filter_map(|at| trie.get_lpm(&Address(self.destinations[at], 32)))
+                .map(|(_, class)| u64::from(*class))
+                .sum(),
+        }
+    }
+}
+
+fn frame(flow: &Flow) -> [u8; 64] {
+    let mut frame = [0; 64];
+    let mut put = |at: usize, bytes: &[u8]| frame[at..at + bytes.len()].copy_from_slice(bytes);
+    put(12, &[0x08, 0x00, 0x45, 0, 0, 50]);
+    put(22, &[64, if flow.is_tcp { 6 } else { 17 }]);
+    put(26, &flow.source.to_be_bytes());
+    put(30, &flow.destination.to_be_bytes());
+    put(34, &flow.ports.0.to_be_bytes());
+    put(36, &flow.ports.1.to_be_bytes());
+    frame
+}

@@ -1,0 +1,150 @@
+//! The trees that are measured: how many classes, how many above each other, and who has packets.
+
+use super::work::RATE;
+use narrows_coordination::{Below, Tree};
+use narrows_qdisc::htb::Class;
+use narrows_qdisc::{Config, NodeId};
+use narrows_units::{Bytes, Rate, wire::Overhead};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A thousand times what any processor here sends.
+const NEVER: Rate = Rate::from_bits_per_sec(100_000_000_000_000);
+/// What `tc` makes a burst of where none is given, for the rates of leaves here.
+const BURST: Bytes = Bytes(1600);
+
+/// What holds packets back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Load {
+    /// Nothing: every class is assured more than all that comes. Credit is checked for every packet
+    /// at every level and always suffices, as in `rte_sched`.
+    Free,
+    /// The root's rate, of which all leaves together are assured all: each waits for its own rate
+    /// and borrows what it can.
+    Bound,
+}
+
+impl Load {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Free, Self::Bound];
+
+    /// The one of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|load| load.name() == name)
+    }
+
+    /// Its name in tables and on command lines.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Bound => "bound",
+        }
+    }
+}
+
+/// One tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Leaf classes.
+    pub classes: u32,
+    /// Classes above each leaf, the root included.
+    pub depth: u32,
+    /// Leaf classes that have packets, at most `classes`: the others are idle.
+    pub active: u32,
+    /// What holds packets back.
+    pub load: Load,
+}
+
+impl Shape {
+    /// One in which all leaves have packets.
+    pub const fn busy(classes: u32, depth: u32, load: Load) -> Self {
+        Self { classes, depth, active: classes, load }
+    }
+
+    /// The number of the active leaf `leaf`. Those that are active are spread over all.
+    #[inline]
+    pub(super) fn class(self, leaf: u32) -> u32 {
+        1 + (u64::from(leaf) * u64::from(self.classes) / u64::from(self.active)) as u32
+    }
+
+    /// A leaf of its tree, for packets that nobody assigns.
+    pub(super) const DEFAULT: u32 = 1;
+
+    /// The tree: a root, and below it at every level as many classes as make all levels fan out
+    /// alike, each of which may borrow all that the root has. Below each leaf is `below`.
+    ///
+    /// Leaves have the numbers from 1 on.
+    pub(super) fn tree(self, below: &Config) -> Arc<Tree> {
+        let rate = match self.load {
+            Load::Free => NEVER,
+            Load::Bound => RATE,
+        };
+        let mut classes = BTreeMap::new();
+        let below = Arc::new(below.clone());
+        let sizes: Vec<u32> = (0..=self.depth).map(|level| self.size(level)).collect();
+        // Where the numbers of a level begin: inner classes come behind the leaves.
+        let first = |level: u32| match level {
+            level if level == self.depth => 1,
+            level => 1 + self.classes + sizes[..level as usize].iter().sum::<u32>(),
+        };
+        for (level, &size) in (0u32..).zip(&sizes) {
+            let assured = match self.load {
+                Load::Free => rate,
+                Load::Bound => Rate::from_bits_per_sec(rate.bits_per_sec() / u64::from(size)),
+            };
+            for number in 0..size {
+                let parent = level.checked_sub(1).map(|above| {
+                    let siblings = u64::from(sizes[above as usize]);
+                    first(above) + (u64::from(number) * siblings / u64::from(size)) as u32
+                });
+                let burst = BURST.max(Bytes(assured.bytes_per_sec() / 1000));
+                let class = Class {
+                    parent,
+                    rate: assured,
+                    ceil: rate,
+                    burst,
+                    cburst: BURST.max(Bytes(rate.bytes_per_sec() / 1000)),
+                    prio: 0,
+                    quantum: (assured.bytes_per_sec() / 10).clamp(1_000, 200_000) as u32,
+                    overhead: Overhead::NONE,
+                };
+                let id = first(level) + number;
+                let is_leaf = level == self.depth;
+                let below = || Below::new(NodeId(u64::from(id)), Arc::clone(&below));
+                classes.insert(id, (class, is_leaf.then(below)));
+            }
+        }
+        let tree = Tree::new();
+        tree.become_these(&classes);
+        tree
+    }
+
+    /// How many classes there are at `level`; 0 is the root's.
+    fn size(self, level: u32) -> u32 {
+        let part = f64::from(level) / f64::from(self.depth);
+        f64::from(self.classes).powf(part).round() as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_fan_out_alike() {
+        let sizes = |classes, depth| {
+            let shape = Shape::busy(classes, depth, Load::Free);
+            (0..=depth).map(|level| shape.size(level)).collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(65_536, 4), [1, 16, 256, 4096, 65_536]);
+        assert_eq!(sizes(1_024, 1), [1, 1_024]);
+    }
+
+    #[test]
+    fn active_classes_are_spread_over_all() {
+        let shape = Shape { classes: 1_000_000, depth: 1, active: 4, load: Load::Free };
+        assert_eq!([0, 1, 2, 3].map(|leaf| shape.class(leaf)), [1, 250_001, 500_001, 750_001]);
+        let shape = Shape::busy(16, 4, Load::Bound);
+        assert!((0..16).map(|leaf| shape.class(leaf)).eq(1..=16));
+    }
+}

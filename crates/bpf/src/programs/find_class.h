@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Which class a frame belongs to: headers become a key, and the key is looked up
+ * under each mask that rules ask by (tuple-space search), those with the best rules
+ * first, until no later mask can have a better one.
+ *
+ * Headers are read as crates/packet/src/dissect does, but for MPLS and PPPoE: what
+ * is behind those is no IP here.
+ */
+#ifndef FIND_CLASS_H
+#define FIND_CLASS_H
+
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include "tree.h"
+
+#define TAGS_MAX 4
+#define EXTENSIONS_MAX 4
+
+/* Where the IP header of a frame is. */
+struct network {
+	__u16 at;
+	__u8 ip;			/* 4, 6, or 0 for none */
+};
+
+static __always_inline int is_tag(__be16 ether_type)
+{
+	return ether_type == bpf_htons(ETH_P_8021Q) || ether_type == bpf_htons(ETH_P_8021AD) ||
+	       ether_type == bpf_htons(ETH_P_QINQ1);
+}
+
+static __always_inline int has_ports(__u8 protocol)
+{
+	/* TCP, UDP, DCCP, SCTP, UDP-Lite */
+	return protocol == 6 || protocol == 17 || protocol == 33 || protocol == 132 ||
+	       protocol == 136;
+}
+
+static __always_inline void read_ports(struct key *key, void *at, void *data_end)
+{
+	__be16 *ports = at;
+
+	if (!has_ports(key->protocol) || (void *)(ports + 2) > data_end)
+		return;
+	key->source_port = ports[0];
+	key->destination_port = ports[1];
+	key->has_ports = 1;
+}
+
+static __always_inline void read_v4(struct key *key, struct network *network, void *at,
+				    void *data_end)
+{
+	struct iphdr *ip = at;
+
+	if ((void *)(ip + 1) > data_end || ip->version != 4 || ip->ihl < 5)
+		return;
+	network->ip = key->ip = 4;
+	key->traffic_class = ip->tos;
+	key->protocol = ip->protocol;
+	__builtin_memcpy(key->source + 12, &ip->saddr, 4);
+	__builtin_memcpy(key->destination + 12, &ip->daddr, 4);
+	if (!(ip->frag_off & bpf_htons(0x3fff)))
+		read_ports(key, at + ip->ihl * 4, data_end);
+}
+
+static __always_inline void read_v6(struct key *key, struct network *network, void *at,
+				    void *data_end)
+{
+	struct ipv6hdr *ip = at;
+
+	if ((void *)(ip + 1) > data_end || ip->version != 6)
+		return;
+	network->ip = key->ip = 6;
+	key->traffic_class = ip->priority << 4 | ip->flow_lbl[0] >> 4;
+	key->protocol = ip->nexthdr;
+	__builtin_memcpy(key->source, &ip->saddr, 16);
+	__builtin_memcpy(key->destination, &ip->daddr, 16);
+	at += sizeof(*ip);
+#pragma unroll
+	for (int i = 0; i < EXTENSIONS_MAX; i++) {
+		__u8 *extension = at;
+		__u8 kind = key->protocol;
+
+		if (kind != 0 && kind != 43 && kind != 60 && kind != 135 && kind != 44)
+			break;
+		if ((void *)(extension + 8) > data_end)
+			return;
+		key->protocol = extension[0];
+		/* A fragment's header has a fixed length, and what follows is in one of them only. */
+		if (kind == 44)
+			return;
+		at += (extension[1] + 1) * 8;
+	}
+	read_ports(key, at, data_end);
+}
+
+/* Reads the headers of the frame from `data` on into a key. */
+static __always_inline void read_headers(struct key *key, struct network *network, void *data,
+					 void *data_end)
+{
+	struct ethhdr *eth = data;
+	__u16 at = sizeof(*eth);
+	__be16 ether_type;
+
+	if ((void *)(eth + 1) > data_end)
+		return;
+	ether_type = eth->h_proto;
+#pragma unroll
+	for (int i = 0; i < TAGS_MAX; i++) {
+		if (!is_tag(ether_type) || data + at + 4 > data_end)
+			break;
+		ether_type = *(__be16 *)(data + at + 2);
+		at += 4;
+	}
+	network->at = at;
+	/* Below 1536 it is a length. */
+	key->ether_type = bpf_ntohs(ether_type) < 1536 ? 0 : ether_type;
+	if (ether_type == bpf_htons(ETH_P_IP))
+		read_v4(key, network, data + at, data_end);
+	else if (ether_type == bpf_htons(ETH_P_IPV6))
+		read_v6(key, network, data + at, data_end);
+}
+
+/* What a router makes of the TOS byte: rt_tos2priority() of the kernel. */
+static __always_inline __u32 priority(__u8 traffic_class)
+{
+	__u32 is_fast = traffic_class & 0x10, is_bulk = traffic_class & 0x08;
+
+	return is_fast ? (is_bulk ? 4 : 6) : (is_bulk ? 2 : 0);
+}
+
+/* The class of what `key` says. A global function, as are those that call it: the
+ * verifier looks at each by itself, not once for each way that leads to it. */
+__noinline __u32 find_class(__u32 number, struct key *key)
+{
+	struct plan *plan = bpf_map_lookup_elem(&plans, &number);
+	__u64 order = ~0ULL;
+	__u32 class;
+
+	if (!plan || !key)
+		return NOWHERE;
+	class = plan->otherwise[priority(key->traffic_class) & 15];
+	for (__u32 i = 0; i < MASKS_MAX; i++) {
+		const struct mask *mask = &plan->by[i];
+		const struct rule *rule;
+		struct key masked;
+
+		if (i >= plan->masks || mask->first >= order)
+			break;
+#pragma unroll
+		for (int word = 0; word < 6; word++)
+			masked.words[word] = key->words[word] & mask->bits.words[word];
+		masked.mask = i;
+		masked.generation = plan->generation;
+		rule = bpf_map_lookup_elem(&rules, &masked);
+		if (rule && rule->order < order) {
+			order = rule->order;
+			class = rule->class;
+		}
+	}
+	return class;
+}
+
+/* The class of a frame under the plan `number`. */
+__noinline __u32 classify(struct xdp_md *ctx, __u32 number)
+{
+	struct network network = {};
+	struct key key = {};
+
+	read_headers(&key, &network, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
+	return find_class(number, &key);
+}
+
+#endif

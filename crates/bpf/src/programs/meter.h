@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Whether a class may send, and what its AQM says.
+ *
+ * A class has a clock: the time up to which its rate is sold. What it is ahead of now
+ * is the *virtual delay*: how long the packet would wait if there were a queue. A
+ * CPU buys for a class a batch of bytes at once: it advances the clock of the leaf and
+ * of each class above it, one atomic addition each, and then charges packets to its
+ * own memory. So what a packet costs does not depend on the depth of the tree, nor on
+ * other CPUs. A class that is sold further ahead than its limit sells nothing. All
+ * that is sold is booked, so whatever CPUs do at the same time, the sum is exact.
+ *
+ * A purse that has not been filled for a while gives nothing: what its CPU bought
+ * long ago is not for now.
+ *
+ * AQM: CoDel's law on the virtual delay (K. Nichols, V. Jacobson; RFC 8289). A delay
+ * above the target costs one packet, then one more each interval / sqrt(count) until
+ * it is below. Two things differ, since a virtual queue delays nobody: the first does
+ * not wait for an interval, for there is less room than a slow start needs; and none is
+ * dropped while the delay falls. See docs/xdp.md.
+ */
+#ifndef METER_H
+#define METER_H
+
+#include "share_out.h"
+
+/* Five ticks of a kernel with HZ=250: the clock for purses is a tick old. */
+#define PURSE_EXPIRED (20 * 1000000ULL)
+/* A CPU that comes back within this buys a batch, else what it needs. */
+#define BUSY 1000000ULL
+/* The longest that a CPU believes a refusal. */
+#define REFUSED_MAX 1000000ULL
+#define COUNT_MAX 0xffff
+
+enum answer {
+	SEND,
+	MARK_OR_DROP,			/* the AQM wants the sender to hear of it */
+	FULL,				/* the virtual queue is full */
+};
+
+static __always_inline __u64 time_for(__u64 bytes, __u64 rate)
+{
+	return (bytes * SECOND + rate / 2) / max(rate, 1);
+}
+
+/* What a class may send now, in bytes a second. */
+static __always_inline __u64 rate_of(const struct class *class, const struct node *node)
+{
+	__u64 grant = *(volatile __u64 *)&node->grant;
+
+	return class->parent && grant ? min(grant, class->ceil) : class->rate;
+}
+
+/* How far `clock` is ahead of `now`; lifts it where credit would be older than `burst`. */
+static __always_inline __s64 ahead(__u64 *clock, __u64 now, __u64 burst)
+{
+	__u64 at = *(volatile __u64 *)clock;
+
+	if ((__s64)(at + burst - now) < 0) {
+		__u64 lifted = now - burst;
+
+		/* Whoever else lifts it lifts it as far. */
+		__sync_val_compare_and_swap(clock, at, lifted);
+		at = lifted;
+	}
+	return (__s64)(at - now);
+}
+
+/* Buys `want` bytes for the leaf. Nothing is bought where any class on the way refuses. */
+static __always_inline int buy(__u32 plan, __u32 leaf, const struct class *class,
+			       struct node *node, struct seat *seat, __u64 want, __u64 now)
+{
+	__s64 delay, own, above;
+	__u64 refused = 0;
+	__u32 at = class->parent;
+
+	__sync_fetch_and_add(&node->offered, seat->offered);
+	seat->offered = 0;
+	for (int level = 1; level < LEVELS_MAX && at; level++) {
+		struct class *upper = class_of(plan, at);
+		struct node *upper_node = node_of(at);
+
+		if (!upper || !upper_node)
+			break;
+		if ((__s64)(now - *(volatile __u64 *)&upper_node->refreshed) > (__s64)EPOCH)
+			share_out(plan, at, now);
+		at = upper->parent;
+	}
+	own = ahead(&node->own, now, class->burst);
+	delay = ahead(&node->clock, now, class->burst);
+	seat->delay = delay > 0 ? delay : 0;
+	seat->borrows = class->parent && own > (__s64)class->limit;
+	if (delay > (__s64)class->limit)
+		refused = delay - class->limit;
+	at = class->parent;
+	for (int level = 1; level < LEVELS_MAX && at && !refused; level++) {
+		struct class *upper = class_of(plan, at);
+		struct node *upper_node = node_of(at);
+		__u64 limit;
+
+		if (!upper || !upper_node)
+			break;
+		/* Who borrows leaves a part to what is assured. */
+		limit = seat->borrows ? upper->limit / 2 : upper->limit;
+		above = ahead(&upper_node->clock, now, upper->burst);
+		if (above > (__s64)limit)
+			refused = above - limit;
+		at = upper->parent;
+	}
+	if (delay > (__s64)(class->limit / 8) || refused)
+		*(volatile __u64 *)&node->hungry_at = now;
+	if (refused) {
+		seat->refused_until = now + min(refused, REFUSED_MAX);
+		return FULL;
+	}
+	__sync_fetch_and_add(&node->clock, time_for(want, rate_of(class, node)));
+	if (class->parent && !seat->borrows)
+		__sync_fetch_and_add(&node->own, time_for(want, class->rate));
+	at = class->parent;
+	for (int level = 1; level < LEVELS_MAX && at; level++) {
+		struct class *upper = class_of(plan, at);
+		struct node *upper_node = node_of(at);
+
+		if (!upper || !upper_node)
+			break;
+		/* At the root that is its rate, below it its ceiling: its share is kept below it. */
+		__sync_fetch_and_add(&upper_node->clock,
+				     time_for(want, upper->parent ? upper->ceil : upper->rate));
+		at = upper->parent;
+	}
+	return SEND;
+}
+
+/* A step of Newton's method towards 1 / sqrt(count), as a fraction of 2^32 (sch_codel). */
+static __always_inline __u32 inverse_root(__u32 inverse, __u32 count)
+{
+	__u64 square = ((__u64)inverse * inverse) >> 32;
+	__u64 value = (3ULL << 32) - count * square;
+
+	return (value >> 2) * inverse >> 31;
+}
+
+/* Whether the AQM wants this packet. One CPU at most gets a yes for each time that is due. */
+static __always_inline int is_wanted(const struct class *class, struct node *node, __u64 delay,
+				     __u64 now)
+{
+	__u64 next = *(volatile __u64 *)&node->aqm_next;
+	__u64 count = node->aqm_count;
+	__u32 inverse;
+
+	if (delay <= class->target) {
+		if (next)
+			*(volatile __u64 *)&node->aqm_next = 0;
+		return 0;
+	}
+	if (!next) {
+		/* At once, but for what the last one may not have been answered yet. Soon after
+		 * it the count goes on from where it was enough. */
+		__u64 since = now - node->aqm_last;
+
+		next = since < class->interval ? node->aqm_last + class->interval : now;
+		count = since < 16 * class->interval && count > 2 ? count - 2 : 0;
+		if (__sync_val_compare_and_swap(&node->aqm_next, 0, next) != 0)
+			return 0;
+		node->aqm_count = count;
+	}
+	if ((__s64)(now - next) < 0)
+		return 0;
+	/* Senders have responded: the virtual queue drains. To wait for it costs no latency. */
+	if (count && delay < node->aqm_delay) {
+		if (__sync_val_compare_and_swap(&node->aqm_next, next, now + class->interval) ==
+		    next)
+			node->aqm_delay = delay;
+		return 0;
+	}
+	count = min(count + 1, COUNT_MAX);
+	inverse = count == 1 ? ~0U : inverse_root(node->aqm_inverse, count);
+	if (__sync_val_compare_and_swap(&node->aqm_next, next,
+					now + (class->interval * inverse >> 32)) != next)
+		return 0;
+	node->aqm_count = count;
+	node->aqm_inverse = inverse;
+	node->aqm_last = now;
+	node->aqm_delay = delay;
+	return 1;
+}
+
+/* What becomes of a packet of `leaf` that is charged `cost` bytes. */
+static __always_inline int meter(__u32 plan, __u32 leaf, const struct class *class,
+				 struct seat *seat, __u64 cost)
+{
+	__u64 now = bpf_ktime_get_coarse_ns();
+	struct node *node;
+	__u64 want = cost;
+
+	seat->offered += cost;
+	/* Signed: the coarse clock may stand before the purchase. */
+	if (seat->credit >= (__s64)cost && seat->delay <= class->target &&
+	    (__s64)(now - seat->bought) < (__s64)PURSE_EXPIRED) {
+		seat->credit -= cost;
+		return SEND;
+	}
+	node = node_of(leaf);
+	if (!node)
+		return FULL;
+	now = bpf_ktime_get_ns();
+	if (seat->credit < (__s64)cost || (__s64)(now - seat->bought) > (__s64)PURSE_EXPIRED) {
+		if ((__s64)(now - seat->refused_until) < 0)
+			return FULL;
+		if (now - seat->bought < BUSY)
+			want += rate_of(class, node) * class->batch / SECOND;
+		if (now - seat->bought > PURSE_EXPIRED)
+			seat->credit = 0;
+		want -= min(seat->credit, cost);
+		if (buy(plan, leaf, class, node, seat, want, now) == FULL)
+			return FULL;
+		seat->credit += want;
+		seat->bought = now;
+	}
+	if (is_wanted(class, node, seat->delay, now))
+		return MARK_OR_DROP;
+	seat->credit -= cost;
+	return SEND;
+}
+
+#endif

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * What user space and `tree` tell each other: the layout of their maps.
+ *
+ * A plan is what one port's egress is to do: masks and rules that find a packet's
+ * class, and the classes. There is room for two plans. One is in force; user space
+ * writes the other one, and then the number of the one in force. A program reads
+ * that number once for each packet, so a packet meets one plan as a whole.
+ *
+ * A class keeps its number from plan to plan, and with it its credit (`nodes`) and
+ * its counters (`seats`). Number 0 is no class: packets pass unmetered.
+ *
+ * src/tree/layout.rs says the same in Rust.
+ */
+#ifndef TREE_H
+#define TREE_H
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+
+#define CLASSES_MAX 1024
+#define MASKS_MAX 32
+#define RULES_MAX 16384
+/* The most classes on a way from a leaf to the root. */
+#define LEVELS_MAX 8
+#define PRIORITIES 8
+
+/* In the place of a class: such packets are dropped. */
+#define NOWHERE 0xffffffff
+
+/* What rules ask of a packet, as eight-byte words so that masking is six operations. */
+struct key {
+	union {
+		struct {
+			__u8 source[16];	/* an IPv4 address in the last four bytes */
+			__u8 destination[16];
+			__be16 source_port;
+			__be16 destination_port;
+			__be16 ether_type;	/* behind all tags */
+			__u8 protocol;
+			__u8 traffic_class;
+			__u8 ip;		/* 4, 6, or 0 for what is neither */
+			__u8 has_ports;
+			__u16 mask;		/* by which rules ask */
+			__u32 generation;	/* of all rules together */
+		};
+		__u64 words[6];
+	};
+};
+
+struct mask {
+	struct key bits;
+	__u64 first;			/* the least order of its rules */
+};
+
+struct rule {
+	__u64 order;			/* the least decides */
+	__u64 class;
+};
+
+struct plan {
+	__u32 masks;
+	__u32 generation;		/* of its rules */
+	__u32 otherwise[16];		/* the class of what no rule matches, by priority */
+	struct mask by[MASKS_MAX];	/* in the order of `first` */
+};
+
+struct class {
+	__u64 rate;			/* assured, in bytes a second */
+	__u64 ceil;			/* never exceeded, in bytes a second */
+	__u64 burst;			/* credit after a pause, in ns */
+	__u64 limit;			/* how far ahead it may be sold, in ns */
+	__u64 target;			/* the virtual delay that its AQM aims at, in ns */
+	__u64 interval;			/* and the time that it gives senders to respond */
+	__u32 batch;			/* for how long a busy CPU buys at once, in ns */
+	__u32 quantum;			/* its weight among those that borrow */
+	__s32 per_frame;		/* added to each frame's length */
+	__u32 minimum;			/* the least that a frame is charged */
+	__u32 parent;			/* 0 at the root */
+	__u32 child;			/* the first below it, 0 at a leaf */
+	__u32 sibling;			/* the next beside it, 0 at the last */
+	__u32 prio;
+};
+
+/* Of a class, shared by all CPUs. Two cache lines: what each purchase writes, and
+ * what is written once an epoch. */
+struct node {
+	__u64 clock;			/* up to when its present rate is sold */
+	__u64 own;			/* up to when its assured rate is */
+	__u64 offered;			/* bytes that came for it, ever */
+	__u64 grant;			/* what its parent gave it, in bytes a second */
+	__u64 hungry_at;		/* when it last had less than it wanted */
+	__u64 aqm_next;			/* when its AQM drops or marks next; 0 for never */
+	__u64 aqm_count;		/* how often it has since the delay is too long */
+	__u64 aqm_last;			/* when it did last */
+	__u64 refreshed;		/* when it last shared out among those below */
+	__u64 locked;			/* since when somebody does; 0 for nobody */
+	__u64 seen;			/* `offered` at the parent's last sharing out */
+	__u64 demand;			/* of those below it together, in bytes a second */
+	__u64 want;			/* the last sharing out: what it could use, */
+	__u64 share;			/* and what it got */
+	__u64 aqm_inverse;		/* 1 / sqrt(aqm_count), as a fraction of 2^32 */
+	__u64 aqm_delay;		/* the virtual delay when it last looked */
+};
+
+/* Of a class, on one CPU. */
+struct seat {
+	__s64 credit;			/* bytes bought and not used */
+	__u64 bought;			/* when */
+	__u64 delay;			/* how far ahead the class was sold then, in ns */
+	__u64 offered;			/* bytes that came since the class was told */
+	__u64 refused_until;		/* before that there is nothing to be had */
+	__u64 borrows;			/* whether what was bought is borrowed */
+	__u64 own_packets;		/* sent of what is assured */
+	__u64 borrowed_packets;		/* sent of what others leave */
+	__u64 bytes;			/* sent */
+	__u64 aqm_drops;
+	__u64 limit_drops;
+	__u64 marked;
+};
+
+/* Of a port, on one CPU. Every packet is in exactly one of these. */
+struct totals {
+	__u64 to_self;			/* addressed to this box, given to its kernel */
+	__u64 sent_packets;
+	__u64 sent_bytes;
+	__u64 dropped_bytes;
+	__u64 limit_drops;		/* the virtual queue was full */
+	__u64 aqm_drops;
+	__u64 unclassified_drops;
+	__u64 port_gone_drops;		/* the other port takes no frames */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} in_force SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct plan);
+} plans SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * CLASSES_MAX);
+	__type(key, __u32);
+	__type(value, struct class);
+} classes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2 * RULES_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct key);
+	__type(value, struct rule);
+} rules SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, CLASSES_MAX);
+	__type(key, __u32);
+	__type(value, struct node);
+} nodes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, CLASSES_MAX);
+	__type(key, __u32);
+	__type(value, struct seat);
+} seats SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct totals);
+} totals SEC(".maps");
+
+/* The other port, at 0. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} other_port SEC(".maps");
+
+/* Updating a map of maps waits until no program runs any more that read the maps
+ * before. User space does it between two plans, for that alone. */
+struct nothing {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(values, struct nothing);
+} grace SEC(".maps");
+
+static __always_inline struct class *class_of(__u32 plan, __u32 class)
+{
+	__u32 index = plan * CLASSES_MAX + class;
+
+	return bpf_map_lookup_elem(&classes, &index);
+}
+
+static __always_inline struct node *node_of(__u32 class)
+{
+	return bpf_map_lookup_elem(&nodes, &class);
+}
+
+static __always_inline __u64 min(__u64 one, __u64 other)
+{
+	return one < other ? one : other;
+}
+
+static __always_inline __u64 max(__u64 one, __u64 other)
+{
+	return one > other ? one : other;
+}
+
+#endif

@@ -1,0 +1,349 @@
+//! `tree`: polices what goes from one port to the other by a tree of classes, without a queue.
+//!
+//! *Two plans.* A program reads once for each packet which of two plans is in force. [`Tree::install`]
+//! writes the other one and then that number, so each packet meets one plan as a whole. Before the
+//! other one is written, whoever may still read it has to be done: [`Tree::install`] waits for that.
+//!
+//! *Numbers.* A class is a number that it keeps from plan to plan; credit and counters are stored
+//! under it. Whoever makes plans says which numbers are new.
+//!
+//! Non-goals: what a policy is, and how it becomes classes and rules.
+
+use crate::attach::{AttachError, XdpMode, attach};
+use crate::load::{LoadError, explained};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut, MapType, libbpf_sys};
+use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+pub mod layout;
+#[cfg(test)]
+#[allow(unsafe_code)]
+mod tests;
+
+use layout::{Class, Mask, PRIORITIES, Rule};
+
+#[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod skeleton {
+    include!(concat!(env!("OUT_DIR"), "/tree.skel.rs"));
+}
+
+/// `BPF_F_XDP_HAS_FRAGS` of `linux/bpf.h`.
+const XDP_HAS_FRAGS: u32 = 1 << 5;
+/// The one entry of a map that has one.
+const ONLY: [u8; 4] = [0; 4];
+
+/// The program cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TreeError {
+    /// The kernel did not load it.
+    #[error("the kernel does not load the XDP plane's program: {0}")]
+    Load(LoadError),
+    /// A map of it cannot be written or read.
+    #[error("the XDP plane's {map} map cannot be used: {source}")]
+    Map {
+        /// The map's name.
+        map: &'static str,
+        /// What the kernel said.
+        source: libbpf_rs::Error,
+    },
+    /// It cannot be attached.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+}
+
+/// What one port's egress is to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Image {
+    /// By what rules ask, in the order of [`Mask::first`].
+    pub masks: Vec<Mask>,
+    /// What assigns packets to classes. No two have the same key under the same mask.
+    pub rules: Vec<Rule>,
+    /// The class of what no rule matches, by the packet's priority.
+    pub otherwise: [u32; PRIORITIES],
+    /// The classes by their numbers, which are below [`layout::CLASSES_MAX`] and not 0.
+    pub classes: BTreeMap<u32, Class>,
+}
+
+impl Default for Image {
+    /// Everything passes.
+    fn default() -> Self {
+        let (masks, rules, classes) = Default::default();
+        Self { masks, rules, otherwise: [0; PRIORITIES], classes }
+    }
+}
+
+/// What a class has done, all CPUs together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Seat {
+    /// Packets sent of what is assured.
+    pub own_packets: u64,
+    /// Packets sent of what others leave.
+    pub borrowed_packets: u64,
+    /// Frame bytes sent.
+    pub bytes: u64,
+    /// Packets that its AQM dropped.
+    pub aqm_drops: u64,
+    /// Packets dropped because its virtual queue was full.
+    pub limit_drops: u64,
+    /// Packets that its AQM marked.
+    pub marked: u64,
+}
+
+/// What became of the frames that came in at a port, all CPUs together: each is in one of these.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Addressed to this box and given to its kernel.
+    pub to_self: u64,
+    /// Handed to the other port.
+    pub sent_packets: u64,
+    /// Their frame bytes.
+    pub sent_bytes: u64,
+    /// Frame bytes of what was dropped, for whatever reason.
+    pub dropped_bytes: u64,
+    /// Dropped because a virtual queue was full.
+    pub limit_drops: u64,
+    /// Dropped by an AQM.
+    pub aqm_drops: u64,
+    /// Dropped because no class is theirs.
+    pub unclassified_drops: u64,
+    /// Dropped because the other port takes no frames.
+    pub port_gone_drops: u64,
+}
+
+impl Totals {
+    /// What came since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            to_self: self.to_self - earlier.to_self,
+            sent_packets: self.sent_packets - earlier.sent_packets,
+            sent_bytes: self.sent_bytes - earlier.sent_bytes,
+            dropped_bytes: self.dropped_bytes - earlier.dropped_bytes,
+            limit_drops: self.limit_drops - earlier.limit_drops,
+            aqm_drops: self.aqm_drops - earlier.aqm_drops,
+            unclassified_drops: self.unclassified_drops - earlier.unclassified_drops,
+            port_gone_drops: self.port_gone_drops - earlier.port_gone_drops,
+        }
+    }
+}
+
+/// The program of one port.
+pub struct Tree {
+    // Declared first, so that the program is detached before its maps go.
+    link: Option<OwnedFd>,
+    program: OwnedFd,
+    maps: Maps,
+    /// What is in force, and under which number.
+    current: (u32, Image),
+    /// Of the rules.
+    generation: u32,
+}
+
+struct Maps {
+    in_force: MapHandle,
+    plans: MapHandle,
+    classes: MapHandle,
+    rules: MapHandle,
+    nodes: MapHandle,
+    seats: MapHandle,
+    totals: MapHandle,
+    grace: MapHandle,
+    /// What `grace` is updated with.
+    nothing: MapHandle,
+}
+
+impl Tree {
+    /// Loads the program for a port with the address `mac`; `multi_buffer` where its frames may come
+    /// in several buffers. What comes in there leaves at the interface `other`. Until a plan is
+    /// installed everything passes.
+    ///
+    /// # Errors
+    /// Where the kernel refuses it: for want of privilege or of a feature.
+    pub fn load(mac: [u8; 6], multi_buffer: bool, other: u32) -> Result<Self, TreeError> {
+        let mut storage = MaybeUninit::uninit();
+        let options = libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+            ..Default::default()
+        };
+        let nothing =
+            explained(|| MapHandle::create(MapType::Array, Some("nothing"), 4, 4, 1, &options))
+                .map_err(TreeError::Load)?;
+        let loaded = explained(|| {
+            let mut open = skeleton::TreeSkelBuilder::default().open(&mut storage)?;
+            if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+                rodata.own_mac = mac;
+                rodata.multi_buffer = u32::from(multi_buffer);
+            }
+            if multi_buffer {
+                open.progs.tree.set_flags(XDP_HAS_FRAGS);
+            }
+            open.load()
+        })
+        .map_err(TreeError::Load)?;
+        let handle = |map: &'static str, from: &MapMut<'_>| {
+            MapHandle::try_from(from).map_err(|source| TreeError::Map { map, source })
+        };
+        let maps = Maps {
+            in_force: handle("in_force", &loaded.maps.in_force)?,
+            plans: handle("plans", &loaded.maps.plans)?,
+            classes: handle("classes", &loaded.maps.classes)?,
+            rules: handle("rules", &loaded.maps.rules)?,
+            nodes: handle("nodes", &loaded.maps.nodes)?,
+            seats: handle("seats", &loaded.maps.seats)?,
+            totals: handle("totals", &loaded.maps.totals)?,
+            grace: handle("grace", &loaded.maps.grace)?,
+            nothing,
+        };
+        let other_port = handle("other_port", &loaded.maps.other_port)?;
+        update("other_port", &other_port, &ONLY, &other.to_ne_bytes())?;
+        let program = loaded.progs.tree.as_fd().try_clone_to_owned();
+        let program = program.map_err(|error| TreeError::Load(LoadError::Other(error.into())))?;
+        Ok(Self { link: None, program, maps, current: (0, Image::default()), generation: 0 })
+    }
+
+    /// Puts `image` in force. The classes in `new` begin with no credit and no count; others go on.
+    ///
+    /// # Errors
+    /// Where a map cannot be written. What was in force still is.
+    pub fn install(&mut self, image: Image, new: &[u32]) -> Result<(), TreeError> {
+        let (number, before) = (&self.current.0, &self.current.1);
+        let next = 1 - number;
+        self.wait()?;
+        let cpus = libbpf_rs::num_possible_cpus()
+            .map_err(|source| TreeError::Map { map: "seats", source })?;
+        for class in new {
+            let (node, seat) = ([0; layout::NODE_BYTES], vec![0; layout::SEAT_BYTES]);
+            update("nodes", &self.maps.nodes, &class.to_ne_bytes(), &node)?;
+            let cleared = vec![seat; cpus];
+            let result =
+                self.maps.seats.update_percpu(&class.to_ne_bytes(), &cleared, MapFlags::ANY);
+            result.map_err(|source| TreeError::Map { map: "seats", source })?;
+        }
+        for (class, what) in &image.classes {
+            let index = next * layout::CLASSES_MAX + class;
+            update("classes", &self.maps.classes, &index.to_ne_bytes(), &what.bytes())?;
+        }
+        let changed = (&before.masks, &before.rules) != (&image.masks, &image.rules);
+        let generation = self.generation.wrapping_add(u32::from(changed));
+        if changed && let Err(error) = self.add_rules(&image.rules, generation) {
+            self.remove_rules(&image.rules, generation);
+            return Err(error);
+        }
+        let plan = layout::plan(&image.masks, generation, &image.otherwise);
+        update("plans", &self.maps.plans, &next.to_ne_bytes(), &plan)?;
+        update("in_force", &self.maps.in_force, &ONLY, &next.to_ne_bytes())?;
+        let (_, before) = std::mem::replace(&mut self.current, (next, image));
+        let old = std::mem::replace(&mut self.generation, generation);
+        if changed {
+            self.wait()?;
+            self.remove_rules(&before.rules, old);
+        }
+        Ok(())
+    }
+
+    /// Waits until no program runs any more that may have read what was in force before.
+    fn wait(&self) -> Result<(), TreeError> {
+        let nothing = (self.maps.nothing.as_fd().as_raw_fd() as u32).to_ne_bytes();
+        update("grace", &self.maps.grace, &ONLY, &nothing)
+    }
+
+    fn add_rules(&self, rules: &[Rule], generation: u32) -> Result<(), TreeError> {
+        for rule in rules {
+            let key = rule.key.bytes(rule.mask, generation);
+            let value = [rule.order.to_ne_bytes(), u64::from(rule.class).to_ne_bytes()].concat();
+            update("rules", &self.maps.rules, &key, &value)?;
+        }
+        Ok(())
+    }
+
+    fn remove_rules(&self, rules: &[Rule], generation: u32) {
+        for rule in rules {
+            // One that is not there is as good as one that is removed.
+            let _ = self.maps.rules.delete(&rule.key.bytes(rule.mask, generation));
+        }
+    }
+
+    /// Attaches the program to `ifindex`. Until this handle is dropped, or the process ends, it
+    /// decides about the frames that come in there.
+    ///
+    /// # Errors
+    /// Where the kernel refuses: no XDP in the driver, an MTU too large for it, another program
+    /// attached.
+    pub fn attach(&mut self, ifindex: u32, mode: XdpMode) -> Result<(), TreeError> {
+        self.link = Some(attach(self.program.as_fd(), ifindex, mode)?);
+        Ok(())
+    }
+
+    /// Takes the program off the interface; frames take the kernel's path from here on. The counters
+    /// stay readable.
+    pub fn detach(&mut self) {
+        self.link = None;
+    }
+
+    /// What the class with this number has done; number 0 is what passed without a class.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub fn seat(&self, class: u32) -> Result<Seat, TreeError> {
+        let [
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            own_packets,
+            borrowed_packets,
+            bytes,
+            aqm_drops,
+            limit_drops,
+            marked,
+        ] = per_cpu::<12>("seats", &self.maps.seats, class)?;
+        Ok(Seat { own_packets, borrowed_packets, bytes, aqm_drops, limit_drops, marked })
+    }
+
+    /// What became of the frames so far.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub fn totals(&self) -> Result<Totals, TreeError> {
+        let [
+            to_self,
+            sent_packets,
+            sent_bytes,
+            dropped_bytes,
+            limit_drops,
+            aqm_drops,
+            unclassified_drops,
+            port_gone_drops,
+        ] = per_cpu::<8>("totals", &self.maps.totals, 0)?;
+        Ok(Totals {
+            to_self,
+            sent_packets,
+            sent_bytes,
+            dropped_bytes,
+            limit_drops,
+            aqm_drops,
+            unclassified_drops,
+            port_gone_drops,
+        })
+    }
+}
+
+fn update(name: &'static str, map: &MapHandle, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
+    let result = map.update(key, value, MapFlags::ANY);
+    result.map_err(|source| TreeError::Map { map: name, source })
+}
+
+fn per_cpu<const N: usize>(
+    name: &'static str,
+    map: &MapHandle,
+    index: u32,
+) -> Result<[u64; N], TreeError> {
+    let values = map
+        .lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY)
+        .map_err(|source| TreeError::Map { map: name, source })?;
+    Ok(layout::sums(&values.unwrap_or_default()))
+}

@@ -1,0 +1,183 @@
+//! The layout of the maps of `programs/tree.h`, in Rust.
+
+/// The most classes of a port, number 0 included, which is no class.
+pub const CLASSES_MAX: u32 = 1024;
+/// The most masks by which rules ask.
+pub const MASKS_MAX: usize = 32;
+/// The most rules.
+pub const RULES_MAX: usize = 16_384;
+/// The most classes on a way from a leaf to the root.
+pub const LEVELS_MAX: usize = 8;
+/// In the place of a class: such packets are dropped.
+pub const NOWHERE: u32 = u32::MAX;
+/// Priorities of packets.
+pub const PRIORITIES: usize = 16;
+
+/// The size of `struct node`.
+pub(super) const NODE_BYTES: usize = 128;
+/// The size of `struct seat`.
+pub(super) const SEAT_BYTES: usize = 96;
+
+/// What rules ask of a packet: `struct key`. As a mask, the bits of it that count.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Key {
+    /// Where from; an IPv4 address in the last four bytes.
+    pub source: u128,
+    /// Where to.
+    pub destination: u128,
+    /// The source's port.
+    pub source_port: u16,
+    /// The destination's port.
+    pub destination_port: u16,
+    /// The EtherType behind all tags; 0 where there is none.
+    pub ether_type: u16,
+    /// What the IP packet carries.
+    pub protocol: u8,
+    /// The code point and the two bits of ECN.
+    pub traffic_class: u8,
+    /// 4, 6, or 0 for what is neither.
+    pub ip: u8,
+    /// 1 where there are ports.
+    pub has_ports: u8,
+}
+
+impl Key {
+    /// The bits of it that are set in `mask`.
+    #[must_use]
+    pub fn masked(&self, mask: &Self) -> Self {
+        Self {
+            source: self.source & mask.source,
+            destination: self.destination & mask.destination,
+            source_port: self.source_port & mask.source_port,
+            destination_port: self.destination_port & mask.destination_port,
+            ether_type: self.ether_type & mask.ether_type,
+            protocol: self.protocol & mask.protocol,
+            traffic_class: self.traffic_class & mask.traffic_class,
+            ip: self.ip & mask.ip,
+            has_ports: self.has_ports & mask.has_ports,
+        }
+    }
+
+    /// As the program has it, with the number of the mask and the generation of the rules.
+    pub(super) fn bytes(&self, mask: u16, generation: u32) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(48);
+        bytes.extend(self.source.to_be_bytes());
+        bytes.extend(self.destination.to_be_bytes());
+        bytes.extend(self.source_port.to_be_bytes());
+        bytes.extend(self.destination_port.to_be_bytes());
+        bytes.extend(self.ether_type.to_be_bytes());
+        bytes.extend([self.protocol, self.traffic_class, self.ip, self.has_ports]);
+        bytes.extend(mask.to_ne_bytes());
+        bytes.extend(generation.to_ne_bytes());
+        bytes
+    }
+}
+
+/// A rule: packets that are `key` under a mask are of a class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rule {
+    /// The number of the mask.
+    pub mask: u16,
+    /// What a packet has to be under it.
+    pub key: Key,
+    /// The least of those that match decides.
+    pub order: u64,
+    /// The class's number, or [`NOWHERE`].
+    pub class: u32,
+}
+
+/// What of a packet rules ask, and the least order of those that do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mask {
+    /// The bits that count.
+    pub bits: Key,
+    /// The least order.
+    pub first: u64,
+}
+
+/// A class: `struct class`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Class {
+    /// What is assured, in bytes a second.
+    pub rate: u64,
+    /// What is never exceeded, in bytes a second.
+    pub ceil: u64,
+    /// Credit after a pause, in ns.
+    pub burst: u64,
+    /// How far ahead it may be sold, in ns: the length of its virtual queue.
+    pub limit: u64,
+    /// The virtual delay that its AQM aims at, in ns.
+    pub target: u64,
+    /// How long senders have to respond, in ns.
+    pub interval: u64,
+    /// For how long a busy CPU buys at once, in ns.
+    pub batch: u32,
+    /// Its weight among those that borrow.
+    pub quantum: u32,
+    /// What is added to each frame's length.
+    pub per_frame: i32,
+    /// The least that a frame is charged.
+    pub minimum: u32,
+    /// The class above it; 0 at the root.
+    pub parent: u32,
+    /// The first class below it; 0 at a leaf.
+    pub child: u32,
+    /// The next class beside it; 0 at the last.
+    pub sibling: u32,
+    /// Who borrows first: 0 before 7.
+    pub prio: u32,
+}
+
+impl Class {
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let long = [self.rate, self.ceil, self.burst, self.limit, self.target, self.interval];
+        let Self { batch, quantum, minimum, parent, child, sibling, prio, .. } = *self;
+        let short = [batch, quantum, self.per_frame as u32, minimum, parent, child, sibling, prio];
+        let long = long.into_iter().flat_map(u64::to_ne_bytes);
+        long.chain(short.into_iter().flat_map(u32::to_ne_bytes)).collect()
+    }
+}
+
+/// The header of a plan: `struct plan`.
+pub(super) fn plan(masks: &[Mask], generation: u32, otherwise: &[u32; PRIORITIES]) -> Vec<u8> {
+    let none = Mask { bits: Key::default(), first: u64::MAX };
+    let mut bytes = Vec::new();
+    bytes.extend((masks.len() as u32).to_ne_bytes());
+    bytes.extend(generation.to_ne_bytes());
+    bytes.extend(otherwise.iter().flat_map(|class| class.to_ne_bytes()));
+    for mask in masks.iter().chain(std::iter::repeat(&none)).take(MASKS_MAX) {
+        bytes.extend(mask.bits.bytes(0, 0));
+        bytes.extend(mask.first.to_ne_bytes());
+    }
+    bytes
+}
+
+/// Sums of the 64-bit words of `struct seat` and `struct totals` over all CPUs.
+pub(super) fn sums<const N: usize>(per_cpu: &[Vec<u8>]) -> [u64; N] {
+    let mut sums = [0u64; N];
+    for value in per_cpu {
+        for (sum, word) in sums.iter_mut().zip(value.as_chunks().0) {
+            *sum = sum.wrapping_add(u64::from_ne_bytes(*word));
+        }
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structures_are_as_large_as_in_c() {
+        assert_eq!(Key::default().bytes(0, 0).len(), 48);
+        assert_eq!(Class::default().bytes().len(), 80);
+        assert_eq!(plan(&[], 0, &[0; PRIORITIES]).len(), 8 + 64 + MASKS_MAX * 56);
+    }
+
+    #[test]
+    fn the_words_of_all_cpus_are_added_up() {
+        let cpu = |a: u64, b: u64| [a.to_ne_bytes(), b.to_ne_bytes()].concat();
+        assert_eq!(sums::<2>(&[cpu(1, 2), cpu(10, 20)]), [11, 22]);
+        assert_eq!(sums::<2>(&[]), [0, 0]);
+    }
+}

@@ -1,0 +1,229 @@
+//! The program, run by the kernel on frames that never were on a wire.
+
+use super::layout::Key;
+use super::*;
+use std::time::Instant;
+
+/// `XDP_DROP`, `XDP_PASS` and `XDP_REDIRECT`.
+const DROP: u32 = 1;
+const PASS: u32 = 2;
+const REDIRECT: u32 = 4;
+const OWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
+/// The loopback device: nothing is sent in a test run.
+const OTHER: u32 = 1;
+
+fn tree() -> Option<Tree> {
+    match Tree::load(OWN, false, OTHER) {
+        Err(TreeError::Load(error @ LoadError::NotPermitted)) => {
+            eprintln!("SKIPPED: {error}");
+            None
+        }
+        loaded => Some(loaded.unwrap()),
+    }
+}
+
+/// What becomes of the last of `times` frames, how long one takes in ns, and the frame.
+fn run(tree: &Tree, frame: &[u8], times: i32) -> (u32, u32, Vec<u8>) {
+    let mut out = vec![0; frame.len()];
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+        data_in: frame.as_ptr().cast(),
+        data_size_in: frame.len() as u32,
+        data_out: out.as_mut_ptr().cast(),
+        data_size_out: out.len() as u32,
+        repeat: times,
+        ..Default::default()
+    };
+    // SAFETY: the program is an open descriptor, both buffers outlive the call and are as long as
+    // `options` says, which says its own size, too.
+    let outcome =
+        unsafe { libbpf_sys::bpf_prog_test_run_opts(tree.program.as_raw_fd(), &mut options) };
+    assert_eq!(outcome, 0, "the kernel does not run it");
+    (options.retval, options.duration, out)
+}
+
+/// An IPv4 packet of UDP to `port`, `bytes` long.
+fn frame(port: u16, traffic_class: u8, bytes: usize) -> Vec<u8> {
+    let mut frame = vec![0; bytes];
+    frame[..6].fill(4);
+    frame[12..14].copy_from_slice(&[8, 0]);
+    frame[14..16].copy_from_slice(&[0x45, traffic_class]);
+    frame[16..18].copy_from_slice(&((bytes - 14) as u16).to_be_bytes());
+    frame[22..24].copy_from_slice(&[64, 17]);
+    frame[26..34].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+    frame[36..38].copy_from_slice(&port.to_be_bytes());
+    let sum = checksum(&frame[14..34]);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame
+}
+
+/// RFC 1071, of a header whose own sum is 0 or right; 0 for the latter.
+fn checksum(header: &[u8]) -> u16 {
+    let words = header.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let sum: u32 = words.sum();
+    !(((sum & 0xffff) + (sum >> 16)) as u16)
+}
+
+const MS: u64 = 1_000_000;
+
+fn class(rate: u64) -> Class {
+    Class {
+        rate,
+        ceil: rate,
+        burst: MS,
+        limit: 5 * MS,
+        target: 5 * MS,
+        interval: 100 * MS,
+        batch: 50_000,
+        quantum: 1000,
+        ..Class::default()
+    }
+}
+
+fn one_class(class: Class) -> Image {
+    Image { otherwise: [1; PRIORITIES], classes: BTreeMap::from([(1, class)]), ..Image::default() }
+}
+
+#[test]
+fn without_a_plan_everything_passes_and_what_is_for_the_box_stays() {
+    let Some(tree) = tree() else { return };
+    assert_eq!(run(&tree, &frame(53, 0, 100), 3).0, REDIRECT);
+    let mut own = frame(53, 0, 100);
+    own[..6].copy_from_slice(&OWN);
+    assert_eq!(run(&tree, &own, 1).0, PASS);
+    let totals = tree.totals().unwrap();
+    let expected = Totals { to_self: 1, sent_packets: 3, sent_bytes: 300, ..Totals::default() };
+    assert_eq!(totals, expected);
+    assert_eq!(tree.seat(0).unwrap().own_packets, 3);
+}
+
+#[test]
+fn a_class_passes_its_rate_and_every_packet_is_counted_once() {
+    let Some(mut tree) = tree() else { return };
+    // 100 MB/s: a thousand bytes each 10 us.
+    // The virtual queue is long, so that a test that has to wait for its core loses nothing.
+    tree.install(
+        one_class(Class { limit: 500 * MS, target: 1000 * MS, ..class(100_000_000) }),
+        &[1],
+    )
+    .unwrap();
+    let began = Instant::now();
+    let times = 4_000_000;
+    run(&tree, &frame(53, 0, 1000), times);
+    let elapsed = began.elapsed().as_secs_f64();
+    let (seat, totals) = (tree.seat(1).unwrap(), tree.totals().unwrap());
+    assert_eq!(totals.sent_packets + totals.limit_drops + totals.aqm_drops, times as u64);
+    assert_eq!(seat.own_packets, totals.sent_packets);
+    assert_eq!(totals.sent_bytes + totals.dropped_bytes, 1000 * times as u64);
+    // Burst and virtual queue come on top, and a batch. What was bought for a CPU that has to wait
+    // for longer than it stays good is lost.
+    let (most, least) = (elapsed + 0.5015, 0.9 * elapsed + 0.45);
+    let sent = totals.sent_bytes as f64 / 100e6;
+    assert!(sent < most && sent > least, "sent for {sent} s within {elapsed} s");
+}
+
+#[test]
+fn rules_find_classes_and_the_first_by_order_decides() {
+    let Some(mut tree) = tree() else { return };
+    let to = |port| Key { destination_port: port, has_ports: 1, ..Key::default() };
+    let by = |bits| Mask { bits, first: 1 };
+    let port = to(u16::MAX);
+    let network = Key { destination: 0xff00_0000, ip: 0xff, ..Key::default() };
+    let image = Image {
+        masks: vec![by(port), Mask { first: 2, ..by(network) }],
+        rules: vec![
+            Rule { mask: 0, key: to(53), order: 1, class: 2 },
+            Rule { mask: 0, key: to(80), order: 3, class: layout::NOWHERE },
+            Rule {
+                mask: 1,
+                key: Key { destination: 0x0a00_0000, ip: 4, ..Key::default() },
+                order: 2,
+                class: 3,
+            },
+        ],
+        classes: (1..4).map(|number| (number, class(1_000_000_000))).collect(),
+        ..one_class(class(1_000_000_000))
+    };
+    tree.install(image.clone(), &[1, 2, 3]).unwrap();
+    for port in [53, 80, 443] {
+        assert_eq!(run(&tree, &frame(port, 0, 100), 1).0, REDIRECT);
+    }
+    let sent = |tree: &Tree| [1, 2, 3].map(|class| tree.seat(class).unwrap().own_packets);
+    assert_eq!(sent(&tree), [0, 1, 2]);
+    // Without the network, port 80 is nowhere; counters of classes that stay go on.
+    let rules = image.rules[..2].to_vec();
+    tree.install(Image { rules, masks: vec![by(port)], ..image }, &[]).unwrap();
+    assert_eq!(run(&tree, &frame(80, 0, 100), 1).0, DROP);
+    run(&tree, &frame(443, 0, 100), 1);
+    assert_eq!(sent(&tree), [1, 1, 2]);
+    assert_eq!(tree.totals().unwrap().unclassified_drops, 1);
+}
+
+#[test]
+fn a_mark_takes_the_place_of_a_drop_and_the_checksum_is_right() {
+    let Some(mut tree) = tree() else { return };
+    for traffic_class in [0, 1, 2, 3] {
+        let marking = Class { target: MS, limit: 1 << 60, interval: 2 * MS, ..class(1_000_000) };
+        tree.install(one_class(marking), &[1]).unwrap();
+        let frame = frame(53, traffic_class, 1000);
+        let began = Instant::now();
+        let marked = loop {
+            let (verdict, _, out) = run(&tree, &frame, 1);
+            if verdict == DROP || out[15] != frame[15] {
+                break (verdict, out);
+            }
+            if traffic_class == 3 && tree.seat(1).unwrap().marked > 0 {
+                break (verdict, out);
+            }
+            assert!(began.elapsed().as_secs() < 10, "neither marked nor dropped");
+        };
+        let seat = tree.seat(1).unwrap();
+        match traffic_class {
+            0 => assert_eq!((marked.0, seat.aqm_drops), (DROP, 1)),
+            _ => {
+                assert_eq!((marked.0, seat.aqm_drops, seat.marked), (REDIRECT, 0, 1));
+                assert_eq!(marked.1[15], 3);
+                assert_eq!(checksum(&marked.1[14..34]), 0);
+            }
+        }
+    }
+}
+
+/// A chain of `depth` classes above one leaf, which is number 1; all of them never refuse.
+fn chain(depth: u32) -> Image {
+    let wide = Class { limit: 1 << 60, target: 1 << 60, ..class(125_000_000_000) };
+    let at = |number: u32| Class {
+        parent: if number < depth { number + 1 } else { 0 },
+        child: number - 1,
+        ..wide
+    };
+    let classes = (1..=depth).map(|number| (number, at(number))).collect();
+    Image { otherwise: [1; PRIORITIES], classes, ..Image::default() }
+}
+
+/// `cargo test --release -p narrows-bpf --lib what_policing_costs -- --ignored --nocapture`
+#[test]
+#[ignore = "measures; nothing can fail"]
+fn what_policing_costs() {
+    let Some(mut tree) = tree() else { return };
+    let frame = frame(53, 0, 64);
+    let mut own = frame.clone();
+    own[..6].copy_from_slice(&OWN);
+    let best = |tree: &Tree, frame: &[u8], cpus: usize| {
+        let one = || (0..7).map(|_| run(tree, frame, 1_000_000).1).min().unwrap_or(0);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..cpus).map(|_| scope.spawn(one)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).max().unwrap_or(0)
+        })
+    };
+    for cpus in [1, 2] {
+        println!("{cpus} CPUs: for the box {} ns", best(&tree, &own, cpus));
+        println!("{cpus} CPUs: no class {} ns", best(&tree, &frame, cpus));
+    }
+    for depth in [1, 4] {
+        tree.install(chain(depth), &[1, 2, 3, 4]).unwrap();
+        for cpus in [1, 2] {
+            println!("{cpus} CPUs: depth {depth} {} ns", best(&tree, &frame, cpus));
+        }
+    }
+}

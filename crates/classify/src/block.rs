@@ -1,0 +1,179 @@
+//! The filters of one qdisc or class, made into tables.
+//!
+//! A look-up asks one table for each shape, those first that have the filter to be asked first of
+//! all, and ends when no other table can have one before what was found. Where there are many
+//! shapes, [sieves](crate::sieve) leave out those that cannot have the packet's addresses.
+//!
+//! *A change* copies what it touches: a piece of one table, and a page of a sieve. All else is
+//! shared with the version before it.
+
+use crate::group::Group;
+use crate::shape::{Compiled, Shape};
+use crate::sieve::{Sieve, TABLES};
+use crate::table::Rank;
+use crate::{Filter, Filters, Subject};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// See the module's documentation.
+#[derive(Clone, Default)]
+pub(crate) struct Block {
+    filters: Filters,
+    groups: Vec<Entry>,
+    sieves: Vec<Sieve>,
+}
+
+/// A group, with what decides whether it is asked.
+#[derive(Clone)]
+struct Entry {
+    guard_mask: u64,
+    guard: u64,
+    /// Its first rank,
+    best: Rank,
+    /// and the first of it and of all behind it.
+    rest: Rank,
+    group: Arc<Group>,
+}
+
+impl Block {
+    /// That of `filters`.
+    pub(crate) fn new(filters: Filters) -> Self {
+        let mut shapes: HashMap<Shape, Vec<(Vec<u64>, Rank)>> = HashMap::new();
+        for (_, filter) in filters.iter() {
+            let compiled = Compiled::of(filter);
+            let rank = rank(filter, compiled.is_partial);
+            shapes.entry(compiled.shape).or_default().push((compiled.key, rank));
+        }
+        let groups = shapes.into_iter().map(|(shape, keys)| {
+            let mut group = Group::new(shape, keys.len());
+            keys.iter().for_each(|(key, rank)| group.insert(key, *rank));
+            group
+        });
+        let mut block = Self { groups: groups.map(Entry::new).collect(), filters, sieves: vec![] };
+        block.arrange();
+        block
+    }
+
+    /// The filters that it is made of.
+    pub(crate) fn filters(&self) -> &Filters {
+        &self.filters
+    }
+
+    /// That of `filters`, which shares with this one what is the same.
+    #[must_use]
+    pub(crate) fn with(&self, filters: &Filters) -> Self {
+        let mut next = self.clone();
+        let (mut is_new, mut budget) = (false, self.filters.len() / 4 + 1024);
+        self.filters.changes(filters, |_, old, new| {
+            budget = budget.saturating_sub(1);
+            if budget > 0 {
+                old.into_iter().for_each(|filter| next.remove(filter));
+                new.into_iter().for_each(|filter| is_new |= next.insert(filter));
+            }
+        });
+        if budget == 0 {
+            // Not much of this one would be left.
+            return Self::new(filters.clone());
+        }
+        next.filters = filters.clone();
+        let count = next.groups.len();
+        next.groups.retain(|entry| !entry.group.is_empty());
+        if is_new || next.groups.len() < count {
+            next.arrange();
+        } else {
+            next.sum_up();
+        }
+        next
+    }
+
+    /// Adds a filter. Whether it is the first of its shape.
+    fn insert(&mut self, filter: &Filter) -> bool {
+        let Compiled { shape, key, is_partial } = Compiled::of(filter);
+        let place = self.groups.iter().position(|entry| entry.group.shape == shape);
+        let at = place.unwrap_or(self.groups.len());
+        if place.is_none() {
+            self.groups.push(Entry::new(Group::new(shape, 1)));
+        }
+        let group = Arc::make_mut(&mut self.groups[at].group);
+        group.insert(&key, rank(filter, is_partial));
+        self.sieves.iter_mut().for_each(|sieve| sieve.note(at, &key));
+        place.is_none()
+    }
+
+    fn remove(&mut self, filter: &Filter) {
+        let Compiled { shape, key, is_partial } = Compiled::of(filter);
+        let found = self.groups.iter_mut().find(|entry| entry.group.shape == shape);
+        if let Some(entry) = found {
+            Arc::make_mut(&mut entry.group).remove(&key, rank(filter, is_partial));
+        }
+    }
+
+    /// Puts the groups in order and makes the sieves anew.
+    fn arrange(&mut self) {
+        self.groups.sort_by_key(|entry| entry.group.best);
+        self.sum_up();
+        self.sieves = Sieve::worth(self.groups.iter().map(|entry| &entry.group.shape));
+        for sieve in &mut self.sieves {
+            for (table, entry) in self.groups.iter().enumerate().take(TABLES) {
+                entry.group.keys(|key| sieve.note(table, key));
+            }
+        }
+    }
+
+    /// Works out again what follows from the groups.
+    fn sum_up(&mut self) {
+        let mut rest = Rank::LAST;
+        for entry in self.groups.iter_mut().rev() {
+            entry.best = entry.group.best;
+            rest = rest.min(entry.best);
+            entry.rest = rest;
+        }
+    }
+
+    /// The first filter behind `after` that `subject` matches.
+    #[inline]
+    pub(crate) fn find(&self, subject: &Subject<'_>, after: Rank) -> Option<Rank> {
+        let kind = subject.field(crate::fields::KIND);
+        let mut found = Rank::LAST;
+        let mut open =
+            self.sieves.iter().fold(u64::MAX, |open, sieve| open & sieve.tables(subject));
+        for groups in self.groups.chunks(TABLES) {
+            while open != 0 {
+                let Some(entry) = groups.get(open.trailing_zeros() as usize) else { break };
+                open &= open - 1;
+                if entry.rest >= found {
+                    break;
+                }
+                if kind & entry.guard_mask == entry.guard
+                    && entry.best < found
+                    && let Some(rank) = entry.group.find(subject, after, found, &self.filters)
+                {
+                    found = rank;
+                }
+            }
+            // The sieves know nothing of further ones.
+            open = u64::MAX;
+        }
+        Some(found).filter(|found| *found != Rank::LAST)
+    }
+
+    /// What it takes of memory, in bytes, the filters themselves left out.
+    pub(crate) fn bytes(&self) -> usize {
+        let groups: usize = self.groups.iter().map(|entry| entry.group.bytes()).sum();
+        groups + self.sieves.iter().map(Sieve::bytes).sum::<usize>()
+    }
+}
+
+impl Entry {
+    fn new(group: Group) -> Self {
+        let (guard_mask, guard) = (group.shape.guard_mask, group.shape.guard);
+        let best = group.best;
+        Self { guard_mask, guard, best, rest: best, group: Arc::new(group) }
+    }
+}
+
+/// The rank of `filter`, which says all where nothing else is to be known of it.
+fn rank(filter: &Filter, is_partial: bool) -> Rank {
+    let is_plain = !is_partial && filter.actions.is_empty();
+    Rank::new(filter.order(), is_plain.then_some(filter.class))
+}

@@ -1,0 +1,210 @@
+//! The whole way of a packet through qdiscs with classes, found once, before any of them.
+//!
+//! A qdisc with classes has filters, and a rule for packets that none of them matches. Below one of
+//! its classes another such qdisc may stand, with filters of its own. A [`Classification`] is that
+//! tree of rules. It is asked where the frame is, and answers with a [`Path`]: the class at the
+//! outermost of these qdiscs, at the one below that class, and so on. Each of them finds its own in
+//! the packet's metadata, so none ever needs to see a frame.
+//!
+//! [`Rules`] say what it is, as data; what is the same in two versions of them is shared.
+//!
+//! Cost: that of the filters at each qdisc on the way. Where nothing depends on the frame, it is
+//! not read.
+
+use crate::{Actions, Blocks, Classifier, PRIORITY_MASK, Subject, Verdict, priority};
+use narrows_packet::{INNER_LEVELS, Meta};
+use narrows_units::Nanos;
+use std::collections::BTreeMap;
+
+/// The class of what no filter matches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Otherwise {
+    /// This one; 0 for none.
+    Class(u32),
+    /// By the packet's priority.
+    Priority([u32; PRIORITY_MASK as usize + 1]),
+}
+
+/// What a [`Classification`] is made of: plain data.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rules {
+    /// The major number of the outermost qdisc with classes: an action may name a class of it.
+    pub major: u32,
+    /// Its filters.
+    pub filters: Blocks,
+    /// And its rule for what they do not match.
+    pub otherwise: Otherwise,
+    /// By its class, what is below that.
+    pub below: BTreeMap<u32, Self>,
+}
+
+/// See the module's documentation.
+#[derive(Clone)]
+pub struct Classification {
+    classifier: Classifier,
+    otherwise: Otherwise,
+    below: BTreeMap<u32, Self>,
+}
+
+/// The classes of a packet, from the outermost qdisc with classes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Path {
+    /// At the outermost one; 0 for none.
+    pub class: u32,
+    /// Below that class, and so on; 0 where there is none.
+    pub inner: [u16; INNER_LEVELS],
+}
+
+impl Path {
+    /// Writes it into what is known of a packet.
+    #[inline]
+    pub fn write(self, meta: &mut Meta) {
+        (meta.class, meta.inner) = (self.class, self.inner);
+    }
+}
+
+impl Classification {
+    /// That of `rules` and the actions that they name, which shares with `before` what is the same.
+    pub fn of(rules: &Rules, actions: &Actions, before: Option<&Self>) -> Self {
+        let none = Classifier::default();
+        let classifier = before.map_or(&none, |before| &before.classifier);
+        let below = rules.below.iter().map(|(class, rules)| {
+            let before = before.and_then(|before| before.below.get(class));
+            (*class, Self::of(rules, actions, before))
+        });
+        Self {
+            classifier: classifier.with(&rules.filters, actions).of_qdisc(rules.major),
+            otherwise: rules.otherwise,
+            below: below.collect(),
+        }
+    }
+
+    /// The way of `subject` at `now`, as filters and their actions say; `None` where it is dropped.
+    #[inline]
+    pub fn classify(&self, subject: &mut Subject<'_>, now: Nanos) -> Option<Path> {
+        self.walk(|rules| match rules.classifier.classify(subject, now) {
+            Verdict::Drop => None,
+            Verdict::Class(0) => Some(rules.otherwise.class(subject.skb_priority())),
+            Verdict::Class(class) => Some(class),
+        })
+    }
+
+    /// The way of `frame`, without any action: none is taken again.
+    #[inline]
+    pub fn path(&self, frame: &[u8]) -> Path {
+        let subject = Subject::new(frame);
+        let path = self.walk(|rules| {
+            let class = subject.as_ref().map_or(0, |subject| rules.classifier.class_of(subject));
+            Some(match class {
+                0 => rules.otherwise.class(priority(frame)),
+                class => class,
+            })
+        });
+        path.unwrap_or_default()
+    }
+
+    /// The classes that `class` finds, from the outermost qdisc on.
+    #[inline]
+    fn walk(&self, mut class: impl FnMut(&Self) -> Option<u32>) -> Option<Path> {
+        let outermost = class(self)?;
+        let mut path = Path { class: outermost, ..Path::default() };
+        let mut at = self.below.get(&outermost);
+        for inner in &mut path.inner {
+            let Some(below) = at else { break };
+            let class = class(below)?;
+            *inner = u16::try_from(class).unwrap_or(0);
+            at = below.below.get(&class);
+        }
+        Some(path)
+    }
+}
+
+impl Otherwise {
+    /// The class of a packet of this priority.
+    #[inline]
+    fn class(&self, priority: u8) -> u32 {
+        match self {
+            Self::Class(class) => *class,
+            Self::Priority(map) => map[usize::from(priority & PRIORITY_MASK)],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ANY_PROTOCOL, Filter, Flower, Matches, PortRange};
+    use etherparse::PacketBuilder;
+    use std::sync::Arc;
+
+    fn frame(port: u16, tos: u8) -> Vec<u8> {
+        let builder =
+            PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64);
+        let mut frame = Vec::new();
+        builder.udp(999, port).write(&mut frame, &[0; 20]).unwrap();
+        frame[15] = tos;
+        frame
+    }
+
+    fn to_port(port: u16, class: u32) -> Blocks {
+        let ports = Some(PortRange { first: port, last: port });
+        let matches = Matches::Flower(Flower { destination_port: ports, ..Flower::default() });
+        let protocol = ANY_PROTOCOL;
+        let filter =
+            Filter { pref: 1, protocol, handle: 1, matches, class, named: 0, actions: Vec::new() };
+        Blocks::from([(0, [(filter.order(), Arc::new(filter))].into_iter().collect())])
+    }
+
+    fn bands() -> Otherwise {
+        // Interactive first, bulk last.
+        let mut map = [2; 16];
+        (map[6], map[2]) = (1, 3);
+        Otherwise::Priority(map)
+    }
+
+    fn rules(major: u32, filters: Blocks, otherwise: Otherwise) -> Rules {
+        Rules { major, filters, otherwise, below: BTreeMap::new() }
+    }
+
+    fn installed(rules: &Rules) -> Classification {
+        Classification::of(rules, &Actions::default(), None)
+    }
+
+    #[test]
+    fn filters_come_before_the_priority() {
+        let bands = installed(&rules(1, to_port(53, 1), bands()));
+        let class = |port, tos| bands.path(&frame(port, tos)).class;
+        assert_eq!([class(53, 0), class(53, 8), class(80, 0)], [1, 1, 2]);
+        assert_eq!([class(80, 0x10), class(80, 8)], [1, 3]);
+        assert_eq!(bands.path(&[]), Path { class: 2, inner: [0; 2] }, "not even a frame");
+    }
+
+    #[test]
+    fn each_qdisc_on_the_way_has_filters_of_its_own() {
+        let mut root = rules(1, to_port(53, 0x10), Otherwise::Class(0x30));
+        let mut middle = rules(2, Blocks::new(), bands());
+        middle.below.insert(1, rules(3, to_port(80, 7), Otherwise::Class(0)));
+        root.below.insert(0x30, middle);
+        let root = installed(&root);
+        let path = |port, tos| root.path(&frame(port, tos));
+        assert_eq!(path(53, 0x10), Path { class: 0x10, inner: [0, 0] });
+        assert_eq!(path(80, 0x10), Path { class: 0x30, inner: [1, 7] });
+        assert_eq!(path(81, 0x10), Path { class: 0x30, inner: [1, 0] });
+        assert_eq!(path(80, 0x08), Path { class: 0x30, inner: [3, 0] });
+    }
+
+    #[test]
+    fn a_priority_that_somebody_has_set_is_a_class_or_chooses_a_band() {
+        let bands = installed(&rules(1, to_port(53, 1), bands()));
+        let class = |port, tos, priority| {
+            let frame = frame(port, tos);
+            let mut subject = Subject::new(&frame).unwrap();
+            subject.priority = priority;
+            bands.classify(&mut subject, Nanos::ZERO).unwrap().class
+        };
+        assert_eq!([class(80, 0, 0), class(80, 0, 6), class(80, 8, 6)], [2, 1, 1]);
+        assert_eq!(class(53, 0, 0x1_0003), 3, "a class of its own, before any filter");
+        assert_eq!(class(80, 8, 0x9_0003), 2, "a class of another qdisc is no priority");
+        assert_eq!(class(53, 8, 0x9_0003), 1);
+    }
+}

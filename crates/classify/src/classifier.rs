@@ -1,0 +1,227 @@
+//! All filters of a qdisc, asked once for each packet.
+
+use crate::block::Block;
+use crate::table::Rank;
+use crate::{ActionId, Control, Filter, Filters, Running, Sheaf, Subject};
+use narrows_units::Nanos;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The filters of a qdisc by the class at which they are; 0 for the qdisc itself.
+pub type Blocks = BTreeMap<u32, Filters>;
+
+/// Actions at work, by their [keys](ActionId::key).
+pub type Actions = Sheaf<Arc<Running>>;
+
+/// How often a packet is classified from the start again, as in the kernel.
+const RECLASSIFIED_MAX: u32 = 16;
+
+/// The filters of a qdisc; see the crate's documentation.
+#[derive(Clone, Default)]
+pub struct Classifier {
+    root: Block,
+    /// Those at classes, which go on where a filter has assigned theirs.
+    inner: BTreeMap<u32, Block>,
+    actions: Actions,
+    /// The qdisc's own number, by which an action may have named the class already.
+    major: u32,
+}
+
+/// What filters say of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It is of this class; 0 for none.
+    Class(u32),
+    /// It is dropped.
+    Drop,
+}
+
+impl Classifier {
+    /// That of `filters` at a qdisc.
+    pub fn new(filters: Filters) -> Self {
+        Self { root: Block::new(filters), ..Self::default() }
+    }
+
+    /// That of `blocks` and the actions that they name, which shares with this one what is the same:
+    /// what it takes to make it depends on what is not.
+    #[must_use]
+    pub fn with(&self, blocks: &Blocks, actions: &Actions) -> Self {
+        let root = blocks.get(&0).cloned().unwrap_or_default();
+        let inner = blocks.iter().filter(|(class, filters)| **class != 0 && !filters.is_empty());
+        let inner = inner.map(|(class, filters)| {
+            let block = self.inner.get(class).map(|block| block.with(filters));
+            (*class, block.unwrap_or_else(|| Block::new(filters.clone())))
+        });
+        let (root, actions) = (self.root.with(&root), actions.clone());
+        Self { root, inner: inner.collect(), actions, major: self.major }
+    }
+
+    /// The same of the qdisc `major`: a packet whose priority is one of its classes has that class.
+    #[must_use]
+    pub fn of_qdisc(self, major: u32) -> Self {
+        Self { major, ..self }
+    }
+
+    /// Whether it says nothing of any packet.
+    pub fn is_empty(&self) -> bool {
+        self.root.filters().is_empty() && self.inner.is_empty()
+    }
+
+    /// The class of `frame` where no action says otherwise; 0 where no filter matches.
+    #[inline]
+    pub fn class(&self, frame: &[u8]) -> u32 {
+        if self.root.filters().is_empty() {
+            return 0;
+        }
+        Subject::new(frame).map_or(0, |subject| self.class_of(&subject))
+    }
+
+    /// The same of a packet whose headers have been read.
+    #[inline]
+    pub fn class_of(&self, subject: &Subject<'_>) -> u32 {
+        let mut class = first_class(&self.root, subject);
+        while !self.inner.is_empty()
+            && let Some(block) = self.inner.get(&class)
+        {
+            class = first_class(block, subject);
+        }
+        class
+    }
+
+    /// What becomes of `subject` at `now`, as filters and their actions say.
+    #[inline]
+    pub fn classify(&self, subject: &mut Subject<'_>, now: Nanos) -> Verdict {
+        let mut verdict = match subject.class_of_qdisc(self.major) {
+            0 => self.ask(&self.root, subject, now),
+            class => Verdict::Class(class),
+        };
+        // Each of them assigns a class below its own.
+        while let Verdict::Class(class) = verdict
+            && !self.inner.is_empty()
+            && let Some(block) = self.inner.get(&class)
+        {
+            verdict = self.ask(block, subject, now);
+        }
+        verdict
+    }
+
+    /// What the filters of one place say.
+    #[inline]
+    fn ask(&self, block: &Block, subject: &mut Subject<'_>, now: Nanos) -> Verdict {
+        match block.find(subject, Rank::FIRST) {
+            None => Verdict::Class(0),
+            Some(rank) => match rank.class() {
+                Some(class) => Verdict::Class(class),
+                None => self.act(block, rank, subject, now),
+            },
+        }
+    }
+
+    /// The same from the filter at `rank` on, which may have actions.
+    #[inline(never)]
+    fn act(&self, block: &Block, rank: Rank, subject: &mut Subject<'_>, now: Nanos) -> Verdict {
+        let mut found = Some(rank);
+        let mut reclassified = 0;
+        while let Some(rank) = found {
+            let Some(filter) = block.filters().get(rank.order()) else { break };
+            match self.acted(&filter.actions, subject, now) {
+                Control::Pass | Control::Pipe => return Verdict::Class(filter.class),
+                Control::Drop => return Verdict::Drop,
+                Control::Continue => found = block.find(subject, behind(filter)),
+                Control::Reclassify if reclassified < RECLASSIFIED_MAX => {
+                    reclassified += 1;
+                    found = block.find(subject, Rank::FIRST);
+                }
+                Control::Reclassify => return Verdict::Drop,
+            }
+        }
+        Verdict::Class(0)
+    }
+
+    fn acted(&self, actions: &[ActionId], subject: &mut Subject<'_>, now: Nanos) -> Control {
+        for action in actions {
+            let Some(action) = self.actions.get(action.key()) else { continue };
+            match action.act(subject, now) {
+                Control::Pipe => {}
+                control => return control,
+            }
+        }
+        Control::Pipe
+    }
+
+    /// The first filter of the qdisc that `subject` matches behind `after`, or of all.
+    pub fn find(&self, subject: &Subject<'_>, after: Option<&Filter>) -> Option<&Arc<Filter>> {
+        let rank = self.root.find(subject, after.map_or(Rank::FIRST, behind))?;
+        self.root.filters().get(rank.order())
+    }
+
+    /// What its tables take of memory, in bytes: the filters themselves are the policy's.
+    pub fn bytes(&self) -> usize {
+        self.root.bytes() + self.inner.values().map(Block::bytes).sum::<usize>()
+    }
+}
+
+/// The class of the first filter of `block` that `subject` matches; 0 where none does.
+#[inline]
+fn first_class(block: &Block, subject: &Subject<'_>) -> u32 {
+    let Some(rank) = block.find(subject, Rank::FIRST) else { return 0 };
+    let looked_up = || block.filters().get(rank.order()).map_or(0, |filter| filter.class);
+    rank.class().unwrap_or_else(looked_up)
+}
+
+/// The last rank that `filter` can have, whatever class it assigns.
+fn behind(filter: &Filter) -> Rank {
+    Rank::behind(filter.order())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ANY_PROTOCOL, Flower, Matches, Prefix, Selector};
+    use etherparse::PacketBuilder;
+
+    fn frame(to: [u8; 4], port: u16) -> Vec<u8> {
+        let builder =
+            PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], to, 64).udp(999, port);
+        let mut frame = Vec::new();
+        builder.write(&mut frame, &[0; 20]).unwrap();
+        frame
+    }
+
+    fn filter(pref: u16, matches: Matches, class: u32) -> Filter {
+        Filter {
+            pref,
+            protocol: ANY_PROTOCOL,
+            handle: 1,
+            matches,
+            class,
+            named: 0,
+            actions: vec![],
+        }
+    }
+
+    fn classifier(filters: Vec<Filter>) -> Classifier {
+        let filters = filters.into_iter().map(|filter| (filter.order(), Arc::new(filter)));
+        Classifier::new(filters.collect())
+    }
+
+    #[test]
+    fn the_first_by_priority_decides() {
+        let to = Flower { destination: Some(Prefix::v4([10, 9, 0, 0], 16)), ..Flower::default() };
+        let classifier = classifier(vec![
+            filter(9, Matches::All, 3),
+            filter(1, Matches::Flower(to), 1),
+            filter(2, Matches::Words(vec![Selector::network(16, 0x0a08_0000, 0xffff_0000)]), 2),
+        ]);
+        let class = |to| classifier.class(&frame(to, 53));
+        assert_eq!([class([10, 9, 1, 2]), class([10, 8, 1, 2]), class([10, 7, 1, 2])], [1, 2, 3]);
+        assert_eq!(classifier.class(&[0; 10]), 0, "not even an Ethernet header");
+    }
+
+    #[test]
+    fn a_protocol_that_is_not_the_packets_does_not_match() {
+        let six = Filter { protocol: 0x86dd, ..filter(1, Matches::All, 1) };
+        let four = Filter { protocol: 0x0800, ..filter(2, Matches::All, 2) };
+        assert_eq!(classifier(vec![six, four]).class(&frame([1, 2, 3, 4], 5)), 2);
+    }
+}

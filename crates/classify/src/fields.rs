@@ -1,0 +1,115 @@
+//! What headers say, in words that tables can mask and hash.
+//!
+//! A flower filter of exact values and prefixes is a value under a mask over these words. What few
+//! values tell apart (the protocol, whether there are ports) stands in a word of its own: it decides
+//! which tables are asked at all, and is part of no key.
+
+use narrows_packet::dissect::{Fragment, Keys};
+
+/// How many words there are.
+pub(crate) const WORDS: usize = 10;
+
+/// Flags and the EtherType.
+pub(crate) const KIND: usize = 0;
+/// IPv4: the source above, the destination below. IPv6: the lower half of the destination.
+pub(crate) const ADDRESSES: usize = 1;
+/// IPv6: the rest.
+pub(crate) const DESTINATION_HIGH: usize = 2;
+pub(crate) const SOURCE_LOW: usize = 3;
+pub(crate) const SOURCE_HIGH: usize = 4;
+/// Source port, destination port, protocol, traffic class, time to live.
+pub(crate) const TRANSPORT: usize = 5;
+/// The tag without its reserved bit, TCP's flags, ICMP's type and code.
+pub(crate) const DETAILS: usize = 6;
+pub(crate) const DESTINATION_MAC: usize = 7;
+pub(crate) const SOURCE_MAC: usize = 8;
+pub(crate) const MARK: usize = 9;
+
+/// Of the word [`KIND`].
+pub(crate) const HAS_TAG: u64 = 1;
+pub(crate) const HAS_IP: u64 = 1 << 1;
+pub(crate) const IS_V6: u64 = 1 << 2;
+pub(crate) const HAS_PORTS: u64 = 1 << 3;
+pub(crate) const HAS_FLAGS: u64 = 1 << 4;
+pub(crate) const HAS_ICMP: u64 = 1 << 5;
+pub(crate) const IS_FRAGMENT: u64 = 1 << 6;
+pub(crate) const IS_FIRST: u64 = 1 << 7;
+pub(crate) const ETHER_TYPE: u32 = 16;
+
+/// Where each begins in the word [`TRANSPORT`].
+pub(crate) const SOURCE_PORT: u32 = 48;
+pub(crate) const DESTINATION_PORT: u32 = 32;
+pub(crate) const PROTOCOL: u32 = 24;
+pub(crate) const TRAFFIC_CLASS: u32 = 16;
+pub(crate) const TTL: u32 = 8;
+
+/// Where each begins in the word [`DETAILS`].
+pub(crate) const VLAN_PRIORITY: u32 = 60;
+pub(crate) const VLAN_ID: u32 = 48;
+pub(crate) const TCP_FLAGS: u32 = 32;
+pub(crate) const ICMP_TYPE: u32 = 8;
+pub(crate) const ICMP_CODE: u32 = 0;
+
+/// The words of one packet.
+#[derive(Clone, Copy)]
+pub(crate) struct Fields([u64; WORDS]);
+
+impl Fields {
+    #[inline(always)]
+    pub(crate) fn of(keys: &Keys) -> Self {
+        let mut words = [0; WORDS];
+        let mut kind = u64::from(keys.ether_type) << ETHER_TYPE;
+        words[DESTINATION_MAC] = keys.destination_mac;
+        words[SOURCE_MAC] = keys.source_mac;
+        if let Some(id) = keys.vlan_id {
+            kind |= HAS_TAG;
+            words[DETAILS] =
+                u64::from(keys.vlan_priority) << VLAN_PRIORITY | u64::from(id) << VLAN_ID;
+        }
+        if let Some(ip) = &keys.ip {
+            kind |= HAS_IP;
+            if ip.is_v6 {
+                kind |= IS_V6;
+                words[ADDRESSES] = ip.destination as u64;
+                words[DESTINATION_HIGH] = (ip.destination >> 64) as u64;
+                words[SOURCE_LOW] = ip.source as u64;
+                words[SOURCE_HIGH] = (ip.source >> 64) as u64;
+            } else {
+                words[ADDRESSES] = (ip.source as u64) << 32 | ip.destination as u64;
+            }
+            words[TRANSPORT] = u64::from(ip.protocol) << PROTOCOL
+                | u64::from(ip.traffic_class) << TRAFFIC_CLASS
+                | u64::from(ip.ttl) << TTL;
+            if let Some((source, destination)) = ip.ports {
+                kind |= HAS_PORTS;
+                words[TRANSPORT] |=
+                    u64::from(source) << SOURCE_PORT | u64::from(destination) << DESTINATION_PORT;
+            }
+            if let Some(flags) = ip.tcp_flags {
+                kind |= HAS_FLAGS;
+                words[DETAILS] |= u64::from(flags) << TCP_FLAGS;
+            }
+            if let Some((sort, code)) = ip.icmp {
+                kind |= HAS_ICMP;
+                words[DETAILS] |= u64::from(sort) << ICMP_TYPE | u64::from(code) << ICMP_CODE;
+            }
+            match ip.fragment {
+                Some(Fragment::First) => kind |= IS_FRAGMENT | IS_FIRST,
+                Some(Fragment::Later) => kind |= IS_FRAGMENT,
+                None => {}
+            }
+        }
+        words[KIND] = kind;
+        Self(words)
+    }
+
+    #[inline]
+    pub(crate) fn set_mark(&mut self, mark: u32) {
+        self.0[MARK] = u64::from(mark);
+    }
+
+    #[inline(always)]
+    pub(crate) fn word(&self, place: usize) -> u64 {
+        self.0[place]
+    }
+}

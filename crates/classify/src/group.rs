@@ -1,0 +1,149 @@
+//! Filters of one shape.
+
+use crate::shape::{KEY_MAX, Read, Shape};
+use crate::table::{Rank, Table};
+use crate::{Filters, Subject};
+
+/// The filters of one shape, in a table whose keys are as long as need be.
+#[derive(Clone)]
+pub(crate) struct Group {
+    pub(crate) shape: Shape,
+    keys: Keys,
+    /// The first rank of all.
+    pub(crate) best: Rank,
+}
+
+#[derive(Clone)]
+enum Keys {
+    /// No key: filters that ask the same, or what no key can say, in order.
+    None(Vec<Rank>),
+    One(Table<1>),
+    Two(Table<2>),
+    Four(Table<4>),
+    Many(Table<KEY_MAX>),
+}
+
+/// Does the same with the table, whatever its keys.
+macro_rules! with {
+    ($keys:expr, $ranks:ident => $none:expr, $table:ident => $some:expr) => {
+        match $keys {
+            Keys::None($ranks) => $none,
+            Keys::One($table) => $some,
+            Keys::Two($table) => $some,
+            Keys::Four($table) => $some,
+            Keys::Many($table) => $some,
+        }
+    };
+}
+
+impl Group {
+    /// An empty one for about `len` filters.
+    pub(crate) fn new(shape: Shape, len: usize) -> Self {
+        let keys = match shape.reads.len() {
+            0 => Keys::None(Vec::new()),
+            1 => Keys::One(Table::with_capacity(len)),
+            2 => Keys::Two(Table::with_capacity(len)),
+            3 | 4 => Keys::Four(Table::with_capacity(len)),
+            _ => Keys::Many(Table::with_capacity(len)),
+        };
+        Self { shape, keys, best: Rank::LAST }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        with!(&self.keys, ranks => ranks.is_empty(), table => table.len() == 0)
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        with!(&self.keys, ranks => size_of_val(ranks.as_slice()), table => table.bytes())
+    }
+
+    pub(crate) fn insert(&mut self, key: &[u64], rank: Rank) {
+        self.best = self.best.min(rank);
+        with!(&mut self.keys,
+            ranks => ranks.insert(ranks.partition_point(|other| *other < rank), rank),
+            table => table.insert(padded(key), rank));
+    }
+
+    pub(crate) fn remove(&mut self, key: &[u64], rank: Rank) {
+        with!(&mut self.keys,
+            ranks => ranks.retain(|other| *other != rank),
+            table => table.remove(padded(key), rank));
+        if rank == self.best {
+            self.best = with!(&self.keys,
+                ranks => ranks.first().copied(),
+                table => table.iter().map(|(_, rank)| rank).min())
+            .unwrap_or(Rank::LAST);
+        }
+    }
+
+    /// Every key.
+    pub(crate) fn keys(&self, mut each: impl FnMut(&[u64])) {
+        with!(&self.keys, _ranks => {}, table => table.iter().for_each(|(key, _)| each(key)));
+    }
+
+    /// The first filter behind `after` and before `before` that `subject` matches.
+    #[inline]
+    pub(crate) fn find(
+        &self,
+        subject: &Subject<'_>,
+        after: Rank,
+        before: Rank,
+        filters: &Filters,
+    ) -> Option<Rank> {
+        match &self.keys {
+            Keys::None(ranks) => first(ranks, subject, after, before, filters),
+            Keys::One(table) => self.look_up(table, subject, after, before, filters),
+            Keys::Two(table) => self.look_up(table, subject, after, before, filters),
+            Keys::Four(table) => self.look_up(table, subject, after, before, filters),
+            Keys::Many(table) => self.look_up(table, subject, after, before, filters),
+        }
+    }
+
+    #[inline]
+    fn look_up<const N: usize>(
+        &self,
+        table: &Table<N>,
+        subject: &Subject<'_>,
+        after: Rank,
+        before: Rank,
+        filters: &Filters,
+    ) -> Option<Rank> {
+        let key = key::<N>(&self.shape.reads, subject)?;
+        let rank = table.get(&key)?;
+        // Most of them say it all.
+        if rank.is_plain() && rank > after {
+            return Some(rank).filter(|rank| *rank < before);
+        }
+        first(table.ranks(&key, &rank), subject, after, before, filters)
+    }
+}
+
+/// The key of `subject`.
+#[inline]
+fn key<const N: usize>(reads: &[Read], subject: &Subject<'_>) -> Option<[u64; N]> {
+    let mut key = [0; N];
+    for (word, read) in key.iter_mut().zip(reads) {
+        *word = read.of(subject)?;
+    }
+    Some(key)
+}
+
+fn padded<const N: usize>(key: &[u64]) -> [u64; N] {
+    std::array::from_fn(|index| key.get(index).copied().unwrap_or(0))
+}
+
+/// The first of `ranks` between `after` and `before` whose filter matches.
+#[inline(never)]
+fn first(
+    ranks: &[Rank],
+    subject: &Subject<'_>,
+    after: Rank,
+    before: Rank,
+    filters: &Filters,
+) -> Option<Rank> {
+    let ranks = &ranks[ranks.partition_point(|rank| *rank <= after)..];
+    let mut open = ranks.iter().copied().take_while(|rank| *rank < before);
+    open.find(|rank| {
+        rank.is_plain() || filters.get(rank.order()).is_some_and(|filter| filter.matches(subject))
+    })
+}

@@ -1,0 +1,198 @@
+//! Which table a filter belongs to, and under which key.
+//!
+//! What a filter asks for is a value under a mask. The masks, and what must be so before a key can
+//! be made at all, are its *shape*; filters of one shape share a table (tuple-space search:
+//! Srinivasan, Suri, Varghese, SIGCOMM 1999). What no mask can say (a range of ports, an expression)
+//! is asked of the filter itself once its key is found.
+
+use crate::fields::{
+    ADDRESSES, DESTINATION_HIGH, DESTINATION_MAC, DESTINATION_PORT, DETAILS, ETHER_TYPE, HAS_FLAGS,
+    HAS_ICMP, HAS_IP, HAS_PORTS, HAS_TAG, ICMP_CODE, ICMP_TYPE, IS_FIRST, IS_FRAGMENT, IS_V6, KIND,
+    MARK, PROTOCOL, SOURCE_HIGH, SOURCE_LOW, SOURCE_MAC, SOURCE_PORT, TCP_FLAGS, TRAFFIC_CLASS,
+    TRANSPORT, TTL, VLAN_ID, VLAN_PRIORITY, WORDS,
+};
+use crate::flower::wide;
+use crate::{ANY_PROTOCOL, Filter, Flower, Matches, PortRange, Prefix, Subject, VLAN};
+
+/// The most words of a key. A filter that asks for more is asked the rest itself.
+pub(crate) const KEY_MAX: usize = WORDS;
+
+/// Where a word of a key is read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum From {
+    /// One of the words that headers are read into.
+    Field(u8),
+    /// Four bytes of the frame.
+    Frame { offset: i16, is_behind_ip: bool },
+}
+
+/// A word of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Read {
+    pub(crate) from: From,
+    pub(crate) mask: u64,
+}
+
+impl Read {
+    /// That word of `subject`'s key; `None` where it has no such bytes.
+    #[inline]
+    pub(crate) fn of(self, subject: &Subject<'_>) -> Option<u64> {
+        let word = match self.from {
+            From::Field(place) => subject.field(usize::from(place)),
+            From::Frame { offset, is_behind_ip } => u64::from(subject.word(offset, is_behind_ip)?),
+        };
+        Some(word & self.mask)
+    }
+}
+
+/// What filters of one table have in common.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Shape {
+    /// Bits of the word [`KIND`] that are asked first,
+    pub(crate) guard_mask: u64,
+    /// and what they must be.
+    pub(crate) guard: u64,
+    /// How a key is read.
+    pub(crate) reads: Vec<Read>,
+}
+
+/// A filter as tables know it.
+pub(crate) struct Compiled {
+    pub(crate) shape: Shape,
+    /// As long as there are reads.
+    pub(crate) key: Vec<u64>,
+    /// Whether the filter itself is to be asked, too.
+    pub(crate) is_partial: bool,
+}
+
+impl Compiled {
+    pub(crate) fn of(filter: &Filter) -> Self {
+        let mut draft = Draft::default();
+        match filter.protocol {
+            ANY_PROTOCOL => {}
+            VLAN => draft.bits(KIND, HAS_TAG, HAS_TAG),
+            protocol => draft.bits(KIND, u64::from(protocol) << ETHER_TYPE, 0xffff << ETHER_TYPE),
+        }
+        let mut frame = Vec::new();
+        match &filter.matches {
+            Matches::All => {}
+            Matches::Flower(flower) => draft.flower(flower),
+            Matches::Mark(mark) => draft.bits(MARK, u64::from(mark.value), u64::from(mark.mask)),
+            Matches::Basic(expression) => draft.is_partial |= expression.is_some(),
+            Matches::Words(words) => {
+                draft.is_partial |= words.len() > KEY_MAX;
+                let reads = words.iter().take(KEY_MAX).map(|word| {
+                    let from = From::Frame { offset: word.offset, is_behind_ip: word.is_behind_ip };
+                    let mask = u64::from(word.mask);
+                    (Read { from, mask }, u64::from(word.value) & mask)
+                });
+                frame.extend(reads);
+            }
+        }
+        let fields = (KIND + 1..WORDS).filter(|place| draft.masks[*place] != 0);
+        let fields = fields.map(|place| {
+            let mask = draft.masks[place];
+            (Read { from: From::Field(place as u8), mask }, draft.values[place] & mask)
+        });
+        let (reads, key) = fields.chain(frame).unzip();
+        let (guard_mask, guard) = (draft.masks[KIND], draft.values[KIND]);
+        let is_partial = draft.is_partial || draft.is_contradiction;
+        Self { shape: Shape { guard_mask, guard, reads }, key, is_partial }
+    }
+}
+
+#[derive(Default)]
+struct Draft {
+    values: [u64; WORDS],
+    masks: [u64; WORDS],
+    is_partial: bool,
+    /// Whether some bits are to be two things. Nothing matches; the filter itself says so.
+    is_contradiction: bool,
+}
+
+impl Draft {
+    fn bits(&mut self, place: usize, value: u64, mask: u64) {
+        let value = value & mask;
+        let both = self.masks[place] & mask;
+        self.is_contradiction |= (self.values[place] ^ value) & both != 0;
+        self.values[place] = self.values[place] & !mask | value;
+        self.masks[place] |= mask;
+    }
+
+    fn flag(&mut self, flag: u64, is: bool) {
+        self.bits(KIND, if is { flag } else { 0 }, flag);
+    }
+
+    fn flower(&mut self, flower: &Flower) {
+        if let Some(id) = flower.vlan_id {
+            self.flag(HAS_TAG, true);
+            self.bits(DETAILS, u64::from(id) << VLAN_ID, 0xfff << VLAN_ID);
+        }
+        if let Some(priority) = flower.vlan_priority {
+            self.flag(HAS_TAG, true);
+            self.bits(DETAILS, u64::from(priority) << VLAN_PRIORITY, 7 << VLAN_PRIORITY);
+            self.is_contradiction |= priority > 7;
+        }
+        if let Some(ether_type) = flower.vlan_ether_type {
+            self.flag(HAS_TAG, true);
+            self.bits(KIND, u64::from(ether_type) << ETHER_TYPE, 0xffff << ETHER_TYPE);
+        }
+        self.pair(DESTINATION_MAC, 0, flower.destination_mac);
+        self.pair(SOURCE_MAC, 0, flower.source_mac);
+        if flower.wants_ip() {
+            self.flag(HAS_IP, true);
+        }
+        if let Some(protocol) = flower.protocol {
+            self.bits(TRANSPORT, u64::from(protocol) << PROTOCOL, 0xff << PROTOCOL);
+        }
+        self.pair(TRANSPORT, TRAFFIC_CLASS, wide(flower.traffic_class));
+        self.pair(TRANSPORT, TTL, wide(flower.ttl));
+        self.prefix(flower.destination, 0, [ADDRESSES, DESTINATION_HIGH]);
+        self.prefix(flower.source, 32, [SOURCE_LOW, SOURCE_HIGH]);
+        self.ports(flower.destination_port, DESTINATION_PORT);
+        self.ports(flower.source_port, SOURCE_PORT);
+        if flower.tcp_flags.is_some() {
+            self.flag(HAS_FLAGS, true);
+        }
+        if flower.icmp_type.is_some() || flower.icmp_code.is_some() {
+            self.flag(HAS_ICMP, true);
+        }
+        self.pair(DETAILS, TCP_FLAGS, wide(flower.tcp_flags));
+        self.pair(DETAILS, ICMP_TYPE, wide(flower.icmp_type));
+        self.pair(DETAILS, ICMP_CODE, wide(flower.icmp_code));
+        if let Some(is) = flower.is_fragment {
+            self.flag(IS_FRAGMENT, is);
+        }
+        if let Some(is) = flower.is_first_fragment {
+            self.flag(IS_FIRST, is);
+        }
+    }
+
+    fn pair(&mut self, place: usize, shift: u32, pair: Option<(u64, u64)>) {
+        if let Some((value, mask)) = pair {
+            self.bits(place, value << shift, mask << shift);
+        }
+    }
+
+    fn prefix(&mut self, prefix: Option<Prefix>, v4_shift: u32, [low, high]: [usize; 2]) {
+        let Some(prefix) = prefix else { return };
+        let (bits, mask) = (prefix.bits().0, prefix.mask());
+        self.flag(IS_V6, prefix.is_v6());
+        if prefix.is_v6() {
+            self.bits(low, bits as u64, mask as u64);
+            self.bits(high, (bits >> 64) as u64, (mask >> 64) as u64);
+        } else {
+            self.bits(ADDRESSES, (bits as u64) << v4_shift, (mask as u64) << v4_shift);
+        }
+    }
+
+    fn ports(&mut self, range: Option<PortRange>, shift: u32) {
+        let Some(PortRange { first, last }) = range else { return };
+        self.flag(HAS_PORTS, true);
+        if first == last {
+            self.bits(TRANSPORT, u64::from(first) << shift, 0xffff << shift);
+        } else {
+            self.is_partial |= (first, last) != (0, u16::MAX);
+        }
+    }
+}

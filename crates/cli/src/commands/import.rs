@@ -1,0 +1,193 @@
+//! `narrows import`.
+
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use narrows_import::libreqos::{self, Options};
+use narrows_import::tc::Printed;
+use narrows_import::{Imported, Ports, sqm};
+use narrows_tc::{OfflineHost, load, number};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// Turn another shaper's configuration into a policy.
+///
+/// The policy goes to standard output: tc commands, with a comment for each thing that has no
+/// equivalent. The report of these goes to standard error. Nothing is changed, and a policy of at
+/// most 5,000 lines is checked before it is printed.
+#[derive(Args)]
+#[command(after_long_help = "Examples:
+  narrows import libreqos /opt/libreqos/src --ports eth1,eth2 --down 10gbit > provider.tc
+  narrows import sqm /etc/config/sqm --ports eth1,eth2 > home.tc
+  narrows import tc --rename eth0=eth2 > host.tc
+  narrows run --ports eth1,eth2 --batch home.tc")]
+pub struct Import {
+    #[command(subcommand)]
+    from: From,
+}
+
+#[derive(Subcommand)]
+enum From {
+    Libreqos(Libreqos),
+    Sqm(Sqm),
+    Tc(FromTc),
+}
+
+/// LibreQoS: ShapedDevices.csv and network.json in a directory.
+#[derive(Args)]
+struct Libreqos {
+    /// The directory with the two files; network.json may be missing.
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+
+    /// The port towards the Internet and the one towards the subscribers.
+    #[arg(long, value_name = "A,B", value_parser = super::run::parse_ports)]
+    ports: [String; 2],
+
+    /// What the uplink carries downstream. Default: the sum of the top nodes.
+    #[arg(long, value_name = "RATE", value_parser = kbit)]
+    down: Option<u64>,
+
+    /// What the uplink carries upstream. Default: the sum of the top nodes.
+    #[arg(long, value_name = "RATE", value_parser = kbit)]
+    up: Option<u64>,
+}
+
+/// OpenWrt's sqm-scripts: /etc/config/sqm.
+#[derive(Args)]
+struct Sqm {
+    /// The file.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// The port towards the Internet and the one towards the home.
+    #[arg(long, value_name = "A,B", value_parser = super::run::parse_ports)]
+    ports: [String; 2],
+
+    /// The queue of this interface, where several are enabled, or none is.
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+}
+
+/// The qdiscs, classes and filters of this host, or what `tc -j` printed.
+#[derive(Args)]
+struct FromTc {
+    /// Files with what `tc -j qdisc show`, `tc -j class show dev NAME` and `tc -j filter show dev
+    /// NAME` printed. Default: this host is asked.
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// Only this device; in files also the one that classes and filters belong to.
+    #[arg(long, value_name = "NAME")]
+    dev: Option<String>,
+
+    /// Write what is at one device for another. Can be repeated.
+    #[arg(long, value_name = "OLD=NEW", value_parser = pair)]
+    rename: Vec<(String, String)>,
+}
+
+/// A rate, in kbit/s.
+fn kbit(text: &str) -> Result<u64, String> {
+    let rate = number::rate(text).ok_or(number::RATE_HINT)?;
+    match rate.bits_per_sec() / 1000 {
+        0 => Err("less than 1kbit".to_owned()),
+        kbit => Ok(kbit),
+    }
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (old, new) = text.split_once('=').ok_or("write OLD=NEW, as eth0=eth2")?;
+    Ok((old.to_owned(), new.to_owned()))
+}
+
+impl Import {
+    pub fn execute(self) -> anyhow::Result<ExitCode> {
+        let imported = match self.from {
+            From::Libreqos(from) => from.import()?,
+            From::Sqm(from) => from.import()?,
+            From::Tc(from) => from.import()?,
+        };
+        if let Err(complaints) = load(&imported.policy, "imported", &OfflineHost::default()) {
+            bail!("the imported policy is not sound, so it is not printed:\n{}", complaints.trim());
+        }
+        print!("{}", imported.policy);
+        eprint!("{}", imported.report());
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn ports([internet, subscribers]: [String; 2]) -> Ports {
+    Ports { internet, subscribers }
+}
+
+impl Libreqos {
+    fn import(self) -> anyhow::Result<Imported> {
+        let devices = read(&self.directory.join("ShapedDevices.csv"))?;
+        let network = self.directory.join("network.json");
+        let network = if network.exists() { Some(read(&network)?) } else { None };
+        let options = Options { ports: ports(self.ports), uplink_kbit: [self.down, self.up] };
+        Ok(libreqos::import(&devices, network.as_deref(), &options)?)
+    }
+}
+
+impl Sqm {
+    fn import(self) -> anyhow::Result<Imported> {
+        let text = read(&self.file)?;
+        let text = String::from_utf8_lossy(&text);
+        Ok(sqm::import(&text, self.interface.as_deref(), &ports(self.ports))?)
+    }
+}
+
+impl FromTc {
+    fn import(self) -> anyhow::Result<Imported> {
+        let mut printed = Printed::default();
+        if self.files.is_empty() {
+            self.ask(&mut printed)?;
+        }
+        for file in &self.files {
+            let json = read(file)?;
+            let name = || file.display().to_string();
+            printed.add(&json, self.dev.as_deref(), None).with_context(name)?;
+        }
+        if let Some(dev) = &self.dev {
+            printed.keep(dev);
+        }
+        let renamed: HashMap<String, String> = self.rename.into_iter().collect();
+        Ok(printed.import(&renamed)?)
+    }
+
+    /// Asks the running kernel.
+    fn ask(&self, printed: &mut Printed) -> anyhow::Result<()> {
+        let of = self.dev.iter().flat_map(|dev| ["dev", dev]);
+        let qdiscs = tc(["-j", "qdisc", "show"].into_iter().chain(of))?;
+        printed.add(&qdiscs, self.dev.as_deref(), None)?;
+        for (dev, handles) in printed.handles() {
+            // With details, which have the quantum.
+            printed.add(&tc(["-d", "-j", "class", "show", "dev", &dev])?, Some(&dev), None)?;
+            for handle in handles {
+                let words = ["-j", "filter", "show", "dev", &dev, "parent", &handle];
+                printed.add(&tc(words)?, Some(&dev), Some(&handle))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What `tc WORDS` prints.
+fn tc<'a>(words: impl IntoIterator<Item = &'a str>) -> anyhow::Result<Vec<u8>> {
+    let words: Vec<&str> = words.into_iter().collect();
+    let output = Command::new("tc").args(words.iter().map(OsStr::new)).output();
+    let output =
+        output.context("cannot run tc: install iproute2, or give files with its output")?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("tc {} failed: {}", words.join(" "), said.trim());
+    }
+    Ok(output.stdout)
+}
+
+fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
+    fs::read(file).with_context(|| format!("cannot read {}", file.display()))
+}

@@ -1,0 +1,141 @@
+//! `narrows setup`.
+
+mod answers;
+mod policy;
+mod steps;
+
+use answers::{Answers, Question};
+use anyhow::bail;
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use narrows_dataplane::FailMode;
+use narrows_dataplane::run::wanted;
+use narrows_link::doctor;
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Set up a line: check the host, write a policy, start the service, show the first minute.
+///
+/// Asks for what its options do not say. The ports need no IP addresses: Narrows stands between
+/// router and switch as a cable does. Each direction gets a cake with your rate: short queues, a fair
+/// share for each device. Edit the policy later and run `systemctl reload narrows@NAME`.
+///
+/// It shows what it will do before it does anything, and overwrites no file without --force.
+#[derive(Args)]
+#[command(after_long_help = "Examples:
+  narrows setup
+  narrows setup --ports eth1,eth2 --down 237mbit --up 38mbit --link docsis --yes
+  narrows setup --ports eth1,eth2 --down 95mbit --up 20mbit --link pppoe-ptm --dry-run")]
+pub struct Setup {
+    /// The port towards the Internet and the one towards the home.
+    #[arg(long, value_name = "A,B", num_args = 1..=2, value_delimiter = ',')]
+    ports: Vec<String>,
+
+    /// Download rate: 95 % of what the line carries keeps the queue here.
+    #[arg(long, value_name = "RATE")]
+    down: Option<String>,
+
+    /// Upload rate, likewise.
+    #[arg(long, value_name = "RATE")]
+    up: Option<String>,
+
+    /// What the line is, so that its framing is counted.
+    #[arg(long, value_name = "LINK", value_parser = links())]
+    link: Option<String>,
+
+    /// The name of the instance: NAME.conf, NAME.tc, narrows@NAME.
+    #[arg(long, value_name = "NAME", default_value = "home", value_parser = instance_name)]
+    name: String,
+
+    /// Where policies are.
+    #[arg(long, value_name = "DIR", default_value = "/etc/narrows")]
+    directory: PathBuf,
+
+    /// Show what would be written and done, and end.
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Do not ask whether to go on.
+    #[arg(short, long)]
+    yes: bool,
+
+    /// Overwrite the files of an earlier setup, and restart its service.
+    #[arg(long)]
+    force: bool,
+
+    /// How many seconds of the running instance to show; 0 shows none.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(0..=3600))]
+    watch: u64,
+}
+
+fn links() -> PossibleValuesParser {
+    policy::LINKS.map(|(name, what)| PossibleValue::new(name).help(what)).into()
+}
+
+/// What systemd takes as the name of an instance without escapes, and a file name.
+fn instance_name(text: &str) -> Result<String, String> {
+    let letters = |letter: char| letter.is_ascii_alphanumeric() || "_.".contains(letter);
+    let is_good =
+        !text.starts_with('.') && text.chars().all(letters) && (1..=64).contains(&text.len());
+    is_good
+        .then(|| text.to_owned())
+        .ok_or_else(|| "letters, digits, _ and . make a name".to_owned())
+}
+
+impl Setup {
+    pub fn execute(self) -> anyhow::Result<ExitCode> {
+        let stdin = io::stdin();
+        let mut given =
+            Answers { ports: self.ports, down: self.down, up: self.up, link: self.link };
+        if stdin.is_terminal() {
+            given.ask(&mut stdin.lock(), &mut io::stderr())?;
+        }
+        let line = given.complete()?;
+
+        let session = super::run::default_session()?;
+        let findings = doctor::examine(
+            &line.ports[0],
+            &line.ports[1],
+            &wanted(&line.ports, FailMode::Open, &session),
+        );
+        let (good, rest): (Vec<_>, Vec<_>) =
+            findings.into_iter().partition(|finding| finding.severity == doctor::Severity::Ok);
+        println!("doctor: {} checks are good", good.len());
+        print!("{}", doctor::render(&rest));
+
+        let plan = steps::Plan::new(&self.directory, &self.name, &line, steps::has_systemd())?;
+        print!("{plan}");
+        let blocked = doctor::blockers(&rest).count();
+        if self.dry_run {
+            println!("dry run: nothing was done");
+            return Ok(if blocked == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        if blocked > 0 {
+            bail!("the host is not ready: do what stands behind each BLOCKER, and run this again");
+        }
+        plan.check(self.force)?;
+        if !self.yes {
+            if !stdin.is_terminal() {
+                bail!("there is nobody to ask: give --yes to go on, or --dry-run to look only");
+            }
+            let question = Question { text: "Do this?", hint: "yes or no", preset: Some("yes") };
+            if !question.put(&mut stdin.lock(), &mut io::stderr(), answers::yes_or_no)? {
+                println!("nothing was done");
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+        plan.write()?;
+        if !plan.start(self.force)? {
+            return Ok(ExitCode::SUCCESS);
+        }
+        steps::watch(&line.ports[1], Duration::from_secs(self.watch))?;
+        println!(
+            "the policy is {}; after an edit: systemctl reload narrows@{}",
+            plan.policy_file(),
+            self.name
+        );
+        Ok(ExitCode::SUCCESS)
+    }
+}

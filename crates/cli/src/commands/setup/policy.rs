@@ -1,0 +1,64 @@
+//! The policy of a line: a `cake` in each direction.
+
+use super::answers::Line;
+
+/// The links that can be named, and what each is.
+pub const LINKS: [(&str, &str); 8] = [
+    ("ethernet", "fibre or cable with an Ethernet hand-off"),
+    ("docsis", "a cable modem"),
+    ("pppoe-ptm", "VDSL2 with PPPoE"),
+    ("bridged-ptm", "VDSL2 without PPPoE"),
+    ("pppoe-llcsnap", "ADSL with PPPoE"),
+    ("pppoa-vcmux", "ADSL with PPPoA"),
+    ("conservative", "unknown: counts too much rather than too little"),
+    ("raw", "none: counts frames as they are"),
+];
+
+/// How many times more download than upload make acknowledgements worth dropping.
+const ASYMMETRIC: u64 = 5;
+
+/// A policy file for `line`.
+pub fn text(line: &Line) -> String {
+    let Line { ports: [internet, home], down, up, link } = line;
+    let filter =
+        if down.bits_per_sec() >= ASYMMETRIC * up.bits_per_sec() { " ack-filter" } else { "" };
+    format!(
+        "# Written by `narrows setup`. After an edit: systemctl reload narrows@NAME.\n\
+         # The words are those of tc-cake(8).\n\
+         \n\
+         # Downloads leave through {home}: a fair share for each device that receives.\n\
+         qdisc replace dev {home} root cake bandwidth {}bit {link} besteffort dual-dsthost\n\
+         \n\
+         # Uploads leave through {internet}: a fair share for each device that sends, calls first.\n\
+         qdisc replace dev {internet} root cake bandwidth {}bit {link} diffserv4 dual-srchost{filter}\n",
+        down.bits_per_sec(),
+        up.bits_per_sec(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use narrows_tc::{OfflineHost, load, number};
+
+    fn line(link: &str, down: &str, up: &str) -> Line {
+        let rate = |text| number::rate(text).unwrap();
+        let ports = ["eth1", "eth2"].map(str::to_owned);
+        Line { ports, down: rate(down), up: rate(up), link: link.to_owned() }
+    }
+
+    #[test]
+    fn every_link_makes_a_policy_that_loads() {
+        for (link, _) in LINKS {
+            let policy = text(&line(link, "95mbit", "20mbit"));
+            let policy = load(&policy, "test", &OfflineHost::default()).unwrap();
+            assert_eq!(policy.ports().count(), 2, "{link}");
+        }
+    }
+
+    #[test]
+    fn acknowledgements_are_dropped_where_the_upload_is_much_slower() {
+        assert!(text(&line("docsis", "100mbit", "20mbit")).contains("ack-filter"));
+        assert!(!text(&line("docsis", "99mbit", "20mbit")).contains("ack-filter"));
+    }
+}

@@ -1,0 +1,204 @@
+//! What a setup writes and runs, shown before it is done.
+
+use super::answers::Line;
+use super::policy;
+use anyhow::{Context, bail};
+use narrows_tc::{OfflineHost, load};
+use narrows_top::{App, Feed, Look, Source, View};
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Where systemd is, if it runs this host: sd_booted(3).
+const SYSTEMD: &str = "/run/systemd/system";
+/// How long a service may take to answer.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// How much of the first minute each table shows.
+const FRAME: Duration = Duration::from_secs(10);
+
+pub fn has_systemd() -> bool {
+    Path::new(SYSTEMD).is_dir()
+}
+
+/// The files and commands.
+pub struct Plan {
+    /// Each file with its text.
+    files: [(PathBuf, String); 2],
+    /// What starts the instance.
+    start: Start,
+}
+
+enum Start {
+    /// systemd starts this unit.
+    Unit(String),
+    /// There is no systemd: somebody else starts this.
+    ByHand(String),
+}
+
+impl Plan {
+    /// The plan for instance `name`, with its files in `directory`.
+    pub fn new(directory: &Path, name: &str, line: &Line, systemd: bool) -> anyhow::Result<Self> {
+        let text = policy::text(line).replace("narrows@NAME", &format!("narrows@{name}"));
+        if let Err(complaints) = load(&text, "policy", &OfflineHost::default()) {
+            bail!("this line has no policy: {}", complaints.trim());
+        }
+        let [a, b] = &line.ports;
+        let conf = format!(
+            "# Written by `narrows setup`. OPTIONS takes what `narrows run --help` lists.\n\
+             PORTS={a},{b}\nOPTIONS=\n"
+        );
+        let file = |extension: &str| directory.join(format!("{name}.{extension}"));
+        let start = match systemd {
+            true => Start::Unit(format!("narrows@{name}")),
+            false => Start::ByHand(format!(
+                "narrows run --ports {a},{b} --batch {}",
+                file("tc").display()
+            )),
+        };
+        Ok(Self { files: [(file("conf"), conf), (file("tc"), text)], start })
+    }
+
+    pub fn policy_file(&self) -> std::path::Display<'_> {
+        self.files[1].0.display()
+    }
+
+    /// # Errors
+    /// Where a file is there already and need not be overwritten.
+    pub fn check(&self, force: bool) -> anyhow::Result<()> {
+        let is_there = |(path, _): &&(PathBuf, String)| fs::symlink_metadata(path).is_ok();
+        match self.files.iter().find(is_there) {
+            Some((path, _)) if !force => bail!(
+                "{} is there already: edit it, choose another --name, or overwrite it with --force",
+                path.display()
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the files, each as a whole.
+    pub fn write(&self) -> anyhow::Result<()> {
+        for (path, text) in &self.files {
+            let folder = path.parent().unwrap_or(Path::new("/"));
+            fs::create_dir_all(folder)
+                .with_context(|| format!("cannot create {}", folder.display()))?;
+            narrows_tc::replace(path, text)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+            println!("wrote {}", path.display());
+        }
+        Ok(())
+    }
+
+    /// Starts the instance, again where it may run already. False where somebody else has to.
+    pub fn start(&self, again: bool) -> anyhow::Result<bool> {
+        let unit = match &self.start {
+            Start::Unit(unit) => unit,
+            Start::ByHand(command) => {
+                println!(
+                    "there is no systemd: start it, and have it started at boot, with\n  {command}"
+                );
+                return Ok(false);
+            }
+        };
+        systemctl(&["enable", unit])?;
+        systemctl(&[if again { "restart" } else { "start" }, unit])?;
+        Ok(true)
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (path, text) in &self.files {
+            let state = if fs::symlink_metadata(path).is_ok() { " (is there already)" } else { "" };
+            writeln!(formatter, "write {}{state}:", path.display())?;
+            for line in text.lines() {
+                writeln!(formatter, "{}", format!("  {line}").trim_end())?;
+            }
+        }
+        match &self.start {
+            Start::Unit(unit) => writeln!(formatter, "run systemctl enable --now {unit}"),
+            Start::ByHand(command) => writeln!(formatter, "say how to start it: {command}"),
+        }
+    }
+}
+
+fn systemctl(words: &[&str]) -> anyhow::Result<()> {
+    let said = format!("systemctl {}", words.join(" "));
+    println!("{said}");
+    let output = Command::new("systemctl").args(words).output();
+    let output = output.with_context(|| format!("cannot run {said}"))?;
+    if !output.status.success() {
+        let unit = words.last().copied().unwrap_or_default();
+        bail!(
+            "{said} failed: {}\nThe files are written. `journalctl -u {unit}` says more; without the \
+             package, install dist/narrows@.service and dist/narrows.sysusers first (docs/install.md)",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(())
+}
+
+/// Shows the instance that has the port `dev`, for `span`.
+pub fn watch(dev: &str, span: Duration) -> anyhow::Result<()> {
+    let end = Instant::now() + START_TIMEOUT;
+    let source = loop {
+        match Source::find(Some(dev)) {
+            Ok(source) => break source,
+            Err(error) if Instant::now() > end => return Err(error.into()),
+            Err(_) => sleep(Duration::from_millis(100)),
+        }
+    };
+    println!("running; the next {} s (Ctrl-C ends this view, not the service):", span.as_secs());
+    let mut app = App::new(View::Queues);
+    app.feed(Feed::Snapshot(Box::new(source.ask()?)));
+    let end = Instant::now() + span;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        sleep(left.min(FRAME));
+        app.feed(Feed::Snapshot(Box::new(source.ask()?)));
+        print!("{}", narrows_top::once(&app, Some(View::Queues), Look::from_environment()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use narrows_units::Rate;
+
+    fn line() -> Line {
+        let rate = Rate::from_bits_per_sec;
+        let ports = ["eth1", "eth2"].map(str::to_owned);
+        Line { ports, down: rate(95_000_000), up: rate(20_000_000), link: "docsis".to_owned() }
+    }
+
+    #[test]
+    fn nothing_is_overwritten_without_force() {
+        let folder = std::env::temp_dir().join(format!("nrw-setup-{}", std::process::id()));
+        let plan = Plan::new(&folder, "home", &line(), false).unwrap();
+        plan.check(false).unwrap();
+        plan.write().unwrap();
+        assert!(plan.check(false).unwrap_err().to_string().contains("--force"));
+        plan.check(true).unwrap();
+        let policy = fs::read_to_string(folder.join("home.tc")).unwrap();
+        assert!(policy.contains("reload narrows@home"), "{policy}");
+        assert!(load(&policy, "test", &OfflineHost::default()).is_ok());
+        let conf = fs::read_to_string(folder.join("home.conf")).unwrap();
+        assert!(conf.contains("PORTS=eth1,eth2\n"), "{conf}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn the_plan_shows_files_and_commands() {
+        let shown =
+            Plan::new(Path::new("/etc/narrows"), "home", &line(), true).unwrap().to_string();
+        assert!(shown.contains("write /etc/narrows/home.tc:\n  # "), "{shown}");
+        assert!(shown.ends_with("run systemctl enable --now narrows@home\n"), "{shown}");
+        let shown = Plan::new(Path::new("/x"), "home", &line(), false).unwrap().to_string();
+        assert!(shown.contains("narrows run --ports eth1,eth2 --batch /x/home.tc"), "{shown}");
+    }
+}

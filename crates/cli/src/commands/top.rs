@@ -1,0 +1,63 @@
+//! `narrows top`.
+
+use clap::Args;
+use narrows_top::{App, Feed, Look, Source, View};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Watch a running instance: limit against delivered, queues, workers, classes, tins, drops.
+///
+/// Looks in the network namespace in which it is run, as the instance's user or as root. Press
+/// `?` for the keys. When the instance goes away it waits for it to come back. Without colour
+/// where NO_COLOR is set.
+#[derive(Args)]
+#[command(after_long_help = "Examples:
+  narrows top
+  narrows top eth2 --interval 0.5 --view classes
+  narrows top --once --view drops")]
+pub struct Top {
+    /// The instance that has this port, where several run.
+    #[arg(value_name = "DEV")]
+    dev: Option<String>,
+
+    /// Seconds between two snapshots: at least 0.1.
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    interval: Duration,
+
+    /// The view to begin with; with --once, the only one.
+    #[arg(long, value_name = "VIEW", value_parser = view)]
+    view: Option<View>,
+
+    /// Print one frame as text, with rates over one interval, and end. Needs no terminal.
+    #[arg(long)]
+    once: bool,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    if !(0.1..=3600.0).contains(&seconds) {
+        return Err("between 0.1 and 3600 seconds".into());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+fn view(text: &str) -> Result<View, String> {
+    let names = View::ALL.map(View::name).join(", ");
+    View::from_name(text).ok_or_else(|| format!("one of {names}"))
+}
+
+impl Top {
+    pub fn execute(self) -> anyhow::Result<ExitCode> {
+        let source = Source::find(self.dev.as_deref())?;
+        if self.once {
+            let mut app = App::new(View::Queues);
+            app.feed(Feed::Snapshot(Box::new(source.ask()?)));
+            std::thread::sleep(self.interval);
+            app.feed(Feed::Snapshot(Box::new(source.ask()?)));
+            print!("{}", narrows_top::once(&app, self.view, Look::from_environment()));
+        } else {
+            narrows_top::run(source, self.view.unwrap_or(View::Queues), self.interval)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,130 @@
+//! Commands that need no instance, through the program: `setup` and `import`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn narrows(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_narrows"));
+    command.args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A folder of its own, gone when the test ends well.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("nrw-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What the real parser says to the policy in `file`.
+fn is_accepted(file: &str) -> bool {
+    let output = narrows(&["tc", "--policy", file, "qdisc", "show"]);
+    output.status.success() && !output.stdout.is_empty()
+}
+
+#[test]
+fn a_setup_without_a_terminal_names_the_options_that_it_needs() {
+    let output = narrows(&["setup", "--down", "95mbit"]);
+    assert!(!output.status.success());
+    let said = text(&output.stderr);
+    assert!(said.contains("give --ports A,B --up RATE --link LINK"), "{said}");
+}
+
+#[test]
+fn a_dry_run_shows_doctor_and_policy_and_writes_nothing() {
+    let folder = Folder::new("dry-run");
+    let directory = folder.path("etc");
+    let output = narrows(&[
+        "setup",
+        "--ports",
+        "nrw-no-a",
+        "nrw-no-b",
+        "--down",
+        "95mbit",
+        "--up",
+        "20mbit",
+        "--link",
+        "docsis",
+        "--directory",
+        &directory,
+        "--dry-run",
+    ]);
+    let said = text(&output.stdout);
+    // Such ports block a start, so it fails, having shown everything.
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("BLOCKER") && said.contains("nrw-no-a"), "{said}");
+    assert!(
+        said.contains("qdisc replace dev nrw-no-b root cake bandwidth 95000000bit docsis"),
+        "{said}"
+    );
+    assert!(said.contains("dry run: nothing was done"), "{said}");
+    assert!(!Path::new(&directory).exists());
+    let policy: String = said
+        .lines()
+        .filter(|line| line.trim_start().starts_with("qdisc "))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let file = folder.path("shown.tc");
+    fs::write(&file, policy).unwrap();
+    assert!(is_accepted(&file));
+}
+
+#[test]
+fn a_blocked_setup_writes_nothing() {
+    let folder = Folder::new("blocked");
+    let directory = folder.path("etc");
+    let output = narrows(&[
+        "setup",
+        "--ports",
+        "nrw-no-a,nrw-no-b",
+        "--down",
+        "95mbit",
+        "--up",
+        "20mbit",
+        "--link",
+        "docsis",
+        "--directory",
+        &directory,
+        "--yes",
+    ]);
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("the host is not ready"));
+    assert!(!Path::new(&directory).exists());
+}
+
+#[test]
+fn an_import_prints_a_policy_that_is_accepted_and_a_report() {
+    let folder = Folder::new("import");
+    let file = folder.path("sqm");
+    let sqm = "config queue\n option enabled '1'\n option interface 'wan'\n option download '90000'\n \
+               option upload '9000'\n option script 'layer_cake.qos'\n option qdisc 'cake'\n";
+    fs::write(&file, sqm).unwrap();
+    let output = narrows(&["import", "sqm", &file, "--ports", "eth1,eth2"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("download 90mbit through eth2, upload 9mbit through eth1")
+    );
+    let policy = folder.path("home.tc");
+    fs::write(&policy, output.stdout).unwrap();
+    assert!(is_accepted(&policy));
+    let missing = narrows(&["import", "libreqos", &folder.path("no"), "--ports", "eth1,eth2"]);
+    assert!(text(&missing.stderr).contains("ShapedDevices.csv"));
+}

@@ -1,0 +1,153 @@
+//! Bands and turns over four queues, with real packets.
+
+use crate::htb::{assert_near, ports, rates};
+use crate::setup::{assert_balanced, flood, run, turn};
+use narrows_testbed::Testbed;
+use narrows_testbed::accounting::Books;
+use narrows_testbed::narrows::Instance;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Until what was queued before a change has left.
+const SETTLE: Duration = Duration::from_millis(500);
+
+fn tc(instance: &Instance, lines: &[&str]) {
+    lines.iter().for_each(|line| drop(instance.tc(line).unwrap()));
+}
+
+/// What sends UDP from the ports of `group` goes to `class`; everything else where its qdisc says.
+fn assign(instance: &Instance, parent: &str, group: u16, class: &str) {
+    let ports = ports(group);
+    let (first, last) = (ports[0], ports[ports.len() - 1]);
+    let pref = group + 1;
+    let line = format!(
+        "filter add dev port-b parent {parent} protocol ip pref {pref} flower ip_proto udp \
+         src_port {first}-{last} classid {class}"
+    );
+    instance.tc(&line).unwrap();
+}
+
+#[test]
+fn a_good_band_on_few_queues_goes_before_a_worse_one_on_all() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(4).unwrap();
+    let instance = run(&bed, &[]);
+    tc(
+        &instance,
+        &[
+            "qdisc add dev port-b root handle 1: tbf rate 40mbit burst 60k latency 50ms",
+            "qdisc add dev port-b parent 1: handle 2: prio bands 2 priomap 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1",
+        ],
+    );
+    assign(&instance, "2:", 0, "2:1");
+    let mut books = Books::open(&bed).unwrap();
+    let low = flood(&bed, &ports(1), 1000, 45e6);
+    // Of these the fair share of the queues that they land on would not be enough.
+    let high = flood(&bed, &ports(0)[..2], 1000, 30e6);
+    sleep(SETTLE);
+    let now = rates(&instance);
+    assert_near(&now, "2:1", 30e6);
+    assert_near(&now, "2:2", 10e6);
+    high.stop().unwrap();
+    sleep(SETTLE);
+    assert_near(&rates(&instance), "2:2", 40e6);
+    // Fewer bands, under load: what is queued in the second is lost, and counted.
+    tc(&instance, &["qdisc replace dev port-b parent 1: handle 3: prio bands 3"]);
+    sleep(SETTLE);
+    assert_near(&rates(&instance), "3:2", 40e6);
+    low.stop().unwrap();
+    assert_balanced(&mut books, &instance);
+}
+
+#[test]
+fn turns_are_in_proportion_to_quanta_over_all_queues_and_follow_a_change() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(4).unwrap();
+    let instance = run(&bed, &[]);
+    tc(
+        &instance,
+        &[
+            "qdisc add dev port-b root handle 1: tbf rate 40mbit burst 60k latency 50ms",
+            "qdisc add dev port-b parent 1: handle 2: drr",
+            "class add dev port-b parent 2: classid 2:1 drr quantum 6000",
+            "class add dev port-b parent 2: classid 2:2 drr quantum 2000",
+        ],
+    );
+    assign(&instance, "2:", 0, "2:1");
+    assign(&instance, "2:", 1, "2:2");
+    let mut books = Books::open(&bed).unwrap();
+    // One of them on two queues at most.
+    let loads = [flood(&bed, &ports(0), 1000, 45e6), flood(&bed, &ports(1)[..2], 1000, 45e6)];
+    sleep(SETTLE);
+    let now = rates(&instance);
+    assert_near(&now, "2:1", 30e6);
+    assert_near(&now, "2:2", 10e6);
+    tc(&instance, &["class change dev port-b classid 2:2 drr quantum 6000"]);
+    sleep(SETTLE);
+    let now = rates(&instance);
+    assert_near(&now, "2:1", 20e6);
+    assert_near(&now, "2:2", 20e6);
+    for load in loads {
+        load.stop().unwrap();
+    }
+    assert_balanced(&mut books, &instance);
+}
+
+#[test]
+fn bands_below_a_class_have_filters_of_their_own() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(4).unwrap();
+    let instance = run(&bed, &[]);
+    tc(
+        &instance,
+        &[
+            "qdisc add dev port-b root handle 1: htb default 20",
+            "class add dev port-b parent 1: classid 1:1 htb rate 40mbit burst 60k cburst 60k",
+            "class add dev port-b parent 1:1 classid 1:10 htb rate 30mbit burst 60k cburst 60k",
+            "class add dev port-b parent 1:1 classid 1:20 htb rate 10mbit burst 60k cburst 60k",
+            "qdisc add dev port-b parent 1:10 handle 10: prio bands 2 priomap 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1",
+            "qdisc add dev port-b parent 10:2 fq",
+        ],
+    );
+    assign(&instance, "1:", 0, "1:10");
+    assign(&instance, "1:", 1, "1:10");
+    assign(&instance, "10:", 0, "10:1");
+    let mut books = Books::open(&bed).unwrap();
+    let loads = [(0, 12e6), (1, 45e6), (2, 45e6)];
+    let loads = loads.map(|(group, rate)| flood(&bed, &ports(group), 1000, rate));
+    sleep(SETTLE);
+    let now = rates(&instance);
+    for (class, rate) in [("1:10", 30e6), ("1:20", 10e6), ("10:1", 12e6), ("10:2", 18e6)] {
+        assert_near(&now, class, rate);
+    }
+    for load in loads {
+        load.stop().unwrap();
+    }
+    assert_balanced(&mut books, &instance);
+}
+
+#[test]
+fn each_queue_of_an_mq_has_a_tree_of_its_own() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(2).unwrap();
+    let instance = run(&bed, &[]);
+    tc(&instance, &["qdisc add dev port-b root handle 1: mq"]);
+    for queue in [1, 2] {
+        let lines = [
+            format!("qdisc add dev port-b parent 1:{queue} handle {queue}0: htb default 1"),
+            format!(
+                "class add dev port-b parent {queue}0: classid {queue}0:1 htb rate {queue}0mbit \
+                 burst 40k cburst 40k"
+            ),
+        ];
+        lines.iter().for_each(|line| drop(instance.tc(line).unwrap()));
+    }
+    let mut books = Books::open(&bed).unwrap();
+    let load = flood(&bed, &ports(0), 1000, 80e6);
+    sleep(SETTLE);
+    let now = rates(&instance);
+    assert_near(&now, "10:1", 10e6);
+    assert_near(&now, "20:1", 20e6);
+    load.stop().unwrap();
+    assert_balanced(&mut books, &instance);
+}

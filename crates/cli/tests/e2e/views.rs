@@ -1,0 +1,152 @@
+//! What views say of a running instance is what `narrows show` says.
+
+use crate::setup::{NARROWS, Scratch, flood, run, show, tc, turn, wait_for};
+use narrows_testbed::Testbed;
+use narrows_testbed::bed::PORT_B;
+use serde_json::Value;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Where it listens in its namespace.
+const ADDRESS: &str = "127.0.0.1:9466";
+
+/// `narrows serve`; stopped when dropped.
+struct Serve(Child);
+
+impl Serve {
+    fn start(bed: &Testbed, arguments: &[&str]) -> Self {
+        let mut command: Command = bed.shaper().command(NARROWS);
+        command.arg("serve").args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+        Self(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What is answered to a GET of `path`: the status line and the body.
+fn get(bed: &Testbed, path: &str) -> Option<(String, String)> {
+    get_under("127.0.0.1", bed, path)
+}
+
+/// The same, asked under the name `host`.
+fn get_under(host: &str, bed: &Testbed, path: &str) -> Option<(String, String)> {
+    // A program of its own, since a socket belongs to the namespace in which it is made.
+    let script = format!(
+        "import socket\ns = socket.create_connection(('127.0.0.1', 9466), 5)\n\
+         s.sendall(b'GET {path} HTTP/1.1\\r\\nHost: {host}\\r\\nConnection: close\\r\\n\\r\\n')\n\
+         b = b''.join(iter(lambda: s.recv(65536), b''))\nprint(b.decode())"
+    );
+    let output = bed.shaper().command("python3").args(["-c", &script]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    Some((head.lines().next()?.to_owned(), body.to_owned()))
+}
+
+/// The metrics, as soon as they say that the instance answers and `wanted` holds.
+fn metrics(bed: &Testbed, wanted: impl Fn(&str) -> bool) -> String {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let answer = get(bed, "/metrics").map(|(_, body)| body).unwrap_or_default();
+        if wanted(&answer) {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "not within 20 s:\n{answer}");
+        sleep(Duration::from_millis(200));
+    }
+}
+
+/// The value of the sample with this name and these labels.
+#[track_caller]
+fn value(metrics: &str, sample: &str) -> f64 {
+    let line = metrics.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{sample} is not in\n{metrics}")).parse().unwrap()
+}
+
+#[test]
+fn metrics_are_what_show_says() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(2).unwrap();
+    let policy = "qdisc replace dev port-b root handle 1: htb default 10\n\
+                  class add dev port-b parent 1: classid 1:1 htb rate 20mbit\n\
+                  class add dev port-b parent 1:1 classid 1:10 htb rate 5mbit ceil 20mbit\n";
+    let policy = Scratch::new("views.tc", policy);
+    let instance = run(&bed, &["--batch", policy.path()]);
+    let serve = Serve::start(&bed, &["--listen", ADDRESS]);
+    let traffic = flood(&bed, &[1, 2, 3], 1000, 10e6);
+    sleep(Duration::from_secs(2));
+    traffic.stop().unwrap();
+    let resting = |now: &Value| {
+        let total = &now["ports"][1]["total"];
+        total["backlog_packets"] == 0 && total["tx_packets"].as_u64() > Some(0)
+    };
+    let now = wait_for(&bed, "at rest", resting);
+    let total = &now["ports"][1]["total"];
+    let sent = total["tx_packets"].as_f64().unwrap();
+    let told = metrics(&bed, |told| {
+        told.lines().any(|line| line == format!("narrows_sent_packets_total {sent}"))
+    });
+    assert_eq!(value(&told, "narrows_up"), 1.0);
+    let books = &now["conservation"];
+    assert_eq!(value(&told, "narrows_received_packets_total"), books["received"].as_f64().unwrap());
+    assert_eq!(value(&told, "narrows_unaccounted_packets"), 0.0);
+    for (metric, key) in [("packets", "tx_packets"), ("bytes", "tx_bytes")] {
+        let queues = (0..2).map(|queue| {
+            let labels = format!("{{device=\"{PORT_B}\",queue=\"{queue}\"}}");
+            value(&told, &format!("narrows_queue_transmit_{metric}_total{labels}"))
+        });
+        assert_eq!(queues.sum::<f64>(), total[key].as_f64().unwrap(), "{metric}");
+    }
+    let root = format!("node_qdisc_packets_total{{device=\"{PORT_B}\",kind=\"htb\"}}");
+    assert_eq!(value(&told, &root), sent);
+    let class = format!("{{device=\"{PORT_B}\",classid=\"1:10\",parent=\"1:1\"}}");
+    assert_eq!(value(&told, &format!("narrows_class_transmit_packets_total{class}")), sent);
+    let limit = format!("narrows_port_limit_bytes_per_second{{device=\"{PORT_B}\"}}");
+    assert_eq!(value(&told, &limit), 2_500_000.0);
+
+    let (status, _) = get_under("a.page.elsewhere", &bed, "/metrics").unwrap();
+    assert!(status.contains("421"), "{status}");
+    let (status, body) = get(&bed, "/api/snapshot").unwrap();
+    assert!(status.contains("200"), "{status}");
+    let latest: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(latest["snapshot"]["ports"][1]["total"], *total);
+    let (_, body) = get(&bed, "/api/history").unwrap();
+    let history: Value = serde_json::from_str(&body).unwrap();
+    let series = history["series"].as_array().unwrap();
+    let limits = series.iter().find(|one| one["what"] == "limit").unwrap();
+    assert_eq!(limits["values"].as_array().unwrap().last().unwrap().as_f64(), Some(20e6));
+
+    drop(instance);
+    let told = metrics(&bed, |told| told.lines().any(|line| line == "narrows_up 0"));
+    assert!(!told.contains("narrows_sent_packets_total"), "figures of an instance that is gone");
+    drop(serve);
+}
+
+#[test]
+fn one_frame_of_top_shows_every_port_queue_and_class() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(2).unwrap();
+    let _instance = run(&bed, &[]);
+    for words in [
+        "qdisc replace dev port-b root handle 1: htb default 10",
+        "class add dev port-b parent 1: classid 1:10 htb rate 20mbit",
+    ] {
+        assert!(tc(&bed, words).status.success());
+    }
+    let output = bed.shaper().command(NARROWS).args(["top", "--once"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    let now = show(&bed);
+    assert!(text.starts_with("narrows running"), "{text}");
+    for port in now["ports"].as_array().unwrap() {
+        assert!(text.contains(port["name"].as_str().unwrap()), "{text}");
+    }
+    for part in ["of 20.0Mbit/s", " queue 1", " 1:10", "received 0 = sent 0"] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+}

@@ -1,0 +1,136 @@
+//! `flowvalve`: a tree as FlowValve keeps it on a network processor.
+//!
+//! *Idea.* A class has no queue and asks nobody: each epoch it is told a rate, and a token bucket
+//! filled at that rate decides about its packets. The rate follows from that of the class above it:
+//! a part by weight, of what is left of what those of better priorities were *measured* to consume
+//! in the last epoch. What a class does not consume of its rate fills a second bucket, its
+//! *shadow*, from which others borrow, in the order of their *labels*.
+//!
+//! *In parallel.* Packets meter and count with atomic updates, on as many cores as there are. A
+//! bucket whose epoch is over is filled by whoever gets its lock; the others do not wait for it
+//! ([`epoch`]). Nothing goes beyond one class: so rates of classes below each other follow each
+//! other epoch by epoch.
+//!
+//! *What it is not.* Exact: rates are an epoch old, or several, as they are averages; a class that
+//! wakes up and one that has not been told yet send both, and a lender's rate and what it was seen
+//! to leave are of different epochs. So the sum may exceed the topmost class's rate while classes
+//! come and go, and a class between leaf and root measures and does not meter. That is FlowValve's
+//! price, and why `fair` is another strategy. Here it is as it was published.
+//!
+//! *Differences from the paper.* What is metered here is about to leave, not just come: below an
+//! `htb` a packet that gets no token waits in its class's queue for the next epoch, and is not
+//! dropped. (The simulator drops at once, too, as the network processor does, `narrows sim
+//! flowvalve-11a`.) Bytes are counted when they are forwarded: Algorithm 1 counts in line 5 what it
+//! may drop in line 16, against Eq. 3. HTB's words say more than a weight: `rate` is assured to
+//! classes of any priority, which gives the paper's conditions ("at least 2 Gbit/s, where there are
+//! 4") without templates of their own, and `ceil` is a third bucket, since what is borrowed knows
+//! no other limit. A class whose label names nobody borrows from those beside it and above.
+//!
+//! *Differences from the code* (github.com/Haers/FlowValve, P4 and Micro-C): what a lender was seen
+//! to leave is forgotten after 56 ms, not 0.9 s ([`EXPIRY`](epoch::EXPIRY)).
+//!
+//! *Cost.* For a purchase: an atomic update of the bucket, one of a counter for each class up to
+//! the root, and where the class has too little one for each lender. For an epoch: a look at every
+//! class beside it, at each class on the way.
+//!
+//! *Non-goals.* More classes than a network processor has (32): an epoch and a refusal cost time for
+//! each class beside.
+//!
+//! Source: S. Xi, F. Li, X. Wang, "FlowValve: Packet Scheduling Offloaded on NP-based SmartNICs",
+//! section IV and Algorithm 1.
+
+use crate::Below;
+use crate::label::Label;
+use crate::line::Line;
+use crate::roster::Roster;
+use crate::sync::{Mutex, lock};
+use crate::trees::from_above;
+use graph::{Graph, State};
+use narrows_packet::Reading;
+use narrows_qdisc::htb::{Class, ClassMeter, LeafClass, TreeMeter};
+use seat::Seat;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+mod epoch;
+mod graph;
+mod seat;
+
+/// The classes of a tree; see the module's documentation.
+#[derive(Default)]
+pub struct Tree {
+    /// Locked when a class comes, goes or is first used by a queue.
+    members: Mutex<Members>,
+}
+
+#[derive(Default)]
+struct Members {
+    graph: Arc<Graph>,
+    /// By number, the place of a class in the graph.
+    places: HashMap<u32, usize>,
+    roster: Roster,
+}
+
+impl Tree {
+    /// See [`SharedTree::become_these`](crate::SharedTree::become_these). Seats follow when they
+    /// are taken anew.
+    pub(crate) fn become_these(
+        &self,
+        classes: &BTreeMap<u32, (Class, Option<Below>)>,
+        labels: &BTreeMap<u32, Label>,
+    ) {
+        let mut members = lock(&self.members);
+        let (mut graph, mut places) = (Graph::default(), HashMap::new());
+        let label = |id: &u32| labels.get(id).copied().unwrap_or_default();
+        for id in from_above(classes, classes.keys().copied()) {
+            let (class, _) = &classes[&id];
+            let parent = class.parent.map(|id| places[&id]);
+            let state = members.state(id, parent.map(|at| &graph.node(at).state));
+            places.insert(id, graph.add(class, &label(&id), parent, state));
+        }
+        for (id, place) in &places {
+            graph.set_lenders(*place, label(id).lenders, &places);
+        }
+        *members = Members { graph: Arc::new(graph), places, roster: Roster::new(classes.clone()) };
+    }
+
+    /// A queue's seat.
+    pub(crate) fn seat(self: &Arc<Self>) -> Box<dyn TreeMeter> {
+        Box::new(Queue { tree: Arc::clone(self) })
+    }
+}
+
+impl Members {
+    /// What is known of the class `id`, if it has been below the one whose state is `above`.
+    fn state(&self, id: u32, above: Option<&Arc<Line<State>>>) -> Arc<Line<State>> {
+        let present = self.places.get(&id).map(|place| self.graph.node(*place));
+        let is_same = |parent: Option<usize>| match (parent, above) {
+            (Some(parent), Some(above)) => Arc::ptr_eq(&self.graph.node(parent).state, above),
+            (parent, above) => parent.is_none() && above.is_none(),
+        };
+        match present {
+            Some(node) if is_same(node.parent) => Arc::clone(&node.state),
+            _ => Arc::new(Line(State::default())),
+        }
+    }
+}
+
+struct Queue {
+    tree: Arc<Tree>,
+}
+
+impl TreeMeter for Queue {
+    fn leaf(&self, id: u32) -> Option<LeafClass> {
+        lock(&self.tree.members).roster.leaf(id)
+    }
+
+    fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>> {
+        let members = lock(&self.tree.members);
+        let place = *members.places.get(&id)?;
+        Some(Box::new(Seat::new(Arc::clone(&members.graph), place)))
+    }
+
+    fn reading(&self) -> Reading {
+        lock(&self.tree.members).roster.reading()
+    }
+}

@@ -1,0 +1,117 @@
+//! A queue's seat at a class: Algorithm 1 of the paper, for what is about to leave.
+
+use super::epoch::Bucket;
+use super::graph::Graph;
+use narrows_qdisc::htb::{ClassMeter, Grant};
+use narrows_units::{Bytes, Nanos};
+use std::sync::Arc;
+
+/// See the module's documentation.
+pub(super) struct Seat {
+    graph: Arc<Graph>,
+    place: usize,
+    /// Who lent the last time; itself where nobody did.
+    lender: usize,
+}
+
+/// Takes `want` from `bucket`, or `least` of it.
+fn meter(bucket: &Bucket, least: Bytes, want: Bytes) -> Option<Bytes> {
+    if want > least && bucket.meter(want) {
+        return Some(want);
+    }
+    bucket.meter(least).then_some(least)
+}
+
+impl Seat {
+    pub(super) fn new(graph: Arc<Graph>, place: usize) -> Self {
+        Self { graph, place, lender: place }
+    }
+
+    /// Takes up to `want` bytes from the class itself or, where `borrow` is true, from a lender,
+    /// and says from whom.
+    ///
+    /// # Errors
+    /// When the next of them has its epoch.
+    fn find(
+        &self,
+        least: Bytes,
+        want: Bytes,
+        borrow: bool,
+        now: Nanos,
+    ) -> Result<(usize, Grant), Nanos> {
+        let own = &self.graph.node(self.place).state.own;
+        if let Some(bytes) = meter(own, least, want) {
+            return Ok((self.place, Grant { bytes, lender: 0 }));
+        }
+        let mut next = own.next();
+        if borrow {
+            for (lender, steps) in self.graph.lenders(self.place) {
+                self.graph.update_lent(lender, now);
+                let shadow = &self.graph.node(lender).state.shadow;
+                if let Some(bytes) = meter(shadow, least, want) {
+                    return Ok((lender, Grant { bytes, lender: steps }));
+                }
+                next = next.min(shadow.next());
+            }
+        }
+        Err(next)
+    }
+
+    /// Counts `bytes` at the class and at those above it.
+    fn count(&self, bytes: i64) {
+        for at in self.graph.path(self.place) {
+            self.graph.node(at).state.count(bytes);
+        }
+    }
+}
+
+impl ClassMeter for Seat {
+    fn buy(&mut self, least: Bytes, want: Bytes, borrow: bool, now: Nanos) -> Result<Grant, Nanos> {
+        // Somebody else may be about to fill a bucket whose epoch is over.
+        let later = |next: Nanos| next.max(now + Nanos(1));
+        self.graph.update(self.place, now);
+        let node = self.graph.node(self.place);
+        let mut want = want.max(least);
+        if node.is_limited() {
+            let ceil = &node.state.ceil;
+            want = meter(ceil, least, want).ok_or_else(|| later(ceil.next()))?;
+        }
+        let found = self.find(least, want, borrow, now);
+        let used = found.as_ref().map_or(Bytes::ZERO, |(_, grant)| grant.bytes);
+        if node.is_limited() {
+            node.state.ceil.put_back(want - used);
+        }
+        let (lender, grant) = found.map_err(later)?;
+        self.lender = lender;
+        self.count(used.0 as i64);
+        Ok(grant)
+    }
+
+    fn give_back(&mut self, bytes: Bytes) {
+        self.count(-(bytes.0 as i64));
+        let node = self.graph.node(self.place);
+        if node.is_limited() {
+            node.state.ceil.put_back(bytes);
+        }
+        let lender = &self.graph.node(self.lender).state;
+        let bucket = if self.lender == self.place { &lender.own } else { &lender.shadow };
+        bucket.put_back(bytes);
+    }
+
+    /// FlowValve has no queues: whether something waits is nothing to it.
+    fn set_active(&mut self, _: bool) {}
+
+    fn tokens(&self, _: Nanos) -> Vec<[i64; 2]> {
+        let nanos = |bucket: &Bucket| {
+            let rate = i128::from(bucket.rate().max(1));
+            let nanos = i128::from(bucket.tokens()) * 1_000_000_000 / rate;
+            i64::try_from(nanos).unwrap_or(i64::MAX)
+        };
+        let tokens = |at: usize| {
+            let node = self.graph.node(at);
+            let own = nanos(&node.state.own);
+            [own, if node.is_limited() { nanos(&node.state.ceil) } else { own }]
+        };
+        self.graph.path(self.place).map(tokens).collect()
+    }
+}

@@ -1,0 +1,238 @@
+//! `lock`: the kernel's `htb`, as it behaves, for several queues under one lock.
+//!
+//! The peer that a tree without a lock is held against. The rules are those of `sch_htb.c`, packet
+//! by packet: a class with tokens at its rate and at its ceiling sends; one with tokens at its
+//! ceiling only borrows from the lowest class above that may send. Of those who borrow from the
+//! same class the best priority goes first, and within one they take turns by `quantum`. What a
+//! packet takes is charged up to the root.
+//!
+//! *Two defects are the kernel's, and kept:* a class with tokens sends whatever those above it have
+//! left, so that **where the rates below a class add up to more than its ceiling, the sum exceeds
+//! it**; and **what is not borrowed goes before what is borrowed whatever its priority**, so that
+//! between classes that have rates enough `prio` says nothing. Of what Linux was seen to do beyond
+//! its rules (FlowValve's section II) nothing is imitated.
+//!
+//! *What differs.* There a device takes packets from one queue, and the next one is chosen when it
+//! leaves; here queues ask each for itself, and one that is refused is told when to come again. Who
+//! goes first is therefore decided among those who have said that they wait. A burst counts for at
+//! least a full frame and what is earned in 250 us, as in `fair`: nobody can be as punctual as
+//! a burst of 1600 bytes wants at 10 Gbit/s.
+//!
+//! Cost: the lock, for each packet.
+//!
+//! Source: M. Devera, `sch_htb.c` (Linux 6.12).
+
+use crate::Below;
+use crate::roster::Roster;
+use crate::sync::{Mutex, lock};
+use crate::trees::from_above;
+use class::{LockedClass, Mode};
+use narrows_packet::Reading;
+use narrows_qdisc::htb::{Class, ClassMeter, Grant, LeafClass, TreeMeter};
+use narrows_units::{Bytes, Nanos};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+mod class;
+mod turns;
+
+/// The classes of a tree; see the module's documentation.
+#[derive(Default)]
+pub struct Tree {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    classes: HashMap<u32, LockedClass>,
+    roster: Roster,
+    /// How many seats have been taken.
+    seats: u32,
+}
+
+impl Tree {
+    /// See [`SharedTree::become_these`](crate::SharedTree::become_these).
+    pub(crate) fn become_these(&self, classes: &BTreeMap<u32, (Class, Option<Below>)>) {
+        let mut state = lock(&self.state);
+        let mut before = std::mem::take(&mut state.classes);
+        let mut is_new = BTreeMap::new();
+        for id in from_above(classes, classes.keys().copied()) {
+            let (class, _) = &classes[&id];
+            let above_is_new = class.parent.is_some_and(|parent| is_new[&parent]);
+            let present = before
+                .remove(&id)
+                .filter(|present| !above_is_new && present.parent() == class.parent);
+            is_new.insert(id, present.is_none());
+            let mut present = present.unwrap_or_default();
+            present.set(class);
+            state.classes.insert(id, present);
+        }
+        state.roster = Roster::new(classes.clone());
+    }
+
+    /// A queue's seat.
+    pub(crate) fn seat(self: &Arc<Self>) -> Box<dyn TreeMeter> {
+        Box::new(Queue { tree: Arc::clone(self) })
+    }
+}
+
+struct Queue {
+    tree: Arc<Tree>,
+}
+
+impl TreeMeter for Queue {
+    fn leaf(&self, id: u32) -> Option<LeafClass> {
+        lock(&self.tree.state).roster.leaf(id)
+    }
+
+    fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>> {
+        let mut state = lock(&self.tree.state);
+        state.classes.get(&id)?;
+        state.seats += 1;
+        let (tree, seat) = (Arc::clone(&self.tree), state.seats);
+        Some(Box::new(Seat { tree, class: id, seat, time: 0, lender: 0 }))
+    }
+
+    fn reading(&self) -> Reading {
+        lock(&self.tree.state).roster.reading()
+    }
+}
+
+/// A queue's seat at a class.
+struct Seat {
+    tree: Arc<Tree>,
+    class: u32,
+    /// Its number among all seats.
+    seat: u32,
+    /// Its time among the queues of the class.
+    time: u64,
+    /// How many classes above its own the one stands that lent the last time.
+    lender: u8,
+}
+
+impl State {
+    /// A class and those above it; nothing, where it is gone.
+    fn path(&self, class: u32) -> impl Iterator<Item = (u32, &LockedClass)> {
+        let find = |id: u32| Some((id, self.classes.get(&id)?));
+        std::iter::successors(find(class), move |(_, at)| find(at.parent()?))
+    }
+
+    /// Who lends to `class` at `now`: a class, and how far above it stands.
+    ///
+    /// # Errors
+    /// When somebody does.
+    fn lender(&self, class: u32, borrow: bool, now: Nanos) -> Result<(u32, u8), Nanos> {
+        let mut next = Nanos::MAX;
+        for (steps, (id, at)) in (0..).zip(self.path(class)) {
+            match at.mode(now) {
+                Mode::Sends => return Ok((id, steps)),
+                Mode::Borrows(until) => next = next.min(until),
+                Mode::Waits(until) => return Err(next.min(until)),
+            }
+            if !borrow {
+                break;
+            }
+        }
+        Err(next)
+    }
+
+    /// Whom the seat has to let go first, of those who wait for what `lender` has.
+    ///
+    /// # Errors
+    /// Until when.
+    fn turn(&self, seat: &Seat, (lender, steps): (u32, u8), now: Nanos) -> Result<(), Nanos> {
+        let (own, lender) = (&self.classes[&seat.class], &self.classes[&lender]);
+        own.queues.may(seat.seat, seat.time, now)?;
+        if steps == 0 {
+            return Ok(());
+        }
+        let prio = own.prio();
+        for better in &lender.borrowers[..prio] {
+            better.nobody_waits(now)?;
+        }
+        lender.borrowers[prio].may(seat.class, own.time, now)
+    }
+
+    /// Has others know that the seat waits for what is lent above it, and for how long.
+    fn wait(&mut self, seat: &Seat, until: Nanos, now: Nanos) {
+        let Some(own) = self.classes.get_mut(&seat.class) else { return };
+        own.queues.wait(seat.seat, seat.time, until, now);
+        let (prio, time, mut next) = (own.prio(), own.time, own.parent());
+        if matches!(own.mode(now), Mode::Waits(_)) {
+            // It waits for its own ceiling, and so for nobody.
+            return;
+        }
+        while let Some(above) = next.and_then(|id| self.classes.get_mut(&id)) {
+            above.borrowers[prio].wait(seat.class, time, until, now);
+            next = above.parent().filter(|_| !matches!(above.mode(now), Mode::Waits(_)));
+        }
+    }
+
+    fn buy(
+        &mut self,
+        seat: &mut Seat,
+        bytes: Bytes,
+        borrow: bool,
+        now: Nanos,
+    ) -> Result<Grant, Nanos> {
+        if !self.classes.contains_key(&seat.class) {
+            // Its queue is about to hear of it.
+            return Err(now + Nanos::from_millis(1));
+        }
+        let found = self.lender(seat.class, borrow, now);
+        let granted = found.and_then(|lender| self.turn(seat, lender, now).map(|()| lender));
+        let (lender, steps) = granted.map_err(|until| {
+            let until = until.max(now + Nanos(1));
+            if borrow {
+                self.wait(seat, until, now);
+            }
+            until
+        })?;
+        let charge = |at: &mut LockedClass, below: u8| at.charge(bytes, below >= steps, now);
+        let (mut next, mut below) = (Some(seat.class), 0);
+        while let Some(at) = next.and_then(|id| self.classes.get_mut(&id)) {
+            charge(at, below);
+            (next, below) = (at.parent(), below + 1);
+        }
+        let mut moved = None;
+        if let Some(own) = self.classes.get_mut(&seat.class) {
+            let weight = own.quantum();
+            seat.time = own.queues.serve(seat.time, bytes, 1);
+            moved = (steps > 0).then(|| (own.prio(), own.time, weight));
+        }
+        if let Some((prio, time, weight)) = moved
+            && let Some(at) = self.classes.get_mut(&lender)
+        {
+            let time = at.borrowers[prio].serve(time, bytes, weight);
+            if let Some(own) = self.classes.get_mut(&seat.class) {
+                own.time = time;
+            }
+        }
+        seat.lender = steps;
+        Ok(Grant { bytes, lender: steps })
+    }
+}
+
+impl ClassMeter for Seat {
+    fn buy(&mut self, least: Bytes, _: Bytes, borrow: bool, now: Nanos) -> Result<Grant, Nanos> {
+        let tree = Arc::clone(&self.tree);
+        lock(&tree.state).buy(self, least, borrow, now)
+    }
+
+    fn give_back(&mut self, bytes: Bytes) {
+        let mut state = lock(&self.tree.state);
+        let (mut next, mut below) = (Some(self.class), 0);
+        while let Some(at) = next.and_then(|id| state.classes.get_mut(&id)) {
+            at.put_back(bytes, below >= self.lender);
+            (next, below) = (at.parent(), below + 1);
+        }
+    }
+
+    /// Who waits says so when he is refused.
+    fn set_active(&mut self, _: bool) {}
+
+    fn tokens(&self, now: Nanos) -> Vec<[i64; 2]> {
+        let state = lock(&self.tree.state);
+        state.path(self.class).map(|(_, at)| at.tokens(now)).collect()
+    }
+}

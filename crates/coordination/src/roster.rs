@@ -1,0 +1,27 @@
+//! The classes of a tree as its queues ask for them: what each is, and what waits below it.
+
+use crate::Below;
+use narrows_packet::Reading;
+use narrows_qdisc::htb::{Class, LeafClass};
+use std::collections::BTreeMap;
+
+#[derive(Default)]
+pub(crate) struct Roster(BTreeMap<u32, (Class, Option<Below>)>);
+
+impl Roster {
+    pub(crate) fn new(classes: BTreeMap<u32, (Class, Option<Below>)>) -> Self {
+        Self(classes)
+    }
+
+    /// The class `id`, if there is one and no class is below it.
+    pub(crate) fn leaf(&self, id: u32) -> Option<LeafClass> {
+        let (class, below) = self.0.get(&id)?;
+        Some(LeafClass { class: *class, qdisc: below.as_ref()?.spec() })
+    }
+
+    /// What the qdiscs below any of the classes want to know of packets.
+    pub(crate) fn reading(&self) -> Reading {
+        let below = self.0.values().filter_map(|(_, below)| below.as_ref());
+        below.fold(Reading::NOTHING, |reading, below| reading.and(below.reading()))
+    }
+}

@@ -1,0 +1,72 @@
+//! Which classes have changed, for queues that want to know no more than that.
+//!
+//! A queue that has not looked for long, or a change of everything, is told that all may have.
+
+use std::collections::VecDeque;
+
+/// So many changes are remembered.
+const MOST: usize = 4096;
+
+/// The last changes, oldest first.
+#[derive(Default)]
+pub(super) struct Log {
+    classes: VecDeque<u32>,
+    /// How many there have been before them.
+    before: u64,
+}
+
+impl Log {
+    /// How many changes there have been.
+    pub(super) fn end(&self) -> u64 {
+        self.before + self.classes.len() as u64
+    }
+
+    /// These classes have changed.
+    pub(super) fn add(&mut self, classes: impl Iterator<Item = u32>) {
+        self.classes.extend(classes);
+        let surplus = self.classes.len().saturating_sub(MOST);
+        self.classes.drain(..surplus);
+        self.before += surplus as u64;
+    }
+
+    /// Any may have changed.
+    pub(super) fn forget(&mut self) {
+        // One that nobody can be told of.
+        self.before = self.end() + 1;
+        self.classes.clear();
+    }
+
+    /// What has changed since there had been `seen` changes; `None` for anything.
+    pub(super) fn since(&self, seen: u64) -> Option<Vec<u32>> {
+        let skipped = usize::try_from(seen.checked_sub(self.before)?).ok()?;
+        Some(self.classes.iter().skip(skipped).copied().collect())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changed_is_told_from_where_one_has_read() {
+        let mut log = Log::default();
+        log.add([1, 2].into_iter());
+        let seen = log.end();
+        log.add([3].into_iter());
+        assert_eq!(log.since(0), Some(vec![1, 2, 3]));
+        assert_eq!(log.since(seen), Some(vec![3]));
+        assert_eq!(log.since(log.end()), Some(vec![]));
+        log.forget();
+        assert_eq!((log.since(seen), log.since(log.end())), (None, Some(vec![])));
+    }
+
+    #[test]
+    fn who_reads_too_late_is_told_that_anything_may_have() {
+        let mut log = Log::default();
+        log.add(0..MOST as u32);
+        assert!(log.since(0).is_some());
+        log.add([7].into_iter());
+        assert_eq!(log.since(0), None);
+        assert_eq!(log.since(1).map(|all| all.len()), Some(MOST));
+    }
+}

@@ -1,0 +1,145 @@
+//! The strategies of a tree of classes, by name, and a tree that is kept by one of them.
+
+use crate::label::Label;
+use crate::{Below, Tree, flowvalve, locked};
+use narrows_qdisc::htb::{Class, TreeMeter};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How queues keep a tree of classes together.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum TreeStrategy {
+    /// Ledgers and races, without a lock: exact at every class.
+    #[default]
+    Fair,
+    /// FlowValve as published: measured rates, epochs, shadow buckets, borrow labels.
+    FlowValve,
+    /// One lock, and the kernel's rules.
+    Lock,
+}
+
+impl TreeStrategy {
+    /// Every strategy.
+    pub const ALL: [Self; 3] = [Self::Fair, Self::FlowValve, Self::Lock];
+
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fair => "fair",
+            Self::FlowValve => "flowvalve",
+            Self::Lock => "lock",
+        }
+    }
+
+    /// The strategy that `name` stands for.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|strategy| strategy.name() == name)
+    }
+}
+
+/// A tree, kept by one of the strategies.
+#[derive(Clone)]
+pub enum SharedTree {
+    /// See [`TreeStrategy::Fair`].
+    Fair(Arc<Tree>),
+    /// See [`TreeStrategy::FlowValve`].
+    FlowValve(Arc<flowvalve::Tree>),
+    /// See [`TreeStrategy::Lock`].
+    Lock(Arc<locked::Tree>),
+}
+
+impl SharedTree {
+    /// One without classes.
+    pub fn new(strategy: TreeStrategy) -> Self {
+        match strategy {
+            TreeStrategy::Fair => Self::Fair(Tree::new()),
+            TreeStrategy::FlowValve => Self::FlowValve(Arc::default()),
+            TreeStrategy::Lock => Self::Lock(Arc::default()),
+        }
+    }
+
+    /// How it is kept.
+    pub fn strategy(&self) -> TreeStrategy {
+        match self {
+            Self::Fair(_) => TreeStrategy::Fair,
+            Self::FlowValve(_) => TreeStrategy::FlowValve,
+            Self::Lock(_) => TreeStrategy::Lock,
+        }
+    }
+
+    /// Makes the classes what `classes` says. `labels` are FlowValve's; the others follow rates,
+    /// ceilings, priorities and quanta alone. A class carries on where it is below the same classes
+    /// as before.
+    ///
+    /// # Panics
+    /// Where a parent is none of them: the policy sees to that.
+    pub fn become_these(
+        &self,
+        classes: &BTreeMap<u32, (Class, Option<Below>)>,
+        labels: &BTreeMap<u32, Label>,
+    ) {
+        match self {
+            Self::Fair(tree) => tree.become_these(classes),
+            Self::FlowValve(tree) => tree.become_these(classes, labels),
+            Self::Lock(tree) => tree.become_these(classes),
+        }
+    }
+
+    /// Makes the classes `changed` what `of` says of them, as [`SharedTree::become_these`] does; those
+    /// of which it says nothing go. False where it has to be told of all of them instead: nothing has
+    /// changed then.
+    pub fn change(
+        &self,
+        changed: &[u32],
+        of: &dyn Fn(u32) -> Option<(Class, Option<Below>)>,
+    ) -> bool {
+        match self {
+            Self::Fair(tree) => tree.change(changed, of),
+            Self::FlowValve(_) | Self::Lock(_) => false,
+        }
+    }
+
+    /// A queue's seat.
+    pub fn seat(&self) -> Box<dyn TreeMeter> {
+        match self {
+            Self::Fair(tree) => tree.seat(),
+            Self::FlowValve(tree) => tree.seat(),
+            Self::Lock(tree) => tree.seat(),
+        }
+    }
+
+    /// Whether both are one tree.
+    pub fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Fair(one), Self::Fair(other)) => Arc::ptr_eq(one, other),
+            (Self::FlowValve(one), Self::FlowValve(other)) => Arc::ptr_eq(one, other),
+            (Self::Lock(one), Self::Lock(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+}
+
+/// Those of `ids` that are in `classes`, those above others before them.
+pub(crate) fn from_above(
+    classes: &BTreeMap<u32, (Class, Option<Below>)>,
+    ids: impl Iterator<Item = u32>,
+) -> Vec<u32> {
+    let above = |id: &u32| classes.get(id).and_then(|(class, _)| class.parent);
+    let mut order: Vec<u32> = ids.filter(|id| classes.contains_key(id)).collect();
+    order.sort_by_cached_key(|id| std::iter::successors(Some(*id), above).count());
+    order
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_strategy_is_found_by_its_name() {
+        for strategy in TreeStrategy::ALL {
+            assert_eq!(TreeStrategy::from_name(strategy.name()), Some(strategy));
+            assert_eq!(SharedTree::new(strategy).strategy(), strategy);
+        }
+        assert_eq!(TreeStrategy::from_name("edt"), None);
+    }
+}

@@ -1,0 +1,83 @@
+//! Where classes stand in lines, and one asks for all: they share as where each asks for itself.
+
+use super::bed::{Asking, Bed, Demand, MBIT, class};
+use super::{GBIT, millis};
+use narrows_coordination::Fluid;
+use narrows_qdisc::htb::Class;
+use std::collections::BTreeMap;
+
+/// A full frame in a tenth of a second, in bits a second.
+const FRAME: f64 = 1514.0 * 80.0;
+
+const SITES: u32 = 8;
+const LEAVES_A_SITE: u32 = 8;
+
+/// Leaves below a root, or below sites below it, as `leaf` says of each by its number.
+fn tree(has_sites: bool, leaf: impl Fn(u32) -> Class) -> Vec<(u32, Class)> {
+    let mut classes = vec![(1, class(None, GBIT, GBIT))];
+    for site in 0..SITES {
+        let id = (site + 1) << 8;
+        if has_sites {
+            classes.push((id, class(Some(1), (40 + 20 * u64::from(site)) * MBIT, GBIT)));
+        }
+        for number in 0..LEAVES_A_SITE {
+            let parent = Some(if has_sites { id } else { 1 });
+            let class = Class { parent, ..leaf(site * LEAVES_A_SITE + number) };
+            classes.push((id + number + 1, class));
+        }
+    }
+    classes
+}
+
+/// What each leaf sends over a tenth of a second where more comes for it than can leave, on one of
+/// the queues or on all, and what it is due: in bits a second.
+fn rates(
+    asking: Asking,
+    queues: usize,
+    everywhere: bool,
+    classes: &[(u32, Class)],
+) -> BTreeMap<u32, (f64, f64)> {
+    let mut bed = Bed::new(asking, queues, classes);
+    let leaves = classes.iter().map(|(id, _)| *id).filter(|id| id & 0xff != 0 && *id != 1);
+    let mut demands = BTreeMap::new();
+    for (number, leaf) in leaves.enumerate() {
+        // A class of short packets has no more turns than others.
+        let len = if number % 3 == 0 { 700 } else { 1514 };
+        match everywhere {
+            true => bed.demand_everywhere(leaf, len, Demand::Endless),
+            false => bed.demand(leaf, number % queues, len, Demand::Endless),
+        }
+        demands.insert(leaf, 1e12);
+    }
+    bed.run(millis(20));
+    let rates = bed.run(millis(100));
+    bed.assert_ceilings();
+    let fluid = Fluid::of(&bed.classes, &demands);
+    demands.keys().map(|leaf| (*leaf, (rates[leaf], fluid.passes(*leaf)))).collect()
+}
+
+#[test]
+fn many_classes_share_what_they_borrow_to_a_few_frames() {
+    let small = class(None, MBIT, GBIT);
+    let by_quantum = |number| Class { quantum: 2_000 + 2_000 * (number % 4), ..small };
+    let by_rate = |number| class(None, (1 + u64::from(number % 4) * 5) * MBIT, GBIT);
+    for asking in Asking::BOTH {
+        for (name, classes) in [
+            ("equal ones", tree(false, |_| small)),
+            ("by quantum", tree(false, by_quantum)),
+            ("with rates of their own", tree(false, by_rate)),
+            ("below sites", tree(true, |_| small)),
+        ] {
+            for (queues, everywhere) in [(1, true), (4, false), (4, true)] {
+                for (leaf, (rate, due)) in rates(asking, queues, everywhere, &classes) {
+                    let (had, due) = (rate / FRAME, due / FRAME);
+                    if (had - due).abs() > 6.0 {
+                        println!(
+                            "{asking:?}, {queues} queues, {name}, {leaf:x}: {had:.0} frames of {due:.0}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

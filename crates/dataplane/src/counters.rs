@@ -1,0 +1,166 @@
+//! What the workers counted, added up over sessions and told in the snapshot's words.
+
+use crate::runner::WorkerReport;
+use narrows_bpf::Verdicts;
+use narrows_link::DeviceLosses;
+use narrows_packet::{Backlog, DropCounters};
+use narrows_shaper::{Delays, PathCounters, Side};
+use narrows_snapshot::{self as snapshot, Queue};
+use narrows_xsk::KernelDrops;
+use std::collections::BTreeMap;
+
+/// The counters of one queue of one port.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct QueueCounters {
+    /// What came in here.
+    pub(crate) inward: PathCounters,
+    /// What was to leave here.
+    pub(crate) outward: PathCounters,
+    /// System calls made to have it sent.
+    pub(crate) tx_kicks: u64,
+    pub(crate) backlog: Backlog,
+    pub(crate) kernel_drops: KernelDrops,
+}
+
+impl QueueCounters {
+    /// Adds the counts of `other`; backlogs do not add up over time and are taken over.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.inward.merge(&other.inward);
+        self.outward.merge(&other.outward);
+        self.tx_kicks += other.tx_kicks;
+        self.backlog += other.backlog;
+        let (mine, theirs) = (&mut self.kernel_drops, &other.kernel_drops);
+        mine.rx_dropped += theirs.rx_dropped;
+        mine.rx_ring_full += theirs.rx_ring_full;
+        mine.fill_ring_empty += theirs.fill_ring_empty;
+        mine.rx_invalid += theirs.rx_invalid;
+        mine.tx_invalid += theirs.tx_invalid;
+    }
+
+    pub(crate) fn show(&self) -> Queue {
+        Queue {
+            rx_packets: self.inward.rx_packets,
+            rx_bytes: self.inward.rx_bytes,
+            tx_packets: self.outward.tx_packets,
+            tx_bytes: self.outward.tx_bytes,
+            tx_kicks: self.tx_kicks,
+            backlog_packets: u64::from(self.backlog.packets),
+            backlog_bytes: self.backlog.bytes.0,
+            drops: self.outward.drops.total(),
+            drops_by_reason: by_reason(&self.outward.drops),
+        }
+    }
+
+    /// What the kernel lost.
+    pub(crate) fn kernel_drops(&self) -> snapshot::KernelDrops {
+        snapshot::KernelDrops {
+            rx_ring_full: self.kernel_drops.rx_ring_full,
+            rx_dropped: self.kernel_drops.rx_dropped,
+            fill_ring_empty: self.kernel_drops.fill_ring_empty,
+            rx_invalid: self.kernel_drops.rx_invalid,
+            tx_invalid: self.kernel_drops.tx_invalid,
+        }
+    }
+}
+
+/// What each port counted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
+    /// By port, by queue.
+    pub(crate) queues: [Vec<QueueCounters>; 2],
+    /// How long what left through each port stayed.
+    pub(crate) delays: [Delays; 2],
+    /// What the program of each port did.
+    pub(crate) verdicts: [Verdicts; 2],
+    /// What each device lost.
+    pub(crate) losses: [DeviceLosses; 2],
+}
+
+impl Counts {
+    /// Adds what `other` counted: of another session, or of other queues.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for side in Side::BOTH.map(Side::index) {
+            for (queue, counters) in other.queues[side].iter().enumerate() {
+                self.queue(side, queue).merge(counters);
+            }
+            self.delays[side].merge(&other.delays[side]);
+            self.verdicts[side] = add_verdicts(self.verdicts[side], other.verdicts[side]);
+            self.losses[side] = self.losses[side].and(&other.losses[side]);
+        }
+    }
+
+    /// Adds what the worker of `queue` reports.
+    pub(crate) fn add_worker(&mut self, queue: usize, report: &WorkerReport) {
+        for side in Side::BOTH {
+            let index = side.index();
+            self.delays[index].merge(&report.delays[index]);
+            self.queue(index, queue).merge(&QueueCounters {
+                inward: report.paths[index],
+                outward: report.paths[side.other().index()],
+                tx_kicks: report.tx_kicks[index],
+                backlog: report.backlogs[index],
+                kernel_drops: report.kernel_drops[index],
+            });
+        }
+    }
+
+    /// Forgets what is queued: only counters are history.
+    pub(crate) fn clear_backlogs(&mut self) {
+        for queue in self.queues.iter_mut().flatten() {
+            queue.backlog = Backlog::default();
+        }
+    }
+
+    fn queue(&mut self, side: usize, queue: usize) -> &mut QueueCounters {
+        let queues = &mut self.queues[side];
+        if queues.len() <= queue {
+            queues.resize(queue + 1, QueueCounters::default());
+        }
+        &mut queues[queue]
+    }
+}
+
+/// Adds up what the steering programs of two sessions did.
+fn add_verdicts(one: Verdicts, two: Verdicts) -> Verdicts {
+    Verdicts {
+        to_worker: one.to_worker + two.to_worker,
+        to_self: one.to_self + two.to_self,
+        unserved: one.unserved + two.unserved,
+        stalled: one.stalled + two.stalled,
+    }
+}
+
+/// The reasons that occurred, with their counts.
+pub(crate) fn by_reason(drops: &DropCounters) -> BTreeMap<String, u64> {
+    drops
+        .iter()
+        .filter(|(_, packets)| *packets > 0)
+        .map(|(reason, packets)| (reason.name().to_owned(), packets))
+        .collect()
+}
+
+/// How long packets stayed, in the snapshot's words.
+pub(crate) fn delays(delays: &Delays) -> snapshot::Delays {
+    let counts = delays.counts().map(|(time, packets)| (time.0 as f64 / 1e3, packets));
+    snapshot::Delays::new(counts.collect())
+}
+
+/// What the device lost, in the snapshot's words.
+pub(crate) fn device_losses(losses: DeviceLosses) -> snapshot::DeviceLosses {
+    let DeviceLosses { rx_dropped, rx_errors, rx_missed, tx_dropped, tx_errors, tx_carrier } =
+        losses;
+    snapshot::DeviceLosses { rx_dropped, rx_errors, rx_missed, tx_dropped, tx_errors, tx_carrier }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use narrows_packet::DropReason;
+
+    #[test]
+    fn reasons_that_did_not_occur_are_left_out() {
+        let mut drops = DropCounters::default();
+        drops.add(DropReason::Horizon, 2);
+        assert_eq!(by_reason(&drops), BTreeMap::from([("horizon".to_owned(), 2)]));
+    }
+}

@@ -1,0 +1,249 @@
+//! The XDP plane: a program at each port, and no worker.
+//!
+//! What comes in at one port is classified, metered and handed to the other port in the driver.
+//! There are no queues, so nothing is ever queued, and no thread, so nothing can hang: the limits
+//! hold for as long as this process lives, even while it is stopped. The programs are attached
+//! through links that die with it.
+//!
+//! *Native or generic.* A program in the driver can hand a frame only to a driver that takes it.
+//! Where the other one does not (a `veth` whose peer neither runs XDP nor has GRO), the program runs
+//! in the stack, which sends through any device.
+
+use crate::counters::{Counts, QueueCounters};
+use crate::heartbeat::SilentWorker;
+use crate::instance::InstanceError;
+use crate::look_ups::LooksUp;
+use crate::plane::{Closed, Mode, Plane, Report, Still};
+use crate::port::PortFacts;
+use crate::upgrade::state::SessionManifest;
+use crate::workers::Standstill;
+use narrows_bpf::tree::{Seat, Totals, Tree, TreeError};
+use narrows_bpf::{AttachError, Pulse, SteerError, Verdicts, XdpMode, sends_redirected};
+use narrows_classify::{ActionId, ActionStats};
+use narrows_link::{Device, DeviceLosses};
+use narrows_packet::{DropCounters, DropReason};
+use narrows_policy::{NodeStats, Plan};
+use narrows_shaper::{PathCounters, Side};
+use narrows_xdp::{Compiled, Counted, Numbers, compile, figures};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// The largest MTU with which a frame is one buffer in any driver.
+const MTU_OF_ONE_BUFFER: u32 = 3498;
+
+/// Two ports joined in their drivers.
+pub(crate) struct InDriver {
+    /// By the port where frames come in: what they meet is the plan of the other one.
+    trees: [Tree; 2],
+    /// By the port where frames leave.
+    installed: [Installed; 2],
+    ports: [PortFacts; 2],
+    modes: [XdpMode; 2],
+    losses_before: [DeviceLosses; 2],
+}
+
+/// What runs for what leaves at a port.
+#[derive(Default)]
+struct Installed {
+    plan: Plan,
+    numbers: Numbers,
+    /// What had left when the root qdisc came.
+    before_root: Totals,
+}
+
+impl InDriver {
+    /// Joins `ports`, to run the plan of each; in `only` this mode, instead of the best that works.
+    pub(crate) fn open(
+        ports: [PortFacts; 2],
+        only: Option<XdpMode>,
+        plans: [Plan; 2],
+    ) -> Result<Self, InstanceError> {
+        let load = |side: Side| {
+            let [port, other] = [side, side.other()].map(|side| &ports[side.index()]);
+            let tree = Tree::load(port.mac, port.mtu > MTU_OF_ONE_BUFFER, other.ifindex);
+            tree.map_err(failed(port))
+        };
+        let trees = [load(Side::A)?, load(Side::B)?];
+        let losses_before = ports
+            .each_ref()
+            .map(|port| Device::read(port.ifindex).map(|device| device.losses).unwrap_or_default());
+        let modes = [XdpMode::Native; 2];
+        let installed = Default::default();
+        let mut plane = Self { trees, installed, ports, modes, losses_before };
+        for (side, plan) in Side::BOTH.into_iter().zip(plans) {
+            plane.install(side, plan)?;
+        }
+        for side in Side::BOTH {
+            plane.modes[side.index()] = plane.attach(side, only)?;
+        }
+        Ok(plane)
+    }
+
+    /// Attaches the program of the port of `side` in the best mode that both ports can do.
+    fn attach(&mut self, side: Side, only: Option<XdpMode>) -> Result<XdpMode, InstanceError> {
+        let [port, other] = [side, side.other()].map(|side| &self.ports[side.index()]);
+        // What an older kernel does not say holds of all drivers but this one.
+        let is_taken = sends_redirected(other.ifindex).unwrap_or(other.driver != "veth");
+        let modes: &[XdpMode] = match only {
+            Some(XdpMode::Native) => &[XdpMode::Native],
+            Some(XdpMode::Generic) => &[XdpMode::Generic],
+            None if is_taken => &[XdpMode::Native, XdpMode::Generic],
+            None => &[XdpMode::Generic],
+        };
+        let tree = &mut self.trees[side.index()];
+        let mut refusal = None;
+        for &mode in modes {
+            match tree.attach(port.ifindex, mode) {
+                Ok(()) => return Ok(mode),
+                // The first refusal says more: generic mode is refused as a mere consequence.
+                Err(error) => refusal = refusal.or(Some(error)),
+            }
+        }
+        let unsupported = || AttachError {
+            mode: XdpMode::Native,
+            source: std::io::ErrorKind::Unsupported.into(),
+        };
+        Err(failed(port)(refusal.unwrap_or_else(|| TreeError::Attach(unsupported()))))
+    }
+
+    /// The program that what leaves at `side` meets.
+    fn tree(&self, side: Side) -> &Tree {
+        &self.trees[side.other().index()]
+    }
+
+    fn totals(&self, egress: Side) -> Totals {
+        self.tree(egress).totals().unwrap_or_default()
+    }
+
+    fn counts(&self) -> Counts {
+        let mut queues: [Vec<QueueCounters>; 2] = Default::default();
+        for side in Side::BOTH {
+            let [inward, outward] = [side.other(), side].map(|egress| path(&self.totals(egress)));
+            queues[side.index()].push(QueueCounters { inward, outward, ..Default::default() });
+        }
+        Counts {
+            queues,
+            verdicts: Side::BOTH.map(|side| {
+                let Totals { to_self, .. } = self.totals(side.other());
+                Verdicts { to_self, ..Verdicts::default() }
+            }),
+            losses: Side::BOTH.map(|side| self.device(side).losses),
+            // Nothing waits here.
+            delays: Default::default(),
+        }
+    }
+}
+
+/// What the program counted, as what a worker counts for a direction.
+fn path(totals: &Totals) -> PathCounters {
+    let mut drops = DropCounters::default();
+    drops.add(DropReason::Limit, totals.limit_drops);
+    drops.add(DropReason::Aqm, totals.aqm_drops);
+    drops.add(DropReason::Unclassified, totals.unclassified_drops);
+    drops.add(DropReason::PortGone, totals.port_gone_drops);
+    PathCounters {
+        rx_packets: totals.sent_packets + drops.total(),
+        rx_bytes: totals.sent_bytes + totals.dropped_bytes,
+        tx_packets: totals.sent_packets,
+        tx_bytes: totals.sent_bytes,
+        drops,
+    }
+}
+
+/// What is wrong with `port`.
+fn failed(port: &PortFacts) -> impl Fn(TreeError) -> InstanceError + use<> {
+    let port = port.name.clone();
+    move |source| InstanceError::Driver { port: port.clone(), source }
+}
+
+impl Plane for InDriver {
+    fn port(&self, side: Side) -> &PortFacts {
+        &self.ports[side.index()]
+    }
+
+    fn queues(&self) -> usize {
+        // The program runs on all of them.
+        self.ports.iter().map(|port| port.counts.now.rx.max(port.queues)).max().unwrap_or(1)
+            as usize
+    }
+
+    fn mode(&self) -> Mode {
+        Mode { xdp: self.modes, frames: None }
+    }
+
+    fn device(&self, side: Side) -> Device {
+        let now = Device::read(self.port(side).ifindex).unwrap_or_default();
+        Device { losses: now.losses.since(&self.losses_before[side.index()]), ..now }
+    }
+
+    fn plan(&self, side: Side) -> &Plan {
+        &self.installed[side.index()].plan
+    }
+
+    fn install(&mut self, side: Side, plan: Plan) -> Result<(), InstanceError> {
+        let before = &self.installed[side.index()];
+        let refused =
+            |source| InstanceError::Refused { port: self.port(side).name.clone(), source };
+        let Compiled { image, numbers } = compile(&plan, &before.numbers).map_err(refused)?;
+        let mut new = numbers.new_since(&before.numbers);
+        let is_new_root = before.plan.roots.first() != plan.roots.first();
+        // With a new root what has no class is counted anew, too.
+        new.extend(is_new_root.then_some(0));
+        let before_root = if is_new_root { self.totals(side) } else { before.before_root };
+        let error = failed(self.port(side.other()));
+        self.trees[side.other().index()].install(image, &new).map_err(error)?;
+        self.installed[side.index()] = Installed { plan, numbers, before_root };
+        Ok(())
+    }
+
+    fn stats(&self, side: Side) -> Vec<NodeStats> {
+        let Installed { plan, numbers, before_root } = &self.installed[side.index()];
+        let seat = |number: u32| -> (u32, Seat) {
+            (number, self.tree(side).seat(number).unwrap_or_default())
+        };
+        let seats = numbers.all().chain([0]).map(seat).collect();
+        let totals = self.totals(side).since(before_root);
+        figures(plan, numbers, &Counted { totals, seats })
+    }
+
+    fn action_stats(&self) -> Vec<(ActionId, ActionStats)> {
+        Vec::new()
+    }
+
+    fn report(&self) -> Report {
+        Report { counts: self.counts(), ..Report::default() }
+    }
+
+    fn pulses(&self) -> Vec<Pulse> {
+        Vec::new()
+    }
+
+    fn silent(&self) -> Vec<SilentWorker> {
+        Vec::new()
+    }
+
+    fn can_look_up(&self) -> bool {
+        false
+    }
+
+    fn offer(&self) -> Result<(SessionManifest, Vec<OwnedFd>), &'static str> {
+        Err("the XDP plane is not handed over; restart instead: traffic passes over the bridge \
+             meanwhile")
+    }
+
+    fn stand_still(&self, _: Duration) -> Option<(Still, Standstill)> {
+        None
+    }
+
+    fn close(mut self: Box<Self>, _: bool) -> Closed {
+        self.trees.iter_mut().for_each(Tree::detach);
+        Closed { counts: self.counts(), left_behind: Vec::new() }
+    }
+}
+
+/// Nothing that this plane runs wants to know what addresses were before translation.
+impl LooksUp for InDriver {
+    fn look_up(&mut self, _: Side, _: bool) -> Result<(), SteerError> {
+        Ok(())
+    }
+}

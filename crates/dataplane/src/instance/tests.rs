@@ -1,0 +1,299 @@
+//! The instance over a plane that forwards nothing and remembers what it was told.
+
+use super::*;
+use crate::counters::QueueCounters;
+use crate::look_ups::LooksUp;
+use crate::plane::{Mode, PlaneKind, Still};
+use crate::upgrade::state::SessionManifest;
+use crate::workers::Standstill;
+use narrows_bpf::{Pulse, SteerError, Verdicts};
+use narrows_link::{Device, QueueCounts, Queues};
+use narrows_packet::Backlog;
+use narrows_shaper::PathCounters;
+use narrows_units::Bytes;
+use narrows_xsk::CopyMode;
+use std::cell::RefCell;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+const PORTS: [&str; 2] = ["nrw-none-a", "nrw-none-b"];
+
+/// What the plane was told.
+#[derive(Default)]
+struct Told {
+    installed: Vec<(Side, Plan)>,
+    looked_up: [bool; 2],
+    closed: Vec<bool>,
+}
+
+struct FakePlane {
+    ports: [PortFacts; 2],
+    plans: [Plan; 2],
+    counts: Counts,
+    silent: Vec<SilentWorker>,
+    told: Rc<RefCell<Told>>,
+}
+
+impl LooksUp for FakePlane {
+    fn look_up(&mut self, egress: Side, wanted: bool) -> Result<(), SteerError> {
+        self.told.borrow_mut().looked_up[egress.index()] = wanted;
+        Ok(())
+    }
+}
+
+impl Plane for FakePlane {
+    fn port(&self, side: Side) -> &PortFacts {
+        &self.ports[side.index()]
+    }
+
+    fn queues(&self) -> usize {
+        2
+    }
+
+    fn mode(&self) -> Mode {
+        Mode { xdp: [XdpMode::Native; 2], frames: Some((CopyMode::Copy, 2048)) }
+    }
+
+    fn device(&self, _: Side) -> Device {
+        Device { carrier: true, ..Device::default() }
+    }
+
+    fn plan(&self, side: Side) -> &Plan {
+        &self.plans[side.index()]
+    }
+
+    fn install(&mut self, side: Side, plan: Plan) -> Result<(), InstanceError> {
+        self.plans[side.index()] = plan.clone();
+        self.told.borrow_mut().installed.push((side, plan));
+        Ok(())
+    }
+
+    fn stats(&self, _: Side) -> Vec<NodeStats> {
+        Vec::new()
+    }
+
+    fn action_stats(&self) -> Vec<(ActionId, ActionStats)> {
+        Vec::new()
+    }
+
+    fn report(&self) -> Report {
+        Report { counts: self.counts.clone(), ..Report::default() }
+    }
+
+    fn pulses(&self) -> Vec<Pulse> {
+        Vec::new()
+    }
+
+    fn silent(&self) -> Vec<SilentWorker> {
+        self.silent.clone()
+    }
+
+    fn can_look_up(&self) -> bool {
+        true
+    }
+
+    fn offer(&self) -> Result<(SessionManifest, Vec<OwnedFd>), &'static str> {
+        Err("a worker does not answer")
+    }
+
+    fn stand_still(&self, _: Duration) -> Option<(Still, Standstill)> {
+        Some((Still { counts: self.counts.clone(), ..Still::default() }, Standstill::default()))
+    }
+
+    fn close(self: Box<Self>, drain: bool) -> Closed {
+        self.told.borrow_mut().closed.push(drain);
+        let mut counts = self.counts;
+        counts.clear_backlogs();
+        Closed { counts, left_behind: Vec::new() }
+    }
+}
+
+fn plane(counts: Counts) -> (FakePlane, Rc<RefCell<Told>>) {
+    let told = Rc::new(RefCell::new(Told::default()));
+    let now = Queues { rx: 2, tx: 2 };
+    let ports = PORTS.map(|name| PortFacts {
+        name: name.into(),
+        ifindex: u32::MAX,
+        mac: [2; 6],
+        mtu: 1500,
+        queues: 2,
+        rx_ring: 0,
+        counts: QueueCounts { now, most: now, combined: false },
+        driver: "none".into(),
+    });
+    let (plans, silent) = (Default::default(), Vec::new());
+    (FakePlane { ports, plans, counts, silent, told: Rc::clone(&told) }, told)
+}
+
+/// An instance whose ports `plane` joins.
+fn joined(plane: FakePlane) -> Instance {
+    let options = InstanceOptions {
+        ports: PORTS.map(str::to_owned),
+        fail: FailMode::Closed,
+        plane: PlaneKind::Xsk,
+        session: SessionOptions {
+            frames: 64,
+            ring: 64,
+            cpus: vec![0],
+            busy_poll: false,
+            xdp_mode: None,
+            copy_mode: None,
+        },
+    };
+    let mut instance = Instance::new(options, Repairs::new("/nonexistent/nrw-repairs".into()));
+    instance.plane = Some(Box::new(plane));
+    instance
+}
+
+fn policy(lines: &str) -> Policy {
+    narrows_tc::load(lines, "policy", &narrows_tc::OfflineHost::default()).unwrap()
+}
+
+/// What a plane counted at port A, queue 1: `received` came in there, `queued` of them wait to
+/// leave at port B.
+fn counts(received: u64, queued: u32) -> Counts {
+    let mut counts = Counts::default();
+    let sent = received - u64::from(queued);
+    let path = PathCounters { rx_packets: received, tx_packets: sent, ..PathCounters::default() };
+    let backlog = Backlog { packets: queued, bytes: Bytes(u64::from(queued) * 100) };
+    let none = QueueCounters::default();
+    counts.queues = [
+        vec![none, QueueCounters { inward: path, ..none }],
+        vec![none, QueueCounters { outward: path, backlog, ..none }],
+    ];
+    counts.verdicts[0] = Verdicts { unserved: 3, ..Verdicts::default() };
+    counts
+}
+
+#[test]
+fn a_change_of_one_port_s_policy_is_installed_there_and_nowhere_else() {
+    let (plane, told) = plane(Counts::default());
+    let mut instance = joined(plane);
+    let [a, b] = PORTS;
+    let both = format!(
+        "qdisc add dev {a} root handle 1: pfifo limit 10\n\
+         qdisc add dev {b} root handle 1: tbf rate 10mbit burst 32k latency 5ms\n"
+    );
+    instance.apply(policy(&both)).unwrap();
+    let changed = both.replace("10mbit", "20mbit");
+    instance.apply(policy(&changed)).unwrap();
+    instance.apply(policy(&changed)).unwrap();
+    let told = told.borrow();
+    let sides: Vec<Side> = told.installed.iter().map(|(side, _)| *side).collect();
+    assert_eq!(sides, [Side::A, Side::B, Side::B]);
+    assert!(told.installed.iter().all(|(_, plan)| plan.queues() == 2));
+    assert_ne!(told.installed[1].1, told.installed[2].1);
+}
+
+#[test]
+fn a_policy_that_its_plane_cannot_run_is_refused_with_the_one_that_can() {
+    let (plane, told) = plane(Counts::default());
+    let mut instance = joined(plane);
+    instance.options.plane = PlaneKind::Xdp;
+    let [a, _] = PORTS;
+    let policed = policy(&format!("qdisc add dev {a} root tbf rate 1mbit burst 10k latency 5ms\n"));
+    instance.apply(policed.clone()).unwrap();
+    let queued = policy(&format!("qdisc add dev {a} root cake bandwidth 1mbit\n"));
+    for plane in [instance.plane.take(), None] {
+        instance.plane = plane;
+        let refusal = instance.apply(queued.clone()).unwrap_err().to_string();
+        assert!(refusal.contains("--plane xsk"), "{refusal}");
+    }
+    assert_eq!((told.borrow().installed.len(), instance.policy()), (1, &policed));
+}
+
+#[test]
+fn a_policy_for_another_port_is_refused_and_nothing_is_installed() {
+    let (plane, told) = plane(Counts::default());
+    let mut instance = joined(plane);
+    let [a, _] = PORTS;
+    let foreign = format!(
+        "qdisc add dev {a} root pfifo limit 10\nqdisc add dev elsewhere root pfifo limit 10\n"
+    );
+    let error = instance.apply(policy(&foreign)).unwrap_err();
+    assert!(matches!(error, InstanceError::ForeignPort(port) if port == "elsewhere"));
+    assert!(told.borrow().installed.is_empty());
+    assert_eq!(instance.policy(), &Policy::default());
+}
+
+#[test]
+fn a_policy_that_comes_while_ports_are_away_is_kept_for_when_they_are_back() {
+    let (plane, told) = plane(Counts::default());
+    let mut instance = joined(plane);
+    instance.plane = None;
+    let wanted = policy(&format!("qdisc add dev {} root pfifo limit 10\n", PORTS[0]));
+    instance.apply(wanted.clone()).unwrap();
+    assert!(told.borrow().installed.is_empty());
+    assert_eq!(instance.policy(), &wanted);
+}
+
+#[test]
+fn translations_are_looked_up_where_a_cake_wants_them_and_only_there() {
+    let (plane, told) = plane(Counts::default());
+    let mut instance = joined(plane);
+    let nat = format!("qdisc add dev {} root cake bandwidth 1mbit nat\n", PORTS[1]);
+    instance.apply(policy(&nat)).unwrap();
+    assert_eq!(told.borrow().looked_up, [false, true]);
+    instance.apply(policy(&nat.replace("nat", "nonat"))).unwrap();
+    assert_eq!(told.borrow().looked_up, [false, false]);
+}
+
+#[test]
+fn counters_run_on_from_one_plane_to_the_next_and_backlogs_do_not() {
+    let (first, told) = plane(counts(10, 4));
+    let mut instance = joined(first);
+    assert_eq!(instance.show().conservation.queued, 4);
+    instance.close(true);
+    assert_eq!(told.borrow().closed, [true]);
+    let waiting = instance.show();
+    assert_eq!((waiting.state.as_str(), waiting.conservation.queued), ("waiting", 0));
+    assert_eq!(waiting.conservation.received, 10);
+
+    let (second, _) = plane(counts(5, 1));
+    instance.plane = Some(Box::new(second));
+    let shown = instance.show();
+    assert_eq!(shown.state, "running");
+    assert_eq!((shown.conservation.received, shown.conservation.sent), (15, 10));
+    assert_eq!((shown.conservation.queued, shown.conservation.bypassed), (1, 6));
+    let [a, b] = &shown.ports[..] else { panic!("two ports") };
+    assert_eq!((a.per_queue[1].rx_packets, a.unserved), (15, 6));
+    assert_eq!((b.per_queue[1].tx_packets, b.total.backlog_packets), (10, 1));
+    assert_eq!((a.xdp.as_str(), a.copy.as_str(), a.mtu, a.queues), ("native", "copy", 1500, 2));
+}
+
+#[test]
+fn ports_are_let_go_once_and_what_is_queued_may_leave() {
+    let (plane, told) = plane(Counts::default());
+    let mut instance = joined(plane);
+    instance.let_go("a new cable".into()).unwrap();
+    assert_eq!(told.borrow().closed, [true]);
+    assert_eq!(instance.show().waiting_for.as_deref(), Some("a new cable to be done"));
+    let error = instance.let_go("another".into()).unwrap_err();
+    assert!(matches!(error, InstanceError::LetGo(why) if why == "a new cable"));
+}
+
+#[test]
+fn a_silent_worker_is_told_and_the_instance_does_not_beat() {
+    let (mut plane, _) = plane(Counts::default());
+    plane.silent = vec![SilentWorker { queue: 1, silence: Nanos::from_secs(2) }];
+    let instance = joined(plane);
+    assert!(!instance.is_beating());
+    assert_eq!(instance.silent_workers()[0].queue, 1);
+}
+
+#[test]
+fn an_upgrade_needs_every_worker_and_the_policy_that_was_offered() {
+    let (plane, _) = plane(counts(10, 4));
+    let mut instance = joined(plane);
+    let refusal = instance.offer(1, "test", 0).err().unwrap();
+    assert_eq!(refusal, "a worker does not answer");
+
+    instance.plane = None;
+    let (offer, ..) = instance.offer(1, "test", 0).unwrap();
+    assert!(instance.stand_still(&offer, Duration::ZERO).is_ok());
+    let [a, _] = PORTS;
+    instance.apply(policy(&format!("qdisc add dev {a} root pfifo limit 10\n"))).unwrap();
+    let refusal = instance.stand_still(&offer, Duration::ZERO).err().unwrap();
+    assert!(refusal.contains("the policy has changed meanwhile"), "{refusal}");
+}

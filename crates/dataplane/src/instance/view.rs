@@ -1,0 +1,101 @@
+//! The snapshot of an instance.
+
+use super::Instance;
+use crate::clock;
+use crate::counters::{self, Counts, QueueCounters};
+use crate::plane::Report;
+use narrows_policy::Kind;
+use narrows_shaper::{PathCounters, Side};
+use narrows_snapshot::{Conservation, Port, Snapshot};
+use narrows_units::Rate;
+use serde::de::DeserializeOwned;
+
+impl Instance {
+    /// Everything about it but its trees of qdiscs and classes.
+    pub fn show(&self) -> Snapshot {
+        let report = self.report();
+        let totals = self.totals(&report);
+        let mut paths = PathCounters::default();
+        let mut queued = 0;
+        let bypassed = totals.verdicts.iter().map(|port| port.unserved + port.stalled).sum();
+        for queue in totals.queues.iter().flatten() {
+            paths.merge(&queue.outward);
+            queued += u64::from(queue.backlog.packets);
+        }
+        Snapshot {
+            state: if self.plane.is_some() { "running" } else { "waiting" }.into(),
+            waiting_for: self.waiting_for.clone(),
+            uptime_s: (clock::now() - self.began).as_secs_f64(),
+            fail: self.standby.describe(),
+            warnings: self.warnings(),
+            ports: Side::BOTH.map(|side| self.view_port(side, &totals, &report)).into(),
+            workers: report.workers,
+            conservation: Conservation {
+                received: paths.rx_packets,
+                sent: paths.tx_packets,
+                queued,
+                dropped: counters::by_reason(&paths.drops),
+                unaccounted: paths.unaccounted(queued),
+                bypassed,
+            },
+            events: self.events.list(),
+        }
+    }
+
+    /// Everything about it.
+    pub fn show_with_trees(&self) -> Snapshot {
+        let mut snapshot = self.show();
+        for port in &mut snapshot.ports {
+            port.qdiscs = read(&narrows_tc::qdiscs(&port.name, self));
+            port.classes = read(&narrows_tc::classes(&port.name, self));
+        }
+        snapshot
+    }
+
+    fn view_port(&self, side: Side, totals: &Counts, report: &Report) -> Port {
+        let name = self.options.ports[side.index()].clone();
+        let queues = &totals.queues[side.index()];
+        let verdicts = totals.verdicts[side.index()];
+        let root = self.policy.port(&name).root();
+        let rate_set_bps = root.and_then(|root| match &root.kind {
+            Kind::Tbf(tbf) => Some(tbf.rate.bits_per_sec()),
+            Kind::Cake(cake) => cake.params.config.rate.map(Rate::bits_per_sec),
+            _ => None,
+        });
+        let mut total = QueueCounters::default();
+        queues.iter().for_each(|queue| total.merge(queue));
+        let plane = self.plane.as_ref();
+        let mode = plane.map(|plane| plane.mode());
+        Port {
+            name,
+            xdp: mode.map_or("none", |mode| mode.xdp[side.index()].name()).into(),
+            copy: mode.map_or("none", |mode| mode.copy()).into(),
+            no_carrier: plane.is_some_and(|plane| !plane.device(side).carrier),
+            mtu: plane.map_or(0, |plane| plane.port(side).mtu),
+            queues: plane.map_or(0, |plane| plane.queues()) as u32,
+            qdisc: root.map_or("noqueue", |root| root.kind.name()).into(),
+            rate_set_bps,
+            instance_bytes: report.largest_cake[side.index()],
+            tx_rate_bps: self.rates.tx(side).bits_per_sec(),
+            rx_rate_bps: self.rates.rx(side).bits_per_sec(),
+            total: total.show(),
+            per_queue: queues.iter().map(QueueCounters::show).collect(),
+            to_self: verdicts.to_self,
+            unserved: verdicts.unserved,
+            stalled: verdicts.stalled,
+            delays: counters::delays(&totals.delays[side.index()]),
+            kernel_drops: total.kernel_drops(),
+            qdiscs: Vec::new(),
+            classes: Vec::new(),
+            device_losses: counters::device_losses(totals.losses[side.index()]),
+        }
+    }
+}
+
+/// What `tc` printed as JSON, a qdisc or a class each.
+fn read<T: DeserializeOwned>(printed: &str) -> Vec<T> {
+    serde_json::from_str(printed).unwrap_or_else(|error| {
+        log::error!("the tree is not shown, what tc prints is not the snapshot's form: {error}");
+        Vec::new()
+    })
+}

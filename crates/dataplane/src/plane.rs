@@ -1,0 +1,152 @@
+//! A plane: a way to run a policy's plans between two ports.
+//!
+//! An [`Instance`](crate::Instance) has a policy and two interfaces that come and go; a plane joins
+//! them while both are there. It takes plans, which are data, and installs them by key: what stays
+//! the same in a changed plan keeps its queues, its credit and its seats. It says what it counted,
+//! and hands over what is queued when another process takes over.
+//!
+//! [`Session`](crate::session::Session) is the plane of AF_XDP, with queues and a worker for each of
+//! them; [`InDriver`](crate::in_driver::InDriver) is the XDP plane, without either. A test has one that forwards nothing.
+//!
+//! *Non-goals.* Which interfaces there are, what happens when they change, who forwards when the
+//! process is gone: that is the instance's, whatever the plane.
+
+use crate::counters::Counts;
+use crate::heartbeat::SilentWorker;
+use crate::instance::InstanceError;
+use crate::look_ups::LooksUp;
+use crate::port::PortFacts;
+use crate::upgrade::WorkerQueued;
+use crate::upgrade::state::SessionManifest;
+use crate::workers::Standstill;
+use narrows_bpf::{Pulse, XdpMode};
+use narrows_classify::{ActionId, ActionStats};
+use narrows_link::Device;
+use narrows_policy::{NodeStats, Plan};
+use narrows_shaper::Side;
+use narrows_snapshot::Worker;
+use narrows_units::Nanos;
+use narrows_xsk::CopyMode;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// Two ports joined. Dropped without [`Plane::close`], it lets go of them at once.
+pub(crate) trait Plane: LooksUp {
+    /// The port of `side`, as it was when it was joined.
+    fn port(&self, side: Side) -> &PortFacts;
+
+    /// How many queue pairs are served.
+    fn queues(&self) -> usize;
+
+    /// How the ports are joined.
+    fn mode(&self) -> Mode;
+
+    /// The device of `side` as it is now, with what it lost since the ports were joined; what cannot
+    /// be read any more has lost nothing.
+    fn device(&self, side: Side) -> Device;
+
+    /// What runs for what leaves at `side`.
+    fn plan(&self, side: Side) -> &Plan;
+
+    /// Runs `plan` for what leaves at `side`, in the place of the present one, and loses no packet
+    /// of what both plans have.
+    ///
+    /// # Errors
+    /// Where the kernel does not take it, for want of memory: the present one goes on then.
+    fn install(&mut self, side: Side, plan: Plan) -> Result<(), InstanceError>;
+
+    /// The figures of every qdisc of the port of `side`.
+    fn stats(&self, side: Side) -> Vec<NodeStats>;
+
+    /// What the actions of filters have done at each port.
+    fn action_stats(&self) -> Vec<(ActionId, ActionStats)>;
+
+    /// What was done since the ports were joined.
+    fn report(&self) -> Report;
+
+    /// What is seen of each worker from outside.
+    fn pulses(&self) -> Vec<Pulse>;
+
+    /// The workers that do not come round.
+    fn silent(&self) -> Vec<SilentWorker>;
+
+    /// Whether the kernel can be asked, as of now, what addresses were before translation.
+    fn can_look_up(&self) -> bool;
+
+    /// What another process needs to prepare itself, while this one goes on, with the descriptors
+    /// that come with it.
+    ///
+    /// # Errors
+    /// Why there is nothing to offer.
+    fn offer(&self) -> Result<(SessionManifest, Vec<OwnedFd>), &'static str>;
+
+    /// Has all workers stand still and says what there is. They go on when the [`Standstill`] is
+    /// dropped. `None` where one does not stop within `time`; all go on then.
+    fn stand_still(&self, time: Duration) -> Option<(Still, Standstill)>;
+
+    /// Lets go of the ports. With `drain`, what is queued may leave for a short while; what is left
+    /// counts as dropped. Returns the last word of everybody.
+    fn close(self: Box<Self>, drain: bool) -> Closed;
+}
+
+/// Which plane joins the ports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PlaneKind {
+    /// Queues and workers over AF_XDP.
+    #[default]
+    Xsk,
+    /// Programs in the driver, without queues.
+    Xdp,
+}
+
+impl Mode {
+    /// Whether frames lie in the device's own rings.
+    pub(crate) fn is_zero_copy(&self) -> bool {
+        matches!(self.frames, Some((CopyMode::ZeroCopy, _)))
+    }
+
+    /// The copy mode's name, for people.
+    pub(crate) fn copy(&self) -> &'static str {
+        self.frames.map_or("none", |(copy, _)| copy.name())
+    }
+}
+
+/// How ports are joined.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Mode {
+    /// Where the program of each port runs.
+    pub(crate) xdp: [XdpMode; 2],
+    /// Who copies frames to and from workers, and the size of a frame's buffer in bytes; `None`
+    /// where frames stay in the driver.
+    pub(crate) frames: Option<(CopyMode, u32)>,
+}
+
+/// What a plane did since the ports were joined.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Report {
+    /// What it counted.
+    pub(crate) counts: Counts,
+    /// Its workers, of whom the silent ones are as they were.
+    pub(crate) workers: Vec<Worker>,
+    /// What the largest `cake` instance of each port takes, in bytes.
+    pub(crate) largest_cake: [Option<u64>; 2],
+}
+
+/// What there is while all workers stand still.
+#[derive(Default)]
+pub(crate) struct Still {
+    /// What was counted.
+    pub(crate) counts: Counts,
+    /// What each worker has queued, and its free frames.
+    pub(crate) queued: Vec<WorkerQueued>,
+    /// By port: up to when each limit is used up, by the major number of its qdisc.
+    pub(crate) spent: [Vec<(u32, Nanos)>; 2],
+}
+
+/// The end of a plane.
+pub(crate) struct Closed {
+    /// All that it counted. Its backlogs are empty.
+    pub(crate) counts: Counts,
+    /// Workers that have not ended, by queue.
+    pub(crate) left_behind: Vec<u32>,
+}

@@ -1,0 +1,136 @@
+//! What is known of a port when it is joined, and what is different about it later.
+
+use crate::instance::InstanceError;
+use narrows_link::{Link, QueueCounts};
+
+/// A port, as far as joining it needs to know it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct PortFacts {
+    pub(crate) name: String,
+    pub(crate) ifindex: u32,
+    pub(crate) mac: [u8; 6],
+    pub(crate) mtu: u32,
+    /// RX and TX queue pairs in use.
+    pub(crate) queues: u32,
+    /// Descriptors of the device's own ring of each RX queue; 0 where it has none or does not
+    /// say.
+    pub(crate) rx_ring: u32,
+    /// All queues, paired or not.
+    pub(crate) counts: QueueCounts,
+    /// The driver's name.
+    pub(crate) driver: String,
+}
+
+impl PortFacts {
+    /// Those of the interface `name`.
+    ///
+    /// # Errors
+    /// Where it cannot be read, or is down.
+    pub(crate) fn read(name: &str) -> Result<Self, InstanceError> {
+        let link = Link::by_name(name)?;
+        if !link.status.up {
+            return Err(InstanceError::Down(name.to_owned()));
+        }
+        Ok(Self::of(&link))
+    }
+
+    fn of(link: &Link) -> Self {
+        Self {
+            name: link.name().to_owned(),
+            ifindex: link.status.ifindex,
+            mac: link.status.mac,
+            mtu: link.status.mtu,
+            queues: link.queues.now.pairs(),
+            rx_ring: link.rings.map_or(0, |rings| rings.rx),
+            counts: link.queues,
+            driver: link.driver.name.clone(),
+        }
+    }
+
+    /// What is different about it now, in words; `None` where it is what it was. The device's own
+    /// rings matter where they hold frames of ours: where `zero_copy`.
+    pub(crate) fn change(&self, zero_copy: bool) -> Option<String> {
+        match Link::by_name(&self.name) {
+            Ok(link) => self.change_to(&Self::of(&link), zero_copy),
+            Err(_) => Some(format!("{} is gone", self.name)),
+        }
+    }
+
+    fn change_to(&self, now: &Self, zero_copy: bool) -> Option<String> {
+        let name = &self.name;
+        if now.ifindex != self.ifindex {
+            return Some(format!("{name} is another interface now"));
+        }
+        let mut changes = Vec::new();
+        if now.queues != self.queues {
+            changes.push(format!("{} queues instead of {}", now.queues, self.queues));
+        } else if now.counts.now != self.counts.now {
+            let [is, was] = [now.counts.now, self.counts.now].map(|of| (of.rx, of.tx));
+            changes.push(format!(
+                "{} receive and {} transmit queues instead of {} and {}",
+                is.0, is.1, was.0, was.1
+            ));
+        }
+        if now.mtu != self.mtu {
+            changes.push(format!("MTU {} instead of {}", now.mtu, self.mtu));
+        }
+        if now.rx_ring != self.rx_ring && zero_copy {
+            changes.push(format!("receive rings of {} instead of {}", now.rx_ring, self.rx_ring));
+        }
+        if now.mac != self.mac {
+            changes.push("another address".to_owned());
+        }
+        (!changes.is_empty()).then(|| format!("{name} has {}", changes.join(" and ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use narrows_link::Queues;
+
+    fn port() -> PortFacts {
+        let now = Queues { rx: 4, tx: 4 };
+        PortFacts {
+            name: "eth1".into(),
+            ifindex: 3,
+            mac: [2; 6],
+            mtu: 1500,
+            queues: 4,
+            rx_ring: 512,
+            counts: QueueCounts { now, most: now, combined: false },
+            driver: "ice".into(),
+        }
+    }
+
+    #[test]
+    fn a_port_that_is_what_it_was_has_no_change() {
+        assert_eq!(port().change_to(&port(), true), None);
+    }
+
+    #[test]
+    fn all_that_changed_is_named_in_one_sentence() {
+        let now = PortFacts { mtu: 9000, queues: 2, mac: [4; 6], ..port() };
+        assert_eq!(
+            port().change_to(&now, false).unwrap(),
+            "eth1 has 2 queues instead of 4 and MTU 9000 instead of 1500 and another address"
+        );
+        let another = PortFacts { ifindex: 9, ..port() };
+        assert_eq!(port().change_to(&another, true).unwrap(), "eth1 is another interface now");
+    }
+
+    #[test]
+    fn rings_of_the_device_matter_in_zero_copy_only() {
+        let now = PortFacts { rx_ring: 1024, ..port() };
+        assert_eq!(port().change_to(&now, false), None);
+        let said = port().change_to(&now, true).unwrap();
+        assert_eq!(said, "eth1 has receive rings of 1024 instead of 512");
+    }
+
+    #[test]
+    fn receive_queues_that_have_no_partner_are_a_change_too() {
+        let counts = QueueCounts { now: Queues { rx: 8, tx: 4 }, ..port().counts };
+        let said = port().change_to(&PortFacts { counts, ..port() }, false).unwrap();
+        assert_eq!(said, "eth1 has 8 receive and 4 transmit queues instead of 4 and 4");
+    }
+}

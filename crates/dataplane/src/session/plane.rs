@@ -1,0 +1,180 @@
+//! AF_XDP as a plane: plans become qdiscs of workers, and workers' reports become counts.
+
+use super::Session;
+use crate::counters::Counts;
+use crate::heartbeat::SilentWorker;
+use crate::instance::InstanceError;
+use crate::look_ups::LooksUp;
+use crate::plane::{Closed, Mode, Plane, Report, Still};
+use crate::port::PortFacts;
+use crate::runner::WorkerReport;
+use crate::upgrade::state::SessionManifest;
+use crate::workers::{Ended, Standstill};
+use narrows_bpf::{Pulse, SteerError};
+use narrows_classify::{ActionId, ActionStats};
+use narrows_link::Device;
+use narrows_policy::{NodeStats, Plan};
+use narrows_qdisc::Detail;
+use narrows_shaper::{Installation, Side};
+use narrows_snapshot::Worker;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// How long the queues may go on sending after the programs were detached.
+const DRAIN_TIME: Duration = Duration::from_millis(250);
+
+impl Plane for Session {
+    fn port(&self, side: Side) -> &PortFacts {
+        &self.prepared.ports[side.index()]
+    }
+
+    fn queues(&self) -> usize {
+        self.workers.count()
+    }
+
+    fn mode(&self) -> Mode {
+        Mode {
+            xdp: self.xdp_modes,
+            frames: Some((self.prepared.copy_mode, self.prepared.sizing.buffer.size)),
+        }
+    }
+
+    fn device(&self, side: Side) -> Device {
+        let now = Device::read(self.port(side).ifindex).unwrap_or_default();
+        Device { losses: now.losses.since(&self.losses_before[side.index()]), ..now }
+    }
+
+    fn plan(&self, side: Side) -> &Plan {
+        self.installed[side.index()].plan()
+    }
+
+    fn install(&mut self, side: Side, plan: Plan) -> Result<(), InstanceError> {
+        let installed = &mut self.installed[side.index()];
+        let (next, specs) = Installation::reconcile(plan, Some(installed));
+        next.commit();
+        self.workers.update(side, specs);
+        *installed = next;
+        Ok(())
+    }
+
+    fn stats(&self, side: Side) -> Vec<NodeStats> {
+        let of_side = |mut report: WorkerReport| std::mem::take(&mut report.qdiscs[side.index()]);
+        let per_queue: Vec<_> = self.workers.reports().into_iter().map(of_side).collect();
+        self.installed[side.index()].gather(&per_queue)
+    }
+
+    fn action_stats(&self) -> Vec<(ActionId, ActionStats)> {
+        self.installed.iter().flat_map(Installation::action_stats).collect()
+    }
+
+    fn report(&self) -> Report {
+        let reports = self.workers.reports();
+        let largest_cake = [Side::A, Side::B].map(|side| {
+            let qdiscs = reports.iter().flat_map(|report| &report.qdiscs[side.index()]);
+            let cakes = qdiscs.filter_map(|stats| stats.detail.as_ref().and_then(Detail::cake));
+            cakes.map(|cake| cake.own_memory.0).max()
+        });
+        Report { counts: self.counts(&reports), workers: self.view(&reports), largest_cake }
+    }
+
+    fn pulses(&self) -> Vec<Pulse> {
+        self.workers.pulses().collect()
+    }
+
+    fn silent(&self) -> Vec<SilentWorker> {
+        self.workers.silent()
+    }
+
+    fn can_look_up(&self) -> bool {
+        self.prepared.steers.iter().all(|steer| steer.can_look_up().is_ok())
+    }
+
+    fn offer(&self) -> Result<(SessionManifest, Vec<OwnedFd>), &'static str> {
+        self.manifest().ok_or("a worker does not answer")
+    }
+
+    fn stand_still(&self, time: Duration) -> Option<(Still, Standstill)> {
+        let (paused, standstill) = self.workers.pause(time)?;
+        let (reports, queued): (Vec<_>, Vec<_>) =
+            paused.into_iter().map(|paused| (paused.report, paused.queued)).unzip();
+        let counts = self.counts(&reports);
+        Some((Still { counts, queued, spent: self.spent() }, standstill))
+    }
+
+    fn close(mut self: Box<Self>, drain: bool) -> Closed {
+        for steer in &mut self.prepared.steers {
+            steer.detach();
+        }
+        let deadline = Instant::now() + DRAIN_TIME;
+        while drain && Instant::now() < deadline && self.has_queued() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let Ended { reports, left_behind } = self.workers.stop();
+        let mut counts = self.counts(&reports);
+        counts.clear_backlogs();
+        Closed { counts, left_behind }
+    }
+}
+
+impl Session {
+    /// What `reports` add up to, with what the programs and the devices did.
+    fn counts(&self, reports: &[WorkerReport]) -> Counts {
+        let verdicts = |side: Side| self.prepared.steers[side.index()].verdicts();
+        let mut counts = Counts {
+            queues: Default::default(),
+            delays: Default::default(),
+            verdicts: Side::BOTH.map(|side| verdicts(side).unwrap_or_default()),
+            losses: Side::BOTH.map(|side| self.device(side).losses),
+        };
+        for (queue, report) in reports.iter().enumerate() {
+            counts.add_worker(queue, report);
+        }
+        counts
+    }
+
+    /// The workers of `reports`, for people.
+    fn view(&self, reports: &[WorkerReport]) -> Vec<Worker> {
+        let cpus: Vec<usize> = self.workers.cpus().collect();
+        let silent = self.silent();
+        (0u32..)
+            .zip(cpus.iter().copied())
+            .zip(reports)
+            .map(|((queue, cpu), report)| {
+                let silence = silent.iter().find(|worker| worker.queue == queue);
+                let all = (report.busy + report.idle).as_secs_f64();
+                Worker {
+                    queue,
+                    cpu: cpus.get(report.thread as usize).copied().unwrap_or(cpu),
+                    thread: report.thread,
+                    load: if all > 0.0 { report.busy.as_secs_f64() / all } else { 0.0 },
+                    idle_s: report.idle.as_secs_f64(),
+                    cpu_s: report.cpu_time.as_secs_f64(),
+                    frames: report.all_frames,
+                    free_frames: report.frames.free,
+                    receiving_frames: report.frames.receiving,
+                    waiting_frames: report.frames.waiting,
+                    sending_frames: report.frames.sending,
+                    stray_frames: report.stray_frames,
+                    silent_s: silence.map(|worker| worker.silence.as_secs_f64()),
+                }
+            })
+            .collect()
+    }
+
+    /// Whether anything is queued that can leave: what a silent worker has cannot.
+    fn has_queued(&self) -> bool {
+        let reports = self.workers.reports();
+        let silent = self.silent();
+        (0u32..).zip(reports).any(|(queue, report)| {
+            let is_silent = silent.iter().any(|worker| worker.queue == queue);
+            !is_silent && report.backlogs.iter().any(|backlog| !backlog.is_empty())
+        })
+    }
+}
+
+/// Frames that are to go out of `egress` come in at the other port, where they are looked up.
+impl LooksUp for Session {
+    fn look_up(&mut self, egress: Side, wanted: bool) -> Result<(), SteerError> {
+        self.prepared.steers[egress.other().index()].look_up(wanted)
+    }
+}

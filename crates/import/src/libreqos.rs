@@ -1,0 +1,145 @@
+//! LibreQoS: `ShapedDevices.csv` and `network.json`.
+//!
+//! A circuit is a class with an assured rate (its minimum) and a ceiling (its maximum), below the
+//! class of its parent node, with the queue management that LibreQoS would give it. A node is a class
+//! whose ceiling is its bandwidth and whose assured rate is what its circuits are assured. The same
+//! tree stands at both ports: downloads by destination address, uploads by source address.
+//!
+//! Formats: LibreQoS's documentation, "Configure LibreQoS", of versions 1.4 to 2.0. Columns are
+//! found by their names, with or without `Mbps`.
+
+mod devices;
+mod network;
+mod tree;
+
+use crate::draft::Draft;
+use crate::number::rate;
+use crate::{ImportError, Imported, Ports};
+use devices::{Address, Circuit, Sqm};
+use network::Network;
+use std::net::IpAddr;
+use tree::{CLASSES_MAX, DEFAULT, Place, ROOT, Tree};
+
+/// What is not in the files.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Between which ports.
+    pub ports: Ports,
+    /// What the uplink carries, downstream and upstream, in kbit/s. None: the sum of what stands
+    /// at the top of the tree.
+    pub uplink_kbit: [Option<u64>; 2],
+}
+
+/// Downstream and upstream: at which port the tree stands, and whose addresses it looks at.
+const DIRECTIONS: [(&str, &str); 2] = [("Downloads", "dst_ip"), ("Uploads", "src_ip")];
+
+/// Imports `ShapedDevices.csv` and, where there is one, `network.json`.
+///
+/// # Errors
+/// Where a file is not in its format, has no circuit, or more than one port's tree can hold.
+pub fn import(
+    shaped_devices: &[u8],
+    network: Option<&[u8]>,
+    options: &Options,
+) -> Result<Imported, ImportError> {
+    let mut draft = Draft::default();
+    draft.comment("Imported from LibreQoS (ShapedDevices.csv, network.json).");
+    let network =
+        network.map(|json| Network::read(json, &mut draft)).transpose()?.unwrap_or_default();
+    let circuits = devices::read(shaped_devices, &mut draft)?;
+    if circuits.is_empty() {
+        return Err(ImportError::Nothing(
+            "ShapedDevices.csv has no circuit with a rate".to_owned(),
+        ));
+    }
+    let places = network.nodes.len() + circuits.len();
+    if places > CLASSES_MAX {
+        return Err(ImportError::TooMuch(format!(
+            "{} circuits and {} nodes are {places} classes, and one port's htb has at most \
+             {CLASSES_MAX}: leave some sites to another box",
+            circuits.len(),
+            network.nodes.len()
+        )));
+    }
+    for (direction, (what, _)) in DIRECTIONS.iter().enumerate() {
+        let tree =
+            Tree::grow(&network, &circuits, direction, options.uplink_kbit[direction], &mut draft);
+        write(&mut draft, what, direction, &tree, &network, &circuits, options);
+    }
+    let addresses: usize = circuits.iter().map(|circuit| circuit.addresses.len()).sum();
+    Ok(draft.finish(format!(
+        "{} circuits with {addresses} addresses below {} nodes",
+        circuits.len(),
+        network.nodes.len()
+    )))
+}
+
+fn write(
+    draft: &mut Draft,
+    what: &str,
+    direction: usize,
+    tree: &Tree,
+    network: &Network,
+    circuits: &[Circuit],
+    options: &Options,
+) {
+    let dev = match direction {
+        0 => &options.ports.subscribers,
+        _ => &options.ports.internet,
+    };
+    let field = DIRECTIONS[direction].1;
+    draft.blank();
+    draft.comment(&format!("{what} leave through {dev}."));
+    draft.line(&format!("qdisc replace dev {dev} root handle 1: htb default {DEFAULT:x}"));
+    let whole = rate(tree.whole);
+    draft.line(&format!("class add dev {dev} parent 1: classid 1:{ROOT:x} htb rate {whole}"));
+    draft.comment("Whoever is in no circuit: the last in line.");
+    let rest = rate(tree.rest);
+    draft.line(&format!(
+        "class add dev {dev} parent 1:{ROOT:x} classid 1:{DEFAULT:x} htb rate {rest} ceil {whole} prio 7"
+    ));
+    draft.line(&format!("qdisc add dev {dev} parent 1:{DEFAULT:x} handle {DEFAULT:x}: cake"));
+    for (node, Place { minor, parent, rate: assured, ceil }) in
+        network.nodes.iter().zip(&tree.nodes)
+    {
+        draft.comment(&format!("{} {}", node.kind, node.name));
+        draft.line(&format!(
+            "class add dev {dev} parent 1:{parent:x} classid 1:{minor:x} htb rate {} ceil {}",
+            rate(*assured),
+            rate(*ceil)
+        ));
+    }
+    for (circuit, Place { minor, parent, rate: assured, ceil }) in
+        circuits.iter().zip(&tree.circuits)
+    {
+        draft.comment(&format!("circuit {} {}", circuit.id, circuit.name));
+        draft.line(&format!(
+            "class add dev {dev} parent 1:{parent:x} classid 1:{minor:x} htb rate {} ceil {}",
+            rate(*assured),
+            rate(*ceil)
+        ));
+        let qdisc = match circuit.sqm[direction] {
+            Sqm::Cake => "cake diffserv4",
+            Sqm::FqCodel => "fq_codel",
+            Sqm::None => "pfifo limit 1000",
+        };
+        draft.line(&format!("qdisc add dev {dev} parent 1:{minor:x} handle {minor:x}: {qdisc}"));
+        for address in &circuit.addresses {
+            draft.line(&filter(dev, field, *minor, address));
+        }
+    }
+}
+
+/// The filter for an address. Of two that overlap the longer prefix is asked first.
+fn filter(dev: &str, field: &str, minor: u32, address: &Address) -> String {
+    /// Where the preferences of IPv6 begin: one has a single protocol, as in the kernel.
+    const SIX: u32 = 100;
+    let (protocol, pref) = match address.ip {
+        IpAddr::V4(_) => ("ip", 1 + (32 - u32::from(address.bits))),
+        IpAddr::V6(_) => ("ipv6", SIX + (128 - u32::from(address.bits))),
+    };
+    format!(
+        "filter add dev {dev} parent 1: protocol {protocol} pref {pref} flower {field} {}/{} classid 1:{minor:x}",
+        address.ip, address.bits
+    )
+}

@@ -1,0 +1,255 @@
+//! The running host's queueing, as `tc -j` prints it.
+//!
+//! Objects are told apart by their keys: a class has `class`, a filter `protocol` or `pref`, a qdisc
+//! neither. Qdiscs name their device; classes and filters do not, as `tc` is asked for those of one
+//! device at a time.
+//!
+//! Source: iproute2 6.1 to 7.3, `tc_qdisc.c`, `tc_class.c`, `tc_filter.c` and the kinds' `print_opt`.
+//! In JSON rates are bytes per second, times are microseconds.
+
+mod filter;
+mod qdisc;
+mod value;
+
+use crate::draft::Draft;
+use crate::{ImportError, Imported};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, HashMap};
+use value::{Kept, text};
+
+const FILE: &str = "tc -j";
+
+type Object = Map<String, Value>;
+
+/// What `tc` printed.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Printed {
+    devices: BTreeMap<String, Device>,
+}
+
+#[derive(Clone, PartialEq, Debug, Default)]
+struct Device {
+    qdiscs: Vec<Object>,
+    classes: Vec<Object>,
+    filters: Vec<Object>,
+}
+
+impl Printed {
+    /// Adds JSON that `tc -j … show` printed, one array or several. `dev` is whose classes and
+    /// filters these are, `parent` where these filters stand; none where there are qdiscs of a single
+    /// device, which is then meant, and its root.
+    ///
+    /// # Errors
+    /// Where it is no such JSON, or nothing says whose classes and filters they are.
+    pub fn add(
+        &mut self,
+        json: &[u8],
+        dev: Option<&str>,
+        parent: Option<&str>,
+    ) -> Result<(), ImportError> {
+        let mut rest = Vec::new();
+        for array in serde_json::Deserializer::from_slice(json).into_iter::<Kept>() {
+            let Kept(array) = array.map_err(|error| {
+                let why = format!("{error}: what `tc -j qdisc show` prints is expected");
+                ImportError::format(FILE, why)
+            })?;
+            let Value::Array(objects) = array else {
+                return Err(ImportError::format(FILE, "an array of objects is expected"));
+            };
+            for object in objects {
+                let Value::Object(mut object) = object else {
+                    return Err(ImportError::format(FILE, "an array of objects is expected"));
+                };
+                if let Some(parent) = parent {
+                    object.entry("parent").or_insert_with(|| parent.into());
+                }
+                match text(&object, "dev") {
+                    Some(dev) => {
+                        let dev = dev.to_owned();
+                        self.put(&dev, object);
+                    }
+                    // iproute2 ends some arrays with an empty object.
+                    None if object.is_empty() => {}
+                    None => rest.push(object),
+                }
+            }
+        }
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let only = self.devices.keys().next().filter(|_| self.devices.len() == 1).cloned();
+        let Some(dev) = dev.map(str::to_owned).or(only) else {
+            let why = "classes and filters do not name their device: give it with --dev";
+            return Err(ImportError::format(FILE, why));
+        };
+        rest.into_iter().for_each(|object| self.put(&dev, object));
+        Ok(())
+    }
+
+    fn put(&mut self, dev: &str, object: Object) {
+        let device = self.devices.entry(dev.to_owned()).or_default();
+        if object.contains_key("class") {
+            device.classes.push(object);
+        } else if object.contains_key("protocol") || object.contains_key("pref") {
+            device.filters.push(object);
+        } else {
+            device.qdiscs.push(object);
+        }
+    }
+
+    /// Leaves out all devices but `dev`.
+    pub fn keep(&mut self, dev: &str) {
+        self.devices.retain(|name, _| name == dev);
+    }
+
+    /// The devices, and the handles of their qdiscs that may have filters, for whoever asks `tc`.
+    pub fn handles(&self) -> Vec<(String, Vec<String>)> {
+        let of = |device: &Device| {
+            let handles = device.qdiscs.iter().filter_map(|qdisc| {
+                let kind = text(qdisc, "kind")?;
+                let is_classful = matches!(kind, "htb" | "prio" | "drr" | "ets");
+                is_classful.then(|| text(qdisc, "handle").map(str::to_owned))?
+            });
+            handles.collect()
+        };
+        self.devices.iter().map(|(dev, device)| (dev.clone(), of(device))).collect()
+    }
+
+    /// The policy that does the same. `ports` puts what is at a device at another one: old names
+    /// and new ones.
+    ///
+    /// # Errors
+    /// Where no device has a qdisc that somebody put there.
+    pub fn import(&self, ports: &HashMap<String, String>) -> Result<Imported, ImportError> {
+        let mut draft = Draft::default();
+        draft.comment("Imported from what tc -j printed.");
+        let mut counts = [0_usize; 3];
+        for (dev, device) in &self.devices {
+            let to = ports.get(dev).map_or(dev.as_str(), String::as_str);
+            if !is_device_name(to) {
+                draft.report("not the name of a device: left out", to);
+                continue;
+            }
+            let wrote = device.write(to, &mut draft);
+            for (count, wrote) in counts.iter_mut().zip(wrote) {
+                *count += wrote;
+            }
+        }
+        let [qdiscs, classes, filters] = counts;
+        if qdiscs == 0 {
+            let why =
+                "no device has a qdisc with an equivalent: all have those of the kernel's start";
+            return Err(ImportError::Nothing(why.to_owned()));
+        }
+        Ok(draft.finish(format!("{qdiscs} qdiscs, {classes} classes, {filters} filters")))
+    }
+}
+
+impl Device {
+    /// Returns how many qdiscs, classes and filters were written.
+    fn write(&self, dev: &str, draft: &mut Draft) -> [usize; 3] {
+        let mut tree = Tree { dev, device: self, kinds: HashMap::new(), counts: [0; 3] };
+        for qdisc in &self.qdiscs {
+            match text(qdisc, "kind").unwrap_or("") {
+                "clsact" | "ingress" => {
+                    draft.report("filters at ingress and egress of a port are left out", dev);
+                }
+                _ if qdisc.contains_key("root") => tree.qdisc(qdisc, 0, draft),
+                _ => {}
+            }
+        }
+        let Tree { kinds, mut counts, .. } = tree;
+        for filter in &self.filters {
+            counts[2] += usize::from(filter::write(dev, filter, &kinds, draft));
+        }
+        counts
+    }
+}
+
+/// The qdiscs and classes of a device, written from the root.
+struct Tree<'a> {
+    dev: &'a str,
+    device: &'a Device,
+    /// What is written already: the kind of each qdisc, by its number.
+    kinds: HashMap<String, String>,
+    counts: [usize; 3],
+}
+
+impl<'a> Tree<'a> {
+    /// Writes a qdisc, its classes, and the qdiscs at these.
+    fn qdisc(&mut self, qdisc: &'a Object, level: usize, draft: &mut Draft) {
+        /// No tree of tc's is as deep; a circle in the input would be.
+        const LEVELS_MAX: usize = 32;
+        let number = text(qdisc, "handle").map_or("", major);
+        let kind = text(qdisc, "kind").unwrap_or("");
+        if matches!(number, "" | "0") && kind != "cake_mq" {
+            if !matches!(kind, "noqueue" | "mq") {
+                draft.report(
+                    "a qdisc that the kernel chose is left out",
+                    &format!("{kind} at {}", self.dev),
+                );
+            }
+            return;
+        }
+        if level > LEVELS_MAX || self.kinds.contains_key(number) {
+            draft.report("a qdisc stands there twice: the first holds", number);
+            return;
+        }
+        if level == 0 {
+            draft.blank();
+        }
+        if !qdisc::write(self.dev, qdisc, draft) {
+            return;
+        }
+        self.kinds.insert(number.to_owned(), kind.to_owned());
+        self.counts[0] += 1;
+        let top = format!("{number}:");
+        let is_top = |class: &&Object| {
+            class.contains_key("root") || text(class, "parent") == Some(top.as_str())
+        };
+        let own: Vec<&Object> = self
+            .device
+            .classes
+            .iter()
+            .filter(|class| text(class, "handle").is_some_and(|handle| major(handle) == number))
+            .collect();
+        let mut queue: Vec<&Object> = own.iter().copied().filter(is_top).collect();
+        let mut by_parent: HashMap<&str, Vec<&Object>> = HashMap::new();
+        for class in own.iter().copied().filter(|class| !is_top(class)) {
+            by_parent.entry(text(class, "parent").unwrap_or("")).or_default().push(class);
+        }
+        let mut next = 0;
+        while let Some(class) = queue.get(next).copied() {
+            next += 1;
+            self.counts[1] += usize::from(qdisc::write_class(self.dev, class, kind, draft));
+            queue.extend(by_parent.remove(text(class, "handle").unwrap_or("")).unwrap_or_default());
+        }
+        if next < own.len() {
+            draft.note(
+                "classes below one that is not there: left out",
+                &format!("{} of {top}", own.len() - next),
+            );
+        }
+        // The children of a cake_mq are its own.
+        if kind == "cake_mq" {
+            return;
+        }
+        for below in &self.device.qdiscs {
+            if text(below, "parent").is_some_and(|parent| major(parent) == number) {
+                self.qdisc(below, level + 1, draft);
+            }
+        }
+    }
+}
+
+/// The number of a qdisc in `1:`, `1:10`.
+fn major(handle: &str) -> &str {
+    handle.split_once(':').map_or(handle, |(major, _)| major)
+}
+
+/// Whether a policy file can hold it.
+fn is_device_name(name: &str) -> bool {
+    (1..=15).contains(&name.len())
+        && !matches!(name, "." | "..")
+        && name.chars().all(|letter| letter.is_ascii_graphic() && !"/:#'\"\\".contains(letter))
+}

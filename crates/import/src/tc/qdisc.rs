@@ -1,0 +1,307 @@
+//! Qdiscs and classes: what each key of the JSON is in words.
+
+use super::value::{text, word};
+use super::{Draft, Object, is_device_name};
+use serde_json::Value;
+
+/// How the value of a key becomes words.
+#[derive(Clone, Copy)]
+enum Take {
+    /// As it is.
+    Plain(&'static str),
+    /// In microseconds.
+    Micros(&'static str),
+    /// In microseconds, of what the kernel keeps in units of 1024 ns.
+    Codel(&'static str),
+    /// In bytes per second.
+    Rate(&'static str),
+    /// One word where it is true, another where it is not; none where that one is empty.
+    Flag(&'static str, &'static str),
+    /// The value is the word.
+    Word,
+    /// Each element of an array.
+    List(&'static str),
+    /// Says nothing that a command would.
+    Skip,
+}
+
+use Take::{Codel, Flag, List, Micros, Plain, Rate, Skip, Word};
+
+const FIFO: &[(&str, Take)] = &[("limit", Plain("limit"))];
+const TBF: &[(&str, Take)] = &[
+    ("rate", Rate("rate")),
+    ("burst", Plain("burst")),
+    ("lat", Micros("latency")),
+    ("limit", Plain("limit")),
+    ("mpu", Plain("mpu")),
+    ("peakrate", Rate("peakrate")),
+    ("minburst", Plain("minburst")),
+    ("overhead", Plain("overhead")),
+    ("linklayer", Plain("linklayer")),
+    ("coordination", Plain("coordination")),
+    ("sync", Plain("sync")),
+];
+const HTB: &[(&str, Take)] = &[
+    ("r2q", Plain("r2q")),
+    ("default", Plain("default")),
+    ("direct_qlen", Plain("direct_qlen")),
+    ("coordination", Plain("coordination")),
+    ("direct_packets_stat", Skip),
+    ("ver", Skip),
+    ("offload", Skip),
+];
+const HTB_CLASS: &[(&str, Take)] = &[
+    ("rate", Rate("rate")),
+    ("ceil", Rate("ceil")),
+    ("burst", Plain("burst")),
+    ("cburst", Plain("cburst")),
+    ("prio", Plain("prio")),
+    ("quantum", Plain("quantum")),
+    ("mpu", Plain("mpu")),
+    ("overhead", Plain("overhead")),
+    ("linklayer", Plain("linklayer")),
+    ("level", Skip),
+];
+const QUANTUM: &[(&str, Take)] = &[("quantum", Plain("quantum"))];
+const PRIO: &[(&str, Take)] =
+    &[("bands", Plain("bands")), ("priomap", List("priomap")), ("multiqueue", Skip)];
+const ETS: &[(&str, Take)] = &[
+    ("bands", Plain("bands")),
+    ("strict", Plain("strict")),
+    ("quanta", List("quanta")),
+    ("priomap", List("priomap")),
+];
+const CODEL: &[(&str, Take)] = &[
+    ("limit", Plain("limit")),
+    ("flows", Plain("flows")),
+    ("quantum", Plain("quantum")),
+    ("target", Codel("target")),
+    ("interval", Codel("interval")),
+    ("memory_limit", Plain("memory_limit")),
+    ("drop_batch", Plain("drop_batch")),
+    ("ce_threshold", Codel("ce_threshold")),
+    ("ecn", Flag("ecn", "noecn")),
+];
+const SFQ: &[(&str, Take)] = &[
+    ("limit", Plain("limit")),
+    ("quantum", Plain("quantum")),
+    ("depth", Plain("depth")),
+    ("divisor", Plain("divisor")),
+    ("perturb", Plain("perturb")),
+    ("headdrop", Flag("headdrop", "")),
+    ("flows", Skip),
+];
+const FQ: &[(&str, Take)] = &[
+    ("limit", Plain("limit")),
+    ("flow_limit", Plain("flow_limit")),
+    ("buckets", Plain("buckets")),
+    ("orphan_mask", Plain("orphan_mask")),
+    ("bands", Plain("bands")),
+    ("priomap ", List("priomap")),
+    ("priomap", List("priomap")),
+    ("weights ", List("weights")),
+    ("weights", List("weights")),
+    ("quantum", Plain("quantum")),
+    ("initial_quantum", Plain("initial_quantum")),
+    ("low_rate_threshold", Rate("low_rate_threshold")),
+    ("maxrate", Rate("maxrate")),
+    ("defrate", Rate("defrate")),
+    ("refill_delay", Micros("refill_delay")),
+    // In nanoseconds, as the word counts without a unit.
+    ("timer_slack", Plain("timer_slack")),
+    ("horizon", Micros("horizon")),
+    ("horizon_cap", Flag("horizon_cap", "")),
+    ("horizon_drop", Flag("horizon_drop", "")),
+    ("ce_threshold", Micros("ce_threshold")),
+    ("pacing", Flag("pacing", "nopacing")),
+    ("offload_horizon", Skip),
+];
+const CAKE: &[(&str, Take)] = &[
+    ("diffserv", Word),
+    ("flowmode", Word),
+    ("nat", Flag("nat", "nonat")),
+    ("wash", Flag("wash", "nowash")),
+    ("ingress", Flag("ingress", "egress")),
+    ("split_gso", Flag("split-gso", "no-split-gso")),
+    ("rtt", Micros("rtt")),
+    ("memlimit", Plain("memlimit")),
+    ("fwmark", Plain("fwmark")),
+    ("coordination", Plain("coordination")),
+    ("sync", Plain("sync")),
+    // With the overhead, whose order matters.
+    ("bandwidth", Skip),
+    ("autorate", Skip),
+    ("ack-filter", Skip),
+    ("raw", Skip),
+    ("atm", Skip),
+    ("overhead", Skip),
+    ("mpu", Skip),
+];
+
+/// Writes a qdisc; false where it has no equivalent.
+pub(super) fn write(dev: &str, qdisc: &Object, draft: &mut Draft) -> bool {
+    let kind = text(qdisc, "kind").unwrap_or("");
+    let keys = match kind {
+        "pfifo" | "bfifo" => FIFO,
+        "tbf" => TBF,
+        "htb" => HTB,
+        "prio" => PRIO,
+        "ets" => ETS,
+        "drr" | "mq" | "noqueue" => &[],
+        "codel" | "fq_codel" => CODEL,
+        "sfq" => SFQ,
+        "fq" => FQ,
+        "cake" | "cake_mq" => CAKE,
+        _ => {
+            draft.note("a qdisc without an equivalent", &format!("{kind} at {dev}"));
+            return false;
+        }
+    };
+    let place = match (text(qdisc, "parent"), text(qdisc, "handle")) {
+        (None, _) if !qdisc.contains_key("root") => None,
+        (parent, handle) => {
+            let parent =
+                parent.filter(|parent| is_id(parent)).map(|parent| format!("parent {parent}"));
+            let handle = handle.filter(|handle| is_id(handle) && *handle != "0:");
+            let handle = handle.map(|handle| format!(" handle {handle}")).unwrap_or_default();
+            Some(format!("{}{handle}", parent.unwrap_or_else(|| "root".to_owned())))
+        }
+    };
+    let Some(place) = place else {
+        draft.note("a qdisc in no place", &format!("{kind} at {dev}"));
+        return false;
+    };
+    let empty = Object::new();
+    let options = qdisc.get("options").and_then(Value::as_object).unwrap_or(&empty);
+    let mut words = Vec::new();
+    if keys.as_ptr() == CAKE.as_ptr() {
+        cake(options, &mut words);
+    }
+    take(options, keys, kind, &mut words, draft);
+    // Only what is on is printed, and on is the default.
+    if kind == "fq_codel" && !options.contains_key("ecn") {
+        words.push("noecn".to_owned());
+    }
+    let words: String = words.iter().map(|word| format!(" {word}")).collect();
+    draft.line(&format!("qdisc replace dev {dev} {place} {kind}{words}"));
+    true
+}
+
+/// The words of cake whose order matters, and those that are no flags.
+fn cake(options: &Object, words: &mut Vec<String>) {
+    match options.get("bandwidth") {
+        Some(Value::Number(rate)) => words.push(format!("bandwidth {}bps", rate)),
+        _ => words.push("unlimited".to_owned()),
+    }
+    if options.get("autorate").and_then(Value::as_bool) == Some(true) {
+        words.push("autorate-ingress".to_owned());
+    }
+    match text(options, "ack-filter") {
+        Some("enabled") => words.push("ack-filter".to_owned()),
+        Some("aggressive") => words.push("ack-filter-aggressive".to_owned()),
+        _ => {}
+    }
+    let number = |key: &str| options.get(key).and_then(Value::as_i64).unwrap_or(0);
+    if options.get("raw").and_then(Value::as_bool) == Some(true) {
+        words.push("raw".to_owned());
+        return;
+    }
+    words.push(format!("overhead {}", number("overhead")));
+    if let Some(framing @ ("atm" | "ptm" | "noatm")) = text(options, "atm") {
+        words.push(framing.to_owned());
+    }
+    if number("mpu") > 0 {
+        words.push(format!("mpu {}", number("mpu")));
+    }
+}
+
+/// Writes a class of a qdisc of `kind`; false where it has none of its own.
+pub(super) fn write_class(dev: &str, class: &Object, kind: &str, draft: &mut Draft) -> bool {
+    let keys = match kind {
+        "htb" => HTB_CLASS,
+        "drr" => QUANTUM,
+        // Their classes are bands, which are there already, or queues.
+        _ => return false,
+    };
+    let Some(handle) = text(class, "handle").filter(|handle| is_id(handle)) else { return false };
+    let major = super::major(handle);
+    let parent = text(class, "parent").filter(|parent| is_id(parent));
+    let parent = parent.map_or_else(|| format!("{major}:"), str::to_owned);
+    let mut words = Vec::new();
+    // Options stand beside what every class has, or below `options`.
+    take(class, keys, "", &mut words, draft);
+    if let Some(options) = class.get("options").and_then(Value::as_object) {
+        take(options, keys, "", &mut words, draft);
+    }
+    let words: String = words.iter().map(|word| format!(" {word}")).collect();
+    draft.line(&format!("class add dev {dev} parent {parent} classid {handle} {kind}{words}"));
+    true
+}
+
+/// Adds the words of what is in `options`. What `keys` does not have is noted for the qdisc `of`.
+fn take(
+    options: &Object,
+    keys: &[(&str, Take)],
+    of: &str,
+    words: &mut Vec<String>,
+    draft: &mut Draft,
+) {
+    for (name, take) in keys {
+        let Some(value) = options.get(*name) else { continue };
+        // Narrows' own word, which it shows even where nobody said it.
+        if *name == "coordination" && value == "fair" {
+            continue;
+        }
+        let said = match take {
+            Skip => continue,
+            Plain(key) => word(value).map(|value| format!("{key} {value}")),
+            Micros(key) => micros(value).map(|micros| format!("{key} {micros}us")),
+            Codel(key) => micros(value).map(|micros| format!("{key} {}us", given_as(micros))),
+            Rate(key) => value.as_u64().map(|rate| format!("{key} {rate}bps")),
+            // A key without a value is one that is on.
+            Flag(on, _) if value.is_null() => Some((*on).to_owned()),
+            Flag(on, off) => value.as_bool().map(|is_on| if is_on { *on } else { *off }.to_owned()),
+            Word => word(value),
+            List(key) => list(value).map(|list| format!("{key} {list}")),
+        };
+        match said {
+            Some(said) if said.is_empty() => {}
+            Some(said) => words.push(said),
+            None => draft.note("an option that is not understood", &format!("{of} {name} {value}")),
+        }
+    }
+    if of.is_empty() {
+        return;
+    }
+    for (name, value) in options {
+        if !keys.iter().any(|(known, _)| known == name) {
+            draft.note("an option without an equivalent", &format!("{of} {name} {value}"));
+        }
+    }
+}
+
+fn micros(value: &Value) -> Option<u64> {
+    value.as_u64().filter(|&micros| micros <= u64::from(u32::MAX))
+}
+
+/// What was probably given for a time that is shown as `micros`: `5ms` is shown as 4999us.
+fn given_as(micros: u64) -> u64 {
+    let shown = |micros: u64| ((micros * 1000) >> 10 << 10) / 1000;
+    let next = micros + 1;
+    if next.is_multiple_of(10) && shown(next) == micros { next } else { micros }
+}
+
+/// Numbers with blanks between them.
+fn list(value: &Value) -> Option<String> {
+    let numbers = value.as_array().filter(|numbers| numbers.len() <= 16)?;
+    let numbers: Option<Vec<String>> =
+        numbers.iter().map(|number| number.as_u64().map(|number| number.to_string())).collect();
+    numbers.filter(|numbers| !numbers.is_empty()).map(|numbers| numbers.join(" "))
+}
+
+/// `1:`, `1:10`, `8001:`.
+pub(super) fn is_id(text: &str) -> bool {
+    let part = |part: &str| part.len() <= 4 && part.chars().all(|digit| digit.is_ascii_hexdigit());
+    is_device_name(&text.replace(':', ""))
+        && text.split_once(':').is_some_and(|(a, b)| part(a) && part(b))
+}

@@ -1,0 +1,124 @@
+//! What is shown as JSON and imported is the policy that was shown.
+
+use narrows_import::tc::Printed;
+use narrows_policy::Policy;
+use narrows_tc::{OfflineHost, execute, load};
+use std::collections::HashMap;
+
+fn show(host: &mut OfflineHost, words: &str) -> Vec<u8> {
+    let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+    let outcome = execute(&words, host);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    outcome.stdout.into_bytes()
+}
+
+/// The policy of `lines` for eth0, shown, and imported.
+#[track_caller]
+fn round_trip(lines: &str) -> (Policy, Policy, String) {
+    let policy = load(lines, "given", &OfflineHost::default()).unwrap();
+    let mut host = OfflineHost::new(policy.clone());
+    let mut printed = Printed::default();
+    printed.add(&show(&mut host, "-j qdisc show dev eth0"), Some("eth0"), None).unwrap();
+    printed.add(&show(&mut host, "-d -j class show dev eth0"), Some("eth0"), None).unwrap();
+    for (dev, handles) in printed.handles() {
+        for handle in handles {
+            let json = show(&mut host, &format!("-j filter show dev {dev} parent {handle}"));
+            printed.add(&json, Some(&dev), Some(&handle)).unwrap();
+        }
+    }
+    let imported = printed.import(&HashMap::new()).unwrap();
+    let again = load(&imported.policy, "imported", &OfflineHost::default())
+        .unwrap_or_else(|why| panic!("{why}\n{}", imported.policy));
+    (policy, again, imported.policy.clone() + &imported.report())
+}
+
+#[test]
+fn what_was_shown_is_what_is_imported() {
+    let mut wrong = String::new();
+    for lines in [
+        "qdisc add dev eth0 root handle 1: tbf rate 100mbit burst 62500 latency 20ms",
+        "qdisc add dev eth0 root handle 1: tbf rate 100mbit burst 62500 latency 20ms\n\
+         qdisc add dev eth0 parent 1:1 handle 2: fq_codel limit 1000 noecn",
+        "qdisc add dev eth0 root handle 1: cake bandwidth 95mbit docsis besteffort dual-dsthost wash",
+        "qdisc add dev eth0 root handle 1: cake bandwidth 95mbit diffserv8 ack-filter-aggressive nat ingress rtt 30ms raw",
+        "qdisc add dev eth0 root handle 1: cake unlimited overhead 18 atm mpu 64 memlimit 4mb no-split-gso fwmark 0xff",
+        "qdisc add dev eth0 root handle 1: cake_mq bandwidth 1gbit",
+        "qdisc add dev eth0 root handle 1: prio bands 4 priomap 0 1 2 3 0 1 2 3 0 1 2 3 0 1 2 3\n\
+         qdisc add dev eth0 parent 1:2 handle 2: sfq perturb 10 quantum 2000\n\
+         filter add dev eth0 parent 1: protocol ip pref 3 flower ip_proto tcp dst_port 80 classid 1:2\n\
+         filter add dev eth0 parent 1: protocol ip pref 4 u32 match ip dport 53 0xffff match ip protocol 17 0xff flowid 1:1\n\
+         filter add dev eth0 parent 1: protocol all pref 9 matchall classid 1:4",
+        "qdisc add dev eth0 root handle 1: drr\n\
+         class add dev eth0 parent 1: classid 1:1 drr quantum 3000\n\
+         class add dev eth0 parent 1: classid 1:2 drr\n\
+         qdisc add dev eth0 parent 1:1 handle 3: codel target 2ms\n\
+         filter add dev eth0 parent 1: protocol ip pref 1 handle 0x7 fw classid 1:1",
+        "qdisc add dev eth0 root handle 1: ets strict 2 quanta 5000 3000 priomap 3 2 1 0",
+        "qdisc add dev eth0 root handle 1: fq limit 2000 flow_limit 50 maxrate 20mbit",
+        "qdisc add dev eth0 root handle 1: pfifo limit 77",
+        "qdisc add dev eth0 root handle 1: htb default 20 r2q 5\n\
+         class add dev eth0 parent 1: classid 1:1 htb rate 100mbit\n\
+         class add dev eth0 parent 1:1 classid 1:20 htb rate 30mbit ceil 50mbit prio 3 quantum 3000\n\
+         class add dev eth0 parent 1:1 classid 1:10 htb rate 20mbit ceil 100mbit\n\
+         class add dev eth0 parent 1:10 classid 1:a1 htb rate 10mbit ceil 90mbit burst 40kb quantum 200000\n\
+         qdisc add dev eth0 parent 1:a1 handle a1: cake besteffort dual-dsthost\n\
+         filter add dev eth0 parent 1: protocol ip pref 1 flower dst_ip 10.0.0.0/8 classid 1:a1\n\
+         filter add dev eth0 parent 1: protocol ipv6 pref 2 flower src_ip 2001:db8::/32 action drop",
+    ] {
+        let (given, again, text) = round_trip(lines);
+        if given != again || text.contains("NOTE") {
+            wrong += &format!("{lines}\nbecame\n{text}\n{given:?}\n{again:?}\n\n");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// In the form of a Debian host with a shaper of its own: iproute2 6.1, defaults of the kernel, a
+/// hash table of `u32` with two matches (one key twice), and what has no equivalent.
+const QDISCS: &str = r#"[{"kind":"noqueue","handle":"0:","dev":"lo","root":true,"refcnt":2,"options":{}},
+{"kind":"mq","handle":"0:","dev":"eth1","root":true,"options":{}},
+{"kind":"fq_codel","handle":"0:","dev":"eth1","parent":":1","options":{"limit":10240,"flows":1024,"quantum":1514,"target":4999,"interval":99999,"memory_limit":33554432,"ecn":true,"drop_batch":64}},
+{"kind":"htb","handle":"1:","dev":"eth0","root":true,"refcnt":2,"options":{"r2q":10,"default":"0x30","direct_packets_stat":0,"direct_qlen":1000}},
+{"kind":"hfsc","handle":"30:","dev":"eth0","parent":"1:30","options":{}},
+{"kind":"ingress","handle":"ffff:","dev":"eth0","parent":"ffff:fff1","options":{}}]"#;
+const CLASSES: &str = r#"[{"class":"htb","handle":"1:30","parent":"1:1","leaf":"30:","prio":2,"rate":1250000,"ceil":12500000,"burst":1600,"cburst":1600},
+{"class":"htb","handle":"1:1","root":true,"rate":12500000,"ceil":12500000,"burst":1600,"cburst":1600},
+{"class":"hfsc","handle":"30:1","root":true}]"#;
+const FILTERS: &str = r#"[{"parent":"1:","protocol":"ip","pref":1,"kind":"u32","chain":0},
+{"parent":"1:","protocol":"ip","pref":1,"kind":"u32","chain":0,"options":{"fh":"800:","ht_divisor":1}},
+{"parent":"1:","protocol":"ip","pref":1,"kind":"u32","chain":0,"options":{"fh":"800::800","order":2048,"key_ht":"800","bkt":"0","flowid":"1:30","not_in_hw":true,"match":{"value":"a000000","mask":"ff000000","offmask":"","off":16},"match":{"value":"110000","mask":"ff0000","offmask":"","off":8}}},
+{"parent":"1:","protocol":"ip","pref":2,"kind":"flower","chain":0,"options":{"handle":1,"classid":"1:30","keys":{"eth_type":"ipv4","ct_state":"+trk"},"not_in_hw":true}},
+{"parent":"1:","protocol":"all","pref":3,"kind":"bpf","chain":0,"options":{"handle":"0x1","bpf_name":"x"}}]"#;
+
+#[test]
+fn a_debian_host_is_imported_with_notes_for_the_rest() {
+    let mut printed = Printed::default();
+    printed.add(QDISCS.as_bytes(), None, None).unwrap();
+    assert!(printed.add(CLASSES.as_bytes(), None, None).unwrap_err().to_string().contains("--dev"));
+    printed.add(CLASSES.as_bytes(), Some("eth0"), None).unwrap();
+    printed.add(FILTERS.as_bytes(), Some("eth0"), None).unwrap();
+    let renamed = HashMap::from([("eth0".to_owned(), "lan0".to_owned())]);
+    let imported = printed.import(&renamed).unwrap();
+    load(&imported.policy, "imported", &OfflineHost::default()).unwrap();
+    assert!(imported.policy.contains(
+        "filter add dev lan0 parent 1: protocol ip pref 1 u32 match u32 0x0a000000 0xff000000 at 16 \
+         match u32 0x00110000 0x00ff0000 at 8 classid 1:30"
+    ), "{}", imported.policy);
+    let report = imported.report();
+    for said in [
+        "1 qdiscs, 2 classes, 1 filters",
+        "a qdisc without an equivalent (hfsc at lan0)",
+        "a key of flower has no equivalent",
+        "filters at ingress and egress of a port are left out (lan0)",
+    ] {
+        assert!(report.contains(said), "no {said}\n{report}");
+    }
+}
+
+#[test]
+fn what_is_no_json_of_tc_is_refused() {
+    for bytes in [&b"qdisc htb 1: root"[..], b"{}", b"[1]", b"[{\"class\":\"htb\"}]"] {
+        assert!(Printed::default().add(bytes, None, None).is_err());
+    }
+    assert!(Printed::default().import(&HashMap::new()).is_err());
+}

@@ -1,0 +1,188 @@
+//! Actions of filters, with the rules of the kernel's `tcf_idr_check_alloc()`.
+//!
+//! An action belongs to the instance, not to a port: filters anywhere may name the same one. It is
+//! there as long as a filter has it, or until it is deleted where somebody has added it by itself.
+
+use crate::{Policy, PolicyError, Verb};
+use narrows_classify::{Action, ActionId, ActionKind, Sheaf};
+
+/// What the owner of an action notes on it: 1 to 16 bytes that mean nothing here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cookie {
+    bytes: [u8; 16],
+    len: u8,
+}
+
+impl Cookie {
+    /// A cookie of these bytes, or `None` where there are none or more than 16.
+    pub fn new(from: &[u8]) -> Option<Self> {
+        let mut bytes = [0; 16];
+        bytes.get_mut(..from.len()).filter(|_| !from.is_empty())?.copy_from_slice(from);
+        Some(Self { bytes, len: from.len() as u8 })
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// What a command says of an action.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ActionDraft {
+    /// What it does.
+    pub kind: ActionKind,
+    /// Its number; `None` for a free one.
+    pub index: Option<u32>,
+    /// Its parameters; `None` for those that it has.
+    pub action: Option<Action>,
+    /// What is noted on it.
+    pub cookie: Option<Cookie>,
+}
+
+/// An action of a policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BoundAction {
+    /// Which one.
+    pub id: ActionId,
+    /// What it does.
+    pub action: Action,
+    /// What is noted on it.
+    pub cookie: Option<Cookie>,
+    /// How many filters have it.
+    pub filters: u32,
+    /// Whether it stays without any.
+    pub stays: bool,
+}
+
+/// All actions of a policy.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct ActionSet(Sheaf<BoundAction>);
+
+impl ActionSet {
+    pub(crate) fn get(&self, id: ActionId) -> Option<&BoundAction> {
+        self.0.get(id.key())
+    }
+
+    /// All of them, by their keys.
+    pub(crate) fn all(&self) -> &Sheaf<BoundAction> {
+        &self.0
+    }
+
+    /// Takes one more filter to each of `drafts`, which are made where they are not there.
+    pub(crate) fn bind(&mut self, drafts: &[ActionDraft]) -> Result<Vec<ActionId>, PolicyError> {
+        let bind = |draft: &ActionDraft| {
+            let index = draft.index.map_or_else(|| self.free(draft.kind), Ok)?;
+            let id = ActionId { kind: draft.kind, index };
+            // As in the kernel one that is there keeps its parameters.
+            let bound = match (self.get(id), draft.action) {
+                (Some(bound), _) => BoundAction { filters: bound.filters + 1, ..*bound },
+                (None, Some(action)) => {
+                    BoundAction { id, action, cookie: draft.cookie, filters: 1, stays: false }
+                }
+                (None, None) => return Err(PolicyError::NoSuchAction(id.kind.name(), index)),
+            };
+            self.0.insert(id.key(), bound);
+            Ok(id)
+        };
+        drafts.iter().map(bind).collect()
+    }
+
+    /// Takes one filter from each of `ids`.
+    pub(crate) fn release(&mut self, ids: &[ActionId]) {
+        for id in ids {
+            let Some(bound) = self.get(*id).copied() else { continue };
+            let filters = bound.filters - 1;
+            match filters == 0 && !bound.stays {
+                true => drop(self.0.remove(id.key())),
+                false => self.0.insert(id.key(), BoundAction { filters, ..bound }),
+            }
+        }
+    }
+
+    /// The number behind the last one of `kind`.
+    fn free(&self, kind: ActionKind) -> Result<u32, PolicyError> {
+        let behind = ActionId { kind, index: u32::MAX }.key() + 1;
+        let last = self.0.before(behind).filter(|(_, bound)| bound.id.kind == kind);
+        let last = last.map_or(0, |(_, bound)| bound.id.index);
+        last.checked_add(1).ok_or(PolicyError::Action("no number is left: give one with index"))
+    }
+}
+
+impl Policy {
+    /// Gives each port the actions as they are.
+    pub(crate) fn share_actions(&mut self) {
+        let actions = Some(&self.actions).filter(|actions| !actions.0.is_empty());
+        self.ports.values_mut().for_each(|port| port.actions = actions.cloned());
+    }
+
+    /// Takes one filter from each of the actions `gone`, whose filters have gone with what they were
+    /// at, and gives each port the actions as they are.
+    pub(crate) fn settle_actions(&mut self, gone: &[ActionId]) {
+        if !self.actions.0.is_empty() {
+            self.actions.release(gone);
+            self.share_actions();
+        }
+    }
+
+    /// All actions, by kind and number.
+    pub fn actions(&self) -> impl Iterator<Item = &BoundAction> {
+        self.actions.all().iter().map(|(_, bound)| bound)
+    }
+
+    /// The action `id`.
+    pub fn action(&self, id: ActionId) -> Option<&BoundAction> {
+        self.actions.get(id)
+    }
+
+    /// This policy with `draft` added, changed, put in the place of what is there, or deleted.
+    ///
+    /// # Errors
+    /// What the kernel would refuse; this policy is as it was.
+    pub fn edit_action(&self, verb: Verb, draft: &ActionDraft) -> Result<Self, PolicyError> {
+        let mut next = self.clone();
+        let kind = draft.kind;
+        let index = match draft.index {
+            Some(index) => index,
+            None if verb == Verb::Delete => {
+                return Err(PolicyError::Action("say which one: index N"));
+            }
+            None => next.actions.free(kind)?,
+        };
+        let id = ActionId { kind, index };
+        let present = next.actions.get(id).copied();
+        let missing = || PolicyError::NoSuchAction(kind.name(), index);
+        let bound = match (verb, present) {
+            (Verb::Add, Some(_)) => return Err(PolicyError::Action("File exists")),
+            (Verb::Delete | Verb::Change, None) => return Err(missing()),
+            (Verb::Delete, Some(bound)) => {
+                if bound.filters > 0 {
+                    return Err(PolicyError::Action("Operation not permitted: filters have it"));
+                }
+                next.actions.0.remove(id.key());
+                next.share_actions();
+                return Ok(next);
+            }
+            (_, present) => {
+                let action = draft.action.ok_or_else(missing)?;
+                let filters = present.map_or(0, |bound| bound.filters);
+                let stays = present.is_none_or(|bound| bound.stays);
+                BoundAction { id, action, cookie: draft.cookie, filters, stays }
+            }
+        };
+        next.actions.0.insert(id.key(), bound);
+        next.share_actions();
+        Ok(next)
+    }
+
+    /// This policy without the actions of `kind` that no filter has.
+    #[must_use]
+    pub fn flush_actions(&self, kind: ActionKind) -> Self {
+        let mut next = self.clone();
+        for bound in self.actions().filter(|bound| bound.id.kind == kind && bound.filters == 0) {
+            next.actions.0.remove(bound.id.key());
+        }
+        next.share_actions();
+        next
+    }
+}

@@ -1,0 +1,185 @@
+//! The classes of an `htb`, with what commands ask of all of them together.
+//!
+//! They are shared between the versions of a policy as its qdiscs are, and those below a class are
+//! found, counted and summed up without a look at any other.
+
+use super::HtbClass;
+use imbl::OrdMap;
+use imbl::ordmap::DiffItem;
+use std::sync::Arc;
+
+/// See the module's documentation.
+#[derive(Clone, Debug, Default)]
+pub struct HtbClasses {
+    all: OrdMap<u32, Arc<HtbClass>>,
+    /// Each class behind the one above it; 0 is the qdisc.
+    below: OrdMap<(u32, u32), ()>,
+    /// What is below each class that has some.
+    sums: OrdMap<u32, Sum>,
+}
+
+/// The classes just below one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Sum {
+    classes: u32,
+    /// What is assured to them, in bits a second.
+    rates: u128,
+}
+
+impl HtbClasses {
+    /// The class `minor`.
+    pub fn get(&self, minor: u32) -> Option<&HtbClass> {
+        self.all.get(&minor).map(AsRef::as_ref)
+    }
+
+    /// All of them, by their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &HtbClass)> {
+        self.all.iter().map(|(minor, class)| (*minor, class.as_ref()))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Whether there is a class `minor`.
+    pub fn contains(&self, minor: u32) -> bool {
+        self.all.contains_key(&minor)
+    }
+
+    /// Whether other classes are below that one.
+    pub fn is_inner(&self, minor: u32) -> bool {
+        self.sums.contains_key(&minor)
+    }
+
+    /// The classes just below `minor`, by number; 0 is the qdisc.
+    pub fn children(&self, minor: u32) -> impl Iterator<Item = u32> {
+        self.below.range((minor, 0)..=(minor, u32::MAX)).map(|((_, child), ())| *child)
+    }
+
+    /// The class `minor` and those below it, at any depth, each behind the one above it.
+    pub fn below(&self, minor: u32) -> Vec<u32> {
+        let mut found = vec![minor];
+        let mut next = 0;
+        while let Some(&at) = found.get(next) {
+            if self.is_inner(at) {
+                found.extend(self.children(at));
+            }
+            next += 1;
+        }
+        found
+    }
+
+    /// What is assured to the classes just below `minor`, in bits a second.
+    pub fn rates_below(&self, minor: u32) -> u128 {
+        self.sums.get(&minor).map_or(0, |sum| sum.rates)
+    }
+
+    /// Puts `class` in, in the place of what is there.
+    pub(crate) fn insert(&mut self, minor: u32, class: HtbClass) {
+        if self.contains(minor) {
+            self.remove(minor);
+        }
+        let above = class.parent.unwrap_or(0);
+        self.below.insert((above, minor), ());
+        let Sum { classes, rates } = self.sums.get(&above).copied().unwrap_or_default();
+        let rates = rates + u128::from(class.params.rate.bits_per_sec());
+        self.sums.insert(above, Sum { classes: classes + 1, rates });
+        self.all.insert(minor, Arc::new(class));
+    }
+
+    /// Takes the class `minor` out.
+    pub(crate) fn remove(&mut self, minor: u32) {
+        let Some(class) = self.all.remove(&minor) else { return };
+        let above = class.parent.unwrap_or(0);
+        self.below.remove(&(above, minor));
+        let Sum { classes, rates } = self.sums.get(&above).copied().unwrap_or_default();
+        if classes > 1 {
+            let rates = rates - u128::from(class.params.rate.bits_per_sec());
+            self.sums.insert(above, Sum { classes: classes - 1, rates });
+        } else {
+            self.sums.remove(&above);
+        }
+    }
+
+    /// The classes that are others in `next`, or are not in both.
+    pub(crate) fn changes(&self, next: &Self) -> impl Iterator<Item = u32> {
+        self.all.diff(&next.all).map(|change| match change {
+            DiffItem::Add(minor, _) | DiffItem::Remove(minor, _) => *minor,
+            DiffItem::Update { new: (minor, _), .. } => *minor,
+        })
+    }
+}
+
+/// What is not said of each class follows from them.
+impl PartialEq for HtbClasses {
+    fn eq(&self, other: &Self) -> bool {
+        self.all == other.all
+    }
+}
+
+impl Eq for HtbClasses {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{HtbLabel, HtbParams};
+    use narrows_units::{Bytes, Rate, wire::Overhead};
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn class(parent: u32, mbit: u64) -> HtbClass {
+        let rate = Rate::from_bits_per_sec(mbit * 1_000_000);
+        let (burst, prio, quantum) = (Bytes(1600), 0, None);
+        let (overhead, label) = (Overhead::NONE, HtbLabel::default());
+        let params =
+            HtbParams { rate, ceil: rate, burst, cburst: burst, prio, quantum, overhead, label };
+        HtbClass { parent: Some(parent).filter(|parent| *parent != 0), params }
+    }
+
+    /// Below one another only upwards in number, so that there are no circles.
+    fn edits() -> impl Strategy<Value = Vec<(u32, u32, u64, bool)>> {
+        let edit = (1..40_u32, any::<u32>(), 1..9_u64, any::<bool>());
+        let edit = edit.prop_map(|(minor, above, mbit, puts)| (minor, above % minor, mbit, puts));
+        proptest::collection::vec(edit, 0..120)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_said_of_all_is_what_a_look_at_all_says(edits in edits()) {
+            let mut classes = HtbClasses::default();
+            let mut model: BTreeMap<u32, HtbClass> = BTreeMap::new();
+            for (minor, above, mbit, puts) in edits {
+                let before = (classes.clone(), model.clone());
+                match puts {
+                    true => {
+                        classes.insert(minor, class(above, mbit));
+                        model.insert(minor, class(above, mbit));
+                    }
+                    false => {
+                        classes.remove(minor);
+                        model.remove(&minor);
+                    }
+                }
+                prop_assert!(classes.iter().eq(model.iter().map(|(minor, class)| (*minor, class))));
+                for at in 0..40 {
+                    let is_below = |class: &HtbClass| class.parent.unwrap_or(0) == at;
+                    let below = || model.iter().filter(|(_, class)| is_below(class));
+                    prop_assert!(classes.children(at).eq(below().map(|(minor, _)| *minor)));
+                    prop_assert_eq!(classes.is_inner(at), below().next().is_some());
+                    let rates = below().map(|(_, class)| class.params.rate.bits_per_sec());
+                    prop_assert_eq!(classes.rates_below(at), rates.map(u128::from).sum::<u128>());
+                }
+                let differs = before.1.get(&minor) != model.get(&minor);
+                let changes: Vec<u32> = before.0.changes(&classes).collect();
+                prop_assert_eq!(changes, if differs { vec![minor] } else { vec![] });
+                prop_assert_eq!(before.0 == classes, !differs);
+            }
+        }
+    }
+}

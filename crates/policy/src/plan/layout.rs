@@ -1,0 +1,310 @@
+//! How a tree is laid out over queues, from nothing or where it has changed.
+//!
+//! *What a change may be.* Classes of an `htb` that come, go or have other parameters, and what is in
+//! them: that is what a subscriber is, and there may be 100,000. Each of these classes is laid out
+//! again, with those above it, of which it may be the first or the last; the filters are, too.
+//! Whatever else changes is laid out with all the rest.
+
+use super::{Key, Plan, PlanClass, PlanNode, check_node};
+use crate::classful::Classful;
+use crate::kind::fifo_config;
+use crate::shared::Shared;
+use crate::{
+    ClassId, Classes, Ends, Fifo, Handle, Htb, HtbClass, Kind, Node, Parent, PolicyError,
+    PortPolicy,
+};
+use imbl::OrdMap;
+use narrows_qdisc::Config;
+use narrows_units::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// More than there are frames for.
+const NO_LIMIT: Bytes = Bytes(1 << 40);
+
+/// A plan being made.
+pub(super) struct Layout<'a> {
+    port: &'a PortPolicy,
+    queues: usize,
+    plan: Plan,
+    /// The last parameters that were laid out: those of the next qdisc are often the same.
+    last: Arc<Config>,
+}
+
+/// Where a qdisc stands.
+#[derive(Clone, Copy)]
+struct At {
+    /// How many qdiscs with classes are above it.
+    level: u8,
+    /// How many queues run it.
+    queues: usize,
+    /// The class of a tree that it is in, or below.
+    within: Option<ClassId>,
+}
+
+impl<'a> Layout<'a> {
+    /// One that begins with `plan`.
+    pub(super) fn new(port: &'a PortPolicy, queues: usize, plan: Plan) -> Self {
+        Self { port, queues, plan, last: Arc::new(Config::Noqueue) }
+    }
+
+    /// All of it.
+    pub(super) fn anew(mut self) -> Plan {
+        let root = self.port.root();
+        let classes = root.map_or(Classes::None, |root| root.kind.classes());
+        for queue in 0..self.queues {
+            // Queues beyond the numbers that a class of `mq` can have run the default.
+            let minor = u32::from(u16::try_from(queue + 1).unwrap_or(0));
+            let key = match (root, classes) {
+                (Some(root), Classes::Queues | Classes::Alike) => {
+                    self.plan.above = Some(root.handle);
+                    let at = Parent::Class(root.handle.class(minor));
+                    match classes {
+                        Classes::Alike => self.add_alike(root, at),
+                        _ => self.add_root(self.port.child(root, minor), at, 1),
+                    }
+                }
+                (root, _) => match self.plan.roots.first() {
+                    // Every queue runs the same.
+                    Some(&first) => first,
+                    None => self.add_root(root, Parent::Root, self.queues),
+                },
+            };
+            self.plan.roots.push(key);
+        }
+        self.add_filters();
+        self.plan
+    }
+
+    /// What it begins with, changed in the classes `changed`.
+    pub(super) fn change(mut self, changed: &BTreeSet<ClassId>) -> Result<Plan, PolicyError> {
+        // What is gone first: what was in one class may be in another now.
+        changed.iter().for_each(|class| self.remove_class(*class));
+        for class in changed {
+            self.add_class(*class)?;
+        }
+        self.add_filters();
+        Ok(self.plan)
+    }
+
+    /// Takes away the class `id`, and what is in it.
+    fn remove_class(&mut self, id: ClassId) {
+        let classes = Handle::new(id.major).and_then(|htb| self.plan.classes.get_mut(&htb));
+        let class = classes.and_then(|classes| classes.remove(&id.minor));
+        if let Some(leaf) = class.and_then(|class| class.leaf) {
+            self.plan.below(leaf).iter().for_each(|key| drop(self.plan.nodes.remove(key)));
+        }
+    }
+
+    /// Adds the class `id` and what is in it, where there is one.
+    fn add_class(&mut self, id: ClassId) -> Result<(), PolicyError> {
+        let node = Handle::new(id.major).and_then(|handle| self.port.find(handle));
+        let Some(node @ Node { kind: Kind::Htb(htb), .. }) = node else { return Ok(()) };
+        let Some(class) = htb.classes.get(id.minor) else { return Ok(()) };
+        let below = self.port.child(node, id.minor).map(|child| self.port.below(child));
+        below.into_iter().flatten().try_for_each(|node| check_node(node, self.queues))?;
+        let leaf = (!htb.is_inner(id.minor)).then(|| {
+            let above = self.port.upwards(node);
+            let level = above.filter(|above| above.kind.classful().is_some()).count() as u8;
+            let at = At { level, queues: self.queues_of(node), within: Some(id) };
+            self.add_leaf(node, id.minor, &htb.leaf(), at)
+        });
+        let class = Arc::new(class_of(htb, class, leaf));
+        self.plan.classes.entry(node.handle).or_default().insert(id.minor, class);
+        Ok(())
+    }
+
+    /// How many queues run `node`.
+    fn queues_of(&self, node: &Node) -> usize {
+        let under_mq = self.port.root().is_some_and(|root| root.kind.classes() == Classes::Queues);
+        if under_mq && node.parent != Parent::Root { 1 } else { self.queues }
+    }
+
+    /// What assigns packets to classes on each queue, and at the ends of the port.
+    fn add_filters(&mut self) {
+        self.plan.rules.clear();
+        for key in self.plan.roots.iter().copied().collect::<BTreeSet<Key>>() {
+            let node = key.handle.and_then(|handle| self.port.find(handle));
+            if let Some(rules) = node.and_then(|node| self.port.rules(node)) {
+                self.plan.rules.insert(key, rules);
+            }
+        }
+        self.plan.ends = match &self.port.ends {
+            Some(Ends { ingress, egress, .. }) => [ingress.clone(), egress.clone()],
+            None => Default::default(),
+        };
+        let actions = self.port.actions.as_ref();
+        self.plan.actions = actions.map(|actions| actions.all().clone()).unwrap_or_default();
+    }
+
+    /// Adds what queues run: `node` with all below it, or what is at `parent` where nobody put
+    /// anything. `queues` run it.
+    fn add_root(&mut self, node: Option<&Node>, parent: Parent, queues: usize) -> Key {
+        let at = At { level: 0, queues, within: None };
+        match node {
+            Some(node) => self.add(node, at),
+            None => self.insert(Key { parent, handle: None }, at, Config::Noqueue),
+        }
+    }
+
+    /// Adds `node` with all below it.
+    fn add(&mut self, node: &Node, at: At) -> Key {
+        let key = Key { parent: node.parent, handle: Some(node.handle) };
+        self.insert_of(node, key, at);
+        if let Classes::One(default) = node.kind.classes() {
+            let below = self.port.child(node, 1);
+            let child = self.add_leaf(node, 1, &default, at);
+            self.change_node(key, |node| node.children = vec![child]);
+            if let Some(below) = below {
+                self.leave_limit_to_classes(key, below);
+                self.share_bands(node, below, [key, child], at.queues);
+            }
+        }
+        if let Some(classful) = node.kind.classful() {
+            let leaves = self.add_leaves(node, classful, At { level: at.level + 1, ..at });
+            if let Kind::Htb(htb) = &node.kind {
+                self.add_classes(node.handle, htb, &leaves);
+            } else {
+                let children = leaves.into_values().collect();
+                self.change_node(key, |node| node.children = children);
+            }
+        }
+        key
+    }
+
+    /// Adds what is in the classes of `node`. By their numbers.
+    fn add_leaves(&mut self, node: &Node, classful: &dyn Classful, at: At) -> BTreeMap<u32, Key> {
+        let fifo = classful.leaf();
+        let is_tree = matches!(node.kind, Kind::Htb(_));
+        let leaf = |minor| {
+            let within = if is_tree { Some(node.handle.class(minor)) } else { at.within };
+            (minor, self.add_leaf(node, minor, &fifo, At { within, ..at }))
+        };
+        classful.leaves().into_iter().map(leaf).collect()
+    }
+
+    /// Adds what is in the class `minor` of `node`: a `fifo` where nobody put anything.
+    fn add_leaf(&mut self, node: &Node, minor: u32, fifo: &Fifo, at: At) -> Key {
+        match self.port.child(node, minor) {
+            Some(child) => self.add(child, at),
+            None => {
+                let parent = Parent::Class(node.handle.class(minor));
+                self.insert(Key { parent, handle: None }, at, fifo_config(fifo))
+            }
+        }
+    }
+
+    /// Lifts the limit of the `tbf` at `key` where `below`, which stands in it, has classes: each has
+    /// a limit of its own, and what waits in one is to cost no packet of another.
+    fn leave_limit_to_classes(&mut self, key: Key, below: &Node) {
+        if below.kind.classful().is_some() {
+            self.change_node(key, |node| {
+                if let Config::Tbf(tbf) = Arc::make_mut(&mut node.config) {
+                    tbf.limit = NO_LIMIT;
+                }
+            });
+        }
+    }
+
+    /// Has `queues` share the bands of `below`, which stands in `above`, where they can; both have
+    /// been added, as `keys`.
+    fn share_bands(&mut self, above: &Node, below: &Node, keys: [Key; 2], queues: usize) {
+        let Some(shared) = Shared::of(&above.kind, &below.kind, queues) else { return };
+        let [above_key, below_key] = keys;
+        // The rate is the tree's.
+        self.plan.limits.remove(&above.handle);
+        self.change_node(above_key, |node| node.limit = None);
+        let mut children = Vec::new();
+        self.change_node(below_key, |node| {
+            node.config = Arc::new(shared.config);
+            children = std::mem::take(&mut node.children);
+        });
+        let bands = below.kind.classful().map_or(Vec::new(), |bands| bands.leaves());
+        let leaves: BTreeMap<u32, Key> = bands.into_iter().zip(children).collect();
+        for (minor, leaf) in &leaves {
+            for key in self.plan.below(*leaf) {
+                self.change_node(key, |node| node.within = Some(below.handle.class(*minor)));
+            }
+        }
+        let class = |(id, class)| {
+            (id, Arc::new(PlanClass { class, leaf: leaves.get(&id).copied(), label: None }))
+        };
+        self.plan.classes.insert(below.handle, shared.classes.into_iter().map(class).collect());
+    }
+
+    /// Adds the classes of the `htb` that is called `handle`; in `leaves` is what is in them.
+    fn add_classes(&mut self, handle: Handle, htb: &Htb, leaves: &BTreeMap<u32, Key>) {
+        let class = |(minor, class): (u32, &HtbClass)| {
+            (minor, Arc::new(class_of(htb, class, leaves.get(&minor).copied())))
+        };
+        let classes: OrdMap<_, _> = htb.classes.iter().map(class).collect();
+        self.plan.trees.insert(handle, htb.coordination);
+        self.plan.classes.insert(handle, classes);
+    }
+
+    /// Adds the qdisc of one queue of `node`, whose queues are alike and share.
+    fn add_alike(&mut self, node: &Node, parent: Parent) -> Key {
+        let key = Key { parent, handle: None };
+        self.insert_of(node, key, At { level: 0, queues: self.queues, within: None });
+        key
+    }
+
+    fn insert_of(&mut self, node: &Node, key: Key, at: At) {
+        let (config, limit) = node.kind.rules().plan(at.queues);
+        self.insert(key, at, config);
+        if let Some(limit) = limit {
+            self.plan.limits.insert(node.handle, (limit, at.queues));
+            self.change_node(key, |planned| planned.limit = Some(node.handle));
+        }
+    }
+
+    fn insert(&mut self, key: Key, at: At, config: Config) -> Key {
+        let At { level, within, .. } = at;
+        if *self.last != config {
+            self.last = Arc::new(config);
+        }
+        let config = Arc::clone(&self.last);
+        let node = PlanNode { config, limit: None, level, children: Vec::new(), within };
+        self.plan.nodes.insert(key, Arc::new(node));
+        key
+    }
+
+    fn change_node(&mut self, key: Key, change: impl FnOnce(&mut PlanNode)) {
+        if let Some(node) = self.plan.nodes.get_mut(&key) {
+            change(Arc::make_mut(node));
+        }
+    }
+}
+
+/// The class `class` of `htb`, with `leaf` in it.
+fn class_of(htb: &Htb, class: &HtbClass, leaf: Option<Key>) -> PlanClass {
+    PlanClass { class: htb.class(class), leaf, label: class.params.label.label() }
+}
+
+/// The classes of `htb`s in which `before` and `port` differ, with those above them; `None` where
+/// something else does.
+pub(super) fn changed_classes(before: &PortPolicy, port: &PortPolicy) -> Option<BTreeSet<ClassId>> {
+    let mut changed = BTreeSet::new();
+    for (old, new) in before.changes(port) {
+        if let (Some(Node { kind: Kind::Htb(old), parent, .. }), Some(new)) = (old, new)
+            && let Kind::Htb(htb) = &new.kind
+            && *parent == new.parent
+            && old.is_alike(htb)
+        {
+            for minor in old.classes.changes(&htb.classes) {
+                changed.insert(new.handle.class(minor));
+                // It may be the first below the one above it, or have been the last.
+                let classes = [&old.classes, &htb.classes].into_iter();
+                let above = classes.filter_map(|classes| classes.get(minor)?.parent);
+                changed.extend(above.map(|above| new.handle.class(above)));
+            }
+            continue;
+        }
+        for (port, node) in [(before, old), (port, new)] {
+            if let Some(node) = node {
+                changed.insert(port.tree_class(node)?);
+            }
+        }
+    }
+    Some(changed)
+}

@@ -1,0 +1,78 @@
+//! When queues share the bands below a rate, and when each has its own.
+
+use narrows_coordination::Strategy;
+use narrows_policy::{
+    Edit, EtsOptions, Handle, Params, Parent, Plan, Policy, PortFacts, PrioParams, TbfParams, Verb,
+};
+use narrows_qdisc::Config;
+use narrows_units::{Bytes, Rate, wire::Overhead};
+
+fn tbf() -> TbfParams {
+    TbfParams {
+        rate: Rate::from_bits_per_sec(10_000_000),
+        burst: Bytes(30_000),
+        limit: Bytes(100_000),
+        peak: None,
+        overhead: Overhead { per_frame: 24, ..Overhead::NONE },
+        strategy: None,
+    }
+}
+
+/// What so many queues run for `below` in `tbf`.
+fn plan(tbf: TbfParams, below: Params, queues: usize) -> Plan {
+    let root = Parent::Root;
+    let inner = Parent::Class(Handle::new(1).unwrap().class(1));
+    let mut policy = Policy::default();
+    for (handle, parent, params) in [(1, root, Params::Tbf(tbf)), (2, inner, below)] {
+        let (verb, handle) = (Verb::Add, Handle::new(handle));
+        let edit = Edit { verb, parent: Some(parent), handle, params: Some(params) };
+        policy = policy.edit("eth0", &edit, &PortFacts::ETHERNET).unwrap();
+    }
+    Plan::of(policy.port("eth0"), queues).unwrap()
+}
+
+fn prio() -> Params {
+    Params::Prio(PrioParams::default())
+}
+
+fn runs_tree(plan: &Plan) -> bool {
+    plan.nodes.values().any(|node| matches!(*node.config, Config::Htb(_)))
+}
+
+#[test]
+fn bands_below_a_shared_rate_are_classes_of_one_tree() {
+    let plan = plan(tbf(), prio(), 4);
+    assert!(runs_tree(&plan) && plan.limits.is_empty(), "{plan}");
+    let classes = &plan.classes[&Handle::new(2).unwrap()];
+    let prios: Vec<u8> = (1..=3).map(|id| classes[&id].class.prio).collect();
+    assert_eq!(prios, [0, 1, 2]);
+    assert!((1..=3).all(|id| classes[&id].leaf.is_some() && classes[&id].class.ceil == tbf().rate));
+    let root = &classes[&classes[&1].class.parent.unwrap()];
+    assert_eq!((root.class.rate, root.class.burst), (tbf().rate, tbf().burst));
+    assert_eq!((root.leaf, root.class.overhead), (None, tbf().overhead));
+    assert_eq!(plan.rules.len(), 1);
+}
+
+#[test]
+fn bands_by_turns_have_one_priority_and_their_quanta_behind_those_in_order() {
+    let options = EtsOptions { bands: 4, strict: 2, quanta: vec![3_000, 1_000], priomap: vec![] };
+    let plan = plan(tbf(), Params::Ets(options), 4);
+    let classes = &plan.classes[&Handle::new(2).unwrap()];
+    let of = |id: u32| (classes[&id].class.prio, classes[&id].class.quantum);
+    assert_eq!([of(1).0, of(2).0], [0, 1]);
+    assert_eq!([of(3), of(4)], [(2, 3_000), (2, 1_000)]);
+}
+
+#[test]
+fn each_queue_has_its_own_bands_where_there_is_nothing_to_share_or_no_tree_for_it() {
+    let many = PrioParams { bands: 9, ..PrioParams::default() };
+    let locked = TbfParams { strategy: Some(Strategy::Lock), ..tbf() };
+    for (plan, why) in [
+        (plan(tbf(), prio(), 1), "one queue"),
+        (plan(locked, prio(), 4), "another coordination"),
+        (plan(tbf(), Params::Prio(many), 4), "more places than priorities"),
+    ] {
+        assert!(!runs_tree(&plan), "{why}");
+        assert_eq!(plan.limits.len(), 1, "{why}");
+    }
+}

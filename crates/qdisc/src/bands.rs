@@ -1,0 +1,471 @@
+//! `prio`, `drr`, `ets`: classes in an order, or by turns.
+//!
+//! All three are one qdisc. It has classes with an order, which come first, each only when those
+//! before it have nothing to send, and classes with a quantum, which take turns behind them by
+//! deficit round robin. `prio` has only the former, `drr` only the latter, `ets` both. What a class
+//! is sent leaves in the order of the qdisc below it.
+//!
+//! *Deficit round robin.* A class whose turn it is sends while its deficit lasts. When its next
+//! packet is longer than that, the deficit grows by the quantum and the class goes to the end of the
+//! line. A class that runs empty leaves the line, and comes back with a quantum. So over any time in
+//! which two classes have something to send, they send in proportion to their quanta, but for a
+//! quantum and a packet each.
+//!
+//! *The packet that leaves next is held,* since its length decides whose turn it is. It is out of
+//! the qdisc below already, and counts as queued there.
+//!
+//! *Who waits is passed over.* A qdisc below may hold packets back until a time (`fq`, `tbf`). Its
+//! class then leaves the line until that time, or until something comes for it. (In the kernel such
+//! a class stalls all others of `drr` and `ets`.)
+//!
+//! *Classes on one queue.* Each queue has classes of its own; what the queues of a port share is the
+//! rate of a qdisc above. Which class goes first between queues is not decided here.
+//!
+//! Packets are classified before they come here:
+//! [`Meta::class_at`](narrows_packet::Meta::class_at) is the class's number. What has none goes to
+//! [`Config::otherwise`]; where there is none either, it is dropped, as `drr` does.
+//!
+//! Cost: a table look-up to enqueue, and the call of the qdisc below. To dequeue, a call of that for
+//! each packet by turns, and for each batch in order. Classes that have nothing to send cost nothing
+//! in the line, and a comparison each in the order.
+//!
+//! Source: `tc-prio(8)`, `tc-drr(8)`, `tc-ets(8)`, `sch_prio.c`, `sch_drr.c`, `sch_ets.c`;
+//! M. Shreedhar, G. Varghese, "Efficient fair queueing using deficit round robin" (1995);
+//! IEEE 802.1Q, 8.6.8 (enhanced transmission selection).
+
+use crate::rotation::Rotation;
+use crate::sink::Sink;
+use crate::{Above, Config as AnyConfig, Detail, Handover, Next, Qdisc, Spec, Stats, Verdict};
+use class::{State, Turn};
+use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
+use narrows_units::{Bytes, Nanos};
+use std::collections::BTreeMap;
+
+mod class;
+
+/// Quanta are never below this: fewer turns than this many to send a frame would be work without
+/// end.
+pub const QUANTUM_MIN: u32 = 256;
+
+/// And never above.
+pub const QUANTUM_MAX: u32 = 1 << 20;
+
+/// Under which name the qdisc is known. A qdisc of one name never becomes one of another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Discipline {
+    /// Classes in an order.
+    Prio,
+    /// Classes by turns, which somebody makes.
+    Drr,
+    /// Classes in an order, and behind them others by turns.
+    Ets,
+}
+
+/// Parameters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Its name.
+    pub discipline: Discipline,
+    /// Its classes. Those in an order come first, in that order.
+    pub classes: Vec<Class>,
+    /// The class of packets that have none, or one that is not there.
+    pub otherwise: Option<u16>,
+}
+
+/// A class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Class {
+    /// Its number.
+    pub id: u16,
+    /// How much it sends in a turn; `None` where it has a place in the order.
+    pub quantum: Option<u32>,
+}
+
+/// What only these count.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Figures {
+    /// By class, what those may still send in their turn that have something to send; over all
+    /// queues together.
+    pub deficits: BTreeMap<u16, u64>,
+}
+
+impl Figures {
+    /// Adds those of another queue.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (class, deficit) in &other.deficits {
+            *self.deficits.entry(*class).or_default() += deficit;
+        }
+    }
+}
+
+/// See the module's documentation.
+pub(crate) struct Bands {
+    config: Config,
+    level: u8,
+    reading: Reading,
+    /// By number, the place of a class in the next table and one more; 0 where there is none.
+    places: Vec<u32>,
+    classes: Vec<class::Class>,
+    /// How many of them have a place in the order.
+    strict: usize,
+    /// Who takes turns.
+    line: Rotation,
+    /// Who would, and waits for a time.
+    waiting: Rotation,
+    /// The first of these times.
+    wakes: Nanos,
+    /// The place of the class whose packet left last.
+    last: Option<u32>,
+    backlog: Backlog,
+    /// All but drops and backlog.
+    stats: Stats,
+    /// Packets that came, those dropped included.
+    came: u64,
+}
+
+impl Bands {
+    /// # Panics
+    /// Where there is not one qdisc for each class.
+    pub(crate) fn new(config: Config, level: u8, children: Vec<Spec>) -> Self {
+        assert_eq!(config.classes.len(), children.len(), "each class has one qdisc below it");
+        let classes = config.classes.iter().zip(children);
+        let classes = classes.map(|(class, child)| class::Class::new(*class, child)).collect();
+        let mut new = Self {
+            config,
+            level,
+            reading: Reading::NOTHING,
+            places: Vec::new(),
+            classes,
+            strict: 0,
+            line: Rotation::EMPTY,
+            waiting: Rotation::EMPTY,
+            wakes: Nanos::MAX,
+            last: None,
+            backlog: Backlog::default(),
+            stats: Stats::default(),
+            came: 0,
+        };
+        new.index();
+        new
+    }
+
+    /// Looks up what follows from the classes.
+    fn index(&mut self) {
+        self.places.fill(0);
+        self.strict = self.config.classes.partition_point(|class| class.quantum.is_none());
+        self.reading = Reading { class: true, ..Reading::NOTHING };
+        self.backlog = Backlog::default();
+        for (place, class) in (1..).zip(&self.classes) {
+            let id = usize::from(class.id);
+            if self.places.len() <= id {
+                self.places.resize(id + 1, 0);
+            }
+            self.places[id] = place;
+            self.reading = self.reading.and(class.queue.qdisc().reading());
+            self.backlog += class.queue.backlog();
+        }
+    }
+
+    /// The place of the class of `id`.
+    #[inline]
+    fn place_of(&self, packets: &Packets, id: PacketId) -> Option<u32> {
+        let place = |class: u32| match self.places.get(class as usize) {
+            None | Some(0) => None,
+            Some(place) => Some(place - 1),
+        };
+        let class = packets.meta(id).class_at(self.level);
+        place(class).or_else(|| place(u32::from(self.config.otherwise?)))
+    }
+
+    fn count(&mut self, before: Backlog, after: Backlog) {
+        self.backlog.packets = self.backlog.packets - before.packets + after.packets;
+        self.backlog.bytes = self.backlog.bytes - before.bytes + after.bytes;
+    }
+
+    /// Something may have come for the class at `place`.
+    #[inline]
+    fn wake(&mut self, place: u32) {
+        if (place as usize) < self.strict {
+            return;
+        }
+        let class = &mut self.classes[place as usize];
+        match class.state {
+            State::Idle if !class.queue.backlog().is_empty() => {
+                class.begin();
+                self.line.push_back(&mut self.classes, place);
+            }
+            State::Waiting(_) => {
+                // What came need not wait.
+                class.state = State::Waiting(Nanos::ZERO);
+                self.wakes = Nanos::ZERO;
+            }
+            State::Idle | State::InLine => {}
+        }
+    }
+
+    /// Those whose time has come take turns again.
+    #[cold]
+    fn wake_waiting(&mut self, now: Nanos) {
+        let mut waiting = std::mem::replace(&mut self.waiting, Rotation::EMPTY);
+        self.wakes = Nanos::MAX;
+        while let Some(place) = waiting.pop_front(&mut self.classes) {
+            let class = &mut self.classes[place as usize];
+            match class.state {
+                State::Waiting(until) if until > now => {
+                    self.wakes = self.wakes.min(until);
+                    self.waiting.push_back(&mut self.classes, place);
+                }
+                _ => {
+                    class.state = State::InLine;
+                    self.line.push_back(&mut self.classes, place);
+                }
+            }
+        }
+    }
+
+    fn release(&mut self, packets: &mut Packets, now: Nanos, out: &mut impl Sink) -> Next {
+        if self.wakes <= now {
+            self.wake_waiting(now);
+        }
+        let mut held = Nanos::MAX;
+        for place in 0..self.strict {
+            if !out.has_room() {
+                return self.when_full();
+            }
+            if !self.classes[place].queue.backlog().is_empty() {
+                held = held.min(self.send_first(place, packets, now, out));
+            }
+        }
+        while let Some(place) = self.line.front() {
+            if !out.has_room() {
+                return self.when_full();
+            }
+            self.take_turn(place, packets, now, out);
+        }
+        if !out.has_room() {
+            return self.when_full();
+        }
+        match held.min(self.wakes) {
+            Nanos::MAX => Next::Empty,
+            at => Next::Held(at),
+        }
+    }
+
+    /// The batch is full.
+    fn when_full(&self) -> Next {
+        if self.backlog.is_empty() { Next::Empty } else { Next::Now }
+    }
+
+    /// Sends what the class at `place` of the order has. Returns until when it holds back the rest.
+    #[inline]
+    fn send_first(
+        &mut self,
+        place: usize,
+        packets: &mut Packets,
+        now: Nanos,
+        out: &mut impl Sink,
+    ) -> Nanos {
+        let class = &mut self.classes[place];
+        let before = class.queue.backlog();
+        let stats = &mut self.stats;
+        let sent = stats.sent_packets;
+        let next = class.send_all(packets, now, out, |packets, id| {
+            stats.sent_packets += 1;
+            stats.sent_bytes += packets.len(id).0;
+        });
+        if stats.sent_packets != sent {
+            self.last = Some(place as u32);
+        }
+        let after = class.queue.backlog();
+        self.count(before, after);
+        match next {
+            Next::At(at) | Next::Held(at) => at,
+            Next::Now | Next::Empty => Nanos::MAX,
+        }
+    }
+
+    /// The class at `place`, the first in line, takes its turn.
+    #[inline]
+    fn take_turn(&mut self, place: u32, packets: &mut Packets, now: Nanos, out: &mut impl Sink) {
+        let class = &mut self.classes[place as usize];
+        let before = class.queue.backlog();
+        let (turn, sent) = class.turn(packets, now, out);
+        let after = class.queue.backlog();
+        if sent.packets != 0 {
+            self.last = Some(place);
+            self.stats.sent_packets += u64::from(sent.packets);
+            self.stats.sent_bytes += sent.bytes.0;
+        }
+        self.count(before, after);
+        if turn == Turn::Full {
+            return;
+        }
+        self.line.pop_front(&mut self.classes);
+        let class = &mut self.classes[place as usize];
+        match turn {
+            Turn::Full => {}
+            Turn::Over => self.line.push_back(&mut self.classes, place),
+            Turn::Empty => class.state = State::Idle,
+            Turn::Held(at) => {
+                class.state = State::Waiting(at);
+                self.wakes = self.wakes.min(at);
+                self.waiting.push_back(&mut self.classes, place);
+            }
+        }
+    }
+
+    /// The classes become those of `config`. What is queued in one that is gone is dropped.
+    fn rebuild(&mut self, config: Config, children: Vec<Spec>, handover: &mut Handover<'_>) {
+        assert_eq!(config.classes.len(), children.len(), "each class has one qdisc below it");
+        let mut line = Vec::new();
+        for mut from in [self.line, self.waiting] {
+            while let Some(place) = from.pop_front(&mut self.classes) {
+                line.push(self.classes[place as usize].id);
+            }
+        }
+        let before = std::mem::take(&mut self.classes);
+        let mut before: BTreeMap<u16, _> =
+            before.into_iter().map(|class| (class.id, class)).collect();
+        for (class, child) in config.classes.iter().zip(children) {
+            let class = match before.remove(&class.id) {
+                Some(mut present) => {
+                    present.retune(*class, child, handover);
+                    present
+                }
+                None => class::Class::new(*class, child),
+            };
+            self.classes.push(class);
+        }
+        for mut gone in before.into_values() {
+            while let Some(id) = gone.queue.drain(handover.packets()) {
+                handover.packets().discard(id, DropReason::ClassGone);
+            }
+        }
+        self.config = config;
+        self.index();
+        (self.line, self.waiting) = (Rotation::EMPTY, Rotation::EMPTY);
+        (self.wakes, self.last) = (Nanos::MAX, None);
+        for id in line {
+            let place = self.places.get(usize::from(id)).and_then(|place| place.checked_sub(1));
+            if let Some(place) = place.filter(|place| *place as usize >= self.strict) {
+                self.classes[place as usize].state = State::InLine;
+                self.line.push_back(&mut self.classes, place);
+            }
+        }
+        for place in 0..self.classes.len() as u32 {
+            self.wake(place);
+        }
+    }
+
+    #[cold]
+    fn refuse(packets: &mut Packets, id: PacketId) -> Verdict {
+        packets.discard(id, DropReason::Unclassified);
+        Verdict::Dropped
+    }
+}
+
+impl Qdisc for Bands {
+    fn reading(&self) -> Reading {
+        self.reading
+    }
+
+    fn observe_reverse(&mut self, packets: &Packets, ids: &[PacketId], now: Nanos) {
+        for class in &mut self.classes {
+            class.queue.qdisc_mut().observe_reverse(packets, ids, now);
+        }
+    }
+
+    #[inline]
+    fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
+        self.came += 1;
+        let Some(place) = self.place_of(packets, id) else { return Self::refuse(packets, id) };
+        let class = &mut self.classes[place as usize];
+        let before = class.queue.backlog();
+        let verdict = class.queue.enqueue(packets, id, now);
+        let after = class.queue.backlog();
+        self.count(before, after);
+        self.wake(place);
+        verdict
+    }
+
+    fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]) {
+        self.came += ids.len() as u64;
+        self.stats.refuse_all(packets, ids);
+    }
+
+    fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next {
+        self.release(packets, now, out)
+    }
+
+    fn dequeue_one(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next> {
+        let mut one = None;
+        let next = self.release(packets, now, &mut one);
+        one.ok_or(next)
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.backlog
+    }
+
+    fn stats(&self, into: &mut Vec<Stats>) {
+        self.stats_below(Above::default(), into);
+    }
+
+    fn stats_below(&self, above: Above, into: &mut Vec<Stats>) {
+        let detail = (self.config.discipline == Discipline::Drr).then(|| {
+            let busy = self.classes.iter().filter(|class| !class.queue.backlog().is_empty());
+            let deficits = busy.map(|class| (class.id, class.deficit().0)).collect();
+            Detail::Bands(Box::new(Figures { deficits }))
+        });
+        let mut own = Stats {
+            backlog: self.backlog,
+            drops: self.came - self.stats.sent_packets - u64::from(self.backlog.packets),
+            detail,
+            ..self.stats.clone()
+        };
+        above.restate(&mut own);
+        into.push(own);
+        for (place, class) in (0..).zip(&self.classes) {
+            class.queue.stats_below(above.in_class(self.last == Some(place)), into);
+        }
+    }
+
+    fn retune(&mut self, spec: Spec, handover: &mut Handover<'_>) {
+        let Spec { config: AnyConfig::Bands(config), level, children, .. } = spec else {
+            panic!("a qdisc with classes cannot be retuned to {:?}", spec.config)
+        };
+        self.level = level;
+        self.rebuild(config, children, handover);
+    }
+
+    fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
+        let class = self.classes.iter_mut().find(|class| !class.queue.backlog().is_empty())?;
+        let before = class.queue.backlog();
+        let id = class.queue.drain(packets)?;
+        let after = class.queue.backlog();
+        self.count(before, after);
+        // It was neither sent nor dropped here.
+        self.came -= u64::from(before.packets - after.packets);
+        Some(id)
+    }
+
+    fn adopt(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
+        self.came += 1;
+        let Some(place) = self.place_of(packets, id) else {
+            Self::refuse(packets, id);
+            return;
+        };
+        let class = &mut self.classes[place as usize];
+        let before = class.queue.backlog();
+        class.queue.adopt(packets, id, now);
+        let after = class.queue.backlog();
+        self.count(before, after);
+        self.wake(place);
+    }
+}
+
+/// What a class sends in a turn.
+fn quantum(class: Class) -> Bytes {
+    let quantum = class.quantum.map(|quantum| quantum.clamp(QUANTUM_MIN, QUANTUM_MAX));
+    Bytes(quantum.map_or(0, u64::from))
+}

@@ -1,0 +1,142 @@
+//! A class on one queue: the qdisc below it, and its turns.
+
+use super::{Class as Config, quantum};
+use crate::class_queue::ClassQueue;
+use crate::rotation::{Link, Linked};
+use crate::sink::Sink;
+use crate::{Handover, Next, Spec};
+use narrows_packet::{Backlog, PacketId, Packets};
+use narrows_units::{Bytes, Nanos};
+
+/// Where a class that takes turns stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// Nowhere: it has nothing to send.
+    Idle,
+    /// In line.
+    InLine,
+    /// Beside the line, until that time.
+    Waiting(Nanos),
+}
+
+/// What came of a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Turn {
+    /// There was no room for more.
+    Full,
+    /// Its next packet is longer than its deficit was.
+    Over,
+    /// It has nothing to send.
+    Empty,
+    /// Its qdisc holds everything back until then.
+    Held(Nanos),
+}
+
+/// See the module's documentation.
+pub(super) struct Class {
+    pub(super) id: u16,
+    pub(super) state: State,
+    link: Link,
+    pub(super) queue: ClassQueue,
+    quantum: Bytes,
+    /// What it may still send in its turn.
+    deficit: Bytes,
+}
+
+impl Linked for Class {
+    #[inline]
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}
+
+impl Class {
+    pub(super) fn new(config: Config, child: Spec) -> Self {
+        Self {
+            id: config.id,
+            state: State::Idle,
+            link: Link::END,
+            queue: ClassQueue::new(child),
+            quantum: quantum(config),
+            deficit: Bytes::ZERO,
+        }
+    }
+
+    /// Takes over what the class is now. It stands nowhere after that.
+    pub(super) fn retune(&mut self, config: Config, child: Spec, handover: &mut Handover<'_>) {
+        self.quantum = quantum(config);
+        self.state = State::Idle;
+        self.queue.retune(child, handover);
+    }
+
+    pub(super) fn deficit(&self) -> Bytes {
+        self.deficit
+    }
+
+    /// Comes into line with a quantum.
+    #[inline]
+    pub(super) fn begin(&mut self) {
+        self.state = State::InLine;
+        self.deficit = self.quantum;
+    }
+
+    /// Sends what it has, as long as there is room.
+    #[inline]
+    pub(super) fn send_all<S: Sink>(
+        &mut self,
+        packets: &mut Packets,
+        now: Nanos,
+        out: &mut S,
+        mut tell: impl FnMut(&Packets, PacketId),
+    ) -> Next {
+        // It had turns before.
+        if let Some(held) = self.queue.held.take() {
+            tell(packets, held.id);
+            out.push(held.id);
+        }
+        let next = match out.has_room() {
+            true => out.fill(self.queue.qdisc_mut(), packets, now, tell),
+            false => Next::Now,
+        };
+        self.queue.settle();
+        next
+    }
+
+    /// Sends while its deficit lasts. Returns also what it has sent.
+    #[inline]
+    pub(super) fn turn(
+        &mut self,
+        packets: &mut Packets,
+        now: Nanos,
+        out: &mut impl Sink,
+    ) -> (Turn, Backlog) {
+        let mut sent = Backlog::default();
+        let turn = loop {
+            let held = match self.queue.held {
+                Some(held) => held,
+                None => match self.queue.next(packets, now) {
+                    Ok(held) => *self.queue.held.insert(held),
+                    Err(Next::At(at) | Next::Held(at)) => break Turn::Held(at),
+                    Err(Next::Empty | Next::Now) => break Turn::Empty,
+                },
+            };
+            if held.len > self.deficit {
+                self.deficit += self.quantum;
+                break Turn::Over;
+            }
+            self.queue.held = None;
+            self.deficit = Bytes(self.deficit.0 - held.len.0);
+            sent.packets += 1;
+            sent.bytes += held.len;
+            out.push(held.id);
+            if self.queue.qdisc().backlog().is_empty() {
+                break Turn::Empty;
+            }
+            if !out.has_room() {
+                break Turn::Full;
+            }
+        };
+        self.queue.settle();
+        (turn, sent)
+    }
+}

@@ -1,0 +1,103 @@
+//! The parameters of `codel`, as an operator states them, and those that `fq_codel` has, too.
+
+use super::{Aqm, Terms};
+use narrows_packet::{Headers, Reading};
+use narrows_units::Nanos;
+
+/// From which sojourn on a packet is marked that can be, whatever CoDel says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CeThreshold {
+    /// The sojourn time that may not be exceeded (`ce_threshold`).
+    pub sojourn: Nanos,
+    /// Of which packets (`ce_threshold_selector`).
+    pub selector: Selector,
+}
+
+/// Packets whose traffic class is `value` within `mask`: the code point in the upper six bits,
+/// ECN in the lower two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Selector {
+    /// What it is to be.
+    pub value: u8,
+    /// Which bits count; 0 selects all packets.
+    pub mask: u8,
+}
+
+impl Selector {
+    /// Whether a packet with these headers is selected.
+    #[inline]
+    pub(super) const fn selects(self, headers: &Headers) -> bool {
+        let class = headers.dscp << 2 | headers.ecn as u8;
+        self.mask == 0 || class & self.mask == self.value
+    }
+}
+
+/// What an instance runs with. Plain data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// How many packets may be queued (`limit`).
+    pub limit: u32,
+    /// The sojourn time that is aimed at (`target`).
+    pub target: Nanos,
+    /// About the longest round trip of those who are to respond (`interval`).
+    pub interval: Nanos,
+    /// Whether packets that can be marked are, instead of dropped (`ecn`, `noecn`).
+    pub ecn: bool,
+    /// From when on packets are marked whatever CoDel says (`ce_threshold`).
+    pub ce_threshold: Option<Nanos>,
+    /// The longest frame of the port, in bytes: no more than that behind a packet is no queue.
+    pub frame: u32,
+}
+
+impl Config {
+    /// `codel` without any word, for frames of up to `frame` bytes.
+    pub const fn for_frames_of(frame: u32) -> Self {
+        Self {
+            limit: 1000,
+            target: Nanos::from_millis(5),
+            interval: Nanos::from_millis(100),
+            ecn: false,
+            ce_threshold: None,
+            frame,
+        }
+    }
+
+    /// What it wants to know of packets.
+    pub(crate) fn reading(&self) -> Reading {
+        let headers = self.ecn || self.ce_threshold.is_some();
+        Reading { headers, ..Reading::NOTHING }
+    }
+
+    pub(super) fn aqm(&self) -> Aqm {
+        let Self { target, interval, ecn, .. } = *self;
+        let selector = Selector::default();
+        Aqm {
+            terms: Terms { target, interval, frame: u64::from(self.frame) },
+            ecn,
+            ce_threshold: self.ce_threshold.map(|sojourn| CeThreshold { sojourn, selector }),
+        }
+    }
+}
+
+impl Default for Config {
+    /// `codel` without any word, on Ethernet.
+    fn default() -> Self {
+        Self::for_frames_of(1514)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use narrows_packet::Ecn;
+
+    #[test]
+    fn a_selector_looks_at_the_whole_traffic_class() {
+        let headers = Headers { dscp: 46, ecn: Ecn::Capable1, ..Headers::default() };
+        for (value, mask, expected) in
+            [(0, 0, true), (1, 3, true), (2, 3, false), (46 << 2, 0xfc, true), (0xb9, 0xff, true)]
+        {
+            assert_eq!(Selector { value, mask }.selects(&headers), expected, "{value}/{mask}");
+        }
+    }
+}

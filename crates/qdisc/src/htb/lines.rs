@@ -1,0 +1,334 @@
+//! Classes that wait for the same credit, in lines.
+//!
+//! Where a class above them has no credit, thousands of classes may be refused for the same reason
+//! and until the same time. If each of them asked again then, a packet would cost as much as there
+//! are classes. So there is a line at each class above them. One of those below stands *before*
+//! the line, and asks for all: if it is refused, so would the others be; when it has had something,
+//! the first of the line takes its place.
+//!
+//! *Lines above lines.* Who is before the line of its parent stands in that of the class above the
+//! parent, if it waits for that one too, and so on. So of all that wait for a class one asks,
+//! and of all that wait below any other class there is one that asks when that has something.
+//!
+//! *The first of a line is the one who has had the least*
+//! ([`ClassMeter::place_in_line`](super::ClassMeter::place_in_line)), however long it has stood
+//! there. So it is served in proportion to quanta, whatever lengths packets have, and a class that
+//! leaves the line for a moment, for what it has of its own, loses nothing.
+//!
+//! A class stands in one line at most. A line is a pairing heap through the leaves: nothing is
+//! allocated when it grows.
+//!
+//! Source: M. Fredman, R. Sedgewick, D. Sleator, R. Tarjan, "The pairing heap" (1986).
+//!
+//! Cost: to come in, O(1); to go, O(log n) over many.
+
+use super::DEPTH_MAX;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// No class.
+const NONE: u32 = u32::MAX;
+
+/// Where a class stands in its line.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    line: u32,
+    /// The first of those that are behind it,
+    child: u32,
+    /// the next one behind the same class,
+    next: u32,
+    /// and the one before it there, or that class.
+    before: u32,
+    /// Whose is lower comes first; it wraps.
+    pub(super) turn: u64,
+}
+
+impl Place {
+    /// In no line.
+    pub(super) const NOWHERE: Self =
+        Self { line: NONE, child: NONE, next: NONE, before: NONE, turn: 0 };
+}
+
+/// What can stand in a line.
+pub(super) trait Standing {
+    /// Where it does.
+    fn in_line(&mut self) -> &mut Place;
+
+    /// Its turn there.
+    fn turn(&self) -> u64;
+}
+
+/// The highest of the lines for which a class asks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Top(u32);
+
+impl Top {
+    /// It asks for itself.
+    pub(super) const NONE: Self = Self(NONE);
+}
+
+/// One line.
+#[derive(Clone, Copy)]
+struct Line {
+    first: u32,
+    /// Who asks for it, and is not in it. While there is nobody the line is empty.
+    before: u32,
+    /// The next lower line before which the same one stands.
+    below: u32,
+    /// How many classes above the leaves its class stands.
+    level: u8,
+}
+
+/// The lines of one queue, by what is waited for in each. One that was needed once is kept.
+#[derive(Default)]
+pub(super) struct Lines {
+    lines: Vec<Line>,
+    by_id: HashMap<u64, u32, BuildHasherDefault<Multiply>>,
+}
+
+impl Lines {
+    /// The line for what is called `id`, at a class `level` above the leaves.
+    #[inline]
+    pub(super) fn of(&mut self, id: u64, level: u8) -> u32 {
+        let lines = &mut self.lines;
+        *self.by_id.entry(id).or_insert_with(|| {
+            lines.push(Line { first: NONE, before: NONE, below: NONE, level });
+            lines.len() as u32 - 1
+        })
+    }
+
+    /// How many classes above the leaves the class of `line` stands.
+    #[inline]
+    pub(super) fn level(&self, line: u32) -> u8 {
+        self.lines[line as usize].level
+    }
+
+    /// Who asks for `line`.
+    #[inline]
+    pub(super) fn asker(&self, line: u32) -> Option<u32> {
+        Some(self.lines[line as usize].before).filter(|place| *place != NONE)
+    }
+
+    /// Whether the first of `line` comes before one who has this `turn`.
+    #[inline]
+    pub(super) fn goes_before(&self, leaves: &[impl Standing], line: u32, turn: u64) -> bool {
+        let first = self.lines[line as usize].first;
+        first != NONE && is_before(leaves[first as usize].turn(), turn)
+    }
+
+    /// The level of the highest of the lines of `top`.
+    #[inline]
+    pub(super) fn level_of(&self, top: Top) -> u8 {
+        if top.0 == NONE { 0 } else { self.level(top.0) }
+    }
+
+    /// Has the class at `place` ask for `line`, beside those of `top`.
+    #[inline]
+    pub(super) fn put_before(&mut self, top: &mut Top, place: u32, line: u32) {
+        let at = &mut self.lines[line as usize];
+        (at.before, at.below) = (place, top.0);
+        *top = Top(line);
+    }
+
+    /// Nobody asks any more for those lines of `top` that are at a class higher than `level`.
+    /// Returns them, the lowest first, and leaves the others in `top`.
+    #[inline]
+    pub(super) fn take_above(&mut self, top: &mut Top, level: u8) -> ([u32; DEPTH_MAX], usize) {
+        let (mut lines, mut count) = ([NONE; DEPTH_MAX], 0);
+        while top.0 != NONE && self.level(top.0) > level {
+            lines[count] = top.0;
+            count += 1;
+            let at = &mut self.lines[top.0 as usize];
+            at.before = NONE;
+            top.0 = std::mem::replace(&mut at.below, NONE);
+        }
+        lines[..count].reverse();
+        (lines, count)
+    }
+
+    /// Puts the class at `place` into `line`, where it has this `turn`.
+    #[inline]
+    pub(super) fn insert(
+        &mut self,
+        leaves: &mut [impl Standing],
+        place: u32,
+        line: u32,
+        turn: u64,
+    ) {
+        *leaves[place as usize].in_line() = Place { line, turn, ..Place::NOWHERE };
+        let first = &mut self.lines[line as usize].first;
+        *first = meld(leaves, *first, place);
+    }
+
+    /// Takes the class at `place` out of its line, if it stands in one.
+    #[inline]
+    pub(super) fn remove(&mut self, leaves: &mut [impl Standing], place: u32) {
+        let at = std::mem::replace(leaves[place as usize].in_line(), Place::NOWHERE);
+        if at.line == NONE {
+            return;
+        }
+        let rest = merge(leaves, at.child);
+        let first = &mut self.lines[at.line as usize].first;
+        if *first == place {
+            *first = rest;
+            return;
+        }
+        let before = leaves[at.before as usize].in_line();
+        *(if before.child == place { &mut before.child } else { &mut before.next }) = at.next;
+        if at.next != NONE {
+            leaves[at.next as usize].in_line().before = at.before;
+        }
+        *first = meld(leaves, *first, rest);
+    }
+
+    /// Takes out the first class of `line`.
+    #[inline]
+    pub(super) fn pop_front(&mut self, leaves: &mut [impl Standing], line: u32) -> Option<u32> {
+        let first = self.lines[line as usize].first;
+        if first == NONE {
+            return None;
+        }
+        self.remove(leaves, first);
+        Some(first)
+    }
+}
+
+/// Whether the turn `one` comes before `other`.
+#[inline]
+fn is_before(one: u64, other: u64) -> bool {
+    (one.wrapping_sub(other) as i64) < 0
+}
+
+/// Puts the later of the classes `one` and `other` behind the earlier, which it returns. Both are
+/// alone with those behind them, or nobody.
+#[inline]
+fn meld(leaves: &mut [impl Standing], one: u32, other: u32) -> u32 {
+    if one == NONE || other == NONE {
+        return one.min(other);
+    }
+    let turn = |place: u32| leaves[place as usize].turn();
+    let is_other = is_before(turn(other), turn(one));
+    let (first, behind) = if is_other { (other, one) } else { (one, other) };
+    let next = std::mem::replace(&mut leaves[first as usize].in_line().child, behind);
+    if next != NONE {
+        leaves[next as usize].in_line().before = behind;
+    }
+    let at = leaves[behind as usize].in_line();
+    (at.before, at.next) = (first, next);
+    first
+}
+
+/// Makes one of all that stand behind the same class, of whom `first` is the first: in pairs, and
+/// then from the last pair on.
+fn merge(leaves: &mut [impl Standing], first: u32) -> u32 {
+    let (mut rest, mut pairs) = (first, NONE);
+    while rest != NONE {
+        let one = rest;
+        let other = detach(leaves, one);
+        rest = if other == NONE { NONE } else { detach(leaves, other) };
+        let pair = meld(leaves, one, other);
+        leaves[pair as usize].in_line().next = pairs;
+        pairs = pair;
+    }
+    let mut all = NONE;
+    while pairs != NONE {
+        let next = detach(leaves, pairs);
+        all = meld(leaves, all, pairs);
+        pairs = next;
+    }
+    all
+}
+
+/// Has the class at `place` stand behind nobody. Returns who was the next behind the same one.
+#[inline]
+fn detach(leaves: &mut [impl Standing], place: u32) -> u32 {
+    let at = leaves[place as usize].in_line();
+    at.before = NONE;
+    std::mem::replace(&mut at.next, NONE)
+}
+
+/// Names of lines are numbers of classes: a multiplication spreads them.
+#[derive(Default)]
+struct Multiply(u64);
+
+impl Hasher for Multiply {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // Fibonacci hashing (Knuth, volume 3, 6.4): 2^64 divided by the golden ratio.
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    impl Standing for Place {
+        fn in_line(&mut self) -> &mut Place {
+            self
+        }
+
+        fn turn(&self) -> u64 {
+            self.turn
+        }
+    }
+
+    #[test]
+    fn who_asks_for_lines_hands_over_those_above_a_class() {
+        let (mut lines, mut top) = (Lines::default(), Top::NONE);
+        let [one, two, three] = [1, 2, 3].map(|level| lines.of(u64::from(level), level));
+        assert_eq!(lines.of(2, 2), two, "it is known");
+        [one, two, three].into_iter().for_each(|line| lines.put_before(&mut top, 7, line));
+        assert_eq!((lines.level_of(top), lines.asker(two)), (3, Some(7)));
+        let (taken, count) = lines.take_above(&mut top, 1);
+        assert_eq!(taken[..count], [two, three]);
+        assert_eq!((lines.level_of(top), lines.asker(two), lines.asker(one)), (1, None, Some(7)));
+    }
+
+    proptest! {
+        /// Beside a sorted set, with turns on both sides of where they wrap.
+        #[test]
+        fn the_first_of_a_line_has_the_lowest_turn(
+            acts in prop::collection::vec((0..4, 0u32..24, 0u64..1000), 0..300),
+        ) {
+            let mut leaves = [Place::NOWHERE; 24];
+            let (mut lines, mut model) = (Lines::default(), BTreeSet::new());
+            let line = lines.of(1, 1);
+            for (at, (act, place, turn)) in (0..).zip(acts) {
+                // No two turns are the same.
+                let turn = turn << 16 | at;
+                let standing = model.iter().copied().find(|(_, other)| *other == place);
+                let first = model.first().copied();
+                match (act, standing) {
+                    (0, _) => {
+                        let expected = model.pop_first().map(|(_, place)| place);
+                        prop_assert_eq!(lines.pop_front(&mut leaves, line), expected);
+                    }
+                    (1, _) => {
+                        lines.remove(&mut leaves, place);
+                        standing.map(|standing| model.remove(&standing));
+                    }
+                    (_, None) => {
+                        let wrapping = turn.wrapping_sub(1 << 25);
+                        let goes_before = lines.goes_before(&leaves, line, wrapping);
+                        prop_assert_eq!(goes_before, first.is_some_and(|(first, _)| first < turn));
+                        lines.insert(&mut leaves, place, line, wrapping);
+                        model.insert((turn, place));
+                    }
+                    (_, Some(_)) => {}
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What has been under way for long enough leaves: at once, in slots, or as fast as the rate lets
+//! it.
+
+use super::{LEAST_QUEUE, Netem, Seat};
+use crate::sink::Sink;
+use crate::{Next, Take};
+use narrows_packet::{DropReason, PacketId, Packets};
+use narrows_units::Nanos;
+
+impl Netem {
+    /// Gives `out` what may leave at `now`.
+    #[inline]
+    pub(super) fn release(
+        &mut self,
+        packets: &mut Packets,
+        now: Nanos,
+        out: &mut impl Sink,
+    ) -> Next {
+        // Where there was a rate some may wait for it still.
+        let has_rate = self.seat.is_some() || self.queue.front().is_some();
+        if has_rate { self.by_rate(packets, now, out) } else { self.at_once(packets, now, out) }
+    }
+
+    fn at_once(&mut self, packets: &mut Packets, now: Nanos, out: &mut impl Sink) -> Next {
+        while out.has_room() {
+            match self.arrived(packets, now) {
+                Ok((_, id)) => self.send(packets, id, out),
+                Err(next) => return next,
+            }
+        }
+        if self.line.backlog().is_empty() { Next::Empty } else { Next::Now }
+    }
+
+    fn by_rate(&mut self, packets: &mut Packets, now: Nanos, out: &mut impl Sink) -> Next {
+        let later = loop {
+            match self.arrived(packets, now) {
+                Ok((at, id)) => self.line_up(packets, id, at),
+                Err(next) => break next,
+            }
+        };
+        let next = loop {
+            let Some(id) = self.queue.front() else { break later };
+            if !out.has_room() {
+                break Next::Now;
+            }
+            match self.take(packets, id, now) {
+                Take::Granted => {
+                    self.queue.pop_front(packets);
+                    packets.meta_mut(id).edt = Nanos::ZERO;
+                    self.send(packets, id, out);
+                }
+                // Not `At`: what comes in is under way from then on, whoever waits here.
+                Take::Wait(at) => match later {
+                    Next::Held(later) => break Next::Held(at.min(later)),
+                    _ => break Next::Held(at),
+                },
+            }
+        };
+        // The batch is over: tells the siblings, and hears from them.
+        if let Some(Seat::Shared(meter)) = &mut self.seat {
+            meter.report(self.queue.backlog(), now);
+            self.follow_meter();
+        }
+        next
+    }
+
+    /// `id`, which arrived at the bottleneck at `at`, waits for the rate.
+    fn line_up(&mut self, packets: &mut Packets, id: PacketId, at: Nanos) {
+        if self.queue.backlog().packets < self.part.max(LEAST_QUEUE) {
+            packets.meta_mut(id).edt = at;
+            self.queue.push_back(packets, id);
+            return;
+        }
+        self.discard(packets, id, DropReason::Limit);
+        if let Some(Seat::Shared(meter)) = &mut self.seat {
+            meter.turned_away();
+        }
+    }
+
+    /// Whether `id` may pass the bottleneck at `now`.
+    fn take(&mut self, packets: &Packets, id: PacketId, now: Nanos) -> Take {
+        let (Some(rate), Some(seat)) = (&self.config.rate, &mut self.seat) else {
+            return Take::Granted;
+        };
+        let meta = packets.meta(id);
+        match seat {
+            Seat::Shared(meter) => meter.take(rate.cost(meta.len.into()), Nanos::ZERO, now),
+            Seat::Own(passed) => {
+                // The time that it takes itself is in its delay already.
+                let passes = (*passed + rate.time(meta.len.into())).max(meta.edt);
+                if passes > now {
+                    return Take::Wait(passes);
+                }
+                *passed = passes;
+                Take::Granted
+            }
+        }
+    }
+
+    /// The next packet that has arrived at `now`, or when there will be one.
+    #[inline]
+    fn arrived(&mut self, packets: &mut Packets, now: Nanos) -> Result<(Nanos, PacketId), Next> {
+        let Some(slotting) = &self.config.slots else {
+            let popped = self.line.pop(packets, now);
+            return popped.ok_or_else(|| self.line.first(packets).map_or(Next::Empty, Next::Held));
+        };
+        let first = self.line.first(packets).ok_or(Next::Empty)?;
+        let opens = self.slots.open(slotting, first, now, &mut self.chances);
+        if opens > now {
+            return Err(Next::Held(opens));
+        }
+        let (at, id) = self.line.pop(packets, now).ok_or(Next::Empty)?;
+        self.slots.leaves(slotting, packets.meta(id).len.0, now, &mut self.chances);
+        Ok((at, id))
+    }
+
+    #[inline]
+    fn send(&mut self, packets: &Packets, id: PacketId, out: &mut impl Sink) {
+        self.stats.sent_packets += 1;
+        self.stats.sent_bytes += packets.len(id).0;
+        out.push(id);
+    }
+}

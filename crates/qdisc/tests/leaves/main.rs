@@ -1,0 +1,7 @@
+//! Qdiscs that have nothing below them: `codel`, `fq_codel`, `sfq`, `netem`.
+
+mod codel;
+mod fq_codel;
+mod netem;
+mod port;
+mod sfq;

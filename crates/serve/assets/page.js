@@ -1,0 +1,385 @@
+// The page of `narrows serve`: it asks for what is new once a second and draws it.
+//
+// All text that comes from the instance is set as text, never as HTML. Rates in tables are
+// differences of two snapshots over the uptime between them, as everywhere in Narrows.
+"use strict";
+
+const POLL_MS = 1000;
+const SPAN_S = 3600;
+const ROWS_MAX = 500;
+const COLOURS = 6;
+
+const at = (id) => document.getElementById(id);
+const history = { times: [], series: new Map() };
+const charts = new Map();
+let minutes = 5;
+let isPaused = false;
+let was = null;
+let now = null;
+
+// Numbers as people say them.
+function short(value, unit = "") {
+  if (value === null || value === undefined || Number.isNaN(value)) return "-";
+  let step = 0;
+  const units = ["", "k", "M", "G", "T", "P"];
+  while (Math.abs(value) >= 999.5 && step < units.length - 1) { value /= 1000; step += 1; }
+  const digits = Number.isInteger(value) && step === 0 ? 0 : value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+  return `${value.toFixed(digits)} ${units[step]}${unit}`.trim();
+}
+function duration(seconds) {
+  const s = Math.floor(seconds);
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
+  return `${Math.floor(s / 3600)} h ${Math.floor((s / 60) % 60)} min`;
+}
+const bits = (value) => short(value, "bit/s");
+const percent = (part, whole) =>
+  part === null || !whole ? "-" : `${((100 * part) / whole).toFixed(0)} %`;
+
+function element(name, text, className) {
+  const made = document.createElement(name);
+  if (text !== undefined) made.textContent = text;
+  if (className) made.className = className;
+  return made;
+}
+
+// What was counted per second; null where the counter went back or is new.
+function rate(before, after) {
+  if (!was || before === undefined || after === undefined) return null;
+  const seconds = now.uptime_s - was.uptime_s;
+  return seconds > 0 && after >= before ? (after - before) / seconds : null;
+}
+
+function table(id, heads, rows, nothing) {
+  if (rows.length === 0) return at(id).replaceChildren(element("p", nothing));
+  const made = element("table");
+  const head = made.createTHead().insertRow();
+  for (const name of heads) {
+    const cell = element("th", name);
+    cell.scope = "col";
+    head.append(cell);
+  }
+  const body = made.createTBody();
+  for (const cells of rows.slice(0, ROWS_MAX)) {
+    const row = body.insertRow();
+    for (const cell of cells) row.insertCell().textContent = cell;
+  }
+  const parts = [made];
+  if (rows.length > ROWS_MAX) {
+    parts.push(element("p", `${rows.length - ROWS_MAX} more rows: filter, or narrows top`));
+  }
+  at(id).replaceChildren(...parts);
+}
+
+// --- charts -----------------------------------------------------------------------------------
+
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+function learn(told) {
+  const known = history.times.length;
+  history.times.push(...told.times);
+  const length = history.times.length;
+  for (const series of told.series) {
+    const key = `${series.device}\n${series.what}\n${series.name}`;
+    if (!history.series.has(key)) {
+      history.series.set(key, { ...series, values: new Array(known).fill(null) });
+    }
+    history.series.get(key).values.push(...series.values);
+  }
+  for (const [key, series] of history.series) {
+    while (series.values.length < length) series.values.push(null);
+    if (series.values.every((value) => value === null)) history.series.delete(key);
+  }
+  const newest = history.times[length - 1];
+  const old = history.times.findIndex((time) => time > newest - SPAN_S);
+  if (old > 0) {
+    history.times.splice(0, old);
+    for (const series of history.series.values()) series.values.splice(0, old);
+  }
+}
+
+const KINDS = [
+  { title: "Delivered against limit", whats: ["delivered", "limit"], format: bits },
+  { title: "Drops by reason", whats: ["drops"], format: (value) => short(value, "/s") },
+  { title: "Delivered by queue", whats: ["queue"], format: bits },
+];
+
+function chartOf(holder, kind, chosen) {
+  const labels = chosen.map((one) => (one.name === "" ? one.what : one.what === "queue" ? `queue ${one.name}` : one.name));
+  const series = labels.map((label, number) => ({
+    label,
+    stroke: colour(`--s${number % COLOURS}`),
+    dash: chosen[number].what === "limit" || number >= COLOURS ? [6, 4] : undefined,
+    width: 1.5,
+    points: { show: false },
+    value: (_, value) => kind.format(value),
+  }));
+  const axis = { stroke: colour("--front"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
+  return new uPlot({
+    width: Math.max(holder.clientWidth, 200),
+    height: 200,
+    cursor: { sync: { key: "narrows" }, drag: { setScale: false } },
+    scales: { y: { range: (_, least, most) => [0, most > 0 ? most * 1.08 : 1] } },
+    axes: [axis, { ...axis, size: 90, values: (_, values) => values.map(kind.format) }],
+    series: [{}, ...series],
+  }, [[], ...labels.map(() => [])], holder);
+}
+
+function drawCharts() {
+  const newest = history.times[history.times.length - 1];
+  const first = Math.max(history.times.findIndex((time) => time > newest - minutes * 60), 0);
+  const times = history.times.slice(first);
+  for (const port of now ? now.ports : []) {
+    for (const kind of KINDS) {
+      const chosen = kind.whats.flatMap((what) =>
+        [...history.series.values()].filter((one) => one.device === port.name && one.what === what));
+      const id = `${port.name}\n${kind.title}`;
+      const names = chosen.map((one) => `${one.what} ${one.name}`).join("\n");
+      let chart = charts.get(id);
+      if (chart && chart.names !== names) {
+        chart.plot.destroy();
+        chart.box.remove();
+        charts.delete(id);
+        chart = undefined;
+      }
+      if (!chart && chosen.length > 0) {
+        const box = element("div", undefined, "chart");
+        box.append(element("h3", kind.title));
+        at(`charts ${port.name}`).append(box);
+        chart = { names, box, plot: chartOf(box, kind, chosen) };
+        charts.set(id, chart);
+      }
+      if (chart) chart.plot.setData([times, ...chosen.map((one) => one.values.slice(first))]);
+    }
+  }
+}
+
+function forgetCharts() {
+  for (const chart of charts.values()) { chart.plot.destroy(); chart.box.remove(); }
+  charts.clear();
+}
+
+// --- tables -----------------------------------------------------------------------------------
+
+const earlierPort = (port) => (was ? was.ports.find((other) => other.name === port.name) : undefined);
+
+// How long the packets stayed that left in the last interval: median, 99th and 99.9th percentile.
+function delays(port, before) {
+  const was = new Map(before ? before.delays.counts : []);
+  const counts = port.delays.counts.map(([us, packets]) => [us, packets - (was.get(us) || 0)]);
+  const all = counts.reduce((sum, [, packets]) => sum + packets, 0);
+  if (all <= 0) return "";
+  const within = (share) => {
+    let seen = 0;
+    const reached = counts.find(([, packets]) => (seen += packets) >= share * all);
+    return reached ? reached[0] / 1000 : 0;
+  };
+  const told = (ms) => (ms < 10 ? ms.toPrecision(2) : ms.toFixed(0));
+  const shown = [0.5, 0.99, 0.999].map((share) => told(within(share)));
+  return `, stayed ${shown[0]} ms (p99 ${shown[1]}, p99.9 ${shown[2]})`;
+}
+
+function drawPorts() {
+  const names = now.ports.map((port) => port.name).join("\n");
+  if (at("ports").dataset.names !== names) {
+    forgetCharts();
+    at("ports").dataset.names = names;
+    at("ports").replaceChildren(...now.ports.map((port) => {
+      const section = element("section");
+      const head = element("h2");
+      head.id = `head ${port.name}`;
+      const boxes = element("div", undefined, "charts");
+      boxes.id = `charts ${port.name}`;
+      section.append(head, boxes);
+      return section;
+    }));
+  }
+  for (const port of now.ports) {
+    const before = earlierPort(port);
+    const sent = before ? rate(before.total.tx_bytes, port.total.tx_bytes) : null;
+    const limit = history.series.get(`${port.name}\nlimit\n`);
+    const most = limit ? limit.values[limit.values.length - 1] : null;
+    const against = most ? ` of ${bits(most)} (${percent(sent === null ? null : sent * 8, most)})` : ", no limit";
+    const carrier = port.no_carrier ? ", NO CARRIER" : "";
+    at(`head ${port.name}`).textContent =
+      `${port.name}: ${bits(sent === null ? null : sent * 8)}${against}, ${port.qdisc}, ` +
+      `${short(port.total.backlog_packets)} packets queued${delays(port, before)}${carrier}`;
+  }
+}
+
+function drawClasses() {
+  const filter = at("filter").value.toLowerCase();
+  const rows = [];
+  for (const port of now.ports) {
+    const before = new Map(((earlierPort(port) || {}).classes || []).map((one) => [one.handle, one]));
+    const below = new Map();
+    const known = new Set((port.classes || []).map((one) => one.handle));
+    for (const one of port.classes || []) {
+      const parent = known.has(one.parent) ? one.parent : "";
+      if (!below.has(parent)) below.set(parent, []);
+      below.get(parent).push(one);
+    }
+    const toDo = (below.get("") || []).map((one) => [one, 0]).reverse();
+    while (toDo.length > 0) {
+      const [one, depth] = toDo.pop();
+      for (const child of [...(below.get(one.handle) || [])].reverse()) toDo.push([child, depth + 1]);
+      const name = `${port.name} ${one.handle}`;
+      if (!name.toLowerCase().includes(filter)) continue;
+      const old = before.get(one.handle);
+      const sent = old ? rate(old.stats.bytes, one.stats.bytes) : null;
+      const byKey = (key) => (old ? short(rate(old.stats[key], one.stats[key])) : "-");
+      const top = one.ceil || one.rate;
+      rows.push([
+        "  ".repeat(depth) + name, one.rate ? bits(one.rate * 8) : "", one.ceil ? bits(one.ceil * 8) : "",
+        bits(sent === null ? null : sent * 8), percent(sent, top), short(one.stats.qlen), byKey("drops"),
+        short(one.stats.drops), byKey("lended"), byKey("borrowed"),
+      ]);
+    }
+  }
+  table("classes", ["class", "rate", "ceil", "sent", "used", "queued", "drops/s", "drops", "lent/s", "borrowed/s"],
+    rows, filter ? "no class matches" : "there are no classes");
+}
+
+const TINS = { 3: ["Bulk", "Best Effort", "Voice"], 4: ["Bulk", "Best Effort", "Video", "Voice"] };
+
+function drawTins() {
+  const rows = [];
+  for (const port of now.ports) {
+    for (const qdisc of port.qdiscs || []) {
+      const same = (one) => one.kind === qdisc.kind && one.handle === qdisc.handle && one.parent === qdisc.parent;
+      const old = ((earlierPort(port) || {}).qdiscs || []).find(same);
+      (qdisc.tins || []).forEach((tin, number) => {
+        const before = old && old.tins && old.tins.length === qdisc.tins.length ? old.tins[number] : undefined;
+        const sent = before ? rate(before.sent_bytes, tin.sent_bytes) : null;
+        const name = (TINS[qdisc.tins.length] || [])[number] || `Tin ${number}`;
+        rows.push([
+          `${port.name} ${qdisc.handle} ${name}`, tin.threshold_rate ? bits(tin.threshold_rate * 8) : "",
+          bits(sent === null ? null : sent * 8), `${(tin.avg_delay_us / 1000).toFixed(1)} ms`,
+          `${(tin.peak_delay_us / 1000).toFixed(1)} ms`, short(tin.backlog_bytes, "B"),
+          before ? short(rate(before.drops, tin.drops)) : "-", before ? short(rate(before.ecn_mark, tin.ecn_mark)) : "-",
+          short(tin.sparse_flows + tin.bulk_flows + tin.unresponsive_flows),
+        ]);
+      });
+    }
+  }
+  table("tins", ["tin", "threshold", "sent", "delay", "peak", "queued", "drops/s", "marks/s", "flows"], rows, "there is no cake");
+}
+
+// Counted beside losses: a part of the errors, and times without a frame.
+const NO_LOSS = new Set(["tx_carrier", "fill_ring_empty"]);
+
+function drawRest() {
+  table("workers", ["worker", "core", "CPU", "frames", "free", "receiving", "waiting", "sending", "state"],
+    now.workers.map((one) => {
+      const old = was ? was.workers.find((other) => other.queue === one.queue) : undefined;
+      return [
+        `${one.queue}`, `${one.cpu}`, old ? percent(rate(old.cpu_s, one.cpu_s), 1) : "-", short(one.frames),
+        short(one.free_frames), short(one.receiving_frames), short(one.waiting_frames), short(one.sending_frames),
+        one.silent_s === undefined ? "ok" : `SILENT for ${one.silent_s.toFixed(1)} s`,
+      ];
+    }), "the ports are not joined");
+  const sum = now.conservation;
+  const dropped = Object.values(sum.dropped).reduce((all, count) => all + count, 0);
+  at("books").textContent = `received ${sum.received} = sent ${sum.sent} + queued ${sum.queued} + dropped ${dropped}, ` +
+    `${sum.unaccounted} unaccounted, ${sum.bypassed} bypassed`;
+  at("books").className = sum.unaccounted === 0 ? "" : "bad";
+  const losses = now.ports.flatMap((port) => {
+    const old = earlierPort(port);
+    const places = [["queue", (it) => it.total.drops_by_reason], ["kernel", (it) => it.kernel_drops], ["device", (it) => it.device_losses]];
+    return places.flatMap(([place, of]) => Object.entries(of(port)).filter(([reason, count]) => count > 0 && !NO_LOSS.has(reason)).map(([reason, count]) =>
+      [`${port.name} ${place} ${reason}`, short(count), old ? short(rate(of(old)[reason] || 0, count)) : "-"]));
+  });
+  table("losses", ["where and why", "packets", "per second"], losses, "nothing was lost");
+  at("events").replaceChildren(...[...now.events].reverse().map((text) => element("li", text)));
+  at("warnings").replaceChildren(...(now.warnings || []).map((text) => element("li", text)));
+}
+
+function drawState(gone) {
+  const state = at("state");
+  state.className = gone || (now && now.state !== "running") ? "bad" : "";
+  if (gone) state.textContent = `no answer, last figures below: ${gone}`;
+  else if (now) {
+    const wait = now.waiting_for ? `: ${now.waiting_for}` : "";
+    state.textContent = `${now.state} for ${duration(now.uptime_s)}, fail-${now.fail}${wait}`;
+  }
+}
+
+// --- the loop ---------------------------------------------------------------------------------
+
+async function get(path) {
+  const answer = await fetch(path, { cache: "no-store" });
+  if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
+  return answer.json();
+}
+
+async function look() {
+  const newest = history.times[history.times.length - 1] || 0;
+  const [told, latest] = await Promise.all([get(`api/history?since=${newest}`), get("api/snapshot")]);
+  learn(told);
+  const next = latest.snapshot;
+  if (next && (!now || next.uptime_s !== now.uptime_s)) {
+    was = now && next.uptime_s > now.uptime_s ? now : null;
+    now = next;
+  }
+  drawState(latest.gone);
+  if (now) draw();
+}
+
+function draw() {
+  drawPorts();
+  drawClasses();
+  drawTins();
+  drawRest();
+  drawCharts();
+}
+
+async function loop() {
+  if (!isPaused && !document.hidden) {
+    try {
+      await look();
+    } catch (problem) {
+      drawState(`narrows serve: ${problem.message}`);
+    }
+  }
+  setTimeout(loop, POLL_MS);
+}
+
+function showMinutes(chosen) {
+  minutes = chosen;
+  for (const button of document.querySelectorAll("[data-minutes]")) {
+    button.setAttribute("aria-pressed", String(Number(button.dataset.minutes) === minutes));
+  }
+  drawCharts();
+}
+
+function pause() {
+  isPaused = !isPaused;
+  at("pause").setAttribute("aria-pressed", String(isPaused));
+}
+
+for (const button of document.querySelectorAll("[data-minutes]")) {
+  button.addEventListener("click", () => showMinutes(Number(button.dataset.minutes)));
+}
+at("pause").addEventListener("click", pause);
+at("filter").addEventListener("input", () => now && drawClasses());
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target === at("filter")) {
+    if (event.key === "Escape") at("filter").blur();
+    return;
+  }
+  const chosen = { 1: 5, 2: 15, 3: 60 }[event.key];
+  if (chosen) showMinutes(chosen);
+  else if (event.key === "p") pause();
+  else if (event.key === "/") { event.preventDefault(); at("filter").focus(); }
+});
+new ResizeObserver(() => {
+  for (const chart of charts.values()) {
+    const width = chart.box.clientWidth;
+    if (width > 0 && width !== chart.plot.width) chart.plot.setSize({ width, height: 200 });
+  }
+}).observe(document.querySelector("main"));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { forgetCharts(); if (now) drawCharts(); });
+loop();

@@ -1,0 +1,268 @@
+//! The server: what a request gets, and how many may ask at once.
+
+use crate::host;
+use crate::page;
+use crate::sampler::{Known, Sampler};
+use crate::{Options, ServeError, metrics};
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{self, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Serialize;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+/// As many connections are served at once; others wait.
+const CONNECTIONS_MAX: usize = 64;
+/// How long a client may take to ask, or be quiet between two requests.
+const ASKING: Duration = Duration::from_secs(10);
+/// How long a connection may last, so that none is held for good by a client that does not read.
+const CONNECTION: Duration = Duration::from_secs(300);
+/// The page loads nothing from elsewhere, and nobody may frame it.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+                      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+type Answer = Response<Full<Bytes>>;
+
+/// Listens, begins to ask the instance, and serves until the process ends.
+pub(crate) fn serve(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<(), ServeError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(ServeError::Start)?;
+    runtime.block_on(async {
+        let failed = |error| ServeError::Listen(options.listen, error);
+        let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let sampler = Sampler::start(options.dev.clone(), options.interval);
+        ready(address);
+        let server = Arc::new(Server { options, sampler });
+        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        loop {
+            let permit = Arc::clone(&room).acquire_owned().await;
+            let stream = match listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    // Out of descriptors, or the client has gone already.
+                    log::warn!("cannot accept a connection: {error}");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            let server = Arc::clone(&server);
+            tokio::spawn(async move {
+                let service = service_fn(|request: Request<_>| {
+                    let answer = server.answer(&request);
+                    async { Ok::<_, Infallible>(answer) }
+                });
+                let mut http = http1::Builder::new();
+                http.timer(TokioTimer::new()).header_read_timeout(ASKING).max_buf_size(16 << 10);
+                let connection = http.serve_connection(TokioIo::new(stream), service);
+                // A client that breaks off is no news.
+                let _ = tokio::time::timeout(CONNECTION, connection).await;
+                drop(permit);
+            });
+        }
+    })
+}
+
+struct Server {
+    options: Options,
+    sampler: Sampler,
+}
+
+impl Server {
+    fn answer<B>(&self, request: &Request<B>) -> Answer {
+        // Whoever knows the credentials is no page elsewhere, and may use a name of his own.
+        let target = request.uri().host().map(str::as_bytes);
+        let asked =
+            target.or_else(|| request.headers().get(header::HOST).map(HeaderValue::as_bytes));
+        if self.options.credentials.is_none() && !host::is_ours(asked) {
+            return plain(
+                StatusCode::MISDIRECTED_REQUEST,
+                "ask under 127.0.0.1 or localhost: other names are refused, so that no page \
+                 elsewhere can read this\n",
+            );
+        }
+        let said = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+        if self.options.credentials.as_ref().is_some_and(|credentials| !credentials.admit(said)) {
+            let mut refusal = plain(StatusCode::UNAUTHORIZED, "credentials are needed\n");
+            let realm = HeaderValue::from_static("Basic realm=\"narrows\", charset=\"UTF-8\"");
+            refusal.headers_mut().insert(header::WWW_AUTHENTICATE, realm);
+            return refusal;
+        }
+        if ![Method::GET, Method::HEAD].contains(request.method()) {
+            let mut refusal = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+            refusal.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return refusal;
+        }
+        let path = request.uri().path();
+        if let Some(file) = page::FILES.iter().find(|file| file.path == path) {
+            return answer(StatusCode::OK, file.kind, file.content);
+        }
+        match path {
+            "/metrics" => {
+                let sample = self.sampler.known().sample(Instant::now());
+                let text = metrics::exposition(&sample, self.options.classes_max);
+                answer(StatusCode::OK, METRICS, text)
+            }
+            "/api/snapshot" => snapshot(&self.sampler.known()),
+            "/api/history" => match since(request.uri().query()) {
+                Ok(time) => json(&self.sampler.known().history.since(time)),
+                Err(problem) => plain(StatusCode::BAD_REQUEST, problem),
+            },
+            _ => plain(
+                StatusCode::NOT_FOUND,
+                "not here; there are /, /metrics, /api/snapshot and /api/history?since=SECONDS\n",
+            ),
+        }
+    }
+}
+
+/// The time in `since=SECONDS`; 0 where there is none.
+fn since(query: Option<&str>) -> Result<f64, &'static str> {
+    let parts = query.unwrap_or_default().split('&');
+    let Some(since) = parts.filter_map(|part| part.strip_prefix("since=")).next() else {
+        return Ok(0.0);
+    };
+    let time = since.parse::<f64>().ok().filter(|time| time.is_finite());
+    time.ok_or("since is a number of seconds since 1970\n")
+}
+
+/// The latest snapshot, and why there is no newer one where the instance is gone.
+fn snapshot(known: &Known) -> Answer {
+    #[derive(Serialize)]
+    struct Latest<'a> {
+        gone: Option<&'a str>,
+        snapshot: Option<&'a narrows_snapshot::Snapshot>,
+    }
+    json(&Latest { gone: known.gone.as_deref(), snapshot: known.snapshot.as_deref() })
+}
+
+fn json(value: &impl Serialize) -> Answer {
+    match serde_json::to_vec(value) {
+        Ok(body) => answer(StatusCode::OK, JSON, body),
+        Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+    }
+}
+
+fn plain(status: StatusCode, text: impl Into<Bytes>) -> Answer {
+    answer(status, TEXT, text)
+}
+
+fn answer(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()));
+    *answer.status_mut() = status;
+    for (name, value) in [
+        (header::CONTENT_TYPE, kind),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ] {
+        answer.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Credentials;
+
+    fn server(credentials: Option<Credentials>) -> Server {
+        let options = Options {
+            listen: ([127, 0, 0, 1], 0).into(),
+            credentials,
+            // No instance has such a port.
+            dev: Some("no/port".into()),
+            interval: Duration::from_secs(3600),
+            classes_max: 10,
+        };
+        Server { sampler: Sampler::start(options.dev.clone(), options.interval), options }
+    }
+
+    fn ask(server: &Server, method: Method, path: &str) -> Answer {
+        server.answer(&Request::builder().method(method).uri(path).body(()).unwrap())
+    }
+
+    #[test]
+    fn every_part_of_the_page_is_there_and_is_loaded_from_here() {
+        let server = server(None);
+        for file in page::FILES {
+            let answer = ask(&server, Method::GET, file.path);
+            assert_eq!(answer.status(), StatusCode::OK);
+            assert_eq!(answer.headers()[header::CONTENT_TYPE], file.kind);
+        }
+        let own = page::FILES.iter().filter(|file| !file.path.starts_with("/uplot"));
+        for file in own {
+            assert!(!file.content.contains("https://"), "{} loads from elsewhere", file.path);
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_told_what_is() {
+        let server = server(None);
+        assert_eq!(ask(&server, Method::GET, "/etc/passwd").status(), StatusCode::NOT_FOUND);
+        let posted = ask(&server, Method::POST, "/metrics");
+        assert_eq!(posted.status(), StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(posted.headers()[header::ALLOW], "GET, HEAD");
+        let bad = ask(&server, Method::GET, "/api/history?since=yesterday");
+        assert_eq!(bad.status(), StatusCode::BAD_REQUEST);
+        assert_eq!(ask(&server, Method::GET, "/api/history?since=1.5").status(), StatusCode::OK);
+    }
+
+    #[test]
+    fn a_page_under_another_name_gets_nothing() {
+        let server = server(None);
+        let ask = |uri: &str, host: &str| {
+            let request = Request::builder().uri(uri).header(header::HOST, host);
+            server.answer(&request.body(()).unwrap()).status()
+        };
+        assert_eq!(ask("/metrics", "localhost:9466"), StatusCode::OK);
+        assert_eq!(ask("/metrics", "127.0.0.1:9466"), StatusCode::OK);
+        assert_eq!(ask("/metrics", "rebind.example:9466"), StatusCode::MISDIRECTED_REQUEST);
+        let absolute = ask("http://rebind.example/metrics", "localhost");
+        assert_eq!(absolute, StatusCode::MISDIRECTED_REQUEST);
+    }
+
+    #[test]
+    fn without_credentials_nothing_is_told() {
+        let file = std::env::temp_dir().join(format!("nrw-credentials-{}", std::process::id()));
+        std::fs::write(&file, "Aladdin:open sesame\n").unwrap();
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&file, private).unwrap();
+        let server = server(Some(Credentials::read(&file).unwrap()));
+        for path in ["/", "/metrics", "/api/snapshot", "/api/history", "/nothing"] {
+            let answer = ask(&server, Method::GET, path);
+            assert_eq!(answer.status(), StatusCode::UNAUTHORIZED, "{path}");
+            assert!(answer.headers().contains_key(header::WWW_AUTHENTICATE));
+        }
+        let request = Request::builder().uri("/metrics");
+        let request = request.header("Authorization", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
+        assert_eq!(server.answer(&request.body(()).unwrap()).status(), StatusCode::OK);
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+        std::fs::set_permissions(&file, open).unwrap();
+        assert!(matches!(Credentials::read(&file), Err(ServeError::Readable(_))));
+        std::fs::remove_file(&file).unwrap();
+    }
+
+    #[test]
+    fn a_public_address_is_refused_without_credentials() {
+        let options = Options { listen: ([0, 0, 0, 0], 0).into(), ..server(None).options };
+        let refused = crate::run(options, |_| panic!("it listens"));
+        assert!(matches!(refused, Err(ServeError::Public(_))));
+    }
+}

@@ -1,0 +1,184 @@
+//! Of root qdiscs, of classes and of tins.
+
+use super::text::{Exposition, Labelled, Metric, Value};
+use narrows_snapshot::{Class, Port, Qdisc, Snapshot, Tin};
+
+/// As node_exporter's `qdisc` collector says it.
+const ROOTS: [Metric<Qdisc>; 7] = [
+    Metric::counter("node_qdisc_bytes_total", "Number of bytes sent.", |it| {
+        Some(it.figures.bytes.into())
+    }),
+    Metric::counter("node_qdisc_packets_total", "Number of packets sent.", |it| {
+        Some(it.figures.packets.into())
+    }),
+    Metric::counter("node_qdisc_drops_total", "Number of packets dropped.", |it| {
+        Some(it.figures.drops.into())
+    }),
+    Metric::counter(
+        "node_qdisc_requeues_total",
+        "Number of packets dequeued, not transmitted, and requeued.",
+        |it| Some(it.figures.requeues.into()),
+    ),
+    Metric::counter("node_qdisc_overlimits_total", "Number of overlimit packets.", |it| {
+        Some(it.figures.overlimits.into())
+    }),
+    Metric::gauge(
+        "node_qdisc_current_queue_length",
+        "Number of packets currently in queue to be sent.",
+        |it| Some(it.figures.qlen.into()),
+    ),
+    Metric::gauge("node_qdisc_backlog", "Number of bytes currently in queue to be sent.", |it| {
+        Some(it.figures.backlog.into())
+    }),
+];
+
+const CLASSES: [Metric<Class>; 10] = [
+    Metric::counter("narrows_class_transmit_bytes_total", "Bytes sent.", |it| {
+        Some(it.stats.figures.bytes.into())
+    }),
+    Metric::counter("narrows_class_transmit_packets_total", "Packets sent.", |it| {
+        Some(it.stats.figures.packets.into())
+    }),
+    Metric::counter("narrows_class_drops_total", "Packets dropped.", |it| {
+        Some(it.stats.figures.drops.into())
+    }),
+    Metric::counter("narrows_class_overlimits_total", "Times that a packet had to wait.", |it| {
+        Some(it.stats.figures.overlimits.into())
+    }),
+    Metric::counter(
+        "narrows_class_lended_total",
+        "Packets sent within the class's own rate.",
+        |it| counted(it, "lended"),
+    ),
+    Metric::counter(
+        "narrows_class_borrowed_total",
+        "Packets sent at a rate lent from above.",
+        |it| counted(it, "borrowed"),
+    ),
+    Metric::gauge("narrows_class_backlog_bytes", "Bytes queued.", |it| {
+        Some(it.stats.figures.backlog.into())
+    }),
+    Metric::gauge("narrows_class_backlog_packets", "Packets queued.", |it| {
+        Some(it.stats.figures.qlen.into())
+    }),
+    Metric::gauge("narrows_class_rate_bytes_per_second", "The assured rate.", |it| {
+        it.rate.map(Value::from)
+    }),
+    Metric::gauge("narrows_class_ceil_bytes_per_second", "The ceiling.", |it| {
+        it.ceil.map(Value::from)
+    }),
+];
+
+const TINS: [Metric<Tin>; 9] = [
+    Metric::counter("narrows_tin_transmit_bytes_total", "Bytes sent.", |it| {
+        Some(it.sent_bytes.into())
+    }),
+    Metric::counter("narrows_tin_transmit_packets_total", "Packets sent.", |it| {
+        Some(it.sent_packets.into())
+    }),
+    Metric::counter("narrows_tin_drops_total", "Packets dropped.", |it| Some(it.drops.into())),
+    Metric::counter("narrows_tin_marks_total", "Packets marked instead of dropped.", |it| {
+        Some(it.ecn_mark.into())
+    }),
+    Metric::gauge("narrows_tin_backlog_bytes", "Bytes queued.", |it| Some(it.backlog_bytes.into())),
+    Metric::gauge(
+        "narrows_tin_threshold_bytes_per_second",
+        "The tin's share before it has to wait; absent where there is none.",
+        |it| Some(it.threshold_rate).filter(|rate| *rate > 0).map(Value::from),
+    ),
+    Metric::gauge("narrows_tin_delay_mean_seconds", "Mean delay of late.", |it| {
+        Some((it.avg_delay_us as f64 / 1e6).into())
+    }),
+    Metric::gauge("narrows_tin_delay_peak_seconds", "Longest delays of late.", |it| {
+        Some((it.peak_delay_us as f64 / 1e6).into())
+    }),
+    Metric::gauge("narrows_tin_flows", "Flows.", |it| {
+        Some((it.sparse_flows + it.bulk_flows + it.unresponsive_flows).into())
+    }),
+];
+
+fn counted(class: &Class, key: &str) -> Option<Value> {
+    class.stats.detail.get(key)?.as_u64().map(Value::from)
+}
+
+pub(super) fn write(text: &mut Exposition, now: &Snapshot, classes_max: usize) {
+    roots(text, now);
+    classes(text, now, classes_max);
+    tins(text, now, classes_max);
+}
+
+fn roots(text: &mut Exposition, now: &Snapshot) {
+    let mut roots = Vec::new();
+    for port in &now.ports {
+        for it in port.qdiscs.iter().filter(|qdisc| qdisc.root) {
+            let labels = vec![("device", port.name.clone()), ("kind", it.kind.clone())];
+            roots.push(Labelled { labels, it });
+        }
+    }
+    text.each(&ROOTS, &roots);
+}
+
+/// What has metrics, each with its port, and how many of each port have none.
+struct Within<'a, T> {
+    kept: Vec<(&'a Port, &'a T)>,
+    left_out: Vec<(&'a Port, usize)>,
+}
+
+/// Of each port in turn the first `max` in all: those on top, and always the same ones.
+fn within<'a, T>(now: &'a Snapshot, max: usize, of: fn(&Port) -> &[T]) -> Within<'a, T> {
+    let mut within = Within { kept: Vec::new(), left_out: Vec::new() };
+    for port in &now.ports {
+        let all = of(port);
+        let room = max.saturating_sub(within.kept.len()).min(all.len());
+        within.kept.extend(all[..room].iter().map(|one| (port, one)));
+        within.left_out.push((port, all.len() - room));
+    }
+    within
+}
+
+fn classes(text: &mut Exposition, now: &Snapshot, max: usize) {
+    let Within { kept, left_out } = within(now, max, |port| &port.classes);
+    let mut family = text.gauge(
+        "narrows_classes_left_out",
+        "Classes without metrics of their own, as there are more than --classes-max.",
+    );
+    for (port, count) in left_out {
+        family.add(&[("device", &port.name)], count as u64);
+    }
+    let mut classes = Vec::new();
+    for (port, it) in kept {
+        let labels = vec![
+            ("device", port.name.clone()),
+            ("classid", it.handle.clone()),
+            ("parent", it.parent.clone().unwrap_or_else(|| "root".into())),
+        ];
+        classes.push(Labelled { labels, it });
+    }
+    text.each(&CLASSES, &classes);
+}
+
+fn tins(text: &mut Exposition, now: &Snapshot, max: usize) {
+    let Within { kept, left_out } = within(now, max, |port| &port.qdiscs);
+    let mut family = text.gauge(
+        "narrows_qdiscs_left_out",
+        "Qdiscs without metrics of their own, as there are more than --classes-max.",
+    );
+    for (port, count) in left_out {
+        family.add(&[("device", &port.name)], count as u64);
+    }
+    let mut tins = Vec::new();
+    for (port, qdisc) in kept {
+        for (name, tin) in qdisc.tins() {
+            let labels = vec![
+                ("device", port.name.clone()),
+                ("handle", qdisc.handle.clone()),
+                ("parent", qdisc.parent.clone().unwrap_or_else(|| "root".into())),
+                ("tin", name),
+            ];
+            tins.push((labels, tin));
+        }
+    }
+    let tins: Vec<_> =
+        tins.iter().map(|(labels, it)| Labelled { labels: labels.clone(), it }).collect();
+    text.each(&TINS, &tins);
+}

@@ -1,0 +1,191 @@
+//! The thread that asks the instance, and what it remembers.
+
+use crate::history::{self, History};
+use crate::metrics::Sample;
+use narrows_dataplane::control::{Client, ControlError};
+use narrows_snapshot::{Change, Snapshot};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// What is known of the instance.
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// The latest snapshot, also after the instance is gone.
+    pub(crate) snapshot: Option<Arc<Snapshot>>,
+    /// When it was taken.
+    taken: Option<Instant>,
+    /// Why the instance does not answer, where it does not.
+    pub(crate) gone: Option<String>,
+    /// Events seen since the start.
+    events: u64,
+    pub(crate) history: History,
+}
+
+/// What the thread and the server share.
+#[derive(Clone, Debug)]
+pub(crate) struct Sampler {
+    known: Arc<Mutex<Known>>,
+}
+
+impl Sampler {
+    /// Begins to ask the instance that has the port `dev`, or the only one, every `interval`.
+    pub(crate) fn start(dev: Option<String>, interval: Duration) -> Self {
+        let known = Known {
+            snapshot: None,
+            taken: None,
+            gone: None,
+            events: 0,
+            history: History::new(interval),
+        };
+        let sampler = Self { known: Arc::new(Mutex::new(known)) };
+        let thread = sampler.clone();
+        // The process ends with the server; it need not be told.
+        thread::spawn(move || {
+            loop {
+                let began = Instant::now();
+                let answer = ask(dev.as_deref());
+                let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                thread.known().learn(answer, time.as_secs_f64(), Instant::now());
+                thread::sleep(interval.saturating_sub(began.elapsed()));
+            }
+        });
+        sampler
+    }
+
+    /// What is known now. Held for as long as an answer is made.
+    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn ask(dev: Option<&str>) -> Result<Snapshot, String> {
+    let found = Client::find(dev).map_err(|error| error.to_string())?;
+    match &found[..] {
+        [only] => only.snapshot(true).map_err(|error: ControlError| error.to_string()),
+        several => {
+            let ports: Vec<String> = several.iter().map(|client| client.ports.join(",")).collect();
+            Err(format!(
+                "several instances run here ({}); choose one with --dev",
+                ports.join(" and ")
+            ))
+        }
+    }
+}
+
+impl Known {
+    /// Takes in an answer: `time` in seconds since 1970.
+    fn learn(&mut self, answer: Result<Snapshot, String>, time: f64, now: Instant) {
+        let next = match answer {
+            Err(reason) => {
+                if self.gone.as_ref() != Some(&reason) {
+                    log::warn!("{reason}");
+                }
+                if self.gone.is_none() {
+                    // A gap, so that nothing is drawn over the time without an instance.
+                    self.history.push(time, []);
+                }
+                self.gone = Some(reason);
+                return;
+            }
+            Ok(next) => next,
+        };
+        if self.gone.take().is_some() {
+            log::info!("the instance answers");
+        } else if let Some(was) = &self.snapshot
+            && let Some(change) = Change::between(was, &next)
+        {
+            self.history.push(time, history::values(&next, &change));
+            self.events += new_events(&was.events, &next.events) as u64;
+        }
+        self.snapshot = Some(Arc::new(next));
+        self.taken = Some(now);
+    }
+
+    /// What metrics are made of: nothing old where the instance is gone.
+    pub(crate) fn sample(&self, now: Instant) -> Sample {
+        let snapshot = self.snapshot.clone().filter(|_| self.gone.is_none());
+        let age = self.taken.map_or(Duration::ZERO, |taken| now.saturating_duration_since(taken));
+        Sample { snapshot, age, events: self.events }
+    }
+}
+
+/// How many of `is` are new, where `was` are the latest events of before: a list that loses its
+/// oldest.
+fn new_events(was: &[String], is: &[String]) -> usize {
+    let old = (0..=is.len().min(was.len())).rev().find(|&old| was.ends_with(&is[..old]));
+    is.len() - old.unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn known() -> Known {
+        Known {
+            snapshot: None,
+            taken: None,
+            gone: None,
+            events: 0,
+            history: History::new(Duration::from_secs(1)),
+        }
+    }
+
+    fn at(uptime_s: f64) -> Result<Snapshot, String> {
+        let port = narrows_snapshot::Port { name: "eth1".into(), ..Default::default() };
+        Ok(Snapshot { uptime_s, ports: vec![port], ..Snapshot::default() })
+    }
+
+    /// Points in all, and those with values.
+    fn points(known: &Known) -> (usize, usize) {
+        let told = serde_json::to_value(known.history.since(0.0)).unwrap();
+        let times = told["times"].as_array().unwrap().len();
+        let delivered =
+            told["series"].as_array().unwrap().iter().find(|one| one["what"] == "delivered");
+        let values = delivered.map(|one| one["values"].as_array().unwrap().clone());
+        (times, values.unwrap_or_default().iter().filter(|value| !value.is_null()).count())
+    }
+
+    #[test]
+    fn each_answer_after_the_first_is_a_point() {
+        let (mut known, now) = (known(), Instant::now());
+        (1..=4).for_each(|second| known.learn(at(f64::from(second)), f64::from(second), now));
+        assert_eq!(points(&known), (3, 3));
+    }
+
+    #[test]
+    fn there_is_no_rate_over_a_time_without_an_instance() {
+        let (mut known, now) = (known(), Instant::now());
+        known.learn(at(5.0), 1.0, now);
+        known.learn(at(6.0), 2.0, now);
+        known.learn(Err("gone".into()), 3.0, now);
+        known.learn(Err("gone".into()), 4.0, now);
+        assert_eq!(points(&known), (2, 1), "a rate, and one gap");
+        assert!(known.sample(now).snapshot.is_none(), "no stale figures");
+        known.learn(at(9.0), 5.0, now);
+        assert_eq!(points(&known), (2, 1));
+        assert!(known.sample(now).snapshot.is_some());
+        known.learn(at(1.0), 6.0, now);
+        assert_eq!(points(&known), (2, 1), "started again within an interval");
+    }
+
+    #[test]
+    fn a_sample_says_how_old_it_is() {
+        let (mut known, now) = (known(), Instant::now());
+        known.learn(at(5.0), 1.0, now);
+        assert_eq!(known.sample(now + Duration::from_secs(3)).age, Duration::from_secs(3));
+    }
+
+    proptest! {
+        #[test]
+        fn new_events_are_counted_while_old_ones_are_forgotten(
+            before in 0usize..20, added in 0usize..8, room in 8usize..12,
+        ) {
+            let list = |until: usize| -> Vec<String> {
+                (until.saturating_sub(room)..until).map(|number| number.to_string()).collect()
+            };
+            prop_assert_eq!(new_events(&list(before), &list(before + added)), added);
+        }
+    }
+}

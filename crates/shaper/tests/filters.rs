@@ -1,0 +1,282 @@
+//! What filters and their actions make of real frames, on several workers at once.
+
+use narrows_classify::{ActionId, ActionKind};
+use narrows_packet::{Batch, DropReason, PacketId, Packets, Reading};
+use narrows_policy::{Handle, Plan, Policy, PortFacts};
+use narrows_qdisc::Slot;
+use narrows_shaper::{Installation, Io, Side, Worker};
+use narrows_tc::Host;
+use narrows_units::{Bytes, Nanos};
+use std::collections::{BTreeMap, VecDeque};
+
+const PORTS: [&str; 2] = ["a", "b"];
+const FRAMES: u32 = 256;
+const LEN: u32 = 1000;
+
+/// Ports whose frames say where they go.
+#[derive(Default)]
+struct FrameIo {
+    coming: [VecDeque<Vec<u8>>; 2],
+    frames: BTreeMap<u32, Vec<u8>>,
+    next: u32,
+    sent: u64,
+    dropped: u64,
+}
+
+impl Io for FrameIo {
+    fn receive(&mut self, side: Side, packets: &mut Packets, now: Nanos, out: &mut Batch) {
+        while out.has_room() && !self.coming[side.index()].is_empty() {
+            let Some(frame) = self.coming[side.index()].pop_front() else { break };
+            let id = PacketId(self.next % FRAMES);
+            self.next += 1;
+            packets.arrive(id, LEN, now);
+            assert!(self.frames.insert(id.0, frame).is_none(), "a frame is had twice");
+            out.push(id);
+        }
+    }
+
+    fn frame(&self) -> Bytes {
+        Bytes(2048)
+    }
+
+    fn is_unsent(&self) -> bool {
+        false
+    }
+
+    fn places(&self) -> u32 {
+        FRAMES
+    }
+
+    fn spare_frames(&self, _: Side) -> Option<u32> {
+        Some(FRAMES)
+    }
+
+    fn room(&mut self, _: Side) -> usize {
+        usize::MAX
+    }
+
+    fn read(&self, _: PacketId, _: Reading, _: &mut Packets) {}
+
+    fn bytes(&self, packet: PacketId) -> &[u8] {
+        self.frames.get(&packet.0).map_or(&[], Vec::as_slice)
+    }
+
+    fn transmit(&mut self, _: Side, _: &Packets, batch: &Batch) {
+        for id in batch.as_slice() {
+            self.frames.remove(&id.0);
+            self.sent += 1;
+        }
+    }
+
+    fn release(&mut self, dropped: &Batch) {
+        for id in dropped.as_slice() {
+            self.frames.remove(&id.0);
+            self.dropped += 1;
+        }
+    }
+}
+
+/// A frame for `10.0.0.LAST`.
+fn frame(last: u8) -> Vec<u8> {
+    let mut frame = vec![0; 60];
+    frame[12..18].copy_from_slice(&[0x08, 0x00, 0x45, 0, 0, 46]);
+    frame[22..24].copy_from_slice(&[64, 17]);
+    frame[30..34].copy_from_slice(&[10, 0, 0, last]);
+    frame
+}
+
+struct Bed {
+    workers: Vec<Worker<FrameIo>>,
+    installed: [Installation; 2],
+    policy: Policy,
+    now: Nanos,
+}
+
+impl Host for Bed {
+    fn devices(&self) -> Vec<String> {
+        PORTS.map(str::to_owned).into()
+    }
+
+    fn port(&self, dev: &str) -> Option<PortFacts> {
+        let queues = u16::try_from(self.workers.len()).ok();
+        PORTS.contains(&dev).then_some(PortFacts { queues, ..PortFacts::ETHERNET })
+    }
+
+    fn policy(&self) -> Policy {
+        self.policy.clone()
+    }
+
+    fn apply(&mut self, policy: Policy) -> Result<(), String> {
+        self.policy = policy;
+        for side in Side::BOTH {
+            let plan = Plan::of(self.policy.port(PORTS[side.index()]), self.workers.len());
+            let plan = plan.map_err(|error| error.to_string())?;
+            let previous = &self.installed[side.index()];
+            let (installed, specs) = Installation::reconcile(plan, Some(previous));
+            installed.commit();
+            self.installed[side.index()] = installed;
+            for (worker, spec) in self.workers.iter_mut().zip(specs) {
+                worker.update(side, spec, self.now);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Bed {
+    /// A tree of classes at `b` whose leaves are 1:10, 1:20 and 1:30, the default.
+    fn new(queues: usize) -> Self {
+        let mut specs = PORTS.map(|_| Vec::new());
+        let installed = [0, 1].map(|port| {
+            let plan = Plan::of(Policy::default().port(PORTS[port]), queues).expect("no policy");
+            let (installed, first) = Installation::reconcile(plan, None);
+            specs[port] = first;
+            installed
+        });
+        let [of_a, of_b] = specs;
+        let slots = of_a.into_iter().zip(of_b);
+        let workers = slots
+            .map(|(a, b)| Worker::new(FrameIo::default(), FRAMES, [Slot::new(a), Slot::new(b)]));
+        let workers = workers.collect();
+        let now = Nanos::from_secs(1);
+        let mut bed = Self { workers, installed, policy: Policy::default(), now };
+        for line in [
+            "qdisc add dev b root handle 1: htb default 30",
+            "class add dev b parent 1: classid 1:1 htb rate 10gbit burst 10mb cburst 10mb",
+            "class add dev b parent 1:1 classid 1:10 htb rate 3gbit burst 10mb cburst 10mb",
+            "class add dev b parent 1:1 classid 1:20 htb rate 3gbit burst 10mb cburst 10mb",
+            "class add dev b parent 1:1 classid 1:30 htb rate 3gbit burst 10mb cburst 10mb",
+            "qdisc add dev b parent 1:10 handle 10: pfifo limit 100",
+            "qdisc add dev b parent 1:20 handle 20: pfifo limit 100",
+            "qdisc add dev b parent 1:30 handle 30: pfifo limit 100",
+            "qdisc add dev a clsact",
+            "qdisc add dev b clsact",
+        ] {
+            bed.tc(line);
+        }
+        bed
+    }
+
+    #[track_caller]
+    fn tc(&mut self, words: &str) {
+        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        let outcome = narrows_tc::execute(&words, self);
+        assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{words:?}");
+    }
+
+    /// Has `worker` take in a frame for each of `to` at `a`, and send what it may.
+    fn pass(&mut self, worker: usize, to: &[u8]) {
+        let frames = to.iter().map(|last| frame(*last));
+        self.workers[worker].io_mut().coming[0].extend(frames);
+        for _ in 0..to.len() + 2 {
+            self.now += Nanos::from_micros(1);
+            self.workers[worker].step(self.now);
+        }
+        let counters = self.workers[worker].counters(Side::A);
+        let queued = u64::from(self.workers[worker].backlog(Side::B).packets);
+        assert_eq!(counters.unaccounted(queued), 0, "{counters:?}");
+        assert_eq!(counters.drops.total(), self.workers[worker].io().dropped);
+    }
+
+    /// What passed 1:10, 1:20 and 1:30.
+    fn passed(&self) -> [u64; 3] {
+        let stats: Vec<_> = self.workers.iter().map(|of| of.qdisc_stats(Side::B)).collect();
+        let nodes = self.installed[1].gather(&stats);
+        [0x10, 0x20, 0x30].map(|handle| {
+            let handle = Handle::new(handle);
+            let node = nodes.iter().find(|node| node.handle == handle);
+            node.map_or(0, |node| node.stats.sent_packets)
+        })
+    }
+
+    fn filtered(&self) -> u64 {
+        let drops = |worker: &Worker<FrameIo>| worker.counters(Side::A).drops;
+        self.workers.iter().map(|worker| drops(worker).get(DropReason::Filter)).sum()
+    }
+
+    /// Packets that an action met, at both ports.
+    fn met(&self, kind: ActionKind, index: u32) -> u64 {
+        let all = self.installed.iter().flat_map(Installation::action_stats);
+        all.filter(|(id, _)| *id == ActionId { kind, index }).map(|(_, of)| of.packets).sum()
+    }
+}
+
+#[test]
+fn what_a_filter_drops_is_counted_as_filtered_and_no_qdisc_sees_it() {
+    let mut bed = Bed::new(1);
+    bed.tc("filter add dev a ingress protocol ip pref 1 flower dst_ip 10.0.0.1 action drop");
+    bed.tc("filter add dev b egress protocol ip pref 1 flower dst_ip 10.0.0.2 action drop");
+    bed.tc("filter add dev b parent 1: protocol ip pref 1 flower dst_ip 10.0.0.3 action drop");
+    bed.pass(0, &[1, 2, 3, 4, 1]);
+    assert_eq!((bed.passed(), bed.filtered()), ([0, 0, 1], 4));
+    assert_eq!(bed.met(ActionKind::Gact, 1), 2);
+}
+
+#[test]
+fn what_a_filter_sets_where_packets_come_in_decides_where_they_go() {
+    let mut bed = Bed::new(1);
+    bed.tc("filter add dev a ingress protocol ip pref 1 flower dst_ip 10.0.0.1 \
+            action skbedit priority 1:10");
+    bed.tc("filter add dev b egress protocol ip pref 1 flower dst_ip 10.0.0.2 \
+            action skbedit mark 5");
+    bed.tc("filter add dev b parent 1: pref 1 handle 5 fw classid 1:20");
+    bed.tc("filter add dev b parent 1: pref 2 matchall classid 1:30");
+    bed.pass(0, &[1, 2, 2, 3, 3, 3]);
+    assert_eq!(bed.passed(), [1, 2, 3]);
+}
+
+#[test]
+fn a_filter_at_an_inner_class_goes_on_from_there() {
+    let mut bed = Bed::new(1);
+    bed.tc("filter add dev b parent 1:1 protocol ip pref 1 flower dst_ip 10.0.0.1 classid 1:10");
+    bed.tc("filter add dev b parent 1:1 protocol ip pref 2 flower dst_ip 10.0.0.2 classid 1:20");
+    bed.pass(0, &[1, 2]);
+    assert_eq!(bed.passed(), [0, 0, 2], "nothing is handed to that class");
+    bed.tc("filter add dev b parent 1: pref 1 matchall classid 1:1");
+    bed.pass(0, &[1, 1, 2, 3]);
+    assert_eq!(bed.passed(), [2, 1, 3]);
+}
+
+#[test]
+fn an_action_may_leave_a_packet_to_the_next_filter_or_to_the_first_again() {
+    let mut bed = Bed::new(1);
+    bed.tc("filter add dev b parent 1: pref 1 handle 7 fw classid 1:10");
+    bed.tc("filter add dev b parent 1: protocol ip pref 2 flower dst_ip 10.0.0.1 action continue");
+    bed.tc("filter add dev b parent 1: protocol ip pref 3 flower dst_ip 10.0.0.2 \
+            action skbedit mark 7 reclassify");
+    bed.tc(
+        "filter add dev b parent 1: protocol ip pref 4 flower dst_ip 10.0.0.3 action reclassify",
+    );
+    bed.tc("filter add dev b parent 1: pref 5 matchall classid 1:20");
+    bed.pass(0, &[1, 2, 3]);
+    assert_eq!(
+        (bed.passed(), bed.filtered()),
+        ([1, 1, 0], 1),
+        "one goes round until it is dropped"
+    );
+}
+
+#[test]
+fn a_policer_is_one_for_all_queues() {
+    let mut bed = Bed::new(4);
+    bed.tc("filter add dev a ingress pref 1 matchall \
+            action police rate 8mbit burst 20k conform-exceed drop/ok");
+    for worker in [0, 1, 2, 3, 0, 1, 2, 3] {
+        bed.pass(worker, &[1; 10]);
+    }
+    // A burst of twenty packets, and next to nothing in the time that has passed.
+    assert_eq!((bed.passed(), bed.filtered()), ([0, 0, 20], 60));
+    assert_eq!(bed.met(ActionKind::Police, 1), 80);
+}
+
+#[test]
+fn an_action_goes_on_where_filters_change_around_it() {
+    let mut bed = Bed::new(1);
+    bed.tc("filter add dev a ingress pref 2 matchall \
+            action police rate 8mbit burst 5k conform-exceed drop/ok");
+    bed.pass(0, &[1; 10]);
+    assert_eq!(bed.passed(), [0, 0, 5]);
+    bed.tc("filter add dev a ingress protocol ip pref 1 flower dst_ip 10.0.0.9 action drop");
+    bed.pass(0, &[1; 10]);
+    assert_eq!((bed.passed(), bed.met(ActionKind::Police, 1)), ([0, 0, 5], 20), "no new burst");
+}

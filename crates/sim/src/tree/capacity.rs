@@ -1,0 +1,168 @@
+//! How many packets a second cores can decide about together.
+//!
+//! All cores send for all applications as fast as they can: each takes a batch for one, asks the
+//! tree, and goes on to the next. The answers are those of the tree's own seats; how long they take
+//! follows from how often they go to a line that other cores write, and from the cost model
+//! ([`Costs`]): a core has to fetch a line that another has written, and only one at a time updates
+//! it. FlowValve asks for each packet, `lock` likewise and with the lock for as long as it takes, and
+//! `fair` once for a batch.
+//!
+//! *Non-goals.* A network processor, whose memory updates counters by itself; receiving and
+//! sending, but for what a packet costs a core in user space.
+
+use super::gate::{lay_out, meters};
+use super::setup::Scheduler;
+use crate::setup::Costs;
+use narrows_coordination::TreeStrategy;
+use narrows_policy::Plan;
+use narrows_qdisc::htb::ClassMeter;
+use narrows_units::{Bytes, Nanos, Rate};
+use std::collections::BTreeMap;
+
+/// When runs begin: shared clocks count from some time before that.
+const BEGIN: Nanos = Nanos::from_secs(1);
+/// Packets that a core takes at a time.
+const BATCH: u64 = 64;
+
+/// What is asked.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Load {
+    /// The numbers of the applications' classes.
+    pub classes: Vec<u32>,
+    /// Of every packet.
+    pub frame: Bytes,
+    /// How many there are.
+    pub cores: usize,
+    /// What leaves at most.
+    pub line: Rate,
+    /// For how long.
+    pub length: Nanos,
+}
+
+/// A line that cores update in turn.
+#[derive(Clone, Copy, Default)]
+struct Line {
+    /// Who wrote last.
+    owner: usize,
+    free_at: f64,
+}
+
+/// A core, and its seats by application.
+struct Core {
+    /// In nanoseconds since the beginning.
+    time: f64,
+    seats: Vec<Box<dyn ClassMeter>>,
+    /// Whose turn it is.
+    app: usize,
+    /// Packets of its batch that it has not asked for.
+    left: u64,
+}
+
+struct Model<'a> {
+    costs: &'a Costs,
+    strategy: TreeStrategy,
+    /// By application, the lines of its class and of those above.
+    paths: Vec<Vec<usize>>,
+    lines: Vec<Line>,
+}
+
+/// How many packets a second pass, in millions.
+///
+/// # Errors
+/// A policy that is none, or has no such classes.
+pub fn run(scheduler: &Scheduler, load: &Load, costs: &Costs) -> Result<f64, String> {
+    let (installation, specs) = lay_out(scheduler, load.cores.max(1))?;
+    let paths = paths(installation.plan(), &load.classes);
+    let lines = 1 + paths.iter().flatten().max().copied().unwrap_or(0);
+    let mut model = Model {
+        costs,
+        strategy: scheduler.coordination,
+        paths,
+        lines: vec![Line { owner: usize::MAX, free_at: 0.0 }; lines],
+    };
+    let core = |(number, spec)| {
+        let seats = meters(spec, &load.classes)?;
+        // Not all begin with the same.
+        let app = number % load.classes.len().max(1);
+        Ok(Core { time: number as f64, seats, app, left: 0 })
+    };
+    let mut cores = specs.iter().enumerate().map(core).collect::<Result<Vec<_>, String>>()?;
+    let (end, mut passed) = (load.length.0 as f64, 0);
+    loop {
+        let next = (0..cores.len()).min_by(|a, b| cores[*a].time.total_cmp(&cores[*b].time));
+        let Some(number) = next.filter(|number| cores[*number].time < end) else { break };
+        passed += model.step(number, &mut cores[number], load.frame);
+    }
+    let most = load.line.bytes_per_sec() as f64 / load.frame.0 as f64 / 1e6;
+    Ok((passed as f64 * 1_000.0 / end).min(most))
+}
+
+/// By application, which lines it goes to: its class's, and those of the classes above.
+fn paths(plan: &Plan, classes: &[u32]) -> Vec<Vec<usize>> {
+    let all = plan.classes.values().flatten();
+    let place: BTreeMap<u32, usize> = all.clone().map(|(id, _)| *id).zip(0..).collect();
+    let parents: BTreeMap<u32, Option<u32>> =
+        all.map(|(id, class)| (*id, class.class.parent)).collect();
+    let above = |id: &u32| parents.get(id).copied().flatten();
+    let path = |id: &u32| {
+        let path = std::iter::successors(Some(*id), above);
+        path.filter_map(|id| place.get(&id).copied()).collect()
+    };
+    classes.iter().map(path).collect()
+}
+
+impl Model<'_> {
+    /// A core asks once, for the batch that it is at. How many packets pass.
+    fn step(&mut self, number: usize, core: &mut Core, frame: Bytes) -> u64 {
+        if core.left == 0 {
+            core.left = BATCH;
+            core.app = (core.app + 1) % core.seats.len();
+            core.time += self.costs.packet_ns * BATCH as f64;
+        }
+        let now = BEGIN + Nanos(core.time as u64);
+        let want = if self.strategy == TreeStrategy::Fair { core.left } else { 1 };
+        let answer = core.seats[core.app].buy(frame, Bytes(frame.0 * want), true, now);
+        core.time = self.cost(number, core.app, core.time);
+        match answer {
+            Ok(grant) => {
+                let packets = grant.bytes.0 / frame.0;
+                core.left -= packets;
+                packets
+            }
+            Err(_) => {
+                // What gets nothing now is another batch's.
+                core.left = 0;
+                0
+            }
+        }
+    }
+
+    /// When a core that began at `time` has asked.
+    fn cost(&mut self, number: usize, app: usize, time: f64) -> f64 {
+        let path = std::mem::take(&mut self.paths[app]);
+        let time = match self.strategy {
+            // The lock's own line stands for all that it protects.
+            TreeStrategy::Lock => self.touch(number, 0, path.len() as f64, time),
+            TreeStrategy::FlowValve => {
+                // The bucket, and a counter at each class.
+                let leaf = self.touch(number, path[0], 2.0, time);
+                path[1..].iter().fold(leaf, |time, at| self.touch(number, *at, 1.0, time))
+            }
+            // Rate and ceiling.
+            TreeStrategy::Fair => {
+                path.iter().fold(time, |time, at| self.touch(number, *at, 2.0, time))
+            }
+        };
+        self.paths[app] = path;
+        time
+    }
+
+    /// When a core that wanted to update a line `updates` times from `time` on has done so.
+    fn touch(&mut self, number: usize, line: usize, updates: f64, time: f64) -> f64 {
+        let line = &mut self.lines[line];
+        let fetched = time + if line.owner == number { 0.0 } else { self.costs.line_read_ns };
+        line.free_at = line.free_at.max(fetched) + updates * self.costs.line_update_ns;
+        line.owner = number;
+        line.free_at
+    }
+}

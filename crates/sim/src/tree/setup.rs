@@ -1,0 +1,73 @@
+//! What to run.
+
+use narrows_coordination::TreeStrategy;
+use narrows_units::{Bytes, Nanos, Rate};
+
+/// Applications, and the line that they share.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Setup {
+    /// What leaves at most.
+    pub line: Rate,
+    /// What waits for it at most, where nothing waits before.
+    pub buffer: Bytes,
+    /// From a packet's leaving to its acknowledgement.
+    pub round_trip: Nanos,
+    /// TCP waits at least so long before it gives up what it has sent.
+    pub time_out: Nanos,
+    /// Of every packet.
+    pub frame: Bytes,
+    /// From the beginning of a phase, not measured.
+    pub settle: Nanos,
+    /// Over which the greatest rate is looked for.
+    pub window: Nanos,
+    /// Each on a queue of its own.
+    pub apps: Vec<App>,
+    /// One after the other.
+    pub phases: Vec<Phase>,
+    /// What everything random follows from.
+    pub seed: u64,
+}
+
+/// An application.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct App {
+    /// Its name.
+    pub name: String,
+    /// The number of its class.
+    pub class: u32,
+    /// Its connections.
+    pub flows: u32,
+}
+
+/// A time in which the same applications send.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Phase {
+    /// How long it takes.
+    pub length: Nanos,
+    /// By application, whether it sends.
+    pub sends: Vec<bool>,
+}
+
+/// What decides who sends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Scheduler {
+    /// What it is called.
+    pub name: String,
+    /// A policy file for one port with an `htb`.
+    pub policy: String,
+    /// How its tree is kept.
+    pub coordination: TreeStrategy,
+    /// Whether what gets no token is dropped at once, and nothing waits.
+    pub drops: bool,
+    /// By application, whether it goes before the tree.
+    pub before: Vec<bool>,
+    /// What leaves at most, where that is not as in the setup.
+    pub line: Option<Rate>,
+}
+
+impl Setup {
+    /// When it is over.
+    pub fn length(&self) -> Nanos {
+        self.phases.iter().fold(Nanos::ZERO, |sum, phase| sum + phase.length)
+    }
+}

@@ -1,0 +1,114 @@
+//! Small runs, against what can be said without running.
+
+use super::*;
+use narrows_coordination::TreeStrategy;
+use narrows_units::{Bytes, Nanos, Rate};
+
+const POLICY: &str = "qdisc add dev eth1 root handle 1: htb
+class add dev eth1 parent 1: classid 1:1 htb rate 100mbit
+class add dev eth1 parent 1:1 classid 1:10 htb rate 30mbit ceil 100mbit
+class add dev eth1 parent 1:1 classid 1:20 htb rate 70mbit ceil 100mbit
+";
+
+fn setup() -> Setup {
+    let app = |name: &str, class| App { name: name.to_owned(), class, flows: 2 };
+    let phase = |one, other| Phase { length: Nanos::from_millis(400), sends: vec![one, other] };
+    Setup {
+        line: Rate::from_bits_per_sec(1_000_000_000),
+        buffer: Bytes(200_000),
+        round_trip: Nanos::from_millis(2),
+        time_out: Nanos::from_millis(10),
+        frame: Bytes(1500),
+        settle: Nanos::from_millis(200),
+        window: Nanos::from_millis(10),
+        apps: vec![app("one", 0x10), app("other", 0x20)],
+        phases: vec![phase(true, true), phase(true, false)],
+        seed: 1,
+    }
+}
+
+fn scheduler(coordination: TreeStrategy, drops: bool) -> Scheduler {
+    let (name, policy) = ("test".to_owned(), POLICY.to_owned());
+    Scheduler { name, policy, coordination, drops, before: vec![false; 2], line: None }
+}
+
+fn near(rate: f64, mbit: f64) -> bool {
+    (rate * 1e3 / mbit - 1.0).abs() < 0.06
+}
+
+#[test]
+fn whoever_keeps_the_tree_its_rates_are_had_and_lent() {
+    for coordination in TreeStrategy::ALL {
+        let setup = setup();
+        let outcome = run(&setup, &scheduler(coordination, false), &mut |_| {}).unwrap();
+        let rate = |phase, app| outcome.rate(&setup, phase, app);
+        let rates = [rate(0, 0), rate(0, 1), rate(1, 0), rate(1, 1)];
+        let what = format!("{}: {rates:?}", coordination.name());
+        assert!(near(rates[0], 30.0) && near(rates[1], 70.0), "{what}");
+        assert!(near(rates[2], 100.0) && rates[3] < 0.001, "{what}");
+    }
+}
+
+#[test]
+fn what_gets_no_token_is_dropped_where_nothing_waits() {
+    let setup = setup();
+    let outcome = run(&setup, &scheduler(TreeStrategy::FlowValve, true), &mut |_| {}).unwrap();
+    assert!(outcome.books.dropped > 0 && outcome.books.under_way == 0, "{:?}", outcome.books);
+    // What a policer leaves of TCP.
+    let sum = outcome.sum(&setup, 0);
+    assert!((0.06..=0.103).contains(&sum), "{sum}");
+}
+
+#[test]
+fn who_goes_before_the_tree_has_the_line() {
+    let mut setup = setup();
+    setup.line = Rate::from_bits_per_sec(100_000_000);
+    let mut scheduler = scheduler(TreeStrategy::Fair, false);
+    scheduler.before[0] = true;
+    let outcome = run(&setup, &scheduler, &mut |_| {}).unwrap();
+    assert!(near(outcome.rate(&setup, 0, 0), 100.0), "{}", outcome.rate(&setup, 0, 0));
+}
+
+#[test]
+fn a_class_that_is_no_leaf_and_a_policy_that_is_none_are_refused() {
+    let mut setup = setup();
+    let mut scheduler = scheduler(TreeStrategy::Fair, false);
+    setup.apps[0].class = 1;
+    let refused =
+        |setup: &Setup, scheduler: &Scheduler| run(setup, scheduler, &mut |_| {}).unwrap_err();
+    assert!(refused(&setup, &scheduler).contains("no leaf class 1:1"));
+    scheduler.policy =
+        "qdisc add dev eth1 root handle 1: tbf rate 1mbit burst 5k limit 5k".to_owned();
+    assert!(check(&scheduler, 2).is_err());
+    scheduler.policy = "class add".to_owned();
+    assert!(check(&scheduler, 2).unwrap_err().contains("test:1"));
+}
+
+#[test]
+fn one_lock_is_the_limit_and_a_batch_at_a_time_is_none() {
+    let costs = crate::setup::Costs {
+        step_ns: 1.0,
+        packet_ns: 100.0,
+        drop_ns: 1.0,
+        line_read_ns: 100.0,
+        line_update_ns: 20.0,
+    };
+    let mpps = |coordination, cores| {
+        let load = capacity::Load {
+            classes: vec![0x10, 0x20],
+            frame: Bytes(64),
+            cores,
+            line: Rate::from_bits_per_sec(100_000_000_000),
+            length: Nanos::from_micros(500),
+        };
+        let mut scheduler = scheduler(coordination, true);
+        scheduler.policy = POLICY.replace("mbit", "gbit");
+        capacity::run(&scheduler, &load, &costs).unwrap()
+    };
+    // Two classes below each other, 40 ns under the lock.
+    let locked = mpps(TreeStrategy::Lock, 16);
+    assert!((20.0..=25.1).contains(&locked), "{locked}");
+    let fair = [1, 8].map(|cores| mpps(TreeStrategy::Fair, cores));
+    assert!(fair[1] > 7.5 * fair[0], "{fair:?}");
+    assert!(mpps(TreeStrategy::FlowValve, 1) < fair[0]);
+}

@@ -1,0 +1,118 @@
+//! How long packets stayed in Narrows before they left through a port: percentiles of all packets,
+//! not of a sample, and the counts that they are made of.
+
+use serde::{Deserialize, Serialize};
+
+/// How long packets stayed. Percentiles are since the start; see [`Delays::since`] for a span.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Delays {
+    /// The median, in microseconds.
+    pub p50_us: f64,
+    /// The 99th percentile, in microseconds.
+    pub p99_us: f64,
+    /// 99.9 % stayed no longer, in microseconds.
+    pub p999_us: f64,
+    /// The longest, in microseconds.
+    pub max_us: f64,
+    /// Times in microseconds, ascending, each with the packets that stayed at most that long, and
+    /// longer than the time before. Within 1 %.
+    pub counts: Vec<(f64, u64)>,
+}
+
+impl Delays {
+    /// Of `counts`, as in [`Delays::counts`].
+    pub fn new(counts: Vec<(f64, u64)>) -> Self {
+        let of = |share| quantile(&counts, share).unwrap_or_default();
+        let [p50_us, p99_us, p999_us, max_us] = [0.5, 0.99, 0.999, 1.0].map(of);
+        Self { p50_us, p99_us, p999_us, max_us, counts }
+    }
+
+    /// Packets counted.
+    pub fn packets(&self) -> u64 {
+        self.counts.iter().map(|(_, packets)| packets).sum()
+    }
+
+    /// What was counted after `earlier`. Where counts went back, the instance was started or
+    /// upgraded in between, and everything is.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut before = earlier.counts.iter().peekable();
+        let mut rest = Vec::with_capacity(self.counts.len());
+        for &(time, packets) in &self.counts {
+            let was = before.next_if(|(at, _)| *at == time).map_or(0, |(_, packets)| *packets);
+            let Some(grown) = packets.checked_sub(was) else { return self.clone() };
+            if grown > 0 {
+                rest.push((time, grown));
+            }
+        }
+        match before.peek() {
+            Some(_) => self.clone(),
+            None => Self::new(rest),
+        }
+    }
+
+    /// Median, 99th and 99.9th percentile and the longest, as people say them.
+    pub fn told(&self) -> [String; 4] {
+        [self.p50_us, self.p99_us, self.p999_us, self.max_us].map(|us| match us {
+            us if us < 10.0 => format!("{us:.1} us"),
+            us if us < 1e3 => format!("{us:.0} us"),
+            us if us < 1e6 => format!("{:.1} ms", us / 1e3),
+            us => format!("{:.1} s", us / 1e6),
+        })
+    }
+
+    /// About how long all packets stayed together, in seconds.
+    pub fn sum_s(&self) -> f64 {
+        self.counts.iter().map(|(us, packets)| us * *packets as f64 / 1e6).sum()
+    }
+}
+
+/// How long the share `of` of the packets stayed at most.
+fn quantile(counts: &[(f64, u64)], of: f64) -> Option<f64> {
+    let all: u64 = counts.iter().map(|(_, packets)| packets).sum();
+    let wanted = (all as f64 * of).ceil() as u64;
+    let mut seen = 0;
+    let reached = counts.iter().find(|(_, packets)| {
+        seen += packets;
+        seen >= wanted
+    });
+    reached.or(counts.last()).map(|(time, _)| *time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_the_time_that_so_many_stayed_at_most() {
+        let delays = Delays::new(vec![(1.0, 900), (50.0, 98), (2_000.0, 2)]);
+        assert_eq!((delays.p50_us, delays.p99_us), (1.0, 50.0));
+        assert_eq!((delays.p999_us, delays.max_us), (2_000.0, 2_000.0));
+        assert_eq!(delays.packets(), 1_000);
+        assert!((delays.sum_s() - 0.0098).abs() < 1e-9);
+        assert_eq!(Delays::new(Vec::new()), Delays::default());
+    }
+
+    #[test]
+    fn times_are_told_in_a_fitting_unit() {
+        let delays = Delays::new(vec![(1.23, 50), (456.7, 49), (78_900.0, 1)]);
+        assert_eq!(delays.told(), ["1.2 us", "457 us", "78.9 ms", "78.9 ms"]);
+    }
+
+    #[test]
+    fn a_span_has_the_packets_that_left_in_it() {
+        let was = Delays::new(vec![(1.0, 900), (50.0, 10)]);
+        let is = Delays::new(vec![(1.0, 900), (50.0, 12), (70.0, 2)]);
+        assert_eq!(is.since(&was).counts, [(50.0, 2), (70.0, 2)]);
+        assert_eq!(is.since(&is), Delays::default());
+    }
+
+    #[test]
+    fn an_instance_that_began_anew_has_counted_it_all_since() {
+        let was = Delays::new(vec![(1.0, 900), (50.0, 10)]);
+        let is = Delays::new(vec![(1.0, 3)]);
+        assert_eq!(is.since(&was), is);
+        let other = Delays::new(vec![(2.0, 1_000)]);
+        assert_eq!(other.since(&was), other);
+    }
+}

@@ -1,0 +1,125 @@
+//! Everything that can be seen of a running instance, at one moment.
+//!
+//! *Idea.* One set of structures is the origin of every view. The instance fills a [`Snapshot`] and
+//! sends it over the control socket as JSON. `narrows show`, `narrows top`, an exporter and the
+//! testbed read it there, as clients: none of them runs in the process that forwards.
+//!
+//! *Principles.* Counters run on over the instance's whole life, also when a port goes away and
+//! comes back, and when another process takes over. Names carry units: `_bps` are bits per second,
+//! `_bytes` bytes, `_s` seconds. A qdisc or class is what `tc -s -d -j` prints for it, so a program
+//! that reads tc's JSON reads this. A field that was added later has a default, so that a newer
+//! client reads an older instance.
+//!
+//! *Non-goals.* How any of it is counted (`dataplane`), what `tc` prints as text (`tc`).
+
+mod change;
+mod conservation;
+mod delays;
+mod port;
+mod qdisc;
+mod queue;
+mod text;
+mod tin;
+mod worker;
+
+pub use change::{Change, FigureRates, QueueRates};
+pub use conservation::Conservation;
+pub use delays::Delays;
+pub use port::{DeviceLosses, KernelDrops, Port};
+pub use qdisc::{Class, ClassStats, Figures, Qdisc};
+pub use queue::Queue;
+pub use tin::Tin;
+pub use worker::Worker;
+
+use serde::{Deserialize, Serialize};
+
+/// An instance at one moment.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// `running`, or `waiting` for a port to be usable again.
+    pub state: String,
+    /// What is waited for, where something is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waiting_for: Option<String>,
+    /// How long the instance has run, in seconds.
+    #[serde(default)]
+    pub uptime_s: f64,
+    /// Who forwards when this process is gone: `open`, `open (bridge NAME)`, `closed`.
+    #[serde(default)]
+    pub fail: String,
+    /// What is wrong with the ports now: what bypasses the limit, cannot pass, or is spoilt.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub warnings: Vec<String>,
+    /// The two ports.
+    pub ports: Vec<Port>,
+    /// The worker of each queue.
+    #[serde(default)]
+    pub workers: Vec<Worker>,
+    /// Where every packet went.
+    #[serde(default)]
+    pub conservation: Conservation,
+    /// The latest events, oldest first.
+    #[serde(default)]
+    pub events: Vec<String>,
+}
+
+impl Snapshot {
+    /// The port with this name.
+    pub fn port(&self, name: &str) -> Option<&Port> {
+        self.ports.iter().find(|port| port.name == name)
+    }
+
+    /// Whether its ports are joined.
+    pub fn is_running(&self) -> bool {
+        self.state == "running"
+    }
+
+    /// Whether packets are dropped when this process is gone.
+    pub fn fails_closed(&self) -> bool {
+        self.fail.starts_with("closed")
+    }
+
+    /// The bridge that stands by.
+    pub fn standby(&self) -> Option<&str> {
+        self.fail.strip_prefix("open (bridge ")?.strip_suffix(')')
+    }
+
+    /// Whether a worker is silent.
+    pub fn has_silent_worker(&self) -> bool {
+        self.workers.iter().any(|worker| worker.silent_s.is_some())
+    }
+
+    /// Whether nothing is queued, and every worker can say so.
+    pub fn is_at_rest(&self) -> bool {
+        let is_empty = |port: &Port| port.total.backlog_packets == 0;
+        self.ports.iter().all(is_empty) && !self.has_silent_worker()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What an instance says with one worker and nothing queued.
+    const SHOW: &str = r#"{"state":"running","fail":"open (bridge nrwbr2)","workers":[{}],
+        "ports":[{"name":"port-a","queues":2,"per_queue":[],"to_self":0,"unserved":0,
+        "total":{"tx_packets":1,"tx_bytes":60,"backlog_packets":0,"drops":0}}]}"#;
+
+    fn show(was: &str, is: &str) -> Snapshot {
+        assert!(SHOW.contains(was), "{was}");
+        serde_json::from_str(&SHOW.replace(was, is)).unwrap()
+    }
+
+    #[test]
+    fn an_instance_is_at_rest_where_nothing_is_queued_and_nobody_is_silent() {
+        assert!(show("{}", "{}").is_at_rest());
+        assert!(!show(r#""backlog_packets":0"#, r#""backlog_packets":1"#).is_at_rest());
+        assert!(!show("{}", r#"{"silent_s":0.6}"#).is_at_rest());
+    }
+
+    #[test]
+    fn the_bridge_that_stands_by_is_named() {
+        assert_eq!(show("{}", "{}").standby(), Some("nrwbr2"));
+        assert_eq!(show("open (bridge nrwbr2)", "closed").standby(), None);
+    }
+}

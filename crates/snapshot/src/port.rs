@@ -1,0 +1,170 @@
+//! A port: how it is joined, what it carries, and what was lost outside the queues.
+
+use crate::{Class, Delays, Qdisc, Queue};
+use serde::{Deserialize, Serialize};
+
+/// A port.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Port {
+    /// The interface's name.
+    pub name: String,
+    /// XDP mode: `native` or `generic`.
+    #[serde(default)]
+    pub xdp: String,
+    /// `zero-copy` or `copy`.
+    #[serde(default)]
+    pub copy: String,
+    /// Whether there is no carrier, so that what is sent here is lost in the kernel.
+    #[serde(default)]
+    pub no_carrier: bool,
+    /// Its MTU in bytes.
+    #[serde(default)]
+    pub mtu: u32,
+    /// Queue pairs served.
+    #[serde(default)]
+    pub queues: u32,
+    /// The kind of its root qdisc.
+    #[serde(default)]
+    pub qdisc: String,
+    /// The rate set at its root, in bits per second.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rate_set_bps: Option<u64>,
+    /// What the largest `cake` instance on it takes, in bytes: without packets, and without what
+    /// instances share.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub instance_bytes: Option<u64>,
+    /// What left in the last second, in bits per second of frames.
+    #[serde(default)]
+    pub tx_rate_bps: u64,
+    /// What came in in the last second, in bits per second of frames.
+    #[serde(default)]
+    pub rx_rate_bps: u64,
+    /// All queues together.
+    pub total: Queue,
+    /// Each queue.
+    pub per_queue: Vec<Queue>,
+    /// Frames for the box itself, given to the kernel.
+    pub to_self: u64,
+    /// Frames that the kernel got because no worker served their queue.
+    pub unserved: u64,
+    /// Frames that bypassed a silent worker: to the kernel, or nowhere where Narrows fails closed.
+    #[serde(default)]
+    pub stalled: u64,
+    /// How long what left here stayed in Narrows.
+    #[serde(default)]
+    pub delays: Delays,
+    /// Frames that the kernel lost between driver and worker.
+    #[serde(default)]
+    pub kernel_drops: KernelDrops,
+    /// Frames that the device itself lost while the ports were joined.
+    #[serde(default)]
+    pub device_losses: DeviceLosses,
+    /// Its qdiscs, root first. Only where the request asks for the tree.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub qdiscs: Vec<Qdisc>,
+    /// Its classes, each after the class above it. Only where the request asks for the tree.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub classes: Vec<Class>,
+}
+
+impl Port {
+    /// What it may send at most, in bits per second: the rate set at its root, or where an `htb`
+    /// stands there, the ceilings of its topmost classes together. `None` where nothing limits it,
+    /// or a tree does that the snapshot was not asked for.
+    pub fn limit_bps(&self) -> Option<u64> {
+        let top = || self.classes.iter().filter(|class| class.kind == "htb" && class.root);
+        let ceilings = || top().filter_map(|class| class.ceil).reduce(u64::saturating_add);
+        let tree = if self.qdisc == "htb" { ceilings() } else { None };
+        self.rate_set_bps.or(tree.map(|bytes| bytes.saturating_mul(8)))
+    }
+
+    /// All packets that were to come in or leave here and did not, by where and why: reasons of the
+    /// queues by their names, `kernel` and `device` before those of the others. These two may count
+    /// the same packets, so they are not to be added up. What bypassed a worker was not lost and is
+    /// not among them.
+    pub fn losses(&self) -> Vec<(String, u64)> {
+        let queues = self.total.drops_by_reason.iter();
+        let queues = queues.map(|(reason, count)| (reason.clone(), *count));
+        let (kernel, device) = (&self.kernel_drops, &self.device_losses);
+        let others = [
+            ("kernel rx_ring_full", kernel.rx_ring_full),
+            ("kernel rx_dropped", kernel.rx_dropped),
+            ("kernel rx_invalid", kernel.rx_invalid),
+            ("kernel tx_invalid", kernel.tx_invalid),
+            ("device rx_dropped", device.rx_dropped),
+            ("device rx_errors", device.rx_errors),
+            ("device rx_missed", device.rx_missed),
+            ("device tx_dropped", device.tx_dropped),
+            ("device tx_errors", device.tx_errors),
+        ];
+        queues.chain(others.map(|(reason, count)| (reason.to_owned(), count))).collect()
+    }
+}
+
+/// What the kernel lost between a driver and the workers, for XDP_STATISTICS of `xsk(7)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelDrops {
+    /// The RX ring was full.
+    pub rx_ring_full: u64,
+    /// Other losses on the way in.
+    pub rx_dropped: u64,
+    /// Times that the fill ring was empty.
+    pub fill_ring_empty: u64,
+    /// Descriptors refused on the way in.
+    pub rx_invalid: u64,
+    /// Descriptors refused on the way out.
+    pub tx_invalid: u64,
+}
+
+/// The kernel's counts of losses for the whole device, whatever program sent the frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceLosses {
+    /// Received and dropped.
+    pub rx_dropped: u64,
+    /// Received with an error.
+    pub rx_errors: u64,
+    /// Missed for want of a buffer.
+    pub rx_missed: u64,
+    /// Not sent: no carrier, no room.
+    pub tx_dropped: u64,
+    /// Not sent for an error.
+    pub tx_errors: u64,
+    /// Of these, lost with the carrier.
+    pub tx_carrier: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(kind: &str, ceil: u64, root: bool) -> Class {
+        Class { kind: kind.into(), ceil: Some(ceil), root, ..Class::default() }
+    }
+
+    #[test]
+    fn a_tree_limits_a_port_to_the_ceilings_of_its_topmost_classes() {
+        let classes =
+            vec![class("htb", 100, true), class("htb", 50, false), class("htb", 25, true)];
+        let port = Port { qdisc: "htb".into(), classes, ..Port::default() };
+        assert_eq!(port.limit_bps(), Some(125 * 8));
+        assert_eq!(Port { qdisc: "mq".into(), ..port }.limit_bps(), None);
+    }
+
+    #[test]
+    fn a_rate_at_the_root_is_the_limit() {
+        let port = Port { qdisc: "cake".into(), rate_set_bps: Some(7), ..Port::default() };
+        assert_eq!(port.limit_bps(), Some(7));
+        assert_eq!(Port::default().limit_bps(), None);
+    }
+
+    #[test]
+    fn losses_are_told_by_where_they_happened() {
+        let mut port = Port::default();
+        port.total.drops_by_reason.insert("limit".into(), 3);
+        port.kernel_drops.rx_ring_full = 4;
+        port.device_losses.tx_dropped = 5;
+        let lost: Vec<_> = port.losses().into_iter().filter(|(_, count)| *count > 0).collect();
+        let told: Vec<_> = lost.iter().map(|(why, count)| (why.as_str(), *count)).collect();
+        assert_eq!(told, [("limit", 3), ("kernel rx_ring_full", 4), ("device tx_dropped", 5)]);
+    }
+}

@@ -1,0 +1,290 @@
+//! The text of `narrows show`.
+
+use crate::{DeviceLosses, KernelDrops, Port, Queue, Snapshot};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// A rate as people say it.
+fn rate(bps: u64) -> String {
+    narrows_units::Rate::from_bits_per_sec(bps).to_string()
+}
+
+fn reasons(drops: &BTreeMap<String, u64>) -> String {
+    if drops.is_empty() {
+        return String::new();
+    }
+    let list: Vec<String> = drops.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    format!(" ({})", list.join(", "))
+}
+
+impl Snapshot {
+    /// The text of `narrows show`.
+    pub fn render(&self) -> String {
+        let mut out = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write(&mut out);
+        out
+    }
+
+    fn write(&self, out: &mut String) -> std::fmt::Result {
+        write!(out, "narrows {} for {:.0} s, fail-{}", self.state, self.uptime_s, self.fail)?;
+        match &self.waiting_for {
+            Some(reason) => writeln!(out, ": {reason}")?,
+            None => writeln!(out)?,
+        }
+        for warning in &self.warnings {
+            writeln!(out, "warning: {warning}")?;
+        }
+        for port in &self.ports {
+            port.write(out, self.fails_closed())?;
+        }
+        for worker in &self.workers {
+            write!(out, "worker {}: cpu {}, ", worker.queue, worker.cpu)?;
+            if let Some(seconds) = worker.silent_s {
+                write!(out, "SILENT for {seconds:.1} s, before that ")?;
+            }
+            writeln!(
+                out,
+                "load {:.1} %, idle {:.1} s, {} frames = {} free + {} receiving + {} waiting \
+                 + {} sending",
+                worker.load * 100.0,
+                worker.idle_s,
+                worker.frames,
+                worker.free_frames,
+                worker.receiving_frames,
+                worker.waiting_frames,
+                worker.sending_frames,
+            )?;
+            if worker.stray_frames > 0 {
+                let times = worker.stray_frames;
+                writeln!(out, "  the kernel gave back frames that it did not have: {times}")?;
+            }
+        }
+        let sum = &self.conservation;
+        writeln!(
+            out,
+            "received {} = sent {} + queued {} + dropped {}{}, {} unaccounted",
+            sum.received,
+            sum.sent,
+            sum.queued,
+            sum.dropped.values().sum::<u64>(),
+            reasons(&sum.dropped),
+            sum.unaccounted
+        )?;
+        if sum.bypassed > 0 {
+            writeln!(out, "bypassed {}: no worker saw them", sum.bypassed)?;
+        }
+        for event in &self.events {
+            writeln!(out, "event: {event}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Port {
+    fn write(&self, out: &mut String, is_closed: bool) -> std::fmt::Result {
+        write!(
+            out,
+            "{}: {} {}, mtu {}, {} queues, qdisc {}",
+            self.name, self.xdp, self.copy, self.mtu, self.queues, self.qdisc
+        )?;
+        if let Some(set) = self.rate_set_bps {
+            write!(out, ", rate {}", rate(set))?;
+        }
+        if let Some(bytes) = self.instance_bytes {
+            write!(out, ", up to {bytes} B an instance")?;
+        }
+        writeln!(
+            out,
+            "; sending {}, receiving {}",
+            rate(self.tx_rate_bps),
+            rate(self.rx_rate_bps)
+        )?;
+        if self.no_carrier {
+            writeln!(out, "  no carrier: what is sent here is lost in the kernel")?;
+        }
+        if self.delays.packets() > 0 {
+            let [p50, p99, p999, max] = self.delays.told();
+            writeln!(out, "  delay here: median {p50}, p99 {p99}, p99.9 {p999}, longest {max}")?;
+        }
+        self.total.write(out, "  total  ")?;
+        for (queue, counters) in self.per_queue.iter().enumerate() {
+            counters.write(out, &format!("  queue {queue}"))?;
+        }
+        if self.to_self + self.unserved > 0 {
+            writeln!(
+                out,
+                "  to the kernel: {} for this box, {} on queues without a worker",
+                self.to_self, self.unserved
+            )?;
+        }
+        if self.stalled > 0 {
+            let fate = if is_closed { "dropped" } else { "to the kernel" };
+            writeln!(out, "  {fate} while their worker was silent: {}", self.stalled)?;
+        }
+        if self.kernel_drops != KernelDrops::default() {
+            let lost = &self.kernel_drops;
+            writeln!(
+                out,
+                "  lost in the kernel: {} RX ring full, {} other; {} times no frame, \
+                 {} + {} descriptors refused",
+                lost.rx_ring_full,
+                lost.rx_dropped,
+                lost.fill_ring_empty,
+                lost.rx_invalid,
+                lost.tx_invalid
+            )?;
+        }
+        if self.device_losses != DeviceLosses::default() {
+            let lost = &self.device_losses;
+            writeln!(
+                out,
+                "  lost by the device: sending {} dropped, {} errors, {} of them carrier; \
+                 receiving {} dropped, {} errors, {} missed",
+                lost.tx_dropped,
+                lost.tx_errors,
+                lost.tx_carrier,
+                lost.rx_dropped,
+                lost.rx_errors,
+                lost.rx_missed
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl Queue {
+    fn write(&self, out: &mut String, name: &str) -> std::fmt::Result {
+        writeln!(
+            out,
+            "{name}: rx {} pkt {} B, tx {} pkt {} B, backlog {} pkt {} B, dropped {}{}",
+            self.rx_packets,
+            self.rx_bytes,
+            self.tx_packets,
+            self.tx_bytes,
+            self.backlog_packets,
+            self.backlog_bytes,
+            self.drops,
+            reasons(&self.drops_by_reason)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Conservation, Worker};
+
+    fn show() -> Snapshot {
+        let queue = |tx_packets, reasons: &[(&str, u64)]| Queue {
+            rx_packets: 1,
+            rx_bytes: 60,
+            tx_packets,
+            tx_bytes: tx_packets * 100,
+            tx_kicks: 3,
+            backlog_packets: 2,
+            backlog_bytes: 200,
+            drops: reasons.iter().map(|(_, count)| count).sum(),
+            drops_by_reason: reasons.iter().map(|&(name, n)| (name.to_owned(), n)).collect(),
+        };
+        Snapshot {
+            state: "running".into(),
+            waiting_for: None,
+            uptime_s: 61.4,
+            fail: "open (bridge nrwbr7)".into(),
+            warnings: Vec::new(),
+            ports: vec![Port {
+                name: "eth2".into(),
+                xdp: "native".into(),
+                copy: "copy".into(),
+                no_carrier: true,
+                mtu: 1500,
+                queues: 1,
+                qdisc: "cake".into(),
+                rate_set_bps: Some(100_000_000),
+                instance_bytes: Some(61_440),
+                tx_rate_bps: 99_000_000,
+                rx_rate_bps: 0,
+                total: queue(5, &[("limit", 3), ("too_long", 1)]),
+                per_queue: vec![queue(5, &[("limit", 3), ("too_long", 1)])],
+                to_self: 9,
+                unserved: 0,
+                stalled: 0,
+                kernel_drops: KernelDrops { rx_ring_full: 4, ..Default::default() },
+                device_losses: DeviceLosses { tx_dropped: 6, ..Default::default() },
+                ..Port::default()
+            }],
+            workers: vec![Worker {
+                load: 0.25,
+                idle_s: 3.0,
+                frames: 10,
+                free_frames: 1,
+                receiving_frames: 4,
+                waiting_frames: 2,
+                sending_frames: 3,
+                ..Default::default()
+            }],
+            conservation: Conservation { received: 11, sent: 5, queued: 2, ..Default::default() },
+            events: vec!["joined eth1 and eth2".into()],
+        }
+    }
+
+    #[test]
+    fn the_text_says_everything_in_the_words_of_the_field() {
+        let expected = "\
+narrows running for 61 s, fail-open (bridge nrwbr7)
+eth2: native copy, mtu 1500, 1 queues, qdisc cake, rate 100 Mbit/s, up to 61440 B an instance; sending 99 Mbit/s, receiving 0 bit/s
+  no carrier: what is sent here is lost in the kernel
+  total  : rx 1 pkt 60 B, tx 5 pkt 500 B, backlog 2 pkt 200 B, dropped 4 (limit 3, too_long 1)
+  queue 0: rx 1 pkt 60 B, tx 5 pkt 500 B, backlog 2 pkt 200 B, dropped 4 (limit 3, too_long 1)
+  to the kernel: 9 for this box, 0 on queues without a worker
+  lost in the kernel: 4 RX ring full, 0 other; 0 times no frame, 0 + 0 descriptors refused
+  lost by the device: sending 6 dropped, 0 errors, 0 of them carrier; receiving 0 dropped, 0 errors, 0 missed
+worker 0: cpu 0, load 25.0 %, idle 3.0 s, 10 frames = 1 free + 4 receiving + 2 waiting + 3 sending
+received 11 = sent 5 + queued 2 + dropped 0, 0 unaccounted
+event: joined eth1 and eth2
+";
+        assert_eq!(show().render(), expected);
+    }
+
+    #[test]
+    fn a_silent_worker_is_named_and_so_is_what_went_past_it() {
+        let mut show = show();
+        show.workers[0].silent_s = Some(3.21);
+        show.ports[0].stalled = 7;
+        show.conservation.bypassed = 7;
+        let text = show.render();
+        for line in [
+            "worker 0: cpu 0, SILENT for 3.2 s, before that load 25.0 %, idle 3.0 s, 10 frames = 1 free + 4 receiving + 2 waiting + 3 sending",
+            "  to the kernel while their worker was silent: 7",
+            "bypassed 7: no worker saw them",
+        ] {
+            assert!(text.lines().any(|shown| shown == line), "{line}\nis not in\n{text}");
+        }
+        show.fail = "closed".into();
+        assert!(show.render().contains("  dropped while their worker was silent: 7"));
+    }
+
+    #[test]
+    fn what_is_waited_for_is_said_first() {
+        let waiting = "eth2 is down: `ip link set dev eth2 up`".to_owned();
+        let show = Snapshot { state: "waiting".into(), waiting_for: Some(waiting), ..show() };
+        let text = show.render();
+        let first = text.lines().next().unwrap_or_default();
+        assert!(first.starts_with("narrows waiting for 61 s"), "{first}");
+        assert!(first.ends_with(": eth2 is down: `ip link set dev eth2 up`"), "{first}");
+    }
+
+    #[test]
+    fn json_leaves_out_what_is_not_and_comes_back_as_it_was() {
+        let mut show = show();
+        show.ports[0].rate_set_bps = None;
+        show.ports[0].instance_bytes = None;
+        let text = serde_json::to_string(&show).unwrap();
+        for absent in ["rate_set_bps", "instance_bytes", "waiting_for"] {
+            assert!(!text.contains(absent), "{text}");
+        }
+        let back: Snapshot = serde_json::from_str(&text).unwrap();
+        assert_eq!(back.render(), show.render());
+    }
+}

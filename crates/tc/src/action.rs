@@ -1,0 +1,674 @@
+//! Actions of filters, and `tc actions …`.
+//!
+//! Source: `tc-actions(8)`, `tc-police(8)`, `tc-skbedit(8)`; iproute2's `m_action.c`, `m_gact.c`,
+//! `m_police.c`, `m_skbedit.c`.
+
+use crate::command::Options;
+use crate::complaint::{Complaint, Outcome};
+use crate::kinds::overhead;
+use crate::notation;
+use crate::render::{Json, Line};
+use crate::ticks::Bucket;
+use crate::words::{Words, abbreviates};
+use crate::{Host, number, qdisc};
+use narrows_classify::{Action, ActionId, ActionKind, ActionStats, Control, Mark, Police, Random};
+use narrows_policy::{ActionDraft, BoundAction, ClassId, Cookie, Parent, Policy, Verb};
+use narrows_units::{Bytes, wire::Overhead};
+use std::fmt::Write;
+
+/// The most actions of a filter, as in the kernel.
+pub(crate) const MOST: usize = 32;
+
+/// Longer packets never conform, unless somebody says otherwise: what the kernel's table of 256
+/// cells of 8 bytes holds.
+const MTU: Bytes = Bytes(2040);
+
+const USAGE: &str = "Usage: tc actions { add | replace | change } action ACTION
+       tc actions { del | get } action KIND index N
+       tc actions { show | list | flush } action KIND
+ACTION is drop, pass, continue, reclassify, pipe [ random netrand|determ CONTROL N ],
+       police [ rate R burst B [ mtu B ] [ peakrate R ] ] [ pkts_rate N pkts_burst N ]
+              [ overhead B ] [ mpu B ] [ linklayer L ] [ conform-exceed EXCEED[/CONFORM] ], or
+       skbedit [ priority CLASSID ] [ mark M[/MASK] ] [ CONTROL ]; each with
+              [ index N ] [ cookie HEX ]
+";
+
+const CONTROLS: [(&str, Control); 7] = [
+    ("drop", Control::Drop),
+    ("shot", Control::Drop),
+    ("pass", Control::Pass),
+    ("ok", Control::Pass),
+    ("continue", Control::Continue),
+    ("reclassify", Control::Reclassify),
+    ("pipe", Control::Pipe),
+];
+
+/// What the kernel's numbers of controls mean.
+const NUMBERS: [(&str, Control); 5] = [
+    ("-1", Control::Continue),
+    ("0", Control::Pass),
+    ("1", Control::Reclassify),
+    ("2", Control::Drop),
+    ("3", Control::Pipe),
+];
+
+/// The control that `word` names.
+fn control(word: &str) -> Option<Control> {
+    CONTROLS.iter().find(|(name, _)| *name == word).map(|(_, control)| *control)
+}
+
+/// Its name, as `tc` prints it.
+fn control_name(control: Control) -> &'static str {
+    CONTROLS.iter().find(|(_, of)| *of == control).map_or("pass", |(name, _)| name)
+}
+
+fn bad(kind: &str, why: &str) -> Complaint {
+    Complaint::wrong(format!("{why}\nbad action parsing\nparse_action: bad value ({kind})!"))
+}
+
+/// Reads what follows `action`, up to the first word that is not its own.
+pub(crate) fn parse(words: &mut Words) -> Result<ActionDraft, Complaint> {
+    let kind = words.value("action", "drop")?;
+    match kind {
+        "police" => police(words),
+        "skbedit" => skbedit(words),
+        "gact" => {
+            let word = words.peek().unwrap_or_default();
+            match control(word) {
+                Some(control) => {
+                    words.next();
+                    gact(control, words)
+                }
+                None if word == "index" => gact_bound(words),
+                None => Err(bad(
+                    "gact",
+                    "Error: say what becomes of packets: drop, pass, continue, reclassify or pipe.",
+                )),
+            }
+        }
+        "goto" | "jump" => {
+            Err(bad(kind, "Error: \"goto chain\" is not supported here: filters are one chain."))
+        }
+        "trap" => Err(bad(
+            kind,
+            "Error: \"trap\" is not supported here: there is no other plane to trap to.",
+        )),
+        "mirred" => Err(bad(
+            kind,
+            "Error: \"mirred\" is not supported here: what comes in at one port goes out of the other.",
+        )),
+        "pedit" | "vlan" | "nat" | "csum" | "mpls" | "tunnel_key" | "skbmod" | "ife" => Err(bad(
+            kind,
+            &format!(
+                "Error: \"{kind}\" is not supported here: Narrows changes no packet but its code point."
+            ),
+        )),
+        "bpf" | "connmark" | "ct" | "ctinfo" | "ipt" | "xt" | "sample" | "simple" | "gate" => {
+            Err(bad(
+                kind,
+                &format!(
+                    "Error: \"{kind}\" is not supported here: there are gact, police and skbedit."
+                ),
+            ))
+        }
+        _ => match control(kind) {
+            Some(control) => gact(control, words),
+            None => Err(Complaint::unreadable(format!(
+                "Error: there is no action \"{kind}\": there are drop, pass, continue, reclassify, pipe, police and skbedit."
+            ))),
+        },
+    }
+}
+
+/// What any action may have.
+#[derive(Clone, Copy, Default)]
+struct Common {
+    index: Option<u32>,
+    cookie: Option<Cookie>,
+}
+
+impl Common {
+    fn draft(self, kind: ActionKind, action: Option<Action>) -> ActionDraft {
+        ActionDraft { kind, index: self.index, action, cookie: self.cookie }
+    }
+}
+
+/// The bytes that pairs of hexadecimal digits are.
+fn cookie(word: &str) -> Option<Cookie> {
+    let pair = |at| u8::from_str_radix(word.get(at..at + 2)?, 16).ok();
+    let bytes: Option<Vec<u8>> = (0..word.len()).step_by(2).map(pair).collect();
+    let is_hexadecimal = word.bytes().all(|digit| digit.is_ascii_hexdigit());
+    Cookie::new(&bytes.filter(|_| is_hexadecimal)?)
+}
+
+/// Reads `index N`, `cookie C` and what says nothing here. False where the next word is none of
+/// these.
+fn common(words: &mut Words, common: &mut Common) -> Result<bool, Complaint> {
+    match words.peek() {
+        Some("index") => {
+            words.next();
+            let value = words.value("index", "1")?;
+            let number = number::mask(value).filter(|number| *number != 0);
+            common.index = Some(number.ok_or_else(|| {
+                Complaint::wrong(format!("Illegal \"index\" {value}: a number from 1."))
+            })?);
+        }
+        Some("cookie") => {
+            words.next();
+            let value = words.value("cookie", "a1b2")?;
+            common.cookie = Some(cookie(value).ok_or_else(|| {
+                Complaint::unreadable(format!(
+                    "Error: argument \"{value}\" is wrong: cookie: 1 to 16 bytes, two hexadecimal digits each."
+                ))
+            })?);
+        }
+        // How the kernel counts, and that no hardware is to do it: nothing to choose here.
+        Some("no_percpu" | "skip_hw") => drop(words.next()),
+        Some("hw_stats") => {
+            words.next();
+            words.value("hw_stats", "disabled")?;
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn gact_bound(words: &mut Words) -> Result<ActionDraft, Complaint> {
+    let mut said = Common::default();
+    while common(words, &mut said)? {}
+    Ok(said.draft(ActionKind::Gact, None))
+}
+
+fn gact(control: Control, words: &mut Words) -> Result<ActionDraft, Complaint> {
+    let illegal = || {
+        bad(
+            "gact",
+            "Illegal \"random\": as random determ drop 10: every tenth packet, or netrand for any of ten.",
+        )
+    };
+    let (mut said, mut random) = (Common::default(), None);
+    loop {
+        if words.peek() == Some("random") {
+            words.next();
+            let is_determined = match words.next() {
+                Some("determ") => true,
+                Some("netrand") => false,
+                _ => return Err(illegal()),
+            };
+            let control = words.next().and_then(self::control).ok_or_else(illegal)?;
+            let of = words.next().and_then(|of| of.parse().ok()).filter(|of| *of != 0);
+            random = Some(Random { is_determined, of: of.ok_or_else(illegal)?, control });
+        } else if !common(words, &mut said)? {
+            break;
+        }
+    }
+    Ok(said.draft(ActionKind::Gact, Some(Action::Gact { control, random })))
+}
+
+/// Reads what follows `police`.
+pub(crate) fn police(words: &mut Words) -> Result<ActionDraft, Complaint> {
+    let illegal = |word: &str, why: &str| bad("police", &format!("Illegal \"{word}\": {why}."));
+    let (mut rate, mut burst, mut mtu, mut peak_rate) = (None, None, None, None);
+    let (mut pkts_rate, mut pkts_burst, mut said) = (None, None, Common::default());
+    let (mut exceed, mut conform) = (Control::Reclassify, Control::Pass);
+    let mut overhead = Overhead::default();
+    let mut says_any = false;
+    while let Some(word) = words.peek() {
+        if common(words, &mut said)? {
+            continue;
+        }
+        let both = |word: &str| {
+            let (exceed, conform) = word.split_once('/').unwrap_or((word, "pass"));
+            let either = |word: &str| {
+                let number = NUMBERS.iter().find(|(number, _)| *number == word);
+                control(word).or(number.map(|(_, control)| *control))
+            };
+            either(exceed).zip(either(conform))
+        };
+        match word {
+            "rate" | "peakrate" => {
+                words.next();
+                let read = number::rate(words.value(word, "1mbit")?);
+                let read = read.filter(|rate| !rate.is_zero());
+                let read = Some(read.ok_or_else(|| illegal(word, "a rate, as 10mbit"))?);
+                *(if word == "rate" { &mut rate } else { &mut peak_rate }) = read;
+            }
+            "burst" | "buffer" | "maxburst" | "mtu" | "minburst" => {
+                words.next();
+                let read = number::size_and_cell(words.value(word, "10k")?);
+                let read = read.filter(|size| size.0 != 0);
+                let read = Some(read.ok_or_else(|| illegal(word, "a size, as 10k"))?);
+                *(if matches!(word, "mtu" | "minburst") { &mut mtu } else { &mut burst }) = read;
+            }
+            "pkts_rate" | "pkts_burst" => {
+                words.next();
+                let read = words.value(word, "1000")?.parse::<u64>().ok();
+                let read = read.filter(|number| (1..=1_000_000_000).contains(number));
+                let read = Some(read.ok_or_else(|| illegal(word, "1 to 1000000000"))?);
+                *(if word == "pkts_rate" { &mut pkts_rate } else { &mut pkts_burst }) = read;
+            }
+            "overhead" => {
+                words.next();
+                let read = words.value(word, "14")?.parse::<u16>().ok();
+                overhead.per_frame = i32::from(read.ok_or_else(|| illegal(word, "0 to 65535"))?);
+            }
+            "mpu" => {
+                words.next();
+                let read = words.value(word, "64")?.parse::<u16>().ok();
+                overhead.minimum = read.ok_or_else(|| illegal(word, "0 to 65535"))?.into();
+            }
+            "linklayer" => {
+                words.next();
+                let framing = overhead::framing(words.value(word, "ethernet")?);
+                overhead.framing = framing.ok_or_else(|| illegal(word, overhead::FRAMING_HINT))?;
+            }
+            "avrate" => {
+                return Err(bad(
+                    "police",
+                    "Error: \"avrate\" is not supported here: give rate and burst.",
+                ));
+            }
+            "conform-exceed" => {
+                words.next();
+                let read = both(words.value(word, "drop/pipe")?);
+                (exceed, conform) = read
+                    .ok_or_else(|| illegal(word, "what exceeds and what conforms, as drop/pipe"))?;
+            }
+            word => match control(word) {
+                Some(control) => {
+                    words.next();
+                    (exceed, conform) = (control, Control::Pass);
+                }
+                None => break,
+            },
+        }
+        says_any = true;
+    }
+    let draft = |action| said.draft(ActionKind::Police, action);
+    if !says_any && said.index.is_some() {
+        return Ok(draft(None));
+    }
+    let refuse = |why: &str| Err(bad("police", why));
+    match (rate, burst, pkts_rate, pkts_burst) {
+        (None, _, None, _) if mtu.is_none() => {
+            return refuse("'rate' or 'avrate' or 'mtu' or 'pkts_rate' MUST be specified.");
+        }
+        (None, Some(_), _, _) | (Some(_), None, _, _) => return refuse("'burst' requires 'rate'."),
+        (_, _, None, Some(_)) | (_, _, Some(_), None) => {
+            return refuse("'pkts_burst' requires 'pkts_rate'.");
+        }
+        (Some(_), _, Some(_), _) => {
+            return refuse("'rate' and 'pkts_rate' are not allowed in same action.");
+        }
+        _ => {}
+    }
+    if peak_rate.is_some() && rate.is_none() {
+        return refuse("'peakrate' requires 'rate'.");
+    }
+    if peak_rate.is_some() && mtu.is_none() {
+        return refuse("'mtu' is required, if 'peakrate' is requested.");
+    }
+    let mtu = mtu.unwrap_or(if rate.is_some() { MTU } else { Bytes(0) });
+    let burst = burst.unwrap_or_default();
+    let packets = pkts_rate.zip(pkts_burst);
+    let police = Police { rate, burst, peak_rate, mtu, packets, overhead, exceed, conform };
+    Ok(draft(Some(Action::Police(police))))
+}
+
+fn skbedit(words: &mut Words) -> Result<ActionDraft, Complaint> {
+    let illegal = |word: &str, why: &str| bad("skbedit", &format!("Illegal \"{word}\": {why}."));
+    let (mut said, mut priority, mut mark) = (Common::default(), None, None);
+    let mut control = Control::Pipe;
+    while let Some(word) = words.peek() {
+        if common(words, &mut said)? {
+            continue;
+        }
+        match word {
+            word if abbreviates(word, "priority") => {
+                words.next();
+                let Some(Some(Parent::Class(ClassId { major, minor }))) =
+                    number::parent(words.value(word, "1:10")?)
+                else {
+                    return Err(illegal(word, "a class, as 1:10"));
+                };
+                // In a packet's priority there is room for 16 bits of each.
+                if major.max(minor) > 0xffff {
+                    return Err(illegal(
+                        word,
+                        "a class up to ffff:ffff: give classid to the filter",
+                    ));
+                }
+                priority = Some(major << 16 | minor);
+            }
+            "mark" => {
+                words.next();
+                let value = words.value(word, "5")?;
+                let (value, mask) = value.split_once('/').unwrap_or((value, "0xffffffff"));
+                let both = number::mask(value).zip(number::mask(mask));
+                let (value, mask) =
+                    both.ok_or_else(|| illegal(word, "a number, or one and a mask"))?;
+                mark = Some(Mark { value: value & mask, mask });
+            }
+            "queue_mapping" => {
+                return Err(bad(
+                    "skbedit",
+                    "Error: \"queue_mapping\" is not supported here: a packet leaves by the queue of the worker that took it in, so that flows keep their order.",
+                ));
+            }
+            "ptype" | "inheritdsfield" => {
+                return Err(bad(
+                    "skbedit",
+                    &format!("Error: \"{word}\" is not supported here: give priority or mark."),
+                ));
+            }
+            word => match self::control(word) {
+                Some(read) => {
+                    words.next();
+                    control = read;
+                }
+                None => break,
+            },
+        }
+    }
+    let says_any = priority.is_some() || mark.is_some();
+    if !says_any && said.index.is_none() {
+        return Err(bad("skbedit", "Error: say what to set: priority CLASSID or mark M."));
+    }
+    let action = says_any.then_some(Action::Skbedit { priority, mark, control });
+    Ok(said.draft(ActionKind::Skbedit, action))
+}
+
+/// The class that a priority is.
+fn class(priority: u32) -> String {
+    ClassId { major: priority >> 16, minor: priority & 0xffff }.to_string()
+}
+
+/// A cookie as it is written.
+fn digits(cookie: &Cookie) -> String {
+    cookie.bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The words that make it.
+pub(crate) fn save(bound: &BoundAction) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = match &bound.action {
+        Action::Gact { control, random } => {
+            let random = random.map_or(String::new(), |random| {
+                let sort = if random.is_determined { "determ" } else { "netrand" };
+                format!(" random {sort} {} {}", control_name(random.control), random.of)
+            });
+            write!(text, "gact {}{random}", control_name(*control))
+        }
+        Action::Police(police) => {
+            text.push_str("police");
+            let mut add = |name: &str, value: &dyn std::fmt::Display| {
+                let _ = write!(text, " {name} {value}");
+            };
+            if let Some(rate) = police.rate {
+                add("rate", &format_args!("{}bps", rate.bytes_per_sec()));
+                add("burst", &police.burst.0);
+            }
+            if police.mtu.0 != 0 {
+                add("mtu", &police.mtu.0);
+            }
+            if let Some(rate) = police.peak_rate {
+                add("peakrate", &format_args!("{}bps", rate.bytes_per_sec()));
+            }
+            if let Some((rate, burst)) = police.packets {
+                add("pkts_rate", &rate);
+                add("pkts_burst", &burst);
+            }
+            overhead::save(&police.overhead, &mut add);
+            let (exceed, conform) = (control_name(police.exceed), control_name(police.conform));
+            write!(text, " conform-exceed {exceed}/{conform}")
+        }
+        Action::Skbedit { priority, mark, control } => {
+            text.push_str("skbedit");
+            if let Some(priority) = priority {
+                let _ = write!(text, " priority {}", class(*priority));
+            }
+            if let Some(Mark { value, mask }) = mark {
+                let _ = write!(text, " mark {value:#x}/{mask:#x}");
+            }
+            write!(text, " {}", control_name(*control))
+        }
+    };
+    let _ = write!(text, " index {}", bound.id.index);
+    if let Some(cookie) = bound.cookie {
+        let _ = write!(text, " cookie {}", digits(&cookie));
+    }
+    text
+}
+
+/// Shows the actions of a filter behind it.
+pub(crate) fn show_bound(
+    ids: &[ActionId],
+    policy: &Policy,
+    stats: Option<&[(ActionId, ActionStats)]>,
+    line: &mut Line,
+) {
+    let mut all = Vec::new();
+    let found = ids.iter().filter_map(|id| policy.action(*id));
+    for (order, bound) in (1..).zip(found) {
+        let mut one = Line::default();
+        show(order, bound, figures(bound.id, stats), &mut one);
+        let (text, json) = one.into_parts();
+        line.text(&format!("\n{text}"));
+        all.push(json);
+    }
+    if !all.is_empty() {
+        line.json("actions", Json::Objects(all));
+    }
+}
+
+/// What is known of `id`: nothing where no figures are wanted.
+fn figures(id: ActionId, stats: Option<&[(ActionId, ActionStats)]>) -> Option<ActionStats> {
+    let found = stats?.iter().find(|(of, _)| *of == id);
+    Some(found.map_or_else(ActionStats::default, |(_, stats)| *stats))
+}
+
+fn show(order: u64, bound: &BoundAction, stats: Option<ActionStats>, line: &mut Line) {
+    line.add("order", Json::Number(order), &format!("\taction order {order}: "));
+    let BoundAction { id, action, cookie, filters, stays } = bound;
+    let text = |text: &str| Json::Text(text.to_owned());
+    let control = |control: Control| Json::Object(vec![("type", text(control_name(control)))]);
+    let index = u64::from(id.index);
+    let (references, bound) = (u64::from(*filters) + u64::from(*stays), u64::from(*filters));
+    match action {
+        Action::Gact { control: does, random } => {
+            line.add("kind", text("gact"), "gact ");
+            line.add("control_action", control(*does), &format!("action {}", control_name(*does)));
+            let (sort, other, of) = match random {
+                None => ("none", Control::Pass, 0),
+                Some(Random { is_determined: true, of, control }) => ("determ", *control, *of),
+                Some(Random { of, control, .. }) => ("netrand", *control, *of),
+            };
+            let shown = format!("\n\t random type {sort} {} val {of}", control_name(other));
+            let random = vec![
+                ("random_type", text(sort)),
+                ("control_action", control(other)),
+                ("val", Json::Number(u64::from(of))),
+            ];
+            line.add("prob", Json::Object(random), &shown);
+            line.add("index", Json::Number(index), &format!("\n\t index {index}"));
+            line.add("ref", Json::Number(references), &format!(" ref {references}"));
+            line.add("bind", Json::Number(bound), &format!(" bind {bound}\n"));
+        }
+        Action::Police(police) => {
+            line.add("kind", text("police"), " police ");
+            line.add("index", Json::Number(index), &format!("{index:#x} "));
+            let rate = police.rate.unwrap_or_default();
+            let shown = format!("rate {} ", line.rate(rate));
+            line.add("rate", Json::Number(rate.bytes_per_sec()), &shown);
+            let burst = Bucket::new(police.burst, rate, &Overhead::default()).size(rate);
+            let shown = format!("burst {} ", notation::size(burst));
+            line.add("burst", Json::Number(burst), &shown);
+            // Any length is the longest that the kernel can say.
+            let mtu = if police.mtu.0 == 0 { u64::from(u32::MAX) } else { police.mtu.0 };
+            line.add("mtu", Json::Number(mtu), &format!("mtu {} ", notation::size(mtu)));
+            if let Some((rate, burst)) = police.packets {
+                line.add("pkts_rate", Json::Number(rate), &format!("pkts_rate {rate} "));
+                line.add("pkts_burst", Json::Number(burst), &format!("pkts_burst {burst} "));
+            }
+            if let Some(rate) = police.peak_rate {
+                let shown = format!("peakrate {} ", line.rate(rate));
+                line.add("peakrate", Json::Number(rate.bytes_per_sec()), &shown);
+            }
+            let mut shown = format!("action {}", control_name(police.exceed));
+            if police.conform != Control::Pass {
+                shown += &format!("/{}", control_name(police.conform));
+            }
+            line.add("control_action", control(police.exceed), &(shown + " "));
+            let overhead = u64::try_from(police.overhead.per_frame).unwrap_or(0);
+            line.add("overhead", Json::Number(overhead), &format!("overhead {overhead}b "));
+            overhead::show_framing(&police.overhead, false, line);
+            line.add("ref", Json::Number(references), &format!("\n\tref {references} "));
+            line.add("bind", Json::Number(bound), &format!("bind {bound} \n"));
+        }
+        Action::Skbedit { priority, mark, control: does } => {
+            line.add("kind", text("skbedit"), "skbedit ");
+            if let Some(priority) = priority {
+                let class = class(*priority);
+                line.add("priority", text(&class), &format!(" priority {class}"));
+            }
+            if let Some(Mark { value, mask }) = mark {
+                line.add("mark", Json::Number(u64::from(*value)), &format!(" mark {value}"));
+                if *mask != u32::MAX {
+                    let mask = format!("{mask:#x}");
+                    line.add("mask", text(&mask), &format!("/{mask}"));
+                }
+            }
+            line.add("control_action", control(*does), &format!(" {}", control_name(*does)));
+            line.add("index", Json::Number(index), &format!("\n\t index {index}"));
+            line.add("ref", Json::Number(references), &format!(" ref {references}"));
+            line.add("bind", Json::Number(bound), &format!(" bind {bound}\n"));
+        }
+    }
+    if let Some(ActionStats { packets, bytes, drops, overlimits }) = stats {
+        line.text(&format!(
+            "\tAction statistics:\n\tSent {bytes} bytes {packets} pkt (dropped {drops}, \
+             overlimits {overlimits} requeues 0) \n\tbacklog 0b 0p requeues 0\n"
+        ));
+        let figures = [
+            ("bytes", bytes),
+            ("packets", packets),
+            ("drops", drops),
+            ("overlimits", overlimits),
+            ("requeues", 0),
+            ("backlog", 0),
+            ("qlen", 0),
+        ];
+        let figures = figures.map(|(name, figure)| (name, Json::Number(figure)));
+        line.json("stats", Json::Object(figures.into()));
+    }
+    if let Some(cookie) = cookie {
+        let cookie = digits(cookie);
+        line.add("cookie", text(&cookie), &format!("\tcookie {cookie}\n"));
+    }
+}
+
+/// `tc actions …`, which has one exit code for all that goes wrong, but for `flush`.
+pub(crate) fn run(
+    words: Words,
+    options: &Options,
+    host: &mut dyn Host,
+) -> Result<Outcome, Complaint> {
+    let code = Outcome::UNREADABLE;
+    execute(words, options, host).map_err(|complaint| Complaint { code, ..complaint })
+}
+
+fn execute(mut words: Words, options: &Options, host: &mut dyn Host) -> Result<Outcome, Complaint> {
+    let usage = || Outcome { stderr: USAGE.to_owned(), ..Outcome::default() };
+    let Some(command) = words.next() else { return Ok(usage()) };
+    let unreadable = || Complaint::unreadable(format!("What is \"{command}\"?\n{USAGE}"));
+    if abbreviates(command, "help") {
+        return Ok(usage());
+    }
+    if !words.next().is_some_and(|word| word == "action" || word == "actions") {
+        return Err(unreadable());
+    }
+    let refuse = |why: String| Complaint::refused(format!("Error: {why}"));
+    if command == "flush" || qdisc::lists(command) {
+        let word = words.next().unwrap_or_default();
+        let kind = ActionKind::ALL.into_iter().find(|kind| kind.name() == word);
+        let kind = kind.ok_or_else(|| {
+            refuse(format!("there is no action \"{word}\": there are gact, police and skbedit."))
+        })?;
+        if command == "flush" {
+            let present = host.policy();
+            let policy = present.flush_actions(kind);
+            if policy == present && policy.actions().any(|bound| bound.id.kind == kind) {
+                let refused = Complaint::wrong(
+                    "Error: Unable to flush all TC actions: filters have them, delete those first.",
+                );
+                return Ok(refused.into());
+            }
+            host.apply(policy).map_err(refuse)?;
+            return Ok(Outcome::default());
+        }
+        return Ok(list(kind, None, options, host));
+    }
+    if command == "get" || qdisc::verb(command) == Some(Verb::Delete) {
+        let draft = bound(&mut words)?;
+        let index = draft.index.unwrap_or_default();
+        if command != "get" {
+            let policy = host.policy().edit_action(Verb::Delete, &draft);
+            let policy = policy.map_err(|error| refuse(error.to_string()))?;
+            host.apply(policy).map_err(refuse)?;
+            return Ok(Outcome::default());
+        }
+        let id = ActionId { kind: draft.kind, index };
+        if host.policy().action(id).is_none() {
+            let name = draft.kind.name();
+            return Err(refuse(format!("TC action \"{name}\" not found: see tc actions show.")));
+        }
+        return Ok(list(draft.kind, Some(id), options, host));
+    }
+    let Some(verb) = qdisc::verb(command) else { return Err(unreadable()) };
+    let mut policy = host.policy();
+    loop {
+        let draft = parse(&mut words)?;
+        policy = policy.edit_action(verb, &draft).map_err(|error| refuse(error.to_string()))?;
+        match words.next() {
+            None => break,
+            Some("action") => {}
+            Some(word) => return Err(Complaint::unreadable(format!("What is \"{word}\"?"))),
+        }
+    }
+    host.apply(policy).map_err(refuse)?;
+    Ok(Outcome::default())
+}
+
+/// `KIND index N`.
+fn bound(words: &mut Words) -> Result<ActionDraft, Complaint> {
+    let word = words.next().unwrap_or_default();
+    let kind = ActionKind::ALL.into_iter().find(|kind| kind.name() == word);
+    let mut said = Common::default();
+    while common(words, &mut said)? {}
+    match (kind, said.index, words.next()) {
+        (Some(kind), Some(_), None) => Ok(said.draft(kind, None)),
+        _ => Err(Complaint::unreadable(format!(
+            "Command line is not complete: say which action, as police index 1.\n{USAGE}"
+        ))),
+    }
+}
+
+fn list(kind: ActionKind, only: Option<ActionId>, options: &Options, host: &dyn Host) -> Outcome {
+    let stats = options.statistics.then(|| host.action_stats());
+    let policy = host.policy();
+    let wanted =
+        |bound: &&BoundAction| bound.id.kind == kind && only.is_none_or(|only| bound.id == only);
+    let found: Vec<&BoundAction> = policy.actions().filter(wanted).collect();
+    let mut total = Line::default();
+    let count = found.len() as u64;
+    total.add("total acts", Json::Number(count), &format!("total acts {count}\n\n"));
+    let mut lines = if only.is_none() { vec![total] } else { Vec::new() };
+    let shown = (0..).zip(found).map(|(order, bound)| {
+        let mut line = options.line();
+        show(order, bound, figures(bound.id, stats.as_deref()), &mut line);
+        line
+    });
+    lines.extend(shown);
+    options.print(&lines)
+}

@@ -1,0 +1,26 @@
+//! Qdiscs and classes of a port as JSON, for programs that show an instance in their own way.
+
+use crate::command::Options;
+use crate::complaint::{Complaint, Outcome};
+use crate::words::Words;
+use crate::{Host, class, show};
+
+/// Shows what `words` say of `host`.
+type Show = fn(Words, &Options, &dyn Host) -> Result<Outcome, Complaint>;
+
+/// The qdiscs of port `dev`, as `tc -s -j qdisc show dev` prints them.
+pub fn qdiscs(dev: &str, host: &dyn Host) -> String {
+    listed(show::show, dev, host)
+}
+
+/// The classes of port `dev`, as `tc -s -j class show dev` prints them.
+pub fn classes(dev: &str, host: &dyn Host) -> String {
+    listed(class::show, dev, host)
+}
+
+fn listed(show: Show, dev: &str, host: &dyn Host) -> String {
+    let options = Options { statistics: true, json: true, ..Options::default() };
+    let words = ["dev", dev].map(str::to_owned);
+    // A port that is away for the moment has none to show.
+    show(Words::new(&words), &options, host).map_or_else(|_| "[]".into(), |shown| shown.stdout)
+}

@@ -1,0 +1,43 @@
+//! The figures of a port's qdiscs, found by what they are of.
+
+use narrows_policy::{Handle, NodeStats, Parent};
+use narrows_qdisc::Stats;
+use std::collections::HashMap;
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct StatsOf<'a> {
+    handles: HashMap<Handle, &'a Stats>,
+    places: HashMap<Parent, (Option<Handle>, &'a Stats)>,
+}
+
+impl<'a> StatsOf<'a> {
+    /// Those in `all`.
+    pub(crate) fn new(all: &'a [NodeStats]) -> Self {
+        let mut found = Self::default();
+        for NodeStats { parent, handle, stats } in all {
+            // Where there are two in a place the first counts.
+            found.places.entry(*parent).or_insert((*handle, stats));
+            if let Some(handle) = handle {
+                found.handles.entry(*handle).or_insert(stats);
+            }
+        }
+        found
+    }
+
+    /// Those of the qdisc `handle`.
+    pub(crate) fn of_handle(&self, handle: Handle) -> Option<&'a Stats> {
+        self.handles.get(&handle).copied()
+    }
+
+    /// Those of what is at `parent`.
+    pub(crate) fn at(&self, parent: Parent) -> Option<&'a Stats> {
+        self.places.get(&parent).map(|(_, stats)| *stats)
+    }
+
+    /// Those of `handle` at `parent`; of what nobody put there, where that is `None`.
+    pub(crate) fn of(&self, parent: Parent, handle: Option<Handle>) -> Option<&'a Stats> {
+        let (there, stats) = self.places.get(&parent)?;
+        (*there == handle).then_some(*stats)
+    }
+}

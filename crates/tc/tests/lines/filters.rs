@@ -1,0 +1,346 @@
+//! Filters of all kinds, their actions, and where they are.
+
+use crate::host::TwoPorts;
+use narrows_tc::{execute, load, save};
+use proptest::prelude::*;
+
+/// A tree with an inner class below the root class, and `clsact` on the same port.
+fn tree() -> TwoPorts {
+    let mut host = TwoPorts::with_queues(4);
+    for line in [
+        "qdisc add dev right root handle 1: htb default 30",
+        "class add dev right parent 1: classid 1:1 htb rate 100mbit",
+        "class add dev right parent 1:1 classid 1:2 htb rate 50mbit",
+        "class add dev right parent 1:2 classid 1:10 htb rate 20mbit",
+        "class add dev right parent 1:2 classid 1:20 htb rate 20mbit",
+        "class add dev right parent 1:1 classid 1:30 htb rate 20mbit",
+        "qdisc add dev right clsact",
+    ] {
+        host.ok(line);
+    }
+    host
+}
+
+/// What a policy saves and loads is the same again.
+#[track_caller]
+fn survives(host: &TwoPorts) {
+    let text = save(&host.policy);
+    let again = load(&text, "saved", &TwoPorts::with_queues(4));
+    assert_eq!(again.as_ref(), Ok(&host.policy), "{text}");
+}
+
+#[test]
+fn marks_and_expressions_are_shown_as_tc_shows_them() {
+    let mut host = tree();
+    host.ok("filter add dev right parent 1: pref 1 handle 0x10/0xf0 fw classid 1:20");
+    host.ok("filter add dev right parent 1: pref 2 basic match u32( u16 0x1122 0xffff at 4 ) \
+             and not meta( nf_mark gt 24 ) classid 1:20");
+    assert_eq!(
+        host.ok("filter show dev right parent 1:"),
+        "filter protocol all pref 1 fw chain 0 \n\
+         filter protocol all pref 1 fw chain 0 handle 0x10/0xf0 classid 1:20 \n\
+         filter protocol all pref 2 basic chain 0 \n\
+         filter protocol all pref 2 basic chain 0 handle 0x1 flowid 1:20 \n  \
+         u32(11220000/ffff0000 at 4)\n  AND NOT meta(nf_mark gt 24)\n\n"
+    );
+    let json = host.ok("-j filter show dev right pref 1");
+    assert!(json.contains(r#""fw":{"mark":"0x10","mask":"0xf0"}"#), "{json}");
+    host.fails("filter add dev right pref 1 handle 5/0xff fw classid 1:20", 2);
+    host.fails("filter add dev right pref 3 fw classid 1:20", 2);
+    host.fails("filter add dev right pref 3 handle 5 fw", 2);
+    host.fails("filter add dev right pref 3 handle 5/4294967296 fw classid 1:20", 1);
+    host.fails("filter add dev right pref 3 basic match ipset( x src ) classid 1:20", 1);
+    survives(&host);
+}
+
+#[test]
+fn expressions_are_read_with_and_without_blanks_and_parentheses() {
+    let mut host = tree();
+    for (words, shown) in [
+        (
+            "cmp(u16 at 2 layer network mask 0xff00 eq 256)",
+            "cmp(u16 at 2 layer 1 mask 0xff00 eq 256)",
+        ),
+        ("cmp( u8 at -14 layer link trans gt 3 )", "cmp(u8 at -14 layer 0 trans gt 3)"),
+        ("nbyte(abc at 0 layer 2)", "nbyte(61 62 63 \"abc\" at 0 layer 2)"),
+        ("meta(pkt_len shift 2 mask 0xff lt 9)", "meta(pkt_len shift 2 mask 0x000000ff lt 9)"),
+        (
+            "meta(vlan eq 7) or ( meta(protocol eq 2048) and not cmp(u8 at 0 eq 5) )",
+            "meta(vlan eq 7)\n  OR (\n    meta(protocol eq 2048)\n    AND NOT cmp(u8 at 0 layer 1 eq 5)\n  )",
+        ),
+    ] {
+        host.ok(&format!("filter add dev right pref 5 basic match {words} classid 1:30"));
+        let all = host.ok("filter show dev right pref 5");
+        assert!(all.contains(&format!("\n  {shown}\n")), "{words}: {all}");
+        survives(&host);
+        host.ok("filter del dev right pref 5");
+    }
+    for words in
+        ["cmp(u8 at 0 eq", "and", "( meta(vlan eq 7)", "meta(x eq 1)", "nbyte(a'b at 0)", "text(x)"]
+    {
+        host.fails(&format!("filter add dev right pref 5 basic match {words} classid 1:30"), 1);
+    }
+}
+
+#[test]
+fn flower_has_the_keys_that_frames_have() {
+    let mut host = tree();
+    host.ok("filter add dev right pref 1 protocol 802.1Q flower vlan_id 7 vlan_prio 3 \
+             vlan_ethtype ip dst_mac 02:00:00:00:00:01 src_mac 02:00:00:00:00:00/8 ip_proto tcp \
+             ip_tos 0xb8/0xfc ip_ttl 64 dst_ip 10.0.0.0/8 dst_port 80-90 tcp_flags 0x2/0x12 \
+             ip_flags nofrag classid 1:30");
+    let shown = host.ok("filter show dev right pref 1");
+    let keys = "\n  vlan_id 7\n  vlan_prio 3\n  vlan_ethtype ip\n  dst_mac 02:00:00:00:00:01\n  \
+                src_mac 02:00:00:00:00:00/ff:00:00:00:00:00\n  eth_type ipv4\n  ip_proto tcp\n  \
+                ip_tos 184/0xfc\n  ip_ttl 64\n  dst_ip 10.0.0.0/8\n  dst_port 80-90\n  \
+                tcp_flags 0x2/12\n  ip_flags nofrag\n  not_in_hw\n";
+    assert!(shown.contains(keys), "{shown}");
+    host.ok(
+        "filter add dev right pref 2 protocol ip flower ip_proto icmp type 8 code 0 classid 1:30",
+    );
+    let shown = host.ok("filter show dev right pref 2");
+    assert!(shown.contains("\n  icmp_type 8\n  icmp_code 0\n"), "{shown}");
+    for words in [
+        "protocol ip flower vlan_id 7",
+        "protocol ip flower tcp_flags 2",
+        "protocol ip flower type 8",
+        "flower mpls_label 5",
+        "flower dst_mac 02:00",
+        "flower ip_flags x",
+    ] {
+        host.fails(&format!("filter add dev right pref 3 {words} classid 1:30"), 1);
+    }
+    survives(&host);
+}
+
+#[test]
+fn one_filter_is_had_by_its_number() {
+    let mut host = tree();
+    host.ok("filter add dev right parent 1: protocol ip pref 1 u32 match ip dport 80 0xffff flowid 1:30");
+    host.ok("filter add dev right parent 1: protocol ip pref 2 u32 match ip dport 81 0xffff flowid 1:30");
+    let shown = host.ok("filter get dev right parent 1: protocol ip pref 2 handle 801::800 u32");
+    assert_eq!(
+        shown,
+        "filter parent 1: protocol ip pref 2 u32 chain 0 fh 801::800 order 2048 key ht 801 bkt 0 \
+         *flowid 1:30 not_in_hw \n  match 00000051/0000ffff at 20\n"
+    );
+    for (words, why, code) in [
+        ("parent 1: protocol ip pref 9 handle 1 u32", "priority/protocol not found", 2),
+        ("parent 1: protocol ip pref 1 handle 1 flower", "kind does not match", 2),
+        ("parent 1: protocol ip pref 1 handle 800::900 u32", "handle not found", 2),
+        ("parent 1: pref 1 handle 1 u32", "Must specify filter protocol", 255),
+        ("parent 1: protocol ip pref 1 u32", "Must specify filter handle", 255),
+    ] {
+        let complaint = host.fails(&format!("filter get dev right {words}"), code);
+        assert!(complaint.contains(why), "{words}: {complaint}");
+    }
+}
+
+#[test]
+fn filters_at_an_inner_class_go_on_below_it() {
+    let mut host = tree();
+    let refused = host.fails("filter add dev right parent 1: pref 1 matchall classid 1:2", 2);
+    assert!(refused.contains("1:2 has classes below it"), "{refused}");
+    host.ok(
+        "filter add dev right parent 1:2 protocol ip pref 1 flower dst_ip 10.0.0.0/8 classid 1:10",
+    );
+    host.ok("filter add dev right parent 1: pref 1 matchall classid 1:2");
+    assert!(host.ok("filter show dev right parent 1:2").contains("classid 1:10"));
+    assert!(!host.ok("filter show dev right").contains("classid 1:10"), "those at the qdisc");
+    for (line, why) in [
+        ("filter add dev right parent 1:2 pref 2 matchall classid 1:30", "one below it"),
+        ("filter add dev right parent 1:2 pref 2 matchall classid 1:2", "one below it"),
+        ("filter add dev right parent 1:10 pref 2 matchall classid 1:20", "No class is below 1:10"),
+        ("filter del dev right parent 1:2", "1:2 has classes below it"),
+        ("class del dev right classid 1:10", "in use"),
+    ] {
+        let complaint = host.fails(line, 2);
+        assert!(complaint.contains(why), "{line}: {complaint}");
+    }
+    survives(&host);
+}
+
+#[test]
+fn actions_are_shown_as_tc_shows_them() {
+    let mut host = tree();
+    host.ok("filter add dev right ingress protocol ip pref 1 flower dst_ip 10.0.0.1 \
+             action police rate 1mbit burst 10k conform-exceed drop/pipe action skbedit mark 5 pass");
+    host.ok("filter add dev right egress pref 7 matchall action skbedit priority 1:20");
+    host.ok("filter add dev right egress pref 8 matchall action drop random determ pass 10");
+    assert_eq!(
+        host.ok("filter show dev right ingress"),
+        "filter protocol ip pref 1 flower chain 0 \n\
+         filter protocol ip pref 1 flower chain 0 handle 0x1 \n  eth_type ipv4\n  dst_ip 10.0.0.1\n  \
+         not_in_hw\n\taction order 1:  police 0x1 rate 1Mbit burst 10Kb mtu 2Kb action drop/pipe \
+         overhead 0b \n\tref 1 bind 1 \n\n\taction order 2: skbedit  mark 5 pass\n\t index 1 ref 1 \
+         bind 1\n\n"
+    );
+    let shown = host.ok("-s filter show dev right egress");
+    assert!(shown.contains("skbedit  priority 1:20 pipe\n\t index 2 ref 1 bind 1\n"), "{shown}");
+    assert!(
+        shown.contains(
+            "gact action drop\n\t random type determ pass val 10\n\t index 1 ref 1 bind 1\n"
+        ),
+        "{shown}"
+    );
+    assert!(shown.contains("\tAction statistics:\n\tSent 0 bytes 0 pkt (dropped 0, "), "{shown}");
+    let json: serde_json::Value =
+        serde_json::from_str(&host.ok("-j filter show dev right ingress")).unwrap();
+    assert_eq!(json[1]["options"]["actions"][0]["kind"], "police");
+    assert_eq!(json[1]["options"]["actions"][0]["rate"], 125_000);
+    survives(&host);
+}
+
+#[test]
+fn an_action_is_shared_by_its_number_and_goes_with_its_last_filter() {
+    let mut host = tree();
+    host.ok("actions add action police rate 1mbit burst 10k drop index 7");
+    host.ok("filter add dev right ingress pref 1 matchall action police index 7");
+    host.ok("filter add dev right egress pref 1 matchall action police index 7");
+    host.ok("filter add dev right egress pref 2 matchall action drop");
+    let shown = host.ok("actions list action police");
+    assert!(shown.starts_with("total acts 1\n") && shown.contains("ref 3 bind 2"), "{shown}");
+    survives(&host);
+    host.fails("actions del action police index 7", 255);
+    host.fails("actions flush action police", 1);
+    host.fails("actions add action police rate 2mbit burst 10k drop index 7", 255);
+    host.ok("actions change action police rate 2mbit burst 10k drop index 7");
+    assert!(host.ok("filter show dev right ingress").contains("rate 2Mbit"));
+    host.ok("qdisc del dev right clsact");
+    assert!(
+        host.ok("actions list action police").contains("ref 1 bind 0"),
+        "it was added by itself"
+    );
+    assert_eq!(host.ok("actions list action gact"), "total acts 0\n\n");
+    host.ok("actions del action police index 7");
+    host.fails("actions get action police index 7", 255);
+    survives(&host);
+}
+
+#[test]
+fn what_cannot_be_done_with_a_packet_is_refused_with_a_reason() {
+    let mut host = tree();
+    for (action, why) in [
+        ("mirred egress redirect dev left", "goes out of the other"),
+        ("skbedit queue_mapping 1", "keep their order"),
+        ("goto chain 5", "one chain"),
+        ("pedit x", "changes no packet"),
+        ("police burst 5k", "MUST be specified"),
+        ("police rate 1mbit", "'burst' requires 'rate'"),
+        ("police rate 1mbit burst 5k peakrate 2mbit", "'mtu' is required"),
+        ("police rate 1mbit burst 5k pkts_rate 5 pkts_burst 5", "not allowed in same action"),
+        ("police avrate 1mbit", "give rate and burst"),
+        ("skbedit", "say what to set"),
+    ] {
+        let complaint =
+            host.fails(&format!("filter add dev right ingress pref 1 matchall action {action}"), 1);
+        assert!(complaint.contains(why), "{action}: {complaint}");
+    }
+    host.fails("filter add dev right ingress pref 1 matchall action police index 9", 2);
+    let complaint = host.fails("filter add dev right ingress pref 1 matchall action x", 255);
+    assert!(complaint.contains("there is no action"), "{complaint}");
+    host.fails("filter add dev right ingress pref 1 matchall action drop cookie abc", 255);
+    host.fails("filter add dev right ingress pref 1 matchall classid 1:x", 1);
+    host.fails("filter add dev left ingress pref 1 matchall action drop", 2);
+    host.fails("filter add dev right ingress pref 1 u32 divisor 256", 1);
+    host.fails("filter add dev right ingress chain 5 pref 1 matchall action drop", 1);
+}
+
+#[test]
+fn an_expression_may_come_as_the_one_word_that_a_shell_makes_of_quotes() {
+    let mut host = tree();
+    let line = "filter add dev right pref 1 basic match 'cmp(u8 at 0 layer link mask 0xff gt 10) and \
+                not u32(u16 0x1122 0xffff at nexthdr+0)' classid 1:20";
+    let outcome = execute(&shlex::split(line).unwrap(), &mut host);
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""));
+    let shown = host.ok("filter show dev right pref 1");
+    let expected =
+        "cmp(u8 at 0 layer 0 mask 0xff gt 10)\n  AND NOT u32(11220000/ffff0000 at nexthdr+0)";
+    assert!(shown.contains(expected), "{shown}");
+    survives(&host);
+}
+
+/// As every manual of the last twenty years has it.
+#[test]
+fn a_policer_at_ingress_may_name_a_class_that_nobody_has() {
+    let mut host = TwoPorts::with_queues(4);
+    host.ok("qdisc add dev right handle ffff: ingress");
+    host.ok("filter add dev right parent ffff: protocol ip prio 50 u32 match ip src 0.0.0.0/0 \
+         police rate 7mbit burst 1m drop cookie c0ffee flowid :1");
+    assert_eq!(
+        host.ok("filter get dev right parent ffff: protocol ip prio 50 handle 800::800 u32"),
+        "filter parent ffff: protocol ip pref 50 u32 chain 0 fh 800::800 order 2048 key ht 800 bkt 0 \
+         flowid :1 not_in_hw \n  match 00000000/00000000 at 12\n\
+         \taction order 1:  police 0x1 rate 7Mbit burst 1024Kb mtu 2Kb action drop overhead 0b \n\
+         \tref 1 bind 1 \n\tcookie c0ffee\n\n"
+    );
+    for all in ["0/0", "any", "10/0"] {
+        host.ok(&format!(
+            "filter replace dev right parent ffff: pref 60 u32 match ip dst {all} action drop"
+        ));
+    }
+    host.ok("filter add dev right parent ffff: pref 61 u32 match ip dst 10.1/16 action drop");
+    let shown = host.ok("filter show dev right ingress pref 61");
+    assert!(shown.contains("match 0a010000/ffff0000 at 16"), "{shown}");
+    for wrong in ["10.1.2.3.4", "10..1", "256", "+1", "", "x"] {
+        let line = format!(
+            "filter add dev right parent ffff: pref 62 u32 match ip dst {wrong}/8 action drop"
+        );
+        host.fails(&line, 1);
+    }
+    survives(&host);
+}
+
+#[test]
+fn the_ends_of_a_port_come_and_go() {
+    let mut host = TwoPorts::with_queues(1);
+    host.ok("qdisc add dev left ingress");
+    assert_eq!(
+        host.ok("qdisc show dev left"),
+        "qdisc noqueue 0: root refcnt 2 \nqdisc ingress ffff: parent ffff:fff1 ---------------- \n"
+    );
+    host.fails("qdisc add dev left ingress", 2);
+    host.fails("filter add dev left egress pref 1 matchall action drop", 2);
+    host.ok("filter add dev left parent ffff: pref 1 matchall action drop");
+    survives(&host);
+    host.fails("qdisc del dev left clsact", 2);
+    host.ok("qdisc del dev left ingress");
+    assert_eq!(save(&host.policy), "");
+}
+
+fn action() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just("drop".to_owned()),
+        Just("drop cookie a1b2c3".to_owned()),
+        Just("pass random netrand drop 3".to_owned()),
+        Just("skbedit priority 1:30 mark 0x5/0xff".to_owned()),
+        (8_u64..1 << 34, 1_u64..1 << 20, 0_u16..100).prop_map(|(rate, burst, overhead)| format!(
+            "police rate {rate}bit burst {burst} overhead {overhead} conform-exceed continue/pipe"
+        )),
+        (1_u64..1 << 20, 1_u64..1 << 10)
+            .prop_map(|(rate, burst)| format!("police pkts_rate {rate} pkts_burst {burst} drop")),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_saved_filters_the_same_way(
+        list in prop::collection::vec((0..4_u8, prop::collection::vec(action(), 0..3), 1_u32..99), 0..12),
+    ) {
+        let mut host = tree();
+        for (pref, (place, actions, mark)) in (1..).zip(list) {
+            let place = ["parent 1:", "ingress", "egress", "parent 1:2"][usize::from(place)];
+            let class = match (place, actions.is_empty()) {
+                ("parent 1:", true) => " classid 1:30",
+                ("parent 1:2", _) => " classid 1:10",
+                (_, true) => " classid :3",
+                _ => "",
+            };
+            let actions: String = actions.iter().map(|action| format!(" action {action}")).collect();
+            host.ok(&format!("filter add dev right {place} pref {pref} handle {mark} fw{class}{actions}"));
+        }
+        let text = save(&host.policy);
+        let again = load(&text, "saved", &TwoPorts::with_queues(4));
+        prop_assert_eq!(again.as_ref(), Ok(&host.policy), "{}", text);
+    }
+}

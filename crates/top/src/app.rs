@@ -1,0 +1,289 @@
+//! What is to be seen: the state behind the screen, fed with snapshots and keys.
+
+use crate::spark::History;
+use crate::table::{Sorting, Table};
+use crate::view::View;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use narrows_snapshot::{Change, Port, Snapshot};
+use std::collections::BTreeMap;
+
+/// Rows that a page key moves by.
+const PAGE: isize = 10;
+
+/// What comes from an instance.
+#[derive(Clone, Debug)]
+pub enum Feed {
+    /// It is like this now.
+    Snapshot(Box<Snapshot>),
+    /// It does not answer, for this reason.
+    Gone(String),
+}
+
+/// What is read from the keyboard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Table,
+    /// A filter is being typed.
+    Filter,
+    /// One row with all that is known of it.
+    Details,
+    Help,
+}
+
+/// The state behind the screen.
+#[derive(Clone, Debug)]
+pub struct App {
+    view: View,
+    mode: Mode,
+    earlier: Option<Snapshot>,
+    now: Option<Snapshot>,
+    gone: Option<String>,
+    /// Whether the next snapshot may be another instance's, whose counters began anew.
+    is_another: bool,
+    is_paused: bool,
+    is_done: bool,
+    filter: String,
+    sortings: BTreeMap<View, Sorting>,
+    /// The key of the row selected in each view.
+    selected: BTreeMap<View, String>,
+    /// What each port sent.
+    delivered: BTreeMap<String, History>,
+    /// What the row moved whose details are shown.
+    watched: History,
+}
+
+impl App {
+    /// Nothing was seen yet; `view` is to be shown.
+    pub fn new(view: View) -> Self {
+        Self {
+            view,
+            mode: Mode::Table,
+            earlier: None,
+            now: None,
+            gone: None,
+            is_another: false,
+            is_paused: false,
+            is_done: false,
+            filter: String::new(),
+            sortings: BTreeMap::new(),
+            selected: BTreeMap::new(),
+            delivered: BTreeMap::new(),
+            watched: History::default(),
+        }
+    }
+
+    /// Takes in what came from the instance. While paused, snapshots go by: the first rates after
+    /// that are means over the pause.
+    pub fn feed(&mut self, feed: Feed) {
+        match feed {
+            Feed::Gone(reason) => {
+                self.gone = Some(reason);
+                self.is_another = true;
+            }
+            Feed::Snapshot(_) if self.is_paused => self.gone = None,
+            Feed::Snapshot(snapshot) => {
+                let was = self.now.replace(*snapshot);
+                self.earlier = was.filter(|_| !self.is_another);
+                self.gone = None;
+                self.is_another = false;
+                self.remember();
+            }
+        }
+    }
+
+    /// Takes in a key.
+    pub fn key(&mut self, key: KeyEvent) {
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            self.is_done |= key.code == KeyCode::Char('c');
+            return;
+        }
+        match (self.mode, key.code) {
+            (Mode::Filter, code) => self.filter_key(code),
+            (_, KeyCode::Char('q')) => self.is_done = true,
+            (Mode::Help, _) => self.mode = Mode::Table,
+            (_, KeyCode::Char('?')) => self.mode = Mode::Help,
+            (_, KeyCode::Char('p' | ' ')) => self.is_paused = !self.is_paused,
+            (Mode::Details, KeyCode::Esc | KeyCode::Backspace | KeyCode::Left) => {
+                self.mode = Mode::Table;
+            }
+            (Mode::Details, KeyCode::Enter) => {}
+            (mode, code) => self.table_key(mode, code),
+        }
+    }
+
+    fn filter_key(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Enter => self.mode = Mode::Table,
+            KeyCode::Esc => {
+                self.filter.clear();
+                self.mode = Mode::Table;
+            }
+            KeyCode::Backspace => drop(self.filter.pop()),
+            KeyCode::Char(letter) => self.filter.push(letter),
+            _ => {}
+        }
+    }
+
+    fn table_key(&mut self, mode: Mode, code: KeyCode) {
+        match code {
+            KeyCode::Tab => self.show(1),
+            KeyCode::BackTab => self.show(-1),
+            KeyCode::Char(digit @ '1'..='7') => {
+                self.view = View::ALL[digit as usize - '1' as usize];
+                self.mode = Mode::Table;
+            }
+            KeyCode::Up | KeyCode::Char('k') => self.move_by(-1),
+            KeyCode::Down | KeyCode::Char('j') => self.move_by(1),
+            KeyCode::PageUp => self.move_by(-PAGE),
+            KeyCode::PageDown => self.move_by(PAGE),
+            KeyCode::Home => self.move_by(isize::MIN),
+            KeyCode::End => self.move_by(isize::MAX),
+            KeyCode::Enter | KeyCode::Right if mode == Mode::Table => {
+                self.watch();
+                self.mode = Mode::Details;
+            }
+            KeyCode::Char('/') => self.mode = Mode::Filter,
+            KeyCode::Esc => self.filter.clear(),
+            KeyCode::Char('s') => self.sort_next(),
+            KeyCode::Char('r') => {
+                if let Some(sorting) = self.sortings.get_mut(&self.view) {
+                    sorting.is_descending = !sorting.is_descending;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn show(&mut self, step: isize) {
+        let all = View::ALL.len() as isize;
+        let at = View::ALL.iter().position(|view| *view == self.view).unwrap_or(0) as isize;
+        self.view = View::ALL[(at + step).rem_euclid(all) as usize];
+        self.mode = Mode::Table;
+    }
+
+    /// By the next column, and after the last one in the instance's order. Numbers begin with the
+    /// largest.
+    fn sort_next(&mut self) {
+        let columns = self.table().map_or(0, |table| table.columns.len());
+        let column = self.sortings.get(&self.view).map_or(0, |sorting| sorting.column + 1);
+        if column < columns {
+            self.sortings.insert(self.view, Sorting { column, is_descending: column > 0 });
+        } else {
+            self.sortings.remove(&self.view);
+        }
+    }
+
+    fn move_by(&mut self, steps: isize) {
+        let Some(table) = self.table() else { return };
+        let rows = table.arranged(self.sorting(), &self.filter);
+        let at = self.position(rows.iter().map(|(_, row)| row.key.as_str()));
+        let to = (at as isize).saturating_add(steps).clamp(0, rows.len().max(1) as isize - 1);
+        if let Some((_, row)) = rows.get(to as usize) {
+            let key = row.key.clone();
+            self.selected.insert(self.view, key);
+            self.watch();
+        }
+    }
+
+    /// Where the selected row stands among rows with these keys: the first, where it is not there.
+    pub(crate) fn position<'a>(&self, mut keys: impl Iterator<Item = &'a str>) -> usize {
+        let selected = self.selected.get(&self.view);
+        selected.and_then(|selected| keys.position(|key| key == selected)).unwrap_or(0)
+    }
+
+    /// Begins a history of the selected row.
+    fn watch(&mut self) {
+        self.watched = History::default();
+        if let (None, Some(table)) = (self.selected.get(&self.view), self.table())
+            && let Some((_, row)) = table.arranged(self.sorting(), &self.filter).first()
+        {
+            let key = row.key.clone();
+            self.selected.insert(self.view, key);
+        }
+    }
+
+    /// Adds what was seen now to the histories.
+    fn remember(&mut self) {
+        let Some(now) = &self.now else { return };
+        let change = self.change();
+        let ports: Vec<(String, Option<f64>)> = now
+            .ports
+            .iter()
+            .map(|port| (port.name.clone(), change.as_ref().and_then(|it| it.of_port(port).tx_bps)))
+            .collect();
+        self.delivered.retain(|name, _| ports.iter().any(|(port, _)| port == name));
+        let watched = if self.mode == Mode::Details { self.selected_rate() } else { None };
+        for (name, rate) in ports {
+            self.delivered.entry(name).or_default().push(rate);
+        }
+        if self.mode == Mode::Details {
+            self.watched.push(watched);
+        }
+    }
+
+    fn selected_rate(&self) -> Option<f64> {
+        let key = self.selected_key()?;
+        self.table()?.rows.iter().find(|row| row.key == key)?.rate
+    }
+
+    /// Whether the user wants to end.
+    pub fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    pub(crate) fn view(&self) -> View {
+        self.view
+    }
+
+    pub(crate) fn now(&self) -> Option<&Snapshot> {
+        self.now.as_ref()
+    }
+
+    pub(crate) fn change(&self) -> Option<Change<'_>> {
+        Change::between(self.earlier.as_ref()?, self.now.as_ref()?)
+    }
+
+    /// Why the instance does not answer, where it does not.
+    pub(crate) fn gone(&self) -> Option<&str> {
+        self.gone.as_deref()
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    pub(crate) fn shows_help(&self) -> bool {
+        self.mode == Mode::Help
+    }
+
+    pub(crate) fn filter(&self) -> &str {
+        &self.filter
+    }
+
+    pub(crate) fn is_typing(&self) -> bool {
+        self.mode == Mode::Filter
+    }
+
+    pub(crate) fn sorting(&self) -> Option<Sorting> {
+        self.sortings.get(&self.view).copied()
+    }
+
+    pub(crate) fn delivered(&self, port: &Port) -> Option<&History> {
+        self.delivered.get(&port.name)
+    }
+
+    /// The table of the view that is shown.
+    pub(crate) fn table(&self) -> Option<Table> {
+        Some(self.view.table(self.now.as_ref()?, self.change().as_ref()))
+    }
+
+    /// The key of the row whose details are shown, and what it moved since they are.
+    pub(crate) fn details(&self) -> Option<(&str, &History)> {
+        let is_shown = self.mode == Mode::Details;
+        self.selected_key().filter(|_| is_shown).map(|key| (key, &self.watched))
+    }
+
+    fn selected_key(&self) -> Option<&str> {
+        self.selected.get(&self.view).map(String::as_str)
+    }
+}

@@ -1,0 +1,51 @@
+//! What stands in a table's cell, and what it is sorted by.
+
+use crate::number;
+use std::cmp::Ordering;
+
+/// A cell.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Cell {
+    pub(crate) text: String,
+    /// What it is sorted by where it is a number.
+    value: Option<f64>,
+}
+
+impl Cell {
+    pub(crate) fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), value: None }
+    }
+
+    /// Nothing.
+    pub(crate) fn blank() -> Self {
+        Self::text("")
+    }
+
+    pub(crate) fn count(count: u64) -> Self {
+        Self { text: number::short(count as f64), value: Some(count as f64) }
+    }
+
+    /// A count or a rate that may not be known.
+    pub(crate) fn number(value: Option<f64>) -> Self {
+        Self { text: value.map_or("-".into(), number::short), value }
+    }
+
+    pub(crate) fn percent(share: Option<f64>) -> Self {
+        Self { text: share.map_or("-".into(), number::percent), value: share }
+    }
+
+    pub(crate) fn micros(us: u64) -> Self {
+        Self { text: number::micros(us), value: Some(us as f64) }
+    }
+
+    /// Its place beside `other`: numbers by value with what is not known as the least, text by its
+    /// letters.
+    pub(crate) fn order(&self, other: &Self) -> Ordering {
+        match (self.value, other.value) {
+            (Some(one), Some(other)) => one.total_cmp(&other),
+            (Some(_), None) => Ordering::Greater,
+            (None, Some(_)) => Ordering::Less,
+            (None, None) => self.text.cmp(&other.text),
+        }
+    }
+}

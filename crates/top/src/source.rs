@@ -1,0 +1,72 @@
+//! Where snapshots come from.
+
+use crate::TopError;
+use crate::app::Feed;
+use narrows_dataplane::control::{Client, ControlError};
+use narrows_snapshot::Snapshot;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// An instance that is asked again and again: by the name of a port of it, so that it is found
+/// again when it was stopped and started.
+#[derive(Debug)]
+pub struct Source {
+    dev: String,
+}
+
+impl Source {
+    /// The instance that has the port `dev`, or the only one that runs here.
+    ///
+    /// # Errors
+    /// Where there is none or, without `dev`, more than one.
+    pub fn find(dev: Option<&str>) -> Result<Self, TopError> {
+        let found = Client::find(dev)?;
+        if let (None, [_, _, ..]) = (dev, &found[..]) {
+            let ports: Vec<String> = found.iter().map(|client| client.ports.join(",")).collect();
+            return Err(TopError::Several(ports.join(" and ")));
+        }
+        let ports = found.into_iter().flat_map(|client| client.ports);
+        let dev = dev.map(str::to_owned).or_else(|| ports.into_iter().next()).unwrap_or_default();
+        Ok(Self { dev })
+    }
+
+    /// How it is now.
+    ///
+    /// # Errors
+    /// Where it does not answer.
+    pub fn ask(&self) -> Result<Snapshot, ControlError> {
+        let found = Client::find(Some(&self.dev))?;
+        match found.first() {
+            Some(client) => client.snapshot(true),
+            None => Err(ControlError::Nobody(String::new())),
+        }
+    }
+
+    /// Asks every `interval` on a thread of its own, so that an instance that takes long to answer
+    /// does not keep the keys waiting. It ends when nobody listens any more.
+    pub(crate) fn follow(self, interval: Duration) -> Receiver<Feed> {
+        let (sender, receiver) = channel();
+        thread::spawn(move || self.run(interval, &sender));
+        receiver
+    }
+
+    fn run(self, interval: Duration, sender: &Sender<Feed>) {
+        // A channel of its own only to wait with.
+        let (_waker, nothing) = channel::<()>();
+        loop {
+            let began = Instant::now();
+            let feed = match self.ask() {
+                Ok(snapshot) => Feed::Snapshot(Box::new(snapshot)),
+                Err(error) => Feed::Gone(error.to_string()),
+            };
+            if sender.send(feed).is_err() {
+                return;
+            }
+            let left = interval.saturating_sub(began.elapsed());
+            if nothing.recv_timeout(left) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! A table whose rows may stand below each other as a tree: sorted, filtered, in order.
+
+use crate::cell::Cell;
+
+/// A column.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    pub(crate) width: usize,
+}
+
+/// A row.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// What tells it from all other rows, also in the next snapshot.
+    pub(crate) key: String,
+    /// The row that it stands below: an index before its own.
+    pub(crate) parent: Option<usize>,
+    /// One cell for each column.
+    pub(crate) cells: Vec<Cell>,
+    /// What a sparkline of it shows.
+    pub(crate) rate: Option<f64>,
+    /// Whether it says that something is wrong.
+    pub(crate) is_warning: bool,
+}
+
+impl Row {
+    pub(crate) fn new(key: impl Into<String>, parent: Option<usize>, cells: Vec<Cell>) -> Self {
+        Self { key: key.into(), parent, cells, rate: None, is_warning: false }
+    }
+}
+
+/// Rows under columns.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    pub(crate) columns: &'static [Column],
+    pub(crate) rows: Vec<Row>,
+}
+
+/// How a table is sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sorting {
+    pub(crate) column: usize,
+    pub(crate) is_descending: bool,
+}
+
+impl Table {
+    /// The rows in order, each with its depth: those whose text contains `filter`, in any case, and
+    /// what they stand below. Rows that stand below the same are sorted among themselves.
+    pub(crate) fn arranged(&self, sorting: Option<Sorting>, filter: &str) -> Vec<(usize, &Row)> {
+        let kept = self.kept(&filter.to_lowercase());
+        let mut below = vec![Vec::new(); self.rows.len() + 1];
+        let tops = self.rows.len();
+        for (index, row) in self.rows.iter().enumerate().filter(|(index, _)| kept[*index]) {
+            below[row.parent.unwrap_or(tops)].push(index);
+        }
+        if let Some(Sorting { column, is_descending }) = sorting {
+            for rows in &mut below {
+                rows.sort_by(|&one, &other| {
+                    let cell = |index: usize| self.rows[index].cells.get(column);
+                    let order = match (cell(one), cell(other)) {
+                        (Some(one), Some(other)) => one.order(other),
+                        _ => std::cmp::Ordering::Equal,
+                    };
+                    if is_descending { order.reverse() } else { order }
+                });
+            }
+        }
+        let mut arranged = Vec::new();
+        let mut to_do: Vec<(usize, usize)> =
+            below[tops].iter().rev().map(|&row| (0, row)).collect();
+        while let Some((depth, row)) = to_do.pop() {
+            arranged.push((depth, &self.rows[row]));
+            to_do.extend(below[row].iter().rev().map(|&row| (depth + 1, row)));
+        }
+        arranged
+    }
+
+    /// Whether each row is kept.
+    fn kept(&self, filter: &str) -> Vec<bool> {
+        let has = |row: &Row| {
+            row.key.to_lowercase().contains(filter)
+                || row.cells.iter().any(|cell| cell.text.to_lowercase().contains(filter))
+        };
+        let mut kept: Vec<bool> = self.rows.iter().map(has).collect();
+        // A parent stands before its children, so from the end each is settled when it is read.
+        for index in (0..self.rows.len()).rev() {
+            if let (true, Some(parent)) = (kept[index], self.rows[index].parent) {
+                kept[parent] = true;
+            }
+        }
+        kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const COLUMNS: &[Column] =
+        &[Column { name: "Name", width: 8 }, Column { name: "Count", width: 6 }];
+
+    fn table(rows: &[(&str, Option<usize>, u64)]) -> Table {
+        let row = |&(name, parent, count): &(&str, Option<usize>, u64)| {
+            Row::new(name, parent, vec![Cell::text(name), Cell::count(count)])
+        };
+        Table { columns: COLUMNS, rows: rows.iter().map(row).collect() }
+    }
+
+    fn keys(rows: &[(usize, &Row)]) -> Vec<String> {
+        rows.iter().map(|(depth, row)| format!("{}{}", " ".repeat(*depth), row.key)).collect()
+    }
+
+    const TREE: [(&str, Option<usize>, u64); 5] = [
+        ("root", None, 9),
+        ("home", Some(0), 2),
+        ("work", Some(0), 7),
+        ("tv", Some(1), 1),
+        ("phone", Some(1), 4),
+    ];
+
+    #[test]
+    fn rows_stand_below_their_parents() {
+        let table = table(&TREE);
+        assert_eq!(keys(&table.arranged(None, "")), ["root", " home", "  tv", "  phone", " work"]);
+    }
+
+    #[test]
+    fn siblings_are_sorted_and_the_tree_stays() {
+        let table = table(&TREE);
+        let by_count = Some(Sorting { column: 1, is_descending: true });
+        assert_eq!(
+            keys(&table.arranged(by_count, "")),
+            ["root", " work", " home", "  phone", "  tv"]
+        );
+    }
+
+    #[test]
+    fn a_filter_keeps_what_matches_and_what_it_stands_below() {
+        let table = table(&TREE);
+        assert_eq!(keys(&table.arranged(None, "TV")), ["root", " home", "  tv"]);
+        assert!(table.arranged(None, "no such thing").is_empty());
+    }
+
+    #[test]
+    fn what_is_not_known_is_the_least() {
+        let cells = [Cell::number(None), Cell::number(Some(0.0)), Cell::number(Some(3.0))];
+        assert!(cells.windows(2).all(|pair| pair[0].order(&pair[1]).is_lt()));
+    }
+
+    proptest! {
+        #[test]
+        fn sorting_loses_no_row_and_doubles_none(
+            parents in proptest::collection::vec(proptest::option::of(0usize..1000), 1..60),
+            column in 0usize..3,
+            is_descending: bool,
+        ) {
+            let rows = parents.iter().enumerate().map(|(index, parent)| {
+                let parent = parent.and_then(|parent| parent.checked_rem(index));
+                let cells = vec![Cell::text("x"), Cell::count(index as u64 % 7)];
+                Row::new(index.to_string(), parent, cells)
+            });
+            let table = Table { columns: COLUMNS, rows: rows.collect() };
+            let arranged = table.arranged(Some(Sorting { column, is_descending }), "");
+            let mut seen: Vec<usize> =
+                arranged.iter().map(|(_, row)| row.key.parse().unwrap()).collect();
+            seen.sort_unstable();
+            prop_assert_eq!(seen, (0..parents.len()).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The tree of classes of each port.
+
+use super::{Fact, facts};
+use crate::cell::Cell;
+use crate::number::short;
+use crate::table::{Column, Row, Table};
+use narrows_snapshot::{Change, Class, Port, Snapshot};
+use serde_json::Value;
+use std::collections::HashMap;
+
+const COLUMNS: &[Column] = &[
+    Column { name: "Class", width: 15 },
+    Column { name: "Rate", width: 5 },
+    Column { name: "Ceil", width: 5 },
+    Column { name: "Sent", width: 5 },
+    Column { name: "Used", width: 6 },
+    Column { name: "Pkt/s", width: 5 },
+    Column { name: "Backlg", width: 6 },
+    Column { name: "Drop/s", width: 6 },
+    Column { name: "Drops", width: 5 },
+    Column { name: "Lent/s", width: 6 },
+    Column { name: "Borr/s", width: 6 },
+];
+
+pub(super) fn table(now: &Snapshot, change: Option<&Change>) -> Table {
+    let mut rows: Vec<Row> = Vec::new();
+    for port in now.ports.iter().filter(|port| !port.classes.is_empty()) {
+        let top = rows.len();
+        rows.push(port_row(port, change));
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        for class in &port.classes {
+            // A snapshot lists each after the one above it; one of which that is not true stands
+            // below the port.
+            let above = class.parent.as_deref().and_then(|above| places.get(above)).copied();
+            places.insert(&class.handle, rows.len());
+            rows.push(class_row(port, class, above.unwrap_or(top), change));
+        }
+    }
+    Table { columns: COLUMNS, rows }
+}
+
+fn port_row(port: &Port, change: Option<&Change>) -> Row {
+    let rates = change.map(|change| change.of_port(port)).unwrap_or_default();
+    let limit = port.limit_bps().map(|limit| limit as f64);
+    let cells = vec![
+        Cell::text(&port.name),
+        Cell::blank(),
+        limit.map_or_else(Cell::blank, |limit| Cell::number(Some(limit))),
+        Cell::number(rates.tx_bps),
+        Cell::percent(used(rates.tx_bps, limit)),
+        Cell::number(rates.tx_pps),
+        Cell::count(port.total.backlog_packets),
+        Cell::number(rates.drops_pps),
+        Cell::count(port.total.drops),
+        Cell::blank(),
+        Cell::blank(),
+    ];
+    Row { rate: rates.tx_bps, ..Row::new(&port.name, None, cells) }
+}
+
+fn class_row(port: &Port, class: &Class, above: usize, change: Option<&Change>) -> Row {
+    let rates = change.map(|change| change.of_class(&port.name, class)).unwrap_or_default();
+    let bits = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64 * 8.0);
+    let rate = |bytes: Option<u64>| match bits(bytes) {
+        Some(bps) => Cell::number(Some(bps)),
+        None => Cell::blank(),
+    };
+    let figures = &class.stats.figures;
+    let grown = |key: &str| {
+        let is = class.stats.detail.get(key).and_then(Value::as_u64)?;
+        let change = change?;
+        let was = change.class(&port.name, class)?.stats.detail.get(key).and_then(Value::as_u64)?;
+        change.per_second(was, is)
+    };
+    let cells = vec![
+        Cell::text(&class.handle),
+        rate(class.rate),
+        rate(class.ceil),
+        Cell::number(rates.bps),
+        Cell::percent(used(rates.bps, bits(class.ceil.or(class.rate)))),
+        Cell::number(rates.pps),
+        Cell::count(figures.qlen),
+        Cell::number(rates.drops_pps),
+        Cell::count(figures.drops),
+        Cell::number(grown("lended")),
+        Cell::number(grown("borrowed")),
+    ];
+    Row { rate: rates.bps, ..Row::new(key(port, class), Some(above), cells) }
+}
+
+/// Which part of `limit` is used.
+fn used(rate: Option<f64>, limit: Option<f64>) -> Option<f64> {
+    rate.zip(limit).filter(|(_, limit)| *limit > 0.0).map(|(rate, limit)| rate / limit)
+}
+
+fn key(port: &Port, class: &Class) -> String {
+    format!("{} {}", port.name, class.handle)
+}
+
+pub(super) fn details(now: &Snapshot, key: &str) -> Vec<Fact> {
+    let of_port = |port: &Port| {
+        let class = port.classes.iter().find(|class| self::key(port, class) == key)?;
+        let text = |name: &str, value: String| (name.to_owned(), value);
+        let mut all = vec![text("kind", class.kind.clone())];
+        all.extend(class.parent.as_ref().map(|parent| text("parent", parent.clone())));
+        for (name, bytes) in [("rate", class.rate), ("ceil", class.ceil)] {
+            all.extend(
+                bytes.map(|bytes| text(name, format!("{}bit/s", short(bytes as f64 * 8.0)))),
+            );
+        }
+        all.extend(class.prio.map(|prio| text("prio", prio.to_string())));
+        all.extend(facts(&class.options));
+        all.extend(super::facts_of(&class.stats));
+        Some(all)
+    };
+    now.ports.iter().find_map(of_port).unwrap_or_default()
+}

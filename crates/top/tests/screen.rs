@@ -1,0 +1,414 @@
+//! What a user sees, and what keys do.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use narrows_snapshot::{Class, Conservation, Port, Qdisc, Queue, Snapshot, Worker};
+use narrows_top::{App, Feed, Look, View, draw, once};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::style::Color;
+
+const PLAIN: Look = Look { is_coloured: false, is_ascii: false };
+const COLOURED: Look = Look { is_coloured: true, is_ascii: false };
+
+/// An instance after `seconds`: every second `mbit` megabits left port-b, half of them from each
+/// of two queues, and seven packets were dropped.
+fn instance(seconds: u64, mbit: u64) -> Snapshot {
+    let bytes = seconds * mbit * 125_000;
+    let queue = |share: u64| Queue {
+        tx_bytes: bytes / share,
+        tx_packets: seconds * 1_000 / share,
+        backlog_packets: 12 / share,
+        drops: seconds * 7,
+        drops_by_reason: [("aqm".to_owned(), seconds * 7)].into(),
+        ..Queue::default()
+    };
+    let class = |handle: &str, parent: Option<&str>, part: u64| {
+        let mut class = Class {
+            kind: "htb".into(),
+            handle: handle.into(),
+            root: parent.is_none(),
+            parent: parent.map(str::to_owned),
+            rate: Some(1_250_000),
+            ceil: Some(5_000_000),
+            ..Class::default()
+        };
+        class.stats.figures.bytes = bytes / part;
+        class.stats.detail.insert("borrowed".into(), (seconds * 5).into());
+        class
+    };
+    let mut cake: Qdisc = serde_json::from_str(
+        r#"{"kind":"cake","handle":"10:","parent":"1:10","options":{"rtt":100000},"tins":[
+            {"threshold_rate":0,"avg_delay_us":10},{"avg_delay_us":4500},{"avg_delay_us":0}]}"#,
+    )
+    .unwrap();
+    cake.figures.bytes = bytes;
+    Snapshot {
+        state: "running".into(),
+        uptime_s: seconds as f64,
+        fail: "open (bridge nrwbr2)".into(),
+        ports: vec![
+            Port { name: "port-a".into(), per_queue: vec![Queue::default()], ..Port::default() },
+            Port {
+                name: "port-b".into(),
+                qdisc: "htb".into(),
+                total: queue(1),
+                per_queue: vec![queue(2), queue(2)],
+                qdiscs: vec![cake],
+                classes: vec![
+                    class("1:1", None, 1),
+                    class("1:10", Some("1:1"), 4),
+                    class("1:20", Some("1:1"), 2),
+                    class("1:21", Some("1:20"), 8),
+                ],
+                ..Port::default()
+            },
+        ],
+        workers: vec![
+            Worker { cpu_s: seconds as f64 / 4.0, ..Worker::default() },
+            Worker { queue: 1, silent_s: Some(3.2), ..Worker::default() },
+        ],
+        conservation: Conservation { received: 20, sent: 9, queued: 4, ..Default::default() },
+        events: vec!["joined".into(), "the bridge was mended".into()],
+        ..Snapshot::default()
+    }
+}
+
+fn feed(app: &mut App, snapshot: Snapshot) {
+    app.feed(Feed::Snapshot(Box::new(snapshot)));
+}
+
+/// An application that has seen two seconds at 30 Mbit/s.
+fn app(view: View) -> App {
+    let mut app = App::new(view);
+    feed(&mut app, instance(1, 30));
+    feed(&mut app, instance(2, 30));
+    app
+}
+
+fn press(app: &mut App, keys: &[KeyCode]) {
+    keys.iter().for_each(|&key| app.key(KeyEvent::new(key, KeyModifiers::NONE)));
+}
+
+fn type_in(app: &mut App, text: &str) {
+    text.chars().for_each(|letter| press(app, &[KeyCode::Char(letter)]));
+}
+
+fn terminal(app: &App, look: Look, width: u16, height: u16) -> Terminal<TestBackend> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(app, frame, look)).unwrap();
+    terminal
+}
+
+/// The lines of a screen of 80 by 24.
+fn screen(app: &App) -> Vec<String> {
+    let shown = terminal(app, PLAIN, 80, 24).backend().to_string();
+    shown.lines().map(|line| line.trim_matches('"').trim_end().to_owned()).collect()
+}
+
+/// The first line with `text`.
+#[track_caller]
+fn line(app: &App, text: &str) -> String {
+    let shown = screen(app);
+    let line = shown.iter().find(|line| line.contains(text));
+    line.unwrap_or_else(|| panic!("{text:?} is not in\n{}", shown.join("\n"))).clone()
+}
+
+#[test]
+fn a_port_shows_its_limit_what_it_delivered_and_its_history() {
+    let port = line(&app(View::Queues), "port-b");
+    assert!(port.contains("30.0M of 40.0Mbit/s  75 %"), "{port}");
+    assert!(port.contains("▆ queued 12"), "{port}");
+    assert!(port.contains("drop/s 7"), "{port}");
+    assert!(line(&app(View::Queues), "port-a").contains("no limit"));
+}
+
+#[test]
+fn the_books_and_the_state_stand_above_every_view() {
+    for view in View::ALL {
+        let app = app(view);
+        assert_eq!(screen(&app)[0], "narrows running for 2 s, fail-open (bridge nrwbr2)");
+        line(&app, "received 20 = sent 9 + queued 4 + dropped 0");
+    }
+}
+
+#[test]
+fn queues_share_what_their_port_sent() {
+    let shown = line(&app(View::Queues), " queue 1");
+    assert!(shown.contains("50 %") && shown.contains("15.0M"), "{shown}");
+}
+
+#[test]
+fn classes_stand_as_a_tree_with_what_they_used_of_their_ceiling() {
+    let app = app(View::Classes);
+    let class = line(&app, "  1:20");
+    assert!(class.contains("10.0M 40.0M 15.0M   38 %"), "{class}");
+    assert!(line(&app, "   1:21").ends_with("5"), "borrowed five a second");
+}
+
+#[test]
+fn siblings_are_sorted_by_the_column_that_s_chooses() {
+    let mut app = app(View::Classes);
+    let order = |app: &App| {
+        let shown = screen(app);
+        let at = |class: &str| shown.iter().position(|line| line.contains(class)).unwrap();
+        at(" 1:10 ") < at(" 1:20 ")
+    };
+    assert!(order(&app), "the instance's order");
+    type_in(&mut app, "ssss");
+    assert!(line(&app, ">Sent").starts_with("Class"));
+    assert!(!order(&app), "1:20 sent more");
+    type_in(&mut app, "r");
+    assert!(order(&app), "the other way round");
+}
+
+#[test]
+fn after_the_last_column_the_order_is_the_instances_again() {
+    let mut app = app(View::Drops);
+    let before = screen(&app);
+    type_in(&mut app, "sssss");
+    assert_eq!(screen(&app), before);
+}
+
+#[test]
+fn a_filter_leaves_what_contains_it_and_what_that_stands_below() {
+    let mut app = app(View::Classes);
+    type_in(&mut app, "/1:21");
+    assert!(screen(&app)[23].starts_with("/1:21_"));
+    press(&mut app, &[KeyCode::Enter]);
+    let shown = screen(&app).join("\n");
+    assert!(shown.contains("   1:21") && shown.contains("  1:20") && !shown.contains("1:10"));
+    press(&mut app, &[KeyCode::Esc]);
+    line(&app, "1:10");
+}
+
+#[test]
+fn a_filter_that_nothing_contains_says_so() {
+    let mut app = app(View::Queues);
+    type_in(&mut app, "/q?");
+    line(&app, "no row contains \"q?\"");
+    assert!(!app.is_done(), "letters of a filter are no commands");
+}
+
+#[test]
+fn enter_shows_all_that_is_known_of_a_row_and_esc_goes_back() {
+    let mut app = app(View::Classes);
+    press(&mut app, &[KeyCode::Down, KeyCode::Down, KeyCode::Enter]);
+    line(&app, "port-b 1:10");
+    line(&app, "parent: 1:1");
+    line(&app, "borrowed: 10");
+    feed(&mut app, instance(3, 30));
+    line(&app, "█");
+    press(&mut app, &[KeyCode::Esc]);
+    line(&app, "Borr/s");
+}
+
+#[test]
+fn a_selection_stays_with_its_row_when_the_order_changes() {
+    let mut app = app(View::Classes);
+    press(&mut app, &[KeyCode::Down, KeyCode::Down]);
+    type_in(&mut app, "ssss");
+    press(&mut app, &[KeyCode::Enter]);
+    line(&app, "port-b 1:10");
+}
+
+#[test]
+fn every_row_has_details_or_says_that_it_has_none() {
+    for view in View::ALL {
+        let mut app = app(view);
+        press(&mut app, &[KeyCode::End, KeyCode::Enter]);
+        let shown = screen(&app).join("\n");
+        let known = [": ", "nothing more is known of it"];
+        assert!(known.iter().any(|known| shown.contains(known)), "{shown}");
+    }
+}
+
+#[test]
+fn tins_have_names_and_delays() {
+    let tin = line(&app(View::Tins), "Best Effort");
+    assert!(tin.contains("4.5ms"), "{tin}");
+}
+
+#[test]
+fn drops_are_told_by_reason() {
+    let reason = line(&app(View::Drops), " aqm");
+    assert!(reason.contains("7       14  100 %"), "{reason}");
+}
+
+#[test]
+fn a_silent_worker_is_said_in_a_word() {
+    assert!(line(&app(View::Workers), "SILENT 3 s").starts_with('1'));
+    assert!(line(&app(View::Workers), " ok").contains("25 %"), "a quarter of its core");
+}
+
+#[test]
+fn the_latest_event_is_the_first() {
+    let shown = screen(&app(View::Events)).join("\n");
+    assert!(shown.find("the bridge was mended").unwrap() < shown.find("joined").unwrap());
+}
+
+#[test]
+fn while_paused_nothing_moves_and_then_rates_are_means_over_the_pause() {
+    let mut app = app(View::Queues);
+    type_in(&mut app, "p");
+    let paused = screen(&app);
+    assert!(paused[0].ends_with("PAUSED"));
+    feed(&mut app, instance(3, 60));
+    assert_eq!(screen(&app), paused);
+    type_in(&mut app, "p");
+    // 60 megabits after two seconds, 120 after four.
+    feed(&mut app, instance(4, 30));
+    assert!(line(&app, "port-b").contains("30.0M of"));
+}
+
+#[test]
+fn an_instance_that_is_gone_is_told_and_its_last_figures_stay() {
+    let mut app = app(View::Queues);
+    app.feed(Feed::Gone("no narrows runs here".into()));
+    let shown = screen(&app);
+    assert!(shown[0].starts_with("narrows is GONE") && shown[0].contains("no narrows runs here"));
+    assert!(line(&app, "port-b").contains("30.0M of"));
+}
+
+#[test]
+fn an_instance_that_came_back_has_rates_from_its_second_snapshot_on() {
+    let mut app = app(View::Queues);
+    app.feed(Feed::Gone("stopped".into()));
+    // Longer at work than the one before, so that its uptime alone does not tell.
+    feed(&mut app, instance(10, 5));
+    assert!(screen(&app)[0].starts_with("narrows running for 10 s"));
+    assert!(line(&app, "port-b").contains("    - of 40.0Mbit/s     -"));
+    feed(&mut app, instance(11, 5));
+    assert!(line(&app, "port-b").contains("5.00M of"));
+}
+
+#[test]
+fn what_is_wrong_stands_on_top() {
+    let mut app = App::new(View::Queues);
+    let warnings = vec!["port-b has GRO".into(), "port-a has LRO".into()];
+    feed(&mut app, Snapshot { warnings, ..instance(1, 1) });
+    assert_eq!(screen(&app)[1], "warning (and 1 more: 7): port-b has GRO");
+}
+
+#[test]
+fn packets_without_a_trace_are_told() {
+    let mut app = App::new(View::Queues);
+    let mut snapshot = instance(1, 1);
+    snapshot.conservation.unaccounted = -2;
+    snapshot.conservation.bypassed = 3;
+    feed(&mut app, snapshot);
+    line(&app, ", -2 UNACCOUNTED, 3 BYPASSED");
+}
+
+#[test]
+fn help_says_what_the_keys_do_and_any_key_goes_back() {
+    let mut app = app(View::Queues);
+    type_in(&mut app, "?");
+    line(&app, "show only rows that contain a text");
+    line(&app, "any key goes back");
+    type_in(&mut app, "x");
+    line(&app, "Backlog");
+}
+
+#[test]
+fn q_and_control_c_end_it() {
+    for (key, modifiers) in [('q', KeyModifiers::NONE), ('c', KeyModifiers::CONTROL)] {
+        let mut app = app(View::Queues);
+        app.key(KeyEvent::new(KeyCode::Char(key), modifiers));
+        assert!(app.is_done());
+    }
+}
+
+#[test]
+fn tab_and_digits_choose_views() {
+    let mut app = app(View::Queues);
+    press(&mut app, &[KeyCode::Tab]);
+    line(&app, "Thread");
+    press(&mut app, &[KeyCode::BackTab, KeyCode::BackTab]);
+    line(&app, "the bridge was mended");
+    type_in(&mut app, "3");
+    line(&app, "Borr/s");
+}
+
+#[test]
+fn eighty_columns_hold_every_view() {
+    for view in View::ALL {
+        let app = app(view);
+        let wide = terminal(&app, PLAIN, 200, 24).backend().to_string();
+        for line in wide.lines().map(|line| line.trim_matches('"').trim_end()) {
+            assert!(line.chars().count() <= 80, "{view:?}: {line}");
+        }
+    }
+    let mut app = app(View::Queues);
+    type_in(&mut app, "?");
+    let wide = terminal(&app, PLAIN, 200, 24).backend().to_string();
+    assert!(wide.contains("any key goes back"), "the whole help");
+    assert!(wide.lines().all(|line| line.trim_matches('"').trim_end().chars().count() <= 80));
+}
+
+#[test]
+fn no_screen_is_too_small_to_draw() {
+    for (width, height) in [(1, 1), (10, 3), (80, 1), (3, 24)] {
+        for view in View::ALL {
+            let mut app = app(view);
+            terminal(&app, COLOURED, width, height);
+            press(&mut app, &[KeyCode::Enter]);
+            terminal(&app, COLOURED, width, height);
+        }
+    }
+}
+
+#[test]
+fn without_colour_no_cell_has_one() {
+    let colours = |look| {
+        let terminal = terminal(&app(View::Workers), look, 80, 24);
+        let cells = terminal.backend().buffer().content();
+        cells.iter().any(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset)
+    };
+    assert!(!colours(PLAIN));
+    assert!(colours(COLOURED));
+}
+
+#[test]
+fn an_ascii_terminal_gets_ascii() {
+    let ascii = Look { is_coloured: false, is_ascii: true };
+    for view in View::ALL {
+        assert!(terminal(&app(view), ascii, 80, 24).backend().to_string().is_ascii(), "{view:?}");
+    }
+}
+
+#[test]
+fn a_second_snapshot_changes_few_cells() {
+    let mut app = app(View::Queues);
+    let before = terminal(&app, COLOURED, 80, 24).backend().buffer().clone();
+    feed(&mut app, instance(3, 30));
+    let after = terminal(&app, COLOURED, 80, 24).backend().buffer().clone();
+    let changed = before.diff(&after).len();
+    assert!(changed < 60, "{changed} cells are sent over a slow line");
+}
+
+#[test]
+fn one_frame_as_text_has_every_view_and_no_blanks_at_the_end() {
+    let text = once(&app(View::Queues), None, PLAIN);
+    for word in ["port-b", "Worker", "Class", "Qdisc", "Cake, tin", "aqm", "joined"] {
+        assert!(text.contains(word), "{word} is not in\n{text}");
+    }
+    assert!(text.lines().all(|line| line.trim_end() == line));
+    let only = once(&app(View::Queues), Some(View::Workers), PLAIN);
+    assert!(only.contains("Worker") && !only.contains("Class"));
+}
+
+#[test]
+fn ten_thousand_classes_are_one_screen_around_the_selected_one() {
+    let mut app = App::new(View::Classes);
+    let mut snapshot = instance(1, 1);
+    let class = snapshot.ports[1].classes[1].clone();
+    snapshot.ports[1].classes.extend(
+        (0..10_000)
+            .map(|number| Class { handle: format!("1:{:x}", 0x100 + number), ..class.clone() }),
+    );
+    feed(&mut app, snapshot);
+    press(&mut app, &[KeyCode::End]);
+    line(&app, "1:280f");
+    press(&mut app, &[KeyCode::Home]);
+    line(&app, " 1:1 ");
+}

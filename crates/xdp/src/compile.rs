@@ -1,0 +1,318 @@
+//! A plan as the contents of maps.
+
+use crate::rules::tables;
+use crate::{Name, Numbers, Refusal};
+use narrows_bpf::tree::Image;
+use narrows_bpf::tree::layout::{self, CLASSES_MAX, LEVELS_MAX, NOWHERE, PRIORITIES};
+use narrows_classify::{Filter, Otherwise, Rules};
+use narrows_coordination::{Strategy, TreeStrategy};
+use narrows_policy::{Handle, Key, Plan, PlanClass};
+use narrows_qdisc::htb::{Class, Unclassified};
+use narrows_qdisc::{Config, fifo, tbf};
+use narrows_units::wire::Framing;
+use narrows_units::{Bytes, Nanos};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The frame by which a limit in packets is reckoned, in bytes.
+const FRAME: u64 = 1514;
+/// The shortest virtual queue: what a burst of a driver's poll and a CPU that waits need.
+const LIMIT_MIN: Nanos = Nanos::from_millis(5);
+/// The longest. It is what the rate may be exceeded by at once, so it must not be long.
+const LIMIT_MAX: Nanos = Nanos::from_millis(50);
+/// The AQM's target is this part of the virtual queue, unless a `codel` says another one.
+const TARGET_PART: u64 = 4;
+/// How long senders have to respond, unless a `codel` says so (RFC 8289).
+const INTERVAL: Nanos = Nanos::from_millis(100);
+/// For how long a busy CPU buys at once. Short beside the virtual queue for any number of CPUs.
+const BATCH: u32 = 50_000;
+
+/// A plan, ready to be installed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Compiled {
+    /// The contents of the maps.
+    pub image: Image,
+    /// The numbers of its classes.
+    pub numbers: Numbers,
+}
+
+/// What the program is to do to run `plan`, whose classes have the numbers of `before` where they
+/// were there.
+///
+/// # Errors
+/// Where this plane cannot run it, in a sentence that says what can.
+pub fn compile(plan: &Plan, before: &Numbers) -> Result<Compiled, Refusal> {
+    let root = single_root(plan)?;
+    if plan.ends.iter().any(|filters| !filters.is_empty()) {
+        return Err(Refusal::Filter("at ingress or egress of a port"));
+    }
+    let Some(tree) = Tree::of(plan, root)? else {
+        return Ok(Compiled { image: Image::default(), numbers: Numbers::default() });
+    };
+    let names = tree.classes.keys().map(|id| (tree.handle, *id));
+    let names: Vec<Name> = names.collect();
+    let needed = names.len();
+    let room = Refusal::Room { what: "classes", room: CLASSES_MAX as usize - 1, needed };
+    let numbers = before.next(names).ok_or(room)?;
+    let image = tree.image(plan.rules.get(&root), &numbers)?;
+    Ok(Compiled { image, numbers })
+}
+
+/// What all queues run.
+fn single_root(plan: &Plan) -> Result<Key, Refusal> {
+    match plan.roots.split_first() {
+        Some((root, others)) if plan.above.is_none() && others.iter().all(|one| one == root) => {
+            Ok(*root)
+        }
+        _ => Err(Refusal::NeedsQueue("mq")),
+    }
+}
+
+/// The classes of a plan.
+struct Tree {
+    /// The qdisc that has them.
+    handle: Handle,
+    classes: BTreeMap<u32, Leaf>,
+    /// The class of packets that have none; `None` where they pass, 0 where they are dropped.
+    otherwise: Option<u32>,
+}
+
+/// A class with its virtual queue, where none is below it.
+struct Leaf {
+    class: Class,
+    queue: Option<Queue>,
+}
+
+/// What a virtual queue is to be like.
+#[derive(Clone, Copy)]
+struct Queue {
+    limit: Bytes,
+    /// The AQM's target and interval, where a `codel` says them.
+    aqm: Option<[Nanos; 2]>,
+}
+
+impl Tree {
+    /// Those below `root`; `None` where nothing there keeps a rate, so that everything passes.
+    fn of(plan: &Plan, root: Key) -> Result<Option<Self>, Refusal> {
+        let (Some(config), Some(handle)) = (config(plan, root), root.handle) else {
+            return Ok(None);
+        };
+        if let Some((shared, _)) = plan.limits.get(&handle)
+            && shared.strategy != Strategy::FAIR
+        {
+            return Err(Refusal::Coordination("coordination"));
+        }
+        match config {
+            Config::Noqueue | Config::Fifo(_) => Ok(None),
+            Config::Htb(_) => Self::of_htb(plan, root).map(Some),
+            Config::Tbf(tbf) => {
+                if tbf.peak.is_some() {
+                    return Err(Refusal::PeakRate);
+                }
+                let below = plan.nodes.get(&root).and_then(|node| node.children.first()).copied();
+                let is_tree = |key: &Key| matches!(self::config(plan, *key), Some(Config::Htb(_)));
+                match below.filter(is_tree) {
+                    Some(bands) => Self::of_htb(plan, bands),
+                    None => Self::of_tbf(plan, handle, tbf, below),
+                }
+                .map(Some)
+            }
+            Config::Bands(_) => Err(Refusal::NoRate("prio, drr or ets")),
+            other => Err(Refusal::NeedsQueue(kind(other))),
+        }
+    }
+
+    /// A tree of one.
+    fn of_tbf(
+        plan: &Plan,
+        handle: Handle,
+        tbf: &tbf::Config,
+        below: Option<Key>,
+    ) -> Result<Self, Refusal> {
+        let class = Class {
+            parent: None,
+            rate: tbf.rate,
+            ceil: tbf.rate,
+            burst: tbf.burst,
+            cburst: tbf.burst,
+            prio: 0,
+            quantum: 1,
+            overhead: tbf.overhead,
+        };
+        let mut queue = match below {
+            Some(below) => queue(plan, below)?,
+            None => Queue { limit: tbf.limit, aqm: None },
+        };
+        queue.limit = queue.limit.min(tbf.limit);
+        let classes = BTreeMap::from([(0, Leaf { class, queue: Some(queue) })]);
+        Ok(Self { handle, classes, otherwise: Some(0) })
+    }
+
+    fn of_htb(plan: &Plan, at: Key) -> Result<Self, Refusal> {
+        let (Some(handle), Some(Config::Htb(htb))) = (at.handle, config(plan, at)) else {
+            return Err(Refusal::Nested);
+        };
+        if plan.trees.get(&handle).is_some_and(|strategy| *strategy != TreeStrategy::Fair) {
+            return Err(Refusal::Coordination("coordination"));
+        }
+        let classes = || plan.classes.get(&handle).into_iter().flatten();
+        let inner: BTreeSet<u32> = classes().filter_map(|(_, class)| class.class.parent).collect();
+        let leaf = |(&id, class): (&u32, &Arc<PlanClass>)| {
+            let queue = match class.leaf.filter(|_| !inner.contains(&id)) {
+                Some(below) => Some(queue(plan, below)?),
+                None => None,
+            };
+            Ok((id, Leaf { class: class.class, queue }))
+        };
+        let classes = classes().map(leaf).collect::<Result<BTreeMap<_, _>, Refusal>>()?;
+        let default = htb.default;
+        let is_leaf = classes.get(&default).is_some_and(|class| class.queue.is_some());
+        let otherwise = match htb.unclassified {
+            _ if is_leaf => Some(default),
+            Unclassified::Sent(_) => None,
+            Unclassified::Dropped => Some(0),
+        };
+        Ok(Self { handle, classes, otherwise })
+    }
+
+    fn image(&self, rules: Option<&Rules>, numbers: &Numbers) -> Result<Image, Refusal> {
+        let number = |id: u32| numbers.get((self.handle, id));
+        let leaf = |id: u32| {
+            let class = self.classes.get(&id).filter(|class| class.queue.is_some());
+            class.and_then(|_| number(id))
+        };
+        // What has no class passes as 0, or goes nowhere.
+        let without = match self.otherwise {
+            None => 0,
+            Some(id) => leaf(id).unwrap_or(NOWHERE),
+        };
+        let mut image = Image { otherwise: [without; PRIORITIES], ..Image::default() };
+        for (id, class) in &self.classes {
+            let Some(at) = number(*id) else { continue };
+            image.classes.insert(at, self.class(*id, class, number)?);
+        }
+        if let Some(rules) = rules {
+            if !rules.below.is_empty() {
+                return Err(Refusal::Nested);
+            }
+            if rules.filters.iter().any(|(class, filters)| *class != 0 && !filters.is_empty()) {
+                return Err(Refusal::Filter("at classes"));
+            }
+            let filters = rules.filters.get(&0);
+            let filters = filters.into_iter().flat_map(|filters| filters.iter());
+            let filters = filters.map(|(_, filter)| -> &Filter { filter });
+            let of_filter = |id: u32| leaf(id).unwrap_or(without);
+            (image.masks, image.rules) = tables(filters, of_filter)?;
+            if let Otherwise::Priority(map) = &rules.otherwise {
+                image.otherwise = map.map(|id| leaf(id).unwrap_or(without));
+            }
+        }
+        Ok(image)
+    }
+
+    fn class(
+        &self,
+        id: u32,
+        leaf: &Leaf,
+        number: impl Fn(u32) -> Option<u32>,
+    ) -> Result<layout::Class, Refusal> {
+        let Leaf { class, queue } = leaf;
+        if class.overhead.framing != Framing::Whole {
+            return Err(Refusal::Framing);
+        }
+        let depth = self.path(id).count();
+        if depth > LEVELS_MAX {
+            let (what, room) = ("classes one below the other", LEVELS_MAX);
+            return Err(Refusal::Room { what, room, needed: depth });
+        }
+        let beside = |of: Option<u32>| move |(_, other): &(&u32, &Leaf)| other.class.parent == of;
+        let ids = |(id, _): (&u32, &Leaf)| *id;
+        let child = self.classes.iter().find(beside(Some(id))).map(ids);
+        let sibling = self.classes.range(id + 1..).find(beside(class.parent)).map(ids);
+        let numbered = |id: Option<u32>| id.and_then(&number).unwrap_or(0);
+        let rate = class.rate.min(class.ceil);
+        let of_queue = |queue: &Queue| {
+            let limit = class.ceil.time_for(queue.limit).clamp(LIMIT_MIN, LIMIT_MAX);
+            let [target, interval] = queue.aqm.unwrap_or([Nanos(limit.0 / TARGET_PART), INTERVAL]);
+            [limit, target, interval]
+        };
+        // Twice a leaf's: those that borrow may use half of it.
+        let of_inner = [Nanos(2 * LIMIT_MAX.0), Nanos::MAX, INTERVAL];
+        let [limit, target, interval] = queue.as_ref().map_or(of_inner, of_queue);
+        let (bound, burst) = match class.parent {
+            Some(_) => (class.ceil, class.cburst),
+            None => (rate, class.burst),
+        };
+        Ok(layout::Class {
+            rate: rate.bytes_per_sec(),
+            ceil: class.ceil.bytes_per_sec(),
+            burst: bound.time_for(burst).0,
+            limit: limit.0,
+            target: target.0,
+            interval: interval.0,
+            batch: BATCH,
+            quantum: class.quantum.max(1),
+            per_frame: class.overhead.per_frame,
+            minimum: class.overhead.minimum,
+            parent: numbered(class.parent),
+            child: numbered(child),
+            sibling: numbered(sibling),
+            prio: u32::from(self.prio(id)),
+        })
+    }
+
+    /// The classes from `id` up to the root.
+    fn path(&self, id: u32) -> impl Iterator<Item = u32> + '_ {
+        let above = |id: &u32| self.classes.get(id)?.class.parent;
+        std::iter::successors(Some(id), above).take(self.classes.len())
+    }
+
+    /// The best priority of a leaf below `id`, or its own: an inner class borrows for those.
+    fn prio(&self, id: u32) -> u8 {
+        let leaves = self.classes.iter().filter(|(_, class)| class.queue.is_some());
+        let below = leaves.filter(|(leaf, _)| self.path(**leaf).any(|above| above == id));
+        below.map(|(_, leaf)| leaf.class.prio).min().unwrap_or(0)
+    }
+}
+
+fn config(plan: &Plan, key: Key) -> Option<&Config> {
+    plan.nodes.get(&key).map(|node| &*node.config)
+}
+
+/// The virtual queue in the place of the qdisc at `key`.
+fn queue(plan: &Plan, key: Key) -> Result<Queue, Refusal> {
+    let in_packets = |packets: u32| Bytes(u64::from(packets) * FRAME);
+    match config(plan, key) {
+        None | Some(Config::Noqueue) => Ok(Queue { limit: Bytes::ZERO, aqm: None }),
+        Some(Config::Fifo(fifo::Config::Packets(limit))) => {
+            Ok(Queue { limit: in_packets(*limit), aqm: None })
+        }
+        Some(Config::Fifo(fifo::Config::Bytes(limit))) => Ok(Queue { limit: *limit, aqm: None }),
+        Some(Config::Codel(codel)) => {
+            let aqm = Some([codel.target, codel.interval]);
+            Ok(Queue { limit: in_packets(codel.limit), aqm })
+        }
+        Some(Config::Htb(_) | Config::Bands(_)) => Err(Refusal::Nested),
+        Some(other) => Err(Refusal::NeedsQueue(kind(other))),
+    }
+}
+
+fn kind(config: &Config) -> &'static str {
+    match config {
+        Config::Noqueue => "noqueue",
+        Config::Fifo(_) => "pfifo",
+        Config::Tbf(_) => "a tbf below another qdisc",
+        Config::Htb(_) => "htb",
+        Config::Bands(_) => "prio, drr or ets",
+        Config::Cake(_) => "cake",
+        Config::Fq(_) => "fq",
+        Config::Codel(_) => "codel without a rate above it",
+        Config::FqCodel(_) => "fq_codel",
+        Config::Sfq(_) => "sfq",
+        Config::Netem(_) => "netem",
+        Config::Pacing(_) => "carousel, eiffel or flowbundler",
+    }
+}
+
+#[cfg(test)]
+mod tests;

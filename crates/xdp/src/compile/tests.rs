@@ -1,0 +1,116 @@
+//! Commands of tc, and what the program is to do.
+
+use super::*;
+use narrows_tc::OfflineHost;
+
+/// What port `a` runs under `lines`.
+fn plan(lines: &str) -> Plan {
+    let lines: String =
+        lines.lines().map(|line| line.replace(" dev a ", " dev nrw-a ") + "\n").collect();
+    let policy = narrows_tc::load(&lines, "policy", &OfflineHost::default()).unwrap();
+    Plan::of(policy.port("nrw-a"), 2).unwrap()
+}
+
+fn compiled(lines: &str) -> Compiled {
+    compile(&plan(lines), &Numbers::default()).unwrap()
+}
+
+#[track_caller]
+fn assert_refused(lines: &str, words: &str) {
+    let refusal = compile(&plan(lines), &Numbers::default()).unwrap_err().to_string();
+    assert!(refusal.contains(words) && refusal.contains("--plane xsk"), "{refusal}");
+}
+
+const HTB: &str = "qdisc add dev a root handle 1: htb default 30\n\
+    class add dev a parent 1: classid 1:1 htb rate 40mbit\n\
+    class add dev a parent 1:1 classid 1:10 htb rate 10mbit ceil 40mbit prio 2\n\
+    class add dev a parent 1:1 classid 1:30 htb rate 4mbit ceil 8mbit prio 3 quantum 3000\n";
+
+#[test]
+fn a_tbf_is_a_tree_of_one() {
+    let Compiled { image, numbers } =
+        compiled("qdisc add dev a root handle 1: tbf rate 8mbit burst 10k latency 20ms\n");
+    let class = image.classes[&1];
+    assert_eq!((class.rate, class.ceil, class.parent, class.child), (1_000_000, 1_000_000, 0, 0));
+    assert_eq!(class.burst, 10_240_000);
+    // Latency and burst, as tbf has its limit.
+    assert!((20_000_000..31_000_000).contains(&class.limit), "{}", class.limit);
+    assert_eq!(image.otherwise, [1; 16]);
+    assert_eq!(numbers.new_since(&Numbers::default()), [1]);
+}
+
+#[test]
+fn a_port_without_a_rate_lets_everything_pass() {
+    for lines in ["", "qdisc add dev a root pfifo limit 10\n"] {
+        assert_eq!(compiled(lines).image, Image::default());
+    }
+}
+
+#[test]
+fn classes_are_linked_and_have_what_they_need() {
+    let Compiled { image, .. } = compiled(HTB);
+    let [root, ten, thirty] = [1, 2, 3].map(|number| image.classes[&number]);
+    assert_eq!((root.parent, root.child, root.sibling), (0, 2, 0));
+    assert_eq!((ten.parent, ten.child, ten.sibling), (1, 0, 3));
+    assert_eq!((thirty.parent, thirty.sibling, thirty.quantum), (1, 0, 3000));
+    assert_eq!((root.prio, ten.prio, thirty.prio), (2, 2, 3));
+    assert_eq!((ten.rate, ten.ceil), (1_250_000, 5_000_000));
+    assert_eq!(image.otherwise, [3; 16]);
+}
+
+#[test]
+fn a_class_keeps_its_number_while_others_come_and_go() {
+    let first = compiled(HTB);
+    let lines = HTB.replace("1:10", "1:20");
+    let second = compile(&plan(&lines), &first.numbers).unwrap();
+    assert_eq!(second.image.otherwise, [3; 16]);
+    assert_eq!(second.numbers.new_since(&first.numbers), [4]);
+    assert_eq!(second.image.classes[&1].child, 4);
+}
+
+#[test]
+fn filters_become_rules_in_their_order() {
+    let filters = "filter add dev a parent 1: protocol ip pref 2 flower dst_ip 10.1.0.0/16 classid 1:10\n\
+        filter add dev a parent 1: protocol ip pref 1 flower ip_proto udp dst_port 1000-1003 classid 1:30\n\
+        filter add dev a parent 1: protocol all pref 9 matchall classid 1:10\n";
+    let Compiled { image, .. } = compiled(&format!("{HTB}{filters}"));
+    assert_eq!(image.masks.len(), 3);
+    assert!(image.masks.is_sorted_by_key(|mask| mask.first));
+    assert_eq!(image.masks[0].bits.destination_port, 0xfffc);
+    let [ports, network, all] = &image.rules[..] else { panic!("{:?}", image.rules) };
+    assert_eq!((ports.class, ports.key.destination_port, ports.key.ip), (3, 1000, 4));
+    assert_eq!((network.class, network.key.destination), (2, 0x0a01_0000));
+    assert_eq!((all.class, all.mask), (2, 2));
+}
+
+#[test]
+fn bands_below_a_rate_are_classes_and_choose_by_priority() {
+    let lines = "qdisc add dev a root handle 1: tbf rate 10mbit burst 10k latency 20ms\n\
+        qdisc add dev a parent 1:1 handle 2: prio\n";
+    let Compiled { image, .. } = compiled(lines);
+    assert_eq!(image.classes.len(), 4);
+    let of = |priority: usize| image.classes[&image.otherwise[priority]].prio;
+    assert_eq!([of(6), of(0), of(2)], [0, 1, 2]);
+}
+
+#[test]
+fn what_needs_a_queue_is_refused_with_what_can_have_one() {
+    let leaf = |kind: &str| format!("{HTB}qdisc add dev a parent 1:10 {kind}\n");
+    for kind in ["cake", "fq", "fq_codel", "sfq", "netem delay 5ms"] {
+        assert_refused(&leaf(kind), kind.split(' ').next().unwrap());
+    }
+    assert_refused("qdisc add dev a root cake bandwidth 1mbit\n", "cake");
+    assert_refused("qdisc add dev a root handle 1: mq\n", "mq");
+    assert_refused("qdisc add dev a root prio\n", "put it into a tbf");
+    assert_refused(&HTB.replace("default 30", "default 30 coordination flowvalve"), "coordination");
+    assert_refused(&leaf("handle 2: prio"), "one level");
+    let tbf = "qdisc add dev a root tbf rate 8mbit burst 10k latency 20ms";
+    assert_refused(&format!("{tbf} peakrate 9mbit mtu 2000\n"), "peakrate");
+    assert_refused(&format!("{tbf} coordination lock\n"), "coordination");
+    let filter = |words: &str| {
+        format!("{HTB}filter add dev a parent 1: protocol ip pref 1 {words} classid 1:10\n")
+    };
+    assert_refused(&filter("u32 match ip dport 53 0xffff"), "u32");
+    assert_refused(&filter("handle 1 fw"), "fw");
+    assert_refused(&filter("flower ip_ttl 1"), "TTL");
+}

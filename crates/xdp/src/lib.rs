@@ -1,0 +1,20 @@
+//! A plan for the XDP plane: what the program in the driver is to do, as plain data.
+//!
+//! [`compile`] turns a [`Plan`](narrows_policy::Plan) into an [`Image`](narrows_bpf::tree::Image),
+//! the contents of the program's maps, or says why that plane cannot run it and which one can.
+//! Classes get [`Numbers`], which they keep from plan to plan: credit and counters are stored under
+//! them in the kernel. [`figures`] turns what the program counted into the figures of qdiscs and
+//! classes.
+//!
+//! *Non-goals.* Loading, attaching, and when a plan is installed: that is the data plane's.
+
+mod compile;
+mod figures;
+mod numbers;
+mod refusal;
+mod rules;
+
+pub use compile::{Compiled, compile};
+pub use figures::{Counted, figures};
+pub use numbers::{Name, Numbers};
+pub use refusal::Refusal;

@@ -1,0 +1,49 @@
+//! What the XDP plane cannot do, in a sentence that says what can.
+
+/// Why a plan cannot run in the driver.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// A qdisc that needs a queue.
+    #[error(
+        "the XDP plane has no queues, so it cannot run {0}: use `--plane xsk`, or a tbf or an htb \
+         whose leaves are pfifo, bfifo or codel"
+    )]
+    NeedsQueue(&'static str),
+    /// Bands without a rate above them.
+    #[error(
+        "{0} orders what waits, and in the XDP plane nothing waits unless a rate stands above it: \
+         put it into a tbf, or use `--plane xsk`"
+    )]
+    NoRate(&'static str),
+    /// A qdisc with classes in a class.
+    #[error(
+        "the XDP plane has one level of qdiscs with classes: use more classes of one htb, or \
+         `--plane xsk`"
+    )]
+    Nested,
+    /// Something that is said of queues.
+    #[error("{0} says how queues share a rate, and the XDP plane has none: use `--plane xsk`")]
+    Coordination(&'static str),
+    /// `peakrate`
+    #[error("the XDP plane keeps one rate: leave out peakrate, or use `--plane xsk`")]
+    PeakRate,
+    /// `linklayer`
+    #[error("the XDP plane charges whole frames: leave out linklayer, or use `--plane xsk`")]
+    Framing,
+    /// More than there is room for.
+    #[error("the XDP plane has room for {room} {what}, and this needs {needed}: use `--plane xsk`")]
+    Room {
+        /// Of what.
+        what: &'static str,
+        /// How many there may be.
+        room: usize,
+        /// How many there would be.
+        needed: usize,
+    },
+    /// A filter that tables cannot say.
+    #[error(
+        "the XDP plane cannot match {0}: its filters are matchall, and flower by protocol, \
+         ip_proto, addresses, ports and ip_tos, assigning a class of the root; use `--plane xsk`"
+    )]
+    Filter(&'static str),
+}

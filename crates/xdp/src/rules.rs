@@ -1,0 +1,162 @@
+//! Filters as rules: keys under masks.
+//!
+//! A range of ports is as many rules as it has blocks of a power of two; a field of IP without a
+//! version is one rule for each version.
+
+use crate::Refusal;
+use narrows_bpf::tree::layout::{Key, MASKS_MAX, Mask, RULES_MAX, Rule};
+use narrows_classify::{ANY_PROTOCOL, Filter, Flower, Matches, PortRange, Prefix, VLAN};
+use std::collections::BTreeMap;
+
+/// EtherTypes.
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+
+/// A key and the bits of it that count.
+type Masked = (Key, Key);
+
+/// The tables of `filters`, where `class` says the number of the class that a filter assigns. One that
+/// is no leaf takes the default, as in the kernel.
+pub(crate) fn tables<'a>(
+    filters: impl Iterator<Item = &'a Filter>,
+    class: impl Fn(u32) -> u32,
+) -> Result<(Vec<Mask>, Vec<Rule>), Refusal> {
+    let mut by_mask: BTreeMap<Key, BTreeMap<Key, (u64, u32)>> = BTreeMap::new();
+    for filter in filters {
+        if !filter.actions.is_empty() {
+            return Err(Refusal::Filter("filters with actions"));
+        }
+        let class = class(filter.class);
+        for (bits, key) in keys(filter)? {
+            let rule = (filter.order(), class);
+            let best = by_mask.entry(bits).or_default().entry(key).or_insert(rule);
+            *best = rule.min(*best);
+        }
+    }
+    let mut tables: Vec<_> = by_mask.into_iter().collect();
+    let first = |rules: &BTreeMap<Key, (u64, u32)>| rules.values().map(|rule| rule.0).min();
+    tables.sort_by_key(|(_, rules)| first(rules));
+    let room = |what, room, needed| match needed > room {
+        true => Err(Refusal::Room { what, room, needed }),
+        false => Ok(()),
+    };
+    room("different masks of filters", MASKS_MAX, tables.len())?;
+    room("rules", RULES_MAX, tables.iter().map(|(_, rules)| rules.len()).sum())?;
+    let masks = tables
+        .iter()
+        .map(|(bits, rules)| Mask { bits: *bits, first: first(rules).unwrap_or(u64::MAX) })
+        .collect();
+    let rules = (0u16..).zip(&tables).flat_map(|(mask, (_, rules))| {
+        rules.iter().map(move |(key, &(order, class))| Rule { mask, key: *key, order, class })
+    });
+    Ok((masks, rules.collect()))
+}
+
+/// All that a packet of `filter` may be.
+fn keys(filter: &Filter) -> Result<Vec<Masked>, Refusal> {
+    let flower = match &filter.matches {
+        Matches::All => Flower::default(),
+        Matches::Flower(flower) => *flower,
+        _ => return Err(Refusal::Filter(filter.kind())),
+    };
+    let (mut bits, mut key) = (Key::default(), Key::default());
+    match filter.protocol {
+        ANY_PROTOCOL => {}
+        VLAN => return Err(Refusal::Filter("protocol 802.1Q")),
+        protocol => (bits.ether_type, key.ether_type) = (u16::MAX, protocol),
+    }
+    let plain = Flower {
+        protocol: None,
+        traffic_class: None,
+        destination: None,
+        source: None,
+        destination_port: None,
+        source_port: None,
+        ..flower
+    };
+    if plain != Flower::default() {
+        return Err(Refusal::Filter("VLANs, stations, TTL, flags of TCP, ICMP or fragments"));
+    }
+    if let Some(protocol) = flower.protocol {
+        (bits.protocol, key.protocol) = (u8::MAX, protocol);
+    }
+    if let Some((value, mask)) = flower.traffic_class {
+        (bits.traffic_class, key.traffic_class) = (mask, value & mask);
+    }
+    let mut versions = match filter.protocol {
+        IPV4 => vec![4],
+        IPV6 => vec![6],
+        _ => vec![4, 6],
+    };
+    for prefix in [flower.source, flower.destination].into_iter().flatten() {
+        versions.retain(|version| (*version == 6) == prefix.is_v6());
+    }
+    let address = |prefix: Option<Prefix>| {
+        prefix.map_or((0, 0), |prefix| (prefix.mask(), prefix.bits().0 & prefix.mask()))
+    };
+    (bits.source, key.source) = address(flower.source);
+    (bits.destination, key.destination) = address(flower.destination);
+    if flower == Flower::default() {
+        return Ok(vec![(bits, key)]);
+    }
+    let mut all = Vec::new();
+    for ip in versions {
+        for (source_mask, source) in blocks(flower.source_port) {
+            for (destination_mask, destination) in blocks(flower.destination_port) {
+                let asks = flower.source_port.or(flower.destination_port).is_some();
+                let has_ports = u8::from(asks);
+                let (source_port, destination_port) = (source_mask, destination_mask);
+                let ip_bits = u8::MAX;
+                all.push((
+                    Key { ip: ip_bits, has_ports, source_port, destination_port, ..bits },
+                    Key {
+                        ip,
+                        has_ports,
+                        source_port: source,
+                        destination_port: destination,
+                        ..key
+                    },
+                ));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The blocks of a power of two that `range` is made of, each a mask and what ports are under it.
+fn blocks(range: Option<PortRange>) -> Vec<(u16, u16)> {
+    let Some(PortRange { first, last }) = range else { return vec![(0, 0)] };
+    let (mut at, last) = (u32::from(first), u32::from(last));
+    let mut blocks = Vec::new();
+    while at <= last {
+        // The largest that begins here and does not end behind the range.
+        let aligned = if at == 0 { 16 } else { at.trailing_zeros() };
+        let fits = (last - at + 1).ilog2();
+        let size = 1 << aligned.min(fits);
+        blocks.push((!(size - 1) as u16, at as u16));
+        at += size;
+    }
+    blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_ports_is_blocks_that_hold_each_port_once() {
+        for (first, last) in [(0, 65535), (80, 80), (1, 65535), (1000, 2000), (5, 4096), (0, 0)] {
+            let blocks = blocks(Some(PortRange { first, last }));
+            assert!(blocks.len() <= 30);
+            for port in 0..=65535u16 {
+                let held = blocks.iter().filter(|(mask, value)| port & mask == *value).count();
+                assert_eq!(
+                    held,
+                    usize::from((first..=last).contains(&port)),
+                    "{first} {last} {port}"
+                );
+            }
+        }
+        assert_eq!(super::blocks(None), [(0, 0)]);
+    }
+}
