@@ -109,6 +109,8 @@ pub enum Answer {
     },
     /// How far an upgrade is, and how the last one ended.
     Upgrade(UpgradeStatus),
+    /// Nothing was done: another process serves the instance now, at the same socket. Ask that one.
+    Moved,
     /// It cannot serve the request.
     Refused(String),
 }

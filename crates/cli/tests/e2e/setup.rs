@@ -7,8 +7,10 @@ use narrows_testbed::narrows::Instance;
 use narrows_testbed::requirements::{self, ETHTOOL, IP, PING, TC, TCPDUMP};
 use narrows_testbed::{Namespace, Testbed, frames};
 use serde_json::Value;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Output;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -19,17 +21,42 @@ pub const NARROWS: &str = env!("CARGO_BIN_EXE_narrows");
 /// Written by a test that wants the machine for itself, read by those that do not.
 static MACHINE: RwLock<()> = RwLock::new(());
 
+/// No test takes longer, once it is its turn. One that does would hold up all others for ever.
+const TEST_TIME: Duration = Duration::from_secs(180);
+
+/// A test's turn at the machine, which ends when it is dropped.
+pub struct Turn<Machine> {
+    _machine: Machine,
+    /// Closed by the end of the turn.
+    _end: mpsc::Sender<()>,
+}
+
+impl<Machine> Turn<Machine> {
+    fn begin(machine: Machine) -> Self {
+        let (end, ended) = mpsc::channel();
+        let test = std::thread::current().name().unwrap_or_default().to_owned();
+        std::thread::spawn(move || {
+            if ended.recv_timeout(TEST_TIME) == Err(RecvTimeoutError::Timeout) {
+                // The harness would show nothing of a test that does not end.
+                let _ = writeln!(std::io::stderr(), "{test} takes longer than {TEST_TIME:?}");
+                std::process::exit(1);
+            }
+        });
+        Self { _machine: machine, _end: end }
+    }
+}
+
 /// Waits until no other test runs. For tests that measure a rate or a time. `None`, and a line that
 /// says why, where it cannot run here.
-pub fn turn() -> Option<RwLockWriteGuard<'static, ()>> {
+pub fn turn() -> Option<Turn<RwLockWriteGuard<'static, ()>>> {
     // A test that failed has left nothing behind that the next one could trip over.
-    can_run().then(|| MACHINE.write().unwrap_or_else(PoisonError::into_inner))
+    can_run().then(|| Turn::begin(MACHINE.write().unwrap_or_else(PoisonError::into_inner)))
 }
 
 /// Waits until no test runs that wants the machine for itself. For tests of what happens, not of
 /// how fast: they may run beside each other. `None` as in [`turn`].
-pub fn shared_turn() -> Option<RwLockReadGuard<'static, ()>> {
-    can_run().then(|| MACHINE.read().unwrap_or_else(PoisonError::into_inner))
+pub fn shared_turn() -> Option<Turn<RwLockReadGuard<'static, ()>>> {
+    can_run().then(|| Turn::begin(MACHINE.read().unwrap_or_else(PoisonError::into_inner)))
 }
 
 fn can_run() -> bool {

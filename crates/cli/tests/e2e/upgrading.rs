@@ -86,6 +86,15 @@ fn send_numbered(from: End<'_>, to: End<'_>, bits: f64, end: &AtomicBool) -> u64
     sent
 }
 
+/// Ends the sending also where the test fails meanwhile: its threads are waited for.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// What came of numbered datagrams.
 struct Received {
     count: u64,
@@ -149,6 +158,7 @@ fn five_upgrades_in_a_row_lose_and_reorder_nothing_and_keep_the_limit() {
         // A tenth more than passes: a queue stands.
         let forth = scope.spawn(|| send_numbered(client, server, 22e6, &end));
         let back = scope.spawn(|| send_numbered(server, client, 11e6, &end));
+        let ending = Ending(&end);
         sleep(Duration::from_secs(2));
         let mut pid = instance.id();
         for _ in 0..5 {
@@ -160,7 +170,7 @@ fn five_upgrades_in_a_row_lose_and_reorder_nothing_and_keep_the_limit() {
             assert!(pid != before && packets > 0, "{pid} after {before}, {packets} packets");
             sleep(Duration::from_millis(400));
         }
-        end.store(true, Ordering::Relaxed);
+        drop(ending);
         [forth.join().unwrap(), back.join().unwrap()]
     });
     let (_, directions) = assert_balanced(&mut books, &instance);

@@ -90,6 +90,17 @@ impl Client {
         request: &Request,
         timeout: Duration,
     ) -> Result<Answer, ControlError> {
+        let end = Instant::now() + timeout;
+        loop {
+            match self.ask_once(request, timeout)? {
+                Answer::Moved if Instant::now() < end => {}
+                answer => return Ok(answer),
+            }
+        }
+    }
+
+    /// Asks the process that serves it now.
+    fn ask_once(&self, request: &Request, timeout: Duration) -> Result<Answer, ControlError> {
         let stream = self.connect()?;
         let sent = Turn::begin(&stream, timeout).send(request);
         let mut lines = BufReader::new(Turn::begin(&stream, timeout));

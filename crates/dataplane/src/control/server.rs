@@ -99,8 +99,13 @@ impl ControlServer {
         std::iter::once(self.listener.as_fd()).chain(self._place.locks()).collect()
     }
 
-    /// Leaves the socket to another process.
-    pub(crate) fn leave(self) {
+    /// Leaves the socket to another process. Clients whose requests were not begun are sent there.
+    pub(crate) fn leave(mut self) {
+        for client in &mut self.clients {
+            // One that is gone, or does not listen, misses nothing.
+            let _ = client.send_away();
+        }
+        self.clients.clear();
         // The files stay: they are the other's.
         std::mem::forget(self);
     }
@@ -237,6 +242,14 @@ impl Client {
             return self.has_time();
         }
         Ok(())
+    }
+
+    /// Says the rest of its answer, or that another process serves the instance now.
+    fn send_away(&mut self) -> io::Result<()> {
+        if let State::Asking(_) = self.state {
+            self.answer(&Answer::Moved)?;
+        }
+        self.flush()
     }
 
     fn has_time(&self) -> io::Result<()> {

@@ -244,6 +244,36 @@ fn whoever_asked_for_a_batch_hears_how_far_it_came_where_the_instance_stops() {
 }
 
 #[test]
+fn whoever_has_not_asked_yet_when_another_process_takes_over_is_sent_there() {
+    let folder = Folder::new("moved");
+    let mut server = folder.open().unwrap();
+    let mut early = UnixStream::connect(folder.socket()).unwrap();
+    server.serve(echo);
+    server.leave();
+    let mut said = Vec::new();
+    early.read_to_end(&mut said).unwrap();
+    assert!(matches!(serde_json::from_slice(&said).unwrap(), Answer::Moved));
+}
+
+#[test]
+fn a_client_asks_the_process_that_it_is_sent_to() {
+    let folder = Folder::new("sent");
+    let listener = UnixListener::bind(folder.socket()).unwrap();
+    let said = thread::scope(|scope| {
+        scope.spawn(|| {
+            for answer in [Answer::Moved, Answer::Refused("heard".to_owned())] {
+                let (mut stream, _) = listener.accept().unwrap();
+                serde_json::to_writer(&mut stream, &answer).unwrap();
+                stream.write_all(b"\n").unwrap();
+                // What it says is left unread, as by a process that ends.
+            }
+        });
+        folder.client().ask(&Request::Ports).unwrap()
+    });
+    assert!(matches!(said, Answer::Refused(why) if why == "heard"));
+}
+
+#[test]
 fn of_many_that_start_at_once_exactly_one_has_the_place_and_the_others_say_why() {
     let folder = Folder::new("many");
     for _ in 0..50 {
