@@ -73,15 +73,17 @@ pub(super) const POLICIES: [Policy; 5] = [
              burst 32000 cburst 64000 prio 0",
             "class replace DEV parent 1:1 classid 1:20 htb rate 15mbit ceil 40mbit \
              burst 32000 cburst 64000 prio 1",
-            "class replace DEV parent 1:1 classid 1:30 htb rate 15mbit ceil 55mbit \
-             burst 32000 cburst 64000 prio 2",
             "qdisc replace DEV parent 1:10 handle 10: pfifo limit 40",
             "qdisc replace DEV parent 1:20 handle 20: pfifo limit 40",
-            "qdisc replace DEV parent 1:30 handle 30: pfifo limit 40",
             "filter replace DEV parent 1: protocol ip pref 1 handle 1 flower ip_proto udp \
              src_port 20000-20010 classid 1:10",
             "filter replace DEV parent 1: protocol ip pref 2 handle 1 flower ip_proto udp \
              src_port 20011-20021 classid 1:20",
+            // The default class comes last: a filter that takes a flow out of a class would have it
+            // overtake what is queued there. Without a class packets are sent at once.
+            "class replace DEV parent 1:1 classid 1:30 htb rate 15mbit ceil 55mbit \
+             burst 32000 cburst 64000 prio 2",
+            "qdisc replace DEV parent 1:30 handle 30: pfifo limit 40",
         ],
         back: &[
             "qdisc replace DEV root handle 1: htb default 10",
