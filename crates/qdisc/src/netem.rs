@@ -138,7 +138,9 @@ impl Netem {
             if self.since_reordered >= *gap && self.reorderings.happens(happening, chances) {
                 self.since_reordered = 0;
                 self.stats.requeues += 1;
-                self.line.insert(packets, id, now);
+                // Past the delay, but not past the rate.
+                let passing = self.config.rate.map(|rate| rate.time(packets.len(id)));
+                self.line.insert(packets, id, now + passing.unwrap_or_default());
                 return;
             }
         }
