@@ -13,7 +13,7 @@ PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: help demo demo-latency demo-tree test crate-tests test-vm test-vm-short test-vm-cake tested deps build check loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing unit book deb tarball sbom deny test-deb
+.PHONY: help demo demo-latency demo-tree test crate-tests end-to-end test-vm test-vm-short test-vm-cake tested deps build check loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing unit book deb tarball sbom deny test-deb
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
@@ -107,9 +107,9 @@ check: deps
 # What `make test` consists of; each is a target of its own. First the build that most of it needs.
 # Then what is the same on a busy machine, with virtual machines beside it, which take one core and
 # have a time of their own. Last what wants the machine for itself, since its packets are real.
-BUSY := check loom instructions reproduction-check fuzz-short
+BUSY := check loom instructions reproduction-check fuzz-short crate-tests
 BESIDE := test-vm-short
-ALONE := crate-tests chaos-short
+ALONE := end-to-end chaos-short
 
 # As root everything runs; without, what needs network namespaces says that it was skipped.
 test:
@@ -133,7 +133,10 @@ test:
 	printf '\n%smake test: all passed in %d s\n' "$$sum" $$SECONDS
 
 crate-tests: deps
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked --exclude narrows
+
+end-to-end: deps
+	$(CARGO) test --locked -p narrows
 
 # The programs as the tests build them, with every assertion. All targets, so that crates have the
 # features that they have for the tests, and nothing is compiled a second time.

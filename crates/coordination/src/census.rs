@@ -16,7 +16,7 @@
 //!
 //! *Cost.* Counting costs two atomic additions, looking up a host two loads, publishing one
 //! addition for each figure that has changed, all on one line. A port takes 32 KiB and 128 bytes; a
-//! seat takes 16 KiB from the first flow that it counts. This is the only memory that a seat
+//! seat takes 16 KiB from the first flow that it counts; a class of a tree a sixteenth of that. This is the only memory that a seat
 //! allocates after it is taken: most seats of a large configuration never count anything.
 //!
 //! *Non-goals.* Which flows are backlogged and what a host's share is: the qdisc decides that. A
@@ -24,38 +24,38 @@
 
 use crate::line::Line;
 use narrows_qdisc::{Census, HostKey, TinCensus};
-use sketch::{Part, Sketch};
+use sketch::{PORT_CELLS, Part, Sketch};
 use std::sync::Arc;
 use tins::{Tins, Told};
 
 mod sketch;
 mod tins;
 
-/// What the seats share.
-pub(crate) struct Shared {
+/// What the seats share. The sketch has so many `CELLS` in a row.
+pub(crate) struct Shared<const CELLS: usize = PORT_CELLS> {
     tins: Line<Tins>,
-    flows: Line<Sketch>,
+    flows: Line<Sketch<CELLS>>,
 }
 
-impl Shared {
+impl<const CELLS: usize> Shared<CELLS> {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self { tins: Line(Tins::new()), flows: Line(Sketch::new()) })
     }
 
     /// One more seat.
-    pub(crate) fn seat(self: Arc<Self>) -> Seat {
+    pub(crate) fn seat(self: Arc<Self>) -> Seat<CELLS> {
         Seat { shared: self, part: Part::default(), told: Told::default() }
     }
 }
 
 /// A seat at the census: what it has added, and where.
-pub(crate) struct Seat {
-    shared: Arc<Shared>,
-    part: Part,
+pub(crate) struct Seat<const CELLS: usize = PORT_CELLS> {
+    shared: Arc<Shared<CELLS>>,
+    part: Part<CELLS>,
     told: Told,
 }
 
-impl Census for Seat {
+impl<const CELLS: usize> Census for Seat<CELLS> {
     fn count(&mut self, host: HostKey, change: i32) {
         self.part.count(&self.shared.flows, host, change);
     }
@@ -73,7 +73,7 @@ impl Census for Seat {
     }
 }
 
-impl Drop for Seat {
+impl<const CELLS: usize> Drop for Seat<CELLS> {
     fn drop(&mut self) {
         self.part.take_back(&self.shared.flows);
         self.told.take_back(&self.shared.tins);

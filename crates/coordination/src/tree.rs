@@ -42,12 +42,12 @@
 //! [`LEAST_TIME`]: terms::LEAST_TIME
 //! [`LEAST_FRAMES`]: terms::LEAST_FRAMES
 
-use crate::sync::{Mutex, lock};
+use crate::sync::{AtomicU32, Mutex, Ordering, lock};
 use crate::trees::from_above;
 use log::Log;
 use narrows_packet::Reading;
 use narrows_qdisc::htb::{Class, ClassMeter, LeafClass, TreeMeter};
-use narrows_qdisc::{Config, NodeId, Spec};
+use narrows_qdisc::{Census, Config, NodeId, Spec};
 use node::Node;
 use seat::Seat;
 use std::collections::{BTreeMap, HashMap};
@@ -117,6 +117,8 @@ struct Members {
 pub struct Tree {
     /// Locked when a class comes, goes or is first used by a queue.
     members: Mutex<Members>,
+    /// How many queues have a seat.
+    queues: AtomicU32,
 }
 
 impl Tree {
@@ -165,6 +167,8 @@ impl Tree {
     /// A queue's seat.
     pub fn seat(self: &Arc<Self>) -> Box<dyn TreeMeter> {
         let seen = lock(&self.members).log.end();
+        // Relaxed: whoever opens a class has been given its specification after all others.
+        self.queues.fetch_add(1, Ordering::Relaxed);
         Box::new(Queue { tree: Arc::clone(self), seen })
     }
 }
@@ -264,6 +268,12 @@ struct Queue {
     seen: u64,
 }
 
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.tree.queues.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl TreeMeter for Queue {
     fn leaf(&self, id: u32) -> Option<LeafClass> {
         let members = lock(&self.tree.members);
@@ -274,6 +284,14 @@ impl TreeMeter for Queue {
     fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>> {
         let node = Arc::clone(&lock(&self.tree.members).classes.get(&id)?.node);
         Some(Box::new(Seat::new(node)))
+    }
+
+    fn census(&self, id: u32) -> Option<Box<dyn Census>> {
+        if self.tree.queues.load(Ordering::Relaxed) <= 1 {
+            return None;
+        }
+        let node = Arc::clone(&lock(&self.tree.members).classes.get(&id)?.node);
+        Some(node.census())
     }
 
     fn is_seat_of(&self, seat: u64, id: u32) -> bool {

@@ -4,6 +4,8 @@
 mod bed;
 #[path = "tree/lines.rs"]
 mod lines;
+#[path = "tree/sharing.rs"]
+mod sharing;
 #[path = "tree/strategies.rs"]
 mod strategies;
 

@@ -48,7 +48,9 @@ use crate::acknowledgements::Acknowledgements;
 use crate::bucket::Shape;
 use crate::coalescing::Coalescing;
 use crate::overlimits::Overlimits;
-use crate::{Census, Detail, Handover, Meter, Metering, Next, Qdisc, Share, Spec, Stats, Verdict};
+use crate::{
+    Census, Detail, Handover, Meter, Metering, Next, Qdisc, Share, Spec, Stats, Verdict, Weight,
+};
 use flow::Standing;
 use memory::Memory;
 use narrows_packet::{Backlog, Batch, PacketId, Packets, Reading};
@@ -105,6 +107,8 @@ pub(crate) struct Cake {
     /// The part of the limit that memory follows.
     share: Share,
     neighbours: Option<Neighbours>,
+    /// What this queue weighs among those of a class, where the rate is the class's.
+    weight: Weight,
     estimator: Option<estimator::Estimator>,
     sizes: Sizes,
     memory: Memory,
@@ -141,6 +145,7 @@ impl Cake {
             memory: Memory::new(&config),
             share: Share::WHOLE,
             neighbours: census.map(Neighbours::new),
+            weight: Weight::ONE,
             flows: Slab::new(),
             idle: List::EMPTY,
             overflow: Overflow::new(),
@@ -232,7 +237,10 @@ impl Cake {
     /// Tells siblings of hosts and tins, and follows what they tell.
     #[inline(never)]
     fn meet(&mut self, now: Nanos) {
-        let (Some(neighbours), Some(rate)) = (&mut self.neighbours, self.config.rate) else {
+        let Some(neighbours) = &mut self.neighbours else { return };
+        let Some(rate) = self.config.rate else {
+            let hosts = self.tins.iter().map(|tin| tin.weight).sum();
+            self.weight = neighbours.meet_in_class(hosts, now);
             return;
         };
         let nothing = Part { weight: 0, sent: 0, part: 0 };
@@ -365,6 +373,10 @@ impl Qdisc for Cake {
 
     fn backlog(&self) -> Backlog {
         self.backlog
+    }
+
+    fn weight(&self) -> Weight {
+        self.weight
     }
 
     fn stats(&self, into: &mut Vec<Stats>) {

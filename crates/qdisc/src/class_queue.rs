@@ -3,7 +3,7 @@
 //! The class decides when that packet goes. It is out of the qdisc already, so a qdisc that takes the
 //! place of another one inherits it.
 
-use crate::{Above, Handover, Next, Qdisc, Slot, Spec, Stats, Verdict};
+use crate::{Above, Handover, Next, NodeId, Qdisc, Slot, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, PacketId, Packets};
 use narrows_units::{Bytes, Nanos};
 
@@ -41,6 +41,12 @@ impl ClassQueue {
     #[inline]
     pub(crate) fn backlog(&self) -> Backlog {
         self.backlog
+    }
+
+    /// The name of its qdisc.
+    #[inline]
+    pub(crate) fn id(&self) -> NodeId {
+        self.slot.id()
     }
 
     #[inline]

@@ -94,6 +94,18 @@ impl Config {
     }
 }
 
+impl Config {
+    /// Whether it shares out by host, and is to count hosts together with its like on other queues.
+    pub(crate) fn counts_hosts(&self) -> bool {
+        matches!(self, Self::Cake(_))
+    }
+
+    /// Whether its [`Qdisc::weight`] is ever another than one.
+    pub(crate) fn has_weight(&self) -> bool {
+        matches!(self, Self::Cake(_) | Self::FqCodel(_) | Self::Sfq(_))
+    }
+}
+
 /// By whom a qdisc that keeps a rate is metered.
 #[derive(Default)]
 pub enum Metering {

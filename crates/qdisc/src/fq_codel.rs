@@ -35,7 +35,7 @@ use crate::codel::{Aqm, Signals};
 use crate::flow_table::FlowTable;
 use crate::lengths::Lengths;
 use crate::rotation::Rotation;
-use crate::{Detail, Handover, Next, Qdisc, Spec, Stats, Verdict};
+use crate::{Detail, Handover, Next, Qdisc, Spec, Stats, Verdict, Weight};
 use flow::{Flow, Standing};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::Nanos;
@@ -190,6 +190,10 @@ impl Qdisc for FqCodel {
     #[inline]
     fn backlog(&self) -> Backlog {
         self.backlog
+    }
+
+    fn weight(&self) -> Weight {
+        Weight::of_flows(self.counted.new_flows_len + self.counted.old_flows_len)
     }
 
     fn stats(&self, into: &mut Vec<Stats>) {

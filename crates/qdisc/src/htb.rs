@@ -29,7 +29,7 @@ use crate::heap::Heap;
 use crate::overlimits::Overlimits;
 use crate::rotation::Rotation;
 use crate::sink::Sink;
-use crate::{Above, Handover, Next, Qdisc, Spec, Stats, Verdict};
+use crate::{Above, Handover, Next, NodeId, Qdisc, Spec, Stats, Verdict};
 use leaf::{LINGER, Leaf, State, Turn};
 use lines::{Lines, Place, Top};
 use narrows_packet::{Backlog, Batch, DropReason, Fifo, PacketId, Packets, Reading};
@@ -168,13 +168,23 @@ impl Htb {
         self.places[class] = place;
     }
 
+    /// The class `id`, if it is a leaf, where the qdisc `runs` in it; with a seat at the census for
+    /// one that is new.
+    fn leaf(&self, id: u32, runs: Option<NodeId>) -> Option<LeafClass> {
+        let mut leaf = self.tree.leaf(id)?;
+        if leaf.qdisc.config.counts_hosts() && runs != Some(leaf.qdisc.id) {
+            leaf.qdisc.census = self.tree.census(id);
+        }
+        Some(leaf)
+    }
+
     /// Builds what this queue needs to send for `class`, where that is a leaf.
     fn open(&mut self, class: u32) -> Option<u32> {
         if class == 0 {
             return None;
         }
         let meter = self.tree.meter(class)?;
-        let leaf = self.tree.leaf(class)?;
+        let leaf = self.leaf(class, None)?;
         let place = self.leaves.len() as u32;
         self.leaves.push(Leaf::new(class, leaf, meter));
         let room = self.leaves.capacity();
@@ -543,7 +553,8 @@ impl Htb {
         for &id in changed {
             match self.place_known(id) {
                 Some(place) if self.is_seated(place) => {
-                    let Some(class) = self.tree.leaf(id) else { continue };
+                    let runs = self.leaves[place as usize].queue.id();
+                    let Some(class) = self.leaf(id, Some(runs)) else { continue };
                     let leaf = &mut self.leaves[place as usize];
                     let before = leaf.queue.backlog();
                     leaf.retune(&class.class, class.qdisc, handover);
@@ -598,7 +609,7 @@ impl Htb {
         self.lines = Lines::default();
         let mut gone = Vec::new();
         for mut leaf in leaves {
-            match (self.tree.leaf(leaf.id), self.tree.meter(leaf.id)) {
+            match (self.leaf(leaf.id, None), self.tree.meter(leaf.id)) {
                 (Some(class), Some(meter)) => {
                     // It may be another class of the same number.
                     leaf.sit_at(meter);

@@ -46,6 +46,11 @@ pub struct Weight(pub u32);
 impl Weight {
     /// The default weight of a queue.
     pub const ONE: Self = Self(1 << 8);
+
+    /// That of so many flows; at least that of one.
+    pub(crate) fn of_flows(flows: u32) -> Self {
+        Self(Self::ONE.0.saturating_mul(flows.max(1)))
+    }
 }
 
 impl Default for Weight {

@@ -1,6 +1,6 @@
 //! The trait that every queueing discipline implements.
 
-use crate::{Above, Detail, Handover, NodeId, Spec};
+use crate::{Above, Detail, Handover, NodeId, Spec, Weight};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::Nanos;
 
@@ -114,6 +114,13 @@ pub trait Qdisc: Send {
 
     /// What is queued.
     fn backlog(&self) -> Backlog;
+
+    /// What this queue's part of a class weighs beside the same qdisc on other queues, which share
+    /// the class's rate: how many flows, or hosts, have something to send here. One where it does
+    /// not tell them apart.
+    fn weight(&self) -> Weight {
+        Weight::ONE
+    }
 
     /// Adds its own figures and then those of the qdiscs below it, depth first, in the order
     /// of the [`Spec`] that it was built from.

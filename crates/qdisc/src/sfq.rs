@@ -25,7 +25,7 @@ mod flow;
 use crate::flow_table::FlowTable;
 use crate::lengths::Lengths;
 use crate::rotation::Rotation;
-use crate::{Handover, Next, Qdisc, Spec, Stats, Verdict};
+use crate::{Handover, Next, Qdisc, Spec, Stats, Verdict, Weight};
 use flow::Flow;
 use narrows_packet::{Backlog, Batch, DropReason, Fifo, PacketId, Packets, Reading};
 use narrows_units::Nanos;
@@ -273,6 +273,10 @@ impl Qdisc for Sfq {
     #[inline]
     fn backlog(&self) -> Backlog {
         self.backlog
+    }
+
+    fn weight(&self) -> Weight {
+        Weight::of_flows(self.flows.remembered())
     }
 
     fn stats(&self, into: &mut Vec<Stats>) {

@@ -6,7 +6,7 @@
 //! cells.
 //!
 //! *Error.* With `H` other hosts with backlogged flows, a host shares its cell of one row with
-//! probability 1 - (1 - 1/[`CELLS`])^H, about H/4096, and of both rows with the square of that:
+//! probability 1 - (1 - 1/[`PORT_CELLS`])^H, about H/4096, and of both rows with the square of that:
 //! 0.06 % of hosts are overestimated with 100 others, 0.9 % with 400, 5 % with 1,024. One row with
 //! as many cells as both would be wrong for 1.2 %, 4.8 % and 12 %. An overestimated host gets less
 //! than its share until one of them is done. The hash's key decides which hosts share cells.
@@ -26,28 +26,28 @@ use std::array;
 /// at every look.
 const ROWS: usize = 2;
 
-/// Cells of a row: four times the 1,024 flows that a tin of cake tells apart on a queue, and with
+/// Cells of a row, for a port: four times the 1,024 flows that a tin of cake tells apart on a queue, and with
 /// both rows no more than a first-level cache.
 #[cfg(not(loom))]
-const CELLS: usize = 4_096;
+pub(super) const PORT_CELLS: usize = 4_096;
 #[cfg(loom)]
-const CELLS: usize = 2;
+pub(super) const PORT_CELLS: usize = 2;
 
 /// Bits of the key between one row's and the next one's.
 const ROW_BITS: u32 = u64::BITS / ROWS as u32;
 
-const _: () = assert!(CELLS as u64 <= 1 << ROW_BITS, "rows take different bits of the key");
+const _: () = assert!(PORT_CELLS as u64 <= 1 << ROW_BITS, "rows take different bits of the key");
 
-/// The host's cell in `row`.
+/// The host's cell in `row`, of so many `CELLS`.
 #[inline]
-fn cell(host: HostKey, row: usize) -> usize {
+fn cell<const CELLS: usize>(host: HostKey, row: usize) -> usize {
     (host.0 >> (ROW_BITS * row as u32)) as usize % CELLS
 }
 
 /// What all seats have counted.
-pub(super) struct Sketch([[AtomicU32; CELLS]; ROWS]);
+pub(super) struct Sketch<const CELLS: usize>([[AtomicU32; CELLS]; ROWS]);
 
-impl Sketch {
+impl<const CELLS: usize> Sketch<CELLS> {
     pub(super) fn new() -> Self {
         Self(array::from_fn(|_| array::from_fn(|_| AtomicU32::new(0))))
     }
@@ -57,7 +57,7 @@ impl Sketch {
     pub(super) fn flows(&self, host: HostKey) -> u32 {
         let counts = self.0.iter().enumerate().map(|(row, cells)| {
             // Relaxed: a sum on its own, see `census`.
-            cells[cell(host, row)].load(Ordering::Relaxed)
+            cells[cell::<CELLS>(host, row)].load(Ordering::Relaxed)
         });
         counts.min().unwrap_or(0)
     }
@@ -76,14 +76,14 @@ impl Sketch {
 /// 16 bits: a queue of cake has at most 8 x 1,024 flows, each counted for its source and its
 /// destination.
 #[derive(Default)]
-pub(super) struct Part(Option<Box<[[u16; CELLS]; ROWS]>>);
+pub(super) struct Part<const CELLS: usize>(Option<Box<[[u16; CELLS]; ROWS]>>);
 
-impl Part {
+impl<const CELLS: usize> Part<CELLS> {
     /// Counts `change` more flows of `host`. Takes no more away than it has added.
-    pub(super) fn count(&mut self, sketch: &Sketch, host: HostKey, change: i32) {
+    pub(super) fn count(&mut self, sketch: &Sketch<CELLS>, host: HostKey, change: i32) {
         let rows = self.0.get_or_insert_with(|| Box::new([[0; CELLS]; ROWS]));
         for (row, cells) in rows.iter_mut().enumerate() {
-            let cell = cell(host, row);
+            let cell = cell::<CELLS>(host, row);
             let old = cells[cell];
             let new = i32::from(old).saturating_add(change).clamp(0, i32::from(u16::MAX)) as u16;
             cells[cell] = new;
@@ -92,7 +92,7 @@ impl Part {
     }
 
     /// Subtracts all that was added.
-    pub(super) fn take_back(&mut self, sketch: &Sketch) {
+    pub(super) fn take_back(&mut self, sketch: &Sketch<CELLS>) {
         let Some(rows) = self.0.take() else { return };
         for (row, cells) in rows.iter().enumerate() {
             for (cell, &count) in cells.iter().enumerate().filter(|&(_, &count)| count != 0) {
@@ -109,6 +109,7 @@ mod tests {
     use std::collections::HashMap;
 
     const SEATS: usize = 3;
+    const CELLS: usize = PORT_CELLS;
 
     #[derive(Clone, Debug)]
     enum Step {
@@ -159,8 +160,8 @@ mod tests {
         fn a_host_has_what_was_counted_and_what_shares_all_of_its_cells(
             steps in prop::collection::vec(step(), 1..80),
         ) {
-            let sketch = Sketch::new();
-            let mut parts: [Part; SEATS] = array::from_fn(|_| Part::default());
+            let sketch = Sketch::<CELLS>::new();
+            let mut parts: [Part<CELLS>; SEATS] = array::from_fn(|_| Part::default());
             let mut model = Model::default();
             let mut hosts = Vec::new();
             for step in steps {
@@ -177,7 +178,7 @@ mod tests {
                 }
                 for &host in &hosts {
                     let in_row = |row: usize| {
-                        model.sum(|other| cell(other, row) == cell(host, row))
+                        model.sum(|other| cell::<CELLS>(other, row) == cell::<CELLS>(host, row))
                     };
                     prop_assert_eq!(sketch.flows(host), in_row(0).min(in_row(1)));
                     prop_assert!(sketch.flows(host) >= model.sum(|other| other == host));
@@ -194,7 +195,7 @@ mod tests {
 
     #[test]
     fn hosts_that_share_one_cell_are_told_apart_by_the_other() {
-        let (sketch, mut part) = (Sketch::new(), Part::default());
+        let (sketch, mut part) = (Sketch::<CELLS>::new(), Part::default());
         let hosts = [HostKey(7), HostKey(7 | 1 << ROW_BITS), HostKey(8)];
         for (host, flows) in hosts.into_iter().zip([32, 1, 5]) {
             part.count(&sketch, host, flows);
@@ -205,7 +206,7 @@ mod tests {
 
     #[test]
     fn who_takes_more_away_than_it_added_takes_nothing_from_others() {
-        let sketch = Sketch::new();
+        let sketch = Sketch::<CELLS>::new();
         let (mut honest, mut mistaken) = (Part::default(), Part::default());
         honest.count(&sketch, HostKey(1), 5);
         mistaken.count(&sketch, HostKey(1), 2);
@@ -232,7 +233,7 @@ mod tests {
         for (hosts, percent) in [(101, 0.06), (401, 0.87), (1_025, 4.89)] {
             let mut wrong = 0;
             for trial in 0..TRIALS {
-                let (sketch, mut part) = (Sketch::new(), Part::default());
+                let (sketch, mut part) = (Sketch::<CELLS>::new(), Part::default());
                 let hosts = (0..hosts).map(|host| hashed(trial << 32 | host));
                 hosts.clone().for_each(|host| part.count(&sketch, host, 1));
                 wrong += hosts.filter(|&host| sketch.flows(host) != 1).count();

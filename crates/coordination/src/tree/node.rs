@@ -3,10 +3,15 @@
 use super::ledger::Ledger;
 use super::race::Race;
 use super::terms::{Bucket, Terms};
+use crate::census;
 use crate::line::Line;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use narrows_qdisc::Census;
 use narrows_qdisc::htb::{Class, PRIORITIES};
 use std::sync::{Arc, OnceLock};
+
+/// A class has fewer hosts than a port.
+type ClassCensus = census::Shared<256>;
 
 /// See the module's documentation.
 pub(super) struct Node {
@@ -22,6 +27,8 @@ pub(super) struct Node {
     borrowers: OnceLock<Box<[Race; PRIORITIES]>>,
     /// Its place in the races of those above it, the parent first.
     places: Box<[AtomicU64]>,
+    /// What its queues count together. Made for the first that asks.
+    census: OnceLock<Arc<ClassCensus>>,
 }
 
 /// What purchases write.
@@ -43,7 +50,16 @@ impl Node {
         let depth = parent.as_ref().map_or(0, |parent| parent.places.len() + 1);
         let places = (0..depth).map(|_| AtomicU64::default()).collect();
         let (terms, sales) = (Terms::new(class), Line(Sales::default()));
-        Self { id, serial, parent, terms, sales, borrowers: OnceLock::new(), places }
+        Self {
+            id,
+            serial,
+            parent,
+            terms,
+            sales,
+            borrowers: OnceLock::new(),
+            places,
+            census: OnceLock::new(),
+        }
     }
 
     /// How many classes are above it.
@@ -56,6 +72,11 @@ impl Node {
     #[inline]
     pub(super) fn borrowers(&self) -> &[Race; PRIORITIES] {
         self.borrowers.get_or_init(Box::default)
+    }
+
+    /// A seat at what its queues count together.
+    pub(super) fn census(&self) -> Box<dyn Census> {
+        Box::new(Arc::clone(self.census.get_or_init(ClassCensus::new)).seat())
     }
 
     /// It and those above it.

@@ -9,6 +9,7 @@ use super::node::Node;
 use super::race::{Race, bytes, laps};
 use super::terms::{Bucket, FRAME};
 use crate::sync::Ordering;
+use narrows_qdisc::Weight;
 use narrows_qdisc::htb::{ClassMeter, Grant, Line};
 use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
@@ -95,6 +96,8 @@ pub(super) struct Seat {
     place: u64,
     /// Its weight there; 0 while nothing is queued.
     weight: u64,
+    /// What the queue weighs beside the others.
+    part: Weight,
     /// Who lent the last time.
     lender: usize,
     /// What it waits for since it was refused, where others wait for the same.
@@ -195,12 +198,18 @@ impl Seat {
             total: 0,
             place: 0,
             weight: 0,
+            part: Weight::ONE,
             lender: 0,
             line: None,
             was_refused: false,
             wanted_by: 0,
             wanted: Nanos::ZERO,
         }
+    }
+
+    fn weight_among_queues(&self) -> u64 {
+        let quantum = u64::from(self.node.terms.quantum());
+        (quantum * u64::from(self.part.0) / u64::from(Weight::ONE.0)).max(1)
     }
 
     /// What the queue may say for its class.
@@ -571,6 +580,16 @@ impl ClassMeter for Seat {
         }
     }
 
+    fn weigh(&mut self, weight: Weight) {
+        self.part = weight;
+        if self.weight != 0 {
+            let weight = self.weight_among_queues();
+            let queues = &self.node.sales.queues;
+            queues.join(weight);
+            queues.leave(std::mem::replace(&mut self.weight, weight));
+        }
+    }
+
     fn seat_of(&self) -> u64 {
         self.node.serial
     }
@@ -581,7 +600,7 @@ impl ClassMeter for Seat {
         }
         let sales = &self.node.sales;
         if active {
-            self.weight = u64::from(self.node.terms.quantum());
+            self.weight = self.weight_among_queues();
             sales.queues.join(self.weight);
             self.place = sales.queues.start(self.place, self.weight);
             sales.active.fetch_add(1, Ordering::Relaxed);

@@ -1,9 +1,9 @@
 //! Queues that keep a tree together, in virtual time.
 
 use narrows_coordination::{Below, Label, SharedTree, TreeStrategy};
-use narrows_packet::{Batch, PacketId, Packets, Reading};
+use narrows_packet::{Batch, Headers, PacketId, Packets, Reading};
 use narrows_qdisc::htb::{self, Class, ClassMeter, LeafClass, TreeMeter};
-use narrows_qdisc::{Config, Next, NodeId, Qdisc, Spec, fifo};
+use narrows_qdisc::{Census, Config, Next, NodeId, Qdisc, Spec, fifo};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use std::collections::BTreeMap;
 
@@ -69,6 +69,10 @@ impl TreeMeter for Seat {
         self.seat.meter(id)
     }
 
+    fn census(&self, id: u32) -> Option<Box<dyn Census>> {
+        self.seat.census(id)
+    }
+
     fn is_seat_of(&self, seat: u64, id: u32) -> bool {
         self.seat.is_seat_of(seat, id)
     }
@@ -85,6 +89,9 @@ impl TreeMeter for Seat {
 struct Source {
     class: u32,
     queue: usize,
+    /// Whose packets they are, and of which of his flows.
+    host: u32,
+    flow: u32,
     len: u32,
     demand: Demand,
     next: Nanos,
@@ -117,6 +124,16 @@ impl Excess {
     }
 }
 
+fn fifo() -> Config {
+    Config::Fifo(fifo::Config::Packets(1000))
+}
+
+/// What is known of a packet from `source` to `destination`.
+fn hosts(source: u32, destination: u32) -> Headers {
+    let dscp = 0;
+    Headers { source, destination, dscp, ..Headers::default() }
+}
+
 pub struct Bed {
     tree: SharedTree,
     pub classes: BTreeMap<u32, Class>,
@@ -125,6 +142,8 @@ pub struct Bed {
     pub now: Nanos,
     /// By class, what its packets took in all.
     sent: BTreeMap<u32, u64>,
+    /// By host, the same.
+    sent_by: BTreeMap<u32, u64>,
     excess: BTreeMap<u32, Excess>,
     /// By class, the longest that a packet waited.
     pub longest_wait: BTreeMap<u32, Nanos>,
@@ -144,7 +163,12 @@ const TICK: Nanos = Nanos::from_micros(2);
 impl Bed {
     /// `queues` that keep `classes` together. Those without one below are leaves.
     pub fn new(asking: Asking, queues: usize, classes: &[(u32, Class)]) -> Self {
-        Self::made(TreeStrategy::Fair, asking, queues, classes, &BTreeMap::new())
+        Self::made(TreeStrategy::Fair, asking, queues, classes, &BTreeMap::new(), &fifo())
+    }
+
+    /// The same with `leaf` in each class that has none below it.
+    pub fn with_leaves(queues: usize, classes: &[(u32, Class)], leaf: &Config) -> Self {
+        Self::made(TreeStrategy::Fair, Asking::All, queues, classes, &BTreeMap::new(), leaf)
     }
 
     /// The same by `strategy`, with FlowValve's `labels`.
@@ -154,7 +178,7 @@ impl Bed {
         classes: &[(u32, Class)],
         labels: &BTreeMap<u32, Label>,
     ) -> Self {
-        Self::made(strategy, Asking::All, queues, classes, labels)
+        Self::made(strategy, Asking::All, queues, classes, labels, &fifo())
     }
 
     fn made(
@@ -163,15 +187,18 @@ impl Bed {
         queues: usize,
         classes: &[(u32, Class)],
         labels: &BTreeMap<u32, Label>,
+        leaf: &Config,
     ) -> Self {
         let tree = SharedTree::new(strategy);
         let bed_queue = || {
             let config = htb::Config { default: 0, unclassified: htb::Unclassified::Sent(1000) };
             let seat = Box::new(Seat { seat: tree.seat(), asking });
             let spec = Spec { tree: Some(seat), ..Spec::new(Config::Htb(config)) };
+            let mut packets = Packets::new(8192);
+            packets.prepare(leaf.reading());
             Queue {
                 qdisc: spec.build(),
-                packets: Packets::new(8192),
+                packets,
                 free: (0..8192).map(PacketId).collect(),
                 source_of: vec![0; 8192],
                 next: Nanos::ZERO,
@@ -186,6 +213,7 @@ impl Bed {
             sources: Vec::new(),
             now: Nanos::from_secs(100),
             sent: BTreeMap::new(),
+            sent_by: BTreeMap::new(),
             excess: BTreeMap::new(),
             longest_wait: BTreeMap::new(),
             turns: 0,
@@ -195,8 +223,7 @@ impl Bed {
         let mut members = BTreeMap::new();
         for (id, class) in classes {
             let is_leaf = classes.iter().all(|(_, other)| other.parent != Some(*id));
-            let config = Config::Fifo(fifo::Config::Packets(1000));
-            let below = is_leaf.then(|| Below::new(NodeId(u64::from(*id)), config));
+            let below = is_leaf.then(|| Below::new(NodeId(u64::from(*id)), leaf.clone()));
             members.insert(*id, (*class, below));
             bed.classes.insert(*id, *class);
             let rate = class.ceil.bits_per_sec();
@@ -210,7 +237,16 @@ impl Bed {
     pub fn demand(&mut self, class: u32, queue: usize, len: u32, demand: Demand) {
         self.sources.retain(|source| (source.class, source.queue) != (class, queue));
         let next = self.now;
-        self.sources.push(Source { class, queue, len, demand, next, queued: 0 });
+        self.sources.push(Source { class, queue, host: 0, flow: 0, len, demand, next, queued: 0 });
+    }
+
+    /// Has more full-size packets than can leave come for `class` on `queue`, of `flows` of `host`.
+    pub fn flood(&mut self, class: u32, queue: usize, host: u32, flows: u32) {
+        for _ in 0..flows {
+            let (flow, next) = (self.sources.len() as u32, self.now);
+            let (len, demand) = (1514, Demand::Endless);
+            self.sources.push(Source { class, queue, host, flow, len, demand, next, queued: 0 });
+        }
     }
 
     /// The same on all queues.
@@ -255,6 +291,12 @@ impl Bed {
                 queue.packets.arrive(id, source.len, now);
                 queue.packets.meta_mut(id).class = source.class;
                 queue.source_of[id.0 as usize] = number;
+                if source.host != 0 {
+                    let hash = |number: u32| number.wrapping_mul(0x9e37_79b1);
+                    let flow = hash(source.flow + 1);
+                    let headers = Headers { flow, ..hosts(hash(source.host), hash(flow)) };
+                    queue.packets.set_headers(id, headers);
+                }
                 source.queued += 1;
                 let _ = queue.qdisc.enqueue(&mut queue.packets, id, now);
                 if self.lateness == Nanos::ZERO {
@@ -295,6 +337,7 @@ impl Bed {
             let (class, len, wait) = (meta.class, u64::from(meta.len.0), self.now - meta.arrival);
             let source = &mut self.sources[queue.source_of[id.0 as usize]];
             source.queued = source.queued.saturating_sub(1);
+            *self.sent_by.entry(source.host).or_default() += len;
             let longest = self.longest_wait.entry(class).or_default();
             *longest = (*longest).max(wait);
             let mut at = Some(class);
@@ -325,6 +368,17 @@ impl Bed {
             (*id, bytes as f64 * 8e9 / span.0 as f64)
         };
         self.sent.iter().map(rate).collect()
+    }
+
+    /// The same by host.
+    pub fn run_by_host(&mut self, span: Nanos) -> BTreeMap<u32, f64> {
+        let before = self.sent_by.clone();
+        self.run(span);
+        let rate = |(host, bytes): (&u32, &u64)| {
+            let bytes = bytes - before.get(host).unwrap_or(&0);
+            (*host, bytes as f64 * 8e9 / span.0 as f64)
+        };
+        self.sent_by.iter().map(rate).collect()
     }
 
     /// By how many bytes a class was ever above its ceiling, at most.

@@ -13,6 +13,8 @@
 //! rate that the tins use within their thresholds, the more important first, and the rest for those
 //! without a threshold. So a queue's weight is the sum, over tins, of entitlement times part.
 //!
+//! *Below a class* the class's queues share its rate by the hosts that each has: [`crate::Qdisc::weight`].
+//!
 //! All of it is computed once every [`PERIOD`], from figures that may be as old; the rate itself is
 //! the meter's and exact.
 //!
@@ -115,6 +117,17 @@ impl Neighbours {
     #[inline]
     pub(super) fn is_due(&self, now: Nanos) -> bool {
         now >= self.next
+    }
+
+    /// The same below a class, whose rate is not divided among tins: its queues weigh what they have
+    /// of hosts, `hosts` in 1/65536 of one. Flows that have not been told of count for a quarter.
+    pub(super) fn meet_in_class(&mut self, hosts: u64, now: Nanos) -> Weight {
+        self.next = now + PERIOD;
+        self.edition = self.edition.wrapping_add(1);
+        self.window = (now.0 / WINDOW.0) as u16;
+        let one = u64::from(Weight::ONE.0);
+        let weight = (hosts * one / WHOLE_HOST).max(one / 4);
+        Weight(u32::try_from(weight).unwrap_or(u32::MAX))
     }
 
     /// Publishes what `tins` have, and reads the totals: the tins' parts, and the weight of this

@@ -1,6 +1,6 @@
 //! What a class of a tree is to be, and how a queue asks for what it may send.
 
-use crate::Spec;
+use crate::{Census, Spec, Weight};
 use narrows_packet::Reading;
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 
@@ -85,6 +85,10 @@ pub trait ClassMeter: Send {
     /// Gives back `bytes` of the last grant, which were not used.
     fn give_back(&mut self, bytes: Bytes);
 
+    /// The queue's part of the class weighs `weight` from now on, beside those of other queues that
+    /// send for it. Strategies whose queues are served as they come ignore it.
+    fn weigh(&mut self, _weight: Weight) {}
+
     /// A number that no other class of its tree has or had, for [`TreeMeter::is_seat_of`].
     fn seat_of(&self) -> u64 {
         0
@@ -123,6 +127,12 @@ pub trait TreeMeter: Send {
 
     /// The queue's seat at the class `id`, if there is one.
     fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>>;
+
+    /// The queue's seat at what the queues of the class `id` count together, for a qdisc that shares
+    /// out by host. `None` where no other queue sends for it.
+    fn census(&self, _id: u32) -> Option<Box<dyn Census>> {
+        None
+    }
 
     /// Whether [`ClassMeter::seat_of`] of a seat is that of the class `id` as it is now.
     fn is_seat_of(&self, _seat: u64, _id: u32) -> bool {

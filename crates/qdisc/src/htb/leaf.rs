@@ -5,7 +5,7 @@ use super::{Class, ClassMeter, DEPTH_MAX, LeafFigures, Line, TreeMeter};
 use crate::class_queue::ClassQueue;
 use crate::rotation::{Link, Linked};
 use crate::sink::Sink;
-use crate::{Handover, Next, Spec, Verdict};
+use crate::{Handover, Next, Spec, Verdict, Weight};
 use narrows_packet::{PacketId, Packets};
 use narrows_units::{Bytes, Nanos, wire::Overhead};
 
@@ -67,6 +67,10 @@ pub(super) struct Leaf {
     cost: Bytes,
     quantum: Bytes,
     overhead: Overhead,
+    /// What the tree was told that the queue weighs,
+    weight: Weight,
+    /// and whether that changes.
+    has_weight: bool,
     /// Packets that came, those dropped included.
     came: u64,
     sent: Backlog64,
@@ -117,10 +121,12 @@ impl Leaf {
             is_looked_after: false,
             link: Link::END,
             meter,
+            has_weight: leaf.qdisc.config.has_weight(),
             queue: ClassQueue::new(leaf.qdisc),
             cost: Bytes::ZERO,
             quantum: Bytes::ZERO,
             overhead: Overhead::NONE,
+            weight: Weight::ONE,
             came: 0,
             sent: Backlog64::default(),
             overlimits: 0,
@@ -148,12 +154,25 @@ impl Leaf {
     /// Has another seat at the tree from now on.
     pub(super) fn sit_at(&mut self, meter: Box<dyn ClassMeter>) {
         self.meter = meter;
+        self.weight = Weight::ONE;
+    }
+
+    /// Tells the tree what the queue weighs. A little more or less is not worth what that costs.
+    #[inline(never)]
+    fn follow_weight(&mut self) {
+        let weight = self.queue.qdisc().weight();
+        if weight.0.abs_diff(self.weight.0) > self.weight.0 / 8 {
+            self.weight = weight;
+            self.meter.weigh(weight);
+        }
     }
 
     /// Takes over what the class is now.
     pub(super) fn retune(&mut self, class: &Class, qdisc: Spec, handover: &mut Handover<'_>) {
         self.follow(class);
+        self.has_weight = qdisc.config.has_weight();
         self.queue.retune(qdisc, handover);
+        self.follow_weight();
     }
 
     /// What it waits for besides a time, after it was refused what others lend.
@@ -231,6 +250,9 @@ impl Leaf {
                 Err(next) => return Self::out_of_packets(next),
             },
         };
+        if self.has_weight {
+            self.follow_weight();
+        }
         let least = self.cost;
         let queued = self.overhead.cost(self.queue.backlog().bytes);
         let want = if out.room() == 1 { least } else { self.quantum.min(queued).max(least) };
