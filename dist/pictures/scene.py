@@ -11,6 +11,7 @@ import tempfile
 import time
 
 INTERNET, BOX, HOMES = "nrw-pic-internet", "nrw-pic-box", "nrw-pic-homes"
+NAMES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "names")
 INTERNET_IP = "100.64.0.1"
 QUEUES = 2
 # What would hand over frames that no wire carries: without a checksum, or larger than the MTU.
@@ -57,7 +58,7 @@ class Scene:
             policy = os.path.join(os.path.dirname(__file__), "provider.tc")
             self.start(BOX, self.program, "run", "--ports", "wan,lan", "--batch", policy)
             self._await_instance()
-            self.start(BOX, self.program, "serve")
+            self.start(BOX, self.program, "serve", "--names", NAMES)
             self._traffic()
         except BaseException:
             self.__exit__()

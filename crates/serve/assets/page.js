@@ -235,7 +235,7 @@ function drawClasses() {
     while (toDo.length > 0) {
       const [one, depth] = toDo.pop();
       for (const child of [...(below.get(one.handle) || [])].reverse()) toDo.push([child, depth + 1]);
-      const name = `${port.name} ${one.handle}`;
+      const name = `${port.name} ${one.handle}${one.name ? ` ${one.name}` : ""}`;
       if (!name.toLowerCase().includes(filter)) continue;
       const old = before.get(one.handle);
       const sent = old ? rate(old.stats.bytes, one.stats.bytes) : null;

@@ -15,7 +15,8 @@ pub fn once(app: &App, only: Option<View>, look: Look) -> String {
     let change = app.change();
     for view in View::ALL.into_iter().filter(|view| only.is_none_or(|only| only == *view)) {
         let Some(now) = app.now() else { break };
-        let table = view.table(now, change.as_ref());
+        let mut table = view.table(now, change.as_ref());
+        table.widen(usize::MAX / 2);
         if table.rows.is_empty() && only.is_none() {
             continue;
         }

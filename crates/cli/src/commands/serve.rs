@@ -41,6 +41,10 @@ pub struct Serve {
     /// Export metrics of at most as many classes and qdiscs. Those left out are counted.
     #[arg(long, value_name = "N", default_value_t = 500)]
     classes_max: usize,
+
+    /// Names of classes, a line `1:10 NAME` each. Default: tc's /etc/iproute2/tc_cls.
+    #[arg(long, value_name = "FILE")]
+    names: Option<PathBuf>,
 }
 
 impl Serve {
@@ -52,6 +56,7 @@ impl Serve {
             dev: self.dev,
             interval: Duration::from_secs(self.interval),
             classes_max: self.classes_max,
+            names: super::show::names(self.names.as_deref())?,
         };
         narrows_serve::run(options, |address| log::info!("http://{address}/"))?;
         Ok(ExitCode::SUCCESS)

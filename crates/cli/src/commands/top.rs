@@ -2,6 +2,7 @@
 
 use clap::Args;
 use narrows_top::{App, Feed, Look, Source, View};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -28,6 +29,10 @@ pub struct Top {
     #[arg(long, value_name = "VIEW", value_parser = view)]
     view: Option<View>,
 
+    /// Names of classes, a line `1:10 NAME` each. Default: tc's /etc/iproute2/tc_cls.
+    #[arg(long, value_name = "FILE")]
+    names: Option<PathBuf>,
+
     /// Print one frame as text, with rates over one interval, and end. Needs no terminal.
     #[arg(long)]
     once: bool,
@@ -48,7 +53,8 @@ fn view(text: &str) -> Result<View, String> {
 
 impl Top {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
-        let source = Source::find(self.dev.as_deref())?;
+        let names = super::show::names(self.names.as_deref())?;
+        let mut source = Source::find(self.dev.as_deref(), names)?;
         if self.once {
             let mut app = App::new(View::Queues);
             app.feed(Feed::Snapshot(Box::new(source.ask()?)));

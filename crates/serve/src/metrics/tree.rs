@@ -154,6 +154,7 @@ fn classes(text: &mut Exposition, now: &Snapshot, max: usize) {
         let labels = vec![
             ("device", port.name.clone()),
             ("classid", it.handle.clone()),
+            ("name", it.name.clone().unwrap_or_default()),
             ("parent", it.parent.clone().unwrap_or_else(|| "root".into())),
         ];
         classes.push(Labelled { labels, it });

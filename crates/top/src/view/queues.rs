@@ -31,7 +31,7 @@ pub(super) fn table(now: &Snapshot, change: Option<&Change>) -> Table {
             rows.push(row(&key, Some(top), name, queue, rates, all.tx_bps));
         }
     }
-    Table { columns: COLUMNS, rows }
+    Table { columns: COLUMNS.to_vec(), rows }
 }
 
 fn key(port: &Port, number: usize) -> String {

@@ -40,7 +40,7 @@ pub(super) fn table(now: &Snapshot, change: Option<&Change>) -> Table {
             }
         }
     }
-    Table { columns: COLUMNS, rows }
+    Table { columns: COLUMNS.to_vec(), rows }
 }
 
 fn tin_row(key: String, top: usize, name: &str, tin: &Tin, was: Option<(&Change, &Tin)>) -> Row {

@@ -2,6 +2,7 @@
 
 use super::answers::Line;
 use super::policy;
+use crate::commands::show::names;
 use anyhow::{Context, bail};
 use narrows_tc::{OfflineHost, load};
 use narrows_top::{App, Feed, Look, Source, View};
@@ -143,8 +144,9 @@ fn systemctl(words: &[&str]) -> anyhow::Result<()> {
 /// Shows the instance that has the port `dev`, for `span`.
 pub fn watch(dev: &str, span: Duration) -> anyhow::Result<()> {
     let end = Instant::now() + START_TIMEOUT;
-    let source = loop {
-        match Source::find(Some(dev)) {
+    let names = names(None)?;
+    let mut source = loop {
+        match Source::find(Some(dev), names.clone()) {
             Ok(source) => break source,
             Err(error) if Instant::now() > end => return Err(error.into()),
             Err(_) => sleep(Duration::from_millis(100)),
