@@ -95,6 +95,14 @@ class Browser:
         """What a JavaScript expression is on the page."""
         return self.tell("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
+    def await_that(self, expression, what):
+        """Waits until a JavaScript expression is true on the page."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self.value(expression) is not True:
+            if time.monotonic() > deadline:
+                raise SystemExit(f"the page has not shown {what}")
+            time.sleep(0.2)
+
     def photograph(self, path, width, height):
         """Writes the top `height` pixels of the page, or all where it has fewer, to `path`."""
         whole = self.tell("Page.getLayoutMetrics")["cssContentSize"]

@@ -25,8 +25,8 @@ mod place;
 mod server;
 
 pub use client::Client;
-pub use names::NamesFile;
 pub(crate) use client::{ANSWER_TIME, Turn, receive};
+pub use names::NamesFile;
 pub(crate) use place::{RUN_DIR, record};
 pub(crate) use server::{ControlServer, Task};
 

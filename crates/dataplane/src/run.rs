@@ -421,9 +421,9 @@ fn work(
             });
         }
         Task::Whole(Request::Tc { args, names }) => {
-                let names = names.as_deref().map(|text| Arc::new(ClassNames::parse(text)));
-                narrows_tc::execute_named(args, names, instance)
-            }
+            let names = names.as_deref().map(|text| Arc::new(ClassNames::parse(text)));
+            narrows_tc::execute_named(args, names, instance)
+        }
         Task::Whole(Request::Batch { .. }) => unreachable!("a batch is a task of its own"),
         Task::Batch(batch) => {
             let end = clock::now() + SLICE;

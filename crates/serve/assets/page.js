@@ -252,6 +252,25 @@ function drawClasses() {
     rows, filter ? "no class matches" : "there are no classes");
 }
 
+// Of the last window that was over, as many of each kind.
+const HEAVY_SHOWN = 4;
+
+function drawHeaviest() {
+  const rows = [];
+  for (const port of now.ports) {
+    const heaviest = port.heaviest || {};
+    for (const [what, those] of [["from", heaviest.sources], ["to", heaviest.destinations], ["flow", heaviest.flows]]) {
+      for (const one of (those || []).slice(0, HEAVY_SHOWN)) {
+        rows.push([
+          `${port.name} ${what} ${one.name}`, bits(one.bps), percent(Math.min(one.bps, port.tx_rate_bps), port.tx_rate_bps),
+          micros(one.delay_mean_us), micros(one.delay_max_us),
+        ]);
+      }
+    }
+  }
+  table("heaviest", ["host, flow", "sent", "share", "delay here", "longest"], rows, "no host sent anything in the last seconds");
+}
+
 const TINS = { 3: ["Bulk", "Best Effort", "Voice"], 4: ["Bulk", "Best Effort", "Video", "Voice"] };
 
 function drawTins() {
@@ -341,6 +360,7 @@ async function look() {
 function draw() {
   drawPorts();
   drawClasses();
+  drawHeaviest();
   drawTins();
   drawRest();
   drawCharts();

@@ -192,7 +192,10 @@ mod tests {
             classes_max: 10,
             names: narrows_dataplane::control::NamesFile::open(None).unwrap(),
         };
-        Server { sampler: Sampler::start(options.dev.clone(), options.interval, options.names.clone()), options }
+        Server {
+            sampler: Sampler::start(options.dev.clone(), options.interval, options.names.clone()),
+            options,
+        }
     }
 
     fn ask(server: &Server, method: Method, path: &str) -> Answer {

@@ -9,8 +9,8 @@
 //! what a limit leaves out is said. When the instance is gone, its metrics are gone: no stale
 //! figure looks like a fresh one.
 //!
-//! *Non-goals.* Encryption (a reverse proxy's), storage beyond an hour (Prometheus's), the
-//! heaviest hosts and flows, which no snapshot has yet.
+//! *Non-goals.* Encryption (a reverse proxy's), storage beyond an hour (Prometheus's), metrics of
+//! hosts and flows, of which there would be ever more.
 
 mod credentials;
 mod history;

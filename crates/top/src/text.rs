@@ -164,7 +164,7 @@ fn place(line: &mut String, number: usize, column: &Column, text: &str) {
 /// What the keys do.
 pub(crate) fn help() -> Vec<Line<'static>> {
     [
-        "1 to 7, Tab       queues, workers, classes, qdiscs, tins, drops, events",
+        "1 to 8, Tab       queues, workers, classes, qdiscs, tins, drops, events, hosts",
         "Up Down PgUp PgDn select a row; also j and k, Home and End",
         "Enter             all that is known of the selected row; Esc goes back",
         "s                 sort by the next column; after the last, the instance's order",

@@ -1,6 +1,7 @@
 //! `narrows setup`.
 
 mod answers;
+mod interfaces;
 mod policy;
 mod steps;
 
@@ -86,11 +87,15 @@ fn instance_name(text: &str) -> Result<String, String> {
 
 impl Setup {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
+        if !self.dry_run {
+            // Before anybody answers questions in vain.
+            steps::check(&self.directory, &self.name, self.force)?;
+        }
         let stdin = io::stdin();
         let mut given =
             Answers { ports: self.ports, down: self.down, up: self.up, link: self.link };
         if stdin.is_terminal() {
-            given.ask(&mut stdin.lock(), &mut io::stderr())?;
+            given.ask(&interfaces::list(), &mut stdin.lock(), &mut io::stderr())?;
         }
         let line = given.complete()?;
 
@@ -113,9 +118,8 @@ impl Setup {
             return Ok(if blocked == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         if blocked > 0 {
-            bail!("the host is not ready: do what stands behind each BLOCKER, and run this again");
+            bail!("the host is not ready: mend what each BLOCKER says, and run this again");
         }
-        plan.check(self.force)?;
         if !self.yes {
             if !stdin.is_terminal() {
                 bail!("there is nobody to ask: give --yes to go on, or --dry-run to look only");

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Watch a running instance: limit against delivered, queues, workers, classes, tins, drops.
+/// Watch a running instance: limit against delivered, queues, workers, classes, tins, drops,
+/// the heaviest hosts and flows.
 ///
 /// Looks in the network namespace in which it is run, as the instance's user or as root. Press
 /// `?` for the keys. When the instance goes away it waits for it to come back. Without colour

@@ -2,7 +2,7 @@
 
 use crate::setup::{NARROWS, Scratch, flood, run, show, tc, turn, wait_for};
 use narrows_testbed::Testbed;
-use narrows_testbed::bed::PORT_B;
+use narrows_testbed::bed::{CLIENT_IP, PORT_B};
 use serde_json::Value;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -82,6 +82,12 @@ fn metrics_are_what_show_says() {
     let traffic = flood(&bed, &[1, 2, 3], 1000, 10e6);
     sleep(Duration::from_secs(2));
     traffic.stop().unwrap();
+    let is_told = |now: &Value| {
+        let heaviest = &now["ports"][1]["heaviest"];
+        heaviest["sources"][0]["name"] == CLIENT_IP.to_string()
+            && heaviest["flows"][0]["bps"].as_u64() > Some(0)
+    };
+    wait_for(&bed, "the heaviest host told", is_told);
     let resting = |now: &Value| {
         let total = &now["ports"][1]["total"];
         total["backlog_packets"] == 0 && total["tx_packets"].as_u64() > Some(0)

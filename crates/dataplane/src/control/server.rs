@@ -305,7 +305,9 @@ impl Client {
 fn begin(line: &[u8]) -> Result<Task, Answer> {
     let request = serde_json::from_slice(line)
         .map_err(|error| Answer::Refused(format!("not a request: {error}")))?;
-    let Request::Batch { options, name, text, names } = request else { return Ok(Task::Whole(request)) };
+    let Request::Batch { options, name, text, names } = request else {
+        return Ok(Task::Whole(request));
+    };
     match CommandLine::parse(&options) {
         Ok(line) => {
             let names = names.map(|text| Arc::new(ClassNames::parse(&text)));

@@ -105,7 +105,8 @@ fn a_request_is_answered() {
     let folder = Folder::new("answered");
     let mut server = folder.open().unwrap();
     let args = vec!["qdisc".to_owned(), "show".to_owned()];
-    let answer = serving(&mut server, || folder.client().ask(&Request::Tc { args, names: None })).unwrap();
+    let answer =
+        serving(&mut server, || folder.client().ask(&Request::Tc { args, names: None })).unwrap();
     assert!(matches!(answer, Answer::Tc { stdout, .. } if stdout == "qdisc show"));
 }
 
