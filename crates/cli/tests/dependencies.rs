@@ -12,7 +12,7 @@ const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// The packages that are built for this platform.
 fn packages() -> Vec<Value> {
-    let arguments = ["metadata", "--locked", "--offline", "--all-features", "--format-version=1"];
+    let arguments = ["metadata", "--locked", "--offline", "--format-version=1"];
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(arguments).args(["--filter-platform", host()]);
     let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
@@ -46,9 +46,8 @@ impl Allowed {
             of["allow"].as_array().unwrap().iter().map(text).collect()
         };
         let exceptions = licences["exceptions"].as_array().unwrap().iter();
-        let exceptions = exceptions.flat_map(|one| {
-            list(one).into_iter().map(|licence| (text(&one["crate"]), licence))
-        });
+        let exceptions = exceptions
+            .flat_map(|one| list(one).into_iter().map(|licence| (text(&one["crate"]), licence)));
         Self { all: list(licences), exceptions: exceptions.collect() }
     }
 

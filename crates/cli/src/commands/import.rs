@@ -15,9 +15,9 @@ use std::process::{Command, ExitCode};
 
 /// Turn another shaper's configuration into a policy.
 ///
-/// The policy goes to standard output: tc commands, with a comment for each thing that has no
-/// equivalent. The report of these goes to standard error. Nothing that runs is changed, and the
-/// policy is checked before it is printed.
+/// Prints tc commands, with a comment for each setting that has no equivalent, and a report of
+/// these on standard error. It checks the policy before it prints it, and changes nothing that
+/// runs.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows import libreqos /opt/libreqos/src --ports eth1,eth2 --down 10gbit > provider.tc

@@ -8,14 +8,14 @@ use std::process::ExitCode;
 
 /// Show ports, queues, rates, drops by reason and workers of the running instances.
 ///
-/// Covers the instances in its own network namespace. With --json it prints one object for one
-/// instance, and an array for several.
+/// Covers all instances in this network namespace. --json prints an object for one instance and an
+/// array for several.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows show
   narrows show eth2 --json --trees")]
 pub struct Show {
-    /// Only the instance that has this port.
+    /// Only the instance with this port.
     #[arg(value_name = "DEV")]
     dev: Option<String>,
 

@@ -13,8 +13,8 @@ use std::process::ExitCode;
 /// Run tc commands on a running instance, or on a policy file.
 ///
 /// The syntax is that of tc(8), tc-tbf(8) and so on: `qdisc`, `class` and `filter` with
-/// `add|replace|change|del|show`, handles, parents, units, -s, -d, -j, -p, -o, -iec, -n and
-/// -batch. Exit codes, text and JSON are tc's, too. Additions:
+/// `add|replace|change|del|show`, handles, parents, units, -s, -d, -j, -p, -o, -iec, -n, -nm
+/// and -batch. Exit codes, text and JSON are tc's, too. Additions:
 ///
 ///   save [ dev NAME ]                  print the policy, exactly, as commands that restore it
 ///   coordination fair|equal|edt|lock   behind a tbf at the root: how the queues of the port
