@@ -13,7 +13,7 @@ PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: help demo demo-latency demo-tree test crate-tests end-to-end test-vm test-vm-short test-vm-cake tested deps build check loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing unit book deb tarball sbom deny test-deb
+.PHONY: help demo demo-latency demo-tree test crate-tests end-to-end test-vm test-vm-short test-vm-cake tested deps build check loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing unit book pictures deb tarball sbom deny test-deb
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
@@ -36,6 +36,7 @@ help:
 	@echo "make reproduction   simulate every figure of docs/reproduction.md again and renew it"
 	@echo "make tc-testing     Linux's own cases for tc, which it downloads"
 	@echo "make book           build docs/ as a book, with mdBook, which it installs"
+	@echo "make pictures       take the pictures of docs/pictures of a running instance, in Chromium and tmux (root)"
 	@echo "make deb            build target/package/narrows_*.deb, with cargo-deb, which it installs, and check it"
 	@echo "make tarball        build target/package/narrows-*.tar.xz: statically linked, for other distributions"
 	@echo "make test-deb       install, start, upgrade under load and purge the package on Debian 12 and 13 (root)"
@@ -221,6 +222,18 @@ book:
 	  echo "installing mdbook with cargo"; $(CARGO) install --locked mdbook; }
 	@$(MDBOOK) build
 	@echo "the book is target/book/index.html"
+
+# What narrows serve and narrows top show of a tree with real traffic: dist/pictures/take says how.
+VISIBLE := chromium fonts-dejavu-core pngquant python3 tmux
+pictures: build
+	@missing=""; for package in $(VISIBLE); do \
+	  dpkg-query -W -f='$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$package"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+	  echo "installing Debian packages:$$missing"; \
+	  DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	fi
+	@$(SUDO) dist/pictures/take $(NARROWS) docs/pictures
 
 # What is distributed: dist/package says how it is built. lintian's findings that are meant are in
 # dist/debian/lintian-overrides, each with its reason.

@@ -7,7 +7,10 @@
 
 use libfuzzer_sys::fuzz_target;
 use narrows_dataplane::control::Request;
-use narrows_tc::{CommandLine, Host, OfflineHost, execute, execute_batch};
+use narrows_tc::{
+    ClassNames, CommandLine, Host, OfflineHost, Options, execute_batch, execute_named,
+};
+use std::sync::Arc;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(request) = serde_json::from_slice::<Request>(bytes) else { return };
@@ -15,6 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
     let again: Request = serde_json::from_str(&written).expect("what was written can be read");
     assert_eq!(format!("{again:?}"), format!("{request:?}"));
     let mut host = OfflineHost::default();
+    let read = |names: Option<String>| names.map(|text| Arc::new(ClassNames::parse(&text)));
     match request {
         Request::Ports
         | Request::Show
@@ -22,14 +26,15 @@ fuzz_target!(|bytes: &[u8]| {
         | Request::LetGo { .. }
         | Request::Upgrade { .. }
         | Request::UpgradeStatus => {}
-        Request::Tc { args } => {
-            if execute(&args, &mut host).code != 0 {
+        Request::Tc { args, names } => {
+            if execute_named(&args, read(names), &mut host).code != 0 {
                 assert!(host.policy() == Default::default(), "a failed line changed the policy");
             }
         }
-        Request::Batch { options, name, text } => {
+        Request::Batch { options, name, text, names } => {
             if let Ok(line) = CommandLine::parse(&options) {
-                execute_batch(&text, &name, &line.options, &mut host);
+                let options = Options { names: read(names), ..line.options };
+                execute_batch(&text, &name, &options, &mut host);
             }
         }
     }

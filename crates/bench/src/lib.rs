@@ -8,6 +8,8 @@
 //! What `cake` costs is measured [beside a peer](cake), with frames whose headers are read; what
 //! it costs to hold packets until their departure, in [timing wheels](wheels) and beside them.
 //!
+//! What it costs to know who is heaviest is measured [at a rate](heaviest).
+//!
 //! What it costs that cores share a limit is measured apart, with [real threads](coordination).
 //!
 //! Non-goals: real NICs, which have benchmarks of their own.
@@ -16,6 +18,7 @@ pub mod cake;
 pub mod callgrind;
 pub mod classify;
 pub mod coordination;
+pub mod heaviest;
 pub mod policy;
 mod processor;
 pub mod qdisc;

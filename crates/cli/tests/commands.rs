@@ -72,7 +72,7 @@ fn a_dry_run_shows_doctor_and_policy_and_writes_nothing() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("BLOCKER") && said.contains("nrw-no-a"), "{said}");
     assert!(
-        said.contains("qdisc replace dev nrw-no-b root cake bandwidth 95000000bit docsis"),
+        said.contains("qdisc replace dev nrw-no-b root cake bandwidth 95mbit docsis"),
         "{said}"
     );
     assert!(said.contains("dry run: nothing was done"), "{said}");

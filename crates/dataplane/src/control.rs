@@ -20,11 +20,13 @@ use std::io;
 use std::path::PathBuf;
 
 mod client;
+mod names;
 mod place;
 mod server;
 
 pub use client::Client;
 pub(crate) use client::{ANSWER_TIME, Turn, receive};
+pub use names::NamesFile;
 pub(crate) use place::{RUN_DIR, record};
 pub(crate) use server::{ControlServer, Task};
 
@@ -52,6 +54,9 @@ pub enum Request {
     Tc {
         /// The words.
         args: Vec<String>,
+        /// The text of the file with the names of classes, where the words ask for names.
+        #[serde(default)]
+        names: Option<String>,
     },
     /// To hand everything over to a new process of `binary`, or of what lies where its own binary
     /// lay.
@@ -69,6 +74,9 @@ pub enum Request {
         name: String,
         /// Its contents.
         text: String,
+        /// The text of the file with the names of classes, where the options ask for names.
+        #[serde(default)]
+        names: Option<String>,
     },
 }
 

@@ -4,10 +4,15 @@ use crate::runner::WorkerReport;
 use narrows_bpf::Verdicts;
 use narrows_link::DeviceLosses;
 use narrows_packet::{Backlog, DropCounters};
-use narrows_shaper::{Delays, PathCounters, Side};
+use narrows_shaper::{Delays, Entry, Flow, Host, PathCounters, Side, Told, WINDOW};
 use narrows_snapshot::{self as snapshot, Queue};
 use narrows_xsk::KernelDrops;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// As many hosts and flows of each kind are told.
+const HEAVY_MAX: usize = 16;
 
 /// The counters of one queue of one port.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,6 +75,8 @@ pub(crate) struct Counts {
     pub(crate) queues: [Vec<QueueCounters>; 2],
     /// How long what left through each port stayed.
     pub(crate) delays: [Delays; 2],
+    /// The heaviest hosts and flows of late that left through each port.
+    pub(crate) heaviest: [Told; 2],
     /// What the program of each port did.
     pub(crate) verdicts: [Verdicts; 2],
     /// What each device lost.
@@ -84,6 +91,7 @@ impl Counts {
                 self.queue(side, queue).merge(counters);
             }
             self.delays[side].merge(&other.delays[side]);
+            self.heaviest[side].merge(&other.heaviest[side]);
             self.verdicts[side] = add_verdicts(self.verdicts[side], other.verdicts[side]);
             self.losses[side] = self.losses[side].and(&other.losses[side]);
         }
@@ -94,6 +102,7 @@ impl Counts {
         for side in Side::BOTH {
             let index = side.index();
             self.delays[index].merge(&report.delays[index]);
+            self.heaviest[index].merge(&report.heaviest[index]);
             self.queue(index, queue).merge(&QueueCounters {
                 inward: report.paths[index],
                 outward: report.paths[side.other().index()],
@@ -104,8 +113,9 @@ impl Counts {
         }
     }
 
-    /// Forgets what is queued: only counters are history.
+    /// Forgets what is queued, and what was heavy of late: only counters are history.
     pub(crate) fn clear_backlogs(&mut self) {
+        self.heaviest = Default::default();
         for queue in self.queues.iter_mut().flatten() {
             queue.backlog = Backlog::default();
         }
@@ -143,6 +153,51 @@ pub(crate) fn by_reason(drops: &DropCounters) -> BTreeMap<String, u64> {
 pub(crate) fn delays(delays: &Delays) -> snapshot::Delays {
     let counts = delays.counts().map(|(time, packets)| (time.0 as f64 / 1e3, packets));
     snapshot::Delays::new(counts.collect())
+}
+
+/// The heaviest hosts and flows, in the snapshot's words: the heaviest of each kind first.
+pub(crate) fn heaviest(told: &Told) -> snapshot::Heaviest {
+    let hosts = |entries: &[Entry<Host>]| ranked(entries, |host| host.address().to_string());
+    snapshot::Heaviest {
+        window_s: WINDOW.as_secs_f64(),
+        sources: hosts(&told.sources),
+        destinations: hosts(&told.destinations),
+        flows: ranked(&told.flows, described),
+    }
+}
+
+/// The heaviest of `entries`, those whose own bytes are most of what was counted for them.
+fn ranked<K>(entries: &[Entry<K>], name: impl Fn(&K) -> String) -> Vec<snapshot::Heavy> {
+    let mut known: Vec<&Entry<K>> =
+        entries.iter().filter(|entry| entry.own_bytes() > entry.over).collect();
+    known.sort_by_key(|entry| Reverse(entry.own_bytes()));
+    let heavy = |entry: &&Entry<K>| {
+        let bytes = entry.own_bytes();
+        snapshot::Heavy {
+            name: name(&entry.key),
+            bps: (bytes as f64 * 8.0 / WINDOW.as_secs_f64()) as u64,
+            delay_mean_us: entry.stayed.checked_div(bytes).unwrap_or(0),
+            delay_max_us: entry.longest.0 / 1_000,
+        }
+    };
+    known.iter().take(HEAVY_MAX).map(heavy).collect()
+}
+
+/// `udp 192.0.2.1:53 > 192.0.2.2:4711`, as tcpdump writes ends.
+fn described(flow: &Flow) -> String {
+    let protocol = match flow.protocol {
+        1 => "icmp".to_owned(),
+        6 => "tcp".to_owned(),
+        17 => "udp".to_owned(),
+        58 => "icmp6".to_owned(),
+        number => format!("ip-{number}"),
+    };
+    let end = |host: &Host, port: u16| match (host.address(), port) {
+        (address, 0) => address.to_string(),
+        (address, port) => SocketAddr::new(address, port).to_string(),
+    };
+    let (from, to) = flow.ports;
+    format!("{protocol} {} > {}", end(&flow.source, from), end(&flow.destination, to))
 }
 
 /// What the device lost, in the snapshot's words.

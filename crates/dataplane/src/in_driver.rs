@@ -130,6 +130,7 @@ impl InDriver {
             losses: Side::BOTH.map(|side| self.device(side).losses),
             // Nothing waits here.
             delays: Default::default(),
+            heaviest: Default::default(),
         }
     }
 }

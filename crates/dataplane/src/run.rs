@@ -23,6 +23,7 @@ use narrows_link::doctor::{self, Finding, Wanted};
 use narrows_link::{LinkError, LinkMonitor};
 use narrows_policy::Policy;
 use narrows_snapshot::Snapshot;
+use narrows_tc::ClassNames;
 use narrows_units::Nanos;
 use narrows_xsk::wait_readable;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -419,7 +420,10 @@ fn work(
                 Err(error) => Answer::Refused(error.to_string()),
             });
         }
-        Task::Whole(Request::Tc { args }) => narrows_tc::execute(args, instance),
+        Task::Whole(Request::Tc { args, names }) => {
+            let names = names.as_deref().map(|text| Arc::new(ClassNames::parse(text)));
+            narrows_tc::execute_named(args, names, instance)
+        }
         Task::Whole(Request::Batch { .. }) => unreachable!("a batch is a task of its own"),
         Task::Batch(batch) => {
             let end = clock::now() + SLICE;

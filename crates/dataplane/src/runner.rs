@@ -20,7 +20,7 @@ use crate::xdp_io::XdpIo;
 use narrows_bpf::Heart;
 use narrows_packet::{Backlog, DropReason};
 use narrows_qdisc::Stats;
-use narrows_shaper::{Activity, Delays, PathCounters, Pause, Side, Worker};
+use narrows_shaper::{Activity, Delays, PathCounters, Pause, Side, Told, Worker};
 use narrows_units::Nanos;
 use narrows_xsk::{KernelDrops, PollSet, RingSizes};
 use std::os::fd::OwnedFd;
@@ -64,6 +64,8 @@ pub(crate) struct WorkerReport {
     pub(crate) backlogs: [Backlog; 2],
     /// By the port that they left through.
     pub(crate) delays: [Delays; 2],
+    /// The same: the heaviest hosts and flows of late.
+    pub(crate) heaviest: [Told; 2],
     /// The same; depth first.
     pub(crate) qdiscs: [Vec<Stats>; 2],
     /// By port: system calls made to have something sent there.
@@ -340,10 +342,12 @@ impl Runner {
 
     fn report(&self, thread: u32) -> WorkerReport {
         let io = self.worker.io();
+        let now = clock::now();
         WorkerReport {
             paths: Side::BOTH.map(|side| self.worker.counters(side)),
             backlogs: Side::BOTH.map(|side| self.worker.backlog(side)),
             delays: Side::BOTH.map(|side| self.worker.delays(side).clone()),
+            heaviest: Side::BOTH.map(|side| self.worker.heaviest(side, now)),
             qdiscs: Side::BOTH.map(|side| self.worker.qdisc_stats(side)),
             tx_kicks: Side::BOTH.map(|side| io.kicks(side)),
             kernel_drops: Side::BOTH.map(|side| io.kernel_drops(side)),

@@ -8,6 +8,8 @@ use std::fmt::Write;
 pub struct Imported {
     /// A policy file.
     pub policy: String,
+    /// The names of its classes, as `tc -nm` reads them: a line `1:10 NAME` each.
+    pub names: String,
     /// What was read and written, in a line.
     pub summary: String,
     /// What has no equivalent, or was changed.
@@ -46,6 +48,7 @@ impl Imported {
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     text: String,
+    names: String,
     notes: Vec<Note>,
     /// Where a note stands in `notes`.
     places: HashMap<String, usize>,
@@ -56,6 +59,18 @@ impl Draft {
     pub(crate) fn line(&mut self, command: &str) {
         self.text.push_str(command);
         self.text.push('\n');
+    }
+
+    /// Names a class, in one word as its file has it.
+    pub(crate) fn name(&mut self, class: &str, name: &str) {
+        let word = |letter: char| match letter {
+            letter if letter.is_whitespace() || letter.is_control() || letter == '#' => '_',
+            letter => letter,
+        };
+        let name: String = printable(name.trim()).chars().map(word).collect();
+        if !name.is_empty() {
+            self.names.push_str(&format!("{class} {name}\n"));
+        }
     }
 
     /// Adds a comment, with nothing in it that could end it.
@@ -90,7 +105,7 @@ impl Draft {
     }
 
     pub(crate) fn finish(self, summary: String) -> Imported {
-        Imported { policy: self.text, summary, notes: self.notes }
+        Imported { policy: self.text, names: self.names, summary, notes: self.notes }
     }
 }
 
@@ -114,6 +129,14 @@ mod tests {
         let mut draft = Draft::default();
         draft.comment("Ann\nqdisc del dev eth0 root\\");
         assert_eq!(draft.finish(String::new()).policy, "# Ann qdisc del dev eth0 root\\\n");
+    }
+
+    #[test]
+    fn a_name_is_one_word_on_a_line_of_its_own() {
+        let mut draft = Draft::default();
+        draft.name("1:10", " Ann #7\n1:1 root ");
+        draft.name("1:11", " ");
+        assert_eq!(draft.finish(String::new()).names, "1:10 Ann__7_1:1_root\n");
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! whose ceiling is its bandwidth and whose assured rate is what its circuits are assured. The same
 //! tree stands at both ports: downloads by destination address, uploads by source address.
 //!
+//! A class has the same number at both ports, and so one name.
+//!
 //! Formats: LibreQoS's documentation, "Configure LibreQoS", of versions 1.4 to 2.0. Columns are
 //! found by their names, with or without `Mbps`.
 
@@ -94,6 +96,10 @@ fn write(
     let whole = rate(tree.whole);
     draft.line(&format!("class add dev {dev} parent 1: classid 1:{ROOT:x} htb rate {whole}"));
     draft.comment("Whoever is in no circuit: the last in line.");
+    if direction == 0 {
+        draft.name(&format!("1:{ROOT:x}"), "uplink");
+        draft.name(&format!("1:{DEFAULT:x}"), "others");
+    }
     let rest = rate(tree.rest);
     draft.line(&format!(
         "class add dev {dev} parent 1:{ROOT:x} classid 1:{DEFAULT:x} htb rate {rest} ceil {whole} prio 7"
@@ -103,6 +109,9 @@ fn write(
         network.nodes.iter().zip(&tree.nodes)
     {
         draft.comment(&format!("{} {}", node.kind, node.name));
+        if direction == 0 {
+            draft.name(&format!("1:{minor:x}"), &node.name);
+        }
         draft.line(&format!(
             "class add dev {dev} parent 1:{parent:x} classid 1:{minor:x} htb rate {} ceil {}",
             rate(*assured),
@@ -113,6 +122,10 @@ fn write(
         circuits.iter().zip(&tree.circuits)
     {
         draft.comment(&format!("circuit {} {}", circuit.id, circuit.name));
+        if direction == 0 {
+            let name = if circuit.name.is_empty() { &circuit.id } else { &circuit.name };
+            draft.name(&format!("1:{minor:x}"), name);
+        }
         draft.line(&format!(
             "class add dev {dev} parent 1:{parent:x} classid 1:{minor:x} htb rate {} ceil {}",
             rate(*assured),

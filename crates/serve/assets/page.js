@@ -33,8 +33,19 @@ function duration(seconds) {
   return `${Math.floor(s / 3600)} h ${Math.floor((s / 60) % 60)} min`;
 }
 const bits = (value) => short(value, "bit/s");
+function micros(us) {
+  if (us < 10) return `${us.toFixed(1)} us`;
+  if (us < 1e3) return `${us.toFixed(0)} us`;
+  return us < 1e6 ? `${(us / 1e3).toFixed(1)} ms` : `${(us / 1e6).toFixed(1)} s`;
+}
 const percent = (part, whole) =>
   part === null || !whole ? "-" : `${((100 * part) / whole).toFixed(0)} %`;
+
+function clock(seconds) {
+  if (seconds === undefined) return "-";
+  const text = new Date(seconds * 1000).toTimeString().slice(0, 8);
+  return text.endsWith(":00") ? text.slice(0, 5) : text;
+}
 
 function element(name, text, className) {
   const made = document.createElement(name);
@@ -114,7 +125,8 @@ function chartOf(holder, kind, chosen) {
     dash: chosen[number].what === "limit" || number >= COLOURS ? [6, 4] : undefined,
     width: 1.5,
     points: { show: false },
-    value: (_, value) => kind.format(value),
+    // Without a cursor over the chart, the legend has the latest values.
+    value: (plot, value, at, point) => kind.format(point === null ? plot.data[at].at(-1) : value),
   }));
   const axis = { stroke: colour("--front"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
   return new uPlot({
@@ -122,8 +134,8 @@ function chartOf(holder, kind, chosen) {
     height: 200,
     cursor: { sync: { key: "narrows" }, drag: { setScale: false } },
     scales: { y: { range: (_, least, most) => [0, most > 0 ? most * 1.08 : 1] } },
-    axes: [axis, { ...axis, size: 90, values: (_, values) => values.map(kind.format) }],
-    series: [{}, ...series],
+    axes: [{ ...axis, size: 30, space: 70, values: (_, times) => times.map(clock) }, { ...axis, size: 90, values: (_, values) => values.map(kind.format) }],
+    series: [{ label: "at", value: (plot, time) => clock(time ?? plot.data[0].at(-1)) }, ...series],
   }, [[], ...labels.map(() => [])], holder);
 }
 
@@ -174,11 +186,9 @@ function delays(port, before) {
   const within = (share) => {
     let seen = 0;
     const reached = counts.find(([, packets]) => (seen += packets) >= share * all);
-    return reached ? reached[0] / 1000 : 0;
+    return micros(reached ? reached[0] : 0);
   };
-  const told = (ms) => (ms < 10 ? ms.toPrecision(2) : ms.toFixed(0));
-  const shown = [0.5, 0.99, 0.999].map((share) => told(within(share)));
-  return `, stayed ${shown[0]} ms (p99 ${shown[1]}, p99.9 ${shown[2]})`;
+  return `, delay here ${within(0.5)} (p99 ${within(0.99)}, p99.9 ${within(0.999)})`;
 }
 
 function drawPorts() {
@@ -225,7 +235,7 @@ function drawClasses() {
     while (toDo.length > 0) {
       const [one, depth] = toDo.pop();
       for (const child of [...(below.get(one.handle) || [])].reverse()) toDo.push([child, depth + 1]);
-      const name = `${port.name} ${one.handle}`;
+      const name = `${port.name} ${one.handle}${one.name ? ` ${one.name}` : ""}`;
       if (!name.toLowerCase().includes(filter)) continue;
       const old = before.get(one.handle);
       const sent = old ? rate(old.stats.bytes, one.stats.bytes) : null;
@@ -242,6 +252,25 @@ function drawClasses() {
     rows, filter ? "no class matches" : "there are no classes");
 }
 
+// Of the last window that was over, as many of each kind.
+const HEAVY_SHOWN = 4;
+
+function drawHeaviest() {
+  const rows = [];
+  for (const port of now.ports) {
+    const heaviest = port.heaviest || {};
+    for (const [what, those] of [["from", heaviest.sources], ["to", heaviest.destinations], ["flow", heaviest.flows]]) {
+      for (const one of (those || []).slice(0, HEAVY_SHOWN)) {
+        rows.push([
+          `${port.name} ${what} ${one.name}`, bits(one.bps), percent(Math.min(one.bps, port.tx_rate_bps), port.tx_rate_bps),
+          micros(one.delay_mean_us), micros(one.delay_max_us),
+        ]);
+      }
+    }
+  }
+  table("heaviest", ["host, flow", "sent", "share", "delay here", "longest"], rows, "no host sent anything in the last seconds");
+}
+
 const TINS = { 3: ["Bulk", "Best Effort", "Voice"], 4: ["Bulk", "Best Effort", "Video", "Voice"] };
 
 function drawTins() {
@@ -252,11 +281,12 @@ function drawTins() {
       const old = ((earlierPort(port) || {}).qdiscs || []).find(same);
       (qdisc.tins || []).forEach((tin, number) => {
         const before = old && old.tins && old.tins.length === qdisc.tins.length ? old.tins[number] : undefined;
-        const sent = before ? rate(before.sent_bytes, tin.sent_bytes) : null;
+        // tc's key; cake counts what comes to a tin, also what it drops later.
+        const arrived = before ? rate(before.sent_bytes, tin.sent_bytes) : null;
         const name = (TINS[qdisc.tins.length] || [])[number] || `Tin ${number}`;
         rows.push([
           `${port.name} ${qdisc.handle} ${name}`, tin.threshold_rate ? bits(tin.threshold_rate * 8) : "",
-          bits(sent === null ? null : sent * 8), `${(tin.avg_delay_us / 1000).toFixed(1)} ms`,
+          bits(arrived === null ? null : arrived * 8), `${(tin.avg_delay_us / 1000).toFixed(1)} ms`,
           `${(tin.peak_delay_us / 1000).toFixed(1)} ms`, short(tin.backlog_bytes, "B"),
           before ? short(rate(before.drops, tin.drops)) : "-", before ? short(rate(before.ecn_mark, tin.ecn_mark)) : "-",
           short(tin.sparse_flows + tin.bulk_flows + tin.unresponsive_flows),
@@ -264,7 +294,7 @@ function drawTins() {
       });
     }
   }
-  table("tins", ["tin", "threshold", "sent", "delay", "peak", "queued", "drops/s", "marks/s", "flows"], rows, "there is no cake");
+  table("tins", ["tin", "threshold", "arrived", "delay", "peak", "queued", "drops/s", "marks/s", "flows"], rows, "there is no cake");
 }
 
 // Counted beside losses: a part of the errors, and times without a frame.
@@ -330,6 +360,7 @@ async function look() {
 function draw() {
   drawPorts();
   drawClasses();
+  drawHeaviest();
   drawTins();
   drawRest();
   drawCharts();

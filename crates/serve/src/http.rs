@@ -46,7 +46,7 @@ pub(crate) fn serve(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<
         let failed = |error| ServeError::Listen(options.listen, error);
         let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let sampler = Sampler::start(options.dev.clone(), options.interval);
+        let sampler = Sampler::start(options.dev.clone(), options.interval, options.names.clone());
         ready(address);
         let server = Arc::new(Server { options, sampler });
         let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -190,8 +190,12 @@ mod tests {
             dev: Some("no/port".into()),
             interval: Duration::from_secs(3600),
             classes_max: 10,
+            names: narrows_dataplane::control::NamesFile::open(None).unwrap(),
         };
-        Server { sampler: Sampler::start(options.dev.clone(), options.interval), options }
+        Server {
+            sampler: Sampler::start(options.dev.clone(), options.interval, options.names.clone()),
+            options,
+        }
     }
 
     fn ask(server: &Server, method: Method, path: &str) -> Answer {

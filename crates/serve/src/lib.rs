@@ -9,8 +9,8 @@
 //! what a limit leaves out is said. When the instance is gone, its metrics are gone: no stale
 //! figure looks like a fresh one.
 //!
-//! *Non-goals.* Encryption (a reverse proxy's), storage beyond an hour (Prometheus's), the
-//! heaviest hosts and flows, which no snapshot has yet.
+//! *Non-goals.* Encryption (a reverse proxy's), storage beyond an hour (Prometheus's), metrics of
+//! hosts and flows, of which there would be ever more.
 
 mod credentials;
 mod history;
@@ -24,6 +24,7 @@ pub use credentials::Credentials;
 pub use history::{History, Key};
 pub use metrics::{Sample, exposition};
 
+use narrows_dataplane::control::NamesFile;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -41,6 +42,8 @@ pub struct Options {
     pub interval: Duration,
     /// As many classes, and as many qdiscs, have metrics.
     pub classes_max: usize,
+    /// The names of classes.
+    pub names: NamesFile,
 }
 
 /// What keeps `narrows serve` from serving.

@@ -2,7 +2,7 @@
 
 use crate::history::{self, History};
 use crate::metrics::Sample;
-use narrows_dataplane::control::{Client, ControlError};
+use narrows_dataplane::control::{Client, ControlError, NamesFile};
 use narrows_snapshot::{Change, Snapshot};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -29,8 +29,9 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Begins to ask the instance that has the port `dev`, or the only one, every `interval`.
-    pub(crate) fn start(dev: Option<String>, interval: Duration) -> Self {
+    /// Begins to ask the instance that has the port `dev`, or the only one, every `interval`, and
+    /// adds the names of classes.
+    pub(crate) fn start(dev: Option<String>, interval: Duration, mut names: NamesFile) -> Self {
         let known = Known {
             snapshot: None,
             taken: None,
@@ -44,7 +45,10 @@ impl Sampler {
         thread::spawn(move || {
             loop {
                 let began = Instant::now();
-                let answer = ask(dev.as_deref());
+                let mut answer = ask(dev.as_deref());
+                if let Ok(snapshot) = &mut answer {
+                    names.name(snapshot);
+                }
                 let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 thread.known().learn(answer, time.as_secs_f64(), Instant::now());
                 thread::sleep(interval.saturating_sub(began.elapsed()));

@@ -100,9 +100,9 @@ fn units_are_bytes_and_seconds() {
     assert_has(
         &metrics(Some(instance(2)), MAX),
         &[
-            r#"narrows_class_transmit_bytes_total{device="eth1",classid="1:2",parent="1:1"} 2000"#,
-            r#"narrows_class_rate_bytes_per_second{device="eth1",classid="1:1",parent="root"} 1250000"#,
-            r#"narrows_class_borrowed_total{device="eth1",classid="1:2",parent="1:1"} 8"#,
+            r#"narrows_class_transmit_bytes_total{device="eth1",classid="1:2",name="",parent="1:1"} 2000"#,
+            r#"narrows_class_rate_bytes_per_second{device="eth1",classid="1:1",name="",parent="root"} 1250000"#,
+            r#"narrows_class_borrowed_total{device="eth1",classid="1:2",name="",parent="1:1"} 8"#,
             r#"narrows_port_limit_bytes_per_second{device="eth1"} 2500000"#,
             r#"narrows_tin_delay_mean_seconds{device="eth1",handle="10:",parent="1:2",tin="Tin 0"} 0.0025"#,
             r#"narrows_tin_flows{device="eth1",handle="10:",parent="1:2",tin="Tin 0"} 3"#,

@@ -12,11 +12,15 @@
 
 mod delays;
 mod filters;
+mod heaviest;
 mod installation;
 mod io;
+mod summary;
 mod worker;
 
 pub use delays::Delays;
+pub use heaviest::{Flow, Heaviest, Host, Told, WINDOW};
 pub use installation::Installation;
 pub use io::{Io, Side};
+pub use summary::{Entry, SIZE as HEAVIEST_MAX};
 pub use worker::{Activity, BATCH, PathCounters, Pause, UNSEEN_MAX, Worker};

@@ -11,9 +11,9 @@
 //! Cost: per step and direction a dozen comparisons and two virtual calls; per packet one virtual
 //! call to enqueue and what the qdisc and the rings cost.
 
-use crate::Delays;
 use crate::filters::Filters;
 use crate::io::{Io, Side};
+use crate::{Delays, Heaviest, Told};
 use narrows_packet::{
     Backlog, Batch, DropCounters, DropReason, Headers, Meta, PacketId, Packets, Reading,
 };
@@ -71,6 +71,7 @@ struct Path {
     counters: PathCounters,
     /// Of what it has sent.
     delays: Delays,
+    heaviest: Heaviest,
 }
 
 /// What a step found to do.
@@ -125,7 +126,8 @@ impl<I: Io> Worker<I> {
         let mut path = |slot: Slot| {
             let reading = slot.qdisc().reading();
             table.prepare(reading);
-            Path { slot, reading, counters: PathCounters::default(), delays: Delays::default() }
+            let (counters, delays) = (PathCounters::default(), Delays::default());
+            Path { slot, reading, counters, delays, heaviest: Heaviest::default() }
         };
         // What comes in at A goes out of B.
         let paths = [path(out_of_b), path(out_of_a)];
@@ -206,8 +208,13 @@ impl<I: Io> Worker<I> {
             let next = path.slot.qdisc_mut().dequeue(&mut self.packets, now, &mut self.departures);
             for &id in self.departures.as_slice() {
                 path.counters.tx_packets += 1;
-                path.counters.tx_bytes += self.packets.len(id).0;
-                path.delays.record(now - self.packets.meta(id).arrival);
+                let len = self.packets.meta(id).len.0;
+                let delay = now - self.packets.meta(id).arrival;
+                path.counters.tx_bytes += u64::from(len);
+                path.delays.record(delay);
+                if path.heaviest.is_due(len) {
+                    path.heaviest.look(self.io.bytes(id), len, delay, now);
+                }
             }
             self.io.transmit(egress, &self.packets, &self.departures);
             match next {
@@ -333,6 +340,11 @@ impl<I: Io> Worker<I> {
     /// How long what left through `egress` stayed here.
     pub fn delays(&self, egress: Side) -> &Delays {
         &self.paths[egress.other().index()].delays
+    }
+
+    /// The heaviest of what left through `egress` in the last window that is over at `now`.
+    pub fn heaviest(&self, egress: Side, now: Nanos) -> Told {
+        self.paths[egress.other().index()].heaviest.told(now)
     }
 
     /// What is queued to go out of `egress`.

@@ -15,6 +15,7 @@
 mod change;
 mod conservation;
 mod delays;
+mod heaviest;
 mod port;
 mod qdisc;
 mod queue;
@@ -25,6 +26,7 @@ mod worker;
 pub use change::{Change, FigureRates, QueueRates};
 pub use conservation::Conservation;
 pub use delays::Delays;
+pub use heaviest::{Heaviest, Heavy};
 pub use port::{DeviceLosses, KernelDrops, Port};
 pub use qdisc::{Class, ClassStats, Figures, Qdisc};
 pub use queue::Queue;

@@ -38,6 +38,9 @@ pub struct Class {
     pub kind: String,
     /// Its id: `1:10`.
     pub handle: String,
+    /// The name that the operator gave it. The instance does not know it: whoever asks adds it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub name: Option<String>,
     /// Whether it hangs from the qdisc itself.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub root: bool,

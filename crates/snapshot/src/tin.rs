@@ -14,9 +14,10 @@ const FOUR: [&str; 4] = ["Bulk", "Best Effort", "Video", "Voice"];
 pub struct Tin {
     /// What it may send before it has to wait for other tins, in bytes per second.
     pub threshold_rate: u64,
-    /// Bytes sent.
+    /// Bytes that came to it. `cake` counts them as they come, so packets that it dropped later are
+    /// among them, whatever tc calls it.
     pub sent_bytes: u64,
-    /// Packets sent.
+    /// Packets that came to it, likewise.
     pub sent_packets: u64,
     /// Bytes queued.
     pub backlog_bytes: u64,

@@ -12,7 +12,7 @@ const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
 /// the file; `name` is what complaints call it. As with `tc`, what the lines before a failed
 /// one did stays done, and what follows is not run unless [`Options::force`] is set.
 pub fn execute_batch(text: &str, name: &str, options: &Options, host: &mut dyn Host) -> Outcome {
-    let mut batch = Batch::new(text, name, *options);
+    let mut batch = Batch::new(text, name, options.clone());
     while batch.step(host) {}
     batch.end()
 }

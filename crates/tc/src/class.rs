@@ -262,13 +262,13 @@ impl Shown<'_> {
     fn line(&self, class: &Class) -> Line {
         let Self { node, options, .. } = *self;
         let mut line = options.line();
-        let (kind, id) = (node.kind.name(), class.id.to_string());
+        let (kind, id) = (node.kind.name(), options.class(class.id));
         line.add("class", Json::Text(kind.to_owned()), &format!("class {kind} "));
         line.add("handle", Json::Text(id.clone()), &format!("{id} "));
         let parent = match class.parent {
             Above::Root => None,
             Above::Qdisc => Some(node.handle.to_string()),
-            Above::Class(minor) => Some(node.handle.class(minor).to_string()),
+            Above::Class(minor) => Some(options.class(node.handle.class(minor))),
         };
         match parent {
             Some(parent) => {
@@ -341,7 +341,7 @@ impl Shown<'_> {
             let mut line = options.line();
             kinds::show_class(&node.kind, class.id.minor, options.details, &mut line);
             graph::Node {
-                id: class.id.to_string(),
+                id: options.class(class.id),
                 kind: node.kind.name(),
                 options: render::text(&[line]),
                 figures: self.graph_figures(class),

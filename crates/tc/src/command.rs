@@ -4,7 +4,9 @@ use crate::complaint::{Complaint, Outcome};
 use crate::notation::Prefixes;
 use crate::render::{self, Line};
 use crate::words::{Words, abbreviates};
-use crate::{Host, action, class, filter, qdisc, save};
+use crate::{ClassNames, Host, action, class, filter, qdisc, save};
+use narrows_policy::ClassId;
+use std::sync::Arc;
 
 const USAGE: &str = "Usage: tc [ OPTIONS ] qdisc { show | add | replace | change | del | help } ...
        tc [ OPTIONS ] class { show | add | replace | change | del | help } ...
@@ -12,7 +14,7 @@ const USAGE: &str = "Usage: tc [ OPTIONS ] qdisc { show | add | replace | change
        tc save [ dev NAME ]
        tc [ -force ] -batch FILE
 OPTIONS := { -s[tatistics] | -d[etails] | -j[son] | -p[retty] | -o[neline] | -iec | -g[raph] |
-             -n[etns] NAME | -V[ersion] | -c[olor] | -br[ief] }
+             -n[etns] NAME | -nm | -cf FILE | -V[ersion] | -c[olor] | -br[ief] }
 FILE may be - for standard input.
 ";
 
@@ -20,7 +22,7 @@ FILE may be - for standard input.
 const VERSION: &str = concat!("tc utility, narrows-", env!("CARGO_PKG_VERSION"), "\n");
 
 /// How to print, and how to go on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Options {
     /// `-s`: with statistics.
     pub statistics: bool,
@@ -38,12 +40,23 @@ pub struct Options {
     pub graph: bool,
     /// `-force`: a batch goes on behind a line that failed.
     pub force: bool,
+    /// `-nm`: names are said with the handles of classes. From the caller, who reads the
+    /// [file](CommandLine::conf).
+    pub names: Option<Arc<ClassNames>>,
 }
 
 impl Options {
     /// An empty line of output.
     pub(crate) fn line(&self) -> Line {
         Line::new(if self.iec { Prefixes::Binary } else { Prefixes::Decimal })
+    }
+
+    /// A class as it is printed: `1:10`, or `NAME#1:10` where names are asked for and it has one.
+    pub(crate) fn class(&self, class: ClassId) -> String {
+        match self.names.as_ref().and_then(|names| names.get(class)) {
+            Some(name) => format!("{name}#{class}"),
+            None => class.to_string(),
+        }
     }
 
     /// Prints what is shown in the form that was asked for.
@@ -68,6 +81,11 @@ pub struct CommandLine {
     /// The network namespace given with `-netns`, by its name under `/run/netns`. To be entered by
     /// the caller.
     pub netns: Option<String>,
+    /// `-nm`: names of classes are asked for. To be read by the caller
+    /// ([`read_names`](crate::read_names)) and put into the options.
+    pub names: bool,
+    /// The file that has them, given with `-cf`.
+    pub conf: Option<String>,
     /// The policy file given with `--policy`, an addition to `tc`'s options, to work on instead of
     /// what runs. To be resolved by the caller ([`offline`](crate::offline)).
     pub policy: Option<String>,
@@ -116,7 +134,9 @@ impl CommandLine {
             } else if abbreviates(word, "-netns") {
                 line.netns = Some(value()?);
             } else if word == "-cf" || word.len() > 3 && abbreviates(word, "-conf") {
-                value()?;
+                line.conf = Some(value()?);
+            } else if abbreviates(word, "-nm") || abbreviates(word, "-names") {
+                line.names = true;
             } else if abbreviates(word, "-graph") {
                 line.options.graph = true;
             } else if abbreviates(word, "-json") {
@@ -125,7 +145,7 @@ impl CommandLine {
                 line.options.oneline = true;
             } else if !is_without_effect(word) {
                 return Err(Complaint::unreadable(format!(
-                    "Option \"{word}\" is unknown, the options are -s, -d, -j, -p, -o, -iec, -g, -n NAME, -batch FILE, -force and -V."
+                    "Option \"{word}\" is unknown, the options are -s, -d, -j, -p, -o, -iec, -g, -n NAME, -nm, -cf FILE, -batch FILE, -force and -V."
                 ))
                 .into());
             }
@@ -136,13 +156,13 @@ impl CommandLine {
 }
 
 /// Whether `word` is an option of `tc` that changes nothing of what is printed here: colours (there
-/// are none), names of classes, time stamps of a monitor, brief filters.
+/// are none), time stamps of a monitor, brief filters.
 fn is_without_effect(word: &str) -> bool {
     let colour = word.split_once('=').map_or(word, |(colour, when)| {
         if ["always", "auto", "never"].contains(&when) { colour } else { "" }
     });
     abbreviates(colour, "-color")
-        || ["-Numeric", "-names", "-nm", "-timestamp", "-tshort", "-brief"]
+        || ["-Numeric", "-timestamp", "-tshort", "-brief"]
             .iter()
             .any(|option| abbreviates(word, option))
         || word == "-ts"
@@ -153,6 +173,15 @@ fn is_without_effect(word: &str) -> bool {
 /// `-batch` is for the caller to resolve, see [`CommandLine::batch`]: whoever executes
 /// commands that came from elsewhere must not open files for them.
 pub fn execute(args: &[String], host: &mut dyn Host) -> Outcome {
+    execute_named(args, None, host)
+}
+
+/// The same, where the caller has read the names of classes that the command line asks for.
+pub fn execute_named(
+    args: &[String],
+    names: Option<Arc<ClassNames>>,
+    host: &mut dyn Host,
+) -> Outcome {
     match CommandLine::parse(args) {
         Err(outcome) => outcome,
         Ok(CommandLine { batch: Some(name), .. }) => Complaint::wrong(format!(
@@ -164,7 +193,7 @@ pub fn execute(args: &[String], host: &mut dyn Host) -> Outcome {
         ))
         .into(),
         Ok(line) if line.words.is_empty() => usage(),
-        Ok(line) => run(&line.words, &line.options, host),
+        Ok(line) => run(&line.words, &Options { names, ..line.options }, host),
     }
 }
 

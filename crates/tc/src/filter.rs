@@ -262,7 +262,7 @@ impl Shown<'_> {
         line.text("filter ");
         if self.is_parent_said {
             let mut parent = |class: ClassId| {
-                let class = class.to_string();
+                let class = self.options.class(class);
                 line.add("parent", Json::Text(class.clone()), &format!("parent {class} "));
             };
             match (self.place, self.head.parent) {
@@ -303,7 +303,7 @@ impl Shown<'_> {
     fn element(&self, filter: &Filter) -> Line {
         let mut line = self.begin(filter);
         let mut parameters = self.options.line();
-        let class = class_of(self.place, filter);
+        let class = class_of(self.place, filter, self.options);
         filters::show(
             class.as_deref(),
             filter,
@@ -318,17 +318,17 @@ impl Shown<'_> {
 }
 
 /// The class that `filter` at `place` assigns, or names where there are none, as it is written.
-fn class_of(place: FilterPlace, filter: &Filter) -> Option<String> {
+fn class_of(place: FilterPlace, filter: &Filter, options: &Options) -> Option<String> {
     let FilterPlace::Class(ClassId { major, .. }) = place else {
         let (major, minor) = (filter.named >> 16, filter.named & 0xffff);
         return match filter.named {
             0 => None,
             u32::MAX => Some("root".to_owned()),
-            _ => Some(ClassId { major, minor }.to_string()),
+            _ => Some(options.class(ClassId { major, minor })),
         };
     };
     let handle = Handle::new(major)?;
-    (filter.class != 0).then(|| handle.class(filter.class).to_string())
+    (filter.class != 0).then(|| options.class(handle.class(filter.class)))
 }
 
 /// The commands that make the filters of `dev`.
@@ -342,7 +342,7 @@ pub(crate) fn save(dev: &str, policy: &Policy) -> String {
             FilterPlace::Class(class) => format!("parent {class}"),
         };
         for (_, filter) in port.filters(place).iter() {
-            let class = class_of(place, filter);
+            let class = class_of(place, filter, &Options::default());
             text += &filters::save(dev, &parent, class.as_deref(), filter, policy);
         }
     }

@@ -8,11 +8,12 @@
 use crate::command::{self, CommandLine};
 use crate::complaint::{Complaint, Outcome};
 use crate::file::PolicyFile;
-use crate::{Host, execute_batch, load, save};
+use crate::{ClassNames, Host, NAMES_FILE, execute_batch, load, save};
 use narrows_policy::{Policy, PortFacts};
 use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a command waits for others that edit files in the same folder. Each takes
@@ -66,10 +67,14 @@ fn is_device_name(name: &str) -> bool {
 /// Runs one command line, the words behind `tc --policy PATH`, on the policy file at `path`,
 /// which a change makes if it does not exist. `-batch` reads its file, or standard input.
 pub fn offline(path: &Path, args: &[String]) -> Outcome {
-    let line = match CommandLine::parse(args) {
+    let mut line = match CommandLine::parse(args) {
         Ok(line) => line,
         Err(outcome) => return outcome,
     };
+    match read_names(&line) {
+        Ok(names) => line.options.names = names.map(|text| Arc::new(ClassNames::parse(&text))),
+        Err(outcome) => return outcome,
+    }
     match run(path, &line) {
         Ok(outcome) => outcome,
         Err(why) => Complaint::wrong(why).into(),
@@ -106,6 +111,23 @@ fn run(path: &Path, line: &CommandLine) -> Result<Outcome, String> {
             .map_err(|error| format!("Cannot write file \"{name}\": {error}; it is as it was."))?;
     }
     Ok(outcome)
+}
+
+/// The text of the file with the names of classes that `line` asks for: that of `-cf`, or
+/// [`NAMES_FILE`], which need not be there.
+///
+/// # Errors
+/// What to print where it cannot be read.
+pub fn read_names(line: &CommandLine) -> Result<Option<String>, Outcome> {
+    let name = line.conf.as_deref().unwrap_or(NAMES_FILE);
+    if !line.names {
+        return Ok(None);
+    }
+    match read(name) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if line.conf.is_none() && error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Complaint::wrong(cannot_read(name, &error)).into()),
+    }
 }
 
 fn cannot_read(name: &str, error: &io::Error) -> String {

@@ -178,7 +178,8 @@ impl Port<'_> {
         match parent {
             Parent::Root => line.add("root", Json::Bool(true), "root "),
             Parent::Class(class) => {
-                line.add("parent", Json::Text(class.to_string()), &format!("parent {class} "));
+                let class = options.class(class);
+                line.add("parent", Json::Text(class.clone()), &format!("parent {class} "));
             }
         }
         if let Some(count) = self.references(parent, handle, kind) {

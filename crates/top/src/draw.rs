@@ -67,7 +67,8 @@ fn tabs(shown: View, look: Look) -> Line<'static> {
 }
 
 fn table(app: &App, screen: &mut Screen, look: Look) {
-    let Some(table) = app.table() else { return };
+    let Some(mut table) = app.table() else { return };
+    table.widen(usize::from(screen.area.width));
     if table.rows.is_empty() {
         screen.add(app.view().nothing().into());
         return;

@@ -9,8 +9,7 @@
 //! change are sent, so it works over a slow line. When the instance goes away the last figures stay
 //! and the first line says so, until it is back.
 //!
-//! *Non-goals.* Changing anything (`narrows tc`); history beyond a sparkline (`narrows serve`);
-//! what no snapshot has, such as the heaviest hosts and flows.
+//! *Non-goals.* Changing anything (`narrows tc`); history beyond a sparkline (`narrows serve`).
 
 mod app;
 mod cell;

@@ -2,7 +2,7 @@
 
 use crate::TopError;
 use crate::app::Feed;
-use narrows_dataplane::control::{Client, ControlError};
+use narrows_dataplane::control::{Client, ControlError, NamesFile};
 use narrows_snapshot::Snapshot;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -13,14 +13,16 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Source {
     dev: String,
+    names: NamesFile,
 }
 
 impl Source {
-    /// The instance that has the port `dev`, or the only one that runs here.
+    /// The instance that has the port `dev`, or the only one that runs here; with the names that
+    /// `names` has for classes.
     ///
     /// # Errors
     /// Where there is none or, without `dev`, more than one.
-    pub fn find(dev: Option<&str>) -> Result<Self, TopError> {
+    pub fn find(dev: Option<&str>, names: NamesFile) -> Result<Self, TopError> {
         let found = Client::find(dev)?;
         if let (None, [_, _, ..]) = (dev, &found[..]) {
             let ports: Vec<String> = found.iter().map(|client| client.ports.join(",")).collect();
@@ -28,19 +30,19 @@ impl Source {
         }
         let ports = found.into_iter().flat_map(|client| client.ports);
         let dev = dev.map(str::to_owned).or_else(|| ports.into_iter().next()).unwrap_or_default();
-        Ok(Self { dev })
+        Ok(Self { dev, names })
     }
 
     /// How it is now.
     ///
     /// # Errors
     /// Where it does not answer.
-    pub fn ask(&self) -> Result<Snapshot, ControlError> {
+    pub fn ask(&mut self) -> Result<Snapshot, ControlError> {
         let found = Client::find(Some(&self.dev))?;
-        match found.first() {
-            Some(client) => client.snapshot(true),
-            None => Err(ControlError::Nobody(String::new())),
-        }
+        let client = found.first().ok_or_else(|| ControlError::Nobody(String::new()))?;
+        let mut snapshot = client.snapshot(true)?;
+        self.names.name(&mut snapshot);
+        Ok(snapshot)
     }
 
     /// Asks every `interval` on a thread of its own, so that an instance that takes long to answer
@@ -51,7 +53,7 @@ impl Source {
         receiver
     }
 
-    fn run(self, interval: Duration, sender: &Sender<Feed>) {
+    fn run(mut self, interval: Duration, sender: &Sender<Feed>) {
         // A channel of its own only to wait with.
         let (_waker, nothing) = channel::<()>();
         loop {

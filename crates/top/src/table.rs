@@ -33,7 +33,7 @@ impl Row {
 /// Rows under columns.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    pub(crate) columns: &'static [Column],
+    pub(crate) columns: Vec<Column>,
     pub(crate) rows: Vec<Row>,
 }
 
@@ -45,6 +45,24 @@ pub(crate) struct Sorting {
 }
 
 impl Table {
+    /// Gives the first column what the others leave of `room` characters, as far as the names in
+    /// it need it.
+    pub(crate) fn widen(&mut self, room: usize) {
+        let all: usize = self.columns.iter().map(|column| column.width + 1).sum();
+        let spare = (room + 1).saturating_sub(all);
+        let mut longest = 0;
+        let mut depths = Vec::with_capacity(self.rows.len());
+        for row in &self.rows {
+            let depth = row.parent.map_or(0, |parent| depths[parent] + 1);
+            depths.push(depth);
+            let name = row.cells.first().map_or(0, |cell| cell.text.chars().count());
+            longest = longest.max(depth + name);
+        }
+        if let Some(first) = self.columns.first_mut() {
+            first.width += longest.saturating_sub(first.width).min(spare);
+        }
+    }
+
     /// The rows in order, each with its depth: those whose text contains `filter`, in any case, and
     /// what they stand below. Rows that stand below the same are sorted among themselves.
     pub(crate) fn arranged(&self, sorting: Option<Sorting>, filter: &str) -> Vec<(usize, &Row)> {
@@ -105,7 +123,7 @@ mod tests {
         let row = |&(name, parent, count): &(&str, Option<usize>, u64)| {
             Row::new(name, parent, vec![Cell::text(name), Cell::count(count)])
         };
-        Table { columns: COLUMNS, rows: rows.iter().map(row).collect() }
+        Table { columns: COLUMNS.to_vec(), rows: rows.iter().map(row).collect() }
     }
 
     fn keys(rows: &[(usize, &Row)]) -> Vec<String> {
@@ -144,6 +162,16 @@ mod tests {
     }
 
     #[test]
+    fn the_first_column_takes_what_is_left_as_far_as_its_names_need_it() {
+        let width = |room| {
+            let mut table = table(&[("a site", None, 1), ("a subscriber", Some(0), 1)]);
+            table.widen(room);
+            table.columns[0].width
+        };
+        assert_eq!([width(10), width(15), width(17), width(100)], [8, 8, 10, 13]);
+    }
+
+    #[test]
     fn what_is_not_known_is_the_least() {
         let cells = [Cell::number(None), Cell::number(Some(0.0)), Cell::number(Some(3.0))];
         assert!(cells.windows(2).all(|pair| pair[0].order(&pair[1]).is_lt()));
@@ -161,7 +189,7 @@ mod tests {
                 let cells = vec![Cell::text("x"), Cell::count(index as u64 % 7)];
                 Row::new(index.to_string(), parent, cells)
             });
-            let table = Table { columns: COLUMNS, rows: rows.collect() };
+            let table = Table { columns: COLUMNS.to_vec(), rows: rows.collect() };
             let arranged = table.arranged(Some(Sorting { column, is_descending }), "");
             let mut seen: Vec<usize> =
                 arranged.iter().map(|(_, row)| row.key.parse().unwrap()).collect();

@@ -15,7 +15,8 @@ pub fn once(app: &App, only: Option<View>, look: Look) -> String {
     let change = app.change();
     for view in View::ALL.into_iter().filter(|view| only.is_none_or(|only| only == *view)) {
         let Some(now) = app.now() else { break };
-        let table = view.table(now, change.as_ref());
+        let mut table = view.table(now, change.as_ref());
+        table.widen(usize::MAX / 2);
         if table.rows.is_empty() && only.is_none() {
             continue;
         }
@@ -163,7 +164,7 @@ fn place(line: &mut String, number: usize, column: &Column, text: &str) {
 /// What the keys do.
 pub(crate) fn help() -> Vec<Line<'static>> {
     [
-        "1 to 7, Tab       queues, workers, classes, qdiscs, tins, drops, events",
+        "1 to 8, Tab       queues, workers, classes, qdiscs, tins, drops, events, hosts",
         "Up Down PgUp PgDn select a row; also j and k, Home and End",
         "Enter             all that is known of the selected row; Esc goes back",
         "s                 sort by the next column; after the last, the instance's order",
@@ -174,7 +175,7 @@ pub(crate) fn help() -> Vec<Line<'static>> {
         "q, Ctrl-C         quit",
         "",
         "Rates are per second, over the time between two snapshots; - is not known yet.",
-        "k M G: thousands, millions, billions. Sent, Recvd, Rate, Ceil, Thresh: bit/s.",
+        "k M G: thousands, millions, billions. Sent, Recvd, Arrvd, Rate, Ceil, Thresh: bit/s.",
         "Share: of what the port sent. Used: of the ceiling. Backlog: packets queued.",
         "Lent, Borr: packets sent by a class's own rate, and by what those above it lent.",
         "Bars: what a port delivered, full at its limit.",

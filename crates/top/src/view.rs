@@ -3,6 +3,7 @@
 mod classes;
 mod drops;
 mod events;
+mod heaviest;
 mod qdiscs;
 mod queues;
 mod tins;
@@ -28,6 +29,8 @@ pub enum View {
     Drops,
     /// Warnings and events.
     Events,
+    /// The heaviest hosts and flows.
+    Heaviest,
 }
 
 /// A name and a value, as text.
@@ -35,7 +38,7 @@ pub(crate) type Fact = (String, String);
 
 impl View {
     /// All, in the order of their keys.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Queues,
         Self::Workers,
         Self::Classes,
@@ -43,6 +46,7 @@ impl View {
         Self::Tins,
         Self::Drops,
         Self::Events,
+        Self::Heaviest,
     ];
 
     /// Its name.
@@ -55,6 +59,7 @@ impl View {
             Self::Tins => "tins",
             Self::Drops => "drops",
             Self::Events => "events",
+            Self::Heaviest => "hosts",
         }
     }
 
@@ -73,6 +78,7 @@ impl View {
             Self::Tins => "no tins: there is no cake",
             Self::Drops => "nothing was dropped",
             Self::Events => "nothing happened yet",
+            Self::Heaviest => "no host sent anything in the last seconds",
         }
     }
 
@@ -85,6 +91,7 @@ impl View {
             Self::Tins => tins::table(now, change),
             Self::Drops => drops::table(now, change),
             Self::Events => events::table(now),
+            Self::Heaviest => heaviest::table(now),
         }
     }
 
@@ -96,7 +103,7 @@ impl View {
             Self::Classes => classes::details(now, key),
             Self::Qdiscs => qdiscs::details(now, key),
             Self::Tins => tins::details(now, key),
-            Self::Drops | Self::Events => Vec::new(),
+            Self::Drops | Self::Events | Self::Heaviest => Vec::new(),
         }
     }
 }

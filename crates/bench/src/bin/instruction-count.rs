@@ -69,8 +69,8 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is measured: each structure of `bench qdisc`, look-ups of classes, `cake` with flows, and
-/// timing wheels.
+/// What is measured: each structure of `bench qdisc`, look-ups of classes, `cake` with flows, timing
+/// wheels, and the heaviest hosts and flows from the beginning of a window on.
 fn works(folder: &Path) -> Vec<(String, Program)> {
     let hot_path = |structure: Structure| {
         let name = structure.name();
@@ -91,10 +91,16 @@ fn works(folder: &Path) -> Vec<(String, Program)> {
         let program = Program { path: folder.join("classify_cost"), arguments: vec![name.clone()] };
         (format!("classify-{name}"), program)
     });
+    let heaviest = Program { path: folder.join("heaviest_cost"), arguments: vec![] };
     let structures = Structure::all().into_iter().map(hot_path);
     let cakes = [Subject::CakeBesteffort, Subject::CakeDiffserv4].map(cake);
     let wheels = [wheels::Subject::Carousel, wheels::Subject::Eiffel, wheels::Subject::FlowBundler];
-    structures.chain(rules).chain(cakes).chain(wheels.map(wheel)).collect()
+    structures
+        .chain(rules)
+        .chain(cakes)
+        .chain(wheels.map(wheel))
+        .chain([("heaviest".to_owned(), heaviest)])
+        .collect()
 }
 
 /// Builds the examples that are measured; they stand beside this program. In which folder.

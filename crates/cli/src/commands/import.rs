@@ -9,14 +9,15 @@ use narrows_tc::{OfflineHost, load, number};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// Turn another shaper's configuration into a policy.
 ///
-/// The policy goes to standard output: tc commands, with a comment for each thing that has no
-/// equivalent. The report of these goes to standard error. Nothing is changed, and a policy of at
-/// most 5,000 lines is checked before it is printed.
+/// Prints tc commands, with a comment for each setting that has no equivalent, and a report of
+/// these on standard error. It checks the policy before it prints it, and changes nothing that
+/// runs.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows import libreqos /opt/libreqos/src --ports eth1,eth2 --down 10gbit > provider.tc
@@ -53,6 +54,11 @@ struct Libreqos {
     /// What the uplink carries upstream. Default: the sum of the top nodes.
     #[arg(long, value_name = "RATE", value_parser = kbit)]
     up: Option<u64>,
+
+    /// Also write the names of nodes and circuits to this file, as `tc -nm` and the views of
+    /// Narrows read them: `1:10 NAME`, usually in /etc/iproute2/tc_cls. It must not exist.
+    #[arg(long, value_name = "FILE")]
+    names: Option<PathBuf>,
 }
 
 /// OpenWrt's sqm-scripts: /etc/config/sqm.
@@ -104,6 +110,10 @@ fn pair(text: &str) -> Result<(String, String), String> {
 
 impl Import {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
+        let names = match &self.from {
+            From::Libreqos(from) => from.names.clone(),
+            From::Sqm(_) | From::Tc(_) => None,
+        };
         let imported = match self.from {
             From::Libreqos(from) => from.import()?,
             From::Sqm(from) => from.import()?,
@@ -111,6 +121,9 @@ impl Import {
         };
         if let Err(complaints) = load(&imported.policy, "imported", &OfflineHost::default()) {
             bail!("the imported policy is not sound, so it is not printed:\n{}", complaints.trim());
+        }
+        if let Some(file) = names {
+            write_new(&file, &imported.names)?;
         }
         print!("{}", imported.policy);
         eprint!("{}", imported.report());
@@ -186,6 +199,13 @@ fn tc<'a>(words: impl IntoIterator<Item = &'a str>) -> anyhow::Result<Vec<u8>> {
         bail!("tc {} failed: {}", words.join(" "), said.trim());
     }
     Ok(output.stdout)
+}
+
+/// Writes `text` to `file`, which other trees may have filled.
+fn write_new(file: &Path, text: &str) -> anyhow::Result<()> {
+    let made = fs::File::options().write(true).create_new(true).open(file);
+    let mut made = made.with_context(|| format!("cannot make {}", file.display()))?;
+    made.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 /// Serve a running instance over HTTP: metrics for Prometheus and a page for a browser.
 ///
-/// /metrics has node_exporter's node_qdisc_* for root qdiscs and narrows_* for the rest; / is a
-/// page that works offline, with an hour of history; /api/snapshot and /api/history are its data.
+/// / is a page that works offline, with an hour of history; /api/snapshot and /api/history are its
+/// data. /metrics has node_exporter's node_qdisc_* for root qdiscs, and narrows_* for the rest.
 ///
-/// It needs no privileges, but only the user of an instance, and root, may ask it: run it as that
-/// user (`sudo -u narrows narrows serve` beside narrows@.service), in the same network namespace.
-/// It only reads.
+/// It only reads. It needs no privileges, but an instance answers only its own user and root: run
+/// it as that user (`sudo -u narrows narrows serve` beside narrows@.service), in the same network
+/// namespace.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows serve
@@ -24,23 +24,27 @@ pub struct Serve {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9466")]
     listen: SocketAddr,
 
-    /// A file whose first line is USER:PASSWORD, asked for by HTTP basic authentication. Others
-    /// must not be able to read it. There is no encryption: put a proxy with TLS before it.
+    /// A file whose first line is USER:PASSWORD, for HTTP basic authentication. Others must not be
+    /// able to read it. HTTP is not encrypted: put a proxy with TLS in front.
     #[arg(long, value_name = "FILE")]
     credentials: Option<PathBuf>,
 
-    /// The instance that has this port, where several run.
+    /// A port of the instance; needed if several run here.
     #[arg(long, value_name = "DEV")]
     dev: Option<String>,
 
-    /// Seconds between two looks at the instance, 1 to 3600, however many clients there are.
+    /// Seconds between two queries to the instance, 1 to 3600, however many clients there are.
     #[arg(long, value_name = "SECONDS", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     interval: u64,
 
-    /// Export metrics of at most as many classes and qdiscs. Those left out are counted.
+    /// Export metrics of at most N classes and N qdiscs. A metric counts those left out.
     #[arg(long, value_name = "N", default_value_t = 500)]
     classes_max: usize,
+
+    /// Names of classes, a line `1:10 NAME` each. Default: tc's /etc/iproute2/tc_cls.
+    #[arg(long, value_name = "FILE")]
+    names: Option<PathBuf>,
 }
 
 impl Serve {
@@ -52,6 +56,7 @@ impl Serve {
             dev: self.dev,
             interval: Duration::from_secs(self.interval),
             classes_max: self.classes_max,
+            names: super::show::names(self.names.as_deref())?,
         };
         narrows_serve::run(options, |address| log::info!("http://{address}/"))?;
         Ok(ExitCode::SUCCESS)

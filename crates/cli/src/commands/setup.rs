@@ -1,6 +1,7 @@
 //! `narrows setup`.
 
 mod answers;
+mod interfaces;
 mod policy;
 mod steps;
 
@@ -18,11 +19,12 @@ use std::time::Duration;
 
 /// Set up a line: check the host, write a policy, start the service, show the first minute.
 ///
-/// Asks for what its options do not say. The ports need no IP addresses: Narrows stands between
-/// router and switch as a cable does. Each direction gets a cake with your rate: short queues, a fair
-/// share for each device. Edit the policy later and run `systemctl reload narrows@NAME`.
+/// It asks for whatever the options leave open. Put the box between router and switch, as you would
+/// a cable; its two ports need no IP addresses. Each direction gets a cake at your rate: short
+/// queues, and a fair share for each device. To change the policy later, edit it and run `systemctl
+/// reload narrows@NAME`.
 ///
-/// It shows what it will do before it does anything, and overwrites no file without --force.
+/// It shows its plan before it does anything, and overwrites files only with --force.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows setup
@@ -33,7 +35,7 @@ pub struct Setup {
     #[arg(long, value_name = "A,B", num_args = 1..=2, value_delimiter = ',')]
     ports: Vec<String>,
 
-    /// Download rate: 95 % of what the line carries keeps the queue here.
+    /// Download rate, as 95mbit. Take 95 % of what the line carries: then the queue is here.
     #[arg(long, value_name = "RATE")]
     down: Option<String>,
 
@@ -41,7 +43,7 @@ pub struct Setup {
     #[arg(long, value_name = "RATE")]
     up: Option<String>,
 
-    /// What the line is, so that its framing is counted.
+    /// The kind of line, so that Narrows counts its framing.
     #[arg(long, value_name = "LINK", value_parser = links())]
     link: Option<String>,
 
@@ -49,23 +51,23 @@ pub struct Setup {
     #[arg(long, value_name = "NAME", default_value = "home", value_parser = instance_name)]
     name: String,
 
-    /// Where policies are.
+    /// The directory for both files.
     #[arg(long, value_name = "DIR", default_value = "/etc/narrows")]
     directory: PathBuf,
 
-    /// Show what would be written and done, and end.
+    /// Show the plan and exit.
     #[arg(long)]
     dry_run: bool,
 
-    /// Do not ask whether to go on.
+    /// Do not ask for confirmation.
     #[arg(short, long)]
     yes: bool,
 
-    /// Overwrite the files of an earlier setup, and restart its service.
+    /// Overwrite the files of an earlier setup and restart its service.
     #[arg(long)]
     force: bool,
 
-    /// How many seconds of the running instance to show; 0 shows none.
+    /// Show the running instance for so many seconds; 0 for none.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(0..=3600))]
     watch: u64,
 }
@@ -86,11 +88,15 @@ fn instance_name(text: &str) -> Result<String, String> {
 
 impl Setup {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
+        if !self.dry_run {
+            // Before anybody answers questions in vain.
+            steps::check(&self.directory, &self.name, self.force)?;
+        }
         let stdin = io::stdin();
         let mut given =
             Answers { ports: self.ports, down: self.down, up: self.up, link: self.link };
         if stdin.is_terminal() {
-            given.ask(&mut stdin.lock(), &mut io::stderr())?;
+            given.ask(&interfaces::list(), &mut stdin.lock(), &mut io::stderr())?;
         }
         let line = given.complete()?;
 
@@ -113,9 +119,8 @@ impl Setup {
             return Ok(if blocked == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         if blocked > 0 {
-            bail!("the host is not ready: do what stands behind each BLOCKER, and run this again");
+            bail!("the host is not ready: mend what each BLOCKER says, and run this again");
         }
-        plan.check(self.force)?;
         if !self.yes {
             if !stdin.is_terminal() {
                 bail!("there is nobody to ask: give --yes to go on, or --dry-run to look only");

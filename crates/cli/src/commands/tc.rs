@@ -13,8 +13,8 @@ use std::process::ExitCode;
 /// Run tc commands on a running instance, or on a policy file.
 ///
 /// The syntax is that of tc(8), tc-tbf(8) and so on: `qdisc`, `class` and `filter` with
-/// `add|replace|change|del|show`, handles, parents, units, -s, -d, -j, -p, -o, -iec, -n and
-/// -batch. Exit codes, text and JSON are tc's, too. Additions:
+/// `add|replace|change|del|show`, handles, parents, units, -s, -d, -j, -p, -o, -iec, -n, -nm
+/// and -batch. Exit codes, text and JSON are tc's, too. Additions:
 ///
 ///   save [ dev NAME ]                  print the policy, exactly, as commands that restore it
 ///   coordination fair|equal|edt|lock   behind a tbf at the root: how the queues of the port
@@ -70,6 +70,10 @@ fn live(words: &[String], line: &CommandLine) -> anyhow::Result<Outcome> {
         let stderr = format!("Cannot open network namespace \"{name}\": {error}\n");
         return Ok(Outcome { stderr, code: Outcome::UNREADABLE, ..Outcome::default() });
     }
+    let names = match narrows_tc::read_names(line) {
+        Ok(names) => names,
+        Err(outcome) => return Ok(outcome),
+    };
     let batch = match &line.batch {
         Some(name) => Some((name, read(name)?)),
         None => None,
@@ -78,11 +82,16 @@ fn live(words: &[String], line: &CommandLine) -> anyhow::Result<Outcome> {
     let ports: Vec<Vec<String>> = instances.iter().map(|client| client.ports.clone()).collect();
     let live = Live { instances: &instances, ports: &ports, options: &line.options };
     let Some((name, text)) = batch else {
-        let request = Request::Tc { args: words.to_vec() };
+        let request = Request::Tc { args: words.to_vec(), names };
         return live.ask(narrows_tc::recipients(&line.words, &ports), &request);
     };
     let options = &words[..words.len() - line.words.len()];
-    let request = |text| Request::Batch { options: options.to_vec(), name: name.clone(), text };
+    let request = |text| Request::Batch {
+        options: options.to_vec(),
+        name: name.clone(),
+        text,
+        names: names.clone(),
+    };
     if instances.len() == 1 {
         return live.ask(Recipients::One(0), &request(text));
     }
@@ -130,7 +139,7 @@ impl Live<'_> {
                     Request::Batch { name, text, .. } => {
                         narrows_tc::execute_batch(text, name, self.options, &mut nobody)
                     }
-                    Request::Tc { args } => narrows_tc::execute(args, &mut nobody),
+                    Request::Tc { args, .. } => narrows_tc::execute(args, &mut nobody),
                     other => anyhow::bail!("not a command: {other:?}"),
                 })
             }

@@ -2,33 +2,38 @@
 
 use clap::Args;
 use narrows_top::{App, Feed, Look, Source, View};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Watch a running instance: limit against delivered, queues, workers, classes, tins, drops.
+/// Watch a running instance: limit against delivered, queues, workers, classes, tins, drops,
+/// the heaviest hosts and flows.
 ///
-/// Looks in the network namespace in which it is run, as the instance's user or as root. Press
-/// `?` for the keys. When the instance goes away it waits for it to come back. Without colour
-/// where NO_COLOR is set.
+/// Run it in the network namespace of the instance, as the instance's user or as root. `?` lists
+/// the keys. If the instance ends, top waits for it to return. NO_COLOR turns colours off.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows top
   narrows top eth2 --interval 0.5 --view classes
   narrows top --once --view drops")]
 pub struct Top {
-    /// The instance that has this port, where several run.
+    /// A port of the instance; needed if several run here.
     #[arg(value_name = "DEV")]
     dev: Option<String>,
 
-    /// Seconds between two snapshots: at least 0.1.
+    /// Seconds between two snapshots, 0.1 to 3600.
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     interval: Duration,
 
-    /// The view to begin with; with --once, the only one.
+    /// The first view; with --once, the only one.
     #[arg(long, value_name = "VIEW", value_parser = view)]
     view: Option<View>,
 
-    /// Print one frame as text, with rates over one interval, and end. Needs no terminal.
+    /// Names of classes, a line `1:10 NAME` each. Default: tc's /etc/iproute2/tc_cls.
+    #[arg(long, value_name = "FILE")]
+    names: Option<PathBuf>,
+
+    /// Print one frame as text, with rates over one interval, and exit. Needs no terminal.
     #[arg(long)]
     once: bool,
 }
@@ -48,7 +53,8 @@ fn view(text: &str) -> Result<View, String> {
 
 impl Top {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
-        let source = Source::find(self.dev.as_deref())?;
+        let names = super::show::names(self.names.as_deref())?;
+        let mut source = Source::find(self.dev.as_deref(), names)?;
         if self.once {
             let mut app = App::new(View::Queues);
             app.feed(Feed::Snapshot(Box::new(source.ask()?)));

@@ -2,7 +2,7 @@
 
 use crate::setup::{NARROWS, Scratch, flood, run, show, tc, turn, wait_for};
 use narrows_testbed::Testbed;
-use narrows_testbed::bed::PORT_B;
+use narrows_testbed::bed::{CLIENT_IP, PORT_B};
 use serde_json::Value;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -77,10 +77,17 @@ fn metrics_are_what_show_says() {
                   class add dev port-b parent 1:1 classid 1:10 htb rate 5mbit ceil 20mbit\n";
     let policy = Scratch::new("views.tc", policy);
     let instance = run(&bed, &["--batch", policy.path()]);
-    let serve = Serve::start(&bed, &["--listen", ADDRESS]);
+    let names = Scratch::new("tc_cls", "1:10 Ann\n");
+    let serve = Serve::start(&bed, &["--listen", ADDRESS, "--names", names.path()]);
     let traffic = flood(&bed, &[1, 2, 3], 1000, 10e6);
     sleep(Duration::from_secs(2));
     traffic.stop().unwrap();
+    let is_told = |now: &Value| {
+        let heaviest = &now["ports"][1]["heaviest"];
+        heaviest["sources"][0]["name"] == CLIENT_IP.to_string()
+            && heaviest["flows"][0]["bps"].as_u64() > Some(0)
+    };
+    wait_for(&bed, "the heaviest host told", is_told);
     let resting = |now: &Value| {
         let total = &now["ports"][1]["total"];
         total["backlog_packets"] == 0 && total["tx_packets"].as_u64() > Some(0)
@@ -104,7 +111,7 @@ fn metrics_are_what_show_says() {
     }
     let root = format!("node_qdisc_packets_total{{device=\"{PORT_B}\",kind=\"htb\"}}");
     assert_eq!(value(&told, &root), sent);
-    let class = format!("{{device=\"{PORT_B}\",classid=\"1:10\",parent=\"1:1\"}}");
+    let class = format!("{{device=\"{PORT_B}\",classid=\"1:10\",name=\"Ann\",parent=\"1:1\"}}");
     assert_eq!(value(&told, &format!("narrows_class_transmit_packets_total{class}")), sent);
     let limit = format!("narrows_port_limit_bytes_per_second{{device=\"{PORT_B}\"}}");
     assert_eq!(value(&told, &limit), 2_500_000.0);
@@ -146,6 +153,12 @@ fn one_frame_of_top_shows_every_port_queue_and_class() {
     for port in now["ports"].as_array().unwrap() {
         assert!(text.contains(port["name"].as_str().unwrap()), "{text}");
     }
+    let names = Scratch::new("tc_cls", "1:10 Ann\n");
+    let named = |words: &[&str]| bed.shaper().run(NARROWS, words).unwrap();
+    let text_of = ["top", "--once", "--view", "classes", "--names", names.path()];
+    assert!(named(&text_of).contains(" Ann#1:10 "));
+    let words = ["tc", "-nm", "-cf", names.path(), "class", "show", "dev", "port-b"];
+    assert!(named(&words).starts_with("class htb Ann#1:10 root "), "{}", named(&words));
     for part in ["of 20.0Mbit/s", " queue 1", " 1:10", "received 0 = sent 0"] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }

@@ -7,7 +7,7 @@
 
 use super::place::{self, Place};
 use super::{Answer, ControlError, MESSAGE_MAX, Request};
-use narrows_tc::{Batch, CommandLine};
+use narrows_tc::{Batch, ClassNames, CommandLine, Options};
 use rustix::event::epoll;
 use rustix::process::Uid;
 use std::io::{self, Read, Write};
@@ -15,6 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// As many clients are served at the same time. One more takes the place of the one that has been
@@ -304,9 +305,14 @@ impl Client {
 fn begin(line: &[u8]) -> Result<Task, Answer> {
     let request = serde_json::from_slice(line)
         .map_err(|error| Answer::Refused(format!("not a request: {error}")))?;
-    let Request::Batch { options, name, text } = request else { return Ok(Task::Whole(request)) };
+    let Request::Batch { options, name, text, names } = request else {
+        return Ok(Task::Whole(request));
+    };
     match CommandLine::parse(&options) {
-        Ok(line) => Ok(Task::Batch(Batch::new(&text, &name, line.options))),
+        Ok(line) => {
+            let names = names.map(|text| Arc::new(ClassNames::parse(&text)));
+            Ok(Task::Batch(Batch::new(&text, &name, Options { names, ..line.options })))
+        }
         Err(outcome) => Err(outcome.into()),
     }
 }

@@ -23,7 +23,7 @@ fn ports() -> [String; 2] {
 fn echo(task: &mut Task) -> Option<Answer> {
     Some(match task {
         Task::Whole(Request::Ports) => Answer::Ports(ports().into()),
-        Task::Whole(Request::Tc { args }) => {
+        Task::Whole(Request::Tc { args, .. }) => {
             Outcome { stdout: args.join(" "), ..Outcome::default() }.into()
         }
         Task::Whole(other) => Answer::Refused(format!("{other:?}")),
@@ -105,7 +105,8 @@ fn a_request_is_answered() {
     let folder = Folder::new("answered");
     let mut server = folder.open().unwrap();
     let args = vec!["qdisc".to_owned(), "show".to_owned()];
-    let answer = serving(&mut server, || folder.client().ask(&Request::Tc { args })).unwrap();
+    let answer =
+        serving(&mut server, || folder.client().ask(&Request::Tc { args, names: None })).unwrap();
     assert!(matches!(answer, Answer::Tc { stdout, .. } if stdout == "qdisc show"));
 }
 
@@ -147,7 +148,7 @@ fn a_line_without_end_is_cut_off() {
 fn the_longest_line_is_heard() {
     // As JSON: quotes and brackets around the words.
     let args = vec!["x".repeat(MESSAGE_MAX - 100)];
-    let request = serde_json::to_vec(&Request::Tc { args }).unwrap();
+    let request = serde_json::to_vec(&Request::Tc { args, names: None }).unwrap();
     assert!(request.len() < MESSAGE_MAX);
     assert!(matches!(answer_to("longest", &request, true), Answer::Tc { code: 0, .. }));
 }
@@ -177,7 +178,7 @@ fn a_client_that_does_not_listen_holds_up_nobody() {
     // Longer than what the kernel holds for it.
     let args = vec!["x".repeat(4 << 20)];
     serving(&mut server, || {
-        serde_json::to_writer(&deaf, &Request::Tc { args }).unwrap();
+        serde_json::to_writer(&deaf, &Request::Tc { args, names: None }).unwrap();
         (&deaf).write_all(b"\n").unwrap();
     });
     let begin = Instant::now();
@@ -188,7 +189,7 @@ fn a_client_that_does_not_listen_holds_up_nobody() {
 /// A batch of lines of which each takes a while.
 fn batch(lines: usize) -> Request {
     let text = "qdisc replace dev a root pfifo limit 7\n".repeat(lines);
-    Request::Batch { options: Vec::new(), name: "-".to_owned(), text }
+    Request::Batch { options: Vec::new(), name: "-".to_owned(), text, names: None }
 }
 
 #[test]
@@ -347,7 +348,7 @@ proptest! {
 
     #[test]
     fn any_words_arrive_as_they_were(args in prop::collection::vec(any::<String>(), 0..8)) {
-        let request = serde_json::to_vec(&Request::Tc { args: args.clone() }).unwrap();
+        let request = serde_json::to_vec(&Request::Tc { args: args.clone(), names: None }).unwrap();
         let answer = answer_to("words", &request, true);
         let Answer::Tc { stdout, .. } = answer else { panic!("{answer:?}") };
         prop_assert_eq!(stdout, args.join(" "));

@@ -84,6 +84,7 @@ impl Instance {
             unserved: verdicts.unserved,
             stalled: verdicts.stalled,
             delays: counters::delays(&totals.delays[side.index()]),
+            heaviest: counters::heaviest(&totals.heaviest[side.index()]),
             kernel_drops: total.kernel_drops(),
             qdiscs: Vec::new(),
             classes: Vec::new(),

@@ -123,6 +123,7 @@ impl Session {
         let mut counts = Counts {
             queues: Default::default(),
             delays: Default::default(),
+            heaviest: Default::default(),
             verdicts: Side::BOTH.map(|side| verdicts(side).unwrap_or_default()),
             losses: Side::BOTH.map(|side| self.device(side).losses),
         };

@@ -70,12 +70,16 @@ const CLASSES: [Metric<Class>; 10] = [
 ];
 
 const TINS: [Metric<Tin>; 9] = [
-    Metric::counter("narrows_tin_transmit_bytes_total", "Bytes sent.", |it| {
-        Some(it.sent_bytes.into())
-    }),
-    Metric::counter("narrows_tin_transmit_packets_total", "Packets sent.", |it| {
-        Some(it.sent_packets.into())
-    }),
+    Metric::counter(
+        "narrows_tin_arrived_bytes_total",
+        "Bytes that came to the tin, also of packets that it dropped later.",
+        |it| Some(it.sent_bytes.into()),
+    ),
+    Metric::counter(
+        "narrows_tin_arrived_packets_total",
+        "Packets that came to the tin, also those that it dropped later.",
+        |it| Some(it.sent_packets.into()),
+    ),
     Metric::counter("narrows_tin_drops_total", "Packets dropped.", |it| Some(it.drops.into())),
     Metric::counter("narrows_tin_marks_total", "Packets marked instead of dropped.", |it| {
         Some(it.ecn_mark.into())
@@ -150,6 +154,7 @@ fn classes(text: &mut Exposition, now: &Snapshot, max: usize) {
         let labels = vec![
             ("device", port.name.clone()),
             ("classid", it.handle.clone()),
+            ("name", it.name.clone().unwrap_or_default()),
             ("parent", it.parent.clone().unwrap_or_else(|| "root".into())),
         ];
         classes.push(Labelled { labels, it });

@@ -4,8 +4,9 @@ use crate::host::TwoPorts;
 use narrows_packet::Backlog;
 use narrows_policy::{Handle, NodeStats, Parent};
 use narrows_qdisc::Stats;
-use narrows_tc::CommandLine;
+use narrows_tc::{ClassNames, CommandLine, execute_named};
 use narrows_units::Bytes;
+use std::sync::Arc;
 
 const TBF: &str =
     "qdisc replace dev right root handle 1: tbf rate 1234560bit burst 32k latency 5ms";
@@ -72,6 +73,30 @@ fn rates_may_count_by_1024_and_lines_may_be_one() {
     assert!(host.ok("-iec -j qdisc show dev right").contains("\"rate\":154320"));
     host.ok("qdisc replace dev right root cake bandwidth 1mibit");
     assert!(host.ok("-iec qdisc show dev right").contains("bandwidth 1Mibit"));
+}
+
+#[test]
+fn classes_have_names_where_they_are_asked_for() {
+    let mut host = TwoPorts::with_queues(1);
+    for line in [
+        "qdisc add dev right root handle 1: htb",
+        "class add dev right parent 1: classid 1:1 htb rate 10mbit",
+        "class add dev right parent 1:1 classid 1:a htb rate 5mbit",
+        "qdisc add dev right parent 1:a handle a: fq_codel",
+        "filter add dev right parent 1: protocol ip matchall classid 1:a",
+    ] {
+        host.ok(line);
+    }
+    let names = Arc::new(ClassNames::parse("1:1 uplink\n1:a Ann\n"));
+    let mut show = |line: &str| {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        execute_named(&words, Some(names.clone()), &mut host).stdout
+    };
+    let classes = show("-nm class show dev right");
+    assert!(classes.contains("class htb Ann#1:a parent uplink#1:1 "), "{classes}");
+    assert!(show("-nm -j class show dev right").contains(r#""handle":"Ann#1:a""#));
+    assert!(show("-nm qdisc show dev right").contains("qdisc fq_codel a: parent Ann#1:a "));
+    assert!(show("-nm filter show dev right").contains("flowid Ann#1:a "));
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub(super) fn table(now: &Snapshot, change: Option<&Change>) -> Table {
             rows.push(class_row(port, class, above.unwrap_or(top), change));
         }
     }
-    Table { columns: COLUMNS, rows }
+    Table { columns: COLUMNS.to_vec(), rows }
 }
 
 fn port_row(port: &Port, change: Option<&Change>) -> Row {
@@ -73,7 +73,7 @@ fn class_row(port: &Port, class: &Class, above: usize, change: Option<&Change>) 
         change.per_second(was, is)
     };
     let cells = vec![
-        Cell::text(&class.handle),
+        Cell::text(name(class)),
         rate(class.rate),
         rate(class.ceil),
         Cell::number(rates.bps),
@@ -93,6 +93,14 @@ fn used(rate: Option<f64>, limit: Option<f64>) -> Option<f64> {
     rate.zip(limit).filter(|(_, limit)| *limit > 0.0).map(|(rate, limit)| rate / limit)
 }
 
+/// Its name before its handle, as `tc -nm` writes it, since what is too long is cut at its end.
+fn name(class: &Class) -> String {
+    match &class.name {
+        Some(name) => format!("{name}#{}", class.handle),
+        None => class.handle.clone(),
+    }
+}
+
 fn key(port: &Port, class: &Class) -> String {
     format!("{} {}", port.name, class.handle)
 }
@@ -102,6 +110,7 @@ pub(super) fn details(now: &Snapshot, key: &str) -> Vec<Fact> {
         let class = port.classes.iter().find(|class| self::key(port, class) == key)?;
         let text = |name: &str, value: String| (name.to_owned(), value);
         let mut all = vec![text("kind", class.kind.clone())];
+        all.extend(class.name.as_ref().map(|name| text("name", name.clone())));
         all.extend(class.parent.as_ref().map(|parent| text("parent", parent.clone())));
         for (name, bytes) in [("rate", class.rate), ("ceil", class.ceil)] {
             all.extend(

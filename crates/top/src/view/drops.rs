@@ -37,7 +37,7 @@ pub(super) fn table(now: &Snapshot, change: Option<&Change>) -> Table {
             rows.push(row(key, Some(top), &why, rate, count, share));
         }
     }
-    Table { columns: COLUMNS, rows }
+    Table { columns: COLUMNS.to_vec(), rows }
 }
 
 fn row(

@@ -14,5 +14,5 @@ pub(super) fn table(now: &Snapshot) -> Table {
     let events = now.events.iter().enumerate().rev().map(|(number, text)| {
         Row::new(format!("event {number}"), None, vec![Cell::text("event"), Cell::text(text)])
     });
-    Table { columns: COLUMNS, rows: warnings.chain(events).collect() }
+    Table { columns: COLUMNS.to_vec(), rows: warnings.chain(events).collect() }
 }

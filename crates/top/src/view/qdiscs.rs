@@ -37,7 +37,7 @@ pub(super) fn table(now: &Snapshot, change: Option<&Change>) -> Table {
             rows.push(Row { rate: rates.bps, ..Row::new(key(port, qdisc), None, cells) });
         }
     }
-    Table { columns: COLUMNS, rows }
+    Table { columns: COLUMNS.to_vec(), rows }
 }
 
 fn parent(qdisc: &Qdisc) -> &str {

@@ -3,7 +3,7 @@
 use super::{Fact, facts_of};
 use crate::cell::Cell;
 use crate::table::{Column, Row, Table};
-use narrows_snapshot::{Change, Delays, Port, Queue, QueueRates, Snapshot};
+use narrows_snapshot::{Change, Delays, Heaviest, Port, Queue, QueueRates, Snapshot};
 
 const COLUMNS: &[Column] = &[
     Column { name: "Port, queue", width: 16 },
@@ -31,7 +31,7 @@ pub(super) fn table(now: &Snapshot, change: Option<&Change>) -> Table {
             rows.push(row(&key, Some(top), name, queue, rates, all.tx_bps));
         }
     }
-    Table { columns: COLUMNS, rows }
+    Table { columns: COLUMNS.to_vec(), rows }
 }
 
 fn key(port: &Port, number: usize) -> String {
@@ -66,6 +66,7 @@ pub(super) fn details(now: &Snapshot, key: &str) -> Vec<Fact> {
     if let Some(port) = now.port(key) {
         let alone = Port { total: Queue::default(), per_queue: Vec::new(), ..port.clone() };
         let alone = Port { qdiscs: Vec::new(), classes: Vec::new(), ..alone };
+        let alone = Port { heaviest: Heaviest::default(), ..alone };
         let delays = Delays { counts: Vec::new(), ..alone.delays.clone() };
         let alone = Port { delays, ..alone };
         let of_port = facts_of(&alone).into_iter().filter(|(name, _)| !name.starts_with("total "));

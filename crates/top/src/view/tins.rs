@@ -8,7 +8,7 @@ use narrows_snapshot::{Change, Port, Snapshot, Tin};
 const COLUMNS: &[Column] = &[
     Column { name: "Cake, tin", width: 20 },
     Column { name: "Thresh", width: 6 },
-    Column { name: "Sent", width: 5 },
+    Column { name: "Arrvd", width: 5 },
     Column { name: "Pkt/s", width: 5 },
     Column { name: "Delay", width: 6 },
     Column { name: "Peak", width: 6 },
@@ -40,20 +40,21 @@ pub(super) fn table(now: &Snapshot, change: Option<&Change>) -> Table {
             }
         }
     }
-    Table { columns: COLUMNS, rows }
+    Table { columns: COLUMNS.to_vec(), rows }
 }
 
 fn tin_row(key: String, top: usize, name: &str, tin: &Tin, was: Option<(&Change, &Tin)>) -> Row {
     let grown = |count: fn(&Tin) -> u64| {
         was.and_then(|(change, was)| change.per_second(count(was), count(tin)))
     };
-    let sent = grown(|tin| tin.sent_bytes).map(|bytes| bytes * 8.0);
+    // Counted as packets come, also of those that are dropped later.
+    let arrived = grown(|tin| tin.sent_bytes).map(|bytes| bytes * 8.0);
     // The kernel has 0 where there is no rate.
     let threshold = Some(tin.threshold_rate as f64 * 8.0).filter(|rate| *rate > 0.0);
     let cells = vec![
         Cell::text(name),
         Cell::number(threshold),
-        Cell::number(sent),
+        Cell::number(arrived),
         Cell::number(grown(|tin| tin.sent_packets)),
         Cell::micros(tin.avg_delay_us),
         Cell::micros(tin.peak_delay_us),
@@ -62,7 +63,7 @@ fn tin_row(key: String, top: usize, name: &str, tin: &Tin, was: Option<(&Change,
         Cell::number(grown(|tin| tin.ecn_mark)),
         Cell::count(tin.sparse_flows + tin.bulk_flows + tin.unresponsive_flows),
     ];
-    Row { rate: sent, ..Row::new(key, Some(top), cells) }
+    Row { rate: arrived, ..Row::new(key, Some(top), cells) }
 }
 
 pub(super) fn details(now: &Snapshot, key: &str) -> Vec<Fact> {

@@ -47,7 +47,7 @@ pub(super) fn table(now: &Snapshot, change: Option<&Change>) -> Table {
         let row = Row::new(key(worker), None, cells);
         Row { rate: cpu, is_warning: worker.silent_s.is_some(), ..row }
     });
-    Table { columns: COLUMNS, rows: rows.collect() }
+    Table { columns: COLUMNS.to_vec(), rows: rows.collect() }
 }
 
 fn key(worker: &Worker) -> String {

@@ -1,5 +1,6 @@
 //! What is known of the line: from options, and from whoever sits at the terminal.
 
+use super::interfaces::Interface;
 use super::policy::LINKS;
 use anyhow::{Context, bail};
 use narrows_link::Link;
@@ -62,29 +63,37 @@ impl Question<'_> {
 }
 
 impl Answers {
-    /// Asks for what is not known.
-    pub fn ask(&mut self, from: &mut impl BufRead, to: &mut impl Write) -> anyhow::Result<()> {
+    /// Asks for what is not known. `interfaces` are those to choose from.
+    pub fn ask(
+        &mut self,
+        interfaces: &[Interface],
+        from: &mut impl BufRead,
+        to: &mut impl Write,
+    ) -> anyhow::Result<()> {
         let ask = |text, hint| Question { text, hint, preset: None };
         if self.ports.is_empty() {
-            let internet =
-                ask("Which port leads to the Internet?", "an interface without an address");
+            for Interface { name, what } in interfaces {
+                writeln!(to, "  {name:<14} {what}")?;
+            }
+            let internet = ask("Which port leads to the Internet?", "its name");
             let internet = internet.put(from, to, port)?;
-            let home =
-                ask("Which port leads to the home?", "another one").put(from, to, |said| {
-                    port(said).and_then(|name| match name == internet {
-                        true => Err("the two ports are two interfaces".to_owned()),
-                        false => Ok(name),
-                    })
-                })?;
+            let home = ask("Which port leads to the home?", "its name").put(from, to, |said| {
+                port(said).and_then(|name| match name == internet {
+                    true => {
+                        Err(format!("{name} leads to the Internet already: name the other port"))
+                    }
+                    false => Ok(name),
+                })
+            })?;
             self.ports = vec![internet, home];
         }
-        let hint = "a little below what the line carries, as 95mbit";
+        let hint = "95 % of what the line carries, as 95mbit";
         let read = |said: &str| rate(said).map(|_| said.to_owned());
         if self.down.is_none() {
-            self.down = Some(ask("Download rate?", hint).put(from, to, read)?);
+            self.down = Some(ask("Which download rate?", hint).put(from, to, read)?);
         }
         if self.up.is_none() {
-            self.up = Some(ask("Upload rate?", hint).put(from, to, read)?);
+            self.up = Some(ask("Which upload rate?", hint).put(from, to, read)?);
         }
         if self.link.is_none() {
             for (name, what) in LINKS {
@@ -94,7 +103,9 @@ impl Answers {
                 Question { preset: Some("conservative"), ..ask("Which link?", "its name") };
             self.link = Some(question.put(from, to, |said| {
                 let found = LINKS.iter().find(|(name, _)| *name == said);
-                found.map(|(name, _)| (*name).to_owned()).ok_or_else(|| "none of these".to_owned())
+                found.map(|(name, _)| (*name).to_owned()).ok_or_else(|| {
+                    "type one of the names on the left, or nothing if you do not know".to_owned()
+                })
             })?);
         }
         Ok(())
@@ -137,20 +148,31 @@ pub fn yes_or_no(said: &str) -> Result<bool, String> {
     match said.to_lowercase().as_str() {
         "y" | "yes" => Ok(true),
         "n" | "no" => Ok(false),
-        _ => Err("yes or no".to_owned()),
+        _ => Err("type yes or no".to_owned()),
     }
 }
 
 fn port(said: &str) -> Result<String, String> {
+    if said.is_empty() {
+        return Err("type the name of an interface".to_owned());
+    }
     Link::by_name(said).map(|link| link.name().to_owned()).map_err(|error| error.to_string())
 }
 
+/// A rate in tc's words, or as providers write it: `95 Mbit/s`. `mbps` is megabytes to tc, and
+/// nobody who types it here means that.
 fn rate(said: &str) -> Result<Rate, String> {
     /// Below this cake holds nothing that deserves the name of a line.
     const BITS_MIN: u64 = 64_000;
-    let rate = number::rate(said).ok_or(number::RATE_HINT)?;
+    let plain: String = said.to_lowercase().split_whitespace().collect();
+    let plain = plain.strip_suffix("/s").unwrap_or(&plain);
+    if plain.ends_with("bps") {
+        return Err(format!("tc counts bytes in {plain}: write 95mbit for 95 megabits a second"));
+    }
+    let rate =
+        number::rate(plain).ok_or("a rate is a number with kbit, mbit or gbit, as 95mbit")?;
     if rate.bits_per_sec() < BITS_MIN {
-        return Err("less than 64kbit: rates have a unit, as 95mbit".to_owned());
+        return Err(format!("{plain} is less than 64kbit: write the unit, as 95mbit"));
     }
     Ok(rate)
 }
@@ -185,21 +207,40 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_may_be_written_as_providers_write_it_but_not_in_bytes() {
+        for said in ["95mbit", "95 Mbit/s", "95000 kbit", "95Mbit"] {
+            assert_eq!(rate(said).map(Rate::bits_per_sec), Ok(95_000_000), "{said}");
+        }
+        assert!(rate("95 Mbps").unwrap_err().contains("bytes"));
+    }
+
+    #[test]
+    fn the_interfaces_to_choose_from_are_shown() {
+        let eth7 = Interface { name: "eth7".into(), what: "has a link".into() };
+        let mut said = Vec::new();
+        let typed = &mut Cursor::new("\n");
+        assert!(Answers::default().ask(&[eth7], typed, &mut said).is_err(), "the input ends");
+        let said = String::from_utf8(said).unwrap();
+        assert!(said.contains("eth7           has a link\n"), "{said}");
+        assert!(said.contains("type the name of an interface"), "{said}");
+    }
+
+    #[test]
     fn questions_are_put_again_until_they_are_answered() {
         let mut answers = Answers { ports: vec!["a".into(), "b".into()], ..Answers::default() };
         let mut said = Vec::new();
         let typed = "much\n95mbit\n20mbit\nmodem\n\n";
-        answers.ask(&mut Cursor::new(typed), &mut said).unwrap();
+        answers.ask(&[], &mut Cursor::new(typed), &mut said).unwrap();
         let line = answers.complete().unwrap();
         assert_eq!((line.down.bits_per_sec(), line.link.as_str()), (95_000_000, "conservative"));
         let said = String::from_utf8(said).unwrap();
-        assert!(said.contains("a rate is a number and a unit") && said.contains("none of these"));
+        assert!(said.contains("a rate is a number with") && said.contains("type one of the names"));
     }
 
     #[test]
     fn an_end_of_input_is_no_answer() {
         let mut answers = Answers { down: None, ..known() };
-        let complaint = answers.ask(&mut Cursor::new(""), &mut Vec::new()).unwrap_err();
+        let complaint = answers.ask(&[], &mut Cursor::new(""), &mut Vec::new()).unwrap_err();
         assert!(complaint.to_string().contains("nothing was done"));
     }
 }

@@ -1,6 +1,7 @@
 //! The policy of a line: a `cake` in each direction.
 
 use super::answers::Line;
+use narrows_units::Rate;
 
 /// The links that can be named, and what each is.
 pub const LINKS: [(&str, &str); 8] = [
@@ -27,13 +28,24 @@ pub fn text(line: &Line) -> String {
          # The words are those of tc-cake(8).\n\
          \n\
          # Downloads leave through {home}: a fair share for each device that receives.\n\
-         qdisc replace dev {home} root cake bandwidth {}bit {link} besteffort dual-dsthost\n\
+         qdisc replace dev {home} root cake bandwidth {} {link} besteffort dual-dsthost\n\
          \n\
          # Uploads leave through {internet}: a fair share for each device that sends, calls first.\n\
-         qdisc replace dev {internet} root cake bandwidth {}bit {link} diffserv4 dual-srchost{filter}\n",
-        down.bits_per_sec(),
-        up.bits_per_sec(),
+         qdisc replace dev {internet} root cake bandwidth {} {link} diffserv4 dual-srchost{filter}\n",
+        written(*down),
+        written(*up),
     )
+}
+
+/// `rate` exactly, in the largest unit of which it is a whole number.
+fn written(rate: Rate) -> String {
+    let bits = rate.bits_per_sec();
+    match bits {
+        _ if bits.is_multiple_of(1_000_000_000) => format!("{}gbit", bits / 1_000_000_000),
+        _ if bits.is_multiple_of(1_000_000) => format!("{}mbit", bits / 1_000_000),
+        _ if bits.is_multiple_of(1_000) => format!("{}kbit", bits / 1_000),
+        _ => format!("{bits}bit"),
+    }
 }
 
 #[cfg(test)]
@@ -53,6 +65,13 @@ mod tests {
             let policy = text(&line(link, "95mbit", "20mbit"));
             let policy = load(&policy, "test", &OfflineHost::default()).unwrap();
             assert_eq!(policy.ports().count(), 2, "{link}");
+        }
+    }
+
+    #[test]
+    fn rates_are_written_exactly_and_short() {
+        for text in ["2gbit", "95mbit", "1500kbit", "64001bit"] {
+            assert_eq!(written(number::rate(text).unwrap()), text);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::answers::Line;
 use super::policy;
+use crate::commands::show::names;
 use anyhow::{Context, bail};
 use narrows_tc::{OfflineHost, load};
 use narrows_top::{App, Feed, Look, Source, View};
@@ -21,6 +22,23 @@ const FRAME: Duration = Duration::from_secs(10);
 
 pub fn has_systemd() -> bool {
     Path::new(SYSTEMD).is_dir()
+}
+
+/// The files of instance `name` in `directory`: what systemd reads, and the policy.
+fn files(directory: &Path, name: &str) -> [PathBuf; 2] {
+    ["conf", "tc"].map(|extension| directory.join(format!("{name}.{extension}")))
+}
+
+/// # Errors
+/// Where a file of instance `name` is in `directory` already and is not to be overwritten.
+pub fn check(directory: &Path, name: &str, force: bool) -> anyhow::Result<()> {
+    match files(directory, name).iter().find(|path| fs::symlink_metadata(path).is_ok()) {
+        Some(path) if !force => bail!(
+            "{} is there already: edit it, choose another --name, or overwrite it with --force",
+            path.display()
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// The files and commands.
@@ -50,32 +68,19 @@ impl Plan {
             "# Written by `narrows setup`. OPTIONS takes what `narrows run --help` lists.\n\
              PORTS={a},{b}\nOPTIONS=\n"
         );
-        let file = |extension: &str| directory.join(format!("{name}.{extension}"));
+        let [conf_file, policy_file] = files(directory, name);
         let start = match systemd {
             true => Start::Unit(format!("narrows@{name}")),
             false => Start::ByHand(format!(
                 "narrows run --ports {a},{b} --batch {}",
-                file("tc").display()
+                policy_file.display()
             )),
         };
-        Ok(Self { files: [(file("conf"), conf), (file("tc"), text)], start })
+        Ok(Self { files: [(conf_file, conf), (policy_file, text)], start })
     }
 
     pub fn policy_file(&self) -> std::path::Display<'_> {
         self.files[1].0.display()
-    }
-
-    /// # Errors
-    /// Where a file is there already and need not be overwritten.
-    pub fn check(&self, force: bool) -> anyhow::Result<()> {
-        let is_there = |(path, _): &&(PathBuf, String)| fs::symlink_metadata(path).is_ok();
-        match self.files.iter().find(is_there) {
-            Some((path, _)) if !force => bail!(
-                "{} is there already: edit it, choose another --name, or overwrite it with --force",
-                path.display()
-            ),
-            _ => Ok(()),
-        }
     }
 
     /// Writes the files, each as a whole.
@@ -97,7 +102,7 @@ impl Plan {
             Start::Unit(unit) => unit,
             Start::ByHand(command) => {
                 println!(
-                    "there is no systemd: start it, and have it started at boot, with\n  {command}"
+                    "this host has no systemd: start Narrows now and at each boot with\n  {command}"
                 );
                 return Ok(false);
             }
@@ -119,7 +124,7 @@ impl fmt::Display for Plan {
         }
         match &self.start {
             Start::Unit(unit) => writeln!(formatter, "run systemctl enable --now {unit}"),
-            Start::ByHand(command) => writeln!(formatter, "say how to start it: {command}"),
+            Start::ByHand(command) => writeln!(formatter, "then start it with: {command}"),
         }
     }
 }
@@ -143,8 +148,9 @@ fn systemctl(words: &[&str]) -> anyhow::Result<()> {
 /// Shows the instance that has the port `dev`, for `span`.
 pub fn watch(dev: &str, span: Duration) -> anyhow::Result<()> {
     let end = Instant::now() + START_TIMEOUT;
-    let source = loop {
-        match Source::find(Some(dev)) {
+    let names = names(None)?;
+    let mut source = loop {
+        match Source::find(Some(dev), names.clone()) {
             Ok(source) => break source,
             Err(error) if Instant::now() > end => return Err(error.into()),
             Err(_) => sleep(Duration::from_millis(100)),
@@ -180,10 +186,10 @@ mod tests {
     fn nothing_is_overwritten_without_force() {
         let folder = std::env::temp_dir().join(format!("nrw-setup-{}", std::process::id()));
         let plan = Plan::new(&folder, "home", &line(), false).unwrap();
-        plan.check(false).unwrap();
+        check(&folder, "home", false).unwrap();
         plan.write().unwrap();
-        assert!(plan.check(false).unwrap_err().to_string().contains("--force"));
-        plan.check(true).unwrap();
+        assert!(check(&folder, "home", false).unwrap_err().to_string().contains("--force"));
+        check(&folder, "home", true).unwrap();
         let policy = fs::read_to_string(folder.join("home.tc")).unwrap();
         assert!(policy.contains("reload narrows@home"), "{policy}");
         assert!(load(&policy, "test", &OfflineHost::default()).is_ok());

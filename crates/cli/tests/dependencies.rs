@@ -1,0 +1,143 @@
+//! What `deny.toml` says of dependencies, checked without its tool: licences, sources, versions.
+//!
+//! `cargo-deny` takes minutes to build, and its database of advisories needs a network, so `make
+//! deny` is for a release. This needs neither, and stops a change that brings in what may not be
+//! distributed.
+
+use serde_json::Value;
+use std::process::Command;
+
+/// Where packages may come from.
+const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+/// The packages that are built for this platform.
+fn packages() -> Vec<Value> {
+    let arguments = ["metadata", "--locked", "--offline", "--format-version=1"];
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(arguments).args(["--filter-platform", host()]);
+    let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    match metadata["packages"].take() {
+        Value::Array(packages) => packages,
+        other => panic!("no packages in {other}"),
+    }
+}
+
+fn host() -> &'static str {
+    match std::env::consts::ARCH {
+        "aarch64" => "aarch64-unknown-linux-gnu",
+        _ => "x86_64-unknown-linux-gnu",
+    }
+}
+
+/// The licences that `deny.toml` allows to everyone, and each further one with its crate.
+struct Allowed {
+    all: Vec<String>,
+    exceptions: Vec<(String, String)>,
+}
+
+impl Allowed {
+    fn read() -> Self {
+        let file: toml::Table = include_str!("../../../deny.toml").parse().unwrap();
+        let licences = &file["licenses"];
+        let text = |value: &toml::Value| value.as_str().unwrap().to_owned();
+        let list = |of: &toml::Value| -> Vec<String> {
+            of["allow"].as_array().unwrap().iter().map(text).collect()
+        };
+        let exceptions = licences["exceptions"].as_array().unwrap().iter();
+        let exceptions = exceptions
+            .flat_map(|one| list(one).into_iter().map(|licence| (text(&one["crate"]), licence)));
+        Self { all: list(licences), exceptions: exceptions.collect() }
+    }
+
+    /// Those that the crate called `name` may have.
+    fn to(&self, name: &str) -> Vec<String> {
+        let own = self.exceptions.iter().filter(|(it, _)| it == name);
+        self.all.iter().chain(own.map(|(_, licence)| licence)).cloned().collect()
+    }
+}
+
+/// Whether a licence expression (SPDX, or with the older `/`) can be met by `allowed` ones.
+fn is_met(expression: &str, allowed: &[String]) -> bool {
+    let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    let mut rest = words.as_slice();
+    let met = any(&mut rest, allowed);
+    assert!(rest.is_empty(), "{expression:?} cannot be read from {rest:?} on");
+    met
+}
+
+fn any(rest: &mut &[&str], allowed: &[String]) -> bool {
+    let mut met = all(rest, allowed);
+    while rest.first() == Some(&"OR") {
+        *rest = &rest[1..];
+        met |= all(rest, allowed);
+    }
+    met
+}
+
+fn all(rest: &mut &[&str], allowed: &[String]) -> bool {
+    let mut met = one(rest, allowed);
+    while rest.first() == Some(&"AND") {
+        *rest = &rest[1..];
+        met &= one(rest, allowed);
+    }
+    met
+}
+
+fn one(rest: &mut &[&str], allowed: &[String]) -> bool {
+    if rest.first() == Some(&"(") {
+        *rest = &rest[1..];
+        let met = any(rest, allowed);
+        assert_eq!(rest.first(), Some(&")"), "a bracket is open");
+        *rest = &rest[1..];
+        return met;
+    }
+    let words = if rest.get(1) == Some(&"WITH") { 3 } else { 1 };
+    let (name, behind) = rest.split_at(words);
+    *rest = behind;
+    // A later version of the licence may be chosen, and need not be.
+    allowed.iter().any(|it| it == name.join(" ").trim_end_matches('+'))
+}
+
+#[test]
+fn every_dependency_has_a_licence_that_deny_toml_allows() {
+    let allowed = Allowed::read();
+    for package in packages().iter().filter(|package| !package["source"].is_null()) {
+        let name = package["name"].as_str().unwrap();
+        let licence = package["license"].as_str().unwrap_or_default();
+        assert!(is_met(licence, &allowed.to(name)), "{name} is under {licence:?}");
+    }
+}
+
+#[test]
+fn every_dependency_comes_from_the_registry_in_a_version_that_is_said() {
+    for package in packages() {
+        let source = package["source"].as_str();
+        assert!(source.is_none_or(|it| it == REGISTRY), "{} is from {source:?}", package["name"]);
+        if source.is_some() {
+            continue;
+        }
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let is_any = dependency["req"] == "*" && dependency["path"].is_null();
+            assert!(!is_any, "{} takes any {}", package["name"], dependency["name"]);
+        }
+    }
+}
+
+#[test]
+fn an_expression_of_licences_is_read_as_it_is_meant() {
+    let allowed = ["MIT", "Apache-2.0 WITH LLVM-exception"].map(str::to_owned);
+    for (expression, met) in [
+        ("MIT", true),
+        ("GPL-3.0", false),
+        ("MIT OR GPL-3.0", true),
+        ("MIT/GPL-3.0", true),
+        ("MIT+", true),
+        ("MIT AND GPL-3.0", false),
+        ("(GPL-3.0 OR MIT) AND Apache-2.0 WITH LLVM-exception", true),
+    ] {
+        assert_eq!(is_met(expression, &allowed), met, "{expression}");
+    }
+}

@@ -1,0 +1,359 @@
+//! The heaviest hosts and flows of what leaves through a port, and how long their packets stayed.
+//!
+//! *Idea.* Packets are looked at as they leave, when their delay is known. While there are few, each
+//! is; beyond that one for each so many bytes, which stands for all of them: a packet is picked in
+//! proportion to its length, so no sender is favoured. The bytes between two picks vary at random by
+//! half, so that no pattern of packets meets that of the picks. What is picked is counted by source,
+//! by destination and by flow in [summaries](crate::summary) of fixed size.
+//!
+//! *The last seconds.* Counts are of whole windows of [`WINDOW`]; what is told is the last one that
+//! is over. Windows begin at multiples of that time, so those of all workers are the same.
+//!
+//! *Exactness.* A window has at least [`STEP_SAMPLES`] picks before packets go unseen, and two to
+//! four times as many on a busy port. A host with the share p of the bytes is off by about
+//! sqrt((1 - p) / (p n)) with n picks: 5 % where it has a tenth of them.
+//!
+//! *Cost:* a subtraction and a comparison for each packet. For a pick the addresses are read and
+//! three summaries are searched, at most some five times [`STEP_SAMPLES`] of them in a window.
+//! `examples/heaviest_cost.rs` in `narrows-bench` measures both. Memory: 36 kB for each port and
+//! queue. No lock, and nothing is allocated but for a [report](Heaviest::told).
+//!
+//! *Non-goals.* Hosts inside of tunnels or behind address translation; what is not IP; exact
+//! accounts, which are a collector's.
+
+use crate::summary::{Entry, Key, Summary};
+use narrows_packet::dissect::Keys;
+use narrows_units::Nanos;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// How long a window is.
+pub const WINDOW: Nanos = Nanos::from_secs(3);
+/// After as many picks the bytes for which one stands double.
+const STEP_SAMPLES: u32 = 4096;
+/// For how many bytes a pick stands, when it stands for more than itself at first.
+const FIRST_STEP: u64 = 2048;
+/// What a new window takes off the step of the last one, as a shift: traffic may have fallen to an
+/// eighth, and if not, doubling leads back after as many picks.
+const RELIEF: u32 = 3;
+
+/// A host: its address.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Host {
+    address: u128,
+    is_v6: bool,
+}
+
+impl Host {
+    /// Its address.
+    pub fn address(&self) -> IpAddr {
+        if self.is_v6 {
+            Ipv6Addr::from(self.address).into()
+        } else {
+            Ipv4Addr::from(self.address as u32).into()
+        }
+    }
+}
+
+impl Key for Host {
+    fn hash(&self) -> u32 {
+        mixed(self.address)
+    }
+}
+
+/// A flow.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Flow {
+    /// Where it comes from.
+    pub source: Host,
+    /// Where it goes.
+    pub destination: Host,
+    /// The ports; 0 where there are none.
+    pub ports: (u16, u16),
+    /// IANA's number of its protocol.
+    pub protocol: u8,
+}
+
+impl Key for Flow {
+    fn hash(&self) -> u32 {
+        let (from, to) = self.ports;
+        let ends = self.source.address.rotate_left(17) ^ self.destination.address;
+        mixed(ends ^ u128::from(from) << 96 ^ u128::from(to) << 64)
+    }
+}
+
+/// Spreads an address over 32 bits. Who chooses colliding ones makes a search compare keys, no
+/// more.
+fn mixed(address: u128) -> u32 {
+    let folded = (address >> 64) as u64 ^ address as u64;
+    (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+}
+
+/// The heaviest of a window.
+#[derive(Clone, Default, Debug)]
+struct Window {
+    /// The number of its window, from the beginning of time.
+    number: u64,
+    sources: Summary<Host>,
+    destinations: Summary<Host>,
+    flows: Summary<Flow>,
+}
+
+impl Window {
+    fn clear(&mut self, number: u64) {
+        self.number = number;
+        self.sources.clear();
+        self.destinations.clear();
+        self.flows.clear();
+    }
+}
+
+/// The heaviest of the last window that is over, in no order.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Told {
+    /// Hosts by what they sent.
+    pub sources: Vec<Entry<Host>>,
+    /// Hosts by what was sent to them.
+    pub destinations: Vec<Entry<Host>>,
+    /// Flows.
+    pub flows: Vec<Entry<Flow>>,
+}
+
+/// See the module's documentation.
+#[derive(Clone, Debug)]
+pub struct Heaviest {
+    /// Bytes until the next pick.
+    left: i64,
+    /// For how many bytes it stands.
+    drawn: u64,
+    /// The mean of that; 0 where each packet is picked.
+    step: u64,
+    /// Picks in this window.
+    samples: u32,
+    random: u32,
+    filling: Window,
+    finished: Window,
+}
+
+impl Default for Heaviest {
+    /// Nothing has left. Allocates all that it will ever have.
+    fn default() -> Self {
+        Self {
+            left: 0,
+            drawn: 0,
+            step: 0,
+            samples: 0,
+            random: 0x9e37_79b9,
+            filling: Window::default(),
+            finished: Window::default(),
+        }
+    }
+}
+
+impl Heaviest {
+    /// Whether a packet of `len` bytes that leaves is to be [looked at](Heaviest::look). Called for
+    /// each.
+    #[inline(always)]
+    pub fn is_due(&mut self, len: u32) -> bool {
+        self.left -= i64::from(len);
+        self.left < 0
+    }
+
+    /// Counts a packet that is due, of `len` bytes with these at its beginning, which leaves at
+    /// `now` and stayed for `delay`.
+    #[inline(never)]
+    pub fn look(&mut self, frame: &[u8], len: u32, delay: Nanos, now: Nanos) {
+        let number = now.0 / WINDOW.0;
+        if number != self.filling.number {
+            self.turn(number);
+        }
+        let bytes = self.weigh(len);
+        self.samples += 1;
+        if self.samples.is_multiple_of(STEP_SAMPLES) {
+            self.step = (self.step * 2).max(FIRST_STEP);
+        }
+        let Some(ip) = Keys::of(frame).and_then(|keys| keys.ip) else { return };
+        let host = |address| Host { address, is_v6: ip.is_v6 };
+        let (source, destination) = (host(ip.source), host(ip.destination));
+        let ports = ip.ports.unwrap_or_default();
+        let flow = Flow { source, destination, ports, protocol: ip.protocol };
+        self.filling.sources.add(source, bytes, delay);
+        self.filling.destinations.add(destination, bytes, delay);
+        self.filling.flows.add(flow, bytes, delay);
+    }
+
+    /// For how many bytes the packet of `len` bytes stands at which the count ran out; draws the
+    /// next.
+    fn weigh(&mut self, len: u32) -> u64 {
+        if self.step == 0 {
+            self.left = 0;
+            self.drawn = 0;
+            return u64::from(len);
+        }
+        let mut bytes = 0;
+        while self.left < 0 {
+            bytes += self.drawn;
+            self.drawn = self.step / 2 + self.draw() % self.step;
+            self.left += self.drawn as i64;
+        }
+        bytes
+    }
+
+    /// Xorshift (Marsaglia 2003): what is drawn needs no quality, and nobody gains from guessing it.
+    fn draw(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 17;
+        self.random ^= self.random << 5;
+        u64::from(self.random)
+    }
+
+    /// Begins the window `number`.
+    fn turn(&mut self, number: u64) {
+        std::mem::swap(&mut self.filling, &mut self.finished);
+        self.filling.clear(number);
+        self.samples = 0;
+        let step = self.step >> RELIEF;
+        self.step = if step < FIRST_STEP { 0 } else { step };
+    }
+
+    /// What the last window had that is over at `now`. Allocates.
+    pub fn told(&self, now: Nanos) -> Told {
+        let last = (now.0 / WINDOW.0).checked_sub(1);
+        let window = [&self.filling, &self.finished];
+        let window = window.into_iter().find(|window| Some(window.number) == last);
+        window.map_or_else(Told::default, |window| Told {
+            sources: window.sources.entries().to_vec(),
+            destinations: window.destinations.entries().to_vec(),
+            flows: window.flows.entries().to_vec(),
+        })
+    }
+}
+
+impl Told {
+    /// Adds what another worker told of the same port.
+    pub fn merge(&mut self, other: &Self) {
+        merge(&mut self.sources, &other.sources);
+        merge(&mut self.destinations, &other.destinations);
+        merge(&mut self.flows, &other.flows);
+    }
+}
+
+fn merge<K: Key>(into: &mut Vec<Entry<K>>, from: &[Entry<K>]) {
+    for entry in from {
+        match into.iter_mut().find(|known| known.key == entry.key) {
+            Some(known) => {
+                known.bytes += entry.bytes;
+                known.over += entry.over;
+                known.stayed = known.stayed.saturating_add(entry.stayed);
+                known.longest = known.longest.max(entry.longest);
+            }
+            None => into.push(*entry),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    /// An Ethernet frame with UDP from `source` to `destination`.
+    fn frame(source: u32, destination: u32, port: u16) -> Vec<u8> {
+        let mut frame = vec![0; 14 + 20 + 8];
+        frame[12..14].copy_from_slice(&[8, 0]);
+        frame[14] = 0x45;
+        frame[16..18].copy_from_slice(&28u16.to_be_bytes());
+        frame[22] = 64;
+        frame[23] = 17;
+        frame[26..30].copy_from_slice(&source.to_be_bytes());
+        frame[30..34].copy_from_slice(&destination.to_be_bytes());
+        frame[34..36].copy_from_slice(&port.to_be_bytes());
+        frame[36..38].copy_from_slice(&53u16.to_be_bytes());
+        frame
+    }
+
+    fn leave(heaviest: &mut Heaviest, frame: &[u8], len: u32, delay: Nanos, now: Nanos) {
+        if heaviest.is_due(len) {
+            heaviest.look(frame, len, delay, now);
+        }
+    }
+
+    #[test]
+    fn few_packets_are_counted_exactly_and_told_when_their_window_is_over() {
+        let mut heaviest = Heaviest::default();
+        let begin = WINDOW;
+        for number in 0..100 {
+            let now = begin + Nanos::from_millis(number);
+            leave(&mut heaviest, &frame(1, 2, 7), 1000, Nanos::from_millis(2), now);
+            leave(&mut heaviest, &frame(1, 3, 7), 100, Nanos::from_millis(4), now);
+        }
+        assert_eq!(heaviest.told(begin), Told::default(), "the window goes on");
+        let told = heaviest.told(begin + WINDOW);
+        assert_eq!(told.sources.len(), 1);
+        assert_eq!(told.sources[0].bytes, 110_000);
+        let to = |last: u8| {
+            let address = IpAddr::from([0, 0, 0, last]);
+            *told.destinations.iter().find(|entry| entry.key.address() == address).unwrap()
+        };
+        assert_eq!((to(2).bytes, to(2).stayed / to(2).bytes), (100_000, 2_000));
+        assert_eq!((to(3).bytes, to(3).longest), (10_000, Nanos::from_millis(4)));
+        assert_eq!(told.flows.len(), 2);
+        assert_eq!(heaviest.told(begin + WINDOW + WINDOW), Told::default(), "that is long ago");
+    }
+
+    /// The oracle counts all packets; 300,000 of them in three windows, by 200 hosts whose shares
+    /// fall as 1, 1/2, 1/3 …, with lengths of their own.
+    #[test]
+    fn of_many_packets_the_heavy_hosts_are_told_as_exactly_as_picks_allow() {
+        let mut heaviest = Heaviest::default();
+        let mut exact: HashMap<u32, u64> = HashMap::new();
+        let shares: Vec<f64> = (1..=200).map(|rank| 1.0 / f64::from(rank)).collect();
+        let mut due = vec![0.0; shares.len()];
+        let mut now = WINDOW;
+        let mut looked = 0;
+        while now.0 < 4 * WINDOW.0 {
+            let host = (0..due.len()).max_by(|one, two| f64::total_cmp(&due[*one], &due[*two]));
+            let host = host.unwrap();
+            let len = 64 + (host as u32 * 373) % 1400;
+            due.iter_mut().zip(&shares).for_each(|(due, share)| *due += share * f64::from(len));
+            due[host] -= shares.iter().sum::<f64>() * f64::from(len);
+            if now.0 >= 3 * WINDOW.0 {
+                *exact.entry(host as u32).or_default() += u64::from(len);
+            }
+            if heaviest.is_due(len) {
+                looked += 1;
+                heaviest.look(&frame(host as u32, 9, 1), len, Nanos::ZERO, now);
+            }
+            now = now + Nanos::from_micros(30);
+        }
+        assert!(looked < 60_000, "{looked} of 300000 packets were looked at");
+        let told = heaviest.told(now);
+        let all: u64 = exact.values().sum();
+        for (host, is) in exact.iter().filter(|(_, is)| **is > all / 50) {
+            let address = IpAddr::from(host.to_be_bytes());
+            let entry = told.sources.iter().find(|entry| entry.key.address() == address).unwrap();
+            let off = (entry.bytes - entry.over / 2) as f64 / *is as f64 - 1.0;
+            assert!(off.abs() < 0.12, "{host}: {} of {is}, {off:+.3}", entry.bytes);
+        }
+    }
+
+    #[test]
+    fn what_is_no_ip_is_not_counted_and_harms_nobody() {
+        let mut heaviest = Heaviest::default();
+        for frame in [&[][..], &[0; 13], &[0xff; 60]] {
+            leave(&mut heaviest, frame, 60, Nanos::ZERO, WINDOW);
+        }
+        assert_eq!(heaviest.told(WINDOW + WINDOW), Told::default());
+    }
+
+    #[test]
+    fn two_workers_add_up() {
+        let told = |bytes| {
+            let mut heaviest = Heaviest::default();
+            leave(&mut heaviest, &frame(1, 2, 7), bytes, Nanos::ZERO, WINDOW);
+            heaviest.told(WINDOW + WINDOW)
+        };
+        let mut both = told(100);
+        both.merge(&told(60));
+        assert_eq!((both.flows.len(), both.flows[0].bytes), (1, 160));
+    }
+}

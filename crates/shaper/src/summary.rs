@@ -1,0 +1,161 @@
+//! The heaviest keys of a stream, in memory that does not grow with it.
+//!
+//! The *space-saving* algorithm: so many keys are counted, and a key that is new takes the place of
+//! the lightest one and begins with its weight. So a count is never too low, is too high by at most
+//! what it began with ([`Entry::over`]), and that is at most the stream's weight divided by
+//! [`SIZE`]. A key with more than that share of the stream is always among those counted.
+//!
+//! Source: A. Metwally, D. Agrawal, A. El Abbadi, "Efficient Computation of Frequent and Top-k
+//! Elements in Data Streams", ICDT 2005.
+//!
+//! Cost: one pass over [`SIZE`] hashes, and for a new key one over as many weights; both lie
+//! together, and processors compare several at once. Nothing is allocated after the beginning.
+
+use narrows_units::Nanos;
+
+/// Keys counted.
+pub const SIZE: usize = 64;
+
+/// What is told apart: hosts, or flows.
+pub trait Key: Copy + Eq {
+    /// Any hash: two keys with the same one are compared.
+    fn hash(&self) -> u32;
+}
+
+/// What is known of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry<K> {
+    /// Which.
+    pub key: K,
+    /// Its bytes, at most.
+    pub bytes: u64,
+    /// As many of them may be those of keys that were here before it.
+    pub over: u64,
+    /// How long its own bytes stayed, in byte-microseconds.
+    pub stayed: u64,
+    /// The longest that a packet stayed.
+    pub longest: Nanos,
+}
+
+impl<K> Entry<K> {
+    /// Its bytes, at least: those seen since it was last counted from the beginning.
+    pub fn own_bytes(&self) -> u64 {
+        self.bytes - self.over
+    }
+}
+
+/// See the module's documentation.
+#[derive(Clone, Debug)]
+pub struct Summary<K> {
+    /// Of the entries, in their order.
+    hashes: [u32; SIZE],
+    /// Likewise: what each weighs.
+    weights: [u64; SIZE],
+    entries: Vec<Entry<K>>,
+}
+
+impl<K: Key> Default for Summary<K> {
+    /// Nothing was seen. Allocates all that it will ever have.
+    fn default() -> Self {
+        Self { hashes: [0; SIZE], weights: [0; SIZE], entries: Vec::with_capacity(SIZE) }
+    }
+}
+
+impl<K: Key> Summary<K> {
+    /// Adds `bytes` of `key`, which stayed for `delay`.
+    pub fn add(&mut self, key: K, bytes: u64, delay: Nanos) {
+        let hash = key.hash();
+        let known = self.entries.len();
+        let same = |at: &usize| self.hashes[*at] == hash && self.entries[*at].key == key;
+        let stayed = bytes.saturating_mul(delay.0 / 1_000);
+        if let Some(at) = (0..known).find(same) {
+            let entry = &mut self.entries[at];
+            entry.bytes += bytes;
+            entry.stayed = entry.stayed.saturating_add(stayed);
+            entry.longest = entry.longest.max(delay);
+            self.weights[at] = entry.bytes;
+            return;
+        }
+        let entry = |over| Entry { key, bytes: over + bytes, over, stayed, longest: delay };
+        let at = if known < SIZE {
+            self.entries.push(entry(0));
+            known
+        } else {
+            let mut lightest = 0;
+            for at in 1..SIZE {
+                if self.weights[at] < self.weights[lightest] {
+                    lightest = at;
+                }
+            }
+            self.entries[lightest] = entry(self.weights[lightest]);
+            lightest
+        };
+        self.hashes[at] = hash;
+        self.weights[at] = self.entries[at].bytes;
+    }
+
+    /// Those counted, in no order.
+    pub fn entries(&self) -> &[Entry<K>] {
+        &self.entries
+    }
+
+    /// Forgets all of them.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    impl Key for u16 {
+        /// With collisions.
+        fn hash(&self) -> u32 {
+            u32::from(*self % 50)
+        }
+    }
+
+    fn summary(stream: &[(u16, u64)]) -> Summary<u16> {
+        let mut summary = Summary::default();
+        stream
+            .iter()
+            .for_each(|(key, bytes)| summary.add(*key, *bytes, Nanos::from_micros(*bytes)));
+        summary
+    }
+
+    #[test]
+    fn few_keys_are_counted_exactly() {
+        let seen = summary(&[(1, 10), (2, 5), (1, 30), (51, 1)]);
+        let one = seen.entries().iter().find(|entry| entry.key == 1).unwrap();
+        assert_eq!((one.bytes, one.over, one.stayed), (40, 0, 10 * 10 + 30 * 30));
+        assert_eq!(one.longest, Nanos::from_micros(30));
+        assert_eq!(seen.entries().len(), 3);
+    }
+
+    proptest! {
+        /// The oracle is a map that counts everything.
+        #[test]
+        fn no_count_is_too_low_and_each_is_within_its_bound(
+            stream in proptest::collection::vec((0u16..300, 1u64..2000), 0..3000),
+        ) {
+            let seen = summary(&stream);
+            let mut exact: HashMap<u16, u64> = HashMap::new();
+            stream.iter().for_each(|(key, bytes)| *exact.entry(*key).or_default() += bytes);
+            let all: u64 = exact.values().sum();
+            let bound = all / SIZE as u64;
+            for entry in seen.entries() {
+                let is = exact[&entry.key];
+                prop_assert!(entry.own_bytes() <= is && is <= entry.bytes, "{entry:?}, really {is}");
+                prop_assert!(entry.over <= bound, "{entry:?} of {all}");
+            }
+            for (key, bytes) in exact.iter().filter(|(_, bytes)| **bytes > bound) {
+                let is_there = seen.entries().iter().any(|entry| entry.key == *key);
+                prop_assert!(is_there, "{key} with {bytes} of {all} is missing");
+            }
+            prop_assert_eq!(seen.entries().iter().map(|entry| entry.bytes).sum::<u64>(), all);
+        }
+    }
+}
