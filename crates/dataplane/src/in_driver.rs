@@ -10,6 +10,7 @@
 //! in the stack, which sends through any device.
 
 use crate::counters::{Counts, QueueCounters};
+use crate::front::Terms;
 use crate::heartbeat::SilentWorker;
 use crate::instance::InstanceError;
 use crate::look_ups::LooksUp;
@@ -18,7 +19,7 @@ use crate::port::PortFacts;
 use crate::upgrade::state::SessionManifest;
 use crate::workers::Standstill;
 use narrows_bpf::tree::{Seat, Totals, Tree, TreeError};
-use narrows_bpf::{AttachError, Pulse, SteerError, Verdicts, XdpMode, sends_redirected};
+use narrows_bpf::{AttachError, Pulse, SetTables, SteerError, Verdicts, XdpMode, sends_redirected};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_link::{Device, DeviceLosses};
 use narrows_packet::{DropCounters, DropReason};
@@ -193,6 +194,16 @@ impl Plane for InDriver {
         let error = failed(self.port(side.other()));
         self.trees[side.other().index()].install(image, &new).map_err(error)?;
         self.installed[side.index()] = Installed { plan, numbers, before_root };
+        Ok(())
+    }
+
+    /// Nothing: a plan with anything in front is refused ([`narrows_xdp::compile`]).
+    fn put_in_front(
+        &mut self,
+        _: Side,
+        _: &Terms,
+        _: Option<&SetTables>,
+    ) -> Result<(), InstanceError> {
         Ok(())
     }
 

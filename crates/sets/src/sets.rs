@@ -61,6 +61,10 @@ pub struct Sets {
     named: BTreeMap<String, Named>,
     /// The number of the next contents.
     next: u64,
+    /// How often commands changed something,
+    edits: u64,
+    /// and time did.
+    expirations: u64,
 }
 
 /// Why a command failed.
@@ -105,6 +109,16 @@ impl Sets {
         self.named.iter_mut().map(|(name, named)| (name.as_str(), named))
     }
 
+    /// A number that is another one after each command that changed something.
+    pub fn edits(&self) -> u64 {
+        self.edits
+    }
+
+    /// A number that is another one after each change, by commands or by time.
+    pub fn version(&self) -> u64 {
+        self.edits + self.expirations
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.named.is_empty()
@@ -119,6 +133,7 @@ impl Sets {
     pub fn expire(&mut self, now: Nanos) -> bool {
         let is_due = self.next_end().is_some_and(|end| end <= now);
         if is_due {
+            self.expirations += 1;
             self.named.values_mut().for_each(|named| named.set.expire(now));
         }
         is_due
@@ -188,7 +203,7 @@ impl Sets {
             Action::List { set, listing } => return self.list(set, listing, now, host),
             Action::Rename { from, to } => self.rename(from, to, host)?,
             Action::Swap { one, other } => self.swap(one, other)?,
-            Action::Commit => {}
+            Action::Commit => return Ok(String::new()),
             Action::Help => return Ok(HELP.to_owned()),
             Action::Version => {
                 return Ok(concat!(
@@ -199,6 +214,7 @@ impl Sets {
                 .to_owned());
             }
         }
+        self.edits += 1;
         Ok(String::new())
     }
 
