@@ -8,9 +8,9 @@
 //!
 //! *Non-goals.* Which filters these are (`narrows_policy`), how a set is looked up (`narrows_bpf`).
 
+use narrows_bpf::tree::TreeError;
 use narrows_bpf::{
-    By, Counted, Front, FrontCounters, FrontPort, LoadError, LookUp, SetTables, Steer, SteerError,
-    Term,
+    By, Counted, Front, FrontCounters, FrontPort, LoadError, LookUp, SetTables, SteerError, Term,
 };
 use narrows_classify::{ActionId, ActionStats, End};
 use narrows_policy::{FrontTerm, Policy};
@@ -39,6 +39,9 @@ pub enum FrontError {
     /// They cannot be put in front of the plane's program.
     #[error(transparent)]
     Steer(#[from] SteerError),
+    /// The same of the XDP plane's.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
 }
 
 /// Terms whose sets are known by their numbers, each with the action that counts it.
@@ -108,17 +111,17 @@ struct Seat {
 }
 
 impl PortFront {
-    /// Puts `terms` in front of `steer`, the program of `port`, or nothing where there are none. No
-    /// frame goes without the ones or the others.
+    /// Has `put` put `terms` in front of the plane's program at `port`, or nothing where there are
+    /// none. No frame goes without the ones or the others.
     ///
     /// # Errors
     /// Where the kernel refuses; all is as it was then.
-    pub(crate) fn set(
+    pub(crate) fn set<E: Into<FrontError>>(
         &mut self,
         terms: &Terms,
         tables: Option<&SetTables>,
         port: FrontPort,
-        steer: &mut Steer,
+        put: impl FnOnce(Option<Front>) -> Result<(), E>,
     ) -> Result<(), FrontError> {
         if self.terms == *terms {
             return Ok(());
@@ -137,11 +140,11 @@ impl PortFront {
                 });
                 let counted: Vec<Term> = counted.collect();
                 let front = Front::load(port, &counted, tables, counters);
-                steer.put_in_front(Some(front.map_err(FrontError::Load)?))?;
+                put(Some(front.map_err(FrontError::Load)?)).map_err(Into::into)?;
                 seats
             }
             _ => {
-                steer.put_in_front(None)?;
+                put(None).map_err(Into::into)?;
                 BTreeMap::new()
             }
         };
@@ -158,13 +161,15 @@ impl PortFront {
     /// What each action has done.
     pub(crate) fn action_stats(&self) -> impl Iterator<Item = (ActionId, ActionStats)> {
         let counters = self.counters.iter();
-        counters.flat_map(|counters| self.seats.iter().map(move |(id, seat)| {
-            let now = counters.get(seat.counter);
-            let packets = now.packets - seat.before.packets;
-            let bytes = now.bytes - seat.before.bytes;
-            let drops = if seat.drops { packets } else { 0 };
-            (*id, ActionStats { packets, bytes, drops, overlimits: 0 })
-        }))
+        counters.flat_map(|counters| {
+            self.seats.iter().map(move |(id, seat)| {
+                let now = counters.get(seat.counter);
+                let packets = now.packets - seat.before.packets;
+                let bytes = now.bytes - seat.before.bytes;
+                let drops = if seat.drops { packets } else { 0 };
+                (*id, ActionStats { packets, bytes, drops, overlimits: 0 })
+            })
+        })
     }
 }
 

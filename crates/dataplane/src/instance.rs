@@ -493,7 +493,10 @@ impl Instance {
                 let fronts = self.fronts(&plans)?;
                 Box::new(Session::open(ports, &self.options.session, plans, stalled, &fronts)?)
             }
-            PlaneKind::Xdp => Box::new(InDriver::open(ports, only, plans)?),
+            PlaneKind::Xdp => {
+                let fronts = self.fronts(&plans)?;
+                Box::new(InDriver::open(ports, only, plans, &fronts)?)
+            }
         };
         let is_generic = plane.mode().xdp.map(|mode| mode == XdpMode::Generic);
         self.plane = Some(plane);

@@ -189,8 +189,9 @@ impl Prepared {
         let index = side.index();
         let PortFacts { mac, ref name, .. } = self.ports[index];
         let port = FrontPort { mac, multi_buffer: self.sizing.buffer.several };
+        let steer = &mut self.steers[index];
         self.fronts[index]
-            .set(terms, tables, port, &mut self.steers[index])
+            .set(terms, tables, port, |front| steer.put_in_front(front))
             .map_err(|source| SessionError::Front { port: name.clone(), source })
     }
 

@@ -73,7 +73,11 @@ impl PortPolicy {
 
     /// The sets that its filters name, one after the other, as often as they do.
     pub fn sets(&self) -> Vec<Arc<str>> {
-        self.in_front().into_iter().flat_map(|term| term.look_ups).map(|look_up| look_up.set).collect()
+        self.in_front()
+            .into_iter()
+            .flat_map(|term| term.look_ups)
+            .map(|look_up| look_up.set)
+            .collect()
     }
 }
 
@@ -107,9 +111,8 @@ fn split(port: &PortPolicy) -> Result<(Vec<FrontTerm>, Filters), PolicyError> {
                  have to run there, and that at pref {} cannot",
                 filter.pref
             );
-            add(&mut terms, filter, port).map_err(|error| {
-                PolicyError::Front(format!("{why}. {error}"))
-            })?;
+            add(&mut terms, filter, port)
+                .map_err(|error| PolicyError::Front(format!("{why}. {error}")))?;
             last = order;
             continue;
         }

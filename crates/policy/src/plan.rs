@@ -11,7 +11,9 @@
 //!
 //! *Non-goals.* What carries on, and what is built: that is the installation's.
 
-use crate::{BoundAction, ClassId, Classes, FrontTerm, Handle, Kind, Node, Parent, PolicyError, PortPolicy};
+use crate::{
+    BoundAction, ClassId, Classes, FrontTerm, Handle, Kind, Node, Parent, PolicyError, PortPolicy,
+};
 use imbl::OrdMap;
 use layout::{Layout, changed_classes};
 use narrows_classify::{Filters, Rules, Sheaf};

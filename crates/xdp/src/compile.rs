@@ -43,7 +43,7 @@ pub struct Compiled {
 /// Where this plane cannot run it, in a sentence that says what can.
 pub fn compile(plan: &Plan, before: &Numbers) -> Result<Compiled, Refusal> {
     let root = single_root(plan)?;
-    if !plan.front.is_empty() || plan.ends.iter().any(|filters| !filters.is_empty()) {
+    if plan.ends.iter().any(|filters| !filters.is_empty()) {
         return Err(Refusal::Filter("at ingress or egress of a port"));
     }
     let Some(tree) = Tree::of(plan, root)? else {

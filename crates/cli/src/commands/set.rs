@@ -67,8 +67,9 @@ impl Set {
             Some(_) => {
                 let may_exist = words.iter().any(|word| ["-exist", "-!"].contains(&word.as_str()));
                 let options = ["-exist", "-!", "-quiet", "-q"];
-                let mut others =
-                    words.iter().filter(|word| !is_restore(word) && !options.contains(&word.as_str()));
+                let mut others = words
+                    .iter()
+                    .filter(|word| !is_restore(word) && !options.contains(&word.as_str()));
                 if let Some(word) = others.next() {
                     bail!("unknown argument \"{word}\" of restore: it takes -exist and -file FILE");
                 }

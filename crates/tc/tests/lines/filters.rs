@@ -366,12 +366,21 @@ fn sets_are_looked_up_where_packets_come_in() {
         ("egress pref 1 basic match 'ipset(bad src)' action drop", "say ingress"),
         ("parent 1: pref 1 basic match 'ipset(bad src)' classid 1:10", "say ingress"),
         ("ingress protocol ip pref 5 flower ip_proto udp action drop", "flower at pref 5"),
-        ("ingress protocol ip pref 5 matchall action police rate 1mbit burst 9k", "drops or passes"),
+        (
+            "ingress protocol ip pref 5 matchall action police rate 1mbit burst 9k",
+            "drops or passes",
+        ),
         ("ingress protocol 802.1Q pref 5 matchall action drop", "does not tell tags apart"),
         ("ingress protocol ip pref 30 u32 match ip src 1.1.1.1 action drop", "pref 10 passes"),
-        ("ingress protocol ip pref 5 basic match 'ipset(bad src) and meta(nf_mark gt 2)' action drop", "only ipset()"),
+        (
+            "ingress protocol ip pref 5 basic match 'ipset(bad src) and meta(nf_mark gt 2)' action drop",
+            "only ipset()",
+        ),
         ("ingress protocol ip pref 5 basic match 'ipset(bad)' action drop", "ipset(blocklist src)"),
-        ("ingress protocol ip pref 5 basic match 'ipset(bad source)' action drop", "ipset(blocklist src)"),
+        (
+            "ingress protocol ip pref 5 basic match 'ipset(bad source)' action drop",
+            "ipset(blocklist src)",
+        ),
     ] {
         let code = if why.starts_with("ipset(") { 1 } else { 2 };
         let refused = host.fails(&format!("filter add dev right {line}"), code);
@@ -379,5 +388,7 @@ fn sets_are_looked_up_where_packets_come_in() {
     }
     // Without one that passes, others may stand behind.
     host.ok("filter del dev right ingress pref 10");
-    host.ok("filter add dev right ingress protocol ip pref 30 u32 match ip src 1.1.1.1 action drop");
+    host.ok(
+        "filter add dev right ingress protocol ip pref 30 u32 match ip src 1.1.1.1 action drop",
+    );
 }
