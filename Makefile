@@ -171,7 +171,7 @@ chaos-short: tested
 	else echo "SKIPPED: chaos needs root, for network namespaces"; fi
 
 # Half a minute each, two at once on each core; the short one a third of it. FUZZ= chooses some.
-FUZZ := control_answer control_request dissect import kernel_word number policy_file sim_scenario \
+FUZZ := control_answer control_request dissect import kernel_word number policy_file sets sim_scenario \
         tc_line upgrade_state
 fuzz: deps
 	@CARGO="$(CARGO)" fuzz/run 30 $(FUZZ)

@@ -8,14 +8,22 @@
 //! sharing an interface with another XDP program.
 
 mod attach;
+mod front;
 mod heartbeat;
 mod load;
+mod mapped;
+mod sets;
 mod steer;
 mod translation;
 pub mod tree;
 
 pub use attach::{AttachError, XdpMode, sends_redirected};
+pub use front::{
+    By, COUNTERS_MAX, Counted, Front, FrontCounters, FrontPort, LOOK_UPS_MAX, LookUp, TERMS_MAX,
+    Term,
+};
 pub use heartbeat::{Heart, Heartbeats, Pulse};
 pub use load::LoadError;
+pub use sets::{SetTables, SetsError};
 pub use steer::{Stalled, Steer, SteerError, Verdicts, Watchdog};
 pub use translation::{TRANSLATION_MAX, translation};

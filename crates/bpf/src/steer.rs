@@ -7,6 +7,7 @@
 //! loaded. What the kernel lacks costs the look-up and nothing else, and can be tried again.
 
 use crate::attach::{AttachError, XdpMode, attach, replace};
+use crate::front::Front;
 use crate::heartbeat::{Heartbeats, has_coarse_clock};
 use crate::load::{LoadError, explained};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -49,6 +50,9 @@ pub enum SteerError {
     /// The one that looks up translations cannot take the place of the other, or give it back.
     #[error("the kernel does not replace the steering program: {0}")]
     Replace(io::Error),
+    /// Filters cannot be put in front of it.
+    #[error("the kernel puts no filters in front of the steering program: {0}")]
+    Front(libbpf_rs::Error),
     /// It cannot be attached.
     #[error(transparent)]
     Attach(#[from] AttachError),
@@ -107,6 +111,8 @@ pub struct Steer {
     /// Once it was asked for, and the kernel took it.
     translated: OnceCell<OwnedFd>,
     looks_up: bool,
+    /// What is asked before it, and attached in its place.
+    front: Option<Front>,
     settings: Settings,
 }
 
@@ -169,6 +175,7 @@ impl Steer {
             plain: keep(&loaded.progs.steer).map_err(SteerError::Load)?,
             translated: OnceCell::new(),
             looks_up: false,
+            front: None,
             settings,
         })
     }
@@ -211,7 +218,7 @@ impl Steer {
     /// Where the kernel refuses: no XDP in the driver, an MTU too large for it, another
     /// program attached.
     pub fn attach(&mut self, ifindex: u32, mode: XdpMode) -> Result<(), SteerError> {
-        self.link = Some(attach(self.program().as_fd(), ifindex, mode)?);
+        self.link = Some(attach(self.attached(), ifindex, mode)?);
         Ok(())
     }
 
@@ -221,7 +228,7 @@ impl Steer {
     /// # Errors
     /// Where the kernel refuses; the other program stays then.
     pub fn take_over(&mut self, link: OwnedFd) -> Result<(), SteerError> {
-        replace(link.as_fd(), self.program().as_fd()).map_err(SteerError::Replace)?;
+        replace(link.as_fd(), self.attached()).map_err(SteerError::Replace)?;
         self.link = Some(link);
         Ok(())
     }
@@ -254,11 +261,38 @@ impl Steer {
             true => self.translated().map_err(SteerError::NoLookUp)?,
             false => &self.plain,
         };
-        if let Some(link) = &self.link {
-            replace(link.as_fd(), program.as_fd()).map_err(SteerError::Replace)?;
+        match (&self.front, &self.link) {
+            (Some(front), _) => front.lead_to(program.as_fd()).map_err(SteerError::Front)?,
+            (None, Some(link)) => {
+                replace(link.as_fd(), program.as_fd()).map_err(SteerError::Replace)?;
+            }
+            (None, None) => {}
         }
         self.looks_up = wanted;
         Ok(())
+    }
+
+    /// Puts `front` in front of it, in the place of what was there, or nothing any more. No frame
+    /// goes without the one or the other.
+    ///
+    /// # Errors
+    /// Where the kernel refuses; all is as it was then.
+    pub fn put_in_front(&mut self, front: Option<Front>) -> Result<(), SteerError> {
+        let program = self.program().as_fd();
+        if let Some(front) = &front {
+            front.lead_to(program).map_err(SteerError::Front)?;
+        }
+        if let Some(link) = &self.link {
+            let first = front.as_ref().map_or(program, Front::program);
+            replace(link.as_fd(), first).map_err(SteerError::Replace)?;
+        }
+        self.front = front;
+        Ok(())
+    }
+
+    /// The program that sees a frame first.
+    fn attached(&self) -> BorrowedFd<'_> {
+        self.front.as_ref().map_or(self.program().as_fd(), Front::program)
     }
 
     /// The program that looks up, loaded when it is first asked for.

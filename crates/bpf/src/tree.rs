@@ -9,13 +9,15 @@
 //!
 //! Non-goals: what a policy is, and how it becomes classes and rules.
 
-use crate::attach::{AttachError, XdpMode, attach};
+use crate::attach::{AttachError, XdpMode, attach, replace};
+use crate::front::Front;
 use crate::load::{LoadError, explained};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut, MapType, libbpf_sys};
 use std::collections::BTreeMap;
+use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 pub mod layout;
 #[cfg(test)]
@@ -48,6 +50,12 @@ pub enum TreeError {
         /// What the kernel said.
         source: libbpf_rs::Error,
     },
+    /// Another program cannot take its place.
+    #[error("the kernel does not replace the XDP plane's program: {0}")]
+    Replace(io::Error),
+    /// Filters cannot be put in front of it.
+    #[error("the kernel puts no filters in front of the XDP plane's program: {0}")]
+    Front(libbpf_rs::Error),
     /// It cannot be attached.
     #[error(transparent)]
     Attach(#[from] AttachError),
@@ -133,6 +141,8 @@ impl Totals {
 pub struct Tree {
     // Declared first, so that the program is detached before its maps go.
     link: Option<OwnedFd>,
+    /// What is asked before it, and attached in its place.
+    front: Option<Front>,
     program: OwnedFd,
     maps: Maps,
     /// What is in force, and under which number.
@@ -200,7 +210,8 @@ impl Tree {
         update("other_port", &other_port, &ONLY, &other.to_ne_bytes())?;
         let program = loaded.progs.tree.as_fd().try_clone_to_owned();
         let program = program.map_err(|error| TreeError::Load(LoadError::Other(error.into())))?;
-        Ok(Self { link: None, program, maps, current: (0, Image::default()), generation: 0 })
+        let current = (0, Image::default());
+        Ok(Self { link: None, front: None, program, maps, current, generation: 0 })
     }
 
     /// Puts `image` in force. The classes in `new` begin with no credit and no count; others go on.
@@ -272,8 +283,29 @@ impl Tree {
     /// Where the kernel refuses: no XDP in the driver, an MTU too large for it, another program
     /// attached.
     pub fn attach(&mut self, ifindex: u32, mode: XdpMode) -> Result<(), TreeError> {
-        self.link = Some(attach(self.program.as_fd(), ifindex, mode)?);
+        self.link = Some(attach(self.first(self.front.as_ref()), ifindex, mode)?);
         Ok(())
+    }
+
+    /// Puts `front` in front of it, in the place of what was there, or nothing any more. No frame
+    /// goes without the one or the other.
+    ///
+    /// # Errors
+    /// Where the kernel refuses; all is as it was then.
+    pub fn put_in_front(&mut self, front: Option<Front>) -> Result<(), TreeError> {
+        if let Some(front) = &front {
+            front.lead_to(self.program.as_fd()).map_err(TreeError::Front)?;
+        }
+        if let Some(link) = &self.link {
+            replace(link.as_fd(), self.first(front.as_ref())).map_err(TreeError::Replace)?;
+        }
+        self.front = front;
+        Ok(())
+    }
+
+    /// The program that sees a frame first, with `front` before it.
+    fn first<'a>(&'a self, front: Option<&'a Front>) -> BorrowedFd<'a> {
+        front.map_or(self.program.as_fd(), Front::program)
     }
 
     /// Takes the program off the interface; frames take the kernel's path from here on. The counters

@@ -6,6 +6,7 @@
 
 use crate::{Selector, Subject};
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 /// How deep parentheses may stand one inside of the other.
 pub const EXPRESSION_DEPTH_MAX: usize = 16;
@@ -43,6 +44,9 @@ pub enum Expression {
         /// What they are.
         bytes: Vec<u8>,
     },
+    /// It is in a set (`ipset`). Sets are looked up in the driver, so no filter with one comes here:
+    /// `narrows_policy` keeps them apart.
+    Set(SetMatch),
     /// Something that is known of a packet compares so (`meta`).
     Meta {
         /// What is known.
@@ -56,6 +60,26 @@ pub enum Expression {
         /// to what.
         value: u32,
     },
+}
+
+/// What is looked up in a set.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SetMatch {
+    /// The set's name.
+    pub set: Arc<str>,
+    /// Whose address.
+    pub address: End,
+    /// Whose port, where the set has ports.
+    pub port: Option<End>,
+}
+
+/// An end of a packet's way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// Where it comes from.
+    Source,
+    /// Where it goes.
+    Destination,
 }
 
 /// A place in a frame.
@@ -131,6 +155,7 @@ impl Expression {
             Self::Bytes { at, bytes } => {
                 at.bytes(subject).is_some_and(|frame| frame.starts_with(bytes))
             }
+            Self::Set(_) => false,
             Self::Meta { what, shift, mask, relation, value } => {
                 let Some(known) = what.of(subject) else { return false };
                 let known = known.checked_shr(u32::from(*shift)).unwrap_or(0);

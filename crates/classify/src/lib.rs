@@ -40,7 +40,9 @@ mod table;
 pub use action::{Action, ActionId, ActionKind, Control, Police, Random};
 pub use classification::{Classification, Otherwise, Path, Rules};
 pub use classifier::{Actions, Blocks, Classifier, Verdict};
-pub use expression::{EXPRESSION_DEPTH_MAX, Expression, Layer, Meta, Relation, Spot};
+pub use expression::{
+    EXPRESSION_DEPTH_MAX, End, Expression, Layer, Meta, Relation, SetMatch, Spot,
+};
 pub use filter::{ANY_PROTOCOL, Filter, Filters, Matches, VLAN, order};
 pub use flower::{Flower, PortRange};
 pub use mark::Mark;

@@ -15,6 +15,7 @@ pub mod reconfigure;
 mod report;
 pub mod run;
 pub mod serve;
+pub mod set;
 pub mod setup;
 pub mod show;
 #[cfg(feature = "lab")]

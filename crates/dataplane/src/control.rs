@@ -13,6 +13,7 @@
 //! Non-goals: remote access, several requests on one connection.
 
 use crate::upgrade::UpgradeStatus;
+use narrows_sets::Reply;
 use narrows_snapshot::Snapshot;
 use narrows_tc::Outcome;
 use serde::{Deserialize, Serialize};
@@ -58,6 +59,20 @@ pub enum Request {
         #[serde(default)]
         names: Option<String>,
     },
+    /// The words of a `narrows set` command.
+    Set {
+        /// The words.
+        args: Vec<String>,
+    },
+    /// A part of what `narrows set restore` was given.
+    RestoreSets {
+        /// The number of its first line.
+        first: usize,
+        /// Whether all lines are as if they said `-exist`.
+        may_exist: bool,
+        /// Its lines.
+        text: String,
+    },
     /// To hand everything over to a new process of `binary`, or of what lies where its own binary
     /// lay.
     Upgrade {
@@ -101,7 +116,7 @@ pub enum Answer {
         /// Whether the time was up.
         late: bool,
     },
-    /// What a `tc` command printed and how it ended.
+    /// What a `tc` or `set` command printed and how it ended.
     Tc {
         /// For standard output.
         stdout: String,
@@ -125,6 +140,12 @@ pub enum Answer {
 
 impl From<Outcome> for Answer {
     fn from(Outcome { stdout, stderr, code }: Outcome) -> Self {
+        Self::Tc { stdout, stderr, code }
+    }
+}
+
+impl From<Reply> for Answer {
+    fn from(Reply { stdout, stderr, code }: Reply) -> Self {
         Self::Tc { stdout, stderr, code }
     }
 }

@@ -1,9 +1,9 @@
 //! What the workers counted, added up over sessions and told in the snapshot's words.
 
 use crate::runner::WorkerReport;
-use narrows_bpf::Verdicts;
+use narrows_bpf::{Counted, Verdicts};
 use narrows_link::DeviceLosses;
-use narrows_packet::{Backlog, DropCounters};
+use narrows_packet::{Backlog, DropCounters, DropReason};
 use narrows_shaper::{Delays, Entry, Flow, Host, PathCounters, Side, Told, WINDOW};
 use narrows_snapshot::{self as snapshot, Queue};
 use narrows_xsk::KernelDrops;
@@ -113,6 +113,22 @@ impl Counts {
         }
     }
 
+    /// Adds what was `dropped` in the driver of what came in at `side`. Which queue that was is not
+    /// known: it is told of the first.
+    pub(crate) fn add_dropped_in_front(&mut self, side: Side, dropped: Counted) {
+        if dropped == Counted::default() {
+            return;
+        }
+        let mut path = PathCounters {
+            rx_packets: dropped.packets,
+            rx_bytes: dropped.bytes,
+            ..PathCounters::default()
+        };
+        path.drops.add(DropReason::Filter, dropped.packets);
+        self.queue(side.index(), 0).inward.merge(&path);
+        self.queue(side.other().index(), 0).outward.merge(&path);
+    }
+
     /// Forgets what is queued, and what was heavy of late: only counters are history.
     pub(crate) fn clear_backlogs(&mut self) {
         self.heaviest = Default::default();
@@ -210,7 +226,6 @@ pub(crate) fn device_losses(losses: DeviceLosses) -> snapshot::DeviceLosses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use narrows_packet::DropReason;
 
     #[test]
     fn reasons_that_did_not_occur_are_left_out() {

@@ -10,6 +10,7 @@
 //! in the stack, which sends through any device.
 
 use crate::counters::{Counts, QueueCounters};
+use crate::front::{Fronts, PortFront, Terms};
 use crate::heartbeat::SilentWorker;
 use crate::instance::InstanceError;
 use crate::look_ups::LooksUp;
@@ -18,7 +19,9 @@ use crate::port::PortFacts;
 use crate::upgrade::state::SessionManifest;
 use crate::workers::Standstill;
 use narrows_bpf::tree::{Seat, Totals, Tree, TreeError};
-use narrows_bpf::{AttachError, Pulse, SteerError, Verdicts, XdpMode, sends_redirected};
+use narrows_bpf::{
+    AttachError, FrontPort, Pulse, SetTables, SteerError, Verdicts, XdpMode, sends_redirected,
+};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_link::{Device, DeviceLosses};
 use narrows_packet::{DropCounters, DropReason};
@@ -35,6 +38,8 @@ const MTU_OF_ONE_BUFFER: u32 = 3498;
 pub(crate) struct InDriver {
     /// By the port where frames come in: what they meet is the plan of the other one.
     trees: [Tree; 2],
+    /// What runs before them.
+    fronts: [PortFront; 2],
     /// By the port where frames leave.
     installed: [Installed; 2],
     ports: [PortFacts; 2],
@@ -52,11 +57,13 @@ struct Installed {
 }
 
 impl InDriver {
-    /// Joins `ports`, to run the plan of each; in `only` this mode, instead of the best that works.
+    /// Joins `ports`, to run the plan of each, and `fronts` before it; in `only` this mode, instead
+    /// of the best that works.
     pub(crate) fn open(
         ports: [PortFacts; 2],
         only: Option<XdpMode>,
         plans: [Plan; 2],
+        fronts: &Fronts<'_>,
     ) -> Result<Self, InstanceError> {
         let load = |side: Side| {
             let [port, other] = [side, side.other()].map(|side| &ports[side.index()]);
@@ -69,11 +76,13 @@ impl InDriver {
             .map(|port| Device::read(port.ifindex).map(|device| device.losses).unwrap_or_default());
         let modes = [XdpMode::Native; 2];
         let installed = Default::default();
-        let mut plane = Self { trees, installed, ports, modes, losses_before };
+        let before = Default::default();
+        let mut plane = Self { trees, fronts: before, installed, ports, modes, losses_before };
         for (side, plan) in Side::BOTH.into_iter().zip(plans) {
             plane.install(side, plan)?;
         }
         for side in Side::BOTH {
+            plane.put_in_front(side, &fronts.terms[side.index()], fronts.tables)?;
             plane.modes[side.index()] = plane.attach(side, only)?;
         }
         Ok(plane)
@@ -121,7 +130,7 @@ impl InDriver {
             let [inward, outward] = [side.other(), side].map(|egress| path(&self.totals(egress)));
             queues[side.index()].push(QueueCounters { inward, outward, ..Default::default() });
         }
-        Counts {
+        let mut counts = Counts {
             queues,
             verdicts: Side::BOTH.map(|side| {
                 let Totals { to_self, .. } = self.totals(side.other());
@@ -131,7 +140,11 @@ impl InDriver {
             // Nothing waits here.
             delays: Default::default(),
             heaviest: Default::default(),
+        };
+        for side in Side::BOTH {
+            counts.add_dropped_in_front(side, self.fronts[side.index()].dropped());
         }
+        counts
     }
 }
 
@@ -197,6 +210,20 @@ impl Plane for InDriver {
         Ok(())
     }
 
+    fn put_in_front(
+        &mut self,
+        side: Side,
+        terms: &Terms,
+        tables: Option<&SetTables>,
+    ) -> Result<(), InstanceError> {
+        let facts = &self.ports[side.index()];
+        let port = FrontPort { mac: facts.mac, multi_buffer: facts.mtu > MTU_OF_ONE_BUFFER };
+        let tree = &mut self.trees[side.index()];
+        self.fronts[side.index()]
+            .set(terms, tables, port, |front| tree.put_in_front(front))
+            .map_err(|source| InstanceError::Front { port: facts.name.clone(), source })
+    }
+
     fn stats(&self, side: Side) -> Vec<NodeStats> {
         let Installed { plan, numbers, before_root } = &self.installed[side.index()];
         let seat = |number: u32| -> (u32, Seat) {
@@ -208,7 +235,7 @@ impl Plane for InDriver {
     }
 
     fn action_stats(&self) -> Vec<(ActionId, ActionStats)> {
-        Vec::new()
+        self.fronts.iter().flat_map(PortFront::action_stats).collect()
     }
 
     fn report(&self) -> Report {

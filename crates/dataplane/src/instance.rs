@@ -11,6 +11,7 @@ use crate::carrier::Carriers;
 use crate::clock;
 use crate::counters::{Counts, QueueCounters};
 use crate::events::Events;
+use crate::front::FrontError;
 use crate::heartbeat::SilentWorker;
 use crate::in_driver::InDriver;
 use crate::look_ups::LookUps;
@@ -23,11 +24,12 @@ use crate::standby::StandBy;
 use crate::warnings::{self, Bypass};
 use crate::watch::{self, Watch};
 use narrows_bpf::tree::TreeError;
-use narrows_bpf::{Stalled, XdpMode};
+use narrows_bpf::{SetTables, SetsError, Stalled, XdpMode};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_link::bridge::BridgeError;
 use narrows_link::{LinkError, LinkEvent, Promiscuous, doctor};
 use narrows_policy::{NodeStats, Plan, Policy, PolicyError};
+use narrows_sets::Sets;
 use narrows_shaper::Side;
 use narrows_snapshot::Snapshot;
 use narrows_units::Nanos;
@@ -35,11 +37,13 @@ use narrows_xdp::{Numbers, Refusal};
 use std::collections::BTreeMap;
 
 mod handover;
+mod sets;
 #[cfg(test)]
 mod tests;
 mod view;
 
 pub(crate) use handover::{Heritage, Offer};
+pub(crate) use sets::read_sets;
 
 /// Why a policy was not taken over, or a session not opened.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +67,17 @@ pub enum InstanceError {
         /// What it cannot do, and what can.
         source: Refusal,
     },
+    /// Its filters cannot run in the driver.
+    #[error("{port}: {source}")]
+    Front {
+        /// The port whose filters they are.
+        port: String,
+        /// Why.
+        source: FrontError,
+    },
+    /// Its sets cannot be looked up.
+    #[error(transparent)]
+    Sets(#[from] SetsError),
     /// The XDP plane cannot be used.
     #[error("{port}: {source}")]
     Driver {
@@ -150,7 +165,11 @@ pub struct InstanceOptions {
 pub struct Instance {
     options: InstanceOptions,
     policy: Policy,
+    sets: Sets,
     plane: Option<Box<dyn Plane>>,
+    /// The sets as programs look them up, once there was one. Behind the plane, whose programs have
+    /// its maps.
+    tables: Option<SetTables>,
     /// Over the plane's workers.
     watch: Watch,
     _promiscuous: Vec<Promiscuous>,
@@ -180,7 +199,9 @@ impl Instance {
             let_go: None,
             options,
             policy: Policy::default(),
+            sets: Sets::default(),
             plane: None,
+            tables: None,
             _promiscuous: Vec::new(),
             waiting_for: None,
             look_ups: LookUps::default(),
@@ -192,18 +213,21 @@ impl Instance {
         }
     }
 
-    /// Joins the ports under `policy`; `repairs` looks after their offloads.
+    /// Joins the ports under `policy`, whose filters look `sets` up; `repairs` looks after their
+    /// offloads.
     ///
     /// # Errors
     /// Where they cannot be joined as they are now. Nothing is left changed then.
     pub(crate) fn start(
         options: InstanceOptions,
         policy: Policy,
+        sets: Sets,
         repairs: Repairs,
     ) -> Result<Self, InstanceError> {
         let mut instance = Self::new(options, repairs);
         instance.check_ports(&policy)?;
         instance.policy = policy;
+        instance.adopt_sets(sets)?;
         if let Err(error) = instance.begin() {
             instance.close(false);
             instance.repairs.undo();
@@ -277,6 +301,8 @@ impl Instance {
             if port == before {
                 continue;
             }
+            // Though the ports are away, what it names has to be there.
+            self.resolve(name, &port.in_front())?;
             let next = match &self.plane {
                 Some(plane) if plane.plan(side).queues() == self.laid_over(plane.queues()) => {
                     plane.plan(side).next(before, port)
@@ -287,13 +313,15 @@ impl Instance {
                 None => continue,
             };
             let next = next.map_err(|source| does_not_fit(name, source))?;
-            changes.push((side, self.runnable(name, next)?));
+            let terms = self.resolve(name, &next.front)?;
+            changes.push((side, self.runnable(name, next)?, terms));
         }
         let Some(plane) = &mut self.plane else {
             self.policy = policy;
             return Ok(());
         };
-        for (side, plan) in changes {
+        for (side, plan, terms) in changes {
+            plane.put_in_front(side, &terms, self.tables.as_ref())?;
             plane.install(side, plan)?;
         }
         self.policy = policy;
@@ -462,9 +490,13 @@ impl Instance {
         let stalled = self.options.fail.stalled();
         let plane: Box<dyn Plane> = match self.options.plane {
             PlaneKind::Xsk => {
-                Box::new(Session::open(ports, &self.options.session, plans, stalled)?)
+                let fronts = self.fronts(&plans)?;
+                Box::new(Session::open(ports, &self.options.session, plans, stalled, &fronts)?)
             }
-            PlaneKind::Xdp => Box::new(InDriver::open(ports, only, plans)?),
+            PlaneKind::Xdp => {
+                let fronts = self.fronts(&plans)?;
+                Box::new(InDriver::open(ports, only, plans, &fronts)?)
+            }
         };
         let is_generic = plane.mode().xdp.map(|mode| mode == XdpMode::Generic);
         self.plane = Some(plane);

@@ -12,6 +12,7 @@
 //! process is gone: that is the instance's, whatever the plane.
 
 use crate::counters::Counts;
+use crate::front::Terms;
 use crate::heartbeat::SilentWorker;
 use crate::instance::InstanceError;
 use crate::look_ups::LooksUp;
@@ -19,7 +20,7 @@ use crate::port::PortFacts;
 use crate::upgrade::WorkerQueued;
 use crate::upgrade::state::SessionManifest;
 use crate::workers::Standstill;
-use narrows_bpf::{Pulse, XdpMode};
+use narrows_bpf::{Pulse, SetTables, XdpMode};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_link::Device;
 use narrows_policy::{NodeStats, Plan};
@@ -54,6 +55,18 @@ pub(crate) trait Plane: LooksUp {
     /// # Errors
     /// Where the kernel does not take it, for want of memory: the present one goes on then.
     fn install(&mut self, side: Side, plan: Plan) -> Result<(), InstanceError>;
+
+    /// Puts `terms`, which look up in `tables`, in front of what comes in at `side`, in the place of
+    /// what is there.
+    ///
+    /// # Errors
+    /// Where the kernel does not take them: what is there goes on then.
+    fn put_in_front(
+        &mut self,
+        side: Side,
+        terms: &Terms,
+        tables: Option<&SetTables>,
+    ) -> Result<(), InstanceError>;
 
     /// The figures of every qdisc of the port of `side`.
     fn stats(&self, side: Side) -> Vec<NodeStats>;

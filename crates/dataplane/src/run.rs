@@ -14,6 +14,7 @@ use crate::policy_file::{self, PolicyFileError};
 use crate::port::PortFacts;
 use crate::reload::reload;
 use crate::session::{Prepared, SessionOptions};
+use crate::sets_file::{self, SetsFile};
 use crate::signals::Requests;
 use crate::state::{Failed, StateFile};
 use crate::upgrade::state::Manifest;
@@ -50,7 +51,9 @@ pub struct RunOptions {
     pub ports: [String; 2],
     /// The policy file, to begin with and to read again on SIGHUP.
     pub batch: Option<PathBuf>,
-    /// Where the policy is kept, and begun with before all else.
+    /// The sets to begin with: what `ipset save` prints.
+    pub sets: Option<PathBuf>,
+    /// Where the policy is kept, and begun with before all else; sets are kept beside it.
     pub state: Option<PathBuf>,
     /// Who forwards when this process is gone.
     pub fail: FailMode,
@@ -75,6 +78,14 @@ pub enum RunError {
     /// A policy file cannot be used.
     #[error(transparent)]
     Policy(#[from] PolicyFileError),
+    /// A file of sets cannot be used.
+    #[error("cannot use the sets in {path}: {why}")]
+    Sets {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
     /// The policy that was kept cannot be used.
     #[error(
         "{source}\nThis is the state file {path}: correct it, or remove it to begin with --batch"
@@ -114,18 +125,20 @@ pub fn run(
     options: RunOptions,
     ready: impl FnOnce(&Instance),
 ) -> Result<Option<Snapshot>, RunError> {
-    let RunOptions { ports, batch, state, fail, plane, session, take_over } = options;
+    let RunOptions { ports, batch, sets, state, fail, plane, session, take_over } = options;
     if ports[0] == ports[1] {
         let [port, _] = ports;
         return Err(RunError::SamePort(port));
     }
+    let mut sets_file = state.as_deref().map(SetsFile::beside);
     let mut state = state.map(|path| StateFile::new(path, &ports));
     if take_over {
         let process = succeed(InstanceOptions { ports, fail, plane, session })?;
         ready(&process.instance);
-        return serve(process, batch, state);
+        return serve(process, batch, state, sets_file);
     }
     let policy = first_policy(&ports, batch.as_ref(), state.as_mut())?;
+    let sets = sets_file::first(sets.as_deref(), sets_file.as_mut())?;
     // Before anything is changed: a second instance must not disturb the first.
     let control = ControlServer::open(&ports)?;
     let ears = Ears::open()?;
@@ -135,11 +148,11 @@ pub fn run(
     let repairs = Repairs::reach(&ports);
     let unconfined = confine(needs);
     let options = InstanceOptions { ports, fail, plane, session };
-    let mut instance = Instance::start(options, policy, repairs)?;
+    let mut instance = Instance::start(options, policy, sets, repairs)?;
     unconfined.into_iter().for_each(|missing| instance.warn(missing));
     ready(&instance);
     let upgrades = Upgrades::new(UpgradeStatus::Never);
-    serve(Process { control, ears, manager, upgrades, instance }, batch, state)
+    serve(Process { control, ears, manager, upgrades, instance }, batch, state, sets_file)
 }
 
 /// What a process hears of beside its control socket.
@@ -214,6 +227,7 @@ fn serve(
     process: Process,
     batch: Option<PathBuf>,
     mut state: Option<StateFile>,
+    mut sets: Option<SetsFile>,
 ) -> Result<Option<Snapshot>, RunError> {
     let Process { mut control, ears, mut manager, mut upgrades, mut instance } = process;
     let Ears { mut monitor, mut stop, mut hangup } = ears;
@@ -234,6 +248,7 @@ fn serve(
         wait_readable(fds, Some((wake - clock::now()).min(at_most).0))?;
         if stop.take() {
             manager.stopping();
+            sets.iter_mut().for_each(|file| file.keep(&mut instance));
             return Ok(Some(instance.stop()));
         }
         while let Some(event) = monitor.next_event() {
@@ -246,6 +261,7 @@ fn serve(
             manager.ready(&standing(&instance, refused.as_deref()));
         }
         instance.watch();
+        instance.expire_sets();
         if let Some(over) = pause.take_if(|pause| pause.is_over()) {
             over.finish(&mut instance);
         }
@@ -268,6 +284,7 @@ fn serve(
         if clock::now() >= next_tick {
             instance.tick();
             keep(&mut instance, state.as_mut());
+            sets.iter_mut().for_each(|file| file.keep_in_time(&mut instance));
             next_tick = clock::now() + TICK;
         }
         manager.status(&standing(&instance, refused.as_deref()));
@@ -405,6 +422,19 @@ fn work(
     task: &mut Task,
 ) -> Option<Answer> {
     let mut outcome = match task {
+        Task::Whole(Request::Set { args }) => return Some(instance.run_set(args).into()),
+        Task::Restore(restore) => {
+            let end = clock::now() + SLICE;
+            while instance.restore_set(restore) {
+                if clock::now() >= end {
+                    return None;
+                }
+            }
+            return Some(instance.restored_sets(restore).into());
+        }
+        Task::Whole(Request::RestoreSets { .. }) => {
+            unreachable!("what is restored is a task of its own")
+        }
         Task::Whole(Request::Upgrade { binary }) => {
             return Some(Answer::Upgrade(upgrades.request(binary.as_deref(), instance)));
         }

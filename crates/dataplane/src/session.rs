@@ -5,13 +5,16 @@
 //! reverse. An interface that disappears or changes ends a session; the instance opens the next
 //! one.
 
+use crate::front::{FrontError, Fronts, PortFront, Terms};
 use crate::heartbeat::SILENT_AFTER;
 use crate::port::PortFacts;
 use crate::sizing::Sizing;
 use crate::worker_thread::Seat;
 use crate::workers::Workers;
 use crate::xdp_io::XdpIo;
-use narrows_bpf::{AttachError, Heartbeats, Stalled, Steer, SteerError, Watchdog, XdpMode};
+use narrows_bpf::{
+    AttachError, FrontPort, Heartbeats, SetTables, Stalled, Steer, SteerError, Watchdog, XdpMode,
+};
 use narrows_link::{Device, DeviceLosses};
 use narrows_packet::dissect::Dissector;
 use narrows_policy::Plan;
@@ -119,6 +122,14 @@ pub enum SessionError {
         /// What to do about it.
         hint: &'static str,
     },
+    /// Filters cannot run in front of it.
+    #[error("{port}: {source}")]
+    Front {
+        /// The port's name.
+        port: String,
+        /// What went wrong.
+        source: FrontError,
+    },
     /// Workers cannot be watched.
     #[error(transparent)]
     Heartbeats(SteerError),
@@ -134,6 +145,8 @@ pub enum SessionError {
 pub(crate) struct Prepared {
     umem: Umem,
     steers: [Steer; 2],
+    /// What runs before them.
+    fronts: [PortFront; 2],
     heartbeats: Heartbeats,
     /// The I/O of each queue pair.
     ios: Vec<XdpIo>,
@@ -162,7 +175,24 @@ impl Prepared {
                 Ok(XdpIo::new(pair, part, sizing.shares, dissector, seal).stocked())
             })
             .collect::<Result<_, UmemError>>()?;
-        Ok(Self { umem, steers, heartbeats, ios, ports, copy_mode, sizing })
+        let fronts = Default::default();
+        Ok(Self { umem, steers, fronts, heartbeats, ios, ports, copy_mode, sizing })
+    }
+
+    /// Puts `terms` in front of what comes in at `side`.
+    fn put_in_front(
+        &mut self,
+        side: Side,
+        terms: &Terms,
+        tables: Option<&SetTables>,
+    ) -> Result<(), SessionError> {
+        let index = side.index();
+        let PortFacts { mac, ref name, .. } = self.ports[index];
+        let port = FrontPort { mac, multi_buffer: self.sizing.buffer.several };
+        let steer = &mut self.steers[index];
+        self.fronts[index]
+            .set(terms, tables, port, |front| steer.put_in_front(front))
+            .map_err(|source| SessionError::Front { port: name.clone(), source })
     }
 
     /// Takes the queue pairs' I/O, for whoever is to serve them.
@@ -199,12 +229,13 @@ pub(crate) struct Session {
 
 impl Session {
     /// Joins `ports`, to run the plan of each; the frames of a worker that falls silent are treated
-    /// as `stalled` says.
+    /// as `stalled` says. `fronts` run before any of it.
     pub(crate) fn open(
         ports: [PortFacts; 2],
         options: &SessionOptions,
         plans: [Plan; 2],
         stalled: Stalled,
+        fronts: &Fronts<'_>,
     ) -> Result<Self, SessionError> {
         let [(a, of_a), (b, of_b)] = plans.map(|plan| Installation::reconcile(plan, None));
         let queues = of_a.len().min(of_b.len()) as u32;
@@ -218,6 +249,9 @@ impl Session {
             workers.start(worker, seat).map_err(SessionError::Thread)?;
         }
         let losses_before = prepared.losses();
+        for side in Side::BOTH {
+            prepared.put_in_front(side, &fronts.terms[side.index()], fronts.tables)?;
+        }
         let xdp_modes = prepared.attach(options.xdp_mode)?;
         Ok(Self { prepared, workers, installed: [a, b], xdp_modes, losses_before })
     }

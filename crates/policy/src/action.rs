@@ -172,6 +172,7 @@ impl Policy {
         };
         next.actions.0.insert(id.key(), bound);
         next.share_actions();
+        next.ports.keys().try_for_each(|dev| next.check_front(dev))?;
         Ok(next)
     }
 

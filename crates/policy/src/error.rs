@@ -78,6 +78,9 @@ pub enum PolicyError {
     /// A filter that cannot be.
     #[error("{0}.")]
     Filter(&'static str),
+    /// Filters that cannot run in the driver, where sets are looked up.
+    #[error("{0}")]
+    Front(String),
     /// A filter at something that has none.
     #[error(
         "Parent Qdisc doesn't exists. Filters are for htb, prio, drr and ets, for inner classes of an htb, and for ingress and egress: give the handle of one, as parent 1:, or add a clsact."

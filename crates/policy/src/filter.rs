@@ -10,6 +10,7 @@
 
 use crate::action::{ActionDraft, ActionSet};
 use crate::classful::{Classful, MINOR_MAX};
+use crate::front;
 use crate::{ClassId, Handle, Kind, Node, Parent, Policy, PolicyError, PortPolicy, Verb};
 use narrows_classify::{ANY_PROTOCOL, Filter, Filters, Mark, Matches, order};
 use std::sync::Arc;
@@ -95,7 +96,14 @@ impl Policy {
             }
             _ => return Err(PolicyError::NoFilterParent),
         }
+        if place != FilterPlace::Ingress && edit.matches.as_ref().is_some_and(front::has_set) {
+            return refuse(
+                "a set is looked up in the driver, where packets come in: say ingress, at the port \
+                 where they do",
+            );
+        }
         next.share_actions();
+        next.check_front(dev)?;
         Ok(next)
     }
 }

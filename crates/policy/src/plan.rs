@@ -11,7 +11,9 @@
 //!
 //! *Non-goals.* What carries on, and what is built: that is the installation's.
 
-use crate::{BoundAction, ClassId, Classes, Handle, Kind, Node, Parent, PolicyError, PortPolicy};
+use crate::{
+    BoundAction, ClassId, Classes, FrontTerm, Handle, Kind, Node, Parent, PolicyError, PortPolicy,
+};
 use imbl::OrdMap;
 use layout::{Layout, changed_classes};
 use narrows_classify::{Filters, Rules, Sheaf};
@@ -97,7 +99,10 @@ pub struct Plan {
     pub trees: BTreeMap<Handle, TreeStrategy>,
     /// By what queues run, what assigns packets to classes there, if anything has some.
     pub rules: BTreeMap<Key, Rules>,
-    /// What filters packets where they come in, and where they go out, before that.
+    /// What is asked of packets that come in before anything else, in the driver.
+    pub front: Vec<FrontTerm>,
+    /// What filters packets where they come in, behind that, and where they go out, before
+    /// qdiscs do.
     pub ends: [Filters; 2],
     /// What these filters do.
     pub actions: Sheaf<BoundAction>,

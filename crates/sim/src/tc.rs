@@ -26,6 +26,9 @@ pub(crate) fn lay_out(
 ) -> Result<(Installation, Vec<Spec>), String> {
     execute(host, port, words)?;
     let plan = Plan::of(host.policy().port(port), queues).map_err(|error| error.to_string())?;
+    if !plan.front.is_empty() {
+        return Err("sets are looked up in the driver, which is not simulated".to_owned());
+    }
     Ok(Installation::reconcile(plan, before))
 }
 

@@ -11,9 +11,9 @@
 #define STEER_H
 
 #include <linux/bpf.h>
-#include <linux/if_ether.h>
 #include <bpf/bpf_helpers.h>
 #include "heartbeat.h"
+#include "self.h"
 
 enum verdict {
 	TO_WORKER,	/* redirected to the socket of its queue */
@@ -22,9 +22,6 @@ enum verdict {
 	STALLED,	/* the worker of its queue is silent */
 	VERDICTS,
 };
-
-/* The port's own address, set before the program is loaded. */
-const volatile __u8 own_mac[ETH_ALEN] = { 2, 0, 0, 0, 0, 1 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
@@ -48,16 +45,6 @@ static __always_inline void count(__u32 verdict)
 	 * one CPU, so a plain increment is enough. */
 	if (frames)
 		*frames += 1;
-}
-
-static __always_inline int is_for_self(const struct ethhdr *eth)
-{
-	__u8 differs = 0;
-
-#pragma unroll
-	for (int i = 0; i < ETH_ALEN; i++)
-		differs |= eth->h_dest[i] ^ own_mac[i];
-	return !differs;
 }
 
 static __always_inline int decide(struct xdp_md *ctx)

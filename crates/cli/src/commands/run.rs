@@ -40,8 +40,13 @@ pub struct Run {
     #[arg(short, long, value_name = "FILE")]
     batch: Option<PathBuf>,
 
+    /// The initial sets: a file of ipset commands, as `ipset save` prints it (docs/sets.md).
+    #[arg(long, value_name = "FILE")]
+    sets: Option<PathBuf>,
+
     /// Keep the policy in FILE: each change is written there, and the next start reads it instead
-    /// of --batch. Without it live edits end with the process.
+    /// of --batch. Sets are kept in FILE.sets, and read instead of --sets. Without it live edits
+    /// end with the process.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
 
@@ -122,6 +127,7 @@ impl Run {
         let options = RunOptions {
             ports: self.ports,
             batch: self.batch,
+            sets: self.sets,
             state: self.state,
             fail: if self.fail_closed { FailMode::Closed } else { FailMode::Open },
             plane: match self.plane {

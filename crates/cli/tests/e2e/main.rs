@@ -32,6 +32,7 @@ mod policing;
 mod ports;
 mod reconfigure;
 mod safeguard;
+mod sets;
 mod setup;
 mod standby;
 mod starting;

@@ -7,6 +7,7 @@
 
 use super::place::{self, Place};
 use super::{Answer, ControlError, MESSAGE_MAX, Request};
+use narrows_sets::Restore;
 use narrows_tc::{Batch, ClassNames, CommandLine, Options};
 use rustix::event::epoll;
 use rustix::process::Uid;
@@ -34,6 +35,8 @@ pub(crate) enum Task {
     Whole(Request),
     /// In slices.
     Batch(Batch),
+    /// The same of sets.
+    Restore(Restore),
 }
 
 /// See the module's documentation.
@@ -228,6 +231,7 @@ impl Client {
                 *told = Instant::now();
                 let line = match task {
                     Task::Batch(batch) => batch.line(),
+                    Task::Restore(restore) => restore.line(),
                     Task::Whole(_) => 0,
                 };
                 self.send(&Answer::Working { line })?;
@@ -305,6 +309,9 @@ impl Client {
 fn begin(line: &[u8]) -> Result<Task, Answer> {
     let request = serde_json::from_slice(line)
         .map_err(|error| Answer::Refused(format!("not a request: {error}")))?;
+    if let Request::RestoreSets { first, may_exist, text } = request {
+        return Ok(Task::Restore(Restore::new(text, first, may_exist)));
+    }
     let Request::Batch { options, name, text, names } = request else {
         return Ok(Task::Whole(request));
     };

@@ -1,6 +1,6 @@
 //! An instance that continues in another process: what it passes on, and how it is inherited.
 
-use super::{Instance, InstanceError, InstanceOptions};
+use super::{Instance, InstanceError, InstanceOptions, read_sets};
 use crate::clock;
 use crate::counters::{self, QueueCounters};
 use crate::events::Events;
@@ -27,6 +27,8 @@ use std::time::Duration;
 /// What was offered, to see whether it still holds.
 pub(crate) struct Offer {
     policy: Policy,
+    /// The state of the sets, but for members whose time is over: the other process sees that, too.
+    edits: u64,
     ports: Option<[PortFacts; 2]>,
 }
 
@@ -53,10 +55,12 @@ impl Instance {
             }
         };
         let Secrets { hash_key, seal } = Secrets::own();
-        let offer = Offer { policy: self.policy.clone(), ports: self.facts() };
+        let edits = self.sets.edits();
+        let offer = Offer { policy: self.policy.clone(), edits, ports: self.facts() };
         let manifest = Manifest {
             ports: self.options.ports.clone(),
             policy,
+            sets: self.save_sets(),
             attempt,
             version: version.to_owned(),
             began: self.began.0,
@@ -87,6 +91,9 @@ impl Instance {
     ) -> Result<(Contents, Standstill), String> {
         if self.policy != offer.policy {
             return Err("the policy has changed meanwhile; try again".to_owned());
+        }
+        if self.sets.edits() != offer.edits {
+            return Err("the sets have changed meanwhile; try again".to_owned());
         }
         if self.facts() != offer.ports {
             return Err("the ports have changed meanwhile; try again".to_owned());
@@ -163,6 +170,7 @@ impl Heritage {
         instance.began = Nanos(manifest.began);
         instance.check_ports(&policy)?;
         instance.policy = policy;
+        instance.adopt_sets(read_sets(manifest.sets).map_err(unfit)?)?;
         let inherited = match manifest.session {
             None => None,
             Some(session) => Some(instance.inherit(session, descriptors)?),
@@ -265,7 +273,8 @@ impl Instance {
             .map(|port| narrows_link::promiscuous(port.ifindex))
             .collect::<Result<_, _>>()?;
         let stalled = self.options.fail.stalled();
-        Ok(Inherited::prepare(session, ports, descriptors, plans, stalled)?)
+        let fronts = self.fronts(&plans)?;
+        Ok(Inherited::prepare(session, ports, descriptors, plans, stalled, &fronts)?)
     }
 }
 

@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::counters::QueueCounters;
+use crate::front::Terms;
 use crate::look_ups::LooksUp;
 use crate::plane::{Mode, PlaneKind, Still};
 use crate::upgrade::state::SessionManifest;
 use crate::workers::Standstill;
-use narrows_bpf::{Pulse, SteerError, Verdicts};
+use narrows_bpf::{Pulse, SetTables, SteerError, Verdicts};
 use narrows_link::{Device, QueueCounts, Queues};
 use narrows_packet::Backlog;
 use narrows_shaper::PathCounters;
@@ -66,6 +67,15 @@ impl Plane for FakePlane {
     fn install(&mut self, side: Side, plan: Plan) -> Result<(), InstanceError> {
         self.plans[side.index()] = plan.clone();
         self.told.borrow_mut().installed.push((side, plan));
+        Ok(())
+    }
+
+    fn put_in_front(
+        &mut self,
+        _: Side,
+        _: &Terms,
+        _: Option<&SetTables>,
+    ) -> Result<(), InstanceError> {
         Ok(())
     }
 

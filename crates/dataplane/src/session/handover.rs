@@ -3,6 +3,7 @@
 
 use super::{Prepared, Secrets, Session, SessionError, SessionOptions, load};
 use crate::clock;
+use crate::front::Fronts;
 use crate::owners::Share;
 use crate::port::PortFacts;
 use crate::sizing::Sizing;
@@ -85,13 +86,14 @@ pub(crate) struct Inherited {
 
 impl Inherited {
     /// Maps what `manifest` describes for `ports` and `descriptors` are, and loads programs for it.
-    /// Runs the plan of each port. Nothing of the other process's is changed.
+    /// Runs the plan of each port, and `fronts` before it. Nothing of the other process's is changed.
     pub(crate) fn prepare(
         manifest: SessionManifest,
         ports: [PortFacts; 2],
         descriptors: Vec<OwnedFd>,
         plans: [Plan; 2],
         stalled: Stalled,
+        fronts: &Fronts<'_>,
     ) -> Result<Self, SessionError> {
         let missing = || SessionError::Inheritance("descriptors are missing".to_owned());
         let mut descriptors = descriptors.into_iter();
@@ -152,7 +154,12 @@ impl Inherited {
         let ios = Vec::new();
         let buffer = Buffer { size: frame_size, several: multi_buffer };
         let sizing = Sizing { buffer, shares };
-        let prepared = Prepared { umem, steers, heartbeats, ios, ports, copy_mode, sizing };
+        let before = Default::default();
+        let mut prepared =
+            Prepared { umem, steers, fronts: before, heartbeats, ios, ports, copy_mode, sizing };
+        for side in Side::BOTH {
+            prepared.put_in_front(side, &fronts.terms[side.index()], fronts.tables)?;
+        }
         Ok(Self { prepared, workers, parts, installed: [a, b], links, xdp_modes })
     }
 

@@ -2,6 +2,7 @@
 
 use super::Session;
 use crate::counters::Counts;
+use crate::front::{PortFront, Terms};
 use crate::heartbeat::SilentWorker;
 use crate::instance::InstanceError;
 use crate::look_ups::LooksUp;
@@ -10,7 +11,7 @@ use crate::port::PortFacts;
 use crate::runner::WorkerReport;
 use crate::upgrade::state::SessionManifest;
 use crate::workers::{Ended, Standstill};
-use narrows_bpf::{Pulse, SteerError};
+use narrows_bpf::{Pulse, SetTables, SteerError};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_link::Device;
 use narrows_policy::{NodeStats, Plan};
@@ -57,6 +58,15 @@ impl Plane for Session {
         Ok(())
     }
 
+    fn put_in_front(
+        &mut self,
+        side: Side,
+        terms: &Terms,
+        tables: Option<&SetTables>,
+    ) -> Result<(), InstanceError> {
+        Ok(self.prepared.put_in_front(side, terms, tables)?)
+    }
+
     fn stats(&self, side: Side) -> Vec<NodeStats> {
         let of_side = |mut report: WorkerReport| std::mem::take(&mut report.qdiscs[side.index()]);
         let per_queue: Vec<_> = self.workers.reports().into_iter().map(of_side).collect();
@@ -64,7 +74,8 @@ impl Plane for Session {
     }
 
     fn action_stats(&self) -> Vec<(ActionId, ActionStats)> {
-        self.installed.iter().flat_map(Installation::action_stats).collect()
+        let behind = self.installed.iter().flat_map(Installation::action_stats);
+        behind.chain(self.prepared.fronts.iter().flat_map(PortFront::action_stats)).collect()
     }
 
     fn report(&self) -> Report {
@@ -129,6 +140,9 @@ impl Session {
         };
         for (queue, report) in reports.iter().enumerate() {
             counts.add_worker(queue, report);
+        }
+        for side in Side::BOTH {
+            counts.add_dropped_in_front(side, self.prepared.fronts[side.index()].dropped());
         }
         counts
     }

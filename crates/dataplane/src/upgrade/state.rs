@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// The version of all that is said. To be raised with any change of it, of its meaning, or of
 /// what a heir does with sockets and frames: a heir of another one is refused.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// What was said cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +32,8 @@ pub struct Manifest {
     pub ports: [String; 2],
     /// The policy, as a batch of `tc` commands.
     pub policy: String,
+    /// The sets, as commands of `narrows set restore`.
+    pub sets: String,
     /// The number of the upgrade.
     pub attempt: u64,
     /// The giver's version.
@@ -248,7 +250,7 @@ mod tests {
 
     /// Whoever changes what is said sees this fail, and raises [`FORMAT`].
     #[test]
-    fn this_is_what_format_2_says() {
+    fn this_is_what_format_3_says() {
         let expected = concat!(
             r#"{"stopped":9,"counted":[{"queues":[{"inward":{"received":[1,60],"sent":[2,120],"#,
             r#""dropped":{"limit":3}},"outward":{"received":[0,0],"sent":[0,0],"dropped":{}},"#,
@@ -268,6 +270,6 @@ mod tests {
             &[0, 8, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0],
             &[0, 0, 0, 0], // nothing the other way
         ];
-        assert_eq!((packets, FORMAT), (&numbers.concat()[..], 2));
+        assert_eq!((packets, FORMAT), (&numbers.concat()[..], 3));
     }
 }

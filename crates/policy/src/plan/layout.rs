@@ -129,8 +129,11 @@ impl<'a> Layout<'a> {
                 self.plan.rules.insert(key, rules);
             }
         }
-        self.plan.ends = match &self.port.ends {
-            Some(Ends { ingress, egress, .. }) => [ingress.clone(), egress.clone()],
+        (self.plan.front, self.plan.ends) = match &self.port.ends {
+            Some(Ends { egress, .. }) => {
+                let (front, rest) = self.port.split();
+                (front, [rest, egress.clone()])
+            }
             None => Default::default(),
         };
         let actions = self.port.actions.as_ref();

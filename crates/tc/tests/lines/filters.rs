@@ -344,3 +344,51 @@ proptest! {
         prop_assert_eq!(again.as_ref(), Ok(&host.policy), "{}", text);
     }
 }
+
+#[test]
+fn sets_are_looked_up_where_packets_come_in() {
+    let mut host = tree();
+    let at = "filter add dev right ingress protocol ip pref";
+    host.ok(&format!("{at} 10 basic match 'ipset(friends src)' action pass"));
+    host.ok(&format!("{at} 20 basic match 'ipset(bad src) or (ipset(mail src,dst) and not ipset(friends dst))' action drop"));
+    let shown = host.ok("filter show dev right ingress");
+    assert!(shown.contains("ipset(friends src)"), "{shown}");
+    assert!(shown.contains("ipset(mail src,dst)"), "{shown}");
+    let port = host.policy.port("right").clone();
+    let sets = port.sets();
+    let names: Vec<&str> = sets.iter().map(AsRef::as_ref).collect();
+    assert_eq!(names, ["friends", "bad", "mail", "friends"]);
+    // What is saved makes the same.
+    let saved = save(&host.policy);
+    let again = load(&saved, "-", &TwoPorts::with_queues(4)).unwrap();
+    assert_eq!(save(&again), saved);
+    for (line, why) in [
+        ("egress pref 1 basic match 'ipset(bad src)' action drop", "say ingress"),
+        ("parent 1: pref 1 basic match 'ipset(bad src)' classid 1:10", "say ingress"),
+        ("ingress protocol ip pref 5 flower ip_proto udp action drop", "flower at pref 5"),
+        (
+            "ingress protocol ip pref 5 matchall action police rate 1mbit burst 9k",
+            "drops or passes",
+        ),
+        ("ingress protocol 802.1Q pref 5 matchall action drop", "does not tell tags apart"),
+        ("ingress protocol ip pref 30 u32 match ip src 1.1.1.1 action drop", "pref 10 passes"),
+        (
+            "ingress protocol ip pref 5 basic match 'ipset(bad src) and meta(nf_mark gt 2)' action drop",
+            "only ipset()",
+        ),
+        ("ingress protocol ip pref 5 basic match 'ipset(bad)' action drop", "ipset(blocklist src)"),
+        (
+            "ingress protocol ip pref 5 basic match 'ipset(bad source)' action drop",
+            "ipset(blocklist src)",
+        ),
+    ] {
+        let code = if why.starts_with("ipset(") { 1 } else { 2 };
+        let refused = host.fails(&format!("filter add dev right {line}"), code);
+        assert!(refused.contains(why), "{line}: {refused}");
+    }
+    // Without one that passes, others may stand behind.
+    host.ok("filter del dev right ingress pref 10");
+    host.ok(
+        "filter add dev right ingress protocol ip pref 30 u32 match ip src 1.1.1.1 action drop",
+    );
+}

@@ -7,7 +7,9 @@ use super::selector;
 use crate::complaint::Complaint;
 use crate::number;
 use crate::words::Words;
-use narrows_classify::{EXPRESSION_DEPTH_MAX, Expression, Layer, Meta, Relation, Selector, Spot};
+use narrows_classify::{
+    EXPRESSION_DEPTH_MAX, End, Expression, Layer, Meta, Relation, Selector, SetMatch, Spot,
+};
 use std::fmt::Write;
 
 /// The most comparisons beside each other.
@@ -39,8 +41,8 @@ pub(super) fn parse(words: &mut Words) -> Result<Expression, Complaint> {
 fn illegal(why: &str) -> Complaint {
     Complaint::wrong(format!(
         "Illegal \"ematch\": {why}. An expression is cmp(u16 at 0 layer 1 eq 5), \
-         u32(u16 0x1122 0xffff at 4), nbyte(\"abc\" at 0 layer 2), meta(nf_mark gt 24), joined by \
-         and, or, not and parentheses."
+         u32(u16 0x1122 0xffff at 4), nbyte(\"abc\" at 0 layer 2), meta(nf_mark gt 24), \
+         ipset(blocklist src), joined by and, or, not and parentheses."
     ))
 }
 
@@ -155,9 +157,7 @@ impl Tokens<'_, '_> {
             Err(Complaint::wrong(format!("Error: {name} is not supported here: {why}.")))
         };
         match name.as_str() {
-            "ipset" | "canid" | "ipt" => {
-                refused("frames at a port pass no firewall and no set of addresses")
-            }
+            "canid" | "ipt" => refused("frames at a port pass no firewall"),
             "text" => refused("no filter searches a payload: nbyte compares at one place"),
             _ => {
                 leaf(&name, &inner).ok_or_else(|| illegal(&format!("{name}({})", inner.join(" "))))
@@ -219,9 +219,32 @@ fn leaf(name: &str, inner: &[String]) -> Option<Expression> {
             let value = number::mask(words.next()?)?;
             Expression::Meta { what, shift, mask, relation, value }
         }
+        "ipset" => {
+            let set = words.next()?;
+            let mut ends = words.next()?.split(',').map(end);
+            let (address, port) = (ends.next()??, ends.next());
+            (!set.is_empty() && ends.next().is_none()).then_some(())?;
+            let port = port.map_or(Some(None), |port| port.map(Some))?;
+            Expression::Set(SetMatch { set: set.into(), address, port })
+        }
         _ => return None,
     };
     words.next().is_none().then_some(expression)
+}
+
+fn end(word: &str) -> Option<End> {
+    match word {
+        "src" => Some(End::Source),
+        "dst" => Some(End::Destination),
+        _ => None,
+    }
+}
+
+fn end_name(end: End) -> &'static str {
+    match end {
+        End::Source => "src",
+        End::Destination => "dst",
+    }
 }
 
 fn spot(words: &mut Words) -> Option<Spot> {
@@ -307,6 +330,10 @@ fn shown(expression: &Expression) -> String {
             let shift = if *shift == 0 { String::new() } else { format!(" shift {shift}") };
             let mask = if *mask == 0 { String::new() } else { format!(" mask {mask:#010x}") };
             format!("meta({name}{shift}{mask} {} {value})", relation_name(*relation))
+        }
+        Expression::Set(SetMatch { set, address, port }) => {
+            let port = port.map_or(String::new(), |port| format!(",{}", end_name(port)));
+            format!("ipset({set} {}{port})", end_name(*address))
         }
         // Lists and negations are laid out by whoever asks.
         Expression::And(_) | Expression::Or(_) | Expression::Not(_) => String::new(),

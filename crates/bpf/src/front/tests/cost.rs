@@ -1,0 +1,175 @@
+//! What a look-up costs, beside the kernel's own trie.
+
+use super::*;
+use libbpf_cargo::SkeletonBuilder;
+use libbpf_rs::ObjectBuilder;
+use std::path::Path;
+use std::time::Instant;
+
+/// `AT_ONCE` and `ASKED` of `cost.bpf.c`.
+const AT_ONCE: u32 = 4096;
+const ASKED: u32 = 65_536;
+
+/// A number from `seed`, the same each time.
+fn number(seed: u32) -> u32 {
+    let mixed = (seed ^ seed >> 16).wrapping_mul(0x7feb_352d);
+    let mixed = (mixed ^ mixed >> 15).wrapping_mul(0x846c_a68b);
+    mixed ^ mixed >> 16
+}
+
+/// The prefixes of a list of `count`: single addresses and prefixes of 24 bits and others, as
+/// blocklists have them, anywhere or in a tenth of all /24s.
+fn prefix(seed: u32, is_six: bool) -> (IpAddr, u8) {
+    let len = match number(seed ^ 0x5555) % 10 {
+        0..6 => 32,
+        6..8 => 24,
+        _ => 16 + (number(seed ^ 0x7777) % 15) as u8,
+    };
+    let top = number(seed);
+    match is_six {
+        false => (Ipv4Addr::from(top).into(), len),
+        // Half of them /48 and /64, under some thousand /32s.
+        true => {
+            let net = 0x2001_0000 + top % 4096;
+            let rest = u128::from(number(seed ^ 0x3333)) << 64;
+            let len = [32, 48, 56, 64, 64, 128][(number(seed ^ 0x1111) % 6) as usize];
+            (Ipv6Addr::from(u128::from(net) << 96 | rest).into(), len)
+        }
+    }
+}
+
+/// The nanoseconds that a look-up takes, without what it takes to choose the address: the best of
+/// several runs over all addresses.
+fn cost(bench: &Bench, object: &[u8], mode: u32, asked: &[IpAddr], trie: &[(IpAddr, u8)]) -> f64 {
+    let mut open = ObjectBuilder::default().open_memory(object).unwrap();
+    let names = ["set_tables", "tables", "paintings", "members"];
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        if let Some(at) = names.iter().position(|known| *known == name) {
+            map.reuse_fd(bench.tables.maps()[at].as_fd()).unwrap();
+        }
+        if name.ends_with(".rodata") {
+            let is_six = u32::from(asked[0].is_ipv6());
+            let data = map.initial_value_mut().unwrap();
+            let (first, rest) = data.split_at_mut(4);
+            first.copy_from_slice(&mode.to_ne_bytes());
+            rest[..4].copy_from_slice(&is_six.to_ne_bytes());
+        }
+    }
+    let loaded = open.load().unwrap();
+    for map in loaded.maps() {
+        let bytes = |address: &IpAddr| {
+            let mut bytes = [0; 16];
+            match address {
+                IpAddr::V4(v4) => bytes[..4].copy_from_slice(&v4.octets()),
+                IpAddr::V6(v6) => bytes = v6.octets(),
+            }
+            bytes
+        };
+        if map.name() == "asked" {
+            for (index, address) in (0..ASKED).zip(asked) {
+                map.update(&index.to_ne_bytes(), &bytes(address), MapFlags::ANY).unwrap();
+            }
+        }
+        if map.name() == "trie" {
+            for (address, len) in trie {
+                let key = [&u32::from(*len).to_ne_bytes()[..], &bytes(address)[..4]].concat();
+                map.update(&key, &[1], MapFlags::ANY).unwrap();
+            }
+        }
+    }
+    let program = loaded.progs().next().unwrap();
+    let frame = frame(Ipv4Addr::LOCALHOST.into());
+    let runs = (0..12).map(|_| {
+        let mut options = libbpf_sys::bpf_test_run_opts {
+            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+            data_in: frame.as_ptr().cast(),
+            data_size_in: frame.len() as u32,
+            repeat: (ASKED / AT_ONCE) as i32,
+            ..Default::default()
+        };
+        // SAFETY: the program is an open descriptor, `frame` outlives the call, which only reads it,
+        // and `options` says its own size.
+        let outcome = unsafe {
+            libbpf_sys::bpf_prog_test_run_opts(program.as_fd().as_raw_fd(), &mut options)
+        };
+        assert_eq!(outcome, 0, "the kernel does not run it");
+        f64::from(options.duration) / f64::from(AT_ONCE)
+    });
+    runs.fold(f64::MAX, f64::min)
+}
+
+/// `cargo test --release -p narrows-bpf --lib what_a_look_up_costs -- --ignored --nocapture`
+#[test]
+#[ignore = "measures; nothing can fail"]
+fn what_a_look_up_costs() {
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let object = std::env::temp_dir().join(format!("nrw-{}-cost.o", std::process::id()));
+    let headers = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+    let programs = format!("-I{}", place.join("programs").display());
+    SkeletonBuilder::new()
+        .source(place.join("front/tests/cost.bpf.c"))
+        .obj(&object)
+        .clang_args([headers.as_str(), programs.as_str(), "-mcpu=v3"])
+        .build()
+        .unwrap();
+    let bytes = std::fs::read(&object).unwrap();
+    std::fs::remove_file(&object).unwrap();
+    println!(
+        "IPv4/6, prefixes: seconds to load; ns a look-up of what is in it (and is not): set, trie"
+    );
+    for (is_six, count) in [(false, 1000), (false, 100_000), (false, 1_000_000), (true, 100_000)] {
+        let Some(mut bench) = Bench::new() else { return };
+        let all: Vec<(IpAddr, u8)> = (0..count).map(|seed| prefix(seed, is_six)).collect();
+        let family = if is_six { "inet6" } else { "inet" };
+        let mut text = format!("create a hash:net maxelem 2000000 family {family}\n");
+        for (address, len) in &all {
+            text += &format!("add a {address}/{len}\n");
+        }
+        let began = Instant::now();
+        let mut restore = narrows_sets::Restore::new(text, 1, true);
+        while restore.step(&mut bench.sets, Nanos::ZERO, &Alone) {}
+        assert_eq!(restore.end().code, 0, "{}", restore.end().stderr);
+        bench.tables.follow(&mut bench.sets).unwrap();
+        let loading = began.elapsed().as_secs_f64();
+        let members = (0..ASKED).map(|seed| all[number(seed ^ 0x9999) as usize % all.len()].0);
+        let members: Vec<IpAddr> = members.collect();
+        let others = (0..ASKED).map(|seed| prefix(seed ^ 0x8000_0000, is_six).0);
+        let others: Vec<IpAddr> = others.collect();
+        let trie: &[(IpAddr, u8)] = if is_six { &[] } else { &all };
+        let costs = [&members, &others].map(|asked| {
+            let without = cost(&bench, &bytes, 0, asked, &[]);
+            let set = cost(&bench, &bytes, 1, asked, &[]) - without;
+            let trie =
+                if is_six { f64::NAN } else { cost(&bench, &bytes, 2, asked, trie) - without };
+            (set, trie)
+        });
+        let [(set, trie), (set_not, trie_not)] = costs;
+        println!(
+            "{family} {count}: {loading:.2} s; set {set:.0} ({set_not:.0}), trie {trie:.0} ({trie_not:.0})"
+        );
+    }
+}
+
+/// `cargo test --release -p narrows-bpf --lib what_a_filter_costs -- --ignored --nocapture`
+#[test]
+#[ignore = "measures; nothing can fail"]
+fn what_a_filter_costs() {
+    let Some(mut bench) = Bench::new() else { return };
+    bench.run("create a hash:net");
+    bench.run("create counts hash:net counters");
+    for set in ["a", "counts"] {
+        bench.run(&format!("add {set} 10.0.0.1"));
+    }
+    let best = |front: &Front, source: &str| {
+        let frame = frame(source.parse().unwrap());
+        (0..9).map(|_| run(front, &frame, 1_000_000).1).min().unwrap_or_default()
+    };
+    let nothing = bench.front(&[]);
+    println!("no filter: {} ns, all without the plane's program", best(&nothing, "10.0.0.2"));
+    for set in ["a", "counts"] {
+        let front = bench.dropping(&[bench.look_up(set, false)]);
+        let (dropped, passed) = (best(&front, "10.0.0.1"), best(&front, "10.0.0.2"));
+        println!("set {set}: dropped {dropped} ns, passed {passed} ns");
+    }
+}

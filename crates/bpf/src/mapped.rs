@@ -1,0 +1,105 @@
+//! Array maps in this process's memory: what programs read is written with plain stores.
+//!
+//! *Who may touch a byte.* This process and the kernel's programs, both at any time; so it is looked
+//! at as atomic numbers only, whatever the kernel does beside it, and nothing is ever used as an
+//! address.
+#![allow(unsafe_code)]
+
+use libbpf_rs::{MapHandle, MapType, libbpf_sys};
+use rustix::mm::{MapFlags, ProtFlags};
+use std::io;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// What a value of an array map may be seen as.
+///
+/// # Safety
+/// It is made of atomic numbers only, without padding, its size is a multiple of 8, and any bytes
+/// are one.
+pub(crate) unsafe trait OfAtomics {}
+
+/// 32 bytes as eight words.
+#[repr(C, align(8))]
+pub(crate) struct SharedCell(pub(crate) [AtomicU32; 8]);
+
+// SAFETY: an array of atomics, 32 bytes.
+unsafe impl OfAtomics for SharedCell {}
+// SAFETY: an atomic, 8 bytes.
+unsafe impl OfAtomics for AtomicU64 {}
+
+/// `struct table` of `programs/sets.h`.
+#[repr(C)]
+pub(crate) struct SharedTable {
+    pub(crate) lengths: [AtomicU64; 2],
+    pub(crate) mode: AtomicU32,
+    pub(crate) flags: AtomicU32,
+    pub(crate) reserved: AtomicU64,
+}
+
+// SAFETY: atomics one behind the other, 32 bytes.
+unsafe impl OfAtomics for SharedTable {}
+
+/// An array map of `T`, mapped; unmapped when dropped.
+pub(crate) struct Mapped<T: OfAtomics> {
+    map: MapHandle,
+    start: NonNull<T>,
+    len: usize,
+    of: PhantomData<T>,
+}
+
+// SAFETY: a mapping is a plain region of memory; which thread unmaps it does not matter.
+unsafe impl<T: OfAtomics> Send for Mapped<T> {}
+// SAFETY: what is shared of it are atomics.
+unsafe impl<T: OfAtomics> Sync for Mapped<T> {}
+
+impl<T: OfAtomics> Mapped<T> {
+    /// Makes an array map of `len` values, all zeros. One that is to be in another map may have any
+    /// length there.
+    pub(crate) fn new(name: &str, len: usize, is_inner: bool) -> Result<Self, libbpf_rs::Error> {
+        let inner = if is_inner { libbpf_sys::BPF_F_INNER_MAP } else { 0 };
+        let options = libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+            map_flags: libbpf_sys::BPF_F_MMAPABLE | inner,
+            ..Default::default()
+        };
+        let len = len.max(1);
+        let (size, count) = (size_of::<T>() as u32, len as u32);
+        let map = MapHandle::create(MapType::Array, Some(name), 4, size, count, &options)?;
+        let bytes = len * size_of::<T>();
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: asks for a new region at an address of the kernel's choosing. The map behind it has
+        // `len` values of the size of `T`, one after the other.
+        let start =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, access, flags, map.as_fd(), 0) };
+        let start = NonNull::new(start.map_err(io::Error::from)?.cast());
+        let start = start.ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        Ok(Self { map, start, len, of: PhantomData })
+    }
+
+    /// The map.
+    pub(crate) fn map(&self) -> &MapHandle {
+        &self.map
+    }
+}
+
+impl<T: OfAtomics> Deref for Mapped<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: the region holds `len` values of `T`, page-aligned, for as long as `self` lives,
+        // and whatever its bytes are, they are atomics.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T: OfAtomics> Drop for Mapped<T> {
+    fn drop(&mut self) {
+        let bytes = self.len * size_of::<T>();
+        // SAFETY: exactly the region that `new` obtained, unmapped once; references into it do not
+        // outlive `self`. A failure leaves it mapped, which harms nobody.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), bytes) };
+    }
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Whether a frame is for the box itself: for its kernel, and nobody else.
+ */
+#ifndef SELF_H
+#define SELF_H
+
+#include <linux/if_ether.h>
+
+/* The port's own address, set before the program is loaded. */
+const volatile __u8 own_mac[ETH_ALEN] = { 2, 0, 0, 0, 0, 1 };
+
+static __always_inline int is_for_self(const struct ethhdr *eth)
+{
+	__u8 differs = 0;
+
+#pragma unroll
+	for (int i = 0; i < ETH_ALEN; i++)
+		differs |= eth->h_dest[i] ^ own_mac[i];
+	return !differs;
+}
+
+#endif

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Whether a packet is in a set.
+ *
+ * Sets are numbered; a set's contents are a table, which is numbered, too. One word
+ * leads from a set to its table, so two sets are swapped by writing two words, and
+ * whoever looks up sees the one table or the other.
+ *
+ * A table has a painting of its prefixes (crates/sets/src/image.rs), which says of an
+ * address in three reads whether it is in. For what a painting cannot say (IPv6 beyond
+ * 32 bits, ports, which member counts), the members are in a hash, too, and are looked
+ * up one length after the other, the longest first; the painting says where there is
+ * nothing to look up.
+ *
+ * User space makes the maps, one of each for both ports, and changes them while they
+ * are read. It writes members before the word that leads to them, and takes that word
+ * away before them.
+ */
+#ifndef SETS_H
+#define SETS_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+#include "packet.h"
+
+#define SETS_MAX 64
+/* Room for contents that take the place of others. Table 0 is empty for ever. */
+#define TABLES_MAX 128
+/* As many cells are before those of a layer's blocks. */
+#define TOP_CELLS (1 << 15)
+
+/* How a table is asked. */
+enum mode {
+	NOTHING,	/* nothing is in it */
+	PAINTED,	/* the painting says all */
+	ANNOUNCED,	/* the second layer says where members have to be looked up */
+	WALKED,		/* members are looked up wherever a layer has something */
+	ETHERNET,	/* members are Ethernet addresses */
+};
+
+/* What else is so of a table. */
+#define IS_V6 1
+#define HAS_PORTS 2
+#define COUNTS 4
+
+struct table {
+	/* The lengths of members that are in the hash: bit n for n + 1 bits. */
+	__u64 lengths[2];
+	__u32 mode;
+	__u32 flags;
+	__u64 reserved;
+};
+
+struct cell {
+	__u32 words[8];
+};
+
+struct element_key {
+	__be64 address[2];
+	__u8 len;
+	__u8 protocol;
+	__be16 port;
+} __attribute__((packed));
+
+struct element {
+	__u64 packets;
+	__u64 bytes;
+	__u64 is_exception;
+};
+
+/* Which address of a packet is looked up, and which port. */
+#define LOOK_UP 1
+#define BY_DESTINATION 2
+#define BY_DESTINATION_PORT 4
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SETS_MAX);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, __u64);
+} set_tables SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TABLES_MAX);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct table);
+} tables SEC(".maps");
+
+struct painting {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE | BPF_F_INNER_MAP);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct cell));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, TABLES_MAX);
+	__type(key, __u32);
+	__array(values, struct painting);
+} paintings SEC(".maps");
+
+struct members {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(struct element_key));
+	__uint(value_size, sizeof(struct element));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, TABLES_MAX);
+	__type(key, __u32);
+	__array(values, struct members);
+} members SEC(".maps");
+
+/* How many bits are set. */
+static __always_inline __u32 ones(__u64 word)
+{
+	word -= word >> 1 & 0x5555555555555555ULL;
+	word = (word & 0x3333333333333333ULL) + (word >> 2 & 0x3333333333333333ULL);
+	word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0fULL;
+	return word * 0x0101010101010101ULL >> 56;
+}
+
+/* The number of the highest bit of a word that is not 0. Without a branch: the verifier
+ * would go each way for each member that is looked up. */
+static __always_inline __u32 highest(__u64 word)
+{
+#pragma unroll
+	for (int half = 1; half < 64; half *= 2)
+		word |= word >> half;
+	return (ones(word) - 1) & 63;
+}
+
+/* Whether the address that begins with `top` is painted on the layer at `first`. */
+static __always_inline __u32 is_painted(void *painting, __u32 first, __u32 top)
+{
+	__u32 at = first + (top >> 17), slot = top >> 8 & 63, entry;
+	const struct cell *cell = bpf_map_lookup_elem(painting, &at);
+	__u64 full, partial;
+
+	if (!cell)
+		return 0;
+	/* Published last of all, so what it leads to is there. */
+	entry = *(const volatile __u32 *)&cell->words[top >> 14 & 7];
+	if (entry <= 1)
+		return entry;
+	cell = bpf_map_lookup_elem(painting, &entry);
+	if (!cell)
+		return 0;
+	full = *(const __u64 *)&cell->words[0];
+	partial = *(const __u64 *)&cell->words[2];
+	if (!(partial >> slot & 1))
+		return full >> slot & 1;
+	entry += 1 + ones(partial & ((1ULL << slot) - 1));
+	cell = bpf_map_lookup_elem(painting, &entry);
+	return cell ? cell->words[top >> 5 & 7] >> (top & 31) & 1 : 0;
+}
+
+/* What a member says: 1 where it is in, 0 where it is an exception, 2 where there is
+ * none. */
+static __always_inline int member(void *elements, const struct element_key *key, __u32 counts,
+				  __u32 bytes)
+{
+	struct element *element = bpf_map_lookup_elem(elements, key);
+
+	if (!element)
+		return 2;
+	if (counts) {
+		__sync_fetch_and_add(&element->packets, 1);
+		__sync_fetch_and_add(&element->bytes, bytes);
+	}
+	return !element->is_exception;
+}
+
+/* What the longest member of table `number` that covers `key` says. One that counts
+ * counts `bytes`. `key` is used up. */
+__noinline int longest_member(__u32 number, struct element_key *key, __u32 bytes)
+{
+	struct table *table = bpf_map_lookup_elem(&tables, &number);
+	void *elements = bpf_map_lookup_elem(&members, &number);
+	__u64 lengths, bits;
+	__u32 counts, bit;
+	int found;
+
+	if (!table || !elements || !key)
+		return 2;
+	counts = table->flags & COUNTS;
+	lengths = table->lengths[1];
+	bits = bpf_be64_to_cpu(key->address[1]);
+	for (int i = 0; i < 64 && lengths; i++) {
+		bit = highest(lengths);
+		lengths &= ~(1ULL << bit);
+		bits &= ~0ULL << (63 - bit);
+		key->address[1] = bpf_cpu_to_be64(bits);
+		key->len = 65 + bit;
+		found = member(elements, key, counts, bytes);
+		if (found != 2)
+			return found;
+	}
+	lengths = table->lengths[0];
+	bits = bpf_be64_to_cpu(key->address[0]);
+	key->address[1] = 0;
+	for (int i = 0; i < 64 && lengths; i++) {
+		bit = highest(lengths);
+		lengths &= ~(1ULL << bit);
+		bits &= ~0ULL << (63 - bit);
+		key->address[0] = bpf_cpu_to_be64(bits);
+		key->len = 1 + bit;
+		found = member(elements, key, counts, bytes);
+		if (found != 2)
+			return found;
+	}
+	return 2;
+}
+
+/* Whether `packet` is in the set `set`. A global function: the verifier looks at it by
+ * itself, not once for each filter that calls it. */
+__noinline int is_in_set(struct packet *packet, __u32 set, __u32 how)
+{
+	const __u64 *leads_to = bpf_map_lookup_elem(&set_tables, &set);
+	const struct table *table;
+	struct element_key key = {};
+	__u32 number, mode, flags, painted, announced = 0, top;
+	const __u8 *address;
+	void *painting;
+	int found;
+
+	if (!leads_to || !packet)
+		return 0;
+	number = *(const volatile __u64 *)leads_to;
+	table = bpf_map_lookup_elem(&tables, &number);
+	if (!table)
+		return 0;
+	mode = table->mode;
+	flags = table->flags;
+	if (mode == NOTHING)
+		return 0;
+	if (mode == ETHERNET) {
+		__builtin_memcpy(&key, how & BY_DESTINATION ? packet->destination_mac :
+							      packet->source_mac, 8);
+		return longest_member(number, &key, packet->bytes) == 1;
+	}
+	if (packet->ip != (flags & IS_V6 ? 6 : 4))
+		return 0;
+	address = how & BY_DESTINATION ? packet->destination : packet->source;
+	top = bpf_ntohl(*(const __be32 *)address);
+	painting = bpf_map_lookup_elem(&paintings, &number);
+	if (!painting)
+		return 0;
+	painted = is_painted(painting, 0, top);
+	if (mode == PAINTED)
+		return painted;
+	if (flags & IS_V6)
+		announced = is_painted(painting, TOP_CELLS, top);
+	if (!announced && (mode == ANNOUNCED || !painted))
+		return painted;
+	__builtin_memcpy(&key, address, 16);
+	if (flags & HAS_PORTS) {
+		key.protocol = packet->protocol;
+		key.port = how & BY_DESTINATION_PORT ? packet->destination_port :
+						       packet->source_port;
+	}
+	found = longest_member(number, &key, packet->bytes);
+	/* Of longer ones none: what shorter ones paint. */
+	if (found == 2)
+		return mode == ANNOUNCED && painted;
+	return found;
+}
+
+#endif

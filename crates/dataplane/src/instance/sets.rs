@@ -1,0 +1,108 @@
+//! The sets of an instance: commands, times, and the programs that look them up.
+
+use super::{Instance, InstanceError};
+use crate::clock;
+use crate::front::{Fronts, Terms, Uses, resolve};
+use narrows_bpf::{SetTables, SetsError};
+use narrows_policy::{FrontTerm, Plan};
+use narrows_sets::{Reply, Restore, Sets};
+
+impl Instance {
+    /// Runs one command on its sets, the words behind `narrows set`. It is in force when this
+    /// returns.
+    pub(crate) fn run_set(&mut self, words: &[String]) -> Reply {
+        self.expire_sets();
+        let Self { sets, policy, tables, .. } = self;
+        let host = Uses { policy, tables: tables.as_ref() };
+        let reply = sets.run(words, clock::now(), &host);
+        self.after(reply)
+    }
+
+    /// Does one line of `restore`. False where there is nothing more to do.
+    pub(crate) fn restore_set(&mut self, restore: &mut Restore) -> bool {
+        let Self { sets, policy, tables, .. } = self;
+        let host = Uses { policy, tables: tables.as_ref() };
+        restore.step(sets, clock::now(), &host)
+    }
+
+    /// Puts what was restored in force.
+    pub(crate) fn restored_sets(&mut self, restore: &Restore) -> Reply {
+        let reply = restore.end();
+        self.after(reply)
+    }
+
+    fn after(&mut self, mut reply: Reply) -> Reply {
+        if let Err(error) = self.follow_sets() {
+            reply.stderr.push_str(&format!("narrows set: {error}; it is tried again\n"));
+            reply.code = reply.code.max(1);
+        }
+        reply
+    }
+
+    /// Takes out the members whose time is over.
+    pub(crate) fn expire_sets(&mut self) {
+        if self.sets.expire(clock::now())
+            && let Err(error) = self.follow_sets()
+        {
+            self.events.warn(error.to_string());
+        }
+    }
+
+    /// Begins with `sets`, as another process or a file had them.
+    pub(crate) fn adopt_sets(&mut self, sets: Sets) -> Result<(), SetsError> {
+        self.sets = sets;
+        self.follow_sets()
+    }
+
+    /// All its sets, as commands that make them again.
+    pub(crate) fn save_sets(&self) -> String {
+        let host = Uses { policy: &self.policy, tables: self.tables.as_ref() };
+        self.sets.save(clock::now(), &host)
+    }
+
+    /// Its sets.
+    pub(crate) fn sets(&self) -> &Sets {
+        &self.sets
+    }
+
+    /// Has packets looked up in the sets as they are.
+    fn follow_sets(&mut self) -> Result<(), SetsError> {
+        if self.sets.is_empty() && self.tables.is_none() {
+            return Ok(());
+        }
+        let tables = match self.tables.take() {
+            Some(tables) => tables,
+            None => SetTables::new()?,
+        };
+        self.tables.insert(tables).follow(&mut self.sets)
+    }
+
+    /// What of `front` runs at the port `name`.
+    pub(super) fn resolve(&self, name: &str, front: &[FrontTerm]) -> Result<Terms, InstanceError> {
+        let failed = |source| InstanceError::Front { port: name.to_owned(), source };
+        resolve(front, &self.sets).map_err(failed)
+    }
+
+    /// What runs in front of `plans`.
+    pub(super) fn fronts(&self, plans: &[Plan; 2]) -> Result<Fronts<'_>, InstanceError> {
+        let [a, b] = &self.options.ports;
+        let terms = [self.resolve(a, &plans[0].front)?, self.resolve(b, &plans[1].front)?];
+        Ok(Fronts { terms, tables: self.tables.as_ref() })
+    }
+}
+
+/// The sets that the commands in `text` make.
+///
+/// # Errors
+/// The first that fails, with its line.
+pub(crate) fn read_sets(text: String) -> Result<Sets, String> {
+    let policy = narrows_policy::Policy::default();
+    let host = Uses { policy: &policy, tables: None };
+    let mut sets = Sets::default();
+    let mut restore = Restore::new(text, 1, false);
+    while restore.step(&mut sets, clock::now(), &host) {}
+    match restore.end() {
+        Reply { code: 0, .. } => Ok(sets),
+        Reply { stderr, .. } => Err(stderr.trim_end().to_owned()),
+    }
+}

@@ -1,0 +1,88 @@
+//! The file that sets are kept in, beside the state file: `STATE.sets`.
+//!
+//! It is what `narrows set save` prints, with the time that members have left. It is written once a
+//! second at most, and seldom enough that writing takes a twentieth of the time; and at the end. So
+//! what was added in the last seconds before a crash may be missing, unlike a change of the policy.
+//!
+//! Non-goals: the sets' own changes of time, counters: they alone are no reason to write.
+
+use crate::clock;
+use crate::instance::{Instance, read_sets};
+use crate::run::RunError;
+use narrows_sets::Sets;
+use narrows_units::Nanos;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// So many times as long as writing took, nothing is written.
+const REST: u64 = 20;
+
+/// See the module's documentation.
+pub(crate) struct SetsFile {
+    path: PathBuf,
+    /// The state of the sets that the file has.
+    kept: u64,
+    /// When it may be written again.
+    next: Nanos,
+    /// Whether the last attempt failed.
+    has_failed: bool,
+}
+
+impl SetsFile {
+    /// That beside the state file at `state`.
+    pub(crate) fn beside(state: &Path) -> Self {
+        let mut path = state.as_os_str().to_owned();
+        path.push(".sets");
+        Self { path: path.into(), kept: 0, next: Nanos::ZERO, has_failed: false }
+    }
+
+    /// Writes the sets of `instance` if they have changed and it has not just been done.
+    pub(crate) fn keep_in_time(&mut self, instance: &mut Instance) {
+        if clock::now() >= self.next {
+            self.keep(instance);
+        }
+    }
+
+    /// Writes the sets of `instance` if they have changed.
+    pub(crate) fn keep(&mut self, instance: &mut Instance) {
+        let version = instance.sets().version();
+        if version == self.kept {
+            return;
+        }
+        let began = clock::now();
+        match narrows_tc::replace(&self.path, &instance.save_sets()) {
+            Ok(()) => {
+                self.kept = version;
+                self.has_failed = false;
+            }
+            Err(error) if !self.has_failed => {
+                self.has_failed = true;
+                instance.warn(format!("cannot keep the sets in {}: {error}", self.path.display()));
+            }
+            Err(_) => {}
+        }
+        let now = clock::now();
+        self.next = now + Nanos(now.since(began).0.saturating_mul(REST));
+    }
+}
+
+/// The sets to begin with: those that were kept, or those of the file at `first`, or none.
+pub(crate) fn first(first: Option<&Path>, kept: Option<&mut SetsFile>) -> Result<Sets, RunError> {
+    let read = |path: &Path| {
+        let wrong = |why: String| RunError::Sets { path: path.to_owned(), why };
+        let text = match std::fs::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(|error| wrong(error.to_string()))?,
+        };
+        read_sets(String::from_utf8_lossy(&text).into_owned()).map(Some).map_err(wrong)
+    };
+    if let Some(file) = kept
+        && let Some(sets) = read(&file.path)?
+    {
+        file.kept = sets.version();
+        return Ok(sets);
+    }
+    let Some(path) = first else { return Ok(Sets::default()) };
+    let missing = || RunError::Sets { path: path.to_owned(), why: "there is no such file".into() };
+    read(path)?.ok_or_else(missing)
+}

@@ -1,0 +1,122 @@
+//! What sort of set it is: what its members are, and what is known of each.
+
+/// What the members of a set are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shape {
+    /// Addresses, of each of which so many bits count (`hash:ip`, `netmask`).
+    Ip {
+        /// All of them, unless `netmask` says less.
+        netmask: u8,
+    },
+    /// Prefixes (`hash:net`).
+    Net,
+    /// Prefixes, each with a port (`hash:net,port`).
+    NetPort,
+    /// Ethernet addresses (`hash:mac`).
+    Mac,
+}
+
+impl Shape {
+    /// As `ipset` calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ip { .. } => "hash:ip",
+            Self::Net => "hash:net",
+            Self::NetPort => "hash:net,port",
+            Self::Mac => "hash:mac",
+        }
+    }
+
+    /// The revision of the type that is spoken here, as `ipset list` shows it.
+    pub(crate) fn revision(self) -> u8 {
+        match self {
+            Self::Ip { .. } | Self::Mac => 5,
+            Self::Net => 7,
+            Self::NetPort => 8,
+        }
+    }
+
+    /// How many words say where a packet is looked at: `src`, or `src,dst`.
+    pub fn dimensions(self) -> usize {
+        if self == Self::NetPort { 2 } else { 1 }
+    }
+
+    /// Whether a member may say that what it covers is not in the set (`nomatch`).
+    pub(crate) fn has_exceptions(self) -> bool {
+        matches!(self, Self::Net | Self::NetPort)
+    }
+}
+
+/// Whose addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Family {
+    /// IPv4.
+    Inet,
+    /// IPv6.
+    Inet6,
+}
+
+impl Family {
+    /// As `ipset` calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Inet => "inet",
+            Self::Inet6 => "inet6",
+        }
+    }
+
+    /// How many bits an address has.
+    pub fn bits(self) -> u8 {
+        match self {
+            Self::Inet => 32,
+            Self::Inet6 => 128,
+        }
+    }
+}
+
+/// What a set was created as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kind {
+    /// What its members are.
+    pub shape: Shape,
+    /// Whose addresses; without meaning for `hash:mac`.
+    pub family: Family,
+    /// How many members it may have.
+    pub maxelem: u32,
+    /// After how many seconds a member goes of which nothing else is said, 0 for never; `None`
+    /// where members have no time at all.
+    pub timeout: Option<u32>,
+    /// Whether packets are counted for each member.
+    pub counters: bool,
+    /// Whether something may be noted on a member.
+    pub comment: bool,
+    /// What `ipset` sizes its hash with: kept, so that `save` says what was said.
+    pub hashsize: u32,
+    /// The same of its buckets; `None` where nobody said it.
+    pub bucketsize: Option<u8>,
+    /// The same of its hash's seed.
+    pub initval: Option<u32>,
+}
+
+impl Kind {
+    /// `ipset`'s own defaults for a set of `shape`.
+    pub fn new(shape: Shape) -> Self {
+        Self {
+            shape,
+            family: Family::Inet,
+            maxelem: 65_536,
+            timeout: None,
+            counters: false,
+            comment: false,
+            hashsize: 1024,
+            bucketsize: None,
+            initval: None,
+        }
+    }
+
+    /// Whether a set of this kind may take the place of one of `other`, and the other way round.
+    pub fn fits(&self, other: &Self) -> bool {
+        let is_mac = self.shape == Shape::Mac;
+        self.shape.name() == other.shape.name() && (is_mac || self.family == other.family)
+    }
+}

@@ -1,0 +1,75 @@
+//! `ipset restore`: a text of commands, done in steps so that others have their turn.
+//!
+//! As `ipset` does, it stops at the first line that fails and says which it is; what came before is
+//! in force.
+
+use crate::command;
+use crate::sets::{Failure, Host, Reply, Sets};
+use crate::words::Words;
+use narrows_units::Nanos;
+
+/// See the module's documentation.
+pub struct Restore {
+    text: String,
+    /// How many bytes of it are done.
+    done: usize,
+    /// The number of the line that is next.
+    next: usize,
+    may_exist: bool,
+    failure: Option<String>,
+}
+
+impl Restore {
+    /// That of `text`, whose first line has the number `first`; with `may_exist` as if every line
+    /// said `-exist`.
+    pub fn new(text: String, first: usize, may_exist: bool) -> Self {
+        Self { text, done: 0, next: first, may_exist, failure: None }
+    }
+
+    /// Does one line. False where there is nothing more to do.
+    pub fn step(&mut self, sets: &mut Sets, now: Nanos, host: &dyn Host) -> bool {
+        let rest = self.text.get(self.done..).filter(|_| self.failure.is_none());
+        let Some(line) = rest.and_then(|rest| rest.split_inclusive('\n').next()) else {
+            return false;
+        };
+        self.done += line.len();
+        let number = self.next;
+        self.next += 1;
+        if let Err(why) = Self::execute(line, self.may_exist, sets, now, host) {
+            self.failure = Some(format!("narrows set: Error in line {number}: {why}\n"));
+        }
+        true
+    }
+
+    fn execute(
+        line: &str,
+        may_exist: bool,
+        sets: &mut Sets,
+        now: Nanos,
+        host: &dyn Host,
+    ) -> Result<(), String> {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            return Ok(());
+        }
+        let mut command = command::parse(Words::new(line)).map_err(|error| error.0)?;
+        command.may_exist |= may_exist;
+        match sets.execute(command, now, host) {
+            Ok(_) => Ok(()),
+            Err(Failure::Syntax(why) | Failure::Refused(why) | Failure::No(why)) => Err(why),
+        }
+    }
+
+    /// The number of the last line that was done.
+    pub fn line(&self) -> usize {
+        self.next.saturating_sub(1)
+    }
+
+    /// How it ended.
+    pub fn end(&self) -> Reply {
+        match &self.failure {
+            None => Reply::default(),
+            Some(why) => Reply { stderr: why.clone(), code: 1, ..Reply::default() },
+        }
+    }
+}

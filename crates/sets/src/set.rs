@@ -1,0 +1,209 @@
+//! One set: its members, their times, and what changed since somebody last asked.
+
+use crate::key::{Key, PrefixLen};
+use crate::kind::Kind;
+use narrows_units::Nanos;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// From so many changes on it is not worth telling them one by one.
+const CHANGES_MAX: usize = 65_536;
+
+/// What is known of a member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Element {
+    /// When it goes; `None` for never.
+    pub expires: Option<Nanos>,
+    /// What it covers is not in the set (`nomatch`).
+    pub is_exception: bool,
+}
+
+/// What is looked up in a set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Match {
+    /// The address.
+    pub address: IpAddr,
+    /// What IP carries, and the port, where the set has ports.
+    pub port: (u8, u16),
+}
+
+/// What changed in a set.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Changes {
+    /// So much that it is best read anew.
+    All,
+    /// These members came, went, or are something else now. One may be named more than once.
+    Of(Vec<Key>),
+}
+
+/// See the module's documentation.
+#[derive(Clone, Debug)]
+pub struct Set {
+    kind: Kind,
+    elements: BTreeMap<Key, Element>,
+    /// Members with a time, by when they go.
+    ends: BTreeSet<(Nanos, Key)>,
+    comments: BTreeMap<Key, Box<str>>,
+    /// How many members have each length.
+    lengths: BTreeMap<PrefixLen, usize>,
+    /// What counters of new members begin with, where that is not 0.
+    initial: BTreeMap<Key, (u64, u64)>,
+    changes: Changes,
+}
+
+/// A member as it is to be added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Addition<'a> {
+    pub(crate) element: Element,
+    pub(crate) comment: Option<&'a str>,
+    /// Packets and bytes that its counters begin with.
+    pub(crate) counters: Option<(u64, u64)>,
+}
+
+impl Set {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            elements: BTreeMap::new(),
+            ends: BTreeSet::new(),
+            comments: BTreeMap::new(),
+            lengths: BTreeMap::new(),
+            initial: BTreeMap::new(),
+            changes: Changes::All,
+        }
+    }
+
+    /// What it was created as.
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// How many members it has.
+    pub fn len(&self) -> usize {
+        self.elements.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.elements.is_empty()
+    }
+
+    /// What is known of the member `key`.
+    pub fn get(&self, key: &Key) -> Option<&Element> {
+        self.elements.get(key)
+    }
+
+    /// All members, by address.
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Element)> {
+        self.elements.iter()
+    }
+
+    /// The members from `from` on, by address.
+    pub fn from(&self, from: &Key) -> impl Iterator<Item = (&Key, &Element)> {
+        self.elements.range(from..)
+    }
+
+    /// The lengths of its prefixes, the longest first.
+    pub fn lengths(&self) -> impl Iterator<Item = PrefixLen> {
+        self.lengths.keys().rev().copied()
+    }
+
+    /// What is noted on the member `key`.
+    pub fn comment(&self, key: &Key) -> Option<&str> {
+        self.comments.get(key).map(AsRef::as_ref)
+    }
+
+    /// Packets and bytes that the counters of `key` begin with.
+    pub fn initial(&self, key: &Key) -> (u64, u64) {
+        self.initial.get(key).copied().unwrap_or_default()
+    }
+
+    /// Whether a packet is in it: its longest prefix that covers the packet decides.
+    pub fn contains(&self, packet: &Match) -> bool {
+        let found = self.lengths().find_map(|len| {
+            let (protocol, port) = packet.port;
+            self.get(&Key::prefix(packet.address, len).with_port(protocol, port))
+        });
+        found.is_some_and(|element| !element.is_exception)
+    }
+
+    /// What changed since this was last asked.
+    pub fn take_changes(&mut self) -> Changes {
+        std::mem::replace(&mut self.changes, Changes::Of(Vec::new()))
+    }
+
+    /// When the first of its members goes.
+    pub(crate) fn next_end(&self) -> Option<Nanos> {
+        self.ends.first().map(|(end, _)| *end)
+    }
+
+    /// Puts the member `key` in, or in the place of what it was. False where there is no room.
+    pub(crate) fn put(&mut self, key: Key, new: Addition<'_>) -> bool {
+        let before = self.elements.get(&key).copied();
+        if before.is_none() && self.elements.len() >= self.kind.maxelem as usize {
+            return false;
+        }
+        match before {
+            Some(before) => {
+                before.expires.map(|end| self.ends.remove(&(end, key)));
+                self.comments.remove(&key);
+            }
+            None => *self.lengths.entry(key.len()).or_default() += 1,
+        }
+        self.elements.insert(key, new.element);
+        if let Some(end) = new.element.expires {
+            self.ends.insert((end, key));
+        }
+        if let Some(comment) = new.comment {
+            self.comments.insert(key, comment.into());
+        }
+        self.initial.remove(&key);
+        if let Some(counters) = new.counters.filter(|counters| *counters != (0, 0)) {
+            self.initial.insert(key, counters);
+        }
+        // A new time alone is nothing that whoever looks up has to know.
+        let is_same = before.is_some_and(|before| before.is_exception == new.element.is_exception);
+        if !is_same || new.counters.is_some() {
+            self.changed(key);
+        }
+        true
+    }
+
+    /// Takes the member `key` out. Whether it was there.
+    pub(crate) fn remove(&mut self, key: &Key) -> bool {
+        let Some(element) = self.elements.remove(key) else { return false };
+        element.expires.map(|end| self.ends.remove(&(end, *key)));
+        self.comments.remove(key);
+        self.initial.remove(key);
+        if let Some(count) = self.lengths.get_mut(&key.len()) {
+            *count -= 1;
+            if *count == 0 {
+                self.lengths.remove(&key.len());
+            }
+        }
+        self.changed(*key);
+        true
+    }
+
+    /// Takes all members out.
+    pub(crate) fn flush(&mut self) {
+        *self = Self::new(self.kind);
+    }
+
+    /// Takes out those members whose time is over at `now`.
+    pub(crate) fn expire(&mut self, now: Nanos) {
+        while let Some((end, key)) = self.ends.first().copied()
+            && end <= now
+        {
+            self.remove(&key);
+        }
+    }
+
+    fn changed(&mut self, key: Key) {
+        match &mut self.changes {
+            Changes::All => {}
+            Changes::Of(keys) if keys.len() < CHANGES_MAX => keys.push(key),
+            Changes::Of(_) => self.changes = Changes::All,
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Any bytes as what `narrows set restore` is given.
+//!
+//! No line may panic, whatever sets the lines make must survive being saved and restored, and what is
+//! laid out for the driver must say of each member what the set says.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use narrows_sets::image::{Cell, Cells, Layout, find, layers};
+use narrows_sets::{Family, Host, Key, Match, Named, Restore, Sets, Shape};
+use narrows_units::Nanos;
+
+struct Alone;
+
+impl Host for Alone {
+    fn references(&self, _: &str) -> usize {
+        0
+    }
+
+    fn counted(&self, named: &Named, key: &Key) -> (u64, u64) {
+        named.set.initial(key)
+    }
+}
+
+struct Memory(Vec<Cell>);
+
+impl Cells for Memory {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn write(&mut self, index: usize, cell: &Cell) {
+        self.0[index] = *cell;
+    }
+
+    fn publish(&mut self, index: usize, word: usize, value: u32) {
+        self.0[index][word] = value;
+    }
+}
+
+fn restore(sets: &mut Sets, text: &str) -> i32 {
+    let mut restore = Restore::new(text.to_owned(), 1, false);
+    while restore.step(sets, Nanos::ZERO, &Alone) {}
+    restore.end().code
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let text = String::from_utf8_lossy(bytes);
+    let mut sets = Sets::default();
+    for line in text.lines().take(200) {
+        let before = sets.edits();
+        if restore(&mut sets, line) != 0 {
+            assert_eq!(sets.edits(), before, "a failed line changed something");
+        }
+    }
+    let saved = sets.save(Nanos::ZERO, &Alone);
+    let mut again = Sets::default();
+    assert_eq!(restore(&mut again, &saved), 0, "what was saved is good");
+    assert_eq!(again.save(Nanos::ZERO, &Alone), saved);
+    for (_, named) in sets.iter().take(2) {
+        let (set, kind) = (&named.set, named.set.kind());
+        if layers(set) == 0 || kind.shape == Shape::NetPort || kind.family == Family::Inet6 {
+            continue;
+        }
+        let mut memory = Memory(vec![[0; 8]; Layout::size(set)]);
+        Layout::new(set, &mut memory).expect("it was measured");
+        for (key, _) in set.iter().take(100) {
+            let packet = Match { address: key.v4().into(), port: (0, 0) };
+            assert_eq!(find(&memory.0, 0, key.top()), set.contains(&packet));
+        }
+    }
+});
