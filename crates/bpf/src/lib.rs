@@ -11,6 +11,7 @@ mod attach;
 mod heartbeat;
 mod load;
 mod steer;
+pub mod test_run;
 mod translation;
 pub mod tree;
 
