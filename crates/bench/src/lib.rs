@@ -8,7 +8,8 @@
 //! What `cake` costs is measured [beside a peer](cake), with frames whose headers are read; what
 //! it costs to hold packets until their departure, in [timing wheels](wheels) and beside them.
 //!
-//! What it costs that cores share a limit is measured apart, with [real threads](coordination).
+//! What it costs that cores share a limit is measured apart, with [real threads](coordination); what a
+//! frame costs in the driver, by [test runs](xdp) of the kernel.
 //!
 //! Non-goals: real NICs, which have benchmarks of their own.
 
@@ -22,5 +23,6 @@ pub mod qdisc;
 pub mod structure;
 pub mod tree;
 pub mod wheels;
+pub mod xdp;
 
 pub use structure::{Structure, Workload};
