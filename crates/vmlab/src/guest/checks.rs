@@ -1,4 +1,8 @@
-//! The checks of a cell, in their order. Each leaves Narrows running and the ports as they were.
+//! The checks of a cell, in their order. Each leaves Narrows running and the ports as they were, but
+//! for those at the end: `stop`, and what runs in the driver, which starts and ends instances of its
+//! own.
+
+mod policing;
 
 use super::Verdict::{self, Passed, Skipped};
 use super::bed::{Bed, End, PORTS, Ring, ip};
@@ -49,6 +53,8 @@ pub const ALL: &[(&str, CheckFunction)] = &[
     ("nat", nat),
     ("upgrade", upgrade),
     ("stop", stop),
+    ("xdp plane", policing::rates),
+    ("xdp kill -9", policing::kill),
 ];
 
 /// The bed with what runs between its ports.
