@@ -175,7 +175,7 @@ pub(crate) fn help() -> Vec<Line<'static>> {
         "q, Ctrl-C         quit",
         "",
         "Rates are per second, over the time between two snapshots; - is not known yet.",
-        "k M G: thousands, millions, billions. Sent, Recvd, Arrvd, Rate, Ceil, Thresh: bit/s.",
+        "k M G: thousands, millions, billions. bit/s: Sent Recvd Arrvd Rate Ceil Thresh.",
         "Share: of what the port sent. Used: of the ceiling. Backlog: packets queued.",
         "Lent, Borr: packets sent by a class's own rate, and by what those above it lent.",
         "Bars: what a port delivered, full at its limit.",

@@ -1,7 +1,9 @@
 //! What a user sees, and what keys do.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use narrows_snapshot::{Class, Conservation, Port, Qdisc, Queue, Snapshot, Worker};
+use narrows_snapshot::{
+    Class, Conservation, Heaviest, Heavy, Port, Qdisc, Queue, Snapshot, Worker,
+};
 use narrows_top::{App, Feed, Look, View, draw, once};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -42,6 +44,18 @@ fn instance(seconds: u64, mbit: u64) -> Snapshot {
     )
     .unwrap();
     cake.figures.bytes = bytes;
+    let heavy = |name: &str| Heavy {
+        name: name.into(),
+        bps: mbit * 500_000,
+        delay_mean_us: 4_500,
+        delay_max_us: 20_000,
+    };
+    let heaviest = Heaviest {
+        window_s: 3.0,
+        sources: vec![heavy("192.0.2.1")],
+        destinations: vec![heavy("2001:db8::7")],
+        flows: vec![heavy("udp 192.0.2.1:53 > 192.0.2.2:4711")],
+    };
     Snapshot {
         state: "running".into(),
         uptime_s: seconds as f64,
@@ -54,6 +68,8 @@ fn instance(seconds: u64, mbit: u64) -> Snapshot {
                 total: queue(1),
                 per_queue: vec![queue(2), queue(2)],
                 qdiscs: vec![cake],
+                tx_rate_bps: mbit * 1_000_000,
+                heaviest,
                 classes: vec![
                     class("1:1", None, 1),
                     class("1:10", Some("1:1"), 4),
@@ -324,9 +340,29 @@ fn tab_and_digits_choose_views() {
     press(&mut app, &[KeyCode::Tab]);
     line(&app, "Thread");
     press(&mut app, &[KeyCode::BackTab, KeyCode::BackTab]);
+    line(&app, "Port, host, flow");
+    press(&mut app, &[KeyCode::BackTab]);
     line(&app, "the bridge was mended");
     type_in(&mut app, "3");
     line(&app, "Borr/s");
+}
+
+#[test]
+fn hosts_and_flows_have_their_share_and_their_delay() {
+    let app = app(View::Heaviest);
+    let flow = line(&app, "udp 192.0.2.1:53 > 192.0.2.2:4711");
+    let cells: Vec<&str> = flow.split_whitespace().skip(4).collect();
+    assert_eq!(cells, ["50", "%", "15.0M", "4.5ms", "20.0ms"], "{flow}");
+    line(&app, "2001:db8::7");
+}
+
+#[test]
+fn a_class_is_called_by_its_name() {
+    let mut app = App::new(View::Classes);
+    let mut now = instance(1, 30);
+    now.ports[1].classes[1].name = Some("Ann".into());
+    app.feed(Feed::Snapshot(Box::new(now)));
+    line(&app, " Ann#1:10 ");
 }
 
 #[test]
