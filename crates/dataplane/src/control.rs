@@ -31,8 +31,10 @@ pub use names::NamesFile;
 pub(crate) use place::{RUN_DIR, record};
 pub(crate) use server::{ControlServer, Task};
 
-/// The longest request or answer, in bytes: a batch of a hundred thousand lines.
+/// The longest request, in bytes: a batch of a hundred thousand lines.
 const MESSAGE_MAX: usize = 16 << 20;
+/// The longest answer, in bytes: a list of some million members of sets.
+const ANSWER_MAX: usize = 256 << 20;
 
 /// What an instance is asked.
 #[derive(Debug, Serialize, Deserialize)]

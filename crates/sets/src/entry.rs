@@ -24,6 +24,9 @@ fn has_ports(protocol: u8) -> bool {
     matches!(protocol, 6 | 17 | 132 | 136)
 }
 
+/// No entry stands for more members, so that none takes more than a moment.
+pub(crate) const MEMBERS_MAX: usize = 1 << 20;
+
 /// The members that `text` stands for in a set of `kind`, at most `most` of them.
 ///
 /// # Errors
@@ -52,7 +55,8 @@ fn within(count: usize, most: usize) -> Result<(), String> {
     match count <= most {
         true => Ok(()),
         false => Err(format!(
-            "it stands for {count} members and {most} are allowed: create the set with a larger maxelem"
+            "it stands for {count} members and {most} are allowed: write smaller ranges, or create the \
+             set with a larger maxelem"
         )),
     }
 }

@@ -275,7 +275,8 @@ impl Sets {
             return refuse(format!("nomatch is not for {}", kind.shape.name()));
         }
         let room = kind.maxelem as usize;
-        let keys = entry::parse(entry, &kind, room).map_err(Failure::Syntax)?;
+        let keys =
+            entry::parse(entry, &kind, room.min(entry::MEMBERS_MAX)).map_err(Failure::Syntax)?;
         let news = keys.iter().filter(|key| set.get(key).is_none()).count();
         if news < keys.len() && !may_exist {
             return refuse("Element cannot be added to the set: it's already added");
@@ -299,7 +300,7 @@ impl Sets {
     fn del(&mut self, name: &str, entry: &str, may_exist: bool) -> Result<(), Failure> {
         let set = self.find(name)?;
         let kind = *set.kind();
-        let most = kind.maxelem as usize;
+        let most = entry::MEMBERS_MAX.min(kind.maxelem as usize);
         let keys = entry::parse(entry, &kind, most).map_err(Failure::Syntax)?;
         if !may_exist && !keys.iter().all(|key| set.get(key).is_some()) {
             return refuse("Element cannot be deleted from the set: it's not added");

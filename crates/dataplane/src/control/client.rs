@@ -1,7 +1,7 @@
 //! A command's side of the control socket.
 
 use super::place::{RUN_DIR, SOCKET, folder};
-use super::{Answer, ControlError, MESSAGE_MAX, Request};
+use super::{ANSWER_MAX, Answer, ControlError, Request};
 use narrows_snapshot::Snapshot;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -128,7 +128,7 @@ pub(crate) fn receive<T: for<'de> Deserialize<'de>>(
     lines: &mut BufReader<Turn<'_>>,
 ) -> io::Result<T> {
     let mut line = Vec::new();
-    lines.take(MESSAGE_MAX as u64).read_until(b'\n', &mut line)?;
+    lines.take(ANSWER_MAX as u64).read_until(b'\n', &mut line)?;
     if line.is_empty() {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
