@@ -83,7 +83,8 @@ pub(crate) fn attach(
 }
 
 /// Whether the driver of `ifindex` sends frames that programs of other interfaces redirect to it, as
-/// it is set now; `None` where the kernel does not say (before Linux 6.3).
+/// it is set now; `None` where the kernel does not say (before Linux 6.3). Most drivers do only while
+/// they run a program themselves.
 pub fn sends_redirected(ifindex: u32) -> Option<bool> {
     /// `NETDEV_XDP_ACT_NDO_XMIT` of `linux/netdev.h`.
     const SENDS: u64 = 1 << 2;

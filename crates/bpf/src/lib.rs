@@ -14,6 +14,7 @@ mod load;
 mod mapped;
 mod sets;
 mod steer;
+pub mod test_run;
 mod translation;
 pub mod tree;
 

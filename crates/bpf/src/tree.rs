@@ -21,7 +21,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 pub mod layout;
 #[cfg(test)]
-#[allow(unsafe_code)]
 mod tests;
 
 use layout::{Class, Mask, PRIORITIES, Rule};
@@ -160,18 +159,19 @@ struct Maps {
     seats: MapHandle,
     totals: MapHandle,
     grace: MapHandle,
+    other_port: MapHandle,
     /// What `grace` is updated with.
     nothing: MapHandle,
 }
 
 impl Tree {
     /// Loads the program for a port with the address `mac`; `multi_buffer` where its frames may come
-    /// in several buffers. What comes in there leaves at the interface `other`. Until a plan is
-    /// installed everything passes.
+    /// in several buffers. Until a plan is installed everything passes, once it is
+    /// [connected](Self::connect).
     ///
     /// # Errors
     /// Where the kernel refuses it: for want of privilege or of a feature.
-    pub fn load(mac: [u8; 6], multi_buffer: bool, other: u32) -> Result<Self, TreeError> {
+    pub fn load(mac: [u8; 6], multi_buffer: bool) -> Result<Self, TreeError> {
         let mut storage = MaybeUninit::uninit();
         let options = libbpf_sys::bpf_map_create_opts {
             sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
@@ -204,10 +204,9 @@ impl Tree {
             seats: handle("seats", &loaded.maps.seats)?,
             totals: handle("totals", &loaded.maps.totals)?,
             grace: handle("grace", &loaded.maps.grace)?,
+            other_port: handle("other_port", &loaded.maps.other_port)?,
             nothing,
         };
-        let other_port = handle("other_port", &loaded.maps.other_port)?;
-        update("other_port", &other_port, &ONLY, &other.to_ne_bytes())?;
         let program = loaded.progs.tree.as_fd().try_clone_to_owned();
         let program = program.map_err(|error| TreeError::Load(LoadError::Other(error.into())))?;
         let current = (0, Image::default());
@@ -306,6 +305,20 @@ impl Tree {
     /// The program that sees a frame first, with `front` before it.
     fn first<'a>(&'a self, front: Option<&'a Front>) -> BorrowedFd<'a> {
         front.map_or(self.program.as_fd(), Front::program)
+    }
+
+    /// Has what comes in leave at the interface `other` from now on. Until then it is dropped, as
+    /// for a port that is gone: a driver that takes no frames yet would lose them without a word.
+    ///
+    /// # Errors
+    /// Where there is no such interface.
+    pub fn connect(&self, other: u32) -> Result<(), TreeError> {
+        update("other_port", &self.maps.other_port, &ONLY, &other.to_ne_bytes())
+    }
+
+    /// The program, for test runs.
+    pub fn program(&self) -> BorrowedFd<'_> {
+        self.program.as_fd()
     }
 
     /// Takes the program off the interface; frames take the kernel's path from here on. The counters

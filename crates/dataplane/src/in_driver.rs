@@ -5,9 +5,11 @@
 //! hold for as long as this process lives, even while it is stopped. The programs are attached
 //! through links that die with it.
 //!
-//! *Native or generic.* A program in the driver can hand a frame only to a driver that takes it.
-//! Where the other one does not (a `veth` whose peer neither runs XDP nor has GRO), the program runs
-//! in the stack, which sends through any device.
+//! *Native or generic.* A program in the driver can hand a frame only to a driver that takes it, and
+//! most take frames only while they run a program themselves. So both programs are attached first, then
+//! the drivers are asked. Where one does not take them (a `veth` whose peer neither runs XDP nor has
+//! GRO), the other port's program moves into the stack, which sends through any device. Only then are
+//! the ports connected: a driver that takes nothing loses frames without a word.
 
 use crate::counters::{Counts, QueueCounters};
 use crate::front::{Fronts, PortFront, Terms};
@@ -23,6 +25,7 @@ use narrows_bpf::{
     AttachError, FrontPort, Pulse, SetTables, SteerError, Verdicts, XdpMode, sends_redirected,
 };
 use narrows_classify::{ActionId, ActionStats};
+use narrows_link::doctor::{self, Redirected};
 use narrows_link::{Device, DeviceLosses};
 use narrows_packet::{DropCounters, DropReason};
 use narrows_policy::{NodeStats, Plan};
@@ -66,9 +69,8 @@ impl InDriver {
         fronts: &Fronts<'_>,
     ) -> Result<Self, InstanceError> {
         let load = |side: Side| {
-            let [port, other] = [side, side.other()].map(|side| &ports[side.index()]);
-            let tree = Tree::load(port.mac, port.mtu > MTU_OF_ONE_BUFFER, other.ifindex);
-            tree.map_err(failed(port))
+            let port = &ports[side.index()];
+            Tree::load(port.mac, port.mtu > MTU_OF_ONE_BUFFER).map_err(failed(port))
         };
         let trees = [load(Side::A)?, load(Side::B)?];
         let losses_before = ports
@@ -83,27 +85,51 @@ impl InDriver {
         }
         for side in Side::BOTH {
             plane.put_in_front(side, &fronts.terms[side.index()], fronts.tables)?;
-            plane.modes[side.index()] = plane.attach(side, only)?;
         }
+        plane.join(only)?;
         Ok(plane)
     }
 
-    /// Attaches the program of the port of `side` in the best mode that both ports can do.
-    fn attach(&mut self, side: Side, only: Option<XdpMode>) -> Result<XdpMode, InstanceError> {
-        let [port, other] = [side, side.other()].map(|side| &self.ports[side.index()]);
-        // What an older kernel does not say holds of all drivers but this one.
-        let is_taken = sends_redirected(other.ifindex).unwrap_or(other.driver != "veth");
+    /// Attaches both programs, each in the best mode that both ports can do, or in `only`; then
+    /// connects the ports.
+    fn join(&mut self, only: Option<XdpMode>) -> Result<(), InstanceError> {
+        for side in Side::BOTH {
+            self.attach(side, only)?;
+        }
+        // A port that moves into the stack may take no frames in its driver any more.
+        while let Some(side) = Side::BOTH.into_iter().find(|side| self.loses(*side)) {
+            if only.is_some() {
+                let PortFacts { name: port, driver, .. } = self.port(side.other()).clone();
+                return Err(InstanceError::NotTaken { port, driver });
+            }
+            self.trees[side.index()].detach();
+            self.attach(side, Some(XdpMode::Generic))?;
+        }
+        for side in Side::BOTH {
+            let port = self.port(side);
+            let other = self.port(side.other()).ifindex;
+            self.trees[side.index()].connect(other).map_err(failed(port))?;
+        }
+        Ok(())
+    }
+
+    /// Attaches the program of the port of `side` in the best mode that its driver can do, or in
+    /// `only`.
+    fn attach(&mut self, side: Side, only: Option<XdpMode>) -> Result<(), InstanceError> {
         let modes: &[XdpMode] = match only {
             Some(XdpMode::Native) => &[XdpMode::Native],
             Some(XdpMode::Generic) => &[XdpMode::Generic],
-            None if is_taken => &[XdpMode::Native, XdpMode::Generic],
-            None => &[XdpMode::Generic],
+            None => &[XdpMode::Native, XdpMode::Generic],
         };
+        let port = &self.ports[side.index()];
         let tree = &mut self.trees[side.index()];
         let mut refusal = None;
         for &mode in modes {
             match tree.attach(port.ifindex, mode) {
-                Ok(()) => return Ok(mode),
+                Ok(()) => {
+                    self.modes[side.index()] = mode;
+                    return Ok(());
+                }
                 // The first refusal says more: generic mode is refused as a mere consequence.
                 Err(error) => refusal = refusal.or(Some(error)),
             }
@@ -113,6 +139,17 @@ impl InDriver {
             source: std::io::ErrorKind::Unsupported.into(),
         };
         Err(failed(port)(refusal.unwrap_or_else(|| TreeError::Attach(unsupported()))))
+    }
+
+    /// Whether what comes in at `side` is handed to a driver that does not take it.
+    fn loses(&self, side: Side) -> bool {
+        let other = self.port(side.other());
+        let known = doctor::redirected(&other.driver);
+        let has_queues =
+            known != Redirected::ByQueue || other.counts.now.tx >= doctor::online_cpus();
+        // What an older kernel does not say is known of some drivers.
+        let takes = sends_redirected(other.ifindex).unwrap_or(known != Redirected::Unknown);
+        self.modes[side.index()] == XdpMode::Native && !(takes && has_queues)
     }
 
     /// The program that what leaves at `side` meets.

@@ -86,6 +86,18 @@ pub enum InstanceError {
         /// Why.
         source: TreeError,
     },
+    /// The XDP plane is to run in a driver that would lose all that it is handed.
+    #[error(
+        "{port}: its driver ({driver}) does not send what the other port's program redirects to it, \
+         so --xdp native would lose it: leave out --xdp native{}",
+        if driver == "veth" { ", or switch GRO on at its peer (`ethtool -K PEER gro on`)" } else { "" }
+    )]
+    NotTaken {
+        /// The port.
+        port: String,
+        /// Its driver.
+        driver: String,
+    },
     /// The policy names a port that is not this instance's.
     #[error("the policy has a qdisc for \"{0}\", which is not a port of this instance")]
     ForeignPort(String),

@@ -20,7 +20,7 @@ use crate::state::{Failed, StateFile};
 use crate::upgrade::state::Manifest;
 use crate::upgrade::{Heir, UpgradeStatus, Upgrades, VERSION, calm_down, hurry};
 use narrows_bpf::Stalled;
-use narrows_link::doctor::{self, Finding, Wanted};
+use narrows_link::doctor::{self, Finding, Wanted, WantedPlane};
 use narrows_link::{LinkError, LinkMonitor};
 use narrows_policy::Policy;
 use narrows_snapshot::Snapshot;
@@ -143,7 +143,7 @@ pub fn run(
     let control = ControlServer::open(&ports)?;
     let ears = Ears::open()?;
     let manager = Manager::from_environment();
-    refuse_blockers(&ports, fail, &session)?;
+    refuse_blockers(&ports, fail, plane, &session)?;
     let needs = Needs { batch: batch.as_deref(), state: state.as_ref().map(StateFile::path) };
     let repairs = Repairs::reach(&ports);
     let unconfined = confine(needs);
@@ -390,9 +390,10 @@ pub fn run_bare(
 fn refuse_blockers(
     ports: &[String; 2],
     fail: FailMode,
+    plane: PlaneKind,
     session: &SessionOptions,
 ) -> Result<(), RunError> {
-    let findings = doctor::examine(&ports[0], &ports[1], &wanted(ports, fail, session));
+    let findings = doctor::examine(&ports[0], &ports[1], &wanted(ports, fail, plane, session));
     let blockers: Vec<Finding> = doctor::blockers(&findings).cloned().collect();
     if blockers.is_empty() {
         return Ok(());
@@ -402,10 +403,23 @@ fn refuse_blockers(
 
 /// What running on `ports` in this way asks of them and of the host, for
 /// [`narrows_link::doctor`].
-pub fn wanted(ports: &[String; 2], fail: FailMode, session: &SessionOptions) -> Wanted {
+pub fn wanted(
+    ports: &[String; 2],
+    fail: FailMode,
+    plane: PlaneKind,
+    session: &SessionOptions,
+) -> Wanted {
     let [a, b] = ports.each_ref().map(|port| PortFacts::read(port).ok());
-    let locked = a.zip(b).map(|(a, b)| session.locked_bytes(&[a, b]));
+    // Frames stay in the drivers' own memory there.
+    let locked = match plane {
+        PlaneKind::Xsk => a.zip(b).map(|(a, b)| session.locked_bytes(&[a, b])),
+        PlaneKind::Xdp => None,
+    };
     Wanted {
+        plane: match plane {
+            PlaneKind::Xsk => WantedPlane::Xsk,
+            PlaneKind::Xdp => WantedPlane::Xdp,
+        },
         queues: None,
         bridge: fail == FailMode::Open,
         multi_buffer: true,

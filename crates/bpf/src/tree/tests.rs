@@ -2,44 +2,31 @@
 
 use super::layout::Key;
 use super::*;
+use crate::test_run::{DROP, PASS, REDIRECT, TestRun, test_run};
 use std::time::Instant;
 
-/// `XDP_DROP`, `XDP_PASS` and `XDP_REDIRECT`.
-const DROP: u32 = 1;
-const PASS: u32 = 2;
-const REDIRECT: u32 = 4;
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
 /// The loopback device: nothing is sent in a test run.
 const OTHER: u32 = 1;
 
 fn tree() -> Option<Tree> {
-    match Tree::load(OWN, false, OTHER) {
+    match Tree::load(OWN, false) {
         Err(TreeError::Load(error @ LoadError::NotPermitted)) => {
             eprintln!("SKIPPED: {error}");
             None
         }
-        loaded => Some(loaded.unwrap()),
+        loaded => {
+            let tree = loaded.unwrap();
+            tree.connect(OTHER).unwrap();
+            Some(tree)
+        }
     }
 }
 
 /// What becomes of the last of `times` frames, how long one takes in ns, and the frame.
-fn run(tree: &Tree, frame: &[u8], times: i32) -> (u32, u32, Vec<u8>) {
-    let mut out = vec![0; frame.len()];
-    let mut options = libbpf_sys::bpf_test_run_opts {
-        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-        data_in: frame.as_ptr().cast(),
-        data_size_in: frame.len() as u32,
-        data_out: out.as_mut_ptr().cast(),
-        data_size_out: out.len() as u32,
-        repeat: times,
-        ..Default::default()
-    };
-    // SAFETY: the program is an open descriptor, both buffers outlive the call and are as long as
-    // `options` says, which says its own size, too.
-    let outcome =
-        unsafe { libbpf_sys::bpf_prog_test_run_opts(tree.program.as_raw_fd(), &mut options) };
-    assert_eq!(outcome, 0, "the kernel does not run it");
-    (options.retval, options.duration, out)
+fn run(tree: &Tree, frame: &[u8], times: u32) -> (u32, u32, Vec<u8>) {
+    let TestRun { verdict, ns, frame } = test_run(tree.program(), frame, times).unwrap();
+    (verdict, ns, frame)
 }
 
 /// An IPv4 packet of UDP to `port`, `bytes` long.
@@ -112,9 +99,9 @@ fn a_class_passes_its_rate_and_every_packet_is_counted_once() {
     run(&tree, &frame(53, 0, 1000), times);
     let elapsed = began.elapsed().as_secs_f64();
     let (seat, totals) = (tree.seat(1).unwrap(), tree.totals().unwrap());
-    assert_eq!(totals.sent_packets + totals.limit_drops + totals.aqm_drops, times as u64);
+    assert_eq!(totals.sent_packets + totals.limit_drops + totals.aqm_drops, u64::from(times));
     assert_eq!(seat.own_packets, totals.sent_packets);
-    assert_eq!(totals.sent_bytes + totals.dropped_bytes, 1000 * times as u64);
+    assert_eq!(totals.sent_bytes + totals.dropped_bytes, 1000 * u64::from(times));
     // Burst and virtual queue come on top, and a batch. What was bought for a CPU that has to wait
     // for longer than it stays good is lost.
     let (most, least) = (elapsed + 0.5015, 0.9 * elapsed + 0.45);
@@ -185,45 +172,6 @@ fn a_mark_takes_the_place_of_a_drop_and_the_checksum_is_right() {
                 assert_eq!(marked.1[15], 3);
                 assert_eq!(checksum(&marked.1[14..34]), 0);
             }
-        }
-    }
-}
-
-/// A chain of `depth` classes above one leaf, which is number 1; all of them never refuse.
-fn chain(depth: u32) -> Image {
-    let wide = Class { limit: 1 << 60, target: 1 << 60, ..class(125_000_000_000) };
-    let at = |number: u32| Class {
-        parent: if number < depth { number + 1 } else { 0 },
-        child: number - 1,
-        ..wide
-    };
-    let classes = (1..=depth).map(|number| (number, at(number))).collect();
-    Image { otherwise: [1; PRIORITIES], classes, ..Image::default() }
-}
-
-/// `cargo test --release -p narrows-bpf --lib what_policing_costs -- --ignored --nocapture`
-#[test]
-#[ignore = "measures; nothing can fail"]
-fn what_policing_costs() {
-    let Some(mut tree) = tree() else { return };
-    let frame = frame(53, 0, 64);
-    let mut own = frame.clone();
-    own[..6].copy_from_slice(&OWN);
-    let best = |tree: &Tree, frame: &[u8], cpus: usize| {
-        let one = || (0..7).map(|_| run(tree, frame, 1_000_000).1).min().unwrap_or(0);
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..cpus).map(|_| scope.spawn(one)).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).max().unwrap_or(0)
-        })
-    };
-    for cpus in [1, 2] {
-        println!("{cpus} CPUs: for the box {} ns", best(&tree, &own, cpus));
-        println!("{cpus} CPUs: no class {} ns", best(&tree, &frame, cpus));
-    }
-    for depth in [1, 4] {
-        tree.install(chain(depth), &[1, 2, 3, 4]).unwrap();
-        for cpus in [1, 2] {
-            println!("{cpus} CPUs: depth {depth} {} ns", best(&tree, &frame, cpus));
         }
     }
 }

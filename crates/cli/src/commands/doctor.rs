@@ -1,5 +1,6 @@
 //! `narrows doctor`.
 
+use super::run::Plane;
 use clap::Args;
 use narrows_dataplane::FailMode;
 use narrows_dataplane::run::wanted;
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows doctor eth1 eth2
+  narrows doctor eth1 eth2 --plane xdp
   narrows doctor eth1 eth2 --json")]
 pub struct Doctor {
     /// The first port.
@@ -28,6 +30,10 @@ pub struct Doctor {
     #[arg(long)]
     fail_closed: bool,
 
+    /// Check for a run with this --plane.
+    #[arg(long, value_name = "PLANE", default_value = "xsk")]
+    plane: Plane,
+
     /// Print JSON: an array of findings.
     #[arg(long)]
     json: bool,
@@ -38,7 +44,11 @@ impl Doctor {
         let fail = if self.fail_closed { FailMode::Closed } else { FailMode::Open };
         let ports = [self.a, self.b];
         let session = super::run::default_session()?;
-        let findings = doctor::examine(&ports[0], &ports[1], &wanted(&ports, fail, &session));
+        let findings = doctor::examine(
+            &ports[0],
+            &ports[1],
+            &wanted(&ports, fail, self.plane.into(), &session),
+        );
         if self.json {
             println!("{}", serde_json::to_string_pretty(&findings)?);
         } else {

@@ -97,9 +97,18 @@ enum FailOpen {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Plane {
+pub enum Plane {
     Xsk,
     Xdp,
+}
+
+impl From<Plane> for PlaneKind {
+    fn from(plane: Plane) -> Self {
+        match plane {
+            Plane::Xsk => Self::Xsk,
+            Plane::Xdp => Self::Xdp,
+        }
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -130,10 +139,7 @@ impl Run {
             sets: self.sets,
             state: self.state,
             fail: if self.fail_closed { FailMode::Closed } else { FailMode::Open },
-            plane: match self.plane {
-                Plane::Xsk => PlaneKind::Xsk,
-                Plane::Xdp => PlaneKind::Xdp,
-            },
+            plane: self.plane.into(),
             session: SessionOptions {
                 frames: self.frames,
                 ring: ring_for(self.frames),

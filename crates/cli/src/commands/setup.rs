@@ -9,8 +9,8 @@ use answers::{Answers, Question};
 use anyhow::bail;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use narrows_dataplane::FailMode;
 use narrows_dataplane::run::wanted;
+use narrows_dataplane::{FailMode, PlaneKind};
 use narrows_link::doctor;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -104,7 +104,7 @@ impl Setup {
         let findings = doctor::examine(
             &line.ports[0],
             &line.ports[1],
-            &wanted(&line.ports, FailMode::Open, &session),
+            &wanted(&line.ports, FailMode::Open, PlaneKind::Xsk, &session),
         );
         let (good, rest): (Vec<_>, Vec<_>) =
             findings.into_iter().partition(|finding| finding.severity == doctor::Severity::Ok);

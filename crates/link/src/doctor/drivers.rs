@@ -1,4 +1,5 @@
-//! What is known of drivers: which run XDP themselves, which share frames with user space.
+//! What is known of drivers: which run XDP themselves, which share frames with user space, which send
+//! what programs redirect to them.
 //!
 //! Facts of the mainline kernel, by the driver's name as ethtool gives it. A driver that
 //! is not in the table may do more than is said here: the data plane tries, and falls
@@ -15,6 +16,31 @@ pub(super) struct Support {
     pub(super) zero_copy: Option<KernelVersion>,
     /// Whether it hands frames of several buffers to XDP.
     pub(super) multi_buffer: bool,
+}
+
+/// Whether a driver sends frames that programs of other interfaces redirect to it, while it runs a
+/// program itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Redirected {
+    /// It does.
+    Sent,
+    /// Those of CPUs whose number is that of a queue; it loses all others, as there is no other
+    /// queue that they may use.
+    ByQueue,
+    /// It does not, or not always, or nothing is known of it.
+    Unknown,
+}
+
+/// Looks up what a driver does with redirected frames.
+pub fn redirected(driver: &str) -> Redirected {
+    match driver {
+        // The queue is the number of the CPU (i40e_xdp_xmit, mlx5e_xdp_xmit).
+        "i40e" | "mlx5_core" => Redirected::ByQueue,
+        // These have no function that would send them. A veth's peer decides whether it does.
+        "nfp" | "mlx4_en" | "ixgbevf" | "veth" => Redirected::Unknown,
+        _ if support(driver).native => Redirected::Sent,
+        _ => Redirected::Unknown,
+    }
 }
 
 const fn zero_copy(major: u32, minor: u32) -> Support {
@@ -58,6 +84,15 @@ mod tests {
     fn an_unknown_driver_promises_nothing() {
         assert_eq!(support("brand_new"), GENERIC);
         assert_eq!(support(""), GENERIC);
+    }
+
+    #[test]
+    fn what_takes_redirected_frames_runs_programs_itself() {
+        assert_eq!(redirected("igb"), Redirected::Sent);
+        assert_eq!(redirected("i40e"), Redirected::ByQueue);
+        for driver in ["veth", "nfp", "e1000e", ""] {
+            assert_eq!(redirected(driver), Redirected::Unknown, "{driver}");
+        }
     }
 
     #[test]

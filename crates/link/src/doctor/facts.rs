@@ -44,6 +44,8 @@ pub struct HostFacts {
     pub conntrack: Option<bool>,
     /// CPUs on which this process may run.
     pub cpus: u32,
+    /// How many CPUs handle frames: one more than the highest number of one that is online.
+    pub online: u32,
     /// The frequency governors in use, each once; empty where there are none.
     pub governors: Vec<String>,
     /// Whether irqbalance runs.
@@ -142,6 +144,7 @@ pub(super) fn fit() -> Facts {
             bridge_netfilter: None,
             conntrack: Some(true),
             cpus: 8,
+            online: 8,
             governors: vec!["performance".to_owned()],
             irqbalance: false,
             capabilities: Capabilities {

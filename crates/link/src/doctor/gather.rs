@@ -54,6 +54,7 @@ fn host() -> HostFacts {
         bridge_netfilter: bridge_netfilter(),
         conntrack: conntrack(),
         cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
+        online: online_cpus(),
         governors: governors(),
         irqbalance: runs("irqbalance"),
         capabilities: capabilities(),
@@ -92,6 +93,18 @@ fn conntrack() -> Option<bool> {
 /// Whether `symbol`, which a module's name may follow, is that of a look-up.
 fn is_look_up(symbol: &str) -> bool {
     symbol.split('\t').next() == Some("bpf_xdp_ct_lookup")
+}
+
+/// How many CPUs may handle frames: one more than the highest number of one that is online. One where
+/// the kernel does not say.
+pub fn online_cpus() -> u32 {
+    let listed = word("/sys/devices/system/cpu/online").unwrap_or_default();
+    highest(&listed).map_or(1, |highest| highest + 1)
+}
+
+/// The highest number in a list such as `0-3,6`.
+fn highest(listed: &str) -> Option<u32> {
+    listed.rsplit([',', '-']).next()?.parse().ok()
 }
 
 fn governors() -> Vec<String> {

@@ -1,20 +1,28 @@
 //! The host and this process: kernel, privileges, memory, clock speed.
 
-use super::{Finding, HostFacts, KernelVersion, Wanted};
+use super::{Finding, HostFacts, KernelVersion, Wanted, WantedPlane};
 
 /// Queues and ports share one UMEM since this version.
 const SHARED_UMEM: KernelVersion = KernelVersion::new(5, 10);
 /// Workers can poll busily with interrupts deferred since this version.
 const BUSY_POLL: KernelVersion = KernelVersion::new(5, 11);
+/// The XDP plane's programs loop over classes since this version (`bpf_loop`).
+const BPF_LOOP: KernelVersion = KernelVersion::new(5, 17);
 
 pub(super) fn judge(host: &HostFacts, wanted: &Wanted) -> Vec<Finding> {
-    let mut findings = vec![version(host)];
-    findings.extend(af_xdp(host));
+    let mut findings = Vec::new();
+    match wanted.plane {
+        WantedPlane::Xsk => {
+            findings.push(version(host));
+            findings.extend(af_xdp(host));
+            findings.extend(conntrack(host));
+        }
+        WantedPlane::Xdp => findings.push(version_in_driver(host)),
+    }
     findings.extend(jit(host));
     findings.push(privileges(host));
     findings.extend(memory(host, wanted));
     findings.extend(firewall(host, wanted));
-    findings.extend(conntrack(host));
     findings.extend(governor(host));
     findings
 }
@@ -29,6 +37,16 @@ fn version(host: &HostFacts) -> Finding {
     if kernel < BUSY_POLL {
         let what = format!("Linux {kernel}: busy polling needs {BUSY_POLL}");
         return Finding::note("kernel", what);
+    }
+    Finding::ok("kernel", format!("Linux {kernel}"))
+}
+
+fn version_in_driver(host: &HostFacts) -> Finding {
+    let kernel = host.kernel;
+    if kernel < BPF_LOOP {
+        let what = format!("Linux {kernel} has no bpf_loop, which the XDP plane's programs call");
+        return Finding::blocker("kernel", what)
+            .remedy(format!("boot Linux {BPF_LOOP} or newer, or use --plane xsk"));
     }
     Finding::ok("kernel", format!("Linux {kernel}"))
 }

@@ -21,9 +21,12 @@ mod mtu;
 mod offloads;
 mod port;
 mod queues;
+mod redirect;
 mod standby;
 
+pub use drivers::{Redirected, redirected};
 pub use facts::{Capabilities, Facts, HostFacts, KernelVersion, PortFacts};
+pub use gather::online_cpus;
 pub use interrupts::QueueInterrupt;
 
 use serde::Serialize;
@@ -34,9 +37,21 @@ pub fn runs_xdp(driver: &str) -> bool {
     drivers::support(driver).native
 }
 
+/// What is to join the ports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WantedPlane {
+    /// Queues and workers over AF_XDP.
+    #[default]
+    Xsk,
+    /// Programs in the driver.
+    Xdp,
+}
+
 /// What the two ports are wanted for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Wanted {
+    /// What is to join them.
+    pub plane: WantedPlane,
     /// How many workers, each with a queue pair of both ports; none to use all queues.
     pub queues: Option<u32>,
     /// Whether a kernel bridge is to carry on when Narrows does not (`--fail-open bridge`).
@@ -119,7 +134,7 @@ pub fn judge(facts: &Facts, wanted: &Wanted) -> Vec<Finding> {
         match &port.link {
             Err(error) => findings.push(port::missing(&port.asked, error)),
             Ok(link) => {
-                findings.extend(port::judge(port, link));
+                findings.extend(port::judge(port, link, wanted));
                 findings.extend(queues::judge_port(port, link, wanted));
                 findings.extend(offloads::judge(port, link, wanted));
                 findings.extend(interrupts::judge(link.name(), &port.interrupts, host.cpus));
@@ -127,7 +142,10 @@ pub fn judge(facts: &Facts, wanted: &Wanted) -> Vec<Finding> {
         }
     }
     if let [Ok(a), Ok(b)] = facts.ports.each_ref().map(|port| port.link.as_ref()) {
-        findings.extend(queues::judge_pair(a, b, wanted, host.cpus));
+        match wanted.plane {
+            WantedPlane::Xsk => findings.extend(queues::judge_pair(a, b, wanted, host.cpus)),
+            WantedPlane::Xdp => findings.extend(redirect::judge([a, b], facts)),
+        }
         findings.extend(mtu::judge(a, b, wanted, &host.kernel));
         findings.extend(standby::judge([a, b], &facts.others, wanted));
     }
@@ -175,6 +193,22 @@ mod tests {
             .filter(|finding| finding.severity > Severity::Note)
             .collect();
         assert_eq!(bad, []);
+    }
+
+    #[test]
+    fn the_xdp_plane_needs_neither_workers_nor_af_xdp_but_a_kernel_with_loops() {
+        let wanted = Wanted { plane: WantedPlane::Xdp, ..Wanted::default() };
+        let mut facts = fit();
+        facts.host.af_xdp = Some(false);
+        if let Ok(link) = &mut facts.ports[0].link {
+            link.queues.now.tx = 1;
+        }
+        assert_eq!(blockers(&judge(&facts, &wanted)).count(), 0);
+        facts.host.kernel = KernelVersion::new(5, 16);
+        let findings = judge(&facts, &wanted);
+        let blockers: Vec<_> = blockers(&findings).collect();
+        assert_eq!(blockers.len(), 1);
+        assert!(blockers[0].remedy.as_ref().unwrap().contains("--plane xsk"));
     }
 
     #[test]

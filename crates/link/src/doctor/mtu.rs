@@ -1,11 +1,13 @@
 //! Frames must fit: into a buffer, and through both ports.
 
 use super::drivers::support;
-use super::{Finding, KernelVersion, Wanted};
+use super::{Finding, KernelVersion, Wanted, WantedPlane};
 use crate::{Buffer, Link, Receiver};
 
 /// AF_XDP receives frames of several buffers since this version.
 const MULTI_BUFFER: KernelVersion = KernelVersion::new(6, 6);
+/// XDP programs see such frames since this version.
+const FRAGMENTS: KernelVersion = KernelVersion::new(5, 18);
 
 pub(super) fn judge(a: &Link, b: &Link, wanted: &Wanted, kernel: &KernelVersion) -> Vec<Finding> {
     let mut findings: Vec<_> = [a, b].map(|link| fits(link, wanted, kernel)).into();
@@ -21,6 +23,9 @@ fn fits(link: &Link, wanted: &Wanted, kernel: &KernelVersion) -> Finding {
         return needs_several(link, wanted, kernel, large);
     };
     let zero_copy = Receiver::Device.single_buffer_mtu();
+    if wanted.plane == WantedPlane::Xdp {
+        return Finding::ok(name, format!("MTU {mtu} fits into one buffer"));
+    }
     if mtu > zero_copy {
         let what = format!(
             "MTU {mtu} fits into buffers of {size} bytes, but in zero copy takes several above \
@@ -43,8 +48,12 @@ fn needs_several(link: &Link, wanted: &Wanted, kernel: &KernelVersion, large: u3
     if !wanted.multi_buffer {
         return refuse("which this mode does not do");
     }
-    if *kernel < MULTI_BUFFER {
-        return refuse(&format!("for which AF_XDP needs Linux {MULTI_BUFFER}"));
+    let (what, since) = match wanted.plane {
+        WantedPlane::Xsk => ("AF_XDP", MULTI_BUFFER),
+        WantedPlane::Xdp => ("XDP", FRAGMENTS),
+    };
+    if *kernel < since {
+        return refuse(&format!("for which {what} needs Linux {since}"));
     }
     let driver = &link.driver.name;
     if support(driver).multi_buffer {

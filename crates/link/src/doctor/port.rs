@@ -1,7 +1,7 @@
 //! One port by itself: there, up, able, free.
 
 use super::drivers::support;
-use super::{Finding, PortFacts};
+use super::{Finding, PortFacts, Wanted, WantedPlane};
 use crate::{Link, XdpMode};
 
 /// A receive ring shorter than this overflows when a worker is away for a scheduling tick
@@ -13,10 +13,10 @@ pub(super) fn missing(asked: &str, error: &str) -> Finding {
     Finding::blocker(asked, error)
 }
 
-pub(super) fn judge(facts: &PortFacts, link: &Link) -> Vec<Finding> {
+pub(super) fn judge(facts: &PortFacts, link: &Link, wanted: &Wanted) -> Vec<Finding> {
     let mut findings = vec![state(facts, link)];
     findings.extend(not_ethernet(link));
-    findings.push(driver(link));
+    findings.push(driver(link, wanted.plane));
     findings.extend(rings(link));
     findings.extend(programs(link));
     findings
@@ -45,11 +45,14 @@ fn not_ethernet(link: &Link) -> Option<Finding> {
     (!link.status.ethernet).then(|| Finding::blocker(link.name(), what))
 }
 
-fn driver(link: &Link) -> Finding {
+fn driver(link: &Link, plane: WantedPlane) -> Finding {
     let name = link.name();
     let driver = &link.driver.name;
     let support = support(driver);
     match support.zero_copy {
+        _ if support.native && plane == WantedPlane::Xdp => {
+            Finding::ok(name, format!("{driver}: native XDP"))
+        }
         Some(since) => {
             Finding::ok(name, format!("{driver}: native XDP; zero copy since Linux {since}"))
         }
@@ -106,7 +109,7 @@ mod tests {
         let mut link = facts.link.unwrap();
         spoil(&mut link);
         facts.link = Ok(link.clone());
-        judge(&facts, &link)
+        judge(&facts, &link, &Wanted::default())
     }
 
     fn worst(findings: &[Finding]) -> &Finding {

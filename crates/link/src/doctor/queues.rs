@@ -1,13 +1,17 @@
 //! Queues: enough of them, as many on both ports, none without a worker.
 //!
 //! One worker serves queue N of both ports. A receive queue without a worker is a way
-//! around the shaper, so the ports must have equal numbers, and as many as are wanted.
+//! around the shaper, so the ports must have equal numbers, and as many as are wanted. The XDP plane
+//! has no workers: its program runs on whatever queues there are.
 
-use super::{Finding, PortFacts, Wanted};
+use super::{Finding, PortFacts, Wanted, WantedPlane};
 use crate::Link;
 
 pub(super) fn judge_port(facts: &PortFacts, link: &Link, wanted: &Wanted) -> Vec<Finding> {
-    [numbers(link, wanted), narrower_than_peer(facts, link)].into_iter().flatten().collect()
+    [numbers(link, wanted), narrower_than_peer(facts, link, wanted.plane)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn numbers(link: &Link, wanted: &Wanted) -> Option<Finding> {
@@ -15,6 +19,9 @@ fn numbers(link: &Link, wanted: &Wanted) -> Option<Finding> {
     let queues = &link.queues;
     let (now, most) = (queues.now, queues.most.pairs());
     let counted = format!("{} receive and {} transmit queues", now.rx, now.tx);
+    if wanted.plane == WantedPlane::Xdp {
+        return Some(Finding::ok(name, format!("has {counted}")));
+    }
     Some(match wanted.queues {
         Some(wanted) if wanted > now.pairs() && wanted > most => {
             let what = format!("has {counted} and cannot have {wanted} of each");
@@ -42,7 +49,7 @@ fn numbers(link: &Link, wanted: &Wanted) -> Option<Finding> {
 
 /// A veth refuses native XDP while its peer has more transmit queues than it has receive
 /// queues, since each of the former feeds one of the latter.
-fn narrower_than_peer(facts: &PortFacts, link: &Link) -> Option<Finding> {
+fn narrower_than_peer(facts: &PortFacts, link: &Link, plane: WantedPlane) -> Option<Finding> {
     let peer = facts.peer.as_ref()?;
     let rx = link.queues.now.rx;
     let tx = peer.inside?.queues.now.tx;
@@ -52,7 +59,12 @@ fn narrower_than_peer(facts: &PortFacts, link: &Link) -> Option<Finding> {
              refused",
             peer.name
         );
-        Finding::blocker(link.name(), what).remedy(peer.ethtool("-L", &format!("tx {rx}")))
+        let finding = match plane {
+            WantedPlane::Xsk => Finding::blocker(link.name(), what),
+            // Its program runs in the stack then.
+            WantedPlane::Xdp => Finding::note(link.name(), what),
+        };
+        finding.remedy(peer.ethtool("-L", &format!("tx {rx}")))
     })
 }
 
@@ -150,11 +162,11 @@ mod tests {
             prefix: Some("ip netns exec cli ".into()),
             inside: Some(PeerInside { queues, ..PeerInside::default() }),
         });
-        let finding = narrower_than_peer(&facts, &veth).unwrap();
+        let finding = narrower_than_peer(&facts, &veth, WantedPlane::Xsk).unwrap();
         assert_eq!(finding.severity, Severity::Blocker);
         assert_eq!(finding.remedy.as_deref(), Some("ip netns exec cli ethtool -L v0 tx 2"));
         veth.queues.now = now;
-        assert_eq!(narrower_than_peer(&facts, &veth), None);
+        assert_eq!(narrower_than_peer(&facts, &veth, WantedPlane::Xsk), None);
     }
 
     #[test]

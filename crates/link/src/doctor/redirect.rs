@@ -1,0 +1,113 @@
+//! Whether the XDP plane can work in the drivers, or has to in the stack.
+//!
+//! A program in one driver hands frames to the other one, and not every driver takes them. One that
+//! does not loses them without a word, so the plane goes into the stack then, for both ports: it works
+//! there with any device, but slower. Nothing here prevents a start.
+
+use super::drivers::{Redirected, redirected};
+use super::{Facts, Finding, PortFacts};
+use crate::Link;
+
+/// What becomes of the plane.
+const SLOWER: &str = "the XDP plane runs in the stack (generic), which is slower";
+
+pub(super) fn judge(ports: [&Link; 2], facts: &Facts) -> Vec<Finding> {
+    let both = ports.into_iter().zip(&facts.ports);
+    both.map(|(link, port)| egress(link, port, facts.host.online)).collect()
+}
+
+/// Judges a port as one where frames leave.
+fn egress(link: &Link, port: &PortFacts, cpus: u32) -> Finding {
+    let (name, driver) = (link.name(), &link.driver.name);
+    let takes = || Finding::ok(name, format!("{driver} sends what XDP programs redirect to it"));
+    match redirected(driver) {
+        Redirected::Sent => takes(),
+        Redirected::ByQueue if link.queues.now.tx >= cpus => takes(),
+        Redirected::ByQueue => {
+            let what = format!(
+                "{driver} has {} queues, and sends no redirected frames for the others of {cpus} \
+                 CPUs: {SLOWER}",
+                link.queues.now.tx
+            );
+            let finding = Finding::note(name, what);
+            match link.queues.most.pairs() >= cpus {
+                true => finding.remedy(link.queues.command(name, cpus)),
+                false => finding,
+            }
+        }
+        Redirected::Unknown if link.status.is_veth() => veth(name, port),
+        Redirected::Unknown => {
+            let what = format!("{driver} is not known to send redirected frames: {SLOWER}");
+            Finding::note(name, what)
+        }
+    }
+}
+
+fn veth(name: &str, port: &PortFacts) -> Finding {
+    let Some(peer) = &port.peer else {
+        let what = format!("takes redirected frames if its peer has GRO on; otherwise {SLOWER}");
+        return Finding::note(name, what);
+    };
+    match &peer.inside {
+        Some(inside) if inside.offloads.gro => Finding::ok(
+            name,
+            format!("takes redirected frames, as its peer {} has GRO on", peer.name),
+        ),
+        _ => {
+            let what = format!(
+                "takes redirected frames only while its peer {} has GRO on; otherwise {SLOWER}",
+                peer.name
+            );
+            Finding::note(name, what).remedy(peer.ethtool("-K", "gro on"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Severity;
+    use crate::doctor::facts::fit;
+    use crate::peer::{Peer, PeerInside};
+    use crate::{Offloads, Queues};
+
+    /// The finding about a port with this driver and so many queues, on a host of 8 CPUs.
+    fn of(driver: &str, queues: u32) -> Finding {
+        let [facts, _] = fit().ports;
+        let mut link = facts.link.clone().unwrap();
+        link.driver.name = driver.into();
+        link.queues.now = Queues { rx: queues, tx: queues };
+        link.queues.most = Queues { rx: 16, tx: 16 };
+        egress(&link, &facts, 8)
+    }
+
+    #[test]
+    fn a_driver_takes_frames_or_the_plane_runs_in_the_stack() {
+        for (driver, queues, severity, remedy) in [
+            ("igb", 2, Severity::Ok, None),
+            ("i40e", 8, Severity::Ok, None),
+            ("i40e", 4, Severity::Note, Some("ethtool -L a combined 8")),
+            ("e1000e", 1, Severity::Note, None),
+        ] {
+            let finding = of(driver, queues);
+            assert_eq!(finding.severity, severity, "{}", finding.what);
+            assert_eq!(finding.remedy.as_deref(), remedy, "{}", finding.what);
+        }
+    }
+
+    #[test]
+    fn a_veth_takes_them_while_its_peer_merges() {
+        let [mut facts, _] = fit().ports;
+        let mut link = facts.link.clone().unwrap();
+        link.status.kind = Some("veth".into());
+        link.driver.name = "veth".into();
+        let mut with = |gro| {
+            let offloads = Offloads { gro, ..Offloads::default() };
+            let inside = Some(PeerInside { offloads, ..PeerInside::default() });
+            facts.peer = Some(Peer { name: "v0".into(), prefix: Some(String::new()), inside });
+            egress(&link, &facts, 8)
+        };
+        assert_eq!(with(true).severity, Severity::Ok);
+        assert_eq!(with(false).remedy.as_deref(), Some("ethtool -K v0 gro on"));
+    }
+}
