@@ -1,4 +1,8 @@
-//! The checks of a cell, in their order. Each leaves Narrows running and the ports as they were.
+//! The checks of a cell, in their order. Each leaves Narrows running and the ports as they were, but
+//! for those at the end: `stop`, and what runs in the driver, which starts and ends instances of its
+//! own.
+
+mod policing;
 
 use super::Verdict::{self, Passed, Skipped};
 use super::bed::{Bed, End, PORTS, Ring, ip};
@@ -30,25 +34,8 @@ type CheckFunction = fn(&mut Lab) -> Result<Verdict>;
 
 /// All checks.
 pub const ALL: &[(&str, CheckFunction)] = &[
-    ("doctor", doctor),
-    ("start", start),
-    ("ping", small_pings),
-    ("full size", full_size_pings),
-    ("VLAN", tagged_pings),
-    ("cake", tcp_under_cake),
-    ("tbf", tcp_under_tbf),
-    ("books", books),
-    ("jumbo", jumbo),
-    ("queues", other_queues),
-    ("rings", longest_rings),
-    ("MTU", other_mtu),
-    ("flap", link_flap),
-    ("unbind", driver_unbind),
-    ("kill -9", kill),
-    ("restart", restart),
-    ("nat", nat),
-    ("upgrade", upgrade),
-    ("stop", stop),
+    ("xdp plane", policing::rates),
+    ("xdp kill -9", policing::kill),
 ];
 
 /// The bed with what runs between its ports.

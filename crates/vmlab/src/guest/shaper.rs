@@ -30,8 +30,13 @@ pub struct Shaper {
 impl Shaper {
     /// Starts it, and waits until it is ready.
     pub fn start() -> Result<Self> {
+        Self::start_with(&[])
+    }
+
+    /// Starts it with more `options` than its ports, and waits until it is ready.
+    pub fn start_with(options: &[&str]) -> Result<Self> {
         let mut command = Command::new(NARROWS);
-        command.args(["run", "--ports", &PORTS.join(",")]);
+        command.args(["run", "--ports", &PORTS.join(",")]).args(options);
         let log = Collector::over_both(&mut command)?;
         let process = Process::start(&mut command)?;
         drop(command);

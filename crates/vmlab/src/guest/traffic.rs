@@ -3,7 +3,7 @@
 use super::bed::End;
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,14 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 const WARM_UP: Duration = Duration::from_secs(1);
 /// How long it counts.
 const SPAN: Duration = Duration::from_secs(3);
+
+/// Payload of a datagram of a flood, and its frame, in bytes.
+const DATAGRAM: usize = 1000;
+const FRAME: f64 = DATAGRAM as f64 + 42.0;
+/// How often a flood sends.
+const FLOOD_TICK: Duration = Duration::from_millis(2);
+/// How long a flood counts.
+const FLOOD_SPAN: Duration = Duration::from_secs(2);
 
 /// Headers of an echo request: IPv4 and ICMP.
 pub const HEADERS: u32 = 28;
@@ -125,6 +133,44 @@ fn receive(listener: &TcpListener) -> Result<f64> {
             }
         }
         ensure!(length > 0, "the sender ended early");
+    }
+}
+
+/// Floods two UDP ports of `to` with `offered` Mbit/s each. What arrives at either in whole frames,
+/// in Mbit/s.
+pub fn flood(from: &End, to: &End, ports: [u16; 2], offered: f64) -> Result<[f64; 2]> {
+    let [one, other] = ports.map(|port| {
+        let receiver = to.namespace.enter(|| Ok(UdpSocket::bind((to.ip, port))?))?;
+        receiver.set_nonblocking(true)?;
+        let sender = from.namespace.enter(|| Ok(UdpSocket::bind((from.ip, 0))?))?;
+        sender.connect((to.ip, port)).context("cannot reach the server")?;
+        anyhow::Ok((sender, receiver))
+    });
+    let flows = [one?, other?];
+    let mut chunk = [0; DATAGRAM];
+    let (begin, mut counted, mut arrived, mut sent) = (Instant::now(), None, [0u32; 2], 0.0);
+    loop {
+        let now = begin.elapsed();
+        while sent * FRAME * 8e-6 < offered * now.as_secs_f64() {
+            for (sender, _) in &flows {
+                // A full socket loses what is beyond the limit anyway.
+                let _ = sender.send(&chunk);
+            }
+            sent += 1.0;
+        }
+        for ((_, receiver), arrived) in flows.iter().zip(&mut arrived) {
+            while receiver.recv(&mut chunk).is_ok() {
+                *arrived += u32::from(counted.is_some());
+            }
+        }
+        match counted {
+            None if now >= WARM_UP => counted = Some(now),
+            Some(first) if now >= first + FLOOD_SPAN => {
+                let megabits = |frames: u32| f64::from(frames) * FRAME * 8e-6;
+                return Ok(arrived.map(|frames| megabits(frames) / (now - first).as_secs_f64()));
+            }
+            _ => thread::sleep(FLOOD_TICK),
+        }
     }
 }
 
