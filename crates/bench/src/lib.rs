@@ -10,7 +10,8 @@
 //!
 //! What it costs to know who is heaviest is measured [at a rate](heaviest).
 //!
-//! What it costs that cores share a limit is measured apart, with [real threads](coordination).
+//! What it costs that cores share a limit is measured apart, with [real threads](coordination); what a
+//! frame costs in the driver, by [test runs](xdp) of the kernel.
 //!
 //! Non-goals: real NICs, which have benchmarks of their own.
 
@@ -25,5 +26,6 @@ pub mod qdisc;
 pub mod structure;
 pub mod tree;
 pub mod wheels;
+pub mod xdp;
 
 pub use structure::{Structure, Workload};

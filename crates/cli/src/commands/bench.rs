@@ -5,7 +5,7 @@ mod work;
 use super::report::print;
 use clap::{Args, Subcommand};
 use narrows_bench::callgrind::Program;
-use narrows_bench::{cake, classify, coordination, policy, tree as class_tree, wheels};
+use narrows_bench::{cake, classify, coordination, policy, tree as class_tree, wheels, xdp};
 use narrows_testbed::progress::Progress;
 use narrows_testbed::{Rounds, accuracy, forward, latency, pacing, tree, uneven, waking};
 use serde::Serialize;
@@ -73,6 +73,7 @@ enum What {
     Cake(Cake),
     Tree(Tree),
     Wheels(Wheels),
+    Xdp(Xdp),
     BareForwarder(BareForwarder),
     CakeWork(CakeWork),
     TreeFootprint(TreeFootprint),
@@ -96,6 +97,7 @@ impl Bench {
             What::Cake(cake) => cake.execute(),
             What::Tree(tree) => tree.execute(),
             What::Wheels(wheels) => wheels.execute(),
+            What::Xdp(xdp) => xdp.execute(),
             What::BareForwarder(bare) => bare.execute(),
             What::CakeWork(work) => work.execute(),
             What::TreeFootprint(work) => work.execute(),
@@ -351,6 +353,33 @@ impl Tree {
         };
         let mut progress = Progress::over(class_tree::steps(&options));
         let report = class_tree::run(&options, |title| progress.begin(title))?;
+        drop(progress);
+        print(&report, self.json)
+    }
+}
+
+/// What a frame costs in the driver: the XDP plane's tree beside token buckets.
+///
+/// Test runs of the kernel with a frame of 64 bytes: an empty program, a token bucket for each CPU,
+/// one that CPUs share, one under a spin lock, and the tree at depths 1 and 4 and with filters; on one
+/// CPU and on all, each with a bucket or leaf of its own and all on one (contended), below the rate and
+/// far above it. Nanoseconds a frame, in processor time. Needs root.
+#[derive(Args)]
+struct Xdp {
+    /// How often all of it is repeated; medians are shown.
+    #[arg(long, value_name = "R", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: u32,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Xdp {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let options = xdp::Options { packets: 200_000, repeats: self.repeats as usize };
+        let mut progress = Progress::over(xdp::steps(&options));
+        let report = xdp::run(&options, |title| progress.begin(title))?;
         drop(progress);
         print(&report, self.json)
     }

@@ -1,0 +1,112 @@
+//! What a frame costs in the driver: the XDP plane's tree beside token buckets, by test runs of the
+//! kernel.
+//!
+//! The same frame of 64 bytes goes through each program a few hundred thousand times
+//! (`BPF_PROG_TEST_RUN`), on one CPU and on all of them at once, each CPU by a thread that stays
+//! there. All programs take turns within each repeat; the median over the repeats counts, of the
+//! threads' processor time, and so does what is above the empty program within the same repeat.
+//!
+//! *Contended* means that all CPUs charge one bucket, or one leaf of the tree. Otherwise each has a
+//! bucket, or a leaf, of its own ([`LEAVES`] at most); the classes above the leaves are everybody's.
+//!
+//! *Two loads.* `free`: the rate is never reached. `bound`: most of what comes is above it.
+//!
+//! *What favours all of them:* one frame again and again, so headers and tables are in the nearest
+//! cache. A test run neither receives nor sends.
+//!
+//! Non-goals: drivers, frames that are really sent (`bench forward`), whether rates are kept.
+
+mod program;
+mod report;
+mod shape;
+
+pub use report::{Report, Row};
+pub use shape::{LEAVES, Shape, Subject};
+
+use crate::coordination::cores::Cores;
+use crate::processor;
+use crate::qdisc::median;
+use anyhow::{Context, Result, bail};
+use narrows_bpf::test_run::test_run;
+use program::Program;
+use std::sync::Barrier;
+use std::thread;
+
+/// How to run it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Frames through each program on each CPU in one repeat.
+    pub packets: u32,
+    /// Repeats, at least one.
+    pub repeats: usize,
+}
+
+/// How many steps `begin` is told of.
+pub fn steps(options: &Options) -> u64 {
+    options.repeats as u64
+}
+
+/// Measures; `begin` is told the title of each step when it begins.
+///
+/// # Errors
+/// Where the kernel does not load or run a program; without root it does not.
+pub fn run(options: &Options, mut begin: impl FnMut(&str)) -> Result<Report> {
+    let cores = Cores::allowed()?;
+    let shapes = shape::all(cores.len());
+    let mut programs = Vec::new();
+    for shape in shapes {
+        let program = Program::load(shape).with_context(|| format!("{shape}"))?;
+        programs.push((program, Vec::with_capacity(options.repeats)));
+    }
+    for repeat in 0..options.repeats {
+        begin(&format!("repeat {}", repeat + 1));
+        for (program, costs) in &mut programs {
+            costs.push(measure(program, options.packets, &cores)?);
+        }
+    }
+    let floors: Vec<(usize, Vec<f64>)> = programs
+        .iter()
+        .filter(|(program, _)| program.shape().subject == Subject::Empty)
+        .map(|(program, costs)| (program.shape().cpus, costs.clone()))
+        .collect();
+    let mut rows = Vec::new();
+    for (program, costs) in programs {
+        let shape = program.shape();
+        let floor = floors.iter().find(|(cpus, _)| *cpus == shape.cpus);
+        let (_, floor) = floor.context("the empty program runs on as many CPUs")?;
+        let above = costs.iter().zip(floor).map(|(cost, floor)| cost - floor);
+        rows.push(Row::new(shape, &costs, median(above.collect())));
+    }
+    Ok(Report { rows, notes: report::notes(cores.physical()) })
+}
+
+/// The processor time of a frame, in nanoseconds, on average over all CPUs.
+fn measure(program: &Program, packets: u32, cores: &Cores) -> Result<f64> {
+    let cpus = program.shape().cpus;
+    let start = Barrier::new(cpus);
+    let one = |number: usize| -> Result<f64> {
+        let pinned = cores.pin(number);
+        let frame = program.frame(number);
+        start.wait();
+        pinned.context("cannot keep a thread on its core")?;
+        let began = processor::time();
+        let run = test_run(program.fd(), &frame, packets).context("the kernel does not run it")?;
+        let busy = processor::time() - began;
+        program.judge(run.verdict)?;
+        Ok(busy as f64 / f64::from(packets))
+    };
+    thread::scope(|scope| {
+        let running: Vec<_> = (0..cpus)
+            .map(|number| {
+                let one = &one;
+                scope.spawn(move || one(number))
+            })
+            .collect();
+        let mut sum = 0.0;
+        for thread in running {
+            let Ok(cost) = thread.join() else { bail!("a thread has panicked") };
+            sum += cost?;
+        }
+        Ok(sum / cpus as f64)
+    })
+}

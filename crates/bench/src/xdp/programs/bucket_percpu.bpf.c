@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/* bucket-percpu: a token bucket that each CPU has by itself, so that the sum is no limit. */
+#include "bucket.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, BUCKETS);
+	__type(key, __u32);
+	__type(value, __u64);
+} clocks SEC(".maps");
+
+SEC("xdp")
+int bucket_percpu(struct xdp_md *ctx)
+{
+	__u32 index = bucket_of(ctx);
+	__u64 *clock = bpf_map_lookup_elem(&clocks, &index);
+
+	return clock ? charge(clock, time_of(ctx), bpf_ktime_get_ns()) : XDP_ABORTED;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

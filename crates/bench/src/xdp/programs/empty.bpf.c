@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/* empty: what any program costs. */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+SEC("xdp")
+int empty(struct xdp_md *ctx)
+{
+	return XDP_PASS;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
