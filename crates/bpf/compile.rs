@@ -15,7 +15,8 @@ pub fn programs(folder: &str) -> Vec<(String, SkeletonBuilder)> {
     let headers = format!("-I/usr/include/{machine}-linux-gnu");
     // The objects name their sources by the place in the repository, whatever machine builds them.
     let here = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets the folder");
-    let crate_name = Path::new(&here).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let crate_name =
+        Path::new(&here).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let places = format!("-ffile-prefix-map={here}=crates/{crate_name}");
     println!("cargo:rerun-if-changed={folder}");
     let mut programs = Vec::new();
@@ -25,9 +26,13 @@ pub fn programs(folder: &str) -> Vec<(String, SkeletonBuilder)> {
         let Some(program) = name.strip_suffix(".bpf.c").map(str::to_owned) else { continue };
         println!("cargo:rerun-if-changed={}", source.display());
         let mut builder = SkeletonBuilder::new();
-        builder
-            .source(&source)
-            .clang_args([headers.as_str(), places.as_str(), "-mcpu=v3", "-Wall", "-Werror"]);
+        builder.source(&source).clang_args([
+            headers.as_str(),
+            places.as_str(),
+            "-mcpu=v3",
+            "-Wall",
+            "-Werror",
+        ]);
         programs.push((program, builder));
     }
     programs

@@ -44,8 +44,7 @@ pub fn test_run(program: BorrowedFd<'_>, frame: &[u8], times: u32) -> io::Result
     };
     // SAFETY: the program is an open descriptor, both buffers outlive the call and are as long as
     // `options` says, which says its own size, too.
-    let outcome =
-        unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
+    let outcome = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
     if outcome < 0 {
         return Err(io::Error::from_raw_os_error(-outcome));
     }

@@ -35,7 +35,6 @@ impl Subject {
             Self::Filter => "filter",
         }
     }
-
 }
 
 /// One program under one load.

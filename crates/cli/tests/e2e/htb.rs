@@ -23,7 +23,7 @@ const FLOWS: u16 = 16;
 
 /// The commands that make a tree. Its bursts outlast the time for which a worker may have to wait
 /// for its core.
-fn tree() -> Vec<String> {
+pub(crate) fn tree() -> Vec<String> {
     let classes = [
         "qdisc add dev port-b root handle 1: htb default 30",
         "class add dev port-b parent 1: classid 1:1 htb rate 40mbit burst 60k cburst 60k",
@@ -47,7 +47,7 @@ fn tree() -> Vec<String> {
 }
 
 /// Loads all classes with more than they can have.
-fn loads(bed: &Testbed) -> Vec<Running> {
+pub(crate) fn loads(bed: &Testbed) -> Vec<Running> {
     (0..3).map(|group| flood(bed, &ports(group), 1000, 45e6)).collect()
 }
 

@@ -28,6 +28,7 @@ mod netem;
 mod offloads;
 mod overlimits;
 mod pacing;
+mod planes;
 mod policing;
 mod ports;
 mod reconfigure;

@@ -12,10 +12,10 @@ use serde_json::Value;
 use std::thread::sleep;
 use std::time::Duration;
 
-const XDP: [&str; 2] = ["--plane", "xdp"];
+pub(crate) const XDP: [&str; 2] = ["--plane", "xdp"];
 
 /// Has the ends of `bed` take frames that programs redirect to them.
-fn take_redirected(bed: &Testbed) {
+pub(crate) fn take_redirected(bed: &Testbed) {
     for (namespace, device) in [(bed.client(), CLIENT), (bed.server(), SERVER)] {
         namespace.run("ethtool", &["-K", device, "gro", "on"]).unwrap();
     }

@@ -34,6 +34,25 @@ type CheckFunction = fn(&mut Lab) -> Result<Verdict>;
 
 /// All checks.
 pub const ALL: &[(&str, CheckFunction)] = &[
+    ("doctor", doctor),
+    ("start", start),
+    ("ping", small_pings),
+    ("full size", full_size_pings),
+    ("VLAN", tagged_pings),
+    ("cake", tcp_under_cake),
+    ("tbf", tcp_under_tbf),
+    ("books", books),
+    ("jumbo", jumbo),
+    ("queues", other_queues),
+    ("rings", longest_rings),
+    ("MTU", other_mtu),
+    ("flap", link_flap),
+    ("unbind", driver_unbind),
+    ("kill -9", kill),
+    ("restart", restart),
+    ("nat", nat),
+    ("upgrade", upgrade),
+    ("stop", stop),
     ("xdp plane", policing::rates),
     ("xdp kill -9", policing::kill),
 ];

@@ -31,7 +31,9 @@ static __always_inline __u32 bucket_of(const struct xdp_md *ctx)
 /* How long the frame takes at the rate, in ns. */
 static __always_inline __u64 time_of(const struct xdp_md *ctx)
 {
-	return (ctx->data_end - ctx->data) * SECOND / (rate ? rate : 1);
+	const void *data = (void *)(long)ctx->data, *data_end = (void *)(long)ctx->data_end;
+
+	return (__u64)(data_end - data) * SECOND / (rate ? rate : 1);
 }
 
 /* A bucket as the time up to which its rate is sold. Charges `cost`, or says that it is full. */
