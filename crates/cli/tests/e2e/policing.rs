@@ -1,7 +1,9 @@
 //! The XDP plane: limits in the driver, without queues and without workers.
 
 use crate::htb::{assert_near, ports, rates};
-use crate::setup::{assert_balanced, assert_refused, flood, run, shared_turn, show, tc, turn};
+use crate::setup::{
+    assert_balanced, assert_refused, flood, narrows, run, shared_turn, show, tc, turn,
+};
 use narrows_testbed::accounting::Books;
 use narrows_testbed::bed::{CLIENT, SERVER};
 use narrows_testbed::counters::Counters;
@@ -158,4 +160,19 @@ fn traffic_goes_on_after_a_kill_and_the_limit_while_it_is_stopped() {
     drop(again);
     let pings = ping.stop().unwrap();
     assert!(pings.longest_gap <= Duration::from_secs(1), "{pings:?}");
+}
+
+#[test]
+fn a_driver_that_would_lose_frames_is_no_place_for_it() {
+    let Some(_turn) = shared_turn() else { return };
+    let bed = Testbed::up(1).unwrap();
+    let native = ["run", "--ports", "port-a,port-b", "--plane", "xdp", "--xdp", "native"];
+    assert_refused(&narrows(&bed, &native), 1, &["leave out --xdp native", "gro on"]);
+    // What doctor says beforehand is what to do about it.
+    let said = narrows(&bed, &["doctor", "port-a", "port-b", "--plane", "xdp"]);
+    assert_eq!(said.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&said.stdout).contains("gro on"));
+    take_redirected(&bed);
+    let instance = run(&bed, &native[3..]);
+    assert_eq!(instance.show().unwrap().ports[0].xdp, "native");
 }
