@@ -67,7 +67,7 @@ pub(crate) fn ports(group: u16) -> Vec<u16> {
 }
 
 /// What each class has sent, in bytes.
-fn sent(instance: &Instance) -> BTreeMap<String, u64> {
+pub(crate) fn sent(instance: &Instance) -> BTreeMap<String, u64> {
     let shown = instance.tc("-s -j class show dev port-b").unwrap();
     let classes: Value = serde_json::from_str(&shown).unwrap();
     // That of a tbf has no figures.

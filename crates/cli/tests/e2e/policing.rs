@@ -28,7 +28,7 @@ fn steady() -> Vec<u16> {
 }
 
 /// What the server receives within a second, in bits per second.
-fn rate_at_server(bed: &Testbed) -> f64 {
+pub(crate) fn rate_at_server(bed: &Testbed) -> f64 {
     let [_, server] = bed.ends();
     let mut meter = Meter::at(server).unwrap();
     let before = meter.read().unwrap();
