@@ -34,6 +34,7 @@ fn echo(task: &mut Task) -> Option<Answer> {
             }
             batch.end().into()
         }
+        Task::Restore(restore) => restore.end().into(),
     })
 }
 
