@@ -190,15 +190,12 @@ impl<'a> Cursor<'_, 'a> {
         self.next().ok_or_else(|| ParseError(format!("missing mandatory argument {what}")))
     }
 
-    fn number<T: std::str::FromStr + PartialOrd>(
+    fn number<T: std::str::FromStr + PartialOrd + std::fmt::Display>(
         &mut self,
         what: &str,
         least: T,
         most: T,
-    ) -> Result<T, ParseError>
-    where
-        T: std::fmt::Display,
-    {
+    ) -> Result<T, ParseError> {
         let word = self.one(what)?;
         let number = word.parse().ok().filter(|number| (&least..=&most).contains(&number));
         number.ok_or_else(|| {
