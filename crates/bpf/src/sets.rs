@@ -375,7 +375,8 @@ impl Members {
             count += 1;
             if count as usize == AT_ONCE || index + 1 == len {
                 map.update_batch(&keys, &values, count, MapFlags::ANY, MapFlags::ANY)?;
-                (keys.clear(), values.clear());
+                keys.clear();
+                values.clear();
                 count = 0;
             }
         }

@@ -21,7 +21,6 @@ pub(crate) struct Berth {
 
 #[derive(Default)]
 struct Arrived {
-    #[expect(clippy::vec_box, reason = "they stay in their boxes on the other thread")]
     runners: Vec<Box<Runner>>,
     /// The worker whose home this is has ended: nobody will come back.
     is_over: bool,
@@ -66,7 +65,6 @@ impl Berth {
     }
 
     /// Takes in all that have come.
-    #[expect(clippy::vec_box, reason = "they stay in their boxes")]
     pub(crate) fn take(&self) -> Vec<Box<Runner>> {
         self.bell.silence();
         std::mem::take(&mut self.arrived().runners)

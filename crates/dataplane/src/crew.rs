@@ -66,7 +66,6 @@ pub(crate) struct Crew {
     /// That of the host, where that is another thread.
     host: Option<Arc<Berth>>,
     /// In boxes, as they are put in order whenever the thread has slept.
-    #[expect(clippy::vec_box, reason = "a runner is some kilobytes")]
     runners: Vec<Box<Runner>>,
     polled: PollSet,
     gauge: Gauge,
