@@ -103,7 +103,7 @@ mod loom_tests {
     #[test]
     fn loom_nothing_is_left_of_seats_that_are_gone() {
         loom::model(|| {
-            let shared = Shared::new();
+            let shared = Shared::<PORT_CELLS>::new();
             let workers = [HOST, NEIGHBOUR].map(|host| {
                 let mut seat = Arc::clone(&shared).seat();
                 thread::spawn(move || {
@@ -122,7 +122,7 @@ mod loom_tests {
     #[test]
     fn loom_who_looks_meanwhile_sees_what_each_has_said_at_some_time() {
         loom::model(|| {
-            let shared = Shared::new();
+            let shared = Shared::<PORT_CELLS>::new();
             let mut seat = Arc::clone(&shared).seat();
             let mut other = shared.seat();
             let worker = thread::spawn(move || {
@@ -142,7 +142,7 @@ mod loom_tests {
     #[test]
     fn loom_tins_are_told_of_exactly_and_weights_taken_back() {
         loom::model(|| {
-            let shared = Shared::new();
+            let shared = Shared::<PORT_CELLS>::new();
             let mut seat = Arc::clone(&shared).seat();
             let mut other = shared.seat();
             let worker = thread::spawn(move || {
