@@ -34,7 +34,7 @@ impl Restore {
         };
         self.done += line.len();
         let number = self.next;
-        self.next += 1;
+        self.next = self.next.saturating_add(1);
         if let Err(why) = Self::execute(line, self.may_exist, sets, now, host) {
             self.failure = Some(format!("narrows set: Error in line {number}: {why}\n"));
         }
