@@ -13,29 +13,31 @@ const PART: usize = 6 << 20;
 ///
 /// The syntax is that of ipset(8): what `ipset save` prints can be restored, and the other way
 /// round. Sets are hash:ip, hash:net, hash:net,port and hash:mac, of IPv4 or IPv6, with timeouts,
-/// counters and comments. A filter names a set; it runs in the driver, before any queue:
+/// counters and comments. A filter names a set; it runs in the driver, before any queue. A new list
+/// takes the place of the old one between two packets (swap).
+///
+/// Commands: create, add, del, test, destroy, flush, list, save, restore, rename, swap, help,
+/// version; `narrows set help` prints their words. Options: -exist, -quiet, -name, -terse,
+/// -output plain|save, -file FILE.
+///
+/// Exit codes: 0; 1 where a command failed, and where `test` finds nothing; 2 for an unknown
+/// command.
+///
+/// Sets belong to a running instance. A reload of the policy and an upgrade keep them;
+/// `narrows run --state FILE` keeps them in FILE.sets, and `--sets FILE` begins with a file that
+/// `ipset save` wrote. See docs/sets.md.
+///
+/// Examples:
 ///
 ///   narrows set create blocklist hash:net
 ///   narrows set add blocklist 192.0.2.0/24
 ///   narrows tc qdisc add dev eth1 clsact
 ///   narrows tc filter add dev eth1 ingress basic match 'ipset(blocklist src)' action drop
 ///
-/// A new list takes the place of the old one between two packets:
-///
 ///   narrows set create next hash:net maxelem 1000000
 ///   narrows set restore -file next.ipset
 ///   narrows set swap blocklist next
 ///   narrows set destroy next
-///
-/// Commands: create, add, del, test, destroy, flush, list, save, restore, rename, swap, help,
-/// version; `narrows set help` has their words. Options: -exist, -quiet, -name, -terse,
-/// -output plain|save, -file FILE.
-///
-/// Exit codes: 0; 1 where a command failed, and where `test` finds nothing; 2 where it is none.
-///
-/// Sets belong to a running instance. They stay when the policy is reloaded and when the binary is
-/// replaced; `narrows run --state FILE` keeps them in FILE.sets, and `--sets FILE` begins with a
-/// file of ipset's. See docs/sets.md.
 #[derive(Args)]
 #[command(verbatim_doc_comment, disable_help_flag = true)]
 pub struct Set {
