@@ -29,6 +29,7 @@
 
 pub mod accounting;
 pub mod accuracy;
+pub mod attack;
 pub mod background;
 pub mod bed;
 pub mod bridge;

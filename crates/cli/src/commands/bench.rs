@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use narrows_bench::callgrind::Program;
 use narrows_bench::{cake, classify, coordination, policy, tree as class_tree, wheels, xdp};
 use narrows_testbed::progress::Progress;
-use narrows_testbed::{Rounds, accuracy, forward, latency, pacing, tree, uneven, waking};
+use narrows_testbed::{Rounds, accuracy, attack, forward, latency, pacing, tree, uneven, waking};
 use serde::Serialize;
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -66,6 +66,11 @@ enum What {
     /// machine for the costs.
     #[command(mut_arg("seconds", |it| it.default_value("3").help("Seconds that each phase takes, and for which costs are measured")))]
     TreeReal(InRounds),
+    /// What is left of TCP transactions beside a flood that rises to what the machine sends: without
+    /// a filter, with nftables, with a blocklist of 100,000 addresses and with a rate for each source,
+    /// in front of both planes. Needs root and two cores.
+    #[command(mut_arg("seconds", |it| it.help("Seconds for which each system is measured beside each flood in each round")))]
+    Flood(InRounds),
     Qdisc(Qdisc),
     Classify(Classify),
     Policy(Policy),
@@ -90,6 +95,7 @@ impl Bench {
             What::Waking(rounds) => rounds.execute(waking::run),
             What::Pacing(rounds) => rounds.execute(pacing::run),
             What::TreeReal(rounds) => rounds.execute(tree::real::run),
+            What::Flood(rounds) => rounds.execute(attack::run),
             What::Qdisc(qdisc) => qdisc.execute(),
             What::Classify(classify) => classify.execute(),
             What::Policy(policy) => policy.execute(),

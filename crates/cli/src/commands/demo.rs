@@ -3,6 +3,7 @@
 use super::report::print;
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use narrows_testbed::attack::demo as flood;
 use narrows_testbed::tree::demo as tree;
 use narrows_testbed::{demo, rrul};
 use std::path::{Path, PathBuf};
@@ -36,6 +37,7 @@ pub struct Demo {
 enum Other {
     Latency(Latency),
     Tree(Tree),
+    Flood(Flood),
 }
 
 /// See what CAKE does to delay while the path is full.
@@ -80,11 +82,32 @@ struct Tree {
     plot: Option<PathBuf>,
 }
 
+/// See what a flood leaves of a server's transactions, without filters and with them.
+///
+/// Between the same namespaces: one-byte transactions over TCP, and beside them, twice, as many UDP
+/// packets as a core sends, from the addresses of a blocklist and from invented ones. Takes less than a
+/// minute and cleans up whatever happens. Needs root and two cores.
+#[derive(Args)]
+struct Flood {
+    /// Seconds that each phase takes.
+    #[arg(long, value_name = "S", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=60))]
+    seconds: u64,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+
+    /// Also draw the transactions over time, as SVG.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
 impl Demo {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         match self.other {
             Some(Other::Latency(latency)) => return latency.execute(),
             Some(Other::Tree(tree)) => return tree.execute(),
+            Some(Other::Flood(flood)) => return flood.execute(),
             None => {}
         }
         let report = demo::run(&demo::Options {
@@ -116,6 +139,19 @@ impl Tree {
         })?;
         if let Some(file) = &self.plot {
             write_plot(file, &tree::svg(&report)?)?;
+        }
+        print(&report, self.json)
+    }
+}
+
+impl Flood {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let report = flood::run(&flood::Options {
+            program: std::env::current_exe()?,
+            phase: Duration::from_secs(self.seconds),
+        })?;
+        if let Some(file) = &self.plot {
+            write_plot(file, &flood::svg(&report)?)?;
         }
         print(&report, self.json)
     }

@@ -2,6 +2,7 @@
 //! for those at the end: `stop`, and what runs in the driver, which starts and ends instances of its
 //! own.
 
+mod front;
 mod policing;
 
 use super::Verdict::{self, Passed, Skipped};
@@ -41,6 +42,7 @@ pub const ALL: &[(&str, CheckFunction)] = &[
     ("VLAN", tagged_pings),
     ("cake", tcp_under_cake),
     ("tbf", tcp_under_tbf),
+    ("filters", front::filters),
     ("books", books),
     ("jumbo", jumbo),
     ("queues", other_queues),

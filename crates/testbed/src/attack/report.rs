@@ -1,0 +1,99 @@
+//! What each system kept, as a table and as JSON.
+
+use crate::table;
+use serde::Serialize;
+use std::fmt;
+
+/// A system beside a flood of one rate.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub system: &'static str,
+    /// Packets that the flood sent, a second.
+    pub flood_pps: f64,
+    /// As many as it was to send; `None` for none, or for as many as it could.
+    pub wanted_pps: Option<f64>,
+    /// Whether there was no flood.
+    pub is_idle: bool,
+    /// Transactions a second.
+    pub transactions: f64,
+    /// The part that this is of what it does without a flood.
+    pub share: f64,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The medians over rounds.
+    pub rows: Vec<Row>,
+}
+
+impl Report {
+    /// The medians over `rounds`, each of which has the same rows.
+    pub(super) fn over(rounds: &[Vec<Row>]) -> Self {
+        let Some(first) = rounds.first() else { return Self { rows: Vec::new() } };
+        let rows = first.iter().enumerate().map(|(place, row)| {
+            let median = |figure: &dyn Fn(&Row) -> f64| {
+                let mut figures: Vec<f64> =
+                    rounds.iter().map(|rows| figure(&rows[place])).collect();
+                figures.sort_by(f64::total_cmp);
+                figures[figures.len() / 2]
+            };
+            Row {
+                flood_pps: median(&|row| row.flood_pps),
+                transactions: median(&|row| row.transactions),
+                share: median(&|row| row.share),
+                ..row.clone()
+            }
+        });
+        Self { rows: rows.collect() }
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (flood, kept) = (self.flood_pps / 1e6, self.share * 100.0);
+        write!(f, "{flood:.2} Mpps, {:.0} transactions/s, {kept:.1} %", self.transactions)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table =
+            table::of_figures(0, ["system", "flood, Mpps", "transactions/s", "kept, %"]);
+        for row in &self.rows {
+            table.add_row([
+                row.system.to_owned(),
+                if row.is_idle { "-".to_owned() } else { format!("{:.2}", row.flood_pps / 1e6) },
+                format!("{:.0}", row.transactions),
+                format!("{:.1}", row.share * 100.0),
+            ]);
+        }
+        writeln!(f, "{table}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(transactions: f64) -> Row {
+        Row {
+            system: "narrows",
+            flood_pps: 1e6,
+            wanted_pps: None,
+            is_idle: false,
+            transactions,
+            share: transactions / 1e4,
+        }
+    }
+
+    #[test]
+    fn the_median_over_rounds_counts() {
+        let rounds = [row(9e3), row(1e3), row(8e3)].map(|row| vec![row]);
+        let report = Report::over(&rounds);
+        assert_eq!(report.rows[0].transactions, 8e3);
+        assert!(report.to_string().contains("80.0"), "{report}");
+        assert!(Report::over(&[]).rows.is_empty());
+    }
+}

@@ -1,0 +1,177 @@
+//! What stands between the flood and the server.
+
+use crate::Testbed;
+use crate::bed::PORT_A;
+use crate::bridge::Bridge;
+use crate::narrows::Instance;
+use anyhow::{Context, Result};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Stdio;
+
+/// The limit of each source, in packets a second: several times what the client sends.
+const PER_SOURCE: u32 = 200_000;
+
+/// One of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum System {
+    /// A bridge, and no filter.
+    Bridge,
+    /// Narrows, and no filter.
+    Unfiltered,
+    /// nftables where packets come in at the bridge's port, with a set of the blocklist.
+    Nftables,
+    /// The blocklist in front of the workers.
+    Blocklist,
+    /// The blocklist in front of the XDP plane.
+    BlocklistXdp,
+    /// No filter, against invented sources.
+    UnfilteredSpoofed,
+    /// A rate for each source in front of the workers, against invented sources.
+    PerSource,
+    /// The same in front of the XDP plane.
+    PerSourceXdp,
+}
+
+impl System {
+    pub(super) const ALL: [Self; 8] = [
+        Self::Bridge,
+        Self::Unfiltered,
+        Self::Nftables,
+        Self::Blocklist,
+        Self::BlocklistXdp,
+        Self::UnfilteredSpoofed,
+        Self::PerSource,
+        Self::PerSourceXdp,
+    ];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Bridge => "bridge",
+            Self::Unfiltered => "narrows",
+            Self::Nftables => "bridge, nftables blocklist",
+            Self::Blocklist => "narrows, blocklist",
+            Self::BlocklistXdp => "narrows xdp, blocklist",
+            Self::UnfilteredSpoofed => "narrows, spoofed",
+            Self::PerSource => "narrows, per source, spoofed",
+            Self::PerSourceXdp => "narrows xdp, per source, spoofed",
+        }
+    }
+
+    /// Whether it stands against invented sources.
+    pub(super) fn is_spoofed(self) -> bool {
+        matches!(self, Self::UnfilteredSpoofed | Self::PerSource | Self::PerSourceXdp)
+    }
+}
+
+/// A system at work. It ends when dropped.
+pub(super) enum Under<'a> {
+    Bridge { _bridge: Bridge<'a> },
+    Narrows(Box<Instance>),
+}
+
+impl<'a> Under<'a> {
+    /// Starts `system` over `bed`; the blocklist is `list`.
+    pub(super) fn start(
+        bed: &'a Testbed,
+        system: System,
+        program: &Path,
+        list: &[[u8; 4]],
+    ) -> Result<Self> {
+        let narrows = |plane: &[&str]| {
+            let words = [&["--fail-closed", "--cores", "0"], plane].concat();
+            let instance =
+                Instance::start(bed, program, if plane.is_empty() { &words } else { &plane })?;
+            instance.tc(&format!("qdisc add dev {PORT_A} clsact"))?;
+            Ok::<_, anyhow::Error>(instance)
+        };
+        // What programs redirect is taken where the end reads it in softirq context, too.
+        let take = || -> Result<()> {
+            for end in bed.ends() {
+                end.namespace.run("ethtool", &["-K", end.device, "gro", "on"])?;
+            }
+            Ok(())
+        };
+        let xdp: &[&str] = &["--plane", "xdp"];
+        Ok(match system {
+            System::Bridge => Self::Bridge { _bridge: Bridge::over(bed)? },
+            System::Nftables => {
+                let bridge = Bridge::over(bed)?;
+                nftables(bed, list)?;
+                Self::Bridge { _bridge: bridge }
+            }
+            System::Unfiltered | System::UnfilteredSpoofed => Self::Narrows(narrows(&[])?.into()),
+            System::Blocklist => Self::Narrows(block(narrows(&[])?, list)?.into()),
+            System::PerSource => Self::Narrows(limit(narrows(&[])?)?.into()),
+            System::BlocklistXdp => {
+                take()?;
+                Self::Narrows(block(narrows(xdp)?, list)?.into())
+            }
+            System::PerSourceXdp => {
+                take()?;
+                Self::Narrows(limit(narrows(xdp)?)?.into())
+            }
+        })
+    }
+
+    /// Narrows itself.
+    pub(super) fn instance(&self) -> Option<&Instance> {
+        match self {
+            Self::Bridge { .. } => None,
+            Self::Narrows(instance) => Some(instance),
+        }
+    }
+}
+
+/// Has `instance` drop what comes from `list`.
+pub(super) fn block(instance: Instance, list: &[[u8; 4]]) -> Result<Instance> {
+    let mut text = format!("create blocklist hash:ip maxelem {}\n", list.len());
+    for [a, b, c, d] in list {
+        let _ = writeln!(text, "add blocklist {a}.{b}.{c}.{d}");
+    }
+    feed(instance.command("set").arg("restore"), &text)?;
+    let words = "ingress protocol ip pref 10 basic match ipset(blocklist src) action drop";
+    instance.tc(&format!("filter add dev {PORT_A} {words}"))?;
+    Ok(instance)
+}
+
+/// Has `instance` limit each source.
+pub(super) fn limit(instance: Instance) -> Result<Instance> {
+    instance.tc(&format!(
+        "filter add dev {PORT_A} ingress protocol ip pref 20 matchall action police pkts_rate \
+         {PER_SOURCE} pkts_burst {PER_SOURCE} conform-exceed drop/continue per src newcomers 1000"
+    ))?;
+    Ok(instance)
+}
+
+/// A set of `list` in nftables, at the earliest hook there is.
+fn nftables(bed: &Testbed, list: &[[u8; 4]]) -> Result<()> {
+    let mut text = format!(
+        "add table netdev nrw\n\
+         add set netdev nrw blocklist {{ type ipv4_addr; size {}; }}\n\
+         add chain netdev nrw ingress {{ type filter hook ingress device {PORT_A} priority 0; }}\n\
+         add rule netdev nrw ingress ip saddr @blocklist drop\n",
+        list.len() * 2
+    );
+    for part in list.chunks(4096) {
+        let each = part.iter().map(|[a, b, c, d]| format!("{a}.{b}.{c}.{d}"));
+        let each: Vec<String> = each.collect();
+        let _ = writeln!(text, "add element netdev nrw blocklist {{ {} }}", each.join(", "));
+    }
+    feed(bed.shaper().command("nft").args(["-f", "-"]), &text)
+        .context("nftables at the netdev hook is what this is held against")
+}
+
+/// Runs `command` with `text` on its standard input.
+fn feed(command: &mut std::process::Command, text: &str) -> Result<()> {
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(text.as_bytes())?;
+    }
+    let output = child.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(output.status.success(), "{command:?}: {}", said.trim());
+    Ok(())
+}
