@@ -18,9 +18,9 @@ pub(super) fn judge(ports: [&Link; 2], facts: &Facts) -> Vec<Finding> {
 
 /// Judges a port as one where frames leave.
 fn egress(link: &Link, port: &PortFacts, cpus: u32) -> Finding {
-    let (name, driver) = (link.name(), &link.driver.name);
+    let (name, driver) = (link.name(), &link.driver);
     let takes = || Finding::ok(name, format!("{driver} sends what XDP programs redirect to it"));
-    match redirected(driver) {
+    match redirected(&driver.name) {
         Redirected::Sent => takes(),
         Redirected::ByQueue if link.queues.now.tx >= cpus => takes(),
         Redirected::ByQueue => {
