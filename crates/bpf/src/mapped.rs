@@ -1,8 +1,7 @@
-//! Array maps in this process's memory: what programs read is written with plain stores.
+//! Array maps in this process's memory: stores without a system call, which programs read.
 //!
-//! *Who may touch a byte.* This process and the kernel's programs, both at any time; so it is looked
-//! at as atomic numbers only, whatever the kernel does beside it, and nothing is ever used as an
-//! address.
+//! *Access.* This process and the kernel's programs may both access it at any time. So it is
+//! accessed only as atomic numbers, and no value is ever used as an address.
 #![allow(unsafe_code)]
 
 use libbpf_rs::{MapHandle, MapType, libbpf_sys};

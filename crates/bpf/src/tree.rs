@@ -1,11 +1,12 @@
-//! `tree`: polices what goes from one port to the other by a tree of classes, without a queue.
+//! `tree`: polices traffic from one port to the other by a tree of classes, without a queue.
 //!
-//! *Two plans.* A program reads once for each packet which of two plans is in force. [`Tree::install`]
-//! writes the other one and then that number, so each packet meets one plan as a whole. Before the
-//! other one is written, whoever may still read it has to be done: [`Tree::install`] waits for that.
+//! *Two plans.* The maps hold two plans, and an index says which one is in force. A program reads
+//! it once per packet. [`Tree::install`] writes the other plan and then the index, so each packet
+//! meets one plan as a whole. Before it writes, it waits until no program can still be reading that
+//! plan.
 //!
-//! *Numbers.* A class is a number that it keeps from plan to plan; credit and counters are stored
-//! under it. Whoever makes plans says which numbers are new.
+//! *Numbers.* A class has a number that it keeps from plan to plan; credit and counters are stored
+//! under it. The caller says which numbers are new.
 //!
 //! Non-goals: what a policy is, and how it becomes classes and rules.
 

@@ -1,40 +1,41 @@
 //! A tree of classes that all queues keep together.
 //!
-//! Each class has a rate that is assured and a ceiling that it never exceeds; what it does not use
-//! it lends, by way of the classes above it (HTB's rules, `tc-htb(8)`). One class's flows land on
-//! many queues, and it is still one class with one rate. No queue owns a class, and no lock is
-//! taken: as with `fair` for one limit, exactness and fairness are two mechanisms that do not
+//! Each class has an assured rate, and a ceiling that it never exceeds. It lends the rate that it
+//! does not use, through the classes above it (HTB's rules, `tc-htb(8)`). The flows of one class
+//! land on many queues, and it is still one class with one rate. No queue owns a class, and no lock
+//! is taken: as with `fair` for one limit, exactness and fairness are two mechanisms that do not
 //! depend on each other.
 //!
 //! *A ledger at every node, for the rate and for the ceiling* ([`ledger`]). A queue buys what it is
-//! about to send, at its class and at every class above it; where one of them has too little,
-//! nothing is bought at any. So the sum of no node exceeds its ceiling in any window by more than
-//! its burst, whatever the queues believe of each other. What is bought is sent at once or given
-//! back: nobody holds credit.
+//! about to send, at its class and at every class above it. If one of them has too little credit,
+//! it buys nothing at any. So the sum of no node exceeds its ceiling in any window by more than its
+//! burst, even if queues see outdated state of each other. Credit is used at once or returned: no
+//! queue holds any.
 //!
-//! *A race at every lender* ([`race`]). Who borrows in what proportion is said by virtual times:
-//! one that the lender's sales move on, and one for each class that borrows from it. A class that
-//! is two frames ahead leaves to one that waits and is not what would not be lost soon; so does one
-//! of a worse priority. So nothing is lost, and no class has to know how many others there are or
-//! on which cores. Queues that send for the same class run a race of their own, in the same way.
+//! *A race at every lender* ([`race`]). Virtual times decide the proportions in which classes
+//! borrow: the lender has one, which its sales advance, and so does each class that borrows from
+//! it. A class that is two frames ahead leaves to a waiting class everything that would not be lost
+//! soon; so does a class of a worse priority. So no rate is lost, and no class has to know how many
+//! others there are or on which cores. Queues that send for the same class run a race of their own,
+//! in the same way.
 //!
-//! *Cushions in HTB's order.* At a ceiling what is assured may take all credit; who borrows leaves
-//! a part of it, and more where the lender stands further up. So an assured packet finds credit at
-//! once, and between cores, too, what is not borrowed goes first.
+//! *Cushions in HTB's order.* At a ceiling, assured traffic may use all credit. Borrowers leave a
+//! part of it, and a larger one the higher the lender stands. So an assured packet finds credit at
+//! once, and between cores, too, assured traffic goes before borrowed traffic.
 //!
-//! *Who waits says so.* A queue that is refused says at the lender until when it waits. Rights
-//! differ only while somebody does: a class that is held up by its own ceiling, or wants less than
-//! its share, slows nobody down, and the race goes on from where those are who do buy.
+//! *Waiting is published.* A queue that is refused writes at the lender until when it waits. Rights
+//! differ only while a queue waits: a class that its own ceiling delays, or that wants less than
+//! its share, slows no other down, and the race continues from the position of those that buy.
 //!
-//! Differences from the kernel's HTB: a ceiling holds for what is assured as well (there, children
+//! Differences from the kernel's HTB: a ceiling also holds for assured traffic (there, children
 //! whose rates add up to more than their parent's ceiling exceed it); a burst below [`LEAST_TIME`]
 //! at the rate, or below [`LEAST_FRAMES`], counts as that; 16 levels instead of 8.
 //!
-//! *Non-goals.* Queues, packets and the order of classes on one queue: they are the qdisc's.
+//! *Non-goals.* Queues, packets and the order of classes on one queue: they belong to the qdisc.
 //!
 //! Cost: a purchase takes two atomic updates for each class on the way to the root (one where rate
-//! and ceiling are the same), two for each class up to the lender, and one for the queues. It is
-//! made for as many packets as leave together, up to a quantum.
+//! and ceiling are the same), two for each class up to the lender, and one for the queues. It
+//! covers the packets that leave together, up to a quantum.
 //!
 //! Source: M. Devera, `sch_htb.c` and its theory; start-time fair queueing (P. Goyal, H. Vin, H.
 //! Cheng, 1996) for the races; FlowValve (CoNEXT'21) for the idea of a tree without a lock.

@@ -1,4 +1,4 @@
-//! A plan as the contents of maps.
+//! Compiles a plan into the contents of maps.
 
 use crate::rules::tables;
 use crate::{Name, Numbers, Refusal};

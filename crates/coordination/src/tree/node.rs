@@ -1,4 +1,4 @@
-//! A class of the tree: what it has sold, and who runs for what it lends.
+//! A class of the tree: what it has sold, and the race of those that borrow from it.
 
 use super::ledger::Ledger;
 use super::race::Race;

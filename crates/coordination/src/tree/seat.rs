@@ -1,8 +1,8 @@
 //! A queue's seat at a class: how it buys.
 //!
-//! First it looks, by loads alone: whether the ceilings on the way to the root have credit, and who
-//! lends, which is the lowest class that has enough. Then it buys, from the leaf up; where another
-//! queue was faster at some class, it gives back what it has bought below.
+//! First it looks, with loads alone: do the ceilings on the way to the root have credit, and which
+//! class lends (the lowest with enough credit)? Then it buys, from the leaf up. If another queue
+//! was faster at some class, it returns the credit that it has bought below.
 
 use super::ledger::Ledger;
 use super::node::Node;
