@@ -322,6 +322,10 @@ function drawRest() {
       [`${port.name} ${place} ${reason}`, short(count), old ? short(rate(of(old)[reason] || 0, count)) : "-"]));
   });
   table("losses", ["where and why", "packets", "per second"], losses, "nothing was lost");
+  const findings = (now.findings || []).filter((it) => it.severity !== "ok");
+  table("doctor", ["", "subject", "finding", "what to type"],
+    findings.map((it) => [it.severity, it.subject, it.what, it.remedy || ""]),
+    now.findings ? "nothing to mend" : "not examined since the upgrade: run narrows doctor");
   at("events").replaceChildren(...[...now.events].reverse().map((text) => element("li", text)));
   at("warnings").replaceChildren(...(now.warnings || []).map((text) => element("li", text)));
 }

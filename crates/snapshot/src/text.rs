@@ -193,6 +193,7 @@ mod tests {
             uptime_s: 61.4,
             fail: "open (bridge nrwbr7)".into(),
             warnings: Vec::new(),
+            findings: Vec::new(),
             ports: vec![Port {
                 name: "eth2".into(),
                 xdp: "native".into(),

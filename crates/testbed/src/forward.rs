@@ -56,6 +56,9 @@ pub fn run(options: &Rounds) -> Result<Report> {
     let mut progress = Progress::over(u64::from(options.rounds) * System::ALL.len() as u64);
     let mut samples: BTreeMap<Cell, Vec<Sample>> = BTreeMap::new();
     for round in 1..=options.rounds {
+        if round > 1 && progress.is_over() {
+            break;
+        }
         for system in System::ALL {
             progress.begin(&format!("round {round} of {}: {}", options.rounds, system.name()));
             let running = Running::start(&bed, system, &options.program)?;

@@ -43,6 +43,7 @@ pub mod forward;
 pub mod frames;
 pub mod guard;
 pub mod hang;
+pub mod interrupt;
 pub mod iperf;
 pub mod latency;
 mod listen;

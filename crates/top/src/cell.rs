@@ -1,4 +1,4 @@
-//! What stands in a table's cell, and what it is sorted by.
+//! The content of a table's cell, and its sort key.
 
 use crate::number;
 use std::cmp::Ordering;

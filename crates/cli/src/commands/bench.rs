@@ -7,7 +7,9 @@ use clap::{Args, Subcommand};
 use narrows_bench::callgrind::Program;
 use narrows_bench::{cake, classify, coordination, policy, tree as class_tree, wheels, xdp};
 use narrows_testbed::progress::Progress;
-use narrows_testbed::{Rounds, accuracy, forward, latency, pacing, tree, uneven, waking};
+use narrows_testbed::{
+    Rounds, accuracy, forward, interrupt, latency, pacing, tree, uneven, waking,
+};
 use serde::Serialize;
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -128,6 +130,7 @@ impl InRounds {
         self,
         run: fn(&Rounds) -> anyhow::Result<R>,
     ) -> anyhow::Result<ExitCode> {
+        interrupt::watch()?;
         let report = run(&Rounds {
             program: std::env::current_exe()?,
             window: Duration::from_secs(self.seconds),
@@ -152,6 +155,7 @@ struct Accuracy {
 
 impl Accuracy {
     fn execute(self) -> anyhow::Result<ExitCode> {
+        interrupt::watch()?;
         let report = accuracy::run(&accuracy::Options {
             program: std::env::current_exe()?,
             window: Duration::from_secs(self.seconds),

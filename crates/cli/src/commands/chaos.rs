@@ -3,6 +3,7 @@
 use super::report::print;
 use clap::Args;
 use narrows_testbed::chaos::{self, Kind};
+use narrows_testbed::interrupt;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -39,6 +40,7 @@ pub struct Chaos {
 impl Chaos {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         eprintln!("seed {}", self.seed);
+        interrupt::watch()?;
         let report = chaos::run(&chaos::Options {
             program: std::env::current_exe()?,
             seed: self.seed,
@@ -46,8 +48,8 @@ impl Chaos {
             kinds: self.only,
             planted: None,
         })?;
-        print(&report, self.json)?;
-        Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        let end = print(&report, self.json)?;
+        Ok(if report.is_good() { end } else { ExitCode::FAILURE })
     }
 }
 

@@ -4,7 +4,7 @@ use super::report::print;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use narrows_testbed::tree::demo as tree;
-use narrows_testbed::{demo, rrul};
+use narrows_testbed::{demo, interrupt, rrul};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -82,6 +82,7 @@ struct Tree {
 
 impl Demo {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
+        interrupt::watch()?;
         match self.other {
             Some(Other::Latency(latency)) => return latency.execute(),
             Some(Other::Tree(tree)) => return tree.execute(),

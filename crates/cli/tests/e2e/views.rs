@@ -122,6 +122,9 @@ fn metrics_are_what_show_says() {
     assert!(status.contains("200"), "{status}");
     let latest: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(latest["snapshot"]["ports"][1]["total"], *total);
+    let findings = latest["snapshot"]["findings"].as_array().unwrap();
+    assert!(findings.iter().any(|it| it["subject"] == "kernel" && it["severity"] == "ok"));
+    assert!(findings.iter().all(|it| it["severity"] != "blocker"), "{findings:#?}");
     let (_, body) = get(&bed, "/api/history").unwrap();
     let history: Value = serde_json::from_str(&body).unwrap();
     let series = history["series"].as_array().unwrap();

@@ -28,6 +28,7 @@ impl Instance {
             uptime_s: (clock::now() - self.began).as_secs_f64(),
             fail: self.standby.describe(),
             warnings: self.warnings(),
+            findings: self.findings.clone(),
             ports: Side::BOTH.map(|side| self.view_port(side, &totals, &report)).into(),
             workers: report.workers,
             conservation: Conservation {

@@ -45,6 +45,9 @@ pub fn run(options: &Rounds) -> Result<Report> {
     let mut progress = Progress::over(turns);
     let mut samples: Vec<[Sample; System::ALL.len()]> = Vec::new();
     for round in 1..=options.rounds {
+        if round > 1 && progress.is_over() {
+            break;
+        }
         let mut turn = |system: System| -> Result<Sample> {
             progress.begin(&format!("round {round} of {}: {}", options.rounds, system.name()));
             let running = Running::start(&bed, system, &options.program, &nodes)?;
