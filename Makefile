@@ -184,7 +184,7 @@ fuzz-short: deps
 loom: deps
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 RUSTFLAGS="--cfg loom" \
 	  $(CARGO) test --locked --release --lib --target-dir target/loom \
-	  -p narrows-xsk -p narrows-coordination
+	  -p narrows-xsk -p narrows-coordination -p narrows-roundtrip
 
 # Instructions per packet of every hot structure, against the recorded budget.
 instructions: deps

@@ -328,6 +328,7 @@ impl Cake {
     fn figures(&self) -> Figures {
         let [network_size, adjusted_size] = self.sizes.extremes();
         let tin = |&tin: &u8| self.tins[usize::from(tin)].figures();
+        let spread = |&tin: &u8| self.tins[usize::from(tin)].spread.clone();
         Figures {
             memory_used: self.memory.most(),
             memory_limit: Memory::limit_told(&self.config),
@@ -346,6 +347,7 @@ impl Cake {
             average_offset: self.sizes.average_offset(),
             own_memory: Bytes(self.own_memory() as u64),
             tins: self.scheme.shown.iter().map(tin).collect(),
+            delays: self.scheme.shown.iter().map(spread).collect(),
         }
     }
 }

@@ -19,6 +19,7 @@ mod heaviest;
 mod port;
 mod qdisc;
 mod queue;
+mod round_trips;
 mod text;
 mod tin;
 mod worker;
@@ -30,6 +31,7 @@ pub use heaviest::{Heaviest, Heavy};
 pub use port::{DeviceLosses, KernelDrops, Port};
 pub use qdisc::{Class, ClassStats, Figures, Qdisc};
 pub use queue::Queue;
+pub use round_trips::{Losses, RoundTrip, RoundTrips};
 pub use tin::Tin;
 pub use worker::Worker;
 

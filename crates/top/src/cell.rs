@@ -38,6 +38,11 @@ impl Cell {
         Self { text: number::micros(us), value: Some(us as f64) }
     }
 
+    /// A time of so many microseconds, where it is known.
+    pub(crate) fn time(us: Option<f64>) -> Self {
+        us.map_or_else(|| Self::number(None), |us| Self::micros(us as u64))
+    }
+
     /// Its place beside `other`: numbers by value with what is not known as the least, text by its
     /// letters.
     pub(crate) fn order(&self, other: &Self) -> Ordering {

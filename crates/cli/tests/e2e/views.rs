@@ -113,6 +113,7 @@ fn metrics_are_what_show_says() {
     assert_eq!(value(&told, &root), sent);
     let class = format!("{{device=\"{PORT_B}\",classid=\"1:10\",name=\"Ann\",parent=\"1:1\"}}");
     assert_eq!(value(&told, &format!("narrows_class_transmit_packets_total{class}")), sent);
+    assert_eq!(value(&told, &format!("narrows_class_delay_seconds_count{class}")), sent);
     let limit = format!("narrows_port_limit_bytes_per_second{{device=\"{PORT_B}\"}}");
     assert_eq!(value(&told, &limit), 2_500_000.0);
 

@@ -270,6 +270,7 @@ impl Leaf {
             credit = Bytes(credit.0 - self.cost.0);
             sent.packets += 1;
             sent.bytes += held.len.0;
+            self.queue.sent(packets, held.id, now);
             out.push(held.id);
             if !out.has_room() {
                 break Turn::More;
@@ -319,6 +320,7 @@ impl Leaf {
             backlog: self.queue.backlog(),
             granted: self.granted,
             tokens: self.meter.tokens(now),
+            delays: self.queue.delays().clone(),
         }
     }
 }
