@@ -52,6 +52,7 @@ pub mod narrows;
 pub mod pace;
 pub mod pacing;
 pub mod ping;
+pub mod policing;
 pub mod probe;
 pub mod process;
 pub mod progress;
