@@ -53,6 +53,7 @@ pub mod narrows;
 pub mod pace;
 pub mod pacing;
 pub mod ping;
+pub mod policing;
 pub mod probe;
 pub mod process;
 pub mod progress;
