@@ -7,7 +7,7 @@
 //! `act_skbedit.c`.
 
 use crate::Mark;
-use narrows_units::{Bytes, Rate, wire::Overhead};
+use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 
 /// An action, by kind and index, as `tc actions` names it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -115,10 +115,75 @@ pub struct Police {
     pub packets: Option<(u64, u64)>,
     /// What is counted of a packet.
     pub overhead: Overhead,
+    /// A rate for each of many, instead of one for all.
+    pub per: Option<Per>,
     /// What becomes of packets that do not conform.
     pub exceed: Control,
     /// What becomes of those that do.
     pub conform: Control,
+}
+
+/// A policer's rate for each of many, which is kept in the driver: there is room for so many, and
+/// who comes when it is used up takes the place of whom it does not hurt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Per {
+    /// Of whom there are many.
+    pub who: Who,
+    /// How long who exceeds the rate is blocked; [`Nanos::ZERO`] for not at all.
+    pub block: Nanos,
+    /// For how many there is room.
+    pub room: u32,
+    /// How many may come in a second of whom nothing is known.
+    pub newcomers: u32,
+}
+
+/// Who has a rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Who {
+    /// Each source: an IPv4 address, or the first 64 bits of an IPv6 address.
+    Source,
+    /// Each destination's whole address.
+    Destination,
+    /// Each flow: both addresses, protocol and ports.
+    Flow,
+}
+
+impl Per {
+    /// The least and the most for which there is room.
+    pub const ROOM: std::ops::RangeInclusive<u32> = 1024..=1 << 22;
+    /// For how many there is room unless somebody says otherwise.
+    pub const ROOM_DEFAULT: u32 = 1 << 16;
+    /// It takes newcomers so many seconds at least to come into all of it.
+    const TURNOVER_SECS: u64 = 16;
+
+    /// How many may come in a second unless somebody says otherwise.
+    pub fn newcomers_default(room: u32, block: Nanos) -> u32 {
+        let slowest = u64::from(room) / Self::TURNOVER_SECS;
+        slowest.min(Self::newcomers_max(room, block)).max(1) as u32
+    }
+
+    /// How many may come at most: were all of them blocked, half of it would still be free.
+    pub fn newcomers_max(room: u32, block: Nanos) -> u64 {
+        let half = u128::from(room / 2);
+        match block.0 {
+            0 => half as u64,
+            block => (half * 1_000_000_000 / u128::from(block)).clamp(1, half) as u64,
+        }
+    }
+}
+
+impl Who {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Source, Self::Destination, Self::Flow];
+
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Source => "src",
+            Self::Destination => "dst",
+            Self::Flow => "flow",
+        }
+    }
 }
 
 impl Action {
@@ -128,6 +193,25 @@ impl Action {
             Self::Gact { .. } => ActionKind::Gact,
             Self::Police(_) => ActionKind::Police,
             Self::Skbedit { .. } => ActionKind::Skbedit,
+        }
+    }
+
+    /// What becomes of packets: of those that conform or are any, and of some others.
+    pub fn controls(&self) -> [Control; 2] {
+        match self {
+            Self::Gact { control, random } => {
+                [*control, random.map_or(*control, |random| random.control)]
+            }
+            Self::Police(police) => [police.conform, police.exceed],
+            Self::Skbedit { control, .. } => [*control; 2],
+        }
+    }
+
+    /// A rate for each of many, where it polices so.
+    pub fn per(&self) -> Option<Per> {
+        match self {
+            Self::Police(police) => police.per,
+            _ => None,
         }
     }
 }

@@ -46,8 +46,12 @@ pub struct ActionStats {
     pub bytes: u64,
     /// Those of them that it dropped.
     pub drops: u64,
-    /// Those that exceeded its rate.
+    /// Those that exceeded its rate,
     pub overlimits: u64,
+    /// as they came from a source that is blocked,
+    pub blocked: u64,
+    /// or from a source that was not known while too many such came.
+    pub newcomers: u64,
 }
 
 impl Running {
@@ -111,6 +115,8 @@ impl ActionStats {
         self.bytes += other.bytes;
         self.drops += other.drops;
         self.overlimits += other.overlimits;
+        self.blocked += other.blocked;
+        self.newcomers += other.newcomers;
     }
 }
 
@@ -122,6 +128,7 @@ impl Counters {
             bytes: self.bytes.load(Relaxed),
             drops: self.drops.load(Relaxed),
             overlimits: self.overlimits.load(Relaxed),
+            ..ActionStats::default()
         }
     }
 }

@@ -82,6 +82,7 @@ mod tests {
             mtu: Bytes(2_000),
             packets: None,
             overhead: Default::default(),
+            per: None,
             exceed: Control::Drop,
             conform: Control::Pass,
         }

@@ -9,13 +9,11 @@
 //! *Non-goals.* Which filters these are (`narrows_policy`), how a set is looked up (`narrows_bpf`).
 
 use narrows_bpf::tree::TreeError;
-use narrows_bpf::{
-    By, Counted, Front, FrontCounters, FrontPort, LoadError, LookUp, SetTables, SteerError, Term,
-};
-use narrows_classify::{ActionId, ActionStats, End};
-use narrows_policy::{FrontTerm, Policy};
-use narrows_sets::{Host, Key, Named, Sets};
-use std::collections::BTreeMap;
+use narrows_bpf::{Counted, Front, FrontMaps, FrontPort, LoadError, SetTables, SteerError, Term};
+use narrows_classify::{ActionId, ActionStats};
+use narrows_policy::Policy;
+use narrows_sets::{Host, Key, Named};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Filters cannot run in the driver.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +32,7 @@ pub enum FrontError {
         words: &'static str,
     },
     /// The kernel does not load them.
-    #[error("the kernel does not load the filters that look sets up: {0}")]
+    #[error("the kernel does not load the filters that run in the driver: {0}")]
     Load(LoadError),
     /// They cannot be put in front of the plane's program.
     #[error(transparent)]
@@ -44,53 +42,14 @@ pub enum FrontError {
     Tree(#[from] TreeError),
 }
 
-/// Terms whose sets are known by their numbers, each with the action that counts it.
-pub(crate) type Terms = Vec<(Term, Option<ActionId>)>;
+mod terms;
 
-/// `front` as programs know it.
-///
-/// # Errors
-/// It names sets that are not there, or are something else.
-pub(crate) fn resolve(front: &[FrontTerm], sets: &Sets) -> Result<Terms, FrontError> {
-    let resolve = |term: &FrontTerm| {
-        let FrontTerm { ether_type, look_ups, drops, action } = term;
-        let mut resolved = Vec::with_capacity(look_ups.len());
-        for look_up in look_ups {
-            let Some(named) = sets.get(&look_up.set) else {
-                return Err(FrontError::NoSet(look_up.set.to_string()));
-            };
-            let shape = named.set.kind().shape;
-            if 1 + usize::from(look_up.port.is_some()) != shape.dimensions() {
-                return Err(FrontError::Words {
-                    set: look_up.set.to_string(),
-                    shape: shape.name(),
-                    words: if shape.dimensions() == 2 { "src,dst" } else { "src" },
-                });
-            }
-            resolved.push(LookUp {
-                set: named.slot as u16,
-                address: by(look_up.address),
-                port: look_up.port.map(by),
-                is_negated: look_up.is_negated,
-            });
-        }
-        let (ether_type, drops) = (*ether_type, *drops);
-        Ok((Term { ether_type, look_ups: resolved, drops, counter: None }, *action))
-    };
-    front.iter().map(resolve).collect()
-}
-
-fn by(end: End) -> By {
-    match end {
-        End::Source => By::Source,
-        End::Destination => By::Destination,
-    }
-}
+pub(crate) use terms::{Terms, resolve};
 
 /// What is to run in front of the plane at each port, and where it looks up.
 pub(crate) struct Fronts<'a> {
     pub(crate) terms: [Terms; 2],
-    /// There where any term looks something up.
+    /// There where there are sets.
     pub(crate) tables: Option<&'a SetTables>,
 }
 
@@ -98,8 +57,8 @@ pub(crate) struct Fronts<'a> {
 #[derive(Default)]
 pub(crate) struct PortFront {
     terms: Terms,
-    counters: Option<FrontCounters>,
-    /// By action: its counter, what that said before, and whether the action drops.
+    maps: Option<FrontMaps>,
+    /// By action: its counter, and what that said before.
     seats: BTreeMap<ActionId, Seat>,
 }
 
@@ -107,7 +66,6 @@ pub(crate) struct PortFront {
 struct Seat {
     counter: u8,
     before: Counted,
-    drops: bool,
 }
 
 impl PortFront {
@@ -126,27 +84,21 @@ impl PortFront {
         if self.terms == *terms {
             return Ok(());
         }
-        let seats = match (tables, terms.is_empty()) {
-            (Some(tables), false) => {
-                let counters = match self.counters.take() {
-                    Some(counters) => counters,
-                    None => FrontCounters::new().map_err(FrontError::Load)?,
-                };
-                let counters = self.counters.insert(counters);
-                let seats = seats(terms, &self.seats, counters);
-                let counted = terms.iter().map(|(term, action)| {
-                    let seat = action.and_then(|action| seats.get(&action));
-                    Term { counter: seat.map(|seat| seat.counter), ..term.clone() }
-                });
-                let counted: Vec<Term> = counted.collect();
-                let front = Front::load(port, &counted, tables, counters);
-                put(Some(front.map_err(FrontError::Load)?)).map_err(Into::into)?;
-                seats
-            }
-            _ => {
-                put(None).map_err(Into::into)?;
-                BTreeMap::new()
-            }
+        let seats = if terms.is_empty() {
+            put(None).map_err(Into::into)?;
+            BTreeMap::new()
+        } else {
+            let maps = match self.maps.take() {
+                Some(maps) => maps,
+                None => FrontMaps::new().map_err(FrontError::Load)?,
+            };
+            let maps = self.maps.insert(maps);
+            let seats = seats(terms, &self.seats, maps);
+            let counted = |id: &ActionId| seats.get(id).map(|seat| seat.counter);
+            let counted: Vec<Term> = terms.iter().map(|term| term.counted_by(counted)).collect();
+            let front = Front::load(port, &counted, tables, maps);
+            put(Some(front.map_err(FrontError::Load)?)).map_err(Into::into)?;
+            seats
         };
         self.seats = seats;
         self.terms.clone_from(terms);
@@ -155,19 +107,23 @@ impl PortFront {
 
     /// All that was dropped since the ports were joined.
     pub(crate) fn dropped(&self) -> Counted {
-        self.counters.as_ref().map(FrontCounters::dropped).unwrap_or_default()
+        self.maps.as_ref().map(FrontMaps::dropped).unwrap_or_default()
     }
 
     /// What each action has done.
     pub(crate) fn action_stats(&self) -> impl Iterator<Item = (ActionId, ActionStats)> {
-        let counters = self.counters.iter();
-        counters.flat_map(|counters| {
-            self.seats.iter().map(move |(id, seat)| {
-                let now = counters.get(seat.counter);
-                let packets = now.packets - seat.before.packets;
-                let bytes = now.bytes - seat.before.bytes;
-                let drops = if seat.drops { packets } else { 0 };
-                (*id, ActionStats { packets, bytes, drops, overlimits: 0 })
+        self.maps.iter().flat_map(|maps| {
+            self.seats.iter().map(move |(id, Seat { counter, before })| {
+                let now = maps.get(*counter);
+                let stats = ActionStats {
+                    packets: now.packets - before.packets,
+                    bytes: now.bytes - before.bytes,
+                    drops: now.drops - before.drops,
+                    overlimits: now.overlimits - before.overlimits,
+                    blocked: now.blocked - before.blocked,
+                    newcomers: now.newcomers - before.newcomers,
+                };
+                (*id, stats)
             })
         })
     }
@@ -177,22 +133,21 @@ impl PortFront {
 fn seats(
     terms: &Terms,
     present: &BTreeMap<ActionId, Seat>,
-    counters: &FrontCounters,
+    maps: &FrontMaps,
 ) -> BTreeMap<ActionId, Seat> {
-    let mut seats = BTreeMap::new();
-    let named = || terms.iter().filter_map(|(term, action)| Some(((*action)?, term.drops)));
-    for (action, drops) in named() {
-        if let Some(seat) = present.get(&action) {
-            seats.insert(action, Seat { drops, ..*seat });
-        }
+    let counting: BTreeSet<ActionId> = terms.iter().flat_map(|term| term.counting()).collect();
+    let kept = present.iter().filter(|(id, _)| counting.contains(id));
+    let mut seats: BTreeMap<ActionId, Seat> = kept.map(|(id, seat)| (*id, *seat)).collect();
+    let mut free: BTreeSet<u8> = (0..narrows_bpf::COUNTERS_MAX as u8).collect();
+    for seat in seats.values() {
+        free.remove(&seat.counter);
     }
-    for (action, drops) in named() {
-        let used = |counter: &u8| seats.values().any(|seat: &Seat| seat.counter == *counter);
-        // There are as many as terms.
-        if !seats.contains_key(&action)
-            && let Some(counter) = (0..narrows_bpf::COUNTERS_MAX as u8).find(|one| !used(one))
+    for id in counting {
+        // There are as many as steps.
+        if !seats.contains_key(&id)
+            && let Some(counter) = free.pop_first()
         {
-            seats.insert(action, Seat { counter, before: counters.get(counter), drops });
+            seats.insert(id, Seat { counter, before: maps.get(counter) });
         }
     }
     seats
@@ -215,3 +170,6 @@ impl Host for Uses<'_> {
         counted.unwrap_or_else(|| named.set.initial(key))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -327,7 +327,7 @@ impl Instance {
                 None if self.needs_no_queues() => Plan::of(port, self.laid_over(1)),
                 None => continue,
             };
-            let next = next.map_err(|source| does_not_fit(name, source))?;
+            let next = next.map_err(|source| does_not_fit(name, source))?.with_driver(port);
             let terms = self.resolve(name, &next.front)?;
             changes.push((side, self.runnable(name, next)?, terms));
         }
@@ -689,7 +689,9 @@ impl Instance {
 
 /// What the port `name` runs on `queues` queues under `policy`.
 fn plan(policy: &Policy, name: &str, queues: usize) -> Result<Plan, InstanceError> {
-    Plan::of(policy.port(name), queues).map_err(|source| does_not_fit(name, source))
+    let port = policy.port(name);
+    let plan = Plan::of(port, queues).map_err(|source| does_not_fit(name, source))?;
+    Ok(plan.with_driver(port))
 }
 
 fn does_not_fit(port: &str, source: PolicyError) -> InstanceError {

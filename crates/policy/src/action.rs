@@ -57,16 +57,37 @@ pub struct BoundAction {
 
 /// All actions of a policy.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct ActionSet(Sheaf<BoundAction>);
+pub(crate) struct ActionSet {
+    all: Sheaf<BoundAction>,
+    /// How many of them police each of many.
+    per: usize,
+}
 
 impl ActionSet {
     pub(crate) fn get(&self, id: ActionId) -> Option<&BoundAction> {
-        self.0.get(id.key())
+        self.all.get(id.key())
+    }
+
+    /// Whether any polices each of many.
+    pub(crate) fn has_per(&self) -> bool {
+        self.per > 0
+    }
+
+    fn put(&mut self, bound: BoundAction) {
+        self.remove(bound.id);
+        self.per += usize::from(bound.action.per().is_some());
+        self.all.insert(bound.id.key(), bound);
+    }
+
+    fn remove(&mut self, id: ActionId) {
+        let is_per = self.get(id).is_some_and(|bound| bound.action.per().is_some());
+        self.per -= usize::from(is_per);
+        self.all.remove(id.key());
     }
 
     /// All of them, by their keys.
     pub(crate) fn all(&self) -> &Sheaf<BoundAction> {
-        &self.0
+        &self.all
     }
 
     /// Takes one more filter to each of `drafts`, which are made where they are not there.
@@ -82,7 +103,7 @@ impl ActionSet {
                 }
                 (None, None) => return Err(PolicyError::NoSuchAction(id.kind.name(), index)),
             };
-            self.0.insert(id.key(), bound);
+            self.put(bound);
             Ok(id)
         };
         drafts.iter().map(bind).collect()
@@ -94,8 +115,8 @@ impl ActionSet {
             let Some(bound) = self.get(*id).copied() else { continue };
             let filters = bound.filters - 1;
             match filters == 0 && !bound.stays {
-                true => drop(self.0.remove(id.key())),
-                false => self.0.insert(id.key(), BoundAction { filters, ..bound }),
+                true => self.remove(*id),
+                false => self.put(BoundAction { filters, ..bound }),
             }
         }
     }
@@ -103,7 +124,7 @@ impl ActionSet {
     /// The number behind the last one of `kind`.
     fn free(&self, kind: ActionKind) -> Result<u32, PolicyError> {
         let behind = ActionId { kind, index: u32::MAX }.key() + 1;
-        let last = self.0.before(behind).filter(|(_, bound)| bound.id.kind == kind);
+        let last = self.all.before(behind).filter(|(_, bound)| bound.id.kind == kind);
         let last = last.map_or(0, |(_, bound)| bound.id.index);
         last.checked_add(1).ok_or(PolicyError::Action("no number is left: give one with index"))
     }
@@ -112,14 +133,14 @@ impl ActionSet {
 impl Policy {
     /// Gives each port the actions as they are.
     pub(crate) fn share_actions(&mut self) {
-        let actions = Some(&self.actions).filter(|actions| !actions.0.is_empty());
+        let actions = Some(&self.actions).filter(|actions| !actions.all.is_empty());
         self.ports.values_mut().for_each(|port| port.actions = actions.cloned());
     }
 
     /// Takes one filter from each of the actions `gone`, whose filters have gone with what they were
     /// at, and gives each port the actions as they are.
     pub(crate) fn settle_actions(&mut self, gone: &[ActionId]) {
-        if !self.actions.0.is_empty() {
+        if !self.actions.all.is_empty() {
             self.actions.release(gone);
             self.share_actions();
         }
@@ -159,7 +180,7 @@ impl Policy {
                 if bound.filters > 0 {
                     return Err(PolicyError::Action("Operation not permitted: filters have it"));
                 }
-                next.actions.0.remove(id.key());
+                next.actions.remove(id);
                 next.share_actions();
                 return Ok(next);
             }
@@ -170,8 +191,9 @@ impl Policy {
                 BoundAction { id, action, cookie: draft.cookie, filters, stays }
             }
         };
-        next.actions.0.insert(id.key(), bound);
+        next.actions.put(bound);
         next.share_actions();
+        next.check_place(id)?;
         next.ports.keys().try_for_each(|dev| next.check_front(dev))?;
         Ok(next)
     }
@@ -181,7 +203,7 @@ impl Policy {
     pub fn flush_actions(&self, kind: ActionKind) -> Self {
         let mut next = self.clone();
         for bound in self.actions().filter(|bound| bound.id.kind == kind && bound.filters == 0) {
-            next.actions.0.remove(bound.id.key());
+            next.actions.remove(bound.id);
         }
         next.share_actions();
         next

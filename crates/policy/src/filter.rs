@@ -103,6 +103,26 @@ impl Policy {
             );
         }
         next.share_actions();
+        let named = edit.actions.iter().filter_map(|draft| {
+            draft.index.map(|index| narrows_classify::ActionId { kind: draft.kind, index })
+        });
+        if place != FilterPlace::Ingress {
+            if edit
+                .actions
+                .iter()
+                .any(|draft| draft.action.is_some_and(|does| does.per().is_some()))
+            {
+                return refuse(
+                    "\"per\" polices in the driver, where packets come in: say ingress, at the port \
+                     where they do",
+                );
+            }
+            named.clone().try_for_each(|id| next.check_place(id))?;
+        }
+        // An action that others have may be at another port, too.
+        if named.count() > 0 {
+            next.ports.keys().try_for_each(|dev| next.check_front(dev))?;
+        }
         next.check_front(dev)?;
         Ok(next)
     }

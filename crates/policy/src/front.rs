@@ -1,26 +1,47 @@
 //! What filters run in the driver, in front of whatever plane there is.
 //!
-//! A set is looked up in the driver. So the filters at a port's ingress, from the first up to the last
-//! that names a set, run there, in order, and must be such as can: `matchall`, and `basic` with sets
-//! joined by `and`, `or` and `not`; without an action, or with `drop` or `pass`. All behind them run
-//! where they always do. Without a set nothing runs in the driver.
+//! Filters at a port's ingress run in the driver, in order, from the first one on. They have to up to
+//! the last that looks up a set or polices each of many: nobody else can. Behind that they do as long
+//! as they can, up to the last that drops anything: what is dropped there costs the workers nothing.
+//! All others run in the workers. Without one that drops nothing runs in the driver.
 //!
-//! They become [`FrontTerm`]s: the first of which all look-ups say yes decides. An `or` becomes a
-//! term for each of its parts (disjunctive normal form).
+//! They become [`FrontTerm`]s. An `or` between sets becomes a term for each of its parts (disjunctive
+//! normal form).
 //!
 //! *`pass` ends it all.* Behind a filter that lets a packet pass no other is asked. What runs behind
 //! the driver cannot know that it was. So where one passes, all have to run in the driver.
+//!
+//! *`skbedit` is done twice:* in the driver, where `fw` filters see the mark, and again by the worker,
+//! which cannot see what the driver has marked. So it must not depend on what only the driver knows.
+//!
+//! *A policer is at one place.* Its account is in the driver or with the workers, so all filters that
+//! have the same one run there, at one port.
 
+use crate::action::ActionSet;
 use crate::{Policy, PolicyError, PortPolicy};
 use narrows_classify::{
-    ANY_PROTOCOL, Action, ActionId, Control, End, Expression, Filter, Filters, Matches, VLAN,
+    Action, ActionId, Control, End, Expression, Filter, Filters, Flower, Mark, Matches, Selector,
 };
+use narrows_units::wire::Framing;
 use std::sync::Arc;
 
 /// As many terms the program in the driver has room for.
 pub const FRONT_TERMS_MAX: usize = 32;
 /// As many look-ups a term may have.
 pub const FRONT_LOOK_UPS_MAX: usize = 4;
+/// As many words of the frame.
+pub const FRONT_WORDS_MAX: usize = 4;
+/// As many actions.
+pub const FRONT_ACTIONS_MAX: usize = 3;
+
+/// How far filters run in the driver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// As far as nobody else can: where there may be no driver, as in a simulation.
+    Needed,
+    /// As far as it saves anything.
+    Possible,
+}
 
 /// A look-up in a set.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,14 +59,20 @@ pub struct SetLookUp {
 /// What a packet has to be, and what becomes of it then.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FrontTerm {
-    /// Its EtherType, behind all tags; `None` for any.
-    pub ether_type: Option<u16>,
-    /// All have to say yes.
+    /// Its protocol, as a [`Filter`] says it.
+    pub protocol: u16,
+    /// What its headers have to say.
+    pub flower: Flower,
+    /// Words of it.
+    pub words: Vec<Selector>,
+    /// Its mark.
+    pub mark: Option<Mark>,
+    /// Look-ups, all of which have to say yes.
     pub look_ups: Vec<SetLookUp>,
-    /// Whether it is dropped; else it passes.
-    pub drops: bool,
-    /// What counts it.
-    pub action: Option<ActionId>,
+    /// What is done with it. What is done once more behind the driver is counted there.
+    pub actions: Vec<(ActionId, Action)>,
+    /// Whether the next term is of the same filter, of which one has to match.
+    pub has_more: bool,
 }
 
 fn refuse<T>(why: impl Into<String>) -> Result<T, PolicyError> {
@@ -55,20 +82,42 @@ fn refuse<T>(why: impl Into<String>) -> Result<T, PolicyError> {
 impl Policy {
     /// Whether the filters of `dev` that have to can run in the driver.
     pub(crate) fn check_front(&self, dev: &str) -> Result<(), PolicyError> {
-        split(self.port(dev)).map(drop)
+        split(self.port(dev), Reach::Needed).map(drop)
+    }
+
+    /// Whether the action `id`, which may police each of many, is at ingress only.
+    pub(crate) fn check_place(&self, id: ActionId) -> Result<(), PolicyError> {
+        let Some(bound) = self.action(id).filter(|bound| bound.action.per().is_some()) else {
+            return Ok(());
+        };
+        let ends = self.ports.values().filter_map(|port| port.ends.as_ref());
+        let held: usize = ends.map(|ends| held(&ends.ingress, id, usize::MAX)).sum();
+        match held == bound.filters as usize {
+            true => Ok(()),
+            false => refuse(
+                "\"per\" polices in the driver, where packets come in: give the action to a filter at \
+                 ingress of the port where they do",
+            ),
+        }
     }
 }
 
+/// How often the first `count` of `filters` have the action `id`.
+fn held(filters: &Filters, id: ActionId, count: usize) -> usize {
+    let first = filters.iter().take(count);
+    first.map(|(_, filter)| filter.actions.iter().filter(|of| **of == id).count()).sum()
+}
+
 impl PortPolicy {
-    /// What of its filters runs in the driver.
+    /// What of its filters runs in the driver at least.
     pub fn in_front(&self) -> Vec<FrontTerm> {
-        self.split().0
+        self.split(Reach::Needed).0
     }
 
     /// What runs in the driver of what comes in, and what runs behind it.
-    pub(crate) fn split(&self) -> (Vec<FrontTerm>, Filters) {
+    pub fn split(&self, reach: Reach) -> (Vec<FrontTerm>, Filters) {
         // Checked when the filters were made.
-        split(self).unwrap_or_default()
+        split(self, reach).unwrap_or_default()
     }
 
     /// The sets that its filters name, one after the other, as often as they do.
@@ -94,102 +143,188 @@ pub(crate) fn has_set(matches: &Matches) -> bool {
     matches!(matches, Matches::Basic(Some(expression)) if within(expression))
 }
 
-fn split(port: &PortPolicy) -> Result<(Vec<FrontTerm>, Filters), PolicyError> {
+/// A filter as it runs in the driver.
+struct InFront {
+    pref: u16,
+    terms: Vec<FrontTerm>,
+    /// Whether it may let a packet pass, or drop one.
+    passes: bool,
+    drops: bool,
+    /// Whether it is run once more behind the driver.
+    is_repeated: bool,
+}
+
+fn split(port: &PortPolicy, reach: Reach) -> Result<(Vec<FrontTerm>, Filters), PolicyError> {
     let Some(ends) = &port.ends else { return Ok(Default::default()) };
     let all = &ends.ingress;
-    let with_set = all.iter().filter(|(_, filter)| has_set(&filter.matches));
-    let Some(mut last) = with_set.map(|(order, _)| order).last() else {
-        return Ok((Vec::new(), all.clone()));
+    let actions = port.actions.as_ref();
+    let has_per = actions.is_some_and(ActionSet::has_per);
+    let demands = |filter: &Filter| {
+        let per = |id: &ActionId| {
+            actions.and_then(|all| all.get(*id)).is_some_and(|bound| bound.action.per().is_some())
+        };
+        has_set(&filter.matches) || has_per && filter.actions.iter().any(per)
     };
-    let mut passing = None;
-    let mut terms = Vec::new();
-    for (order, filter) in all.iter() {
-        if order > last {
-            let Some(pref) = passing else { break };
-            let why = format!(
-                "The filter at pref {pref} passes packets in the driver, so all filters at ingress \
-                 have to run there, and that at pref {} cannot",
-                filter.pref
-            );
-            add(&mut terms, filter, port)
-                .map_err(|error| PolicyError::Front(format!("{why}. {error}")))?;
-            last = order;
-            continue;
-        }
-        let drops = add(&mut terms, filter, port)?;
-        if !drops && passing.is_none() {
-            passing = Some(filter.pref);
+    let needed = all.iter().enumerate().filter(|(_, (_, filter))| demands(filter));
+    let needed = needed.map(|(place, _)| place + 1).last().unwrap_or(0);
+
+    let (mut found, mut failure, mut count) = (Vec::<InFront>::new(), None, 0);
+    for (_, filter) in all.iter() {
+        let has_passed = found.iter().any(|before| before.passes);
+        match in_front(filter, port, has_passed) {
+            Ok(one) if count + one.terms.len() <= FRONT_TERMS_MAX => {
+                count += one.terms.len();
+                found.push(one);
+            }
+            Ok(_) => {
+                failure = Some(PolicyError::Front(format!(
+                    "In the driver is room for {FRONT_TERMS_MAX} filters: put more addresses into fewer sets"
+                )));
+                break;
+            }
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
         }
     }
+    if let Some(failure) = failure.take_if(|_| found.len() < needed) {
+        return Err(failure);
+    }
+    let passing = found.iter().position(|filter| filter.passes);
+    let may_end = |end: usize| {
+        let is_last = end == all.iter().take(end + 1).count();
+        (is_last || passing.is_none_or(|passing| passing >= end))
+            && (end == needed || found[end - 1].drops)
+            && shared(port, all, end).is_none()
+    };
+    let ends = (needed..=found.len()).filter(|end| may_end(*end));
+    let end = match reach {
+        Reach::Needed => ends.min(),
+        Reach::Possible => ends.max(),
+    };
+    let Some(end) = end else {
+        return Err(match (passing.filter(|passing| *passing < needed), failure) {
+            (Some(passing), Some(failure)) => PolicyError::Front(format!(
+                "The filter at pref {} passes packets in the driver, so all filters at ingress have to \
+                 run there, and one cannot. {failure}",
+                found[passing].pref,
+            )),
+            _ => PolicyError::Front(format!(
+                "In the driver a policer is for one place: give each port, and what runs behind the \
+                 driver, a police action of its own{}",
+                shared(port, all, needed)
+                    .map_or(String::new(), |id| format!(", not index {}", id.index))
+            )),
+        });
+    };
     let mut rest = all.clone();
-    for order in all.iter().map(|(order, _)| order).take_while(|order| *order <= last) {
-        rest.remove(order);
+    let mut terms = Vec::new();
+    for ((order, _), one) in all.iter().zip(found.into_iter().take(end)) {
+        if !one.is_repeated {
+            rest.remove(order);
+        }
+        terms.extend(one.terms);
     }
     Ok((terms, rest))
 }
 
-/// Adds the terms of `filter`. Whether it drops.
-fn add(
-    terms: &mut Vec<FrontTerm>,
-    filter: &Filter,
-    port: &PortPolicy,
-) -> Result<bool, PolicyError> {
+/// A policer that the first `end` filters share with somebody else.
+fn shared(port: &PortPolicy, all: &Filters, end: usize) -> Option<ActionId> {
+    let bound = |id: &ActionId| port.actions.as_ref().and_then(|actions| actions.get(*id));
+    let mut ids = all.iter().take(end).flat_map(|(_, filter)| filter.actions.iter());
+    let is_shared = |id: &&ActionId| {
+        bound(id).is_some_and(|bound| {
+            matches!(bound.action, Action::Police(_))
+                && held(all, **id, end) != bound.filters as usize
+        })
+    };
+    ids.find(is_shared).copied()
+}
+
+/// `filter` as it runs in the driver, behind one that passes or none.
+fn in_front(filter: &Filter, port: &PortPolicy, has_passed: bool) -> Result<InFront, PolicyError> {
     let pref = filter.pref;
-    let ether_type = match filter.protocol {
-        ANY_PROTOCOL => None,
-        VLAN => {
-            return refuse(format!(
-                "The driver does not tell tags apart: give the filter at pref {pref} protocol all, ip or ipv6"
-            ));
-        }
-        protocol => Some(protocol),
-    };
-    let action = match filter.actions[..] {
-        [] => None,
-        [action] => Some(action),
-        _ => {
-            return refuse(format!(
-                "A filter in the driver has one action, drop or pass; that at pref {pref} has more"
-            ));
-        }
-    };
-    let control = action.map(|id| port.actions.as_ref().and_then(|actions| actions.get(id)));
-    let drops = match control.map(|bound| bound.map(|bound| bound.action)) {
-        None => false,
-        Some(Some(Action::Gact { control: Control::Drop, random: None })) => true,
-        Some(Some(Action::Gact { control: Control::Pass | Control::Pipe, random: None })) => false,
-        _ => {
-            return refuse(format!(
-                "In the driver, where sets are looked up, a filter drops or passes: give that at \
-                 pref {pref} action drop or pass, or a pref behind those with sets"
-            ));
-        }
-    };
-    let alternatives = match &filter.matches {
-        Matches::All | Matches::Basic(None) => vec![Vec::new()],
-        Matches::Basic(Some(expression)) => alternatives(expression, false)?,
-        _ => {
-            return refuse(format!(
-                "In the driver, where sets are looked up, are basic with ipset() and matchall: give \
-                 the {} at pref {pref} a pref behind those with sets",
-                filter.kind()
-            ));
-        }
-    };
-    for look_ups in alternatives {
-        if look_ups.len() > FRONT_LOOK_UPS_MAX {
-            return refuse(format!(
-                "In the driver up to {FRONT_LOOK_UPS_MAX} sets are joined by and: write several filters"
-            ));
-        }
-        terms.push(FrontTerm { ether_type, look_ups, drops, action });
+    if filter.actions.len() > FRONT_ACTIONS_MAX {
+        return refuse(format!(
+            "A filter in the driver has up to {FRONT_ACTIONS_MAX} actions; that at pref {pref} has more"
+        ));
     }
-    match terms.len() <= FRONT_TERMS_MAX {
-        true => Ok(drops),
-        false => refuse(format!(
-            "In the driver is room for {FRONT_TERMS_MAX} filters: put more addresses into fewer sets"
-        )),
+    let bound = |id: &ActionId| {
+        let bound = port.actions.as_ref().and_then(|actions| actions.get(*id));
+        bound.map(|bound| (*id, bound.action))
+    };
+    let actions: Vec<(ActionId, Action)> = filter.actions.iter().filter_map(bound).collect();
+    actions.iter().try_for_each(|(_, action)| check_action(action, pref))?;
+    let ends = |actions: &[(ActionId, Action)], control| {
+        actions.iter().any(|(_, action)| action.controls().contains(&control))
+    };
+    let falls_through =
+        actions.iter().all(|(_, action)| action.controls().contains(&Control::Pipe));
+    let edits = |(_, action): &(ActionId, Action)| matches!(action, Action::Skbedit { .. });
+    let is_repeated = actions.iter().any(edits);
+    if is_repeated && (!actions.iter().all(edits) || has_set(&filter.matches) || has_passed) {
+        return refuse(format!(
+            "What skbedit sets in the driver is set again behind it, which knows nothing of sets, of \
+             policers and of what has passed: give that at pref {pref} a filter of its own without \
+             sets, with \"continue\", before those that pass"
+        ));
     }
+    let any = FrontTerm {
+        protocol: filter.protocol,
+        flower: Flower::default(),
+        words: Vec::new(),
+        mark: None,
+        look_ups: Vec::new(),
+        actions,
+        has_more: false,
+    };
+    let passes = falls_through || ends(&any.actions, Control::Pass);
+    let drops = ends(&any.actions, Control::Drop);
+    let terms = match &filter.matches {
+        Matches::All | Matches::Basic(None) => vec![any],
+        Matches::Flower(flower) => vec![FrontTerm { flower: *flower, ..any }],
+        Matches::Words(words) if words.len() <= FRONT_WORDS_MAX => {
+            vec![FrontTerm { words: words.clone(), ..any }]
+        }
+        Matches::Words(_) => {
+            return refuse(format!(
+                "In the driver a u32 looks at up to {FRONT_WORDS_MAX} words; that at pref {pref} at more"
+            ));
+        }
+        Matches::Mark(mark) => vec![FrontTerm { mark: Some(*mark), ..any }],
+        Matches::Basic(Some(expression)) => {
+            let mut ways = alternatives(expression, false)?;
+            if ways.iter().any(|way| way.len() > FRONT_LOOK_UPS_MAX) {
+                return refuse(format!(
+                    "In the driver up to {FRONT_LOOK_UPS_MAX} sets are joined by and: write several filters"
+                ));
+            }
+            let last = ways.pop().unwrap_or_default();
+            let more = ways.into_iter().map(|look_ups| (look_ups, true));
+            let terms = more.chain([(last, false)]);
+            let term = |(look_ups, has_more)| FrontTerm { look_ups, has_more, ..any.clone() };
+            terms.map(term).collect()
+        }
+    };
+    Ok(InFront { pref, terms, passes, drops, is_repeated })
+}
+
+/// Whether `action` can be done in the driver.
+fn check_action(action: &Action, pref: u16) -> Result<(), PolicyError> {
+    if action.controls().contains(&Control::Reclassify) {
+        return refuse(format!(
+            "In the driver filters are asked once: give the action at pref {pref} drop, pass, continue \
+             or pipe, as police with conform-exceed drop/continue"
+        ));
+    }
+    let why = match action {
+        Action::Gact { random: Some(_), .. } => "random drops",
+        Action::Police(police) if police.peak_rate.is_some() => "peakrate",
+        Action::Police(police) if police.overhead.framing != Framing::Whole => "linklayer",
+        _ => return Ok(()),
+    };
+    refuse(format!("In the driver is no {why}: leave it out of the action at pref {pref}"))
 }
 
 /// Look-ups of which all have to say yes, for each way in which `expression` is true, or not true.

@@ -59,7 +59,7 @@ pub use fifo::{Fifo, FifoUnit};
 pub use filter::{Ends, FilterEdit, FilterPlace};
 pub use fq::{FqOptions, FqParams};
 pub use fq_codel::FqCodelOptions;
-pub use front::{FRONT_LOOK_UPS_MAX, FRONT_TERMS_MAX, FrontTerm, SetLookUp};
+pub use front::{FRONT_LOOK_UPS_MAX, FRONT_TERMS_MAX, FrontTerm, Reach, SetLookUp};
 pub use handle::{ClassId, Handle, Parent};
 pub use htb::{ClassEdit, ClassParams, Htb, HtbClass, HtbClasses, HtbOptions, HtbParams};
 pub use kind::{Classes, Kind, Params};

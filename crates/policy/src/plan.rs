@@ -136,6 +136,15 @@ impl Plan {
         }
     }
 
+    /// The same, of `port`, with as many filters in the driver as it saves anything.
+    #[must_use]
+    pub fn with_driver(mut self, port: &PortPolicy) -> Self {
+        if port.ends.is_some() {
+            (self.front, self.ends[0]) = port.split(crate::Reach::Possible);
+        }
+        self
+    }
+
     /// How many queues it is for.
     pub fn queues(&self) -> usize {
         self.roots.len()

@@ -1,7 +1,7 @@
 //! Actions of filters, and `tc actions …`.
 //!
 //! Source: `tc-actions(8)`, `tc-police(8)`, `tc-skbedit(8)`; iproute2's `m_action.c`, `m_gact.c`,
-//! `m_police.c`, `m_skbedit.c`.
+//! `m_police.c`, `m_skbedit.c`. `per` and what belongs to it are words of Narrows.
 
 use crate::command::Options;
 use crate::complaint::{Complaint, Outcome};
@@ -11,9 +11,11 @@ use crate::render::{Json, Line};
 use crate::ticks::Bucket;
 use crate::words::{Words, abbreviates};
 use crate::{Host, number, qdisc};
-use narrows_classify::{Action, ActionId, ActionKind, ActionStats, Control, Mark, Police, Random};
+use narrows_classify::{
+    Action, ActionId, ActionKind, ActionStats, Control, Mark, Per, Police, Random, Who,
+};
 use narrows_policy::{ActionDraft, BoundAction, ClassId, Cookie, Parent, Policy, Verb};
-use narrows_units::{Bytes, wire::Overhead};
+use narrows_units::{Bytes, Nanos, wire::Overhead};
 use std::fmt::Write;
 
 /// The most actions of a filter, as in the kernel.
@@ -28,7 +30,8 @@ const USAGE: &str = "Usage: tc actions { add | replace | change } action ACTION
        tc actions { show | list | flush } action KIND
 ACTION is drop, pass, continue, reclassify, pipe [ random netrand|determ CONTROL N ],
        police [ rate R burst B [ mtu B ] [ peakrate R ] ] [ pkts_rate N pkts_burst N ]
-              [ overhead B ] [ mpu B ] [ linklayer L ] [ conform-exceed EXCEED[/CONFORM] ], or
+              [ overhead B ] [ mpu B ] [ linklayer L ] [ conform-exceed EXCEED[/CONFORM] ]
+              [ per src|dst|flow [ block TIME ] [ room N ] [ newcomers N ] ], or
        skbedit [ priority CLASSID ] [ mark M[/MASK] ] [ CONTROL ]; each with
               [ index N ] [ cookie HEX ]
 ";
@@ -212,6 +215,7 @@ pub(crate) fn police(words: &mut Words) -> Result<ActionDraft, Complaint> {
     let (mut pkts_rate, mut pkts_burst, mut said) = (None, None, Common::default());
     let (mut exceed, mut conform) = (Control::Reclassify, Control::Pass);
     let mut overhead = Overhead::default();
+    let mut many = Many::default();
     let mut says_any = false;
     while let Some(word) = words.peek() {
         if common(words, &mut said)? {
@@ -262,6 +266,11 @@ pub(crate) fn police(words: &mut Words) -> Result<ActionDraft, Complaint> {
                 let framing = overhead::framing(words.value(word, "ethernet")?);
                 overhead.framing = framing.ok_or_else(|| illegal(word, overhead::FRAMING_HINT))?;
             }
+            "per" | "block" | "room" | "newcomers" => {
+                words.next();
+                let value = words.value(word, Many::example(word))?;
+                many.read(word, value).map_err(|why| illegal(word, &why))?;
+            }
             "avrate" => {
                 return Err(bad(
                     "police",
@@ -311,8 +320,75 @@ pub(crate) fn police(words: &mut Words) -> Result<ActionDraft, Complaint> {
     let mtu = mtu.unwrap_or(if rate.is_some() { MTU } else { Bytes(0) });
     let burst = burst.unwrap_or_default();
     let packets = pkts_rate.zip(pkts_burst);
-    let police = Police { rate, burst, peak_rate, mtu, packets, overhead, exceed, conform };
+    let per = many.finish().map_err(|why| bad("police", &why))?;
+    if per.is_some() && rate.is_none() && packets.is_none() {
+        return refuse("'per' requires 'rate' or 'pkts_rate'.");
+    }
+    let police = Police { rate, burst, peak_rate, mtu, packets, overhead, per, exceed, conform };
     Ok(draft(Some(Action::Police(police))))
+}
+
+/// What is said of a rate for each of many.
+#[derive(Default)]
+struct Many {
+    who: Option<Who>,
+    block: Option<Nanos>,
+    room: Option<u32>,
+    newcomers: Option<u32>,
+}
+
+impl Many {
+    fn example(word: &str) -> &'static str {
+        match word {
+            "per" => "src",
+            "block" => "10s",
+            "room" => "65536",
+            _ => "4096",
+        }
+    }
+
+    fn read(&mut self, word: &str, value: &str) -> Result<(), String> {
+        match word {
+            "per" => {
+                let who = Who::ALL.into_iter().find(|who| who.name() == value);
+                self.who = Some(who.ok_or("src, dst or flow")?);
+            }
+            "block" => {
+                let time = number::time(value).filter(|time| *time != Nanos::ZERO);
+                self.block = Some(time.ok_or(number::TIME_HINT)?);
+            }
+            "room" => {
+                let room = value.parse().ok().filter(|room| Per::ROOM.contains(room));
+                let (least, most) = (Per::ROOM.start(), Per::ROOM.end());
+                self.room = Some(room.ok_or(format!("{least} to {most} accounts"))?);
+            }
+            _ => {
+                let newcomers = value.parse().ok().filter(|number| *number != 0);
+                self.newcomers = Some(newcomers.ok_or("how many in a second, from 1")?);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Option<Per>, String> {
+        let Some(who) = self.who else {
+            return match (self.block, self.room, self.newcomers) {
+                (None, None, None) => Ok(None),
+                _ => Err("'block', 'room' and 'newcomers' require 'per src|dst|flow'.".to_owned()),
+            };
+        };
+        let block = self.block.unwrap_or(Nanos::ZERO);
+        let room = self.room.unwrap_or(Per::ROOM_DEFAULT);
+        let newcomers = self.newcomers.unwrap_or_else(|| Per::newcomers_default(room, block));
+        let most = Per::newcomers_max(room, block);
+        match u64::from(newcomers) <= most {
+            true => Ok(Some(Per { who, block, room, newcomers })),
+            false => Err(format!(
+                "Error: with {newcomers} newcomers a second those who are blocked could take all room: \
+                 give at most newcomers {most}, or more room, or a shorter block."
+            )),
+        }
+    }
 }
 
 fn skbedit(words: &mut Words) -> Result<ActionDraft, Complaint> {
@@ -420,6 +496,14 @@ pub(crate) fn save(bound: &BoundAction) -> String {
                 add("pkts_burst", &burst);
             }
             overhead::save(&police.overhead, &mut add);
+            if let Some(Per { who, block, room, newcomers }) = police.per {
+                add("per", &who.name());
+                if block != Nanos::ZERO {
+                    add("block", &format_args!("{}us", block.0 / 1000));
+                }
+                add("room", &room);
+                add("newcomers", &newcomers);
+            }
             let (exceed, conform) = (control_name(police.exceed), control_name(police.conform));
             write!(text, " conform-exceed {exceed}/{conform}")
         }
@@ -523,6 +607,16 @@ fn show(order: u64, bound: &BoundAction, stats: Option<ActionStats>, line: &mut 
             let overhead = u64::try_from(police.overhead.per_frame).unwrap_or(0);
             line.add("overhead", Json::Number(overhead), &format!("overhead {overhead}b "));
             overhead::show_framing(&police.overhead, false, line);
+            if let Some(Per { who, block, room, newcomers }) = police.per {
+                line.add("per", text(who.name()), &format!("per {} ", who.name()));
+                if block != Nanos::ZERO {
+                    let shown = format!("block {} ", notation::time(block.0 / 1000));
+                    line.add("block", Json::Number(block.0 / 1000), &shown);
+                }
+                line.add("room", Json::Number(room.into()), &format!("room {room} "));
+                let shown = format!("newcomers {newcomers} ");
+                line.add("newcomers", Json::Number(newcomers.into()), &shown);
+            }
             line.add("ref", Json::Number(references), &format!("\n\tref {references} "));
             line.add("bind", Json::Number(bound), &format!("bind {bound} \n"));
         }
@@ -545,7 +639,7 @@ fn show(order: u64, bound: &BoundAction, stats: Option<ActionStats>, line: &mut 
             line.add("bind", Json::Number(bound), &format!(" bind {bound}\n"));
         }
     }
-    if let Some(ActionStats { packets, bytes, drops, overlimits }) = stats {
+    if let Some(ActionStats { packets, bytes, drops, overlimits, blocked, newcomers }) = stats {
         line.text(&format!(
             "\tAction statistics:\n\tSent {bytes} bytes {packets} pkt (dropped {drops}, \
              overlimits {overlimits} requeues 0) \n\tbacklog 0b 0p requeues 0\n"
@@ -559,8 +653,14 @@ fn show(order: u64, bound: &BoundAction, stats: Option<ActionStats>, line: &mut 
             ("backlog", 0),
             ("qlen", 0),
         ];
-        let figures = figures.map(|(name, figure)| (name, Json::Number(figure)));
-        line.json("stats", Json::Object(figures.into()));
+        let mut figures = figures.to_vec();
+        if action.per().is_some() {
+            let over = overlimits.saturating_sub(blocked + newcomers);
+            line.text(&format!("\tover {over} blocked {blocked} newcomers {newcomers} \n"));
+            figures.extend([("over", over), ("blocked", blocked), ("newcomers", newcomers)]);
+        }
+        let figures = figures.into_iter().map(|(name, figure)| (name, Json::Number(figure)));
+        line.json("stats", Json::Object(figures.collect()));
     }
     if let Some(cookie) = cookie {
         let cookie = digits(cookie);

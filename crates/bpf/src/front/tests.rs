@@ -1,11 +1,13 @@
 //! Filters in the driver, run by the kernel on frames that never were on a wire.
 
 use super::*;
+use libbpf_rs::libbpf_sys;
 use narrows_sets::{Host, Key, Match, Named, Sets};
 use narrows_units::Nanos;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 mod cost;
+mod police;
 
 /// `XDP_DROP` and `XDP_PASS`.
 const DROP: u32 = 1;
@@ -29,7 +31,7 @@ impl Host for Alone {
 struct Bench {
     sets: Sets,
     tables: SetTables,
-    counters: FrontCounters,
+    maps: FrontMaps,
 }
 
 impl Bench {
@@ -37,8 +39,8 @@ impl Bench {
     fn new() -> Option<Self> {
         let make = || {
             let tables = SetTables::new().map_err(|error| error.to_string())?;
-            let counters = FrontCounters::new().map_err(|error| error.to_string())?;
-            Ok::<_, String>(Self { sets: Sets::default(), tables, counters })
+            let maps = FrontMaps::new().map_err(|error| error.to_string())?;
+            Ok::<_, String>(Self { sets: Sets::default(), tables, maps })
         };
         make().map_err(|error| eprintln!("SKIPPED: {error}")).ok()
     }
@@ -56,15 +58,25 @@ impl Bench {
         LookUp { set, address: By::Source, port: None, is_negated }
     }
 
-    fn front(&self, terms: &[Term]) -> Front {
-        Front::load(PORT, terms, &self.tables, &self.counters).unwrap()
+    fn front(&mut self, terms: &[Term]) -> Front {
+        Front::load(PORT, terms, Some(&self.tables), &mut self.maps).unwrap()
     }
 
     /// A program that drops what is in all of `look_ups`.
-    fn dropping(&self, look_ups: &[LookUp]) -> Front {
-        let look_ups = look_ups.to_vec();
-        self.front(&[Term { ether_type: None, look_ups, drops: true, counter: Some(0) }])
+    fn dropping(&mut self, look_ups: &[LookUp]) -> Front {
+        self.front(&[term(look_ups, Then::Drop, 0)])
     }
+}
+
+/// A step that decides, and counts.
+fn decide(then: Then, counter: u8) -> Step {
+    Step { does: Does::Decide, then, exceed: then, counter: Some(counter) }
+}
+
+/// What is in all of `look_ups`, and what becomes of it.
+fn term(look_ups: &[LookUp], then: Then, counter: u8) -> Term {
+    let steps = vec![decide(then, counter)];
+    Term { look_ups: look_ups.to_vec(), steps, ..Term::any() }
 }
 
 /// A frame of UDP from `source`, from port 1000 to port 53 of some other box.
@@ -116,7 +128,8 @@ fn is_dropped(front: &Front, source: &str) -> bool {
 fn what_is_in_a_set_is_dropped_and_counted_and_nothing_else() {
     let Some(mut bench) = Bench::new() else { return };
     bench.run("create a hash:net");
-    let front = bench.dropping(&[bench.look_up("a", false)]);
+    let look_up = bench.look_up("a", false);
+    let front = bench.dropping(&[look_up]);
     assert!(!is_dropped(&front, "10.0.0.1"), "nothing is in it");
     bench.run("add a 10.0.0.0/8");
     bench.run("add a 10.1.0.0/16 nomatch");
@@ -132,9 +145,9 @@ fn what_is_in_a_set_is_dropped_and_counted_and_nothing_else() {
     ] {
         assert_eq!(is_dropped(&front, source), is, "{source}");
     }
-    let Counted { packets, bytes } = bench.counters.get(0);
-    assert_eq!((packets, bytes), (3, 3 * 64));
-    assert_eq!(bench.counters.dropped(), Counted { packets, bytes });
+    let counted = bench.maps.get(0);
+    assert_eq!((counted.packets, counted.bytes, counted.drops), (3, 3 * 64, 3));
+    assert_eq!(bench.maps.dropped(), counted);
     bench.run("del a 192.0.2.7");
     assert!(!is_dropped(&front, "192.0.2.7"));
     bench.run("flush a");
@@ -163,23 +176,33 @@ fn the_first_term_that_matches_decides() {
     bench.run("add friends 10.0.0.1");
     let friends = bench.look_up("friends", false);
     let bad = bench.look_up("bad", false);
-    let term = |look_up, drops, counter| Term {
-        ether_type: Some(0x0800),
-        look_ups: vec![look_up],
-        drops,
-        counter: Some(counter),
+    let of = |ether_type: u16, look_up, then, counter| {
+        let mut term = term(&[look_up], then, counter);
+        term.ask(Field::EtherType, &ether_type.to_be_bytes(), &[0xff; 2]);
+        term
     };
-    let front = bench.front(&[term(friends, false, 3), term(bad, true, 4)]);
+    let [friend, foe] = [of(0x0800, friends, Then::Pass, 3), of(0x0800, bad, Then::Drop, 4)];
+    let front = bench.front(&[friend.clone(), foe.clone()]);
     let sources = ["10.0.0.1", "10.0.0.2", "11.0.0.1"];
     assert_eq!(sources.map(|source| is_dropped(&front, source)), [false, true, false]);
-    assert_eq!([3, 4].map(|counter| bench.counters.get(counter).packets), [1, 1]);
-    assert_eq!(bench.counters.dropped().packets, 1);
+    assert_eq!([3, 4].map(|counter| bench.maps.get(counter).packets), [1, 1]);
+    assert_eq!(bench.maps.dropped().packets, 1);
     // The same as one term.
-    let front = bench.dropping(&[bad, bench.look_up("friends", true)]);
+    let not_friends = bench.look_up("friends", true);
+    let front = bench.dropping(&[bad, not_friends]);
     assert_eq!(sources.map(|source| is_dropped(&front, source)), [false, true, false]);
     // A protocol that is not the packet's.
-    let front = bench.front(&[Term { ether_type: Some(0x86dd), ..term(bad, true, 4) }]);
+    let front = bench.front(&[of(0x86dd, bad, Then::Drop, 4)]);
     assert!(!is_dropped(&front, "10.0.0.2"));
+    // One filter of two terms acts once, and where it goes on the next one is asked.
+    let either = [
+        Term { has_more: true, ..term(&[bad], Then::Continue, 5) },
+        term(&[friends], Then::Continue, 5),
+        term(&[bad], Then::Drop, 6),
+    ];
+    let front = bench.front(&either);
+    assert_eq!(sources.map(|source| is_dropped(&front, source)), [true, true, false]);
+    assert_eq!([5, 6].map(|counter| bench.maps.get(counter).packets), [2, 2]);
 }
 
 #[test]
@@ -190,7 +213,8 @@ fn ipv6_ports_ethernet_addresses_and_counters_are_looked_up_too() {
     bench.run("add six 2001:db9:7::/48");
     bench.run("add six 2001:db9:7:1::/64 nomatch");
     bench.run("add six 2001:db9:7:1::9");
-    let front = bench.dropping(&[bench.look_up("six", false)]);
+    let look_up = bench.look_up("six", false);
+    let front = bench.dropping(&[look_up]);
     for (source, is) in [
         ("2001:db8:1::1", true),
         ("2001:dbf:ffff::1", true),
@@ -204,19 +228,22 @@ fn ipv6_ports_ethernet_addresses_and_counters_are_looked_up_too() {
     }
     bench.run("create ports hash:net,port");
     bench.run("add ports 10.0.0.0/8,udp:53");
-    let by = |port| LookUp { port: Some(port), ..bench.look_up("ports", false) };
+    let look_up = bench.look_up("ports", false);
+    let by = |port| LookUp { port: Some(port), ..look_up };
     let (to, from) = (bench.dropping(&[by(By::Destination)]), bench.dropping(&[by(By::Source)]));
     assert!(is_dropped(&to, "10.0.0.1") && !is_dropped(&from, "10.0.0.1"));
     assert!(!is_dropped(&to, "11.0.0.1"));
     bench.run("create macs hash:mac");
-    let front = bench.dropping(&[bench.look_up("macs", false)]);
+    let look_up = bench.look_up("macs", false);
+    let front = bench.dropping(&[look_up]);
     assert!(!is_dropped(&front, "10.0.0.1"));
     bench.run("add macs 04:04:04:04:04:04");
     assert!(is_dropped(&front, "10.0.0.1") && is_dropped(&front, "2001:db8::1"));
     bench.run("create counts hash:net counters");
     bench.run("add counts 10.0.0.0/8 packets 5 bytes 7");
     bench.run("add counts 10.1.0.0/16");
-    let front = bench.dropping(&[bench.look_up("counts", false)]);
+    let look_up = bench.look_up("counts", false);
+    let front = bench.dropping(&[look_up]);
     for source in ["10.0.0.1", "10.1.0.1", "10.1.0.2", "11.0.0.1"] {
         is_dropped(&front, source);
     }
@@ -237,7 +264,8 @@ fn swapped_sets_are_swapped_and_destroyed_ones_hold_nothing() {
     let Some(mut bench) = Bench::new() else { return };
     bench.run("create live hash:net");
     bench.run("add live 10.0.0.0/8");
-    let front = bench.dropping(&[bench.look_up("live", false)]);
+    let look_up = bench.look_up("live", false);
+    let front = bench.dropping(&[look_up]);
     // More often than there are tables: they are used again.
     for round in 0..200 {
         bench.run("create next hash:net");
@@ -256,7 +284,8 @@ fn many_changes_one_by_one_are_followed() {
     let Some(mut bench) = Bench::new() else { return };
     for family in ["inet", "inet6"] {
         bench.run(&format!("create a hash:net family {family}"));
-        let front = bench.dropping(&[bench.look_up("a", false)]);
+        let look_up = bench.look_up("a", false);
+        let front = bench.dropping(&[look_up]);
         let address = |number: u32| -> IpAddr {
             match family {
                 "inet" => Ipv4Addr::from(number.wrapping_mul(0x9e37_79b1)).into(),

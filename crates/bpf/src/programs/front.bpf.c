@@ -2,28 +2,42 @@
 /*
  * front: filters in the driver, in front of whatever plane's program is behind it.
  *
- * Filters are terms, asked in order; the first that matches says whether the frame is
- * dropped or passes. A term is a few look-ups in sets, each of which has to say yes (or
- * no, where it is negated). Terms are constants: the kernel knows them when it loads the
- * program, and takes out what they do not ask for. So a program has just the look-ups
- * of its filters, and other filters are another program.
+ * Filters are terms, asked in order. A term is a few questions (headers under masks, words
+ * of the frame, look-ups in sets), all of which have to say yes, and what is done with a
+ * packet then: up to STEPS_MAX actions. Several terms may be one filter: then one of them
+ * has to match. Terms are constants: the kernel knows them when it loads the program, and
+ * takes out what they do not ask for. So a program has just the questions of its filters,
+ * and other filters are another program.
  *
  * What is not dropped goes on to the plane's program by a tail call. Frames for the box
  * itself go there at once.
  *
- * Non-goals: rates, marks, classes.
+ * Non-goals: classes. A mark is seen by filters here and by nobody behind them.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "packet.h"
+#include "police.h"
 #include "self.h"
 #include "sets.h"
 
 #define TERMS_MAX 32
 #define LOOK_UPS_MAX 4
+#define SELECTORS_MAX 4
+#define STEPS_MAX 3
 /* The last counter is of all that is dropped. */
-#define COUNTERS_MAX 33
 #define ALL_DROPPED (COUNTERS_MAX - 1)
+
+/* What becomes of a packet. */
+#define PASS 0
+#define DROP 1
+#define CONTINUE 2
+#define PIPE 3
+
+/* What a step does. */
+#define DECIDE 1
+#define POLICE 2
+#define MARK 3
 
 struct look_up {
 	__u16 set;
@@ -31,21 +45,54 @@ struct look_up {
 	__u8 is_negated;
 };
 
-struct term {
-	struct look_up look_ups[LOOK_UPS_MAX];
-	__be16 ether_type;	/* 0 for any */
-	__u8 drops;
+/* Four bytes of the frame. */
+struct selector {
+	__be32 value;
+	__be32 mask;
+	__s16 offset;
+	__u8 is_behind_ip;	/* from the transport layer on, else from the network layer on */
+	__u8 is_used;
+};
+
+struct step {
+	__u8 kind;		/* 0 for none */
+	__u8 conform;
+	__u8 exceed;
 	__u8 counter;		/* COUNTERS_MAX for none */
-	__u32 is_used;
+	__u32 mark;
+	__u32 mark_mask;
+	__u32 reserved;
+	struct police police;
+};
+
+struct term {
+	/* Bits of the packet's words, and what they are to be. */
+	__u64 values[PACKET_WORDS];
+	__u64 masks[PACKET_WORDS];
+	struct look_up look_ups[LOOK_UPS_MAX];
+	struct selector selectors[SELECTORS_MAX];
+	struct step steps[STEPS_MAX];
+	/* The first and the last, in host order, where there is a last. */
+	__u16 source_ports[2];
+	__u16 destination_ports[2];
+	__u32 mark;
+	__u32 mark_mask;
+	__u8 is_used;
+	__u8 has_more;		/* the next term is of the same filter */
+	__u8 reserved[6];
 };
 
 struct counter {
 	__u64 packets;
 	__u64 bytes;
+	__u64 drops;
+	__u64 overlimits;
+	__u64 blocked;
+	__u64 newcomers;
 };
 
 const volatile struct term terms[TERMS_MAX];
-const volatile __u32 reads_ports = 0;
+const volatile __u32 reads_transport = 0;
 const volatile __u32 is_multi_buffer = 0;
 
 struct {
@@ -63,21 +110,79 @@ struct {
 	__type(value, __u32);
 } plane SEC(".maps");
 
-static __always_inline void count(__u32 number, __u32 bytes)
+__noinline int count(__u32 number, __u32 bytes, __u32 drops, __u32 said)
 {
 	struct counter *counter = bpf_map_lookup_elem(&counters, &number);
 
 	/* A slot belongs to one CPU, so plain additions are enough. */
-	if (counter) {
-		counter->packets += 1;
-		counter->bytes += bytes;
+	if (!counter)
+		return 0;
+	counter->packets += 1;
+	counter->bytes += bytes;
+	counter->drops += drops;
+	if (said != CONFORMS) {
+		counter->overlimits += 1;
+		counter->blocked += said == IS_BLOCKED;
+		counter->newcomers += said == IS_NEW;
 	}
+	return 0;
 }
 
-static __always_inline int matches(struct packet *packet, int term)
+/* What the policer that is the step `step` of the term `term` says of `packet`. */
+__noinline int police(struct packet *packet, __u32 term, __u32 step)
 {
-	if (terms[term].ether_type && terms[term].ether_type != packet->ether_type)
+	if (!packet || term >= TERMS_MAX || step >= STEPS_MAX)
+		return CONFORMS;
+	return police_packet(packet, &terms[term].steps[step].police);
+}
+
+/* Whether the four bytes at `at` are `value` under `mask`. */
+__noinline int has_word(struct xdp_md *ctx, __u32 at, __u32 value, __u32 mask)
+{
+	__be32 *word = at > OFFSET_MASK ? 0 : part(ctx, at, 4);
+
+	return word && !((*word ^ value) & mask);
+}
+
+static __always_inline int is_within(__be16 port, const volatile __u16 *range)
+{
+	__u16 number = bpf_ntohs(port);
+
+	return range[0] <= number && number <= range[1];
+}
+
+static __always_inline int matches(struct xdp_md *ctx, struct packet *packet, int term)
+{
+#pragma unroll
+	for (int i = 0; i < PACKET_WORDS; i++)
+		if (terms[term].masks[i] &&
+		    (packet->words[i] & terms[term].masks[i]) != terms[term].values[i])
+			return 0;
+	if (terms[term].source_ports[1] &&
+	    !is_within(packet->source_port, terms[term].source_ports))
 		return 0;
+	if (terms[term].destination_ports[1] &&
+	    !is_within(packet->destination_port, terms[term].destination_ports))
+		return 0;
+	if (terms[term].mark_mask && (packet->mark & terms[term].mark_mask) != terms[term].mark)
+		return 0;
+#pragma unroll
+	for (int i = 0; i < SELECTORS_MAX; i++) {
+		__u32 base;
+
+		if (!terms[term].selectors[i].is_used)
+			break;
+		base = packet->network;
+		if (terms[term].selectors[i].is_behind_ip) {
+			base = packet->transport;
+			if (!base)
+				return 0;
+		}
+		/* What is before the frame is a large number, and so not in it either. */
+		if (!has_word(ctx, base + terms[term].selectors[i].offset,
+			      terms[term].selectors[i].value, terms[term].selectors[i].mask))
+			return 0;
+	}
 #pragma unroll
 	for (int i = 0; i < LOOK_UPS_MAX; i++) {
 		if (!terms[term].look_ups[i].how)
@@ -89,20 +194,46 @@ static __always_inline int matches(struct packet *packet, int term)
 	return 1;
 }
 
-/* Whether the frame is dropped. */
-static __always_inline int is_dropped(struct packet *packet)
+/* What becomes of a packet that matches the term. */
+static __always_inline int act(struct packet *packet, int term)
 {
+#pragma unroll
+	for (int i = 0; i < STEPS_MAX; i++) {
+		int said = CONFORMS, control;
+
+		if (!terms[term].steps[i].kind)
+			break;
+		if (terms[term].steps[i].kind == POLICE)
+			said = police(packet, term, i);
+		if (terms[term].steps[i].kind == MARK)
+			packet->mark = (packet->mark & ~terms[term].steps[i].mark_mask) |
+				       terms[term].steps[i].mark;
+		control = said == CONFORMS ? terms[term].steps[i].conform :
+					     terms[term].steps[i].exceed;
+		if (terms[term].steps[i].counter < ALL_DROPPED)
+			count(terms[term].steps[i].counter, packet->bytes, control == DROP, said);
+		if (control != PIPE)
+			return control;
+	}
+	return PASS;
+}
+
+/* Whether the frame is dropped. */
+static __always_inline int is_dropped(struct xdp_md *ctx, struct packet *packet)
+{
+	int is_it = 0, control;
+
 #pragma unroll
 	for (int i = 0; i < TERMS_MAX; i++) {
 		if (!terms[i].is_used)
 			break;
-		if (!matches(packet, i))
+		is_it = is_it || matches(ctx, packet, i);
+		if (terms[i].has_more || !is_it)
 			continue;
-		if (terms[i].counter < ALL_DROPPED)
-			count(terms[i].counter, packet->bytes);
-		if (terms[i].drops)
-			count(ALL_DROPPED, packet->bytes);
-		return terms[i].drops;
+		is_it = 0;
+		control = act(packet, i);
+		if (control != CONTINUE)
+			return control == DROP;
 	}
 	return 0;
 }
@@ -118,9 +249,11 @@ int front(struct xdp_md *ctx)
 		struct packet packet = {};
 
 		packet.bytes = is_multi_buffer ? bpf_xdp_get_buff_len(ctx) : data_end - data;
-		read_packet(&packet, data, data_end, reads_ports);
-		if (is_dropped(&packet))
+		read_packet(ctx, &packet, reads_transport);
+		if (is_dropped(ctx, &packet)) {
+			count(ALL_DROPPED, packet.bytes, 1, CONFORMS);
 			return XDP_DROP;
+		}
 	}
 	bpf_tail_call(ctx, &plane, 0);
 	/* There is always one behind it. */

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * What the filters in front read of a frame: its Ethernet and IP addresses, and its
- * ports. Headers are read as crates/packet/src/dissect does, but for MPLS and PPPoE:
- * what is behind those is no IP here.
+ * What the filters in front read of a frame, as crates/packet/src/dissect reads it: through
+ * VLAN tags, MPLS labels and PPPoE to the first IP header, and through extension headers to
+ * what is behind it. A filter says the same here as in a worker.
+ *
+ * How much is read is a constant of each program: where nobody asks for more than
+ * addresses, nothing behind the IP header is looked at.
  */
 #ifndef PACKET_H
 #define PACKET_H
@@ -14,114 +17,297 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-/* As many VLAN tags, and IPv6 extension headers, are looked through. */
-#define TAGS_MAX 4
-#define EXTENSIONS_MAX 4
+/* As many tags, labels and extension headers are looked through. */
+#define TAGS_MAX 8
+#define LABELS_MAX 8
+#define EXTENSIONS_MAX 8
+/* No header begins further behind. The verifier wants to see a bound. */
+#define OFFSET_MASK 0x7fff
+
+#define PROTOCOL_ICMP 1
+#define PROTOCOL_TCP 6
+#define PROTOCOL_FRAGMENT 44
+#define PROTOCOL_AUTHENTICATION 51
+#define PROTOCOL_ICMPV6 58
+
+/* What a packet has. */
+#define PACKET_PORTS 1
+#define PACKET_FLAGS 2
+#define PACKET_ICMP 4
+#define PACKET_FRAGMENT 8
+#define PACKET_FIRST 16
+#define PACKET_TAG 32
+
+#define PACKET_WORDS 9
 
 struct packet {
-	/* IPv4 in the first four bytes, the rest zeros. In network order. */
-	__u8 source[16];
-	__u8 destination[16];
-	__u8 source_mac[8];
-	__u8 destination_mac[8];
-	__be16 source_port;
-	__be16 destination_port;
-	__u8 ip;		/* 4, 6, or 0 for none */
-	__u8 protocol;
-	__be16 ether_type;	/* behind all tags; 0 where it is a length */
+	/* What filters ask for by masks. All in network order. */
+	union {
+		struct {
+			/* IPv4 in the first four bytes, the rest zeros. */
+			__u8 source[16];
+			__u8 destination[16];
+			__u8 source_mac[8];
+			__u8 destination_mac[8];
+			__be16 source_port;
+			__be16 destination_port;
+			__be16 ether_type;	/* behind all tags; 0 where it is a length */
+			__u8 ip;		/* 4, 6, or 0 for none */
+			__u8 protocol;		/* behind all extension headers */
+			__u8 traffic_class;
+			__u8 ttl;
+			__be16 tcp_flags;
+			__u8 icmp_type;
+			__u8 icmp_code;
+			__be16 tag;		/* the outer one's priority and VLAN */
+			__u8 has;
+			__u8 reserved[7];
+		};
+		__u64 words[PACKET_WORDS];
+	};
 	__u32 bytes;		/* of the whole frame */
+	__u32 mark;
+	__u16 network;		/* where the network layer begins: behind all tags */
+	__u16 transport;	/* where the transport layer does; 0 without IP */
+	__u16 end;		/* where the IP packet ends by its own account */
+	__u16 spare;
 };
 
-static __always_inline void read_ports(struct packet *packet, void *at, void *data_end)
+/* `bytes` bytes of the frame from `at` on, or nothing where it has not so many. */
+static __always_inline void *part(struct xdp_md *ctx, __u32 at, __u32 bytes)
 {
-	__be16 *ports = at;
-	__u8 protocol = packet->protocol;
+	void *data = (void *)(long)ctx->data, *start;
 
-	/* TCP, UDP, DCCP, SCTP, UDP-Lite */
-	if (protocol != 6 && protocol != 17 && protocol != 33 && protocol != 132 &&
-	    protocol != 136)
-		return;
-	if ((void *)(ports + 2) > data_end)
-		return;
-	packet->source_port = ports[0];
-	packet->destination_port = ports[1];
+	at &= OFFSET_MASK;
+	asm volatile("" : "+r"(at));
+	start = data + at;
+	return start + bytes > (void *)(long)ctx->data_end ? 0 : start;
 }
 
-static __always_inline void read_v4(struct packet *packet, void *at, void *data_end,
-				    int with_ports)
+/* The same, where it is of the IP packet, too. */
+static __always_inline void *part_of(struct xdp_md *ctx, const struct packet *packet, __u32 at,
+				     __u32 bytes)
 {
-	struct iphdr *ip = at;
+	return at + bytes > packet->end ? 0 : part(ctx, at, bytes);
+}
 
-	if ((void *)(ip + 1) > data_end || ip->version != 4 || ip->ihl < 5)
+static __always_inline int is_extension(__u8 protocol)
+{
+	/* Hop-by-hop options, routing, destination options, mobility. */
+	return protocol == 0 || protocol == 43 || protocol == 60 || protocol == 135;
+}
+
+/* Goes through headers between the IP header and what it carries, which few packets have.
+ * A global function, as are others: the verifier looks at each by itself, not once for
+ * each way that leads to it. */
+__noinline int pass_extensions(struct xdp_md *ctx, struct packet *packet)
+{
+	if (!ctx || !packet)
+		return 0;
+	for (int i = 0; i < EXTENSIONS_MAX; i++) {
+		__u8 protocol = packet->protocol;
+		__u32 at = packet->transport, len;
+		__u8 *header;
+
+		if (protocol == PROTOCOL_AUTHENTICATION) {
+			header = part_of(ctx, packet, at, 8);
+			if (!header)
+				break;
+			len = (header[1] + 2) * 4;
+		} else if (packet->ip == 6 && is_extension(protocol)) {
+			header = part_of(ctx, packet, at, 2);
+			if (!header)
+				break;
+			len = (header[1] + 1) * 8;
+		} else if (packet->ip == 6 && protocol == PROTOCOL_FRAGMENT) {
+			header = part_of(ctx, packet, at, 4);
+			if (!header)
+				break;
+			len = 8;
+			/* With neither an offset nor more to come it is a whole packet (RFC 6946). */
+			if (*(__be16 *)(header + 2) & bpf_htons(0xfff9))
+				packet->has |= PACKET_FRAGMENT;
+			if (!(*(__be16 *)(header + 2) & bpf_htons(0xfff8)))
+				packet->has |= packet->has & PACKET_FRAGMENT ? PACKET_FIRST : 0;
+		} else {
+			break;
+		}
+		packet->protocol = header[0];
+		if (at + len > OFFSET_MASK)
+			break;
+		packet->transport = at + len;
+		if (packet->has & PACKET_FRAGMENT)
+			break;
+	}
+	return 0;
+}
+
+/* Reads what is behind the IP header. */
+static __always_inline void read_transport(struct xdp_md *ctx, struct packet *packet)
+{
+	__u8 protocol = packet->protocol;
+	__be16 *at;
+
+	if (!(packet->has & PACKET_FRAGMENT) &&
+	    (protocol == PROTOCOL_AUTHENTICATION ||
+	     (packet->ip == 6 && (protocol == PROTOCOL_FRAGMENT || is_extension(protocol))))) {
+		pass_extensions(ctx, packet);
+		protocol = packet->protocol;
+	}
+	if (packet->has & PACKET_FRAGMENT)
+		return;
+	/* TCP, UDP, DCCP, SCTP, UDP-Lite */
+	if (protocol == PROTOCOL_TCP || protocol == 17 || protocol == 33 || protocol == 132 ||
+	    protocol == 136) {
+		at = part_of(ctx, packet, packet->transport, 4);
+		if (at) {
+			packet->source_port = at[0];
+			packet->destination_port = at[1];
+			packet->has |= PACKET_PORTS;
+		}
+		if (protocol != PROTOCOL_TCP)
+			return;
+		at = part_of(ctx, packet, packet->transport + 12, 2);
+		if (at) {
+			packet->tcp_flags = at[0] & bpf_htons(0x0fff);
+			packet->has |= PACKET_FLAGS;
+		}
+	} else if (protocol == PROTOCOL_ICMP || protocol == PROTOCOL_ICMPV6) {
+		__u8 *icmp = part_of(ctx, packet, packet->transport, 2);
+
+		if (icmp) {
+			packet->icmp_type = icmp[0];
+			packet->icmp_code = icmp[1];
+			packet->has |= PACKET_ICMP;
+		}
+	}
+}
+
+/* Where a packet ends that says `declared`, and that cannot end before `least`: lengths that
+ * are wrong count as "up to the frame's end". */
+static __always_inline __u32 believable(struct xdp_md *ctx, __u32 declared, __u32 least)
+{
+	__u32 whole = (__u32)(ctx->data_end - ctx->data);
+
+	return declared < least || declared > whole ? whole : declared;
+}
+
+static __always_inline void read_v4(struct xdp_md *ctx, struct packet *packet, __u32 at,
+				    int with_transport)
+{
+	struct iphdr *ip = part(ctx, at, sizeof(*ip));
+	__be16 fragment;
+
+	if (!ip || ip->version != 4 || ip->ihl < 5)
 		return;
 	packet->ip = 4;
 	packet->protocol = ip->protocol;
+	packet->traffic_class = ip->tos;
+	packet->ttl = ip->ttl;
 	__builtin_memcpy(packet->source, &ip->saddr, 4);
 	__builtin_memcpy(packet->destination, &ip->daddr, 4);
-	if (with_ports && !(ip->frag_off & bpf_htons(0x3fff)))
-		read_ports(packet, at + ip->ihl * 4, data_end);
+	packet->transport = at + ip->ihl * 4;
+	packet->end = believable(ctx, at + bpf_ntohs(ip->tot_len), packet->transport);
+	fragment = ip->frag_off & bpf_htons(0x3fff);
+	if (fragment)
+		packet->has |= fragment & bpf_htons(0x1fff) ? PACKET_FRAGMENT : PACKET_FRAGMENT | PACKET_FIRST;
+	if (with_transport)
+		read_transport(ctx, packet);
 }
 
-static __always_inline void read_v6(struct packet *packet, void *at, void *data_end,
-				    int with_ports)
+static __always_inline void read_v6(struct xdp_md *ctx, struct packet *packet, __u32 at,
+				    int with_transport)
 {
-	struct ipv6hdr *ip = at;
+	struct ipv6hdr *ip = part(ctx, at, sizeof(*ip));
 
-	if ((void *)(ip + 1) > data_end || ip->version != 6)
+	if (!ip || ip->version != 6)
 		return;
 	packet->ip = 6;
 	packet->protocol = ip->nexthdr;
+	packet->traffic_class = ip->priority << 4 | ip->flow_lbl[0] >> 4;
+	packet->ttl = ip->hop_limit;
 	__builtin_memcpy(packet->source, &ip->saddr, 16);
 	__builtin_memcpy(packet->destination, &ip->daddr, 16);
-	if (!with_ports)
-		return;
-	at += sizeof(*ip);
-#pragma unroll
-	for (int i = 0; i < EXTENSIONS_MAX; i++) {
-		__u8 *extension = at;
-		__u8 kind = packet->protocol;
-
-		if (kind != 0 && kind != 43 && kind != 60 && kind != 135 && kind != 44)
-			break;
-		if ((void *)(extension + 8) > data_end)
-			return;
-		packet->protocol = extension[0];
-		/* What follows a fragment's header is whole in one of them only. */
-		if (kind == 44)
-			return;
-		at += (extension[1] + 1) * 8;
-	}
-	read_ports(packet, at, data_end);
+	packet->transport = at + sizeof(*ip);
+	packet->end = believable(ctx, at + 40 + bpf_ntohs(ip->payload_len), at + 41);
+	if (with_transport)
+		read_transport(ctx, packet);
 }
 
-/* Reads the headers of the frame, which has an Ethernet header at least. */
-static __always_inline void read_packet(struct packet *packet, void *data, void *data_end,
-					int with_ports)
+/* Which IP header is behind a stack of MPLS labels, and where; nothing says so but the first
+ * half byte. 0 for none. */
+static __always_inline __u8 pass_labels(struct xdp_md *ctx, __u32 *at)
 {
-	struct ethhdr *eth = data;
-	__u16 at = sizeof(*eth);
-	__be16 ether_type;
+#pragma unroll
+	for (int i = 0; i < LABELS_MAX; i++) {
+		__u8 *label = part(ctx, *at, 5);
 
-	if ((void *)(eth + 1) > data_end)
+		if (!label)
+			return 0;
+		*at += 4;
+		if (label[2] & 1)
+			return label[4] >> 4;
+	}
+	return 0;
+}
+
+/* The same behind PPPoE's six bytes and PPP's protocol of two. */
+static __always_inline __u8 pass_pppoe(struct xdp_md *ctx, __u32 *at)
+{
+	__be16 *header = part(ctx, *at, 8);
+
+	/* Version 1, type 1, and code 0, which is data. */
+	if (!header || header[0] != bpf_htons(0x1100))
+		return 0;
+	*at += 8;
+	return header[3] == bpf_htons(0x0021) ? 4 : header[3] == bpf_htons(0x0057) ? 6 : 0;
+}
+
+/* Reads the headers of the frame. */
+static __always_inline void read_packet(struct xdp_md *ctx, struct packet *packet,
+					int with_transport)
+{
+	struct ethhdr *eth = part(ctx, 0, sizeof(*eth));
+	__u32 at = sizeof(*eth);
+	__be16 ether_type;
+	__u8 ip = 0;
+
+	if (!eth)
 		return;
 	__builtin_memcpy(packet->source_mac, eth->h_source, ETH_ALEN);
 	__builtin_memcpy(packet->destination_mac, eth->h_dest, ETH_ALEN);
 	ether_type = eth->h_proto;
 #pragma unroll
 	for (int i = 0; i < TAGS_MAX; i++) {
+		__be16 *tag;
+
 		if (ether_type != bpf_htons(ETH_P_8021Q) && ether_type != bpf_htons(ETH_P_8021AD) &&
-		    ether_type != bpf_htons(ETH_P_QINQ1))
+		    ether_type != bpf_htons(ETH_P_QINQ1) && ether_type != bpf_htons(ETH_P_QINQ2))
 			break;
-		if (data + at + 4 > data_end)
+		tag = part(ctx, at, 4);
+		if (!tag)
 			break;
-		ether_type = *(__be16 *)(data + at + 2);
+		if (i == 0 && ether_type == bpf_htons(ETH_P_8021Q)) {
+			packet->tag = tag[0] & bpf_htons(0xefff);
+			packet->has |= PACKET_TAG;
+		}
+		ether_type = tag[1];
 		at += 4;
 	}
 	packet->ether_type = bpf_ntohs(ether_type) < ETH_P_802_3_MIN ? 0 : ether_type;
+	packet->network = at;
 	if (ether_type == bpf_htons(ETH_P_IP))
-		read_v4(packet, data + at, data_end, with_ports);
+		ip = 4;
 	else if (ether_type == bpf_htons(ETH_P_IPV6))
-		read_v6(packet, data + at, data_end, with_ports);
+		ip = 6;
+	else if (ether_type == bpf_htons(ETH_P_MPLS_UC) || ether_type == bpf_htons(ETH_P_MPLS_MC))
+		ip = pass_labels(ctx, &at);
+	else if (ether_type == bpf_htons(ETH_P_PPP_SES))
+		ip = pass_pppoe(ctx, &at);
+	if (ip == 4)
+		read_v4(ctx, packet, at, with_transport);
+	else if (ip == 6)
+		read_v6(ctx, packet, at, with_transport);
 }
 
 #endif

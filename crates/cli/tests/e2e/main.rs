@@ -18,6 +18,7 @@ mod confinement;
 mod failing;
 mod forwarding;
 mod frames;
+mod front;
 mod hanging;
 mod htb;
 mod idle;

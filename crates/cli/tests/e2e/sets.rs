@@ -11,7 +11,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 /// A frame from `source` to the server's device.
-fn frame_from(source: [u8; 4]) -> Vec<u8> {
+pub(crate) fn frame_from(source: [u8; 4]) -> Vec<u8> {
     let mut frame = frames::udp(frames::port(1), SINK_MAC, 100).unwrap();
     frame[26..30].copy_from_slice(&source);
     // The header's checksum, and none of UDP.
@@ -25,7 +25,7 @@ fn frame_from(source: [u8; 4]) -> Vec<u8> {
 }
 
 /// Sends `frame` from the client `times` times.
-fn send(bed: &Testbed, frame: &[u8], times: usize) {
+pub(crate) fn send(bed: &Testbed, frame: &[u8], times: usize) {
     let socket = RawSocket::open(bed.client(), CLIENT).unwrap();
     let mut left = times;
     while left > 0 {
@@ -43,7 +43,7 @@ fn set(bed: &Testbed, words: &str) -> String {
 
 /// What was dropped on the way to the server so far; every frame is accounted for.
 #[track_caller]
-fn dropped(books: &mut Books, instance: &Instance) -> u64 {
+pub(crate) fn dropped(books: &mut Books, instance: &Instance) -> u64 {
     assert_balanced(books, instance).1[0].dropped_by_narrows
 }
 

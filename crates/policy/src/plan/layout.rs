@@ -11,7 +11,7 @@ use crate::kind::fifo_config;
 use crate::shared::Shared;
 use crate::{
     ClassId, Classes, Ends, Fifo, Handle, Htb, HtbClass, Kind, Node, Parent, PolicyError,
-    PortPolicy,
+    PortPolicy, Reach,
 };
 use imbl::OrdMap;
 use narrows_qdisc::Config;
@@ -131,7 +131,7 @@ impl<'a> Layout<'a> {
         }
         (self.plan.front, self.plan.ends) = match &self.port.ends {
             Some(Ends { egress, .. }) => {
-                let (front, rest) = self.port.split();
+                let (front, rest) = self.port.split(Reach::Needed);
                 (front, [rest, egress.clone()])
             }
             None => Default::default(),

@@ -365,13 +365,28 @@ fn sets_are_looked_up_where_packets_come_in() {
     for (line, why) in [
         ("egress pref 1 basic match ipset(bad src) action drop", "say ingress"),
         ("parent 1: pref 1 basic match ipset(bad src) classid 1:10", "say ingress"),
-        ("ingress protocol ip pref 5 flower ip_proto udp action drop", "flower at pref 5"),
         (
             "ingress protocol ip pref 5 matchall action police rate 1mbit burst 9k",
-            "drops or passes",
+            "conform-exceed drop/continue",
         ),
-        ("ingress protocol 802.1Q pref 5 matchall action drop", "does not tell tags apart"),
-        ("ingress protocol ip pref 30 u32 match ip src 1.1.1.1 action drop", "pref 10 passes"),
+        ("ingress protocol ip pref 5 matchall action drop random determ pass 9", "no random drops"),
+        (
+            "ingress protocol ip pref 5 matchall action police rate 1mbit burst 9k linklayer atm drop",
+            "no linklayer",
+        ),
+        (
+            "ingress protocol ip pref 5 basic match ipset(bad src) action skbedit mark 5 continue",
+            "knows nothing of sets",
+        ),
+        (
+            "ingress protocol ip pref 15 flower ip_proto udp action skbedit mark 5 continue",
+            "before those that pass",
+        ),
+        (
+            "ingress protocol ip pref 30 matchall action police rate 1mbit burst 9k peakrate 2mbit \
+             mtu 2k drop",
+            "pref 10 passes",
+        ),
         (
             "ingress protocol ip pref 5 basic match ipset(bad src) and meta(nf_mark gt 2) action drop",
             "only ipset()",
@@ -388,7 +403,91 @@ fn sets_are_looked_up_where_packets_come_in() {
     }
     // Without one that passes, others may stand behind.
     host.ok("filter del dev right ingress pref 10");
-    host.ok(
-        "filter add dev right ingress protocol ip pref 30 u32 match ip src 1.1.1.1 action drop",
+    host.ok("filter add dev right ingress protocol ip pref 30 matchall action police rate 1mbit burst 9k");
+}
+
+/// How many terms of port "right" run in the driver, and the prefs of what runs behind it.
+fn split(host: &TwoPorts) -> (usize, Vec<u16>) {
+    let (terms, rest) = host.policy.port("right").split(narrows_policy::Reach::Possible);
+    (terms.len(), rest.iter().map(|(_, filter)| filter.pref).collect())
+}
+
+#[test]
+fn what_can_drop_runs_in_the_driver_as_long_as_all_before_it_can() {
+    let mut host = tree();
+    let add = |host: &mut TwoPorts, words: &str| {
+        host.ok(&format!("filter add dev right ingress {words}"))
+    };
+    add(&mut host, "protocol ip pref 20 flower src_ip 10.0.0.0/8 classid 1:10 action continue");
+    assert_eq!(split(&host), (0, vec![20]), "it drops nothing");
+    add(&mut host, "protocol ip pref 30 u32 match ip protocol 17 0xff action drop");
+    assert_eq!(split(&host), (2, vec![]));
+    add(
+        &mut host,
+        "protocol ip pref 10 flower ip_proto tcp dst_port 22 action skbedit mark 5 continue",
     );
+    assert_eq!(split(&host), (3, vec![10]), "what it sets is set again");
+    add(&mut host, "pref 40 matchall action police rate 9mbit burst 90k");
+    assert_eq!(split(&host), (3, vec![10, 40]), "reclassify is for workers");
+    add(&mut host, "pref 25 matchall action pass");
+    assert_eq!(split(&host), (0, vec![10, 20, 25, 30, 40]), "not all can, behind one that passes");
+    host.ok("filter del dev right ingress pref 40");
+    assert_eq!(split(&host), (4, vec![10]));
+}
+
+#[test]
+fn each_of_many_is_policed_where_packets_come_in_and_nowhere_else() {
+    let mut host = tree();
+    let words = "matchall action police pkts_rate 100 pkts_burst 20 conform-exceed drop/continue \
+                 per src block 10s room 131072 newcomers 1000";
+    host.ok(&format!("filter add dev right ingress pref 5 {words}"));
+    let shown = host.ok("filter show dev right ingress");
+    assert!(
+        shown.contains(
+            "action drop/continue overhead 0b per src block 10s room 131072 newcomers 1000 "
+        ),
+        "{shown}"
+    );
+    let json = host.ok("-j filter show dev right ingress");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let action = &json[1]["options"]["actions"][0];
+    assert_eq!((&action["per"], &action["block"]), (&"src".into(), &10_000_000.into()));
+    assert_eq!((&action["room"], &action["newcomers"]), (&131_072.into(), &1000.into()));
+    let stats = host.ok("-s filter show dev right ingress");
+    assert!(stats.contains("\tover 0 blocked 0 newcomers 0 \n"), "{stats}");
+    survives(&host);
+    assert_eq!(split(&host).0, 1);
+    let police = "matchall action police rate 1mbit burst 10k conform-exceed drop/continue";
+    for (line, code, why) in [
+        (format!("egress pref 5 {words}"), 2, "say ingress"),
+        ("egress pref 5 matchall action police index 1".to_owned(), 2, "where packets come in"),
+        (format!("ingress pref 6 {police} block 10s"), 1, "require 'per src|dst|flow'"),
+        (format!("ingress pref 6 {police} per mac"), 1, "src, dst or flow"),
+        (format!("ingress pref 6 {police} per dst room 5"), 1, "1024 to 4194304"),
+        (format!("ingress pref 6 {police} per dst newcomers 0"), 1, "from 1"),
+        (
+            format!("ingress pref 6 {police} per flow block 60s newcomers 4096"),
+            1,
+            "at most newcomers 546",
+        ),
+        (
+            "ingress pref 6 matchall action police mtu 2k drop per src".to_owned(),
+            1,
+            "requires 'rate'",
+        ),
+        (
+            "ingress pref 9 matchall action police rate 1mbit burst 9k per src".to_owned(),
+            2,
+            "conform-exceed drop/continue",
+        ),
+    ] {
+        let refused = host.fails(&format!("filter add dev right {line}"), code);
+        assert!(refused.contains(why), "{line}: {refused}");
+    }
+    // Everybody behind it has to be as it is, even if somebody changes what it does.
+    let refused =
+        host.fails("actions change action police rate 1mbit burst 9k index 1 per src", 255);
+    assert!(refused.contains("conform-exceed"), "{refused}");
+    host.ok("actions change action police rate 1mbit burst 9k drop index 1 per dst");
+    survives(&host);
 }

@@ -168,8 +168,39 @@ fn what_a_filter_costs() {
     let nothing = bench.front(&[]);
     println!("no filter: {} ns, all without the plane's program", best(&nothing, "10.0.0.2"));
     for set in ["a", "counts"] {
-        let front = bench.dropping(&[bench.look_up(set, false)]);
+        let look_up = bench.look_up(set, false);
+        let front = bench.dropping(&[look_up]);
         let (dropped, passed) = (best(&front, "10.0.0.1"), best(&front, "10.0.0.2"));
         println!("set {set}: dropped {dropped} ns, passed {passed} ns");
+    }
+    let mut flower = term(&[], Then::Drop, 0);
+    flower.ask(Field::Ip, &[4], &[0xff]);
+    flower.ask(Field::Source, &[10, 0, 0, 1], &[0xff; 4]);
+    let front = bench.front(&[flower.clone()]);
+    let (dropped, passed) = (best(&front, "10.0.0.1"), best(&front, "10.0.0.2"));
+    println!("flower src_ip: dropped {dropped} ns, passed {passed} ns");
+    flower.ask(Field::DestinationPort, &53_u16.to_be_bytes(), &[0xff; 2]);
+    let front = bench.front(&[flower.clone()]);
+    let (dropped, passed) = (best(&front, "10.0.0.1"), best(&front, "10.0.0.2"));
+    println!("flower src_ip dst_port: dropped {dropped} ns, passed {passed} ns");
+    let others: Vec<Term> = (0..TERMS_MAX as u8)
+        .map(|host| {
+            let mut term = flower.clone();
+            term.is_never = false;
+            term.values[3] = host + 10;
+            term
+        })
+        .collect();
+    let front = bench.front(&others);
+    println!("{TERMS_MAX} flowers, none of which matches: {} ns", best(&front, "10.0.0.1"));
+    for (name, packets, who) in [
+        ("all, conforming", 1_000_000_000, None),
+        ("all, exceeding", 1, None),
+        ("each source, conforming", 1_000_000_000, Some(Who::Source)),
+        ("each source, exceeding", 1, Some(Who::Source)),
+        ("each flow, conforming", 1_000_000_000, Some(Who::Flow)),
+    ] {
+        let front = bench.front(&[police::policing(packets, 1000, who)]);
+        println!("police of {name}: {} ns", best(&front, "10.0.0.1"));
     }
 }

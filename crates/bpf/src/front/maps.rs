@@ -1,0 +1,161 @@
+//! What the programs in front of a port count and police in, one after the other.
+
+use super::term::{COUNTERS_MAX, Term};
+use crate::load::{LoadError, explained};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+use narrows_units::{Nanos, Rate};
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::os::fd::{AsFd, AsRawFd};
+
+/// The counter of all that is dropped.
+const ALL_DROPPED: u32 = COUNTERS_MAX as u32;
+/// Bytes of `struct counter`, of `struct common`, and of `struct row`.
+const COUNTER_BYTES: u32 = 48;
+const COMMON_BYTES: u32 = 64;
+const ROW_BYTES: u32 = 128;
+/// `WAYS`, `TICKS_SHIFT` and `BYTE_SHIFT` of `programs/police.h`.
+const WAYS: u32 = 8;
+const TICKS_SHIFT: u32 = 6;
+const BYTE_SHIFT: u32 = 12;
+/// The longest time that the program reckons with: 100 days.
+const TIME_MAX: Nanos = Nanos(100 * 86_400 * 1_000_000_000);
+
+/// What a step has counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counted {
+    /// Packets that it saw.
+    pub packets: u64,
+    /// The bytes of their frames.
+    pub bytes: u64,
+    /// Those of the packets that were dropped there.
+    pub drops: u64,
+    /// Those that did not conform, for whatever reason:
+    pub overlimits: u64,
+    /// because they were blocked,
+    pub blocked: u64,
+    /// or because too many came that had no account.
+    pub newcomers: u64,
+}
+
+/// See the module's documentation.
+pub struct FrontMaps {
+    counters: MapHandle,
+    commons: MapHandle,
+    accounts: MapHandle,
+    /// The rows of each, by the counter beside which they are, and how many there are.
+    tables: BTreeMap<u8, (u32, MapHandle)>,
+    secret: [u64; 2],
+}
+
+impl FrontMaps {
+    /// Makes them.
+    ///
+    /// # Errors
+    /// Where the kernel refuses them.
+    pub fn new() -> Result<Self, LoadError> {
+        explained(Self::make)
+    }
+
+    fn make() -> Result<Self, libbpf_rs::Error> {
+        let count = ALL_DROPPED + 1;
+        let create = |kind, name, bytes, inner: Option<&MapHandle>| {
+            let inner_map_fd = inner.map_or(0, |inner| inner.as_fd().as_raw_fd() as u32);
+            let options = libbpf_sys::bpf_map_create_opts { inner_map_fd, ..options() };
+            MapHandle::create(kind, Some(name), 4, bytes, count, &options)
+        };
+        let random = RandomState::new();
+        Ok(Self {
+            counters: create(MapType::PercpuArray, "counters", COUNTER_BYTES, None)?,
+            commons: create(MapType::Array, "commons", COMMON_BYTES, None)?,
+            accounts: create(MapType::ArrayOfMaps, "accounts", 4, Some(&rows(1)?))?,
+            tables: BTreeMap::new(),
+            secret: [random.hash_one(0), random.hash_one(1)],
+        })
+    }
+
+    pub(super) fn all(&self) -> [&MapHandle; 3] {
+        [&self.counters, &self.commons, &self.accounts]
+    }
+
+    pub(super) fn secret(&self) -> [u64; 2] {
+        self.secret
+    }
+
+    /// Has room for the accounts of `terms`, and none for what no longer is. Those that stay as
+    /// large as they were go on.
+    pub(super) fn make_room(&mut self, terms: &[Term]) -> Result<(), libbpf_rs::Error> {
+        let mut wanted = BTreeMap::new();
+        for (number, accounts) in terms.iter().flat_map(Term::accounts) {
+            wanted.insert(number, row_count(accounts.room));
+        }
+        for (number, count) in &wanted {
+            if self.tables.get(number).is_none_or(|(present, _)| present != count) {
+                let table = rows(*count)?;
+                let fd = table.as_fd().as_raw_fd();
+                let key = u32::from(*number).to_ne_bytes();
+                self.accounts.update(&key, &fd.to_ne_bytes(), MapFlags::ANY)?;
+                self.tables.insert(*number, (*count, table));
+            }
+        }
+        let gone = self.tables.extract_if(.., |number, _| !wanted.contains_key(number));
+        for (number, _) in gone {
+            self.accounts.delete(&u32::from(number).to_ne_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// What the counter `number` says, over all CPUs; nothing where it cannot be read.
+    pub fn get(&self, number: u8) -> Counted {
+        self.read(u32::from(number))
+    }
+
+    /// All that was dropped.
+    pub fn dropped(&self) -> Counted {
+        self.read(ALL_DROPPED)
+    }
+
+    fn read(&self, number: u32) -> Counted {
+        let slots = self.counters.lookup_percpu(&number.to_ne_bytes(), MapFlags::ANY);
+        let mut words = [0; COUNTER_BYTES as usize / 8];
+        for slot in slots.ok().flatten().unwrap_or_default() {
+            for (sum, word) in words.iter_mut().zip(slot.chunks_exact(8)) {
+                *sum += word.try_into().map_or(0, u64::from_ne_bytes);
+            }
+        }
+        let [packets, bytes, drops, overlimits, blocked, newcomers] = words;
+        Counted { packets, bytes, drops, overlimits, blocked, newcomers }
+    }
+}
+
+fn options() -> libbpf_sys::bpf_map_create_opts {
+    libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+        ..Default::default()
+    }
+}
+
+/// A table of `count` rows, in none of which is anybody.
+fn rows(count: u32) -> Result<MapHandle, libbpf_rs::Error> {
+    let options =
+        libbpf_sys::bpf_map_create_opts { map_flags: libbpf_sys::BPF_F_INNER_MAP, ..options() };
+    MapHandle::create(MapType::Array, Some("rows"), 4, ROW_BYTES, count, &options)
+}
+
+/// How many rows have room for as many accounts: a power of two.
+pub(super) fn row_count(room: u32) -> u32 {
+    let rows = room.div_ceil(WAYS).max(1);
+    rows.checked_next_power_of_two().unwrap_or(1 << 31)
+}
+
+/// `time` in ticks of the program.
+pub(super) fn ticks_of(time: Nanos) -> u64 {
+    time.0.min(TIME_MAX.0) << TICKS_SHIFT
+}
+
+/// The ticks, in parts of one, that a byte takes at `rate`.
+pub(super) fn ticks_per_byte(rate: Rate) -> u64 {
+    let ticks = 1_000_000_000_u128 << (TICKS_SHIFT + BYTE_SHIFT);
+    // A packet of 64 KiB is within the program's numbers.
+    (ticks / u128::from(rate.bytes_per_sec().max(1))).clamp(1, 1 << 47) as u64
+}
