@@ -44,7 +44,6 @@
 //! [`LEAST_FRAMES`]: terms::LEAST_FRAMES
 
 use crate::sync::{AtomicU32, Mutex, Ordering, lock};
-use crate::trees::from_above;
 use log::Log;
 use narrows_packet::Reading;
 use narrows_qdisc::htb::{Class, ClassMeter, LeafClass, TreeMeter};
@@ -94,23 +93,55 @@ impl Below {
     }
 }
 
-/// A class, and what waits below it.
-struct Member {
-    node: Arc<Node>,
-    class: Class,
-    below: Option<Below>,
+/// The classes of a tree, by their numbers, as whoever made them keeps them: the tree has no copy.
+pub trait Classes: Send + Sync {
+    /// The numbers of all of them.
+    fn ids(&self) -> Box<dyn Iterator<Item = u32> + '_>;
+
+    /// The parameters of the class `id`, if there is one.
+    fn class(&self, id: u32) -> Option<Class>;
+
+    /// What waits in the class `id`, where no class is below it.
+    fn below(&self, id: u32) -> Option<Below>;
+}
+
+impl Classes for BTreeMap<u32, (Class, Option<Below>)> {
+    fn ids(&self) -> Box<dyn Iterator<Item = u32> + '_> {
+        Box::new(self.keys().copied())
+    }
+
+    fn class(&self, id: u32) -> Option<Class> {
+        self.get(&id).map(|(class, _)| *class)
+    }
+
+    fn below(&self, id: u32) -> Option<Below> {
+        self.get(&id).and_then(|(_, below)| below.clone())
+    }
 }
 
 /// What is known of all classes.
-#[derive(Default)]
 struct Members {
-    /// By their number.
-    classes: HashMap<u32, Box<Member>>,
+    classes: Arc<dyn Classes>,
+    /// What queues share of those for which one of them has sent, and of those above them. Of
+    /// 100,000 subscribers few are there at once.
+    nodes: HashMap<u32, Arc<Node>>,
     /// What qdiscs below them want to know of packets, with how many of them do.
     readings: Vec<(Reading, usize)>,
     log: Log,
     /// How many nodes have been made.
     made: u64,
+}
+
+impl Default for Members {
+    fn default() -> Self {
+        Self {
+            classes: Arc::new(BTreeMap::new()),
+            nodes: HashMap::new(),
+            readings: Vec::new(),
+            log: Log::default(),
+            made: 0,
+        }
+    }
 }
 
 /// The classes of a tree; see the module's documentation.
@@ -131,37 +162,26 @@ impl Tree {
     /// Makes the classes what `classes` says. A class carries on, with its credit and its debt,
     /// where it is below the same classes as before. What queues have to do for it depends on what
     /// changes.
-    ///
-    /// # Panics
-    /// Where a parent is none of them: the policy sees to that.
-    pub fn become_these(&self, classes: &BTreeMap<u32, (Class, Option<Below>)>) {
+    pub fn become_these(&self, classes: Arc<dyn Classes>) {
         let mut members = lock(&self.members);
-        match members.changes_to(classes) {
+        match members.changes_to(classes.as_ref()) {
             Some(changes) => members.change(&changes, classes),
             None => members.replace(classes),
         }
     }
 
-    /// Makes the classes `changed` what `of` says of them; those of which it says nothing go. False
-    /// where one of them moves, or there was none before: nothing has changed then.
-    ///
-    /// # Panics
-    /// As [`Tree::become_these`].
-    pub fn change(
-        &self,
-        changed: &[u32],
-        of: &dyn Fn(u32) -> Option<(Class, Option<Below>)>,
-    ) -> bool {
-        let classes: BTreeMap<u32, _> =
-            changed.iter().filter_map(|id| Some((*id, of(*id)?))).collect();
+    /// The same where no others than `changed` are others. False where one of them moves, or there
+    /// was none before: nothing has changed then.
+    pub fn change(&self, changed: &[u32], classes: Arc<dyn Classes>) -> bool {
         let mut members = lock(&self.members);
-        let moves = |(id, (class, _)): (&u32, &(Class, Option<Below>))| {
-            members.classes.get(id).is_some_and(|member| member.class.parent != class.parent)
+        let moves = |id: &u32| match (members.classes.class(*id), classes.class(*id)) {
+            (Some(present), Some(next)) => present.parent != next.parent,
+            _ => false,
         };
-        if members.classes.is_empty() || classes.iter().any(moves) {
+        if members.is_empty() || changed.iter().any(moves) {
             return false;
         }
-        members.change(changed, &classes);
+        members.change(changed, classes);
         true
     }
 
@@ -175,91 +195,104 @@ impl Tree {
 }
 
 impl Members {
-    /// The numbers of the classes that are others in `classes`, or are not in both; `None` where one
+    fn is_empty(&self) -> bool {
+        self.classes.ids().next().is_none()
+    }
+
+    /// The numbers of the classes that are others in `next`, or are not in both; `None` where one
     /// of them moves, and with it those below, or where there was none before.
-    fn changes_to(&self, classes: &BTreeMap<u32, (Class, Option<Below>)>) -> Option<Vec<u32>> {
-        if self.classes.is_empty() {
+    fn changes_to(&self, next: &dyn Classes) -> Option<Vec<u32>> {
+        if self.is_empty() {
             return None;
         }
         let mut changes = Vec::new();
-        for (id, (class, below)) in classes {
-            match self.classes.get(id) {
-                Some(member) if member.class.parent != class.parent => return None,
-                Some(member) if member.class == *class && member.below == *below => {}
-                _ => changes.push(*id),
+        for id in next.ids() {
+            match (self.classes.class(id), next.class(id)) {
+                (Some(present), Some(class)) if present.parent != class.parent => return None,
+                (Some(present), Some(class))
+                    if present == class && self.classes.below(id) == next.below(id) => {}
+                _ => changes.push(id),
             }
         }
-        changes.extend(self.classes.keys().copied().filter(|id| !classes.contains_key(id)));
+        changes.extend(self.classes.ids().filter(|id| next.class(*id).is_none()));
         Some(changes)
     }
 
     /// Makes the classes `changed` what `classes` says; those that are not there go.
-    fn change(&mut self, changed: &[u32], classes: &BTreeMap<u32, (Class, Option<Below>)>) {
+    fn change(&mut self, changed: &[u32], classes: Arc<dyn Classes>) {
         self.log.add(changed.iter().copied());
-        for id in from_above(classes, changed.iter().copied()) {
-            let (class, below) = &classes[&id];
-            let present = self.take(id);
-            self.put(id, class, below.clone(), present);
+        for &id in changed {
+            if let Some(below) = self.classes.below(id) {
+                self.forget_reading(below.reading());
+            }
+            if let Some(below) = classes.below(id) {
+                self.add_reading(below.reading());
+            }
+            match (classes.class(id), self.nodes.get(&id)) {
+                (Some(class), Some(node)) => node.terms.set(&class),
+                (Some(_), None) => {}
+                (None, _) => drop(self.nodes.remove(&id)),
+            }
         }
-        for id in changed.iter().filter(|id| !classes.contains_key(id)) {
-            self.take(*id);
-        }
+        self.classes = classes;
     }
 
     /// Makes the classes what `classes` says.
-    fn replace(&mut self, classes: &BTreeMap<u32, (Class, Option<Below>)>) {
-        let mut before = std::mem::take(&mut self.classes);
-        self.readings.clear();
+    fn replace(&mut self, classes: Arc<dyn Classes>) {
         self.log.forget();
-        for id in from_above(classes, classes.keys().copied()) {
-            let (class, below) = &classes[&id];
-            let present = before.remove(&id);
-            self.put(id, class, below.clone(), present);
+        self.readings.clear();
+        for below in classes.ids().filter_map(|id| classes.below(id)) {
+            self.add_reading(below.reading());
+        }
+        let mut nodes: Vec<_> = std::mem::take(&mut self.nodes).into_iter().collect();
+        // Those above others first: whether one carries on depends on these.
+        nodes.sort_by_key(|(_, node)| node.depth());
+        for (id, node) in nodes {
+            let Some(class) = classes.class(id) else { continue };
+            let parent = class.parent.and_then(|parent| self.nodes.get(&parent));
+            let is_in_place = match (&node.parent, parent) {
+                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+                (one, _) => one.is_none() && class.parent.is_none(),
+            };
+            if is_in_place {
+                node.terms.set(&class);
+                self.nodes.insert(id, node);
+            }
+        }
+        self.classes = classes;
+    }
+
+    fn add_reading(&mut self, reading: Reading) {
+        match self.readings.iter_mut().find(|(known, _)| *known == reading) {
+            Some((_, count)) => *count += 1,
+            None => self.readings.push((reading, 1)),
         }
     }
 
-    /// Takes a class out.
-    fn take(&mut self, id: u32) -> Option<Box<Member>> {
-        let member = self.classes.remove(&id)?;
-        if let Some(below) = &member.below {
-            let reading = below.reading();
-            if let Some(at) = self.readings.iter().position(|(known, _)| *known == reading) {
-                self.readings[at].1 -= 1;
-                if self.readings[at].1 == 0 {
-                    self.readings.swap_remove(at);
-                }
+    fn forget_reading(&mut self, reading: Reading) {
+        if let Some(at) = self.readings.iter().position(|(known, _)| *known == reading) {
+            self.readings[at].1 -= 1;
+            if self.readings[at].1 == 0 {
+                self.readings.swap_remove(at);
             }
         }
-        Some(member)
     }
 
-    /// Puts a class in, which carries on as `present` where that is below the same one.
-    fn put(&mut self, id: u32, class: &Class, below: Option<Below>, present: Option<Box<Member>>) {
-        let above =
-            |id| self.classes.get(&id).unwrap_or_else(|| panic!("there is no class {id:x}"));
-        let parent = class.parent.map(|id| Arc::clone(&above(id).node));
-        let is_same = |node: &Node| match (&node.parent, &parent) {
-            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-            (one, other) => one.is_none() && other.is_none(),
-        };
-        let node = match present {
-            Some(member) if is_same(&member.node) => {
-                member.node.terms.set(class);
-                member.node
-            }
-            _ => {
-                self.made += 1;
-                Arc::new(Node::new(id, self.made, class, parent))
-            }
-        };
-        if let Some(below) = &below {
-            let reading = below.reading();
-            match self.readings.iter_mut().find(|(known, _)| *known == reading) {
-                Some((_, count)) => *count += 1,
-                None => self.readings.push((reading, 1)),
-            }
+    /// What queues share of the class `id`, made if it is not there; `None` where there is no such
+    /// class, or none above it as it says.
+    fn node(&mut self, id: u32) -> Option<Arc<Node>> {
+        if let Some(node) = self.nodes.get(&id) {
+            return Some(Arc::clone(node));
         }
-        self.classes.insert(id, Box::new(Member { node, class: *class, below }));
+        let class = self.classes.class(id)?;
+        let parent = match class.parent {
+            Some(parent) => Some(self.node(parent)?),
+            None => None,
+        };
+        self.made += 1;
+        let node = Arc::new(Node::new(id, self.made, &class, parent));
+        self.nodes.insert(id, Arc::clone(&node));
+        Some(node)
     }
 }
 
@@ -277,13 +310,14 @@ impl Drop for Queue {
 
 impl TreeMeter for Queue {
     fn leaf(&self, id: u32) -> Option<LeafClass> {
+        // Under the lock, so that it is never a queue that drops the last of what was before.
         let members = lock(&self.tree.members);
-        let Member { class, below, .. } = members.classes.get(&id)?.as_ref();
-        Some(LeafClass { class: *class, qdisc: below.as_ref()?.spec() })
+        let classes = &members.classes;
+        Some(LeafClass { qdisc: classes.below(id)?.spec(), class: classes.class(id)? })
     }
 
     fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>> {
-        let node = Arc::clone(&lock(&self.tree.members).classes.get(&id)?.node);
+        let node = lock(&self.tree.members).node(id)?;
         Some(Box::new(Seat::new(node)))
     }
 
@@ -291,13 +325,13 @@ impl TreeMeter for Queue {
         if self.tree.queues.load(Ordering::Relaxed) <= 1 {
             return None;
         }
-        let node = Arc::clone(&lock(&self.tree.members).classes.get(&id)?.node);
+        let node = lock(&self.tree.members).node(id)?;
         Some(node.census())
     }
 
     fn is_seat_of(&self, seat: u64, id: u32) -> bool {
         let members = lock(&self.tree.members);
-        members.classes.get(&id).is_some_and(|member| member.node.serial == seat)
+        members.nodes.get(&id).is_some_and(|node| node.serial == seat)
     }
 
     fn changes(&mut self) -> Option<Vec<u32>> {

@@ -115,7 +115,7 @@ impl Shape {
             }
         }
         let tree = Tree::new();
-        tree.become_these(&classes);
+        tree.become_these(Arc::new(classes));
         tree
     }
 
