@@ -6,7 +6,7 @@ use libbpf_rs::ObjectBuilder;
 use narrows_bpf::test_run;
 use narrows_bpf::tree::layout::{Class, Key, Mask, PRIORITIES, Rule};
 use narrows_bpf::tree::{Image, Tree};
-use narrows_bpf::{By, Front, FrontCounters, FrontPort, LookUp, SetTables, Term};
+use narrows_bpf::{By, Does, Front, FrontMaps, FrontPort, LookUp, SetTables, Step, Term, Then};
 use narrows_sets::{Host, Named, Sets};
 use narrows_units::Nanos;
 use std::collections::BTreeMap;
@@ -157,9 +157,12 @@ fn set(entries: u32) -> Result<Front> {
     tables.follow(&mut sets)?;
     let slot = sets.get("nrw").context("there is no set")?.slot;
     let look_up = LookUp { set: slot as u16, address: By::Source, port: None, is_negated: false };
-    let term = Term { ether_type: None, look_ups: vec![look_up], drops: true, counter: None };
+    let step = Step { does: Does::Decide, then: Then::Drop, exceed: Then::Drop, counter: None };
+    let mut term = Term::any();
+    term.look_ups.push(look_up);
+    term.steps.push(step);
     let port = FrontPort { mac: [2; 6], multi_buffer: false };
-    Ok(Front::load(port, &[term], &tables, &FrontCounters::new()?)?)
+    Ok(Front::load(port, &[term], Some(&tables), &mut FrontMaps::new()?)?)
 }
 
 /// Sets that nothing else knows of.
