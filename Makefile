@@ -151,9 +151,9 @@ test-vm: tested
 	@target/debug/vmlab $(if $(RESUME),--resume) $(if $(WRITE),--write) $(CELLS)
 
 # Linux's cake and cake_mq beside ours, in one of these machines. WRITE=1 renews the tables of
-# docs/cake.md.
+# docs/cake.md; ROWS= measures some alone, and not cake_mq: ROWS='tcp-ecn-20 light'.
 test-vm-cake: tested
-	@target/debug/vmlab $(if $(RESUME),--resume) $(if $(WRITE),--write) cake
+	@target/debug/vmlab $(if $(RESUME),--resume) $(if $(WRITE),--write) $(ROWS:%=--row=%) cake
 
 # The cells that cover most, in at most 5 minutes.
 test-vm-short: tested
