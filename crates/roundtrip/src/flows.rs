@@ -20,6 +20,8 @@ const SILENCE: Nanos = Nanos::from_secs(1);
 const HELD_MAX: Nanos = Nanos::from_secs(10);
 /// The longest that packets are thought to overtake each other.
 const REORDERING: Nanos = Nanos::from_millis(2);
+/// How far apart the round trips of a connection are that are timed, at least.
+const TIMED_EVERY: Nanos = Nanos::from_millis(100);
 /// Segments that are told of together, at most.
 const UNTOLD_MAX: u32 = 32;
 /// Gaps of a connection that are remembered.
@@ -57,6 +59,8 @@ pub(crate) struct Flow {
     gaps: [Gap; GAPS],
     seen: Nanos,
     since: Nanos,
+    /// When it may be timed again.
+    timed: Nanos,
     /// Segments with data, and those of them that nobody was told of.
     segments: u32,
     untold: u32,
@@ -145,6 +149,17 @@ impl Flow {
             return Passed::Unknown;
         }
         Passed::Again
+    }
+
+    /// Whether a segment that leaves at `now` is to be timed. A connection is so at most once in
+    /// [`TIMED_EVERY`]: on a fast port that is often enough, and what each time costs adds up.
+    #[inline]
+    pub(crate) fn is_to_be_timed(&mut self, now: Nanos) -> bool {
+        let is_due = self.timed <= now;
+        if is_due {
+            self.timed = now + TIMED_EVERY;
+        }
+        is_due
     }
 
     /// A segment with data has left. How many are to be told now: all others that were not told yet
@@ -243,6 +258,13 @@ mod tests {
         assert_eq!(pass(Segment { is_opening: true, ..numbered(0) }), NEW);
         assert_eq!(pass(Segment { end: numbered(1).first, ..numbered(1) }), Passed::Unknown);
         assert_eq!(pass(numbered(1)), NEW);
+    }
+
+    #[test]
+    fn a_connection_is_timed_now_and_then() {
+        let mut flow = Flow::default();
+        let timed = (0..1000).filter(|ms| flow.is_to_be_timed(NOW + Nanos::from_millis(*ms)));
+        assert_eq!(timed.count(), 10);
     }
 
     #[test]

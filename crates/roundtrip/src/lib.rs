@@ -22,7 +22,8 @@
 //!
 //! *How exact.* Times are those of the step in which a worker handed the packet to the device, or took
 //! it from there. Receivers may keep an acknowledgement back, by 40 ms or more, where little is sent:
-//! the least of some time is that of the path. One packet of a connection is awaited at a time.
+//! the least of some time is that of the path. One packet of a connection is awaited at a time,
+//! and at most ten in a second.
 //!
 //! *Sampling.* A queue watches up to [`FLOWS`](flows::FLOWS) connections at a time for each port, and
 //! each for some seconds where there are more. A queue that sends very many packets watches them in

@@ -63,8 +63,10 @@ impl Observer {
         match passed {
             Passed::Unknown => return,
             Passed::New => {
-                let stamp = segment.time_stamp.map(|(value, _)| value);
-                self.board.expect(connection, Answer::acknowledged(segment.end, stamp), now);
+                if flow.is_to_be_timed(now) {
+                    let stamp = segment.time_stamp.map(|(value, _)| value);
+                    self.board.expect(connection, Answer::acknowledged(segment.end, stamp), now);
+                }
             }
             Passed::Again => lost.beyond = 1,
             Passed::Late => lost.before = 1,

@@ -7,10 +7,10 @@
 
 use narrows_units::Nanos;
 
-/// How long a turn is.
-const TURN: Nanos = Nanos(1 << 27);
-/// Packets that may be looked at in a turn: half a million in a second.
-const PACKETS: u32 = 1 << 16;
+/// How long a turn is: 1.07 s, so that most of what is lost in one is also sent again in it.
+const TURN: Nanos = Nanos(1 << 30);
+/// Packets that may be looked at in a turn before there is a rest.
+const PACKETS: u32 = 1 << 17;
 
 /// See the module's documentation.
 #[derive(Clone, Copy, Debug, Default)]
