@@ -1,5 +1,5 @@
-//! The interrupt key (Ctrl-C) during a long run: it ends after the measurement that runs, and prints
-//! what there is.
+//! The interrupt key (Ctrl-C) during a long run: it ends after the measurement that runs, and
+//! prints what there is.
 //!
 //! The first interrupt is noted, and a run in steps looks at it between them
 //! ([`Progress::is_over`](crate::progress::Progress::is_over)). The second one ends the program as

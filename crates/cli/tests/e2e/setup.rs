@@ -31,8 +31,9 @@ static MACHINE: Mutex<Machine> =
 /// Told of every change of [`MACHINE`].
 static CHANGED: Condvar = Condvar::new();
 
-/// The tests that run and wait. Those that share the machine gather until there are as many as may run
-/// at once, or nobody waits for the machine alone; otherwise they would run one by one in between.
+/// The tests that run and wait. Those that share the machine gather until there are as many as may
+/// run at once, or nobody waits for the machine alone; otherwise they would run one by one in
+/// between.
 #[derive(Debug)]
 struct Machine {
     alone: bool,
