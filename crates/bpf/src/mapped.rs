@@ -69,8 +69,8 @@ impl<T: OfAtomics> Mapped<T> {
         let map = MapHandle::create(MapType::Array, Some(name), 4, size, count, &options)?;
         let bytes = len * size_of::<T>();
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: asks for a new region at an address of the kernel's choosing. The map behind it has
-        // `len` values of the size of `T`, one after the other.
+        // SAFETY: asks for a new region at an address of the kernel's choosing. The map behind it
+        // has `len` values of the size of `T`, one after the other.
         let start =
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, access, flags, map.as_fd(), 0) };
         let start = NonNull::new(start.map_err(io::Error::from)?.cast());

@@ -260,8 +260,8 @@ impl SetTables {
         Ok(())
     }
 
-    /// Has the contents `id` follow `set`, in which `keys` changed. False where they have to be made
-    /// anew.
+    /// Has the contents `id` follow `set`, in which `keys` changed. False where they have to be
+    /// made anew.
     fn change(&mut self, id: u64, set: &Set, keys: &[Key]) -> Result<bool, SetsError> {
         let Some(contents) = self.contents.get_mut(&id) else { return Ok(false) };
         let Contents { table, mode, painting, members, .. } = contents;

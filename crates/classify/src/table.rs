@@ -31,8 +31,8 @@ impl Rank {
     /// What stands in the place of a class that there is no room for.
     const WIDE: u16 = u16::MAX;
 
-    /// That of the filter at `order`. Where a `class` is given its key says all, and nothing else is
-    /// to be asked of it.
+    /// That of the filter at `order`. Where a `class` is given its key says all, and nothing else
+    /// is to be asked of it.
     pub(crate) fn new(order: u64, class: Option<u32>) -> Self {
         let class = class.map_or(0, |class| u16::try_from(class).unwrap_or(Self::WIDE));
         Self(order << 16 | u64::from(class))

@@ -186,8 +186,8 @@ fn masks(cell: &Cell) -> [u64; 2] {
     [wide(0), wide(2)]
 }
 
-/// A stroke of paint: the first 32 bits of a prefix, its length up to 32, and whether what it covers
-/// is in.
+/// A stroke of paint: the first 32 bits of a prefix, its length up to 32, and whether what it
+/// covers is in.
 type Stroke = (u32, PrefixLen, bool);
 
 /// What `key` paints on `layer`.

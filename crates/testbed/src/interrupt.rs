@@ -1,5 +1,5 @@
-//! The interrupt key (Ctrl-C) during a long run: it ends after the measurement that runs, and prints
-//! what there is.
+//! The interrupt key (Ctrl-C) during a long run: it ends after the measurement that runs, and
+//! prints what there is.
 //!
 //! The first interrupt is noted, and a run in steps looks at it between them
 //! ([`Progress::is_over`](crate::progress::Progress::is_over)). The second one ends the program as
@@ -12,6 +12,10 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
+
+/// Interrupts that are closer together are one: `timeout` sends it to a program and to its group.
+const ONE: Duration = Duration::from_millis(200);
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
@@ -19,13 +23,17 @@ static REQUESTED: AtomicBool = AtomicBool::new(false);
 pub fn watch() -> Result<()> {
     let mut interrupts = Signals::new([SIGINT]).context("cannot watch for SIGINT")?;
     thread::spawn(move || {
+        let mut first: Option<Instant> = None;
         for interrupt in &mut interrupts {
-            if REQUESTED.swap(true, Ordering::Relaxed) {
-                let _ = emulate_default_handler(interrupt);
+            match first {
+                None => {
+                    first = Some(Instant::now());
+                    REQUESTED.store(true, Ordering::Relaxed);
+                    eprintln!("\nending after this measurement; Ctrl-C again ends at once");
+                }
+                Some(first) if first.elapsed() < ONE => {}
+                Some(_) => drop(emulate_default_handler(interrupt)),
             }
-            eprintln!(
-                "\nending after this measurement; Ctrl-C again ends at once, without results"
-            );
         }
     });
     Ok(())

@@ -28,8 +28,8 @@ impl Progress {
         Self { bar, started: Instant::now(), steps, step: 0 }
     }
 
-    /// Whether the run is to end before its next step, because of an [interrupt]. Says so once, with
-    /// how much of it the results are.
+    /// Whether the run is to end before its next step, because of an [interrupt]. Says so once,
+    /// with how much of it the results are.
     pub fn is_over(&self) -> bool {
         let is_over = interrupt::requested();
         if is_over {

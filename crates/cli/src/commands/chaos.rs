@@ -13,8 +13,8 @@ use std::time::Duration;
 /// decides, the process is killed, stopped, restarted and upgraded, a worker hangs, ports go down
 /// and change their queues and MTU, the standby bridge breaks, policies and classes change, cores
 /// are taken away, and floods arrive. Every packet must be accounted for, no outage of a flow may
-/// exceed its bound, no flow may be reordered in normal operation, and the limit must hold. Fails if
-/// a guarantee breaks, and prints the seed. Needs root.
+/// exceed its bound, no flow may be reordered in normal operation, and the limit must hold. Fails
+/// if a guarantee breaks, and prints the seed. Needs root.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows chaos --seed 1 --duration 60s

@@ -1,8 +1,8 @@
 //! Whether the XDP plane can work in the drivers, or has to in the stack.
 //!
 //! A program in one driver hands frames to the other one, and not every driver takes them. One that
-//! does not loses them without a word, so the plane goes into the stack then, for both ports: it works
-//! there with any device, but slower. Nothing here prevents a start.
+//! does not loses them without a word, so the plane goes into the stack then, for both ports: it
+//! works there with any device, but slower. Nothing here prevents a start.
 
 use super::drivers::{Redirected, redirected};
 use super::{Facts, Finding, PortFacts};
