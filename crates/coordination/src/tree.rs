@@ -26,6 +26,10 @@
 //! differ only while somebody does: a class that is held up by its own ceiling, or wants less than
 //! its share, slows nobody down, and the race goes on from where those are who do buy.
 //!
+//! *A class costs nothing before somebody sends for it* ([`Classes`]). What the operator said of it is
+//! in the plan, which the tree asks when a queue sends for the class for the first time; what queues
+//! share of it ([`node`]) is made then.
+//!
 //! Differences from the kernel's HTB: a ceiling holds for what is assured as well (there, children
 //! whose rates add up to more than their parent's ceiling exceed it); a burst below [`LEAST_TIME`]
 //! at the rate, or below [`LEAST_FRAMES`], counts as that; 16 levels instead of 8.

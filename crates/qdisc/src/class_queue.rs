@@ -29,6 +29,12 @@ impl ClassQueue {
         Self { slot: Slot::new(qdisc), held: None, inherited: None, backlog: Backlog::default() }
     }
 
+    /// Has its qdisc brought near.
+    #[inline]
+    pub(crate) fn prefetch_qdisc(&self) {
+        narrows_cpu::prefetch_all(self.slot.qdisc());
+    }
+
     /// Takes over what the qdisc is now.
     pub(crate) fn retune(&mut self, qdisc: Spec, handover: &mut Handover<'_>) {
         if qdisc.id != self.slot.id() {
