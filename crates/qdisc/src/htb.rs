@@ -75,8 +75,8 @@ const DIRECT: u32 = u32::MAX;
 /// The number of a leaf whose class is gone.
 const RETIRED: u32 = 0;
 
-/// Where a queue has sent for so many classes they may have to come from far: what a packet or a turn
-/// will touch of one is brought near in advance. (With fewer it cost 6 ns and gained nothing.)
+/// Where a queue has sent for more classes than this they may have to come from far: what a packet or
+/// a turn will touch of one is brought near in advance. Fewer stay in the nearest cache.
 const NEAR: usize = 64;
 
 /// So many packets of a batch, or classes that rest, are looked at in advance.
