@@ -27,6 +27,10 @@
 //! differ only while a queue waits: a class that its own ceiling delays, or that wants less than
 //! its share, slows no other down, and the race continues from the position of those that buy.
 //!
+//! *A class costs nothing before a queue sends for it* ([`Classes`]). Its configuration is in the
+//! plan, which the tree asks when a queue first sends for the class. Only then is the state that
+//! queues share ([`node`]) made.
+//!
 //! Differences from the kernel's HTB: a ceiling also holds for assured traffic (there, children
 //! whose rates add up to more than their parent's ceiling exceed it); a burst below [`LEAST_TIME`]
 //! at the rate, or below [`LEAST_FRAMES`], counts as that; 16 levels instead of 8.

@@ -38,6 +38,12 @@ impl ClassQueue {
         }
     }
 
+    /// Has its qdisc brought near.
+    #[inline]
+    pub(crate) fn prefetch_qdisc(&self) {
+        narrows_cpu::prefetch_all(self.slot.qdisc());
+    }
+
     /// Takes over what the qdisc is now.
     pub(crate) fn retune(&mut self, qdisc: Spec, handover: &mut Handover<'_>) {
         if qdisc.id != self.slot.id() {

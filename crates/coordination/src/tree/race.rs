@@ -77,8 +77,9 @@ impl Race {
         self.weight.fetch_add(weight, Ordering::Relaxed);
     }
 
-    pub(super) fn leave(&self, weight: u64) {
-        self.weight.fetch_sub(weight, Ordering::Relaxed);
+    /// Whether nobody else runs.
+    pub(super) fn leave(&self, weight: u64) -> bool {
+        self.weight.fetch_sub(weight, Ordering::Relaxed) == weight
     }
 
     /// One at `time` waits at `now` for what is sold here, until he asks again at `until`. Returns
