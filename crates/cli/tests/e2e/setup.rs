@@ -8,8 +8,9 @@ use narrows_testbed::requirements::{self, ETHTOOL, IP, PING, TC, TCPDUMP};
 use narrows_testbed::{Namespace, Testbed, frames};
 use serde_json::Value;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
@@ -22,7 +23,7 @@ pub const NARROWS: &str = env!("CARGO_BIN_EXE_narrows");
 const TEST_TIME: Duration = Duration::from_secs(180);
 
 /// How many tests run at once of those that share the machine.
-const AT_ONCE: usize = 3;
+const AT_ONCE: usize = 2;
 
 /// Who runs on the machine, and who waits for it.
 static MACHINE: Mutex<Machine> =
@@ -246,13 +247,20 @@ pub fn assert_balanced(books: &mut Books, instance: &Instance) -> (Devices, [Dir
     (devices, directions)
 }
 
+/// A path for a temporary file that no other test has, also of those that run at the same time.
+pub fn own_path(name: &str) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("nrw-{}-{number}-{name}", std::process::id()))
+}
+
 /// A file that is removed when this is dropped.
-pub struct Scratch(std::path::PathBuf);
+pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// With `text` in it. `name` tells the files of this process apart.
+    /// With `text` in it. `name` is the end of its name.
     pub fn new(name: &str, text: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("nrw-{}-{name}", std::process::id()));
+        let path = own_path(name);
         std::fs::write(&path, text).unwrap();
         Self(path)
     }
