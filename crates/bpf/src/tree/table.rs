@@ -203,8 +203,8 @@ mod tests {
             let number = next(masks) as u32;
             let bits = Key {
                 source: u128::from(u32::MAX << (number % 5 * 6)),
-                destination_port: if number % 2 == 0 { u16::MAX } else { 0xfff0 },
-                protocol: if number % 3 == 0 { u8::MAX } else { 0 },
+                destination_port: if number.is_multiple_of(2) { u16::MAX } else { 0xfff0 },
+                protocol: if number.is_multiple_of(3) { u8::MAX } else { 0 },
                 ..Key::default()
             };
             let key = packet(&mut next).masked(&bits);
