@@ -7,7 +7,7 @@ NARROWS := target/release/narrows
 # What a fresh Debian needs beside Rust: a compiler for BPF and the libraries that the BPF
 # loader is linked with, and the tools with which the testbed builds networks and traffic.
 PACKAGES := clang llvm libelf-dev zlib1g-dev linux-libc-dev pkg-config make gcc g++ \
-            iproute2 ethtool iperf3 iputils-ping tcpdump valgrind python3-minimal
+            iproute2 ethtool iperf3 iputils-ping tcpdump valgrind python3-minimal jq
 # DPDK's scheduler, beside which `bench cake` and `bench tree` measure: a shared library, no drivers.
 PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
@@ -109,39 +109,19 @@ check: deps
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-# What `make test` consists of; each is a target of its own. First the build that most of it needs.
-# Then what is the same on a busy machine, with virtual machines beside it, which take one core and
-# have a time of their own. Last what wants the machine for itself, since its packets are real.
-BUSY := check loom instructions reproduction-check fuzz-short crate-tests
-BESIDE := test-vm-short
-ALONE := end-to-end chaos-short
-
-# As root everything runs; without, what needs network namespaces says that it was skipped.
+# Everything: .ci/test says in which order. As root everything runs; without, what needs network
+# namespaces says that it was skipped.
 test:
-	@sum=""; \
-	passed() { sum+=$$(printf '  %-20s %5d s' $$1 $$2)$$'\n'; }; \
-	failed() { echo "make test: $$1 failed"; exit 1; }; \
-	run() { \
-	  began=$$SECONDS; echo "== $$1"; \
-	  $(MAKE) --no-print-directory $$1 || failed $$1; \
-	  passed $$1 $$((SECONDS - began)); \
-	}; \
-	run tested; \
-	log=target/$(BESIDE).log; began_beside=$$SECONDS; set -m; \
-	{ $(MAKE) --no-print-directory $(BESIDE); status=$$?; echo $$SECONDS >$$log.end; exit $$status; } >$$log 2>&1 & \
-	beside=$$!; set +m; trap 'kill -- -$$beside 2>/dev/null' EXIT; \
-	for phase in $(BUSY); do run $$phase; done; \
-	wait $$beside; status=$$?; echo "== $(BESIDE)"; cat $$log; \
-	[ $$status = 0 ] || failed $(BESIDE); \
-	passed $(BESIDE) $$(($$(cat $$log.end) - began_beside)); \
-	for phase in $(ALONE); do run $$phase; done; \
-	printf '\n%smake test: all passed in %d s\n' "$$sum" $$SECONDS
+	@.ci/test
 
 crate-tests: deps
 	$(CARGO) test --workspace --locked --exclude narrows
 
+# Of the whole workspace, as for `tested`: with `-p narrows` crates have fewer features, and half of
+# them would be compiled again. As many at once as wait for their turn; a few of them run.
+END_TO_END := $(foreach test,$(basename $(notdir $(wildcard crates/cli/tests/*.rs))) e2e,--test $(test))
 end-to-end: deps
-	$(CARGO) test --locked -p narrows
+	RUST_TEST_THREADS=6 $(CARGO) test --locked --workspace --bin narrows $(END_TO_END)
 
 # The programs as the tests build them, with every assertion. All targets, so that crates have the
 # features that they have for the tests, and nothing is compiled a second time.
@@ -155,9 +135,9 @@ test-vm: tested
 	@target/debug/vmlab $(if $(RESUME),--resume) $(if $(WRITE),--write) $(CELLS)
 
 # Linux's cake and cake_mq beside ours, in one of these machines. WRITE=1 renews the tables of
-# docs/cake.md.
+# docs/cake.md; ROWS= measures some alone, and not cake_mq: ROWS='tcp-ecn-20 light'.
 test-vm-cake: tested
-	@target/debug/vmlab $(if $(RESUME),--resume) $(if $(WRITE),--write) cake
+	@target/debug/vmlab $(if $(RESUME),--resume) $(if $(WRITE),--write) $(ROWS:%=--row=%) cake
 
 # The cells that cover most, in at most 5 minutes.
 test-vm-short: tested
@@ -188,11 +168,13 @@ fuzz-short: deps
 loom: deps
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 RUSTFLAGS="--cfg loom" \
 	  $(CARGO) test --locked --release --lib --target-dir target/loom \
-	  -p narrows-xsk -p narrows-coordination
+	  -p narrows-xsk -p narrows-coordination -p narrows-roundtrip
 
-# Instructions per packet of every hot structure, against the recorded budget.
+# Instructions per packet of every hot structure, against the recorded budget. The counter is built
+# together with what it counts, so that crates have the same features in both.
 instructions: deps
-	$(CARGO) run --locked --release -p narrows-bench --bin instruction-count -- --check
+	$(CARGO) build --locked --release -p narrows-bench --examples --bin instruction-count
+	target/release/instruction-count --check
 
 # Every figure of docs/reproduction.md, simulated: the same on every machine.
 FIGURES := $(CARGO) run --locked --release -p narrows-sim --bin figures --
@@ -221,9 +203,10 @@ tc-testing: deps $(TC_TESTS)
 # The pages of docs/ as HTML in target/book.
 MDBOOK := $(shell command -v mdbook || echo $$HOME/.cargo/bin/mdbook)
 
-book:
+book: deps
 	@command -v $(MDBOOK) >/dev/null || { \
-	  echo "installing mdbook with cargo"; $(CARGO) install --locked mdbook; }
+	  echo "installing mdbook with cargo"; \
+	  $(CARGO) install --quiet --locked --debug --no-default-features mdbook; }
 	@$(MDBOOK) build
 	@echo "the book is target/book/index.html"
 
@@ -251,21 +234,16 @@ deb: deps
 tarball: deps
 	@CARGO="$(CARGO)" dist/package tarball
 
-# What the package is built from, with versions and licences: CycloneDX 1.5.
-sbom:
-	@command -v cargo-cyclonedx >/dev/null || { \
-	  echo "installing cargo-cyclonedx with cargo"; $(CARGO) install --locked cargo-cyclonedx; }
+# What the program of the package is made of, with versions, licences and checksums: CycloneDX 1.5.
+sbom: deps
 	@mkdir -p target/package
-	@$(CARGO) cyclonedx --quiet --manifest-path crates/cli/Cargo.toml --no-default-features \
-	  --format json --spec-version 1.5 --override-filename narrows.cdx
-	@mv crates/cli/narrows.cdx.json target/package/
-	@find crates -name narrows.cdx.json -delete
+	@CARGO="$(CARGO)" dist/sbom > target/package/narrows.cdx.json
 	@echo "target/package/narrows.cdx.json: $$(grep -c '"purl"' target/package/narrows.cdx.json) packages"
 
 # Without its database of advisories, as on a machine without a network, the rest is checked.
-deny:
+deny: deps
 	@command -v cargo-deny >/dev/null || { \
-	  echo "installing cargo-deny with cargo"; $(CARGO) install --locked cargo-deny; }
+	  echo "installing cargo-deny with cargo"; $(CARGO) install --quiet --locked --debug cargo-deny; }
 	$(CARGO) deny --workspace check licenses bans sources
 	@$(CARGO) deny fetch db >/dev/null 2>&1 || { \
 	  echo "the database of advisories cannot be reached: advisories were NOT checked"; exit 0; }; \

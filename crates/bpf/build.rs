@@ -10,4 +10,19 @@ fn main() {
             .build_and_generate(compile::out().join(format!("{program}.skel.rs")))
             .unwrap_or_else(|error| panic!("{}", compile::failed(&program, &error)));
     }
+    #[cfg(feature = "stepped")]
+    stepped();
+}
+
+/// The tree once more, for the host. What programs ask of the kernel is in `src/stepped`, which comes
+/// before the headers of libbpf.
+#[cfg(feature = "stepped")]
+fn stepped() {
+    println!("cargo:rerun-if-changed=src/stepped");
+    let mut build = cc::Build::new();
+    build.include("src/stepped").include("src/programs").file("src/stepped/stepped.c");
+    // The kernel's callbacks have parameters that not all use.
+    build.extra_warnings(false);
+    // As the kernel's code is compiled: numbers wrap, and memory has no type.
+    build.opt_level(2).flag("-fno-strict-aliasing").flag("-fwrapv").compile("stepped");
 }

@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use narrows_packet::dissect::{Dissector, Keys, rewrite};
+use narrows_packet::dissect::{Conversation, Dissector, Keys, rewrite};
 use narrows_packet::{Acknowledgement, Ecn, Headers, Rewrite};
 
 /// Whether an IPv4 header that begins at `at` has a right checksum.
@@ -32,6 +32,11 @@ fuzz_target!(|frame: &[u8]| {
     }
     if let Some(keys) = Keys::plain(frame) {
         assert_eq!(Some(keys), Keys::walk(frame), "the short way says something else");
+    }
+    if let Some(conversation) = Conversation::of(frame, 0x5eed) {
+        let (segment, spin) = (conversation.segment(frame), conversation.spin(frame));
+        assert!(segment.is_none() || spin.is_none(), "it is of one protocol");
+        assert!(conversation.hosts(frame).is_some());
     }
     let outermost = |h: Headers| (h.network_offset, h.dscp, h.ecn, h.is_arp);
     assert_eq!(outermost(before), outermost(inner), "a tunnel changed what is around it");

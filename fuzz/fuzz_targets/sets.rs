@@ -1,7 +1,7 @@
 //! Any bytes as what `narrows set restore` is given.
 //!
-//! No line may panic, whatever sets the lines make must survive being saved and restored, and what is
-//! laid out for the driver must say of each member what the set says.
+//! No line may panic, whatever sets the lines make must survive being saved and restored, and what
+//! is laid out for the driver must say of each member what the set says.
 
 #![no_main]
 

@@ -1,6 +1,6 @@
-//! Prints what it costs to find a packet's class, as `narrows bench classify` does, without building
-//! all of Narrows: `cargo run --release -p narrows-bench --example classify_cost`. With a set of
-//! filters and packets it looks up so many in the tables, for a profiler to watch.
+//! Prints what it costs to find a packet's class, as `narrows bench classify` does, without
+//! building all of Narrows: `cargo run --release -p narrows-bench --example classify_cost`. With a
+//! set of filters and packets it looks up so many in the tables, for a profiler to watch.
 
 use anyhow::Context;
 use narrows_bench::classify::{Options, Rules, Subject, Work, run};

@@ -1,9 +1,9 @@
 //! What it costs a worker to know the heaviest hosts and flows of what leaves.
 //!
-//! A million packets a second by a virtual clock, of 1500 bytes or of 64, of 4096 flows whose shares
-//! fall as 1, 1/2, 1/3 …: most picks then meet a key that is new, which is the dear case. Whole
-//! windows are measured, so the packets that are all looked at at the beginning of each are in the
-//! mean with the weight that they have in life. The floor is the same loop without it.
+//! A million packets a second by a virtual clock, of 1500 bytes or of 64, of 4096 flows whose
+//! shares fall as 1, 1/2, 1/3 …: most picks then meet a key that is new, which is the dear case.
+//! Whole windows are measured, so the packets that are all looked at at the beginning of each are
+//! in the mean with the weight that they have in life. The floor is the same loop without it.
 
 use narrows_shaper::{Heaviest, WINDOW};
 use narrows_units::Nanos;

@@ -8,7 +8,8 @@
 //! What `cake` costs is measured [beside a peer](cake), with frames whose headers are read; what
 //! it costs to hold packets until their departure, in [timing wheels](wheels) and beside them.
 //!
-//! What it costs to know who is heaviest is measured [at a rate](heaviest).
+//! What it costs to find the heaviest hosts and flows is measured [at a rate](heaviest), and so are
+//! [round trips](round_trips).
 //!
 //! What it costs that cores share a limit is measured apart, with [real threads](coordination); what a
 //! frame costs in the driver, by [test runs](xdp) of the kernel.
@@ -23,6 +24,7 @@ pub mod heaviest;
 pub mod policy;
 mod processor;
 pub mod qdisc;
+pub mod round_trips;
 pub mod structure;
 pub mod tree;
 pub mod wheels;

@@ -8,16 +8,19 @@
 //! Times are processor times of the one thread that does it all, medians over the repeats, so that
 //! other jobs on the machine count as little as can be.
 //!
+//! Memory is what the process has more of, resident: with nobody having sent, and with every tenth
+//! subscriber having sent on every queue, of which each then has a `cake` of its own.
+//!
 //! Non-goals: what a packet costs ([`tree`](crate::tree), [`classify`](crate::classify)); sockets
 //! and threads.
 
 use crate::processor;
 use crate::qdisc::median;
 use crate::tree::footprint::resident;
-use anyhow::{Result, anyhow, bail};
-use narrows_packet::Packets;
+use anyhow::{Result, anyhow, bail, ensure};
+use narrows_packet::{PacketId, Packets};
 use narrows_policy::{Plan, Policy, PortFacts};
-use narrows_qdisc::{Handover, Slot};
+use narrows_qdisc::{Handover, Slot, Verdict};
 use narrows_shaper::Installation;
 use narrows_tc::{Host, Options as Style, execute, execute_batch, load, save};
 use narrows_units::Nanos;
@@ -32,6 +35,8 @@ const SITE: u32 = 1000;
 const QUEUES: usize = 4;
 /// The port.
 const DEV: &str = "bench";
+/// Bytes of a packet.
+const LEN: u32 = 1000;
 /// Subscribers have the numbers from here on, so that there is room for sites before them.
 const FIRST: u32 = 0x1000;
 
@@ -64,8 +69,8 @@ pub struct Report {
     pub sizes: Vec<Size>,
 }
 
-/// How much memory is taken before anybody has sent anything, in bytes: in the policy, in the plan,
-/// in the tree and in the tables of filters, together.
+/// How much memory is taken, in bytes: in the policy, in the plan, in the tree, in the tables of filters
+/// and on the queues, together. Before anybody has sent anything, but for the last.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Size {
     /// How many subscribers there are.
@@ -74,6 +79,8 @@ pub struct Size {
     pub bytes_per_class: u64,
     /// By a class with a `cake` in it and a filter for it.
     pub bytes_per_subscriber: u64,
+    /// By all of them together, when every tenth has sent on every queue.
+    pub bytes_with_a_tenth_active: u64,
 }
 
 /// How many steps `begin` is told of.
@@ -87,10 +94,14 @@ pub fn steps(options: &Options) -> u64 {
 /// Where a command fails that the benchmark gives.
 pub fn run(options: &Options, mut begin: impl FnMut(&str)) -> Result<Report> {
     let mut report = Report { rows: Vec::new(), sizes: Vec::new() };
+    // What one leaves free the next would take again, and seem to take nothing.
+    let mut kept = Vec::new();
     for &subscribers in &options.subscribers {
         begin(&format!("{subscribers} subscribers"));
         let mut bench = Bench { subscribers, repeats: options.repeats.max(1), rows: Vec::new() };
-        report.sizes.push(bench.run()?);
+        let (size, host) = bench.run()?;
+        report.sizes.push(size);
+        kept.push(host);
         report.rows.extend(bench.rows);
     }
     Ok(report)
@@ -112,7 +123,27 @@ impl OnePort {
         let plan = Plan::of(policy.port(DEV), QUEUES)?;
         let (installed, specs) = Installation::reconcile(plan, None);
         let queues = specs.into_iter().map(Slot::new).collect();
-        Ok(Self { policy, installed, queues, packets: Packets::new(1), now: Nanos(0) })
+        Ok(Self { policy, installed, queues, packets: Packets::new(64), now: Nanos(0) })
+    }
+}
+
+impl OnePort {
+    /// Has every tenth of `subscribers` send a packet on every queue.
+    fn wake(&mut self, subscribers: u32) -> Result<()> {
+        for queue in &mut self.queues {
+            let qdisc = queue.qdisc_mut();
+            self.packets.prepare(qdisc.reading());
+            for number in (0..subscribers).step_by(10) {
+                self.now += Nanos::from_millis(1);
+                let id = PacketId(0);
+                self.packets.arrive(id, LEN, self.now);
+                self.packets.meta_mut(id).class = FIRST + number;
+                let verdict = qdisc.enqueue(&mut self.packets, id, self.now);
+                let left = qdisc.dequeue_one(&mut self.packets, self.now);
+                ensure!(verdict == Verdict::Queued && left.is_ok(), "{number} does not send");
+            }
+        }
+        Ok(())
     }
 }
 
@@ -155,7 +186,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn run(&mut self) -> Result<Size> {
+    fn run(&mut self) -> Result<(Size, OnePort)> {
         let subscribers = self.subscribers;
         let text = policy(subscribers, 5);
         let root = lines(&text, "qdisc replace dev bench root");
@@ -175,6 +206,8 @@ impl Bench {
         let loaded = self.time("load", || load(&text, "bench", &host))?.map_err(failed)?;
         self.time("install", || host.apply(loaded))?.map_err(failed)?;
         let bytes_per_subscriber = each(begin)?;
+        self.time("a packet of each tenth on every queue", || host.wake(subscribers))??;
+        let bytes_with_a_tenth_active = resident()?.saturating_sub(begin);
         drop(other);
 
         let mut other = OnePort::new()?;
@@ -202,7 +235,9 @@ impl Bench {
         ] {
             check(&self.time(operation, || execute(&say(words), &mut host))?)?;
         }
-        Ok(Size { subscribers, bytes_per_class, bytes_per_subscriber })
+        let size =
+            Size { subscribers, bytes_per_class, bytes_per_subscriber, bytes_with_a_tenth_active };
+        Ok((size, host))
     }
 
     /// Commands on one subscriber.
@@ -322,11 +357,13 @@ impl fmt::Display for Report {
         for Row { operation, subscribers, ms } in &self.rows {
             writeln!(f, "{subscribers:>11}  {operation:<34} {ms:>12.3}")?;
         }
-        for Size { subscribers, bytes_per_class, bytes_per_subscriber } in &self.sizes {
+        for size in &self.sizes {
+            let Size { subscribers, bytes_per_class, bytes_per_subscriber, .. } = size;
+            let active = size.bytes_with_a_tenth_active as f64 / 1e9;
             writeln!(
                 f,
                 "{subscribers:>11}  an idle class takes {bytes_per_class} bytes, with cake and a \
-                 filter {bytes_per_subscriber}"
+                 filter {bytes_per_subscriber}; all with a tenth active {active:.2} GB"
             )?;
         }
         Ok(())
@@ -346,7 +383,7 @@ mod tests {
             rows.map(|row| row.operation).collect::<Vec<_>>()
         };
         assert_eq!(of(3), of(1100));
-        assert_eq!(of(3).len(), 19);
+        assert_eq!(of(3).len(), 20);
         // Not what they take: so few fit into what the process has already.
         assert_eq!(report.sizes.iter().map(|size| size.subscribers).collect::<Vec<_>>(), [3, 1100]);
     }

@@ -17,6 +17,7 @@ use narrows_qdisc::{
 };
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// Packets that arrive in a turn.
 pub const TURN: u32 = 32;
@@ -182,7 +183,7 @@ fn htbs(assured: Rate) -> Vec<Box<dyn Qdisc>> {
         let below = || Below::new(NodeId(1), pfifo().config);
         classes.insert(id, (class, is_leaf.then(below)));
     }
-    tree.become_these(&classes);
+    tree.become_these(Arc::new(classes));
     let config = htb::Config { default: LEVELS, unclassified: htb::Unclassified::Sent(TABLE) };
     let spec = || Spec { tree: Some(tree.seat()), ..Spec::new(Config::Htb(config)) };
     (0..SEATS).map(|_| spec().build()).collect()

@@ -7,7 +7,8 @@
 //! threads' processor time, and so does what is above the empty program within the same repeat.
 //!
 //! *Contended* means that all CPUs charge one bucket, or one leaf of the tree. Otherwise each has a
-//! bucket, or a leaf, of its own ([`LEAVES`] at most); the classes above the leaves are everybody's.
+//! bucket, or a leaf, of its own ([`LEAVES`] at most); the classes above the leaves are
+//! everybody's.
 //!
 //! *Two loads.* `free`: the rate is never reached. `bound`: most of what comes is above it.
 //!

@@ -82,9 +82,9 @@ pub(crate) fn attach(
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Whether the driver of `ifindex` sends frames that programs of other interfaces redirect to it, as
-/// it is set now; `None` where the kernel does not say (before Linux 6.3). Most drivers do only while
-/// they run a program themselves.
+/// Whether the driver of `ifindex` sends frames that programs of other interfaces redirect to it,
+/// as it is set now; `None` where the kernel does not say (before Linux 6.3). Most drivers do only
+/// while they run a program themselves.
 pub fn sends_redirected(ifindex: u32) -> Option<bool> {
     /// `NETDEV_XDP_ACT_NDO_XMIT` of `linux/netdev.h`.
     const SENDS: u64 = 1 << 2;
@@ -92,7 +92,8 @@ pub fn sends_redirected(ifindex: u32) -> Option<bool> {
         sz: size_of::<libbpf_sys::bpf_xdp_query_opts>() as libbpf_sys::size_t,
         ..Default::default()
     };
-    // SAFETY: `options` is an initialised structure that says its own size, and the call fills it in.
+    // SAFETY: `options` is an initialised structure that says its own size, and the call fills it
+    // in.
     let outcome = unsafe { libbpf_sys::bpf_xdp_query(ifindex as i32, 0, &mut options) };
     (outcome == 0 && options.feature_flags != 0).then_some(options.feature_flags & SENDS != 0)
 }

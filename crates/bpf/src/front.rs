@@ -1,11 +1,11 @@
 //! `front`: filters in the driver, in front of a plane's program.
 //!
-//! A program is made of the [`Term`]s of its filters: other filters are another program, which takes
-//! the place of the first in the link, so that no frame goes without one. Counters and the accounts
-//! of policers live beside the programs of a port ([`FrontMaps`]) and go on from one to the next. Where there are no terms there is no program,
-//! and the plane's own is attached as ever.
+//! A program is built from the [`Term`]s of its filters. A change of filters builds another
+//! program, which replaces the first in the link, so no frame goes unfiltered. Counters and the
+//! state of policers are stored beside the programs of a port ([`FrontMaps`]) and outlive them.
+//! Without terms there is no such program, and the plane's own is attached directly.
 //!
-//! Non-goals: what a filter is (`crates/policy`), what is in a set.
+//! Non-goals: the meaning of a filter (`crates/policy`), the members of a set.
 
 use crate::load::{LoadError, explained};
 use crate::sets::SetTables;

@@ -1,14 +1,14 @@
-//! Heartbeats: when each worker last came round, in memory that the steering programs read.
+//! Heartbeats: when each worker last ran, in memory that the steering programs read.
 //!
 //! A worker's cell is a cache line of an array map that is mapped into this process. The worker
-//! writes it with plain stores, so a beat costs no system call; the steering programs of both ports
-//! compare it with the clock for each frame, so a worker that hangs is passed by even where the
-//! whole process is stopped.
+//! writes it with plain stores, so a heartbeat needs no system call. The steering programs of both
+//! ports compare it with the clock for each frame, so a worker that hangs is bypassed even while
+//! the whole process is stopped.
 //!
-//! *Who may touch a byte.* Of each cell, one worker writes and anybody reads, always as atomic
-//! numbers, whatever the kernel does beside it; nothing is ever used as an address.
+//! *Access.* One worker writes a cell and anyone reads it, always as atomic numbers, because the
+//! kernel may read at any time. No value is ever used as an address.
 //!
-//! Non-goals: what is to be done about a silent worker.
+//! Non-goals: what happens to the frames of a silent worker.
 #![allow(unsafe_code)]
 
 use crate::load::explained;

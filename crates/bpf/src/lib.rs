@@ -14,6 +14,8 @@ mod load;
 mod mapped;
 mod sets;
 mod steer;
+#[cfg(feature = "stepped")]
+pub mod stepped;
 pub mod test_run;
 mod translation;
 pub mod tree;

@@ -1,9 +1,9 @@
-//! Loading an object, and saying why the kernel did not take it.
+//! Loads an object, and explains why the kernel refused it.
 //!
-//! An errno alone does not tell a missing privilege from a missing kernel function or from the
-//! verifier's refusal, which ask for different remedies. libbpf says it in words, line by line, so
-//! its words are listened to while it loads and judged afterwards. They reach the log at debug
-//! level only.
+//! An errno alone does not distinguish a missing privilege from a missing kernel function or from
+//! the verifier's refusal, which need different remedies. libbpf prints the reason line by line. So
+//! its lines are collected while it loads, and searched afterwards. They reach the log only at
+//! debug level.
 
 use libbpf_rs::{ErrorKind, PrintLevel};
 use std::cell::RefCell;

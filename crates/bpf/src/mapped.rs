@@ -1,8 +1,7 @@
-//! Array maps in this process's memory: what programs read is written with plain stores.
+//! Array maps in this process's memory: stores without a system call, which programs read.
 //!
-//! *Who may touch a byte.* This process and the kernel's programs, both at any time; so it is looked
-//! at as atomic numbers only, whatever the kernel does beside it, and nothing is ever used as an
-//! address.
+//! *Access.* This process and the kernel's programs may both access it at any time. So it is
+//! accessed only as atomic numbers, and no value is ever used as an address.
 #![allow(unsafe_code)]
 
 use libbpf_rs::{MapHandle, MapType, libbpf_sys};
@@ -70,8 +69,8 @@ impl<T: OfAtomics> Mapped<T> {
         let map = MapHandle::create(MapType::Array, Some(name), 4, size, count, &options)?;
         let bytes = len * size_of::<T>();
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: asks for a new region at an address of the kernel's choosing. The map behind it has
-        // `len` values of the size of `T`, one after the other.
+        // SAFETY: asks for a new region at an address of the kernel's choosing. The map behind it
+        // has `len` values of the size of `T`, one after the other.
         let start =
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, access, flags, map.as_fd(), 0) };
         let start = NonNull::new(start.map_err(io::Error::from)?.cast());

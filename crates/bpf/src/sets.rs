@@ -1,14 +1,15 @@
 //! Sets as programs look them up: `programs/sets.h`.
 //!
-//! [`SetTables`] is one for all programs of an instance. It follows [`Sets`]: after each change
-//! [`SetTables::follow`] makes the same one here. What changed a little is changed in place, what
-//! changed a lot is made anew beside it and takes its place with one word: no packet ever meets a
-//! set that is half of one.
+//! All programs of an instance share one [`SetTables`], which follows [`Sets`]: after each change,
+//! [`SetTables::follow`] makes the same change here. A small change is made in place. After a large
+//! one the table is built anew beside the old one and replaces it with one word. So no packet ever
+//! meets half of a set.
 //!
-//! *Freeing.* A painting is one piece of memory and a hash is made whole beforehand, so a million
-//! members are freed as fast as ten; a trie of a million nodes is not.
+//! *Freeing.* A bitmap is one piece of memory and a hash is allocated in advance, so a million
+//! members are freed as fast as ten. A trie of a million nodes would not be.
 //!
-//! Non-goals: what the words mean (`crates/sets`), who asks for a look-up ([`front`](crate::Front)).
+//! Non-goals: the meaning of the words (`crates/sets`), which filters look up
+//! ([`front`](crate::Front)).
 
 use crate::load::{LoadError, explained};
 use crate::mapped::{Mapped, SharedCell, SharedTable};
@@ -259,8 +260,8 @@ impl SetTables {
         Ok(())
     }
 
-    /// Has the contents `id` follow `set`, in which `keys` changed. False where they have to be made
-    /// anew.
+    /// Has the contents `id` follow `set`, in which `keys` changed. False where they have to be
+    /// made anew.
     fn change(&mut self, id: u64, set: &Set, keys: &[Key]) -> Result<bool, SetsError> {
         let Some(contents) = self.contents.get_mut(&id) else { return Ok(false) };
         let Contents { table, mode, painting, members, .. } = contents;

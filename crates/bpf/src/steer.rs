@@ -1,10 +1,10 @@
-//! `steer`: hands each frame to the worker that serves its queue, and on request tells it what
-//! the frame's addresses were before translation.
+//! `steer`: sends each frame to the worker of its queue, and on request tells the worker the
+//! frame's addresses before translation.
 //!
-//! That request is served by a second program, which takes the place of the first for as long as it
-//! lasts: so whoever does not ask pays nothing. It is an object of its own and loaded only when it
-//! is asked for, because it calls functions that a kernel may lack, or have only once a module is
-//! loaded. What the kernel lacks costs the look-up and nothing else, and can be tried again.
+//! A second program serves that request, and replaces the first while the request lasts, so the
+//! request costs nothing when it is not made. The second program is an object of its own, loaded
+//! only on request, because it calls functions that a kernel may lack, or have only once a module
+//! is loaded. A kernel without them loses only this look-up, and loading can be tried again.
 
 use crate::attach::{AttachError, XdpMode, attach, replace};
 use crate::front::Front;

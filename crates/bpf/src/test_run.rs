@@ -1,7 +1,7 @@
-//! Test runs: the kernel runs a program on a frame that never was on a wire (`BPF_PROG_TEST_RUN`).
+//! Test runs: the kernel runs a program on a frame from memory (`BPF_PROG_TEST_RUN`).
 //!
-//! For tests, and to measure what a program costs. Nothing is sent: what it would redirect or pass
-//! ends there.
+//! For tests, and to measure the cost of a program. Nothing is sent: redirected and passed frames
+//! end there.
 #![allow(unsafe_code)]
 
 use libbpf_rs::libbpf_sys;

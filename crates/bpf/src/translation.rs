@@ -1,8 +1,8 @@
-//! What `steer_translated` writes in front of a frame, read.
+//! Reads what `steer_translated` writes in front of a frame.
 //!
-//! The layout is that of `programs/translation.h`: the seal nearest to the frame, before it the IP
-//! version, and before that ports and addresses in network byte order. Whatever else stands there,
-//! an earlier packet's bytes or nothing at all, lacks the seal, which is random.
+//! The layout is that of `programs/translation.h`: the seal next to the frame, before it the IP
+//! version, and before that ports and addresses in network byte order. Any other content, such as
+//! the bytes of an earlier packet, lacks the seal, which is random.
 
 use narrows_packet::dissect::Translation;
 

@@ -1,11 +1,12 @@
-//! `tree`: polices what goes from one port to the other by a tree of classes, without a queue.
+//! `tree`: polices traffic from one port to the other by a tree of classes, without a queue.
 //!
-//! *Two plans.* A program reads once for each packet which of two plans is in force. [`Tree::install`]
-//! writes the other one and then that number, so each packet meets one plan as a whole. Before the
-//! other one is written, whoever may still read it has to be done: [`Tree::install`] waits for that.
+//! *Two plans.* The maps hold two plans, and an index says which one is in force. A program reads
+//! it once per packet. [`Tree::install`] writes the other plan and then the index, so each packet
+//! meets one plan as a whole. Before it writes, it waits until no program can still be reading that
+//! plan.
 //!
-//! *Numbers.* A class is a number that it keeps from plan to plan; credit and counters are stored
-//! under it. Whoever makes plans says which numbers are new.
+//! *Numbers.* A class has a number that it keeps from plan to plan; credit and counters are stored
+//! under it. The caller says which numbers are new.
 //!
 //! Non-goals: what a policy is, and how it becomes classes and rules.
 
@@ -20,16 +21,20 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 pub mod layout;
+mod table;
 #[cfg(test)]
 mod tests;
 
-use layout::{Class, Mask, PRIORITIES, Rule};
+use layout::{Class, KEY_BYTES, Mask, PRIORITIES, Rule, SLOT_BYTES};
+use table::Table;
 
 #[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/tree.skel.rs"));
 }
 
+/// `BPF_F_INNER_MAP` of `linux/bpf.h`: an array in a map need not be as long as others there.
+const INNER_MAP: u32 = 1 << 12;
 /// `BPF_F_XDP_HAS_FRAGS` of `linux/bpf.h`.
 const XDP_HAS_FRAGS: u32 = 1 << 5;
 /// The one entry of a map that has one.
@@ -49,6 +54,9 @@ pub enum TreeError {
         /// What the kernel said.
         source: libbpf_rs::Error,
     },
+    /// No table holds the rules.
+    #[error("the XDP plane's rules hash alike: change one of them, or use --plane xsk")]
+    Rules,
     /// Another program cannot take its place.
     #[error("the kernel does not replace the XDP plane's program: {0}")]
     Replace(io::Error),
@@ -146,14 +154,15 @@ pub struct Tree {
     maps: Maps,
     /// What is in force, and under which number.
     current: (u32, Image),
-    /// Of the rules.
-    generation: u32,
+    /// The masks and rules whose tables are laid out under each number; `None` where that failed.
+    laid_out: [Option<(Vec<Mask>, Vec<Rule>)>; 2],
 }
 
 struct Maps {
     in_force: MapHandle,
     plans: MapHandle,
     classes: MapHandle,
+    sieves: MapHandle,
     rules: MapHandle,
     nodes: MapHandle,
     seats: MapHandle,
@@ -173,13 +182,7 @@ impl Tree {
     /// Where the kernel refuses it: for want of privilege or of a feature.
     pub fn load(mac: [u8; 6], multi_buffer: bool) -> Result<Self, TreeError> {
         let mut storage = MaybeUninit::uninit();
-        let options = libbpf_sys::bpf_map_create_opts {
-            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-            ..Default::default()
-        };
-        let nothing =
-            explained(|| MapHandle::create(MapType::Array, Some("nothing"), 4, 4, 1, &options))
-                .map_err(TreeError::Load)?;
+        let nothing = explained(|| array("nothing", 4, 1, 0)).map_err(TreeError::Load)?;
         let loaded = explained(|| {
             let mut open = skeleton::TreeSkelBuilder::default().open(&mut storage)?;
             if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
@@ -199,6 +202,7 @@ impl Tree {
             in_force: handle("in_force", &loaded.maps.in_force)?,
             plans: handle("plans", &loaded.maps.plans)?,
             classes: handle("classes", &loaded.maps.classes)?,
+            sieves: handle("sieves", &loaded.maps.sieves)?,
             rules: handle("rules", &loaded.maps.rules)?,
             nodes: handle("nodes", &loaded.maps.nodes)?,
             seats: handle("seats", &loaded.maps.seats)?,
@@ -210,7 +214,7 @@ impl Tree {
         let program = loaded.progs.tree.as_fd().try_clone_to_owned();
         let program = program.map_err(|error| TreeError::Load(LoadError::Other(error.into())))?;
         let current = (0, Image::default());
-        Ok(Self { link: None, front: None, program, maps, current, generation: 0 })
+        Ok(Self { link: None, front: None, program, maps, current, laid_out: [None, None] })
     }
 
     /// Puts `image` in force. The classes in `new` begin with no credit and no count; others go on.
@@ -218,8 +222,8 @@ impl Tree {
     /// # Errors
     /// Where a map cannot be written. What was in force still is.
     pub fn install(&mut self, image: Image, new: &[u32]) -> Result<(), TreeError> {
-        let (number, before) = (&self.current.0, &self.current.1);
-        let next = 1 - number;
+        let next = 1 - self.current.0;
+        let table = Table::of(&image.masks, &image.rules).ok_or(TreeError::Rules)?;
         self.wait()?;
         let cpus = libbpf_rs::num_possible_cpus()
             .map_err(|source| TreeError::Map { map: "seats", source })?;
@@ -235,21 +239,34 @@ impl Tree {
             let index = next * layout::CLASSES_MAX + class;
             update("classes", &self.maps.classes, &index.to_ne_bytes(), &what.bytes())?;
         }
-        let changed = (&before.masks, &before.rules) != (&image.masks, &image.rules);
-        let generation = self.generation.wrapping_add(u32::from(changed));
-        if changed && let Err(error) = self.add_rules(&image.rules, generation) {
-            self.remove_rules(&image.rules, generation);
-            return Err(error);
-        }
-        let plan = layout::plan(&image.masks, generation, &image.otherwise);
+        self.lay_out(next, &image, &table)?;
+        let plan = layout::plan(&image.masks, &table, &image.otherwise);
         update("plans", &self.maps.plans, &next.to_ne_bytes(), &plan)?;
         update("in_force", &self.maps.in_force, &ONLY, &next.to_ne_bytes())?;
-        let (_, before) = std::mem::replace(&mut self.current, (next, image));
-        let old = std::mem::replace(&mut self.generation, generation);
-        if changed {
-            self.wait()?;
-            self.remove_rules(&before.rules, old);
+        self.current = (next, image);
+        Ok(())
+    }
+
+    /// Writes what finds the rules of `image` under the number `next`, where it is not there yet.
+    fn lay_out(&mut self, next: u32, image: &Image, table: &Table) -> Result<(), TreeError> {
+        let there = self.laid_out[next as usize].take();
+        let wanted = (image.masks.clone(), image.rules.clone());
+        if there.as_ref() != Some(&wanted) {
+            let slots = array("slots", SLOT_BYTES as u32, table.slots, INNER_MAP)
+                .map_err(|source| TreeError::Map { map: "rules", source })?;
+            for (place, slot) in &table.filled {
+                update("rules", &slots, &place.to_ne_bytes(), slot)?;
+            }
+            for sieve in &table.sieves {
+                let first = (next * KEY_BYTES as u32 + u32::from(sieve.at)) * 256;
+                for (index, left) in (first..).zip(&sieve.left) {
+                    update("sieves", &self.maps.sieves, &index.to_ne_bytes(), &left.to_ne_bytes())?;
+                }
+            }
+            let slots = (slots.as_fd().as_raw_fd() as u32).to_ne_bytes();
+            update("rules", &self.maps.rules, &next.to_ne_bytes(), &slots)?;
         }
+        self.laid_out[next as usize] = Some(wanted);
         Ok(())
     }
 
@@ -257,22 +274,6 @@ impl Tree {
     fn wait(&self) -> Result<(), TreeError> {
         let nothing = (self.maps.nothing.as_fd().as_raw_fd() as u32).to_ne_bytes();
         update("grace", &self.maps.grace, &ONLY, &nothing)
-    }
-
-    fn add_rules(&self, rules: &[Rule], generation: u32) -> Result<(), TreeError> {
-        for rule in rules {
-            let key = rule.key.bytes(rule.mask, generation);
-            let value = [rule.order.to_ne_bytes(), u64::from(rule.class).to_ne_bytes()].concat();
-            update("rules", &self.maps.rules, &key, &value)?;
-        }
-        Ok(())
-    }
-
-    fn remove_rules(&self, rules: &[Rule], generation: u32) {
-        for rule in rules {
-            // One that is not there is as good as one that is removed.
-            let _ = self.maps.rules.delete(&rule.key.bytes(rule.mask, generation));
-        }
     }
 
     /// Attaches the program to `ifindex`. Until this handle is dropped, or the process ends, it
@@ -316,9 +317,9 @@ impl Tree {
         update("other_port", &self.maps.other_port, &ONLY, &other.to_ne_bytes())
     }
 
-    /// The program, for test runs.
+    /// The program that sees a frame first, for test runs.
     pub fn program(&self) -> BorrowedFd<'_> {
-        self.program.as_fd()
+        self.first(self.front.as_ref())
     }
 
     /// Takes the program off the interface; frames take the kernel's path from here on. The counters
@@ -375,6 +376,16 @@ impl Tree {
             port_gone_drops,
         })
     }
+}
+
+/// An array with values of `bytes`.
+fn array(name: &str, bytes: u32, entries: u32, flags: u32) -> libbpf_rs::Result<MapHandle> {
+    let options = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+        map_flags: flags,
+        ..Default::default()
+    };
+    MapHandle::create(MapType::Array, Some(name), 4, bytes, entries, &options)
 }
 
 fn update(name: &'static str, map: &MapHandle, key: &[u8], value: &[u8]) -> Result<(), TreeError> {

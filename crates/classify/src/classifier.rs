@@ -42,8 +42,8 @@ impl Classifier {
         Self { root: Block::new(filters), ..Self::default() }
     }
 
-    /// That of `blocks` and the actions that they name, which shares with this one what is the same:
-    /// what it takes to make it depends on what is not.
+    /// That of `blocks` and the actions that they name, which shares with this one what is the
+    /// same: what it takes to make it depends on what is not.
     #[must_use]
     pub fn with(&self, blocks: &Blocks, actions: &Actions) -> Self {
         let root = blocks.get(&0).cloned().unwrap_or_default();

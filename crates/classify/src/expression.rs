@@ -1,6 +1,7 @@
 //! `basic`: comparisons, joined by `and`, `or` and `not`.
 //!
-//! As in the kernel a comparison with what a packet does not have is false, and `not` makes it true.
+//! As in the kernel a comparison with what a packet does not have is false, and `not` makes it
+//! true.
 //!
 //! Source: `tc-ematch(8)`, `net/sched/em_cmp.c`, `em_nbyte.c`, `em_u32.c`, `em_meta.c`.
 
@@ -44,8 +45,8 @@ pub enum Expression {
         /// What they are.
         bytes: Vec<u8>,
     },
-    /// It is in a set (`ipset`). Sets are looked up in the driver, so no filter with one comes here:
-    /// `narrows_policy` keeps them apart.
+    /// It is in a set (`ipset`). Sets are looked up in the driver, so no filter with one comes
+    /// here: `narrows_policy` keeps them apart.
     Set(SetMatch),
     /// Something that is known of a packet compares so (`meta`).
     Meta {

@@ -1,8 +1,8 @@
 //! What headers say, in words that tables can mask and hash.
 //!
 //! A flower filter of exact values and prefixes is a value under a mask over these words. What few
-//! values tell apart (the protocol, whether there are ports) stands in a word of its own: it decides
-//! which tables are asked at all, and is part of no key.
+//! values tell apart (the protocol, whether there are ports) stands in a word of its own: it
+//! decides which tables are asked at all, and is part of no key.
 
 use narrows_packet::dissect::{Fragment, Keys};
 

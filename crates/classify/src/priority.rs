@@ -1,8 +1,8 @@
 //! The priority of a packet for which nothing but its headers speaks.
 //!
 //! Linux keeps one with each packet (`skb->priority`). A router sets it from the TOS byte of an
-//! IPv4 packet that it forwards, and `prio` and `ets` choose a band by it. A bump in the wire has no
-//! socket that would have set another one, so the same rule is all there is. It holds for IPv6's
+//! IPv4 packet that it forwards, and `prio` and `ets` choose a band by it. A bump in the wire has
+//! no socket that would have set another one, so the same rule is all there is. It holds for IPv6's
 //! traffic class as well, which Linux leaves at 0.
 //!
 //! Source: `rt_tos2priority()` and `ip_tos2prio` in `net/ipv4/route.c`; `tc-prio(8)`.

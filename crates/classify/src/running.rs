@@ -1,13 +1,12 @@
 //! Actions at work: one for all queues.
 //!
-//! Whoever installs a policy makes a [`Running`] of each action and keeps it while the action stays
-//! what it is, so that filters can change around it.
+//! The installer of a policy makes a [`Running`] of each action and keeps it while the action stays
+//! the same, so that the filters around it can change.
 //!
 //! Cost: a packet that meets an action pays an atomic update for each counter, and a policer's
-//! compare-and-swap. Queues that share an action share its cache line. A packet that meets none pays
-//! nothing.
+//! compare-and-swap. Queues that share an action share its cache line. Other packets pay nothing.
 //!
-//! Memory ordering: relaxed. Each counter is its own truth, and nothing is reached through it.
+//! Memory ordering: relaxed. Each counter stands by itself, and nothing is reached through it.
 
 use crate::{Action, Control, Police, Random, Subject};
 use narrows_units::Nanos;

@@ -2,8 +2,8 @@
 //!
 //! What a filter asks for is a value under a mask. The masks, and what must be so before a key can
 //! be made at all, are its *shape*; filters of one shape share a table (tuple-space search:
-//! Srinivasan, Suri, Varghese, SIGCOMM 1999). What no mask can say (a range of ports, an expression)
-//! is asked of the filter itself once its key is found.
+//! Srinivasan, Suri, Varghese, SIGCOMM 1999). What no mask can say (a range of ports, an
+//! expression) is asked of the filter itself once its key is found.
 
 use crate::fields::{
     ADDRESSES, DESTINATION_HIGH, DESTINATION_MAC, DESTINATION_PORT, DETAILS, ETHER_TYPE, HAS_FLAGS,

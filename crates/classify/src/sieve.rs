@@ -2,11 +2,11 @@
 //!
 //! Prefixes of 25 lengths are 25 tables, of which hardly any has a given address. A sieve says
 //! which: it has, for each value that the first 16 bits of the address may have, a bit for each
-//! table. It costs one look at half a megabyte, and leaves of a routing table's prefixes one or two.
-//! For IPv6 it is a hash of the first 32 bits.
+//! table. It costs one look at half a megabyte, and leaves of a routing table's prefixes one or
+//! two. For IPv6 it is a hash of the first 32 bits.
 //!
-//! A bit too many costs a look-up and no more; so what is taken out of a table leaves its bit behind
-//! until the sieve is made again.
+//! A bit too many costs a look-up and no more; so what is taken out of a table leaves its bit
+//! behind until the sieve is made again.
 
 use crate::Subject;
 use crate::fields::{ADDRESSES, DESTINATION_HIGH, HAS_IP, IS_V6, KIND, SOURCE_HIGH};

@@ -1,11 +1,11 @@
 //! Filters of one shape, by their keys.
 //!
-//! A table is cut into pieces of some hundred keys, each an open-addressed table of its own behind
-//! an [`Arc`]: a change copies the piece that it falls into, and all versions share the others. A
-//! slot holds the key and the *rank* of its first filter: priority, number and class in one word.
-//! So most look-ups end in the cache line in which they begin.
+//! A table is divided into pieces of some hundred keys, each an open-addressed table behind an
+//! [`Arc`]. A change copies the piece that it affects, and all versions share the others. A slot
+//! holds the key and the *rank* of its first filter: priority, number and class in one word. So
+//! most look-ups end in the cache line in which they begin.
 //!
-//! Keys are the operator's, not the packets': nobody from outside can make them collide.
+//! The keys come from the operator, not from packets, so an attacker cannot make them collide.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ impl Rank {
     /// What stands in the place of a class that there is no room for.
     const WIDE: u16 = u16::MAX;
 
-    /// That of the filter at `order`. Where a `class` is given its key says all, and nothing else is
-    /// to be asked of it.
+    /// That of the filter at `order`. Where a `class` is given its key says all, and nothing else
+    /// is to be asked of it.
     pub(crate) fn new(order: u64, class: Option<u32>) -> Self {
         let class = class.map_or(0, |class| u16::try_from(class).unwrap_or(Self::WIDE));
         Self(order << 16 | u64::from(class))

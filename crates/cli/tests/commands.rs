@@ -1,4 +1,4 @@
-//! Commands that need no instance, through the program: `setup` and `import`.
+//! Commands that need no instance, through the program: `setup`, `import` and `sim`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -127,4 +127,31 @@ fn an_import_prints_a_policy_that_is_accepted_and_a_report() {
     assert!(is_accepted(&policy));
     let missing = narrows(&["import", "libreqos", &folder.path("no"), "--ports", "eth1,eth2"]);
     assert!(text(&missing.stderr).contains("ShapedDevices.csv"));
+}
+
+/// Whether the process `id` has a handler for SIGINT.
+#[cfg(feature = "lab")]
+fn hears_interrupts(id: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    u64::from_str_radix(caught.trim(), 16).unwrap() & 0b10 != 0
+}
+
+#[test]
+#[cfg(feature = "lab")]
+fn an_interrupted_simulation_prints_the_runs_that_are_done() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_narrows"));
+    // Many runs, of which the first one ends.
+    command.args(["sim", "mqcake-skew", "--jobs", "1"]);
+    let sim = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while !hears_interrupts(sim.id()) {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let kill = format!("kill -INT {}", sim.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    let output = sim.wait_with_output().unwrap();
+    let [said, shown] = [&output.stderr, &output.stdout].map(|bytes| text(bytes));
+    assert!(said.contains("interrupted: results of "), "{said}");
+    assert!(shown.starts_with("mqcake-skew (simulated)"), "{shown}");
+    assert_eq!(output.status.code(), Some(130));
 }

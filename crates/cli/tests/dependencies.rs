@@ -2,9 +2,10 @@
 //!
 //! `cargo-deny` takes minutes to build, and its database of advisories needs a network, so `make
 //! deny` is for a release. This needs neither, and stops a change that brings in what may not be
-//! distributed.
+//! distributed. The list of what the program is made of (`dist/sbom`) is held against the same.
 
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::process::Command;
 
 /// Where packages may come from.
@@ -122,6 +123,49 @@ fn every_dependency_comes_from_the_registry_in_a_version_that_is_said() {
         for dependency in package["dependencies"].as_array().unwrap() {
             let is_any = dependency["req"] == "*" && dependency["path"].is_null();
             assert!(!is_any, "{} takes any {}", package["name"], dependency["name"]);
+        }
+    }
+}
+
+/// What `dist/sbom` writes.
+fn bill_of_materials() -> Value {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/sbom");
+    let output = Command::new(script).env("CARGO", env!("CARGO")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn the_bill_of_materials_lists_what_is_in_the_program_and_nothing_else() {
+    let bill = bill_of_materials();
+    let listed = bill["components"].as_array().unwrap();
+    let (allowed, packages) = (Allowed::read(), packages());
+    let text = |of: &Value, key: &str| of[key].as_str().unwrap_or_default().to_owned();
+    for component in listed.iter().filter(|it| text(it, "purl").starts_with("pkg:cargo/")) {
+        let (name, version) = (text(component, "name"), text(component, "version"));
+        let package = packages
+            .iter()
+            .find(|it| text(it, "name") == name && text(it, "version") == version)
+            .unwrap_or_else(|| panic!("{name} {version} is no dependency"));
+        let licence = component["licenses"][0]["expression"].as_str().unwrap_or_default();
+        assert!(is_met(licence, &allowed.to(&name)), "{name} is under {licence:?}");
+        let checksum = text(&component["hashes"][0], "content");
+        let is_from_registry = !package["source"].is_null();
+        assert_eq!(checksum.len(), if is_from_registry { 64 } else { 0 }, "{name}: {checksum:?}");
+    }
+
+    let names: BTreeSet<String> = listed.iter().map(|it| text(it, "name")).collect();
+    for inside in ["narrows-dataplane", "narrows-qdisc", "libbpf-sys", "hyper", "uplot"] {
+        assert!(names.contains(inside), "{inside} is in the program");
+    }
+    for outside in ["narrows-testbed", "narrows-sim", "proptest", "syn", "libbpf-cargo"] {
+        assert!(!names.contains(outside), "{outside} is not in the program");
+    }
+
+    let references: BTreeSet<String> = listed.iter().map(|it| text(it, "bom-ref")).collect();
+    for dependency in bill["dependencies"].as_array().unwrap() {
+        for on in dependency["dependsOn"].as_array().unwrap() {
+            assert!(references.contains(on.as_str().unwrap()), "{on} is not listed");
         }
     }
 }

@@ -16,8 +16,9 @@
 //!
 //! *Cost.* Counting costs two atomic additions, looking up a host two loads, publishing one
 //! addition for each figure that has changed, all on one line. A port takes 32 KiB and 128 bytes; a
-//! seat takes 16 KiB from the first flow that it counts; a class of a tree a sixteenth of that. This is the only memory that a seat
-//! allocates after it is taken: most seats of a large configuration never count anything.
+//! seat takes 16 KiB from the first flow that it counts; a class of a tree a sixteenth of that.
+//! This is the only memory that a seat allocates after it is taken: most seats of a large
+//! configuration never count anything.
 //!
 //! *Non-goals.* Which flows are backlogged and what a host's share is: the qdisc decides that. A
 //! history.

@@ -6,9 +6,9 @@
 //!
 //! *Memory ordering:* relaxed throughout. Each word holds a number and its time, needs no other
 //! word, and guards no other memory. All changes of one word have one order, and
-//! [`Feedback::replace`] is one compare-and-swap, so if two queues replace the same word one of them
-//! learns that it came second. What one queue writes to *different* words, others may see in any
-//! order: that some bucket is congested, and not yet which one, or the other way round. A queue
+//! [`Feedback::replace`] is one compare-and-swap, so if two queues replace the same word one of
+//! them learns that it came second. What one queue writes to *different* words, others may see in
+//! any order: that some bucket is congested, and not yet which one, or the other way round. A queue
 //! that sees this sends as before, and looks again at the next packet or batch. A write is visible
 //! everywhere within the time that a line takes from one core to another, some hundred nanoseconds,
 //! which is less than the difference of their clocks.

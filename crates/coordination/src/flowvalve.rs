@@ -33,8 +33,8 @@
 //! the root, and where the class has too little one for each lender. For an epoch: a look at every
 //! class beside it, at each class on the way.
 //!
-//! *Non-goals.* More classes than a network processor has (32): an epoch and a refusal cost time for
-//! each class beside.
+//! *Non-goals.* More classes than a network processor has (32): an epoch and a refusal cost time
+//! for each class beside.
 //!
 //! Source: S. Xi, F. Li, X. Wang, "FlowValve: Packet Scheduling Offloaded on NP-based SmartNICs",
 //! section IV and Algorithm 1.

@@ -1,11 +1,11 @@
-//! What HTB's rules come to where packets are a fluid: what a tree of classes is held against.
+//! The result of HTB's rules if packets were a fluid: the reference for trees of classes.
 //!
-//! Each leaf has what is assured. Then, from the lowest lenders up, each class hands out what its rate
-//! leaves, to the best priority first and within one by quantum, up to every ceiling on the
+//! Each leaf gets its assured rate. Then, from the lowest lenders up, each class divides the rest
+//! of its rate, best priority first and by quantum within a priority, up to every ceiling on the
 //! way.
 //!
-//! It is slow and plain on purpose, and knows neither queues nor packets nor bursts. Tests and
-//! measurements use it, nothing that forwards does.
+//! It is slow and simple on purpose, and has no queues, packets or bursts. Only tests and
+//! measurements use it.
 
 use narrows_qdisc::htb::{Class, PRIORITIES};
 use std::collections::BTreeMap;

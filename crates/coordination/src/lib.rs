@@ -1,9 +1,9 @@
-//! Who may send how much: the only state that workers share.
+//! How much each worker may send: the only state that workers share.
 //!
 //! Several queues keep a [`Limit`] together. Each queue has a seat at it, a
-//! [`Meter`](narrows_qdisc::Meter) that only its worker touches. What the seats need to know of
-//! each other is in a few cache lines that a [`Coordination`] owns. A [`Strategy`] decides how they
-//! divide the limit; each is in a file of its own:
+//! [`Meter`](narrows_qdisc::Meter) that only its worker touches. The seats share a few cache lines,
+//! which a [`Coordination`] owns. A [`Strategy`] decides how they divide the limit; each is in a
+//! file of its own:
 //!
 //! | strategy | shared and written by many | exact in the sum | fair between queues |
 //! | --- | --- | --- | --- |
@@ -21,8 +21,8 @@
 //! narrows-coordination --lib --release`).
 //!
 //! *Non-goals.* No clocks (`now` is an argument, and all workers' must count from one epoch), no
-//! threads, no packets, no allocation once a seat is taken (except what a seat at the `census`
-//! needs to count its first host).
+//! threads, no packets, no allocation once a seat is taken (except that a seat at the `census`
+//! allocates when it counts its first host).
 //!
 //! Source: the mq-cake papers (IFIP; Netdev 0x19), Algorithms 1 and 2.
 
@@ -57,5 +57,5 @@ pub use label::{LENDERS_MAX, Label, Lenders};
 pub use limit::Limit;
 pub use policer::SharedPolicer;
 pub use strategy::{DEFAULT_SYNC_TIME, Strategy};
-pub use tree::{Below, Tree};
+pub use tree::{Below, Classes, Tree};
 pub use trees::{SharedTree, TreeStrategy};

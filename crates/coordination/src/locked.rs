@@ -1,22 +1,22 @@
 //! `lock`: the kernel's `htb`, as it behaves, for several queues under one lock.
 //!
-//! The peer that a tree without a lock is held against. The rules are those of `sch_htb.c`, packet
-//! by packet: a class with tokens at its rate and at its ceiling sends; one with tokens at its
-//! ceiling only borrows from the lowest class above that may send. Of those who borrow from the
-//! same class the best priority goes first, and within one they take turns by `quantum`. What a
-//! packet takes is charged up to the root.
+//! This is the baseline for trees without a lock. The rules are those of `sch_htb.c`, packet by
+//! packet: a class with tokens at its rate and at its ceiling sends; one with tokens at its ceiling
+//! only borrows from the lowest ancestor that may send. Among borrowers from the same class, the
+//! best priority goes first; within a priority they take turns by `quantum`. A packet is charged up
+//! to the root.
 //!
-//! *Two defects are the kernel's, and kept:* a class with tokens sends whatever those above it have
-//! left, so that **where the rates below a class add up to more than its ceiling, the sum exceeds
-//! it**; and **what is not borrowed goes before what is borrowed whatever its priority**, so that
-//! between classes that have rates enough `prio` says nothing. Of what Linux was seen to do beyond
-//! its rules (FlowValve's section II) nothing is imitated.
+//! *Two defects are the kernel's, and kept.* A class with tokens sends even if its ancestors have
+//! none, so **if the rates below a class add up to more than its ceiling, the sum exceeds it**. And
+//! **traffic within a class's rate goes before borrowed traffic of any priority**, so `prio` has no
+//! effect between classes whose rates suffice. Other effects that were observed in Linux
+//! (FlowValve's section II) are not imitated.
 //!
-//! *What differs.* There a device takes packets from one queue, and the next one is chosen when it
-//! leaves; here queues ask each for itself, and one that is refused is told when to come again. Who
-//! goes first is therefore decided among those who have said that they wait. A burst counts for at
-//! least a full frame and what is earned in 250 us, as in `fair`: nobody can be as punctual as
-//! a burst of 1600 bytes wants at 10 Gbit/s.
+//! *Differences.* In the kernel, a device takes packets from one queue, and the next packet is
+//! chosen when it leaves. Here each queue asks for itself, and a refused queue is told when to ask
+//! again. So the order is decided among the queues that have said that they wait. A burst counts as
+//! at least a full frame and 250 us of the rate, as in `fair`: no worker is as punctual as a burst
+//! of 1600 bytes requires at 10 Gbit/s.
 //!
 //! Cost: the lock, for each packet.
 //!

@@ -1,9 +1,9 @@
 //! A policer's rate: kept by all queues together, without a lock.
 //!
-//! As in the kernel (`net/sched/act_police.c`) a packet is charged to every bucket or to none; unlike
-//! there each bucket is a [`Ledger`](crate::tree::ledger::Ledger), one word that whoever has a packet buys
-//! from, so that queues never wait for each other. A policer has no queue: what finds no credit
-//! exceeds, and nobody is kept waiting.
+//! As in the kernel (`net/sched/act_police.c`) a packet is charged to every bucket or to none.
+//! Unlike there, each bucket is one word, a [`Ledger`](crate::tree::ledger::Ledger), from which
+//! every queue buys, so queues never wait for each other. A policer has no queue: a packet without
+//! credit exceeds, and none waits.
 
 use crate::tree::ledger::Ledger;
 use narrows_classify::{Police, Policer};

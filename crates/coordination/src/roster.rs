@@ -1,4 +1,4 @@
-//! The classes of a tree as its queues ask for them: what each is, and what waits below it.
+//! The classes of a tree in the form in which queues ask for them: parameters, and children.
 
 use crate::Below;
 use narrows_packet::Reading;

@@ -1,40 +1,45 @@
 //! A tree of classes that all queues keep together.
 //!
-//! Each class has a rate that is assured and a ceiling that it never exceeds; what it does not use
-//! it lends, by way of the classes above it (HTB's rules, `tc-htb(8)`). One class's flows land on
-//! many queues, and it is still one class with one rate. No queue owns a class, and no lock is
-//! taken: as with `fair` for one limit, exactness and fairness are two mechanisms that do not
+//! Each class has an assured rate, and a ceiling that it never exceeds. It lends the rate that it
+//! does not use, through the classes above it (HTB's rules, `tc-htb(8)`). The flows of one class
+//! land on many queues, and it is still one class with one rate. No queue owns a class, and no lock
+//! is taken: as with `fair` for one limit, exactness and fairness are two mechanisms that do not
 //! depend on each other.
 //!
 //! *A ledger at every node, for the rate and for the ceiling* ([`ledger`]). A queue buys what it is
-//! about to send, at its class and at every class above it; where one of them has too little,
-//! nothing is bought at any. So the sum of no node exceeds its ceiling in any window by more than
-//! its burst, whatever the queues believe of each other. What is bought is sent at once or given
-//! back: nobody holds credit.
+//! about to send, at its class and at every class above it. If one of them has too little credit,
+//! it buys nothing at any. So the sum of no node exceeds its ceiling in any window by more than its
+//! burst, even if queues see outdated state of each other. Credit is used at once or returned: no
+//! queue holds any.
 //!
-//! *A race at every lender* ([`race`]). Who borrows in what proportion is said by virtual times:
-//! one that the lender's sales move on, and one for each class that borrows from it. A class that
-//! is two frames ahead leaves to one that waits and is not what would not be lost soon; so does one
-//! of a worse priority. So nothing is lost, and no class has to know how many others there are or
-//! on which cores. Queues that send for the same class run a race of their own, in the same way.
+//! *A race at every lender* ([`race`]). Virtual times decide the proportions in which classes
+//! borrow: the lender has one, which its sales advance, and so does each class that borrows from
+//! it. A class that is two frames ahead leaves to a waiting class everything that would not be lost
+//! soon; so does a class of a worse priority. So no rate is lost, and no class has to know how many
+//! others there are or on which cores. Queues that send for the same class run a race of their own,
+//! in the same way.
 //!
-//! *Cushions in HTB's order.* At a ceiling what is assured may take all credit; who borrows leaves
-//! a part of it, and more where the lender stands further up. So an assured packet finds credit at
-//! once, and between cores, too, what is not borrowed goes first.
+//! *Cushions in HTB's order.* At a ceiling, assured traffic may use all credit. Borrowers leave a
+//! part of it, and a larger one the higher the lender stands. So an assured packet finds credit at
+//! once, and between cores, too, assured traffic goes before borrowed traffic.
 //!
-//! *Who waits says so.* A queue that is refused says at the lender until when it waits. Rights
-//! differ only while somebody does: a class that is held up by its own ceiling, or wants less than
-//! its share, slows nobody down, and the race goes on from where those are who do buy.
+//! *Waiting is published.* A queue that is refused writes at the lender until when it waits. Rights
+//! differ only while a queue waits: a class that its own ceiling delays, or that wants less than
+//! its share, slows no other down, and the race continues from the position of those that buy.
 //!
-//! Differences from the kernel's HTB: a ceiling holds for what is assured as well (there, children
+//! *A class costs nothing before a queue sends for it* ([`Classes`]). Its configuration is in the
+//! plan, which the tree asks when a queue first sends for the class. Only then is the state that
+//! queues share ([`node`]) made.
+//!
+//! Differences from the kernel's HTB: a ceiling also holds for assured traffic (there, children
 //! whose rates add up to more than their parent's ceiling exceed it); a burst below [`LEAST_TIME`]
 //! at the rate, or below [`LEAST_FRAMES`], counts as that; 16 levels instead of 8.
 //!
-//! *Non-goals.* Queues, packets and the order of classes on one queue: they are the qdisc's.
+//! *Non-goals.* Queues, packets and the order of classes on one queue: they belong to the qdisc.
 //!
 //! Cost: a purchase takes two atomic updates for each class on the way to the root (one where rate
-//! and ceiling are the same), two for each class up to the lender, and one for the queues. It is
-//! made for as many packets as leave together, up to a quantum.
+//! and ceiling are the same), two for each class up to the lender, and one for the queues. It
+//! covers the packets that leave together, up to a quantum.
 //!
 //! Source: M. Devera, `sch_htb.c` and its theory; start-time fair queueing (P. Goyal, H. Vin, H.
 //! Cheng, 1996) for the races; FlowValve (CoNEXT'21) for the idea of a tree without a lock.
@@ -43,7 +48,6 @@
 //! [`LEAST_FRAMES`]: terms::LEAST_FRAMES
 
 use crate::sync::{AtomicU32, Mutex, Ordering, lock};
-use crate::trees::from_above;
 use log::Log;
 use narrows_packet::Reading;
 use narrows_qdisc::htb::{Class, ClassMeter, LeafClass, TreeMeter};
@@ -93,23 +97,55 @@ impl Below {
     }
 }
 
-/// A class, and what waits below it.
-struct Member {
-    node: Arc<Node>,
-    class: Class,
-    below: Option<Below>,
+/// The classes of a tree, by their numbers, as whoever made them keeps them: the tree has no copy.
+pub trait Classes: Send + Sync {
+    /// The numbers of all of them.
+    fn ids(&self) -> Box<dyn Iterator<Item = u32> + '_>;
+
+    /// The parameters of the class `id`, if there is one.
+    fn class(&self, id: u32) -> Option<Class>;
+
+    /// What waits in the class `id`, where no class is below it.
+    fn below(&self, id: u32) -> Option<Below>;
+}
+
+impl Classes for BTreeMap<u32, (Class, Option<Below>)> {
+    fn ids(&self) -> Box<dyn Iterator<Item = u32> + '_> {
+        Box::new(self.keys().copied())
+    }
+
+    fn class(&self, id: u32) -> Option<Class> {
+        self.get(&id).map(|(class, _)| *class)
+    }
+
+    fn below(&self, id: u32) -> Option<Below> {
+        self.get(&id).and_then(|(_, below)| below.clone())
+    }
 }
 
 /// What is known of all classes.
-#[derive(Default)]
 struct Members {
-    /// By their number.
-    classes: HashMap<u32, Box<Member>>,
+    classes: Arc<dyn Classes>,
+    /// What queues share of those for which one of them has sent, and of those above them. Of
+    /// 100,000 subscribers few are there at once.
+    nodes: HashMap<u32, Arc<Node>>,
     /// What qdiscs below them want to know of packets, with how many of them do.
     readings: Vec<(Reading, usize)>,
     log: Log,
     /// How many nodes have been made.
     made: u64,
+}
+
+impl Default for Members {
+    fn default() -> Self {
+        Self {
+            classes: Arc::new(BTreeMap::new()),
+            nodes: HashMap::new(),
+            readings: Vec::new(),
+            log: Log::default(),
+            made: 0,
+        }
+    }
 }
 
 /// The classes of a tree; see the module's documentation.
@@ -130,37 +166,26 @@ impl Tree {
     /// Makes the classes what `classes` says. A class carries on, with its credit and its debt,
     /// where it is below the same classes as before. What queues have to do for it depends on what
     /// changes.
-    ///
-    /// # Panics
-    /// Where a parent is none of them: the policy sees to that.
-    pub fn become_these(&self, classes: &BTreeMap<u32, (Class, Option<Below>)>) {
+    pub fn become_these(&self, classes: Arc<dyn Classes>) {
         let mut members = lock(&self.members);
-        match members.changes_to(classes) {
+        match members.changes_to(classes.as_ref()) {
             Some(changes) => members.change(&changes, classes),
             None => members.replace(classes),
         }
     }
 
-    /// Makes the classes `changed` what `of` says of them; those of which it says nothing go. False
-    /// where one of them moves, or there was none before: nothing has changed then.
-    ///
-    /// # Panics
-    /// As [`Tree::become_these`].
-    pub fn change(
-        &self,
-        changed: &[u32],
-        of: &dyn Fn(u32) -> Option<(Class, Option<Below>)>,
-    ) -> bool {
-        let classes: BTreeMap<u32, _> =
-            changed.iter().filter_map(|id| Some((*id, of(*id)?))).collect();
+    /// The same where no others than `changed` are others. False where one of them moves, or there
+    /// was none before: nothing has changed then.
+    pub fn change(&self, changed: &[u32], classes: Arc<dyn Classes>) -> bool {
         let mut members = lock(&self.members);
-        let moves = |(id, (class, _)): (&u32, &(Class, Option<Below>))| {
-            members.classes.get(id).is_some_and(|member| member.class.parent != class.parent)
+        let moves = |id: &u32| match (members.classes.class(*id), classes.class(*id)) {
+            (Some(present), Some(next)) => present.parent != next.parent,
+            _ => false,
         };
-        if members.classes.is_empty() || classes.iter().any(moves) {
+        if members.is_empty() || changed.iter().any(moves) {
             return false;
         }
-        members.change(changed, &classes);
+        members.change(changed, classes);
         true
     }
 
@@ -174,91 +199,104 @@ impl Tree {
 }
 
 impl Members {
-    /// The numbers of the classes that are others in `classes`, or are not in both; `None` where one
+    fn is_empty(&self) -> bool {
+        self.classes.ids().next().is_none()
+    }
+
+    /// The numbers of the classes that are others in `next`, or are not in both; `None` where one
     /// of them moves, and with it those below, or where there was none before.
-    fn changes_to(&self, classes: &BTreeMap<u32, (Class, Option<Below>)>) -> Option<Vec<u32>> {
-        if self.classes.is_empty() {
+    fn changes_to(&self, next: &dyn Classes) -> Option<Vec<u32>> {
+        if self.is_empty() {
             return None;
         }
         let mut changes = Vec::new();
-        for (id, (class, below)) in classes {
-            match self.classes.get(id) {
-                Some(member) if member.class.parent != class.parent => return None,
-                Some(member) if member.class == *class && member.below == *below => {}
-                _ => changes.push(*id),
+        for id in next.ids() {
+            match (self.classes.class(id), next.class(id)) {
+                (Some(present), Some(class)) if present.parent != class.parent => return None,
+                (Some(present), Some(class))
+                    if present == class && self.classes.below(id) == next.below(id) => {}
+                _ => changes.push(id),
             }
         }
-        changes.extend(self.classes.keys().copied().filter(|id| !classes.contains_key(id)));
+        changes.extend(self.classes.ids().filter(|id| next.class(*id).is_none()));
         Some(changes)
     }
 
     /// Makes the classes `changed` what `classes` says; those that are not there go.
-    fn change(&mut self, changed: &[u32], classes: &BTreeMap<u32, (Class, Option<Below>)>) {
+    fn change(&mut self, changed: &[u32], classes: Arc<dyn Classes>) {
         self.log.add(changed.iter().copied());
-        for id in from_above(classes, changed.iter().copied()) {
-            let (class, below) = &classes[&id];
-            let present = self.take(id);
-            self.put(id, class, below.clone(), present);
+        for &id in changed {
+            if let Some(below) = self.classes.below(id) {
+                self.forget_reading(below.reading());
+            }
+            if let Some(below) = classes.below(id) {
+                self.add_reading(below.reading());
+            }
+            match (classes.class(id), self.nodes.get(&id)) {
+                (Some(class), Some(node)) => node.terms.set(&class),
+                (Some(_), None) => {}
+                (None, _) => drop(self.nodes.remove(&id)),
+            }
         }
-        for id in changed.iter().filter(|id| !classes.contains_key(id)) {
-            self.take(*id);
-        }
+        self.classes = classes;
     }
 
     /// Makes the classes what `classes` says.
-    fn replace(&mut self, classes: &BTreeMap<u32, (Class, Option<Below>)>) {
-        let mut before = std::mem::take(&mut self.classes);
-        self.readings.clear();
+    fn replace(&mut self, classes: Arc<dyn Classes>) {
         self.log.forget();
-        for id in from_above(classes, classes.keys().copied()) {
-            let (class, below) = &classes[&id];
-            let present = before.remove(&id);
-            self.put(id, class, below.clone(), present);
+        self.readings.clear();
+        for below in classes.ids().filter_map(|id| classes.below(id)) {
+            self.add_reading(below.reading());
+        }
+        let mut nodes: Vec<_> = std::mem::take(&mut self.nodes).into_iter().collect();
+        // Those above others first: whether one carries on depends on these.
+        nodes.sort_by_key(|(_, node)| node.depth());
+        for (id, node) in nodes {
+            let Some(class) = classes.class(id) else { continue };
+            let parent = class.parent.and_then(|parent| self.nodes.get(&parent));
+            let is_in_place = match (&node.parent, parent) {
+                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+                (one, _) => one.is_none() && class.parent.is_none(),
+            };
+            if is_in_place {
+                node.terms.set(&class);
+                self.nodes.insert(id, node);
+            }
+        }
+        self.classes = classes;
+    }
+
+    fn add_reading(&mut self, reading: Reading) {
+        match self.readings.iter_mut().find(|(known, _)| *known == reading) {
+            Some((_, count)) => *count += 1,
+            None => self.readings.push((reading, 1)),
         }
     }
 
-    /// Takes a class out.
-    fn take(&mut self, id: u32) -> Option<Box<Member>> {
-        let member = self.classes.remove(&id)?;
-        if let Some(below) = &member.below {
-            let reading = below.reading();
-            if let Some(at) = self.readings.iter().position(|(known, _)| *known == reading) {
-                self.readings[at].1 -= 1;
-                if self.readings[at].1 == 0 {
-                    self.readings.swap_remove(at);
-                }
+    fn forget_reading(&mut self, reading: Reading) {
+        if let Some(at) = self.readings.iter().position(|(known, _)| *known == reading) {
+            self.readings[at].1 -= 1;
+            if self.readings[at].1 == 0 {
+                self.readings.swap_remove(at);
             }
         }
-        Some(member)
     }
 
-    /// Puts a class in, which carries on as `present` where that is below the same one.
-    fn put(&mut self, id: u32, class: &Class, below: Option<Below>, present: Option<Box<Member>>) {
-        let above =
-            |id| self.classes.get(&id).unwrap_or_else(|| panic!("there is no class {id:x}"));
-        let parent = class.parent.map(|id| Arc::clone(&above(id).node));
-        let is_same = |node: &Node| match (&node.parent, &parent) {
-            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-            (one, other) => one.is_none() && other.is_none(),
-        };
-        let node = match present {
-            Some(member) if is_same(&member.node) => {
-                member.node.terms.set(class);
-                member.node
-            }
-            _ => {
-                self.made += 1;
-                Arc::new(Node::new(id, self.made, class, parent))
-            }
-        };
-        if let Some(below) = &below {
-            let reading = below.reading();
-            match self.readings.iter_mut().find(|(known, _)| *known == reading) {
-                Some((_, count)) => *count += 1,
-                None => self.readings.push((reading, 1)),
-            }
+    /// What queues share of the class `id`, made if it is not there; `None` where there is no such
+    /// class, or none above it as it says.
+    fn node(&mut self, id: u32) -> Option<Arc<Node>> {
+        if let Some(node) = self.nodes.get(&id) {
+            return Some(Arc::clone(node));
         }
-        self.classes.insert(id, Box::new(Member { node, class: *class, below }));
+        let class = self.classes.class(id)?;
+        let parent = match class.parent {
+            Some(parent) => Some(self.node(parent)?),
+            None => None,
+        };
+        self.made += 1;
+        let node = Arc::new(Node::new(id, self.made, &class, parent));
+        self.nodes.insert(id, Arc::clone(&node));
+        Some(node)
     }
 }
 
@@ -276,13 +314,14 @@ impl Drop for Queue {
 
 impl TreeMeter for Queue {
     fn leaf(&self, id: u32) -> Option<LeafClass> {
+        // Under the lock, so that it is never a queue that drops the last of what was before.
         let members = lock(&self.tree.members);
-        let Member { class, below, .. } = members.classes.get(&id)?.as_ref();
-        Some(LeafClass { class: *class, qdisc: below.as_ref()?.spec() })
+        let classes = &members.classes;
+        Some(LeafClass { qdisc: classes.below(id)?.spec(), class: classes.class(id)? })
     }
 
     fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>> {
-        let node = Arc::clone(&lock(&self.tree.members).classes.get(&id)?.node);
+        let node = lock(&self.tree.members).node(id)?;
         Some(Box::new(Seat::new(node)))
     }
 
@@ -290,13 +329,13 @@ impl TreeMeter for Queue {
         if self.tree.queues.load(Ordering::Relaxed) <= 1 {
             return None;
         }
-        let node = Arc::clone(&lock(&self.tree.members).classes.get(&id)?.node);
+        let node = lock(&self.tree.members).node(id)?;
         Some(node.census())
     }
 
     fn is_seat_of(&self, seat: u64, id: u32) -> bool {
         let members = lock(&self.tree.members);
-        members.classes.get(&id).is_some_and(|member| member.node.serial == seat)
+        members.nodes.get(&id).is_some_and(|node| node.serial == seat)
     }
 
     fn changes(&mut self) -> Option<Vec<u32>> {

@@ -1,7 +1,7 @@
 //! The strategies of a tree of classes, by name, and a tree that is kept by one of them.
 
 use crate::label::Label;
-use crate::{Below, Tree, flowvalve, locked};
+use crate::{Below, Classes, Tree, flowvalve, locked};
 use narrows_qdisc::htb::{Class, TreeMeter};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -73,28 +73,19 @@ impl SharedTree {
     ///
     /// # Panics
     /// Where a parent is none of them: the policy sees to that.
-    pub fn become_these(
-        &self,
-        classes: &BTreeMap<u32, (Class, Option<Below>)>,
-        labels: &BTreeMap<u32, Label>,
-    ) {
+    pub fn become_these(&self, classes: Arc<dyn Classes>, labels: &BTreeMap<u32, Label>) {
         match self {
             Self::Fair(tree) => tree.become_these(classes),
-            Self::FlowValve(tree) => tree.become_these(classes, labels),
-            Self::Lock(tree) => tree.become_these(classes),
+            Self::FlowValve(tree) => tree.become_these(&all_of(classes.as_ref()), labels),
+            Self::Lock(tree) => tree.become_these(&all_of(classes.as_ref())),
         }
     }
 
-    /// Makes the classes `changed` what `of` says of them, as [`SharedTree::become_these`] does; those
-    /// of which it says nothing go. False where it has to be told of all of them instead: nothing has
-    /// changed then.
-    pub fn change(
-        &self,
-        changed: &[u32],
-        of: &dyn Fn(u32) -> Option<(Class, Option<Below>)>,
-    ) -> bool {
+    /// The same where no others than `changed` are others. False where it has to be told of all of
+    /// them instead: nothing has changed then.
+    pub fn change(&self, changed: &[u32], classes: Arc<dyn Classes>) -> bool {
         match self {
-            Self::Fair(tree) => tree.change(changed, of),
+            Self::Fair(tree) => tree.change(changed, classes),
             Self::FlowValve(_) | Self::Lock(_) => false,
         }
     }
@@ -117,6 +108,12 @@ impl SharedTree {
             _ => false,
         }
     }
+}
+
+/// All of `classes`, with what waits in each.
+fn all_of(classes: &dyn Classes) -> BTreeMap<u32, (Class, Option<Below>)> {
+    let with = |id| Some((id, (classes.class(id)?, classes.below(id))));
+    classes.ids().filter_map(with).collect()
 }
 
 /// Those of `ids` that are in `classes`, those above others before them.

@@ -4,7 +4,8 @@
 //! Elsewhere than on x86-64 the functions do the same in plain words, or nothing where it is a
 //! hint.
 //!
-//! Cost: [`prefetch`] is one instruction, [`equal_lanes`] six.
+//! Cost: [`prefetch`] is one instruction, [`prefetch_all`] two or three for each line,
+//! [`equal_lanes`] six.
 //!
 //! Non-goals: instructions that some processors lack, anything that needs more than its arguments
 //! to be sound.
@@ -13,4 +14,4 @@ mod lanes;
 mod memory;
 
 pub use lanes::equal_lanes;
-pub use memory::prefetch;
+pub use memory::{prefetch, prefetch_all};

@@ -4,7 +4,8 @@ use crate::runner::WorkerReport;
 use narrows_bpf::{Counted, Verdicts};
 use narrows_link::DeviceLosses;
 use narrows_packet::{Backlog, DropCounters, DropReason};
-use narrows_shaper::{Delays, Entry, Flow, Host, PathCounters, Side, Told, WINDOW};
+use narrows_roundtrip::Losses;
+use narrows_shaper::{Beyond, Delays, Entry, Flow, Host, PathCounters, Side, Told, WINDOW};
 use narrows_snapshot::{self as snapshot, Queue};
 use narrows_xsk::KernelDrops;
 use std::cmp::Reverse;
@@ -77,6 +78,8 @@ pub(crate) struct Counts {
     pub(crate) delays: [Delays; 2],
     /// The heaviest hosts and flows of late that left through each port.
     pub(crate) heaviest: [Told; 2],
+    /// Round trips beyond each port, where they are looked at.
+    pub(crate) beyond: [Option<Beyond>; 2],
     /// What the program of each port did.
     pub(crate) verdicts: [Verdicts; 2],
     /// What each device lost.
@@ -92,6 +95,7 @@ impl Counts {
             }
             self.delays[side].merge(&other.delays[side]);
             self.heaviest[side].merge(&other.heaviest[side]);
+            merge_beyond(&mut self.beyond[side], other.beyond[side].as_ref());
             self.verdicts[side] = add_verdicts(self.verdicts[side], other.verdicts[side]);
             self.losses[side] = self.losses[side].and(&other.losses[side]);
         }
@@ -103,6 +107,7 @@ impl Counts {
             let index = side.index();
             self.delays[index].merge(&report.delays[index]);
             self.heaviest[index].merge(&report.heaviest[index]);
+            merge_beyond(&mut self.beyond[index], report.beyond[index].as_ref());
             self.queue(index, queue).merge(&QueueCounters {
                 inward: report.paths[index],
                 outward: report.paths[side.other().index()],
@@ -132,6 +137,7 @@ impl Counts {
     /// Forgets what is queued, and what was heavy of late: only counters are history.
     pub(crate) fn clear_backlogs(&mut self) {
         self.heaviest = Default::default();
+        self.beyond.iter_mut().flatten().for_each(|beyond| beyond.hosts.clear());
         for queue in self.queues.iter_mut().flatten() {
             queue.backlog = Backlog::default();
         }
@@ -143,6 +149,15 @@ impl Counts {
             queues.resize(queue + 1, QueueCounters::default());
         }
         &mut queues[queue]
+    }
+}
+
+/// Adds what another worker, or another session, knows of what is beyond the same port.
+fn merge_beyond(into: &mut Option<Beyond>, from: Option<&Beyond>) {
+    match (into, from) {
+        (Some(known), Some(other)) => known.merge(other),
+        (none @ None, Some(other)) => *none = Some(other.clone()),
+        (_, None) => {}
     }
 }
 
@@ -171,30 +186,70 @@ pub(crate) fn delays(delays: &Delays) -> snapshot::Delays {
     snapshot::Delays::new(counts.collect())
 }
 
-/// The heaviest hosts and flows, in the snapshot's words: the heaviest of each kind first.
-pub(crate) fn heaviest(told: &Told) -> snapshot::Heaviest {
-    let hosts = |entries: &[Entry<Host>]| ranked(entries, |host| host.address().to_string());
+/// Round trips beyond a port, in the snapshot's words.
+pub(crate) fn beyond(beyond: &Beyond) -> snapshot::RoundTrips {
+    snapshot::RoundTrips { times: delays(&beyond.trips), losses: losses(&beyond.losses) }
+}
+
+fn losses(losses: &Losses) -> snapshot::Losses {
+    let Losses { segments, before, beyond } = *losses;
+    snapshot::Losses { segments, before, beyond }
+}
+
+/// The heaviest hosts and flows that left through a port, in the snapshot's words: the heaviest of
+/// each kind first. `beyond` is what is known of what is beyond that port, and beyond the other one.
+pub(crate) fn heaviest(told: &Told, beyond: [Option<&Beyond>; 2]) -> snapshot::Heaviest {
+    let [here, across] = beyond;
+    let hosts = |entries: &[Entry<Host>], is_source: bool| {
+        let mut heavies = ranked(entries, |host| host.address().to_string());
+        for (heavy, host) in &mut heavies {
+            let known = |beyond: Option<&Beyond>| {
+                beyond?.hosts.iter().find(|known| known.address == host.address()).cloned()
+            };
+            // Who sends through this port is beyond the other one.
+            let far = known(if is_source { across } else { here });
+            heavy.round_trip = far.filter(|far| !far.trips.is_empty()).map(|far| round_trip(&far));
+            let sent = known(here).map(|known| if is_source { known.from } else { known.to });
+            heavy.losses = sent.filter(|sent| sent.segments > 0).map(|sent| losses(&sent));
+        }
+        heavies.into_iter().map(|(heavy, _)| heavy).collect()
+    };
     snapshot::Heaviest {
         window_s: WINDOW.as_secs_f64(),
-        sources: hosts(&told.sources),
-        destinations: hosts(&told.destinations),
-        flows: ranked(&told.flows, described),
+        sources: hosts(&told.sources, true),
+        destinations: hosts(&told.destinations, false),
+        flows: ranked(&told.flows, described).into_iter().map(|(heavy, _)| heavy).collect(),
+    }
+}
+
+fn round_trip(host: &narrows_roundtrip::Host) -> snapshot::RoundTrip {
+    let micros = |of| host.trips.quantile(of).map_or(0, |time| time.0 / 1_000);
+    snapshot::RoundTrip {
+        min_us: host.shortest.0 / 1_000,
+        p50_us: micros(0.5),
+        p99_us: micros(0.99),
     }
 }
 
 /// The heaviest of `entries`, those whose own bytes are most of what was counted for them.
-fn ranked<K>(entries: &[Entry<K>], name: impl Fn(&K) -> String) -> Vec<snapshot::Heavy> {
+fn ranked<K: Copy>(entries: &[Entry<K>], name: impl Fn(&K) -> String) -> Vec<(snapshot::Heavy, K)> {
     let mut known: Vec<&Entry<K>> =
         entries.iter().filter(|entry| entry.own_bytes() > entry.over).collect();
     known.sort_by_key(|entry| Reverse(entry.own_bytes()));
     let heavy = |entry: &&Entry<K>| {
         let bytes = entry.own_bytes();
-        snapshot::Heavy {
+        let quantile = |of| entry.delays.quantile(of).map_or(0, |time| time.0 / 1_000);
+        let heavy = snapshot::Heavy {
             name: name(&entry.key),
             bps: (bytes as f64 * 8.0 / WINDOW.as_secs_f64()) as u64,
             delay_mean_us: entry.stayed.checked_div(bytes).unwrap_or(0),
             delay_max_us: entry.longest.0 / 1_000,
-        }
+            delay_p50_us: quantile(0.5),
+            delay_p99_us: quantile(0.99),
+            delay_p999_us: quantile(0.999),
+            ..snapshot::Heavy::default()
+        };
+        (heavy, entry.key)
     };
     known.iter().take(HEAVY_MAX).map(heavy).collect()
 }

@@ -177,6 +177,7 @@ impl InDriver {
             // Nothing waits here.
             delays: Default::default(),
             heaviest: Default::default(),
+            beyond: Default::default(),
         };
         for side in Side::BOTH {
             counts.add_dropped_in_front(side, self.fronts[side.index()].dropped());

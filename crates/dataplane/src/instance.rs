@@ -31,7 +31,7 @@ use narrows_link::{LinkError, LinkEvent, Promiscuous, doctor};
 use narrows_policy::{NodeStats, Plan, Policy, PolicyError};
 use narrows_sets::Sets;
 use narrows_shaper::Side;
-use narrows_snapshot::Snapshot;
+use narrows_snapshot::{Finding, Snapshot};
 use narrows_units::Nanos;
 use narrows_xdp::{Numbers, Refusal};
 use std::collections::BTreeMap;
@@ -197,6 +197,8 @@ pub struct Instance {
     past: Counts,
     rates: RateMeter,
     events: Events,
+    /// What was found of ports and host at the start.
+    findings: Vec<Finding>,
     began: Nanos,
 }
 
@@ -207,6 +209,7 @@ impl Instance {
             watch: Watch::new(options.fail.stalled()),
             standby: StandBy::new(options.fail),
             repairs,
+            findings: Vec::new(),
             bypass: Bypass::default(),
             let_go: None,
             options,
@@ -627,6 +630,17 @@ impl Instance {
         if self.plane.is_some() {
             self.repairs.repair(&mut self.events);
         }
+    }
+
+    /// Takes down what `doctor` found at the start, for views.
+    pub fn examined(&mut self, findings: Vec<doctor::Finding>) {
+        let shown = |finding: doctor::Finding| Finding {
+            subject: finding.subject,
+            severity: finding.severity.name().to_owned(),
+            what: finding.what,
+            remedy: finding.remedy,
+        };
+        self.findings = findings.into_iter().map(shown).collect();
     }
 
     /// What is wrong now.

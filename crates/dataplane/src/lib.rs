@@ -9,8 +9,8 @@
 //! `xdp_io` (its I/O over AF_XDP), `sizing` (how many frames, and how large), `runner` (a worker in
 //! real time), with its `heartbeat` and its `mailbox`, `crew` (a thread that serves one or
 //! several), `workers` (all of them), `plane` (what joins two ports, whatever way), `session` (the
-//! plane of AF_XDP), `instance` (policy, events, counters), `watch` (reports workers that hang), [`run`] (the process), [`control`] (how commands
-//! reach it).
+//! plane of AF_XDP), `instance` (policy, events, counters), `watch` (reports workers that hang),
+//! [`run`] (the process), [`control`] (how commands reach it).
 //!
 //! Non-goals: payload (the kernel side classifies), policy (the layer below), words (`tc`).
 

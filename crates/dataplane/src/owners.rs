@@ -1,4 +1,4 @@
-//! Who has each frame of a worker.
+//! The owner of each frame of a worker.
 //!
 //! *The idea.* A frame has exactly one owner at any moment, which is recorded beside it. Each
 //! direction has frames of its own, by number: those below the border carry what arrives at port A,

@@ -5,8 +5,9 @@
 //! the same in a changed plan keeps its queues, its credit and its seats. It says what it counted,
 //! and hands over what is queued when another process takes over.
 //!
-//! [`Session`](crate::session::Session) is the plane of AF_XDP, with queues and a worker for each of
-//! them; [`InDriver`](crate::in_driver::InDriver) is the XDP plane, without either. A test has one that forwards nothing.
+//! [`Session`](crate::session::Session) is the plane of AF_XDP, with queues and a worker for each
+//! of them; [`InDriver`](crate::in_driver::InDriver) is the XDP plane, without either. A test has
+//! one that forwards nothing.
 //!
 //! *Non-goals.* Which interfaces there are, what happens when they change, who forwards when the
 //! process is gone: that is the instance's, whatever the plane.
@@ -42,8 +43,8 @@ pub(crate) trait Plane: LooksUp {
     /// How the ports are joined.
     fn mode(&self) -> Mode;
 
-    /// The device of `side` as it is now, with what it lost since the ports were joined; what cannot
-    /// be read any more has lost nothing.
+    /// The device of `side` as it is now, with what it lost since the ports were joined; what
+    /// cannot be read any more has lost nothing.
     fn device(&self, side: Side) -> Device;
 
     /// What runs for what leaves at `side`.
@@ -56,8 +57,8 @@ pub(crate) trait Plane: LooksUp {
     /// Where the kernel does not take it, for want of memory: the present one goes on then.
     fn install(&mut self, side: Side, plan: Plan) -> Result<(), InstanceError>;
 
-    /// Puts `terms`, which look up in `tables`, in front of what comes in at `side`, in the place of
-    /// what is there.
+    /// Puts `terms`, which look up in `tables`, in front of what comes in at `side`, in the place
+    /// of what is there.
     ///
     /// # Errors
     /// Where the kernel does not take them: what is there goes on then.

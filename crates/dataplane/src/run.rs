@@ -143,13 +143,14 @@ pub fn run(
     let control = ControlServer::open(&ports)?;
     let ears = Ears::open()?;
     let manager = Manager::from_environment();
-    refuse_blockers(&ports, fail, plane, &session)?;
+    let findings = refuse_blockers(&ports, fail, plane, &session)?;
     let needs = Needs { batch: batch.as_deref(), state: state.as_ref().map(StateFile::path) };
     let repairs = Repairs::reach(&ports);
     let unconfined = confine(needs);
     let options = InstanceOptions { ports, fail, plane, session };
     let mut instance = Instance::start(options, policy, sets, repairs)?;
     unconfined.into_iter().for_each(|missing| instance.warn(missing));
+    instance.examined(findings);
     ready(&instance);
     let upgrades = Upgrades::new(UpgradeStatus::Never);
     serve(Process { control, ears, manager, upgrades, instance }, batch, state, sets_file)
@@ -386,17 +387,17 @@ pub fn run_bare(
     Ok(sum)
 }
 
-/// Refuses, with the remedy, what cannot work.
+/// Refuses, with the remedy, what cannot work; what else was found.
 fn refuse_blockers(
     ports: &[String; 2],
     fail: FailMode,
     plane: PlaneKind,
     session: &SessionOptions,
-) -> Result<(), RunError> {
+) -> Result<Vec<Finding>, RunError> {
     let findings = doctor::examine(&ports[0], &ports[1], &wanted(ports, fail, plane, session));
     let blockers: Vec<Finding> = doctor::blockers(&findings).cloned().collect();
     if blockers.is_empty() {
-        return Ok(());
+        return Ok(findings);
     }
     Err(RunError::Blocked(doctor::render(&blockers).trim_end().to_owned()))
 }

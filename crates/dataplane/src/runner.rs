@@ -20,7 +20,7 @@ use crate::xdp_io::XdpIo;
 use narrows_bpf::Heart;
 use narrows_packet::{Backlog, DropReason};
 use narrows_qdisc::Stats;
-use narrows_shaper::{Activity, Delays, PathCounters, Pause, Side, Told, Worker};
+use narrows_shaper::{Activity, Beyond, Delays, PathCounters, Pause, Side, Told, Worker};
 use narrows_units::Nanos;
 use narrows_xsk::{KernelDrops, PollSet, RingSizes};
 use std::os::fd::OwnedFd;
@@ -66,7 +66,9 @@ pub(crate) struct WorkerReport {
     pub(crate) delays: [Delays; 2],
     /// The same: the heaviest hosts and flows of late.
     pub(crate) heaviest: [Told; 2],
-    /// The same; depth first.
+    /// By port: round trips beyond it, where they are looked at.
+    pub(crate) beyond: [Option<Beyond>; 2],
+    /// By the port that packets are to leave through; depth first.
     pub(crate) qdiscs: [Vec<Stats>; 2],
     /// By port: system calls made to have something sent there.
     pub(crate) tx_kicks: [u64; 2],
@@ -348,6 +350,7 @@ impl Runner {
             backlogs: Side::BOTH.map(|side| self.worker.backlog(side)),
             delays: Side::BOTH.map(|side| self.worker.delays(side).clone()),
             heaviest: Side::BOTH.map(|side| self.worker.heaviest(side, now)),
+            beyond: Side::BOTH.map(|side| self.worker.beyond(side, now)),
             qdiscs: Side::BOTH.map(|side| self.worker.qdisc_stats(side)),
             tx_kicks: Side::BOTH.map(|side| io.kicks(side)),
             kernel_drops: Side::BOTH.map(|side| io.kernel_drops(side)),

@@ -19,12 +19,13 @@ use narrows_link::{Device, DeviceLosses};
 use narrows_packet::dissect::Dissector;
 use narrows_policy::Plan;
 use narrows_qdisc::Slot;
-use narrows_shaper::{Installation, Side, Worker};
+use narrows_roundtrip::Awaited;
+use narrows_shaper::{Installation, Io, Side, Worker};
 use narrows_xsk::{CopyMode, RingSizes, Socket, SocketError, Umem, UmemError};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::os::fd::AsFd;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 mod handover;
 mod plane;
@@ -76,6 +77,8 @@ pub struct SessionOptions {
     pub xdp_mode: Option<XdpMode>,
     /// Only this copy mode, instead of the best that works.
     pub copy_mode: Option<CopyMode>,
+    /// Workers learn of round trips beyond the ports.
+    pub round_trips: bool,
 }
 
 impl SessionOptions {
@@ -215,6 +218,23 @@ impl Prepared {
     }
 }
 
+/// What the workers of a session share to learn of round trips, where they are to.
+pub(crate) struct Boards(Option<[Arc<Awaited>; 2]>);
+
+impl Boards {
+    pub(crate) fn new(options: &SessionOptions) -> Self {
+        Self(options.round_trips.then(|| [Awaited::new(), Awaited::new()]))
+    }
+
+    /// `worker` is one of them.
+    pub(crate) fn seat<I: Io>(&self, worker: Worker<I>) -> Worker<I> {
+        match &self.0 {
+            Some(boards) => worker.with_round_trips(boards, Secrets::own().hash_key),
+            None => worker,
+        }
+    }
+}
+
 /// Two ports joined over AF_XDP.
 pub(crate) struct Session {
     // Declared first: the programs go before the workers do.
@@ -241,10 +261,11 @@ impl Session {
         let queues = of_a.len().min(of_b.len()) as u32;
         let mut prepared = Prepared::new(ports, options, queues, stalled)?;
         let mut workers = Workers::new(prepared.heartbeats.clone());
+        let boards = Boards::new(options);
         let ios = (0u32..).zip(prepared.take_ios());
         for (((queue, io), of_a), of_b) in ios.zip(of_a).zip(of_b) {
             let qdiscs = [Slot::new(of_a), Slot::new(of_b)];
-            let worker = Worker::new(io, prepared.sizing.frames(), qdiscs);
+            let worker = boards.seat(Worker::new(io, prepared.sizing.frames(), qdiscs));
             let seat = Seat::of(queue, options);
             workers.start(worker, seat).map_err(SessionError::Thread)?;
         }

@@ -87,6 +87,7 @@ mod tests {
             busy_poll: false,
             xdp_mode: None,
             copy_mode: None,
+            round_trips: false,
         }
     }
 

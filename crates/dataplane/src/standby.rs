@@ -1,4 +1,4 @@
-//! Who forwards when this process is gone, and whether that still holds.
+//! The bridge that forwards when this process is gone, and checks that it still can.
 //!
 //! The bridge that was prepared at the start may later be deleted, set down, lose a port or be
 //! configured as anything but a wire, by any administrator of the host. Nothing would show until

@@ -91,8 +91,8 @@ impl Workers {
         (0u32..).zip(self.pulses()).filter_map(seen).collect()
     }
 
-    /// Hands each its specification for what goes out of `egress`, and waits until all that are not silent
-    /// have taken it over. A silent one takes it over before it does anything else.
+    /// Hands each its specification for what goes out of `egress`, and waits until all that are not
+    /// silent have taken it over. A silent one takes it over before it does anything else.
     pub(crate) fn update(&self, egress: Side, specs: Vec<Spec>) {
         for (thread, spec) in self.threads.iter().zip(specs) {
             thread.update(egress, spec);

@@ -1,8 +1,8 @@
 //! Others' configurations, turned into a policy.
 //!
-//! *Idea.* What somebody runs today is read, and written as the `tc` commands of a policy file. What
-//! has no equivalent here is neither dropped silently nor guessed: it stands in the policy as a
-//! comment, in its place, and is counted in a report.
+//! *Idea.* What somebody runs today is read, and written as the `tc` commands of a policy file.
+//! What has no equivalent here is neither dropped silently nor guessed: it stands in the policy as
+//! a comment, in its place, and is counted in a report.
 //!
 //! | from | what is read |
 //! | --- | --- |
@@ -10,8 +10,8 @@
 //! | [`sqm`] | `/etc/config/sqm` of OpenWrt's sqm-scripts |
 //! | [`tc`] | what `tc -j qdisc show`, `tc -j class show` and `tc -j filter show` print |
 //!
-//! *Principles.* Text in, text out: no I/O, no clock. No input panics. The words are `tc`'s, so that
-//! whatever reads policies checks the result; the tests load every one.
+//! *Principles.* Text in, text out: no I/O, no clock. No input panics. The words are `tc`'s, so
+//! that whatever reads policies checks the result; the tests load every one.
 
 mod draft;
 pub mod libreqos;

@@ -1,9 +1,9 @@
 //! LibreQoS: `ShapedDevices.csv` and `network.json`.
 //!
 //! A circuit is a class with an assured rate (its minimum) and a ceiling (its maximum), below the
-//! class of its parent node, with the queue management that LibreQoS would give it. A node is a class
-//! whose ceiling is its bandwidth and whose assured rate is what its circuits are assured. The same
-//! tree stands at both ports: downloads by destination address, uploads by source address.
+//! class of its parent node, with the queue management that LibreQoS would give it. A node is a
+//! class whose ceiling is its bandwidth and whose assured rate is what its circuits are assured.
+//! The same tree stands at both ports: downloads by destination address, uploads by source address.
 //!
 //! A class has the same number at both ports, and so one name.
 //!

@@ -1,9 +1,9 @@
 //! OpenWrt's sqm-scripts: `/etc/config/sqm`.
 //!
-//! A `queue` section shapes one interface, mostly the one towards the Internet: what leaves there is
-//! `upload`, what comes in there is `download`. Here a download is what leaves through the other
-//! port. With `cake` both become a `cake` with the script's tins, link layer and options. The scripts
-//! around `htb` and `fq_codel` become `cake` with as many tins, or `tbf` and `fq_codel`.
+//! A `queue` section shapes one interface, mostly the one towards the Internet: what leaves there
+//! is `upload`, what comes in there is `download`. Here a download is what leaves through the other
+//! port. With `cake` both become a `cake` with the script's tins, link layer and options. The
+//! scripts around `htb` and `fq_codel` become `cake` with as many tins, or `tbf` and `fq_codel`.
 //!
 //! Source: sqm-scripts' `defaults.sh`, `functions.sh` and `*.qos`, and OpenWrt's "SQM details".
 

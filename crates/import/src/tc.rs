@@ -1,11 +1,11 @@
 //! The running host's queueing, as `tc -j` prints it.
 //!
-//! Objects are told apart by their keys: a class has `class`, a filter `protocol` or `pref`, a qdisc
-//! neither. Qdiscs name their device; classes and filters do not, as `tc` is asked for those of one
-//! device at a time.
+//! Objects are told apart by their keys: a class has `class`, a filter `protocol` or `pref`, a
+//! qdisc neither. Qdiscs name their device; classes and filters do not, as `tc` is asked for those
+//! of one device at a time.
 //!
-//! Source: iproute2 6.1 to 7.3, `tc_qdisc.c`, `tc_class.c`, `tc_filter.c` and the kinds' `print_opt`.
-//! In JSON rates are bytes per second, times are microseconds.
+//! Source: iproute2 6.1 to 7.3, `tc_qdisc.c`, `tc_class.c`, `tc_filter.c` and the kinds'
+//! `print_opt`. In JSON rates are bytes per second, times are microseconds.
 
 mod filter;
 mod qdisc;
@@ -36,8 +36,8 @@ struct Device {
 
 impl Printed {
     /// Adds JSON that `tc -j … show` printed, one array or several. `dev` is whose classes and
-    /// filters these are, `parent` where these filters stand; none where there are qdiscs of a single
-    /// device, which is then meant, and its root.
+    /// filters these are, `parent` where these filters stand; none where there are qdiscs of a
+    /// single device, which is then meant, and its root.
     ///
     /// # Errors
     /// Where it is no such JSON, or nothing says whose classes and filters they are.

@@ -19,8 +19,8 @@ fn options() -> Options {
     Options { ports: ports(), uplink_kbit: [Some(1_000_000), Some(500_000)] }
 }
 
-/// In the published formats, with what makes trouble: a comment, a device without a name, two devices
-/// of a circuit, several addresses in a cell, host bits, a parent that does not exist.
+/// In the published formats, with what makes trouble: a comment, a device without a name, two
+/// devices of a circuit, several addresses in a cell, host bits, a parent that does not exist.
 const DEVICES: &str = "\
 # This is a comment
 Circuit ID,Circuit Name,Device ID,Device Name,Parent Node,MAC,IPv4,IPv6,Download Min Mbps,Upload Min Mbps,Download Max Mbps,Upload Max Mbps,Comment

@@ -1,6 +1,6 @@
 //! How large a frame one receive buffer holds.
 //!
-//! One rule for everybody who has to know: the data plane chooses the size of its frames by it and
+//! One rule for all users: the data plane chooses the size of its frames by it and
 //! whether a packet may take several, the doctor judges MTUs by it. It is a rule about buffers and
 //! not about drivers, so that it also holds for those that nobody has tried.
 //!

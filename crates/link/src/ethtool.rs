@@ -6,7 +6,7 @@
 
 use crate::status::{Queues, text};
 use crate::sys::{Ethtool, FeatureState, Question};
-use std::io;
+use std::{fmt, io};
 
 /// `ETH_FLAG_TXVLAN`, `ETH_FLAG_RXVLAN`, `ETH_FLAG_LRO` of `linux/ethtool.h`.
 pub(crate) const FLAG_TX_VLAN: u32 = 1 << 7;
@@ -29,6 +29,13 @@ impl Driver {
             Ok(raw) => Self { name: text(&raw.driver), bus: text(&raw.bus) },
             Err(_) => Self { name: kind.unwrap_or_default().to_owned(), bus: String::new() },
         }
+    }
+}
+
+/// Its name as a message has it: `an unknown driver` where there is none.
+impl fmt::Display for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.name.is_empty() { "an unknown driver" } else { &self.name })
     }
 }
 

@@ -185,15 +185,15 @@ unsafe impl Command for RawDriver {}
 // SAFETY: as `struct ethtool_sset_info` with one number behind it, which is what the kernel writes
 // for a mask of one bit; used with ETHTOOL_GSSET_INFO and one bit only.
 unsafe impl Command for SetInfo {}
-// SAFETY: as `struct ethtool_gstrings`; used with ETHTOOL_GSTRINGS and FEATURE_STRINGS only, and only
-// after `feature_names` has seen that there are no more of them than `names` has room for. Their
-// number does not change while a kernel runs.
+// SAFETY: as `struct ethtool_gstrings`; used with ETHTOOL_GSTRINGS and FEATURE_STRINGS only, and
+// only after `feature_names` has seen that there are no more of them than `names` has room for.
+// Their number does not change while a kernel runs.
 unsafe impl Command for Strings {}
-// SAFETY: as `struct ethtool_gfeatures`; used with ETHTOOL_GFEATURES only, for which the kernel writes
-// at most as many blocks as `words` says, and that is never more than WORDS.
+// SAFETY: as `struct ethtool_gfeatures`; used with ETHTOOL_GFEATURES only, for which the kernel
+// writes at most as many blocks as `words` says, and that is never more than WORDS.
 unsafe impl Command for FeatureState {}
-// SAFETY: as `struct ethtool_sfeatures`; used with ETHTOOL_SFEATURES only, for which the kernel reads
-// as many blocks as it has words itself, or none where `words` says otherwise.
+// SAFETY: as `struct ethtool_sfeatures`; used with ETHTOOL_SFEATURES only, for which the kernel
+// reads as many blocks as it has words itself, or none where `words` says otherwise.
 unsafe impl Command for SetFeatures {}
 
 /// A socket through which ethtool is spoken, in the network namespace in which it was

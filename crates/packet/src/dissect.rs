@@ -34,6 +34,7 @@ use plain::plain;
 
 mod acknowledgement;
 mod bytes;
+mod conversation;
 mod hash;
 mod keys;
 mod layer;
@@ -46,6 +47,7 @@ mod translation;
 mod transport;
 mod tunnel;
 
+pub use conversation::{Conversation, Segment, Spin};
 pub use keys::{Fragment, IpKeys, Keys};
 pub use rewrite::rewrite;
 pub use translation::Translation;

@@ -183,7 +183,8 @@ impl Rules for Cake {
     }
 
     /// Alone it keeps a clock of its own, which nothing can make more exact; unlimited it has
-    /// nothing to share. One that shares a rate out by host and tin has to know those of all queues.
+    /// nothing to share. One that shares a rate out by host and tin has to know those of all
+    /// queues.
     fn plan(&self, queues: usize) -> (narrows_qdisc::Config, Option<SharedLimit>) {
         let config = self.params.config;
         let limit = config.rate.filter(|_| queues > 1).map(|rate| {

@@ -1,7 +1,7 @@
 //! `drr`: classes that take turns, which somebody makes.
 //!
-//! As in the kernel (`net/sched/sch_drr.c`). Differences: a parent that is not the qdisc is refused,
-//! where the kernel takes it and makes a root class all the same.
+//! As in the kernel (`net/sched/sch_drr.c`). Differences: a parent that is not the qdisc is
+//! refused, where the kernel takes it and makes a root class all the same.
 
 use crate::assignments::Assignments;
 use crate::classful::{Classful, MINOR_MAX};

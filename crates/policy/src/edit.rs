@@ -247,8 +247,8 @@ impl PortPolicy {
         }
     }
 
-    /// Sets the parameters of the qdisc `handle`. Returns the actions of filters that go with classes
-    /// of it.
+    /// Sets the parameters of the qdisc `handle`. Returns the actions of filters that go with
+    /// classes of it.
     fn change(
         &mut self,
         handle: Handle,

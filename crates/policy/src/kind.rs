@@ -1,7 +1,7 @@
 //! What a qdisc is, and the rules of each kind.
 //!
-//! A kind's parameters are data, its module says how they are made and changed, and [`Rules`] is all
-//! that the rest of the policy asks. *To add a kind:* a module with its `Rules`, a variant of
+//! A kind's parameters are data, its module says how they are made and changed, and [`Rules`] is
+//! all that the rest of the policy asks. *To add a kind:* a module with its `Rules`, a variant of
 //! [`Kind`] and one of [`Params`]; the compiler names the places.
 
 use crate::mq::Mq;

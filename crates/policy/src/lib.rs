@@ -65,7 +65,7 @@ pub use htb::{ClassEdit, ClassParams, Htb, HtbClass, HtbClasses, HtbOptions, Htb
 pub use kind::{Classes, Kind, Params};
 pub use label::HtbLabel;
 pub use pacing::{CodelOptions, PacingOptions};
-pub use plan::{Key, NodeStats, Plan, PlanClass, PlanNode, SharedLimit};
+pub use plan::{Key, NodeStats, Plan, PlanClass, PlanNode, SharedLimit, Within, filling};
 pub use prio::{Prio, PrioParams, Priomap};
 pub use sfq::SfqOptions;
 pub use tbf::TbfParams;

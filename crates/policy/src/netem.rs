@@ -1,4 +1,4 @@
-//! `netem`: what goes together, and whose the rate is.
+//! `netem`: which parameters exclude each other, and which limit its rate belongs to.
 //!
 //! As in the kernel (`netem_change()`) a command says all of it: what it does not name is the
 //! default. At the root of a port the rate is the port's, and its queues share it as those of a

@@ -48,7 +48,38 @@ pub struct PlanNode {
     /// [`Plan::classes`] has it.
     pub children: Vec<Key>,
     /// The class of a tree that it is in, or below.
-    pub within: Option<ClassId>,
+    pub within: Within,
+}
+
+/// In which class of a tree a qdisc is. What is just in it does not say which: so those of many
+/// classes that are alike are one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Within {
+    /// In none.
+    None,
+    /// In the one at which it hangs.
+    Parent,
+    /// In this one, with others between.
+    Class(ClassId),
+}
+
+impl Within {
+    /// That of what hangs at `parent`, in `class` or below it.
+    pub(crate) fn of(class: Option<ClassId>, parent: Parent) -> Self {
+        match class {
+            None => Self::None,
+            Some(class) if parent == Parent::Class(class) => Self::Parent,
+            Some(class) => Self::Class(class),
+        }
+    }
+
+    /// The class, of what is called `key`.
+    pub fn class(self, key: &Key) -> Option<ClassId> {
+        match (self, key.parent) {
+            (Self::Class(class), _) | (Self::Parent, Parent::Class(class)) => Some(class),
+            _ => None,
+        }
+    }
 }
 
 /// A class of an `htb`.
@@ -180,6 +211,13 @@ impl Plan {
         let classes = key.handle.and_then(|handle| self.classes.get(&handle));
         classes.into_iter().flatten().filter_map(|(_, class)| class.leaf).collect()
     }
+}
+
+/// All of `sorted` in the order in which a persistent map takes the least memory. Where its nodes are
+/// full they split in the middle, so keys that come one after the other leave each of them half full:
+/// every second one comes first, and the others fill up what these leave.
+pub fn filling<T>(sorted: &[T]) -> impl Iterator<Item = &T> {
+    sorted.iter().step_by(2).chain(sorted.iter().skip(1).step_by(2))
 }
 
 impl fmt::Display for Key {

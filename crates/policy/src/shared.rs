@@ -1,11 +1,11 @@
 //! Bands below a rate that queues share: the classes of one tree.
 //!
-//! Each queue has its own packets in each band. Where they share the rate of a `tbf`, whose band goes
-//! first is to be decided between them, too: a packet of a good band on one queue before those of
-//! worse ones on all others. That is what a tree of classes does by their priorities. So a `tbf` with a
-//! `prio`, `drr` or `ets` in it is planned as an `htb`: at its root a class with the rate of the
-//! `tbf`, and below that one for each band, which has next to nothing assured and borrows the rest,
-//! by its place in the order and its quantum.
+//! Each queue has its own packets in each band. Where they share the rate of a `tbf`, whose band
+//! goes first is to be decided between them, too: a packet of a good band on one queue before those
+//! of worse ones on all others. That is what a tree of classes does by their priorities. So a `tbf`
+//! with a `prio`, `drr` or `ets` in it is planned as an `htb`: at its root a class with the rate of
+//! the `tbf`, and below that one for each band, which has next to nothing assured and borrows the
+//! rest, by its place in the order and its quantum.
 //!
 //! What stays with the `tbf` is its limit, and a bucket of its own on each queue, which no queue
 //! exhausts that may send.

@@ -38,7 +38,7 @@ use crate::sink::Sink;
 use crate::{Above, Config as AnyConfig, Detail, Handover, Next, Qdisc, Spec, Stats, Verdict};
 use class::{State, Turn};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
-use narrows_units::{Bytes, Nanos};
+use narrows_units::{Bytes, Nanos, Spread};
 use std::collections::BTreeMap;
 
 mod class;
@@ -87,6 +87,8 @@ pub struct Figures {
     /// By class, what those may still send in their turn that have something to send; over all
     /// queues together.
     pub deficits: BTreeMap<u16, u64>,
+    /// By class, how long what left had stayed; of those that have sent.
+    pub delays: BTreeMap<u16, Spread>,
 }
 
 impl Figures {
@@ -94,6 +96,9 @@ impl Figures {
     pub(crate) fn merge(&mut self, other: &Self) {
         for (class, deficit) in &other.deficits {
             *self.deficits.entry(*class).or_default() += deficit;
+        }
+        for (class, delays) in &other.delays {
+            self.delays.entry(*class).or_default().merge(delays);
         }
     }
 }
@@ -412,11 +417,14 @@ impl Qdisc for Bands {
     }
 
     fn stats_below(&self, above: Above, into: &mut Vec<Stats>) {
-        let detail = (self.config.discipline == Discipline::Drr).then(|| {
-            let busy = self.classes.iter().filter(|class| !class.queue.backlog().is_empty());
-            let deficits = busy.map(|class| (class.id, class.deficit().0)).collect();
-            Detail::Bands(Box::new(Figures { deficits }))
-        });
+        let is_busy = |class: &&class::Class| {
+            self.config.discipline == Discipline::Drr && !class.queue.backlog().is_empty()
+        };
+        let busy = self.classes.iter().filter(is_busy);
+        let deficits = busy.map(|class| (class.id, class.deficit().0)).collect();
+        let delays = self.classes.iter().map(|class| (class.id, class.queue.delays().clone()));
+        let delays = delays.filter(|(_, delays)| !delays.is_empty()).collect();
+        let detail = Some(Detail::Bands(Box::new(Figures { deficits, delays })));
         let mut own = Stats {
             backlog: self.backlog,
             drops: self.came - self.stats.sent_packets - u64::from(self.backlog.packets),

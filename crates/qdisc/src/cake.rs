@@ -63,6 +63,7 @@ use sizes::Sizes;
 use slab::Slab;
 use tin::{Tin, WHOLE_HOST};
 use tins::Scheme;
+use windows::Windows;
 
 mod ack_filter;
 mod arrival;
@@ -88,6 +89,7 @@ mod tables;
 mod tin;
 mod tins;
 mod ways;
+mod windows;
 
 pub use config::{AckFilter, Config, Diffserv, Isolation};
 pub use figures::{Figures, TinFigures};
@@ -107,6 +109,8 @@ pub(crate) struct Cake {
     /// The part of the limit that memory follows.
     share: Share,
     neighbours: Option<Neighbours>,
+    /// For how long hosts remember their flows.
+    windows: Windows,
     /// What this queue weighs among those of a class, where the rate is the class's.
     weight: Weight,
     estimator: Option<estimator::Estimator>,
@@ -145,6 +149,7 @@ impl Cake {
             memory: Memory::new(&config),
             share: Share::WHOLE,
             neighbours: census.map(Neighbours::new),
+            windows: Windows::new(),
             weight: Weight::ONE,
             flows: Slab::new(),
             idle: List::EMPTY,
@@ -209,6 +214,7 @@ impl Cake {
     /// A batch begins: tells the siblings what waits and hears from them, if it is time.
     #[inline]
     fn begin_batch(&mut self, now: Nanos) {
+        self.follow_time(now);
         if let Some(neighbours) = &self.neighbours
             && neighbours.is_due(now)
         {
@@ -231,6 +237,22 @@ impl Cake {
         if share.0.abs_diff(self.share.0) > self.share.0 / 8 {
             self.share = share;
             self.follow_share();
+        }
+    }
+
+    /// Lets hosts forget flows that stood long ago.
+    #[inline]
+    fn follow_time(&mut self, now: Nanos) {
+        if self.windows.is_over(now) {
+            self.begin_window(now);
+        }
+    }
+
+    #[cold]
+    fn begin_window(&mut self, now: Nanos) {
+        self.windows.begin(now, self.config.rate);
+        for tables in self.tins.iter_mut().filter_map(|tin| tin.tables.as_mut()) {
+            tables.begin_window(self.windows.number());
         }
     }
 
@@ -306,6 +328,7 @@ impl Cake {
     fn figures(&self) -> Figures {
         let [network_size, adjusted_size] = self.sizes.extremes();
         let tin = |&tin: &u8| self.tins[usize::from(tin)].figures();
+        let spread = |&tin: &u8| self.tins[usize::from(tin)].spread.clone();
         Figures {
             memory_used: self.memory.most(),
             memory_limit: Memory::limit_told(&self.config),
@@ -324,6 +347,7 @@ impl Cake {
             average_offset: self.sizes.average_offset(),
             own_memory: Bytes(self.own_memory() as u64),
             tins: self.scheme.shown.iter().map(tin).collect(),
+            delays: self.scheme.shown.iter().map(spread).collect(),
         }
     }
 }

@@ -3,9 +3,10 @@
 //! The class decides when that packet goes. It is out of the qdisc already, so a qdisc that takes the
 //! place of another one inherits it.
 
+use crate::sink::Sink;
 use crate::{Above, Handover, Next, NodeId, Qdisc, Slot, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, PacketId, Packets};
-use narrows_units::{Bytes, Nanos};
+use narrows_units::{Bytes, Nanos, Spread};
 
 /// The packet that leaves next, out of the qdisc already.
 #[derive(Clone, Copy)]
@@ -22,11 +23,25 @@ pub(crate) struct ClassQueue {
     inherited: Option<Bytes>,
     /// What is queued, the held packet included.
     backlog: Backlog,
+    /// How long what the class has sent stayed.
+    delays: Spread,
 }
 
 impl ClassQueue {
     pub(crate) fn new(qdisc: Spec) -> Self {
-        Self { slot: Slot::new(qdisc), held: None, inherited: None, backlog: Backlog::default() }
+        Self {
+            slot: Slot::new(qdisc),
+            held: None,
+            inherited: None,
+            backlog: Backlog::default(),
+            delays: Spread::default(),
+        }
+    }
+
+    /// Has its qdisc brought near.
+    #[inline]
+    pub(crate) fn prefetch_qdisc(&self) {
+        narrows_cpu::prefetch_all(self.slot.qdisc());
     }
 
     /// Takes over what the qdisc is now.
@@ -41,6 +56,17 @@ impl ClassQueue {
     #[inline]
     pub(crate) fn backlog(&self) -> Backlog {
         self.backlog
+    }
+
+    /// How long what the class has sent had stayed here when the class sent it.
+    pub(crate) fn delays(&self) -> &Spread {
+        &self.delays
+    }
+
+    /// The class sends `id` at `now`.
+    #[inline]
+    pub(crate) fn sent(&mut self, packets: &Packets, id: PacketId, now: Nanos) {
+        self.delays.record(now.since(packets.meta(id).arrival));
     }
 
     /// The name of its qdisc.
@@ -103,6 +129,23 @@ impl ClassQueue {
     pub(crate) fn next(&mut self, packets: &mut Packets, now: Nanos) -> Result<Held, Next> {
         let id = self.slot.qdisc_mut().dequeue_one(packets, now)?;
         Ok(Held { id, len: packets.len(id) })
+    }
+
+    /// Sends into `out` what the qdisc gives, as long as there is room, and tells each packet to
+    /// `tell`. None is held.
+    #[inline]
+    pub(crate) fn send_into(
+        &mut self,
+        packets: &mut Packets,
+        now: Nanos,
+        out: &mut impl Sink,
+        mut tell: impl FnMut(&Packets, PacketId),
+    ) -> Next {
+        let delays = &mut self.delays;
+        out.fill(self.slot.qdisc_mut(), packets, now, |packets, id| {
+            delays.record(now.since(packets.meta(id).arrival));
+            tell(packets, id);
+        })
     }
 
     /// The figures of the qdiscs below the class.

@@ -149,7 +149,8 @@ pub struct Spec {
     pub classification: Option<Arc<Classification>>,
     /// How many qdiscs with classes are above it: where it finds its own in a packet's path.
     pub level: u8,
-    /// What filters packets at the port whose root it is: where they come in, and where they go out.
+    /// What filters packets at the port whose root it is: where they come in, and where they go
+    /// out.
     pub ends: Ends,
     /// The qdiscs below it: for `tbf` exactly one, for bands one each.
     pub children: Vec<Spec>,
@@ -177,8 +178,8 @@ impl Spec {
     /// A qdisc with a safeguard and without a `feedback` hears what comes in on its own queue.
     ///
     /// # Panics
-    /// Where the number of children is not the kind's own: one for `tbf`, one for each band, else none. Where it is to
-    /// keep a meter, or an `htb` its tree: a new one has none.
+    /// Where the number of children is not the kind's own: one for `tbf`, one for each band, else
+    /// none. Where it is to keep a meter, or an `htb` its tree: a new one has none.
     pub fn build(self) -> Box<dyn Qdisc> {
         let Self { config, metering, census, feedback, tree, level, mut children, .. } = self;
         let meter = match metering {

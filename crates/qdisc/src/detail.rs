@@ -15,7 +15,7 @@ pub enum Detail {
     Fq(Box<fq::Figures>),
     /// `htb`
     Htb(Box<htb::Figures>),
-    /// `drr`
+    /// `prio`, `drr`, `ets`
     Bands(Box<bands::Figures>),
     /// `carousel`, `eiffel`, `flowbundler`
     Pacing(Box<pacing::Figures>),
@@ -62,7 +62,7 @@ impl Detail {
         if let Self::Htb(figures) = self { Some(figures) } else { None }
     }
 
-    /// Those of a `drr`.
+    /// Those of a `prio`, a `drr` or an `ets`.
     pub fn bands(&self) -> Option<&bands::Figures> {
         if let Self::Bands(figures) = self { Some(figures) } else { None }
     }

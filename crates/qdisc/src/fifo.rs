@@ -27,13 +27,14 @@ pub enum Config {
     Bytes(Bytes),
 }
 
-/// A FIFO with a limit.
+/// A FIFO with a limit. What each packet touches is in front.
+#[repr(C)]
 pub(crate) struct Fifo {
+    queue: Queue,
+    limit_bytes: Bytes,
+    limit_packets: u32,
     /// `None` for `noqueue`.
     config: Option<Config>,
-    limit_packets: u32,
-    limit_bytes: Bytes,
-    queue: Queue,
     /// All but the backlog, which the queue knows.
     stats: Stats,
 }
@@ -91,6 +92,16 @@ impl Qdisc for Fifo {
         self.stats.drops += 1;
         packets.discard(id, self.reason());
         Verdict::Dropped
+    }
+
+    #[inline]
+    fn expect(&self, packets: &Packets, _id: PacketId) {
+        packets.prefetch(self.queue.back());
+    }
+
+    #[inline]
+    fn expect_departure(&self, packets: &Packets) {
+        packets.prefetch(self.queue.front());
     }
 
     fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]) {

@@ -45,6 +45,12 @@ impl Heap {
         self.entries.first().map(|entry| entry.at)
     }
 
+    /// Who has it.
+    #[inline]
+    pub(crate) fn first_flow(&self) -> Option<u32> {
+        self.entries.first().map(|entry| entry.flow)
+    }
+
     /// Puts `flow` in, to come out at `at`.
     pub(crate) fn insert(&mut self, at: Nanos, flow: u32) {
         let mut place = self.entries.len();
@@ -142,6 +148,8 @@ mod tests {
                 }
                 prop_assert_eq!(heap.len(), model.len());
                 prop_assert_eq!(heap.first(), model.first().map(|(at, _)| *at));
+                let first = heap.first().zip(heap.first_flow());
+                prop_assert!(first.is_none_or(|first| model.contains(&first)));
             }
         }
     }

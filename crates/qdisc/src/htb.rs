@@ -75,6 +75,13 @@ const DIRECT: u32 = u32::MAX;
 /// The number of a leaf whose class is gone.
 const RETIRED: u32 = 0;
 
+/// Where a queue has sent for more classes than this they may have to come from far: what a packet or
+/// a turn will touch of one is brought near in advance. Fewer stay in the nearest cache.
+const NEAR: usize = 64;
+
+/// So many packets of a batch, or classes that rest, are looked at in advance.
+const AHEAD: usize = 16;
+
 /// How many times there are for a class: one, and another that was earlier than one that has not
 /// come yet.
 const TIMES_A_CLASS: usize = 2;
@@ -193,6 +200,50 @@ impl Htb {
         Some(place)
     }
 
+    /// Takes the packet `id` in, which is for the leaf at `place`.
+    #[inline]
+    fn enqueue_at(
+        &mut self,
+        packets: &mut Packets,
+        place: u32,
+        id: PacketId,
+        now: Nanos,
+    ) -> Verdict {
+        let leaf = &mut self.leaves[place as usize];
+        let before = leaf.queue.backlog();
+        let verdict = leaf.enqueue(packets, id, now);
+        let after = leaf.queue.backlog();
+        self.count(before, after);
+        self.wake(place);
+        verdict
+    }
+
+    /// Has brought near what the turn of the class at `place` touches, and what it takes to know that
+    /// of those behind it in the rotation.
+    #[inline]
+    fn look_ahead(&mut self, packets: &Packets, borrow: bool, prio: usize, place: u32) {
+        let rotation = *self.rotation(borrow, prio);
+        if let Some(next) = rotation.front() {
+            self.leaves[next as usize].prefetch_parts();
+            if let Some(later) = rotation.behind(&mut self.leaves, next) {
+                self.leaves[later as usize].prefetch();
+            }
+        }
+        self.leaves[place as usize].expect_turn(packets);
+    }
+
+    /// The same for those that rest soon.
+    #[inline]
+    fn look_ahead_at_rest(&self) {
+        let soon = |ahead: usize| {
+            let (_, place) = self.lingering.get(ahead)?;
+            self.leaves.get(*place as usize)
+        };
+        soon(AHEAD / 2).into_iter().for_each(Leaf::prefetch_arrival);
+        soon(AHEAD / 4).into_iter().for_each(Leaf::prefetch_parts);
+        soon(0).into_iter().for_each(Leaf::expect_rest);
+    }
+
     /// A packet has come for the leaf at `place`.
     #[inline]
     fn wake(&mut self, place: u32) {
@@ -239,17 +290,24 @@ impl Htb {
 
     fn release(&mut self, packets: &mut Packets, now: Nanos, out: &mut impl Sink) -> Next {
         self.now = now;
+        let are_many = self.leaves.len() > NEAR;
         self.send_direct(packets, out);
         while let Some(at) = self.waiting.first()
             && at <= now
             && let Some((_, place)) = self.waiting.pop()
         {
+            if are_many && let Some(next) = self.waiting.first_flow() {
+                self.leaves[next as usize].prefetch();
+            }
             self.class_has_waited(place, at, now);
         }
         while let Some(&(at, place)) = self.lingering.front()
             && at <= now
         {
             self.lingering.pop_front();
+            if are_many {
+                self.look_ahead_at_rest();
+            }
             self.class_has_lingered(place, now);
         }
         let is_full = loop {
@@ -348,7 +406,8 @@ impl Htb {
             let (id, turn) = self.leaves[place as usize].place_in_line(level, now);
             let line = self.lines.of(id, level);
             if self.lines.asker(line).is_some() {
-                return self.stand_in(line, place, turn, now);
+                let due = self.due_in(line, place, now);
+                return self.stand_in(line, place, turn, due);
             }
             let top = &mut self.leaves[place as usize].asks_for;
             self.lines.put_before(top, place, line);
@@ -357,12 +416,15 @@ impl Htb {
         self.wait(place, at);
     }
 
-    /// Has the class at `place` stand in `line`, until those below that have something.
-    fn stand_in(&mut self, line: u32, place: u32, turn: u64, now: Nanos) {
+    /// When the class at `place` has something from those below the class of `line`.
+    fn due_in(&self, line: u32, place: u32, now: Nanos) -> Nanos {
         let level = self.lines.level(line);
-        let leaf = &mut self.leaves[place as usize];
-        leaf.last_line = Some(line);
-        let due = leaf.due_below(level, now).max(now + Nanos(1));
+        self.leaves[place as usize].due_below(level, now).max(now + Nanos(1))
+    }
+
+    /// Has the class at `place` stand in `line`, until those below that have something, at `due`.
+    fn stand_in(&mut self, line: u32, place: u32, turn: u64, due: Nanos) {
+        self.leaves[place as usize].last_line = Some(line);
         self.lines.insert(&mut self.leaves, place, line, turn);
         self.wait(place, due);
     }
@@ -382,7 +444,8 @@ impl Htb {
                 let (_, turn) = self.leaves[place as usize].place_in_line(level, now);
                 if self.lines.goes_before(&self.leaves, line, turn) {
                     next = self.lines.pop_front(&mut self.leaves, line);
-                    self.stand_in(line, place, turn, now);
+                    let due = self.due_in(line, place, now);
+                    self.stand_in(line, place, turn, due);
                 }
             } else {
                 next = self.lines.pop_front(&mut self.leaves, line);
@@ -441,6 +504,9 @@ impl Htb {
                 let rotation =
                     if borrow { &mut self.borrowing[prio] } else { &mut self.assured[prio] };
                 let Some(place) = rotation.pop_front(&mut self.leaves) else { break };
+                if self.leaves.len() > NEAR {
+                    self.look_ahead(packets, borrow, prio, place);
+                }
                 if !borrow || !self.joins_line(place, now) {
                     self.send_class(packets, place, borrow, now, out);
                 }
@@ -458,11 +524,12 @@ impl Htb {
             return false;
         }
         let level = self.lines.level(line);
-        if leaf.due_below(level, now) <= now {
+        let due = leaf.due_below(level, now);
+        if due <= now {
             return false;
         }
         let (_, turn) = leaf.place_in_line(level, now);
-        self.stand_in(line, place, turn, now);
+        self.stand_in(line, place, turn, due);
         true
     }
 
@@ -696,13 +763,32 @@ impl Qdisc for Htb {
         let Some(place) = self.place_of(packets.meta(id).class_at(self.level)) else {
             return self.enqueue_direct(packets, id);
         };
-        let leaf = &mut self.leaves[place as usize];
-        let before = leaf.queue.backlog();
-        let verdict = leaf.enqueue(packets, id, now);
-        let after = leaf.queue.backlog();
-        self.count(before, after);
-        self.wake(place);
-        verdict
+        self.enqueue_at(packets, place, id, now)
+    }
+
+    fn enqueue_all(&mut self, packets: &mut Packets, ids: &[PacketId], now: Nanos) {
+        for ids in ids.chunks(AHEAD) {
+            let mut places = [DIRECT; AHEAD];
+            for (place, &id) in places.iter_mut().zip(ids) {
+                let class = packets.meta(id).class_at(self.level);
+                *place = self.place_of(class).unwrap_or(DIRECT);
+            }
+            if self.leaves.len() > NEAR {
+                let leaf = |place: &u32| self.leaves.get(*place as usize);
+                places.iter().filter_map(leaf).for_each(Leaf::prefetch_arrival);
+                places.iter().filter_map(leaf).for_each(Leaf::prefetch_parts);
+                let expected = places.iter().zip(ids);
+                let expected = expected.filter_map(|(place, id)| Some((leaf(place)?, id)));
+                expected.for_each(|(leaf, id)| leaf.expect(packets, *id));
+            }
+            self.came += ids.len() as u64;
+            for (&place, &id) in places.iter().zip(ids) {
+                let _: Verdict = match place {
+                    DIRECT => self.enqueue_direct(packets, id),
+                    place => self.enqueue_at(packets, place, id, now),
+                };
+            }
+        }
     }
 
     fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]) {

@@ -1,34 +1,34 @@
-//! `netem`: a longer, worse, slower path than the one that is there.
+//! `netem`: makes a path longer, worse or slower.
 //!
-//! What comes is lost by chance, corrupted by chance, and else waits for its delay, which may vary.
-//! Packets stand in the order of their times ([`line::Line`]), so one with a shorter delay
-//! overtakes others: jitter reorders, as on a path with several ways, and `reorder` has some not
-//! wait at all. With a `rate` what has waited goes through a bottleneck as well, first in, first
-//! out.
+//! A packet may be lost by chance or corrupted by chance; otherwise it waits for its delay, which
+//! may vary. Packets are sorted by arrival time ([`line::Line`]), so a packet with a shorter delay
+//! overtakes others: jitter reorders, as on a path with several routes, and `reorder` lets some
+//! packets skip the delay. With a `rate`, delayed packets also pass through a bottleneck, first in,
+//! first out.
 //!
-//! *One path for a port.* At the root of a port every queue has a delay line of its own, as a flow
-//! keeps to its queue. The rate is one for all of them: a seat at a limit that the queues keep
-//! together ([`Meter`]), as a `tbf` has. As in Linux nobody overtakes on the way to it but who is
-//! reordered on purpose. Only what waits for the rate is told to the others: what is
-//! still under way does not want any yet.
+//! *One path for a port.* At the root of a port every queue has its own delay line, since a flow
+//! stays on its queue. All queues share one rate, by a seat at a common limit ([`Meter`]), as a
+//! `tbf` has. As in Linux, only packets that are reordered on purpose overtake others on the way to
+//! the bottleneck. A queue reports only packets that wait for the rate: those still under way need
+//! none yet.
 //!
-//! *Limits.* `limit` counts packets, under way or not, of each queue. At a rate that several queues
-//! share it is also the port's, of what waits for the rate: a queue has the part of it that goes
-//! with its share of the rate, and what arrives beyond that is dropped.
+//! *Limits.* `limit` counts the packets of each queue, under way or not. If several queues share a
+//! rate, it also bounds the packets of the port that wait for the rate: each queue has its share of
+//! it, and drops arrivals beyond that.
 //!
-//! *Chance* ([`chance`]) is drawn from `seed` and the number of the queue, and from nothing else:
-//! the same packets meet the same fate again.
+//! *Chance* ([`chance`]) is drawn from `seed` and the number of the queue only: the same packets
+//! meet the same fate again.
 //!
 //! Source: S. Hemminger, "Network Emulation with NetEm" (2005); S. Salsano et al., "Definition of a
-//! general and intuitive loss model for packet networks" (2009); `tc-netem(8)`. It differs in this:
+//! general and intuitive loss model for packet networks" (2009); `tc-netem(8)`. Differences:
 //! correlated draws keep their distribution ([`chance::Draw`]), and a reordered packet goes through
 //! the bottleneck like any other.
 //!
-//! Cost: O(1) a packet where delays do not vary, O(log n) where they do. Memory grows by doubling,
-//! with packets that stand out of order.
+//! Cost: O(1) a packet with a constant delay, O(log n) with a varying one. Memory grows by
+//! doubling, with packets that are out of order.
 //!
-//! Non-goals: duplicates (a frame is sent once or dropped once, and nobody here can make another
-//! one), queue management (that belongs to a qdisc of its own, above or below in the path).
+//! Non-goals: duplicates (a frame is sent once or dropped once, and there is no way to copy one),
+//! queue management (that belongs to a qdisc of its own, above or below in the path).
 
 mod chance;
 mod config;

@@ -93,6 +93,17 @@ pub trait Qdisc: Send {
         }
     }
 
+    /// The packet `id` will soon be enqueued: has what that touches brought near, see
+    /// [`narrows_cpu::prefetch`]. For a parent with many like it.
+    fn expect(&self, packets: &Packets, id: PacketId) {
+        let _ = (packets, id);
+    }
+
+    /// The same for the packet that leaves next.
+    fn expect_departure(&self, packets: &Packets) {
+        let _ = packets;
+    }
+
     /// Drops all of `ids`, which arrived when no frame was left for queued packets.
     fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]);
 

@@ -37,6 +37,13 @@ impl Rotation {
         (!self.is_empty()).then_some(self.first)
     }
 
+    /// Whose turn comes behind that of `place`.
+    #[inline]
+    pub(crate) fn behind<T: Linked>(&self, table: &mut [T], place: u32) -> Option<u32> {
+        let Link(next) = *table[place as usize].link();
+        (next != NONE).then_some(next)
+    }
+
     /// Behind all others.
     #[inline]
     pub(crate) fn push_back<T: Linked>(&mut self, table: &mut [T], place: u32) {
@@ -88,6 +95,9 @@ mod tests {
                 }
                 prop_assert_eq!(rotation.is_empty(), model.is_empty());
                 prop_assert_eq!(rotation.front(), model.front().copied());
+                if let Some(front) = rotation.front() {
+                    prop_assert_eq!(rotation.behind(&mut table, front), model.get(1).copied());
+                }
             }
         }
     }

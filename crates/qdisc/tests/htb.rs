@@ -187,6 +187,7 @@ fn the_figures_of_a_class_and_of_what_is_below_it_agree() {
     let [root, below] = &stats[..] else { panic!("{stats:?}") };
     let figures = &root.detail.as_ref().unwrap().htb().unwrap().leaves[&1];
     assert_eq!((figures.sent_packets, figures.drops, figures.backlog.packets), (3, 2, 5));
+    assert_eq!(figures.delays.counts().map(|(_, packets)| packets).sum::<u64>(), 3);
     assert_eq!((root.sent_packets, root.drops, root.backlog.packets), (3, 2, 5));
     assert_eq!((below.sent_packets, below.drops, below.backlog.packets), (3, 2, 5));
     assert_eq!(below.id, NodeId(1));

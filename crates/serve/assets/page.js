@@ -177,18 +177,37 @@ function forgetCharts() {
 
 const earlierPort = (port) => (was ? was.ports.find((other) => other.name === port.name) : undefined);
 
-// How long the packets stayed that left in the last interval: median, 99th and 99.9th percentile.
-function delays(port, before) {
-  const was = new Map(before ? before.delays.counts : []);
-  const counts = port.delays.counts.map(([us, packets]) => [us, packets - (was.get(us) || 0)]);
+// The median, the 99th and the 99.9th percentile of times, of those counted since `before`, as text;
+// null where there were none.
+function percentiles(times, before) {
+  const known = new Map(before ? before.counts : []);
+  const counts = times ? times.counts.map(([us, packets]) => [us, packets - (known.get(us) || 0)]) : [];
   const all = counts.reduce((sum, [, packets]) => sum + packets, 0);
-  if (all <= 0) return "";
-  const within = (share) => {
+  if (all <= 0) return null;
+  return [0.5, 0.99, 0.999].map((share) => {
     let seen = 0;
     const reached = counts.find(([, packets]) => (seen += packets) >= share * all);
     return micros(reached ? reached[0] : 0);
-  };
-  return `, delay here ${within(0.5)} (p99 ${within(0.99)}, p99.9 ${within(0.999)})`;
+  });
+}
+
+// The same for a table.
+const percentileCells = (times, before) => percentiles(times, before) || ["-", "-", "-"];
+
+// How long the packets stayed that left in the last interval, and what is beyond the port.
+function delays(port, before) {
+  const here = percentiles(port.delays, before && before.delays);
+  const trips = port.round_trips || {};
+  const old = (before && before.round_trips) || {};
+  const beyond = percentiles(trips.times, old.times);
+  const said = (what, [p50, p99, p999]) => `, ${what} ${p50} (p99 ${p99}, p99.9 ${p999})`;
+  return (here ? said("delay here", here) : "") + (beyond ? said("round trips beyond", beyond) : "");
+}
+
+// The share of a host's segments that were lost, before they left here and beyond.
+function lost(losses) {
+  if (!losses || !losses.segments) return ["", ""];
+  return [percent(losses.before, losses.segments), percent(losses.beyond, losses.segments)];
 }
 
 function drawPorts() {
@@ -243,12 +262,13 @@ function drawClasses() {
       const top = one.ceil || one.rate;
       rows.push([
         "  ".repeat(depth) + name, one.rate ? bits(one.rate * 8) : "", one.ceil ? bits(one.ceil * 8) : "",
-        bits(sent === null ? null : sent * 8), percent(sent, top), short(one.stats.qlen), byKey("drops"),
+        bits(sent === null ? null : sent * 8), percent(sent, top), short(one.stats.qlen),
+        ...percentileCells(one.stats.delays, old && old.stats.delays), byKey("drops"),
         short(one.stats.drops), byKey("lended"), byKey("borrowed"),
       ]);
     }
   }
-  table("classes", ["class", "rate", "ceil", "sent", "used", "queued", "drops/s", "drops", "lent/s", "borrowed/s"],
+  table("classes", ["class", "rate", "ceil", "sent", "used", "queued", "delay here", "p99", "p99.9", "drops/s", "drops", "lent/s", "borrowed/s"],
     rows, filter ? "no class matches" : "there are no classes");
 }
 
@@ -261,14 +281,19 @@ function drawHeaviest() {
     const heaviest = port.heaviest || {};
     for (const [what, those] of [["from", heaviest.sources], ["to", heaviest.destinations], ["flow", heaviest.flows]]) {
       for (const one of (those || []).slice(0, HEAVY_SHOWN)) {
+        const trip = one.round_trip;
         rows.push([
           `${port.name} ${what} ${one.name}`, bits(one.bps), percent(Math.min(one.bps, port.tx_rate_bps), port.tx_rate_bps),
-          micros(one.delay_mean_us), micros(one.delay_max_us),
+          micros(one.delay_p50_us), micros(one.delay_p99_us), micros(one.delay_p999_us), micros(one.delay_max_us),
+          trip ? micros(trip.min_us) : "", trip ? micros(trip.p50_us) : "", ...lost(one.losses),
         ]);
       }
     }
   }
-  table("heaviest", ["host, flow", "sent", "share", "delay here", "longest"], rows, "no host sent anything in the last seconds");
+  table("heaviest", [
+    "host, flow", "sent", "share", "delay here", "p99", "p99.9", "longest",
+    "round trip", "median", "lost before", "lost beyond",
+  ], rows, "no host sent anything in the last seconds");
 }
 
 const TINS = { 3: ["Bulk", "Best Effort", "Voice"], 4: ["Bulk", "Best Effort", "Video", "Voice"] };
@@ -286,15 +311,15 @@ function drawTins() {
         const name = (TINS[qdisc.tins.length] || [])[number] || `Tin ${number}`;
         rows.push([
           `${port.name} ${qdisc.handle} ${name}`, tin.threshold_rate ? bits(tin.threshold_rate * 8) : "",
-          bits(arrived === null ? null : arrived * 8), `${(tin.avg_delay_us / 1000).toFixed(1)} ms`,
-          `${(tin.peak_delay_us / 1000).toFixed(1)} ms`, short(tin.backlog_bytes, "B"),
+          bits(arrived === null ? null : arrived * 8), ...percentileCells(tin.delays, before && before.delays),
+          short(tin.backlog_bytes, "B"),
           before ? short(rate(before.drops, tin.drops)) : "-", before ? short(rate(before.ecn_mark, tin.ecn_mark)) : "-",
           short(tin.sparse_flows + tin.bulk_flows + tin.unresponsive_flows),
         ]);
       });
     }
   }
-  table("tins", ["tin", "threshold", "arrived", "delay", "peak", "queued", "drops/s", "marks/s", "flows"], rows, "there is no cake");
+  table("tins", ["tin", "threshold", "arrived", "delay here", "p99", "p99.9", "queued", "drops/s", "marks/s", "flows"], rows, "there is no cake");
 }
 
 // Counted beside losses: a part of the errors, and times without a frame.
@@ -322,6 +347,10 @@ function drawRest() {
       [`${port.name} ${place} ${reason}`, short(count), old ? short(rate(of(old)[reason] || 0, count)) : "-"]));
   });
   table("losses", ["where and why", "packets", "per second"], losses, "nothing was lost");
+  const findings = (now.findings || []).filter((it) => it.severity !== "ok");
+  table("doctor", ["", "subject", "finding", "what to type"],
+    findings.map((it) => [it.severity, it.subject, it.what, it.remedy || ""]),
+    now.findings ? "nothing to mend" : "not examined since the upgrade: run narrows doctor");
   at("events").replaceChildren(...[...now.events].reverse().map((text) => element("li", text)));
   at("warnings").replaceChildren(...(now.warnings || []).map((text) => element("li", text)));
 }

@@ -1,4 +1,4 @@
-//! Who may ask: one user with a password (RFC 7617).
+//! Credentials: one user with a password (RFC 7617).
 
 use crate::ServeError;
 use base64::Engine;

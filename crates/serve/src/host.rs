@@ -7,8 +7,8 @@
 
 use std::net::IpAddr;
 
-/// Whether a request for `host`, the value of a `Host` field or of an absolute URI, is for this server.
-/// A client of HTTP/1.0 may send none; browsers always do.
+/// Whether a request for `host`, the value of a `Host` field or of an absolute URI, is for this
+/// server. A client of HTTP/1.0 may send none; browsers always do.
 pub(crate) fn is_ours(host: Option<&[u8]>) -> bool {
     let Some(host) = host else { return true };
     let Ok(host) = std::str::from_utf8(host) else { return false };

@@ -1,7 +1,9 @@
 //! What Prometheus reads.
 
 use narrows_serve::{Sample, exposition};
-use narrows_snapshot::{Class, Conservation, Delays, Port, Qdisc, Queue, Snapshot, Worker};
+use narrows_snapshot::{
+    Class, Conservation, Delays, Losses, Port, Qdisc, Queue, RoundTrips, Snapshot, Worker,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Write};
 use std::process::{Command, Stdio};
@@ -21,6 +23,9 @@ fn class(minor: usize) -> Class {
         ..Class::default()
     };
     class.stats.figures.bytes = minor as u64 * 1000;
+    if minor == 2 {
+        class.stats.delays = Delays::new(vec![(230.0, 5), (3_600.0, 4), (2e6, 1)]);
+    }
     class.stats.detail.insert("lended".into(), 7.into());
     class.stats.detail.insert("borrowed".into(), 8.into());
     class
@@ -34,7 +39,8 @@ fn instance(classes: usize) -> Snapshot {
     .unwrap();
     let cake: Qdisc = serde_json::from_str(
         r#"{"kind":"cake","handle":"10:","parent":"1:2",
-            "tins":[{"threshold_rate":125000,"avg_delay_us":2500,"sparse_flows":2,"bulk_flows":1}]}"#,
+            "tins":[{"threshold_rate":125000,"avg_delay_us":2500,"sparse_flows":2,"bulk_flows":1,
+                     "delays":{"p50_us":1.5,"counts":[[1500,3]]}}]}"#,
     )
     .unwrap();
     let mut port = Port {
@@ -42,6 +48,10 @@ fn instance(classes: usize) -> Snapshot {
         qdisc: "htb".into(),
         mtu: 1500,
         delays: Delays::new(vec![(12.0, 7), (300.0, 2), (2e6, 1)]),
+        round_trips: Some(RoundTrips {
+            times: Delays::new(vec![(20_000.0, 3)]),
+            losses: Losses { segments: 100, before: 2, beyond: 3 },
+        }),
         per_queue: vec![Queue::default(), Queue { tx_bytes: 9, ..Queue::default() }],
         qdiscs: vec![htb, cake],
         classes: (1..=classes).map(class).collect(),
@@ -140,6 +150,40 @@ fn delays_are_a_histogram_of_all_packets() {
     }
     assert_has(&text, &[r#"narrows_port_delay_seconds_count{device="eth1"} 10"#]);
     assert!(text.contains(r#"narrows_port_delay_seconds_sum{device="eth1"} 2.0006"#), "{text}");
+}
+
+#[test]
+fn classes_and_tins_that_have_sent_have_histograms() {
+    let text = metrics(Some(instance(3)), MAX);
+    let class = r#"{device="eth1",classid="1:2",name="",parent="1:1""#;
+    assert_has(
+        &text,
+        &[
+            &format!("narrows_class_delay_seconds_bucket{class},le=\"0.000262144\"}} 5"),
+            &format!("narrows_class_delay_seconds_bucket{class},le=\"0.004194304\"}} 9"),
+            &format!("narrows_class_delay_seconds_count{class}}} 10"),
+            r#"narrows_tin_delay_seconds_count{device="eth1",handle="10:",parent="1:2",tin="Tin 0"} 3"#,
+        ],
+    );
+    let classes = text.lines().filter(|line| line.starts_with("narrows_class_delay_seconds_count"));
+    assert_eq!(classes.count(), 1, "the others have sent nothing");
+}
+
+#[test]
+fn round_trips_are_told_where_they_are_measured() {
+    let text = metrics(Some(instance(1)), MAX);
+    let bucket = r#"narrows_port_round_trip_seconds_bucket{device="eth1",le="#;
+    assert_has(
+        &text,
+        &[
+            &format!("{bucket}\"0.016384\"}} 0"),
+            &format!("{bucket}\"0.065536\"}} 3"),
+            r#"narrows_port_segments_total{device="eth1"} 100"#,
+            r#"narrows_port_segments_lost_before_total{device="eth1"} 2"#,
+            r#"narrows_port_segments_lost_beyond_total{device="eth1"} 3"#,
+        ],
+    );
+    assert!(!text.contains(r#"round_trip_seconds_count{device="eth\"2"}"#));
 }
 
 #[test]

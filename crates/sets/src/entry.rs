@@ -1,7 +1,7 @@
-//! Members as they are written: an address, a prefix, a range, with a port.
+//! Members as they are written: an address, a prefix or a range, with or without a port.
 //!
-//! One entry may stand for many members: `hash:ip` takes a prefix as all its addresses, `hash:net` a
-//! range as the fewest prefixes, `hash:net,port` a range of ports as each of them.
+//! One entry may stand for many members: `hash:ip` expands a prefix into its addresses, `hash:net`
+//! a range into the fewest prefixes, `hash:net,port` a range of ports into single ports.
 
 use crate::key::{Key, Mac};
 use crate::kind::{Family, Kind, Shape};

@@ -1,30 +1,30 @@
-//! The prefixes of a set, laid out so that a look-up reads at most four words.
+//! The prefixes of a set as a compressed bitmap, in which a look-up reads at most four words.
 //!
-//! What is asked of a set is whether an address is in it, not which of its prefixes says so. So the
-//! prefixes are painted onto the space of addresses, the longer over the shorter, and what is looked
-//! up is the painting:
+//! A filter needs to know whether an address is in the set, not which prefix covers it. So the
+//! prefixes are written into a bitmap of the address space, longer prefixes over shorter ones, and
+//! look-ups read the bitmap:
 //!
 //! ```text
 //!  32 bits    18 bits       6 bits      8 bits
 //!  address = block number │ /24 in it │ address in that
 //!                │              │           │
-//!  top ──────────┘              │           │   a word for each /18: none of it, all, or which cell
+//!  top ──────────┘              │           │   a word for each /18: none, all, or which cell
 //!  block: two words of 64 bits ─┘           │   which /24s are in as a whole, and which in part
 //!  leaves: 256 bits for each /24 in part ───┘   found by counting the latter before it
 //! ```
 //!
-//! A [`Cell`] is 32 bytes: a block's two words, or a leaf. A look-up touches three cells at most,
-//! whatever the number of prefixes; an address in a /18 without any touches one. A list of n single
-//! addresses takes at most 64 bytes for each, and 1 MiB for the top.
+//! A [`Cell`] is 32 bytes: a block's two words, or a leaf. A look-up touches at most three cells,
+//! however many prefixes there are, and one cell in a /18 without prefixes. The top takes 1 MiB,
+//! and a list of single addresses at most 64 bytes for each.
 //!
-//! *Changes.* A block is never changed: a new one is written behind all others, then one word of the
-//! top is changed to lead to it. Whoever looks up meanwhile reads the old block or the new one. What
-//! is not reached any more stays until there is no room; then everything is laid out anew, elsewhere
-//! ([`Layout::update`] says so).
+//! *Changes.* Blocks are immutable. A change writes a new block behind all others, then updates the
+//! word of the top that points to it. A concurrent look-up reads the old block or the new one.
+//! Unreachable blocks stay until the space is used up; then everything is laid out anew elsewhere
+//! ([`Layout::update`]).
 //!
-//! *IPv6* has two layers. The first is painted by prefixes of up to 32 bits. The second says under
-//! which /32 there are longer ones: only there they have to be looked up one length after the other.
-//! For `hash:net,port`, too, the layers say where there is anything to look up.
+//! *IPv6* has two layers. The first has the prefixes of up to 32 bits. The second says under which
+//! /32 there are longer prefixes; only there they are looked up, one length after the other. For
+//! `hash:net,port`, too, the layers say where there is anything to look up.
 //!
 //! Source: the layout is that of Degermark et al., "Small forwarding tables for fast routing
 //! look-ups" (SIGCOMM 1997), with the counts of poptrie (Asai and Ohara, SIGCOMM 2015) and bits in
@@ -186,8 +186,8 @@ fn masks(cell: &Cell) -> [u64; 2] {
     [wide(0), wide(2)]
 }
 
-/// A stroke of paint: the first 32 bits of a prefix, its length up to 32, and whether what it covers
-/// is in.
+/// A stroke of paint: the first 32 bits of a prefix, its length up to 32, and whether what it
+/// covers is in.
 type Stroke = (u32, PrefixLen, bool);
 
 /// What `key` paints on `layer`.

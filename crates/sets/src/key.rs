@@ -1,4 +1,4 @@
-//! What is in a set: an address or a prefix, and a port of it where the set has ports.
+//! A member of a set: an address or a prefix, with a port if the set has ports.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,4 +1,4 @@
-//! What sort of set it is: what its members are, and what is known of each.
+//! The type of a set: what its members are, and what is recorded for each.
 
 /// What the members of a set are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

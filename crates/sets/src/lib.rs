@@ -1,21 +1,21 @@
 //! Sets of addresses, with `ipset`'s words.
 //!
-//! A blocklist is a set: thousands or a million addresses and prefixes, which change while packets
-//! are looked up in it. [`Sets`] holds them by name and runs what `ipset(8)` takes (`create`, `add`,
-//! `swap` and so on), one command or a whole `ipset save` text ([`Restore`]) at a time. A filter
-//! names a set (`basic match 'ipset(NAME src)'`).
+//! A blocklist is a set of thousands to a million prefixes that changes while packets are looked up
+//! in it. [`Sets`] holds sets by name and executes the commands of `ipset(8)` (`create`, `add`,
+//! `swap` and so on), one at a time or a whole `ipset save` text ([`Restore`]). A filter names a
+//! set (`basic match 'ipset(NAME src)'`).
 //!
-//! *Who looks up.* Not this crate: a program in the driver does. A [`Set`] says what it holds and
-//! what changed since it was last asked, and [`image`] lays its prefixes out as the program reads
-//! them: a few words for each address that is looked up, whatever the number of prefixes.
+//! *Look-ups* are done by a program in the driver, not by this crate. A [`Set`] reports its members
+//! and its changes, and [`image`] lays its prefixes out as the program reads them: a few words for
+//! each look-up, however many prefixes there are.
 //!
 //! *Principles.* No I/O, no clock: `now` is an argument. A line that fails changes nothing and says
-//! what to type instead. No input whatsoever panics, and none takes more room than `maxelem` allows.
+//! what to type instead. No input causes a panic, and none takes more memory than `maxelem` allows.
 //!
 //! *Non-goals.* Other types than `hash:ip`, `hash:net`, `hash:net,port` and `hash:mac`; `skbinfo`;
 //! XML and JSON.
 //!
-//! Source: `ipset(8)` 7.17; what it prints, as that version prints it.
+//! Source: `ipset(8)` 7.17; output is formatted as that version formats it.
 
 mod command;
 mod entry;

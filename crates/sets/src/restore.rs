@@ -1,7 +1,7 @@
-//! `ipset restore`: a text of commands, done in steps so that others have their turn.
+//! `ipset restore`: a text of commands, executed in steps so that other work can run in between.
 //!
-//! As `ipset` does, it stops at the first line that fails and says which it is; what came before is
-//! in force.
+//! Like `ipset`, it stops at the first line that fails and names it. The lines before it are in
+//! force.
 
 use crate::command;
 use crate::sets::{Failure, Host, Reply, Sets};

@@ -1,4 +1,4 @@
-//! One set: its members, their times, and what changed since somebody last asked.
+//! One set: its members, their timeouts, and the changes since the last query for them.
 
 use crate::key::{Key, PrefixLen};
 use crate::kind::Kind;

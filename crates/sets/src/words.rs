@@ -1,4 +1,4 @@
-//! The words of a line, as `ipset restore` cuts them: at blanks, but for what stands in quotes.
+//! The words of a line, split as `ipset restore` splits them: at blanks outside quotes.
 
 /// One word after the other.
 pub(crate) struct Words<'a> {

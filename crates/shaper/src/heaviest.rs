@@ -16,7 +16,8 @@
 //! *Cost:* a subtraction and a comparison for each packet. For a pick the addresses are read and
 //! three summaries are searched, at most some five times [`STEP_SAMPLES`] of them in a window.
 //! `examples/heaviest_cost.rs` in `narrows-bench` measures both. Memory: 36 kB for each port and
-//! queue. No lock, and nothing is allocated but for a [report](Heaviest::told).
+//! queue, and 388 bytes for the delays of each host and flow that was ever counted at once: 149 kB
+//! at most. No lock, and beside that nothing is allocated but for a [report](Heaviest::told).
 //!
 //! *Non-goals.* Hosts inside of tunnels or behind address translation; what is not IP; exact
 //! accounts, which are a collector's.
@@ -135,7 +136,7 @@ pub struct Heaviest {
 }
 
 impl Default for Heaviest {
-    /// Nothing has left. Allocates all that it will ever have.
+    /// Nothing has left.
     fn default() -> Self {
         Self {
             left: 0,
@@ -245,8 +246,9 @@ fn merge<K: Key>(into: &mut Vec<Entry<K>>, from: &[Entry<K>]) {
                 known.over += entry.over;
                 known.stayed = known.stayed.saturating_add(entry.stayed);
                 known.longest = known.longest.max(entry.longest);
+                known.delays.merge(&entry.delays);
             }
-            None => into.push(*entry),
+            None => into.push(entry.clone()),
         }
     }
 }
@@ -292,7 +294,7 @@ mod tests {
         assert_eq!(told.sources[0].bytes, 110_000);
         let to = |last: u8| {
             let address = IpAddr::from([0, 0, 0, last]);
-            *told.destinations.iter().find(|entry| entry.key.address() == address).unwrap()
+            told.destinations.iter().find(|entry| entry.key.address() == address).unwrap()
         };
         assert_eq!((to(2).bytes, to(2).stayed / to(2).bytes), (100_000, 2_000));
         assert_eq!((to(3).bytes, to(3).longest), (10_000, Nanos::from_millis(4)));

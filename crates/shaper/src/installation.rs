@@ -20,15 +20,17 @@ use narrows_classify::{
     Action, ActionId, ActionStats, Actions, Blocks, Classification, Classifier, Counters, Filters,
     Running,
 };
-use narrows_coordination::{Below, Coordination, Destinations, SharedPolicer, SharedTree};
+use narrows_coordination::{Classes, Coordination, Destinations, SharedPolicer, SharedTree};
 use narrows_policy::{
-    BoundAction, Handle, Key, NodeStats, Parent, Plan, PlanClass, PlanNode, SharedLimit,
+    BoundAction, Handle, Key, NodeStats, Parent, Plan, PlanClass, PlanNode, SharedLimit, filling,
 };
-use narrows_qdisc::htb::Class;
 use narrows_qdisc::{Config, Ends, Feedback, Metering, NodeId, Spec, Stats, pacing};
 use narrows_units::Nanos;
+use plan_classes::PlanClasses;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+
+mod plan_classes;
 
 /// See the module's documentation.
 pub struct Installation {
@@ -159,7 +161,7 @@ impl Installation {
         }
         node.children.iter().for_each(|child| self.name(*child, above));
         let leaves = self.plan.leaves(key);
-        leaves.into_iter().for_each(|leaf| self.name(leaf, above));
+        filling(&leaves).for_each(|leaf| self.name(*leaf, above));
     }
 
     /// Whether the qdisc `key` carries on as `node` of `plan`.
@@ -247,42 +249,21 @@ impl Installation {
         if let (Some(tree), Some(classes)) =
             (self.trees.get(&handle), self.plan.classes.get(&handle))
         {
+            let of_plan: Arc<dyn Classes> = Arc::new(PlanClasses {
+                classes: classes.clone(),
+                nodes: self.plan.nodes.clone(),
+                names: self.names.clone(),
+            });
             if let Some(changed) = self.changed.get(&handle) {
                 let changed: Vec<u32> = changed.iter().copied().collect();
-                let of = |id| classes.get(&id).map(|class| self.class(class));
-                if changed.is_empty() || tree.change(&changed, &of) {
+                if changed.is_empty() || tree.change(&changed, Arc::clone(&of_plan)) {
                     return;
                 }
             }
-            let labels = classes
-                .iter()
-                .map(|(id, class)| (*id, class.label.as_deref().copied().unwrap_or_default()))
-                .collect();
-            tree.become_these(&self.classes(handle), &labels);
+            let label =
+                |(id, class): (&u32, &Arc<PlanClass>)| Some((*id, *class.label.as_deref()?));
+            tree.become_these(of_plan, &classes.iter().filter_map(label).collect());
         }
-    }
-
-    /// The classes of the tree of `handle`, with the names of the qdiscs below them.
-    fn classes(&self, handle: Handle) -> BTreeMap<u32, (Class, Option<Below>)> {
-        let classes = self.plan.classes.get(&handle).into_iter().flatten();
-        classes.map(|(id, class)| (*id, self.class(class))).collect()
-    }
-
-    /// A class of a tree, with the name of the qdisc below it.
-    fn class(&self, class: &PlanClass) -> (Class, Option<Below>) {
-        (class.class, class.leaf.and_then(|key| self.below(key)))
-    }
-
-    /// What is at `key`, below a class, with what is below that.
-    fn below(&self, key: Key) -> Option<Below> {
-        let PlanNode { config, level, children, .. } = self.plan.nodes.get(&key)?.as_ref();
-        let children = children.iter().map(|child| self.below(*child)).collect::<Option<_>>()?;
-        Some(Below {
-            id: *self.names.get(&key)?,
-            config: Arc::clone(config),
-            level: *level,
-            children,
-        })
     }
 
     /// What each action has done at this port.
@@ -364,12 +345,14 @@ fn changes(plan: &Plan, next: &Plan) -> Option<Changed> {
         changed.insert(*handle, ids.collect());
     }
     for change in plan.nodes.diff(&next.nodes) {
-        let node = match change {
-            DiffItem::Add(_, node) | DiffItem::Remove(_, node) => node,
-            DiffItem::Update { old: (_, old), new: (_, new) } if old.within == new.within => new,
+        let within = match change {
+            DiffItem::Add(key, node) | DiffItem::Remove(key, node) => node.within.class(key),
+            DiffItem::Update { old: (key, old), new: (_, new) } if old.within == new.within => {
+                new.within.class(key)
+            }
             DiffItem::Update { .. } => return None,
         };
-        let class = node.within?;
+        let class = within?;
         changed.get_mut(&Handle::new(class.major)?)?.insert(class.minor);
     }
     Some(changed)

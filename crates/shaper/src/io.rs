@@ -53,8 +53,8 @@ pub trait Io {
     /// `reading` asks for it. What is not known is left as it is.
     fn read(&self, packet: PacketId, reading: Reading, packets: &mut Packets);
 
-    /// The bytes of `packet`, from its Ethernet header on, as far as they lie together: what filters
-    /// look at. None where there are no bytes, as in a simulation.
+    /// The bytes of `packet`, from its Ethernet header on, as far as they lie together: what
+    /// filters look at. None where there are no bytes, as in a simulation.
     fn bytes(&self, _packet: PacketId) -> &[u8] {
         &[]
     }

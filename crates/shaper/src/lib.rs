@@ -15,6 +15,7 @@ mod filters;
 mod heaviest;
 mod installation;
 mod io;
+mod round_trips;
 mod summary;
 mod worker;
 
@@ -22,5 +23,6 @@ pub use delays::Delays;
 pub use heaviest::{Flow, Heaviest, Host, Told, WINDOW};
 pub use installation::Installation;
 pub use io::{Io, Side};
+pub use round_trips::Beyond;
 pub use summary::{Entry, SIZE as HEAVIEST_MAX};
 pub use worker::{Activity, BATCH, PathCounters, Pause, UNSEEN_MAX, Worker};

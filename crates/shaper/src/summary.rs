@@ -9,12 +9,17 @@
 //! Elements in Data Streams", ICDT 2005.
 //!
 //! Cost: one pass over [`SIZE`] hashes, and for a new key one over as many weights; both lie
-//! together, and processors compare several at once. Nothing is allocated after the beginning.
+//! together, and processors compare several at once. Memory for the delays of a place is allocated
+//! when it is first taken, and stays.
 
-use narrows_units::Nanos;
+use narrows_units::{Nanos, Spread};
 
 /// Keys counted.
 pub const SIZE: usize = 64;
+
+/// The bytes that count as one in [`Entry::delays`], where 32 bits have to do for a window of a fast
+/// port.
+const WEIGHT: u64 = 64;
 
 /// What is told apart: hosts, or flows.
 pub trait Key: Copy + Eq {
@@ -23,7 +28,7 @@ pub trait Key: Copy + Eq {
 }
 
 /// What is known of a key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry<K> {
     /// Which.
     pub key: K,
@@ -35,6 +40,8 @@ pub struct Entry<K> {
     pub stayed: u64,
     /// The longest that a packet stayed.
     pub longest: Nanos,
+    /// How its own bytes were spread over times that they stayed, in units of [`WEIGHT`].
+    pub delays: Spread,
 }
 
 impl<K> Entry<K> {
@@ -52,12 +59,14 @@ pub struct Summary<K> {
     /// Likewise: what each weighs.
     weights: [u64; SIZE],
     entries: Vec<Entry<K>>,
+    /// How many of them are known; those behind lend their memory to the next ones.
+    known: usize,
 }
 
 impl<K: Key> Default for Summary<K> {
-    /// Nothing was seen. Allocates all that it will ever have.
+    /// Nothing was seen.
     fn default() -> Self {
-        Self { hashes: [0; SIZE], weights: [0; SIZE], entries: Vec::with_capacity(SIZE) }
+        Self { hashes: [0; SIZE], weights: [0; SIZE], entries: Vec::with_capacity(SIZE), known: 0 }
     }
 }
 
@@ -65,21 +74,21 @@ impl<K: Key> Summary<K> {
     /// Adds `bytes` of `key`, which stayed for `delay`.
     pub fn add(&mut self, key: K, bytes: u64, delay: Nanos) {
         let hash = key.hash();
-        let known = self.entries.len();
         let same = |at: &usize| self.hashes[*at] == hash && self.entries[*at].key == key;
         let stayed = bytes.saturating_mul(delay.0 / 1_000);
-        if let Some(at) = (0..known).find(same) {
+        let times = u32::try_from(bytes.div_ceil(WEIGHT)).unwrap_or(u32::MAX);
+        if let Some(at) = (0..self.known).find(same) {
             let entry = &mut self.entries[at];
             entry.bytes += bytes;
             entry.stayed = entry.stayed.saturating_add(stayed);
             entry.longest = entry.longest.max(delay);
+            entry.delays.record_times(delay, times);
             self.weights[at] = entry.bytes;
             return;
         }
-        let entry = |over| Entry { key, bytes: over + bytes, over, stayed, longest: delay };
-        let at = if known < SIZE {
-            self.entries.push(entry(0));
-            known
+        let (at, over) = if self.known < SIZE {
+            self.known += 1;
+            (self.known - 1, 0)
         } else {
             let mut lightest = 0;
             for at in 1..SIZE {
@@ -87,21 +96,29 @@ impl<K: Key> Summary<K> {
                     lightest = at;
                 }
             }
-            self.entries[lightest] = entry(self.weights[lightest]);
-            lightest
+            (lightest, self.weights[lightest])
         };
+        let former = self.entries.get_mut(at).map(|entry| std::mem::take(&mut entry.delays));
+        let mut delays = former.unwrap_or_default();
+        delays.clear();
+        delays.record_times(delay, times);
+        let entry = Entry { key, bytes: over + bytes, over, stayed, longest: delay, delays };
+        match self.entries.get_mut(at) {
+            Some(place) => *place = entry,
+            None => self.entries.push(entry),
+        }
         self.hashes[at] = hash;
         self.weights[at] = self.entries[at].bytes;
     }
 
     /// Those counted, in no order.
     pub fn entries(&self) -> &[Entry<K>] {
-        &self.entries
+        &self.entries[..self.known]
     }
 
     /// Forgets all of them.
     pub fn clear(&mut self) {
-        self.entries.clear();
+        self.known = 0;
     }
 }
 
@@ -130,6 +147,7 @@ mod tests {
     fn few_keys_are_counted_exactly() {
         let seen = summary(&[(1, 10), (2, 5), (1, 30), (51, 1)]);
         let one = seen.entries().iter().find(|entry| entry.key == 1).unwrap();
+        assert_eq!(one.delays.counts().map(|(_, units)| units).sum::<u64>(), 2);
         assert_eq!((one.bytes, one.over, one.stayed), (40, 0, 10 * 10 + 30 * 30));
         assert_eq!(one.longest, Nanos::from_micros(30));
         assert_eq!(seen.entries().len(), 3);

@@ -13,12 +13,15 @@
 
 use crate::filters::Filters;
 use crate::io::{Io, Side};
-use crate::{Delays, Heaviest, Told};
+use crate::round_trips::RoundTrips;
+use crate::{Beyond, Delays, Heaviest, Told};
 use narrows_packet::{
     Backlog, Batch, DropCounters, DropReason, Headers, Meta, PacketId, Packets, Reading,
 };
 use narrows_qdisc::{Handover, Next, Slot, Spec, Stats};
+use narrows_roundtrip::Awaited;
 use narrows_units::Nanos;
+use std::sync::Arc;
 
 /// The most packets that move at once. Long enough to spread a system call thin (at 64 it
 /// is some 20 ns a packet), short enough that the other direction does not wait long for its
@@ -112,6 +115,8 @@ pub struct Worker<I> {
     packets: Packets,
     /// By the port at which packets come in.
     paths: [Path; 2],
+    /// Where it is to learn of them.
+    round_trips: Option<Box<RoundTrips>>,
     arrivals: Batch,
     departures: Batch,
     dropped: Batch,
@@ -135,10 +140,18 @@ impl<I: Io> Worker<I> {
             io,
             packets: table,
             paths,
+            round_trips: None,
             arrivals: Batch::new(BATCH),
             departures: Batch::new(BATCH),
             dropped: Batch::new(BATCH),
         }
+    }
+
+    /// The same, that learns of round trips beyond both ports with all workers that share `boards`,
+    /// the ports', and hash with `key`, which should be random.
+    #[must_use]
+    pub fn with_round_trips(self, boards: &[Arc<Awaited>; 2], key: u64) -> Self {
+        Self { round_trips: Some(Box::new(RoundTrips::new(boards, key))), ..self }
     }
 
     /// Its I/O.
@@ -167,11 +180,16 @@ impl<I: Io> Worker<I> {
             // What was malformed was received, too.
             path.counters.rx_packets += u64::from(self.packets.unreclaimed());
             let reading = path.reading.beside(opposite.reading);
-            if reading != Reading::NOTHING {
+            if reading != Reading::NOTHING || self.round_trips.is_some() {
                 // All of them first: a processor waits for several frames at once.
                 for &id in self.arrivals.as_slice() {
                     self.io.prefetch(id);
                 }
+            }
+            if let Some(round_trips) = &mut self.round_trips {
+                round_trips.come(ingress, self.arrivals.as_slice(), &self.io, now);
+            }
+            if reading != Reading::NOTHING {
                 for &id in self.arrivals.as_slice() {
                     self.io.read(id, reading, &mut self.packets);
                 }
@@ -215,6 +233,9 @@ impl<I: Io> Worker<I> {
                 if path.heaviest.is_due(len) {
                     path.heaviest.look(self.io.bytes(id), len, delay, now);
                 }
+            }
+            if let Some(round_trips) = &mut self.round_trips {
+                round_trips.leave(egress, self.departures.as_slice(), &self.io, now);
             }
             self.io.transmit(egress, &self.packets, &self.departures);
             match next {
@@ -345,6 +366,11 @@ impl<I: Io> Worker<I> {
     /// The heaviest of what left through `egress` in the last window that is over at `now`.
     pub fn heaviest(&self, egress: Side, now: Nanos) -> Told {
         self.paths[egress.other().index()].heaviest.told(now)
+    }
+
+    /// What is known at `now` of what is beyond `side`, where it is to learn of that.
+    pub fn beyond(&self, side: Side, now: Nanos) -> Option<Beyond> {
+        self.round_trips.as_ref().map(|round_trips| round_trips.beyond(side, now))
     }
 
     /// What is queued to go out of `egress`.

@@ -54,6 +54,7 @@ use crate::measure::{Books, Outcome, Recorder};
 use crate::setup::{FaultKind, MAX_QUEUES, Setup};
 use crate::traffic::{self, ClosedLoop, Delivery, Load, Offer};
 use narrows_packet::DropCounters;
+use narrows_qdisc::Meter;
 use narrows_units::{Bytes, Nanos};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -98,7 +99,37 @@ pub fn run_with(
     progress: &mut dyn FnMut(f64),
 ) -> Result<Outcome, SimError> {
     check(setup)?;
-    let mut engine = Engine::new(setup, load)?;
+    let mut engine = Engine::new(setup, load, None)?;
+    engine.run(progress);
+    Ok(engine.finish())
+}
+
+/// Gives queue number `.0` its seat at the port's limit.
+pub type Seats<'a> = dyn FnMut(usize) -> Box<dyn Meter> + 'a;
+
+/// The same as [`run`] with a strategy of one's own: wherever the words give a queue a seat at a
+/// shared limit, it gets one from `seats` instead. The words' own strategy then does nothing.
+///
+/// A seat costs its core no time unless it says how often it touches lines that others write
+/// ([`Meter::contact`]).
+///
+/// # Errors
+/// As [`run`], and where `setup` changes its words: such seats would not learn of the new limit.
+///
+/// # Panics
+/// As [`run`].
+pub fn run_with_seats(
+    setup: &Setup,
+    seats: &mut Seats<'_>,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Outcome, SimError> {
+    check(setup)?;
+    if !setup.changes.is_empty() {
+        return Err(SimError::Setup(
+            "Seats of one's own do not learn of a changed limit: leave out `changes`.".into(),
+        ));
+    }
+    let mut engine = Engine::new(setup, traffic::load(setup), Some(seats))?;
     engine.run(progress);
     Ok(engine.finish())
 }
@@ -157,7 +188,7 @@ struct Engine<'a> {
 }
 
 impl<'a> Engine<'a> {
-    fn new(setup: &'a Setup, load: Load) -> Result<Self, SimError> {
+    fn new(setup: &'a Setup, load: Load, seats: Option<&mut Seats<'_>>) -> Result<Self, SimError> {
         let queues = setup.port.queues;
         let Load { sources, closed, groups, headers } = load;
         assert_eq!(sources.len(), queues, "each queue has a source");
@@ -174,7 +205,7 @@ impl<'a> Engine<'a> {
         let sizes = setup.traffic.iter().flat_map(|group| &group.sizes);
         let shortest = sizes.map(|(len, _)| *len).min().unwrap_or(SHORTEST);
         let shaper::Port { shapers, changes } =
-            shaper::compile(&setup.port, &setup.changes, shortest)?;
+            shaper::compile(&setup.port, &setup.changes, shortest, seats)?;
         let closed = closed.into_iter().map(|(_, traffic)| Closed {
             traffic,
             acts_at: Nanos::MAX,

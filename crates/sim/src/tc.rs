@@ -35,7 +35,8 @@ pub(crate) fn lay_out(
 /// Executes `words` for `port` of `host`.
 ///
 /// # Errors
-/// What `tc` says where it refuses them, and what to write where they are no qdisc's and only ask for something.
+/// What `tc` says where it refuses them, and what to write where they are no qdisc's and only ask
+/// for something.
 pub(crate) fn execute(host: &mut OfflineHost, port: &str, words: &[String]) -> Result<(), String> {
     for line in lines(port, words) {
         let outcome = narrows_tc::execute(&line, host);

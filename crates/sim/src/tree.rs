@@ -11,6 +11,9 @@
 //! and any other goes into one FIFO in front of the line. There the same seats at the tree are
 //! asked, packet by packet.
 //!
+//! *The XDP plane* ([`driver`]) drops what comes too fast, too. There the program's own C is asked,
+//! compiled for the host.
+//!
 //! *Before the tree.* A scheduler may have applications that go before all others without a class,
 //! as with `prio` above `htb` in the paper's comparison.
 //!
@@ -27,6 +30,7 @@
 //! was seen to do because of it.
 
 pub mod capacity;
+mod driver;
 mod engine;
 mod flow;
 mod gate;
@@ -34,7 +38,7 @@ mod outcome;
 mod setup;
 
 pub use outcome::{Books, Outcome};
-pub use setup::{App, Phase, Scheduler, Setup};
+pub use setup::{App, Keeper, Phase, Scheduler, Setup};
 
 use engine::Engine;
 
@@ -61,7 +65,10 @@ pub fn run(
 /// # Errors
 /// What `tc` says of its policy.
 pub(crate) fn check(scheduler: &Scheduler, queues: usize) -> Result<(), String> {
-    gate::lay_out(scheduler, queues).map(|_| ())
+    match scheduler.keeper {
+        Keeper::Workers(_) => gate::lay_out(scheduler, queues).map(|_| ()),
+        Keeper::Driver => driver::check(scheduler, queues),
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The engine, run with traffic that is simple enough to say what must come out.
 
-use narrows_packet::DropReason;
-use narrows_sim::engine::{SimError, run_with};
+use narrows_packet::{Backlog, DropReason};
+use narrows_qdisc::{Meter, Share, Take};
+use narrows_sim::engine::{SimError, run_with, run_with_seats};
 use narrows_sim::measure::{GroupMeasure, Measure, Outcome};
 use narrows_sim::setup::{
     Change, Cores, Costs, Fault, FaultKind, HeaderFields, Kind, NextHop, Port, Run, Setup, Spread,
@@ -207,6 +208,70 @@ fn a_run_follows_from_its_seed() {
     };
     assert_eq!(outcome(7), outcome(7));
     assert_ne!(outcome(7), outcome(8));
+}
+
+/// A seat at no limit: lets a packet leave in each interval.
+struct Metronome {
+    interval: Nanos,
+    next: Nanos,
+}
+
+impl Meter for Metronome {
+    fn stamp(&mut self, _cost: Bytes, _now: Nanos) -> Option<Nanos> {
+        Some(Nanos::ZERO)
+    }
+
+    fn take(&mut self, _cost: Bytes, _edt: Nanos, now: Nanos) -> Take {
+        if now < self.next {
+            return Take::Wait(self.next);
+        }
+        // A qdisc may ask up to a millisecond late, for several packets at once.
+        let oldest = Nanos(now.0.saturating_sub(ms(1).0));
+        self.next = self.next.max(oldest) + self.interval;
+        Take::Granted
+    }
+
+    fn report(&mut self, _backlog: Backlog, _now: Nanos) {}
+
+    fn share(&self) -> Share {
+        Share::one_of(1)
+    }
+
+    fn longest(&self) -> Bytes {
+        Bytes(9000)
+    }
+}
+
+#[test]
+fn seats_of_ones_own_decide_in_the_place_of_the_words_strategy() {
+    let rate = mbit(100);
+    let mut setup = shaped(2, rate, 3028, "fair");
+    setup.traffic = vec![Traffic {
+        name: "load".into(),
+        kind: Kind::Constant(mbit(400)),
+        flows: 2,
+        start: Nanos::ZERO,
+        stop: Nanos::MAX,
+        sizes: vec![(FULL_FRAME, 1.0)],
+        spread: Spread::RoundRobin,
+        respread: None,
+        lifetime: None,
+        headers: HeaderFields::default(),
+    }];
+    // 3:1, and 1.2 times the limit together: neither is what `fair` would do.
+    let frame = rate.time_for(Bytes(u64::from(FULL_FRAME)));
+    let mut seats = |queue: usize| -> Box<dyn Meter> {
+        let interval = Nanos([frame.0 * 10 / 9, frame.0 * 10 / 3][queue]);
+        Box::new(Metronome { interval, next: Nanos::ZERO })
+    };
+    let outcome = run_with_seats(&setup, &mut seats, &mut |_| {}).unwrap();
+    assert_eq!((outcome.unaccounted, outcome.books.unaccounted()), (0, 0));
+    within(outcome.queue_percent[0], 90.0, 1.0);
+    within(outcome.queue_percent[1], 30.0, 1.0);
+
+    setup.changes = vec![Change { at: ms(20), qdisc: setup.port.qdisc.clone() }];
+    let refused = run_with_seats(&setup, &mut seats, &mut |_| {});
+    assert!(matches!(refused, Err(SimError::Setup(why)) if why.contains("changes")));
 }
 
 #[test]

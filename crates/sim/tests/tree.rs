@@ -52,7 +52,7 @@ fn only_under_a_lock_do_assured_rates_exceed_what_is_above_them() {
 #[test]
 fn every_experiment_is_read_and_takes_another_seed() {
     let names: Vec<&str> = all_names().filter(|name| name.starts_with("flowvalve-")).collect();
-    assert_eq!(names.len(), 6);
+    assert_eq!(names.len(), 8);
     for name in names {
         assert!(embedded(name).unwrap().starts_with("# "), "{name} says what it is about");
         let scenario = read(name, &["seed=9"]).unwrap();
@@ -76,7 +76,7 @@ fn nonsense_is_refused_with_its_place() {
     let text = embedded("flowvalve-11a").unwrap();
     for (from, to, what) in [
         ("policy = \"motivation\"", "policy = \"qdisc add\"", "scheduler"),
-        ("coordination = \"lock\"", "coordination = \"edt\"", "fair, flowvalve or lock"),
+        ("coordination = \"lock\"", "coordination = \"edt\"", "fair, flowvalve, lock or xdp"),
         ("before = [\"NC\"]", "before = [\"XX\"]", "\"XX\" is no app"),
         ("class = \"31\"", "class = \"x\"", "hexadecimal"),
         ("phase = 3\napp = \"ML\"", "phase = 4\napp = \"ML\"", "in a phase 4"),

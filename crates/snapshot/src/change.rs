@@ -4,7 +4,7 @@
 //! depend on when a client got around to asking. A counter that went back (a class that was made
 //! anew, an instance that was started again) has no rate: `None`, not zero.
 
-use crate::{Class, Figures, Port, Qdisc, Queue, Snapshot};
+use crate::{Class, Delays, Figures, Port, Qdisc, Queue, Snapshot};
 use std::collections::HashMap;
 
 /// Two snapshots of one instance, and the time between them.
@@ -122,6 +122,19 @@ impl<'a> Change<'a> {
     pub fn qdisc(&self, port: &str, qdisc: &Qdisc) -> Option<&'a Qdisc> {
         let place = |it: &Qdisc| (it.kind.clone(), it.handle.clone(), it.parent.clone());
         self.port(port)?.qdiscs.iter().find(|was| place(was) == place(qdisc))
+    }
+
+    /// How long what left through `port` in between had stayed.
+    pub fn delays_of_port(&self, port: &Port) -> Delays {
+        let is = &port.delays;
+        self.port(&port.name).map_or_else(|| is.clone(), |was| is.since(&was.delays))
+    }
+
+    /// How long what `class` of the port with this name sent in between had stayed. All that it has
+    /// sent where it was made anew.
+    pub fn delays_of_class(&self, port: &str, class: &Class) -> Delays {
+        let is = &class.stats.delays;
+        self.class(port, class).map_or_else(|| is.clone(), |was| is.since(&was.stats.delays))
     }
 
     fn queue(&self, was: &Queue, is: &Queue) -> QueueRates {

@@ -1,10 +1,11 @@
-//! How long packets stayed in Narrows before they left through a port: percentiles of all packets,
-//! not of a sample, and the counts that they are made of.
+//! How long packets stayed in Narrows before they left through a port, a class or a tin: percentiles
+//! of all packets, not of a sample, and the counts that they are made of.
 
 use serde::{Deserialize, Serialize};
 
 /// How long packets stayed. Percentiles are since the start; see [`Delays::since`] for a span.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Delays {
     /// The median, in microseconds.
     pub p50_us: f64,
@@ -14,8 +15,8 @@ pub struct Delays {
     pub p999_us: f64,
     /// The longest, in microseconds.
     pub max_us: f64,
-    /// Times in microseconds, ascending, each with the packets that stayed at most that long, and
-    /// longer than the time before. Within 1 %.
+    /// Times in microseconds, ascending, each with the packets that stayed about that long: of a
+    /// port at most that long, and at least 99 % of it; of classes and tins within an eighth.
     pub counts: Vec<(f64, u64)>,
 }
 
@@ -25,6 +26,11 @@ impl Delays {
         let of = |share| quantile(&counts, share).unwrap_or_default();
         let [p50_us, p99_us, p999_us, max_us] = [0.5, 0.99, 0.999, 1.0].map(of);
         Self { p50_us, p99_us, p999_us, max_us, counts }
+    }
+
+    /// Whether no packet was counted.
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty()
     }
 
     /// Packets counted.
@@ -53,17 +59,33 @@ impl Delays {
 
     /// Median, 99th and 99.9th percentile and the longest, as people say them.
     pub fn told(&self) -> [String; 4] {
-        [self.p50_us, self.p99_us, self.p999_us, self.max_us].map(|us| match us {
-            us if us < 10.0 => format!("{us:.1} us"),
-            us if us < 1e3 => format!("{us:.0} us"),
-            us if us < 1e6 => format!("{:.1} ms", us / 1e3),
-            us => format!("{:.1} s", us / 1e6),
-        })
+        [self.p50_us, self.p99_us, self.p999_us, self.max_us].map(told)
+    }
+
+    /// The shortest, as people say it.
+    pub fn shortest(&self) -> String {
+        told(self.counts.first().map_or(0.0, |(us, _)| *us))
+    }
+
+    /// Packets that stayed at most so many seconds.
+    pub fn within(&self, bound_s: f64) -> u64 {
+        let within = self.counts.iter().filter(|(us, _)| us / 1e6 <= bound_s);
+        within.map(|(_, packets)| packets).sum()
     }
 
     /// About how long all packets stayed together, in seconds.
     pub fn sum_s(&self) -> f64 {
         self.counts.iter().map(|(us, packets)| us * *packets as f64 / 1e6).sum()
+    }
+}
+
+/// Microseconds as people say them.
+fn told(us: f64) -> String {
+    match us {
+        us if us < 10.0 => format!("{us:.1} us"),
+        us if us < 1e3 => format!("{us:.0} us"),
+        us if us < 1e6 => format!("{:.1} ms", us / 1e3),
+        us => format!("{:.1} s", us / 1e6),
     }
 }
 

@@ -3,6 +3,7 @@
 //! They are of the last window that was over, so up to a window old. Those are told whose bytes are
 //! known well enough; the rest of a port is in its rate.
 
+use crate::{Losses, RoundTrip};
 use serde::{Deserialize, Serialize};
 
 /// Of one port, each kind with the heaviest first.
@@ -31,6 +32,19 @@ pub struct Heavy {
     pub delay_mean_us: u64,
     /// The longest that a packet of those looked at stayed, in microseconds.
     pub delay_max_us: u64,
+    /// Half of its bytes stayed no longer, in microseconds. Percentiles are within an eighth.
+    pub delay_p50_us: u64,
+    /// 99 % of its bytes stayed no longer, in microseconds.
+    pub delay_p99_us: u64,
+    /// 99.9 % of its bytes stayed no longer, in microseconds.
+    pub delay_p999_us: u64,
+    /// Of a host, its round trips on the far side of the port that it is at: not of packets that
+    /// were in Narrows. Only where the instance measures them and there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub round_trip: Option<RoundTrip>,
+    /// Of a host, what became of TCP segments of it, or to it, that left through this port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub losses: Option<Losses>,
 }
 
 impl Heaviest {

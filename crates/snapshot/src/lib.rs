@@ -19,6 +19,7 @@ mod heaviest;
 mod port;
 mod qdisc;
 mod queue;
+mod round_trips;
 mod text;
 mod tin;
 mod worker;
@@ -30,6 +31,7 @@ pub use heaviest::{Heaviest, Heavy};
 pub use port::{DeviceLosses, KernelDrops, Port};
 pub use qdisc::{Class, ClassStats, Figures, Qdisc};
 pub use queue::Queue;
+pub use round_trips::{Losses, RoundTrip, RoundTrips};
 pub use tin::Tin;
 pub use worker::Worker;
 
@@ -52,6 +54,9 @@ pub struct Snapshot {
     /// What is wrong with the ports now: what bypasses the limit, cannot pass, or is spoilt.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub warnings: Vec<String>,
+    /// What `narrows doctor` found when the process started; empty after an upgrade.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub findings: Vec<Finding>,
     /// The two ports.
     pub ports: Vec<Port>,
     /// The worker of each queue.
@@ -63,6 +68,20 @@ pub struct Snapshot {
     /// The latest events, oldest first.
     #[serde(default)]
     pub events: Vec<String>,
+}
+
+/// One thing that `narrows doctor` looked at.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Finding {
+    /// An interface's name, or `kernel`, `cpu` or `process`.
+    pub subject: String,
+    /// `ok`, `note` or `warning`; with a blocker the process would not have started.
+    pub severity: String,
+    /// What was observed, and what follows from it.
+    pub what: String,
+    /// What to type, where something is to be done.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub remedy: Option<String>,
 }
 
 impl Snapshot {

@@ -1,6 +1,6 @@
 //! A port: how it is joined, what it carries, and what was lost outside the queues.
 
-use crate::{Class, Delays, Heaviest, Qdisc, Queue};
+use crate::{Class, Delays, Heaviest, Qdisc, Queue, RoundTrips};
 use serde::{Deserialize, Serialize};
 
 /// A port.
@@ -53,6 +53,9 @@ pub struct Port {
     /// How long what left here stayed in Narrows.
     #[serde(default)]
     pub delays: Delays,
+    /// Round trips beyond the port, where the instance measures them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub round_trips: Option<RoundTrips>,
     /// The hosts and flows with the most bytes of what left here.
     #[serde(default)]
     pub heaviest: Heaviest,

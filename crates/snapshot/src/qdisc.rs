@@ -3,6 +3,7 @@
 //! What all kinds have is typed here. What one kind has is kept as the JSON that tc prints, by key,
 //! so that a new kind needs no change here.
 
+use crate::Delays;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -73,6 +74,10 @@ pub struct ClassStats {
     /// What all kinds count.
     #[serde(flatten)]
     pub figures: Figures,
+    /// How long what the class sent had stayed, each packet within an eighth: the times are the
+    /// middles of buckets. Of a class below another qdisc up to when it gave its packets to that.
+    #[serde(skip_serializing_if = "Delays::is_empty", default)]
+    pub delays: Delays,
     /// What its kind counts beside that, such as `lended` and `borrowed`.
     #[serde(flatten)]
     pub detail: Map<String, Value>,

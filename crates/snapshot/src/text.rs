@@ -1,6 +1,6 @@
 //! The text of `narrows show`.
 
-use crate::{DeviceLosses, KernelDrops, Port, Queue, Snapshot};
+use crate::{DeviceLosses, KernelDrops, Port, Queue, RoundTrips, Snapshot};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -107,6 +107,9 @@ impl Port {
             let [p50, p99, p999, max] = self.delays.told();
             writeln!(out, "  delay here: median {p50}, p99 {p99}, p99.9 {p999}, longest {max}")?;
         }
+        if let Some(round_trips) = &self.round_trips {
+            round_trips.write(out)?;
+        }
         self.total.write(out, "  total  ")?;
         for (queue, counters) in self.per_queue.iter().enumerate() {
             counters.write(out, &format!("  queue {queue}"))?;
@@ -170,6 +173,27 @@ impl Queue {
     }
 }
 
+impl RoundTrips {
+    fn write(&self, out: &mut String) -> std::fmt::Result {
+        if self.times.packets() > 0 {
+            let [p50, p99, p999, _] = self.times.told();
+            let shortest = self.times.shortest();
+            writeln!(
+                out,
+                "  round trips beyond: shortest {shortest}, median {p50}, p99 {p99}, p99.9 {p999}"
+            )?;
+        }
+        if let Some(shares) = self.losses.shares() {
+            let [before, beyond] = shares.map(|share| share * 100.0);
+            writeln!(
+                out,
+                "  TCP segments lost: {before:.2} % before they left, {beyond:.2} % beyond"
+            )?;
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,6 +217,7 @@ mod tests {
             uptime_s: 61.4,
             fail: "open (bridge nrwbr7)".into(),
             warnings: Vec::new(),
+            findings: Vec::new(),
             ports: vec![Port {
                 name: "eth2".into(),
                 xdp: "native".into(),

@@ -1,6 +1,6 @@
 //! The tins of a `cake`, as tc prints them.
 
-use crate::Qdisc;
+use crate::{Delays, Qdisc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ const THREE: [&str; 3] = ["Bulk", "Best Effort", "Voice"];
 const FOUR: [&str; 4] = ["Bulk", "Best Effort", "Video", "Voice"];
 
 /// A tin of a `cake`. Its keys are tc's; rates are bytes per second.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tin {
     /// What it may send before it has to wait for other tins, in bytes per second.
@@ -41,6 +41,9 @@ pub struct Tin {
     pub bulk_flows: u64,
     /// Flows that do not react to drops.
     pub unresponsive_flows: u64,
+    /// How long the packets stayed that left, each within an eighth.
+    #[serde(skip_serializing_if = "Delays::is_empty")]
+    pub delays: Delays,
 }
 
 impl Qdisc {

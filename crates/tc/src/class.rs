@@ -16,7 +16,7 @@ use crate::{Host, graph, notation, qdisc, render};
 use narrows_policy::{
     ClassEdit, ClassId, Classes, Handle, HtbClass, Kind, Node, Parent, PortPolicy, Verb,
 };
-use narrows_qdisc::Stats;
+use narrows_qdisc::{Detail, Stats};
 use std::collections::BTreeMap;
 
 const USAGE: &str =
@@ -299,12 +299,23 @@ impl Shown<'_> {
         self.stats.at(Parent::Class(class.id)).cloned().unwrap_or_default()
     }
 
+    /// How long the packets of a class stayed, of a qdisc that is no `htb` itself: one queue keeps
+    /// its classes, or, where queues share a rate, all do as an `htb`'s.
+    fn delays(&self, class: &Class) -> Option<(&'static str, Json)> {
+        let delays = match self.own_stats()?.detail.as_ref()? {
+            Detail::Bands(figures) => figures.delays.get(&u16::try_from(class.id.minor).ok()?)?,
+            Detail::Htb(figures) => &figures.leaves.get(&class.id.minor)?.delays,
+            _ => return None,
+        };
+        kinds::delays::json(delays)
+    }
+
     fn figures(&self, class: &Class, line: &mut Line) {
-        let (stats, text, more) = match &self.node.kind {
+        let (stats, delays, text, more) = match &self.node.kind {
             Kind::Htb(htb) => {
                 let figures = ClassFigures::of(htb, class.id.minor, self.own_stats());
                 let (text, json) = (figures.text(), figures.json());
-                (figures.stats, text, json)
+                (figures.stats, kinds::delays::json(&figures.delays), text, json)
             }
             Kind::Drr(_) => {
                 let figures = self.own_stats().and_then(|stats| stats.detail.as_ref()?.bands());
@@ -313,16 +324,18 @@ impl Shown<'_> {
                 let deficit = deficit.and_then(|(figures, minor)| figures.deficits.get(&minor));
                 let deficit = deficit.copied().unwrap_or(0);
                 let text = format!(" deficit {} \n", notation::size(deficit));
-                (self.leaf_stats(class), text, vec![("deficit", Json::Number(deficit))])
+                let json = vec![("deficit", Json::Number(deficit))];
+                (self.leaf_stats(class), self.delays(class), text, json)
             }
             // The kernel keeps no figures of it.
             _ if self.is_tbf() => return line.text("\n"),
-            _ => (self.leaf_stats(class), String::new(), Vec::new()),
+            _ => (self.leaf_stats(class), self.delays(class), String::new(), Vec::new()),
         };
         line.text(&Figures(&stats).text());
         line.text(&text);
         let mut json: Vec<_> = Figures(&stats).json().into();
         json.extend(more);
+        json.extend(delays);
         line.json("stats", Json::Object(json));
     }
 

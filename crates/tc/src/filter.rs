@@ -1,7 +1,7 @@
 //! `tc filter …`: what assigns packets to classes, drops and polices them.
 //!
-//! Differences from `tc` are in `docs/tc.md`: a filter names a leaf class that is there, or one that
-//! has filters of its own.
+//! Differences from `tc` are in `docs/tc.md`: a filter names a leaf class that is there, or one
+//! that has filters of its own.
 
 use crate::command::Options;
 use crate::complaint::{Complaint, Outcome};

@@ -1,7 +1,7 @@
 //! The `tc` grammar: command lines into edits of a policy, and a policy with its figures back
 //! into what `tc` prints.
 //!
-//! Who knows `tc(8)` knows this: the same words, abbreviations, units, handles, exit codes,
+//! The grammar is that of `tc(8)`: the same words, abbreviations, units, handles, exit codes,
 //! text and JSON as iproute2 6.1, so that scripts, exporters and fingers need nothing new.
 //! Where Narrows goes beyond `tc` it adds words (`coordination`, `sync`, `linklayer ptm`) and
 //! changes no meanings. `docs/tc.md` lists what is spoken, added and different.

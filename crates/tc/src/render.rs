@@ -15,6 +15,7 @@ pub(crate) enum Json {
     Float(f64),
     Text(String),
     Numbers(Vec<u64>),
+    Pairs(Vec<(f64, u64)>),
     Object(Vec<(&'static str, Json)>),
     Objects(Vec<Vec<(&'static str, Json)>>),
 }
@@ -127,6 +128,14 @@ fn numbers(list: &[u64], pretty: bool, out: &mut String) {
     let _ = write!(out, "[{blank}{}{blank}]", list.join(","));
 }
 
+/// Writes an array of pairs, which stays on its line.
+fn pairs(list: &[(f64, u64)], out: &mut String) {
+    let list: Vec<_> =
+        list.iter().map(|(one, other)| format!("[{},{other}]", notation::general(*one))).collect();
+    // Writing to a string does not fail.
+    let _ = write!(out, "[{}]", list.join(","));
+}
+
 /// Writes an object; `depth` is that of its brace in the pretty form.
 fn object(fields: &[(&'static str, Json)], depth: Option<usize>, out: &mut String) {
     let newline = |depth: usize, out: &mut String| {
@@ -152,6 +161,7 @@ fn object(fields: &[(&'static str, Json)], depth: Option<usize>, out: &mut Strin
             Json::Float(value) => out.push_str(&notation::general(*value)),
             Json::Text(value) => string(value, out),
             Json::Numbers(list) => numbers(list, depth.is_some(), out),
+            Json::Pairs(list) => pairs(list, out),
             Json::Object(fields) => object(fields, depth.map(|depth| depth + 1), out),
             Json::Objects(list) => objects(list, depth.map(|depth| depth + 2), out),
         }

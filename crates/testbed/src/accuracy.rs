@@ -88,7 +88,7 @@ pub fn run(options: &Options) -> Result<Report> {
     let cells = LIMITS.len() * Strategy::ALL.len() * 4;
     let mut progress = Progress::over(cells as u64);
     let mut rows = Vec::with_capacity(cells);
-    for limit in LIMITS.map(Rate::from_bits_per_sec) {
+    'limits: for limit in LIMITS.map(Rate::from_bits_per_sec) {
         for coordination in Strategy::ALL.map(Strategy::name) {
             let burst = limit.bytes_in(BURST).0.max(BURST_MIN);
             instance.tc(&format!(
@@ -103,6 +103,9 @@ pub fn run(options: &Options) -> Result<Report> {
                     steering::spread(&bed)?;
                 }
                 for traffic in ["UDP", "TCP"] {
+                    if !rows.is_empty() && progress.is_over() {
+                        break 'limits;
+                    }
                     let title =
                         format!("{limit}, {coordination}, {active_queues} queues, {traffic}");
                     progress.begin(&title);

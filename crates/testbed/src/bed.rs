@@ -1,4 +1,5 @@
-//! The testbed itself: three namespaces, two cables.
+//! The testbed itself: three namespaces, two cables; or four in a row, where something that stands for
+//! distance is to be between the client and the shaper.
 
 use crate::guard::Guard;
 use crate::namespace::Namespace;
@@ -18,6 +19,11 @@ pub const PORT_A: &str = "port-a";
 pub const PORT_B: &str = "port-b";
 /// The server's device.
 pub const SERVER: &str = "srv0";
+
+/// The device between client and shaper that faces the client, where there is one.
+pub const FAR_A: &str = "far-a";
+/// That which faces the shaper.
+pub const FAR_B: &str = "far-b";
 
 /// The client's address. Both lie in the range that RFC 2544 sets aside for benchmarks.
 pub const CLIENT_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
@@ -60,6 +66,7 @@ pub struct Testbed {
     client: Namespace,
     shaper: Namespace,
     server: Namespace,
+    far: Option<Namespace>,
     queues: u32,
     // Last, so that it works when everything above was dropped.
     _guard: Guard,
@@ -69,16 +76,28 @@ impl Testbed {
     /// Builds a testbed whose devices have `queues` queues each, after sweeping away
     /// [what is stale](crate::stale).
     pub fn up(queues: u32) -> Result<Self> {
+        Self::build(queues, false)
+    }
+
+    /// The same with a namespace between client and shaper, in which something has to forward, too.
+    pub fn distant(queues: u32) -> Result<Self> {
+        Self::build(queues, true)
+    }
+
+    fn build(queues: u32, is_distant: bool) -> Result<Self> {
         requirements::check(&[IP, ETHTOOL])?;
         stale::sweep()?;
         let tag = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let names = stale::PREFIXES.map(|prefix| format!("{prefix}{tag}"));
-        let guard = Guard::over(&names.each_ref().map(String::as_str))?;
-        let [client, shaper, server] = names;
+        let used = if is_distant { &names[..] } else { &names[..3] };
+        let guard = Guard::over(&used.iter().map(String::as_str).collect::<Vec<_>>())?;
+        let [client, shaper, server, far] = &names;
+        let far = is_distant.then(|| Namespace::create(far)).transpose()?;
         let bed = Self {
-            client: Namespace::create(&client)?,
-            shaper: Namespace::create(&shaper)?,
-            server: Namespace::create(&server)?,
+            client: Namespace::create(client)?,
+            shaper: Namespace::create(shaper)?,
+            server: Namespace::create(server)?,
+            far,
             queues,
             _guard: guard,
         };
@@ -102,6 +121,12 @@ impl Testbed {
         &self.server
     }
 
+    /// What is between client and shaper, of a [distant](Self::distant) bed: its ports are [`FAR_A`]
+    /// and [`FAR_B`].
+    pub fn far(&self) -> Option<&Namespace> {
+        self.far.as_ref()
+    }
+
     /// Client and server.
     pub fn ends(&self) -> [End<'_>; 2] {
         [
@@ -118,7 +143,7 @@ impl Testbed {
     /// Keeps the kernel from sending anything of its own accord, before there is a
     /// device to send on: a test counts every frame.
     fn quieten(&self) -> Result<()> {
-        for namespace in [&self.client, &self.shaper, &self.server] {
+        for namespace in [&self.client, &self.shaper, &self.server].into_iter().chain(&self.far) {
             // A kernel without IPv6 is quiet already.
             for scope in ["all", "default"] {
                 let _ = namespace.set(&format!("ipv6.conf.{scope}.disable_ipv6"), "1");
@@ -132,21 +157,32 @@ impl Testbed {
         let (cli, shp, srv) = (self.client.name(), self.shaper.name(), self.server.name());
         let [client_mac, server_mac] = [CLIENT_MAC, SERVER_MAC].map(written);
         let queues = format!("numtxqueues {n} numrxqueues {n}");
+        let client = format!("link add name {CLIENT} netns {cli} address {client_mac} {queues}");
+        let to_client = match &self.far {
+            None => format!("{client} type veth peer name {PORT_A} netns {shp} {queues}\n"),
+            Some(far) => format!(
+                "{client} type veth peer name {FAR_A} netns {far} {queues}\n\
+                 link add name {FAR_B} netns {far} {queues} type veth \
+                 peer name {PORT_A} netns {shp} {queues}\n",
+                far = far.name()
+            ),
+        };
         batch(
             &[],
             &format!(
-                "link add name {CLIENT} netns {cli} address {client_mac} {queues} type veth \
-                 peer name {PORT_A} netns {shp} {queues}\n\
+                "{to_client}\
                  link add name {PORT_B} netns {shp} {queues} type veth \
                  peer name {SERVER} netns {srv} address {server_mac} {queues}\n"
             ),
         )?;
-        for (namespace, device) in [
+        let mut devices = vec![
             (&self.client, CLIENT),
             (&self.shaper, PORT_A),
             (&self.shaper, PORT_B),
             (&self.server, SERVER),
-        ] {
+        ];
+        devices.extend(self.far.iter().flat_map(|far| [(far, FAR_A), (far, FAR_B)]));
+        for (namespace, device) in devices {
             let arguments: Vec<&str> = ["-K", device].into_iter().chain(OFFLOADS).collect();
             namespace.run("ethtool", &arguments)?;
         }
@@ -163,6 +199,10 @@ impl Testbed {
                      neigh replace {other} lladdr {mac} dev {device} nud permanent\n"
                 ),
             )?;
+        }
+        if let Some(far) = &self.far {
+            let lines = format!("link set lo up\nlink set {FAR_A} up\nlink set {FAR_B} up\n");
+            batch(&["-n", far.name()], &lines)?;
         }
         batch(
             &["-n", shp],

@@ -85,6 +85,9 @@ pub fn run(options: &Options) -> Result<Report> {
     let mut progress = Progress::over(u64::try_from(steps)?);
     let mut epochs = Vec::new();
     while epochs.is_empty() || started.elapsed() < options.duration {
+        if !epochs.is_empty() && progress.is_over() {
+            break;
+        }
         let Some((kind, fault)) = schedule.next() else { break };
         let number = epochs.len() + 1;
         progress.begin(&format!("{}: {}", kind.name(), fault.describe()));

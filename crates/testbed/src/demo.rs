@@ -80,7 +80,7 @@ pub fn run(options: &Options) -> Result<Report> {
     let mut progress = Progress::over(limits.len() as u64 * 2);
     let mut rows = Vec::new();
     let mut pings = ping::Stats::none();
-    for limit in limits {
+    'limits: for limit in limits {
         let tbf = limit.map(tbf);
         if let Some(tbf) = &tbf {
             instance.tc(tbf)?;
@@ -94,6 +94,9 @@ pub fn run(options: &Options) -> Result<Report> {
         };
         let tcp = Load::Iperf { traffic: Traffic::Tcp, flows: FLOWS };
         for (name, load) in [("UDP", Load::Flood(udp)), ("TCP", tcp)] {
+            if !rows.is_empty() && progress.is_over() {
+                break 'limits;
+            }
             let load = (name, load);
             let (row, ping) = phase(&bed, &instance, limit, load, options.window, &mut progress)?;
             if limit.is_some() {

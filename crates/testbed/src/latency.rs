@@ -81,6 +81,9 @@ pub fn run(options: &Rounds) -> Result<Report> {
     let mut progress = Progress::over(u64::from(options.rounds) * System::ALL.len() as u64);
     let mut rounds: Vec<[Stats; 4]> = Vec::new();
     for round in 1..=options.rounds {
+        if round > 1 && progress.is_over() {
+            break;
+        }
         let mut measure = |system: System| {
             let title = format!("round {round} of {}: {}", options.rounds, system.name());
             progress.begin(&title);

@@ -50,8 +50,8 @@ impl Listener {
         })
     }
 
-    /// Calls `note` with the first `LENGTH` bytes of each frame, or all that it has, and the time of
-    /// its arrival, until `end` is set and all that came before has been read.
+    /// Calls `note` with the first `LENGTH` bytes of each frame, or all that it has, and the time
+    /// of its arrival, until `end` is set and all that came before has been read.
     pub(crate) fn read_until<const LENGTH: usize>(
         &self,
         end: &AtomicBool,

@@ -45,7 +45,12 @@ impl Instance {
     /// Starts any forwarder that prints the line `ready` and forwards until it is told to
     /// end: the program with all of its arguments.
     pub fn start_command(bed: &Testbed, program: &Path, arguments: &[&str]) -> Result<Self> {
-        let namespace = bed.shaper().clone();
+        Self::start_in(bed.shaper(), program, arguments)
+    }
+
+    /// The same in any namespace.
+    pub fn start_in(namespace: &Namespace, program: &Path, arguments: &[&str]) -> Result<Self> {
+        let namespace = namespace.clone();
         let mut command = namespace.command(program);
         command.args(arguments).stdin(Stdio::null());
         let log = Collector::over_both(&mut command)?;

@@ -6,6 +6,7 @@ use adopted::Adopted;
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Output};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,11 +18,17 @@ pub const GRACE: Duration = Duration::from_secs(2);
 
 /// Runs `command` to its end and returns what it printed; its error where it failed.
 pub fn run(command: &mut Command) -> Result<String> {
-    let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
+    let output =
+        out_of_reach(command).output().with_context(|| format!("cannot start {command:?}"))?;
     if !output.status.success() {
         bail!("{} failed ({}): {}", shown(command), output.status, complaint(&output));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// In a process group of its own, where the terminal's keys do not [reach](crate::interrupt) it.
+fn out_of_reach(command: &mut Command) -> &mut Command {
+    command.process_group(0)
 }
 
 fn shown(command: &Command) -> String {
@@ -47,7 +54,9 @@ enum Handle {
 impl Process {
     /// Starts `command`.
     pub fn start(command: &mut Command) -> Result<Self> {
-        let child = command.spawn().with_context(|| format!("cannot start {}", shown(command)))?;
+        let child = out_of_reach(command)
+            .spawn()
+            .with_context(|| format!("cannot start {}", shown(command)))?;
         Ok(Self(Handle::Child(child)))
     }
 

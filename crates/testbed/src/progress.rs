@@ -1,6 +1,7 @@
 //! What a long run is doing, on standard error: a bar for a person at a terminal, a
 //! line per step for a file.
 
+use crate::interrupt;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,17 @@ impl Progress {
         }
         bar.enable_steady_tick(TICK);
         Self { bar, started: Instant::now(), steps, step: 0 }
+    }
+
+    /// Whether the run is to end before its next step, because of an [interrupt]. Says so once,
+    /// with how much of it the results are.
+    pub fn is_over(&self) -> bool {
+        let is_over = interrupt::requested();
+        if is_over {
+            let (step, steps) = (self.step, self.steps);
+            self.bar.suspend(|| eprintln!("interrupted: results of {step} of {steps} steps"));
+        }
+        is_over
     }
 
     /// Begins the next step.

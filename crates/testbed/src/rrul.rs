@@ -69,6 +69,9 @@ pub fn run(options: &Options) -> Result<Report> {
     let mut progress = Progress::over(cells.len() as u64);
     let mut rows = Vec::with_capacity(cells.len());
     for (system, limit) in cells {
+        if !rows.is_empty() && progress.is_over() {
+            break;
+        }
         let shown = limit.map_or("no limit".to_owned(), |limit| limit.to_string());
         let title = format!("{shown}, {}", system.name());
         progress.begin(&title);

@@ -10,8 +10,8 @@ use anyhow::Result;
 use std::fs;
 use std::path::Path;
 
-/// How the names of the three namespaces begin.
-pub(crate) const PREFIXES: [&str; 3] = ["nrw-cli-", "nrw-shp-", "nrw-srv-"];
+/// How the names of the namespaces begin.
+pub(crate) const PREFIXES: [&str; 4] = ["nrw-cli-", "nrw-shp-", "nrw-srv-", "nrw-far-"];
 
 /// Removes the namespaces of processes that are gone, with whatever still runs in
 /// them. Returns their names.

@@ -96,6 +96,9 @@ pub fn run(options: &Rounds) -> Result<Report> {
     let mut progress = Progress::over(u64::from(options.rounds) * Strategy::ALL.len() as u64);
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); Strategy::ALL.len()];
     for round in 1..=options.rounds {
+        if round > 1 && progress.is_over() {
+            break;
+        }
         for (strategy, samples) in Strategy::ALL.iter().zip(&mut samples) {
             let title = format!("round {round} of {}: {}", options.rounds, strategy.name());
             progress.begin(&title);

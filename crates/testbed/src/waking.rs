@@ -41,6 +41,9 @@ pub fn run(options: &Rounds) -> Result<Report> {
     let mut progress = Progress::over(u64::from(options.rounds) * cells);
     let mut samples: BTreeMap<(u64, System), Vec<Sample>> = BTreeMap::new();
     for round in 1..=options.rounds {
+        if round > 1 && progress.is_over() {
+            break;
+        }
         for bits in LIMITS {
             let limit = Rate::from_bits_per_sec(bits);
             for system in System::ALL {

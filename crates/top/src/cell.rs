@@ -1,4 +1,4 @@
-//! What stands in a table's cell, and what it is sorted by.
+//! The content of a table's cell, and its sort key.
 
 use crate::number;
 use std::cmp::Ordering;
@@ -36,6 +36,11 @@ impl Cell {
 
     pub(crate) fn micros(us: u64) -> Self {
         Self { text: number::micros(us), value: Some(us as f64) }
+    }
+
+    /// A time of so many microseconds, where it is known.
+    pub(crate) fn time(us: Option<f64>) -> Self {
+        us.map_or_else(|| Self::number(None), |us| Self::micros(us as u64))
     }
 
     /// Its place beside `other`: numbers by value with what is not known as the least, text by its

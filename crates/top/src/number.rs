@@ -27,11 +27,12 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{percent:.decimals$} %")
 }
 
-/// Microseconds: `0us`, `250us`, `4.5ms`, `1.20s`.
+/// Microseconds in at most five columns up to 10 s: `0us`, `250us`, `4.5ms`, `45ms`, `1.20s`.
 pub(crate) fn micros(us: u64) -> String {
     match us {
         0..1_000 => format!("{us}us"),
-        1_000..1_000_000 => format!("{:.1}ms", us as f64 / 1e3),
+        1_000..9_950 => format!("{:.1}ms", us as f64 / 1e3),
+        9_950..999_500 => format!("{:.0}ms", us as f64 / 1e3),
         _ => format!("{:.2}s", us as f64 / 1e6),
     }
 }
@@ -77,7 +78,8 @@ mod tests {
         assert_eq!(duration(61.0), "1 min 1 s");
         assert_eq!(duration(3_660.0), "1 h 1 min");
         assert_eq!(duration(90_000.0), "1 d 1 h");
-        assert_eq!([micros(999), micros(4_500), micros(1_200_000)], ["999us", "4.5ms", "1.20s"]);
+        assert_eq!([999, 4_500, 9_960].map(micros), ["999us", "4.5ms", "10ms"]);
+        assert_eq!([45_300, 999_499, 999_500].map(micros), ["45ms", "999ms", "1.00s"]);
         assert_eq!([percent(0.0), percent(0.0734), percent(0.99)], ["0 %", "7.3 %", "99 %"]);
     }
 

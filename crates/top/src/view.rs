@@ -103,7 +103,8 @@ impl View {
             Self::Classes => classes::details(now, key),
             Self::Qdiscs => qdiscs::details(now, key),
             Self::Tins => tins::details(now, key),
-            Self::Drops | Self::Events | Self::Heaviest => Vec::new(),
+            Self::Heaviest => heaviest::details(now, key),
+            Self::Drops | Self::Events => Vec::new(),
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use narrows_snapshot::{
-    Class, Conservation, Heaviest, Heavy, Port, Qdisc, Queue, Snapshot, Worker,
+    Class, Conservation, Delays, Heaviest, Heavy, Losses, Port, Qdisc, Queue, RoundTrip, Snapshot,
+    Worker,
 };
 use narrows_top::{App, Feed, Look, View, draw, once};
 use ratatui::Terminal;
@@ -35,12 +36,15 @@ fn instance(seconds: u64, mbit: u64) -> Snapshot {
             ..Class::default()
         };
         class.stats.figures.bytes = bytes / part;
+        class.stats.delays = Delays::new(vec![(2_000.0, seconds * 90), (400_000.0, seconds * 10)]);
         class.stats.detail.insert("borrowed".into(), (seconds * 5).into());
         class
     };
     let mut cake: Qdisc = serde_json::from_str(
-        r#"{"kind":"cake","handle":"10:","parent":"1:10","options":{"rtt":100000},"tins":[
-            {"threshold_rate":0,"avg_delay_us":10},{"avg_delay_us":4500},{"avg_delay_us":0}]}"#,
+        &r#"{"kind":"cake","handle":"10:","parent":"1:10","options":{"rtt":100000},"tins":[
+            {"threshold_rate":0,"avg_delay_us":10},
+            {"delays":{"counts":[[4500,SECONDS],[61000,1]]}},{"avg_delay_us":0}]}"#
+            .replace("SECONDS", &seconds.to_string()),
     )
     .unwrap();
     cake.figures.bytes = bytes;
@@ -48,7 +52,12 @@ fn instance(seconds: u64, mbit: u64) -> Snapshot {
         name: name.into(),
         bps: mbit * 500_000,
         delay_mean_us: 4_500,
+        delay_p50_us: 4_000,
+        delay_p99_us: 18_000,
+        delay_p999_us: 20_000,
         delay_max_us: 20_000,
+        round_trip: Some(RoundTrip { min_us: 31_000, p50_us: 33_000, p99_us: 70_000 }),
+        losses: Some(Losses { segments: 1_000, before: 10, beyond: 5 }),
     };
     let heaviest = Heaviest {
         window_s: 3.0,
@@ -158,6 +167,7 @@ fn classes_stand_as_a_tree_with_what_they_used_of_their_ceiling() {
     let app = app(View::Classes);
     let class = line(&app, "  1:20");
     assert!(class.contains("10.0M 40.0M 15.0M   38 %"), "{class}");
+    assert!(class.contains(" 2.0ms 400ms "), "of those sent in the last second: {class}");
     assert!(line(&app, "   1:21").ends_with("5"), "borrowed five a second");
 }
 
@@ -352,7 +362,8 @@ fn hosts_and_flows_have_their_share_and_their_delay() {
     let app = app(View::Heaviest);
     let flow = line(&app, "udp 192.0.2.1:53 > 192.0.2.2:4711");
     let cells: Vec<&str> = flow.split_whitespace().skip(4).collect();
-    assert_eq!(cells, ["50", "%", "15.0M", "4.5ms", "20.0ms"], "{flow}");
+    let wanted = ["50", "%", "15.0M", "4.5ms", "18ms", "31ms", "1.5", "%"];
+    assert_eq!(cells, wanted, "{flow}");
     line(&app, "2001:db8::7");
 }
 

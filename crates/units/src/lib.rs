@@ -1,5 +1,5 @@
-//! The three quantities that a shaper counts in, and the one place where a frame
-//! becomes a length on the wire.
+//! The three quantities that a shaper counts in, the one place where a frame becomes a
+//! length on the wire, and a histogram of times.
 //!
 //! Time is [`Nanos`], sizes are [`Bytes`], rates are [`Rate`] in bits per second.
 //! Each is an integer with a type of its own, so that a rate in bytes or a time in
@@ -11,8 +11,10 @@
 mod bytes;
 mod nanos;
 mod rate;
+mod spread;
 pub mod wire;
 
 pub use bytes::Bytes;
 pub use nanos::Nanos;
 pub use rate::Rate;
+pub use spread::Spread;

@@ -4,6 +4,7 @@
 
 pub mod judge;
 mod medians;
+mod rows;
 pub mod table;
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 pub use medians::Medians;
+pub use rows::{Row, Rows};
 
 /// The name of the cell.
 pub const NAME: &str = "cake";
@@ -102,6 +104,19 @@ impl Load {
             Self::TcpEcn => "8 TCP flows, ECN",
             Self::HostsTcp => "1 beside 8, TCP",
             Self::HostsUdp => "1 beside 8, UDP",
+        }
+    }
+
+    /// Its name where one is typed.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Unlimited => "unlimited",
+            Self::Alone => "alone",
+            Self::Light => "light",
+            Self::Tcp => "tcp",
+            Self::TcpEcn => "tcp-ecn",
+            Self::HostsTcp => "hosts-tcp",
+            Self::HostsUdp => "hosts-udp",
         }
     }
 

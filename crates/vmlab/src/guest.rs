@@ -7,6 +7,7 @@ mod checks;
 mod shaper;
 mod traffic;
 
+use crate::cake::Rows;
 use crate::verdict::{Check, Message, Outcome};
 use anyhow::{Context, Result};
 use narrows_testbed::process;
@@ -42,7 +43,7 @@ pub enum Verdict {
 
 /// Runs the guest. Does not return: the machine goes off.
 pub fn main() -> ! {
-    if let Err(error) = boot().and_then(|task| run(&task)) {
+    if let Err(error) = boot().and_then(|wanted| run(&wanted)) {
         eprintln!("vmlab: {error:#}");
     }
     // Nothing was written anywhere that lasts, so nothing needs to be synced.
@@ -50,9 +51,17 @@ pub fn main() -> ! {
     std::process::exit(1)
 }
 
+/// What the host wants.
+struct Wanted {
+    /// A driver under the ports, or something else than checks.
+    task: String,
+    /// Of what is measured, the rows.
+    rows: Rows,
+}
+
 /// Mounts what every Linux has, and loads what the devices ask for, as udev does. Returns what
-/// the host wants: a driver under the ports, or something else than checks.
-fn boot() -> Result<String> {
+/// the host wants.
+fn boot() -> Result<Wanted> {
     for (place, kind) in MOUNTS {
         let mounted = mount(Some(kind), place, Some(kind), MsFlags::empty(), None::<&str>);
         if matches!(kind, "proc" | "sysfs" | "devtmpfs" | "tmpfs") {
@@ -69,7 +78,9 @@ fn boot() -> Result<String> {
     for module in word("vmlab.load=").into_iter().flat_map(|modules| modules.split(',')) {
         load(module)?;
     }
-    Ok(word("vmlab.task=").context("the kernel was not told vmlab.task")?.to_owned())
+    let task = word("vmlab.task=").context("the kernel was not told vmlab.task")?.to_owned();
+    let rows = word("vmlab.rows=").map(Rows::named).transpose()?.unwrap_or_default();
+    Ok(Wanted { task, rows })
 }
 
 /// Loads a module with what it needs.
@@ -87,13 +98,13 @@ fn aliases(bus: &str) -> Vec<String> {
         .collect()
 }
 
-fn run(task: &str) -> Result<()> {
+fn run(Wanted { task, rows }: &Wanted) -> Result<()> {
     let mut lines = File::options().write(true).open(LINES).context("no second serial port")?;
     let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
     say(&mut lines, &Message::Hello(release.trim().to_owned()))?;
-    match task {
+    match task.as_str() {
         "none" => {}
-        crate::cake::NAME => cake::run(|sample| say(&mut lines, &Message::Sample(sample)))?,
+        crate::cake::NAME => cake::run(rows, |sample| say(&mut lines, &Message::Sample(sample)))?,
         driver => check(driver, &mut lines)?,
     }
     say(&mut lines, &Message::End)

@@ -1,6 +1,6 @@
 //! On the host: prepares what guests are made of, runs one cell after the other, and sums up.
 
-use crate::cake::judge;
+use crate::cake::{Row, Rows, judge};
 use crate::matrix::{self, Cell, SHORT, Task};
 use crate::qemu::{Machine, Processor};
 use crate::verdict::{Check, Message, Outcome, Record};
@@ -48,6 +48,11 @@ pub struct Options {
     /// that of which no cell was chosen stays as it is.
     #[arg(long)]
     write: bool,
+
+    /// Of what is measured beside the kernel's CAKE, only this row, without keeping the result:
+    /// tcp-ecn-20, or tcp-ecn for both limits. May be given several times.
+    #[arg(long = "row", value_name = "ROW", conflicts_with_all = ["short", "resume", "write"])]
+    rows: Vec<Row>,
 
     /// The program to test.
     #[arg(long, value_name = "FILE", default_value = "target/debug/narrows")]
@@ -137,6 +142,7 @@ struct Lab {
     /// Everything but the modules, as an archive.
     root: Vec<u8>,
     program: u64,
+    rows: Rows,
     load: String,
 }
 
@@ -161,6 +167,7 @@ impl Lab {
             kernels,
             root,
             program: hasher.finish(),
+            rows: Rows(options.rows.clone()),
             load: options.load.clone(),
         };
         if Path::new("/dev/kvm").exists() && lab.boots_with_kvm()? {
@@ -214,6 +221,7 @@ impl Lab {
             image: &kernel.image,
             root: &root,
             task: cell.map(|cell| cell.task),
+            rows: &self.rows,
             load: &self.load,
             folder: &folder,
             limit: match cell {
@@ -282,6 +290,9 @@ impl Lab {
             println!("the end of what the guest's console said:\n{words}");
         }
         println!("{name}: {:?} in {:.0} s", record.outcome(), begin.elapsed().as_secs_f64());
+        if !self.rows.0.is_empty() {
+            return Ok(record);
+        }
         let file = result_file(&self.folder, cell);
         fs::create_dir_all(file.parent().context("a result has a folder")?)?;
         fs::write(file, serde_json::to_string_pretty(&record)?)?;

@@ -20,8 +20,8 @@
 //!   instruction takes 4 ns: some ten times slower than a real machine, and the same whatever else
 //!   the host does. So limits are a few Mbit/s. Where delays are measured it takes 1 ns: a slow
 //!   machine's pace, at limits that leave it idle for most of the time.
-//! - *One machine at a time*, bounded in time and memory. Where machines have a time of their own, the
-//!   one that measures runs beside the others.
+//! - *One machine at a time*, bounded in time and memory. Where machines have a time of their own,
+//!   the one that measures runs beside the others.
 //!
 //! Non-goals: other processors than x86-64, other distributions, measuring how fast anything is.
 

@@ -1,6 +1,7 @@
 //! One machine: boots a kernel with a root, hears the guest's lines, and ends it.
 
 use crate::apt::PROGRAM;
+use crate::cake::Rows;
 use crate::matrix::Task;
 use crate::verdict::{Check, Message, Outcome, Record};
 use anyhow::{Context, Result};
@@ -82,6 +83,8 @@ pub struct Machine<'a> {
     pub root: &'a Path,
     /// What it is for; nothing but to boot and end, by default.
     pub task: Option<Task>,
+    /// Of what is measured, the rows.
+    pub rows: &'a Rows,
     /// Modules that the guest loads first, separated by commas; a stock machine loads none.
     pub load: &'a str,
     /// Where its lines and what its console says are written.
@@ -128,6 +131,9 @@ impl Machine<'_> {
         command.arg("-kernel").arg(self.image).arg("-initrd").arg(self.root);
         let task = self.task.map_or("none", Task::name);
         let mut words = format!("{KERNEL} vmlab.task={task}");
+        if !self.rows.0.is_empty() {
+            words.push_str(&format!(" vmlab.rows={}", self.rows));
+        }
         if !self.load.is_empty() {
             words.push_str(&format!(" vmlab.load={}", self.load));
         }

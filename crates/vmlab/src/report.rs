@@ -1,4 +1,5 @@
-//! The tables of docs/kernels.md, what works where, and of docs/cake.md, ours beside the kernel's.
+//! The tables of docs/kernels.md, which feature works where, and of docs/cake.md, our `cake` beside
+//! the kernel's.
 
 use crate::cake::table;
 use crate::verdict::{Check, Outcome, Record};

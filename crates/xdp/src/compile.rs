@@ -1,4 +1,4 @@
-//! A plan as the contents of maps.
+//! Compiles a plan into the contents of maps.
 
 use crate::rules::tables;
 use crate::{Name, Numbers, Refusal};
@@ -18,10 +18,14 @@ use std::sync::Arc;
 const FRAME: u64 = 1514;
 /// The shortest virtual queue: what a burst of a driver's poll and a CPU that waits need.
 const LIMIT_MIN: Nanos = Nanos::from_millis(5);
-/// The longest. It is what the rate may be exceeded by at once, so it must not be long.
-const LIMIT_MAX: Nanos = Nanos::from_millis(50);
-/// The AQM's target is this part of the virtual queue, unless a `codel` says another one.
-const TARGET_PART: u64 = 4;
+/// The longest. It is what the rate may be exceeded by at once, so it must not be long; and what a
+/// flow can make up for after a drop, so it must not be short. docs/xdp.md has what both come to.
+const LIMIT_MAX: Nanos = Nanos::from_millis(100);
+/// The longest where it is what a `tbf` says, not what a qdisc has that nobody chose.
+const LIMIT_MAX_STATED: Nanos = Nanos::from_millis(250);
+/// The AQM's target is all of the virtual queue but this part, unless a `codel` says another one. In
+/// it a flow grows until the sender hears of the drop.
+const TARGET_BELOW: u64 = 10;
 /// How long senders have to respond, unless a `codel` says so (RFC 8289).
 const INTERVAL: Nanos = Nanos::from_millis(100);
 /// For how long a busy CPU buys at once. Short beside the virtual queue for any number of CPUs.
@@ -87,6 +91,8 @@ struct Leaf {
 #[derive(Clone, Copy)]
 struct Queue {
     limit: Bytes,
+    /// Whether somebody chose it.
+    is_stated: bool,
     /// The AQM's target and interval, where a `codel` says them.
     aqm: Option<[Nanos; 2]>,
 }
@@ -141,9 +147,10 @@ impl Tree {
         };
         let mut queue = match below {
             Some(below) => queue(plan, below)?,
-            None => Queue { limit: tbf.limit, aqm: None },
+            None => Queue { limit: tbf.limit, is_stated: true, aqm: None },
         };
         queue.limit = queue.limit.min(tbf.limit);
+        queue.is_stated = true;
         let classes = BTreeMap::from([(0, Leaf { class, queue: Some(queue) })]);
         Ok(Self { handle, classes, otherwise: Some(0) })
     }
@@ -232,8 +239,10 @@ impl Tree {
         let numbered = |id: Option<u32>| id.and_then(&number).unwrap_or(0);
         let rate = class.rate.min(class.ceil);
         let of_queue = |queue: &Queue| {
-            let limit = class.ceil.time_for(queue.limit).clamp(LIMIT_MIN, LIMIT_MAX);
-            let [target, interval] = queue.aqm.unwrap_or([Nanos(limit.0 / TARGET_PART), INTERVAL]);
+            let most = if queue.is_stated { LIMIT_MAX_STATED } else { LIMIT_MAX };
+            let limit = class.ceil.time_for(queue.limit).clamp(LIMIT_MIN, most);
+            let target = Nanos(limit.0 - limit.0 / TARGET_BELOW);
+            let [target, interval] = queue.aqm.unwrap_or([target, INTERVAL]);
             [limit, target, interval]
         };
         // Twice a leaf's: those that borrow may use half of it.
@@ -281,16 +290,15 @@ fn config(plan: &Plan, key: Key) -> Option<&Config> {
 
 /// The virtual queue in the place of the qdisc at `key`.
 fn queue(plan: &Plan, key: Key) -> Result<Queue, Refusal> {
-    let in_packets = |packets: u32| Bytes(u64::from(packets) * FRAME);
+    let of = |limit: Bytes| Queue { limit, is_stated: false, aqm: None };
+    let in_packets = |packets: u32| of(Bytes(u64::from(packets) * FRAME));
     match config(plan, key) {
-        None | Some(Config::Noqueue) => Ok(Queue { limit: Bytes::ZERO, aqm: None }),
-        Some(Config::Fifo(fifo::Config::Packets(limit))) => {
-            Ok(Queue { limit: in_packets(*limit), aqm: None })
-        }
-        Some(Config::Fifo(fifo::Config::Bytes(limit))) => Ok(Queue { limit: *limit, aqm: None }),
+        None | Some(Config::Noqueue) => Ok(of(Bytes::ZERO)),
+        Some(Config::Fifo(fifo::Config::Packets(limit))) => Ok(in_packets(*limit)),
+        Some(Config::Fifo(fifo::Config::Bytes(limit))) => Ok(of(*limit)),
         Some(Config::Codel(codel)) => {
             let aqm = Some([codel.target, codel.interval]);
-            Ok(Queue { limit: in_packets(codel.limit), aqm })
+            Ok(Queue { aqm, ..in_packets(codel.limit) })
         }
         Some(Config::Htb(_) | Config::Bands(_)) => Err(Refusal::Nested),
         Some(other) => Err(Refusal::NeedsQueue(kind(other))),

@@ -1,4 +1,4 @@
-//! What the program counted, as the figures of qdiscs and classes.
+//! Converts the program's counters into the figures of qdiscs and classes.
 
 use crate::Numbers;
 use narrows_bpf::tree::{Seat, Totals};

@@ -1,4 +1,4 @@
-//! The numbers of classes, which they keep from plan to plan.
+//! The numbers of classes, which stay the same from plan to plan.
 
 use narrows_bpf::tree::layout::CLASSES_MAX;
 use narrows_policy::Handle;

@@ -1,4 +1,4 @@
-//! What the XDP plane cannot do, in a sentence that says what can.
+//! Refusals of the XDP plane: a sentence that says which plane can do it.
 
 /// Why a plan cannot run in the driver.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -69,8 +69,8 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is measured: each structure of `bench qdisc`, look-ups of classes, `cake` with flows, timing
-/// wheels, and the heaviest hosts and flows from the beginning of a window on.
+/// What is measured: each structure of `bench qdisc`, look-ups of classes, `cake` with flows,
+/// timing wheels, and the heaviest hosts and flows from the beginning of a window on.
 fn works(folder: &Path) -> Vec<(String, Program)> {
     let hot_path = |structure: Structure| {
         let name = structure.name();

@@ -1,4 +1,4 @@
-//! The structures under test, each with what it needs from whoever calls it.
+//! The structures under test, each with what it needs from its caller.
 
 use super::frames::{Frames, LEN};
 use super::work::{RATE, TURN};

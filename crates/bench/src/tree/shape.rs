@@ -1,4 +1,4 @@
-//! The trees that are measured: how many classes, how many above each other, and who has packets.
+//! The trees that are measured: how many classes in how many levels, and which have packets.
 
 use super::work::RATE;
 use narrows_coordination::{Below, Tree};
@@ -115,7 +115,7 @@ impl Shape {
             }
         }
         let tree = Tree::new();
-        tree.become_these(&classes);
+        tree.become_these(Arc::new(classes));
         tree
     }
 

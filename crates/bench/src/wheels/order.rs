@@ -1,4 +1,4 @@
-//! What memory costs whoever holds packets: an order that is known beforehand.
+//! The cost of memory alone: packets in an order that is known beforehand.
 //!
 //! A ring of numbers side by side, in the order in which packets came. Whoever takes a packet from
 //! it knows the ones behind it without having looked at any, so a processor waits for many of them

@@ -1,4 +1,4 @@
-//! Who is paced at which rate, and begins when: the same for all structures.
+//! The flows' rates and start times: the same for all structures.
 
 use super::rates::{FLOWS_LEAST, Rates};
 use super::work::{PACKET_TIME, START};

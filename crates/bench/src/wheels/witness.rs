@@ -1,4 +1,4 @@
-//! Whoever watches that packets leave when they should.
+//! Checks that packets leave when they should.
 //!
 //! *Early* is how long before its earliest departure time a packet left.
 //!

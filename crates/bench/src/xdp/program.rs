@@ -6,7 +6,11 @@ use libbpf_rs::ObjectBuilder;
 use narrows_bpf::test_run;
 use narrows_bpf::tree::layout::{Class, Key, Mask, PRIORITIES, Rule};
 use narrows_bpf::tree::{Image, Tree};
+use narrows_bpf::{By, Does, Front, FrontMaps, FrontPort, LookUp, SetTables, Step, Term, Then};
+use narrows_sets::{Host, Named, Sets};
+use narrows_units::Nanos;
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The objects that are compiled for this.
@@ -55,7 +59,13 @@ impl Program {
             Subject::BucketPercpu => Loaded::Bucket(object(PERCPU, Some(rate(shape)))?),
             Subject::BucketShared => Loaded::Bucket(object(SHARED, Some(rate(shape)))?),
             Subject::BucketLocked => Loaded::Bucket(object(LOCKED, Some(rate(shape)))?),
-            Subject::Tree | Subject::Filter => {
+            Subject::Set => {
+                let set = set(shape.entries)?;
+                let mut tree = Tree::load([2; 6], false)?;
+                tree.put_in_front(Some(set))?;
+                Loaded::Tree(Box::new(tree))
+            }
+            Subject::Tree | Subject::Filter { .. } => {
                 let mut tree = Tree::load([2; 6], false)?;
                 // Nothing is sent in a test run: the loopback device will do.
                 tree.connect(1)?;
@@ -99,7 +109,8 @@ impl Program {
     /// Demands a verdict that this program gives under its load.
     pub(super) fn judge(&self, verdict: u32) -> Result<()> {
         let passes = match self.shape.subject {
-            Subject::Tree | Subject::Filter => test_run::REDIRECT,
+            Subject::Tree | Subject::Filter { .. } => test_run::REDIRECT,
+            Subject::Set => test_run::DROP,
             _ => test_run::PASS,
         };
         let is_right = verdict == passes || self.shape.bound && verdict == test_run::DROP;
@@ -123,6 +134,48 @@ fn object(bytes: &[u8], rate: Option<u64>) -> Result<OwnedFd> {
     let loaded = open.load()?;
     let program = loaded.progs().next().context("no program")?;
     Ok(program.as_fd().try_clone_to_owned()?)
+}
+
+/// A filter that drops what comes from a prefix of a set. Prefixes have 24 and 28 bits, of networks all
+/// over the address space; one of them is the frame's.
+fn set(entries: u32) -> Result<Front> {
+    let mut lines = vec!["create nrw hash:net maxelem 1000000".to_owned()];
+    lines.push("add nrw 10.0.0.0/28".to_owned());
+    lines.extend((1..entries).map(|entry| {
+        // Knuth's multiplier spreads them; below 224.0.0.0.
+        let network = entry.wrapping_mul(2_654_435_761) % 0xe000_0000;
+        let bits = if entry % 2 == 0 { 24 } else { 28 };
+        format!("add -exist nrw {}/{bits}", Ipv4Addr::from(network | 0x0b00_0000))
+    }));
+    let mut sets = Sets::default();
+    for line in lines {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let reply = sets.run(&words, Nanos::ZERO, &Alone);
+        ensure!(reply.code == 0, "{line}: {}", reply.stderr);
+    }
+    let mut tables = SetTables::new()?;
+    tables.follow(&mut sets)?;
+    let slot = sets.get("nrw").context("there is no set")?.slot;
+    let look_up = LookUp { set: slot as u16, address: By::Source, port: None, is_negated: false };
+    let step = Step { does: Does::Decide, then: Then::Drop, exceed: Then::Drop, counter: None };
+    let mut term = Term::any();
+    term.look_ups.push(look_up);
+    term.steps.push(step);
+    let port = FrontPort { mac: [2; 6], multi_buffer: false };
+    Ok(Front::load(port, &[term], Some(&tables), &mut FrontMaps::new()?)?)
+}
+
+/// Sets that nothing else knows of.
+struct Alone;
+
+impl Host for Alone {
+    fn references(&self, _: &str) -> usize {
+        0
+    }
+
+    fn counted(&self, _: &Named, _: &narrows_sets::Key) -> (u64, u64) {
+        (0, 0)
+    }
 }
 
 /// Leaves 1 and on, below a chain of classes up to the root; with a depth of one each leaf is a root.
@@ -162,9 +215,15 @@ fn image(shape: Shape) -> Image {
     Image { masks, rules, otherwise, classes }
 }
 
-/// Rules that nothing matches, but the last one of the last mask: a look-up asks by all of them.
+/// Rules that nothing matches, but the last one of the last mask: a look-up asks by all of them. Those
+/// of other masks are for other sources and other destinations; in a crowd some are for the frame's
+/// source, and some for its destination.
 fn filters(shape: Shape) -> (Vec<Mask>, Vec<Rule>) {
-    const ADDRESS: u128 = 0x0a00_0002;
+    const SOURCE: u128 = 0x0a00_0001;
+    const DESTINATION: u128 = 0x0a00_0002;
+    const OTHER_SOURCE: u128 = 0xc0a8_0000;
+    const OTHER_DESTINATION: u128 = 0x0a00_0003;
+    let is_crowded = matches!(shape.subject, Subject::Filter { crowded: true });
     let each = u64::from(shape.entries / shape.masks.max(1));
     let mut found = (Vec::new(), Vec::new());
     for number in 0..shape.masks {
@@ -178,10 +237,13 @@ fn filters(shape: Shape) -> (Vec<Mask>, Vec<Rule>) {
         let first = u64::from(number) * each;
         found.0.push(Mask { bits, first });
         for rule in 0..each {
-            let is_last = number + 1 == shape.masks && rule + 1 == each;
-            let source = if is_last { 0x0a00_0001 } else { 0xc0a8_0000 };
-            // Others are for other hosts.
-            let destination = if is_last { ADDRESS } else { ADDRESS + 1 + u128::from(rule) };
+            let other = (OTHER_SOURCE, OTHER_DESTINATION + u128::from(rule));
+            let (source, destination) = match rule {
+                _ if number + 1 == shape.masks && rule + 1 == each => (SOURCE, DESTINATION),
+                0 if is_crowded => (SOURCE, OTHER_DESTINATION),
+                1 if is_crowded => (OTHER_SOURCE, DESTINATION),
+                _ => other,
+            };
             let key = Key { source, destination, ip: 4, ..Key::default() }.masked(&bits);
             let order = first + rule;
             found.1.push(Rule { mask: number as u16, key, order, class: 1 });

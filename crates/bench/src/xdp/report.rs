@@ -17,7 +17,8 @@ pub struct Report {
 /// One program under one load.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// Its name: `empty`, `bucket-percpu`, `bucket-shared`, `bucket-locked`, `tree`, `filter`.
+    /// Its name: `empty`, `bucket-percpu`, `bucket-shared`, `bucket-locked`, `tree`, `filter`,
+    /// `filter-crowded`, `set`.
     pub program: &'static str,
     /// Classes from the leaf up to the root, both included; 0 for what has none.
     pub depth: u32,
@@ -27,7 +28,7 @@ pub struct Row {
     pub contended: bool,
     /// Whether the rate is exceeded: `free` or `bound`.
     pub load: &'static str,
-    /// Rules of filters.
+    /// Rules of filters, or entries of the set.
     pub entries: u32,
     /// Different masks of them.
     pub masks: u32,
@@ -66,7 +67,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<13} {:>5} {:>4} {:<9} {:<5} {:>7} {:>5} {:>9} {:>7} {:>11}",
+            "{:<14} {:>5} {:>4} {:<9} {:<5} {:>7} {:>5} {:>9} {:>7} {:>11}",
             "program",
             "depth",
             "cpus",
@@ -81,7 +82,7 @@ impl fmt::Display for Report {
         for row in &self.rows {
             writeln!(
                 f,
-                "{:<13} {:>5} {:>4} {:<9} {:<5} {:>7} {:>5} {:>9.1} {:>7.1} {:>11.1}",
+                "{:<14} {:>5} {:>4} {:<9} {:<5} {:>7} {:>5} {:>9.1} {:>7.1} {:>11.1}",
                 row.program,
                 row.depth,
                 row.cpus,

@@ -20,7 +20,12 @@ pub enum Subject {
     /// The XDP plane's tree, without filters.
     Tree,
     /// The tree with filters, of which the frame fits one.
-    Filter,
+    Filter {
+        /// Whether each byte that filters ask for fits some filter of each mask.
+        crowded: bool,
+    },
+    /// A filter in front that looks the source up in a set of prefixes, where it is, and drops.
+    Set,
 }
 
 impl Subject {
@@ -32,7 +37,9 @@ impl Subject {
             Self::BucketShared => "bucket-shared",
             Self::BucketLocked => "bucket-locked",
             Self::Tree => "tree",
-            Self::Filter => "filter",
+            Self::Filter { crowded: false } => "filter",
+            Self::Filter { crowded: true } => "filter-crowded",
+            Self::Set => "set",
         }
     }
 }
@@ -50,7 +57,7 @@ pub struct Shape {
     pub contended: bool,
     /// Whether the rate is exceeded.
     pub bound: bool,
-    /// Rules of filters.
+    /// Rules of filters, or entries of the set.
     pub entries: u32,
     /// Different masks of them.
     pub masks: u32,
@@ -78,7 +85,9 @@ pub(super) fn all(cpus: usize) -> Vec<Shape> {
         (Subject::Tree, 4),
     ];
     /// Rules, and their masks: many alike, and alike in few ways.
-    const FILTERS: [(u32, u32); 4] = [(1, 1), (1000, 1), (10_000, 1), (1000, 10)];
+    const FILTERS: [(u32, u32, bool); 5] =
+        [(1, 1, false), (1000, 1, false), (10_000, 1, false), (1000, 10, false), (1000, 10, true)];
+    const SETS: [u32; 2] = [1000, 100_000];
     let mut shapes = Vec::new();
     let counts = if cpus > 1 { vec![1, cpus] } else { vec![1] };
     for cpus in counts {
@@ -91,9 +100,12 @@ pub(super) fn all(cpus: usize) -> Vec<Shape> {
                 }
             }
         }
-        for (entries, masks) in FILTERS {
-            let shape = Shape::new(Subject::Filter, 1, cpus);
+        for (entries, masks, crowded) in FILTERS {
+            let shape = Shape::new(Subject::Filter { crowded }, 1, cpus);
             shapes.push(Shape { contended: cpus > 1, entries, masks, ..shape });
+        }
+        for entries in SETS {
+            shapes.push(Shape { entries, ..Shape::new(Subject::Set, 0, cpus) });
         }
     }
     shapes

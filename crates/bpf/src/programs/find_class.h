@@ -4,6 +4,16 @@
  * under each mask that rules ask by (tuple-space search), those with the best rules
  * first, until no later mask can have a better one.
  *
+ * Most masks have no rule for a given packet. A sieve says so without a look-up: for
+ * some bytes of the key, a word with a bit for each mask that has a rule which the
+ * byte's value may fit. What is left when all these words are put together is looked up.
+ *
+ * Rules are in a table of slots that user space has laid out, so that each rule is in
+ * its own place or little behind it, and behind none that is empty.
+ *
+ * Sources: V. Srinivasan et al., Packet classification using tuple space search; T. V.
+ * Lakshman, D. Stiliadis, High-speed policy-based packet forwarding (the bit vectors).
+ *
  * Headers are read as crates/packet/src/dissect does, but for MPLS and PPPoE: what
  * is behind those is no IP here.
  */
@@ -129,33 +139,91 @@ static __always_inline __u32 priority(__u8 traffic_class)
 	return is_fast ? (is_bulk ? 4 : 6) : (is_bulk ? 2 : 0);
 }
 
+/* The lowest bit by what it is multiplied to: a sequence in which each five bits occur once.
+ * BPF has no instruction for it. */
+const __u8 lowest_bit[32] SEC(".rodata") = {
+	0,  1,	28, 2,	29, 14, 24, 3, 30, 22, 20, 15, 25, 17, 4,  8,
+	31, 27, 13, 23, 21, 19, 16, 7, 26, 12, 18, 6,  11, 5,  10, 9
+};
+
+/* Which is the lowest bit that is set in `bits`, which is not 0. */
+static __always_inline __u32 lowest(__u32 bits)
+{
+	return lowest_bit[((bits & -bits) * 0x077cb531U) >> 27 & 31];
+}
+
+/* The place of a key: the upper bits of a sum of products. src/tree/table.rs does the same. */
+static __always_inline __u64 hash(const struct key *key)
+{
+	return key->words[0] * 0x9e3779b97f4a7c15ULL + key->words[1] * 0xbf58476d1ce4e5b9ULL +
+	       key->words[2] * 0x94d049bb133111ebULL + key->words[3] * 0xd6e8feb86659fd93ULL +
+	       key->words[4] * 0xa0761d6478bd642fULL + key->words[5] * 0xe7037ed1a0b428dbULL;
+}
+
+/* The rule for `key` under the mask `i`: rank and class, or 0. */
+__noinline __u64 find_rule(__u32 number, __u32 i, struct key *key)
+{
+	struct plan *plan = bpf_map_lookup_elem(&plans, &number);
+	void *slots = bpf_map_lookup_elem(&rules, &number);
+	struct key masked;
+	__u32 at;
+
+	if (!plan || !slots || !key || i >= MASKS_MAX)
+		return 0;
+#pragma unroll
+	for (int word = 0; word < 6; word++)
+		masked.words[word] = key->words[word] & plan->by[i].bits.words[word];
+	masked.mask = i;
+	at = hash(&masked) >> (plan->shift & 63);
+	for (int probe = 0; probe < PROBES_MAX; probe++, at++) {
+		const struct slot *slot = bpf_map_lookup_elem(slots, &at);
+		__u64 differs = 0;
+
+		if (!slot || !slot->rule)
+			return 0;
+#pragma unroll
+		for (int word = 0; word < 6; word++)
+			differs |= slot->key.words[word] ^ masked.words[word];
+		if (!differs)
+			return slot->rule;
+	}
+	return 0;
+}
+
 /* The class of what `key` says. A global function, as are those that call it: the
  * verifier looks at each by itself, not once for each way that leads to it. */
 __noinline __u32 find_class(__u32 number, struct key *key)
 {
 	struct plan *plan = bpf_map_lookup_elem(&plans, &number);
-	__u64 order = ~0ULL;
-	__u32 class;
+	__u64 best = ~0ULL;
+	__u32 class, left;
 
 	if (!plan || !key)
 		return NOWHERE;
 	class = plan->otherwise[priority(key->traffic_class) & 15];
-	for (__u32 i = 0; i < MASKS_MAX; i++) {
-		const struct mask *mask = &plan->by[i];
-		const struct rule *rule;
-		struct key masked;
+	left = plan->every;
+	for (__u32 i = 0; i < SIEVES_MAX && i < plan->sieves; i++) {
+		__u32 at = plan->sieve[i], index;
+		const __u32 *may;
 
-		if (i >= plan->masks || mask->first >= order)
+		if (at >= KEY_BYTES)
 			break;
-#pragma unroll
-		for (int word = 0; word < 6; word++)
-			masked.words[word] = key->words[word] & mask->bits.words[word];
-		masked.mask = i;
-		masked.generation = plan->generation;
-		rule = bpf_map_lookup_elem(&rules, &masked);
-		if (rule && rule->order < order) {
-			order = rule->order;
-			class = rule->class;
+		index = (number * KEY_BYTES + at) * 256 + key->bytes[at];
+		may = bpf_map_lookup_elem(&sieves, &index);
+		if (may)
+			left &= *may;
+	}
+	for (__u32 i = 0; i < MASKS_MAX && left; i++) {
+		__u32 mask = lowest(left);
+		__u64 rule;
+
+		if (plan->by[mask & (MASKS_MAX - 1)].first > best >> 32)
+			break;
+		left &= left - 1;
+		rule = find_rule(number, mask, key);
+		if (rule && rule < best) {
+			best = rule;
+			class = rule;
 		}
 	}
 	return class;

@@ -22,7 +22,11 @@
 
 #define CLASSES_MAX 1024
 #define MASKS_MAX 32
-#define RULES_MAX 16384
+/* The most bytes of a key that sieve masks, and the bytes of a key that rules can ask for. */
+#define SIEVES_MAX 8
+#define KEY_BYTES 42
+/* The most slots behind a rule's own place in which it may be. */
+#define PROBES_MAX 8
 /* The most classes on a way from a leaf to the root. */
 #define LEVELS_MAX 8
 #define PRIORITIES 8
@@ -44,25 +48,32 @@ struct key {
 			__u8 ip;		/* 4, 6, or 0 for what is neither */
 			__u8 has_ports;
 			__u16 mask;		/* by which rules ask */
-			__u32 generation;	/* of all rules together */
+			__u32 unused;
 		};
 		__u64 words[6];
+		__u8 bytes[48];
 	};
 };
 
+/* What rules ask for. */
 struct mask {
 	struct key bits;
-	__u64 first;			/* the least order of its rules */
+	__u64 first;			/* the least rank of its rules */
 };
 
-struct rule {
-	__u64 order;			/* the least decides */
-	__u64 class;
+/* A place for a rule. */
+struct slot {
+	struct key key;			/* what a packet is under its mask */
+	__u64 rule;			/* rank and class; 0 where there is no rule */
+	__u64 unused;
 };
 
 struct plan {
 	__u32 masks;
-	__u32 generation;		/* of its rules */
+	__u32 every;			/* a bit for each of them */
+	__u32 shift;			/* what a hash is shifted by to be a slot's number */
+	__u32 sieves;
+	__u8 sieve[SIEVES_MAX];		/* which bytes of a key */
 	__u32 otherwise[16];		/* the class of what no rule matches, by priority */
 	struct mask by[MASKS_MAX];	/* in the order of `first` */
 };
@@ -154,12 +165,29 @@ struct {
 	__type(value, struct class);
 } classes SEC(".maps");
 
+/* For each plan, byte of a key and value of that byte: the masks with a rule that it may fit. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 2 * RULES_MAX);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct key);
-	__type(value, struct rule);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * KEY_BYTES * 256);
+	__type(key, __u32);
+	__type(value, __u32);
+} sieves SEC(".maps");
+
+/* The rules of a plan, as many slots as they need. */
+struct slots {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_INNER_MAP);
+	__uint(max_entries, 1);
+	/* Sizes and no types: of what only an inner map names, BTF says no size. */
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct slot));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__array(values, struct slots);
 } rules SEC(".maps");
 
 struct {

@@ -1,11 +1,21 @@
 //! The layout of the maps of `programs/tree.h`, in Rust.
 
+use super::table::Table;
+
 /// The most classes of a port, number 0 included, which is no class.
 pub const CLASSES_MAX: u32 = 1024;
 /// The most masks by which rules ask.
 pub const MASKS_MAX: usize = 32;
 /// The most rules.
 pub const RULES_MAX: usize = 16_384;
+/// The most bytes of a key that sieve masks.
+pub(super) const SIEVES_MAX: usize = 8;
+/// The bytes of a key that rules can ask for.
+pub(super) const KEY_BYTES: usize = 42;
+/// The most slots behind a rule's own place in which it may be, that one included.
+pub(super) const PROBES_MAX: usize = 8;
+/// The size of `struct slot`.
+pub(super) const SLOT_BYTES: usize = 64;
 /// The most classes on a way from a leaf to the root.
 pub const LEVELS_MAX: usize = 8;
 /// In the place of a class: such packets are dropped.
@@ -58,17 +68,21 @@ impl Key {
         }
     }
 
-    /// As the program has it, with the number of the mask and the generation of the rules.
-    pub(super) fn bytes(&self, mask: u16, generation: u32) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(48);
-        bytes.extend(self.source.to_be_bytes());
-        bytes.extend(self.destination.to_be_bytes());
-        bytes.extend(self.source_port.to_be_bytes());
-        bytes.extend(self.destination_port.to_be_bytes());
-        bytes.extend(self.ether_type.to_be_bytes());
-        bytes.extend([self.protocol, self.traffic_class, self.ip, self.has_ports]);
-        bytes.extend(mask.to_ne_bytes());
-        bytes.extend(generation.to_ne_bytes());
+    /// As the program has it, with the number of the mask.
+    pub(super) fn bytes(&self, mask: u16) -> [u8; 48] {
+        let mut bytes = [0; 48];
+        bytes[..16].copy_from_slice(&self.source.to_be_bytes());
+        bytes[16..32].copy_from_slice(&self.destination.to_be_bytes());
+        bytes[32..34].copy_from_slice(&self.source_port.to_be_bytes());
+        bytes[34..36].copy_from_slice(&self.destination_port.to_be_bytes());
+        bytes[36..38].copy_from_slice(&self.ether_type.to_be_bytes());
+        bytes[38..KEY_BYTES].copy_from_slice(&[
+            self.protocol,
+            self.traffic_class,
+            self.ip,
+            self.has_ports,
+        ]);
+        bytes[KEY_BYTES..44].copy_from_slice(&mask.to_ne_bytes());
         bytes
     }
 }
@@ -128,26 +142,50 @@ pub struct Class {
     pub prio: u32,
 }
 
+/// The size of `struct class`, in words of eight bytes.
+pub(crate) const CLASS_WORDS: usize = 10;
+
 impl Class {
-    pub(super) fn bytes(&self) -> Vec<u8> {
-        let long = [self.rate, self.ceil, self.burst, self.limit, self.target, self.interval];
+    /// `struct class`.
+    pub(crate) fn words(&self) -> [u64; CLASS_WORDS] {
+        let Self { rate, ceil, burst, limit, target, interval, .. } = *self;
         let Self { batch, quantum, minimum, parent, child, sibling, prio, .. } = *self;
-        let short = [batch, quantum, self.per_frame as u32, minimum, parent, child, sibling, prio];
-        let long = long.into_iter().flat_map(u64::to_ne_bytes);
-        long.chain(short.into_iter().flat_map(u32::to_ne_bytes)).collect()
+        let pair = |first: u32, second: u32| {
+            let [first, second] = [first, second].map(u32::to_ne_bytes);
+            let mut word = [0; 8];
+            word[..4].copy_from_slice(&first);
+            word[4..].copy_from_slice(&second);
+            u64::from_ne_bytes(word)
+        };
+        let short = [
+            pair(batch, quantum),
+            pair(self.per_frame as u32, minimum),
+            pair(parent, child),
+            pair(sibling, prio),
+        ];
+        let [batch, frame, links, place] = short;
+        [rate, ceil, burst, limit, target, interval, batch, frame, links, place]
+    }
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        self.words().into_iter().flat_map(u64::to_ne_bytes).collect()
     }
 }
 
 /// The header of a plan: `struct plan`.
-pub(super) fn plan(masks: &[Mask], generation: u32, otherwise: &[u32; PRIORITIES]) -> Vec<u8> {
-    let none = Mask { bits: Key::default(), first: u64::MAX };
+pub(super) fn plan(masks: &[Mask], table: &Table, otherwise: &[u32; PRIORITIES]) -> Vec<u8> {
+    let every = u32::MAX.checked_shr(32 - masks.len() as u32).unwrap_or(0);
     let mut bytes = Vec::new();
-    bytes.extend((masks.len() as u32).to_ne_bytes());
-    bytes.extend(generation.to_ne_bytes());
+    let words = [masks.len() as u32, every, table.shift, table.sieves.len() as u32];
+    bytes.extend(words.into_iter().flat_map(u32::to_ne_bytes));
+    let sieves = table.sieves.iter().map(|sieve| sieve.at);
+    bytes.extend(sieves.chain(std::iter::repeat(0)).take(SIEVES_MAX));
     bytes.extend(otherwise.iter().flat_map(|class| class.to_ne_bytes()));
-    for mask in masks.iter().chain(std::iter::repeat(&none)).take(MASKS_MAX) {
-        bytes.extend(mask.bits.bytes(0, 0));
-        bytes.extend(mask.first.to_ne_bytes());
+    let none = (Key::default(), u64::MAX);
+    let masks = masks.iter().zip(&table.first).map(|(mask, first)| (mask.bits, *first));
+    for (bits, first) in masks.chain(std::iter::repeat(none)).take(MASKS_MAX) {
+        bytes.extend(bits.bytes(0));
+        bytes.extend(first.to_ne_bytes());
     }
     bytes
 }
@@ -169,9 +207,11 @@ mod tests {
 
     #[test]
     fn structures_are_as_large_as_in_c() {
-        assert_eq!(Key::default().bytes(0, 0).len(), 48);
-        assert_eq!(Class::default().bytes().len(), 80);
-        assert_eq!(plan(&[], 0, &[0; PRIORITIES]).len(), 8 + 64 + MASKS_MAX * 56);
+        let class = Class { quantum: 1, prio: 2, ..Class::default() }.bytes();
+        assert_eq!((class.len(), class[52], class[76]), (80, 1, 2));
+        let plan = plan(&[], &Table::default(), &[0; PRIORITIES]);
+        assert_eq!(plan.len(), 16 + SIEVES_MAX + 64 + MASKS_MAX * 56);
+        assert_eq!(plan[4..8], [0; 4]);
     }
 
     #[test]

@@ -175,3 +175,32 @@ fn a_mark_takes_the_place_of_a_drop_and_the_checksum_is_right() {
         }
     }
 }
+
+#[cfg(feature = "stepped")]
+#[test]
+fn the_kernel_and_the_host_let_as_much_pass() {
+    use crate::stepped::{Answer, Stepped};
+    use narrows_units::Nanos;
+
+    let never = Class { target: u64::MAX, ..class(0) };
+    let root = |limit| Class { rate: 2_000_000, ceil: 2_000_000, limit, child: 1, ..never };
+    let leaf = Class { rate: 1_000_000, ceil: 4_000_000, limit: 500 * MS, parent: 2, ..never };
+    // The root binds. Where the leaf does, it matters when the root shares out.
+    for limit in [100 * MS, 400 * MS] {
+        let Some(mut tree) = tree() else { return };
+        let classes = BTreeMap::from([(1, leaf), (2, root(limit))]);
+        tree.install(Image { classes: classes.clone(), ..one_class(leaf) }, &[1, 2]).unwrap();
+        let (began, times) = (Instant::now(), 5000);
+        run(&tree, &frame(53, 0, 1000), times);
+        let elapsed = began.elapsed().as_nanos() as u64;
+        let passed = tree.totals().unwrap().sent_packets;
+        let mut host = Stepped::new(1, &classes);
+        let at = |number: u64| Nanos(1_000_000_000 + number * elapsed / u64::from(times));
+        let answers = (0..u64::from(times)).map(|number| host.meter(at(number), 0, 1, 1000).0);
+        let expected = answers.filter(|answer| *answer == Answer::Send).count() as u64;
+        // What the ceiling passes meanwhile, and a batch.
+        let apart = 3 + elapsed * 4 / 1_000_000;
+        assert!(passed.abs_diff(expected) <= apart, "{limit}: {passed}, {expected}");
+        assert!(expected > 100, "{expected}");
+    }
+}

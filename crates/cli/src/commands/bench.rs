@@ -7,7 +7,9 @@ use clap::{Args, Subcommand};
 use narrows_bench::callgrind::Program;
 use narrows_bench::{cake, classify, coordination, policy, tree as class_tree, wheels, xdp};
 use narrows_testbed::progress::Progress;
-use narrows_testbed::{Rounds, accuracy, attack, forward, latency, pacing, tree, uneven, waking};
+use narrows_testbed::{
+    Rounds, accuracy, attack, forward, interrupt, latency, pacing, policing, tree, uneven, waking,
+};
 use serde::Serialize;
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -71,6 +73,7 @@ enum What {
     /// in front of both planes. Needs root and two cores.
     #[command(mut_arg("seconds", |it| it.help("Seconds for which each system is measured beside each flood in each round")))]
     Flood(InRounds),
+    Policing(Policing),
     Qdisc(Qdisc),
     Classify(Classify),
     Policy(Policy),
@@ -96,6 +99,7 @@ impl Bench {
             What::Pacing(rounds) => rounds.execute(pacing::run),
             What::TreeReal(rounds) => rounds.execute(tree::real::run),
             What::Flood(rounds) => rounds.execute(attack::run),
+            What::Policing(policing) => policing.execute(),
             What::Qdisc(qdisc) => qdisc.execute(),
             What::Classify(classify) => classify.execute(),
             What::Policy(policy) => policy.execute(),
@@ -134,6 +138,7 @@ impl InRounds {
         self,
         run: fn(&Rounds) -> anyhow::Result<R>,
     ) -> anyhow::Result<ExitCode> {
+        interrupt::watch()?;
         let report = run(&Rounds {
             program: std::env::current_exe()?,
             window: Duration::from_secs(self.seconds),
@@ -158,8 +163,57 @@ struct Accuracy {
 
 impl Accuracy {
     fn execute(self) -> anyhow::Result<ExitCode> {
+        interrupt::watch()?;
         let report = accuracy::run(&accuracy::Options {
             program: std::env::current_exe()?,
+            window: Duration::from_secs(self.seconds),
+        })?;
+        print(&report, self.json)
+    }
+}
+
+/// What TCP gets through a limit that keeps no queue: the XDP plane beside plain drop and the kernel's
+/// `police`.
+///
+/// CUBIC flows with 20 ms of round trip, which `netem` in a second instance of Narrows makes. Frames
+/// that arrive and payload that is read, in percent of the limit; the seconds with the least and the
+/// most; and how exact the limit is under a UDP flood. All systems pass as much above the rate at once.
+/// One flow takes seconds to recover from a drop: measure it for long. Needs root.
+#[derive(Args)]
+struct Policing {
+    /// The limits in Mbit/s, separated by commas.
+    #[arg(long, value_name = "M,..", value_delimiter = ',', default_values_t = policing::LIMITS, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    limits: Vec<u64>,
+
+    /// The numbers of flows, separated by commas.
+    #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = policing::FLOWS.map(|flows| flows as u64), value_parser = clap::value_parser!(u64).range(1..=128))]
+    flows: Vec<u64>,
+
+    /// Milliseconds of the rate that the virtual queue holds.
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(5..=250))]
+    queue: u64,
+
+    /// Seconds for which flows run before they are measured.
+    #[arg(long, value_name = "S", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=60))]
+    settle: u64,
+
+    /// Seconds for which they are measured.
+    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
+    seconds: u64,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Policing {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let report = policing::run(&policing::Options {
+            program: std::env::current_exe()?,
+            limits: self.limits,
+            flows: self.flows.into_iter().map(|flows| flows as usize).collect(),
+            queue: Duration::from_millis(self.queue),
+            settle: Duration::from_secs(self.settle),
             window: Duration::from_secs(self.seconds),
         })?;
         print(&report, self.json)

@@ -3,6 +3,7 @@
 use super::report::print;
 use clap::Args;
 use narrows_testbed::chaos::{self, Kind};
+use narrows_testbed::interrupt;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use std::time::Duration;
 /// decides, the process is killed, stopped, restarted and upgraded, a worker hangs, ports go down
 /// and change their queues and MTU, the standby bridge breaks, policies and classes change, cores
 /// are taken away, and floods arrive. Every packet must be accounted for, no outage of a flow may
-/// exceed its bound, no flow may be reordered in normal operation, and the limit must hold. Fails if
-/// a guarantee breaks, and prints the seed. Needs root.
+/// exceed its bound, no flow may be reordered in normal operation, and the limit must hold. Fails
+/// if a guarantee breaks, and prints the seed. Needs root.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows chaos --seed 1 --duration 60s
@@ -39,6 +40,7 @@ pub struct Chaos {
 impl Chaos {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         eprintln!("seed {}", self.seed);
+        interrupt::watch()?;
         let report = chaos::run(&chaos::Options {
             program: std::env::current_exe()?,
             seed: self.seed,
@@ -46,8 +48,8 @@ impl Chaos {
             kinds: self.only,
             planted: None,
         })?;
-        print(&report, self.json)?;
-        Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        let end = print(&report, self.json)?;
+        Ok(if report.is_good() { end } else { ExitCode::FAILURE })
     }
 }
 

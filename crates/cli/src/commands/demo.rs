@@ -5,7 +5,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use narrows_testbed::attack::demo as flood;
 use narrows_testbed::tree::demo as tree;
-use narrows_testbed::{demo, rrul};
+use narrows_testbed::{demo, interrupt, rrul};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -104,6 +104,7 @@ struct Flood {
 
 impl Demo {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
+        interrupt::watch()?;
         match self.other {
             Some(Other::Latency(latency)) => return latency.execute(),
             Some(Other::Tree(tree)) => return tree.execute(),

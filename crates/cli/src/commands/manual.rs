@@ -1,8 +1,8 @@
 //! `narrows manual`: man pages and completions, made from the same command line that is parsed.
 //!
 //! Packages call it when they are built; it is hidden because users find its results where they
-//! look for them. The pages are `narrows(8)` and one for each command, `narrows-NAME(8)`. Their text
-//! is that of `--help`; what stands there behind "Examples:" is the section of that name.
+//! look for them. The pages are `narrows(8)` and one for each command, `narrows-NAME(8)`. Their
+//! text is that of `--help`; what stands there behind "Examples:" is the section of that name.
 
 use anyhow::Context;
 use clap::{Args, Command};

@@ -1,5 +1,6 @@
 //! `narrows run`.
 
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use narrows_bpf::XdpMode;
 use narrows_dataplane::run::{RunOptions, run};
@@ -86,6 +87,11 @@ pub struct Run {
     #[arg(long)]
     copy: bool,
 
+    /// Measure round trips beyond both ports and losses, by port and host, from the TCP and QUIC
+    /// packets that pass (docs/views.md). Only in the plane `xsk`.
+    #[arg(long)]
+    round_trips: bool,
+
     /// Continue from the process that has started this one (`narrows upgrade`).
     #[arg(long, hide = true)]
     take_over: bool,
@@ -133,6 +139,9 @@ fn ring_for(frames: u32) -> u32 {
 impl Run {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         let [FailOpen::Bridge] = [self.fail_open];
+        if self.round_trips && matches!(self.plane, Plane::Xdp) {
+            bail!("round trips are not measured in the plane `xdp`: leave out one of both options");
+        }
         let options = RunOptions {
             ports: self.ports,
             batch: self.batch,
@@ -150,6 +159,7 @@ impl Run {
                     Xdp::Generic => XdpMode::Generic,
                 }),
                 copy_mode: self.copy.then_some(CopyMode::Copy),
+                round_trips: self.round_trips,
             },
             take_over: self.take_over,
         };
@@ -169,6 +179,7 @@ pub fn default_session() -> anyhow::Result<SessionOptions> {
         busy_poll: false,
         xdp_mode: None,
         copy_mode: None,
+        round_trips: false,
     })
 }
 

@@ -1,9 +1,11 @@
 //! `narrows sim`.
 
+use super::report::exit_code;
 use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use narrows_sim::scenario::{self, About, Experiment, Override};
+use narrows_testbed::interrupt;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -84,11 +86,16 @@ impl Sim {
         let experiment = read(what, &overrides)?;
         let jobs = self.jobs.or_else(|| std::thread::available_parallelism().ok());
         let bar = bar();
-        let finished = experiment.run(jobs.map_or(1, Into::into), &|part| {
-            bar.set_position((part * STEPS) as u64);
-        });
+        interrupt::watch()?;
+        let tell = |part| bar.set_position((part * STEPS) as u64);
+        let finished =
+            experiment.run_until(jobs.map_or(1, Into::into), &tell, &interrupt::requested);
         bar.finish_and_clear();
         let finished = finished?;
+        let (done, all) = (finished.count(), experiment.count());
+        if done < all {
+            eprintln!("interrupted: results of {done} of {all} runs");
+        }
         if let Some(path) = &self.report {
             let page =
                 finished.page().context("there is no page of a network: leave out --report")?;
@@ -100,7 +107,7 @@ impl Sim {
         } else {
             print!("{}", finished.table());
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(exit_code())
     }
 }
 

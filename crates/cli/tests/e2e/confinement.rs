@@ -2,7 +2,8 @@
 //! on working with the privileges that the guide says stay.
 
 use crate::setup::{
-    NARROWS, Scratch, complaint, devices, flood, ip, set_mtu, shared_turn, show, tc, wait_for,
+    NARROWS, Scratch, complaint, devices, flood, ip, own_path, set_mtu, shared_turn, show, tc,
+    wait_for,
 };
 use narrows_testbed::bed::{PORT_B, SERVER};
 use narrows_testbed::counters::Counters;
@@ -193,7 +194,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("nrw-{}-confined", std::process::id()));
+        let path = own_path("confined");
         std::fs::create_dir(&path).unwrap();
         Self(path)
     }

@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How far a rate may be off here, as a share: see `limits`. A worker that waits for its core leaves
-/// its part to other classes meanwhile, so it may also be this part of the root's rate.
+/// How far a rate may be off here, as a share: see `limits`. A worker that waits for its core
+/// leaves its part to other classes meanwhile, so it may also be this part of the root's rate.
 const TOLERANCE: f64 = 0.04;
 const TOLERANCE_BITS: f64 = 0.03 * 40e6;
 

@@ -33,6 +33,7 @@ mod planes;
 mod policing;
 mod ports;
 mod reconfigure;
+mod round_trips;
 mod safeguard;
 mod sets;
 mod setup;

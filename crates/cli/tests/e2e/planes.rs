@@ -11,8 +11,8 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How far apart what each class gets of what all get may be: as far as in `htb`, since a sender that
-/// waits for its core leaves its part to others. docs/xdp.md has what is seen.
+/// How far apart what each class gets of what all get may be: as far as in `htb`, since a sender
+/// that waits for its core leaves its part to others. docs/xdp.md has what is seen.
 const SHARES_APART: f64 = 0.03;
 /// And what all get: a worker that waits for its core leaves some of the rate unused.
 const RATES_APART: f64 = 0.03;
@@ -37,7 +37,8 @@ impl Outcome {
     }
 }
 
-/// On the plane that `arguments` ask for. Demands that classes, port and devices agree on every packet.
+/// On the plane that `arguments` ask for. Demands that classes, port and devices agree on every
+/// packet.
 fn on_plane(arguments: &[&str]) -> Outcome {
     let bed = Testbed::up(4).unwrap();
     take_redirected(&bed);

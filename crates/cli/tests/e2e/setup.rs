@@ -8,31 +8,83 @@ use narrows_testbed::requirements::{self, ETHTOOL, IP, PING, TC, TCPDUMP};
 use narrows_testbed::{Namespace, Testbed, frames};
 use serde_json::Value;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// The program under test.
 pub const NARROWS: &str = env!("CARGO_BIN_EXE_narrows");
 
-/// Written by a test that wants the machine for itself, read by those that do not.
-static MACHINE: RwLock<()> = RwLock::new(());
-
 /// No test takes longer, once it is its turn. One that does would hold up all others for ever.
 const TEST_TIME: Duration = Duration::from_secs(180);
 
+/// How many tests run at once of those that share the machine.
+const AT_ONCE: usize = 2;
+
+/// Who runs on the machine, and who waits for it.
+static MACHINE: Mutex<Machine> =
+    Mutex::new(Machine { alone: false, sharing: 0, to_share: 0, for_alone: 0, gathered: false });
+
+/// Told of every change of [`MACHINE`].
+static CHANGED: Condvar = Condvar::new();
+
+/// The tests that run and wait. Those that share the machine gather until there are as many as may
+/// run at once, or nobody waits for the machine alone; otherwise they would run one by one in
+/// between.
+#[derive(Debug)]
+struct Machine {
+    alone: bool,
+    sharing: usize,
+    to_share: usize,
+    for_alone: usize,
+    /// Those that wait to share have gathered, and go first.
+    gathered: bool,
+}
+
+impl Machine {
+    fn may_share(&mut self) -> bool {
+        self.gathered |= self.for_alone == 0 || self.to_share >= AT_ONCE;
+        !self.alone && self.sharing < AT_ONCE && self.gathered
+    }
+
+    fn may_be_alone(&self) -> bool {
+        !self.alone && self.sharing == 0 && !self.gathered
+    }
+}
+
+fn machine() -> MutexGuard<'static, Machine> {
+    // A test that failed has left nothing behind that the next one could trip over.
+    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A test's turn at the machine, which ends when it is dropped.
-pub struct Turn<Machine> {
-    _machine: Machine,
+pub struct Turn {
+    alone: bool,
     /// Closed by the end of the turn.
     _end: mpsc::Sender<()>,
 }
 
-impl<Machine> Turn<Machine> {
-    fn begin(machine: Machine) -> Self {
+impl Turn {
+    fn begin(alone: bool) -> Self {
+        let mut machine = machine();
+        *if alone { &mut machine.for_alone } else { &mut machine.to_share } += 1;
+        let must_wait = |it: &mut Machine| if alone { !it.may_be_alone() } else { !it.may_share() };
+        let waited = CHANGED.wait_while(machine, must_wait);
+        let mut machine = waited.unwrap_or_else(PoisonError::into_inner);
+        if alone {
+            machine.for_alone -= 1;
+            machine.alone = true;
+        } else {
+            machine.to_share -= 1;
+            machine.sharing += 1;
+            machine.gathered &= machine.to_share > 0;
+        }
+        drop(machine);
+        CHANGED.notify_all();
         let (end, ended) = mpsc::channel();
         let test = std::thread::current().name().unwrap_or_default().to_owned();
         std::thread::spawn(move || {
@@ -42,21 +94,33 @@ impl<Machine> Turn<Machine> {
                 std::process::exit(1);
             }
         });
-        Self { _machine: machine, _end: end }
+        Self { alone, _end: end }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut machine = machine();
+        if self.alone {
+            machine.alone = false;
+        } else {
+            machine.sharing -= 1;
+        }
+        drop(machine);
+        CHANGED.notify_all();
     }
 }
 
 /// Waits until no other test runs. For tests that measure a rate or a time. `None`, and a line that
 /// says why, where it cannot run here.
-pub fn turn() -> Option<Turn<RwLockWriteGuard<'static, ()>>> {
-    // A test that failed has left nothing behind that the next one could trip over.
-    can_run().then(|| Turn::begin(MACHINE.write().unwrap_or_else(PoisonError::into_inner)))
+pub fn turn() -> Option<Turn> {
+    can_run().then(|| Turn::begin(true))
 }
 
 /// Waits until no test runs that wants the machine for itself. For tests of what happens, not of
-/// how fast: they may run beside each other. `None` as in [`turn`].
-pub fn shared_turn() -> Option<Turn<RwLockReadGuard<'static, ()>>> {
-    can_run().then(|| Turn::begin(MACHINE.read().unwrap_or_else(PoisonError::into_inner)))
+/// how fast: a few of them run beside each other. `None` as in [`turn`].
+pub fn shared_turn() -> Option<Turn> {
+    can_run().then(|| Turn::begin(false))
 }
 
 fn can_run() -> bool {
@@ -183,13 +247,20 @@ pub fn assert_balanced(books: &mut Books, instance: &Instance) -> (Devices, [Dir
     (devices, directions)
 }
 
+/// A path for a temporary file that no other test has, also of those that run at the same time.
+pub fn own_path(name: &str) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("nrw-{}-{number}-{name}", std::process::id()))
+}
+
 /// A file that is removed when this is dropped.
-pub struct Scratch(std::path::PathBuf);
+pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// With `text` in it. `name` tells the files of this process apart.
+    /// With `text` in it. `name` is the end of its name.
     pub fn new(name: &str, text: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("nrw-{}-{name}", std::process::id()));
+        let path = own_path(name);
         std::fs::write(&path, text).unwrap();
         Self(path)
     }

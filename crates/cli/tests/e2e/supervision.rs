@@ -1,7 +1,8 @@
 //! Narrows as a service: what the service manager is told, reloads, and policies that are kept.
 
 use crate::setup::{
-    NARROWS, Scratch, assert_refused, flood, narrows, run, shared_turn, show, tc, wait_for,
+    NARROWS, Scratch, assert_refused, flood, narrows, own_path, run, shared_turn, show, tc,
+    wait_for,
 };
 use narrows_testbed::narrows::Instance;
 use narrows_testbed::{Testbed, frames};
@@ -24,8 +25,7 @@ struct Manager {
 
 impl Manager {
     fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("nrw-notify-{}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
+        let path = own_path("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
         Self { socket, path }
     }

@@ -113,6 +113,7 @@ fn metrics_are_what_show_says() {
     assert_eq!(value(&told, &root), sent);
     let class = format!("{{device=\"{PORT_B}\",classid=\"1:10\",name=\"Ann\",parent=\"1:1\"}}");
     assert_eq!(value(&told, &format!("narrows_class_transmit_packets_total{class}")), sent);
+    assert_eq!(value(&told, &format!("narrows_class_delay_seconds_count{class}")), sent);
     let limit = format!("narrows_port_limit_bytes_per_second{{device=\"{PORT_B}\"}}");
     assert_eq!(value(&told, &limit), 2_500_000.0);
 
@@ -122,6 +123,9 @@ fn metrics_are_what_show_says() {
     assert!(status.contains("200"), "{status}");
     let latest: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(latest["snapshot"]["ports"][1]["total"], *total);
+    let findings = latest["snapshot"]["findings"].as_array().unwrap();
+    assert!(findings.iter().any(|it| it["subject"] == "kernel" && it["severity"] == "ok"));
+    assert!(findings.iter().all(|it| it["severity"] != "blocker"), "{findings:#?}");
     let (_, body) = get(&bed, "/api/history").unwrap();
     let history: Value = serde_json::from_str(&body).unwrap();
     let series = history["series"].as_array().unwrap();

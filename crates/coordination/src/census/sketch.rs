@@ -6,10 +6,10 @@
 //! cells.
 //!
 //! *Error.* With `H` other hosts with backlogged flows, a host shares its cell of one row with
-//! probability 1 - (1 - 1/[`PORT_CELLS`])^H, about H/4096, and of both rows with the square of that:
-//! 0.06 % of hosts are overestimated with 100 others, 0.9 % with 400, 5 % with 1,024. One row with
-//! as many cells as both would be wrong for 1.2 %, 4.8 % and 12 %. An overestimated host gets less
-//! than its share until one of them is done. The hash's key decides which hosts share cells.
+//! probability 1 - (1 - 1/[`PORT_CELLS`])^H, about H/4096, and of both rows with the square of
+//! that: 0.06 % of hosts are overestimated with 100 others, 0.9 % with 400, 5 % with 1,024. One row
+//! with as many cells as both would be wrong for 1.2 %, 4.8 % and 12 %. An overestimated host gets
+//! less than its share until one of them is done. The hash's key decides which hosts share cells.
 //!
 //! *Subtraction.* Each seat remembers in its own memory what it has added to each cell. So this can
 //! be subtracted however the qdisc ends, and no mistake of one seat can bring a cell below what the
@@ -26,8 +26,8 @@ use std::array;
 /// at every look.
 const ROWS: usize = 2;
 
-/// Cells of a row, for a port: four times the 1,024 flows that a tin of cake tells apart on a queue, and with
-/// both rows no more than a first-level cache.
+/// Cells of a row, for a port: four times the 1,024 flows that a tin of cake tells apart on a
+/// queue, and with both rows no more than a first-level cache.
 #[cfg(not(loom))]
 pub(super) const PORT_CELLS: usize = 4_096;
 #[cfg(loom)]

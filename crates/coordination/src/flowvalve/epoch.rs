@@ -1,12 +1,13 @@
-//! A token bucket that is filled once an epoch, by whoever comes first.
+//! A token bucket that is refilled once per epoch, by the first core that finds it due.
 //!
-//! Filling takes a division and reads of other classes, and metering takes an update of one word.
-//! So one core fills, under a lock that nobody waits for: who does not get it meters what is there.
+//! A refill takes a division and reads of other classes; metering takes an update of one word. So
+//! one core refills, under a try-lock: the others do not wait, and meter with the tokens that are
+//! left.
 //!
-//! Memory ordering: taking the lock acquires and leaving it releases, so that who fills next works
-//! on what the last one left. The other words are read without it, each for itself, and may be an
-//! epoch old: that is FlowValve's own imprecision. The tokens are their own truth
-//! (compare-and-swap).
+//! Memory ordering: taking the lock acquires and leaving it releases, so the next refill sees the
+//! results of the last one. The other words are read without the lock, each by itself, and may be
+//! an epoch old; FlowValve is no more precise than that. The tokens need no ordering, because
+//! compare-and-swap acts on the newest value.
 
 use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use narrows_units::{Bytes, Nanos};

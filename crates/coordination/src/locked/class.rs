@@ -1,4 +1,5 @@
-//! A class: its tokens, in nanoseconds as in the kernel, and who waits for what it lends.
+//! A class: its tokens, in nanoseconds as in the kernel, and the queues that wait to borrow from
+//! it.
 
 use super::turns::Turns;
 use narrows_qdisc::htb::{Class, PRIORITIES};

@@ -1,7 +1,7 @@
-//! Who goes first of those who wait for the same: the one that has had the least for its weight.
+//! Which of several waiting borrowers goes first: the one that has had the least for its weight.
 //!
-//! Only the first of them is remembered, and only until he wanted to ask again, so that one who
-//! does not come holds up nobody.
+//! Only that one is remembered, and only until the time at which it said that it would ask again.
+//! So a borrower that does not come back holds up no other.
 
 use narrows_units::{Bytes, Nanos};
 

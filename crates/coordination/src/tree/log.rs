@@ -1,6 +1,7 @@
-//! Which classes have changed, for queues that want to know no more than that.
+//! A log of changed classes, so that a queue looks only at those.
 //!
-//! A queue that has not looked for long, or a change of everything, is told that all may have.
+//! A queue that is too far behind, or a change of everything, reads that all classes may have
+//! changed.
 
 use std::collections::VecDeque;
 

@@ -1,11 +1,11 @@
-//! A class of the tree: what it has sold, and who runs for what it lends.
+//! A class of the tree: what it has sold, and the race of those that borrow from it.
 
 use super::ledger::Ledger;
 use super::race::Race;
 use super::terms::{Bucket, Terms};
 use crate::census;
-use crate::line::Line;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
+use narrows_cpu::prefetch;
 use narrows_qdisc::Census;
 use narrows_qdisc::htb::{Class, PRIORITIES};
 use std::sync::{Arc, OnceLock};
@@ -14,15 +14,19 @@ use std::sync::{Arc, OnceLock};
 type ClassCensus = census::Shared<256>;
 
 /// See the module's documentation.
+///
+/// A purchase touches two cache lines: one that changes write, and one that purchases do. They share a
+/// pair of lines, which a processor may fetch together: whoever buys needs both.
+#[repr(C, align(64))]
 pub(super) struct Node {
+    pub(super) parent: Option<Arc<Self>>,
+    /// Read by every purchase, and written by a change only.
+    pub(super) terms: Terms,
     /// Its number in the tree.
     pub(super) id: u32,
     /// A number that no other node of the tree has or had.
     pub(super) serial: u64,
-    pub(super) parent: Option<Arc<Self>>,
-    /// Read by every purchase, and written by a change only.
-    pub(super) terms: Terms,
-    pub(super) sales: Line<Sales>,
+    pub(super) sales: Sales,
     /// By priority, those who may borrow from it. Made with the first of them.
     borrowers: OnceLock<Box<[Race; PRIORITIES]>>,
     /// Its place in the races of those above it, the parent first.
@@ -33,14 +37,13 @@ pub(super) struct Node {
 
 /// What purchases write.
 #[derive(Default)]
+#[repr(C, align(64))]
 pub(super) struct Sales {
     /// Where rate and ceiling are the same, that of the ceiling is for both.
     rate: Ledger,
     pub(super) ceil: Ledger,
     /// The queues that send for it.
     pub(super) queues: Race,
-    /// How many of them have something to send.
-    pub(super) active: AtomicU32,
     /// With what weight and priority it runs in the races above it; 0 while it does not.
     entry: AtomicU64,
 }
@@ -49,7 +52,7 @@ impl Node {
     pub(super) fn new(id: u32, serial: u64, class: &Class, parent: Option<Arc<Self>>) -> Self {
         let depth = parent.as_ref().map_or(0, |parent| parent.places.len() + 1);
         let places = (0..depth).map(|_| AtomicU64::default()).collect();
-        let (terms, sales) = (Terms::new(class), Line(Sales::default()));
+        let (terms, sales) = (Terms::new(class), Sales::default());
         Self {
             id,
             serial,
@@ -60,6 +63,13 @@ impl Node {
             places,
             census: OnceLock::new(),
         }
+    }
+
+    /// Has what a purchase touches of it brought near.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        prefetch(&self.terms);
+        prefetch(&self.sales);
     }
 
     /// How many classes are above it.
@@ -128,7 +138,7 @@ impl Node {
             let races = above.borrowers();
             if before != 0 {
                 let (weight, prio) = parts(before);
-                races[prio].leave(weight);
+                let _: bool = races[prio].leave(weight);
             }
             if entry != 0 {
                 let (weight, prio) = parts(entry);
@@ -138,5 +148,17 @@ impl Node {
                 place.store(from, Ordering::Relaxed);
             }
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    #[test]
+    fn a_purchase_touches_two_cache_lines_of_a_class() {
+        assert_eq!(offset_of!(Node, sales), 64);
+        assert_eq!(size_of::<Sales>(), 64);
     }
 }

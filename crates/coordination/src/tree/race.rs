@@ -1,18 +1,20 @@
-//! Who has had its share: virtual times.
+//! Whose turn it is: virtual times.
 //!
-//! Runners share what is sold here in proportion to their weights. The race has a virtual time that
-//! moves on with what is sold, divided by the weights of all who run; a runner has one that moves
-//! on with what it buys, divided by its own weight.
+//! Borrowers share what a lender sells in proportion to their weights. The race has a virtual time,
+//! which advances by the bytes sold divided by the weights of all runners. Each runner has a
+//! virtual time, which advances by the bytes that it buys divided by its own weight.
 //!
-//! Who waits for a sale says where he is and until when. The last of those who wait is remembered:
-//! one who is further than two frames ahead of him leaves everything to him that would not be lost.
-//! So no two that want more are further apart than that, however many there are. (Measured from
-//! the race's own time one of 64 was seen 70 frames behind: the others were each a little ahead.)
-//! Those of worse priorities leave it to any who waits, and some milliseconds longer where he
-//! comes late. One who does not ask again, or is held up by his own ceiling, is in nobody's way.
+//! A runner that waits for a sale publishes its virtual time, and until when it waits. The race
+//! remembers the waiting runner that is furthest behind. A runner more than two frames ahead of it
+//! buys only credit that would otherwise be lost. So no two runners that want more are further
+//! apart than that, however many there are. (When the distance was measured from the race's own
+//! time, one of 64 runners was seen 70 frames behind: each of the others was a little ahead.)
+//! Runners of worse priorities leave the credit to any that waits, and for some milliseconds longer
+//! if it comes late. A runner that does not ask again, or that its own ceiling delays, holds up no
+//! other.
 //!
-//! Weights come and go without anybody's leave, and what is read may be a moment old: then shares
-//! are a little wrong for a moment. The ledger does not depend on them.
+//! Weights change without coordination, and a reader may see a value that is a moment old. Then
+//! shares are slightly wrong for a moment. The ledger does not depend on them.
 //!
 //! Memory ordering: relaxed. The words are hints; nothing is reached through them.
 
@@ -75,8 +77,9 @@ impl Race {
         self.weight.fetch_add(weight, Ordering::Relaxed);
     }
 
-    pub(super) fn leave(&self, weight: u64) {
-        self.weight.fetch_sub(weight, Ordering::Relaxed);
+    /// Whether nobody else runs.
+    pub(super) fn leave(&self, weight: u64) -> bool {
+        self.weight.fetch_sub(weight, Ordering::Relaxed) == weight
     }
 
     /// One at `time` waits at `now` for what is sold here, until he asks again at `until`. Returns

@@ -1,8 +1,9 @@
 //! A queue's seat at a class: how it buys.
 //!
-//! First it looks, by loads alone: whether the ceilings on the way to the root have credit, and who
-//! lends, which is the lowest class that has enough. Then it buys, from the leaf up; where another
-//! queue was faster at some class, it gives back what it has bought below.
+//! A seat buys what its class has of its own at once, from the leaf up. Otherwise it looks first,
+//! with loads alone: do the ceilings on the way to the root have credit, and which class lends (the
+//! lowest with enough credit)? If a ceiling has too little, or another queue was faster at some
+//! class, it returns the credit that it has bought below.
 
 use super::ledger::Ledger;
 use super::node::Node;
@@ -102,8 +103,11 @@ pub(super) struct Seat {
     lender: usize,
     /// What it waits for since it was refused, where others wait for the same.
     line: Option<Waiting>,
-    /// Whether it was refused the last time that it wanted to borrow.
+    /// Whether it was refused the last time.
     was_refused: bool,
+    /// Whether what it had of its own did not pass the ceilings above it: it looks first, until it is
+    /// not refused any more.
+    was_held: bool,
     /// Whose better rank over others it has claimed since then, by bits as in [`Refusal::by`],
     wanted_by: u32,
     /// and what it has said.
@@ -202,6 +206,7 @@ impl Seat {
             lender: 0,
             line: None,
             was_refused: false,
+            was_held: false,
             wanted_by: 0,
             wanted: Nanos::ZERO,
         }
@@ -462,13 +467,13 @@ impl Seat {
         }
         let weight = u64::from(node.terms.quantum());
         let laps = laps(bytes, weight);
-        let gap = node.terms.ceil().pace.span(0, bytes);
         for (steps, above) in node.path().enumerate().take(offer.lender + 1).skip(1) {
             let race = &above.borrowers()[node.terms.prio()];
             race.sold(bytes, weight);
             let place = node.place(steps).fetch_add(laps, Ordering::Relaxed);
             race.moved(place, place.wrapping_add(laps));
             if offer.short & (1 << steps) != 0 {
+                let gap = node.terms.ceil().pace.span(0, bytes);
                 race.passed_over(gap, now);
             }
             if offer.ahead & (1 << steps) != 0 {
@@ -477,10 +482,32 @@ impl Seat {
         }
     }
 
-    /// When the class will have `least` bytes at its own rate.
-    fn own_due(&self, least: Bytes, now: Nanos) -> Nanos {
+    /// Buys `least` bytes, or up to `want`, of what the class has of its own, where its queues have no
+    /// claims on each other: there is nothing then to look at but credit. `None` where it has none, or
+    /// what it has does not pass the ceilings above it.
+    #[inline]
+    fn buy_own(&mut self, least: Bytes, want: Bytes, own: Claim, now: Nanos) -> Option<Grant> {
         let (ledger, bucket) = self.node.rate();
-        self.ask(ledger, bucket, least, self.own_claim(now), now).when
+        let has = |bytes| self.ask(ledger, bucket, bytes, own, now).when <= now;
+        if !has(least) {
+            return None;
+        }
+        let most = want.min(self.node.terms.most());
+        // Who was refused has rarely more than what it needs.
+        let has_more = !self.was_refused && most > least && has(most);
+        let bytes = if has_more { want.min(self.most()).max(least) } else { least };
+        let offer = Offer { lender: 0, ahead: u32::from(own.is_ahead), short: 0 };
+        if !self.take(bytes, &offer, now) {
+            self.was_held = true;
+            return None;
+        }
+        Some(self.has_bought(bytes, &offer, now))
+    }
+
+    /// When the class, which may say `own` for itself, will have `least` bytes at its own rate.
+    fn own_due(&self, least: Bytes, own: Claim, now: Nanos) -> Nanos {
+        let (ledger, bucket) = self.node.rate();
+        self.ask(ledger, bucket, least, own, now).when
     }
 
     /// The most that may be bought at once.
@@ -494,31 +521,52 @@ impl Seat {
             // Somebody was faster.
             return Err(Refusal::alone(now + Nanos(1)));
         }
-        self.run(bytes, &offer, now);
+        // Who waited for a ceiling is likely to do so again.
+        self.was_held &= self.was_refused;
+        Ok(self.has_bought(bytes, &offer, now))
+    }
+
+    /// It has bought `bytes` as `offer` has it.
+    #[inline]
+    fn has_bought(&mut self, bytes: Bytes, offer: &Offer, now: Nanos) -> Grant {
+        self.run(bytes, offer, now);
         if self.wanted_by != 0 {
             self.has_had(now);
         }
         self.total = self.total.wrapping_add(bytes.0);
         self.lender = offer.lender;
-        Ok(Grant { bytes, lender: u8::try_from(offer.lender).unwrap_or(u8::MAX) })
+        Grant { bytes, lender: u8::try_from(offer.lender).unwrap_or(u8::MAX) }
     }
 }
 
 impl ClassMeter for Seat {
     fn buy(&mut self, least: Bytes, want: Bytes, borrow: bool, now: Nanos) -> Result<Grant, Nanos> {
-        if !borrow && self.was_refused {
-            let due = self.own_due(least, now);
+        let own = self.own_claim(now);
+        if own.right == Right::Assured && !self.was_held {
+            if let Some(grant) = self.buy_own(least, want, own, now) {
+                self.was_refused = false;
+                return Ok(grant);
+            }
+            if !borrow && !self.was_held {
+                if !self.was_refused {
+                    // It has had something since: what it waited for before says nothing.
+                    (self.was_refused, self.line) = (true, None);
+                }
+                return Err(self.own_due(least, own, now));
+            }
+        } else if !borrow && self.was_refused {
+            let due = self.own_due(least, own, now);
             if due > now {
                 return Err(due);
             }
         }
-        let want = want.min(self.most());
-        // Who was refused has rarely more than what it needs.
-        if want > least
-            && !self.was_refused
-            && let Ok(grant) = self.try_to_buy(want, borrow, now)
-        {
-            return Ok(grant);
+        if want > least && !self.was_refused {
+            let want = want.min(self.most());
+            if want > least
+                && let Ok(grant) = self.try_to_buy(want, borrow, now)
+            {
+                return Ok(grant);
+            }
         }
         let refusal = match self.try_to_buy(least, borrow, now) {
             Ok(grant) => {
@@ -568,6 +616,11 @@ impl ClassMeter for Seat {
         due
     }
 
+    #[inline]
+    fn expect(&self) {
+        self.node.prefetch();
+    }
+
     fn give_back(&mut self, bytes: Bytes) {
         self.total = self.total.wrapping_sub(bytes.0);
         self.undo(bytes, self.total, self.lender, usize::MAX);
@@ -586,7 +639,7 @@ impl ClassMeter for Seat {
             let weight = self.weight_among_queues();
             let queues = &self.node.sales.queues;
             queues.join(weight);
-            queues.leave(std::mem::replace(&mut self.weight, weight));
+            let _: bool = queues.leave(std::mem::replace(&mut self.weight, weight));
         }
     }
 
@@ -603,12 +656,9 @@ impl ClassMeter for Seat {
             self.weight = self.weight_among_queues();
             sales.queues.join(self.weight);
             self.place = sales.queues.start(self.place, self.weight);
-            sales.active.fetch_add(1, Ordering::Relaxed);
-        } else {
-            sales.queues.leave(std::mem::take(&mut self.weight));
-            if sales.active.fetch_sub(1, Ordering::Relaxed) == 1 {
-                self.node.retire();
-            }
+        } else if sales.queues.leave(std::mem::take(&mut self.weight)) {
+            // No other queue has anything to send.
+            self.node.retire();
         }
     }
 

@@ -1,9 +1,9 @@
-//! What a class may, as every queue reads it.
+//! A class's rate, ceiling and bursts, as every queue reads them.
 //!
-//! A change stores one figure after the other. A queue that reads in between sees, for one
-//! purchase, a new rate with an old burst: both are what the operator asked for, a moment apart.
+//! A change stores one figure after the other. A queue that reads in between uses, for one
+//! purchase, a new rate with an old burst. The operator asked for both, a moment apart.
 //!
-//! Memory ordering: relaxed. Each figure is good by itself.
+//! Memory ordering: relaxed. Each figure is valid by itself.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use narrows_qdisc::htb::{Class, PRIORITIES};

@@ -6,6 +6,7 @@ use narrows_qdisc::htb::{self, Class, ClassMeter, LeafClass, TreeMeter};
 use narrows_qdisc::{Census, Config, Next, NodeId, Qdisc, Spec, fifo};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 pub const MBIT: u64 = 1_000_000;
 
@@ -229,7 +230,7 @@ impl Bed {
             let rate = class.ceil.bits_per_sec();
             bed.excess.insert(*id, Excess { rate, bits: 0.0, most: 0.0, last: bed.now });
         }
-        bed.tree.become_these(&members, labels);
+        bed.tree.become_these(Arc::new(members), labels);
         bed
     }
 

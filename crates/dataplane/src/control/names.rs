@@ -1,4 +1,4 @@
-//! The operator's names of classes, put into snapshots by whoever asks for them.
+//! The operator's names of classes, put into snapshots by the client that asks for them.
 //!
 //! The instance does not know them: it may be confined to its own files, and a name changes
 //! nothing of what it does. The file is read again when it changes, so that a view that runs on

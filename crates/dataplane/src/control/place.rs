@@ -1,4 +1,4 @@
-//! Where the control sockets are, and who may have one.
+//! Where the control sockets are, and which process may open one.
 //!
 //! An instance holds a lock for each of its ports for as long as it lives. So of several that want
 //! a port, at the same moment or later, exactly one gets it. Files whose lock is free are leftovers

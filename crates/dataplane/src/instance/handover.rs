@@ -274,7 +274,8 @@ impl Instance {
             .collect::<Result<_, _>>()?;
         let stalled = self.options.fail.stalled();
         let fronts = self.fronts(&plans)?;
-        Ok(Inherited::prepare(session, ports, descriptors, plans, stalled, &fronts)?)
+        let options = &self.options.session;
+        Ok(Inherited::prepare(session, ports, descriptors, options, plans, stalled, &fronts)?)
     }
 }
 

@@ -149,6 +149,7 @@ fn joined(plane: FakePlane) -> Instance {
             busy_poll: false,
             xdp_mode: None,
             copy_mode: None,
+            round_trips: false,
         },
     };
     let mut instance = Instance::new(options, Repairs::new("/nonexistent/nrw-repairs".into()));

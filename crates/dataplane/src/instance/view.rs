@@ -28,6 +28,7 @@ impl Instance {
             uptime_s: (clock::now() - self.began).as_secs_f64(),
             fail: self.standby.describe(),
             warnings: self.warnings(),
+            findings: self.findings.clone(),
             ports: Side::BOTH.map(|side| self.view_port(side, &totals, &report)).into(),
             workers: report.workers,
             conservation: Conservation {
@@ -64,6 +65,7 @@ impl Instance {
         });
         let mut total = QueueCounters::default();
         queues.iter().for_each(|queue| total.merge(queue));
+        let beyond = [side, side.other()].map(|side| totals.beyond[side.index()].as_ref());
         let plane = self.plane.as_ref();
         let mode = plane.map(|plane| plane.mode());
         Port {
@@ -84,7 +86,8 @@ impl Instance {
             unserved: verdicts.unserved,
             stalled: verdicts.stalled,
             delays: counters::delays(&totals.delays[side.index()]),
-            heaviest: counters::heaviest(&totals.heaviest[side.index()]),
+            round_trips: beyond[0].map(counters::beyond),
+            heaviest: counters::heaviest(&totals.heaviest[side.index()], beyond),
             kernel_drops: total.kernel_drops(),
             qdiscs: Vec::new(),
             classes: Vec::new(),

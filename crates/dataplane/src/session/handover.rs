@@ -1,7 +1,7 @@
 //! A session that continues in another process: what the giver offers, and how the heir inherits
 //! it.
 
-use super::{Prepared, Secrets, Session, SessionError, SessionOptions, load};
+use super::{Boards, Prepared, Secrets, Session, SessionError, SessionOptions, load};
 use crate::clock;
 use crate::front::Fronts;
 use crate::owners::Share;
@@ -91,6 +91,7 @@ impl Inherited {
         manifest: SessionManifest,
         ports: [PortFacts; 2],
         descriptors: Vec<OwnedFd>,
+        options: &SessionOptions,
         plans: [Plan; 2],
         stalled: Stalled,
         fronts: &Fronts<'_>,
@@ -141,11 +142,13 @@ impl Inherited {
         let Secrets { hash_key, seal } = Secrets::own();
         let dissector = Dissector::new(hash_key);
         let [(a, of_a), (b, of_b)] = plans.map(|plan| Installation::reconcile(plan, None));
+        let boards = Boards::new(options);
         let mut workers = Vec::with_capacity(parts.len());
         for (((pair, (_, count)), of_a), of_b) in pairs.into_iter().zip(&parts).zip(of_a).zip(of_b)
         {
             let io = XdpIo::new(pair, umem.part(*count)?, shares, dissector, seal);
-            workers.push(Worker::new(io, *count, [Slot::new(of_a), Slot::new(of_b)]));
+            let worker = Worker::new(io, *count, [Slot::new(of_a), Slot::new(of_b)]);
+            workers.push(boards.seat(worker));
         }
         if workers.len() != parts.len() {
             let reason = "the policy is for another number of queues".to_owned();

@@ -135,6 +135,7 @@ impl Session {
             queues: Default::default(),
             delays: Default::default(),
             heaviest: Default::default(),
+            beyond: Default::default(),
             verdicts: Side::BOTH.map(|side| verdicts(side).unwrap_or_default()),
             losses: Side::BOTH.map(|side| self.device(side).losses),
         };

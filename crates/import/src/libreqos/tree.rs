@@ -1,4 +1,4 @@
-//! The classes of one direction: who stands below whom, with which rates.
+//! The classes of one direction: their parents and their rates.
 
 use super::devices::Circuit;
 use super::network::Network;

@@ -1,5 +1,5 @@
-//! UCI, the format of OpenWrt's configuration: `config TYPE 'NAME'`, and below it `option KEY 'VALUE'`
-//! and `list KEY 'VALUE'`.
+//! UCI, the format of OpenWrt's configuration: `config TYPE 'NAME'`, and below it `option KEY
+//! 'VALUE'` and `list KEY 'VALUE'`.
 
 /// A section with its options.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,5 +1,5 @@
-//! What is known of drivers: which run XDP themselves, which share frames with user space, which send
-//! what programs redirect to them.
+//! What is known of drivers: which run XDP themselves, which share frames with user space, which
+//! send what programs redirect to them.
 //!
 //! Facts of the mainline kernel, by the driver's name as ethtool gives it. A driver that
 //! is not in the table may do more than is said here: the data plane tries, and falls

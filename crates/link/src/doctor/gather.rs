@@ -95,8 +95,8 @@ fn is_look_up(symbol: &str) -> bool {
     symbol.split('\t').next() == Some("bpf_xdp_ct_lookup")
 }
 
-/// How many CPUs may handle frames: one more than the highest number of one that is online. One where
-/// the kernel does not say.
+/// How many CPUs may handle frames: one more than the highest number of one that is online. One
+/// where the kernel does not say.
 pub fn online_cpus() -> u32 {
     let listed = word("/sys/devices/system/cpu/online").unwrap_or_default();
     highest(&listed).map_or(1, |highest| highest + 1)

@@ -79,6 +79,18 @@ pub enum Severity {
     Blocker,
 }
 
+impl Severity {
+    /// The word for it, as in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Blocker => "blocker",
+        }
+    }
+}
+
 /// One thing that was looked at.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Finding {

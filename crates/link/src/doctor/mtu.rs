@@ -55,8 +55,8 @@ fn needs_several(link: &Link, wanted: &Wanted, kernel: &KernelVersion, large: u3
     if *kernel < since {
         return refuse(&format!("for which {what} needs Linux {since}"));
     }
-    let driver = &link.driver.name;
-    if support(driver).multi_buffer {
+    let driver = &link.driver;
+    if support(&driver.name).multi_buffer {
         return Finding::note(name, format!("MTU {mtu}: large frames travel in several buffers"));
     }
     let what = format!(

@@ -1,8 +1,8 @@
 //! Queues: enough of them, as many on both ports, none without a worker.
 //!
 //! One worker serves queue N of both ports. A receive queue without a worker is a way
-//! around the shaper, so the ports must have equal numbers, and as many as are wanted. The XDP plane
-//! has no workers: its program runs on whatever queues there are.
+//! around the shaper, so the ports must have equal numbers, and as many as are wanted. The XDP
+//! plane has no workers: its program runs on whatever queues there are.
 
 use super::{Finding, PortFacts, Wanted, WantedPlane};
 use crate::Link;

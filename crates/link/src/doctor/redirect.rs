@@ -1,8 +1,8 @@
 //! Whether the XDP plane can work in the drivers, or has to in the stack.
 //!
 //! A program in one driver hands frames to the other one, and not every driver takes them. One that
-//! does not loses them without a word, so the plane goes into the stack then, for both ports: it works
-//! there with any device, but slower. Nothing here prevents a start.
+//! does not loses them without a word, so the plane goes into the stack then, for both ports: it
+//! works there with any device, but slower. Nothing here prevents a start.
 
 use super::drivers::{Redirected, redirected};
 use super::{Facts, Finding, PortFacts};
@@ -18,9 +18,9 @@ pub(super) fn judge(ports: [&Link; 2], facts: &Facts) -> Vec<Finding> {
 
 /// Judges a port as one where frames leave.
 fn egress(link: &Link, port: &PortFacts, cpus: u32) -> Finding {
-    let (name, driver) = (link.name(), &link.driver.name);
+    let (name, driver) = (link.name(), &link.driver);
     let takes = || Finding::ok(name, format!("{driver} sends what XDP programs redirect to it"));
-    match redirected(driver) {
+    match redirected(&driver.name) {
         Redirected::Sent => takes(),
         Redirected::ByQueue if link.queues.now.tx >= cpus => takes(),
         Redirected::ByQueue => {

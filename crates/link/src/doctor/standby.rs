@@ -1,4 +1,4 @@
-//! Who forwards when Narrows does not, and whose addresses the ports carry.
+//! The bridge that forwards when Narrows does not, and IP addresses on the ports.
 
 use super::{Finding, Wanted};
 use crate::bridge::{BridgeError, Plan, plan};

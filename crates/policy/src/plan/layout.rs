@@ -5,7 +5,7 @@
 //! again, with those above it, of which it may be the first or the last; the filters are, too.
 //! Whatever else changes is laid out with all the rest.
 
-use super::{Key, Plan, PlanClass, PlanNode, check_node};
+use super::{Key, Plan, PlanClass, PlanNode, Within, check_node, filling};
 use crate::classful::Classful;
 use crate::kind::fifo_config;
 use crate::shared::Shared;
@@ -27,8 +27,9 @@ pub(super) struct Layout<'a> {
     port: &'a PortPolicy,
     queues: usize,
     plan: Plan,
-    /// The last parameters that were laid out: those of the next qdisc are often the same.
+    /// The last parameters that were laid out, and the last qdisc: the next one is often the same.
     last: Arc<Config>,
+    last_node: Option<Arc<PlanNode>>,
 }
 
 /// Where a qdisc stands.
@@ -45,7 +46,7 @@ struct At {
 impl<'a> Layout<'a> {
     /// One that begins with `plan`.
     pub(super) fn new(port: &'a PortPolicy, queues: usize, plan: Plan) -> Self {
-        Self { port, queues, plan, last: Arc::new(Config::Noqueue) }
+        Self { port, queues, plan, last: Arc::new(Config::Noqueue), last_node: None }
     }
 
     /// All of it.
@@ -183,7 +184,7 @@ impl<'a> Layout<'a> {
             let within = if is_tree { Some(node.handle.class(minor)) } else { at.within };
             (minor, self.add_leaf(node, minor, &fifo, At { within, ..at }))
         };
-        classful.leaves().into_iter().map(leaf).collect()
+        filling(&classful.leaves()).copied().map(leaf).collect()
     }
 
     /// Adds what is in the class `minor` of `node`: a `fifo` where nobody put anything.
@@ -226,7 +227,8 @@ impl<'a> Layout<'a> {
         let leaves: BTreeMap<u32, Key> = bands.into_iter().zip(children).collect();
         for (minor, leaf) in &leaves {
             for key in self.plan.below(*leaf) {
-                self.change_node(key, |node| node.within = Some(below.handle.class(*minor)));
+                let within = Within::of(Some(below.handle.class(*minor)), key.parent);
+                self.change_node(key, |node| node.within = within);
             }
         }
         let class = |(id, class)| {
@@ -237,10 +239,11 @@ impl<'a> Layout<'a> {
 
     /// Adds the classes of the `htb` that is called `handle`; in `leaves` is what is in them.
     fn add_classes(&mut self, handle: Handle, htb: &Htb, leaves: &BTreeMap<u32, Key>) {
-        let class = |(minor, class): (u32, &HtbClass)| {
-            (minor, Arc::new(class_of(htb, class, leaves.get(&minor).copied())))
+        let class = |(minor, class): &(u32, &HtbClass)| {
+            (*minor, Arc::new(class_of(htb, class, leaves.get(minor).copied())))
         };
-        let classes: OrdMap<_, _> = htb.classes.iter().map(class).collect();
+        let classes: Vec<_> = htb.classes.iter().collect();
+        let classes: OrdMap<_, _> = filling(&classes).map(class).collect();
         self.plan.trees.insert(handle, htb.coordination);
         self.plan.classes.insert(handle, classes);
     }
@@ -267,8 +270,14 @@ impl<'a> Layout<'a> {
             self.last = Arc::new(config);
         }
         let config = Arc::clone(&self.last);
+        let within = Within::of(within, key.parent);
         let node = PlanNode { config, limit: None, level, children: Vec::new(), within };
-        self.plan.nodes.insert(key, Arc::new(node));
+        let node = match self.last_node.take() {
+            Some(last) if *last == node => last,
+            _ => Arc::new(node),
+        };
+        self.last_node = Some(Arc::clone(&node));
+        self.plan.nodes.insert(key, node);
         key
     }
 

@@ -92,10 +92,11 @@ impl Class {
         // It had turns before.
         if let Some(held) = self.queue.held.take() {
             tell(packets, held.id);
+            self.queue.sent(packets, held.id, now);
             out.push(held.id);
         }
         let next = match out.has_room() {
-            true => out.fill(self.queue.qdisc_mut(), packets, now, tell),
+            true => self.queue.send_into(packets, now, out, tell),
             false => Next::Now,
         };
         self.queue.settle();
@@ -128,6 +129,7 @@ impl Class {
             self.deficit = Bytes(self.deficit.0 - held.len.0);
             sent.packets += 1;
             sent.bytes += held.len;
+            self.queue.sent(packets, held.id, now);
             out.push(held.id);
             if self.queue.qdisc().backlog().is_empty() {
                 break Turn::Empty;

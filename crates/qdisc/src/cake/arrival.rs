@@ -97,6 +97,7 @@ impl Cake {
     pub(super) fn begin(&mut self, now: Nanos) {
         self.seat.awake(now);
         self.empty_since = None;
+        self.follow_time(now);
     }
 
     /// Where a packet belongs, as far as is known.
@@ -180,7 +181,9 @@ impl Cake {
         let isolation = self.config.isolation;
         let has_siblings = self.neighbours.is_some();
         let tin = &mut self.tins[at];
-        let tables = tin.tables.get_or_insert_with(|| Tables::new(isolation, has_siblings, at));
+        let window = self.windows.number();
+        let tables =
+            tin.tables.get_or_insert_with(|| Tables::new(isolation, has_siblings, at, window));
         let (way, found) = tables.ways.find(hash_of(isolation, headers), false);
         let mut slot = tables.ways.slot(way);
         match found {

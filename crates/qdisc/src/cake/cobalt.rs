@@ -6,6 +6,11 @@
 //! queue soon stands again gets signals at the rate where it left off. It works on responsive
 //! flows.
 //!
+//! *Who begins is marked early.* A flow in slow start doubles what it has under way in each round
+//! trip without a signal. So the first mark of a flow does not wait for an interval, only for a
+//! second packet that was queued for too long. A drop waits: a short transfer would be over before
+//! its queue does harm.
+//!
 //! *BLUE* is for unresponsive flows. Each time a queue overflows, the probability to drop from it
 //! rises; each time it empties, it falls. BLUE never marks: a flow that made a queue overflow has
 //! had enough marks.
@@ -145,18 +150,22 @@ impl Cobalt {
         let over_target = sojourn > terms.slack
             && (standing == 0
                 || sojourn.0 / 2 > terms.frame_time.0.saturating_mul(u64::from(standing)));
+        let begins_to_exceed = over_target && !self.dropping;
         if over_target {
-            if !self.dropping {
+            if begins_to_exceed {
                 self.dropping = true;
+                let begins = self.drop_next() == Nanos::ZERO;
                 self.count = self.count.max(1);
-                self.drop_next = self.after(now, terms).into();
+                // A mark takes nothing from a flow that has just begun.
+                let is_soon = begins && can_be_marked;
+                self.drop_next = if is_soon { now } else { self.after(now, terms) }.into();
             }
         } else {
             self.dropping = false;
         }
         self.follow(terms, now);
         let mut fate = Fate::Send;
-        if self.count != 0 && now >= self.drop_next() {
+        if self.count != 0 && now >= self.drop_next() && !begins_to_exceed {
             if self.dropping {
                 fate = if can_be_marked { Fate::Mark } else { Fate::Drop };
                 self.count = self.count.saturating_add(1);
@@ -328,6 +337,16 @@ mod tests {
         assert_eq!(cobalt.judge(&TERMS, packet(at(9), true), at(1000)), Fate::Send);
         assert_eq!(cobalt.judge(&TERMS, packet(at(9), true), at(1101)), Fate::Mark);
         assert_eq!(cobalt.judge(&TERMS, packet(at(9), false), at(1200)), Fate::Drop);
+    }
+
+    #[test]
+    fn who_begins_is_marked_with_the_second_packet_that_came_late() {
+        let mut cobalt = Cobalt::new();
+        let mut judge =
+            |ms| cobalt.judge(&TERMS, packet(Nanos::from_millis(6), true), Nanos::from_millis(ms));
+        assert_eq!([1000, 1001].map(&mut judge), [Fate::Send, Fate::Mark]);
+        // From then on the control law holds: 100 / sqrt(2) ms.
+        assert_eq!([1002, 1070, 1072].map(&mut judge), [Fate::Send, Fate::Send, Fate::Mark]);
     }
 
     #[test]

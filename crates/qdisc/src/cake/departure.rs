@@ -145,9 +145,11 @@ impl Cake {
             };
             let meta = packets.meta_mut(packet);
             let charge = meta.charge.0;
-            // A packet that goes first here goes first on the port.
+            // A packet that goes first here goes first on the port. The least important tin may
+            // have all of the rate, so that this queue has less of it holds back nobody sparse.
             let standing = flow.standing;
-            let is_urgent = || open.has_within(at) && (at > 0 || standing == Standing::Sparse);
+            let is_urgent =
+                || if at == 0 { standing == Standing::Sparse } else { open.has_within(at) };
             if let Err(when) = self.seat.may_leave(charge, is_urgent, now) {
                 return Next::At(when);
             }

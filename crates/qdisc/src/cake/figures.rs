@@ -1,6 +1,6 @@
 //! What an instance has done: `struct tc_cake_stats` and what `tc -s` prints of it.
 
-use narrows_units::{Bytes, Nanos, Rate};
+use narrows_units::{Bytes, Nanos, Rate, Spread};
 
 /// The figures of one instance, or of several together.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -27,6 +27,8 @@ pub struct Figures {
     pub own_memory: Bytes,
     /// By tin, in the order in which they are shown.
     pub tins: Vec<TinFigures>,
+    /// Likewise, how long the packets of each had stayed that left.
+    pub delays: Vec<Spread>,
 }
 
 /// The figures of one tin.
@@ -97,9 +99,13 @@ impl Figures {
         self.own_memory += other.own_memory;
         if self.tins.is_empty() {
             self.tins.clone_from(&other.tins);
+            self.delays.clone_from(&other.delays);
             return;
         }
         for (mine, theirs) in self.tins.iter_mut().zip(&other.tins) {
+            mine.merge(theirs);
+        }
+        for (mine, theirs) in self.delays.iter_mut().zip(&other.delays) {
             mine.merge(theirs);
         }
     }

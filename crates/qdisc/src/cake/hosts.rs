@@ -3,8 +3,7 @@
 //! A flow's quantum is divided by the number of its host's backlogged flows, so that a host with
 //! many gets no more than one with few. Flows on other queues of the port count as well: each queue
 //! publishes its own through a [`Census`], for flows that have used up a quantum, and reads the
-//! totals from time to time. There a flow counts for some time after its queue empties: a flow with
-//! a small window is backlogged for a moment once per round trip.
+//! totals from time to time. A flow counts for some time after its queue empties (`windows.rs`).
 //!
 //! Source: "Piece of CAKE", section III-B (host isolation). Across queues it is ours: the open
 //! question of mq-cake (Netdev 0x19, section 6).
@@ -37,17 +36,49 @@ struct Host {
     window: u16,
 }
 
+impl Host {
+    /// It is `window` now.
+    #[inline(always)]
+    fn follow(&mut self, window: u16) {
+        if self.window != window {
+            self.begin(window);
+        }
+    }
+
+    #[cold]
+    fn begin(&mut self, window: u16) {
+        let follows = window.wrapping_sub(self.window) == 1;
+        self.most_before = if follows { self.most } else { 0 };
+        // Whatever changes it looks at the window first.
+        self.most = self.standing;
+        self.window = window;
+    }
+
+    /// The most that stood a short time ago or stand.
+    #[inline(always)]
+    fn most(&self) -> u16 {
+        self.most.max(self.most_before)
+    }
+}
+
 /// The hosts of one tin and end.
 pub(super) struct Hosts {
     ways: Ways,
     slab: Slab<Host>,
     /// Tells tins and ends apart.
     salt: u64,
+    /// The present window of time.
+    window: u16,
 }
 
 impl Hosts {
-    pub(super) fn new(salt: u64) -> Self {
-        Self { ways: Ways::new(), slab: Slab::new(), salt }
+    pub(super) fn new(salt: u64, window: u16) -> Self {
+        Self { ways: Ways::new(), slab: Slab::new(), salt, window }
+    }
+
+    /// Another window of time has begun.
+    pub(super) fn begin_window(&mut self, window: u16) {
+        self.window = window;
     }
 
     /// The host of a flow that is new here, by the hash of its address.
@@ -61,7 +92,8 @@ impl Hosts {
         }
         let host = &mut self.slab[place];
         if found == Found::Free {
-            *host = Host { key: key(hash, self.salt), way, ..Host::default() };
+            let (key, window) = (key(hash, self.salt), self.window);
+            *host = Host { key, way, window, ..Host::default() };
         }
         host.flows += 1;
         if host.flows == 1 {
@@ -83,8 +115,10 @@ impl Hosts {
     /// One of its flows begins to stand, or ends.
     #[inline]
     pub(super) fn stand(&mut self, place: u16, begins: bool) {
-        let standing = &mut self.slab[place].standing;
-        *standing = if begins { *standing + 1 } else { *standing - 1 };
+        let host = &mut self.slab[place];
+        host.follow(self.window);
+        host.standing = if begins { host.standing + 1 } else { host.standing - 1 };
+        host.most = host.most.max(host.standing);
     }
 
     /// Tells siblings of one more of its flows that stand, or one less.
@@ -101,31 +135,28 @@ impl Hosts {
         }
     }
 
-    /// How many of its flows stand here, where there is nowhere else.
+    /// How many of its flows stand here, where there is nowhere else, or stood a short time ago.
     #[inline(always)]
-    pub(super) fn own_load(&self, place: u16) -> u16 {
-        self.slab[place].standing
+    pub(super) fn own_load(&mut self, place: u16) -> u16 {
+        let host = &mut self.slab[place];
+        host.follow(self.window);
+        host.most()
     }
 
     /// How many of its flows stand, here and elsewhere, or stood a short time ago; at least one.
     #[inline(always)]
     pub(super) fn load(&mut self, place: u16, neighbours: &Neighbours) -> u32 {
         let host = &mut self.slab[place];
-        let Neighbours { census, edition, window, .. } = neighbours;
+        let Neighbours { census, edition, .. } = neighbours;
         if host.asked != *edition {
             host.asked = *edition;
             let others = census.flows(HostKey(host.key)).saturating_sub(u32::from(host.told));
             host.elsewhere = u16::try_from(others).unwrap_or(u16::MAX);
         }
-        if host.window != *window {
-            let follows = window.wrapping_sub(host.window) == 1;
-            host.most_before = if follows { host.most } else { 0 };
-            host.most = 0;
-            host.window = *window;
-        }
+        host.follow(self.window);
         let here = host.standing.max(host.told);
         host.most = host.most.max(here.saturating_add(host.elsewhere));
-        u32::from(host.most.max(host.most_before)).max(1)
+        u32::from(host.most()).max(1)
     }
 
     /// The memory that it takes beside itself, in bytes.
@@ -148,18 +179,27 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
+    #[derive(Default)]
+    struct Modelled {
+        flows: Vec<u16>,
+        standing: u32,
+        /// The most that stood, by window.
+        most: HashMap<u16, u32>,
+    }
+
     proptest! {
-        /// The oracle is a map from address to flows and flows that stand.
+        /// The oracle is a map from address to flows, and flows that stood in each window.
         #[test]
-        fn every_host_knows_how_many_of_its_flows_stand(
-            steps in prop::collection::vec((0u32..60, 0usize..4), 1..500),
+        fn every_host_knows_how_many_of_its_flows_stand_or_stood_a_short_time_ago(
+            steps in prop::collection::vec((0u32..60, 0usize..5), 1..500),
         ) {
-            let mut hosts = Hosts::new(1);
-            let mut model: HashMap<u32, (Vec<u16>, u32)> = HashMap::new();
+            let mut hosts = Hosts::new(1, 0);
+            let mut model: HashMap<u32, Modelled> = HashMap::new();
+            let mut window = 0;
             for (number, step) in steps {
                 // Few enough for all sets: no collisions.
                 let hash = number << 16 | number;
-                let (flows, standing) = model.entry(hash).or_default();
+                let Modelled { flows, standing, .. } = model.entry(hash).or_default();
                 match step {
                     0 => {
                         let place = hosts.enter(hash);
@@ -175,10 +215,19 @@ mod tests {
                         hosts.stand(flows[0], false);
                         *standing -= 1;
                     }
+                    4 if number < 10 => {
+                        window += if number == 0 { 2 } else { 1 };
+                        hosts.begin_window(window);
+                    }
                     _ => {}
                 }
-                for (flows, standing) in model.values().filter(|(flows, _)| !flows.is_empty()) {
-                    prop_assert_eq!(u32::from(hosts.own_load(flows[0])), *standing);
+                for Modelled { flows, standing, most } in model.values_mut() {
+                    let present = most.entry(window).or_default();
+                    *present = (*present).max(*standing);
+                    let before = most.get(&window.wrapping_sub(1)).copied().unwrap_or_default();
+                    if let Some(flow) = flows.first() {
+                        prop_assert_eq!(u32::from(hosts.own_load(*flow)), before.max(most[&window]));
+                    }
                 }
             }
         }
@@ -203,7 +252,7 @@ mod tests {
 
     #[test]
     fn flows_elsewhere_count_and_own_ones_count_once() {
-        let mut hosts = Hosts::new(0);
+        let mut hosts = Hosts::new(0, 0);
         let place = hosts.enter(7);
         let mut neighbours = Neighbours::new(Box::new(Everywhere(5)));
         hosts.stand(place, true);
@@ -212,23 +261,23 @@ mod tests {
         neighbours.census = Box::new(Everywhere(1));
         assert_eq!(hosts.load(place, &neighbours), 6, "asked once an edition");
         neighbours.edition += 1;
-        neighbours.window += 2;
+        hosts.begin_window(2);
         assert_eq!(hosts.load(place, &neighbours), 1);
     }
 
     #[test]
     fn flows_that_stood_count_until_a_whole_window_has_passed_without_them() {
-        let mut hosts = Hosts::new(0);
+        let mut hosts = Hosts::new(0, 5);
         let place = hosts.enter(7);
-        let mut neighbours = Neighbours::new(Box::new(Everywhere(0)));
+        let neighbours = Neighbours::new(Box::new(Everywhere(0)));
         (0..3).for_each(|_| hosts.stand(place, true));
         assert_eq!(hosts.load(place, &neighbours), 3);
         (0..3).for_each(|_| hosts.stand(place, false));
         assert_eq!(hosts.load(place, &neighbours), 3);
-        neighbours.window += 1;
+        hosts.begin_window(6);
         hosts.stand(place, true);
         assert_eq!(hosts.load(place, &neighbours), 3, "the window before counts");
-        neighbours.window += 1;
+        hosts.begin_window(7);
         assert_eq!(hosts.load(place, &neighbours), 1);
     }
 }

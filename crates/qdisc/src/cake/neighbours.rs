@@ -23,19 +23,11 @@
 use super::tin::WHOLE_HOST;
 use super::tins::Share;
 use crate::{Census, TINS_MAX, TinCensus, Weight};
-use narrows_units::{Bytes, Nanos, Rate};
+use narrows_units::{Nanos, Rate};
 
 /// How often instances exchange figures: often enough to follow flows that come and go, and seldom
 /// enough to cost nothing.
 const PERIOD: Nanos = Nanos::from_micros(500);
-
-/// A host has as many flows as were backlogged within this time or the one before: a long round
-/// trip. The packets of a flow with a small window come once per round trip, and in between it has
-/// no backlog. If it were forgotten then, its host's other flows would count for more than one host
-/// together.
-const WINDOW: Nanos = Nanos::from_millis(100);
-/// At low rates it is as long as so many bytes take: some turns of some flows.
-const WINDOW_LEAST: Bytes = Bytes(64 * 1514);
 
 /// The weight of a queue that has everything. A queue has at least [`LEAST_PART`] of it, for flows
 /// that have not been published yet.
@@ -73,8 +65,6 @@ pub(super) struct Neighbours {
     pub(super) census: Box<dyn Census>,
     /// How often they have been read, wrapping.
     pub(super) edition: u16,
-    /// In which window of time they were last read, wrapping.
-    pub(super) window: u16,
     next: Nanos,
     last: Nanos,
     sums: [TinCensus; TINS_MAX],
@@ -91,7 +81,6 @@ impl Neighbours {
         Self {
             census,
             edition: 1,
-            window: 1,
             next: Nanos::ZERO,
             last: Nanos::ZERO,
             sums: [TinCensus::default(); TINS_MAX],
@@ -124,7 +113,6 @@ impl Neighbours {
     pub(super) fn meet_in_class(&mut self, hosts: u64, now: Nanos) -> Weight {
         self.next = now + PERIOD;
         self.edition = self.edition.wrapping_add(1);
-        self.window = (now.0 / WINDOW.0) as u16;
         let one = u64::from(Weight::ONE.0);
         let weight = (hosts * one / WHOLE_HOST).max(one / 4);
         Weight(u32::try_from(weight).unwrap_or(u32::MAX))
@@ -152,7 +140,6 @@ impl Neighbours {
         self.last = now;
         self.next = now + PERIOD;
         self.edition = self.edition.wrapping_add(1);
-        self.window = (now.0 / WINDOW.max(rate.time_for(WINDOW_LEAST)).0) as u16;
 
         let window = u128::from(rate.bytes_in(passed).0.max(1));
         let is_long = passed > FORGOTTEN;

@@ -22,7 +22,12 @@ pub(super) struct Tables {
 impl Tables {
     /// The tables of the tin `at`. Hosts are counted where they share; where they are the flows,
     /// only those on other queues matter.
-    pub(super) fn new(isolation: Isolation, has_siblings: bool, at: usize) -> Box<Self> {
+    pub(super) fn new(
+        isolation: Isolation,
+        has_siblings: bool,
+        at: usize,
+        window: u16,
+    ) -> Box<Self> {
         let (sources, destinations) = match isolation {
             Isolation::Flowblind | Isolation::Flows => (false, false),
             Isolation::Srchost | Isolation::Hosts => (has_siblings, false),
@@ -34,9 +39,16 @@ impl Tables {
         let salt = 2 * at as u64;
         Box::new(Self {
             ways: Ways::new(),
-            sources: sources.then(|| Hosts::new(salt)),
-            destinations: destinations.then(|| Hosts::new(salt + 1)),
+            sources: sources.then(|| Hosts::new(salt, window)),
+            destinations: destinations.then(|| Hosts::new(salt + 1, window)),
         })
+    }
+
+    /// Another window of time has begun.
+    pub(super) fn begin_window(&mut self, window: u16) {
+        for hosts in [&mut self.sources, &mut self.destinations].into_iter().flatten() {
+            hosts.begin_window(window);
+        }
     }
 
     pub(super) fn memory(&self) -> usize {
@@ -74,12 +86,12 @@ impl Tables {
 
     /// The most flows that one of its hosts has, where there are no siblings.
     #[inline(always)]
-    pub(super) fn own_load(&self, flow: &Flow) -> u16 {
+    pub(super) fn own_load(&mut self, flow: &Flow) -> u16 {
         let mut load = 1;
-        if let Some(hosts) = &self.sources {
+        if let Some(hosts) = &mut self.sources {
             load = load.max(hosts.own_load(flow.source));
         }
-        if let Some(hosts) = &self.destinations {
+        if let Some(hosts) = &mut self.destinations {
             load = load.max(hosts.own_load(flow.destination));
         }
         load

@@ -13,7 +13,7 @@ use super::tables::Tables;
 use super::{Config, TinFigures};
 use narrows_cpu::prefetch;
 use narrows_packet::Packets;
-use narrows_units::{Bytes, Nanos, Rate};
+use narrows_units::{Bytes, Nanos, Rate, Spread};
 use std::num::NonZeroU32;
 
 /// A flow's quantum: what its tin may send in 1/4096 s,
@@ -48,6 +48,8 @@ pub(super) struct Tin {
     pub(super) sent: u64,
     pub(super) unresponsive: u32,
     delays: Delays,
+    /// How long all that left had stayed.
+    pub(super) spread: Spread,
     /// All but what is known otherwise.
     pub(super) figures: TinFigures,
 }
@@ -92,6 +94,7 @@ impl Tin {
             sent: 0,
             unresponsive: 0,
             delays: Delays::default(),
+            spread: Spread::default(),
             figures: TinFigures::default(),
         }
     }
@@ -302,6 +305,7 @@ impl Tin {
     #[inline(always)]
     pub(super) fn delayed(&mut self, sojourn: Nanos) {
         self.delays.follow(sojourn);
+        self.spread.record(sojourn);
     }
 
     /// What it has done.

@@ -1,21 +1,21 @@
 //! CoDel: which packets to drop, or to mark, so that a queue does not stay long.
 //!
-//! A queue that absorbs a burst and is short again is a good one; one that stays long only makes
-//! everybody late. So CoDel looks at how long each packet has stood when it leaves. When that has
-//! been above a target for a whole interval it signals once, and again after interval / sqrt(2),
-//! interval / sqrt(3) and so on until a packet leaves in time. Who stands again soon is met with
-//! about as many signals as helped before.
+//! A queue that absorbs a burst and drains is useful; one that stays long only adds delay. So CoDel
+//! looks at each packet's sojourn time when it leaves. When that has been above a target for a
+//! whole interval, CoDel signals once, and again after interval / sqrt(2), interval / sqrt(3) and
+//! so on until a packet leaves in time. If the queue stands again soon, CoDel resumes at about the
+//! rate of signals that helped before.
 //!
-//! *A frame is no queue.* Where no more than the longest frame stands behind a packet, it has not
-//! stood too long: nothing shorter could be kept at that rate, and the last packet of a flow is
+//! *A frame is no queue.* If at most the longest frame stands behind a packet, its sojourn time
+//! counts as short: no shorter queue is possible at that rate, and the last packet of a flow is
 //! never dropped.
 //!
 //! Source: RFC 8289, sections 4 and 5. Marks are signals like drops, one a packet.
 //!
 //! Cost: two comparisons a packet of a short queue; a square root for each signal.
 //!
-//! Non-goals: whoever does not respond to signals (`cake/cobalt.rs` has BLUE for those; here limits
-//! are), where the packets are.
+//! Non-goals: flows that do not respond to signals (`cake/cobalt.rs` has BLUE for those; here their
+//! limit applies), where the packets are stored.
 
 use super::State;
 use narrows_units::Nanos;

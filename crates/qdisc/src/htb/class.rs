@@ -82,6 +82,9 @@ pub trait ClassMeter: Send {
         Nanos::MAX
     }
 
+    /// It will soon be asked: has what it shares with other queues brought near.
+    fn expect(&self) {}
+
     /// Gives back `bytes` of the last grant, which were not used.
     fn give_back(&mut self, bytes: Bytes);
 

@@ -2,6 +2,7 @@
 
 use super::DEPTH_MAX;
 use narrows_packet::Backlog;
+use narrows_units::Spread;
 use std::collections::BTreeMap;
 
 /// What only an `htb` counts.
@@ -32,6 +33,8 @@ pub struct LeafFigures {
     /// What is in credit at the rate and at the ceiling, in nanoseconds: of the class first, and
     /// then of those above it. The same on all queues but for the moment at which each looked.
     pub tokens: Vec<[i64; 2]>,
+    /// How long what left had stayed.
+    pub delays: Spread,
 }
 
 impl Figures {
@@ -55,5 +58,6 @@ impl LeafFigures {
             *ours += theirs;
         }
         self.tokens.clone_from(&other.tokens);
+        self.delays.merge(&other.delays);
     }
 }

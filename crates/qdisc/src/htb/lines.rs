@@ -1,26 +1,25 @@
 //! Classes that wait for the same credit, in lines.
 //!
-//! Where a class above them has no credit, thousands of classes may be refused for the same reason
-//! and until the same time. If each of them asked again then, a packet would cost as much as there
-//! are classes. So there is a line at each class above them. One of those below stands *before*
-//! the line, and asks for all: if it is refused, so would the others be; when it has had something,
-//! the first of the line takes its place.
+//! If a class has no credit, thousands of classes below it may be refused until the same time. If
+//! each of them asked again then, a packet would cost as much as there are classes. So each lender
+//! has a line. One of its children stands *before* the line and asks for all of them: if it is
+//! refused, the others would be refused, too. When it has been served, the first of the line takes
+//! its place.
 //!
-//! *Lines above lines.* Who is before the line of its parent stands in that of the class above the
-//! parent, if it waits for that one too, and so on. So of all that wait for a class one asks,
-//! and of all that wait below any other class there is one that asks when that has something.
+//! *Lines of lines.* The child before its parent's line stands in the line of the grandparent if it
+//! waits for that one too, and so on. So for each class, one waiting descendant asks for all.
 //!
-//! *The first of a line is the one who has had the least*
-//! ([`ClassMeter::place_in_line`](super::ClassMeter::place_in_line)), however long it has stood
-//! there. So it is served in proportion to quanta, whatever lengths packets have, and a class that
-//! leaves the line for a moment, for what it has of its own, loses nothing.
+//! *The first of a line is the child that has had the least*
+//! ([`ClassMeter::place_in_line`](super::ClassMeter::place_in_line)), however long it has waited.
+//! So children are served in proportion to their quanta, whatever the lengths of their packets, and
+//! a class that leaves the line for a moment to use its own rate loses nothing.
 //!
-//! A class stands in one line at most. A line is a pairing heap through the leaves: nothing is
-//! allocated when it grows.
+//! A class stands in at most one line. A line is a pairing heap linked through the leaves: it
+//! allocates nothing when it grows.
 //!
 //! Source: M. Fredman, R. Sedgewick, D. Sleator, R. Tarjan, "The pairing heap" (1986).
 //!
-//! Cost: to come in, O(1); to go, O(log n) over many.
+//! Cost: O(1) to join, O(log n) to leave, amortized.
 
 use super::DEPTH_MAX;
 use std::collections::HashMap;

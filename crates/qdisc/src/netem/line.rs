@@ -1,8 +1,8 @@
-//! What is under way: packets by the time at which they will have arrived.
+//! Packets under way, by the time at which they arrive.
 //!
-//! Where delays do not vary each packet comes behind all others, and they stand in a FIFO. One that
-//! has to go before the last of those goes into a heap. Whoever is earlier in both is first; of
-//! those with the same time the one that came first.
+//! With a constant delay each packet goes behind all others, into a FIFO. A packet that has to
+//! overtake the last one of the FIFO goes into a heap. The earlier of both heads is next; of equal
+//! times, the one that came first.
 //!
 //! Cost: O(1) in the FIFO, O(log n) in the heap, which grows by doubling.
 

@@ -392,3 +392,27 @@ proptest! {
         prop_assert_eq!(world.poll(4), (vec![], Next::Empty));
     }
 }
+
+#[test]
+fn each_class_tells_how_long_its_packets_stayed() {
+    for (config, classes) in [(prio(2), [1, 2]), (drr(&[(1, 1_500), (2, 1_500)]), [1, 2])] {
+        let mut world = World::new(spec(&config));
+        for class in classes {
+            world.offer(class, LEN);
+            world.now += Nanos::from_millis(20);
+        }
+        world.poll(2);
+        let stats = world.stats();
+        let Some(Detail::Bands(figures)) = &stats[0].detail else { panic!("{stats:?}") };
+        let millis = |class: u16| {
+            let counts: Vec<_> = figures.delays[&class].counts().collect();
+            assert_eq!(counts.len(), 1, "{counts:?}");
+            (counts[0].0.as_secs_f64() * 1e3, counts[0].1)
+        };
+        for (class, stayed) in [(1, 40.0), (2, 20.0)] {
+            let (told, packets) = millis(class);
+            assert_eq!(packets, 1);
+            assert!((told / stayed - 1.0_f64).abs() < 0.125, "{told} ms for {stayed}");
+        }
+    }
+}

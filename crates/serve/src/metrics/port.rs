@@ -1,7 +1,7 @@
 //! Of each port and each of its queues.
 
-use super::text::{Exposition, Labelled, Metric};
-use narrows_snapshot::{Port, Queue, Snapshot};
+use super::text::{Exposition, Histogram, Labelled, Metric};
+use narrows_snapshot::{Delays, Losses, Port, Queue, Snapshot};
 
 const QUEUES: [Metric<Queue>; 8] = [
     Metric::counter("narrows_queue_receive_bytes_total", "Bytes of frames received.", |it| {
@@ -62,6 +62,7 @@ pub(super) fn write(text: &mut Exposition, now: &Snapshot) {
         }
     }
     delays(text, now);
+    segments(text, now);
     losses(text, now);
     queues(text, now);
 }
@@ -74,15 +75,47 @@ fn delays(text: &mut Exposition, now: &Snapshot) {
     let help = "How long packets stayed here before they left through the port.";
     let mut family = text.histogram("narrows_port_delay_seconds", help);
     for port in &now.ports {
-        let delays = &port.delays;
-        let within = |bound: f64| {
-            let within = delays.counts.iter().filter(|(us, _)| us / 1e6 <= bound);
-            (bound, within.map(|(_, packets)| packets).sum())
-        };
-        let labels = [("device", port.name.as_str())];
-        let buckets = DELAY_BOUNDS.map(within);
-        family.add(&labels, &buckets, delays.packets(), delays.sum_s());
+        add(&mut family, port, &port.delays);
     }
+    let help = "Round trips beyond the port, where the instance measures them.";
+    let mut family = text.histogram("narrows_port_round_trip_seconds", help);
+    for port in &now.ports {
+        if let Some(round_trips) = &port.round_trips {
+            add(&mut family, port, &round_trips.times);
+        }
+    }
+}
+
+fn add(family: &mut Histogram<'_>, port: &Port, times: &Delays) {
+    let buckets = DELAY_BOUNDS.map(|bound| (bound, times.within(bound)));
+    family.add(&[("device", port.name.as_str())], &buckets, times.packets(), times.sum_s());
+}
+
+/// What was looked at to measure round trips: a part of what left where there is much.
+const SEGMENTS: [Metric<Losses>; 3] = [
+    Metric::counter(
+        "narrows_port_segments_total",
+        "TCP segments with data that left and were looked at.",
+        |it| Some(it.segments.into()),
+    ),
+    Metric::counter(
+        "narrows_port_segments_lost_before_total",
+        "Of these, those that were lost on the way here, or here, and sent again.",
+        |it| Some(it.before.into()),
+    ),
+    Metric::counter(
+        "narrows_port_segments_lost_beyond_total",
+        "Of these, those that were sent again after they had left.",
+        |it| Some(it.beyond.into()),
+    ),
+];
+
+fn segments(text: &mut Exposition, now: &Snapshot) {
+    let measured = |port: &'_ Port| Some((port.name.clone(), port.round_trips.as_ref()?.losses));
+    let measured: Vec<_> = now.ports.iter().filter_map(measured).collect();
+    let labelled = |(name, it)| Labelled { labels: vec![("device", String::clone(name))], it };
+    let ports: Vec<_> = measured.iter().map(|(name, it)| labelled((name, it))).collect();
+    text.each(&SEGMENTS, &ports);
 }
 
 /// By where and why, in one metric: reasons of the queues, of the kernel, of the device.

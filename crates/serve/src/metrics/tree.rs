@@ -1,7 +1,7 @@
 //! Of root qdiscs, of classes and of tins.
 
 use super::text::{Exposition, Labelled, Metric, Value};
-use narrows_snapshot::{Class, Port, Qdisc, Snapshot, Tin};
+use narrows_snapshot::{Class, Delays, Port, Qdisc, Snapshot, Tin};
 
 /// As node_exporter's `qdisc` collector says it.
 const ROOTS: [Metric<Qdisc>; 7] = [
@@ -160,6 +160,36 @@ fn classes(text: &mut Exposition, now: &Snapshot, max: usize) {
         classes.push(Labelled { labels, it });
     }
     text.each(&CLASSES, &classes);
+    let help = "How long packets stayed here before the class sent them.";
+    let with_delays = classes.iter().map(|Labelled { labels, it }| (labels, &it.stats.delays));
+    delays(text, "narrows_class_delay_seconds", help, with_delays);
+}
+
+/// The bounds of the buckets, in seconds: from two to the power of 18 nanoseconds on, each four times
+/// the one before. The histograms that they are made of have these bounds, too.
+const DELAY_BOUNDS: [f64; 7] = [
+    0.000_262_144,
+    0.001_048_576,
+    0.004_194_304,
+    0.016_777_216,
+    0.067_108_864,
+    0.268_435_456,
+    1.073_741_824,
+];
+
+/// Adds the delays of each thing that has sent something.
+fn delays<'a>(
+    text: &mut Exposition,
+    name: &'static str,
+    help: &str,
+    things: impl Iterator<Item = (&'a Vec<(&'static str, String)>, &'a Delays)>,
+) {
+    let mut family = text.histogram(name, help);
+    for (labels, delays) in things.filter(|(_, delays)| !delays.is_empty()) {
+        let labels: Vec<_> = labels.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let buckets = DELAY_BOUNDS.map(|bound| (bound, delays.within(bound)));
+        family.add(&labels, &buckets, delays.packets(), delays.sum_s());
+    }
 }
 
 fn tins(text: &mut Exposition, now: &Snapshot, max: usize) {
@@ -186,4 +216,7 @@ fn tins(text: &mut Exposition, now: &Snapshot, max: usize) {
     let tins: Vec<_> =
         tins.iter().map(|(labels, it)| Labelled { labels: labels.clone(), it }).collect();
     text.each(&TINS, &tins);
+    let help = "How long packets stayed here before the tin sent them.";
+    let with_delays = tins.iter().map(|Labelled { labels, it }| (labels, &it.delays));
+    delays(text, "narrows_tin_delay_seconds", help, with_delays);
 }

@@ -3,15 +3,16 @@
 //! The words are executed and compiled ([`tc`]), and each queue's worker builds its specification.
 //! Only the queues' weights and a [`Probe`] around each seat are added. A worker has frames for all
 //! that its qdiscs may hold, within [`FRAMES_MOST`]. Words that the operator gives under load are
-//! compiled as a change of the previous ones, so that qdiscs carry on where they can.
+//! compiled as a change of the previous ones, so that qdiscs carry on where they can. Seats of the
+//! caller's own take the places of those that the words name.
 
-use super::SimError;
 use super::io::{FRAME, FRAMES_RESERVED};
+use super::{Seats, SimError};
 use crate::setup;
 use crate::tc;
 use narrows_policy::Policy;
 use narrows_qdisc::htb::Unclassified;
-use narrows_qdisc::{Config, Contacts, Metering, Probe, Slot, Spec, Weight, cake, fifo, fq};
+use narrows_qdisc::{Config, Contacts, Meter, Metering, Probe, Slot, Spec, Weight, cake, fifo, fq};
 use narrows_shaper::BATCH;
 use narrows_shaper::Installation;
 use narrows_tc::OfflineHost;
@@ -67,7 +68,8 @@ impl Change {
     }
 }
 
-/// The port as `setup` has it, with its changes. No packet is shorter than `shortest`.
+/// The port as `setup` has it, with its changes. No packet is shorter than `shortest`. Seats at
+/// shared limits come from `seats`, if there are any.
 ///
 /// # Errors
 /// What `tc` says where it refuses the words, or the policy for that many queues.
@@ -75,6 +77,7 @@ pub(super) fn compile(
     port: &setup::Port,
     changes: &[setup::Change],
     shortest: u32,
+    mut seats: Option<&mut Seats<'_>>,
 ) -> Result<Port, SimError> {
     let mut host = OfflineHost::new(Policy::default());
     let mut lay_out = |words: &[String], before: Option<&Installation>| {
@@ -92,7 +95,8 @@ pub(super) fn compile(
     for specs in std::iter::once(&mut specs).chain(made.iter_mut().map(|it| &mut it.specs)) {
         for (queue, spec) in specs.iter_mut().enumerate() {
             let weight = port.weights.get(queue).map(|weight| weight_of(*weight));
-            prepare(spec, weight, &contacts[queue]);
+            let mut own = || seats.as_mut().map(|seats| seats(queue));
+            prepare(spec, weight, &mut own, &contacts[queue]);
             needed[queue] = capacity(spec, shortest).max(needed[queue]);
         }
     }
@@ -148,10 +152,16 @@ fn weight_of(weight: f64) -> Weight {
     Weight(((weight * f64::from(Weight::ONE.0) + 0.5) as u32).max(1))
 }
 
-/// Weighs and wraps every seat of `spec` and of what is below it.
-fn prepare(spec: &mut Spec, weight: Option<Weight>, contacts: &Arc<Contacts>) {
+/// Weighs and wraps every seat of `spec` and of what is below it, or the one that `own` has for it.
+fn prepare(
+    spec: &mut Spec,
+    weight: Option<Weight>,
+    own: &mut dyn FnMut() -> Option<Box<dyn Meter>>,
+    contacts: &Arc<Contacts>,
+) {
     spec.metering = match std::mem::take(&mut spec.metering) {
-        Metering::Shared(mut seat) => {
+        Metering::Shared(seat) => {
+            let mut seat = own().unwrap_or(seat);
             if let Some(weight) = weight {
                 seat.weigh(weight);
             }
@@ -160,7 +170,7 @@ fn prepare(spec: &mut Spec, weight: Option<Weight>, contacts: &Arc<Contacts>) {
         other => other,
     };
     for child in &mut spec.children {
-        prepare(child, weight, contacts);
+        prepare(child, weight, own, contacts);
     }
 }
 
@@ -180,11 +190,11 @@ mod tests {
     }
 
     fn shapers(queues: usize, words: &str, shortest: u32) -> Vec<Shaper> {
-        compile(&port(queues, words), &[], shortest).map_or(Vec::new(), |port| port.shapers)
+        compile(&port(queues, words), &[], shortest, None).map_or(Vec::new(), |port| port.shapers)
     }
 
     fn refused(queues: usize, words: &str) -> String {
-        match compile(&port(queues, words), &[], 64) {
+        match compile(&port(queues, words), &[], 64, None) {
             Ok(_) => panic!("{words} on {queues} queues is taken"),
             Err(error) => error.to_string(),
         }
@@ -236,14 +246,14 @@ mod tests {
             "tbf rate 1gbit burst 3k limit 90k",
         ];
         let before = port(1, "tbf rate 1gbit burst 3k limit 90k");
-        let port = compile(&before, &changes.map(change), 64);
+        let port = compile(&before, &changes.map(change), 64, None);
         let Ok(mut port) = port else { panic!("they are refused") };
         let names = port.changes.iter_mut().map(|change| change.make()[0].id);
         let [first, second, third] = names.collect::<Vec<_>>()[..] else { panic!("three") };
         assert_eq!(first, NodeId(1), "it carries on");
         assert!(second > first && third > second, "it is new");
         assert_eq!(port.shapers[0].frames, 20_192, "for what there is to come");
-        assert!(compile(&before, &[change("tbf")], 64).is_err());
+        assert!(compile(&before, &[change("tbf")], 64, None).is_err());
     }
 
     #[test]

@@ -71,6 +71,8 @@ const OTHERS: &[(&str, &str)] = scenarios![
     "flowvalve-11c",
     "flowvalve-12",
     "flowvalve-13",
+    "flowvalve-xdp-12",
+    "flowvalve-xdp-13",
 ];
 
 /// All names of scenarios of one shaper.

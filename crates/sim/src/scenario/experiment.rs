@@ -78,6 +78,17 @@ impl Experiment {
         about.name = name;
     }
 
+    /// How many runs it is.
+    pub fn count(&self) -> usize {
+        match self {
+            Self::Shaper(scenario) => scenario.count(),
+            Self::Fabric(scenario) => scenario.count(),
+            Self::Estimator(scenario) => scenario.count(),
+            Self::Star(scenario) => scenario.count(),
+            Self::Tree(scenario) => scenario.count(),
+        }
+    }
+
     /// Runs it on up to `jobs` threads. `progress` is told, from any of them, which part (0 to 1)
     /// is done.
     ///
@@ -88,19 +99,43 @@ impl Experiment {
         jobs: usize,
         progress: &(dyn Fn(f64) + Sync),
     ) -> Result<Results<'_>, RunError> {
+        self.run_until(jobs, progress, &|| false)
+    }
+
+    /// The same until `stop` is true: then no further run begins, and the results are those of the
+    /// runs that have begun, at least of the first.
+    ///
+    /// # Errors
+    /// As [`Experiment::run`].
+    pub fn run_until(
+        &self,
+        jobs: usize,
+        progress: &(dyn Fn(f64) + Sync),
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Results<'_>, RunError> {
+        use runner::run_until;
         match self {
-            Self::Shaper(scenario) => runner::run(scenario, jobs, progress).map(Results::Shaper),
-            Self::Fabric(scenario) => runner::run(scenario, jobs, progress).map(Results::Fabric),
-            Self::Estimator(scenario) => {
-                runner::run(scenario, jobs, progress).map(Results::Estimator)
-            }
-            Self::Star(scenario) => runner::run(scenario, jobs, progress).map(Results::Star),
-            Self::Tree(scenario) => runner::run(scenario, jobs, progress).map(Results::Tree),
+            Self::Shaper(it) => run_until(it, jobs, progress, stop).map(Results::Shaper),
+            Self::Fabric(it) => run_until(it, jobs, progress, stop).map(Results::Fabric),
+            Self::Estimator(it) => run_until(it, jobs, progress, stop).map(Results::Estimator),
+            Self::Star(it) => run_until(it, jobs, progress, stop).map(Results::Star),
+            Self::Tree(it) => run_until(it, jobs, progress, stop).map(Results::Tree),
         }
     }
 }
 
 impl Results<'_> {
+    /// How many runs are done: fewer than there are where it was stopped.
+    pub fn count(&self) -> usize {
+        match self {
+            Self::Shaper(finished) => finished.outcomes.len(),
+            Self::Fabric(finished) => finished.outcomes.len(),
+            Self::Estimator(finished) => finished.outcomes.len(),
+            Self::Star(finished) => finished.outcomes.len(),
+            Self::Tree(finished) => finished.outcomes.len(),
+        }
+    }
+
     /// As text.
     pub fn table(&self) -> String {
         match self {

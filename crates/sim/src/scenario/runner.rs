@@ -28,7 +28,7 @@ pub trait Runs: Sync {
 pub struct Finished<'a, S: Runs = Scenario> {
     /// What was run.
     pub scenario: &'a S,
-    /// By run.
+    /// By run: of all, or of the first ones where it was stopped.
     pub outcomes: Vec<S::Outcome>,
 }
 
@@ -54,8 +54,22 @@ pub fn run<'a, S: Runs>(
     jobs: usize,
     progress: &(dyn Fn(f64) + Sync),
 ) -> Result<Finished<'a, S>, RunError> {
+    run_until(scenario, jobs, progress, &|| false)
+}
+
+/// The same until `stop` is true: then no further run begins, and the results are those of the runs
+/// that have begun, at least of the first.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_until<'a, S: Runs>(
+    scenario: &'a S,
+    jobs: usize,
+    progress: &(dyn Fn(f64) + Sync),
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Finished<'a, S>, RunError> {
     let each = |number: usize, tell: &mut dyn FnMut(f64)| scenario.run(number, tell);
-    let results = parallel::each(scenario.count(), jobs, progress, each);
+    let results = parallel::each(scenario.count(), jobs, progress, stop, each);
     let outcomes = results.into_iter().collect::<Result<_, _>>();
     let outcomes =
         outcomes.map_err(|why: String| RunError(format!("{}: {why}", scenario.about().name)))?;

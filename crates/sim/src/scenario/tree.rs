@@ -8,8 +8,7 @@ use super::quantity::{Quantity, Scale};
 use super::{About, Runs, costs};
 use crate::setup::Costs;
 use crate::tree::capacity::{self, Load};
-use crate::tree::{self, App, Outcome, Phase, Scheduler, Setup};
-use narrows_coordination::TreeStrategy;
+use crate::tree::{self, App, Keeper, Outcome, Phase, Scheduler, Setup};
 use narrows_units::{Bytes, Nanos};
 use serde::Deserialize;
 
@@ -273,12 +272,13 @@ fn scheduler(
     named: &impl Fn(&[String]) -> Result<Vec<bool>, String>,
 ) -> Result<Scheduler, String> {
     let built_in = POLICIES.iter().find(|(name, _)| *name == table.policy);
-    let coordination = TreeStrategy::from_name(&table.coordination);
+    let keeper = Keeper::from_name(&table.coordination);
     Ok(Scheduler {
         name: table.name.clone(),
         policy: built_in.map_or(table.policy.as_str(), |(_, text)| text).to_owned(),
-        coordination: coordination
-            .ok_or_else(|| format!("\"{}\": write fair, flowvalve or lock", table.coordination))?,
+        keeper: keeper.ok_or_else(|| {
+            format!("\"{}\": write fair, flowvalve, lock or xdp", table.coordination)
+        })?,
         drops: table.drops,
         before: named(&table.before)?,
         line: table.line.as_ref().map(Quantity::rate).transpose()?,

@@ -5,13 +5,15 @@
 //! follows from how often they go to a line that other cores write, and from the cost model
 //! ([`Costs`]): a core has to fetch a line that another has written, and only one at a time updates
 //! it. FlowValve asks for each packet, `lock` likewise and with the lock for as long as it takes, and
-//! `fair` once for a batch.
+//! `fair` once for a batch. The XDP plane's program is asked for each packet, and asks classes when its
+//! CPU has used up what it bought: three updates at the leaf and one at each class above it.
 //!
 //! *Non-goals.* A network processor, whose memory updates counters by itself; receiving and
 //! sending, but for what a packet costs a core in user space.
 
+use super::driver::Driver;
 use super::gate::{lay_out, meters};
-use super::setup::Scheduler;
+use super::setup::{Keeper, Scheduler};
 use crate::setup::Costs;
 use narrows_coordination::TreeStrategy;
 use narrows_policy::Plan;
@@ -51,6 +53,7 @@ struct Line {
 struct Core {
     /// In nanoseconds since the beginning.
     time: f64,
+    /// None where the XDP plane's program is asked.
     seats: Vec<Box<dyn ClassMeter>>,
     /// Whose turn it is.
     app: usize,
@@ -60,7 +63,8 @@ struct Core {
 
 struct Model<'a> {
     costs: &'a Costs,
-    strategy: TreeStrategy,
+    keeper: Keeper,
+    driver: Option<Driver>,
     /// By application, the lines of its class and of those above.
     paths: Vec<Vec<usize>>,
     lines: Vec<Line>,
@@ -76,12 +80,19 @@ pub fn run(scheduler: &Scheduler, load: &Load, costs: &Costs) -> Result<f64, Str
     let lines = 1 + paths.iter().flatten().max().copied().unwrap_or(0);
     let mut model = Model {
         costs,
-        strategy: scheduler.coordination,
+        keeper: scheduler.keeper,
+        driver: match scheduler.keeper {
+            Keeper::Driver => Some(Driver::new(scheduler, &load.classes, load.cores)?),
+            Keeper::Workers(_) => None,
+        },
         paths,
         lines: vec![Line { owner: usize::MAX, free_at: 0.0 }; lines],
     };
     let core = |(number, spec)| {
-        let seats = meters(spec, &load.classes)?;
+        let seats = match scheduler.keeper {
+            Keeper::Workers(_) => meters(spec, &load.classes)?,
+            Keeper::Driver => Vec::new(),
+        };
         // Not all begin with the same.
         let app = number % load.classes.len().max(1);
         Ok(Core { time: number as f64, seats, app, left: 0 })
@@ -116,11 +127,19 @@ impl Model<'_> {
     fn step(&mut self, number: usize, core: &mut Core, frame: Bytes) -> u64 {
         if core.left == 0 {
             core.left = BATCH;
-            core.app = (core.app + 1) % core.seats.len();
+            core.app = (core.app + 1) % self.paths.len();
             core.time += self.costs.packet_ns * BATCH as f64;
         }
         let now = BEGIN + Nanos(core.time as u64);
-        let want = if self.strategy == TreeStrategy::Fair { core.left } else { 1 };
+        if let Some(driver) = &mut self.driver {
+            let (passes, asked) = driver.passes(core.app, number, frame, now);
+            core.left -= 1;
+            if asked {
+                core.time = self.cost(number, core.app, core.time);
+            }
+            return passes.into();
+        }
+        let want = if self.keeper == Keeper::Workers(TreeStrategy::Fair) { core.left } else { 1 };
         let answer = core.seats[core.app].buy(frame, Bytes(frame.0 * want), true, now);
         core.time = self.cost(number, core.app, core.time);
         match answer {
@@ -140,16 +159,21 @@ impl Model<'_> {
     /// When a core that began at `time` has asked.
     fn cost(&mut self, number: usize, app: usize, time: f64) -> f64 {
         let path = std::mem::take(&mut self.paths[app]);
-        let time = match self.strategy {
+        let time = match self.keeper {
+            Keeper::Driver => {
+                // What came, the clock and that of the assured rate; and the clocks above.
+                let leaf = self.touch(number, path[0], 3.0, time);
+                path[1..].iter().fold(leaf, |time, at| self.touch(number, *at, 1.0, time))
+            }
             // The lock's own line stands for all that it protects.
-            TreeStrategy::Lock => self.touch(number, 0, path.len() as f64, time),
-            TreeStrategy::FlowValve => {
+            Keeper::Workers(TreeStrategy::Lock) => self.touch(number, 0, path.len() as f64, time),
+            Keeper::Workers(TreeStrategy::FlowValve) => {
                 // The bucket, and a counter at each class.
                 let leaf = self.touch(number, path[0], 2.0, time);
                 path[1..].iter().fold(leaf, |time, at| self.touch(number, *at, 1.0, time))
             }
             // Rate and ceiling.
-            TreeStrategy::Fair => {
+            Keeper::Workers(TreeStrategy::Fair) => {
                 path.iter().fold(time, |time, at| self.touch(number, *at, 2.0, time))
             }
         };

@@ -123,6 +123,11 @@ impl<'a> Engine<'a> {
             let packet = Packet { flow: number, transmission };
             let app = self.flows[number as usize].app;
             match &mut self.gate {
+                Gate::Driver(driver) => {
+                    let (passes, _) = driver.passes(app, app, frame, now);
+                    self.flows[number as usize].has_left();
+                    self.tail_drop(packet, passes);
+                }
                 Gate::Drops(seats) => {
                     let passes = seats[app].buy(frame, frame, true, now).is_ok();
                     // No more than the tree lets pass ever waits in the host.

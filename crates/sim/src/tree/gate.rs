@@ -1,6 +1,7 @@
 //! What decides about packets: qdiscs in which they wait, or the tree alone.
 
-use super::setup::{Scheduler, Setup};
+use super::driver::Driver;
+use super::setup::{Keeper, Scheduler, Setup};
 use narrows_packet::{Batch, PacketId, Packets};
 use narrows_policy::Plan;
 use narrows_qdisc::htb::ClassMeter;
@@ -35,6 +36,8 @@ pub(super) struct Queue {
 
 /// See the module's documentation.
 pub(super) enum Gate {
+    /// The XDP plane's program.
+    Driver(Driver),
     /// By application: its seat at its class.
     Drops(Vec<Box<dyn ClassMeter>>),
     /// By application: its queue; those that go before; and whose turn it is.
@@ -50,7 +53,7 @@ pub(super) fn lay_out(
     let dev = policy.ports().map(|(dev, _)| dev.to_owned()).next();
     let dev = dev.ok_or("the policy has no port: begin with qdisc add dev eth1 root …")?;
     let mut host = OfflineHost::new(policy);
-    let coordination = scheduler.coordination.name();
+    let coordination = scheduler.keeper.strategy().name();
     let words = format!("qdisc change dev {dev} root handle 1: htb coordination {coordination}");
     let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
     let outcome = narrows_tc::execute(&words, &mut host);
@@ -74,6 +77,10 @@ pub(super) fn meters(spec: &Spec, classes: &[u32]) -> Result<Vec<Box<dyn ClassMe
 
 impl Gate {
     pub(super) fn new(setup: &Setup, scheduler: &Scheduler) -> Result<Self, String> {
+        if scheduler.keeper == Keeper::Driver {
+            let classes: Vec<u32> = setup.apps.iter().map(|app| app.class).collect();
+            return Driver::new(scheduler, &classes, classes.len()).map(Self::Driver);
+        }
         let (_, specs) = lay_out(scheduler, setup.apps.len())?;
         let mut seats = Vec::new();
         for ((app, spec), before) in setup.apps.iter().zip(&specs).zip(&scheduler.before) {
@@ -92,7 +99,7 @@ impl Gate {
     /// Moves what the qdiscs let go at `now` into the rings. How many packets that was.
     pub(super) fn fill(&mut self, now: Nanos) -> u64 {
         match self {
-            Self::Drops(_) => 0,
+            Self::Driver(_) | Self::Drops(_) => 0,
             Self::Holds { queues, .. } => queues.iter_mut().map(|queue| queue.fill(now)).sum(),
         }
     }
@@ -125,7 +132,7 @@ impl Gate {
     /// Packets that wait.
     pub(super) fn backlog(&self) -> u64 {
         match self {
-            Self::Drops(_) => 0,
+            Self::Driver(_) | Self::Drops(_) => 0,
             Self::Holds { queues, before, .. } => {
                 let of = |it: &Queue| u64::from(it.qdisc.backlog().packets) + it.ring.len() as u64;
                 queues.iter().map(of).sum::<u64>() + before.len() as u64

@@ -48,6 +48,33 @@ pub struct Phase {
     pub sends: Vec<bool>,
 }
 
+/// Who keeps a tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Keeper {
+    /// The data plane's workers, by a strategy.
+    Workers(TreeStrategy),
+    /// The XDP plane's program.
+    Driver,
+}
+
+impl Keeper {
+    /// The one called so: a strategy's name, or `xdp`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "xdp" => Some(Self::Driver),
+            name => TreeStrategy::from_name(name).map(Self::Workers),
+        }
+    }
+
+    /// What `htb coordination` says. The program keeps HTB's rules.
+    pub(super) fn strategy(self) -> TreeStrategy {
+        match self {
+            Self::Workers(strategy) => strategy,
+            Self::Driver => TreeStrategy::Fair,
+        }
+    }
+}
+
 /// What decides who sends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scheduler {
@@ -56,7 +83,7 @@ pub struct Scheduler {
     /// A policy file for one port with an `htb`.
     pub policy: String,
     /// How its tree is kept.
-    pub coordination: TreeStrategy,
+    pub keeper: Keeper,
     /// Whether what gets no token is dropped at once, and nothing waits.
     pub drops: bool,
     /// By application, whether it goes before the tree.

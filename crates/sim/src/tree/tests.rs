@@ -29,7 +29,8 @@ fn setup() -> Setup {
 
 fn scheduler(coordination: TreeStrategy, drops: bool) -> Scheduler {
     let (name, policy) = ("test".to_owned(), POLICY.to_owned());
-    Scheduler { name, policy, coordination, drops, before: vec![false; 2], line: None }
+    let keeper = Keeper::Workers(coordination);
+    Scheduler { name, policy, keeper, drops, before: vec![false; 2], line: None }
 }
 
 fn near(rate: f64, mbit: f64) -> bool {
@@ -57,6 +58,17 @@ fn what_gets_no_token_is_dropped_where_nothing_waits() {
     // What a policer leaves of TCP.
     let sum = outcome.sum(&setup, 0);
     assert!((0.06..=0.103).contains(&sum), "{sum}");
+}
+
+#[test]
+fn the_driver_s_program_keeps_the_tree_and_is_kind_to_tcp() {
+    let setup = setup();
+    let driver = Scheduler { keeper: Keeper::Driver, ..scheduler(TreeStrategy::Fair, true) };
+    let outcome = run(&setup, &driver, &mut |_| {}).unwrap();
+    let rates = [(0, 0), (0, 1), (1, 0)].map(|(phase, app)| outcome.rate(&setup, phase, app));
+    assert!(near(rates[0], 30.0) && near(rates[1], 70.0) && near(rates[2], 100.0), "{rates:?}");
+    let waits = Scheduler { drops: false, ..driver };
+    assert!(check(&waits, 2).unwrap_err().contains("drops = true"));
 }
 
 #[test]
@@ -93,7 +105,7 @@ fn one_lock_is_the_limit_and_a_batch_at_a_time_is_none() {
         line_read_ns: 100.0,
         line_update_ns: 20.0,
     };
-    let mpps = |coordination, cores| {
+    let mpps = |keeper, cores| {
         let load = capacity::Load {
             classes: vec![0x10, 0x20],
             frame: Bytes(64),
@@ -101,14 +113,17 @@ fn one_lock_is_the_limit_and_a_batch_at_a_time_is_none() {
             line: Rate::from_bits_per_sec(100_000_000_000),
             length: Nanos::from_micros(500),
         };
-        let mut scheduler = scheduler(coordination, true);
+        let mut scheduler = Scheduler { keeper, ..scheduler(TreeStrategy::Fair, true) };
         scheduler.policy = POLICY.replace("mbit", "gbit");
         capacity::run(&scheduler, &load, &costs).unwrap()
     };
     // Two classes below each other, 40 ns under the lock.
-    let locked = mpps(TreeStrategy::Lock, 16);
+    let locked = mpps(Keeper::Workers(TreeStrategy::Lock), 16);
     assert!((20.0..=25.1).contains(&locked), "{locked}");
-    let fair = [1, 8].map(|cores| mpps(TreeStrategy::Fair, cores));
+    let fair = [1, 8].map(|cores| mpps(Keeper::Workers(TreeStrategy::Fair), cores));
     assert!(fair[1] > 7.5 * fair[0], "{fair:?}");
-    assert!(mpps(TreeStrategy::FlowValve, 1) < fair[0]);
+    assert!(mpps(Keeper::Workers(TreeStrategy::FlowValve), 1) < fair[0]);
+    // So does what a CPU has bought.
+    let driver = [1, 8].map(|cores| mpps(Keeper::Driver, cores));
+    assert!(driver[1] > 7.0 * driver[0], "{driver:?}");
 }

@@ -50,3 +50,17 @@ fn a_light_flow_waits_on_no_queue_longer_than_on_one() {
         }
     }
 }
+
+#[test]
+fn a_light_flow_waits_no_longer_where_there_are_tins() {
+    let strategies = "strategies=[\
+        { name = \"one queue\", words = \"cake bandwidth {rate}\", queues = 1 }, \
+        { name = \"fair\", words = \"cake bandwidth {rate} coordination fair\" }]";
+    let light = ["traffic.0.load=88%", "traffic.1.load=22%", "traffic.1.flows=1"];
+    for (one, four) in both("cake-light", &[&[strategies], &light[..]].concat()) {
+        full(&four);
+        let longest = one.of("light", GroupMeasure::P99Us);
+        let range = 0.0..=longest;
+        four.within("99th percentile, us", four.of("light", GroupMeasure::P99Us), range);
+    }
+}

@@ -1,8 +1,8 @@
 //! `prio`, `drr`, `ets` as `tc` reads and shows them.
 //!
 //! As in `tc` none of their words can be abbreviated, and the numbers of a list follow each other
-//! until the next word. Differences: `bands` behind `priomap` is refused, where `tc` prints its usage
-//! and goes on; JSON has the quanta and deficits of `drr`, which `tc` leaves out.
+//! until the next word. Differences: `bands` behind `priomap` is refused, where `tc` prints its
+//! usage and goes on; JSON has the quanta and deficits of `drr`, which `tc` leaves out.
 
 use super::legal;
 use crate::complaint::Complaint;

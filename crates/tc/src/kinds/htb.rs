@@ -13,7 +13,7 @@ use narrows_policy::{Classful, Handle, Htb, HtbClass, HtbLabel, HtbOptions, HtbP
 use narrows_qdisc::Stats;
 use narrows_qdisc::htb::{Figures, LeafFigures};
 use narrows_units::wire::{Framing, Overhead};
-use narrows_units::{Bytes, Rate};
+use narrows_units::{Bytes, Rate, Spread};
 use std::fmt::Write;
 
 const USAGE: &str = "Usage: ... qdisc add ... htb [default N] [r2q N] [direct_qlen P]
@@ -311,6 +311,7 @@ fn full(htb: &Htb, minor: u32) -> [i64; 2] {
 /// What a class has done: itself, or those below it together.
 pub(crate) struct ClassFigures {
     pub(crate) stats: Stats,
+    pub(crate) delays: Spread,
     lended: u64,
     borrowed: u64,
     tokens: [i64; 2],
@@ -321,8 +322,13 @@ impl ClassFigures {
     pub(crate) fn of(htb: &Htb, minor: u32, stats: Option<&Stats>) -> Self {
         let none = Figures::default();
         let figures = stats.and_then(|stats| stats.detail.as_ref()?.htb()).unwrap_or(&none);
-        let mut sum =
-            Self { stats: Stats::default(), lended: 0, borrowed: 0, tokens: full(htb, minor) };
+        let mut sum = Self {
+            stats: Stats::default(),
+            delays: Spread::default(),
+            lended: 0,
+            borrowed: 0,
+            tokens: full(htb, minor),
+        };
         let depth = htb.depth(minor);
         for below in htb.classes.below(minor) {
             let Some(leaf) = figures.leaves.get(&below) else { continue };
@@ -342,6 +348,7 @@ impl ClassFigures {
         stats.drops += leaf.drops;
         stats.overlimits += leaf.overlimits;
         stats.backlog += leaf.backlog;
+        self.delays.merge(&leaf.delays);
         self.lended += leaf.granted.get(steps).copied().unwrap_or(0);
         self.borrowed += leaf.granted.iter().skip(steps + 1).sum::<u64>();
     }

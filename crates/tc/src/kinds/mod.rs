@@ -6,6 +6,7 @@ mod bands;
 mod cake;
 mod codel;
 mod coordination;
+pub(crate) mod delays;
 mod fifo;
 pub(crate) mod filters;
 mod fq;

@@ -54,7 +54,7 @@ fn a_drr_is_shown_as_tc_shows_it() {
     let parent = Parent::Class(Handle::new(1).unwrap().class(2));
     host.stats.push(NodeStats { parent, handle: Handle::new(0x20), stats });
     let deficits = [(2, 1_414)].into();
-    let detail = Some(Detail::Bands(Box::new(bands::Figures { deficits })));
+    let detail = Some(Detail::Bands(Box::new(bands::Figures { deficits, ..Default::default() })));
     let stats = Stats { detail, ..Stats::default() };
     host.stats.push(NodeStats { parent: Parent::Root, handle: Handle::new(1), stats });
     assert_eq!(

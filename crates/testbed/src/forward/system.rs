@@ -1,7 +1,7 @@
 //! What is measured: each system as it is put between the ports.
 
 use crate::Testbed;
-use crate::bed::{PORT_A, PORT_B, tc};
+use crate::bed::{PORT_A, PORT_B, SERVER, tc};
 use crate::bridge::Bridge;
 use crate::narrows::Instance;
 use anyhow::{Context, Result};
@@ -34,6 +34,10 @@ pub enum System {
     NarrowsNonBinding,
     /// Narrows with a limit at half of what gets through without.
     NarrowsBinding,
+    /// The XDP plane without a qdisc.
+    XdpUnlimited,
+    /// The XDP plane with the limit of [`System::NarrowsBinding`].
+    XdpBinding,
     /// The kernel's bridge.
     Bridge,
     /// The kernel's bridge with HTB at its exit, its limit far above the load.
@@ -44,12 +48,14 @@ pub enum System {
 
 impl System {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::SenderAlone,
         Self::Bare,
         Self::NarrowsUnlimited,
         Self::NarrowsNonBinding,
         Self::NarrowsBinding,
+        Self::XdpUnlimited,
+        Self::XdpBinding,
         Self::Bridge,
         Self::BridgeHtb,
         Self::BridgeHtbBinding,
@@ -63,6 +69,8 @@ impl System {
             Self::NarrowsUnlimited => "narrows-unlimited",
             Self::NarrowsNonBinding => "narrows-nonbinding",
             Self::NarrowsBinding => "narrows-binding",
+            Self::XdpUnlimited => "narrows-xdp-unlimited",
+            Self::XdpBinding => "narrows-xdp-binding",
             Self::Bridge => "bridge",
             Self::BridgeHtb => "bridge-htb",
             Self::BridgeHtbBinding => "bridge-htb-binding",
@@ -92,6 +100,12 @@ impl<'a> Running<'a> {
             System::NarrowsUnlimited | System::NarrowsNonBinding | System::NarrowsBinding => {
                 instance = Some(Instance::start(bed, program, &["--fail-closed"])?);
             }
+            System::XdpUnlimited | System::XdpBinding => {
+                // A veth takes redirected frames while it runs NAPI.
+                bed.server().run("ethtool", &["-K", SERVER, "gro", "on"])?;
+                let arguments = ["--plane", "xdp", "--fail-closed"];
+                instance = Some(Instance::start(bed, program, &arguments)?);
+            }
             System::Bridge => bridge = Some(Bridge::over(bed)?),
             System::BridgeHtb | System::BridgeHtbBinding => {
                 let htb = Bridge::over(bed)?;
@@ -108,7 +122,7 @@ impl<'a> Running<'a> {
     pub(super) fn prepare(&self, capacity: Option<f64>) -> Result<()> {
         let rate = match self.system {
             System::NarrowsNonBinding => NON_BINDING.to_owned(),
-            System::NarrowsBinding => format!("{}bit", half(capacity)?),
+            System::NarrowsBinding | System::XdpBinding => format!("{}bit", half(capacity)?),
             System::BridgeHtbBinding => {
                 let half = half(capacity)?;
                 let queue = Rate::from_bits_per_sec(half).bytes_in(QUEUE);
@@ -123,15 +137,19 @@ impl<'a> Running<'a> {
         instance.tc(&words).map(drop)
     }
 
-    /// Time that its threads have run for; `None` where it has none.
+    /// Time that its threads have run for; `None` where it has none that forward.
     pub(super) fn cpu(&self) -> Result<Option<Duration>> {
-        self.instance.as_ref().map(Instance::cpu).transpose()
+        let is_in_driver = matches!(self.system, System::XdpUnlimited | System::XdpBinding);
+        self.instance.as_ref().filter(|_| !is_in_driver).map(Instance::cpu).transpose()
     }
 
     /// Frames that its limit has dropped so far.
     pub(super) fn dropped_by_limit(&self) -> Result<u64> {
         match (self.system, &self.instance) {
-            (System::NarrowsNonBinding | System::NarrowsBinding, Some(instance)) => {
+            (
+                System::NarrowsNonBinding | System::NarrowsBinding | System::XdpBinding,
+                Some(instance),
+            ) => {
                 let show = instance.show()?;
                 let port = show.port(PORT_B).context("narrows show does not list port B")?;
                 let ring_full = port.total.drops_by_reason.get(RING_FULL).copied();
@@ -142,6 +160,16 @@ impl<'a> Running<'a> {
                 parse_drops(&json).with_context(|| format!("tc does not list htb: {json}"))
             }
             _ => Ok(0),
+        }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if matches!(self.system, System::XdpUnlimited | System::XdpBinding) {
+            // As all others find it.
+            self.instance = None;
+            let _ = self.bed.server().run("ethtool", &["-K", SERVER, "gro", "off"]);
         }
     }
 }

@@ -69,6 +69,9 @@ pub(super) fn run(options: &Rounds, progress: &mut Progress) -> Result<Samples> 
     let instance = Instance::start(&bed, &options.program, &["--fail-closed"])?;
     let mut samples = Samples::new();
     for round in 1..=options.rounds {
+        if round > 1 && progress.is_over() {
+            break;
+        }
         for flows in FLOWS {
             for system in System::ALL {
                 let title = format!(

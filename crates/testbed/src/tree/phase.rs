@@ -30,8 +30,8 @@ const fn sites(
 /// All of them, in their order.
 ///
 /// No web borrows and gets all it asks for while bulks of different weights borrow, too. Such a web
-/// has moments in which nothing of it waits, and in these the bulk below the same subscriber borrows
-/// what a fluid would have given to the web.
+/// has moments in which nothing of it waits, and in these the bulk below the same subscriber
+/// borrows what a fluid would have given to the web.
 pub(super) const PHASES: [Phase; 6] = [
     Phase {
         name: "morning",

@@ -5,12 +5,12 @@
 //! phases, with a receiver that notes every frame. Then, without that receiver, what a packet
 //! costs while every class asks for more than it can have.
 //!
-//! Two prices are shown, for each packet that the shaper took in, whether it was sent or dropped, both
-//! without what the sender alone costs, which is measured in the same round. *Threads*: the
+//! Two prices are shown, for each packet that the shaper took in, whether it was sent or dropped,
+//! both without what the sender alone costs, which is measured in the same round. *Threads*: the
 //! sender's, Narrows's and those that do what softirqs leave over. It misses what the kernel does
-//! in interrupts of a core that is idle, and that is where its HTB sends from when a class's
-//! time has come. *Machine*: all time in which any core was not idle. It misses nothing, and
-//! whatever else runs on the machine is in it.
+//! in interrupts of a core that is idle, and that is where its HTB sends from when a class's time
+//! has come. *Machine*: all time in which any core was not idle. It misses nothing, and whatever
+//! else runs on the machine is in it.
 
 mod cell;
 mod report;
@@ -45,6 +45,9 @@ pub fn run(options: &Rounds) -> Result<Report> {
     let mut progress = Progress::over(turns);
     let mut samples: Vec<[Sample; System::ALL.len()]> = Vec::new();
     for round in 1..=options.rounds {
+        if round > 1 && progress.is_over() {
+            break;
+        }
         let mut turn = |system: System| -> Result<Sample> {
             progress.begin(&format!("round {round} of {}: {}", options.rounds, system.name()));
             let running = Running::start(&bed, system, &options.program, &nodes)?;

@@ -4,7 +4,7 @@ use super::{Fact, facts};
 use crate::cell::Cell;
 use crate::number::short;
 use crate::table::{Column, Row, Table};
-use narrows_snapshot::{Change, Class, Port, Snapshot};
+use narrows_snapshot::{Change, Class, Delays, Port, Snapshot};
 use serde_json::Value;
 use std::collections::HashMap;
 
@@ -14,10 +14,10 @@ const COLUMNS: &[Column] = &[
     Column { name: "Ceil", width: 5 },
     Column { name: "Sent", width: 5 },
     Column { name: "Used", width: 6 },
-    Column { name: "Pkt/s", width: 5 },
     Column { name: "Backlg", width: 6 },
+    Column { name: "p50", width: 5 },
+    Column { name: "p99", width: 5 },
     Column { name: "Drop/s", width: 6 },
-    Column { name: "Drops", width: 5 },
     Column { name: "Lent/s", width: 6 },
     Column { name: "Borr/s", width: 6 },
 ];
@@ -42,16 +42,17 @@ pub(super) fn table(now: &Snapshot, change: Option<&Change>) -> Table {
 fn port_row(port: &Port, change: Option<&Change>) -> Row {
     let rates = change.map(|change| change.of_port(port)).unwrap_or_default();
     let limit = port.limit_bps().map(|limit| limit as f64);
+    let [p50, p99] = delays(change.map(|change| change.delays_of_port(port)));
     let cells = vec![
         Cell::text(&port.name),
         Cell::blank(),
         limit.map_or_else(Cell::blank, |limit| Cell::number(Some(limit))),
         Cell::number(rates.tx_bps),
         Cell::percent(used(rates.tx_bps, limit)),
-        Cell::number(rates.tx_pps),
         Cell::count(port.total.backlog_packets),
+        p50,
+        p99,
         Cell::number(rates.drops_pps),
-        Cell::count(port.total.drops),
         Cell::blank(),
         Cell::blank(),
     ];
@@ -66,6 +67,7 @@ fn class_row(port: &Port, class: &Class, above: usize, change: Option<&Change>) 
         None => Cell::blank(),
     };
     let figures = &class.stats.figures;
+    let [p50, p99] = delays(change.map(|change| change.delays_of_class(&port.name, class)));
     let grown = |key: &str| {
         let is = class.stats.detail.get(key).and_then(Value::as_u64)?;
         let change = change?;
@@ -78,14 +80,21 @@ fn class_row(port: &Port, class: &Class, above: usize, change: Option<&Change>) 
         rate(class.ceil),
         Cell::number(rates.bps),
         Cell::percent(used(rates.bps, bits(class.ceil.or(class.rate)))),
-        Cell::number(rates.pps),
         Cell::count(figures.qlen),
+        p50,
+        p99,
         Cell::number(rates.drops_pps),
-        Cell::count(figures.drops),
         Cell::number(grown("lended")),
         Cell::number(grown("borrowed")),
     ];
     Row { rate: rates.bps, ..Row::new(key(port, class), Some(above), cells) }
+}
+
+/// Median and 99th percentile of how long packets stayed that left in the last interval.
+fn delays(delays: Option<Delays>) -> [Cell; 2] {
+    let delays = delays.filter(|delays| !delays.is_empty());
+    [delays.as_ref().map(|delays| delays.p50_us), delays.as_ref().map(|delays| delays.p99_us)]
+        .map(Cell::time)
 }
 
 /// Which part of `limit` is used.

@@ -3,15 +3,15 @@
 use super::{Fact, facts_of, qdiscs};
 use crate::cell::Cell;
 use crate::table::{Column, Row, Table};
-use narrows_snapshot::{Change, Port, Snapshot, Tin};
+use narrows_snapshot::{Change, Delays, Port, Snapshot, Tin};
 
 const COLUMNS: &[Column] = &[
     Column { name: "Cake, tin", width: 20 },
     Column { name: "Thresh", width: 6 },
     Column { name: "Arrvd", width: 5 },
     Column { name: "Pkt/s", width: 5 },
-    Column { name: "Delay", width: 6 },
-    Column { name: "Peak", width: 6 },
+    Column { name: "p50", width: 6 },
+    Column { name: "p99", width: 6 },
     Column { name: "Backlg", width: 6 },
     Column { name: "Drop/s", width: 6 },
     Column { name: "Mark/s", width: 6 },
@@ -51,13 +51,17 @@ fn tin_row(key: String, top: usize, name: &str, tin: &Tin, was: Option<(&Change,
     let arrived = grown(|tin| tin.sent_bytes).map(|bytes| bytes * 8.0);
     // The kernel has 0 where there is no rate.
     let threshold = Some(tin.threshold_rate as f64 * 8.0).filter(|rate| *rate > 0.0);
+    // Of what left in the last interval.
+    let delays = was.map(|(_, was)| tin.delays.since(&was.delays));
+    let delays = delays.filter(|delays| !delays.is_empty());
+    let quantile = |of: fn(&Delays) -> f64| Cell::time(delays.as_ref().map(of));
     let cells = vec![
         Cell::text(name),
         Cell::number(threshold),
         Cell::number(arrived),
         Cell::number(grown(|tin| tin.sent_packets)),
-        Cell::micros(tin.avg_delay_us),
-        Cell::micros(tin.peak_delay_us),
+        quantile(|delays| delays.p50_us),
+        quantile(|delays| delays.p99_us),
         Cell::count(tin.backlog_bytes),
         Cell::number(grown(|tin| tin.drops)),
         Cell::number(grown(|tin| tin.ecn_mark)),

@@ -16,18 +16,18 @@ mod netlink;
 mod path;
 mod round_trips;
 
-use crate::cake::{Load, ROUNDS, Sample, shown};
+use crate::cake::{Load, ROUNDS, Rows, Sample, shown};
 use anyhow::{Context, Result};
 use path::Paths;
 
-/// Measures everything, and hands each sample to `said`.
-pub fn run(mut said: impl FnMut(Sample) -> Result<()>) -> Result<()> {
+/// Measures `rows`, and hands each sample to `said`.
+pub fn run(rows: &Rows, mut said: impl FnMut(Sample) -> Result<()>) -> Result<()> {
     let beds = path::beds()?;
     let paths = Paths::over(&beds)?;
     for round in 0..ROUNDS {
         for load in Load::ALL.into_iter().filter(|load| round < load.rounds()) {
-            for limit in load.limits() {
-                for system in load.systems() {
+            for limit in load.limits().iter().filter(|limit| rows.have(load, **limit)) {
+                for system in load.systems().iter().filter(|system| rows.want(**system)) {
                     let what = || format!("{}, {}, {}", load.name(), shown(*limit), system.name());
                     let bed = paths.shape(*system, *limit, load).with_context(what)?;
                     let figures = load::measure(bed, load, *limit, round).with_context(what)?;

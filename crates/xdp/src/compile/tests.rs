@@ -40,6 +40,29 @@ fn a_tbf_is_a_tree_of_one() {
 }
 
 #[test]
+fn a_virtual_queue_is_as_long_as_somebody_chose_and_the_aqm_aims_near_its_end() {
+    let tbf = |words: &str| {
+        let line = format!("qdisc add dev a root handle 1: tbf rate 8mbit burst 10k {words}\n");
+        compiled(&line).image.classes[&1]
+    };
+    for (words, limit) in [
+        ("limit 1k", 5_000_000),
+        ("limit 100k", 102_400_000),
+        ("limit 200k", 204_800_000),
+        ("limit 1m", 250_000_000),
+    ] {
+        let class = tbf(words);
+        assert_eq!((class.limit, class.target), (limit, limit - limit / 10), "{words}");
+    }
+    // A thousand packets that nobody chose: a second and a half of 8 Mbit/s.
+    let leaf = compiled(HTB).image.classes[&3];
+    assert_eq!((leaf.limit, leaf.target), (100_000_000, 90_000_000));
+    let codel = format!("{HTB}qdisc add dev a parent 1:30 codel target 7ms interval 50ms\n");
+    let leaf = compiled(&codel).image.classes[&3];
+    assert_eq!((leaf.target, leaf.interval), (7_000_000, 50_000_000));
+}
+
+#[test]
 fn a_port_without_a_rate_lets_everything_pass() {
     for lines in ["", "qdisc add dev a root pfifo limit 10\n"] {
         assert_eq!(compiled(lines).image, Image::default());

@@ -1,4 +1,4 @@
-//! What is known of the line: from options, and from whoever sits at the terminal.
+//! What is known of the line: from options, and from questions at the terminal.
 
 use super::interfaces::Interface;
 use super::policy::LINKS;

@@ -1,4 +1,4 @@
-//! The interfaces of this host, for somebody who has to choose two.
+//! The interfaces of this host, to choose two from.
 
 use std::fs;
 use std::path::Path;

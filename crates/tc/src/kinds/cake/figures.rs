@@ -3,6 +3,7 @@
 //! Scripts and exporters parse this table by its labels and columns, so it is `tc`'s to the blank;
 //! the memory of the instance itself, which Linux does not tell, is left to `narrows show`.
 
+use crate::kinds::delays;
 use crate::notation;
 use crate::render::{Json, Line};
 use narrows_qdisc::cake::{Figures, TinFigures};
@@ -45,7 +46,10 @@ pub(crate) fn figures(figures: &Figures, line: &mut Line) {
     ] {
         line.json(key, Json::Number(value));
     }
-    line.json("tins", Json::Objects(figures.tins.iter().map(tin_json).collect()));
+    let delays = figures.delays.iter().map(delays::json).chain(std::iter::repeat_with(|| None));
+    let tins = figures.tins.iter().zip(delays);
+    let tins = tins.map(|(tin, delays)| tin_json(tin).into_iter().chain(delays).collect());
+    line.json("tins", Json::Objects(tins.collect()));
     let table = table(&figures.tins, |rate| line.rate(rate));
     line.text(&table);
 }

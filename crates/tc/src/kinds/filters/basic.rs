@@ -1,7 +1,7 @@
 //! The expressions of `basic`.
 //!
-//! Parentheses may stand beside a word or alone: `not u32(u16 0x1122 0xffff at 4)` is written in one
-//! or in many words, as shells quote them.
+//! Parentheses may stand beside a word or alone: `not u32(u16 0x1122 0xffff at 4)` is written in
+//! one or in many words, as shells quote them.
 
 use super::selector;
 use crate::complaint::Complaint;

@@ -144,8 +144,8 @@ fn beyond(nodes: &[Node], shares: &[Share]) -> Option<f64> {
     (!beyond.is_empty()).then(|| beyond.iter().sum::<f64>() / link * 100.0)
 }
 
-/// Nanoseconds for each packet taken in, of threads and of the machine, beyond what the sender alone
-/// costs.
+/// Nanoseconds for each packet taken in, of threads and of the machine, beyond what the sender
+/// alone costs.
 fn nanos(spent: &Spent, alone: &Spent) -> Option<[f64; 2]> {
     let [spent_cores, alone_cores] =
         [spent, alone].map(|one| [one.threads_cores, one.machine_cores]);

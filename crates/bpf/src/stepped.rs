@@ -1,0 +1,174 @@
+//! The tree's meter, compiled for the host and asked at any time one likes.
+//!
+//! The program's own C (`programs/meter.h`, `programs/share_out.h`) over memory in the place of maps. So
+//! a simulation runs what the driver runs, and a test holds one against the other.
+//!
+//! Non-goals: filters, frames, and CPUs that are at it at the same time: they take turns.
+#![allow(unsafe_code)]
+
+use crate::tree::layout::{CLASS_WORDS, CLASSES_MAX, Class};
+use narrows_units::Nanos;
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::ptr::NonNull;
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// It is sent.
+    Send,
+    /// The AQM marks it, or drops it where it cannot be marked.
+    MarkOrDrop,
+    /// The virtual queue is full.
+    Full,
+}
+
+/// `struct stepped` of `stepped/stepped.c`.
+#[repr(C)]
+struct Raw {
+    _private: [u8; 0],
+}
+
+unsafe extern "C" {
+    fn stepped_new(cpus: u32) -> *mut Raw;
+    fn stepped_free(of: *mut Raw);
+    fn stepped_class(of: *mut Raw, number: u32, class: *const [u64; CLASS_WORDS]);
+    fn stepped_meter(
+        of: *mut Raw,
+        now: u64,
+        cpu: u32,
+        leaf: u32,
+        cost: u64,
+        asked: *mut c_int,
+    ) -> c_int;
+}
+
+/// A tree of classes.
+pub struct Stepped {
+    raw: NonNull<Raw>,
+    cpus: u32,
+}
+
+// SAFETY: the memory is this tree's own, and which tree a call is about is said anew with each call,
+// on the thread that calls.
+unsafe impl Send for Stepped {}
+
+impl Stepped {
+    /// With these classes by their numbers, which are below [`CLASSES_MAX`], and seats on `cpus` CPUs.
+    ///
+    /// # Panics
+    /// Where there is no memory, or a number is too large.
+    pub fn new(cpus: u32, classes: &BTreeMap<u32, Class>) -> Self {
+        // SAFETY: allocates, and nothing else.
+        let raw = NonNull::new(unsafe { stepped_new(cpus) });
+        let raw = raw.expect("there is memory for a tree");
+        for (number, class) in classes {
+            assert!(*number < CLASSES_MAX, "there is no class {number}");
+            // SAFETY: `raw` is a tree, the number is one of its classes, and the words are as many as
+            // `struct class` has.
+            unsafe { stepped_class(raw.as_ptr(), *number, &class.words()) };
+        }
+        Self { raw, cpus }
+    }
+
+    /// What becomes of a packet of `leaf` that costs `cost` bytes at `now` on `cpu`, and whether the CPU
+    /// asked the classes for it; else it was charged to what the CPU had bought.
+    ///
+    /// # Panics
+    /// Where there is no such CPU or class.
+    pub fn meter(&mut self, now: Nanos, cpu: u32, leaf: u32, cost: u64) -> (Answer, bool) {
+        assert!(cpu < self.cpus && leaf < CLASSES_MAX, "there is no class {leaf} on CPU {cpu}");
+        let mut asked = 0;
+        // SAFETY: `raw` is a tree, which `&mut` keeps from others, and CPU and class are among its.
+        let answer =
+            unsafe { stepped_meter(self.raw.as_ptr(), now.0, cpu, leaf, cost, &mut asked) };
+        let answer = match answer {
+            0 => Answer::Send,
+            1 => Answer::MarkOrDrop,
+            _ => Answer::Full,
+        };
+        (answer, asked != 0)
+    }
+}
+
+impl Drop for Stepped {
+    fn drop(&mut self) {
+        // SAFETY: it was made by `stepped_new`, and nobody has it any more.
+        unsafe { stepped_free(self.raw.as_ptr()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn leaf(rate: u64) -> Class {
+        Class {
+            rate,
+            ceil: rate,
+            burst: 5 * MS,
+            limit: 50 * MS,
+            target: 50 * MS,
+            interval: 100 * MS,
+            batch: 50_000,
+            quantum: 1000,
+            ..Class::default()
+        }
+    }
+
+    /// What passes of packets of 1,000 bytes that come each `gap` on each of `cpus` in turn, in bytes
+    /// by the second.
+    fn passes(tree: &mut Stepped, cpus: u32, gap: u64, seconds: u64) -> Vec<u64> {
+        let mut passed = vec![0; seconds as usize];
+        for number in 0..seconds * 1_000_000_000 / gap {
+            let now = Nanos(1_000_000_000 + number * gap);
+            let (answer, _) = tree.meter(now, (number % u64::from(cpus)) as u32, 1, 1000);
+            if answer == Answer::Send {
+                passed[(number * gap / 1_000_000_000) as usize] += 1000;
+            }
+        }
+        passed
+    }
+
+    #[test]
+    fn a_rate_is_exact_over_a_second_whatever_the_cpus_after_what_may_exceed_it_once() {
+        for cpus in [1, 2, 7] {
+            let mut tree = Stepped::new(cpus, &BTreeMap::from([(1, leaf(10_000_000))]));
+            // Twice the rate.
+            let passed = passes(&mut tree, cpus, 50_000, 4);
+            let first = passed[0] as i64 - 10_550_000;
+            assert!(first.abs() < 20_000, "burst and virtual queue come on top: {passed:?}");
+            for second in &passed[1..] {
+                assert!(second.abs_diff(10_000_000) < 50_000, "{cpus}: {passed:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_cpu_has_bought_asks_nobody() {
+        let mut tree = Stepped::new(1, &BTreeMap::from([(1, leaf(100_000_000))]));
+        let asked = (0..1000u64)
+            .filter(|number| tree.meter(Nanos(1_000_000_000 + number * 20_000), 0, 1, 1000).1)
+            .count();
+        // 50 us of the rate are five packets.
+        assert!((150..=250).contains(&asked), "{asked}");
+    }
+
+    #[test]
+    fn the_aqm_takes_one_packet_and_waits() {
+        let class = Class { target: 10 * MS, ..leaf(10_000_000) };
+        let mut tree = Stepped::new(1, &BTreeMap::from([(1, class)]));
+        // A twentieth above the rate: the virtual queue fills slowly.
+        let taken: Vec<u64> = (0..12_000u64)
+            .map(|number| number * 95_000)
+            .filter(|at| tree.meter(Nanos(1_000_000_000 + at), 0, 1, 1000).0 == Answer::MarkOrDrop)
+            .collect();
+        assert!(taken.len() >= 3, "{taken:?}");
+        let gaps: Vec<u64> = taken.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        // Nobody slows down, so it takes more as time goes by.
+        let last = gaps.last().copied().unwrap_or_default();
+        assert!(gaps[0] >= 99 * MS && last < 50 * MS && last > 15 * MS, "{gaps:?}");
+    }
+}

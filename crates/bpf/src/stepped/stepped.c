@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * `tree`'s meter, compiled for the host: the same programs/meter.h and share_out.h, over
+ * memory in the place of maps, at whatever time its caller says.
+ *
+ * A tree has CPUs, each with its seats. They take turns: whoever calls says which it is.
+ *
+ * Non-goals: filters and frames; CPUs that are at it at the same time.
+ */
+#include <stdlib.h>
+#include "meter.h"
+
+/* As Linux's coarse clock goes with HZ=250. */
+#define TICK 4000000ULL
+
+struct stepped {
+	struct class classes[2 * CLASSES_MAX];
+	struct node nodes[CLASSES_MAX];
+	struct sharing sharing;
+	__u64 now;
+	struct seat all[];		/* of one CPU after the other */
+};
+
+/* The tree that is asked, of each thread. */
+static _Thread_local struct stepped *tree;
+
+static void *bpf_map_lookup_elem(void *map, const void *key)
+{
+	__u32 index = *(const __u32 *)key;
+
+	if (map == &sharings)
+		return &tree->sharing;
+	if (map == &classes)
+		return index < 2 * CLASSES_MAX ? &tree->classes[index] : NULL;
+	if (map == &nodes)
+		return index < CLASSES_MAX ? &tree->nodes[index] : NULL;
+	return NULL;
+}
+
+static __u64 bpf_ktime_get_ns(void)
+{
+	return tree->now;
+}
+
+static __u64 bpf_ktime_get_coarse_ns(void)
+{
+	return tree->now / TICK * TICK;
+}
+
+struct stepped *stepped_new(__u32 cpus)
+{
+	return calloc(1, sizeof(struct stepped) + cpus * CLASSES_MAX * sizeof(struct seat));
+}
+
+void stepped_free(struct stepped *of)
+{
+	free(of);
+}
+
+/* The bytes that struct class has in a map. */
+void stepped_class(struct stepped *of, __u32 number, const struct class *class)
+{
+	of->classes[number] = *class;
+}
+
+/* What becomes of a packet, and whether a purchase was tried for it. */
+int stepped_meter(struct stepped *of, __u64 now, __u32 cpu, __u32 leaf, __u64 cost, int *asked)
+{
+	struct seat *seat = &of->all[cpu * CLASSES_MAX + leaf];
+	__u64 bought = seat->bought, refused = seat->refused_until;
+	int answer;
+
+	tree = of;
+	of->now = now;
+	answer = meter(0, leaf, &of->classes[leaf], seat, cost);
+	*asked = seat->bought != bought || seat->refused_until != refused;
+	if (answer == MARK_OR_DROP)
+		seat->aqm_drops++;
+	return answer;
+}

@@ -1,0 +1,106 @@
+//! The documentation holds together: links lead somewhere, and the book has every page.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Every page, by its path in the repository.
+fn pages() -> BTreeMap<PathBuf, String> {
+    let root = root();
+    let folders = [root.clone(), root.join("docs"), root.join("examples")];
+    let files = folders.iter().flat_map(|folder| folder.read_dir().unwrap());
+    let paths = files.map(|file| file.unwrap().path());
+    let pages = paths.filter(|path| path.extension().is_some_and(|it| it == "md"));
+    pages.map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
+}
+
+/// Without blocks of code, in which a link is no link and `#` no heading.
+fn prose(page: &str) -> String {
+    let mut is_code = false;
+    let mut prose = String::new();
+    for line in page.lines() {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        if !is_code && !is_fence {
+            prose.push_str(line);
+            prose.push('\n');
+        }
+    }
+    prose
+}
+
+/// Where the links of `prose` lead, as they are written.
+fn links(prose: &str) -> Vec<&str> {
+    let ends = prose.split("](").skip(1);
+    ends.filter_map(|rest| rest.split_once(')').map(|(link, _)| link)).collect()
+}
+
+/// A heading as links name it, where no other one of the page is the same.
+fn anchor(heading: &str) -> String {
+    let mut text = String::new();
+    let mut rest = heading;
+    // Of a link, its text.
+    while let Some((before, link)) = rest.split_once('[') {
+        let (shown, target) = link.split_once("](").unwrap_or((link, ")"));
+        text.push_str(before);
+        text.push_str(shown);
+        rest = target.split_once(')').map_or("", |(_, behind)| behind);
+    }
+    text.push_str(rest);
+    let kept = text.trim().chars().filter(|it| it.is_alphanumeric() || "-_ ".contains(*it));
+    kept.flat_map(char::to_lowercase).map(|it| if it == ' ' { '-' } else { it }).collect()
+}
+
+fn anchors(prose: &str) -> Vec<String> {
+    let headings = prose.lines().filter(|line| line.starts_with('#'));
+    headings.map(|line| anchor(line.trim_start_matches('#'))).collect()
+}
+
+#[test]
+fn every_link_leads_to_a_page_and_a_heading_that_are_there() {
+    let pages = pages();
+    let mut links_seen = 0;
+    for (path, page) in &pages {
+        for link in links(&prose(page)) {
+            if link.contains("://") {
+                continue;
+            }
+            links_seen += 1;
+            let place = path.strip_prefix(root()).unwrap().display();
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => path.clone(),
+                file => path.parent().unwrap().join(file),
+            };
+            let target = target.canonicalize();
+            let target = target.unwrap_or_else(|_| panic!("{place}: {link:?} leads nowhere"));
+            if let Some(page) = pages.get(&target).filter(|_| !heading.is_empty()) {
+                let is_there = anchors(&prose(page)).iter().any(|it| it == heading);
+                assert!(is_there, "{place}: {link:?} leads to no heading");
+            }
+        }
+    }
+    assert!(links_seen > 100, "only {links_seen} links were found");
+}
+
+#[test]
+fn the_book_has_every_page_of_its_folder() {
+    let summary = std::fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let listed = links(&summary);
+    for path in pages().keys().filter(|path| path.parent().unwrap().ends_with("docs")) {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(name == "SUMMARY.md" || listed.contains(&name), "SUMMARY.md does not list {name}");
+    }
+}
+
+#[test]
+fn an_anchor_is_made_of_a_heading_as_readers_make_it() {
+    assert_eq!(anchor(" What does `cake` cost?"), "what-does-cake-cost");
+    assert_eq!(anchor(" FlowValve, and one lock"), "flowvalve-and-one-lock");
+    assert_eq!(anchor(" See [tc](tc.md#htb) now"), "see-tc-now");
+    assert_eq!(anchor(" fq_codel and codel"), "fq_codel-and-codel");
+}

@@ -1,0 +1,359 @@
+//! What is awaited at a port, on a board that all of its queues share.
+//!
+//! A place has two words. The first has when a packet left and of which connection it was, the second
+//! what its answer will say. Whoever sends takes a place that is free, or where nothing has come for
+//! [`PATIENCE`]; whoever receives the answer frees it. A place that is taken by somebody else is left
+//! alone, so another one's packet goes unseen: this is sampling.
+//!
+//! *Memory ordering.* A writer takes the place by making the first word `BUSY` (acquire), writes the
+//! second one, and publishes with the first (release). A reader reads the first word (acquire) and the
+//! second, and takes the answer by making the first one 0 (release), which fails where it is not the
+//! same any more. Where it is, nobody has written since: to write, another one would have had to take
+//! the answer before, or the place, either of which changes the first word; and the first word that is
+//! written has another time, unless the same connection was awaited, answered and awaited again within
+//! a microsecond. So the second word was the one that belongs to the first. All operations are on one
+//! place; places are independent of each other.
+//!
+//! *Cost.* Who receives reads one line a packet, which is rewritten twice a round trip. 128 KiB for
+//! each port.
+
+use crate::sync::{AtomicU64, Ordering};
+use narrows_units::Nanos;
+use std::sync::Arc;
+
+/// Places. The model checker follows each word there is, so for it there is one.
+const PLACES: usize = if cfg!(loom) { 1 } else { 8192 };
+
+/// Who waits for longer waits in vain.
+const PATIENCE: Nanos = Nanos::from_secs(4);
+
+/// Nanoseconds become 1.024 us each.
+const TICK_BITS: u32 = 10;
+
+/// A first word of which the second is being written.
+const BUSY: u64 = u64::MAX;
+
+/// The part of a connection's hash that a first word has; with the bit above it, so that no such word
+/// is 0 or [`BUSY`].
+const TAG: u64 = (1 << 30) - 1;
+const TAKEN: u64 = 1 << 30;
+
+/// What an answer will say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    /// That all up to a byte has come.
+    Acknowledged {
+        /// The number of the byte, without its highest bit.
+        end: u32,
+        /// The time stamp of the segment that carried it, likewise.
+        stamp: Option<u32>,
+    },
+    /// This spin bit.
+    Spin(bool),
+}
+
+/// What of a number and of a time stamp is remembered: both have to fit a word.
+const HALF: u32 = (1 << 31) - 1;
+
+impl Answer {
+    const STAMPED: u64 = 1 << 62;
+    const SPIN: u64 = 2 << 62;
+
+    /// That all up to `end` has come, which was sent with `stamp`.
+    pub(crate) fn acknowledged(end: u32, stamp: Option<u32>) -> Self {
+        Self::Acknowledged { end: end & HALF, stamp: stamp.map(|stamp| stamp & HALF) }
+    }
+
+    fn word(self) -> u64 {
+        match self {
+            Self::Acknowledged { end, stamp: None } => u64::from(end),
+            Self::Acknowledged { end, stamp: Some(stamp) } => {
+                Self::STAMPED | u64::from(stamp) << 31 | u64::from(end)
+            }
+            Self::Spin(is_set) => Self::SPIN | u64::from(is_set),
+        }
+    }
+
+    fn of(word: u64) -> Self {
+        let halves = [word as u32 & HALF, (word >> 31) as u32 & HALF];
+        match word & (Self::STAMPED | Self::SPIN) {
+            0 => Self::Acknowledged { end: halves[0], stamp: None },
+            Self::STAMPED => Self::Acknowledged { end: halves[0], stamp: Some(halves[1]) },
+            _ => Self::Spin(halves[0] != 0),
+        }
+    }
+}
+
+/// Whether the number `one` comes after `other`, of both of which the highest bit is not known:
+/// numbers wrap.
+pub(crate) fn is_after(one: u32, other: u32) -> bool {
+    ((one.wrapping_sub(other) << 1) as i32) > 0
+}
+
+/// What a packet means for somebody who waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Meaning {
+    /// Nothing yet.
+    No,
+    /// It is the answer.
+    Answer,
+    /// The answer did not come, and will not.
+    Past,
+}
+
+/// The board of one port.
+pub struct Awaited(Box<[Place]>);
+
+#[derive(Default)]
+struct Place {
+    first: AtomicU64,
+    second: AtomicU64,
+}
+
+impl Awaited {
+    /// On which nothing is awaited.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self((0..PLACES).map(|_| Place::default()).collect()))
+    }
+
+    #[inline]
+    fn place(&self, connection: u64) -> &Place {
+        &self.0[connection as usize % PLACES]
+    }
+
+    /// From `now` on `answer` of `connection` is awaited, if its place is free.
+    pub(crate) fn expect(&self, connection: u64, answer: Answer, now: Nanos) {
+        let place = self.place(connection);
+        let old = place.first.load(Ordering::Relaxed);
+        if old != 0 && (old == BUSY || waited(old, now) < PATIENCE) {
+            return;
+        }
+        let taken = place.first.compare_exchange(old, BUSY, Ordering::Acquire, Ordering::Relaxed);
+        if taken.is_ok() {
+            place.second.store(answer.word(), Ordering::Relaxed);
+            place.first.store(first_word(connection, now), Ordering::Release);
+        }
+    }
+
+    /// Nothing of `connection` is awaited any more.
+    pub(crate) fn forget(&self, connection: u64) {
+        let place = self.place(connection);
+        let word = place.first.load(Ordering::Relaxed);
+        if is_of(word, connection) {
+            // Where it fails, it was answered.
+            let _ = place.first.compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether anything of `connection` may be awaited.
+    #[inline]
+    pub(crate) fn awaits(&self, connection: u64) -> bool {
+        is_of(self.place(connection).first.load(Ordering::Relaxed), connection)
+    }
+
+    /// A packet of `connection` has come in at `now`, which means `meaning` to whom it answers. The
+    /// round trip, where it is the answer and nobody else took it.
+    pub(crate) fn comes(
+        &self,
+        connection: u64,
+        now: Nanos,
+        meaning: impl FnOnce(Answer) -> Meaning,
+    ) -> Option<Nanos> {
+        let place = self.place(connection);
+        let word = place.first.load(Ordering::Acquire);
+        if !is_of(word, connection) {
+            return None;
+        }
+        let meaning = meaning(Answer::of(place.second.load(Ordering::Relaxed)));
+        if meaning == Meaning::No {
+            return None;
+        }
+        let taken = place.first.compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed);
+        let trip = waited(word, now);
+        (taken.is_ok() && meaning == Meaning::Answer && trip < PATIENCE).then_some(trip)
+    }
+}
+
+#[inline]
+fn first_word(connection: u64, now: Nanos) -> u64 {
+    (connection >> 32 & TAG | TAKEN) << 32 | (now.0 >> TICK_BITS) & u64::from(u32::MAX)
+}
+
+#[inline]
+fn is_of(word: u64, connection: u64) -> bool {
+    word >> 32 == connection >> 32 & TAG | TAKEN
+}
+
+/// How long ago the packet left. Queues read clocks that may be apart: one that is behind sees no time
+/// at all.
+#[inline]
+fn waited(word: u64, now: Nanos) -> Nanos {
+    let ticks = ((now.0 >> TICK_BITS) as u32).wrapping_sub(word as u32) as i32;
+    Nanos(u64::from(ticks.max(0) as u32) << TICK_BITS)
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    const SEVEN: Answer = Answer::Acknowledged { end: 7, stamp: Some(70) };
+    const ONE: u64 = 5 << 40 | 3;
+    const NOW: Nanos = Nanos::from_secs(100);
+
+    fn millis(millis: u64) -> Nanos {
+        Nanos::from_millis(millis)
+    }
+
+    fn yes(_: Answer) -> Meaning {
+        Meaning::Answer
+    }
+
+    #[test]
+    fn an_answer_is_taken_once_and_tells_the_time() {
+        let board = Awaited::new();
+        board.expect(ONE, SEVEN, NOW);
+        assert!(board.awaits(ONE));
+        let later = NOW + millis(20);
+        assert_eq!(board.comes(ONE, later, |_| Meaning::No), None);
+        let mut said = None;
+        let trip = board.comes(ONE, later, |answer| {
+            said = Some(answer);
+            Meaning::Answer
+        });
+        assert_eq!(said, Some(SEVEN));
+        assert!(trip.unwrap().0.abs_diff(millis(20).0) <= 2048, "{trip:?}");
+        assert_eq!(board.comes(ONE, later, yes), None);
+    }
+
+    #[test]
+    fn who_was_first_stays_until_patience_ends() {
+        let board = Awaited::new();
+        board.expect(ONE, SEVEN, NOW);
+        let other = ONE + (1 << 50);
+        board.expect(other, Answer::Spin(false), NOW + millis(10));
+        assert!(board.awaits(ONE) && !board.awaits(other));
+        board.expect(other, Answer::Spin(false), NOW + PATIENCE + millis(1));
+        assert!(board.awaits(other) && !board.awaits(ONE));
+    }
+
+    #[test]
+    fn an_answer_after_too_long_is_none() {
+        let board = Awaited::new();
+        board.expect(ONE, Answer::Spin(true), NOW);
+        assert_eq!(board.comes(ONE, NOW + PATIENCE + millis(1), yes), None);
+        assert!(!board.awaits(ONE));
+    }
+
+    #[test]
+    fn what_is_past_or_forgotten_is_awaited_no_more() {
+        let board = Awaited::new();
+        board.expect(ONE, SEVEN, NOW);
+        assert_eq!(board.comes(ONE, NOW + millis(1), |_| Meaning::Past), None);
+        assert!(!board.awaits(ONE));
+        board.expect(ONE, SEVEN, NOW);
+        board.forget(ONE + (1 << 50));
+        assert!(board.awaits(ONE), "of another connection");
+        board.forget(ONE);
+        assert!(!board.awaits(ONE));
+    }
+
+    #[test]
+    fn an_answer_is_remembered_whole() {
+        let stamps = [None, Some(0), Some(HALF), Some(u32::MAX)];
+        let ends = [0, 1, HALF, u32::MAX];
+        for answer in
+            stamps.iter().flat_map(|stamp| ends.map(|end| Answer::acknowledged(end, *stamp)))
+        {
+            assert_eq!(Answer::of(answer.word()), answer);
+        }
+        for answer in [true, false].map(Answer::Spin) {
+            assert_eq!(Answer::of(answer.word()), answer);
+        }
+        assert!(is_after(1, HALF) && !is_after(HALF, 1) && !is_after(5, 5));
+    }
+
+    #[test]
+    fn a_clock_that_is_behind_sees_no_time() {
+        let board = Awaited::new();
+        board.expect(ONE, SEVEN, NOW);
+        assert_eq!(board.comes(ONE, NOW - Nanos(500_000), yes), Some(Nanos::ZERO));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::thread;
+
+    const SEVEN: Answer = Answer::Acknowledged { end: 7, stamp: None };
+    const NINE: Answer = Answer::Acknowledged { end: 9, stamp: Some(90) };
+    const NOW: Nanos = Nanos::from_secs(100);
+
+    /// The answer that belongs to the connection, and the time that belongs to both.
+    fn take(board: &Awaited, connection: u64, now: Nanos) -> Option<(Answer, Nanos)> {
+        let mut said = None;
+        let trip = board.comes(connection, now, |answer| {
+            said = Some(answer);
+            Meaning::Answer
+        });
+        said.zip(trip)
+    }
+
+    /// Two receive the answer at once; one of them takes it.
+    #[test]
+    fn loom_an_answer_is_taken_once() {
+        loom::model(|| {
+            let board = Awaited::new();
+            board.expect(1 << 32, SEVEN, NOW);
+            let other = Arc::clone(&board);
+            let there = thread::spawn(move || take(&other, 1 << 32, NOW));
+            let here = take(&board, 1 << 32, NOW);
+            assert!(here.is_some() != there.join().unwrap().is_some());
+        });
+    }
+
+    /// One connection is answered and another one takes the place: whoever reads meanwhile never
+    /// finds the answer of the other one with its own time.
+    #[test]
+    fn loom_times_and_answers_belong_together() {
+        loom::model(|| {
+            let board = Awaited::new();
+            let (one, later) = (1 << 32, NOW + Nanos::from_millis(8));
+            board.expect(one, SEVEN, NOW);
+            let sender = Arc::clone(&board);
+            let sends = thread::spawn(move || {
+                let first = take(&sender, one, later);
+                sender.expect(one, NINE, later);
+                first
+            });
+            let here = take(&board, one, later);
+            let there = sends.join().unwrap();
+            for (answer, trip) in here.into_iter().chain(there) {
+                match answer {
+                    SEVEN => assert!(trip > Nanos::from_millis(7), "{trip:?}"),
+                    NINE => assert_eq!(trip, Nanos::ZERO),
+                    other => panic!("{other:?} was never awaited"),
+                }
+            }
+        });
+    }
+
+    /// Two take the place at once: one of them has it, whole.
+    #[test]
+    fn loom_a_place_is_whose_it_is() {
+        loom::model(|| {
+            let board = Awaited::new();
+            let other = Arc::clone(&board);
+            let there = thread::spawn(move || other.expect(2 << 32, NINE, NOW));
+            board.expect(1 << 32, SEVEN, NOW);
+            there.join().unwrap();
+            let taken = [1_u32, 2].map(|id| take(&board, u64::from(id) << 32, NOW));
+            assert_eq!(taken.iter().flatten().count(), 1);
+            for (id, taken) in (1..3).zip(taken) {
+                let own = if id == 1 { SEVEN } else { NINE };
+                assert!(taken.is_none_or(|(answer, _)| answer == own));
+            }
+        });
+    }
+}

@@ -1,0 +1,318 @@
+//! The connections that a queue watches in one direction: what each has sent.
+//!
+//! A table by hash, without search. A connection that finds its place taken is not watched; it gets
+//! the place when the other one has been silent for [`SILENCE`], or had it for [`HELD_MAX`]. So of
+//! more connections than there are places, each is watched for some time.
+//!
+//! *What is sent again.* Up to which byte a connection has sent is known from when it is watched. A
+//! segment below that has passed before, unless it fills a gap that others have left. [`GAPS`] of them
+//! are remembered. What fills one within [`REORDERING`] came in another order than it was sent.
+
+use narrows_packet::dissect::{Segment, Spin};
+use narrows_units::Nanos;
+
+/// Connections of a queue that are watched at a time in each direction.
+pub(crate) const FLOWS: usize = 1024;
+
+/// After this time without a packet another connection gets the place.
+const SILENCE: Nanos = Nanos::from_secs(1);
+/// After this time another connection gets it in any case.
+const HELD_MAX: Nanos = Nanos::from_secs(10);
+/// The longest that packets are thought to overtake each other.
+const REORDERING: Nanos = Nanos::from_millis(2);
+/// How far apart the round trips of a connection are that are timed, at least.
+const TIMED_EVERY: Nanos = Nanos::from_millis(100);
+/// Segments that are told of together, at most.
+const UNTOLD_MAX: u32 = 32;
+/// Gaps of a connection that are remembered.
+const GAPS: usize = 4;
+/// Of the last sixteen packets, so many may bear a turn of a spin bit.
+const TURNS_MAX: u32 = 4;
+
+/// What a segment of a watched connection is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Passed {
+    /// It carries nothing, or nothing is known of it.
+    Unknown,
+    /// What it carries was not seen before.
+    New,
+    /// It was seen before.
+    Again,
+    /// It fills a gap that is too old to be one of reordering.
+    Late,
+}
+
+/// A connection in one direction.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Flow {
+    tag: u32,
+    stretch: u16,
+    /// What is known of the last packets: a bit for each, set where the spin bit had turned.
+    turns: u16,
+    is_fresh: bool,
+    spin: bool,
+    /// What it had sent when watching began,
+    first: u32,
+    /// and by now.
+    next: u32,
+    /// The last of them at the end.
+    gaps: [Gap; GAPS],
+    seen: Nanos,
+    since: Nanos,
+    /// When it may be timed again.
+    timed: Nanos,
+    /// Segments with data, and those of them that nobody was told of.
+    segments: u32,
+    untold: u32,
+}
+
+/// Bytes that others have overtaken; none where both ends are the same.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gap {
+    from: u32,
+    to: u32,
+    /// When it came about.
+    at: Nanos,
+}
+
+/// See the module's documentation.
+pub(crate) struct Flows(Box<[Flow]>);
+
+impl Flows {
+    pub(crate) fn new() -> Self {
+        Self(vec![Flow::default(); FLOWS].into_boxed_slice())
+    }
+
+    /// The place of `connection` where it is watched at `now`, in this `stretch` of time.
+    #[inline]
+    pub(crate) fn of(&mut self, connection: u64, stretch: u16, now: Nanos) -> Option<&mut Flow> {
+        // Bits that the board does not use.
+        let flow = &mut self.0[(connection >> 13) as usize % FLOWS];
+        let tag = (connection >> 32) as u32;
+        let is_known = flow.tag == tag && flow.stretch == stretch && !flow.is_over(now);
+        if !is_known {
+            if flow.tag != tag && !flow.is_over(now) {
+                return None;
+            }
+            *flow = Flow { tag, stretch, is_fresh: true, since: now, ..Flow::default() };
+        }
+        flow.seen = now;
+        Some(flow)
+    }
+}
+
+impl Flow {
+    fn is_over(&self, now: Nanos) -> bool {
+        self.seen + SILENCE <= now || self.since + HELD_MAX <= now
+    }
+
+    /// `segment` leaves at `now`.
+    #[inline]
+    pub(crate) fn passes(&mut self, segment: &Segment, now: Nanos) -> Passed {
+        if std::mem::take(&mut self.is_fresh) {
+            (self.first, self.next) = (segment.first, segment.end);
+            return if segment.is_opening { Passed::New } else { Passed::Unknown };
+        }
+        if segment.end == segment.first {
+            return Passed::Unknown;
+        }
+        if is_after(segment.end, self.next) {
+            if is_after(segment.first, self.next) {
+                self.gaps.rotate_left(1);
+                self.gaps[GAPS - 1] = Gap { from: self.next, to: segment.first, at: now };
+            }
+            self.next = segment.end;
+            return Passed::New;
+        }
+        self.passed_before(segment, now)
+    }
+
+    /// The same of a segment below others that have left.
+    #[cold]
+    fn passed_before(&mut self, segment: &Segment, now: Nanos) -> Passed {
+        let fills = |gap: &&mut Gap| {
+            gap.from != gap.to
+                && !is_after(gap.from, segment.first)
+                && !is_after(segment.end, gap.to)
+        };
+        if let Some(gap) = self.gaps.iter_mut().find(fills) {
+            // Most are filled from the beginning on.
+            if segment.first == gap.from {
+                gap.from = segment.end;
+            } else {
+                gap.to = segment.first;
+            }
+            return if now - gap.at > REORDERING { Passed::Late } else { Passed::Unknown };
+        }
+        let is_probe = segment.end == self.next && segment.end.wrapping_sub(segment.first) == 1;
+        if is_after(self.first, segment.first) || is_probe {
+            return Passed::Unknown;
+        }
+        Passed::Again
+    }
+
+    /// Whether a segment that leaves at `now` is to be timed. A connection is so at most once in
+    /// [`TIMED_EVERY`]: on a fast port that is often enough, and what each time costs adds up.
+    #[inline]
+    pub(crate) fn is_to_be_timed(&mut self, now: Nanos) -> bool {
+        let is_due = self.timed <= now;
+        if is_due {
+            self.timed = now + TIMED_EVERY;
+        }
+        is_due
+    }
+
+    /// A segment with data has left. How many are to be told now: all others that were not told yet
+    /// with it, of a short connection soon, of a long one [`UNTOLD_MAX`] at a time.
+    #[inline]
+    pub(crate) fn count(&mut self, is_lost: bool) -> Option<u64> {
+        self.segments = self.segments.wrapping_add(1);
+        self.untold += 1;
+        let is_due = is_lost || self.untold >= UNTOLD_MAX || self.segments.is_power_of_two();
+        is_due.then(|| u64::from(std::mem::take(&mut self.untold)))
+    }
+
+    /// A packet with `spin` leaves. Whether the bit has turned with it, and is one that spins.
+    #[inline]
+    pub(crate) fn spins(&mut self, spin: Spin) -> bool {
+        let has_turned = !std::mem::take(&mut self.is_fresh) && spin.is_set != self.spin;
+        self.spin = spin.is_set;
+        self.turns = self.turns << 1 | u16::from(has_turned);
+        has_turned && self.turns.count_ones() <= TURNS_MAX
+    }
+}
+
+/// Whether the byte `one` comes after `other`: numbers wrap.
+#[inline]
+fn is_after(one: u32, other: u32) -> bool {
+    (one.wrapping_sub(other) as i32) > 0
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    const NOW: Nanos = Nanos::from_secs(100);
+    const LEN: u32 = 1000;
+    /// Shortly before numbers wrap.
+    const FIRST: u32 = u32::MAX - 2500;
+
+    fn numbered(number: u32) -> Segment {
+        let first = FIRST.wrapping_add(number * LEN);
+        let end = first.wrapping_add(LEN);
+        Segment { first, end, acknowledged: None, time_stamp: None, is_opening: false }
+    }
+
+    /// What becomes of segments with these numbers, each some milliseconds after the one before.
+    fn passed(numbers: &[(u32, u64)]) -> Vec<Passed> {
+        let mut flows = Flows::new();
+        let mut now = NOW;
+        let mut pass = |&(number, after): &(u32, u64)| {
+            now += Nanos::from_millis(after);
+            flows.of(7, 0, now).unwrap().passes(&numbered(number), now)
+        };
+        numbers.iter().map(&mut pass).collect()
+    }
+
+    const NEW: Passed = Passed::New;
+
+    #[test]
+    fn what_is_sent_in_order_is_new() {
+        let passed = passed(&[(0, 1), (1, 1), (2, 1), (3, 1), (4, 1)]);
+        assert_eq!(passed, [Passed::Unknown, NEW, NEW, NEW, NEW]);
+    }
+
+    #[test]
+    fn what_leaves_twice_was_lost_beyond() {
+        let passed = passed(&[(1, 1), (2, 1), (3, 1), (2, 30), (4, 1), (0, 1)]);
+        let [_, _, _, again, new, before] = passed[..] else { panic!() };
+        assert_eq!((again, new), (Passed::Again, NEW));
+        assert_eq!(before, Passed::Unknown, "it was sent before anybody looked");
+    }
+
+    #[test]
+    fn what_fills_a_gap_was_lost_before_or_came_in_another_order() {
+        let late = passed(&[(0, 1), (3, 1), (1, 30), (2, 1), (2, 1)]);
+        assert_eq!(late[1..], [NEW, Passed::Late, Passed::Late, Passed::Again]);
+        let two = passed(&[(0, 1), (2, 1), (4, 1), (1, 30), (3, 1), (3, 1)]);
+        assert_eq!(two[3..], [Passed::Late, Passed::Late, Passed::Again]);
+        let reordered = passed(&[(0, 1), (2, 1), (1, 1), (3, 1)]);
+        assert_eq!(reordered[1..], [NEW, Passed::Unknown, NEW]);
+    }
+
+    #[test]
+    fn a_probe_of_one_byte_is_no_loss() {
+        let mut flows = Flows::new();
+        let mut pass = |segment| flows.of(7, 0, NOW).unwrap().passes(&segment, NOW);
+        pass(numbered(0));
+        pass(numbered(1));
+        let probe = Segment { first: numbered(1).end.wrapping_sub(1), ..numbered(1) };
+        assert_eq!(pass(probe), Passed::Unknown);
+    }
+
+    #[test]
+    fn the_first_segment_of_a_connection_is_new_and_one_without_data_is_nothing() {
+        let mut flows = Flows::new();
+        let mut pass = |segment| flows.of(7, 0, NOW).unwrap().passes(&segment, NOW);
+        assert_eq!(pass(Segment { is_opening: true, ..numbered(0) }), NEW);
+        assert_eq!(pass(Segment { end: numbered(1).first, ..numbered(1) }), Passed::Unknown);
+        assert_eq!(pass(numbered(1)), NEW);
+    }
+
+    #[test]
+    fn a_connection_is_timed_now_and_then() {
+        let mut flow = Flow::default();
+        let timed = (0..1000).filter(|ms| flow.is_to_be_timed(NOW + Nanos::from_millis(*ms)));
+        assert_eq!(timed.count(), 10);
+    }
+
+    #[test]
+    fn of_each_connection_most_segments_are_told() {
+        let mut flow = Flow::default();
+        let mut told = 0;
+        for count in 1..1000 {
+            told += flow.count(false).unwrap_or(0);
+            assert!(count - told < 32 && told * 2 >= count, "{told} of {count}");
+        }
+        assert_eq!(told + flow.count(true).unwrap(), 1000);
+    }
+
+    #[test]
+    fn a_place_is_kept_for_a_while_and_goes_to_another_one_then() {
+        let mut flows = Flows::new();
+        let other = 7 + (1 << 40);
+        let mut watches = |connection, millis| {
+            flows.of(connection, 0, NOW + Nanos::from_millis(millis)).is_some()
+        };
+        assert!(watches(7, 0));
+        assert!(!watches(other, 500));
+        assert!(watches(other, 1_100), "the first one is silent");
+        for half in 1..20 {
+            assert!(!watches(7, 1_100 + half * 500));
+            assert!(watches(other, 1_100 + half * 500));
+        }
+        assert!(watches(7, 11_200), "the other one had its time");
+    }
+
+    #[test]
+    fn after_a_rest_nothing_is_known() {
+        let mut flows = Flows::new();
+        flows.of(7, 0, NOW).unwrap().passes(&numbered(5), NOW);
+        assert_eq!(flows.of(7, 1, NOW).unwrap().passes(&numbered(2), NOW), Passed::Unknown);
+    }
+
+    #[test]
+    fn a_bit_that_turns_all_the_time_does_not_spin() {
+        let mut flow = Flow { is_fresh: true, ..Flow::default() };
+        let mut turns = |bits: &[bool]| {
+            let spin = |&is_set| flow.spins(Spin { is_set, is_clients: true });
+            bits.iter().map(spin).filter(|turned| *turned).count()
+        };
+        let spinning: Vec<bool> = (0..100).map(|packet| packet / 10 % 2 == 0).collect();
+        assert_eq!(turns(&spinning), 9);
+        let random: Vec<bool> =
+            (0_u32..1000).map(|n| n.wrapping_mul(0x9e37_79b9) >> 31 == 1).collect();
+        assert!(turns(&random) < 20);
+    }
+}

@@ -1,0 +1,146 @@
+//! What one queue sees at one port.
+
+use crate::awaited::{Answer, Awaited, Meaning, is_after};
+use crate::flows::{Flows, Passed};
+use crate::hosts::{Host, Hosts, Losses};
+use crate::turns::Turns;
+use narrows_packet::dissect::{Conversation, Segment, Spin};
+use narrows_units::Nanos;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// See the module's documentation.
+pub struct Observer {
+    board: Arc<Awaited>,
+    /// That of all hashes.
+    key: u64,
+    turns: Turns,
+    flows: Flows,
+    hosts: Hosts,
+    losses: Losses,
+}
+
+impl Observer {
+    /// One at the port of `board`. All queues of both ports hash with one `key`, which should be
+    /// random; hosts are told in windows of so long.
+    pub fn new(board: Arc<Awaited>, key: u64, window: Nanos) -> Self {
+        Self {
+            board,
+            key,
+            turns: Turns::default(),
+            flows: Flows::new(),
+            hosts: Hosts::new(window),
+            losses: Losses::default(),
+        }
+    }
+
+    /// Whether packets that leave at `now` are to be [looked at](Observer::leaves); if so, in which
+    /// stretch of time.
+    #[inline]
+    pub fn stretch(&mut self, now: Nanos) -> Option<u16> {
+        self.turns.stretch(now)
+    }
+
+    /// `frame` leaves through the port at `now`, in this `stretch` of time.
+    pub fn leaves(&mut self, frame: &[u8], stretch: u16, now: Nanos) {
+        self.turns.count(1);
+        let Some(conversation) = Conversation::of(frame, self.key) else { return };
+        let connection = conversation.connection;
+        let Some(flow) = self.flows.of(connection, stretch, now) else { return };
+        if !conversation.is_tcp() {
+            if let Some(spin) = conversation.spin(frame)
+                && flow.spins(spin)
+            {
+                // A server sends what it has seen, a client the opposite.
+                let answer = Answer::Spin(spin.is_set == spin.is_clients);
+                self.board.expect(connection, answer, now);
+            }
+            return;
+        }
+        let Some(segment) = conversation.segment(frame) else { return };
+        let passed = flow.passes(&segment, now);
+        let mut lost = Losses::default();
+        match passed {
+            Passed::Unknown => return,
+            Passed::New => {
+                if flow.is_to_be_timed(now) {
+                    let stamp = segment.time_stamp.map(|(value, _)| value);
+                    self.board.expect(connection, Answer::acknowledged(segment.end, stamp), now);
+                }
+            }
+            Passed::Again => lost.beyond = 1,
+            Passed::Late => lost.before = 1,
+        }
+        let is_lost = passed != Passed::New;
+        if is_lost && segment.time_stamp.is_none() {
+            self.board.forget(connection);
+        }
+        let Some(segments) = flow.count(is_lost) else { return };
+        lost.segments = segments;
+        self.losses.merge(&lost);
+        if let Some([source, destination]) = conversation.hosts(frame) {
+            self.hosts.of(source, now).from.merge(&lost);
+            self.hosts.of(destination, now).to.merge(&lost);
+        }
+    }
+
+    /// `frame` comes in at the port at `now`. How long the round trip beyond it took, where the frame
+    /// is the answer to one that has left.
+    #[inline]
+    pub fn comes(&mut self, frame: &[u8], now: Nanos) -> Option<Nanos> {
+        let conversation = Conversation::of(frame, self.key)?;
+        if !self.board.awaits(conversation.connection) {
+            return None;
+        }
+        self.answers(&conversation, frame, now)
+    }
+
+    #[inline(never)]
+    fn answers(&mut self, conversation: &Conversation, frame: &[u8], now: Nanos) -> Option<Nanos> {
+        let connection = conversation.connection;
+        let trip = if conversation.is_tcp() {
+            let segment = conversation.segment(frame)?;
+            self.board.comes(connection, now, |answer| of_segment(answer, &segment))?
+        } else {
+            let spin = conversation.spin(frame)?;
+            self.board.comes(connection, now, |answer| of_spin(answer, spin))?
+        };
+        let [source, _]: [IpAddr; 2] = conversation.hosts(frame)?;
+        let host = self.hosts.of(source, now);
+        host.shortest = host.shortest.min(trip);
+        host.trips.record(trip);
+        Some(trip)
+    }
+
+    /// What became of all segments that were looked at.
+    pub fn losses(&self) -> Losses {
+        self.losses
+    }
+
+    /// The hosts of the last window that is over at `now`. Allocates.
+    pub fn hosts(&self, now: Nanos) -> Vec<Host> {
+        self.hosts.told(now)
+    }
+}
+
+/// What `segment` means to whom it answers.
+fn of_segment(answer: Answer, segment: &Segment) -> Meaning {
+    let Answer::Acknowledged { end, stamp } = answer else { return Meaning::No };
+    // Later bytes are answered together with it.
+    match segment.acknowledged {
+        Some(all) if !is_after(end, all) => {}
+        _ => return Meaning::No,
+    }
+    match (stamp, segment.time_stamp) {
+        (Some(stamp), Some((_, echo))) if is_after(echo, stamp) => Meaning::Past,
+        _ => Meaning::Answer,
+    }
+}
+
+/// What `spin` means to whom it answers.
+fn of_spin(answer: Answer, spin: Spin) -> Meaning {
+    match answer {
+        Answer::Spin(wanted) if wanted == spin.is_set => Meaning::Answer,
+        _ => Meaning::No,
+    }
+}

@@ -1,0 +1,89 @@
+//! When a queue watches what it sends.
+//!
+//! Time is divided into turns of [`TURN`]. After one with more packets than [`PACKETS`] the queue
+//! rests for as many turns as that is a multiple of it, so watching costs the same however many
+//! packets there are. Within a stretch without a rest all packets are seen, which those who count
+//! them by number rely on.
+
+use narrows_units::Nanos;
+
+/// How long a turn is: 1.07 s, so that most of what is lost in one is also sent again in it.
+const TURN: Nanos = Nanos(1 << 30);
+/// Packets that may be looked at in a turn before there is a rest.
+const PACKETS: u32 = 1 << 17;
+
+/// See the module's documentation.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Turns {
+    /// The number of this turn, from the beginning of time.
+    number: u64,
+    /// The first one that is watched again.
+    resumes: u64,
+    /// Packets in this one.
+    packets: u32,
+    /// How often there was a rest.
+    stretch: u16,
+}
+
+impl Turns {
+    /// Whether packets are to be looked at that are sent at `now`. If so, in which stretch.
+    #[inline]
+    pub(crate) fn stretch(&mut self, now: Nanos) -> Option<u16> {
+        let number = now.0 / TURN.0;
+        if number != self.number {
+            self.turn(number);
+        }
+        (number >= self.resumes).then_some(self.stretch)
+    }
+
+    /// So many more were looked at.
+    #[inline]
+    pub(crate) fn count(&mut self, packets: u32) {
+        self.packets = self.packets.saturating_add(packets);
+    }
+
+    #[cold]
+    fn turn(&mut self, number: u64) {
+        let rest = u64::from(self.packets / PACKETS);
+        if rest > 0 {
+            self.resumes = self.number + 1 + rest;
+            self.stretch = self.stretch.wrapping_add(1);
+        }
+        self.number = number;
+        self.packets = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The share of 1000 turns that is watched, with so many packets in each that is.
+    fn watched(packets: u32) -> usize {
+        let mut turns = Turns::default();
+        let is_watched = |turn: &u64| {
+            let stretch = turns.stretch(Nanos(turn * TURN.0));
+            turns.count(stretch.map_or(0, |_| packets));
+            stretch.is_some()
+        };
+        (0..1000).filter(is_watched).count()
+    }
+
+    #[test]
+    fn few_packets_are_all_watched_and_many_in_one_turn_of_some() {
+        assert_eq!(watched(PACKETS - 1), 1000);
+        assert_eq!(watched(PACKETS), 500);
+        assert_eq!(watched(3 * PACKETS), 250);
+    }
+
+    #[test]
+    fn a_stretch_ends_with_a_rest_and_not_before() {
+        let mut turns = Turns::default();
+        let first = turns.stretch(Nanos::ZERO);
+        assert_eq!(turns.stretch(TURN), first);
+        turns.count(PACKETS);
+        assert_eq!(turns.stretch(Nanos(2 * TURN.0)), None);
+        let next = turns.stretch(Nanos(3 * TURN.0));
+        assert!(next.is_some() && next != first);
+    }
+}

@@ -1,0 +1,46 @@
+//! The classes of a plan's tree, as those who keep the tree together ask for them.
+//!
+//! The maps are the plan's and the installation's own, shared with them: a class of which nobody has
+//! sent takes no memory here.
+
+use imbl::OrdMap;
+use narrows_coordination::{Below, Classes};
+use narrows_policy::{Key, PlanClass, PlanNode};
+use narrows_qdisc::NodeId;
+use narrows_qdisc::htb::Class;
+use std::sync::Arc;
+
+/// See the module's documentation.
+pub(super) struct PlanClasses {
+    pub(super) classes: OrdMap<u32, Arc<PlanClass>>,
+    pub(super) nodes: OrdMap<Key, Arc<PlanNode>>,
+    pub(super) names: OrdMap<Key, NodeId>,
+}
+
+impl PlanClasses {
+    /// What is at `key`, below a class, with what is below that.
+    fn at(&self, key: Key) -> Option<Below> {
+        let PlanNode { config, level, children, .. } = self.nodes.get(&key)?.as_ref();
+        let children = children.iter().map(|child| self.at(*child)).collect::<Option<_>>()?;
+        Some(Below {
+            id: *self.names.get(&key)?,
+            config: Arc::clone(config),
+            level: *level,
+            children,
+        })
+    }
+}
+
+impl Classes for PlanClasses {
+    fn ids(&self) -> Box<dyn Iterator<Item = u32> + '_> {
+        Box::new(self.classes.keys().copied())
+    }
+
+    fn class(&self, id: u32) -> Option<Class> {
+        self.classes.get(&id).map(|class| class.class)
+    }
+
+    fn below(&self, id: u32) -> Option<Below> {
+        self.at(self.classes.get(&id)?.leaf?)
+    }
+}

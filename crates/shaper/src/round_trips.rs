@@ -1,0 +1,84 @@
+//! Round trips beyond both ports, as one worker learns of them from what it forwards.
+//!
+//! See [`narrows_roundtrip`] for what is awaited and how. Here is what a worker does for it, where it
+//! does so at all: it shows each packet that comes in, and those that leave while the port is
+//! watched. It reads their headers for that, all of a batch together, since a processor waits for
+//! several frames at once.
+
+use crate::Delays;
+use crate::heaviest::WINDOW;
+use crate::io::{Io, Side};
+use narrows_packet::PacketId;
+use narrows_roundtrip::{Awaited, Host, Losses, Observer};
+use narrows_units::Nanos;
+use std::sync::Arc;
+
+/// See the module's documentation.
+pub(crate) struct RoundTrips([Port; 2]);
+
+/// One port.
+struct Port {
+    observer: Observer,
+    trips: Delays,
+}
+
+/// What a worker knows of what is beyond a port.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Beyond {
+    /// How long round trips took.
+    pub trips: Delays,
+    /// What became of segments that left.
+    pub losses: Losses,
+    /// Hosts of the last window that is over, in no order.
+    pub hosts: Vec<Host>,
+}
+
+impl Beyond {
+    /// Adds what another worker knows of the same port.
+    pub fn merge(&mut self, other: &Self) {
+        self.trips.merge(&other.trips);
+        self.losses.merge(&other.losses);
+        for host in &other.hosts {
+            match self.hosts.iter_mut().find(|known| known.address == host.address) {
+                Some(known) => known.merge(host),
+                None => self.hosts.push(host.clone()),
+            }
+        }
+    }
+}
+
+impl RoundTrips {
+    /// Those of a worker of the ports with these boards, which hashes with `key`.
+    pub(crate) fn new(boards: &[Arc<Awaited>; 2], key: u64) -> Self {
+        let port = |board: &Arc<Awaited>| Port {
+            observer: Observer::new(Arc::clone(board), key, WINDOW),
+            trips: Delays::default(),
+        };
+        Self(boards.each_ref().map(port))
+    }
+
+    /// `ids` have come in at `side`. Their frames are near.
+    pub(crate) fn come(&mut self, side: Side, ids: &[PacketId], io: &impl Io, now: Nanos) {
+        let Port { observer, trips } = &mut self.0[side.index()];
+        for &id in ids {
+            if let Some(trip) = observer.comes(io.bytes(id), now) {
+                trips.record(trip);
+            }
+        }
+    }
+
+    /// `ids` leave through `side`.
+    pub(crate) fn leave(&mut self, side: Side, ids: &[PacketId], io: &impl Io, now: Nanos) {
+        let observer = &mut self.0[side.index()].observer;
+        let Some(stretch) = observer.stretch(now) else { return };
+        ids.iter().for_each(|id| io.prefetch(*id));
+        ids.iter().for_each(|id| observer.leaves(io.bytes(*id), stretch, now));
+    }
+
+    /// What is known at `now` of what is beyond `side`.
+    pub(crate) fn beyond(&self, side: Side, now: Nanos) -> Beyond {
+        let Port { observer, trips } = &self.0[side.index()];
+        let (trips, losses) = (trips.clone(), observer.losses());
+        Beyond { trips, losses, hosts: observer.hosts(now) }
+    }
+}

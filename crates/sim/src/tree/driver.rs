@@ -1,0 +1,61 @@
+//! The XDP plane's tree: its program's meter, compiled for the host.
+//!
+//! The policy becomes a plan, and the plan the contents of the program's maps, by the code of the data
+//! plane (`narrows-xdp`). Each application has a CPU, as others have a queue, and so purses of its own.
+//!
+//! *Non-goals.* Filters, headers, ECN: what the AQM wants is dropped.
+
+use super::gate::lay_out;
+use super::setup::{Keeper, Scheduler};
+use narrows_bpf::stepped::{Answer, Stepped};
+use narrows_units::{Bytes, Nanos};
+use narrows_xdp::{Numbers, compile};
+
+/// A tree, and where applications send.
+pub(super) struct Driver {
+    tree: Stepped,
+    /// By application, the number of its class.
+    leaves: Vec<u32>,
+}
+
+impl Driver {
+    /// Of the policy of `scheduler`, for applications of `classes` on so many CPUs.
+    pub(super) fn new(scheduler: &Scheduler, classes: &[u32], cpus: usize) -> Result<Self, String> {
+        let (installation, _) = lay_out(scheduler, cpus.max(1))?;
+        let plan = installation.plan();
+        let compiled = compile(plan, &Numbers::default()).map_err(|refusal| refusal.to_string())?;
+        let handle = plan.roots.first().and_then(|root| root.handle);
+        let handle = handle.ok_or("the policy has no root")?;
+        let leaf = |class: &u32| {
+            let number = compiled.numbers.get((handle, *class));
+            let is_leaf = |number: &u32| {
+                compiled.image.classes.get(number).is_some_and(|class| class.child == 0)
+            };
+            let number = number.filter(is_leaf);
+            number.ok_or_else(|| format!("the policy has no leaf class 1:{class:x}"))
+        };
+        let leaves = classes.iter().map(leaf).collect::<Result<_, _>>()?;
+        Ok(Self { tree: Stepped::new(cpus.max(1) as u32, &compiled.image.classes), leaves })
+    }
+
+    /// Whether a packet of `app` passes that comes on `cpu`, and whether classes were asked for it.
+    pub(super) fn passes(
+        &mut self,
+        app: usize,
+        cpu: usize,
+        frame: Bytes,
+        now: Nanos,
+    ) -> (bool, bool) {
+        let (answer, asked) = self.tree.meter(now, cpu as u32, self.leaves[app], frame.0);
+        (answer == Answer::Send, asked)
+    }
+}
+
+/// Whether the plane can run the policy of `scheduler`.
+pub(super) fn check(scheduler: &Scheduler, cpus: usize) -> Result<(), String> {
+    if !scheduler.drops || scheduler.before.contains(&true) {
+        return Err("with xdp nothing waits: write drops = true and no before".to_owned());
+    }
+    debug_assert_eq!(scheduler.keeper, Keeper::Driver);
+    Driver::new(scheduler, &[], cpus).map(|_| ())
+}

@@ -1,0 +1,107 @@
+//! What TCP makes of a limit that keeps no queue: the XDP plane beside plain drop and the kernel's
+//! `police`, in one run, under the same flows.
+//!
+//! A policer's drops cost goodput: a flow that loses many packets at once loses its window, and what
+//! it does not send while it recovers is lost, since nothing waits. So all systems here pass as much
+//! above the rate at once: what differs is what they drop, and when.
+//!
+//! The round trip is made by `netem` in a second instance of Narrows, between the client and what is
+//! measured, on the way of the acknowledgements. So drops are heard of that much later, and data is
+//! neither held up nor reordered. Flows are TCP CUBIC without offloads.
+//!
+//! *Exactness* is of what is offered too much all the time: a UDP flood above the limit.
+//!
+//! *What is counted* are frames at the receiver's device, their headers included, and apart from that
+//! what the receivers have read.
+
+mod cell;
+mod report;
+mod system;
+
+pub use report::{Report, Row};
+
+use crate::Testbed;
+use crate::bed::{FAR_A, FAR_B};
+use crate::narrows::Instance;
+use crate::progress::Progress;
+use crate::requirements::{self, ETHTOOL, IP, Refusal, TC};
+use anyhow::{Context, Result};
+use cell::Cell;
+use narrows_units::Rate;
+use std::path::PathBuf;
+use std::time::Duration;
+use system::{Running, System};
+
+/// The limits, in Mbit/s, where nothing else was asked for.
+pub const LIMITS: [u64; 3] = [20, 100, 500];
+/// And how many flows.
+pub const FLOWS: [usize; 3] = [1, 8, 64];
+
+/// How to run it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The `narrows` program.
+    pub program: PathBuf,
+    /// The limits, in Mbit/s.
+    pub limits: Vec<u64>,
+    /// Numbers of flows.
+    pub flows: Vec<usize>,
+    /// How long a flow that is alone may exceed the limit after a pause, as a queue: what `tbf latency`
+    /// says.
+    pub queue: Duration,
+    /// How long flows run before they are measured.
+    pub settle: Duration,
+    /// How long they are measured, in whole seconds.
+    pub window: Duration,
+}
+
+/// Refuses where the benchmark cannot run.
+pub fn check() -> Result<(), Refusal> {
+    requirements::check(&[IP, TC, ETHTOOL])
+}
+
+/// Runs it, with its progress on standard error.
+pub fn run(options: &Options) -> Result<Report> {
+    check()?;
+    let bed = Testbed::distant(1)?;
+    system::take_redirected(&bed)?;
+    let _distance = distance(&bed, options)?;
+    let mut notes = Vec::new();
+    let mut systems = vec![System::Narrows, System::PlainDrop];
+    match system::kernel_police_works(&bed) {
+        Ok(()) => systems.push(System::KernelPolice),
+        Err(why) => notes.push(format!("this kernel has no police: {why}")),
+    }
+    let cells = options.limits.len() * systems.len() * options.flows.len();
+    let mut progress = Progress::over(cells as u64);
+    let mut rows = Vec::new();
+    for limit in options.limits.iter().map(|mbit| Rate::from_bits_per_sec(mbit * 1_000_000)) {
+        for system in &systems {
+            let name = system.name();
+            let running = Running::start(&bed, *system, limit, options)?;
+            let off = cell::exactness(&bed, limit).with_context(|| format!("{name}, {limit}"))?;
+            for flows in &options.flows {
+                let title = format!("{limit}, {name}, {flows} flows");
+                progress.begin(&title);
+                let cell = Cell { flows: *flows, settle: options.settle, window: options.window };
+                let found = cell.measure(&bed).with_context(|| title.clone())?;
+                let row = Row::new(name, limit, *flows, &found, off);
+                progress.end(&format!("{title}: {:.1} %", row.percent));
+                rows.push(row);
+            }
+            drop(running);
+        }
+    }
+    drop(progress);
+    Ok(Report::new(rows, notes, options.queue))
+}
+
+/// What makes the round trip: [`cell::ROUND_TRIP`] for what goes to the client.
+fn distance(bed: &Testbed, options: &Options) -> Result<Instance> {
+    let far = bed.far().context("the bed has no distance")?;
+    let ports = format!("{FAR_A},{FAR_B}");
+    let instance = Instance::start_in(far, &options.program, &["run", "--ports", &ports])?;
+    let delay = cell::ROUND_TRIP.as_millis();
+    instance.tc(&format!("qdisc add dev {FAR_A} root netem delay {delay}ms limit 10000"))?;
+    Ok(instance)
+}

@@ -1,0 +1,106 @@
+//! What is measured: each system as it is put between the ports.
+
+use super::Options;
+use crate::Testbed;
+use crate::bed::{PORT_A, PORT_B, SERVER, tc};
+use crate::bridge::Bridge;
+use crate::narrows::Instance;
+use anyhow::Result;
+use narrows_units::{Bytes, Nanos, Rate};
+
+/// What a bucket passes at once, as time at the limit; and as much at least.
+const BURST: Nanos = Nanos::from_millis(8);
+const BURST_MIN: u64 = 100_000;
+
+/// What stands between the ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum System {
+    /// The XDP plane.
+    Narrows,
+    /// The same without its AQM: what is above the bucket and the virtual queue is dropped, as
+    /// FlowValve does.
+    PlainDrop,
+    /// A bridge with the kernel's `police`.
+    KernelPolice,
+}
+
+impl System {
+    /// Its name in tables and JSON.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Narrows => "narrows-xdp",
+            Self::PlainDrop => "plain drop",
+            Self::KernelPolice => "kernel police",
+        }
+    }
+}
+
+/// A system in its place; taken out again when dropped.
+pub(super) enum Running<'a> {
+    Kernel(#[expect(dead_code, reason = "it is there")] Police<'a>),
+    Narrows(#[expect(dead_code, reason = "it runs")] Box<Instance>),
+}
+
+impl<'a> Running<'a> {
+    /// Puts `system` between the ports of `bed`, with `limit` for what goes to the server.
+    pub(super) fn start(
+        bed: &'a Testbed,
+        system: System,
+        limit: Rate,
+        options: &Options,
+    ) -> Result<Self> {
+        let rate = format!("{}bit", limit.bits_per_sec());
+        let burst = limit.bytes_in(BURST).0.max(BURST_MIN);
+        let queue = limit.bytes_in(Nanos::from_millis(options.queue.as_millis() as u64)).0;
+        if system == System::KernelPolice {
+            return Ok(Self::Kernel(Police::over(bed, &rate, Bytes(burst + queue))?));
+        }
+        let arguments = ["--plane", "xdp", "--fail-closed"];
+        let instance = Instance::start(bed, &options.program, &arguments)?;
+        let tbf = format!("tbf rate {rate} burst {burst} limit {queue}");
+        instance.tc(&format!("qdisc add dev {PORT_B} root handle 1: {tbf}"))?;
+        if system == System::PlainDrop {
+            // A target that no delay reaches.
+            let codel = "codel limit 1000000 target 100s interval 100s";
+            instance.tc(&format!("qdisc add dev {PORT_B} parent 1:1 handle 2: {codel}"))?;
+        }
+        Ok(Self::Narrows(Box::new(instance)))
+    }
+}
+
+/// A bridge with `police` where frames come in.
+pub(super) struct Police<'a> {
+    bed: &'a Testbed,
+    _bridge: Bridge<'a>,
+}
+
+impl<'a> Police<'a> {
+    fn over(bed: &'a Testbed, rate: &str, burst: Bytes) -> Result<Self> {
+        let police = Self { bed, _bridge: Bridge::over(bed)? };
+        tc(bed.shaper(), &format!("qdisc add dev {PORT_A} handle ffff: ingress"))?;
+        let all = "protocol all prio 1 u32 match u32 0 0";
+        let police_words = format!("police rate {rate} burst {} drop flowid :1", burst.0);
+        tc(bed.shaper(), &format!("filter add dev {PORT_A} parent ffff: {all} {police_words}"))?;
+        Ok(police)
+    }
+}
+
+impl Drop for Police<'_> {
+    fn drop(&mut self) {
+        // There may be none; and the namespace, if nothing else, takes all with it.
+        let _ = tc(self.bed.shaper(), &format!("qdisc del dev {PORT_A} ingress"));
+    }
+}
+
+/// The error says in tc's words why the kernel has none.
+pub(super) fn kernel_police_works(bed: &Testbed) -> Result<(), String> {
+    match Police::over(bed, "10mbit", Bytes(100_000)) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.to_string().lines().collect::<Vec<_>>().join("; ")),
+    }
+}
+
+/// Has the server's device take frames that programs redirect to it.
+pub(super) fn take_redirected(bed: &Testbed) -> Result<()> {
+    bed.server().run("ethtool", &["-K", SERVER, "gro", "on"]).map(drop)
+}

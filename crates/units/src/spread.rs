@@ -1,0 +1,206 @@
+//! How times are spread: how many were about how long, in little memory.
+//!
+//! *Idea.* Buckets of a histogram grow with the times that they count, four to each power of two, so
+//! each time is known within an eighth whether it is microseconds or seconds. The first bucket has
+//! all times below [`Spread::SHORTEST`], the last one all beyond the others.
+//!
+//! *Memory.* 388 bytes, and none before the first time is counted: of many classes few have sent.
+//! Counts are 32 bits wide. One that overflows carries into a second table, which exists from then
+//! on.
+//!
+//! Cost: an index from the position of the highest bit, and one word incremented.
+//!
+//! *Non-goals.* Exact extremes; times within 1 % (`narrows-shaper` has such a histogram for each
+//! port).
+
+use crate::Nanos;
+
+/// Four buckets to a power of two.
+const STEP_BITS: u32 = 2;
+/// Times below two to this power of nanoseconds are in the first bucket.
+const SHORTEST_BITS: u32 = 10;
+/// Times from two to this power of nanoseconds on are in the last one: 17 s.
+const LONGEST_BITS: u32 = 34;
+/// Buckets.
+const SIZE: usize = (((LONGEST_BITS - SHORTEST_BITS) << STEP_BITS) + 1) as usize;
+/// What separates a bucket's number from the leading bits of its times.
+const FIRST: u64 = ((SHORTEST_BITS as u64) << STEP_BITS) - 1;
+
+/// See the module's documentation.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Spread {
+    counts: Option<Box<[u32; SIZE]>>,
+    /// How often each of them has overflowed.
+    carries: Option<Box<[u32; SIZE]>>,
+}
+
+impl Spread {
+    /// Shorter times are not told apart.
+    pub const SHORTEST: Nanos = Nanos(1 << SHORTEST_BITS);
+
+    /// Counts `time`.
+    #[inline(always)]
+    pub fn record(&mut self, time: Nanos) {
+        self.add(bucket(time), 1);
+    }
+
+    /// Counts `time` so many times.
+    #[inline]
+    pub fn record_times(&mut self, time: Nanos, times: u32) {
+        self.add(bucket(time), times);
+    }
+
+    #[inline(always)]
+    fn add(&mut self, bucket: usize, times: u32) {
+        let Some(counts) = &mut self.counts else { return self.begin(bucket, times) };
+        let (count, carries) = counts[bucket].overflowing_add(times);
+        counts[bucket] = count;
+        if carries {
+            self.carry(bucket, 1);
+        }
+    }
+
+    #[cold]
+    fn begin(&mut self, bucket: usize, times: u32) {
+        self.counts.insert(Box::new([0; SIZE]))[bucket] = times;
+    }
+
+    #[cold]
+    fn carry(&mut self, bucket: usize, times: u32) {
+        let carries = self.carries.get_or_insert_with(|| Box::new([0; SIZE]));
+        carries[bucket] = carries[bucket].saturating_add(times);
+    }
+
+    /// Adds what `other` counted.
+    pub fn merge(&mut self, other: &Self) {
+        if let Some(counts) = &other.counts {
+            (0..).zip(counts.iter()).for_each(|(bucket, times)| self.add(bucket, *times));
+        }
+        if let Some(carries) = &other.carries {
+            let carried = (0..).zip(carries.iter()).filter(|(_, times)| **times > 0);
+            carried.for_each(|(bucket, times)| self.carry(bucket, *times));
+        }
+    }
+
+    /// Forgets all times, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.carries = None;
+        if let Some(counts) = &mut self.counts {
+            counts.fill(0);
+        }
+    }
+
+    /// Whether no time was counted.
+    pub fn is_empty(&self) -> bool {
+        self.counts().next().is_none()
+    }
+
+    /// The middle of each bucket that has times, in ascending order, with how many it has.
+    pub fn counts(&self) -> impl Iterator<Item = (Nanos, u64)> {
+        let counts = self.counts.iter().flat_map(|counts| counts.iter());
+        let carried = |at: usize| self.carries.as_ref().map_or(0, |carries| u64::from(carries[at]));
+        let counts =
+            counts.enumerate().map(move |(at, count)| (at, carried(at) << 32 | u64::from(*count)));
+        counts.filter(|(_, count)| *count > 0).map(|(at, count)| (middle(at), count))
+    }
+
+    /// How long the share `of` of the times was at most, within an eighth. `None` where there are
+    /// none.
+    pub fn quantile(&self, of: f64) -> Option<Nanos> {
+        let all: u64 = self.counts().map(|(_, count)| count).sum();
+        let wanted = (all as f64 * of).ceil() as u64;
+        let mut seen = 0;
+        let mut counts = self.counts();
+        let reached = counts.find(|(_, count)| {
+            seen += count;
+            seen >= wanted
+        });
+        reached.map(|(time, _)| time).or_else(|| self.counts().last().map(|(time, _)| time))
+    }
+}
+
+/// The number of the bucket that counts `time`.
+#[inline(always)]
+fn bucket(Nanos(time): Nanos) -> usize {
+    // The shift below has something to leave.
+    let time = time | 1 << STEP_BITS;
+    let highest = 63 - time.leading_zeros();
+    let leading = time >> (highest - STEP_BITS) & ((1 << STEP_BITS) - 1);
+    let number = (u64::from(highest) << STEP_BITS | leading).saturating_sub(FIRST);
+    (number as usize).min(SIZE - 1)
+}
+
+/// The middle of a bucket.
+fn middle(number: usize) -> Nanos {
+    if number == 0 {
+        return Nanos(Spread::SHORTEST.0 / 2);
+    }
+    let number = number as u64 + FIRST;
+    let (power, leading) = (number >> STEP_BITS, number & ((1 << STEP_BITS) - 1));
+    let width = 1 << (power - u64::from(STEP_BITS));
+    Nanos(((1 << STEP_BITS) + leading) * width + width / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn spread(times: &[u64]) -> Spread {
+        let mut spread = Spread::default();
+        times.iter().for_each(|time| spread.record(Nanos(*time)));
+        spread
+    }
+
+    #[test]
+    fn nothing_takes_memory_before_the_first_time() {
+        let mut spread = Spread::default();
+        assert!(spread.is_empty() && spread.counts.is_none());
+        assert_eq!(spread.quantile(0.5), None);
+        spread.record(Nanos(5_000));
+        assert!(!spread.is_empty() && spread.carries.is_none());
+    }
+
+    #[test]
+    fn the_shortest_and_the_longest_times_are_counted_at_the_ends() {
+        let ends = spread(&[0, 1, 1_023, u64::MAX, 1 << 40]);
+        assert_eq!(ends.counts().map(|(_, count)| count).collect::<Vec<_>>(), [3, 2]);
+        assert_eq!(ends.counts().next().unwrap().0, Nanos(512));
+    }
+
+    #[test]
+    fn a_count_that_overflows_goes_on() {
+        let mut spread = spread(&[7_000]);
+        spread.record_times(Nanos(7_000), u32::MAX);
+        spread.record_times(Nanos(7_000), u32::MAX);
+        let all = 1 + 2 * u64::from(u32::MAX);
+        assert_eq!(spread.counts().map(|(_, count)| count).collect::<Vec<_>>(), [all]);
+        let mut both = spread.clone();
+        both.merge(&spread);
+        assert_eq!(both.counts().map(|(_, count)| count).sum::<u64>(), 2 * all);
+        both.clear();
+        assert!(both.is_empty());
+    }
+
+    proptest! {
+        /// The oracle sorts all times.
+        #[test]
+        fn quantiles_are_within_an_eighth(
+            times in prop::collection::vec((0_u32..34).prop_flat_map(|bits| 0_u64..1 << bits), 1..300),
+            of in 0.0..1.0_f64,
+            split: prop::sample::Index,
+        ) {
+            let (one, other) = times.split_at(split.index(times.len()));
+            let mut all = spread(one);
+            all.merge(&spread(other));
+            let mut sorted = times.clone();
+            sorted.sort_unstable();
+            let rank = (times.len() as f64 * of).ceil() as usize;
+            let is = sorted[rank.saturating_sub(1)];
+            let told = all.quantile(of).unwrap().0;
+            let off = told.abs_diff(is) as f64;
+            prop_assert!(off <= is as f64 / 8.0 || is < Spread::SHORTEST.0, "{told} for {is}");
+            prop_assert_eq!(all.counts().map(|(_, count)| count).sum::<u64>(), times.len() as u64);
+        }
+    }
+}
