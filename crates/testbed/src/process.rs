@@ -179,6 +179,8 @@ mod tests {
     /// A shell that starts a second process and ends, and the id of the second.
     fn replaced(by: &str) -> (Process, u32) {
         let script = format!("{by} & echo $!");
+        // Before the shell ends, which may be before it is waited for.
+        adopted::ask_for_orphans().unwrap();
         let mut shell = Command::new("sh");
         let mut shell = Process::start(shell.args(["-c", &script]).stdout(Stdio::piped())).unwrap();
         let mut line = String::new();

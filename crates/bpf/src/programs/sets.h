@@ -61,7 +61,7 @@ struct element_key {
 	__u8 len;
 	__u8 protocol;
 	__be16 port;
-} __attribute__((packed));
+} __attribute__((packed, aligned(4)));
 
 struct element {
 	__u64 packets;
@@ -179,18 +179,21 @@ static __always_inline int member(void *elements, const struct element_key *key,
 	return !element->is_exception;
 }
 
-/* What the longest member of table `number` that covers `key` says. One that counts
- * counts `bytes`. `key` is used up. */
-__noinline int longest_member(__u32 number, struct element_key *key, __u32 bytes)
+/* What the longest member of table `number` that covers `whole` says. One that counts
+ * counts `bytes`. The key is copied, because before Linux 6.2 the verifier takes no
+ * argument of a global function as a map's key. */
+__noinline int longest_member(__u32 number, const struct element_key *whole, __u32 bytes)
 {
+	struct element_key own, *key = &own;
 	struct table *table = bpf_map_lookup_elem(&tables, &number);
 	void *elements = bpf_map_lookup_elem(&members, &number);
 	__u64 lengths, bits;
 	__u32 counts, bit;
 	int found;
 
-	if (!table || !elements || !key)
+	if (!table || !elements || !whole)
 		return 2;
+	own = *whole;
 	counts = table->flags & COUNTS;
 	lengths = table->lengths[1];
 	bits = bpf_be64_to_cpu(key->address[1]);
