@@ -114,14 +114,17 @@ check: deps
 test:
 	@.ci/test
 
+# Without the one that measures a rate: it runs with the end-to-end tests.
+MEASURING := the_kernels_own_shaper_delivers_its_rate
 crate-tests: deps
-	$(CARGO) test --workspace --locked --exclude narrows
+	$(CARGO) test --workspace --locked --exclude narrows -- --skip $(MEASURING)
 
 # Of the whole workspace, as for `tested`: with `-p narrows` crates have fewer features, and half of
 # them would be compiled again. As many at once as wait for their turn; a few of them run.
 END_TO_END := $(foreach test,$(basename $(notdir $(wildcard crates/cli/tests/*.rs))) e2e,--test $(test))
 end-to-end: deps
 	RUST_TEST_THREADS=6 $(CARGO) test --locked --workspace --bin narrows $(END_TO_END)
+	$(CARGO) test --locked --workspace --test bed $(MEASURING)
 
 # The programs as the tests build them, with every assertion. All targets, so that crates have the
 # features that they have for the tests, and nothing is compiled a second time.
