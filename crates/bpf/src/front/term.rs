@@ -1,23 +1,24 @@
-//! What a program in front asks of a packet, and what it does with it then: plain data.
+//! The filters of a program in front of a plane: what a packet must match, and what happens to it.
+//! Plain data.
 
 use narrows_units::{Bytes, Nanos, Rate};
 
-/// As many terms a program may have: `TERMS_MAX` of `programs/front.bpf.c`.
+/// The most terms in a program: `TERMS_MAX` of `programs/front.bpf.c`.
 pub const TERMS_MAX: usize = 32;
-/// As many look-ups a term may have: `LOOK_UPS_MAX` there.
+/// The most look-ups in a term: `LOOK_UPS_MAX` there.
 pub const LOOK_UPS_MAX: usize = 4;
-/// As many words of the frame: `SELECTORS_MAX` there.
+/// The most words of the frame in a term: `SELECTORS_MAX` there.
 pub const SELECTORS_MAX: usize = 4;
-/// As many steps: `STEPS_MAX` there.
+/// The most steps in a term: `STEPS_MAX` there.
 pub const STEPS_MAX: usize = 3;
-/// As many actions may count: `COUNTERS_MAX` of `programs/police.h`, without the last one.
+/// The most actions with counters: `COUNTERS_MAX` of `programs/police.h`, without the last one.
 pub const COUNTERS_MAX: usize = 96;
 /// `PACKET_WORDS` of `programs/packet.h`.
 pub(super) const PACKET_WORDS: usize = 9;
 /// The bytes of these words.
 pub(super) const PACKET_BYTES: usize = PACKET_WORDS * 8;
 
-/// What a packet has, as bits of [`Field::Has`].
+/// Which headers a packet has, as bits of [`Field::Has`].
 pub mod has {
     /// Ports.
     pub const PORTS: u8 = 1;
@@ -33,13 +34,13 @@ pub mod has {
     pub const TAG: u8 = 32;
 }
 
-/// Where a field of `struct packet` begins. All are in network order.
+/// Offsets of the fields of `struct packet`. All are in network order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum Field {
     /// 16 bytes; an IPv4 address in the first four.
     Source = 0,
-    /// The same of where it goes.
+    /// 16 bytes, likewise.
     Destination = 16,
     /// 6 bytes.
     SourceMac = 32,
@@ -71,12 +72,12 @@ pub enum Field {
     Has = 64,
 }
 
-/// Which end of a packet's way.
+/// Which of a packet's two ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum By {
-    /// Where it comes from.
+    /// The sender.
     Source,
-    /// Where it goes.
+    /// The receiver.
     Destination,
 }
 
@@ -93,33 +94,33 @@ pub struct LookUp {
     pub is_negated: bool,
 }
 
-/// Four bytes of the frame.
+/// A comparison of four bytes of the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Word {
-    /// What they are,
+    /// Their value under the mask.
     pub value: u32,
-    /// as far as these bits go.
+    /// The bits that are compared.
     pub mask: u32,
-    /// Where they begin, from the network layer on.
+    /// Their offset in bytes from the start of the network header.
     pub offset: i16,
-    /// Whether the offset is from the transport layer on.
+    /// Whether the offset counts from the transport header instead.
     pub is_behind_ip: bool,
 }
 
-/// What becomes of a packet.
+/// What happens to a packet next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Then {
-    /// It goes on to the plane.
+    /// It continues to the plane.
     Pass = 0,
     /// It is dropped.
     Drop = 1,
-    /// The next filter is asked.
+    /// The next filter applies.
     Continue = 2,
-    /// The next step is taken; behind the last one it is as with `Pass`.
+    /// The next step applies; after the last one, as `Pass`.
     Pipe = 3,
 }
 
-/// For whom there is an account.
+/// The key of an account.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Who {
     /// Each source: an IPv4 address, or the first 64 bits of an IPv6 address.
@@ -130,48 +131,48 @@ pub enum Who {
     Flow = 3,
 }
 
-/// Accounts of many, of a policer.
+/// The accounts of a policer that limits each source, destination or flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Accounts {
-    /// For whom.
+    /// Their key.
     pub who: Who,
-    /// How long who exceeds is blocked; [`Nanos::ZERO`] for not at all.
+    /// How long a key that exceeds its rate is blocked; [`Nanos::ZERO`]: not at all.
     pub block: Nanos,
-    /// For how many there is room; rounded up to a power of two.
+    /// The number of accounts; rounded up to a power of two.
     pub room: u32,
-    /// As many a second, and at once, get an account that had none; not 0.
+    /// How many keys without an account get one per second, and at once; not 0.
     pub newcomers: u32,
 }
 
-/// Up to what packets conform.
+/// The limits within which packets conform.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policer {
-    /// Bytes over time, and as many at once.
+    /// Rate and burst.
     pub rate: Option<(Rate, Bytes)>,
-    /// Packets a second, and as many at once; not 0.
+    /// Packets per second and burst; not 0.
     pub packets: Option<(u64, u64)>,
     /// The longest packet in bytes; 0 for any.
     pub longest: u32,
-    /// What is added to a packet's bytes,
+    /// Overhead in bytes that is added to each packet.
     pub per_frame: i32,
-    /// and the least of that.
+    /// The least size that a packet counts as, in bytes.
     pub minimum: u32,
-    /// Accounts of many; `None` for one of all.
+    /// The accounts; `None` for one that all packets share.
     pub accounts: Option<Accounts>,
 }
 
 /// What a step does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Does {
-    /// Nothing: it says what becomes of the packet.
+    /// Nothing but deciding what happens next.
     Decide,
-    /// Tells packets within a rate from others. It needs a counter, beside which are its accounts.
+    /// Polices. It needs a counter, whose number its accounts share.
     Police(Policer),
-    /// Sets bits of the mark, which filters behind it in the driver see.
+    /// Sets bits of the mark, which later filters in the driver read.
     Mark {
-        /// What they are,
+        /// Their value.
         value: u32,
-        /// and which.
+        /// Which bits.
         mask: u32,
     },
 }
@@ -179,41 +180,41 @@ pub enum Does {
 /// A step of a term.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// What it does.
+    /// The action.
     pub does: Does,
-    /// What becomes of the packet then,
+    /// What happens next.
     pub then: Then,
-    /// or, where it does not conform.
+    /// What happens next to a packet that does not conform.
     pub exceed: Then,
-    /// Where it is counted, below [`COUNTERS_MAX`].
+    /// The number of its counter, below [`COUNTERS_MAX`].
     pub counter: Option<u8>,
 }
 
-/// What a packet has to be, and what becomes of it then.
+/// A filter: the packets that it matches, and what happens to them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Term {
     pub(super) values: [u8; PACKET_BYTES],
     pub(super) masks: [u8; PACKET_BYTES],
-    /// Whether two things are asked for that cannot be at once.
+    /// Whether two conditions exclude each other.
     pub(super) is_never: bool,
-    /// From the first to the last, which is not 0.
+    /// The first and the last port; the last is not 0.
     pub source_ports: Option<(u16, u16)>,
-    /// The same of where it goes.
+    /// Likewise.
     pub destination_ports: Option<(u16, u16)>,
-    /// Bits of its mark, and which.
+    /// The mark's value and mask.
     pub mark: Option<(u32, u32)>,
     /// Words of the frame; at most [`SELECTORS_MAX`].
     pub words: Vec<Word>,
-    /// All have to say yes; at most [`LOOK_UPS_MAX`].
+    /// All must match; at most [`LOOK_UPS_MAX`].
     pub look_ups: Vec<LookUp>,
-    /// What is done; at most [`STEPS_MAX`].
+    /// The actions; at most [`STEPS_MAX`].
     pub steps: Vec<Step>,
-    /// Whether the next term is of the same filter, of which one has to match; its steps count.
+    /// Whether the next term is an alternative of the same filter. The last one's steps apply.
     pub has_more: bool,
 }
 
 impl Term {
-    /// One that asks nothing, and passes all.
+    /// A term without conditions and actions.
     pub fn any() -> Self {
         Self {
             values: [0; PACKET_BYTES],
@@ -229,7 +230,7 @@ impl Term {
         }
     }
 
-    /// Asks for the bits `mask` of `field` to be those of `value`, beside what was asked of it.
+    /// Adds a condition: `field` equals `value` under `mask`.
     pub fn ask(&mut self, field: Field, value: &[u8], mask: &[u8]) {
         let from = field as usize;
         let places = self.values.iter_mut().zip(&mut self.masks).skip(from);
@@ -240,12 +241,12 @@ impl Term {
         }
     }
 
-    /// Asks for `what` to be among what it [has].
+    /// Adds a condition: the packet [has] `what`.
     pub fn ask_for(&mut self, what: u8) {
         self.ask(Field::Has, &[what], &[what]);
     }
 
-    /// Whether anything behind the IP header is asked for.
+    /// Whether a condition or key needs what is behind the IP header.
     pub(super) fn reads_transport(&self) -> bool {
         let fields = |from: Field, to: Field| {
             self.masks[from as usize..to as usize].iter().any(|bits| *bits != 0)
@@ -265,7 +266,7 @@ impl Term {
             || self.steps.iter().any(of_flows)
     }
 
-    /// The policers among its steps that have accounts of many, with their counters.
+    /// The accounts of its policers, with the numbers of their counters.
     pub(super) fn accounts(&self) -> impl Iterator<Item = (u8, Accounts)> {
         self.steps.iter().filter_map(|step| match step.does {
             Does::Police(Policer { accounts: Some(accounts), .. }) => {
