@@ -82,7 +82,7 @@ impl<'a> Under<'a> {
         let narrows = |plane: &[&str]| {
             let words = [&["--fail-closed", "--cores", "0"], plane].concat();
             let instance =
-                Instance::start(bed, program, if plane.is_empty() { &words } else { &plane })?;
+                Instance::start(bed, program, if plane.is_empty() { &words } else { plane })?;
             instance.tc(&format!("qdisc add dev {PORT_A} clsact"))?;
             Ok::<_, anyhow::Error>(instance)
         };

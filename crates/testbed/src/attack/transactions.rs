@@ -52,7 +52,7 @@ impl Transactions {
                 ask(client, end, &done)
             })?);
         }
-        Ok(Self { done, threads: threads })
+        Ok(Self { done, threads })
     }
 
     /// How many have been completed.
