@@ -5,10 +5,9 @@
 //! Whole windows are measured, so the packets that are all looked at at the beginning of each are
 //! in the mean with the weight that they have in life. The floor is the same loop without it.
 
+use crate::zipf;
 use narrows_shaper::{Heaviest, WINDOW};
 use narrows_units::Nanos;
-use rand_pcg::Pcg64Mcg;
-use rand_pcg::rand_core::{Rng as _, SeedableRng};
 use std::fmt;
 use std::hint::black_box;
 use std::time::Instant;
@@ -39,18 +38,7 @@ impl Work {
     /// Packets of `len` bytes.
     pub fn new(len: u32) -> Self {
         let frames = (0..FLOWS as u32).map(frame).collect();
-        let mut random = Pcg64Mcg::seed_from_u64(1);
-        let mut sums = Vec::with_capacity(FLOWS);
-        let mut sum = 0.0;
-        for rank in 1..=FLOWS {
-            sum += 1.0 / rank as f64;
-            sums.push(sum);
-        }
-        let mut draw = || {
-            let at = random.next_u32() as f64 / f64::from(u32::MAX) * sum;
-            sums.partition_point(|sum| *sum < at).min(FLOWS - 1) as u16
-        };
-        let order = (0..PACKETS).map(|_| draw()).collect();
+        let order = zipf::order(FLOWS, PACKETS);
         Self { heaviest: Heaviest::default(), frames, order, len, now: WINDOW, next: 0 }
     }
 

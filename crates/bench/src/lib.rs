@@ -29,5 +29,6 @@ pub mod structure;
 pub mod tree;
 pub mod wheels;
 pub mod xdp;
+mod zipf;
 
 pub use structure::{Structure, Workload};

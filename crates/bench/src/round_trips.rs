@@ -7,11 +7,10 @@
 //! them anyway. The floor is the same loop, which writes numbers and time stamps into the headers,
 //! without it.
 
+use crate::zipf;
 use narrows_roundtrip::{Awaited, Observer};
 use narrows_shaper::WINDOW;
 use narrows_units::Nanos;
-use rand_pcg::Pcg64Mcg;
-use rand_pcg::rand_core::{Rng as _, SeedableRng};
 use std::fmt;
 use std::hint::black_box;
 use std::time::Instant;
@@ -60,24 +59,13 @@ pub struct Work {
 impl Work {
     /// Packets of one kind.
     pub fn new(kind: Kind) -> Self {
-        let mut random = Pcg64Mcg::seed_from_u64(1);
-        let mut sums = Vec::with_capacity(FLOWS);
-        let mut sum = 0.0;
-        for rank in 1..=FLOWS {
-            sum += 1.0 / rank as f64;
-            sums.push(sum);
-        }
-        let mut draw = || {
-            let at = random.next_u32() as f64 / f64::from(u32::MAX) * sum;
-            sums.partition_point(|sum| *sum < at).min(FLOWS - 1) as u16
-        };
         Self {
             observers: [(); 2].map(|()| Observer::new(Awaited::new(), 7, WINDOW)),
             frames: (0..FLOWS as u32)
                 .map(|flow| [false, true].map(|is_back| frame(kind, flow, is_back)))
                 .collect(),
             sent: vec![0; FLOWS],
-            order: (0..PACKETS).map(|_| draw()).collect(),
+            order: zipf::order(FLOWS, PACKETS),
             now: WINDOW,
             next: 0,
             trips: 0,
