@@ -209,7 +209,7 @@ MDBOOK := $(shell command -v mdbook || echo $$HOME/.cargo/bin/mdbook)
 book: deps
 	@command -v $(MDBOOK) >/dev/null || { \
 	  echo "installing mdbook with cargo"; \
-	  $(CARGO) install --quiet --locked --debug --no-default-features mdbook; }
+	  CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --quiet --locked --debug --no-default-features mdbook; }
 	@$(MDBOOK) build
 	@echo "the book is target/book/index.html"
 
@@ -246,7 +246,8 @@ sbom: deps
 # Without its database of advisories, as on a machine without a network, the rest is checked.
 deny: deps
 	@command -v cargo-deny >/dev/null || { \
-	  echo "installing cargo-deny with cargo"; $(CARGO) install --quiet --locked --debug cargo-deny; }
+	  echo "installing cargo-deny with cargo"; \
+	  CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --quiet --locked --debug cargo-deny; }
 	$(CARGO) deny --workspace check licenses bans sources
 	@$(CARGO) deny fetch db >/dev/null 2>&1 || { \
 	  echo "the database of advisories cannot be reached: advisories were NOT checked"; exit 0; }; \

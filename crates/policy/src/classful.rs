@@ -100,6 +100,12 @@ impl PortPolicy {
         }
         rules(node, &below)
     }
+
+    /// The outermost qdisc with classes that filters choose, where all packets that leave through the
+    /// port come to the same one: below an `mq` each queue has its own.
+    pub fn outermost(&self) -> Option<Handle> {
+        Some(self.rules(self.root()?)?).and_then(|rules| Handle::new(rules.major))
+    }
 }
 
 /// The rules of `node`, where `below` has what stands below each qdisc.

@@ -130,6 +130,13 @@ impl<'a> Change<'a> {
         self.port(&port.name).map_or_else(|| is.clone(), |was| is.since(&was.delays))
     }
 
+    /// How long round trips beyond `port` took in between, where they are measured.
+    pub fn round_trips_of_port(&self, port: &Port) -> Option<Delays> {
+        let is = &port.round_trips.as_ref()?.times;
+        let was = self.port(&port.name).and_then(|was| was.round_trips.as_ref());
+        Some(was.map_or_else(|| is.clone(), |was| is.since(&was.times)))
+    }
+
     /// How long what `class` of the port with this name sent in between had stayed. All that it has
     /// sent where it was made anew.
     pub fn delays_of_class(&self, port: &str, class: &Class) -> Delays {

@@ -3,7 +3,7 @@
 //! What all kinds have is typed here. What one kind has is kept as the JSON that tc prints, by key,
 //! so that a new kind needs no change here.
 
-use crate::Delays;
+use crate::{Delays, Losses, RoundTrip};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -68,6 +68,15 @@ pub struct Class {
     pub options: Map<String, Value>,
 }
 
+impl Class {
+    /// The two numbers of its id, which are written hexadecimal: of its qdisc, and its own.
+    pub fn id(&self) -> Option<(u32, u32)> {
+        let (major, minor) = self.handle.split_once(':')?;
+        let number = |text| u32::from_str_radix(text, 16).ok();
+        number(major).zip(number(minor))
+    }
+}
+
 /// What a class counts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClassStats {
@@ -78,6 +87,13 @@ pub struct ClassStats {
     /// middles of buckets. Of a class below another qdisc up to when it gave its packets to that.
     #[serde(skip_serializing_if = "Delays::is_empty", default)]
     pub delays: Delays,
+    /// Round trips beyond the port of what the class sent, in the last window; where the instance
+    /// measures them and there were any. Only of classes of the outermost qdisc that has some.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub round_trip: Option<RoundTrip>,
+    /// What became of TCP segments that the class sent, likewise.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub losses: Option<Losses>,
     /// What its kind counts beside that, such as `lended` and `borrowed`.
     #[serde(flatten)]
     pub detail: Map<String, Value>,

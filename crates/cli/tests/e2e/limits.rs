@@ -17,7 +17,7 @@ pub(crate) const TOLERANCE: f64 = 0.03;
 /// has too little and the next too much, and the median neither.
 const WINDOWS: usize = 5;
 /// How long each of them is.
-const WINDOW: Duration = Duration::from_millis(500);
+const WINDOW: Duration = Duration::from_millis(300);
 /// What bursts need to be over.
 const WARM_UP: Duration = Duration::from_millis(500);
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// What fills the queues of flows that are offered half as much again as they may send.
 const WARM_UP: Duration = Duration::from_millis(500);
 /// How long packets are looked at.
-const WINDOW: Duration = Duration::from_millis(1500);
+const WINDOW: Duration = Duration::from_millis(1000);
 /// How far the rate may be off, in per cent: a machine that gives no time at the end of the window
 /// takes so much of it.
 const TOLERANCE: f64 = 10.0;

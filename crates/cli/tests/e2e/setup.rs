@@ -64,6 +64,7 @@ fn machine() -> MutexGuard<'static, Machine> {
 /// A test's turn at the machine, which ends when it is dropped.
 pub struct Turn {
     alone: bool,
+    begin: Instant,
     /// Closed by the end of the turn.
     _end: mpsc::Sender<()>,
 }
@@ -94,12 +95,20 @@ impl Turn {
                 std::process::exit(1);
             }
         });
-        Self { alone, _end: end }
+        Self { alone, begin: Instant::now(), _end: end }
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
+        // The harness shows no times. They say where a test run's minutes go.
+        let test = std::thread::current().name().unwrap_or_default().to_owned();
+        let how = if self.alone { "alone" } else { "shared" };
+        let _ = writeln!(
+            std::io::stderr(),
+            "{:6.1} s {how:6} {test}",
+            self.begin.elapsed().as_secs_f32()
+        );
         let mut machine = machine();
         if self.alone {
             machine.alone = false;
