@@ -13,7 +13,7 @@ PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: help demo demo-latency demo-tree demo-flood test crate-tests end-to-end test-vm test-vm-short test-vm-cake tested deps build check loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing unit book pictures deb tarball sbom deny test-deb
+.PHONY: help demo demo-latency demo-tree demo-flood test crate-tests end-to-end end-to-end-shared end-to-end-alone test-vm test-vm-short test-vm-cake tested deps build check loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing unit book pictures deb tarball sbom deny test-deb
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
@@ -120,10 +120,17 @@ crate-tests: deps
 	$(CARGO) test --workspace --locked --exclude narrows -- --skip $(MEASURING)
 
 # Of the whole workspace, as for `tested`: with `-p narrows` crates have fewer features, and half of
-# them would be compiled again. As many at once as wait for their turn; a few of them run.
-END_TO_END := $(foreach test,$(basename $(notdir $(wildcard crates/cli/tests/*.rs))) e2e,--test $(test))
-end-to-end: deps
-	RUST_TEST_THREADS=6 $(CARGO) test --locked --workspace --bin narrows $(END_TO_END)
+# them would be compiled again. As many at once as wait for their turn; a few of them run. Those that
+# count run beside each other, and beside other work that gives way. Those that measure run alone.
+END_TO_END := RUST_TEST_THREADS=6 $(CARGO) test --locked --workspace
+end-to-end: end-to-end-shared end-to-end-alone
+
+end-to-end-shared: deps
+	NARROWS_TURNS=shared $(END_TO_END) --bin narrows \
+	  $(foreach test,$(basename $(notdir $(wildcard crates/cli/tests/*.rs))) e2e,--test $(test))
+
+end-to-end-alone: deps
+	NARROWS_TURNS=alone $(END_TO_END) --test e2e
 	$(CARGO) test --locked --workspace --test bed $(MEASURING)
 
 # The programs as the tests build them, with every assertion. All targets, so that crates have the

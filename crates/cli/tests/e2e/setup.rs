@@ -22,6 +22,9 @@ pub const NARROWS: &str = env!("CARGO_BIN_EXE_narrows");
 /// No test takes longer, once it is its turn. One that does would hold up all others for ever.
 const TEST_TIME: Duration = Duration::from_secs(180);
 
+/// Chooses the tests that run: `shared` or `alone`; all where it is not set. The others pass at once.
+const TURNS: &str = "NARROWS_TURNS";
+
 /// How many tests run at once of those that share the machine.
 const AT_ONCE: usize = 2;
 
@@ -123,13 +126,17 @@ impl Drop for Turn {
 /// Waits until no other test runs. For tests that measure a rate or a time. `None`, and a line that
 /// says why, where it cannot run here.
 pub fn turn() -> Option<Turn> {
-    can_run().then(|| Turn::begin(true))
+    (is_chosen("alone") && can_run()).then(|| Turn::begin(true))
 }
 
 /// Waits until no test runs that wants the machine for itself. For tests of what happens, not of
 /// how fast: a few of them run beside each other. `None` as in [`turn`].
 pub fn shared_turn() -> Option<Turn> {
-    can_run().then(|| Turn::begin(false))
+    (is_chosen("shared") && can_run()).then(|| Turn::begin(false))
+}
+
+fn is_chosen(turns: &str) -> bool {
+    std::env::var(TURNS).map_or(true, |chosen| chosen == turns)
 }
 
 fn can_run() -> bool {
