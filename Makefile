@@ -107,6 +107,8 @@ unit:
 
 check: deps
 	$(CARGO) fmt --all --check
+	@! git ls-files '*.rs' '*.c' '*.h' | LC_ALL=C.UTF-8 xargs grep -nE '^.{101,}$$' | grep -E ':[0-9]+: *//' || \
+	  { echo "comments are at most 100 columns wide"; exit 1; }
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
 # Everything: .ci/test says in which order. As root everything runs; without, what needs network

@@ -1,10 +1,11 @@
-//! What runs a measurement: processes, rounds, progress, tables.
+//! What runs a measurement: processes, rounds, progress, tables, plots.
 
 pub mod background;
 pub mod collect;
 pub mod hang;
 pub mod interrupt;
 pub mod narrows;
+pub(crate) mod plot;
 pub mod process;
 pub mod progress;
 pub(crate) mod rounds;

@@ -56,5 +56,5 @@ pub use network::namespace::Namespace;
 pub use network::{bed, bridge, guard, namespace, requirements, stale, steering, translation};
 pub use traffic::{flood, frames, iperf, pace, ping, probe, raw, stream, tcp};
 
-use harness::table;
+use harness::{plot, table};
 use measure::listen;

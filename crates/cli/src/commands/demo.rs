@@ -69,26 +69,24 @@ struct Latency {
 /// Takes half a minute and cleans up whatever happens. Needs root.
 #[derive(Args)]
 struct Tree {
-    /// Seconds that each phase takes.
-    #[arg(long, value_name = "S", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=60))]
-    seconds: u64,
-
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-
-    /// Also draw what was delivered over time, as SVG.
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
+    #[command(flatten)]
+    phases: Phases,
 }
 
 /// See what a flood leaves of a server's transactions, without filters and with them.
 ///
 /// Between the same namespaces: one-byte transactions over TCP, and beside them, twice, as many UDP
-/// packets as a core sends, from the addresses of a blocklist and from invented ones. Takes less than a
-/// minute and cleans up whatever happens. Needs root and two cores.
+/// packets as a core sends, from the addresses of a blocklist and from invented ones. Takes less than
+/// a minute and cleans up whatever happens. Needs root and two cores.
 #[derive(Args)]
 struct Flood {
+    #[command(flatten)]
+    phases: Phases,
+}
+
+/// Of a demo in phases.
+#[derive(Args)]
+struct Phases {
     /// Seconds that each phase takes.
     #[arg(long, value_name = "S", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
@@ -97,7 +95,7 @@ struct Flood {
     #[arg(long)]
     json: bool,
 
-    /// Also draw the transactions over time, as SVG.
+    /// Also draw what was measured over time, as SVG.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
@@ -136,12 +134,12 @@ impl Tree {
     fn execute(self) -> anyhow::Result<ExitCode> {
         let report = tree::run(&tree::Options {
             program: std::env::current_exe()?,
-            phase: Duration::from_secs(self.seconds),
+            phase: Duration::from_secs(self.phases.seconds),
         })?;
-        if let Some(file) = &self.plot {
+        if let Some(file) = &self.phases.plot {
             write_plot(file, &tree::svg(&report)?)?;
         }
-        print(&report, self.json)
+        print(&report, self.phases.json)
     }
 }
 
@@ -149,12 +147,12 @@ impl Flood {
     fn execute(self) -> anyhow::Result<ExitCode> {
         let report = flood::run(&flood::Options {
             program: std::env::current_exe()?,
-            phase: Duration::from_secs(self.seconds),
+            phase: Duration::from_secs(self.phases.seconds),
         })?;
-        if let Some(file) = &self.plot {
+        if let Some(file) = &self.phases.plot {
             write_plot(file, &flood::svg(&report)?)?;
         }
-        print(&report, self.json)
+        print(&report, self.phases.json)
     }
 }
 
