@@ -102,7 +102,10 @@ impl Config {
 
     /// Whether its [`Qdisc::weight`] is ever another than one.
     pub(crate) fn has_weight(&self) -> bool {
-        matches!(self, Self::Cake(_) | Self::FqCodel(_) | Self::Sfq(_))
+        matches!(
+            self,
+            Self::Cake(_) | Self::Fq(_) | Self::FqCodel(_) | Self::Pacing(_) | Self::Sfq(_)
+        )
     }
 }
 
