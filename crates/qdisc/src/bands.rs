@@ -35,7 +35,10 @@
 
 use crate::rotation::Rotation;
 use crate::sink::Sink;
-use crate::{Above, Config as AnyConfig, Detail, Handover, Next, Qdisc, Spec, Stats, Verdict};
+use crate::{
+    Above, Config as AnyConfig, Detail, Handover, Next, Qdisc, RANKS, Ranking, Spec, Stats,
+    Verdict, Weight,
+};
 use class::{State, Turn};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos, Spread};
@@ -190,10 +193,12 @@ impl Bands {
     /// Something may have come for the class at `place`.
     #[inline]
     fn wake(&mut self, place: u32) {
+        let class = &mut self.classes[place as usize];
         if (place as usize) < self.strict {
+            // What came need not wait.
+            class.state = State::Idle;
             return;
         }
-        let class = &mut self.classes[place as usize];
         match class.state {
             State::Idle if !class.queue.backlog().is_empty() => {
                 class.begin();
@@ -282,11 +287,21 @@ impl Bands {
             self.last = Some(place as u32);
         }
         let after = class.queue.backlog();
+        let held = match next {
+            Next::At(at) | Next::Held(at) => Some(at),
+            Next::Now | Next::Empty => None,
+        };
+        class.state = held.map_or(State::Idle, State::Waiting);
         self.count(before, after);
-        match next {
-            Next::At(at) | Next::Held(at) => at,
-            Next::Now | Next::Empty => Nanos::MAX,
-        }
+        held.unwrap_or(Nanos::MAX)
+    }
+
+    /// The first place of the order whose class may have something to send.
+    fn first(&self) -> Option<usize> {
+        let may_send = |class: &class::Class| {
+            !class.queue.backlog().is_empty() && !matches!(class.state, State::Waiting(_))
+        };
+        self.classes[..self.strict].iter().position(may_send)
     }
 
     /// The class at `place`, the first in line, takes its turn.
@@ -412,6 +427,25 @@ impl Qdisc for Bands {
         self.backlog
     }
 
+    /// That of the first band's queue.
+    fn weight(&self) -> Weight {
+        self.first().map_or(Weight::ONE, |place| self.classes[place].queue.qdisc().weight())
+    }
+
+    fn ranking(&self) -> Ranking {
+        let left = self.last.map_or(0, |place| rank(self.strict.min(place as usize)));
+        let (next, bytes) = match self.first() {
+            Some(place) => (rank(place), self.classes[place].queue.backlog().bytes),
+            None if self.line.is_empty() => (u8::MAX, Bytes::ZERO),
+            None => {
+                let by_turns = self.classes[self.strict..].iter();
+                let bytes = by_turns.map(|class| class.queue.backlog().bytes.0).sum();
+                (rank(self.strict), Bytes(bytes))
+            }
+        };
+        Ranking { left, next, bytes }
+    }
+
     fn stats(&self, into: &mut Vec<Stats>) {
         self.stats_below(Above::default(), into);
     }
@@ -470,6 +504,11 @@ impl Qdisc for Bands {
         self.count(before, after);
         self.wake(place);
     }
+}
+
+/// The rank of the class at `place` of the order; those by turns have the one behind it.
+fn rank(place: usize) -> u8 {
+    place.min(RANKS - 1) as u8
 }
 
 /// What a class sends in a turn.

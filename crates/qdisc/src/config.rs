@@ -100,11 +100,22 @@ impl Config {
         matches!(self, Self::Cake(_))
     }
 
+    /// Whether it has bands in an order: whether its [`Qdisc::ranking`] is ever another.
+    pub(crate) fn has_ranks(&self) -> bool {
+        let Self::Bands(bands) = self else { return false };
+        bands.classes.len() > 1 && bands.classes.iter().any(|class| class.quantum.is_none())
+    }
+
     /// Whether its [`Qdisc::weight`] is ever another than one.
     pub(crate) fn has_weight(&self) -> bool {
         matches!(
             self,
-            Self::Cake(_) | Self::Fq(_) | Self::FqCodel(_) | Self::Pacing(_) | Self::Sfq(_)
+            Self::Bands(_)
+                | Self::Cake(_)
+                | Self::Fq(_)
+                | Self::FqCodel(_)
+                | Self::Pacing(_)
+                | Self::Sfq(_)
         )
     }
 }

@@ -8,14 +8,14 @@ use crate::{Handover, Next, Spec};
 use narrows_packet::{Backlog, PacketId, Packets};
 use narrows_units::{Bytes, Nanos};
 
-/// Where a class that takes turns stands.
+/// Where a class that takes turns stands. One with a place in the order stands in no line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     /// Nowhere: it has nothing to send.
     Idle,
     /// In line.
     InLine,
-    /// Beside the line, until that time.
+    /// Its qdisc holds everything back until that time: beside the line.
     Waiting(Nanos),
 }
 
