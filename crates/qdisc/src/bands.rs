@@ -19,7 +19,9 @@
 //! a class stalls all others of `drr` and `ets`.)
 //!
 //! *Classes on one queue.* Each queue has classes of its own; what the queues of a port share is the
-//! rate of a qdisc above. Which class goes first between queues is not decided here.
+//! rate of a qdisc above. Which class goes first between queues is not decided here. But below a class
+//! whose queues share its rate they are told what it takes: the order ([`Qdisc::ranking`]), and what
+//! classes by turns are due on each ([`siblings`]).
 //!
 //! Packets are classified before they come here:
 //! [`Meta::class_at`](narrows_packet::Meta::class_at) is the class's number. What has none goes to
@@ -36,15 +38,17 @@
 use crate::rotation::Rotation;
 use crate::sink::Sink;
 use crate::{
-    Above, Config as AnyConfig, Detail, Handover, Next, Qdisc, RANKS, Ranking, Spec, Stats,
+    Above, Census, Config as AnyConfig, Detail, Handover, Next, Qdisc, RANKS, Ranking, Spec, Stats,
     Verdict, Weight,
 };
 use class::{State, Turn};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos, Spread};
+use siblings::Siblings;
 use std::collections::BTreeMap;
 
 mod class;
+mod siblings;
 
 /// Quanta are never below this: fewer turns than this many to send a frame would be work without
 /// end.
@@ -122,6 +126,8 @@ pub(crate) struct Bands {
     waiting: Rotation,
     /// The first of these times.
     wakes: Nanos,
+    /// The same qdisc on other queues of a class.
+    siblings: Option<Siblings>,
     /// The place of the class whose packet left last.
     last: Option<u32>,
     backlog: Backlog,
@@ -134,7 +140,12 @@ pub(crate) struct Bands {
 impl Bands {
     /// # Panics
     /// Where there is not one qdisc for each class.
-    pub(crate) fn new(config: Config, level: u8, children: Vec<Spec>) -> Self {
+    pub(crate) fn new(
+        config: Config,
+        level: u8,
+        children: Vec<Spec>,
+        census: Option<Box<dyn Census>>,
+    ) -> Self {
         assert_eq!(config.classes.len(), children.len(), "each class has one qdisc below it");
         let classes = config.classes.iter().zip(children);
         let classes = classes.map(|(class, child)| class::Class::new(*class, child)).collect();
@@ -148,6 +159,7 @@ impl Bands {
             line: Rotation::EMPTY,
             waiting: Rotation::EMPTY,
             wakes: Nanos::MAX,
+            siblings: census.map(Siblings::new),
             last: None,
             backlog: Backlog::default(),
             stats: Stats::default(),
@@ -211,6 +223,41 @@ impl Bands {
             }
             State::Idle | State::InLine => {}
         }
+        self.count_among_siblings(place);
+    }
+
+    /// Has the other queues know whether the class at `place`, which takes turns, has packets here.
+    #[inline]
+    fn count_among_siblings(&mut self, place: u32) {
+        let Some(siblings) = &mut self.siblings else { return };
+        let class = &mut self.classes[place as usize];
+        let has_packets = !class.queue.backlog().is_empty();
+        if has_packets != class.is_counted {
+            class.is_counted = has_packets;
+            siblings.count(class.id, has_packets);
+        }
+    }
+
+    /// Divides the quanta of those in line by where they have packets.
+    #[inline(never)]
+    fn meet(&mut self, now: Nanos) {
+        let Some(siblings) = &mut self.siblings else { return };
+        let (mut most, mut due) = (1, Bytes::ZERO);
+        let mut at = self.line.front();
+        while let Some(place) = at {
+            let class = &self.classes[place as usize];
+            let queues = siblings.queues(class.id);
+            most = most.max(queues);
+            due += class.due(queues);
+            at = self.line.behind(&mut self.classes, place);
+        }
+        at = self.line.front();
+        while let Some(place) = at {
+            let class = &mut self.classes[place as usize];
+            class.divide(siblings.queues(class.id), most);
+            at = self.line.behind(&mut self.classes, place);
+        }
+        siblings.have_met(due, now);
     }
 
     /// Those whose time has come take turns again.
@@ -236,6 +283,9 @@ impl Bands {
     fn release(&mut self, packets: &mut Packets, now: Nanos, out: &mut impl Sink) -> Next {
         if self.wakes <= now {
             self.wake_waiting(now);
+        }
+        if self.siblings.as_ref().is_some_and(|siblings| siblings.is_due(now)) {
+            self.meet(now);
         }
         let mut held = Nanos::MAX;
         for place in 0..self.strict {
@@ -317,6 +367,7 @@ impl Bands {
             self.stats.sent_bytes += sent.bytes.0;
         }
         self.count(before, after);
+        self.count_among_siblings(place);
         if turn == Turn::Full {
             return;
         }
@@ -357,6 +408,9 @@ impl Bands {
             self.classes.push(class);
         }
         for mut gone in before.into_values() {
+            if let Some(siblings) = self.siblings.as_mut().filter(|_| gone.is_counted) {
+                siblings.count(gone.id, false);
+            }
             while let Some(id) = gone.queue.drain(handover.packets()) {
                 handover.packets().discard(id, DropReason::ClassGone);
             }
@@ -427,9 +481,12 @@ impl Qdisc for Bands {
         self.backlog
     }
 
-    /// That of the first band's queue.
+    /// That of the first band's queue, or what classes by turns are due.
     fn weight(&self) -> Weight {
-        self.first().map_or(Weight::ONE, |place| self.classes[place].queue.qdisc().weight())
+        match self.first() {
+            Some(place) => self.classes[place].queue.qdisc().weight(),
+            None => self.siblings.as_ref().map_or(Weight::ONE, Siblings::weight),
+        }
     }
 
     fn ranking(&self) -> Ranking {
@@ -473,10 +530,15 @@ impl Qdisc for Bands {
     }
 
     fn retune(&mut self, spec: Spec, handover: &mut Handover<'_>) {
-        let Spec { config: AnyConfig::Bands(config), level, children, .. } = spec else {
+        let Spec { config: AnyConfig::Bands(config), level, children, census, .. } = spec else {
             panic!("a qdisc with classes cannot be retuned to {:?}", spec.config)
         };
         self.level = level;
+        if let Some(census) = census {
+            // New siblings have heard of no class.
+            self.siblings = Some(Siblings::new(census));
+            self.classes.iter_mut().for_each(|class| class.is_counted = false);
+        }
         self.rebuild(config, children, handover);
     }
 

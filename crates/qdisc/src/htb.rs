@@ -179,7 +179,7 @@ impl Htb {
     /// one that is new.
     fn leaf(&self, id: u32, runs: Option<NodeId>) -> Option<LeafClass> {
         let mut leaf = self.tree.leaf(id)?;
-        if leaf.qdisc.config.counts_hosts() && runs != Some(leaf.qdisc.id) {
+        if leaf.qdisc.config.counts_together() && runs != Some(leaf.qdisc.id) {
             leaf.qdisc.census = self.tree.census(id);
         }
         Some(leaf)

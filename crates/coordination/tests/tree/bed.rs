@@ -95,6 +95,7 @@ struct Source {
     flow: u32,
     /// Of which band of the class they are, where it has bands.
     band: u16,
+    dscp: u8,
     len: u32,
     demand: Demand,
     next: Nanos,
@@ -139,12 +140,11 @@ fn below(config: Config) -> Below {
 /// Packets of nobody in particular.
 fn source(class: u32, queue: usize, len: u32, demand: Demand) -> Source {
     let next = Nanos::ZERO;
-    Source { class, queue, host: 0, flow: 0, band: 0, len, demand, next, queued: 0 }
+    Source { class, queue, host: 0, flow: 0, band: 0, dscp: 0, len, demand, next, queued: 0 }
 }
 
-/// What is known of a packet from `source` to `destination`.
-fn hosts(source: u32, destination: u32) -> Headers {
-    let dscp = 0;
+/// What is known of a packet from `source` to `destination` with the code point `dscp`.
+fn hosts(source: u32, destination: u32, dscp: u8) -> Headers {
     Headers { source, destination, dscp, ..Headers::default() }
 }
 
@@ -284,7 +284,15 @@ impl Bed {
         }
     }
 
-    /// The same on all queues.
+    /// Has full-size packets come for `class` on `queue`, of a flow of `host` with the code point
+    /// `dscp`.
+    pub fn demand_of(&mut self, class: u32, queue: usize, host: u32, dscp: u8, demand: Demand) {
+        let (flow, next) = (self.sources.len() as u32, self.now);
+        let source = source(class, queue, 1514, demand);
+        self.sources.push(Source { host, flow, dscp, next, ..source });
+    }
+
+    /// Has packets of `len` bytes come for `class` on all queues.
     pub fn demand_everywhere(&mut self, class: u32, len: u32, demand: Demand) {
         for queue in 0..self.queues.len() {
             self.demand(class, queue, len, demand);
@@ -330,7 +338,8 @@ impl Bed {
                 if source.host != 0 {
                     let hash = |number: u32| number.wrapping_mul(0x9e37_79b1);
                     let flow = hash(source.flow + 1);
-                    let headers = Headers { flow, ..hosts(hash(source.host), hash(flow)) };
+                    let headers = hosts(hash(source.host), hash(flow), source.dscp);
+                    let headers = Headers { flow, ..headers };
                     queue.packets.set_headers(id, headers);
                 }
                 source.queued += 1;

@@ -251,12 +251,15 @@ impl Leaf {
         self.cost + self.overhead.cost(alike)
     }
 
-    /// Whether it waits, and something has come that need not wait as long.
+    /// Whether it waits, and what has come may not have to: where its qdisc held everything back, or
+    /// where that is of a better rank.
     #[inline]
     pub(super) fn is_hastened(&self) -> bool {
-        self.state == State::Waiting
-            && self.has_ranks
-            && self.queue.qdisc().ranking().next < self.asked_rank
+        if self.state != State::Waiting {
+            return false;
+        }
+        let asked = self.asked_rank;
+        self.queue.held.is_none() || (self.has_ranks && self.queue.qdisc().ranking().next < asked)
     }
 
     /// Takes over what the class is now.
