@@ -4,6 +4,8 @@
 mod bed;
 #[path = "tree/lines.rs"]
 mod lines;
+#[path = "tree/ranks.rs"]
+mod ranks;
 #[path = "tree/sharing.rs"]
 mod sharing;
 #[path = "tree/strategies.rs"]

@@ -19,7 +19,9 @@
 //! a class stalls all others of `drr` and `ets`.)
 //!
 //! *Classes on one queue.* Each queue has classes of its own; what the queues of a port share is the
-//! rate of a qdisc above. Which class goes first between queues is not decided here.
+//! rate of a qdisc above. Which class goes first between queues is not decided here. But below a class
+//! whose queues share its rate they are told what it takes: the order ([`Qdisc::ranking`]), and what
+//! classes by turns are due on each ([`siblings`]).
 //!
 //! Packets are classified before they come here:
 //! [`Meta::class_at`](narrows_packet::Meta::class_at) is the class's number. What has none goes to
@@ -35,13 +37,18 @@
 
 use crate::rotation::Rotation;
 use crate::sink::Sink;
-use crate::{Above, Config as AnyConfig, Detail, Handover, Next, Qdisc, Spec, Stats, Verdict};
+use crate::{
+    Above, Census, Config as AnyConfig, Detail, Handover, Next, Qdisc, RANKS, Ranking, Spec, Stats,
+    Verdict, Weight,
+};
 use class::{State, Turn};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos, Spread};
+use siblings::Siblings;
 use std::collections::BTreeMap;
 
 mod class;
+mod siblings;
 
 /// Quanta are never below this: fewer turns than this many to send a frame would be work without
 /// end.
@@ -119,6 +126,8 @@ pub(crate) struct Bands {
     waiting: Rotation,
     /// The first of these times.
     wakes: Nanos,
+    /// The same qdisc on other queues of a class.
+    siblings: Option<Siblings>,
     /// The place of the class whose packet left last.
     last: Option<u32>,
     backlog: Backlog,
@@ -131,7 +140,12 @@ pub(crate) struct Bands {
 impl Bands {
     /// # Panics
     /// Where there is not one qdisc for each class.
-    pub(crate) fn new(config: Config, level: u8, children: Vec<Spec>) -> Self {
+    pub(crate) fn new(
+        config: Config,
+        level: u8,
+        children: Vec<Spec>,
+        census: Option<Box<dyn Census>>,
+    ) -> Self {
         assert_eq!(config.classes.len(), children.len(), "each class has one qdisc below it");
         let classes = config.classes.iter().zip(children);
         let classes = classes.map(|(class, child)| class::Class::new(*class, child)).collect();
@@ -145,6 +159,7 @@ impl Bands {
             line: Rotation::EMPTY,
             waiting: Rotation::EMPTY,
             wakes: Nanos::MAX,
+            siblings: census.map(Siblings::new),
             last: None,
             backlog: Backlog::default(),
             stats: Stats::default(),
@@ -190,10 +205,12 @@ impl Bands {
     /// Something may have come for the class at `place`.
     #[inline]
     fn wake(&mut self, place: u32) {
+        let class = &mut self.classes[place as usize];
         if (place as usize) < self.strict {
+            // What came need not wait.
+            class.state = State::Idle;
             return;
         }
-        let class = &mut self.classes[place as usize];
         match class.state {
             State::Idle if !class.queue.backlog().is_empty() => {
                 class.begin();
@@ -206,6 +223,41 @@ impl Bands {
             }
             State::Idle | State::InLine => {}
         }
+        self.count_among_siblings(place);
+    }
+
+    /// Has the other queues know whether the class at `place`, which takes turns, has packets here.
+    #[inline]
+    fn count_among_siblings(&mut self, place: u32) {
+        let Some(siblings) = &mut self.siblings else { return };
+        let class = &mut self.classes[place as usize];
+        let has_packets = !class.queue.backlog().is_empty();
+        if has_packets != class.is_counted {
+            class.is_counted = has_packets;
+            siblings.count(class.id, has_packets);
+        }
+    }
+
+    /// Divides the quanta of those in line by where they have packets.
+    #[inline(never)]
+    fn meet(&mut self, now: Nanos) {
+        let Some(siblings) = &mut self.siblings else { return };
+        let (mut most, mut due) = (1, Bytes::ZERO);
+        let mut at = self.line.front();
+        while let Some(place) = at {
+            let class = &self.classes[place as usize];
+            let queues = siblings.queues(class.id);
+            most = most.max(queues);
+            due += class.due(queues);
+            at = self.line.behind(&mut self.classes, place);
+        }
+        at = self.line.front();
+        while let Some(place) = at {
+            let class = &mut self.classes[place as usize];
+            class.divide(siblings.queues(class.id), most);
+            at = self.line.behind(&mut self.classes, place);
+        }
+        siblings.have_met(due, now);
     }
 
     /// Those whose time has come take turns again.
@@ -231,6 +283,9 @@ impl Bands {
     fn release(&mut self, packets: &mut Packets, now: Nanos, out: &mut impl Sink) -> Next {
         if self.wakes <= now {
             self.wake_waiting(now);
+        }
+        if self.siblings.as_ref().is_some_and(|siblings| siblings.is_due(now)) {
+            self.meet(now);
         }
         let mut held = Nanos::MAX;
         for place in 0..self.strict {
@@ -282,11 +337,21 @@ impl Bands {
             self.last = Some(place as u32);
         }
         let after = class.queue.backlog();
+        let held = match next {
+            Next::At(at) | Next::Held(at) => Some(at),
+            Next::Now | Next::Empty => None,
+        };
+        class.state = held.map_or(State::Idle, State::Waiting);
         self.count(before, after);
-        match next {
-            Next::At(at) | Next::Held(at) => at,
-            Next::Now | Next::Empty => Nanos::MAX,
-        }
+        held.unwrap_or(Nanos::MAX)
+    }
+
+    /// The first place of the order whose class may have something to send.
+    fn first(&self) -> Option<usize> {
+        let may_send = |class: &class::Class| {
+            !class.queue.backlog().is_empty() && !matches!(class.state, State::Waiting(_))
+        };
+        self.classes[..self.strict].iter().position(may_send)
     }
 
     /// The class at `place`, the first in line, takes its turn.
@@ -302,6 +367,7 @@ impl Bands {
             self.stats.sent_bytes += sent.bytes.0;
         }
         self.count(before, after);
+        self.count_among_siblings(place);
         if turn == Turn::Full {
             return;
         }
@@ -342,6 +408,9 @@ impl Bands {
             self.classes.push(class);
         }
         for mut gone in before.into_values() {
+            if let Some(siblings) = self.siblings.as_mut().filter(|_| gone.is_counted) {
+                siblings.count(gone.id, false);
+            }
             while let Some(id) = gone.queue.drain(handover.packets()) {
                 handover.packets().discard(id, DropReason::ClassGone);
             }
@@ -412,6 +481,28 @@ impl Qdisc for Bands {
         self.backlog
     }
 
+    /// That of the first band's queue, or what classes by turns are due.
+    fn weight(&self) -> Weight {
+        match self.first() {
+            Some(place) => self.classes[place].queue.qdisc().weight(),
+            None => self.siblings.as_ref().map_or(Weight::ONE, Siblings::weight),
+        }
+    }
+
+    fn ranking(&self) -> Ranking {
+        let left = self.last.map_or(0, |place| rank(self.strict.min(place as usize)));
+        let (next, bytes) = match self.first() {
+            Some(place) => (rank(place), self.classes[place].queue.backlog().bytes),
+            None if self.line.is_empty() => (u8::MAX, Bytes::ZERO),
+            None => {
+                let by_turns = self.classes[self.strict..].iter();
+                let bytes = by_turns.map(|class| class.queue.backlog().bytes.0).sum();
+                (rank(self.strict), Bytes(bytes))
+            }
+        };
+        Ranking { left, next, bytes }
+    }
+
     fn stats(&self, into: &mut Vec<Stats>) {
         self.stats_below(Above::default(), into);
     }
@@ -439,10 +530,15 @@ impl Qdisc for Bands {
     }
 
     fn retune(&mut self, spec: Spec, handover: &mut Handover<'_>) {
-        let Spec { config: AnyConfig::Bands(config), level, children, .. } = spec else {
+        let Spec { config: AnyConfig::Bands(config), level, children, census, .. } = spec else {
             panic!("a qdisc with classes cannot be retuned to {:?}", spec.config)
         };
         self.level = level;
+        if let Some(census) = census {
+            // New siblings have heard of no class.
+            self.siblings = Some(Siblings::new(census));
+            self.classes.iter_mut().for_each(|class| class.is_counted = false);
+        }
         self.rebuild(config, children, handover);
     }
 
@@ -470,6 +566,11 @@ impl Qdisc for Bands {
         self.count(before, after);
         self.wake(place);
     }
+}
+
+/// The rank of the class at `place` of the order; those by turns have the one behind it.
+fn rank(place: usize) -> u8 {
+    place.min(RANKS - 1) as u8
 }
 
 /// What a class sends in a turn.

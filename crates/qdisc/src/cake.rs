@@ -225,7 +225,15 @@ impl Cake {
     /// The batch is over: says what is left.
     #[inline]
     fn end_batch(&mut self, now: Nanos) {
-        let Seat::Shared(shared) = &mut self.seat else { return };
+        let Seat::Shared(shared) = &mut self.seat else {
+            if let Some(neighbours) = &self.neighbours
+                && self.backlog.is_empty()
+                && neighbours.has_told()
+            {
+                self.meet(now);
+            }
+            return;
+        };
         shared.report(self.backlog, now);
         let share = shared.share();
         if let Some(neighbours) = &self.neighbours
@@ -260,17 +268,33 @@ impl Cake {
     #[inline(never)]
     fn meet(&mut self, now: Nanos) {
         let Some(neighbours) = &mut self.neighbours else { return };
-        let Some(rate) = self.config.rate else {
-            let hosts = self.tins.iter().map(|tin| tin.weight).sum();
-            self.weight = neighbours.meet_in_class(hosts, now);
+        if let ([tin], None) = (&self.tins[..], self.config.rate) {
+            self.weight = neighbours.meet_in_class(tin.weight, now);
             return;
-        };
+        }
         let nothing = Part { weight: 0, sent: 0, part: 0 };
         let mut parts = [nothing; crate::TINS_MAX];
         for (part, tin) in parts.iter_mut().zip(&self.tins) {
             *part = Part { weight: tin.weight, sent: tin.sent, part: 0 };
         }
         let parts = &mut parts[..self.tins.len()];
+        let Some(rate) = self.config.rate else {
+            if self.backlog.is_empty() {
+                parts.iter_mut().for_each(|part| part.weight = 0);
+            }
+            let shares = &self.scheme.shares;
+            self.weight = neighbours.meet_by_tin(shares, parts, now);
+            let due = |(share, part): (&tins::Share, &Part)| {
+                u64::from(share.quantum) * u64::from(part.part)
+            };
+            // Only proportions matter: the greatest part is as long as the first tin's quantum.
+            let most = shares.iter().zip(&*parts).map(due).max().unwrap_or_default().max(1);
+            let whole = u64::from(shares[0].quantum);
+            for (tin, part) in self.tins.iter_mut().zip(shares.iter().zip(&*parts)) {
+                tin.quantum = (due(part) * whole / most).max(1) as u32;
+            }
+            return;
+        };
         let weight = neighbours.meet(&self.scheme.shares, parts, rate, now);
         for ((tin, share), part) in self.tins.iter_mut().zip(&self.scheme.shares).zip(parts) {
             tin.set_threshold(part_of(part_of(rate, share.threshold), part.part));

@@ -95,14 +95,33 @@ impl Config {
 }
 
 impl Config {
-    /// Whether it shares out by host, and is to count hosts together with its like on other queues.
-    pub(crate) fn counts_hosts(&self) -> bool {
-        matches!(self, Self::Cake(_))
+    /// Whether it shares out by host or class, and is to count these together with its like on other
+    /// queues.
+    pub(crate) fn counts_together(&self) -> bool {
+        match self {
+            Self::Cake(_) => true,
+            Self::Bands(bands) => bands.classes.iter().any(|class| class.quantum.is_some()),
+            _ => false,
+        }
+    }
+
+    /// Whether it has bands in an order: whether its [`Qdisc::ranking`] is ever another.
+    pub(crate) fn has_ranks(&self) -> bool {
+        let Self::Bands(bands) = self else { return false };
+        bands.classes.len() > 1 && bands.classes.iter().any(|class| class.quantum.is_none())
     }
 
     /// Whether its [`Qdisc::weight`] is ever another than one.
     pub(crate) fn has_weight(&self) -> bool {
-        matches!(self, Self::Cake(_) | Self::FqCodel(_) | Self::Sfq(_))
+        matches!(
+            self,
+            Self::Bands(_)
+                | Self::Cake(_)
+                | Self::Fq(_)
+                | Self::FqCodel(_)
+                | Self::Pacing(_)
+                | Self::Sfq(_)
+        )
     }
 }
 
@@ -205,7 +224,7 @@ impl Spec {
                 assert!(children.is_empty(), "what is below an htb is below its classes");
                 Box::new(htb::Htb::new(config, level, tree.expect("an htb has a tree")))
             }
-            Config::Bands(config) => Box::new(bands::Bands::new(config, level, children)),
+            Config::Bands(config) => Box::new(bands::Bands::new(config, level, children, census)),
             Config::Cake(config) => {
                 assert!(children.is_empty(), "a cake has no qdisc below it");
                 Box::new(cake::Cake::new(config, meter, census))

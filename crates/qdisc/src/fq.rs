@@ -37,7 +37,7 @@
 //! that find the queues empty, freeing memory.
 
 use crate::heap::Heap;
-use crate::{Detail, Handover, Next, Qdisc, Spec, Stats, Verdict};
+use crate::{Detail, Handover, Next, Qdisc, Spec, Stats, Verdict, Weight};
 use bands::Bands;
 use narrows_packet::{Backlog, Batch, Fifo, PacketId, Packets, Reading};
 use narrows_units::Nanos;
@@ -138,6 +138,10 @@ impl Qdisc for Fq {
 
     fn backlog(&self) -> Backlog {
         self.backlog
+    }
+
+    fn weight(&self) -> Weight {
+        Weight::of_flows(self.bands.flows())
     }
 
     fn stats(&self, into: &mut Vec<Stats>) {

@@ -179,7 +179,7 @@ impl Htb {
     /// one that is new.
     fn leaf(&self, id: u32, runs: Option<NodeId>) -> Option<LeafClass> {
         let mut leaf = self.tree.leaf(id)?;
-        if leaf.qdisc.config.counts_hosts() && runs != Some(leaf.qdisc.id) {
+        if leaf.qdisc.config.counts_together() && runs != Some(leaf.qdisc.id) {
             leaf.qdisc.census = self.tree.census(id);
         }
         Some(leaf)
@@ -249,6 +249,9 @@ impl Htb {
     fn wake(&mut self, place: u32) {
         let leaf = &mut self.leaves[place as usize];
         if leaf.state == State::Idle && !leaf.queue.backlog().is_empty() {
+            self.make_ready(place);
+        } else if leaf.is_hastened() {
+            self.lines.remove(&mut self.leaves, place);
             self.make_ready(place);
         }
     }
@@ -417,7 +420,7 @@ impl Htb {
     }
 
     /// When the class at `place` has something from those below the class of `line`.
-    fn due_in(&self, line: u32, place: u32, now: Nanos) -> Nanos {
+    fn due_in(&mut self, line: u32, place: u32, now: Nanos) -> Nanos {
         let level = self.lines.level(line);
         self.leaves[place as usize].due_below(level, now).max(now + Nanos(1))
     }
@@ -524,6 +527,7 @@ impl Htb {
             return false;
         }
         let level = self.lines.level(line);
+        let leaf = &mut self.leaves[place as usize];
         let due = leaf.due_below(level, now);
         if due <= now {
             return false;

@@ -50,5 +50,5 @@ pub use feedback::{Alone, DESTINATIONS, Feedback, Word};
 pub use held::Above;
 pub use meter::{Contact, Meter, Share, Take, Weight};
 pub use probe::{Contacts, Probe};
-pub use qdisc::{Next, Qdisc, Stats, Verdict};
+pub use qdisc::{Next, Qdisc, RANKS, Ranking, Stats, Verdict};
 pub use slot::{Handover, NodeId, ReadHeaders, Slot};

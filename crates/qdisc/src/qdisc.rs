@@ -2,7 +2,7 @@
 
 use crate::{Above, Detail, Handover, NodeId, Spec, Weight};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
-use narrows_units::Nanos;
+use narrows_units::{Bytes, Nanos};
 
 /// What happened to a packet that was offered to a qdisc.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +73,20 @@ impl Stats {
     }
 }
 
+/// Bands of more ranks than this count as the last of these, beyond a queue.
+pub const RANKS: usize = 8;
+
+/// Which of its bands a qdisc sends next, by rank: 0 goes first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ranking {
+    /// Of the packet that left last.
+    pub left: u8,
+    /// Of the first band that may have something to send,
+    pub next: u8,
+    /// and how much of that rank is queued.
+    pub bytes: Bytes,
+}
+
 /// A queueing discipline. It owns the packets between [`Qdisc::enqueue`] and
 /// [`Qdisc::dequeue`]; every one of them leaves, or is discarded with a reason.
 pub trait Qdisc: Send {
@@ -131,6 +145,12 @@ pub trait Qdisc: Send {
     /// not tell them apart.
     fn weight(&self) -> Weight {
         Weight::ONE
+    }
+
+    /// Whose turn it is among bands that have an order, so that the queues of a class can keep it
+    /// together. All are of one rank where there are none.
+    fn ranking(&self) -> Ranking {
+        Ranking { left: 0, next: 0, bytes: self.backlog().bytes }
     }
 
     /// Adds its own figures and then those of the qdiscs below it, depth first, in the order

@@ -4,10 +4,10 @@ use super::ledger::Ledger;
 use super::race::Race;
 use super::terms::{Bucket, Terms};
 use crate::census;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, fence};
 use narrows_cpu::prefetch;
-use narrows_qdisc::Census;
 use narrows_qdisc::htb::{Class, PRIORITIES};
+use narrows_qdisc::{Census, RANKS};
 use std::sync::{Arc, OnceLock};
 
 /// A class has fewer hosts than a port.
@@ -31,6 +31,9 @@ pub(super) struct Node {
     borrowers: OnceLock<Box<[Race; PRIORITIES]>>,
     /// Its place in the races of those above it, the parent first.
     places: Box<[AtomicU64]>,
+    /// The queues that send for it, by the rank of what each sends next; those of the first rank are
+    /// in [`Sales`]. Made with the first of them.
+    ranks: OnceLock<Box<[Race; RANKS - 1]>>,
     /// What its queues count together. Made for the first that asks.
     census: OnceLock<Arc<ClassCensus>>,
 }
@@ -42,8 +45,8 @@ pub(super) struct Sales {
     /// Where rate and ceiling are the same, that of the ceiling is for both.
     rate: Ledger,
     pub(super) ceil: Ledger,
-    /// The queues that send for it.
-    pub(super) queues: Race,
+    /// The queues that send for it, where nothing has a rank or the first one.
+    queues: Race,
     /// With what weight and priority it runs in the races above it; 0 while it does not.
     entry: AtomicU64,
 }
@@ -61,6 +64,7 @@ impl Node {
             sales,
             borrowers: OnceLock::new(),
             places,
+            ranks: OnceLock::new(),
             census: OnceLock::new(),
         }
     }
@@ -82,6 +86,28 @@ impl Node {
     #[inline]
     pub(super) fn borrowers(&self) -> &[Race; PRIORITIES] {
         self.borrowers.get_or_init(Box::default)
+    }
+
+    /// Its queues of which the next packet has this rank.
+    #[inline]
+    pub(super) fn queues(&self, rank: usize) -> &Race {
+        match rank.checked_sub(1) {
+            None => &self.sales.queues,
+            Some(at) => &self.ranks.get_or_init(Box::default)[at],
+        }
+    }
+
+    /// Whether what one of its queues sends next is not of the first rank, or ever was.
+    pub(super) fn has_ranks(&self) -> bool {
+        self.ranks.get().is_some()
+    }
+
+    /// Whether no queue has anything to send for it. Of two that leave races of different ranks at
+    /// once, at least one sees so: each has left its race before the fence, and looks behind it.
+    fn is_idle(&self) -> bool {
+        let Some(ranks) = self.ranks.get() else { return self.sales.queues.is_empty() };
+        fence(Ordering::SeqCst);
+        self.sales.queues.is_empty() && ranks.iter().all(Race::is_empty)
     }
 
     /// A seat at what its queues count together.
@@ -123,9 +149,11 @@ impl Node {
         }
     }
 
-    /// Does not run there any more.
+    /// Does not run there any more, where no queue has anything to send for it.
     pub(super) fn retire(&self) {
-        self.exchange(0);
+        if self.is_idle() {
+            self.exchange(0);
+        }
     }
 
     /// Whoever exchanges the entry takes back exactly what it stood for. Another queue may enter at
@@ -160,5 +188,42 @@ mod tests {
     fn a_purchase_touches_two_cache_lines_of_a_class() {
         assert_eq!(offset_of!(Node, sales), 64);
         assert_eq!(size_of::<Sales>(), 64);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::thread;
+    use narrows_units::{Bytes, Rate, wire::Overhead};
+
+    fn class(parent: Option<u32>) -> Class {
+        let rate = Rate::from_bits_per_sec(1_000_000);
+        let burst = Bytes(10_000);
+        let (cburst, overhead) = (burst, Overhead::NONE);
+        Class { parent, rate, ceil: rate, burst, cburst, prio: 0, quantum: 1_000, overhead }
+    }
+
+    #[test]
+    fn loom_the_last_queue_to_leave_has_the_class_retire_whatever_their_ranks() {
+        loom::model(|| {
+            let root = Arc::new(Node::new(1, 1, &class(None), None));
+            let node = Arc::new(Node::new(2, 2, &class(Some(1)), Some(Arc::clone(&root))));
+            node.queues(0).join(1_000);
+            node.queues(1).join(1_000);
+            node.enter();
+            let leave = |node: &Node, rank| {
+                if node.queues(rank).leave(1_000) {
+                    node.retire();
+                }
+            };
+            let other = {
+                let node = Arc::clone(&node);
+                thread::spawn(move || leave(&node, 1))
+            };
+            leave(&node, 0);
+            other.join().unwrap();
+            assert!(root.borrowers()[0].is_empty());
+        });
     }
 }

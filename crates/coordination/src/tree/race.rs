@@ -25,7 +25,7 @@ use narrows_units::{Bytes, Nanos};
 const LEAD: Bytes = Bytes(2 * 1514);
 
 /// For so long at most one comes before worse priorities where it has not waited.
-const RETURN: Nanos = Nanos::from_millis(1);
+pub(super) const RETURN: Nanos = Nanos::from_millis(1);
 
 /// By how much one may be late who said when he would ask again.
 const SLACK: Nanos = Nanos::from_micros(50);
@@ -77,6 +77,11 @@ impl Race {
         self.weight.fetch_add(weight, Ordering::Relaxed);
     }
 
+    /// Whether nobody runs.
+    pub(super) fn is_empty(&self) -> bool {
+        self.weight.load(Ordering::Relaxed) == 0
+    }
+
     /// Whether nobody else runs.
     pub(super) fn leave(&self, weight: u64) -> bool {
         self.weight.fetch_sub(weight, Ordering::Relaxed) == weight
@@ -101,13 +106,15 @@ impl Race {
         wanted
     }
 
-    /// One who stands in line elsewhere comes at `until`, and goes before worse priorities.
+    /// One who stands in line elsewhere comes at `until`, and goes before worse priorities. Returns
+    /// what he says when he does not wait any more.
     #[inline]
-    pub(super) fn comes(&self, until: Nanos) {
-        let until = (until + SLACK).0;
-        if self.wanted.load(Ordering::Relaxed) < until {
-            self.wanted.store(until, Ordering::Relaxed);
+    pub(super) fn comes(&self, until: Nanos) -> Nanos {
+        let wanted = until + SLACK;
+        if self.wanted.load(Ordering::Relaxed) < wanted.0 {
+            self.wanted.store(wanted.0, Ordering::Relaxed);
         }
+        wanted
     }
 
     /// One whom it had nothing for buys elsewhere, and comes back after `gap`.

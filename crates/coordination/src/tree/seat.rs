@@ -7,11 +7,11 @@
 
 use super::ledger::Ledger;
 use super::node::Node;
-use super::race::{Race, bytes, laps};
+use super::race::{RETURN, Race, bytes, laps};
 use super::terms::{Bucket, FRAME};
 use crate::sync::Ordering;
-use narrows_qdisc::Weight;
 use narrows_qdisc::htb::{ClassMeter, Grant, Line};
+use narrows_qdisc::{RANKS, Weight};
 use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
 
@@ -60,6 +60,12 @@ impl Right {
         Self::Shared(CUSHION_PART.trailing_zeros() + lender.depth().min(CUSHIONS - 1) as u32)
     }
 
+    /// Whether somebody better waits.
+    #[inline]
+    fn is_outranked(self) -> bool {
+        matches!(self, Self::None(OUTRANKED | LAST))
+    }
+
     /// What it is above the lender, for a class of priority `prio`.
     #[inline]
     fn above(self, prio: usize) -> Self {
@@ -97,6 +103,10 @@ pub(super) struct Seat {
     place: u64,
     /// Its weight there; 0 while nothing is queued.
     weight: u64,
+    /// The rank of what it sends next: there is a race for each.
+    rank: usize,
+    /// Its places in those of other ranks. Made with the first other rank.
+    places: Option<Box<[u64; RANKS]>>,
     /// What the queue weighs beside the others.
     part: Weight,
     /// Who lent the last time.
@@ -108,10 +118,13 @@ pub(super) struct Seat {
     /// Whether what it had of its own did not pass the ceilings above it: it looks first, until it is
     /// not refused any more.
     was_held: bool,
-    /// Whose better rank over others it has claimed since then, by bits as in [`Refusal::by`],
+    /// At whom it has claimed since then to come before worse priorities, by bits as in
+    /// [`Refusal::by`]; 0 is the class itself, where it comes before worse ranks,
     wanted_by: u32,
-    /// and what it has said.
+    /// and what it has said there,
     wanted: Nanos,
+    /// and at the class.
+    wanted_here: Nanos,
 }
 
 /// What a purchase would take.
@@ -202,6 +215,8 @@ impl Seat {
             total: 0,
             place: 0,
             weight: 0,
+            rank: 0,
+            places: None,
             part: Weight::ONE,
             lender: 0,
             line: None,
@@ -209,6 +224,7 @@ impl Seat {
             was_held: false,
             wanted_by: 0,
             wanted: Nanos::ZERO,
+            wanted_here: Nanos::ZERO,
         }
     }
 
@@ -220,18 +236,47 @@ impl Seat {
     /// What the queue may say for its class.
     #[inline]
     fn own_claim(&self, now: Nanos) -> Claim {
-        let queues = &self.node.sales.queues;
+        let queues = self.queues();
         let ahead = queues.ahead(self.place, self.weight);
         let is_ahead = ahead.is_some();
+        let outranked = if self.rank == 0 { Nanos::ZERO } else { self.outranked_until() };
+        let is_outranked = outranked > now;
         let Some((of_last, until)) = queues.ahead_of_last(self.place, self.weight, now) else {
+            if is_outranked {
+                let (right, later) = (Right::None(OUTRANKED), Right::Assured);
+                return Claim { right, later, at: outranked, is_ahead };
+            }
             // Nobody else waits: the others have had what they want.
             return Claim { is_ahead, ..Claim::only(Right::Assured) };
         };
         // Before then the other queues of the class have not bought their shares.
         let others = queues.bytes(ahead.unwrap_or_default()).max(bytes(of_last, self.weight));
         let others = self.node.terms.ceil().pace.span(0, others);
-        let at = until.max(now + others);
-        Claim { right: Right::None(LATE), later: Right::Assured, at, is_ahead }
+        let at = until.max(now + others).max(outranked);
+        let right = Right::None(if is_outranked { LAST } else { LATE });
+        Claim { right, later: Right::Assured, at, is_ahead }
+    }
+
+    /// The race of the queues of the class that are of its rank.
+    #[inline]
+    fn queues(&self) -> &Race {
+        self.node.queues(self.rank)
+    }
+
+    /// Has queues of worse ranks know that it stands in line until `due`.
+    #[inline]
+    fn comes(&mut self, due: Nanos) {
+        if self.node.has_ranks() {
+            self.wanted_here = self.queues().comes(due);
+            self.wanted_by |= 1;
+        }
+    }
+
+    /// Until when a queue of the class waits that is of a better rank.
+    #[inline(never)]
+    fn outranked_until(&self) -> Nanos {
+        let better = (0..self.rank).map(|rank| self.node.queues(rank).wanted_until());
+        better.max().unwrap_or_default()
     }
 
     /// What the class may say at `lender`, `steps` above it, where `own` is what the queue may say
@@ -247,13 +292,14 @@ impl Seat {
         let outranked = races[..prio].iter().map(Race::wanted_until).max().unwrap_or_default();
         let mut at = outranked.max(own.at);
         let mut is_late = own.right != Right::Assured;
+        let is_outranked = outranked > now || own.right.is_outranked();
         if let Some((of_last, due)) = race.ahead_of_last(place, weight, now) {
             is_late = true;
             let others = race.bytes(ahead.unwrap_or_default()).max(bytes(of_last, weight));
             at = at.max(due).max(now + lender.terms.ceil().pace.span(0, others));
         }
         let later = Right::shared(lender);
-        let right = match (is_late, outranked > now) {
+        let right = match (is_late, is_outranked) {
             (true, true) => Right::None(LAST),
             (false, true) => Right::None(OUTRANKED),
             (true, false) => Right::None(LATE),
@@ -377,10 +423,13 @@ impl Seat {
     /// class.
     #[cold]
     fn want(&mut self, refusal: &Refusal, now: Nanos) {
-        self.node.sales.queues.want(self.place, refusal.until, now);
+        self.wanted_here = self.queues().want(self.place, refusal.until, now);
+        let here = u32::from(self.node.has_ranks());
         if refusal.by == 0 {
+            self.wanted_by |= here;
             return;
         }
+        self.wanted_by = refusal.by & !1 | here;
         self.node.enter();
         let (prio, weight) = (self.node.terms.prio(), u64::from(self.node.terms.quantum()));
         for (steps, above) in self.node.path().enumerate().skip(1) {
@@ -395,13 +444,15 @@ impl Seat {
                 self.wanted = race.want(to, refusal.until, now);
             }
         }
-        self.wanted_by = refusal.by;
     }
 
     /// Has them know that it does not wait any more.
     #[cold]
     fn has_had(&mut self, now: Nanos) {
         let (prio, by) = (self.node.terms.prio(), std::mem::take(&mut self.wanted_by));
+        if by & 1 != 0 {
+            self.queues().has_had(self.wanted_here, now);
+        }
         for (steps, above) in self.node.path().enumerate().skip(1) {
             if by & (1 << steps) != 0 {
                 above.borrowers()[prio].has_had(self.wanted, now);
@@ -457,7 +508,7 @@ impl Seat {
     /// Moves the races on for `bytes` that were bought as `offer` has it.
     fn run(&mut self, bytes: Bytes, offer: &Offer, now: Nanos) {
         let node = &self.node;
-        let queues = &node.sales.queues;
+        let queues = node.queues(self.rank);
         queues.sold(bytes, self.weight);
         let before = self.place;
         self.place = self.place.wrapping_add(laps(bytes, self.weight));
@@ -597,9 +648,12 @@ impl ClassMeter for Seat {
         (u64::from(id) << 8 | u64::from(line.rank), turn)
     }
 
-    fn due_below(&self, level: u8, least: Bytes, now: Nanos) -> Nanos {
+    fn due_below(&mut self, level: u8, least: Bytes, now: Nanos) -> Nanos {
         match &self.line {
-            Some(Waiting { line, .. }) if !line.borrows => return Nanos::MAX,
+            Some(Waiting { line, .. }) if !line.borrows => {
+                self.comes(now + RETURN);
+                return Nanos::MAX;
+            }
             _ => {}
         }
         let own = self.own_claim(now);
@@ -613,6 +667,7 @@ impl ClassMeter for Seat {
         for (_, at) in below().skip(1) {
             at.borrowers()[self.node.terms.prio()].comes(due);
         }
+        self.comes(due);
         due
     }
 
@@ -624,7 +679,7 @@ impl ClassMeter for Seat {
     fn give_back(&mut self, bytes: Bytes) {
         self.total = self.total.wrapping_sub(bytes.0);
         self.undo(bytes, self.total, self.lender, usize::MAX);
-        self.node.sales.queues.returned(bytes, self.weight);
+        self.queues().returned(bytes, self.weight);
         self.place = self.place.wrapping_sub(laps(bytes, self.weight));
         let (node, weight) = (&self.node, u64::from(self.node.terms.quantum()));
         for (steps, above) in node.path().enumerate().take(self.lender + 1).skip(1) {
@@ -637,9 +692,29 @@ impl ClassMeter for Seat {
         self.part = weight;
         if self.weight != 0 {
             let weight = self.weight_among_queues();
-            let queues = &self.node.sales.queues;
-            queues.join(weight);
-            let _: bool = queues.leave(std::mem::replace(&mut self.weight, weight));
+            self.queues().join(weight);
+            let before = std::mem::replace(&mut self.weight, weight);
+            let _: bool = self.queues().leave(before);
+        }
+    }
+
+    fn rank(&mut self, rank: u8, now: Nanos) {
+        let rank = usize::from(rank).min(RANKS - 1);
+        let before = std::mem::replace(&mut self.rank, rank);
+        if rank == before {
+            return;
+        }
+        if self.wanted_by & 1 != 0 {
+            self.wanted_by &= !1;
+            self.node.queues(before).has_had(self.wanted_here, now);
+        }
+        let places = self.places.get_or_insert_default();
+        places[before] = self.place;
+        self.place = places[rank];
+        if self.weight != 0 {
+            self.queues().join(self.weight);
+            self.place = self.queues().start(self.place, self.weight);
+            let _: bool = self.node.queues(before).leave(self.weight);
         }
     }
 
@@ -651,14 +726,15 @@ impl ClassMeter for Seat {
         if active == (self.weight != 0) {
             return;
         }
-        let sales = &self.node.sales;
         if active {
             self.weight = self.weight_among_queues();
-            sales.queues.join(self.weight);
-            self.place = sales.queues.start(self.place, self.weight);
-        } else if sales.queues.leave(std::mem::take(&mut self.weight)) {
-            // No other queue has anything to send.
-            self.node.retire();
+            self.queues().join(self.weight);
+            self.place = self.queues().start(self.place, self.weight);
+        } else {
+            let weight = std::mem::take(&mut self.weight);
+            if self.queues().leave(weight) {
+                self.node.retire();
+            }
         }
     }
 

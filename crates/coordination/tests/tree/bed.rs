@@ -3,7 +3,7 @@
 use narrows_coordination::{Below, Label, SharedTree, TreeStrategy};
 use narrows_packet::{Batch, Headers, PacketId, Packets, Reading};
 use narrows_qdisc::htb::{self, Class, ClassMeter, LeafClass, TreeMeter};
-use narrows_qdisc::{Census, Config, Next, NodeId, Qdisc, Spec, fifo};
+use narrows_qdisc::{Census, Config, Next, NodeId, Qdisc, Spec, bands, fifo};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -93,6 +93,9 @@ struct Source {
     /// Whose packets they are, and of which of his flows.
     host: u32,
     flow: u32,
+    /// Of which band of the class they are, where it has bands.
+    band: u16,
+    dscp: u8,
     len: u32,
     demand: Demand,
     next: Nanos,
@@ -129,9 +132,19 @@ fn fifo() -> Config {
     Config::Fifo(fifo::Config::Packets(1000))
 }
 
-/// What is known of a packet from `source` to `destination`.
-fn hosts(source: u32, destination: u32) -> Headers {
-    let dscp = 0;
+/// A leaf with `config` in it.
+fn below(config: Config) -> Below {
+    Below::new(NodeId(0), config)
+}
+
+/// Packets of nobody in particular.
+fn source(class: u32, queue: usize, len: u32, demand: Demand) -> Source {
+    let next = Nanos::ZERO;
+    Source { class, queue, host: 0, flow: 0, band: 0, dscp: 0, len, demand, next, queued: 0 }
+}
+
+/// What is known of a packet from `source` to `destination` with the code point `dscp`.
+fn hosts(source: u32, destination: u32, dscp: u8) -> Headers {
     Headers { source, destination, dscp, ..Headers::default() }
 }
 
@@ -164,12 +177,26 @@ const TICK: Nanos = Nanos::from_micros(2);
 impl Bed {
     /// `queues` that keep `classes` together. Those without one below are leaves.
     pub fn new(asking: Asking, queues: usize, classes: &[(u32, Class)]) -> Self {
-        Self::made(TreeStrategy::Fair, asking, queues, classes, &BTreeMap::new(), &fifo())
+        Self::made(TreeStrategy::Fair, asking, queues, classes, &BTreeMap::new(), &below(fifo()))
     }
 
     /// The same with `leaf` in each class that has none below it.
     pub fn with_leaves(queues: usize, classes: &[(u32, Class)], leaf: &Config) -> Self {
-        Self::made(TreeStrategy::Fair, Asking::All, queues, classes, &BTreeMap::new(), leaf)
+        let leaf = below(leaf.clone());
+        Self::made(TreeStrategy::Fair, Asking::All, queues, classes, &BTreeMap::new(), &leaf)
+    }
+
+    /// The same with bands in each class that has none below it, and a FIFO in each band.
+    pub fn with_bands(
+        asking: Asking,
+        queues: usize,
+        classes: &[(u32, Class)],
+        bands: &bands::Config,
+    ) -> Self {
+        let child = |id| Below { level: 2, ..Below::new(NodeId(id), fifo()) };
+        let children = (1..).take(bands.classes.len()).map(child).collect();
+        let leaf = Below { children, ..below(Config::Bands(bands.clone())) };
+        Self::made(TreeStrategy::Fair, asking, queues, classes, &BTreeMap::new(), &leaf)
     }
 
     /// The same by `strategy`, with FlowValve's `labels`.
@@ -179,7 +206,7 @@ impl Bed {
         classes: &[(u32, Class)],
         labels: &BTreeMap<u32, Label>,
     ) -> Self {
-        Self::made(strategy, Asking::All, queues, classes, labels, &fifo())
+        Self::made(strategy, Asking::All, queues, classes, labels, &below(fifo()))
     }
 
     fn made(
@@ -188,7 +215,7 @@ impl Bed {
         queues: usize,
         classes: &[(u32, Class)],
         labels: &BTreeMap<u32, Label>,
-        leaf: &Config,
+        leaf: &Below,
     ) -> Self {
         let tree = SharedTree::new(strategy);
         let bed_queue = || {
@@ -196,7 +223,7 @@ impl Bed {
             let seat = Box::new(Seat { seat: tree.seat(), asking });
             let spec = Spec { tree: Some(seat), ..Spec::new(Config::Htb(config)) };
             let mut packets = Packets::new(8192);
-            packets.prepare(leaf.reading());
+            packets.prepare(leaf.config.reading());
             Queue {
                 qdisc: spec.build(),
                 packets,
@@ -224,7 +251,7 @@ impl Bed {
         let mut members = BTreeMap::new();
         for (id, class) in classes {
             let is_leaf = classes.iter().all(|(_, other)| other.parent != Some(*id));
-            let below = is_leaf.then(|| Below::new(NodeId(u64::from(*id)), leaf.clone()));
+            let below = is_leaf.then(|| Below { id: NodeId(u64::from(*id)), ..leaf.clone() });
             members.insert(*id, (*class, below));
             bed.classes.insert(*id, *class);
             let rate = class.ceil.bits_per_sec();
@@ -238,19 +265,34 @@ impl Bed {
     pub fn demand(&mut self, class: u32, queue: usize, len: u32, demand: Demand) {
         self.sources.retain(|source| (source.class, source.queue) != (class, queue));
         let next = self.now;
-        self.sources.push(Source { class, queue, host: 0, flow: 0, len, demand, next, queued: 0 });
+        self.sources.push(Source { next, ..source(class, queue, len, demand) });
+    }
+
+    /// Has full-size packets come for the `band` of `class` on `queue`. They count as that host's.
+    pub fn demand_band(&mut self, class: u32, band: u16, queue: usize, demand: Demand) {
+        let host = u32::from(band);
+        let next = self.now;
+        self.sources.push(Source { band, host, next, ..source(class, queue, 1514, demand) });
     }
 
     /// Has more full-size packets than can leave come for `class` on `queue`, of `flows` of `host`.
     pub fn flood(&mut self, class: u32, queue: usize, host: u32, flows: u32) {
         for _ in 0..flows {
             let (flow, next) = (self.sources.len() as u32, self.now);
-            let (len, demand) = (1514, Demand::Endless);
-            self.sources.push(Source { class, queue, host, flow, len, demand, next, queued: 0 });
+            let endless = source(class, queue, 1514, Demand::Endless);
+            self.sources.push(Source { host, flow, next, ..endless });
         }
     }
 
-    /// The same on all queues.
+    /// Has full-size packets come for `class` on `queue`, of a flow of `host` with the code point
+    /// `dscp`.
+    pub fn demand_of(&mut self, class: u32, queue: usize, host: u32, dscp: u8, demand: Demand) {
+        let (flow, next) = (self.sources.len() as u32, self.now);
+        let source = source(class, queue, 1514, demand);
+        self.sources.push(Source { host, flow, dscp, next, ..source });
+    }
+
+    /// Has packets of `len` bytes come for `class` on all queues.
     pub fn demand_everywhere(&mut self, class: u32, len: u32, demand: Demand) {
         for queue in 0..self.queues.len() {
             self.demand(class, queue, len, demand);
@@ -290,12 +332,14 @@ impl Bed {
             while wanted(source) {
                 let Some(id) = queue.free.pop() else { break };
                 queue.packets.arrive(id, source.len, now);
-                queue.packets.meta_mut(id).class = source.class;
+                let meta = queue.packets.meta_mut(id);
+                (meta.class, meta.inner[0]) = (source.class, source.band);
                 queue.source_of[id.0 as usize] = number;
                 if source.host != 0 {
                     let hash = |number: u32| number.wrapping_mul(0x9e37_79b1);
                     let flow = hash(source.flow + 1);
-                    let headers = Headers { flow, ..hosts(hash(source.host), hash(flow)) };
+                    let headers = hosts(hash(source.host), hash(flow), source.dscp);
+                    let headers = Headers { flow, ..headers };
                     queue.packets.set_headers(id, headers);
                 }
                 source.queued += 1;

@@ -8,14 +8,14 @@ use crate::{Handover, Next, Spec};
 use narrows_packet::{Backlog, PacketId, Packets};
 use narrows_units::{Bytes, Nanos};
 
-/// Where a class that takes turns stands.
+/// Where a class that takes turns stands. One with a place in the order stands in no line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     /// Nowhere: it has nothing to send.
     Idle,
     /// In line.
     InLine,
-    /// Beside the line, until that time.
+    /// Its qdisc holds everything back until that time: beside the line.
     Waiting(Nanos),
 }
 
@@ -39,6 +39,10 @@ pub(super) struct Class {
     link: Link,
     pub(super) queue: ClassQueue,
     quantum: Bytes,
+    /// What it is due in a turn on this queue, in proportion to others.
+    turn: Bytes,
+    /// Whether the other queues know that it has packets here.
+    pub(super) is_counted: bool,
     /// What it may still send in its turn.
     deficit: Bytes,
 }
@@ -58,6 +62,8 @@ impl Class {
             link: Link::END,
             queue: ClassQueue::new(child),
             quantum: quantum(config),
+            turn: quantum(config),
+            is_counted: false,
             deficit: Bytes::ZERO,
         }
     }
@@ -65,6 +71,7 @@ impl Class {
     /// Takes over what the class is now. It stands nowhere after that.
     pub(super) fn retune(&mut self, config: Config, child: Spec, handover: &mut Handover<'_>) {
         self.quantum = quantum(config);
+        self.turn = self.quantum;
         self.state = State::Idle;
         self.queue.retune(child, handover);
     }
@@ -77,7 +84,18 @@ impl Class {
     #[inline]
     pub(super) fn begin(&mut self) {
         self.state = State::InLine;
-        self.deficit = self.quantum;
+        self.deficit = self.turn;
+    }
+
+    /// What it is due where it has packets on `queues` queues, four times as much.
+    pub(super) fn due(&self, queues: u32) -> Bytes {
+        Bytes(4 * self.quantum.0 / u64::from(queues))
+    }
+
+    /// From now on it has packets on `queues` queues, and no class here on more than `most`: that has
+    /// its quantum, and others more.
+    pub(super) fn divide(&mut self, queues: u32, most: u32) {
+        self.turn = Bytes(self.quantum.0 * u64::from(most) / u64::from(queues));
     }
 
     /// Sends what it has, as long as there is room.
@@ -122,7 +140,7 @@ impl Class {
                 },
             };
             if held.len > self.deficit {
-                self.deficit += self.quantum;
+                self.deficit += self.turn;
                 break Turn::Over;
             }
             self.queue.held = None;

@@ -13,7 +13,9 @@
 //! rate that the tins use within their thresholds, the more important first, and the rest for those
 //! without a threshold. So a queue's weight is the sum, over tins, of entitlement times part.
 //!
-//! *Below a class* the class's queues share its rate by the hosts that each has: [`crate::Qdisc::weight`].
+//! *Below a class* the class's queues share its rate by [`crate::Qdisc::weight`]: by the hosts that
+//! each has. Where there are tins, which take turns by quantum then, a tin's quantum goes where its
+//! flows are: each queue gets the part of it that corresponds to its part of the tin's flows.
 //!
 //! All of it is computed once every [`PERIOD`], from figures that may be as old; the rate itself is
 //! the meter's and exact.
@@ -108,14 +110,47 @@ impl Neighbours {
         now >= self.next
     }
 
-    /// The same below a class, whose rate is not divided among tins: its queues weigh what they have
-    /// of hosts, `hosts` in 1/65536 of one. Flows that have not been told of count for a quarter.
+    /// The same below a class with one tin: its queues weigh what they have of hosts, `hosts` in
+    /// 1/65536 of one. Flows that have not been told of count for a quarter.
     pub(super) fn meet_in_class(&mut self, hosts: u64, now: Nanos) -> Weight {
         self.next = now + PERIOD;
         self.edition = self.edition.wrapping_add(1);
         let one = u64::from(Weight::ONE.0);
         let weight = (hosts * one / WHOLE_HOST).max(one / 4);
         Weight(u32::try_from(weight).unwrap_or(u32::MAX))
+    }
+
+    /// The same with several `tins`: sets what part each has here of the flows that it has on all
+    /// queues. A queue weighs what it has of all quanta.
+    pub(super) fn meet_by_tin(
+        &mut self,
+        shares: &[Share],
+        tins: &mut [Part],
+        now: Nanos,
+    ) -> Weight {
+        let count = tins.len().min(TINS_MAX);
+        let mut own = [TinCensus::default(); TINS_MAX];
+        for (own, tin) in own.iter_mut().zip(tins.iter()) {
+            *own = TinCensus { weight: tin.weight, sent: tin.sent };
+        }
+        self.census.tell(&own[..count]);
+        self.has_told = own.iter().any(|tin| tin.weight != 0);
+        self.census.sum(&mut self.sums[..count]);
+        self.next = now + PERIOD;
+        self.edition = self.edition.wrapping_add(1);
+        let (mut sum, mut possible) = (0, 0);
+        for ((tin, share), sums) in tins.iter_mut().zip(shares).zip(&self.sums) {
+            let others = sums.weight.saturating_sub(tin.weight);
+            let is_here = tin.weight != 0;
+            // A queue without a flow may get one at any moment.
+            tin.part = part(if is_here { tin.weight } else { WHOLE_HOST }, others);
+            let quantum = u64::from(share.quantum) * u64::from(tin.part);
+            sum += if is_here { quantum } else { 0 };
+            possible = possible.max(quantum);
+        }
+        let weight = if self.has_told { sum } else { possible };
+        // The quanta of all tins have less than 13 bits.
+        Weight(((weight >> 8) as u32).max(1))
     }
 
     /// Publishes what `tins` have, and reads the totals: the tins' parts, and the weight of this
@@ -188,6 +223,11 @@ impl Neighbours {
         let weight = (sum >> 12).clamp(WHOLE / LEAST_PART, WHOLE);
         Weight(weight as u32)
     }
+}
+
+/// Of a whole of `weight` and that of `others`, the part of the former, in 1/65536.
+fn part(weight: u64, others: u64) -> u32 {
+    ((u128::from(weight) << 16) / u128::from((weight + others).max(1))) as u32
 }
 
 /// A moving average that follows `value` by one part of 2^`shift`, from either side up to it.
@@ -275,6 +315,28 @@ mod tests {
         let ratio = f64::from(weights[0]) / f64::from(weights[1]);
         assert!((ratio - 5.0).abs() < 0.01, "{weights:?}");
         assert_eq!(weights[1..], [weights[1]; 3]);
+    }
+
+    #[test]
+    fn below_a_class_a_tins_quantum_is_divided_by_where_its_flows_are() {
+        let shares = Scheme::new(Diffserv::Diffserv3, 0).shares;
+        let told = Told::new(Mutex::new(vec![<[TinCensus; TINS_MAX]>::default(); 2]));
+        let mut seats =
+            [0, 1].map(|seat| Neighbours::new(Box::new(Table { told: Arc::clone(&told), seat })));
+        let one = 1 << 16;
+        // Best effort on both queues, voice on the second.
+        let queues = [[3 * one, 0, 0], [one, 0, one]];
+        let mut meet = |seat: usize| {
+            let mut tins = queues[seat].map(|weight| Part { weight, sent: 0, part: 0 });
+            let weight = seats[seat].meet_by_tin(&shares, &mut tins, Nanos::ZERO);
+            (weight.0, tins.map(|tin| tin.part))
+        };
+        meet(0);
+        let (second, parts) = meet(1);
+        assert_eq!((parts[0], parts[2]), (1 << 14, 1 << 16));
+        let (first, parts) = meet(0);
+        assert_eq!((parts[0], parts[1], parts[2]), (3 << 14, 1 << 16, 1 << 15));
+        assert_eq!((first, second), (768 << 8, (256 + 256) << 8));
     }
 
     #[test]

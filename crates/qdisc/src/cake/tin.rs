@@ -41,7 +41,7 @@ pub(super) struct Tin {
     pub(super) next: Nanos,
     /// What it may still send in its turn among tins, where there is no rate.
     pub(super) deficit: i64,
-    /// What it gets a turn.
+    /// What it gets a turn, on this queue.
     pub(super) quantum: u32,
     pub(super) terms: Terms,
     /// Bytes that have left, as charged.

@@ -34,6 +34,8 @@ const fn service(dscp: u8) -> usize {
 pub(super) struct Band {
     fresh: List,
     old: List,
+    /// How many there are.
+    flows: u32,
     /// Bytes that it may still send in its turn.
     credit: i64,
     weight: u32,
@@ -50,8 +52,8 @@ pub(super) struct Bands {
 
 impl Bands {
     pub(super) fn new(config: &Config) -> Self {
-        let band =
-            |weight| Band { fresh: List::EMPTY, old: List::EMPTY, credit: 0, weight, packets: 0 };
+        let (fresh, old) = (List::EMPTY, List::EMPTY);
+        let band = |weight| Band { fresh, old, flows: 0, credit: 0, weight, packets: 0 };
         let by_service = BY_SERVICE.map(|priority| {
             let band = config.priomap[usize::from(priority)];
             band.min(BANDS as u8 - 1)
@@ -69,6 +71,11 @@ impl Bands {
     #[inline]
     pub(super) fn of(&self, dscp: u8) -> u8 {
         self.by_service[service(dscp)]
+    }
+
+    /// The flows that are not held.
+    pub(super) fn flows(&self) -> u32 {
+        self.bands.iter().map(|band| band.flows).sum()
     }
 
     /// Packets in each.
@@ -120,6 +127,7 @@ impl Band {
     /// Takes the flow that goes first.
     #[inline]
     pub(super) fn pop(&mut self, flows: &[Flow]) {
+        self.flows -= 1;
         if self.fresh.front().is_some() {
             self.fresh.pop_front(flows);
         } else {
@@ -130,12 +138,14 @@ impl Band {
     /// Puts `id`, which is in no list, behind all others that are new.
     #[inline]
     pub(super) fn welcome(&mut self, flows: &mut [Flow], id: u32) {
+        self.flows += 1;
         self.fresh.push_back(flows, id);
     }
 
     /// Puts `id`, which is in no list, behind all others.
     #[inline]
     pub(super) fn line_up(&mut self, flows: &mut [Flow], id: u32) {
+        self.flows += 1;
         self.old.push_back(flows, id);
     }
 

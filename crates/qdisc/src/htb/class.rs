@@ -78,7 +78,7 @@ pub trait ClassMeter: Send {
 
     /// When the class, or one less than `level` above it, will have `least` bytes, or
     /// [`Nanos::MAX`] where it cannot say.
-    fn due_below(&self, _level: u8, _least: Bytes, _now: Nanos) -> Nanos {
+    fn due_below(&mut self, _level: u8, _least: Bytes, _now: Nanos) -> Nanos {
         Nanos::MAX
     }
 
@@ -91,6 +91,10 @@ pub trait ClassMeter: Send {
     /// The queue's part of the class weighs `weight` from now on, beside those of other queues that
     /// send for it. Strategies whose queues are served as they come ignore it.
     fn weigh(&mut self, _weight: Weight) {}
+
+    /// What the queue sends next for the class is of this rank from `now` on: on all queues of the
+    /// class, better ranks go first. Strategies whose queues are served as they come ignore it.
+    fn rank(&mut self, _rank: u8, _now: Nanos) {}
 
     /// A number that no other class of its tree has or had, for [`TreeMeter::is_seat_of`].
     fn seat_of(&self) -> u64 {
@@ -132,7 +136,7 @@ pub trait TreeMeter: Send {
     fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>>;
 
     /// The queue's seat at what the queues of the class `id` count together, for a qdisc that shares
-    /// out by host. `None` where no other queue sends for it.
+    /// out by host or class. `None` where no other queue sends for it.
     fn census(&self, _id: u32) -> Option<Box<dyn Census>> {
         None
     }

@@ -49,13 +49,19 @@ pub(super) struct Leaf {
     came: u64,
     pub(super) state: State,
     pub(super) prio: u8,
-    /// Whether what the queue weighs changes.
+    /// Whether what the queue weighs changes,
     has_weight: bool,
+    /// and the rank of what it sends.
+    has_ranks: bool,
+    link: Link,
+    /// What the packet that leaves next costs, where there is one,
+    cost: Bytes,
+    /// and its rank.
+    next_rank: u8,
+    /// That by which the class asked last.
+    asked_rank: u8,
     /// By what right it stands before the lines for which it asks.
     pub(super) rank: u8,
-    link: Link,
-    /// What the packet that leaves next costs, where there is one.
-    cost: Bytes,
 
     meter: Box<dyn ClassMeter>,
     quantum: Bytes,
@@ -130,6 +136,9 @@ impl Leaf {
             link: Link::END,
             meter,
             has_weight: leaf.qdisc.config.has_weight(),
+            has_ranks: leaf.qdisc.config.has_ranks(),
+            next_rank: 0,
+            asked_rank: 0,
             queue: ClassQueue::new(leaf.qdisc),
             cost: Bytes::ZERO,
             quantum: Bytes::ZERO,
@@ -207,7 +216,7 @@ impl Leaf {
     /// Has another seat at the tree from now on.
     pub(super) fn sit_at(&mut self, meter: Box<dyn ClassMeter>) {
         self.meter = meter;
-        self.weight = Weight::ONE;
+        (self.weight, self.asked_rank) = (Weight::ONE, 0);
     }
 
     /// Tells the tree what the queue weighs. A little more or less is not worth what that costs.
@@ -220,10 +229,48 @@ impl Leaf {
         }
     }
 
+    /// Looks up the rank of the packet that has just become the one that leaves next.
+    #[inline]
+    fn rank_next(&mut self) {
+        if self.has_ranks {
+            self.next_rank = self.queue.qdisc().ranking().left;
+        }
+    }
+
+    /// Tells the tree the best rank of all that is queued, by which the next packet goes, too. Returns
+    /// how much is of that rank.
+    #[inline(never)]
+    fn follow_rank(&mut self, now: Nanos) -> Bytes {
+        let rest = self.queue.qdisc().ranking();
+        let rank = self.next_rank.min(rest.next);
+        if rank != self.asked_rank {
+            self.asked_rank = rank;
+            self.meter.rank(rank, now);
+        }
+        let alike = if rest.next == self.next_rank { rest.bytes } else { Bytes::ZERO };
+        self.cost + self.overhead.cost(alike)
+    }
+
+    /// Whether it waits, and what has come may not have to: where its qdisc held everything back, or
+    /// where that is of a better rank.
+    #[inline]
+    pub(super) fn is_hastened(&self) -> bool {
+        if self.state != State::Waiting {
+            return false;
+        }
+        let asked = self.asked_rank;
+        self.queue.held.is_none() || (self.has_ranks && self.queue.qdisc().ranking().next < asked)
+    }
+
     /// Takes over what the class is now.
     pub(super) fn retune(&mut self, class: &Class, qdisc: Spec, handover: &mut Handover<'_>) {
         self.follow(class);
         self.has_weight = qdisc.config.has_weight();
+        self.has_ranks = qdisc.config.has_ranks();
+        if !self.has_ranks && self.asked_rank != 0 {
+            self.asked_rank = 0;
+            self.meter.rank(0, handover.now);
+        }
         self.queue.retune(qdisc, handover);
         self.follow_weight();
     }
@@ -243,7 +290,7 @@ impl Leaf {
     /// When it will have what its next packet takes without the class `level` above it and those
     /// further up.
     #[inline]
-    pub(super) fn due_below(&self, level: u8, now: Nanos) -> Nanos {
+    pub(super) fn due_below(&mut self, level: u8, now: Nanos) -> Nanos {
         self.queue.held.map_or(Nanos::MAX, |_| self.meter.due_below(level, self.cost, now))
     }
 
@@ -298,16 +345,21 @@ impl Leaf {
             None => match self.queue.next(packets, now) {
                 Ok(held) => {
                     self.cost = self.overhead.cost(held.len);
+                    self.rank_next();
                     *self.queue.held.insert(held)
                 }
                 Err(next) => return Self::out_of_packets(next),
             },
         };
+        let queued = if self.has_ranks {
+            self.follow_rank(now)
+        } else {
+            self.overhead.cost(self.queue.backlog().bytes)
+        };
         if self.has_weight {
             self.follow_weight();
         }
         let least = self.cost;
-        let queued = self.overhead.cost(self.queue.backlog().bytes);
         let want = if out.room() == 1 { least } else { self.quantum.min(queued).max(least) };
         let grant = match self.meter.buy(least, want, borrow, now) {
             Ok(grant) => grant,
@@ -333,7 +385,9 @@ impl Leaf {
                 Err(next) => break Self::out_of_packets(next),
             };
             self.cost = self.overhead.cost(held.len);
-            if self.cost > credit {
+            self.rank_next();
+            // What was bought is for packets of one rank.
+            if self.cost > credit || (self.has_ranks && self.next_rank > self.asked_rank) {
                 self.queue.held = Some(held);
                 break Turn::More;
             }

@@ -38,7 +38,7 @@ use super::flows::Flows;
 use super::stamp::{Moment, Terms};
 use super::{Beyond, Calendar, Config, Figures, Key, Slot, Structure};
 use crate::acknowledgements::Acknowledgements;
-use crate::{Alone, Feedback, Handover, Next, Qdisc, Spec, Stats, Verdict};
+use crate::{Alone, Feedback, Handover, Next, Qdisc, Spec, Stats, Verdict, Weight};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos};
 
@@ -282,6 +282,10 @@ impl<C: Calendar> Qdisc for Pacer<C> {
 
     fn backlog(&self) -> Backlog {
         self.account.backlog()
+    }
+
+    fn weight(&self) -> Weight {
+        Weight::of_flows(self.flows.standing())
     }
 
     fn stats(&self, into: &mut Vec<Stats>) {

@@ -40,7 +40,7 @@ use super::account::Account;
 use super::stamp::{Moment, Terms};
 use super::{Beyond, Calendar, Codel, Config, Figures, Signals, Slot};
 use crate::lengths::Lengths;
-use crate::{Handover, Next, Qdisc, Spec, Stats, Verdict, codel};
+use crate::{Handover, Next, Qdisc, Spec, Stats, Verdict, Weight, codel};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos};
 use table::Table;
@@ -295,6 +295,10 @@ impl<C: Calendar> Qdisc for Queues<C> {
 
     fn backlog(&self) -> Backlog {
         self.account.backlog()
+    }
+
+    fn weight(&self) -> Weight {
+        Weight::of_flows(self.standing)
     }
 
     fn stats(&self, into: &mut Vec<Stats>) {
