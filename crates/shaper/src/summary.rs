@@ -17,6 +17,9 @@ use narrows_units::{Nanos, Spread};
 /// Keys counted.
 pub const SIZE: usize = 64;
 
+/// Hashes that are compared at once.
+const TOGETHER: usize = 16;
+
 /// The bytes that count as one in [`Entry::delays`], where 32 bits have to do for a window of a fast
 /// port.
 const WEIGHT: u64 = 64;
@@ -74,10 +77,9 @@ impl<K: Key> Summary<K> {
     /// Adds `bytes` of `key`, which stayed for `delay`.
     pub fn add(&mut self, key: K, bytes: u64, delay: Nanos) {
         let hash = key.hash();
-        let same = |at: &usize| self.hashes[*at] == hash && self.entries[*at].key == key;
         let stayed = bytes.saturating_mul(delay.0 / 1_000);
         let times = u32::try_from(bytes.div_ceil(WEIGHT)).unwrap_or(u32::MAX);
-        if let Some(at) = (0..self.known).find(same) {
+        if let Some(at) = self.find(key, hash) {
             let entry = &mut self.entries[at];
             entry.bytes += bytes;
             entry.stayed = entry.stayed.saturating_add(stayed);
@@ -109,6 +111,20 @@ impl<K: Key> Summary<K> {
         }
         self.hashes[at] = hash;
         self.weights[at] = self.entries[at].bytes;
+    }
+
+    /// The place of `key`, whose hash this is.
+    #[inline(always)]
+    fn find(&self, key: K, hash: u32) -> Option<usize> {
+        let same = |at: &usize| self.hashes[*at] == hash && self.entries[*at].key == key;
+        self.hashes.chunks_exact(TOGETHER).enumerate().find_map(|(chunk, hashes)| {
+            // Most have none of this hash. The compiler has them compared at once.
+            if !hashes.iter().fold(false, |any, other| any | (*other == hash)) {
+                return None;
+            }
+            let begin = chunk * TOGETHER;
+            (begin..(begin + TOGETHER).min(self.known)).find(same)
+        })
     }
 
     /// Those counted, in no order.

@@ -25,26 +25,27 @@ use narrows_units::Rate;
 use std::collections::BTreeMap;
 use system::{Running, System};
 
-/// The limits, in bits per second, of each direction.
-const LIMITS: [u64; 3] = [20_000_000, 100_000_000, 500_000_000];
+/// The limits of each direction if no others are named, in Mbit/s.
+pub const LIMITS: [u64; 3] = [20, 100, 500];
 
 /// Refuses where the benchmark cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, TC, ETHTOOL, PING])
 }
 
-/// Runs it, with its progress on standard error.
-pub fn run(options: &Rounds) -> Result<Report> {
+/// Runs it with `limits`, in Mbit/s, and its progress on standard error.
+pub fn run(options: &Rounds, limits: &[u64]) -> Result<Report> {
     check()?;
     let bed = Testbed::up(QUEUES)?;
-    let cells = (LIMITS.len() * System::ALL.len()) as u64;
+    let cells = (limits.len() * System::ALL.len()) as u64;
     let mut progress = Progress::over(u64::from(options.rounds) * cells);
     let mut samples: BTreeMap<(u64, System), Vec<Sample>> = BTreeMap::new();
     for round in 1..=options.rounds {
         if round > 1 && progress.is_over() {
             break;
         }
-        for bits in LIMITS {
+        for mbit in limits {
+            let bits = mbit * 1_000_000;
             let limit = Rate::from_bits_per_sec(bits);
             for system in System::ALL {
                 let rounds = options.rounds;

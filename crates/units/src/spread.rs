@@ -119,15 +119,21 @@ impl Spread {
     }
 }
 
-/// The number of the bucket that counts `time`.
+/// The number of the bucket that counts `time`: what a floating-point number begins with, its
+/// exponent and then the leading bits of its fraction. One that was rounded may be a bucket further
+/// than it should, by less than a millionth.
 #[inline(always)]
 fn bucket(Nanos(time): Nanos) -> usize {
-    // The shift below has something to leave.
-    let time = time | 1 << STEP_BITS;
-    let highest = 63 - time.leading_zeros();
-    let leading = time >> (highest - STEP_BITS) & ((1 << STEP_BITS) - 1);
-    let number = (u64::from(highest) << STEP_BITS | leading).saturating_sub(FIRST);
-    (number as usize).min(SIZE - 1)
+    const BIAS: u32 = (f32::MAX_EXP as u32 - 1) << STEP_BITS;
+    // What is longer than half of all times looks negative, and so longer than all buckets.
+    let number = (time.cast_signed() as f32).to_bits() >> (f32::MANTISSA_DIGITS - 1 - STEP_BITS);
+    let number = number.wrapping_sub(BIAS + FIRST as u32) as usize;
+    // One comparison for all but the ends.
+    match number {
+        0..SIZE => number,
+        _ if time < Spread::SHORTEST.0 => 0,
+        _ => SIZE - 1,
+    }
 }
 
 /// The middle of a bucket.

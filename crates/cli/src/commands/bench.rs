@@ -45,11 +45,7 @@ enum What {
     /// cable. Needs root.
     #[command(mut_arg("seconds", |it| it.default_value("3")), mut_arg("rounds", |it| it.default_value("5")))]
     Latency(InRounds),
-    /// What it costs to be awake: the whole machine's processor time and context switches with 4
-    /// TCP flows each way under 20, 100 and 500 Mbit/s, beside a bridge with `tbf` and with `htb`.
-    /// Needs root and a quiet machine.
-    #[command(mut_arg("seconds", |it| it.default_value("4").help("Seconds for which each system is measured at each limit in each round")))]
-    Waking(InRounds),
+    Waking(Waking),
     /// What pacing costs and how exactly it paces: `flowbundler` beside `carousel`, `eiffel`, `fq`
     /// and no qdisc, with real packets of 16, 64 and 1024 flows.
     ///
@@ -95,7 +91,7 @@ impl Bench {
             What::Accuracy(accuracy) => accuracy.execute(),
             What::Uneven(rounds) => rounds.execute(uneven::run),
             What::Latency(rounds) => rounds.execute(latency::run),
-            What::Waking(rounds) => rounds.execute(waking::run),
+            What::Waking(waking) => waking.execute(),
             What::Pacing(rounds) => rounds.execute(pacing::run),
             What::TreeReal(rounds) => rounds.execute(tree::real::run),
             What::Flood(rounds) => rounds.execute(attack::run),
@@ -136,7 +132,7 @@ struct InRounds {
 impl InRounds {
     fn execute<R: Display + Serialize>(
         self,
-        run: fn(&Rounds) -> anyhow::Result<R>,
+        run: impl FnOnce(&Rounds) -> anyhow::Result<R>,
     ) -> anyhow::Result<ExitCode> {
         interrupt::watch()?;
         let report = run(&Rounds {
@@ -145,6 +141,27 @@ impl InRounds {
             rounds: self.rounds,
         })?;
         print(&report, self.json)
+    }
+}
+
+/// What it costs to be awake: the whole machine's processor time and context switches with 4 TCP
+/// flows each way under a limit, beside a bridge with `tbf` and with `htb`. Needs root and a quiet
+/// machine.
+#[derive(Args)]
+#[command(mut_arg("seconds", |it| it.default_value("4").help("Seconds for which each system is measured at each limit in each round")))]
+struct Waking {
+    /// The limits in Mbit/s, separated by commas.
+    #[arg(long, value_name = "M,..", value_delimiter = ',', default_values_t = waking::LIMITS, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    limits: Vec<u64>,
+
+    #[command(flatten)]
+    rounds: InRounds,
+}
+
+impl Waking {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let Self { limits, rounds } = self;
+        rounds.execute(|rounds| waking::run(rounds, &limits))
     }
 }
 

@@ -30,9 +30,9 @@ struct Host {
     elsewhere: u16,
     /// The edition of the census that was asked.
     asked: u16,
-    /// The most that stood anywhere in `window`, and in the one before.
+    /// The most that stood anywhere in `window`, and in that or the one before.
     most: u16,
-    most_before: u16,
+    recently: u16,
     window: u16,
 }
 
@@ -48,16 +48,18 @@ impl Host {
     #[cold]
     fn begin(&mut self, window: u16) {
         let follows = window.wrapping_sub(self.window) == 1;
-        self.most_before = if follows { self.most } else { 0 };
+        let before = if follows { self.most } else { 0 };
         // Whatever changes it looks at the window first.
         self.most = self.standing;
+        self.recently = self.standing.max(before);
         self.window = window;
     }
 
-    /// The most that stood a short time ago or stand.
+    /// So many stand.
     #[inline(always)]
-    fn most(&self) -> u16 {
-        self.most.max(self.most_before)
+    fn count(&mut self, standing: u16) {
+        self.most = self.most.max(standing);
+        self.recently = self.recently.max(standing);
     }
 }
 
@@ -118,7 +120,7 @@ impl Hosts {
         let host = &mut self.slab[place];
         host.follow(self.window);
         host.standing = if begins { host.standing + 1 } else { host.standing - 1 };
-        host.most = host.most.max(host.standing);
+        host.count(host.standing);
     }
 
     /// Tells siblings of one more of its flows that stand, or one less.
@@ -140,7 +142,7 @@ impl Hosts {
     pub(super) fn own_load(&mut self, place: u16) -> u16 {
         let host = &mut self.slab[place];
         host.follow(self.window);
-        host.most()
+        host.recently
     }
 
     /// How many of its flows stand, here and elsewhere, or stood a short time ago; at least one.
@@ -155,8 +157,8 @@ impl Hosts {
         }
         host.follow(self.window);
         let here = host.standing.max(host.told);
-        host.most = host.most.max(here.saturating_add(host.elsewhere));
-        u32::from(host.most()).max(1)
+        host.count(here.saturating_add(host.elsewhere));
+        u32::from(host.recently).max(1)
     }
 
     /// The memory that it takes beside itself, in bytes.
