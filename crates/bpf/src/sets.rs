@@ -56,7 +56,6 @@ pub enum SetsError {
 #[repr(u32)]
 enum Mode {
     Painted = 1,
-    Announced,
     Walked,
     Ethernet,
 }
@@ -64,21 +63,11 @@ enum Mode {
 impl Mode {
     fn of(set: &Set) -> Self {
         let kind = set.kind();
-        match (kind.shape, kind.family) {
-            (Shape::Mac, _) => Self::Ethernet,
-            (Shape::NetPort, _) => Self::Walked,
+        match kind.shape {
+            Shape::Mac => Self::Ethernet,
+            Shape::NetPort => Self::Walked,
             _ if kind.counters => Self::Walked,
-            (_, Family::Inet6) => Self::Announced,
-            (_, Family::Inet) => Self::Painted,
-        }
-    }
-
-    /// Whether `key` is looked up in the hash.
-    fn looks_up(self, key: &Key) -> bool {
-        match self {
-            Self::Painted => false,
-            Self::Announced => key.len() > 32,
-            Self::Walked | Self::Ethernet => true,
+            _ => Self::Painted,
         }
     }
 }
@@ -99,7 +88,6 @@ pub struct SetTables {
 /// What is in a set.
 struct Contents {
     table: u32,
-    mode: Mode,
     painting: Option<(Layout, Mapped<SharedCell>)>,
     members: Option<Members>,
     /// Whether a change failed.
@@ -116,6 +104,11 @@ struct Members {
 impl Cells for &Mapped<SharedCell> {
     fn len(&self) -> usize {
         (**self).len()
+    }
+
+    fn read(&self, index: usize) -> Cell {
+        let Some(cell) = self.get(index) else { return Cell::default() };
+        std::array::from_fn(|word| cell.0[word].load(Relaxed))
     }
 
     fn write(&mut self, index: usize, cell: &Cell) {
@@ -223,7 +216,7 @@ impl SetTables {
         let before = before.and_then(|before| before.members.as_ref());
         let members = match mode {
             Mode::Painted => None,
-            _ => Some(Members::new(set, mode, before)?),
+            _ => Some(Members::new(set, before)?),
         };
         let painting = match mode {
             Mode::Ethernet => None,
@@ -243,9 +236,9 @@ impl SetTables {
             self.free.push_back(table);
             return Err(error.into());
         }
-        let contents = Contents { table, mode, painting, members, is_stale: false };
+        let contents = Contents { table, painting, members, is_stale: false };
         let described = &self.tables[table as usize];
-        for (word, bits) in described.lengths.iter().zip(lengths(set, mode)) {
+        for (word, bits) in described.lengths.iter().zip(lengths(set)) {
             word.store(bits, Relaxed);
         }
         let kind = set.kind();
@@ -264,18 +257,17 @@ impl SetTables {
     /// made anew.
     fn change(&mut self, id: u64, set: &Set, keys: &[Key]) -> Result<bool, SetsError> {
         let Some(contents) = self.contents.get_mut(&id) else { return Ok(false) };
-        let Contents { table, mode, painting, members, .. } = contents;
+        let Contents { table, painting, members, .. } = contents;
         let described = &self.tables[*table as usize];
         if let Some(members) = members {
-            let looked_up = || keys.iter().filter(|key| mode.looks_up(key));
-            for key in looked_up() {
+            for key in keys {
                 if let Some(element) = set.get(key)
                     && !members.put(key, element, set)?
                 {
                     return Ok(false);
                 }
             }
-            for (word, bits) in described.lengths.iter().zip(lengths(set, *mode)) {
+            for (word, bits) in described.lengths.iter().zip(lengths(set)) {
                 word.fetch_or(bits, Release);
             }
         }
@@ -287,10 +279,10 @@ impl SetTables {
             *painting = Some(renewed);
         }
         if let Some(members) = members {
-            for key in keys.iter().filter(|key| mode.looks_up(key) && set.get(key).is_none()) {
+            for key in keys.iter().filter(|key| set.get(key).is_none()) {
                 members.remove(key)?;
             }
-            for (word, bits) in described.lengths.iter().zip(lengths(set, *mode)) {
+            for (word, bits) in described.lengths.iter().zip(lengths(set)) {
                 word.store(bits, Release);
             }
         }
@@ -324,15 +316,10 @@ fn painted(set: &Set) -> Result<(Layout, Mapped<SharedCell>), libbpf_rs::Error> 
     }
 }
 
-/// The lengths of what is looked up member by member: bit n for n + 1 bits.
-fn lengths(set: &Set, mode: Mode) -> [u64; 2] {
+/// The lengths of prefixes, where they are looked up member by member: bit n for n + 1 bits.
+fn lengths(set: &Set) -> [u64; 2] {
     let mut bits = [0; 2];
-    let of_hash = |len: &u8| match mode {
-        Mode::Painted => false,
-        Mode::Announced => *len > 32,
-        Mode::Walked | Mode::Ethernet => true,
-    };
-    for len in set.lengths().filter(of_hash) {
+    for len in set.lengths() {
         let bit = usize::from(len.saturating_sub(1)).min(127);
         bits[bit / 64] |= 1_u64 << (bit % 64);
     }
@@ -360,13 +347,12 @@ fn value(counters: (u64, u64), element: &Element) -> [u8; ELEMENT_BYTES as usize
 
 impl Members {
     /// Those of `set`, with room for more; what `before` has counted goes on.
-    fn new(set: &Set, mode: Mode, before: Option<&Self>) -> Result<Self, libbpf_rs::Error> {
-        let looked_up = || set.iter().filter(|(key, _)| mode.looks_up(key));
-        let len = looked_up().count();
+    fn new(set: &Set, before: Option<&Self>) -> Result<Self, libbpf_rs::Error> {
+        let len = set.len();
         let room = (len + len / 4).next_power_of_two().max(MEMBERS_MIN);
         let map = hash(room)?;
         let (mut keys, mut values, mut count) = (Vec::new(), Vec::new(), 0);
-        for (index, (key, element)) in looked_up().enumerate() {
+        for (index, (key, element)) in set.iter().enumerate() {
             let counters = match before.filter(|_| set.kind().counters) {
                 Some(before) => before.counted(key).unwrap_or_else(|| set.initial(key)),
                 None => set.initial(key),

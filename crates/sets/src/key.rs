@@ -34,17 +34,9 @@ impl Key {
         Self { address: masked(bytes, len), len, protocol: 0, port: 0 }
     }
 
-    /// The first `len` bits, up to 32, of an address that begins with `top`.
-    pub fn top_prefix(top: u32, len: PrefixLen) -> Self {
-        let Self { address, .. } = Self::least(top);
-        Self { address: masked(address, len.min(32)), len, protocol: 0, port: 0 }
-    }
-
-    /// The first in order of all whose addresses begin with `top`. It is a member of no set.
-    pub(crate) fn least(top: u32) -> Self {
-        let mut address = [0; 16];
-        address[..4].copy_from_slice(&top.to_be_bytes());
-        Self { address, ..Self::default() }
+    /// The first `len` bits of the 128 in `bits`, of which an IPv4 address is the first 32.
+    pub(crate) fn at(bits: u128, len: PrefixLen) -> Self {
+        Self { address: masked(bits.to_be_bytes(), len), len, protocol: 0, port: 0 }
     }
 
     /// An Ethernet address.
@@ -80,15 +72,10 @@ impl Key {
         (self.protocol, self.port)
     }
 
-    /// The first 32 bits of the address: of IPv4 all of it.
-    pub fn top(&self) -> u32 {
-        let [a, b, c, d, ..] = self.address;
-        u32::from_be_bytes([a, b, c, d])
-    }
-
     /// The IPv4 address.
     pub fn v4(&self) -> Ipv4Addr {
-        self.top().into()
+        let [a, b, c, d, ..] = self.address;
+        Ipv4Addr::new(a, b, c, d)
     }
 
     /// The IPv6 address.

@@ -6,11 +6,11 @@
  * leads from a set to its table, so two sets are swapped by writing two words, and
  * whoever looks up sees the one table or the other.
  *
- * A table has a painting of its prefixes (crates/sets/src/image.rs), which says of an
- * address in three reads whether it is in. For what a painting cannot say (IPv6 beyond
- * 32 bits, ports, which member counts), the members are in a hash, too, and are looked
- * up one length after the other, the longest first; the painting says where there is
- * nothing to look up.
+ * A table has a painting of its prefixes (crates/sets/src/image.rs, painting.h), which
+ * says of an address in a few reads whether it is in. For what a painting cannot say
+ * (ports, which member counts), the members are in a hash, too, and are looked up one
+ * length after the other, the longest first; the painting says where there is nothing
+ * to look up.
  *
  * User space makes the maps, one of each for both ports, and changes them while they
  * are read. It writes members before the word that leads to them, and takes that word
@@ -23,19 +23,17 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include "packet.h"
+#include "painting.h"
 
 #define SETS_MAX 64
 /* Room for contents that take the place of others. Table 0 is empty for ever. */
 #define TABLES_MAX 128
-/* As many cells are before those of a layer's blocks. */
-#define TOP_CELLS (1 << 15)
 
 /* How a table is asked. */
 enum mode {
 	NOTHING,	/* nothing is in it */
 	PAINTED,	/* the painting says all */
-	ANNOUNCED,	/* the second layer says where members have to be looked up */
-	WALKED,		/* members are looked up wherever a layer has something */
+	WALKED,		/* members are looked up wherever something is painted */
 	ETHERNET,	/* members are Ethernet addresses */
 };
 
@@ -50,10 +48,6 @@ struct table {
 	__u32 mode;
 	__u32 flags;
 	__u64 reserved;
-};
-
-struct cell {
-	__u32 words[8];
 };
 
 struct element_key {
@@ -119,15 +113,6 @@ struct {
 	__array(values, struct members);
 } members SEC(".maps");
 
-/* How many bits are set. */
-static __always_inline __u32 ones(__u64 word)
-{
-	word -= word >> 1 & 0x5555555555555555ULL;
-	word = (word & 0x3333333333333333ULL) + (word >> 2 & 0x3333333333333333ULL);
-	word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0fULL;
-	return word * 0x0101010101010101ULL >> 56;
-}
-
 /* The number of the highest bit of a word that is not 0. Without a branch: the verifier
  * would go each way for each member that is looked up. */
 static __always_inline __u32 highest(__u64 word)
@@ -136,31 +121,6 @@ static __always_inline __u32 highest(__u64 word)
 	for (int half = 1; half < 64; half *= 2)
 		word |= word >> half;
 	return (ones(word) - 1) & 63;
-}
-
-/* Whether the address that begins with `top` is painted on the layer at `first`. */
-static __always_inline __u32 is_painted(void *painting, __u32 first, __u32 top)
-{
-	__u32 at = first + (top >> 17), slot = top >> 8 & 63, entry;
-	const struct cell *cell = bpf_map_lookup_elem(painting, &at);
-	__u64 full, partial;
-
-	if (!cell)
-		return 0;
-	/* Published last of all, so what it leads to is there. */
-	entry = *(const volatile __u32 *)&cell->words[top >> 14 & 7];
-	if (entry <= 1)
-		return entry;
-	cell = bpf_map_lookup_elem(painting, &entry);
-	if (!cell)
-		return 0;
-	full = *(const __u64 *)&cell->words[0];
-	partial = *(const __u64 *)&cell->words[2];
-	if (!(partial >> slot & 1))
-		return full >> slot & 1;
-	entry += 1 + ones(partial & ((1ULL << slot) - 1));
-	cell = bpf_map_lookup_elem(painting, &entry);
-	return cell ? cell->words[top >> 5 & 7] >> (top & 31) & 1 : 0;
 }
 
 /* What a member says: 1 where it is in, 0 where it is an exception, 2 where there is
@@ -230,10 +190,9 @@ __noinline int is_in_set(struct packet *packet, __u32 set, __u32 how)
 	const __u64 *leads_to = bpf_map_lookup_elem(&set_tables, &set);
 	const struct table *table;
 	struct element_key key = {};
-	__u32 number, mode, flags, painted, announced = 0, top;
+	__u32 number, mode, flags, painted;
 	const __u8 *address;
 	void *painting;
-	int found;
 
 	if (!leads_to || !packet)
 		return 0;
@@ -253,16 +212,16 @@ __noinline int is_in_set(struct packet *packet, __u32 set, __u32 how)
 	if (packet->ip != (flags & IS_V6 ? 6 : 4))
 		return 0;
 	address = how & BY_DESTINATION ? packet->destination : packet->source;
-	top = bpf_ntohl(*(const __be32 *)address);
 	painting = bpf_map_lookup_elem(&paintings, &number);
 	if (!painting)
 		return 0;
-	painted = is_painted(painting, 0, top);
-	if (mode == PAINTED)
-		return painted;
 	if (flags & IS_V6)
-		announced = is_painted(painting, TOP_CELLS, top);
-	if (!announced && (mode == ANNOUNCED || !painted))
+		painted = is_painted_v6(painting,
+					bpf_be64_to_cpu(((const __be64 *)address)[0]),
+					bpf_be64_to_cpu(((const __be64 *)address)[1]));
+	else
+		painted = is_painted_v4(painting, bpf_ntohl(*(const __be32 *)address));
+	if (mode == PAINTED || !painted)
 		return painted;
 	__builtin_memcpy(&key, address, 16);
 	if (flags & HAS_PORTS) {
@@ -270,11 +229,7 @@ __noinline int is_in_set(struct packet *packet, __u32 set, __u32 how)
 		key.port = how & BY_DESTINATION_PORT ? packet->destination_port :
 						       packet->source_port;
 	}
-	found = longest_member(number, &key, packet->bytes);
-	/* Of longer ones none: what shorter ones paint. */
-	if (found == 2)
-		return mode == ANNOUNCED && painted;
-	return found;
+	return longest_member(number, &key, packet->bytes) == 1;
 }
 
 #endif

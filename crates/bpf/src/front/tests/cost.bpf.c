@@ -35,7 +35,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(max_entries, 2000000);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(key_size, 8);
+	__uint(key_size, sizeof(struct trie_key));
 	__uint(value_size, 1);
 } trie SEC(".maps");
 
@@ -66,9 +66,9 @@ int cost(struct xdp_md *ctx)
 		if (mode == 1) {
 			found += is_in_set(&packet, 0, LOOK_UP);
 		} else if (mode == 2) {
-			struct trie_key key = { .len = 32 };
+			struct trie_key key = { .len = is_six ? 128 : 32 };
 
-			__builtin_memcpy(key.bytes, packet.source, 4);
+			__builtin_memcpy(key.bytes, packet.source, 16);
 			found += bpf_map_lookup_elem(&trie, &key) != 0;
 		}
 	}

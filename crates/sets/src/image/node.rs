@@ -1,0 +1,213 @@
+//! A node passes over bits that all flips below it have in common, and then branches on 6.
+//!
+//! Each of its 64 slots is in as a whole, or not, or has a cell of its own; these are one behind the
+//! other and found by counting. Where the bits passed over are others than the node's, there is no
+//! flip.
+//!
+//! ```text
+//!  words   0 1    2 3       4 5       6       7
+//!          full   partial   skipped   first   IS_NODE, is_in, skip
+//! ```
+
+use super::flip::Flip;
+use super::{Cell, Cells, Full, Place, Prefix, Writer};
+
+/// Bits that a node branches on.
+const STRIDE: u8 = 6;
+/// As many bits a node may pass over: with those that it branches on they are one word.
+pub(super) const SKIP_MAX: u8 = 64 - STRIDE;
+/// A node begins to branch here at the latest.
+pub(super) const BRANCH_MAX: u8 = 128 - STRIDE;
+
+const FULL: usize = 0;
+const PARTIAL: usize = 2;
+const SKIPPED: usize = 4;
+const FIRST: usize = 6;
+/// The word that says what kind of cell it is, and what is said there beside `skip`.
+pub(super) const KIND: usize = 7;
+pub(super) const IS_IN: u32 = 1 << 29;
+const IS_NODE: u32 = 1 << 31;
+
+/// See the module's documentation.
+#[derive(Clone, Copy)]
+pub(super) struct Node {
+    /// The slots that are in where nothing below says anything else,
+    full: u64,
+    /// and those that have a cell of their own.
+    partial: u64,
+    /// The bits that it passes over, from the highest on,
+    skipped: u64,
+    /// and how many.
+    skip: u8,
+    /// The first cell of its slots.
+    first: u32,
+    /// Whether what begins with other bits is in.
+    is_in: bool,
+}
+
+/// What a node says of an address.
+pub(super) enum Step {
+    /// It is in, or not.
+    Is(bool),
+    /// The cell to which it leads says it.
+    To(u32),
+}
+
+/// A node behind the first `position` bits, with the flips that are there. It branches at `branch`.
+/// `below` makes what is in a slot, whose flips begin behind so many bits.
+pub(super) fn build<C: Cells>(
+    flips: &[Flip],
+    [position, branch]: [u8; 2],
+    is_in: bool,
+    writer: &mut Writer<'_, C>,
+    below: impl Fn(&[Flip], u8, bool, &mut Writer<'_, C>) -> Result<Place, Full>,
+) -> Result<Place, Full> {
+    let skip = branch - position;
+    let common = flips.first().map_or(0, |flip| flip.bits << position);
+    let mut node = Node {
+        full: if is_in { u64::MAX } else { 0 },
+        partial: 0,
+        skipped: (common >> 64) as u64 & !(u64::MAX >> skip),
+        skip,
+        first: 0,
+        is_in,
+    };
+    let (here, within): (Vec<Flip>, Vec<Flip>) =
+        flips.iter().partition(|flip| flip.len <= branch + STRIDE);
+    for Flip { bits, len } in here {
+        let slots = u64::MAX >> (64 - (1_u32 << (branch + STRIDE - len)));
+        node.full ^= slots << slot(bits, branch);
+    }
+    let mut children = Vec::new();
+    for flips in within.chunk_by(|one, other| slot(one.bits, branch) == slot(other.bits, branch)) {
+        let number = slot(flips[0].bits, branch);
+        let is_in = node.full >> number & 1 == 1;
+        node.set(number, below(flips, branch + STRIDE, is_in, writer)?, &mut children);
+    }
+    node.placed(&children, writer)
+}
+
+impl Node {
+    /// The node that `cell` is, if it is one.
+    pub(super) fn read(cell: &Cell) -> Option<Self> {
+        let kind = cell[KIND];
+        (kind & IS_NODE != 0).then(|| Self {
+            full: wide(cell, FULL),
+            partial: wide(cell, PARTIAL),
+            skipped: wide(cell, SKIPPED),
+            skip: (kind & 63) as u8,
+            first: cell[FIRST],
+            is_in: kind & IS_IN != 0,
+        })
+    }
+
+    /// Whether `keys`, which are in `place`, change only what is below the node, which is its.
+    pub(super) fn has_below(&self, place: Prefix, is_in: bool, keys: &[Flip]) -> bool {
+        let branch = place.len + self.skip;
+        let whole = Prefix { bits: self.begin(place), len: branch };
+        let is_below = |key: &Flip| key.len > branch + STRIDE && whole.covers(key.bits);
+        self.is_in == is_in && keys.iter().all(is_below)
+    }
+
+    /// What becomes of the node of `place` where `keys` below it have changed. `below` says it of a
+    /// slot with some of them; cells of others are taken over.
+    pub(super) fn update<C: Cells>(
+        self,
+        place: Prefix,
+        keys: &[Flip],
+        writer: &mut Writer<'_, C>,
+        below: impl Fn(Prefix, Option<Cell>, bool, &[Flip], &mut Writer<'_, C>) -> Result<Place, Full>,
+    ) -> Result<Place, Full> {
+        let branch = place.len + self.skip;
+        let mut node = Self { partial: 0, ..self };
+        let mut children = Vec::new();
+        let mut next = self.first;
+        for number in 0..1 << STRIDE {
+            let had = (self.partial >> number & 1 == 1).then(|| {
+                next += 1;
+                writer.read(next - 1)
+            });
+            let begin = keys.partition_point(|key| slot(key.bits, branch) < number);
+            let end = keys.partition_point(|key| slot(key.bits, branch) <= number);
+            let is_in = self.full >> number & 1 == 1;
+            let found = match (&keys[begin..end], had) {
+                ([], Some(cell)) => Place::Cell(cell),
+                ([], None) => Place::Whole(is_in),
+                (keys, had) => {
+                    let bits = self.begin(place) | u128::from(number) << (BRANCH_MAX - branch);
+                    let within = Prefix { bits, len: branch + STRIDE };
+                    below(within, had, is_in, keys, writer)?
+                }
+            };
+            node.set(number, found, &mut children);
+        }
+        node.placed(&children, writer)
+    }
+
+    /// What it says of the address whose bits, from where it is on, are `rest`; those that it looks
+    /// at are shifted out.
+    pub(super) fn step(&self, rest: &mut u128) -> Step {
+        let others = (*rest >> 64) as u64 ^ self.skipped;
+        if others >> 1 >> (63 - self.skip) != 0 {
+            return Step::Is(self.is_in);
+        }
+        *rest <<= self.skip;
+        let slot = (*rest >> BRANCH_MAX) as u32;
+        *rest <<= STRIDE;
+        match self.partial >> slot & 1 {
+            0 => Step::Is(self.full >> slot & 1 == 1),
+            _ => Step::To(self.first + (self.partial & ((1 << slot) - 1)).count_ones()),
+        }
+    }
+
+    /// The bits up to where it branches, where it is the node of `place`.
+    fn begin(&self, place: Prefix) -> u128 {
+        place.bits | u128::from(self.skipped) << 64 >> place.len
+    }
+
+    /// Has slot `number` be what was found; slots are told in order.
+    fn set(&mut self, number: u32, found: Place, children: &mut Vec<Cell>) {
+        match found {
+            Place::Whole(false) => self.full &= !(1 << number),
+            Place::Whole(true) => self.full |= 1 << number,
+            Place::Cell(cell) => {
+                self.partial |= 1 << number;
+                children.push(cell);
+            }
+        }
+    }
+
+    /// What it is with the cells of its slots.
+    fn placed<C: Cells>(
+        self,
+        children: &[Cell],
+        writer: &mut Writer<'_, C>,
+    ) -> Result<Place, Full> {
+        let around = if self.is_in { u64::MAX } else { 0 };
+        if children.is_empty() && self.full == around {
+            return Ok(Place::Whole(self.is_in));
+        }
+        let mut cell = Cell::default();
+        write_wide(&mut cell, FULL, self.full);
+        write_wide(&mut cell, PARTIAL, self.partial);
+        write_wide(&mut cell, SKIPPED, self.skipped);
+        cell[FIRST] = writer.put(children)?;
+        cell[KIND] = IS_NODE | if self.is_in { IS_IN } else { 0 } | u32::from(self.skip);
+        Ok(Place::Cell(cell))
+    }
+}
+
+/// In which slot of a node that branches there `bits` are.
+fn slot(bits: u128, branch: u8) -> u32 {
+    (bits >> (BRANCH_MAX - branch)) as u32 & 63
+}
+
+/// Words `at` and the next as one.
+pub(super) fn wide(cell: &Cell, at: usize) -> u64 {
+    u64::from(cell[at]) | u64::from(cell[at + 1]) << 32
+}
+
+/// Writes `wide` into words `at` and the next.
+pub(super) fn write_wide(cell: &mut Cell, at: usize, wide: u64) {
+    [cell[at], cell[at + 1]] = [wide as u32, (wide >> 32) as u32];
+}
