@@ -4,8 +4,7 @@ use crate::{Delays, Qdisc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The names of the tins by their number, as in the column heads of `tc -s`; other numbers of tins
-/// have no names.
+/// The names of three or four tins, as in the column heads of `tc -s`; other tins are numbered.
 const THREE: [&str; 3] = ["Bulk", "Best Effort", "Voice"];
 const FOUR: [&str; 4] = ["Bulk", "Best Effort", "Video", "Voice"];
 
