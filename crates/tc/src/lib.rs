@@ -6,9 +6,9 @@
 //! (`coordination`, `sync`, `linklayer ptm`) and change no meanings. `docs/tc.md` lists what is
 //! supported, added and different.
 //!
-//! [`execute`] runs one command line and [`execute_batch`] a file of them, against a [`Host`]: a running
-//! instance, or a policy file ([`OfflineHost`], [`offline`]). [`load`] reads a policy file as a
-//! whole. If several instances run, [`route`] finds the one that a command is for.
+//! [`execute`] runs one command line and [`execute_batch`] a file of them, against a [`Host`]: a
+//! running instance, or a policy file ([`OfflineHost`], [`offline`]). [`load`] reads a policy file
+//! as a whole. If several instances run, [`route`] finds the one that a command is for.
 //!
 //! *Principles.* No I/O except in `offline.rs` and `file.rs`. A line that fails changes nothing,
 //! names the faulty word, and says what to type instead. No input panics. Printed numbers are what
