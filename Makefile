@@ -13,7 +13,7 @@ PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: help demo demo-latency demo-tree demo-flood test crate-tests end-to-end test-vm test-vm-short test-vm-cake tested deps build check loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing unit book pictures deb tarball sbom deny test-deb
+.PHONY: help demo demo-latency demo-tree demo-flood test crate-tests end-to-end end-to-end-shared end-to-end-alone test-vm test-vm-short test-vm-cake tested deps build check loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing unit book pictures deb tarball sbom deny test-deb
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
@@ -107,6 +107,8 @@ unit:
 
 check: deps
 	$(CARGO) fmt --all --check
+	@! git ls-files '*.rs' '*.c' '*.h' | LC_ALL=C.UTF-8 xargs grep -nE '^.{101,}$$' | grep -E ':[0-9]+: *//' || \
+	  { echo "comments are at most 100 columns wide"; exit 1; }
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
 # Everything: .ci/test says in which order. As root everything runs; without, what needs network
@@ -120,10 +122,17 @@ crate-tests: deps
 	$(CARGO) test --workspace --locked --exclude narrows -- --skip $(MEASURING)
 
 # Of the whole workspace, as for `tested`: with `-p narrows` crates have fewer features, and half of
-# them would be compiled again. As many at once as wait for their turn; a few of them run.
-END_TO_END := $(foreach test,$(basename $(notdir $(wildcard crates/cli/tests/*.rs))) e2e,--test $(test))
-end-to-end: deps
-	RUST_TEST_THREADS=6 $(CARGO) test --locked --workspace --bin narrows $(END_TO_END)
+# them would be compiled again. As many at once as wait for their turn; a few of them run. Those that
+# count run beside each other, and beside other work that gives way. Those that measure run alone.
+END_TO_END := RUST_TEST_THREADS=6 $(CARGO) test --locked --workspace
+end-to-end: end-to-end-shared end-to-end-alone
+
+end-to-end-shared: deps
+	NARROWS_TURNS=shared $(END_TO_END) --bin narrows \
+	  $(foreach test,$(basename $(notdir $(wildcard crates/cli/tests/*.rs))) e2e,--test $(test))
+
+end-to-end-alone: deps
+	NARROWS_TURNS=alone $(END_TO_END) --test e2e
 	$(CARGO) test --locked --workspace --test bed $(MEASURING)
 
 # The programs as the tests build them, with every assertion. All targets, so that crates have the
@@ -209,7 +218,7 @@ MDBOOK := $(shell command -v mdbook || echo $$HOME/.cargo/bin/mdbook)
 book: deps
 	@command -v $(MDBOOK) >/dev/null || { \
 	  echo "installing mdbook with cargo"; \
-	  $(CARGO) install --quiet --locked --debug --no-default-features mdbook; }
+	  CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --quiet --locked --debug --no-default-features mdbook; }
 	@$(MDBOOK) build
 	@echo "the book is target/book/index.html"
 
@@ -246,7 +255,8 @@ sbom: deps
 # Without its database of advisories, as on a machine without a network, the rest is checked.
 deny: deps
 	@command -v cargo-deny >/dev/null || { \
-	  echo "installing cargo-deny with cargo"; $(CARGO) install --quiet --locked --debug cargo-deny; }
+	  echo "installing cargo-deny with cargo"; \
+	  CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --quiet --locked --debug cargo-deny; }
 	$(CARGO) deny --workspace check licenses bans sources
 	@$(CARGO) deny fetch db >/dev/null 2>&1 || { \
 	  echo "the database of advisories cannot be reached: advisories were NOT checked"; exit 0; }; \

@@ -3,9 +3,9 @@
 //! A million packets a second by a virtual clock, of 4096 connections whose shares fall as 1, 1/2,
 //! 1/3 …, as one worker forwards them: each packet comes in at a port, and leaves through the other
 //! one. Two in three carry data, and each third acknowledges that with the echo of a time stamp of
-//! 20 ms before. Where there is nothing to learn the same packets are UDP. Headers are in the cache, as for a worker that reads
-//! them anyway. The floor is the same loop, which writes numbers and time stamps into the headers,
-//! without it.
+//! 20 ms before. Where there is nothing to learn the same packets are UDP. Headers are in the cache,
+//! as for a worker that reads them anyway. The floor is the same loop, which writes numbers and time
+//! stamps into the headers, without it.
 
 use crate::zipf;
 use narrows_roundtrip::{Awaited, Observer};
@@ -17,6 +17,8 @@ use std::time::Instant;
 
 /// Connections.
 const FLOWS: usize = 4096;
+/// Classes that they are of.
+const CLASSES: u32 = 64;
 /// Packets in a cycle; a power of two.
 const PACKETS: usize = 1 << 16;
 /// The time of a packet: a million in a second.
@@ -96,7 +98,7 @@ impl Work {
                 let (near, far) = if is_back { (b, a) } else { (a, b) };
                 self.trips += u64::from(near.comes(frame, self.now).is_some());
                 if let Some(stretch) = far.stretch(self.now) {
-                    far.leaves(frame, stretch, self.now);
+                    far.leaves(frame, flow as u32 % CLASSES + 1, stretch, self.now);
                 }
             }
         }

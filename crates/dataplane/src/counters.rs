@@ -4,12 +4,12 @@ use crate::runner::WorkerReport;
 use narrows_bpf::{Counted, Verdicts};
 use narrows_link::DeviceLosses;
 use narrows_packet::{Backlog, DropCounters, DropReason};
-use narrows_roundtrip::Losses;
+use narrows_roundtrip::{Class, Losses, Trips};
 use narrows_shaper::{Beyond, Delays, Entry, Flow, Host, PathCounters, Side, Told, WINDOW};
 use narrows_snapshot::{self as snapshot, Queue};
 use narrows_xsk::KernelDrops;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
 /// As many hosts and flows of each kind are told.
@@ -208,9 +208,9 @@ pub(crate) fn heaviest(told: &Told, beyond: [Option<&Beyond>; 2]) -> snapshot::H
             };
             // Who sends through this port is beyond the other one.
             let far = known(if is_source { across } else { here });
-            heavy.round_trip = far.filter(|far| !far.trips.is_empty()).map(|far| round_trip(&far));
+            heavy.round_trip = far.and_then(|far| round_trip(&far.trips));
             let sent = known(here).map(|known| if is_source { known.from } else { known.to });
-            heavy.losses = sent.filter(|sent| sent.segments > 0).map(|sent| losses(&sent));
+            heavy.losses = sent.and_then(|sent| known_losses(&sent));
         }
         heavies.into_iter().map(|(heavy, _)| heavy).collect()
     };
@@ -222,13 +222,32 @@ pub(crate) fn heaviest(told: &Told, beyond: [Option<&Beyond>; 2]) -> snapshot::H
     }
 }
 
-fn round_trip(host: &narrows_roundtrip::Host) -> snapshot::RoundTrip {
-    let micros = |of| host.trips.quantile(of).map_or(0, |time| time.0 / 1_000);
-    snapshot::RoundTrip {
-        min_us: host.shortest.0 / 1_000,
+/// Adds what is known of what is `beyond` a port to its `classes`, to those of the qdisc `major`.
+pub(crate) fn add_beyond(classes: &mut [snapshot::Class], major: u32, beyond: &Beyond) {
+    let known: HashMap<u32, &Class> =
+        beyond.classes.iter().map(|class| (class.id, class)).collect();
+    for class in classes {
+        let known = match class.id() {
+            Some((of, minor)) if of == major => known.get(&minor),
+            _ => None,
+        };
+        let Some(known) = known else { continue };
+        class.stats.round_trip = round_trip(&known.trips);
+        class.stats.losses = known_losses(&known.losses);
+    }
+}
+
+fn known_losses(known: &Losses) -> Option<snapshot::Losses> {
+    (known.segments > 0).then(|| losses(known))
+}
+
+fn round_trip(trips: &Trips) -> Option<snapshot::RoundTrip> {
+    let micros = |of| trips.all.quantile(of).map_or(0, |time| time.0 / 1_000);
+    (!trips.is_empty()).then(|| snapshot::RoundTrip {
+        min_us: trips.shortest.0 / 1_000,
         p50_us: micros(0.5),
         p99_us: micros(0.99),
-    }
+    })
 }
 
 /// The heaviest of `entries`, those whose own bytes are most of what was counted for them.

@@ -100,6 +100,12 @@ impl PortPolicy {
         }
         rules(node, &below)
     }
+
+    /// The outermost classful qdisc, if all packets that leave through the port pass the same one:
+    /// below an `mq`, each queue has its own.
+    pub fn outermost(&self) -> Option<Handle> {
+        Some(self.rules(self.root()?)?).and_then(|rules| Handle::new(rules.major))
+    }
 }
 
 /// The rules of `node`; `below` has the children of each qdisc.

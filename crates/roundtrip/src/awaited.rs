@@ -1,21 +1,21 @@
 //! What is awaited at a port, on a board that all of its queues share.
 //!
-//! A place has two words. The first has when a packet left and of which connection it was, the second
-//! what its answer will say. Whoever sends takes a place that is free, or where nothing has come for
-//! [`PATIENCE`]; whoever receives the answer frees it. A place that is taken by somebody else is left
-//! alone, so another one's packet goes unseen: this is sampling.
+//! A place has three words. The first has when a packet left and of which connection it was, the
+//! second what its answer will say, the third the class that sent it. A sender takes a place that is
+//! free, or where nothing has come for [`PATIENCE`]; the receiver of the answer frees it. A place that
+//! is taken by another connection is left alone, and the packet is not timed: this is sampling.
 //!
 //! *Memory ordering.* A writer takes the place by making the first word `BUSY` (acquire), writes the
-//! second one, and publishes with the first (release). A reader reads the first word (acquire) and the
-//! second, and takes the answer by making the first one 0 (release), which fails where it is not the
-//! same any more. Where it is, nobody has written since: to write, another one would have had to take
-//! the answer before, or the place, either of which changes the first word; and the first word that is
-//! written has another time, unless the same connection was awaited, answered and awaited again within
-//! a microsecond. So the second word was the one that belongs to the first. All operations are on one
+//! others, and publishes with the first (release). A reader reads the first word (acquire) and the
+//! others, and takes the answer by making the first one 0 (release), which fails where it is not the
+//! same any more. Where it is, nobody has written since: a writer would have had to take the answer
+//! or the place, either of which changes the first word; and the first word that it then writes has
+//! another time, unless the same connection was awaited, answered and awaited again within a
+//! microsecond. So the other words are those that belong to the first. All operations are on one
 //! place; places are independent of each other.
 //!
-//! *Cost.* Who receives reads one line a packet, which is rewritten twice a round trip. 128 KiB for
-//! each port.
+//! *Cost.* A receiver reads one cache line a packet, which is rewritten twice a round trip. 256 KiB
+//! for each port.
 
 use crate::sync::{AtomicU64, Ordering};
 use narrows_units::Nanos;
@@ -90,7 +90,7 @@ pub(crate) fn is_after(one: u32, other: u32) -> bool {
     ((one.wrapping_sub(other) << 1) as i32) > 0
 }
 
-/// What a packet means for somebody who waits.
+/// What a packet means to what is awaited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Meaning {
     /// Nothing yet.
@@ -104,10 +104,13 @@ pub(crate) enum Meaning {
 /// The board of one port.
 pub struct Awaited(Box<[Place]>);
 
+/// Aligned so that none is on two cache lines.
 #[derive(Default)]
+#[repr(align(32))]
 struct Place {
     first: AtomicU64,
     second: AtomicU64,
+    class: AtomicU64,
 }
 
 impl Awaited {
@@ -121,8 +124,8 @@ impl Awaited {
         &self.0[connection as usize % PLACES]
     }
 
-    /// From `now` on `answer` of `connection` is awaited, if its place is free.
-    pub(crate) fn expect(&self, connection: u64, answer: Answer, now: Nanos) {
+    /// From `now` on `answer` of `connection` to a packet of `class` is awaited, if its place is free.
+    pub(crate) fn expect(&self, connection: u64, answer: Answer, class: u32, now: Nanos) {
         let place = self.place(connection);
         let old = place.first.load(Ordering::Relaxed);
         if old != 0 && (old == BUSY || waited(old, now) < PATIENCE) {
@@ -131,6 +134,7 @@ impl Awaited {
         let taken = place.first.compare_exchange(old, BUSY, Ordering::Acquire, Ordering::Relaxed);
         if taken.is_ok() {
             place.second.store(answer.word(), Ordering::Relaxed);
+            place.class.store(class.into(), Ordering::Relaxed);
             place.first.store(first_word(connection, now), Ordering::Release);
         }
     }
@@ -151,14 +155,14 @@ impl Awaited {
         is_of(self.place(connection).first.load(Ordering::Relaxed), connection)
     }
 
-    /// A packet of `connection` has come in at `now`, which means `meaning` to whom it answers. The
-    /// round trip, where it is the answer and nobody else took it.
+    /// A packet of `connection` has come in at `now`, which means `meaning` to what is awaited. The
+    /// round trip and the class of the packet that it answers, where no other receiver took it.
     pub(crate) fn comes(
         &self,
         connection: u64,
         now: Nanos,
         meaning: impl FnOnce(Answer) -> Meaning,
-    ) -> Option<Nanos> {
+    ) -> Option<(Nanos, u32)> {
         let place = self.place(connection);
         let word = place.first.load(Ordering::Acquire);
         if !is_of(word, connection) {
@@ -168,9 +172,10 @@ impl Awaited {
         if meaning == Meaning::No {
             return None;
         }
+        let class = place.class.load(Ordering::Relaxed) as u32;
         let taken = place.first.compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed);
         let trip = waited(word, now);
-        (taken.is_ok() && meaning == Meaning::Answer && trip < PATIENCE).then_some(trip)
+        (taken.is_ok() && meaning == Meaning::Answer && trip < PATIENCE).then_some((trip, class))
     }
 }
 
@@ -210,9 +215,9 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_taken_once_and_tells_the_time() {
+    fn an_answer_is_taken_once_and_tells_the_time_and_the_class() {
         let board = Awaited::new();
-        board.expect(ONE, SEVEN, NOW);
+        board.expect(ONE, SEVEN, 3, NOW);
         assert!(board.awaits(ONE));
         let later = NOW + millis(20);
         assert_eq!(board.comes(ONE, later, |_| Meaning::No), None);
@@ -221,26 +226,27 @@ mod tests {
             said = Some(answer);
             Meaning::Answer
         });
-        assert_eq!(said, Some(SEVEN));
-        assert!(trip.unwrap().0.abs_diff(millis(20).0) <= 2048, "{trip:?}");
+        let (trip, class) = trip.unwrap();
+        assert_eq!((said, class), (Some(SEVEN), 3));
+        assert!(trip.0.abs_diff(millis(20).0) <= 2048, "{trip:?}");
         assert_eq!(board.comes(ONE, later, yes), None);
     }
 
     #[test]
     fn who_was_first_stays_until_patience_ends() {
         let board = Awaited::new();
-        board.expect(ONE, SEVEN, NOW);
+        board.expect(ONE, SEVEN, 3, NOW);
         let other = ONE + (1 << 50);
-        board.expect(other, Answer::Spin(false), NOW + millis(10));
+        board.expect(other, Answer::Spin(false), 4, NOW + millis(10));
         assert!(board.awaits(ONE) && !board.awaits(other));
-        board.expect(other, Answer::Spin(false), NOW + PATIENCE + millis(1));
+        board.expect(other, Answer::Spin(false), 4, NOW + PATIENCE + millis(1));
         assert!(board.awaits(other) && !board.awaits(ONE));
     }
 
     #[test]
     fn an_answer_after_too_long_is_none() {
         let board = Awaited::new();
-        board.expect(ONE, Answer::Spin(true), NOW);
+        board.expect(ONE, Answer::Spin(true), 4, NOW);
         assert_eq!(board.comes(ONE, NOW + PATIENCE + millis(1), yes), None);
         assert!(!board.awaits(ONE));
     }
@@ -248,10 +254,10 @@ mod tests {
     #[test]
     fn what_is_past_or_forgotten_is_awaited_no_more() {
         let board = Awaited::new();
-        board.expect(ONE, SEVEN, NOW);
+        board.expect(ONE, SEVEN, 3, NOW);
         assert_eq!(board.comes(ONE, NOW + millis(1), |_| Meaning::Past), None);
         assert!(!board.awaits(ONE));
-        board.expect(ONE, SEVEN, NOW);
+        board.expect(ONE, SEVEN, 3, NOW);
         board.forget(ONE + (1 << 50));
         assert!(board.awaits(ONE), "of another connection");
         board.forget(ONE);
@@ -276,8 +282,8 @@ mod tests {
     #[test]
     fn a_clock_that_is_behind_sees_no_time() {
         let board = Awaited::new();
-        board.expect(ONE, SEVEN, NOW);
-        assert_eq!(board.comes(ONE, NOW - Nanos(500_000), yes), Some(Nanos::ZERO));
+        board.expect(ONE, SEVEN, 3, NOW);
+        assert_eq!(board.comes(ONE, NOW - Nanos(500_000), yes), Some((Nanos::ZERO, 3)));
     }
 }
 
@@ -290,8 +296,8 @@ mod loom_tests {
     const NINE: Answer = Answer::Acknowledged { end: 9, stamp: Some(90) };
     const NOW: Nanos = Nanos::from_secs(100);
 
-    /// The answer that belongs to the connection, and the time that belongs to both.
-    fn take(board: &Awaited, connection: u64, now: Nanos) -> Option<(Answer, Nanos)> {
+    /// The answer that belongs to the connection, and the time and the class that belong to both.
+    fn take(board: &Awaited, connection: u64, now: Nanos) -> Option<(Answer, (Nanos, u32))> {
         let mut said = None;
         let trip = board.comes(connection, now, |answer| {
             said = Some(answer);
@@ -305,7 +311,7 @@ mod loom_tests {
     fn loom_an_answer_is_taken_once() {
         loom::model(|| {
             let board = Awaited::new();
-            board.expect(1 << 32, SEVEN, NOW);
+            board.expect(1 << 32, SEVEN, 7, NOW);
             let other = Arc::clone(&board);
             let there = thread::spawn(move || take(&other, 1 << 32, NOW));
             let here = take(&board, 1 << 32, NOW);
@@ -320,19 +326,19 @@ mod loom_tests {
         loom::model(|| {
             let board = Awaited::new();
             let (one, later) = (1 << 32, NOW + Nanos::from_millis(8));
-            board.expect(one, SEVEN, NOW);
+            board.expect(one, SEVEN, 7, NOW);
             let sender = Arc::clone(&board);
             let sends = thread::spawn(move || {
                 let first = take(&sender, one, later);
-                sender.expect(one, NINE, later);
+                sender.expect(one, NINE, 9, later);
                 first
             });
             let here = take(&board, one, later);
             let there = sends.join().unwrap();
-            for (answer, trip) in here.into_iter().chain(there) {
+            for (answer, (trip, class)) in here.into_iter().chain(there) {
                 match answer {
-                    SEVEN => assert!(trip > Nanos::from_millis(7), "{trip:?}"),
-                    NINE => assert_eq!(trip, Nanos::ZERO),
+                    SEVEN => assert!(trip > Nanos::from_millis(7) && class == 7, "{trip:?}"),
+                    NINE => assert_eq!((trip, class), (Nanos::ZERO, 9)),
                     other => panic!("{other:?} was never awaited"),
                 }
             }
@@ -345,14 +351,14 @@ mod loom_tests {
         loom::model(|| {
             let board = Awaited::new();
             let other = Arc::clone(&board);
-            let there = thread::spawn(move || other.expect(2 << 32, NINE, NOW));
-            board.expect(1 << 32, SEVEN, NOW);
+            let there = thread::spawn(move || other.expect(2 << 32, NINE, 9, NOW));
+            board.expect(1 << 32, SEVEN, 7, NOW);
             there.join().unwrap();
             let taken = [1_u32, 2].map(|id| take(&board, u64::from(id) << 32, NOW));
             assert_eq!(taken.iter().flatten().count(), 1);
             for (id, taken) in (1..3).zip(taken) {
-                let own = if id == 1 { SEVEN } else { NINE };
-                assert!(taken.is_none_or(|(answer, _)| answer == own));
+                let own = if id == 1 { (SEVEN, 7) } else { (NINE, 9) };
+                assert!(taken.is_none_or(|(answer, (_, class))| (answer, class) == own));
             }
         });
     }

@@ -34,11 +34,17 @@
 
 mod awaited;
 mod flows;
-mod hosts;
+mod known;
+mod losses;
 mod observer;
 mod sync;
+mod trips;
 mod turns;
+mod windows;
 
 pub use awaited::Awaited;
-pub use hosts::{Host, Losses};
-pub use observer::Observer;
+pub use known::{Class, Host};
+pub use losses::Losses;
+pub use observer::{NO_CLASS, Observer};
+pub use trips::Trips;
+pub use windows::{Known, merge};

@@ -2,12 +2,17 @@
 
 use crate::awaited::{Answer, Awaited, Meaning, is_after};
 use crate::flows::{Flows, Passed};
-use crate::hosts::{Host, Hosts, Losses};
+use crate::known::{Class, Host};
+use crate::losses::Losses;
 use crate::turns::Turns;
+use crate::windows::Windows;
 use narrows_packet::dissect::{Conversation, Segment, Spin};
 use narrows_units::Nanos;
 use std::net::IpAddr;
 use std::sync::Arc;
+
+/// The number of the class of a packet that has none.
+pub const NO_CLASS: u32 = 0;
 
 /// See the module's documentation.
 pub struct Observer {
@@ -16,20 +21,22 @@ pub struct Observer {
     key: u64,
     turns: Turns,
     flows: Flows,
-    hosts: Hosts,
+    hosts: Windows<Host>,
+    classes: Windows<Class>,
     losses: Losses,
 }
 
 impl Observer {
     /// One at the port of `board`. All queues of both ports hash with one `key`, which should be
-    /// random; hosts are told in windows of so long.
+    /// random; hosts and classes are told in windows of so long.
     pub fn new(board: Arc<Awaited>, key: u64, window: Nanos) -> Self {
         Self {
             board,
             key,
             turns: Turns::default(),
             flows: Flows::new(),
-            hosts: Hosts::new(window),
+            hosts: Windows::new(window, IpAddr::from([0; 4])),
+            classes: Windows::new(window, NO_CLASS),
             losses: Losses::default(),
         }
     }
@@ -41,8 +48,9 @@ impl Observer {
         self.turns.stretch(now)
     }
 
-    /// `frame` leaves through the port at `now`, in this `stretch` of time.
-    pub fn leaves(&mut self, frame: &[u8], stretch: u16, now: Nanos) {
+    /// `frame` leaves through the port at `now`, in this `stretch` of time, sent by `class`: its number
+    /// at the outermost qdisc with classes, or [`NO_CLASS`].
+    pub fn leaves(&mut self, frame: &[u8], class: u32, stretch: u16, now: Nanos) {
         self.turns.count(1);
         let Some(conversation) = Conversation::of(frame, self.key) else { return };
         let connection = conversation.connection;
@@ -53,7 +61,7 @@ impl Observer {
             {
                 // A server sends what it has seen, a client the opposite.
                 let answer = Answer::Spin(spin.is_set == spin.is_clients);
-                self.board.expect(connection, answer, now);
+                self.board.expect(connection, answer, class, now);
             }
             return;
         }
@@ -65,7 +73,8 @@ impl Observer {
             Passed::New => {
                 if flow.is_to_be_timed(now) {
                     let stamp = segment.time_stamp.map(|(value, _)| value);
-                    self.board.expect(connection, Answer::acknowledged(segment.end, stamp), now);
+                    let answer = Answer::acknowledged(segment.end, stamp);
+                    self.board.expect(connection, answer, class, now);
                 }
             }
             Passed::Again => lost.beyond = 1,
@@ -78,6 +87,9 @@ impl Observer {
         let Some(segments) = flow.count(is_lost) else { return };
         lost.segments = segments;
         self.losses.merge(&lost);
+        if class != NO_CLASS {
+            self.classes.of(class, now).losses.merge(&lost);
+        }
         if let Some([source, destination]) = conversation.hosts(frame) {
             self.hosts.of(source, now).from.merge(&lost);
             self.hosts.of(destination, now).to.merge(&lost);
@@ -98,7 +110,7 @@ impl Observer {
     #[inline(never)]
     fn answers(&mut self, conversation: &Conversation, frame: &[u8], now: Nanos) -> Option<Nanos> {
         let connection = conversation.connection;
-        let trip = if conversation.is_tcp() {
+        let (trip, class) = if conversation.is_tcp() {
             let segment = conversation.segment(frame)?;
             self.board.comes(connection, now, |answer| of_segment(answer, &segment))?
         } else {
@@ -106,9 +118,10 @@ impl Observer {
             self.board.comes(connection, now, |answer| of_spin(answer, spin))?
         };
         let [source, _]: [IpAddr; 2] = conversation.hosts(frame)?;
-        let host = self.hosts.of(source, now);
-        host.shortest = host.shortest.min(trip);
-        host.trips.record(trip);
+        self.hosts.of(source, now).trips.record(trip);
+        if class != NO_CLASS {
+            self.classes.of(class, now).trips.record(trip);
+        }
         Some(trip)
     }
 
@@ -121,9 +134,14 @@ impl Observer {
     pub fn hosts(&self, now: Nanos) -> Vec<Host> {
         self.hosts.told(now)
     }
+
+    /// The classes of the same window. Allocates.
+    pub fn classes(&self, now: Nanos) -> Vec<Class> {
+        self.classes.told(now)
+    }
 }
 
-/// What `segment` means to whom it answers.
+/// What `segment` means to what is awaited.
 fn of_segment(answer: Answer, segment: &Segment) -> Meaning {
     let Answer::Acknowledged { end, stamp } = answer else { return Meaning::No };
     // Later bytes are answered together with it.
@@ -137,7 +155,7 @@ fn of_segment(answer: Answer, segment: &Segment) -> Meaning {
     }
 }
 
-/// What `spin` means to whom it answers.
+/// What `spin` means to what is awaited.
 fn of_spin(answer: Answer, spin: Spin) -> Meaning {
     match answer {
         Answer::Spin(wanted) if wanted == spin.is_set => Meaning::Answer,

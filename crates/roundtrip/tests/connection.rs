@@ -14,6 +14,8 @@ use std::sync::Arc;
 const WINDOW: Nanos = Nanos::from_secs(3);
 const BEGIN: Nanos = Nanos::from_secs(3000);
 const KEY: u64 = 77;
+/// What sends the data.
+const CLASS: u32 = 0x10;
 const LEN: u32 = 1000;
 /// Shortly before numbers wrap.
 const FIRST: u32 = u32::MAX - 20_500;
@@ -129,7 +131,7 @@ fn simulate(setting: &Setting) -> Learned {
                     stamps: has_stamps.then_some((value, 0)),
                 };
                 let stretch = sender.stretch(now).unwrap();
-                sender.leaves(&frame(segment), stretch, now);
+                sender.leaves(&frame(segment), CLASS, stretch, now);
                 if again > 0 || !lost.contains(&number) {
                     add(&mut events, now + half, Event::Arrives { number, value });
                 }
@@ -205,17 +207,25 @@ proptest! {
         prop_assert!(shortest <= most, "{shortest:?} of {:?}", setting.trip);
         let hosts = receiver.hosts(end + WINDOW);
         if let Some(host) = hosts.iter().find(|host| host.address == IpAddr::from(RECEIVER)) {
-            prop_assert!(host.shortest >= least && host.shortest <= most.max(shortest));
+            prop_assert!(host.trips.shortest >= least && host.trips.shortest <= most.max(shortest));
+            let classes = receiver.classes(end + WINDOW);
+            prop_assert_eq!(classes.len(), 1);
+            prop_assert_eq!(classes[0].id, CLASS);
+            prop_assert_eq!(&classes[0].trips, &host.trips, "the host has nothing from elsewhere");
         }
     }
 
     /// All of the connection is seen, so what was lost is known exactly.
     #[test]
     fn losses_beyond_the_port_are_counted(setting in settings()) {
-        let Learned { sender, .. } = simulate(&setting);
+        let Learned { sender, end, .. } = simulate(&setting);
         let losses = sender.losses();
         prop_assert_eq!(losses.beyond, setting.lost.len() as u64);
         prop_assert_eq!(losses.before, 0);
+        if end.0 / WINDOW.0 == BEGIN.0 / WINDOW.0 {
+            let classes = sender.classes(end + WINDOW);
+            prop_assert_eq!(classes.iter().map(|class| class.losses).collect::<Vec<_>>(), [losses]);
+        }
     }
 
     #[test]
@@ -235,7 +245,7 @@ proptest! {
             if comes {
                 let _ = observer.comes(&bytes, now);
             } else if let Some(stretch) = observer.stretch(now) {
-                observer.leaves(&bytes, stretch, now);
+                observer.leaves(&bytes, CLASS, stretch, now);
             }
         }
     }
@@ -289,12 +299,12 @@ fn a_spin_bit_tells_the_round_trip_of_each_side() {
         if let Some(spin) = at(&clients, half_near) {
             trips[0].extend(queues[0][0].comes(&quic(false, spin), now));
             let stretch = queues[0][1].stretch(now).unwrap();
-            queues[0][1].leaves(&quic(false, spin), stretch, now);
+            queues[0][1].leaves(&quic(false, spin), CLASS, stretch, now);
         }
         if let Some(spin) = at(&servers, half_far) {
             trips[1].extend(queues[1][1].comes(&quic(true, spin), now));
             let stretch = queues[1][0].stretch(now).unwrap();
-            queues[1][0].leaves(&quic(true, spin), stretch, now);
+            queues[1][0].leaves(&quic(true, spin), CLASS, stretch, now);
         }
     }
     for (found, trip) in trips.iter().zip([near, far]) {

@@ -113,6 +113,8 @@ function learn(told) {
 
 const KINDS = [
   { title: "Delivered against limit", whats: ["delivered", "limit"], format: bits },
+  { title: "Delay here", whats: ["delay"], format: micros },
+  { title: "Round trips beyond the port", whats: ["round trip"], format: micros },
   { title: "Drops by reason", whats: ["drops"], format: (value) => short(value, "/s") },
   { title: "Delivered by queue", whats: ["queue"], format: bits },
 ];
@@ -240,6 +242,7 @@ function drawPorts() {
 
 function drawClasses() {
   const filter = at("filter").value.toLowerCase();
+  const isMeasured = now.ports.some((port) => port.round_trips);
   const rows = [];
   for (const port of now.ports) {
     const before = new Map(((earlierPort(port) || {}).classes || []).map((one) => [one.handle, one]));
@@ -260,16 +263,20 @@ function drawClasses() {
       const sent = old ? rate(old.stats.bytes, one.stats.bytes) : null;
       const byKey = (key) => (old ? short(rate(old.stats[key], one.stats[key])) : "-");
       const top = one.ceil || one.rate;
+      const trip = one.stats.round_trip;
+      const beyond = [trip ? micros(trip.min_us) : "", trip ? micros(trip.p50_us) : "", ...lost(one.stats.losses)];
       rows.push([
         "  ".repeat(depth) + name, one.rate ? bits(one.rate * 8) : "", one.ceil ? bits(one.ceil * 8) : "",
         bits(sent === null ? null : sent * 8), percent(sent, top), short(one.stats.qlen),
         ...percentileCells(one.stats.delays, old && old.stats.delays), byKey("drops"),
-        short(one.stats.drops), byKey("lended"), byKey("borrowed"),
+        short(one.stats.drops), byKey("lended"), byKey("borrowed"), ...(isMeasured ? beyond : []),
       ]);
     }
   }
-  table("classes", ["class", "rate", "ceil", "sent", "used", "queued", "delay here", "p99", "p99.9", "drops/s", "drops", "lent/s", "borrowed/s"],
-    rows, filter ? "no class matches" : "there are no classes");
+  table("classes", [
+    "class", "rate", "ceil", "sent", "used", "queued", "delay here", "p99", "p99.9", "drops/s", "drops", "lent/s", "borrowed/s",
+    ...(isMeasured ? ["round trip", "median", "lost before", "lost beyond"] : []),
+  ], rows, filter ? "no class matches" : "there are no classes");
 }
 
 // Of the last window that was over, as many of each kind.

@@ -19,9 +19,9 @@ pub struct Key {
     /// The port; empty if the series belongs to none.
     pub device: String,
     /// `limit`, `delivered`, `received` (bit/s), `backlog` (packets), `drops` (packets/s), `queue`
-    /// (bit/s), `worker` (share of a core).
+    /// (bit/s), `delay` and `round trip` (microseconds), `worker` (share of a core).
     pub what: &'static str,
-    /// The drop reason, or the number of a queue or worker.
+    /// The drop reason, the number of a queue or worker, or the percentile of times.
     pub name: String,
 }
 
@@ -108,6 +108,15 @@ pub(crate) fn values(now: &Snapshot, change: &Change) -> Vec<(Key, f64)> {
         for queue in 0..port.per_queue.len() {
             let rate = change.of_queue(port, queue).tx_bps;
             add(&port.name, "queue", queue.to_string(), rate);
+        }
+        let times = [
+            ("delay", Some(change.delays_of_port(port))),
+            ("round trip", change.round_trips_of_port(port)),
+        ];
+        for (what, times) in times {
+            let Some(times) = times.filter(|times| !times.is_empty()) else { continue };
+            add(&port.name, what, "median".into(), Some(times.p50_us));
+            add(&port.name, what, "p99".into(), Some(times.p99_us));
         }
         let was = change.port(&port.name).map(narrows_snapshot::Port::losses).unwrap_or_default();
         for (reason, is) in port.losses().into_iter().filter(|(_, count)| *count > 0) {

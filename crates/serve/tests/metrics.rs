@@ -2,7 +2,8 @@
 
 use narrows_serve::{Sample, exposition};
 use narrows_snapshot::{
-    Class, Conservation, Delays, Losses, Port, Qdisc, Queue, RoundTrips, Snapshot, Worker,
+    Class, Conservation, Delays, Losses, Port, Qdisc, Queue, RoundTrip, RoundTrips, Snapshot,
+    Worker,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Write};
@@ -25,6 +26,8 @@ fn class(minor: usize) -> Class {
     class.stats.figures.bytes = minor as u64 * 1000;
     if minor == 2 {
         class.stats.delays = Delays::new(vec![(230.0, 5), (3_600.0, 4), (2e6, 1)]);
+        class.stats.round_trip = Some(RoundTrip { min_us: 20_100, p50_us: 24_000, p99_us: 60_000 });
+        class.stats.losses = Some(Losses { segments: 50, before: 1, beyond: 0 });
     }
     class.stats.detail.insert("lended".into(), 7.into());
     class.stats.detail.insert("borrowed".into(), 8.into());
@@ -184,6 +187,26 @@ fn round_trips_are_told_where_they_are_measured() {
         ],
     );
     assert!(!text.contains(r#"round_trip_seconds_count{device="eth\"2"}"#));
+}
+
+#[test]
+fn round_trips_of_classes_are_those_of_the_last_window() {
+    let text = metrics(Some(instance(2)), MAX);
+    let of = r#"{device="eth1",classid="1:2",name="",parent="1:1"}"#;
+    assert_has(
+        &text,
+        &[
+            &format!("narrows_class_round_trip_min_seconds{of} 0.0201"),
+            &format!("narrows_class_round_trip_median_seconds{of} 0.024"),
+            &format!("narrows_class_round_trip_p99_seconds{of} 0.06"),
+            &format!("narrows_class_segments{of} 50"),
+            &format!("narrows_class_segments_lost_before{of} 1"),
+            &format!("narrows_class_segments_lost_beyond{of} 0"),
+        ],
+    );
+    let told =
+        text.lines().filter(|line| line.starts_with("narrows_class_round_trip_min_seconds{"));
+    assert_eq!(told.count(), 1, "nothing is known of the other class");
 }
 
 #[test]

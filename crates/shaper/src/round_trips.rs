@@ -8,8 +8,8 @@
 use crate::Delays;
 use crate::heaviest::WINDOW;
 use crate::io::{Io, Side};
-use narrows_packet::PacketId;
-use narrows_roundtrip::{Awaited, Host, Losses, Observer};
+use narrows_packet::{PacketId, Packets};
+use narrows_roundtrip::{Awaited, Class, Host, Losses, Observer};
 use narrows_units::Nanos;
 use std::sync::Arc;
 
@@ -31,6 +31,8 @@ pub struct Beyond {
     pub losses: Losses,
     /// Hosts of the last window that is over, in no order.
     pub hosts: Vec<Host>,
+    /// Classes of the same window, in no order.
+    pub classes: Vec<Class>,
 }
 
 impl Beyond {
@@ -38,12 +40,8 @@ impl Beyond {
     pub fn merge(&mut self, other: &Self) {
         self.trips.merge(&other.trips);
         self.losses.merge(&other.losses);
-        for host in &other.hosts {
-            match self.hosts.iter_mut().find(|known| known.address == host.address) {
-                Some(known) => known.merge(host),
-                None => self.hosts.push(host.clone()),
-            }
-        }
+        narrows_roundtrip::merge(&mut self.hosts, &other.hosts);
+        narrows_roundtrip::merge(&mut self.classes, &other.classes);
     }
 }
 
@@ -67,18 +65,27 @@ impl RoundTrips {
         }
     }
 
-    /// `ids` leave through `side`.
-    pub(crate) fn leave(&mut self, side: Side, ids: &[PacketId], io: &impl Io, now: Nanos) {
+    /// `ids` of `packets` leave through `side`.
+    pub(crate) fn leave(
+        &mut self,
+        side: Side,
+        ids: &[PacketId],
+        packets: &Packets,
+        io: &impl Io,
+        now: Nanos,
+    ) {
         let observer = &mut self.0[side.index()].observer;
         let Some(stretch) = observer.stretch(now) else { return };
         ids.iter().for_each(|id| io.prefetch(*id));
-        ids.iter().for_each(|id| observer.leaves(io.bytes(*id), stretch, now));
+        for &id in ids {
+            observer.leaves(io.bytes(id), packets.meta(id).class, stretch, now);
+        }
     }
 
     /// What is known at `now` of what is beyond `side`.
     pub(crate) fn beyond(&self, side: Side, now: Nanos) -> Beyond {
         let Port { observer, trips } = &self.0[side.index()];
         let (trips, losses) = (trips.clone(), observer.losses());
-        Beyond { trips, losses, hosts: observer.hosts(now) }
+        Beyond { trips, losses, hosts: observer.hosts(now), classes: observer.classes(now) }
     }
 }

@@ -235,7 +235,8 @@ impl<I: Io> Worker<I> {
                 }
             }
             if let Some(round_trips) = &mut self.round_trips {
-                round_trips.leave(egress, self.departures.as_slice(), &self.io, now);
+                let departures = self.departures.as_slice();
+                round_trips.leave(egress, departures, &self.packets, &self.io, now);
             }
             self.io.transmit(egress, &self.packets, &self.departures);
             match next {

@@ -131,6 +131,13 @@ impl<'a> Change<'a> {
         self.port(&port.name).map_or_else(|| is.clone(), |was| is.since(&was.delays))
     }
 
+    /// The round trips beyond `port` between the snapshots, if they are measured.
+    pub fn round_trips_of_port(&self, port: &Port) -> Option<Delays> {
+        let is = &port.round_trips.as_ref()?.times;
+        let was = self.port(&port.name).and_then(|was| was.round_trips.as_ref());
+        Some(was.map_or_else(|| is.clone(), |was| is.since(&was.times)))
+    }
+
     /// The delays of packets that `class` on the port with this name sent between the snapshots;
     /// all that it has sent if it was created again.
     pub fn delays_of_class(&self, port: &str, class: &Class) -> Delays {

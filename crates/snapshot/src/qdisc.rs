@@ -3,7 +3,7 @@
 //! Fields common to all kinds are typed. Those of a single kind are kept as the JSON that tc
 //! prints, by key, so a new kind needs no change here.
 
-use crate::Delays;
+use crate::{Delays, Losses, RoundTrip};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -68,6 +68,15 @@ pub struct Class {
     pub options: Map<String, Value>,
 }
 
+impl Class {
+    /// The two numbers of its id, which is hexadecimal: the qdisc's and its own.
+    pub fn id(&self) -> Option<(u32, u32)> {
+        let (major, minor) = self.handle.split_once(':')?;
+        let number = |text| u32::from_str_radix(text, 16).ok();
+        number(major).zip(number(minor))
+    }
+}
+
 /// The counters of a class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClassStats {
@@ -79,6 +88,13 @@ pub struct ClassStats {
     /// the packet.
     #[serde(skip_serializing_if = "Delays::is_empty", default)]
     pub delays: Delays,
+    /// Round trips beyond the port of the packets that the class sent, in the last window; if the
+    /// instance measures them and saw any. Only for classes of the outermost classful qdisc.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub round_trip: Option<RoundTrip>,
+    /// The losses of TCP segments that the class sent, in the same way.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub losses: Option<Losses>,
     /// Further counters of its kind, such as `lended` and `borrowed`.
     #[serde(flatten)]
     pub detail: Map<String, Value>,

@@ -1,11 +1,15 @@
 //! Real traffic between real devices, on any Linux machine: three network namespaces
-//! in a row, what sends and counts in them, and the two commands built on that.
+//! in a row, what sends and counts in them, and the measurements built on that.
 //!
 //! ```text
 //!  nrw-cli-TAG              nrw-shp-TAG                  nrw-srv-TAG
 //!  cli0 ══════════════ port-a   …   port-b ══════════════ srv0
 //!  198.18.0.1   N queues  what is under test  N queues    198.18.0.2
 //! ```
+//!
+//! Four rooms hold what measurements share: `network` has the namespaces, `traffic` what sends
+//! and receives in them, `measure` what the kernel counted, and `harness` what runs it all. Each
+//! other module is a measurement, and a command of the program.
 //!
 //! The shaper's namespace is empty until a test puts a forwarder into it: Narrows
 //! ([`narrows::Instance`]) or the kernel's own bridge ([`bridge`]). The client and
@@ -27,54 +31,30 @@
 //! machine's cores are shared by sender, forwarder and receiver, so a comparison is
 //! worth something only between rows of one run.
 
-pub mod accounting;
 pub mod accuracy;
 pub mod attack;
-pub mod background;
-pub mod bed;
-pub mod bridge;
-pub mod capture;
 pub mod chaos;
-pub mod collect;
-pub mod counters;
-pub mod cpu;
 pub mod demo;
-pub mod flood;
 pub mod forward;
-pub mod frames;
-pub mod guard;
-pub mod hang;
-pub mod interrupt;
-pub mod iperf;
+mod harness;
 pub mod latency;
-mod listen;
-pub mod machine;
-pub mod namespace;
-pub mod narrows;
-pub mod pace;
+mod measure;
+mod network;
 pub mod pacing;
-pub mod ping;
 pub mod policing;
-pub mod probe;
-pub mod process;
-pub mod progress;
-pub mod raw;
-pub mod requirements;
-mod rounds;
 pub mod rrul;
-pub mod spread;
-pub mod stale;
-pub mod steering;
-pub mod stream;
-mod table;
-pub mod tcp;
-pub mod translation;
+mod traffic;
 pub mod tree;
-pub mod trial;
 pub mod uneven;
 pub mod waking;
-pub mod window;
 
-pub use bed::Testbed;
-pub use namespace::Namespace;
-pub use rounds::Rounds;
+pub use harness::rounds::Rounds;
+pub use harness::{background, collect, hang, interrupt, narrows, process, progress};
+pub use measure::{accounting, capture, counters, cpu, machine, spread, trial, window};
+pub use network::bed::Testbed;
+pub use network::namespace::Namespace;
+pub use network::{bed, bridge, guard, namespace, requirements, stale, steering, translation};
+pub use traffic::{flood, frames, iperf, pace, ping, probe, raw, stream, tcp};
+
+use harness::{plot, table};
+use measure::listen;

@@ -69,17 +69,8 @@ struct Latency {
 /// delivered. Takes half a minute and always cleans up. Needs root.
 #[derive(Args)]
 struct Tree {
-    /// Seconds per phase.
-    #[arg(long, value_name = "S", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=60))]
-    seconds: u64,
-
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-
-    /// Also plot the delivered rates over time, as SVG.
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
+    #[command(flatten)]
+    phases: Phases,
 }
 
 /// Show how many of a server's transactions survive a flood, with and without filters.
@@ -89,6 +80,13 @@ struct Tree {
 /// than a minute and always cleans up. Needs root and two cores.
 #[derive(Args)]
 struct Flood {
+    #[command(flatten)]
+    phases: Phases,
+}
+
+/// Options of a demo in phases.
+#[derive(Args)]
+struct Phases {
     /// Seconds per phase.
     #[arg(long, value_name = "S", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
@@ -97,7 +95,7 @@ struct Flood {
     #[arg(long)]
     json: bool,
 
-    /// Also plot the transactions over time, as SVG.
+    /// Also plot the results over time, as SVG.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
@@ -136,12 +134,12 @@ impl Tree {
     fn execute(self) -> anyhow::Result<ExitCode> {
         let report = tree::run(&tree::Options {
             program: std::env::current_exe()?,
-            phase: Duration::from_secs(self.seconds),
+            phase: Duration::from_secs(self.phases.seconds),
         })?;
-        if let Some(file) = &self.plot {
+        if let Some(file) = &self.phases.plot {
             write_plot(file, &tree::svg(&report)?)?;
         }
-        print(&report, self.json)
+        print(&report, self.phases.json)
     }
 }
 
@@ -149,12 +147,12 @@ impl Flood {
     fn execute(self) -> anyhow::Result<ExitCode> {
         let report = flood::run(&flood::Options {
             program: std::env::current_exe()?,
-            phase: Duration::from_secs(self.seconds),
+            phase: Duration::from_secs(self.phases.seconds),
         })?;
-        if let Some(file) = &self.plot {
+        if let Some(file) = &self.phases.plot {
             write_plot(file, &flood::svg(&report)?)?;
         }
-        print(&report, self.json)
+        print(&report, self.phases.json)
     }
 }
 

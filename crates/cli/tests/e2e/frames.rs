@@ -1,7 +1,9 @@
 //! Frames: neither direction takes the other's, and none is lost.
 
 use crate::setup::wait_for;
-use crate::setup::{assert_balanced, flood, flood_from, ip, narrows, run, set_mtu, show, turn};
+use crate::setup::{
+    assert_balanced, flood, flood_from, ip, narrows, run, set_mtu, shared_turn, show, turn,
+};
 use narrows_testbed::accounting::Books;
 use narrows_testbed::bed::{CLIENT_MAC, PORT_B, SERVER};
 use narrows_testbed::flood::{Flood, Pace};
@@ -28,7 +30,7 @@ fn no_frame(show: &Value, port: usize) -> u64 {
 
 #[test]
 fn a_flood_one_way_takes_no_frame_from_the_other() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     for limit in [
         "tbf rate 2mbit burst 16k limit 20m",
         "tbf rate 2mbit burst 16k latency 60s",
@@ -47,7 +49,7 @@ fn a_flood_one_way_takes_no_frame_from_the_other() {
         // The direction under test is full of packets, too, which all pass.
         let before = show(&bed);
         let forth = flood(&bed, &ports, 60, 2e6);
-        sleep(Duration::from_secs(2));
+        sleep(Duration::from_secs(1));
         forth.stop().unwrap();
         let after = show(&bed);
         let tx = |show: &Value| show["ports"][1]["total"]["tx_packets"].as_u64().unwrap();
@@ -64,7 +66,7 @@ fn a_flood_one_way_takes_no_frame_from_the_other() {
 
 #[test]
 fn pings_pass_against_a_flood_of_short_packets() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(1).unwrap();
     let instance = run(&bed, &[]);
     // From client to server; answers take the other direction.
@@ -97,7 +99,7 @@ fn pings_pass_against_a_flood_of_short_packets() {
 
 #[test]
 fn a_flow_that_floods_leaves_frames_to_others_of_its_direction() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     for paced in ["fq", "carousel", "flowbundler"] {
         let bed = Testbed::up(1).unwrap();
         let instance = run(&bed, &[]);
@@ -122,7 +124,7 @@ fn a_flow_that_floods_leaves_frames_to_others_of_its_direction() {
 
 #[test]
 fn every_frame_comes_back_when_traffic_ends() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     for mtu in [1500, 9000] {
         let bed = Testbed::up(2).unwrap();
         set_mtu(&bed, mtu);

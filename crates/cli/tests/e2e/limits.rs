@@ -17,7 +17,7 @@ pub(crate) const TOLERANCE: f64 = 0.03;
 /// window has too little and the next one too much; the median is not affected.
 const WINDOWS: usize = 5;
 /// The length of a window.
-const WINDOW: Duration = Duration::from_millis(500);
+const WINDOW: Duration = Duration::from_millis(300);
 /// The time in which bursts end.
 const WARM_UP: Duration = Duration::from_millis(500);
 

@@ -1,6 +1,6 @@
 //! Delay, loss and a rate on a path, with real packets.
 
-use crate::setup::{assert_balanced, flood, run, show, turn};
+use crate::setup::{assert_balanced, flood, run, shared_turn, show, turn};
 use narrows_testbed::accounting::Books;
 use narrows_testbed::bed::SERVER;
 use narrows_testbed::ping::Ping;
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The round trip of a ping through `bed`, in milliseconds: the median of some.
 fn round_trip(bed: &Testbed) -> f64 {
     let ping = Ping::start(bed, Duration::from_secs(10)).unwrap();
-    sleep(Duration::from_secs(2));
+    sleep(Duration::from_millis(1200));
     let stats = ping.stop().unwrap();
     assert_eq!(stats.lost, 0, "{stats:?}");
     stats.median().expect("some were answered").as_secs_f64() * 1e3
@@ -43,7 +43,7 @@ fn a_ping_takes_the_delay_of_each_way() {
 
 #[test]
 fn a_share_is_lost_and_every_packet_is_accounted_for() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
     let words = "netem delay 5ms 1ms distribution normal loss 10% corrupt 5% limit 5000 seed 1";

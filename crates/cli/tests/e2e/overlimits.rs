@@ -19,7 +19,7 @@ fn for_each_sent(shown: &str) -> f64 {
 /// Sends `bits` a second for a while, from `ports`.
 fn load(bed: &Testbed, ports: &[u16], bits: f64) {
     let load = flood(bed, ports, 1000, bits);
-    sleep(Duration::from_secs(2));
+    sleep(Duration::from_secs(1));
     load.stop().unwrap();
 }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// The time in which the queues of flows fill that offer 1.5 times their rate.
 const WARM_UP: Duration = Duration::from_millis(500);
 /// The length of the measurement.
-const WINDOW: Duration = Duration::from_millis(1500);
+const WINDOW: Duration = Duration::from_millis(1000);
 /// The allowed deviation of the rate in per cent: a machine that pauses at the end of the window
 /// takes away this much.
 const TOLERANCE: f64 = 10.0;

@@ -27,12 +27,12 @@ fn steady() -> Vec<u16> {
     (0..32).map(frames::port).collect()
 }
 
-/// What the server receives in a second, in bits per second.
+/// What the server receives in half a second, in bits per second.
 pub(crate) fn rate_at_server(bed: &Testbed) -> f64 {
     let [_, server] = bed.ends();
     let mut meter = Meter::at(server).unwrap();
     let before = meter.read().unwrap();
-    sleep(Duration::from_secs(1));
+    sleep(Duration::from_millis(500));
     let after = meter.read().unwrap();
     Delivered::between(&before, &after).rate().bits_per_sec() as f64
 }

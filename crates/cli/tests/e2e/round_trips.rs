@@ -7,7 +7,7 @@
 //!              10 ms each way      measures       15 ms each way
 //! ```
 
-use crate::setup::{NARROWS, complaint, ip, tc, turn};
+use crate::setup::{NARROWS, complaint, ip, shared_turn, tc, turn};
 use narrows_testbed::Testbed;
 use narrows_testbed::bed::{CLIENT_IP, End, SERVER_IP};
 use narrows_testbed::narrows::Instance;
@@ -52,7 +52,7 @@ fn set(bed: &Testbed, words: &str) {
 
 /// The state of this port, from its instance.
 fn port(bed: &Testbed, name: &str) -> Value {
-    let text = bed.shaper().run(NARROWS, &["show", "--json", name]).unwrap();
+    let text = bed.shaper().run(NARROWS, &["show", "--json", "--trees", name]).unwrap();
     let now: Value = serde_json::from_str(&text).unwrap();
     let ports = now["ports"].as_array().unwrap();
     ports.iter().find(|port| port["name"] == name).unwrap().clone()
@@ -83,12 +83,14 @@ fn round_trips_beyond_each_port_are_those_of_the_paths_and_of_ping() {
     sleep(Duration::from_secs(1));
     let ping = ping.stop().unwrap().percentile(0.0).unwrap().as_secs_f64() * 1e3;
     // A delay here is in no round trip.
-    for device in ["mid-a", "mid-b"] {
-        set(&bed, &format!("qdisc add dev {device} root tbf rate 20mbit burst 20kb latency 80ms"));
-    }
+    set(&bed, "qdisc add dev mid-a root tbf rate 20mbit burst 20kb latency 80ms");
+    set(&bed, "qdisc add dev mid-b root handle 1: htb default 10");
+    set(&bed, "class add dev mid-b parent 1: classid 1:10 htb rate 20mbit");
+    set(&bed, "class add dev mid-b parent 1: classid 1:20 htb rate 5mbit");
+    set(&bed, "qdisc add dev mid-b parent 1:10 bfifo limit 200kb");
     let [client, server] = bed.ends();
     let load = [load(client, server, 2), load(server, client, 2)];
-    sleep(Duration::from_secs(7));
+    sleep(Duration::from_secs(6));
     let [a, b] = ["mid-a", "mid-b"].map(|name| port(&bed, name));
     load.into_iter().for_each(|load| load.stop().unwrap());
     let waited = b["delays"]["p50_us"].as_f64().unwrap() / 1e3;
@@ -112,11 +114,22 @@ fn round_trips_beyond_each_port_are_those_of_the_paths_and_of_ping() {
         assert!(host["delay_p99_us"].as_u64().unwrap() > 10_000, "{host:#}");
         assert!(host["losses"]["segments"].as_u64().unwrap() > 0, "{host:#}");
     }
+
+    // And its classes.
+    let class = |handle: &str| {
+        let classes = b["classes"].as_array().unwrap();
+        classes.iter().find(|class| class["handle"] == handle).unwrap()["stats"].clone()
+    };
+    let [full, idle] = [class("1:10"), class("1:20")];
+    let trip = full["round_trip"]["min_us"].as_f64().unwrap() / 1e3;
+    assert!((trip / 30.0 - 1.0).abs() < 0.1, "{trip} ms of 30: {full:#}");
+    assert!(full["losses"]["segments"].as_u64().unwrap() > 0, "{full:#}");
+    assert!(idle.get("round_trip").is_none() && idle.get("losses").is_none(), "{idle:#}");
 }
 
 #[test]
 fn what_is_lost_beyond_a_port_is_told_from_what_is_lost_before() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(1).unwrap();
     let _row = row(&bed);
     set(&bed, "qdisc add dev mid-b root tbf rate 20mbit burst 20kb latency 200ms");
@@ -130,7 +143,7 @@ fn what_is_lost_beyond_a_port_is_told_from_what_is_lost_before() {
         lossy(3);
         let before = losses(&port(&bed, "mid-b"));
         let load = load(client, server, 6);
-        sleep(Duration::from_secs(8));
+        sleep(Duration::from_secs(5));
         let after = losses(&port(&bed, "mid-b"));
         load.stop().unwrap();
         lossy(0);

@@ -22,6 +22,9 @@ pub const NARROWS: &str = env!("CARGO_BIN_EXE_narrows");
 /// The time limit of a test, once it is its turn. A longer one would block all others.
 const TEST_TIME: Duration = Duration::from_secs(180);
 
+/// Selects the tests that run: `shared` or `alone`; all if it is not set. The others pass at once.
+const TURNS: &str = "NARROWS_TURNS";
+
 /// How many tests run concurrently if they share the machine.
 const AT_ONCE: usize = 2;
 
@@ -63,6 +66,7 @@ fn machine() -> MutexGuard<'static, Machine> {
 /// A test's turn at the machine, which ends when it is dropped.
 pub struct Turn {
     alone: bool,
+    begin: Instant,
     /// Closed at the end of the turn.
     _end: mpsc::Sender<()>,
 }
@@ -93,12 +97,20 @@ impl Turn {
                 std::process::exit(1);
             }
         });
-        Self { alone, _end: end }
+        Self { alone, begin: Instant::now(), _end: end }
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
+        // The harness does not print the time that each test takes.
+        let test = std::thread::current().name().unwrap_or_default().to_owned();
+        let how = if self.alone { "alone" } else { "shared" };
+        let _ = writeln!(
+            std::io::stderr(),
+            "{:6.1} s {how:6} {test}",
+            self.begin.elapsed().as_secs_f32()
+        );
         let mut machine = machine();
         if self.alone {
             machine.alone = false;
@@ -113,13 +125,17 @@ impl Drop for Turn {
 /// Waits until no other test runs. For tests that measure a rate or a time. `None`, with a message,
 /// if the test cannot run here.
 pub fn turn() -> Option<Turn> {
-    can_run().then(|| Turn::begin(true))
+    (is_chosen("alone") && can_run()).then(|| Turn::begin(true))
 }
 
 /// Waits until no test runs that needs the machine alone. For tests of behaviour, not of speed:
 /// some of them run concurrently. `None` as in [`turn`].
 pub fn shared_turn() -> Option<Turn> {
-    can_run().then(|| Turn::begin(false))
+    (is_chosen("shared") && can_run()).then(|| Turn::begin(false))
+}
+
+fn is_chosen(turns: &str) -> bool {
+    std::env::var(TURNS).map_or(true, |chosen| chosen == turns)
 }
 
 fn can_run() -> bool {

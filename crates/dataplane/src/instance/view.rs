@@ -4,7 +4,7 @@ use super::Instance;
 use crate::clock;
 use crate::counters::{self, Counts, QueueCounters};
 use crate::plane::Report;
-use narrows_policy::Kind;
+use narrows_policy::{Handle, Kind};
 use narrows_shaper::{PathCounters, Side};
 use narrows_snapshot::{Conservation, Port, Snapshot};
 use narrows_units::Rate;
@@ -14,7 +14,10 @@ impl Instance {
     /// Everything about it but its trees of qdiscs and classes.
     pub fn show(&self) -> Snapshot {
         let report = self.report();
-        let totals = self.totals(&report);
+        self.show_totals(&self.totals(&report), report)
+    }
+
+    fn show_totals(&self, totals: &Counts, report: Report) -> Snapshot {
         let mut paths = PathCounters::default();
         let mut queued = 0;
         let bypassed = totals.verdicts.iter().map(|port| port.unserved + port.stalled).sum();
@@ -29,7 +32,7 @@ impl Instance {
             fail: self.standby.describe(),
             warnings: self.warnings(),
             findings: self.findings.clone(),
-            ports: Side::BOTH.map(|side| self.view_port(side, &totals, &report)).into(),
+            ports: Side::BOTH.map(|side| self.view_port(side, totals, &report)).into(),
             workers: report.workers,
             conservation: Conservation {
                 received: paths.rx_packets,
@@ -45,10 +48,16 @@ impl Instance {
 
     /// Everything about it.
     pub fn show_with_trees(&self) -> Snapshot {
-        let mut snapshot = self.show();
-        for port in &mut snapshot.ports {
+        let report = self.report();
+        let totals = self.totals(&report);
+        let mut snapshot = self.show_totals(&totals, report);
+        for (port, beyond) in snapshot.ports.iter_mut().zip(&totals.beyond) {
             port.qdiscs = read(&narrows_tc::qdiscs(&port.name, self));
             port.classes = read(&narrows_tc::classes(&port.name, self));
+            let major = self.policy.port(&port.name).outermost().map(Handle::major);
+            if let (Some(major), Some(beyond)) = (major, beyond) {
+                counters::add_beyond(&mut port.classes, major, beyond);
+            }
         }
         snapshot
     }

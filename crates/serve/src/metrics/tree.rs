@@ -32,7 +32,7 @@ const ROOTS: [Metric<Qdisc>; 7] = [
     }),
 ];
 
-const CLASSES: [Metric<Class>; 10] = [
+const CLASSES: [Metric<Class>; 16] = [
     Metric::counter("narrows_class_transmit_bytes_total", "Bytes sent.", |it| {
         Some(it.stats.figures.bytes.into())
     }),
@@ -67,6 +67,28 @@ const CLASSES: [Metric<Class>; 10] = [
     Metric::gauge("narrows_class_ceil_bytes_per_second", "The ceiling.", |it| {
         it.ceil.map(Value::from)
     }),
+    Metric::gauge(
+        "narrows_class_round_trip_min_seconds",
+        "The shortest round trip beyond the port of what the class sent in the last seconds.",
+        |it| it.stats.round_trip.map(|trip| seconds(trip.min_us)),
+    ),
+    Metric::gauge("narrows_class_round_trip_median_seconds", "The median of the same.", |it| {
+        it.stats.round_trip.map(|trip| seconds(trip.p50_us))
+    }),
+    Metric::gauge("narrows_class_round_trip_p99_seconds", "Their 99th percentile.", |it| {
+        it.stats.round_trip.map(|trip| seconds(trip.p99_us))
+    }),
+    Metric::gauge(
+        "narrows_class_segments",
+        "TCP segments with data that the class sent in the last seconds and that were looked at.",
+        |it| it.stats.losses.map(|losses| losses.segments.into()),
+    ),
+    Metric::gauge("narrows_class_segments_lost_before", "Of these, lost before they left.", |it| {
+        it.stats.losses.map(|losses| losses.before.into())
+    }),
+    Metric::gauge("narrows_class_segments_lost_beyond", "Of these, lost beyond the port.", |it| {
+        it.stats.losses.map(|losses| losses.beyond.into())
+    }),
 ];
 
 const TINS: [Metric<Tin>; 9] = [
@@ -100,6 +122,10 @@ const TINS: [Metric<Tin>; 9] = [
         Some((it.sparse_flows + it.bulk_flows + it.unresponsive_flows).into())
     }),
 ];
+
+fn seconds(micros: u64) -> Value {
+    (micros as f64 / 1e6).into()
+}
 
 fn counted(class: &Class, key: &str) -> Option<Value> {
     class.stats.detail.get(key)?.as_u64().map(Value::from)

@@ -2,7 +2,8 @@
 //! much under each system.
 
 use super::report::{Report, Row};
-use anyhow::{Result, anyhow};
+use crate::plot::{self, INK};
+use anyhow::Result;
 use narrows_units::Rate;
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -14,18 +15,13 @@ const SIZE: (u32, u32) = (1080, 400);
 const HEADER: u32 = 64;
 /// The shortest delay drawn, and the longest, in milliseconds.
 const DELAYS: (f64, f64) = (0.01, 3000.0);
-/// Drawn in black, which `currentColor` takes the place of: text reads in light and dark.
-const INK: RGBColor = RGBColor(0, 0, 0);
 /// Mid tones, one for each system.
 const COLOURS: [RGBColor; 4] =
     [RGBColor(110, 110, 110), RGBColor(214, 95, 14), RGBColor(30, 140, 90), RGBColor(80, 120, 220)];
 
 /// The plot as SVG.
 pub fn svg(report: &Report) -> Result<String> {
-    let mut svg = String::new();
-    // Errors of plotters borrow the text that they were to draw into.
-    draw(&mut svg, report).map_err(|error| anyhow!("cannot draw the plot: {error}"))?;
-    Ok(svg.replace("#000000", "currentColor"))
+    plot::svg(|svg| draw(svg, report))
 }
 
 type Drawn = Result<(), Box<dyn std::error::Error>>;

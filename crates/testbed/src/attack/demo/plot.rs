@@ -1,7 +1,8 @@
 //! Transactions over time, as a plot; where a flood was is shaded.
 
 use super::{PHASES, Report, STEP};
-use anyhow::{Context, Result, anyhow};
+use crate::plot::{self, INK};
+use anyhow::Result;
 use plotters::prelude::*;
 use plotters::style::RGBColor;
 
@@ -9,22 +10,12 @@ use plotters::style::RGBColor;
 const SIZE: (u32, u32) = (960, 420);
 /// What the title and the names of the lines take of its height.
 const HEADER: u32 = 64;
-/// Drawn in black, which `currentColor` takes the place of: text reads in light and dark.
-const INK: RGBColor = RGBColor(0, 0, 0);
-/// What that is where the plot is a picture of its own, as in a README.
-const STYLE: &str = "<style>:root { color: #222 } \
-                     @media (prefers-color-scheme: dark) { :root { color: #ddd } }</style>";
 /// Without filters, and with them.
 const COLOURS: [RGBColor; 2] = [RGBColor(214, 95, 14), RGBColor(30, 140, 90)];
 
 /// The plot as SVG.
 pub fn svg(report: &Report) -> Result<String> {
-    let mut svg = String::new();
-    // Errors of plotters borrow the text that they were to draw into.
-    draw(&mut svg, report).map_err(|error| anyhow!("cannot draw the plot: {error}"))?;
-    let svg = svg.replace("#000000", "currentColor");
-    let (opening, drawn) = svg.split_once('>').context("the plot is no SVG")?;
-    Ok(format!("{opening}>\n{STYLE}{drawn}"))
+    plot::svg(|svg| draw(svg, report))
 }
 
 fn draw(svg: &mut String, report: &Report) -> Result<(), Box<dyn std::error::Error>> {

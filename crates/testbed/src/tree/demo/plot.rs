@@ -3,7 +3,8 @@
 
 use super::super::provider::{self, APPLICATIONS, SUBSCRIBERS};
 use super::report::{Class, Report, STEP};
-use anyhow::{Context, Result, anyhow};
+use crate::plot::{self, INK};
+use anyhow::Result;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::RGBColor;
@@ -13,11 +14,6 @@ const SIZE: (u32, u32) = (1080, 860);
 /// What the title and the names of the lines take of its height, and the sites' panel.
 const HEADER: u32 = 64;
 const SITES: u32 = 250;
-/// Drawn in black, which `currentColor` takes the place of: text reads in light and dark.
-const INK: RGBColor = RGBColor(0, 0, 0);
-/// What that is where the plot is a picture of its own, as in a README.
-const STYLE: &str = "<style>:root { color: #222 } \
-                     @media (prefers-color-scheme: dark) { :root { color: #ddd } }</style>";
 /// Mid tones, one for each application.
 const COLOURS: [RGBColor; APPLICATIONS] =
     [RGBColor(214, 95, 14), RGBColor(30, 140, 90), RGBColor(80, 120, 220)];
@@ -29,12 +25,7 @@ const DUE: f64 = 0.45;
 
 /// The plot as SVG.
 pub fn svg(report: &Report) -> Result<String> {
-    let mut svg = String::new();
-    // Errors of plotters borrow the text that they were to draw into.
-    draw(&mut svg, report).map_err(|error| anyhow!("cannot draw the plot: {error}"))?;
-    let svg = svg.replace("#000000", "currentColor");
-    let (opening, drawn) = svg.split_once('>').context("the plot is no SVG")?;
-    Ok(format!("{opening}>\n{STYLE}{drawn}"))
+    plot::svg(|svg| draw(svg, report))
 }
 
 type Drawn = Result<(), Box<dyn std::error::Error>>;

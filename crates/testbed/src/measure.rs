@@ -1,0 +1,11 @@
+//! What the kernel counted and when: rates, delays, CPU time, books.
+
+pub mod accounting;
+pub mod capture;
+pub mod counters;
+pub mod cpu;
+pub(crate) mod listen;
+pub mod machine;
+pub mod spread;
+pub mod trial;
+pub mod window;
