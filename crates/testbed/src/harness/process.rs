@@ -1,4 +1,4 @@
-//! A child process that is ended by its own id, and not forgotten.
+//! A child process that is ended by its own id and always waited for.
 
 mod adopted;
 
@@ -60,8 +60,8 @@ impl Process {
         Ok(Self(Handle::Child(child)))
     }
 
-    /// Lets `replace` have this process start another one that takes its place, and end. `replace`
-    /// returns the id of the other one, which this is from then on.
+    /// Runs `replace`, which makes this process start its successor and end, and returns the
+    /// successor's id. From then on, this is the successor.
     pub fn be_replaced(&mut self, replace: impl FnOnce() -> Result<u32>) -> Result<()> {
         adopted::ask_for_orphans()?;
         let heir = replace()?;

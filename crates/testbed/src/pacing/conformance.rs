@@ -1,13 +1,13 @@
-//! How well single flows are paced: the kernel's times at the receiver.
+//! How accurately single flows are paced: the kernel's times at the receiver.
 //!
-//! The times are taken when the receiving device hands a frame to its kernel, which with `veth`
-//! happens in the system call that sends it. So they say when Narrows sent it, give or take a few
-//! microseconds, and the scheduler's and the timers' delays with it.
+//! The time of a frame is taken when the receiving device passes it to its kernel, which with
+//! `veth` happens in the system call that sends it. So it is the time at which Narrows sent the
+//! frame, within a few microseconds, including the delays of scheduler and timers.
 //!
-//! What bounds the deviation over a window: a packet leaves at most one slot late, so a window is
-//! off by at most the slot's part of it. `flowbundler`'s slot is up to a packet's time at the
-//! flow's rate: at 500 Mbit/s 16 us, which is 1.6 % of a millisecond, at 2 Mbit/s 4.2 ms. That is
-//! what a burst of several flows is paid with.
+//! The bound of the deviation over a window: a packet leaves at most one slot late, so a window
+//! deviates by at most the slot's fraction of it. `flowbundler`'s slot is up to a packet's time at
+//! the flow's rate: at 500 Mbit/s 16 us, which is 1.6 % of a millisecond, at 2 Mbit/s 4.2 ms. That
+//! is the price of bundling several flows.
 
 use super::load::{self, Class};
 use super::system::System;

@@ -1,4 +1,4 @@
-//! What was found, as a table and as JSON, and whether it is what was aimed at.
+//! The results, as a table and as JSON, and whether the targets were reached.
 
 use super::cell::{self, MARKS, Outcome, Trips};
 use super::system::System;
@@ -144,7 +144,7 @@ impl Delay {
 
     /// Median and 99th percentile in milliseconds.
     fn shown(&self) -> String {
-        // Less than nothing, by less than is shown, is nothing.
+        // A negative value below the display precision is shown as zero.
         let tenths = |micros: f64| (micros / 100.0).round() / 10.0 + 0.0;
         let millis =
             |micros: Option<f64>| micros.map_or("-".into(), |us| format!("{:.1}", tenths(us)));
@@ -256,7 +256,7 @@ impl Verdict {
         let judged =
             rows.iter().flat_map(|row| &row.delays).filter(|delay| !delay.is_sparse_flow());
         let added_p99_ms = judged
-            // A probe that nothing answered was delayed for ever.
+            // A probe without an answer counts as an infinite delay.
             .map(|delay| delay.added_p99_us.map_or(f64::INFINITY, |us| us / 1e3))
             .reduce(f64::max)?;
         let added_p99_ms_most = if limit_bps > SLOW { ADDED_MS } else { ADDED_SLOW_MS };
@@ -405,7 +405,7 @@ pub(super) mod tests {
         assert!(failing(&|row| row.delays[1].added_p99_us = None));
         assert!(failing(&|row| row.delays[2].lost = 1));
         assert!(failing(&|row| row.down.jain = row.down.jain.map(|_| 0.97)));
-        // What sparse flows are judged by is loss, not delay.
+        // Sparse flows are judged by loss, not by delay.
         assert!(!failing(&|row| row.delays[3].added_p99_us = Some(9e6)));
     }
 

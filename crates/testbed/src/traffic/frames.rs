@@ -11,10 +11,10 @@ use etherparse::PacketBuilder;
 /// Ethernet, IPv4 and UDP headers.
 pub const HEADERS: usize = 14 + 20 + 8;
 
-/// Where the frames go: the port of RFC 863, which throws away what it gets.
+/// The destination: the discard port of RFC 863.
 pub(crate) const DISCARD: u16 = 9;
 
-/// The first source port that [`port`] gives, well above those that anybody listens on.
+/// The first source port of [`port`], well above all listening ports.
 const FIRST_PORT: u16 = 20_000;
 
 /// The source port of the flow with number `index`.

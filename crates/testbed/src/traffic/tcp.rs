@@ -1,12 +1,12 @@
-//! TCP flows of our own: each with a mark, on a queue that was chosen, and counted by itself.
+//! TCP flows, each with a mark, on a chosen queue, and counted separately.
 //!
-//! The kernel draws a hash for each connection and the hash picks the queue, whatever the
-//! ports. So a connection is opened, the queue that its first packets took is looked up
-//! ([`QueueCounters`]), and it is kept where a flow is wanted there and given up where not. It
-//! stays on its queue as long as the kernel draws no new hash, which it is told not to. Where ports
-//! pick the queue ([`crate::steering::by_port`]), connections go [to those](Flows::to).
+//! The kernel draws a hash for each connection, and the hash selects the queue, whatever the ports.
+//! So each connection is opened, the queue of its first packets is looked up ([`QueueCounters`]),
+//! and it is kept or closed depending on whether a flow is wanted there. It stays on its queue as
+//! long as the kernel draws no new hash, which it is told not to do. If ports select the queue
+//! ([`crate::steering::by_port`]), connections go [to those](Flows::to).
 //!
-//! What is counted is what the receiver has read: payload, once.
+//! Payload is counted once, when the receiver has read it.
 
 use crate::bed::{End, Testbed};
 use crate::namespace::Namespace;

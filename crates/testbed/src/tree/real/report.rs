@@ -1,4 +1,4 @@
-//! What the benchmark found, as tables and as JSON.
+//! The results of the benchmark, as tables and as JSON.
 
 use super::super::SETTLING;
 use super::super::provider::Node;
@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use std::fmt;
 
-/// Shares that differ by less are the same: the fluid model's own error, and more.
+/// Differences below this are within the fluid model's own error.
 const SAME: f64 = 1e4;
 
 /// One class in one phase under one system. Spreads are over the rounds.
@@ -41,8 +41,8 @@ pub struct Priority {
     pub system: &'static str,
     /// The phase's.
     pub phase: &'static str,
-    /// What leaves had beyond their own rate to which no more than that is due, because others
-    /// come before them, and which asked for more.
+    /// The rate above their own of leaves that are due no more than that, because others have
+    /// priority, and that offered more.
     pub beyond_percent: Spread,
 }
 
