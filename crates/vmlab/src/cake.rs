@@ -49,7 +49,7 @@ impl System {
     /// The reference for Narrows.
     pub const REFERENCE: Self = Self::LinuxCake;
 
-    /// Its name in tables.
+    /// The name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Bridge => "Linux bridge",
@@ -93,7 +93,7 @@ impl Load {
         Self::HostsUdp,
     ];
 
-    /// Its name in tables.
+    /// The name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unlimited => "8 TCP flows, no limit",
