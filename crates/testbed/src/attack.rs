@@ -37,7 +37,7 @@ const STEPS: [Option<f64>; 4] = [Some(100e3), Some(250e3), Some(500e3), None];
 /// How long everything runs before it is measured.
 const SETTLING: Duration = Duration::from_millis(500);
 
-/// Refuses where it cannot run.
+/// Refuses if it cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, ETHTOOL, NFT])
 }

@@ -58,13 +58,13 @@ pub struct Options {
     pub seed: u64,
     /// How long new faults are started.
     pub duration: Duration,
-    /// The kinds of faults; all where there are none.
+    /// The kinds of faults; all if there are none.
     pub kinds: Vec<Kind>,
     /// A planted error of the harness, for a test of it.
     pub planted: Option<Planted>,
 }
 
-/// Refuses where it cannot run.
+/// Refuses if it cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, ETHTOOL])
 }

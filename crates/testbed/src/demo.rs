@@ -59,7 +59,7 @@ pub struct Options {
     pub window: Duration,
 }
 
-/// Refuses where the demo cannot run.
+/// Refuses if the demo cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, TC, ETHTOOL, IPERF3, PING])
 }

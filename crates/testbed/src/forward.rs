@@ -42,7 +42,7 @@ const FLOWS_PER_QUEUE: usize = 16;
 /// Queues at most, as many as a testbed has elsewhere.
 const QUEUES_MAX: usize = 4;
 
-/// Refuses where the benchmark cannot run.
+/// Refuses if the benchmark cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, TC, ETHTOOL])
 }

@@ -68,7 +68,7 @@ pub struct Report {
     pub rows: Vec<Row>,
 }
 
-/// Refuses where it cannot run.
+/// Refuses if it cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, ETHTOOL, PING])
 }

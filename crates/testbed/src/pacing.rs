@@ -40,7 +40,7 @@ use crate::requirements::{self, ETHTOOL, IP, Refusal, TC, TCPDUMP};
 use anyhow::{Result, ensure};
 use system::System;
 
-/// Refuses where the benchmark cannot run.
+/// Refuses if the benchmark cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, TC, ETHTOOL, TCPDUMP])
 }

@@ -32,7 +32,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use system::{Running, System};
 
-/// The limits, in Mbit/s, where nothing else was asked for.
+/// The limits, in Mbit/s, by default.
 pub const LIMITS: [u64; 3] = [20, 100, 500];
 /// And how many flows.
 pub const FLOWS: [usize; 3] = [1, 8, 64];
@@ -55,7 +55,7 @@ pub struct Options {
     pub window: Duration,
 }
 
-/// Refuses where the benchmark cannot run.
+/// Refuses if the benchmark cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, TC, ETHTOOL])
 }

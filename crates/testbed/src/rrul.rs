@@ -53,7 +53,7 @@ pub struct Options {
     pub window: Duration,
 }
 
-/// Refuses where it cannot run.
+/// Refuses if it cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, TC, ETHTOOL, PING])
 }

@@ -28,7 +28,7 @@ use system::{Running, System};
 /// The limits, in bits per second, of each direction.
 const LIMITS: [u64; 3] = [20_000_000, 100_000_000, 500_000_000];
 
-/// Refuses where the benchmark cannot run.
+/// Refuses if the benchmark cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, TC, ETHTOOL, PING])
 }

@@ -20,7 +20,7 @@ const PART: usize = 6 << 20;
 /// version; `narrows set help` prints their words. Options: -exist, -quiet, -name, -terse,
 /// -output plain|save, -file FILE.
 ///
-/// Exit codes: 0; 1 where a command failed, and where `test` finds nothing; 2 for an unknown
+/// Exit codes: 0; 1 if a command failed, and if `test` finds nothing; 2 for an unknown
 /// command.
 ///
 /// Sets belong to a running instance. A reload of the policy and an upgrade keep them;

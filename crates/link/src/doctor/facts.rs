@@ -46,7 +46,7 @@ pub struct HostFacts {
     pub cpus: u32,
     /// How many CPUs handle frames: one more than the highest number of one that is online.
     pub online: u32,
-    /// The frequency governors in use, each once; empty where there are none.
+    /// The frequency governors in use, each once; empty if there are none.
     pub governors: Vec<String>,
     /// Whether irqbalance runs.
     pub irqbalance: bool,

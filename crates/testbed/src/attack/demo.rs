@@ -69,7 +69,7 @@ pub struct Report {
     pub runs: [Run; 2],
 }
 
-/// Refuses where the demo cannot run.
+/// Refuses if the demo cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, ETHTOOL])
 }

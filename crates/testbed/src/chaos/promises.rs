@@ -86,7 +86,7 @@ mod tests {
         }
     }
 
-    /// What is broken where the way back is as `spoilt` makes it.
+    /// The broken guarantees after `spoilt` has changed the way back.
     fn with(kind: Kind, spoilt: impl FnOnce(&mut OneWay)) -> Vec<String> {
         let mut ways = Way::BOTH.map(good);
         spoilt(&mut ways[1]);

@@ -21,7 +21,7 @@ impl Schedule {
         Self { rng: Rng::new(seed), kinds: kinds.to_vec(), hand: Vec::new(), dealt: 0 }
     }
 
-    /// The next fault. There is always one where there is a kind.
+    /// The next fault. There is always one if there is a kind.
     pub(super) fn next(&mut self) -> Option<(Kind, Box<dyn Fault>)> {
         if self.hand.is_empty() {
             self.hand = self.kinds.clone();

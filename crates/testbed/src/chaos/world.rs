@@ -109,7 +109,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Asserts that it runs, and says what it printed where it does not.
+    /// Asserts that it runs, and shows its output if it does not.
     pub(super) fn check(&mut self) -> Result<()> {
         let instance = self.instance()?;
         ensure!(instance.is_running(), "narrows has ended by itself:\n{}", instance.log());
@@ -158,7 +158,7 @@ impl<'a> World<'a> {
         process::run(Command::new("ip").args(["-n", name]).args(words.split_whitespace()))
     }
 
-    /// Starts a stream. Its numbers go on where the last one with its number ended.
+    /// Starts a stream. Its sequence numbers continue those of the last one with its number.
     pub(super) fn send(&mut self, stream: Stream) -> Result<Running> {
         let first = self.next[usize::from(stream.number)];
         Stream { first, ..stream }.start(self.bed)

@@ -16,7 +16,7 @@ const ETHERNET_HEADER: u64 = 14;
 /// One load under one limit.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The limit; none where there was none.
+    /// The limit; none if there was none.
     pub limit_bps: Option<u64>,
     /// `UDP` or `TCP`.
     pub traffic: &'static str,
@@ -52,10 +52,10 @@ pub struct Row {
 pub struct Report {
     /// The loads and limits, in the order in which they were run.
     pub rows: Vec<Row>,
-    /// The largest deviation from a limit, either way, of the rows that can be judged; none where
+    /// The largest deviation from a limit, either way, of the rows that can be judged; none if
     /// there are none.
     pub worst_deviation_percent: Option<f64>,
-    /// Rows with a limit of which less than that was offered.
+    /// Rows with a limit, for which less than the limit was offered.
     pub not_judged: usize,
     /// The median of all round trips under a limit.
     pub median_ping_us: Option<u128>,

@@ -36,7 +36,7 @@ impl Load {
         }
     }
 
-    /// The packets per second that were to be offered, where that was fixed.
+    /// The target rate in packets per second, if it is fixed.
     pub(super) const fn promised(self) -> Option<f64> {
         match self {
             Self::Saturated => None,

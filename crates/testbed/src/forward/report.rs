@@ -30,9 +30,9 @@ pub struct Row {
     pub worker_cpu_ns_per_packet: Option<Spread>,
     /// Run time of all threads that traffic keeps busy, per packet, minus the sender's cost.
     pub machine_cpu_ns_per_packet: Option<Spread>,
-    /// Packets per second over those of `bare`.
+    /// Packets per second, relative to `bare`.
     pub packets_to_bare: Spread,
-    /// Worker time per packet over that of `bare`.
+    /// Worker time per packet, relative to `bare`.
     pub worker_cpu_to_bare: Option<Spread>,
     /// Rounds in which other work kept the sender from its core, so that it offered less than its
     /// target. Their results are from a machine that is not quiet.
@@ -88,7 +88,7 @@ impl Report {
     }
 }
 
-/// Nanoseconds of `cores` for each of `per_second` packets; `None` where there were none.
+/// Nanoseconds of `cores` for each of `per_second` packets; `None` if there were none.
 fn nanos_per_packet(cores: f64, per_second: f64) -> Option<f64> {
     (per_second > 0.0).then(|| cores * 1e9 / per_second)
 }

@@ -50,7 +50,7 @@ pub struct ConformanceRow {
     pub rate_bps: u64,
     /// Their packets looked at.
     pub packets: usize,
-    /// Packets that the capture missed, of all flows: where there are any, gaps are too long.
+    /// Packets that the capture missed, of all flows: if there are any, gaps are too long.
     pub missed: u64,
     /// How far each flow's rate over the whole time is off, in per cent; between the extremes.
     pub whole_percent: Spread,
@@ -83,7 +83,7 @@ pub(super) fn run(options: &Rounds, progress: &mut Progress) -> Result<Vec<Confo
     Ok(rows)
 }
 
-/// One flow where there is one queue, and otherwise a class for each queue.
+/// One flow if there is one queue, and otherwise a class for each queue.
 fn classes(bed: &Testbed) -> Result<Vec<Class>> {
     if bed.queues() == 1 {
         return Ok(vec![Class { ports: vec![frames::port(0)], rate: SINGLE, share: 1 }]);
@@ -97,7 +97,7 @@ fn classes(bed: &Testbed) -> Result<Vec<Class>> {
     Ok(flows.into_iter().zip(RATES_MBIT).map(class).collect())
 }
 
-/// Puts `system` over port B, with a queue for each class where there are several.
+/// Puts `system` over port B, with a queue for each class if there are several.
 fn set_up(instance: &Instance, system: System, classes: &[Class]) -> Result<()> {
     let words =
         |class: &Class| system.words(class.rate, class.flow_limit(), class.ports.len() as u32);

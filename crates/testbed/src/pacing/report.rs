@@ -39,11 +39,11 @@ pub struct CostRow {
     pub packets_per_kick: Spread,
     /// Processor time of Narrows for each packet, in nanoseconds.
     pub cpu_ns_per_packet: Spread,
-    /// The same above that of `none` in the same round.
+    /// The same minus that of `none` in the same round.
     pub overhead_ns_per_packet: Spread,
-    /// The processor time, over that of `flowbundler` in the same round.
+    /// The processor time, relative to that of `flowbundler` in the same round.
     pub cpu_to_flowbundler: Spread,
-    /// The time above `none`, over that of `flowbundler` in the same round; the median. None where
+    /// The time above `none`, over that of `flowbundler` in the same round; the median. None if
     /// `flowbundler` cost no more than `none` in most rounds.
     pub overhead_to_flowbundler: Option<f64>,
     /// Rounds in which other work kept the sender from its core, so that flows were offered less

@@ -112,7 +112,7 @@ impl Sorted {
     }
 }
 
-/// Over windows of `window` of all `traces`. `None` where their packets are too far apart.
+/// Over windows of `window` of all `traces`. `None` if their packets are too far apart.
 pub fn deviation(traces: &[Trace], window: Nanos) -> Option<Deviation> {
     let off = traces.iter().flat_map(|trace| trace.windows(window)).map(f64::abs);
     let off = Sorted::of(off.collect())?;

@@ -68,7 +68,7 @@ impl<'a> Running<'a> {
     }
 }
 
-/// A bridge with `police` where frames come in.
+/// A bridge with `police` at its ingress.
 pub(super) struct Police<'a> {
     bed: &'a Testbed,
     _bridge: Bridge<'a>,

@@ -60,7 +60,7 @@ impl Trips {
         Self { sent: trips.len() as u64, lost: (trips.len() - sorted.len()) as u64, sorted }
     }
 
-    /// As many in 100 as `percent` took at most this long; `None` where nothing was answered.
+    /// The percentile `percent`; `None` if nothing was answered.
     pub(super) fn percentile(&self, percent: f64) -> Option<Duration> {
         let rank = (percent / 100.0 * self.sorted.len() as f64).ceil() as usize;
         self.sorted.get(rank.clamp(1, self.sorted.len().max(1)) - 1).copied()

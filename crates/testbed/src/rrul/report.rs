@@ -48,7 +48,7 @@ pub struct Way {
     pub delivered_bps: u64,
     /// Payload of each TCP flow, in bits per second, in the order of their marks.
     pub flows_bps: Vec<f64>,
-    /// Jain's index of these, where they were to be equal.
+    /// Jain's index of these, if they should be equal.
     pub jain: Option<f64>,
     /// What each queue has sent of it, in per cent.
     pub queue_percent: Vec<f64>,
@@ -61,7 +61,7 @@ pub struct Row {
     pub system: &'static str,
     /// Whether it is CAKE, which the targets are for.
     pub is_cake: bool,
-    /// The limit of each direction; none where there was none.
+    /// The limit of each direction; none if there was none.
     pub limit_bps: Option<u64>,
     /// The words of `narrows tc` that set it.
     pub tc: Vec<String>,
@@ -95,7 +95,7 @@ pub struct Verdict {
     pub jain: f64,
     /// What it is to be at least.
     pub jain_least: f64,
-    /// Packets of sparse flows that were lost, of which there are to be none.
+    /// Lost packets of sparse flows; the target is none.
     pub sparse_lost: u64,
     /// Whether all of it was reached.
     pub is_met: bool,
@@ -249,7 +249,7 @@ impl Row {
 }
 
 impl Verdict {
-    /// At `limit_bps`, by those of `rows` that are CAKE at it; `None` where there is none.
+    /// At `limit_bps`, by those of `rows` that are CAKE at it; `None` if there is none.
     fn of(limit_bps: u64, rows: &[Row]) -> Option<Self> {
         let rows: Vec<&Row> =
             rows.iter().filter(|row| row.is_cake && row.limit_bps == Some(limit_bps)).collect();

@@ -24,7 +24,7 @@ pub struct Flood {
     pub frames: Vec<Vec<u8>>,
     /// How fast.
     pub pace: Pace,
-    /// When to end, if nobody ends it earlier.
+    /// When to end, unless it is stopped earlier.
     pub limit: Duration,
     /// The core to stay on, if any.
     pub core: Option<usize>,

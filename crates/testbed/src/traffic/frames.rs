@@ -26,7 +26,7 @@ pub fn port(index: u16) -> u16 {
 /// with address `destination`: [`crate::bed::SERVER_MAC`] for a receiver that answers,
 /// [`crate::bed::SINK_MAC`] for one that only counts.
 ///
-/// Fails where `length` cannot hold the [`HEADERS`].
+/// Fails if `length` cannot hold the [`HEADERS`].
 pub fn udp(source_port: u16, destination: [u8; 6], length: usize) -> Result<Vec<u8>> {
     let payload = length
         .checked_sub(HEADERS)

@@ -77,7 +77,7 @@ impl Iperf {
         Ok(Self { client, output, _server: server, limit })
     }
 
-    /// Waits for its end. The error is what `iperf3` says where a test did not work.
+    /// Waits for its end. The error is that of `iperf3` if a test failed.
     pub fn finish(mut self) -> Result<Report> {
         if self.client.wait(self.limit)?.is_none() {
             self.client.stop(Signal::SIGTERM)?;

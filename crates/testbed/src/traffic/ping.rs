@@ -102,7 +102,7 @@ impl Ping {
     }
 }
 
-/// Of whole microseconds, three digits of which count. It grows as it must.
+/// A histogram of whole microseconds with three significant digits. It grows as needed.
 fn histogram() -> Histogram<u64> {
     Histogram::new(3).unwrap_or_else(|error| unreachable!("three digits are allowed: {error}"))
 }

@@ -58,7 +58,7 @@ pub struct Probe {
 pub struct Sample {
     /// When it was sent, by the clock of [`now`].
     pub sent: Duration,
-    /// How long request and answer were under way together; `None` where there was none.
+    /// How long request and answer were under way together; `None` if there was none.
     pub round_trip: Option<Duration>,
 }
 
@@ -194,7 +194,7 @@ fn header(datagram: &[u8; DATAGRAM]) -> [u64; 2] {
     [(); 2].map(|()| words.next().unwrap_or_default())
 }
 
-/// A datagram with its sender and when it arrived; `None` where there is none in time.
+/// A datagram with its sender and when it arrived; `None` if there is none in time.
 pub(crate) fn receive(
     socket: &UdpSocket,
     datagram: &mut [u8],

@@ -58,7 +58,7 @@ impl Flows {
         let listener = to.namespace.enter(|| Ok(TcpListener::bind((to.ip, 0))?))?;
         let address = SocketAddrV4::new(to.ip, listener.local_addr()?.port());
         let mut found: Vec<Option<[TcpStream; 2]>> = wanted.iter().map(|_| None).collect();
-        // Given up at the end, so that their farewell is not taken for somebody's first packets.
+        // Closed at the end, so that their FINs are not taken for a new flow's first packets.
         let mut not_wanted = Vec::new();
         for _ in 0..TRIES {
             let before = counters.read()?;
@@ -109,7 +109,7 @@ impl Flows {
     }
 }
 
-/// The queue that has sent most since `before`; `None` where none has sent anything.
+/// The queue that has sent most since `before`; `None` if none has sent anything.
 fn most_grown(before: &[u64], after: &[u64]) -> Option<usize> {
     let grown = before.iter().zip(after).map(|(before, after)| after.saturating_sub(*before));
     grown
@@ -165,7 +165,7 @@ fn write(mut stream: TcpStream, end: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// An error is one only where the far end was not to go.
+/// An error counts only if the far end should still be there.
 fn unless(end: &AtomicBool, error: std::io::Error) -> Result<()> {
     if end.load(Ordering::Relaxed) { Ok(()) } else { Err(error).context("a TCP flow broke") }
 }

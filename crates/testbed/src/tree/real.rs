@@ -32,7 +32,7 @@ const COMPARED: [Phase; 4] = [PHASES[1], PHASES[2], PHASES[3], PHASES[4]];
 /// The phase in which costs are compared: all classes have a backlog.
 const LOADED: Phase = PHASES[1];
 
-/// Refuses where the benchmark cannot run.
+/// Refuses if the benchmark cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, TC, ETHTOOL])
 }
