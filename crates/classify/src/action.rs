@@ -1,40 +1,40 @@
-//! What a filter does with what it matches, as data.
+//! Actions: what happens to a packet that a filter matches, as data.
 //!
-//! An action has a kind and a number, and any number of filters may have the same one: then they
-//! share its counters and, of a policer, its rate.
+//! An action has a kind and an index. Several filters may refer to the same action; they then share
+//! its counters and, for a policer, its rate.
 //!
-//! Source: `tc-actions(8)`, `tc-police(8)`, `tc-skbedit(8)`, `net/sched/act_gact.c`, `act_police.c`,
-//! `act_skbedit.c`.
+//! Source: `tc-actions(8)`, `tc-police(8)`, `tc-skbedit(8)`, `net/sched/act_gact.c`,
+//! `act_police.c`, `act_skbedit.c`.
 
 use crate::Mark;
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 
-/// An action, by kind and index, as `tc actions` names it.
+/// Identifies an action by kind and index, as `tc actions` does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ActionId {
-    /// What it does.
+    /// The kind.
     pub kind: ActionKind,
-    /// Its number among those that do the same; from 1.
+    /// The index, unique within the kind; starts at 1.
     pub index: u32,
 }
 
-/// What an action does.
+/// The kinds of actions.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum ActionKind {
-    /// Decides what becomes of the packet.
+    /// Decides the fate of the packet.
     Gact = 1,
-    /// Tells packets within a rate from others.
+    /// Separates packets within a rate from packets above it.
     Police,
-    /// Sets what is known of the packet.
+    /// Sets the packet's mark or priority.
     Skbedit,
 }
 
 impl ActionKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Gact, Self::Police, Self::Skbedit];
 
-    /// As `tc` calls it.
+    /// The name in `tc`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Gact => "gact",
@@ -45,124 +45,126 @@ impl ActionKind {
 }
 
 impl ActionId {
-    /// Its key in a [`Sheaf`](crate::Sheaf).
+    /// The action's key in a [`Sheaf`](crate::Sheaf).
     pub fn key(self) -> u64 {
         (self.kind as u64) << 32 | u64::from(self.index)
     }
 }
 
-/// What becomes of a packet.
+/// The fate of a packet after an action.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Control {
-    /// It has the class that its filter assigns (`pass`, `ok`).
+    /// The packet gets the class that its filter assigns (`pass`, `ok`).
     Pass,
-    /// It is dropped (`drop`, `shot`).
+    /// The packet is dropped (`drop`, `shot`).
     Drop,
-    /// The next filter is asked.
+    /// The search goes on with the next filter.
     Continue,
-    /// All filters are asked again from the first one on.
+    /// The search starts again at the first filter.
     Reclassify,
-    /// The next action is taken; behind the last one it is as with `Pass`.
+    /// The next action of the filter runs; after the last one, the same as `Pass`.
     Pipe,
 }
 
-/// An action's parameters.
+/// The parameters of an action.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// `gact`
     Gact {
-        /// What becomes of a packet,
+        /// The fate of the packets that `random` does not select.
         control: Control,
-        /// but for some.
+        /// Selects some packets for another fate.
         random: Option<Random>,
     },
     /// `police`
     Police(Police),
     /// `skbedit`
     Skbedit {
-        /// The class of a qdisc, major number above, minor below.
+        /// The class of a qdisc: major number in the upper half, minor in the lower.
         priority: Option<u32>,
-        /// Bits of the mark.
+        /// The bits of the mark to set.
         mark: Option<Mark>,
-        /// What becomes of the packet then.
+        /// The fate of the packet afterwards.
         control: Control,
     },
 }
 
-/// What becomes of one of so many packets.
+/// Selects one packet in `of` for another fate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Random {
-    /// Whether it is every so manieth one (`determ`), or any with that probability (`netrand`).
+    /// Whether it selects exactly every `of`th packet (`determ`) or each packet with probability
+    /// 1/`of` (`netrand`).
     pub is_determined: bool,
-    /// Of how many; from 1.
+    /// The divisor; at least 1.
     pub of: u16,
-    /// What becomes of it.
+    /// The fate of a selected packet.
     pub control: Control,
 }
 
-/// Up to what packets conform.
+/// The parameters of a policer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Police {
-    /// Bytes on the wire, over time;
+    /// The rate in bytes on the wire.
     pub rate: Option<Rate>,
-    /// how many of them may come at once.
+    /// The burst that may exceed `rate`.
     pub burst: Bytes,
-    /// The same without a burst of more than `mtu`.
+    /// A second rate, whose burst is at most `mtu`.
     pub peak_rate: Option<Rate>,
-    /// The longest packet, in bytes; [`Bytes::default`] for any.
+    /// The longest packet, in bytes; [`Bytes::default`] means no limit.
     pub mtu: Bytes,
-    /// Packets a second, and how many may come at once.
+    /// Packets per second, and the burst in packets.
     pub packets: Option<(u64, u64)>,
-    /// What is counted of a packet.
+    /// How a packet's length is counted.
     pub overhead: Overhead,
-    /// A rate for each of many, instead of one for all.
+    /// A rate for each source, destination or flow, instead of one for all.
     pub per: Option<Per>,
-    /// What becomes of packets that do not conform.
+    /// The fate of packets that exceed the rate.
     pub exceed: Control,
-    /// What becomes of those that do.
+    /// The fate of packets that conform.
     pub conform: Control,
 }
 
-/// A policer's rate for each of many, which is kept in the driver: there is room for so many, and
-/// who comes when it is used up takes the place of whom it does not hurt.
+/// A policer that keeps one rate per key, in the driver. Its table has a fixed size. When the table
+/// is full, a new key evicts the entry that loses the least by it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Per {
-    /// Of whom there are many.
+    /// The key.
     pub who: Who,
-    /// How long who exceeds the rate is blocked; [`Nanos::ZERO`] for not at all.
+    /// How long a key that exceeds the rate is blocked; [`Nanos::ZERO`] for no blocking.
     pub block: Nanos,
-    /// For how many there is room.
+    /// The table's capacity, in keys.
     pub room: u32,
-    /// How many may come in a second of whom nothing is known.
+    /// How many packets per second from unknown keys are admitted.
     pub newcomers: u32,
 }
 
-/// Who has a rate.
+/// The key of a per-key policer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Who {
-    /// Each source: an IPv4 address, or the first 64 bits of an IPv6 address.
+    /// The source: an IPv4 address, or the first 64 bits of an IPv6 address.
     Source,
-    /// Each destination's whole address.
+    /// The full destination address.
     Destination,
-    /// Each flow: both addresses, protocol and ports.
+    /// The flow: both addresses, protocol and ports.
     Flow,
 }
 
 impl Per {
-    /// The least and the most for which there is room.
+    /// The smallest and largest capacity.
     pub const ROOM: std::ops::RangeInclusive<u32> = 1024..=1 << 22;
-    /// For how many there is room unless somebody says otherwise.
+    /// The default capacity.
     pub const ROOM_DEFAULT: u32 = 1 << 16;
-    /// It takes newcomers so many seconds at least to come into all of it.
+    /// Newcomers need at least this many seconds to replace the whole table.
     const TURNOVER_SECS: u64 = 16;
 
-    /// How many may come in a second unless somebody says otherwise.
+    /// The default of [`Per::newcomers`].
     pub fn newcomers_default(room: u32, block: Nanos) -> u32 {
         let slowest = u64::from(room) / Self::TURNOVER_SECS;
         slowest.min(Self::newcomers_max(room, block)).max(1) as u32
     }
 
-    /// How many may come at most: were all of them blocked, half of it would still be free.
+    /// The largest [`Per::newcomers`]: even if every newcomer were blocked, half of the table would
+    /// stay free.
     pub fn newcomers_max(room: u32, block: Nanos) -> u64 {
         let half = u128::from(room / 2);
         match block.0 {
@@ -173,10 +175,10 @@ impl Per {
 }
 
 impl Who {
-    /// All of them.
+    /// All keys.
     pub const ALL: [Self; 3] = [Self::Source, Self::Destination, Self::Flow];
 
-    /// The word for it.
+    /// The word for it in `tc`'s syntax.
     pub fn name(self) -> &'static str {
         match self {
             Self::Source => "src",
@@ -187,7 +189,7 @@ impl Who {
 }
 
 impl Action {
-    /// What it does.
+    /// The kind of this action.
     pub fn kind(&self) -> ActionKind {
         match self {
             Self::Gact { .. } => ActionKind::Gact,
@@ -196,7 +198,7 @@ impl Action {
         }
     }
 
-    /// What becomes of packets: of those that conform or are any, and of some others.
+    /// The fates it can decide: that of conforming (or all) packets, and that of the others.
     pub fn controls(&self) -> [Control; 2] {
         match self {
             Self::Gact { control, random } => {
@@ -207,7 +209,7 @@ impl Action {
         }
     }
 
-    /// A rate for each of many, where it polices so.
+    /// The per-key part of a policer, if it has one.
     pub fn per(&self) -> Option<Per> {
         match self {
             Self::Police(police) => police.per,

@@ -1,11 +1,11 @@
-//! The filters of one qdisc or class, made into tables.
+//! The filters of one qdisc or class, compiled into tables.
 //!
-//! A look-up asks one table for each shape, those first that have the filter to be asked first of
-//! all, and ends when no other table can have one before what was found. Where there are many
-//! shapes, [sieves](crate::sieve) leave out those that cannot have the packet's addresses.
+//! There is one table per shape. A look-up visits the tables in the order of their best filters and
+//! ends when no remaining table can hold a filter that precedes the one found. If there are many
+//! shapes, [sieves](crate::sieve) exclude tables that cannot contain the packet's addresses.
 //!
-//! *A change* copies what it touches: a piece of one table, and a page of a sieve. All else is
-//! shared with the version before it.
+//! *A change* copies only what it touches: one piece of one table, and one page of a sieve. All
+//! versions share the rest.
 
 use crate::group::Group;
 use crate::shape::{Compiled, Shape};
@@ -23,20 +23,20 @@ pub(crate) struct Block {
     sieves: Vec<Sieve>,
 }
 
-/// A group, with what decides whether it is asked.
+/// A group, with the ranks that decide whether a look-up visits it.
 #[derive(Clone)]
 struct Entry {
     guard_mask: u64,
     guard: u64,
-    /// Its first rank,
+    /// The first rank in this group,
     best: Rank,
-    /// and the first of it and of all behind it.
+    /// and the first rank in this group and all later ones.
     rest: Rank,
     group: Arc<Group>,
 }
 
 impl Block {
-    /// That of `filters`.
+    /// Compiles `filters`.
     pub(crate) fn new(filters: Filters) -> Self {
         let mut shapes: HashMap<Shape, Vec<(Vec<u64>, Rank)>> = HashMap::new();
         for (_, filter) in filters.iter() {
@@ -54,12 +54,12 @@ impl Block {
         block
     }
 
-    /// The filters that it is made of.
+    /// The filters from which it was compiled.
     pub(crate) fn filters(&self) -> &Filters {
         &self.filters
     }
 
-    /// That of `filters`, which shares with this one what is the same.
+    /// Compiles `filters`, sharing with this block all that is unchanged.
     #[must_use]
     pub(crate) fn with(&self, filters: &Filters) -> Self {
         let mut next = self.clone();
@@ -72,7 +72,7 @@ impl Block {
             }
         });
         if budget == 0 {
-            // Not much of this one would be left.
+            // Too little of this block would remain.
             return Self::new(filters.clone());
         }
         next.filters = filters.clone();
@@ -86,7 +86,7 @@ impl Block {
         next
     }
 
-    /// Adds a filter. Whether it is the first of its shape.
+    /// Adds a filter. Returns whether it is the first of its shape.
     fn insert(&mut self, filter: &Filter) -> bool {
         let Compiled { shape, key, is_partial } = Compiled::of(filter);
         let place = self.groups.iter().position(|entry| entry.group.shape == shape);
@@ -108,7 +108,7 @@ impl Block {
         }
     }
 
-    /// Puts the groups in order and makes the sieves anew.
+    /// Sorts the groups and rebuilds the sieves.
     fn arrange(&mut self) {
         self.groups.sort_by_key(|entry| entry.group.best);
         self.sum_up();
@@ -120,7 +120,7 @@ impl Block {
         }
     }
 
-    /// Works out again what follows from the groups.
+    /// Recomputes the values derived from the groups.
     fn sum_up(&mut self) {
         let mut rest = Rank::LAST;
         for entry in self.groups.iter_mut().rev() {
@@ -130,7 +130,7 @@ impl Block {
         }
     }
 
-    /// The first filter behind `after` that `subject` matches.
+    /// The first filter after `after` that matches `subject`.
     #[inline]
     pub(crate) fn find(&self, subject: &Subject<'_>, after: Rank) -> Option<Rank> {
         let kind = subject.field(crate::fields::KIND);
@@ -151,13 +151,13 @@ impl Block {
                     found = rank;
                 }
             }
-            // The sieves know nothing of further ones.
+            // The sieves do not cover tables beyond their width.
             open = u64::MAX;
         }
         Some(found).filter(|found| *found != Rank::LAST)
     }
 
-    /// What it takes of memory, in bytes, the filters themselves left out.
+    /// The memory it takes in bytes, without the filters themselves.
     pub(crate) fn bytes(&self) -> usize {
         let groups: usize = self.groups.iter().map(|entry| entry.group.bytes()).sum();
         groups + self.sieves.iter().map(Sieve::bytes).sum::<usize>()
@@ -172,7 +172,7 @@ impl Entry {
     }
 }
 
-/// The rank of `filter`, which says all where nothing else is to be known of it.
+/// The rank of `filter`. It includes the class if the key alone decides the match.
 fn rank(filter: &Filter, is_partial: bool) -> Rank {
     let is_plain = !is_partial && filter.actions.is_empty();
     Rank::new(filter.order(), is_plain.then_some(filter.class))

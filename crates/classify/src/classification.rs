@@ -1,40 +1,40 @@
-//! The whole way of a packet through qdiscs with classes, found once, before any of them.
+//! A packet's path through all classful qdiscs, found once, before the first of them.
 //!
-//! A qdisc with classes has filters, and a rule for packets that none of them matches. Below one of
-//! its classes another such qdisc may stand, with filters of its own. A [`Classification`] is that
-//! tree of rules. It is asked where the frame is, and answers with a [`Path`]: the class at the
-//! outermost of these qdiscs, at the one below that class, and so on. Each of them finds its own in
-//! the packet's metadata, so none ever needs to see a frame.
+//! A classful qdisc has filters, and a default for packets that none of them matches. Another such
+//! qdisc, with filters of its own, may stand below one of its classes. A [`Classification`] is this
+//! tree of rules. It is evaluated while the frame is at hand, and yields a [`Path`]: the class at
+//! the outermost of these qdiscs, at the one below that class, and so on. Each qdisc finds its
+//! class in the packet's metadata, so no qdisc needs to read a frame.
 //!
-//! [`Rules`] say what it is, as data; what is the same in two versions of them is shared.
+//! [`Rules`] are its input, as data. Two versions share the parts that are equal.
 //!
-//! Cost: that of the filters at each qdisc on the way. Where nothing depends on the frame, it is
-//! not read.
+//! Cost: the filters at each qdisc on the path. If no rule depends on the frame, the frame is not
+//! read.
 
 use crate::{Actions, Blocks, Classifier, PRIORITY_MASK, Subject, Verdict, priority};
 use narrows_packet::{INNER_LEVELS, Meta};
 use narrows_units::Nanos;
 use std::collections::BTreeMap;
 
-/// The class of what no filter matches.
+/// The class of packets that no filter matches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Otherwise {
-    /// This one; 0 for none.
+    /// This class; 0 for none.
     Class(u32),
-    /// By the packet's priority.
+    /// The class for the packet's priority.
     Priority([u32; PRIORITY_MASK as usize + 1]),
 }
 
-/// What a [`Classification`] is made of: plain data.
+/// The input of a [`Classification`]: plain data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rules {
-    /// The major number of the outermost qdisc with classes: an action may name a class of it.
+    /// The major number of the outermost classful qdisc. An action may name one of its classes.
     pub major: u32,
-    /// Its filters.
+    /// The filters of that qdisc.
     pub filters: Blocks,
-    /// And its rule for what they do not match.
+    /// The default for packets that they do not match.
     pub otherwise: Otherwise,
-    /// By its class, what is below that.
+    /// The rules below each class.
     pub below: BTreeMap<u32, Self>,
 }
 
@@ -46,17 +46,17 @@ pub struct Classification {
     below: BTreeMap<u32, Self>,
 }
 
-/// The classes of a packet, from the outermost qdisc with classes on.
+/// The classes of a packet, from the outermost classful qdisc inwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Path {
-    /// At the outermost one; 0 for none.
+    /// The class at the outermost qdisc; 0 for none.
     pub class: u32,
-    /// Below that class, and so on; 0 where there is none.
+    /// The class at the qdisc below that class, and so on; 0 for none.
     pub inner: [u16; INNER_LEVELS],
 }
 
 impl Path {
-    /// Writes it into what is known of a packet.
+    /// Writes the path into the packet's metadata.
     #[inline]
     pub fn write(self, meta: &mut Meta) {
         (meta.class, meta.inner) = (self.class, self.inner);
@@ -64,7 +64,7 @@ impl Path {
 }
 
 impl Classification {
-    /// That of `rules` and the actions that they name, which shares with `before` what is the same.
+    /// Compiles `rules` and the actions that they refer to, sharing unchanged parts with `before`.
     pub fn of(rules: &Rules, actions: &Actions, before: Option<&Self>) -> Self {
         let none = Classifier::default();
         let classifier = before.map_or(&none, |before| &before.classifier);
@@ -79,7 +79,8 @@ impl Classification {
         }
     }
 
-    /// The way of `subject` at `now`, as filters and their actions say; `None` where it is dropped.
+    /// The path of `subject` at `now`, by filters and their actions; `None` if the packet is
+    /// dropped.
     #[inline]
     pub fn classify(&self, subject: &mut Subject<'_>, now: Nanos) -> Option<Path> {
         self.walk(|rules| match rules.classifier.classify(subject, now) {
@@ -89,7 +90,7 @@ impl Classification {
         })
     }
 
-    /// The way of `frame`, without any action: none is taken again.
+    /// The path of `frame`, without running actions: they must not run a second time.
     #[inline]
     pub fn path(&self, frame: &[u8]) -> Path {
         let subject = Subject::new(frame);
@@ -103,7 +104,7 @@ impl Classification {
         path.unwrap_or_default()
     }
 
-    /// The classes that `class` finds, from the outermost qdisc on.
+    /// The path whose classes `class` finds, from the outermost qdisc inwards.
     #[inline]
     fn walk(&self, mut class: impl FnMut(&Self) -> Option<u32>) -> Option<Path> {
         let outermost = class(self)?;
@@ -120,7 +121,7 @@ impl Classification {
 }
 
 impl Otherwise {
-    /// The class of a packet of this priority.
+    /// The class for packets of this priority.
     #[inline]
     fn class(&self, priority: u8) -> u32 {
         match self {

@@ -1,4 +1,4 @@
-//! All filters of a qdisc, asked once for each packet.
+//! All filters of a qdisc, evaluated once per packet.
 
 use crate::block::Block;
 use crate::table::Rank;
@@ -7,43 +7,43 @@ use narrows_units::Nanos;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The filters of a qdisc by the class at which they are; 0 for the qdisc itself.
+/// The filters of a qdisc by the class to which they are attached; 0 for the qdisc itself.
 pub type Blocks = BTreeMap<u32, Filters>;
 
-/// Actions at work, by their [keys](ActionId::key).
+/// Running actions, by their [keys](ActionId::key).
 pub type Actions = Sheaf<Arc<Running>>;
 
-/// How often a packet is classified from the start again, as in the kernel.
+/// How often a packet may be reclassified, as in the kernel.
 const RECLASSIFIED_MAX: u32 = 16;
 
 /// The filters of a qdisc; see the crate's documentation.
 #[derive(Clone, Default)]
 pub struct Classifier {
     root: Block,
-    /// Those at classes, which go on where a filter has assigned theirs.
+    /// The filters attached to classes. They run after a filter has assigned their class.
     inner: BTreeMap<u32, Block>,
     actions: Actions,
-    /// The qdisc's own number, by which an action may have named the class already.
+    /// The qdisc's major number. An action may already have named one of its classes.
     major: u32,
 }
 
-/// What filters say of a packet.
+/// The result of the filters for a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It is of this class; 0 for none.
+    /// The packet has this class; 0 for none.
     Class(u32),
-    /// It is dropped.
+    /// The packet is dropped.
     Drop,
 }
 
 impl Classifier {
-    /// That of `filters` at a qdisc.
+    /// Compiles the `filters` of a qdisc.
     pub fn new(filters: Filters) -> Self {
         Self { root: Block::new(filters), ..Self::default() }
     }
 
-    /// That of `blocks` and the actions that they name, which shares with this one what is the
-    /// same: what it takes to make it depends on what is not.
+    /// Compiles `blocks` and the actions that they refer to, sharing unchanged parts with this
+    /// classifier. The cost depends on the size of the difference.
     #[must_use]
     pub fn with(&self, blocks: &Blocks, actions: &Actions) -> Self {
         let root = blocks.get(&0).cloned().unwrap_or_default();
@@ -56,18 +56,19 @@ impl Classifier {
         Self { root, inner: inner.collect(), actions, major: self.major }
     }
 
-    /// The same of the qdisc `major`: a packet whose priority is one of its classes has that class.
+    /// The same for the qdisc `major`: a packet whose priority names one of its classes has that
+    /// class.
     #[must_use]
     pub fn of_qdisc(self, major: u32) -> Self {
         Self { major, ..self }
     }
 
-    /// Whether it says nothing of any packet.
+    /// Whether it has no effect on any packet.
     pub fn is_empty(&self) -> bool {
         self.root.filters().is_empty() && self.inner.is_empty()
     }
 
-    /// The class of `frame` where no action says otherwise; 0 where no filter matches.
+    /// The class of `frame`, ignoring actions; 0 if no filter matches.
     #[inline]
     pub fn class(&self, frame: &[u8]) -> u32 {
         if self.root.filters().is_empty() {
@@ -76,7 +77,7 @@ impl Classifier {
         Subject::new(frame).map_or(0, |subject| self.class_of(&subject))
     }
 
-    /// The same of a packet whose headers have been read.
+    /// The same for a packet whose headers have been parsed.
     #[inline]
     pub fn class_of(&self, subject: &Subject<'_>) -> u32 {
         let mut class = first_class(&self.root, subject);
@@ -88,14 +89,14 @@ impl Classifier {
         class
     }
 
-    /// What becomes of `subject` at `now`, as filters and their actions say.
+    /// Classifies `subject` at `now`, by filters and their actions.
     #[inline]
     pub fn classify(&self, subject: &mut Subject<'_>, now: Nanos) -> Verdict {
         let mut verdict = match subject.class_of_qdisc(self.major) {
             0 => self.ask(&self.root, subject, now),
             class => Verdict::Class(class),
         };
-        // Each of them assigns a class below its own.
+        // Terminates: each filter assigns a class below its own.
         while let Verdict::Class(class) = verdict
             && !self.inner.is_empty()
             && let Some(block) = self.inner.get(&class)
@@ -105,7 +106,7 @@ impl Classifier {
         verdict
     }
 
-    /// What the filters of one place say.
+    /// The result of the filters of one block.
     #[inline]
     fn ask(&self, block: &Block, subject: &mut Subject<'_>, now: Nanos) -> Verdict {
         match block.find(subject, Rank::FIRST) {
@@ -117,7 +118,7 @@ impl Classifier {
         }
     }
 
-    /// The same from the filter at `rank` on, which may have actions.
+    /// The same, from the filter at `rank` on, running actions.
     #[inline(never)]
     fn act(&self, block: &Block, rank: Rank, subject: &mut Subject<'_>, now: Nanos) -> Verdict {
         let mut found = Some(rank);
@@ -149,19 +150,19 @@ impl Classifier {
         Control::Pipe
     }
 
-    /// The first filter of the qdisc that `subject` matches behind `after`, or of all.
+    /// The first filter of the qdisc that matches `subject`, after `after` if given.
     pub fn find(&self, subject: &Subject<'_>, after: Option<&Filter>) -> Option<&Arc<Filter>> {
         let rank = self.root.find(subject, after.map_or(Rank::FIRST, behind))?;
         self.root.filters().get(rank.order())
     }
 
-    /// What its tables take of memory, in bytes: the filters themselves are the policy's.
+    /// The memory of its tables in bytes. The filters themselves belong to the policy.
     pub fn bytes(&self) -> usize {
         self.root.bytes() + self.inner.values().map(Block::bytes).sum::<usize>()
     }
 }
 
-/// The class of the first filter of `block` that `subject` matches; 0 where none does.
+/// The class of the first filter of `block` that matches `subject`; 0 if none does.
 #[inline]
 fn first_class(block: &Block, subject: &Subject<'_>) -> u32 {
     let Some(rank) = block.find(subject, Rank::FIRST) else { return 0 };
@@ -169,7 +170,7 @@ fn first_class(block: &Block, subject: &Subject<'_>) -> u32 {
     rank.class().unwrap_or_else(looked_up)
 }
 
-/// The last rank that `filter` can have, whatever class it assigns.
+/// The last rank that `filter` can have, for any class.
 fn behind(filter: &Filter) -> Rank {
     Rank::behind(filter.order())
 }

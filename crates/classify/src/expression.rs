@@ -1,7 +1,7 @@
 //! `basic`: comparisons, joined by `and`, `or` and `not`.
 //!
-//! As in the kernel a comparison with what a packet does not have is false, and `not` makes it
-//! true.
+//! As in the kernel, a comparison with a field that the packet does not have is false, and `not`
+//! makes it true.
 //!
 //! Source: `tc-ematch(8)`, `net/sched/em_cmp.c`, `em_nbyte.c`, `em_u32.c`, `em_meta.c`.
 
@@ -9,121 +9,121 @@ use crate::{Selector, Subject};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// How deep parentheses may stand one inside of the other.
+/// How deep parentheses may nest.
 pub const EXPRESSION_DEPTH_MAX: usize = 16;
 
-/// What a packet has to be.
+/// A condition on a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Expression {
-    /// Every one of these.
+    /// All of these hold.
     And(Vec<Expression>),
-    /// One of these at least.
+    /// At least one of these holds.
     Or(Vec<Expression>),
-    /// Not this.
+    /// This does not hold.
     Not(Box<Expression>),
     /// Four bytes have a value (`u32`).
     Word(Selector),
-    /// A number in the frame compares so (`cmp`).
+    /// A number in the frame satisfies a comparison (`cmp`).
     Number {
-        /// Where it stands.
+        /// Its position.
         at: Spot,
-        /// How many bytes it takes: 1, 2 or 4.
+        /// Its size in bytes: 1, 2 or 4.
         size: u8,
-        /// The bits that count.
+        /// The bits that are compared.
         mask: u32,
         /// Whether the least significant byte comes first (`trans`).
         is_little_endian: bool,
-        /// How it compares,
+        /// The comparison.
         relation: Relation,
-        /// to what.
+        /// The right-hand side.
         value: u32,
     },
-    /// These bytes stand in the frame (`nbyte`).
+    /// The frame contains these bytes (`nbyte`).
     Bytes {
-        /// Where.
+        /// Their position.
         at: Spot,
-        /// What they are.
+        /// The bytes.
         bytes: Vec<u8>,
     },
-    /// It is in a set (`ipset`). Sets are looked up in the driver, so no filter with one comes
-    /// here: `narrows_policy` keeps them apart.
+    /// The packet is in a set (`ipset`). Sets are looked up in the driver, so the classifier never
+    /// sees such a filter: `narrows_policy` keeps them apart.
     Set(SetMatch),
-    /// Something that is known of a packet compares so (`meta`).
+    /// Metadata of the packet satisfies a comparison (`meta`).
     Meta {
-        /// What is known.
+        /// Which metadata.
         what: Meta,
-        /// By how many bits it is shifted to the right.
+        /// By how many bits the value is shifted right.
         shift: u8,
-        /// The bits that count then.
+        /// The bits that are compared after the shift.
         mask: u32,
-        /// How it compares,
+        /// The comparison.
         relation: Relation,
-        /// to what.
+        /// The right-hand side.
         value: u32,
     },
 }
 
-/// What is looked up in a set.
+/// A look-up in a set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SetMatch {
     /// The set's name.
     pub set: Arc<str>,
-    /// Whose address.
+    /// Which of the packet's addresses.
     pub address: End,
-    /// Whose port, where the set has ports.
+    /// Which of its ports, if the set has ports.
     pub port: Option<End>,
 }
 
-/// An end of a packet's way.
+/// Source or destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// Where it comes from.
+    /// The source.
     Source,
-    /// Where it goes.
+    /// The destination.
     Destination,
 }
 
-/// A place in a frame.
+/// A position in a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Spot {
-    /// From where on it counts.
+    /// The layer that the offset is relative to.
     pub layer: Layer,
-    /// How many bytes further; below 0 is before.
+    /// The offset in bytes; negative values point before the layer.
     pub offset: i16,
 }
 
 /// Where a layer begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Layer {
-    /// With the Ethernet header.
+    /// At the Ethernet header.
     Link,
-    /// Behind all tags.
+    /// After all VLAN tags.
     Network,
-    /// Behind the IP header.
+    /// After the IP header.
     Transport,
 }
 
-/// How two numbers compare.
+/// A comparison of two numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Relation {
-    /// They are the same.
+    /// Equal.
     Equal,
-    /// The first is less.
+    /// Less than.
     Less,
-    /// The first is greater.
+    /// Greater than.
     Greater,
 }
 
-/// What is known of a packet.
+/// Metadata of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Meta {
     /// The mark.
     Mark,
     /// The length of its frame, Ethernet header included.
     Length,
-    /// The EtherType behind all tags.
+    /// The EtherType after all tags.
     Protocol,
-    /// The VLAN's tag.
+    /// The VLAN tag.
     Vlan,
     /// The class that an action has set.
     Priority,
@@ -149,7 +149,7 @@ impl Expression {
                     number[4 - size..].copy_from_slice(bytes);
                     u32::from_be_bytes(number)
                 };
-                // As in the kernel no mask at all is none.
+                // As in the kernel, a mask of 0 means all bits.
                 let mask = if *mask == 0 { u32::MAX } else { *mask };
                 relation.holds(number & mask, *value)
             }
@@ -168,7 +168,7 @@ impl Expression {
 }
 
 impl Spot {
-    /// The frame from here on.
+    /// The frame from this position on.
     fn bytes<'a>(&self, subject: &Subject<'a>) -> Option<&'a [u8]> {
         subject.at(self.layer, self.offset)
     }

@@ -1,31 +1,31 @@
-//! What headers say, in words that tables can mask and hash.
+//! Parsed headers as words that tables can mask and hash.
 //!
-//! A flower filter of exact values and prefixes is a value under a mask over these words. What few
-//! values tell apart (the protocol, whether there are ports) stands in a word of its own: it
-//! decides which tables are asked at all, and is part of no key.
+//! A flower filter of exact values and prefixes is a value under a mask over these words.
+//! Properties with few values (the protocol, whether there are ports) have a word of their own. It
+//! decides which tables a look-up visits, and is not part of any key.
 
 use narrows_packet::dissect::{Fragment, Keys};
 
-/// How many words there are.
+/// The number of words.
 pub(crate) const WORDS: usize = 10;
 
 /// Flags and the EtherType.
 pub(crate) const KIND: usize = 0;
-/// IPv4: the source above, the destination below. IPv6: the lower half of the destination.
+/// IPv4: source in the upper half, destination in the lower. IPv6: lower half of the destination.
 pub(crate) const ADDRESSES: usize = 1;
-/// IPv6: the rest.
+/// IPv6: upper half of the destination.
 pub(crate) const DESTINATION_HIGH: usize = 2;
 pub(crate) const SOURCE_LOW: usize = 3;
 pub(crate) const SOURCE_HIGH: usize = 4;
 /// Source port, destination port, protocol, traffic class, time to live.
 pub(crate) const TRANSPORT: usize = 5;
-/// The tag without its reserved bit, TCP's flags, ICMP's type and code.
+/// The VLAN tag without its reserved bit, TCP flags, ICMP type and code.
 pub(crate) const DETAILS: usize = 6;
 pub(crate) const DESTINATION_MAC: usize = 7;
 pub(crate) const SOURCE_MAC: usize = 8;
 pub(crate) const MARK: usize = 9;
 
-/// Of the word [`KIND`].
+/// Bits of the word [`KIND`].
 pub(crate) const HAS_TAG: u64 = 1;
 pub(crate) const HAS_IP: u64 = 1 << 1;
 pub(crate) const IS_V6: u64 = 1 << 2;
@@ -36,14 +36,14 @@ pub(crate) const IS_FRAGMENT: u64 = 1 << 6;
 pub(crate) const IS_FIRST: u64 = 1 << 7;
 pub(crate) const ETHER_TYPE: u32 = 16;
 
-/// Where each begins in the word [`TRANSPORT`].
+/// Bit positions in the word [`TRANSPORT`].
 pub(crate) const SOURCE_PORT: u32 = 48;
 pub(crate) const DESTINATION_PORT: u32 = 32;
 pub(crate) const PROTOCOL: u32 = 24;
 pub(crate) const TRAFFIC_CLASS: u32 = 16;
 pub(crate) const TTL: u32 = 8;
 
-/// Where each begins in the word [`DETAILS`].
+/// Bit positions in the word [`DETAILS`].
 pub(crate) const VLAN_PRIORITY: u32 = 60;
 pub(crate) const VLAN_ID: u32 = 48;
 pub(crate) const TCP_FLAGS: u32 = 32;

@@ -1,46 +1,47 @@
-//! What a filter is, and whether it matches: the naive rules to which tables are held.
+//! A filter, and the plain rule for whether it matches. The tables are tested against this rule.
 
 use crate::{ActionId, Expression, Flower, Mark, Selector, Subject};
 use std::sync::Arc;
 
-/// What a filter's protocol says of frames of any sort (`ETH_P_ALL`).
+/// The protocol of a filter that accepts all frames (`ETH_P_ALL`).
 pub const ANY_PROTOCOL: u16 = 0x0003;
 
-/// A tag of IEEE 802.1Q, as a filter's protocol.
+/// An IEEE 802.1Q tag, as the protocol of a filter.
 pub const VLAN: u16 = 0x8100;
 
-/// What a packet has to be.
+/// The condition of a filter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Matches {
-    /// Any (`matchall`).
+    /// Any packet (`matchall`).
     All,
-    /// What `flower` lists.
+    /// Named fields (`flower`).
     Flower(Flower),
-    /// These words of it (`u32`).
+    /// Words of the packet (`u32`).
     Words(Vec<Selector>),
-    /// Its mark (`fw`).
+    /// The mark (`fw`).
     Mark(Mark),
-    /// What an expression says (`basic`); any, without one.
+    /// An expression (`basic`); without one, any packet.
     Basic(Option<Expression>),
 }
 
 /// A filter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Filter {
-    /// When it is asked: the lowest first (`pref`); never 0.
+    /// The priority (`pref`), never 0. Lower values are evaluated first.
     pub pref: u16,
     /// The EtherType of its packets, or [`ANY_PROTOCOL`].
     pub protocol: u16,
-    /// Its number among those of its `pref`, which are asked in the order of their numbers.
+    /// The number within its `pref`. Filters of one `pref` are evaluated in the order of their
+    /// numbers.
     pub handle: u32,
-    /// What a packet has to be.
+    /// The condition.
     pub matches: Matches,
-    /// The class of such a packet, by its minor number; 0 for none.
+    /// The minor number of the class that it assigns; 0 for none.
     pub class: u32,
-    /// The class that it names where there are none (ingress, egress), major number above, minor
-    /// below; 0 for none. It is shown, and does nothing.
+    /// The class that the operator named where there are no classes (ingress, egress): major number
+    /// in the upper half, minor in the lower; 0 for none. It is shown and has no effect.
     pub named: u32,
-    /// What is done with such a packet, in order.
+    /// The actions for matching packets, in order.
     pub actions: Vec<ActionId>,
 }
 
@@ -56,7 +57,7 @@ impl Filter {
         }
     }
 
-    /// Its place among all: by its priority, then by its number.
+    /// Its position among all filters: by priority, then by number.
     pub fn order(&self) -> u64 {
         order(self.pref, self.handle)
     }
@@ -82,10 +83,10 @@ impl Filter {
     }
 }
 
-/// The place of a filter of `pref` with the number `handle`.
+/// The position of a filter with this `pref` and number.
 pub fn order(pref: u16, handle: u32) -> u64 {
     u64::from(pref) << 32 | u64::from(handle)
 }
 
-/// The filters of a qdisc or a class, by their [order](Filter::order): copied with one pointer.
+/// The filters of a qdisc or a class, by their [order](Filter::order). A copy costs one pointer.
 pub type Filters = crate::Sheaf<Arc<Filter>>;

@@ -3,24 +3,23 @@
 use crate::Prefix;
 use narrows_packet::dissect::{Fragment, Keys};
 
-/// Ports from the first to the last.
+/// A range of ports, both ends included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PortRange {
-    /// The first.
+    /// The lowest port.
     pub first: u16,
-    /// The last.
+    /// The highest port.
     pub last: u16,
 }
 
-/// What a packet has to be; what is `None` may be anything. A pair is a value and the bits of it
-/// that count.
+/// The conditions of a `flower` filter; `None` matches anything. A pair is a value and a mask.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Flower {
     /// `vlan_id`
     pub vlan_id: Option<u16>,
     /// `vlan_prio`, 0 to 7.
     pub vlan_priority: Option<u8>,
-    /// `vlan_ethtype`: what is behind the tags.
+    /// `vlan_ethtype`: the EtherType after the tags.
     pub vlan_ether_type: Option<u16>,
     /// `dst_mac`, in the low 48 bits.
     pub destination_mac: Option<(u64, u64)>,
@@ -53,7 +52,7 @@ pub struct Flower {
 }
 
 impl Flower {
-    /// Whether anything but the link layer is asked for.
+    /// Whether it has a condition beyond the link layer.
     pub(crate) fn wants_ip(&self) -> bool {
         let link = Self {
             vlan_id: self.vlan_id,
@@ -101,7 +100,7 @@ impl Flower {
     }
 }
 
-/// A pair in words.
+/// Widens a pair to words.
 pub(crate) fn wide<T: Into<u64>>(pair: Option<(T, T)>) -> Option<(u64, u64)> {
     pair.map(|(value, mask)| (value.into(), mask.into()))
 }
@@ -110,7 +109,7 @@ fn agrees(wanted: Option<(u64, u64)>, is: u64) -> bool {
     wanted.is_none_or(|(value, mask)| (is ^ value) & mask == 0)
 }
 
-/// The same of something that not every packet has.
+/// Whether an optional field satisfies a condition.
 fn has(wanted: Option<(u64, u64)>, is: Option<u64>) -> bool {
     wanted.is_none() || is.is_some_and(|is| agrees(wanted, is))
 }

@@ -4,18 +4,18 @@ use crate::shape::{KEY_MAX, Read, Shape};
 use crate::table::{Rank, Table};
 use crate::{Filters, Subject};
 
-/// The filters of one shape, in a table whose keys are as long as need be.
+/// The filters of one shape, in a table whose key length fits the shape.
 #[derive(Clone)]
 pub(crate) struct Group {
     pub(crate) shape: Shape,
     keys: Keys,
-    /// The first rank of all.
+    /// The first rank in the group.
     pub(crate) best: Rank,
 }
 
 #[derive(Clone)]
 enum Keys {
-    /// No key: filters that ask the same, or what no key can say, in order.
+    /// No key: filters with identical conditions, or conditions that no key can express, in order.
     None(Vec<Rank>),
     One(Table<1>),
     Two(Table<2>),
@@ -23,7 +23,7 @@ enum Keys {
     Many(Table<KEY_MAX>),
 }
 
-/// Does the same with the table, whatever its keys.
+/// Runs the same code on the table, whatever its key length.
 macro_rules! with {
     ($keys:expr, $ranks:ident => $none:expr, $table:ident => $some:expr) => {
         match $keys {
@@ -37,7 +37,7 @@ macro_rules! with {
 }
 
 impl Group {
-    /// An empty one for about `len` filters.
+    /// An empty group for about `len` filters.
     pub(crate) fn new(shape: Shape, len: usize) -> Self {
         let keys = match shape.reads.len() {
             0 => Keys::None(Vec::new()),
@@ -76,12 +76,12 @@ impl Group {
         }
     }
 
-    /// Every key.
+    /// Calls `each` with every key.
     pub(crate) fn keys(&self, mut each: impl FnMut(&[u64])) {
         with!(&self.keys, _ranks => {}, table => table.iter().for_each(|(key, _)| each(key)));
     }
 
-    /// The first filter behind `after` and before `before` that `subject` matches.
+    /// The first filter between `after` and `before` that matches `subject`.
     #[inline]
     pub(crate) fn find(
         &self,
@@ -110,7 +110,7 @@ impl Group {
     ) -> Option<Rank> {
         let key = key::<N>(&self.shape.reads, subject)?;
         let rank = table.get(&key)?;
-        // Most of them say it all.
+        // For most ranks, the key alone decides.
         if rank.is_plain() && rank > after {
             return Some(rank).filter(|rank| *rank < before);
         }

@@ -1,21 +1,22 @@
 //! Filters: which class a packet belongs to.
 //!
-//! A [`Filter`] is data, in the terms of `tc filter`: a priority, a protocol, what it matches and
-//! the class that it assigns. A [`Classifier`] is made of all filters of a qdisc and asked once for
-//! each packet; the first filter that matches decides, in the order of their priorities, as in the
-//! kernel.
+//! A [`Filter`] is data, in the terms of `tc filter`: a priority, a protocol, a condition and the
+//! class that it assigns. A [`Classifier`] compiles all filters of a qdisc and is evaluated once
+//! per packet. As in the kernel, filters apply in the order of their priorities, and the first that
+//! matches decides.
 //!
-//! *Tables, not a walk.* Filters that ask the same of a packet, under the same mask, share a hash
-//! table; a look-up asks as many tables as there are masks, at most. [`Filter::matches`] is the rule
-//! to which the tables are held, one filter after the other.
+//! *Tables, not a walk.* Filters that test the same fields under the same mask share a hash table,
+//! so a look-up visits at most as many tables as there are masks. [`Filter::matches`] is the plain
+//! rule, one filter at a time; the tables are tested against it.
 //!
-//! *Versions share.* A policy with 100,000 filters is copied for each change; [`Sheaf`] is what makes
-//! that cheap, and the tables are cut into pieces for the same reason.
+//! *Versions share memory.* Each change copies the policy, which may have 100,000 filters. A
+//! [`Sheaf`] makes that copy cheap, and the tables are divided into pieces for the same reason.
 //!
-//! *Non-goals.* Filters that change a packet; tables that the operator lays out himself (`u32`'s
-//! links and hash keys): every filter is in a table anyway.
+//! *Non-goals.* Filters that modify a packet. Hash tables laid out by the operator (`u32`'s links
+//! and hash keys): every filter is in a hash table anyway.
 //!
-//! Source: `tc-flower(8)`, `tc-u32(8)`, `tc-matchall(8)`, `tc-fw(8)`, `tc-basic(8)`, `tc-ematch(8)`.
+//! Source: `tc-flower(8)`, `tc-u32(8)`, `tc-matchall(8)`, `tc-fw(8)`, `tc-basic(8)`,
+//! `tc-ematch(8)`.
 
 mod action;
 mod block;

@@ -1,13 +1,13 @@
 //! `fw`: the mark of a packet.
 //!
-//! A frame on the wire has none: what there is an earlier `skbedit mark` has set.
+//! A frame on the wire has no mark; only an earlier `skbedit mark` sets one.
 
-/// Some bits of a mark, and what they are to be.
+/// A value under a mask.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {
-    /// What they are,
+    /// The value.
     pub value: u32,
-    /// as far as these bits go.
+    /// The bits that count.
     pub mask: u32,
 }
 

@@ -1,9 +1,9 @@
-//! A range of addresses that begin alike.
+//! IP prefixes.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An address and how many bits of it count.
+/// An address and a prefix length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Prefix {
     address: IpAddr,
@@ -11,8 +11,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// That of the first `len` bits of `address`; `None` where it has not so many. The others are
-    /// forgotten.
+    /// The first `len` bits of `address`, the others cleared; `None` if the address is shorter.
     pub fn new(address: IpAddr, len: u8) -> Option<Self> {
         let address = match address {
             IpAddr::V4(address) if len <= 32 => {
@@ -26,20 +25,20 @@ impl Prefix {
         Some(Self { address, len })
     }
 
-    /// That of an IPv4 address.
+    /// An IPv4 prefix.
     ///
     /// # Panics
-    /// Where `len` is above 32.
+    /// If `len` is above 32.
     pub fn v4(address: [u8; 4], len: u8) -> Self {
         Self::new(IpAddr::from(address), len).expect("no more than 32 bits")
     }
 
-    /// Whether it is of IPv6.
+    /// Whether it is an IPv6 prefix.
     pub fn is_v6(&self) -> bool {
         self.address.is_ipv6()
     }
 
-    /// The address, and in how many words of 32 bits it stands.
+    /// The address, and its length in 32-bit words.
     pub fn bits(&self) -> (u128, usize) {
         match self.address {
             IpAddr::V4(address) => (u128::from(address.to_bits()), 1),
@@ -47,19 +46,19 @@ impl Prefix {
         }
     }
 
-    /// The bits of it that count.
+    /// The mask of the bits that count.
     pub fn mask(&self) -> u128 {
         mask(if self.is_v6() { 128 } else { 32 }, self.len)
     }
 
-    /// Whether `address` begins so, an IPv4 address in the last four bytes.
+    /// Whether it contains `address`; an IPv4 address stands in the last four bytes.
     #[inline]
     pub(crate) fn contains(&self, address: u128) -> bool {
         (address ^ self.bits().0) & self.mask() == 0
     }
 }
 
-/// The first `len` of `bits` bits.
+/// A mask of the first `len` of `bits` bits.
 fn mask(bits: u8, len: u8) -> u128 {
     let all = if bits == 128 { u128::MAX } else { (1 << bits) - 1 };
     all & !all.checked_shr(u32::from(len)).unwrap_or(0)

@@ -1,24 +1,24 @@
-//! The priority of a packet for which nothing but its headers speaks.
+//! The priority of a packet, from its headers alone.
 //!
-//! Linux keeps one with each packet (`skb->priority`). A router sets it from the TOS byte of an
-//! IPv4 packet that it forwards, and `prio` and `ets` choose a band by it. A bump in the wire has
-//! no socket that would have set another one, so the same rule is all there is. It holds for IPv6's
-//! traffic class as well, which Linux leaves at 0.
+//! Linux keeps a priority with each packet (`skb->priority`). A router sets it from the TOS byte of
+//! an IPv4 packet that it forwards, and `prio` and `ets` choose a band by it. A bump in the wire
+//! has no socket that could have set another priority, so this rule is the only one. It also
+//! applies to IPv6's traffic class, for which Linux leaves the priority at 0.
 //!
 //! Source: `rt_tos2priority()` and `ip_tos2prio` in `net/ipv4/route.c`; `tc-prio(8)`.
 
 use narrows_packet::dissect::Keys;
 
-/// Priorities are below 16: these bits of them count (`TC_PRIO_MAX`).
+/// The bits of a priority that count: priorities are below 16 (`TC_PRIO_MAX`).
 pub const PRIORITY_MASK: u8 = 15;
 
-/// "Minimize delay" and "maximize throughput" (RFC 1349), which are also the last two bits of a
-/// code point's class.
+/// "Minimize delay" and "maximize throughput" (RFC 1349). They are also the last two bits of a
+/// DSCP's class.
 const LOW_DELAY: u8 = 0x10;
 const THROUGHPUT: u8 = 0x08;
 
 /// The priority of `frame`, 0 to 15: 6 (interactive) for low delay, 2 (bulk) for throughput, 4 for
-/// both, 0 (best effort) for all others and for what is not IP.
+/// both, 0 (best effort) for anything else and for frames that are not IP.
 pub fn priority(frame: &[u8]) -> u8 {
     let ip = Keys::of(frame).and_then(|keys| keys.ip);
     let tos = ip.map_or(0, |ip| ip.traffic_class);

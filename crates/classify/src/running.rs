@@ -1,12 +1,12 @@
-//! Actions at work: one for all queues.
+//! Running actions: one instance for all queues.
 //!
-//! The installer of a policy makes a [`Running`] of each action and keeps it while the action stays
-//! the same, so that the filters around it can change.
+//! When a policy is installed, each action becomes a [`Running`]. It stays while the action is
+//! unchanged, so filters that refer to it can change.
 //!
-//! Cost: a packet that meets an action pays an atomic update for each counter, and a policer's
+//! Cost: a packet that meets an action pays one atomic update per counter, and for a policer one
 //! compare-and-swap. Queues that share an action share its cache line. Other packets pay nothing.
 //!
-//! Memory ordering: relaxed. Each counter stands by itself, and nothing is reached through it.
+//! Memory ordering: relaxed. Each counter is independent, and none of them publishes other data.
 
 use crate::{Action, Control, Police, Random, Subject};
 use narrows_units::Nanos;
@@ -14,9 +14,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Who keeps the rate of a [`Police`], over all queues.
+/// Keeps the rate of a [`Police`] action, over all queues.
 pub trait Policer: Send + Sync {
-    /// Whether a packet that is charged `cost` bytes conforms at `now`. If so, it is charged.
+    /// Whether a packet of `cost` bytes conforms at `now`. If so, it is charged.
     fn conforms(&self, cost: u64, now: Nanos) -> bool;
 }
 
@@ -27,7 +27,7 @@ pub struct Running {
     policer: Option<Box<dyn Policer>>,
 }
 
-/// What an action has done, over all queues.
+/// The counters of an action, over all queues.
 #[derive(Default)]
 #[repr(align(64))]
 pub struct Counters {
@@ -37,41 +37,41 @@ pub struct Counters {
     overlimits: AtomicU64,
 }
 
-/// What an action has done, as it was at one moment.
+/// A snapshot of an action's counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ActionStats {
-    /// Packets that met it.
+    /// Packets that met the action.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Those of them that it dropped.
+    /// Packets that it dropped.
     pub drops: u64,
-    /// Those that exceeded its rate,
+    /// Packets above its rate,
     pub overlimits: u64,
-    /// as they came from a source that is blocked,
+    /// because their source is blocked,
     pub blocked: u64,
-    /// or from a source that was not known while too many such came.
+    /// or because their source was unknown and too many unknown sources arrived.
     pub newcomers: u64,
 }
 
 impl Running {
-    /// `action` at work, which goes on counting in `counters`; `policer` keeps the rate of a
+    /// Runs `action`. It continues the counts in `counters`; `policer` keeps the rate of a
     /// [`Police`].
     pub fn new(action: Action, counters: Arc<Counters>, policer: Option<Box<dyn Policer>>) -> Self {
         Self { action, counters, policer }
     }
 
-    /// What it does.
+    /// The parameters.
     pub fn action(&self) -> &Action {
         &self.action
     }
 
-    /// What it counts in.
+    /// The counters.
     pub fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
 
-    /// Acts on `subject` at `now`.
+    /// Applies the action to `subject` at `now`.
     pub(crate) fn act(&self, subject: &mut Subject<'_>, now: Nanos) -> Control {
         let len = subject.len();
         let before = self.counters.packets.fetch_add(1, Relaxed);
@@ -121,7 +121,7 @@ impl ActionStats {
 }
 
 impl Counters {
-    /// What they say.
+    /// A snapshot of the counts.
     pub fn stats(&self) -> ActionStats {
         ActionStats {
             packets: self.packets.load(Relaxed),
@@ -134,13 +134,13 @@ impl Counters {
 }
 
 impl Random {
-    /// Whether the packet before which `before` came is one of those.
+    /// Whether the packet with index `before` is selected.
     fn is_one(&self, before: u64) -> bool {
         let of = u64::from(self.of.max(1));
         if self.is_determined {
             return (before + 1).is_multiple_of(of);
         }
-        // A fixed sequence without a pattern (splitmix64, Steele et al. 2014).
+        // A fixed pseudo-random sequence (splitmix64, Steele et al. 2014).
         let mut bits = before.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -148,14 +148,14 @@ impl Random {
     }
 }
 
-/// What it does; what it has counted changes all the time.
+/// Prints the parameters only: the counters change all the time.
 impl fmt::Debug for Running {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.action.fmt(f)
     }
 }
 
-/// Two are the same if they count in the same place and do the same.
+/// Two are equal if they share counters and have the same parameters.
 impl PartialEq for Running {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.counters, &other.counters) && self.action == other.action

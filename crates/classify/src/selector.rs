@@ -1,27 +1,27 @@
-//! `u32`: four bytes of a packet, some bits of which have a value.
+//! `u32`: four bytes of a packet under a mask.
 
 use crate::Subject;
 
-/// Where four bytes stand, and what they are to be.
+/// The position of four bytes, and their value under a mask.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Selector {
-    /// What they are,
+    /// The value.
     pub value: u32,
-    /// as far as these bits go.
+    /// The bits that count.
     pub mask: u32,
-    /// Where they begin, from the network layer on; before it are the Ethernet header and its tags.
+    /// The offset from the network layer; the Ethernet header and its tags are at negative offsets.
     pub offset: i16,
-    /// Whether the offset is from the transport layer on (`nexthdr+`).
+    /// Whether the offset is relative to the transport layer (`nexthdr+`).
     pub is_behind_ip: bool,
 }
 
 impl Selector {
-    /// Four bytes at `offset` from the network layer on.
+    /// Four bytes at `offset` from the network layer.
     pub fn network(offset: i16, value: u32, mask: u32) -> Self {
         Self { value: value & mask, mask, offset, is_behind_ip: false }
     }
 
-    /// Whether `subject` has them.
+    /// Whether `subject` matches.
     pub fn matches(&self, subject: &Subject<'_>) -> bool {
         let word = subject.word(self.offset, self.is_behind_ip);
         word.is_some_and(|word| (word ^ self.value) & self.mask == 0)

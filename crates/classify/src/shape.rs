@@ -1,9 +1,10 @@
 //! Which table a filter belongs to, and under which key.
 //!
-//! What a filter asks for is a value under a mask. The masks, and what must be so before a key can
-//! be made at all, are its *shape*; filters of one shape share a table (tuple-space search:
-//! Srinivasan, Suri, Varghese, SIGCOMM 1999). What no mask can say (a range of ports, an
-//! expression) is asked of the filter itself once its key is found.
+//! A filter's condition is a value under a mask. The masks, and the properties a packet needs
+//! before a key can be made at all, are the filter's *shape*. Filters of one shape share a table
+//! (tuple-space search: Srinivasan, Suri, Varghese, SIGCOMM 1999). Conditions that a mask cannot
+//! express (a range of ports, an expression) are tested on the filter itself, after its key is
+//! found.
 
 use crate::fields::{
     ADDRESSES, DESTINATION_HIGH, DESTINATION_MAC, DESTINATION_PORT, DETAILS, ETHER_TYPE, HAS_FLAGS,
@@ -14,13 +15,13 @@ use crate::fields::{
 use crate::flower::wide;
 use crate::{ANY_PROTOCOL, Filter, Flower, Matches, PortRange, Prefix, Subject, VLAN};
 
-/// The most words of a key. A filter that asks for more is asked the rest itself.
+/// The most words in a key. The filter itself tests any further ones.
 pub(crate) const KEY_MAX: usize = WORDS;
 
-/// Where a word of a key is read.
+/// The source of a word of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum From {
-    /// One of the words that headers are read into.
+    /// One of the words of the parsed headers.
     Field(u8),
     /// Four bytes of the frame.
     Frame { offset: i16, is_behind_ip: bool },
@@ -34,7 +35,7 @@ pub(crate) struct Read {
 }
 
 impl Read {
-    /// That word of `subject`'s key; `None` where it has no such bytes.
+    /// This word of `subject`'s key; `None` if the packet does not have these bytes.
     #[inline]
     pub(crate) fn of(self, subject: &Subject<'_>) -> Option<u64> {
         let word = match self.from {
@@ -45,23 +46,23 @@ impl Read {
     }
 }
 
-/// What filters of one table have in common.
+/// What the filters of one table have in common.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Shape {
-    /// Bits of the word [`KIND`] that are asked first,
+    /// Bits of the word [`KIND`] that are tested first,
     pub(crate) guard_mask: u64,
-    /// and what they must be.
+    /// and their values.
     pub(crate) guard: u64,
-    /// How a key is read.
+    /// How to read a key.
     pub(crate) reads: Vec<Read>,
 }
 
-/// A filter as tables know it.
+/// A filter in the form that tables use.
 pub(crate) struct Compiled {
     pub(crate) shape: Shape,
-    /// As long as there are reads.
+    /// The key; one word per read.
     pub(crate) key: Vec<u64>,
-    /// Whether the filter itself is to be asked, too.
+    /// Whether the filter itself must be tested, too.
     pub(crate) is_partial: bool,
 }
 
@@ -106,7 +107,8 @@ struct Draft {
     values: [u64; WORDS],
     masks: [u64; WORDS],
     is_partial: bool,
-    /// Whether some bits are to be two things. Nothing matches; the filter itself says so.
+    /// Whether some bits are required to have two values. Nothing matches; the filter itself says
+    /// so.
     is_contradiction: bool,
 }
 

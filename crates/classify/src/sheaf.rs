@@ -1,17 +1,16 @@
-//! A sorted map of which thousands of versions can share what is the same in them.
+//! A persistent sorted map: thousands of versions share their equal parts.
 //!
-//! A policy is copied for each change, and its filters may be 100,000. So they stand in sorted
-//! chunks behind [`Arc`]s: a copy of the map copies one pointer, a change copies one chunk and the
-//! list of chunks, and two versions are compared chunk by chunk, where what is the same memory is
-//! the same.
+//! Each change copies the policy, which may have 100,000 filters. So they are kept in sorted chunks
+//! behind [`Arc`]s. A copy of the map copies one pointer. A change copies one chunk and the list of
+//! chunks. A comparison of two versions skips chunks that are the same memory.
 //!
 //! Cost: a change or a look-up takes two binary searches over dense keys.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The most entries in a chunk; at twice the square root of 100,000 the list of chunks and a chunk
-/// are about as long.
+/// The most entries in a chunk. About twice the square root of 100,000, so that at this size the
+/// list of chunks is about as long as a chunk.
 const CHUNK_MAX: usize = 512;
 
 /// See the module's documentation.
@@ -27,12 +26,12 @@ struct Chunk<V> {
 }
 
 impl<V: Clone> Sheaf<V> {
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -61,7 +60,7 @@ impl<V: Clone> Sheaf<V> {
                 chunk.values.insert(at, value);
                 self.len += 1;
                 if chunk.keys.len() > CHUNK_MAX {
-                    // What is filled in order leaves full chunks behind.
+                    // Filling in key order leaves full chunks behind.
                     let middle = if at + 1 == chunk.keys.len() { at } else { CHUNK_MAX / 2 };
                     let keys = chunk.keys.split_off(middle);
                     let values = chunk.values.split_off(middle);
@@ -71,7 +70,7 @@ impl<V: Clone> Sheaf<V> {
         }
     }
 
-    /// Takes out what is at `key`.
+    /// Removes the value at `key`.
     pub fn remove(&mut self, key: u64) -> Option<V> {
         let place = self.place(key);
         let at = self.chunks.get(place)?.keys.binary_search(&key).ok()?;
@@ -122,14 +121,14 @@ impl<V: Clone> Sheaf<V> {
         Some((key, &chunk.values[at]))
     }
 
-    /// In which chunk `key` is, or belongs.
+    /// The chunk in which `key` is, or belongs.
     fn place(&self, key: u64) -> usize {
         self.chunks.partition_point(|chunk| chunk.keys[0] <= key).saturating_sub(1)
     }
 }
 
 impl<V: Clone + PartialEq> Sheaf<V> {
-    /// What is not the same in `next`: by key, what is here and what is there.
+    /// The differences to `next`: the key, the value here and the value there.
     pub fn changes<'a>(
         &'a self,
         next: &'a Self,
@@ -159,7 +158,7 @@ impl<V: Clone + PartialEq> Sheaf<V> {
     }
 }
 
-/// A place in a map.
+/// A position in a map.
 struct Cursor<'a, V> {
     chunks: &'a [Arc<Chunk<V>>],
     at: usize,
@@ -183,7 +182,7 @@ impl<'a, V> Cursor<'a, V> {
         }
     }
 
-    /// Passes a chunk that both have. Whether there was one.
+    /// Skips a chunk that both share. Returns whether there was one.
     fn skip_shared(&mut self, other: &mut Self) -> bool {
         let both = self.chunks.first().zip(other.chunks.first());
         let is_shared = both.is_some_and(|(one, other)| Arc::ptr_eq(one, other));

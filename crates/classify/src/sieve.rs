@@ -1,34 +1,34 @@
-//! Which tables can have a packet's address at all.
+//! Which tables can contain a packet's address at all.
 //!
-//! Prefixes of 25 lengths are 25 tables, of which hardly any has a given address. A sieve says
-//! which: it has, for each value that the first 16 bits of the address may have, a bit for each
-//! table. It costs one look at half a megabyte, and leaves of a routing table's prefixes one or
-//! two. For IPv6 it is a hash of the first 32 bits.
+//! Prefixes of 25 lengths make 25 tables, and hardly any of them contains a given address. A sieve
+//! has one bit per table for each value of the first 16 bits of an address. One read in half a
+//! megabyte leaves one or two tables for the prefixes of a routing table. For IPv6 the index is a
+//! hash of the first 32 bits.
 //!
-//! A bit too many costs a look-up and no more; so what is taken out of a table leaves its bit
-//! behind until the sieve is made again.
+//! A bit that is set without need costs a look-up and nothing else. So a key that is removed from a
+//! table leaves its bit set until the sieve is rebuilt.
 
 use crate::Subject;
 use crate::fields::{ADDRESSES, DESTINATION_HIGH, HAS_IP, IS_V6, KIND, SOURCE_HIGH};
 use crate::shape::{From, Read, Shape};
 use std::sync::Arc;
 
-/// How many tables a sieve tells apart.
+/// How many tables a sieve covers.
 pub(crate) const TABLES: usize = 64;
-/// From how many tables on a sieve is worth its look-up.
+/// From this number of tables on, a sieve is worth its cost.
 const WORTH: usize = 5;
-/// Shorter prefixes would set more bits than there is use in.
+/// Shorter prefixes would set too many bits to be of use.
 const SHORTEST: u32 = 8;
 const PAGE: usize = 512;
 
-/// Which 16 bits.
+/// Which 16 bits a sieve indexes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sight {
-    /// The first of an IPv4 address, by how far above the lowest it stands in its word.
+    /// The first bits of an IPv4 address, `shift` bits above the lowest of their word.
     V4 { shift: u32 },
-    /// A hash of the first 32 of an IPv6 address, in this word.
+    /// A hash of the first 32 bits of an IPv6 address, in this word.
     V6 { word: usize },
-    /// The first of four bytes of the frame (`u32`).
+    /// The first bits of four bytes of the frame (`u32`).
     Frame { offset: i16 },
 }
 
@@ -42,7 +42,8 @@ const SIGHTS: [Sight; 6] = [
 ];
 
 impl Sight {
-    /// The bits of `subject`; `None` where it has none, and is in no table that asks for them.
+    /// The index for `subject`; `None` if it lacks these bits and so matches no table that tests
+    /// them.
     #[inline]
     fn of(self, subject: &Subject<'_>) -> Option<usize> {
         let kind = subject.field(KIND) & (HAS_IP | IS_V6);
@@ -55,7 +56,7 @@ impl Sight {
         }
     }
 
-    /// Which of a shape's words has the bits, and how many of the first 16 count.
+    /// The word of a shape that contains the bits, and how many of the first 16 the shape tests.
     fn read_of(self, shape: &Shape) -> Option<(usize, u32)> {
         let of = |read: &Read| match (self, read.from) {
             (Self::V4 { shift }, From::Field(place)) if usize::from(place) == ADDRESSES => {
@@ -77,7 +78,7 @@ impl Sight {
         shape.reads.iter().enumerate().find_map(|(index, read)| Some((index, of(read)?)))
     }
 
-    /// The bits of a word of a key.
+    /// The index for a word of a key.
     fn of_key(self, word: u64) -> usize {
         match self {
             Self::V4 { shift } => (word >> shift) as usize & 0xffff,
@@ -87,7 +88,7 @@ impl Sight {
     }
 }
 
-/// How many bits a mask of 16 begins with, where it has no others and enough of them.
+/// The prefix length of a 16-bit mask, if it is a prefix and long enough.
 fn leading(mask: u64) -> Option<u32> {
     let mask = mask as u16;
     let len = mask.leading_ones();
@@ -104,14 +105,14 @@ fn hash(word: u64) -> usize {
 pub(crate) struct Sieve {
     sight: Sight,
     pages: Vec<Arc<[u64; PAGE]>>,
-    /// The tables that ask for the bits.
+    /// The tables that test these bits.
     covered: u64,
-    /// By table: which word of its key has them, and how many count.
+    /// For each table, the word of its key that has them, and how many it tests.
     reads: Vec<Option<(usize, u32)>>,
 }
 
 impl Sieve {
-    /// Those that are worth it for tables of these shapes, with nothing in them.
+    /// The sieves that pay off for tables of these shapes, empty.
     pub(crate) fn worth<'a>(shapes: impl Iterator<Item = &'a Shape> + Clone) -> Vec<Self> {
         let made = |sight: Sight| {
             let reads: Vec<_> =
@@ -130,14 +131,14 @@ impl Sieve {
         SIGHTS.into_iter().filter_map(made).collect()
     }
 
-    /// The tables that `subject` may be in.
+    /// The tables that may contain `subject`.
     #[inline]
     pub(crate) fn tables(&self, subject: &Subject<'_>) -> u64 {
         let has = self.sight.of(subject).map_or(0, |bits| self.pages[bits / PAGE][bits % PAGE]);
         has | !self.covered
     }
 
-    /// Notes that `table` has `key`.
+    /// Records that `table` contains `key`.
     pub(crate) fn note(&mut self, table: usize, key: &[u64]) {
         let Some(Some((word, len))) = self.reads.get(table).copied() else { return };
         let first = self.sight.of_key(key[word]);
@@ -149,7 +150,7 @@ impl Sieve {
         }
     }
 
-    /// What it takes of memory, in bytes.
+    /// The memory it takes, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.pages.len() * size_of::<[u64; PAGE]>()
     }

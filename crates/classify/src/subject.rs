@@ -4,27 +4,28 @@ use crate::Layer;
 use crate::fields::Fields;
 use narrows_packet::dissect::Keys;
 
-/// A packet that is classified: its frame, what that says, and what has been said of it since.
+/// A packet during classification: its frame, its parsed headers, and what actions have set.
 pub struct Subject<'a> {
     /// The frame.
     frame: &'a [u8],
-    /// Where its network layer begins,
+    /// The offset of its network layer,
     network: u32,
-    /// and its transport layer; 0 where there is none.
+    /// and of its transport layer; 0 if it has none.
     transport: u32,
-    /// What it is charged for, in bytes: more than the frame where that is cut or a chain.
+    /// The length in bytes that it is charged: longer than the slice if the frame is truncated or a
+    /// chain of buffers.
     len: u32,
-    /// Its mark; 0 until somebody sets one.
+    /// Its mark; 0 until an action sets it.
     mark: u32,
-    /// The class that somebody has set, in words of a qdisc: major number above, minor below; 0 for
+    /// The class that an action has set: major number in the upper half, minor in the lower; 0 for
     /// none.
     pub priority: u32,
-    /// What its headers say.
+    /// The parsed headers.
     fields: Fields,
 }
 
 impl<'a> Subject<'a> {
-    /// `frame`, of which nothing has been said. `None` where not even its Ethernet header is whole.
+    /// A packet that no action has touched. `None` if its Ethernet header is incomplete.
     #[inline]
     pub fn new(frame: &'a [u8]) -> Option<Self> {
         match Keys::plain(frame) {
@@ -41,44 +42,44 @@ impl<'a> Subject<'a> {
     #[inline(always)]
     fn of(frame: &'a [u8], keys: &Keys) -> Self {
         let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
-        // Headers stand at the beginning of a frame.
+        // Headers are at the start of a frame, so the offsets fit.
         let network = keys.network as u32;
         let transport = keys.ip.map_or(0, |ip| ip.transport as u32);
         Self { frame, network, transport, len, mark: 0, priority: 0, fields: Fields::of(keys) }
     }
 
-    /// The same packet, of which `frame` is the beginning only: it is `len` bytes long.
+    /// The same packet with a length of `len` bytes, if `frame` is only its beginning.
     #[must_use]
     #[inline]
     pub fn of_len(self, len: u32) -> Self {
         Self { len, ..self }
     }
 
-    /// Its length in bytes, Ethernet header included.
+    /// The length in bytes, Ethernet header included.
     #[inline]
     pub(crate) fn len(&self) -> u64 {
         u64::from(self.len)
     }
 
-    /// Its mark.
+    /// The mark.
     pub fn mark(&self) -> u32 {
         self.mark
     }
 
-    /// Marks it.
+    /// Sets the mark.
     pub fn set_mark(&mut self, mark: u32) {
         self.mark = mark;
         self.fields.set_mark(mark);
     }
 
-    /// Which class of the qdisc `major` somebody has set; 0 for none.
+    /// The class of the qdisc `major` that an action has set; 0 for none.
     #[inline]
     pub(crate) fn class_of_qdisc(&self, major: u32) -> u32 {
         if self.priority >> 16 == major { self.priority & 0xffff } else { 0 }
     }
 
-    /// Its priority, 0 to 15: the one that somebody has set, or else what its headers say. One that
-    /// is a class of some other qdisc is none, as in the kernel.
+    /// The priority, 0 to 15: the one that an action has set, otherwise the one from the headers.
+    /// As in the kernel, a priority that names a class of another qdisc does not count.
     pub(crate) fn skb_priority(&self) -> u8 {
         match self.priority {
             0 => crate::priority(self.frame),
@@ -87,19 +88,19 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// What its headers say, read once more: for filters that are asked one by one.
+    /// Parses the headers again, for filters that are tested one by one.
     pub(crate) fn keys(&self) -> Keys {
         Keys::of(self.frame).unwrap_or_default()
     }
 
-    /// One of the words that its headers are.
+    /// One of the words of the parsed headers.
     #[inline(always)]
     pub(crate) fn field(&self, place: usize) -> u64 {
         self.fields.word(place)
     }
 
-    /// The four bytes at `offset` from the network layer on, or from the transport layer on where
-    /// `is_behind_ip`. `None` where the frame has none there.
+    /// The four bytes at `offset` from the network layer, or from the transport layer if
+    /// `is_behind_ip`. `None` if they are outside the frame.
     #[inline(always)]
     pub(crate) fn word(&self, offset: i16, is_behind_ip: bool) -> Option<u32> {
         let layer = if is_behind_ip { Layer::Transport } else { Layer::Network };
@@ -107,7 +108,7 @@ impl<'a> Subject<'a> {
         Some(u32::from_be_bytes(*word))
     }
 
-    /// The frame from `offset` behind the beginning of `layer` on.
+    /// The frame from `offset` after the beginning of `layer`.
     #[inline(always)]
     pub(crate) fn at(&self, layer: Layer, offset: i16) -> Option<&'a [u8]> {
         let base = match layer {

@@ -1,19 +1,18 @@
 //! Filters of one shape, by their keys.
 //!
-//! A table is divided into pieces of some hundred keys, each an open-addressed table behind an
-//! [`Arc`]. A change copies the piece that it affects, and all versions share the others. A slot
-//! holds the key and the *rank* of its first filter: priority, number and class in one word. So
-//! most look-ups end in the cache line in which they begin.
+//! A table is divided into pieces of some hundred keys. Each piece is an open-addressed hash table
+//! behind an [`Arc`]. A change copies one piece, and all versions share the others. A slot holds
+//! the key and the *rank* of its first filter: priority, number and class in one word. So most
+//! look-ups end in the cache line in which they begin.
 //!
 //! The keys come from the operator, not from packets, so an attacker cannot make them collide.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How many keys a piece is made for.
+/// The number of keys that a piece is sized for.
 const PIECE: usize = 256;
-/// Where a table is made anew with more pieces: so many times as many keys as its pieces were made
-/// for.
+/// A table is rebuilt with more pieces when it has this many times the keys it is sized for.
 const CROWD: usize = 4;
 /// 2^64 divided by the golden ratio (Knuth, 6.4).
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -23,22 +22,21 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 pub(crate) struct Rank(u64);
 
 impl Rank {
-    /// Behind all others; no filter has it.
+    /// After all others; no filter has it.
     pub(crate) const LAST: Self = Self(u64::MAX);
-    /// Before all others; a slot that is free has it.
+    /// Before all others; marks a free slot.
     pub(crate) const FIRST: Self = Self(0);
 
-    /// What stands in the place of a class that there is no room for.
+    /// Stands for a class that does not fit.
     const WIDE: u16 = u16::MAX;
 
-    /// That of the filter at `order`. Where a `class` is given its key says all, and nothing else
-    /// is to be asked of it.
+    /// The rank of the filter at `order`. Pass a `class` only if the key alone decides the match.
     pub(crate) fn new(order: u64, class: Option<u32>) -> Self {
         let class = class.map_or(0, |class| u16::try_from(class).unwrap_or(Self::WIDE));
         Self(order << 16 | u64::from(class))
     }
 
-    /// Behind all that the filter at `order` can have.
+    /// The last rank that the filter at `order` can have.
     pub(crate) fn behind(order: u64) -> Self {
         Self(order << 16 | u64::from(u16::MAX))
     }
@@ -47,13 +45,13 @@ impl Rank {
         self.0 >> 16
     }
 
-    /// Whether nothing else is to be asked of the filter.
+    /// Whether the key alone decides the match.
     #[inline]
     pub(crate) fn is_plain(self) -> bool {
         self.0 as u16 != 0
     }
 
-    /// The class, where it needs no look at the filter.
+    /// The class, if the rank contains it.
     #[inline]
     pub(crate) fn class(self) -> Option<u32> {
         let class = self.0 as u16;
@@ -71,7 +69,7 @@ struct Slot<const N: usize> {
 #[derive(Clone)]
 pub(crate) struct Table<const N: usize> {
     pieces: Vec<Arc<[Slot<N>]>>,
-    /// How many keys each of them has.
+    /// The number of keys in each piece.
     used: Vec<u32>,
     len: usize,
     /// All ranks of a key that has several, in order.
@@ -81,19 +79,19 @@ pub(crate) struct Table<const N: usize> {
 impl<const N: usize> Table<N> {
     const FREE: Slot<N> = Slot { key: [0; N], rank: Rank::FIRST };
 
-    /// An empty one for about `len` keys.
+    /// An empty table for about `len` keys.
     pub(crate) fn with_capacity(len: usize) -> Self {
         let count = len.div_ceil(PIECE).next_power_of_two();
         let piece: Arc<[Slot<N>]> = vec![Self::FREE; 4].into();
         Self { pieces: vec![piece; count], used: vec![0; count], len: 0, more: Arc::default() }
     }
 
-    /// How many keys it has.
+    /// The number of keys.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// What it takes of memory, in bytes.
+    /// The memory it takes, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let slots: usize = self.pieces.iter().map(|piece| piece.len()).sum();
         slots * size_of::<Slot<N>>() + self.pieces.len() * 20
@@ -111,7 +109,7 @@ impl<const N: usize> Table<N> {
 
     #[inline]
     fn piece(&self, hash: u64) -> usize {
-        // The upper bits: within a piece the lower ones count.
+        // The upper bits; the lower bits select the slot within the piece.
         (hash >> 40) as usize & (self.pieces.len() - 1)
     }
 
@@ -153,7 +151,7 @@ impl<const N: usize> Table<N> {
         }
         let hash = Self::hash(&key);
         let piece = self.piece(hash);
-        // At most two thirds are used.
+        // At most two thirds of the slots are used.
         if (self.used[piece] as usize + 1) * 3 > self.pieces[piece].len() * 2 {
             self.grow(piece);
         }
@@ -185,7 +183,7 @@ impl<const N: usize> Table<N> {
             }
             at = (at + 1) & mask;
         }
-        // What stands behind moves up, unless it would stand before where it belongs.
+        // Later slots move up, unless that would put them before their home slot.
         let mut next = (at + 1) & mask;
         while slots[next].rank != Rank::FIRST {
             let home = Self::hash(&slots[next].key) as usize & mask;
@@ -200,7 +198,7 @@ impl<const N: usize> Table<N> {
         self.len -= 1;
     }
 
-    /// Makes `rank` the first one of `key`, which is there.
+    /// Makes `rank` the first one of `key`, which is present.
     fn set(&mut self, key: [u64; N], rank: Rank) {
         let hash = Self::hash(&key);
         let piece = self.piece(hash);
@@ -221,7 +219,7 @@ impl<const N: usize> Table<N> {
         self.pieces[piece] = larger.into();
     }
 
-    /// Makes it anew, with as many pieces as there ought to be.
+    /// Rebuilds the table with as many pieces as it needs now.
     fn spread(&mut self) {
         let mut wider = Self::with_capacity(self.len * 2);
         for slot in self.pieces.iter().flat_map(|piece| used(piece)) {
@@ -241,7 +239,7 @@ fn used<const N: usize>(slots: &[Slot<N>]) -> impl Iterator<Item = &Slot<N>> {
     slots.iter().filter(|slot| slot.rank != Rank::FIRST)
 }
 
-/// Puts `slot` where it belongs, or into the next free place behind.
+/// Puts `slot` at its home position, or into the next free one.
 fn place<const N: usize>(slots: &mut [Slot<N>], slot: Slot<N>, hash: u64) {
     let mask = slots.len() - 1;
     let mut at = hash as usize & mask;

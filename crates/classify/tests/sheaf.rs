@@ -1,4 +1,4 @@
-//! The map that versions share, beside a `BTreeMap`.
+//! The persistent map against a `BTreeMap`.
 
 use narrows_classify::Sheaf;
 use proptest::prelude::*;
@@ -38,7 +38,7 @@ proptest! {
         prop_assert_eq!(from, model.range(probe..).map(|(k, v)| (*k, *v)).collect::<Vec<_>>());
         let last = model.range(..probe).next_back().map(|(k, v)| (*k, *v));
         prop_assert_eq!(sheaf.before(probe).map(|(k, v)| (k, *v)), last);
-        // The changes make one out of the other.
+        // Applying the changes turns one into the other.
         let mut made = model_before;
         before.changes(&sheaf, |key, old, new| {
             assert_eq!(made.get(&key), old);

@@ -1,4 +1,4 @@
-//! The tables beside the rule that they are held to: the filters one after the other.
+//! The tables against the plain rule: filters tested one after the other.
 
 use narrows_classify::{
     ANY_PROTOCOL, ActionId, ActionKind, Actions, Blocks, Classifier, Expression, Filter, Filters,
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Addresses of which prefixes of many lengths tell few apart.
+/// Addresses of a small range, so that prefixes of many lengths overlap.
 fn address() -> impl Strategy<Value = u32> {
     (0..3_u32, 0..3_u32, 0..3_u32, 0..4_u32)
         .prop_map(|(a, b, c, d)| 0x0a00_0000 | a << 22 | b << 14 | c << 7 | d)
@@ -115,7 +115,7 @@ fn filter() -> impl Strategy<Value = Filter> {
     let protocol = prop_oneof![
         3 => Just(ANY_PROTOCOL), 3 => Just(0x0800_u16), 1 => Just(0x86dd), 1 => Just(VLAN)
     ];
-    // Some of them with more than the 16 bits that a rank has room for.
+    // Some classes exceed the 16 bits that a rank holds.
     let class = prop_oneof![4 => 0..5_u32, 1 => 0xffff..0x1_0004_u32];
     let head = (1..6_u16, protocol, 1..8_u32, class, any::<bool>());
     (head, matches()).prop_map(|((pref, protocol, handle, class, acts), matches)| Filter {
@@ -132,7 +132,7 @@ fn filter() -> impl Strategy<Value = Filter> {
     })
 }
 
-/// A frame most of whose headers are whole.
+/// A frame; most of its headers are complete.
 fn frame() -> impl Strategy<Value = Vec<u8>> {
     let head = (any::<bool>(), 0..3_u16, any::<bool>(), 0..=1_u8, 0..80_usize);
     let ip = (address(), address(), prop_oneof![Just(6_u8), Just(17), Just(1)], any::<u8>());
@@ -174,7 +174,7 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// The filters in the order in which they are asked.
+/// The filters in evaluation order.
 type Model = BTreeMap<u64, Arc<Filter>>;
 
 fn filters(model: &Model) -> Filters {
@@ -190,13 +190,13 @@ fn with(classifier: &Classifier, filters: &Filters) -> Classifier {
     classifier.with(&Blocks::from([(0, filters.clone())]), &Actions::default())
 }
 
-/// All filters that match, found by asking one after the other.
+/// All matching filters, found by testing one after the other.
 fn expected(model: &Model, subject: &Subject<'_>) -> Vec<u64> {
     let matching = model.iter().filter(|(_, filter)| filter.matches(subject));
     matching.map(|(order, _)| *order).collect()
 }
 
-/// The same, each found behind the one before.
+/// The same, each found after the one before.
 fn found(classifier: &Classifier, subject: &Subject<'_>) -> Vec<u64> {
     let first = classifier.find(subject, None);
     let behind = |last: &&Arc<Filter>| classifier.find(subject, Some(last));
@@ -273,7 +273,7 @@ proptest! {
     }
 }
 
-/// So many lengths that sieves are worth their while.
+/// Enough prefix lengths that sieves are used.
 #[test]
 fn the_longest_prefix_decides_where_priorities_say_so() {
     let mut model = Model::new();
@@ -311,7 +311,7 @@ fn the_longest_prefix_decides_where_priorities_say_so() {
     assert_eq!(class(&classifier, 0x0a01_0300), 24);
     assert_eq!(class(&classifier, 0x8000_0000), 2);
     assert_eq!(class(&classifier, 0x0bff_0000), 9);
-    // One after the other goes, the longest first.
+    // Removes the filters one by one, the longest prefix first.
     let mut present = filters(&model);
     for len in (1..=32_u16).rev() {
         let prefix = Prefix::new(IpAddr::from([10, 1, 2, 3]), len as u8).unwrap();

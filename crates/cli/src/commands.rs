@@ -1,5 +1,5 @@
-//! One module for each command, and what they share. Those that prove and measure are in a build
-//! with the feature `lab`, which packages leave out.
+//! One module for each command, and what they share. Commands that demonstrate and measure need the
+//! feature `lab`, which packages leave out.
 
 #[cfg(feature = "lab")]
 pub mod bench;

@@ -1,4 +1,4 @@
-//! The `narrows` command: parse, call, print. What it does is in the layers below.
+//! The `narrows` command: parse, call, print. The layers below do the work.
 
 mod commands;
 
@@ -75,8 +75,9 @@ fn main() -> ExitCode {
     })
 }
 
-/// A panic in any thread ends the process, in every build profile: the kernel then detaches the XDP
-/// programs and traffic bypasses Narrows, instead of going on with a worker and its queues lost.
+/// A panic in any thread ends the process, in every build profile. The kernel then detaches the XDP
+/// programs and traffic bypasses Narrows. Otherwise Narrows would continue without a worker and its
+/// queues.
 fn abort_at_a_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -85,7 +86,7 @@ fn abort_at_a_panic() {
     }));
 }
 
-/// An error with its causes, each said once: some messages contain their cause already.
+/// An error with its causes, without repetitions: some messages contain their cause already.
 fn explain(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {

@@ -13,7 +13,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A folder of its own, gone when the test ends well.
+/// A temporary folder, removed when the test succeeds.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -34,7 +34,7 @@ impl Drop for Folder {
     }
 }
 
-/// What the real parser says to the policy in `file`.
+/// Checks the policy in `file` with the real parser.
 fn is_accepted(file: &str) -> bool {
     let output = narrows(&["tc", "--policy", file, "qdisc", "show"]);
     output.status.success() && !output.stdout.is_empty()
@@ -68,7 +68,7 @@ fn a_dry_run_shows_doctor_and_policy_and_writes_nothing() {
         "--dry-run",
     ]);
     let said = text(&output.stdout);
-    // Such ports block a start, so it fails, having shown everything.
+    // Such ports prevent a start, so it fails after it has shown everything.
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("BLOCKER") && said.contains("nrw-no-a"), "{said}");
     assert!(
@@ -141,7 +141,7 @@ fn hears_interrupts(id: u32) -> bool {
 #[cfg(feature = "lab")]
 fn an_interrupted_simulation_prints_the_runs_that_are_done() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_narrows"));
-    // Many runs, of which the first one ends.
+    // Many runs, so that the first one ends while others are left.
     command.args(["sim", "mqcake-skew", "--jobs", "1"]);
     let sim = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     while !hears_interrupts(sim.id()) {

@@ -1,14 +1,15 @@
-//! What `deny.toml` says of dependencies, checked without its tool: licences, sources, versions.
+//! The rules of `deny.toml` for dependencies, checked without its tool: licences, sources,
+//! versions.
 //!
 //! `cargo-deny` takes minutes to build, and its database of advisories needs a network, so `make
-//! deny` is for a release. This needs neither, and stops a change that brings in what may not be
-//! distributed. The list of what the program is made of (`dist/sbom`) is held against the same.
+//! deny` is for releases. This test needs neither, and stops a change that adds what may not be
+//! distributed. It also checks the list of the program's components (`dist/sbom`).
 
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::process::Command;
 
-/// Where packages may come from.
+/// The only allowed source of packages.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// The packages that are built for this platform.
@@ -32,7 +33,7 @@ fn host() -> &'static str {
     }
 }
 
-/// The licences that `deny.toml` allows to everyone, and each further one with its crate.
+/// The licences that `deny.toml` allows to all crates, and the exceptions with their crates.
 struct Allowed {
     all: Vec<String>,
     exceptions: Vec<(String, String)>,
@@ -52,14 +53,14 @@ impl Allowed {
         Self { all: list(licences), exceptions: exceptions.collect() }
     }
 
-    /// Those that the crate called `name` may have.
+    /// The licences that are allowed to the crate `name`.
     fn to(&self, name: &str) -> Vec<String> {
         let own = self.exceptions.iter().filter(|(it, _)| it == name);
         self.all.iter().chain(own.map(|(_, licence)| licence)).cloned().collect()
     }
 }
 
-/// Whether a licence expression (SPDX, or with the older `/`) can be met by `allowed` ones.
+/// Whether `allowed` licences satisfy a licence expression (SPDX, or with the older `/`).
 fn is_met(expression: &str, allowed: &[String]) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -98,7 +99,7 @@ fn one(rest: &mut &[&str], allowed: &[String]) -> bool {
     let words = if rest.get(1) == Some(&"WITH") { 3 } else { 1 };
     let (name, behind) = rest.split_at(words);
     *rest = behind;
-    // A later version of the licence may be chosen, and need not be.
+    // "+" allows a later version of the licence, but does not require it.
     allowed.iter().any(|it| it == name.join(" ").trim_end_matches('+'))
 }
 
@@ -127,7 +128,7 @@ fn every_dependency_comes_from_the_registry_in_a_version_that_is_said() {
     }
 }
 
-/// What `dist/sbom` writes.
+/// The output of `dist/sbom`.
 fn bill_of_materials() -> Value {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/sbom");
     let output = Command::new(script).env("CARGO", env!("CARGO")).output().unwrap();

@@ -1,4 +1,4 @@
-//! The documentation holds together: links lead somewhere, and the book has every page.
+//! The documentation is consistent: links have targets, and the book has every page.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn pages() -> BTreeMap<PathBuf, String> {
     pages.map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
 }
 
-/// Without blocks of code, in which a link is no link and `#` no heading.
+/// Without code blocks, where links and headings do not count.
 fn prose(page: &str) -> String {
     let mut is_code = false;
     let mut prose = String::new();
@@ -33,17 +33,17 @@ fn prose(page: &str) -> String {
     prose
 }
 
-/// Where the links of `prose` lead, as they are written.
+/// The targets of the links in `prose`, as written.
 fn links(prose: &str) -> Vec<&str> {
     let ends = prose.split("](").skip(1);
     ends.filter_map(|rest| rest.split_once(')').map(|(link, _)| link)).collect()
 }
 
-/// A heading as links name it, where no other one of the page is the same.
+/// A heading as links refer to it, if it is unique on the page.
 fn anchor(heading: &str) -> String {
     let mut text = String::new();
     let mut rest = heading;
-    // Of a link, its text.
+    // Only the text of a link.
     while let Some((before, link)) = rest.split_once('[') {
         let (shown, target) = link.split_once("](").unwrap_or((link, ")"));
         text.push_str(before);

@@ -1,6 +1,6 @@
-//! Eight numbers at once.
+//! Operations on eight numbers at once.
 
-/// Which of `lanes` are `value`: a bit for each, the first one the lowest.
+/// Which of `lanes` equal `value`: one bit for each, the lowest bit for the first.
 #[inline(always)]
 #[cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
 pub fn equal_lanes(lanes: &[u16; 8], value: u16) -> u8 {
@@ -9,12 +9,12 @@ pub fn equal_lanes(lanes: &[u16; 8], value: u16) -> u8 {
         use std::arch::x86_64::{
             _mm_cmpeq_epi16, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_set1_epi16,
         };
-        // SAFETY: every x86-64 has SSE2, and the 16 bytes that are loaded, aligned or not, are the
+        // SAFETY: every x86-64 has SSE2. The load needs no alignment, and its 16 bytes are the
         // array's.
         unsafe {
             let lanes = _mm_loadu_si128(lanes.as_ptr().cast());
             let equal = _mm_cmpeq_epi16(lanes, _mm_set1_epi16(value.cast_signed()));
-            // A lane that is all ones stays so when it shrinks to a byte.
+            // An all-ones lane stays all ones when it is narrowed to a byte.
             _mm_movemask_epi8(_mm_packs_epi16(equal, equal)) as u8
         }
     }

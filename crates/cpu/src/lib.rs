@@ -1,14 +1,14 @@
-//! What processors can do and the language has no safe words for, a safe function for each.
+//! Safe functions for processor features that the language has no safe words for.
 //!
-//! Only what every processor of an architecture has is used, so nothing is asked at run time.
-//! Elsewhere than on x86-64 the functions do the same in plain words, or nothing where it is a
-//! hint.
+//! They use only what every processor of the architecture has, so nothing is detected at run time.
+//! On other architectures than x86-64 the functions do the same in plain Rust; a hint does nothing
+//! there.
 //!
 //! Cost: [`prefetch`] is one instruction, [`prefetch_all`] two or three for each line,
 //! [`equal_lanes`] six.
 //!
-//! Non-goals: instructions that some processors lack, anything that needs more than its arguments
-//! to be sound.
+//! Non-goals: instructions that some processors lack; functions whose soundness depends on more
+//! than their arguments.
 
 mod lanes;
 mod memory;

@@ -1,10 +1,10 @@
-//! Memory that will soon be needed.
+//! Prefetching memory.
 
 /// A cache line of x86-64, in bytes.
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
-/// Has the cache line of `value` brought near, without waiting for it: it will soon be needed.
+/// Starts to load the cache line of `value`, without waiting: it will soon be needed.
 #[inline(always)]
 #[cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
 pub fn prefetch<T: ?Sized>(value: &T) {
@@ -12,7 +12,8 @@ pub fn prefetch<T: ?Sized>(value: &T) {
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let address = std::ptr::from_ref(value).cast::<i8>();
-        // SAFETY: a hint reads nothing and faults at no address, and this one is that of a reference.
+        // SAFETY: a prefetch reads nothing and faults at no address; this address is that of a
+        // reference.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address) };
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -28,7 +29,8 @@ pub fn prefetch_all<T: ?Sized>(value: &T) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let start = std::ptr::from_ref(value).cast::<i8>();
         for offset in (0..size_of_val(value)).step_by(LINE) {
-            // SAFETY: a hint reads nothing and faults at no address; these are those of a value.
+            // SAFETY: a prefetch reads nothing and faults at no address; these addresses are inside
+            // a value.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(offset)) };
         }
     }

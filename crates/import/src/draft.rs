@@ -1,16 +1,16 @@
-//! A policy as it is being written, and the report about it.
+//! A policy under construction, and the report about it.
 
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// What was imported.
+/// The result of an import.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Imported {
-    /// A policy file.
+    /// The policy file.
     pub policy: String,
-    /// The names of its classes, as `tc -nm` reads them: a line `1:10 NAME` each.
+    /// The names of its classes, in the format of `tc -nm`: one line `1:10 NAME` each.
     pub names: String,
-    /// What was read and written, in a line.
+    /// A one-line summary of what was read and written.
     pub summary: String,
     /// What has no equivalent, or was changed.
     pub notes: Vec<Note>,
@@ -19,16 +19,16 @@ pub struct Imported {
 /// Something that the operator should know.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Note {
-    /// What it is.
+    /// The message.
     pub what: String,
-    /// How often.
+    /// How often it applies.
     pub count: usize,
-    /// The first of them.
+    /// The first occurrence.
     pub example: String,
 }
 
 impl Imported {
-    /// The report, a line for each kind of note.
+    /// The report, one line for each note.
     pub fn report(&self) -> String {
         let mut text = format!("{}\n", self.summary);
         for Note { what, count, example } in &self.notes {
@@ -44,13 +44,13 @@ impl Imported {
     }
 }
 
-/// Lines of a policy, and notes by what they say.
+/// Lines of a policy, and notes by their message.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     text: String,
     names: String,
     notes: Vec<Note>,
-    /// Where a note stands in `notes`.
+    /// The index of each note in `notes`.
     places: HashMap<String, usize>,
 }
 
@@ -61,7 +61,7 @@ impl Draft {
         self.text.push('\n');
     }
 
-    /// Names a class, in one word as its file has it.
+    /// Names a class, in the one word that the names file allows.
     pub(crate) fn name(&mut self, class: &str, name: &str) {
         let word = |letter: char| match letter {
             letter if letter.is_whitespace() || letter.is_control() || letter == '#' => '_',
@@ -73,7 +73,7 @@ impl Draft {
         }
     }
 
-    /// Adds a comment, with nothing in it that could end it.
+    /// Adds a comment, without characters that could end it.
     pub(crate) fn comment(&mut self, text: &str) {
         self.text.push_str("# ");
         self.text.push_str(&printable(text));
@@ -84,7 +84,7 @@ impl Draft {
         self.text.push('\n');
     }
 
-    /// Reports something, and says it as a comment where the policy is now.
+    /// Reports something, also as a comment at the present place in the policy.
     pub(crate) fn note(&mut self, what: &str, example: &str) {
         match example.is_empty() {
             true => self.comment(&format!("NOTE: {what}")),
@@ -109,7 +109,7 @@ impl Draft {
     }
 }
 
-/// On one line, without what could move a cursor, and not too long.
+/// The text on one line, without control characters, and shortened if it is long.
 pub(crate) fn printable(text: &str) -> String {
     const LONGEST: usize = 200;
     let clean = |letter: char| if letter.is_control() { ' ' } else { letter };

@@ -1,8 +1,8 @@
-//! Others' configurations, turned into a policy.
+//! Converts other shapers' configurations into a policy.
 //!
-//! *Idea.* What somebody runs today is read, and written as the `tc` commands of a policy file.
-//! What has no equivalent here is neither dropped silently nor guessed: it stands in the policy as
-//! a comment, in its place, and is counted in a report.
+//! *Idea.* Reads an existing configuration and writes it as the `tc` commands of a policy file.
+//! Settings without an equivalent are neither dropped silently nor guessed: they become comments at
+//! their place in the policy, and a report counts them.
 //!
 //! | from | what is read |
 //! | --- | --- |
@@ -10,8 +10,8 @@
 //! | [`sqm`] | `/etc/config/sqm` of OpenWrt's sqm-scripts |
 //! | [`tc`] | what `tc -j qdisc show`, `tc -j class show` and `tc -j filter show` print |
 //!
-//! *Principles.* Text in, text out: no I/O, no clock. No input panics. The words are `tc`'s, so
-//! that whatever reads policies checks the result; the tests load every one.
+//! *Principles.* Text in, text out: no I/O, no clock. No input panics. The output is in `tc`'s
+//! syntax, so the ordinary parser checks it; the tests load every result.
 
 mod draft;
 pub mod libreqos;
@@ -21,13 +21,13 @@ pub mod tc;
 
 pub use draft::{Imported, Note};
 
-/// Why nothing is imported.
+/// Why an import fails.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ImportError {
     /// The file is not in the format.
     #[error("{file}: {why}")]
     Format {
-        /// Its name, as its format calls it.
+        /// The file's name in its format.
         file: &'static str,
         /// What is wrong, and where.
         why: String,
@@ -35,7 +35,7 @@ pub enum ImportError {
     /// There is nothing to import.
     #[error("{0}")]
     Nothing(String),
-    /// It does not fit.
+    /// The configuration exceeds a limit.
     #[error("{0}")]
     TooMuch(String),
 }
@@ -46,7 +46,7 @@ impl ImportError {
     }
 }
 
-/// The two ports between which the policy is to stand.
+/// The two ports of the policy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ports {
     /// The one towards the Internet: uploads leave there.

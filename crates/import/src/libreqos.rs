@@ -1,11 +1,12 @@
 //! LibreQoS: `ShapedDevices.csv` and `network.json`.
 //!
-//! A circuit is a class with an assured rate (its minimum) and a ceiling (its maximum), below the
-//! class of its parent node, with the queue management that LibreQoS would give it. A node is a
-//! class whose ceiling is its bandwidth and whose assured rate is what its circuits are assured.
-//! The same tree stands at both ports: downloads by destination address, uploads by source address.
+//! A circuit becomes a class with an assured rate (its minimum) and a ceiling (its maximum), below
+//! the class of its parent node, with the queue management that LibreQoS would give it. A node
+//! becomes a class. Its ceiling is the node's bandwidth, and its assured rate is the sum of those
+//! of its circuits. Both ports get the same tree: one filters downloads by destination address, the
+//! other uploads by source address.
 //!
-//! A class has the same number at both ports, and so one name.
+//! A class has the same number, and so the same name, at both ports.
 //!
 //! Formats: LibreQoS's documentation, "Configure LibreQoS", of versions 1.4 to 2.0. Columns are
 //! found by their names, with or without `Mbps`.
@@ -22,23 +23,23 @@ use network::Network;
 use std::net::IpAddr;
 use tree::{CLASSES_MAX, DEFAULT, Place, ROOT, Tree};
 
-/// What is not in the files.
+/// What the files do not say.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Between which ports.
+    /// The ports.
     pub ports: Ports,
-    /// What the uplink carries, downstream and upstream, in kbit/s. None: the sum of what stands
+    /// The capacity of the uplink, downstream and upstream, in kbit/s. None: the sum of the rates
     /// at the top of the tree.
     pub uplink_kbit: [Option<u64>; 2],
 }
 
-/// Downstream and upstream: at which port the tree stands, and whose addresses it looks at.
+/// Downstream and upstream: the comment in the policy, and the address field of the filters.
 const DIRECTIONS: [(&str, &str); 2] = [("Downloads", "dst_ip"), ("Uploads", "src_ip")];
 
-/// Imports `ShapedDevices.csv` and, where there is one, `network.json`.
+/// Imports `ShapedDevices.csv` and, if given, `network.json`.
 ///
 /// # Errors
-/// Where a file is not in its format, has no circuit, or more than one port's tree can hold.
+/// If a file is not in its format, has no circuit, or has more than the tree of a port can hold.
 pub fn import(
     shaped_devices: &[u8],
     network: Option<&[u8]>,
@@ -143,9 +144,9 @@ fn write(
     }
 }
 
-/// The filter for an address. Of two that overlap the longer prefix is asked first.
+/// The filter for an address. If two overlap, the one with the longer prefix is evaluated first.
 fn filter(dev: &str, field: &str, minor: u32, address: &Address) -> String {
-    /// Where the preferences of IPv6 begin: one has a single protocol, as in the kernel.
+    /// The first preference of IPv6 filters: as in the kernel, a preference has a single protocol.
     const SIX: u32 = 100;
     let (protocol, pref) = match address.ip {
         IpAddr::V4(_) => ("ip", 1 + (32 - u32::from(address.bits))),

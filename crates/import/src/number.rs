@@ -1,8 +1,8 @@
 //! Rates.
 
-/// A rate in kilobits per second, from megabits: none where it is no rate.
+/// A rate in kilobits per second, from megabits; none if it is not a rate.
 pub(crate) fn kbit(mbit: f64) -> Option<u64> {
-    /// 100 Tbit/s; more is a mistake in a unit.
+    /// 100 Tbit/s; more is a wrong unit.
     const MBIT_MAX: f64 = 1e8;
     let sound = mbit.is_finite() && (0.0..=MBIT_MAX).contains(&mbit);
     sound.then(|| (mbit * 1000.0).round() as u64)

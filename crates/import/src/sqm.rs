@@ -1,9 +1,10 @@
 //! OpenWrt's sqm-scripts: `/etc/config/sqm`.
 //!
-//! A `queue` section shapes one interface, mostly the one towards the Internet: what leaves there
-//! is `upload`, what comes in there is `download`. Here a download is what leaves through the other
-//! port. With `cake` both become a `cake` with the script's tins, link layer and options. The
-//! scripts around `htb` and `fq_codel` become `cake` with as many tins, or `tbf` and `fq_codel`.
+//! A `queue` section shapes one interface, usually the one towards the Internet: `upload` is its
+//! egress rate, `download` its ingress rate. Here the download is shaped where it leaves, at the
+//! other port. With `cake`, both become a `cake` with the script's tins, link layer and options.
+//! The scripts around `htb` and `fq_codel` become `cake` with as many tins, or `tbf` with
+//! `fq_codel`.
 //!
 //! Source: sqm-scripts' `defaults.sh`, `functions.sh` and `*.qos`, and OpenWrt's "SQM details".
 
@@ -16,10 +17,10 @@ use uci::Section;
 
 const FILE: &str = "sqm";
 
-/// Imports the `queue` section that is enabled; `interface` chooses where there are several.
+/// Imports the `queue` section that is enabled; `interface` selects one of several.
 ///
 /// # Errors
-/// Where the file is not UCI, or has none or several such sections.
+/// If the file is not UCI, or has none or several such sections.
 pub fn import(text: &str, interface: Option<&str>, ports: &Ports) -> Result<Imported, ImportError> {
     let sections = uci::read(text).map_err(|why| ImportError::format(FILE, why))?;
     let queues: Vec<&Section> = sections.iter().filter(|section| section.kind == "queue").collect();
@@ -93,7 +94,7 @@ impl Shaper<'_> {
         self.section.get(option).unwrap_or("")
     }
 
-    /// What is about both directions and has no equivalent.
+    /// Notes settings of both directions that have no equivalent.
     fn remarks(&mut self) {
         let mechanism = self.get("linklayer_adaptation_mechanism").to_owned();
         if mechanism == "tc_stab" {
@@ -106,7 +107,7 @@ impl Shaper<'_> {
         }
     }
 
-    /// Writes one direction and returns its rate in kbit/s, none where it has no limit.
+    /// Writes one direction and returns its rate in kbit/s; none if it has no limit.
     fn write(
         &mut self,
         direction: Direction,
@@ -137,13 +138,13 @@ impl Shaper<'_> {
     fn cake(&mut self, dev: &str, kbit: u64, direction: Direction, script: &str) {
         let advanced = is_on(self.section.get("qdisc_advanced"));
         let is_download = direction == Direction::Download;
-        // Without the advanced options both are on.
+        // Without the advanced options, both are on.
         let squashes = |option: &str| is_download && !(advanced && self.get(option) == "0");
         let (squash, wash) = (squashes("squash_ingress"), squashes("squash_dscp"));
         let mut words = vec![format!("bandwidth {}", rate(kbit))];
         let tins = match script {
             "piece_of_cake.qos" | "" => "besteffort",
-            // Marks of the Internet count only where that was asked for.
+            // Marks from the Internet count only if that was requested.
             _ if squash => "besteffort",
             "layer_cake.qos" => "diffserv3",
             "simple.qos" => {
@@ -205,7 +206,7 @@ impl Shaper<'_> {
         self.draft.line(&format!("qdisc replace dev {dev} root cake {}", words.join(" ")));
     }
 
-    /// What the link adds to a packet, in cake's words.
+    /// The overhead of the link, in cake's words.
     fn link(&mut self) -> Vec<String> {
         let linklayer = self.get("linklayer").to_owned();
         let overhead: i32 = self.get("overhead").parse().unwrap_or(0);
@@ -220,7 +221,7 @@ impl Shaper<'_> {
                 "noatm"
             }
         };
-        // As far as cake goes.
+        // Within cake's range.
         words.push(format!("overhead {}", overhead.clamp(-64, 256)));
         words.push(framing.to_owned());
         if (1..=256).contains(&mpu) {
@@ -234,13 +235,13 @@ impl Shaper<'_> {
         if script == "simplest.qos" {
             self.draft.note("simplest.qos: its htb with one class is a tbf", "");
         }
-        // What passes in a millisecond, and a full frame at least.
+        // The bytes of a millisecond, and at least four full frames.
         let burst = (kbit / 8).clamp(1_600 * 4, 1 << 30);
         let overhead: u32 = self.get("overhead").parse().unwrap_or(0);
         let link = match self.get("linklayer") {
             "atm" | "adsl" => format!(" overhead {} linklayer atm", overhead.min(256)),
             "ethernet" if overhead > 0 => {
-                // A frame is counted with its Ethernet header, 14 bytes, and cake without.
+                // tbf counts a frame with its Ethernet header of 14 bytes, cake without it.
                 self.draft.note("tbf counts the Ethernet header: overhead is 14 bytes less", "");
                 format!(" overhead {}", overhead.saturating_sub(14).min(256))
             }
@@ -259,7 +260,7 @@ impl Shaper<'_> {
     }
 }
 
-/// Whether cake takes `value` behind `word`.
+/// Whether cake accepts `value` after `word`.
 fn is_value(word: &str, value: &str) -> bool {
     let end = value.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(value.len());
     let (number, unit) = value.split_at(end);
@@ -278,7 +279,7 @@ fn is_value(word: &str, value: &str) -> bool {
     }
 }
 
-/// Whether `word` is one of cake's that stands for itself.
+/// Whether `word` is a cake option without a value.
 fn is_cake(word: &str) -> bool {
     const WORDS: [&str; 48] = [
         "flowblind",

@@ -1,11 +1,11 @@
 //! The running host's queueing, as `tc -j` prints it.
 //!
-//! Objects are told apart by their keys: a class has `class`, a filter `protocol` or `pref`, a
-//! qdisc neither. Qdiscs name their device; classes and filters do not, as `tc` is asked for those
+//! Objects are recognized by their keys: a class has `class`, a filter `protocol` or `pref`, a
+//! qdisc neither. Qdiscs name their device. Classes and filters do not, because `tc` prints those
 //! of one device at a time.
 //!
 //! Source: iproute2 6.1 to 7.3, `tc_qdisc.c`, `tc_class.c`, `tc_filter.c` and the kinds'
-//! `print_opt`. In JSON rates are bytes per second, times are microseconds.
+//! `print_opt`. In JSON, rates are bytes per second and times are microseconds.
 
 mod filter;
 mod qdisc;
@@ -21,7 +21,7 @@ const FILE: &str = "tc -j";
 
 type Object = Map<String, Value>;
 
-/// What `tc` printed.
+/// The output of `tc`.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Printed {
     devices: BTreeMap<String, Device>,
@@ -35,12 +35,12 @@ struct Device {
 }
 
 impl Printed {
-    /// Adds JSON that `tc -j … show` printed, one array or several. `dev` is whose classes and
-    /// filters these are, `parent` where these filters stand; none where there are qdiscs of a
-    /// single device, which is then meant, and its root.
+    /// Adds the JSON of `tc -j … show`: one array or several. `dev` is the device of classes and
+    /// filters, `parent` the parent of filters. Both may be missing if the qdiscs are of a single
+    /// device; then that device and its root are meant.
     ///
     /// # Errors
-    /// Where it is no such JSON, or nothing says whose classes and filters they are.
+    /// If it is not such JSON, or the device of classes and filters is unknown.
     pub fn add(
         &mut self,
         json: &[u8],
@@ -97,12 +97,13 @@ impl Printed {
         }
     }
 
-    /// Leaves out all devices but `dev`.
+    /// Removes all devices but `dev`.
     pub fn keep(&mut self, dev: &str) {
         self.devices.retain(|name, _| name == dev);
     }
 
-    /// The devices, and the handles of their qdiscs that may have filters, for whoever asks `tc`.
+    /// The devices with the handles of their qdiscs that may have filters, for further calls of
+    /// `tc`.
     pub fn handles(&self) -> Vec<(String, Vec<String>)> {
         let of = |device: &Device| {
             let handles = device.qdiscs.iter().filter_map(|qdisc| {
@@ -115,11 +116,10 @@ impl Printed {
         self.devices.iter().map(|(dev, device)| (dev.clone(), of(device))).collect()
     }
 
-    /// The policy that does the same. `ports` puts what is at a device at another one: old names
-    /// and new ones.
+    /// The equivalent policy. `ports` maps old device names to new ones.
     ///
     /// # Errors
-    /// Where no device has a qdisc that somebody put there.
+    /// If no device has a qdisc other than the default.
     pub fn import(&self, ports: &HashMap<String, String>) -> Result<Imported, ImportError> {
         let mut draft = Draft::default();
         draft.comment("Imported from what tc -j printed.");
@@ -170,15 +170,15 @@ impl Device {
 struct Tree<'a> {
     dev: &'a str,
     device: &'a Device,
-    /// What is written already: the kind of each qdisc, by its number.
+    /// What is already written: the kind of each qdisc, by its number.
     kinds: HashMap<String, String>,
     counts: [usize; 3],
 }
 
 impl<'a> Tree<'a> {
-    /// Writes a qdisc, its classes, and the qdiscs at these.
+    /// Writes a qdisc, its classes, and their child qdiscs.
     fn qdisc(&mut self, qdisc: &'a Object, level: usize, draft: &mut Draft) {
-        /// No tree of tc's is as deep; a circle in the input would be.
+        /// No tree of tc's is as deep; a cycle in the input would be.
         const LEVELS_MAX: usize = 32;
         let number = text(qdisc, "handle").map_or("", major);
         let kind = text(qdisc, "kind").unwrap_or("");
@@ -230,7 +230,7 @@ impl<'a> Tree<'a> {
                 &format!("{} of {top}", own.len() - next),
             );
         }
-        // The children of a cake_mq are its own.
+        // A cake_mq makes its children itself.
         if kind == "cake_mq" {
             return;
         }
@@ -247,7 +247,7 @@ fn major(handle: &str) -> &str {
     handle.split_once(':').map_or(handle, |(major, _)| major)
 }
 
-/// Whether a policy file can hold it.
+/// Whether a policy file can hold this name.
 fn is_device_name(name: &str) -> bool {
     (1..=15).contains(&name.len())
         && !matches!(name, "." | "..")

@@ -1,4 +1,4 @@
-//! Whole imports: what comes out is a policy that the real parser takes.
+//! Whole imports: the real parser accepts the result.
 
 use narrows_import::libreqos::{self, Options};
 use narrows_import::{ImportError, Imported, Ports, sqm};
@@ -19,8 +19,8 @@ fn options() -> Options {
     Options { ports: ports(), uplink_kbit: [Some(1_000_000), Some(500_000)] }
 }
 
-/// In the published formats, with what makes trouble: a comment, a device without a name, two
-/// devices of a circuit, several addresses in a cell, host bits, a parent that does not exist.
+/// The published formats with difficult cases: a comment, a device without a name, two devices of a
+/// circuit, several addresses in a cell, host bits, a parent that does not exist.
 const DEVICES: &str = "\
 # This is a comment
 Circuit ID,Circuit Name,Device ID,Device Name,Parent Node,MAC,IPv4,IPv6,Download Min Mbps,Upload Min Mbps,Download Max Mbps,Upload Max Mbps,Comment
@@ -51,10 +51,10 @@ fn a_providers_tree_keeps_its_rates_and_addresses() {
     let policy = &imported.policy;
     for line in [
         "class add dev lan0 parent 1: classid 1:1 htb rate 1gbit",
-        // Site_A: what is assured below it, its own bandwidth as the ceiling.
+        // Site_A: assured the sum of its children, its own bandwidth as the ceiling.
         "class add dev lan0 parent 1:1 classid 1:3 htb rate 35mbit ceil 500mbit",
         "class add dev lan0 parent 1:3 classid 1:4 htb rate 25mbit ceil 200mbit",
-        // AP_C is below Site_A, as the virtual node has no class; its ceiling is Site_A's.
+        // AP_C is below Site_A, because the virtual node has no class; its ceiling is Site_A's.
         "class add dev lan0 parent 1:3 classid 1:5 htb rate 10mbit ceil 500mbit",
         "# circuit 1 12 High St., Springfield",
         "class add dev lan0 parent 1:4 classid 1:7 htb rate 25mbit ceil 155mbit",
@@ -63,7 +63,7 @@ fn a_providers_tree_keeps_its_rates_and_addresses() {
         "filter add dev lan0 parent 1: protocol ip pref 1 flower dst_ip 100.64.0.3/32 classid 1:7",
         "filter add dev lan0 parent 1: protocol ipv6 pref 172 flower dst_ip 2001:db8:1::/56 classid 1:7",
         "filter add dev wan0 parent 1: protocol ip pref 9 flower src_ip 100.64.1.0/24 classid 1:8",
-        // An address inside that block is asked for first.
+        // An address inside that block is evaluated first.
         "filter add dev wan0 parent 1: protocol ip pref 1 flower src_ip 100.64.1.9/32 classid 1:b",
         "class add dev wan0 parent 1:6 classid 1:b htb rate 250kbit ceil 1500kbit",
     ] {
@@ -186,7 +186,7 @@ fn the_file_that_openwrt_ships_has_nothing_enabled() {
 }
 
 proptest! {
-    /// Whatever names and rates a provider has, what is written loads.
+    /// With any names and rates of a provider, the result loads.
     #[test]
     fn any_circuits_make_a_policy_that_loads(
         rows in proptest::collection::vec(

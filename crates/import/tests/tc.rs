@@ -1,4 +1,4 @@
-//! What is shown as JSON and imported is the policy that was shown.
+//! A policy shown as JSON and imported is the same policy.
 
 use narrows_import::tc::Printed;
 use narrows_policy::Policy;
@@ -12,7 +12,7 @@ fn show(host: &mut OfflineHost, words: &str) -> Vec<u8> {
     outcome.stdout.into_bytes()
 }
 
-/// The policy of `lines` for eth0, shown, and imported.
+/// The policy of `lines` for eth0, and the policy imported from its JSON.
 #[track_caller]
 fn round_trip(lines: &str) -> (Policy, Policy, String) {
     let policy = load(lines, "given", &OfflineHost::default()).unwrap();
@@ -73,8 +73,8 @@ fn what_was_shown_is_what_is_imported() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// In the form of a Debian host with a shaper of its own: iproute2 6.1, defaults of the kernel, a
-/// hash table of `u32` with two matches (one key twice), and what has no equivalent.
+/// The output of a Debian host with a shaper of its own: iproute2 6.1, the kernel's defaults, a
+/// `u32` hash table with two matches (one key twice), and settings without an equivalent.
 const QDISCS: &str = r#"[{"kind":"noqueue","handle":"0:","dev":"lo","root":true,"refcnt":2,"options":{}},
 {"kind":"mq","handle":"0:","dev":"eth1","root":true,"options":{}},
 {"kind":"fq_codel","handle":"0:","dev":"eth1","parent":":1","options":{"limit":10240,"flows":1024,"quantum":1514,"target":4999,"interval":99999,"memory_limit":33554432,"ecn":true,"drop_batch":64}},

@@ -23,8 +23,8 @@ pub struct Address {
 }
 
 impl Address {
-    /// Reads the body of an address message: the interface's index and the address. None where it
-    /// is cut short or bears no address.
+    /// Reads the body of an address message: the interface's index and the address. None if it is
+    /// truncated or has no address.
     pub fn parse(body: &[u8]) -> Option<(u32, Self)> {
         let (header, attributes) = body.split_at_checked(HEADER)?;
         let (mut local, mut other) = (None, None);
@@ -33,13 +33,12 @@ impl Address {
             IFA_ADDRESS => other = ip(value),
             _ => {}
         });
-        // On a point-to-point link IFA_ADDRESS is the other side's.
+        // On a point-to-point link, IFA_ADDRESS is the address of the other side.
         let ip = local.or(other)?;
         Some((u32_at(header, 4)?, Self { ip, prefix: header[1] }))
     }
 
-    /// Whether the kernel made it up by itself, as it does on every interface: nobody
-    /// configured it, and nobody misses it.
+    /// Whether the kernel configured it by itself, as it does on every interface.
     pub fn is_automatic(&self) -> bool {
         matches!(self.ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
     }

@@ -1,50 +1,48 @@
-//! A kernel bridge that stands by as a wire: what carries on when Narrows does not.
+//! A standby kernel bridge: it forwards when Narrows does not.
 //!
-//! While Narrows runs, its XDP programs take every frame before the bridge could see it.
-//! When the process ends, however it ends, the kernel detaches the programs, and the
-//! bridge, which was there all along, forwards from the next frame on. It has to be
-//! prepared beforehand, because a process that was killed prepares nothing.
+//! While Narrows runs, its XDP programs take every frame before the bridge sees it. When the
+//! process ends for whatever reason, the kernel detaches the programs, and the bridge, which exists
+//! all the time, forwards from the next frame on. It must be prepared in advance, because a killed
+//! process can prepare nothing.
 //!
 //! # A bridge that behaves like a wire
 //!
-//! * **No learning** (`ageing_time 0`). With exactly two ports, flooding a frame means
-//!   sending it out of the other port, which is what a wire does; learning could add
-//!   nothing but errors. A learning bridge drops a frame whose destination it believes to
-//!   be behind the port that it came from, so a host that moves from one side to the other,
-//!   or an address shared by both sides (VRRP), would be cut off until the entry ages.
-//! * **No waiting** (`stp_state 0`, `forward_delay 0`): a port forwards from the moment it
-//!   is up.
-//! * **No opinion on multicast** (`mcast_snooping 0`) **and VLANs**: both pass untouched.
-//!   VLAN filtering is off in a new bridge and is not mentioned, because a kernel built
-//!   without it refuses even to turn it off.
-//! * **Link-local groups pass.** IEEE 802.1D keeps 01-80-C2-00-00-00 to -0F from being
-//!   forwarded. The bridge's `group_fwd_mask` 0xfff8 lets LLDP, 802.1X and the rest
-//!   through; the kernel refuses its three lowest bits. Of these, spanning tree (-00)
-//!   passes because the bridge's own is off, and LACP (-02) passes by the mask of each
-//!   *port*, which has one restriction only: **pause frames (-01) cannot pass**. They
-//!   would not cross a wire with a network card at its end either, which consumes them.
-//! * **Invisible**: no IPv6 address of its own (`addrgenmode none`), hence no router
+//! * **No learning** (`ageing_time 0`). With exactly two ports, flooding a frame means sending it
+//!   out of the other port, as a wire does; learning could only add errors. A learning bridge drops
+//!   a frame whose destination it believes to be behind the port on which the frame arrived. So a
+//!   host that moves from one side to the other, or an address shared by both sides (VRRP), would
+//!   be cut off until the entry ages.
+//! * **No delay** (`stp_state 0`, `forward_delay 0`): a port forwards as soon as it is up.
+//! * **No filtering of multicast** (`mcast_snooping 0`) **or VLANs**: both pass unchanged. VLAN
+//!   filtering is off in a new bridge. It is not set explicitly, because a kernel built without it
+//!   refuses even to turn it off.
+//! * **Link-local groups pass.** IEEE 802.1D forbids forwarding 01-80-C2-00-00-00 to -0F. The
+//!   bridge's `group_fwd_mask` 0xfff8 lets LLDP, 802.1X and others through; the kernel refuses its
+//!   three lowest bits. Of these three, spanning tree (-00) passes because the bridge's own is off,
+//!   and LACP (-02) passes by the mask of each *port*, which has only one restriction: **pause
+//!   frames (-01) cannot pass**. They would not cross a wire that ends at a network card either,
+//!   because the card consumes them.
+//! * **Invisible**: no IPv6 address of its own (`addrgenmode none`), and so no router
 //!   solicitations.
-//! * **MTU**: the kernel keeps it at the smaller of the ports' as long as nobody sets it.
+//! * **MTU**: the kernel keeps it at the smaller MTU of the ports unless it is set explicitly.
 //!
-//! Differences that remain: a frame addressed to a port's own MAC address goes to this
-//! host, as it does while Narrows runs; where `br_netfilter` is loaded and
-//! `net.bridge.bridge-nf-call-iptables` is 1, bridged packets pass the host's firewall
-//! ([`crate::doctor`] says so).
+//! Remaining differences: a frame addressed to a port's own MAC address goes to this host, as it
+//! does while Narrows runs. If `br_netfilter` is loaded and `net.bridge.bridge-nf-call-iptables` is
+//! 1, bridged packets pass the host's firewall ([`crate::doctor`] reports it).
 //!
 //! # All or nothing
 //!
-//! [`prepare`] looks before it touches anything, and undoes what it did where a later step
-//! fails. It is idempotent, and completes what a killed process left half done; [`check`] says
+//! [`prepare`] checks everything before it changes anything, and reverts its changes if a later
+//! step fails. It is idempotent, and completes what a killed process left half done. [`check`] says
 //! whether it has to be called again.
 //!
-//! # Somebody else's bridge
+//! # Foreign bridges
 //!
-//! A bridge that somebody else made is used as it is and never changed, but only where it forwards
-//! between just these two ports whatever comes. While Narrows runs, XDP takes every frame before
-//! the bridge, and forwards it whatever the bridge would do: where spanning tree blocks a port,
-//! that is a loop; with a third port, frames for it never get there; where VLANs are filtered,
-//! they no longer are. Such a bridge is refused, at the start and when it becomes one.
+//! A bridge that Narrows did not create is used as it is and never changed, but only if it forwards
+//! everything between exactly these two ports. While Narrows runs, XDP takes every frame before the
+//! bridge and forwards it, whatever the bridge would do. If spanning tree blocks a port, that makes
+//! a loop; frames for a third port never arrive; VLAN filters have no effect. Such a bridge is
+//! refused, at the start and when it becomes one.
 
 use crate::link::{all, change, set_administrative_state, status_by_name};
 use crate::{Address, BridgeSettings, Link, LinkError, LinkStatus, netlink};
@@ -60,17 +58,16 @@ mod foreign;
 
 pub use foreign::Unfit;
 
-/// How the names of bridges begin that Narrows made: it may change and remove these, and
-/// no others. The index of the lower port follows, in at most ten digits, which is the
-/// longest that a name can be.
+/// The prefix of the names of bridges that Narrows creates. It changes and removes only these. The
+/// index of the lower port follows, in at most ten digits, which makes the longest possible name.
 pub const PREFIX: &str = "nrwbr";
 
-/// Link-local groups that the bridge forwards: all that the kernel lets through.
+/// Link-local groups that the bridge forwards: all that the kernel allows.
 const GROUPS: u16 = 0xfff8;
 /// The same for each port: all but pause frames.
 const PORT_GROUPS: u16 = 0xfffd;
 
-/// What a bridge of ours is set to.
+/// The settings of a bridge that Narrows creates.
 const LIKE_A_WIRE: BridgeSettings = BridgeSettings {
     forward_delay: 0,
     ageing_time: 0,
@@ -100,7 +97,7 @@ pub enum Origin {
     Created,
     /// Made by an earlier run.
     Reused,
-    /// Made by somebody else, who alone answers for how it is set. It may learn.
+    /// Created by someone else, who is responsible for its settings. It may learn.
     Foreign,
 }
 
@@ -116,28 +113,28 @@ pub enum BridgeError {
         /// What it belongs to.
         master: String,
     },
-    /// A port carries IP addresses, which stop working on the port of a bridge.
+    /// A port has IP addresses, which stop working on the port of a bridge.
     HasAddresses {
         /// The port.
         port: String,
-        /// What it carries.
+        /// Its addresses.
         addresses: Vec<Address>,
     },
-    /// Somebody else's bridge joins them already, and does not forward like a wire.
+    /// A foreign bridge joins them already, and does not forward like a wire.
     Unfit {
         /// The bridge.
         bridge: String,
-        /// What it does otherwise.
+        /// The difference.
         why: Unfit,
     },
-    /// The kernel knows no bridges.
+    /// The kernel does not support bridges.
     NoBridges,
     /// Another failure.
     Link(LinkError),
 }
 
 impl BridgeError {
-    /// What stands in the way.
+    /// The obstacle.
     pub fn what(&self) -> String {
         match self {
             Self::SamePort(port) => format!("{port} cannot be bridged with itself"),
@@ -153,7 +150,7 @@ impl BridgeError {
         }
     }
 
-    /// What to type; none where the kernel's refusal has to speak for itself.
+    /// The command to type; none if only the kernel's message can help.
     pub fn remedy(&self) -> Option<String> {
         Some(match self {
             Self::SamePort(_) => "name two interfaces".to_owned(),
@@ -188,32 +185,31 @@ impl From<LinkError> for BridgeError {
     }
 }
 
-/// Joins interfaces `a` and `b` of the calling thread's network namespace by a bridge,
-/// sets all three up, and says which bridge it is. Where both are ports of one bridge
-/// already, that is the one.
+/// Joins interfaces `a` and `b` of the calling thread's network namespace by a bridge and sets all
+/// three up. If both are ports of one bridge already, that one is used.
 ///
 /// # Errors
 ///
-/// What stands in the way, with the remedy. Nothing is changed then.
+/// The obstacle, with the remedy. Nothing is changed then.
 pub fn prepare(a: &str, b: &str) -> Result<BridgeState, BridgeError> {
     let ports = [Link::by_name(a)?, Link::by_name(b)?];
     let all = all()?;
     let plan = plan(&ports, &all)?;
     let mut done = Vec::new();
     carry_out(&plan, &ports, &mut done).inspect_err(|_| {
-        // A step that cannot be undone is of an interface that is gone by itself.
+        // A step that cannot be reverted concerns an interface that is gone.
         for step in done.iter().rev() {
             let _ = step.undo();
         }
     })
 }
 
-/// Removes a bridge that Narrows made, and leaves one that it did not make. The ports are
-/// free afterwards and stay up. No harm where it is gone already.
+/// Removes a bridge that Narrows created, and leaves any other. The ports are free afterwards and
+/// stay up. Succeeds if the bridge is gone already.
 ///
 /// # Errors
 ///
-/// Where the kernel refuses.
+/// If the kernel refuses.
 pub fn remove(bridge: &BridgeState) -> Result<(), LinkError> {
     if bridge.origin == Origin::Foreign {
         return Ok(());
@@ -224,12 +220,12 @@ pub fn remove(bridge: &BridgeState) -> Result<(), LinkError> {
     }
 }
 
-/// Why `bridge` would not carry on between `ports` at this moment, in words; none where it would.
-/// [`prepare`] mends what can be mended.
+/// Why `bridge` would not forward between `ports` at this moment, in words; none if it would.
+/// [`prepare`] repairs what can be repaired.
 ///
 /// # Errors
 ///
-/// Where the kernel does not say.
+/// If the kernel does not say.
 pub fn check(bridge: &BridgeState, ports: &[String; 2]) -> Result<Option<String>, LinkError> {
     let all = all()?;
     let find = |wanted: &dyn Fn(&LinkStatus) -> bool| all.iter().find(|link| wanted(link));
@@ -253,14 +249,14 @@ pub fn check(bridge: &BridgeState, ports: &[String; 2]) -> Result<Option<String>
     })
 }
 
-/// What is to be done, decided before anything is touched.
+/// The action of [`prepare`], decided before anything is changed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// Make a bridge of this name.
+    /// Create a bridge with this name.
     Create(String),
-    /// Use and complete this one of ours.
+    /// Use and complete this bridge of ours.
     Reuse(LinkStatus),
-    /// Use this one of somebody else's as it is.
+    /// Use this foreign bridge as it is.
     Adopt(LinkStatus),
 }
 
@@ -272,7 +268,7 @@ pub(crate) fn plan(ports: &[Link; 2], all: &[LinkStatus]) -> Result<Plan, Bridge
     }
     let is_bridge = |link: &LinkStatus| link.kind.as_deref() == Some("bridge");
     let indices = [a.status.ifindex, b.status.ifindex];
-    // Ours, and joining no third interface.
+    // One of ours, without a third port.
     let ours = |link: &&LinkStatus| {
         let strangers = |port: &LinkStatus| {
             port.master == Some(link.ifindex) && !indices.contains(&port.ifindex)
@@ -398,8 +394,8 @@ fn create(name: &str) -> Result<LinkStatus, BridgeError> {
 /// Makes a bridge behave like a wire.
 fn configure(bridge: &LinkStatus) -> Result<(), LinkError> {
     let doing = format!("making bridge {} behave like a wire", bridge.name);
-    // By itself and first: while spanning tree runs, the kernel refuses a delay of 0, whatever else
-    // the same message says.
+    // In a message of its own, and first: while spanning tree runs, the kernel refuses a delay of
+    // 0, whatever else the same message says.
     set(bridge, &doing, vec![InfoBridge::StpState(BridgeStpState::Disabled)])?;
     let mut settings = vec![
         InfoBridge::ForwardDelay(0),
@@ -407,7 +403,7 @@ fn configure(bridge: &LinkStatus) -> Result<(), LinkError> {
         InfoBridge::MulticastSnooping(false),
         InfoBridge::GroupFwdMask(GROUPS),
     ];
-    // Only where somebody turned it on: a kernel built without it refuses even to turn it off.
+    // Only if it was turned on: a kernel built without it refuses even to turn it off.
     if bridge.bridge.is_some_and(|now| now.vlan_filtering) {
         settings.push(InfoBridge::VlanFiltering(false));
     }
@@ -419,7 +415,7 @@ fn configure(bridge: &LinkStatus) -> Result<(), LinkError> {
     ])])];
     message.header.index = bridge.ifindex;
     match change(bridge.ifindex, &doing, message) {
-        // Without IPv6 in the kernel there is nothing to turn off.
+        // A kernel without IPv6 has nothing to turn off.
         Err(error) if error.errno() == Some(libc::EAFNOSUPPORT) => Ok(()),
         result => result,
     }
@@ -448,7 +444,7 @@ fn configure_port(port: &LinkStatus) -> Result<(), LinkError> {
     netlink::ask(&doing, RouteNetlinkMessage::NewLink(message), 0).map(drop)
 }
 
-/// Makes `port` a port of `master`, or of nothing where that is 0.
+/// Makes `port` a port of `master`, or of nothing if that is 0.
 fn set_master(doing: &str, port: u32, master: u32) -> Result<(), LinkError> {
     let mut message = LinkMessage::default();
     message.header.index = port;

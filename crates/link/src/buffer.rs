@@ -1,37 +1,36 @@
-//! How large a frame one receive buffer holds.
+//! How large a frame one receive buffer can hold.
 //!
-//! One rule for all users: the data plane chooses the size of its frames by it and
-//! whether a packet may take several, the doctor judges MTUs by it. It is a rule about buffers and
-//! not about drivers, so that it also holds for those that nobody has tried.
+//! One rule for all users: the data plane derives the size of its frames from it, and whether a
+//! packet may take several; the doctor judges MTUs by it. The rule is about buffers and not about
+//! drivers, so it also holds for drivers that have not been tested.
 //!
-//! *Where the kernel copies*, the device receives into buffers of the kernel's own: a page, less
-//! the headroom and the record behind it. The copy goes into a frame of the UMEM, behind the same
-//! headroom.
+//! *If the kernel copies*, the device receives into buffers of the kernel: a page, minus the
+//! headroom and the `skb_shared_info` after it. The copy goes into a frame of the UMEM, after the
+//! same headroom.
 //!
-//! *In zero copy* the device itself writes into the frame. Many devices know buffers in units of 1
-//! KiB only (Intel's `SRRCTL.BSIZEPKT`: igb, igc, ixgbe), and their drivers round what is left
-//! behind the headroom down: of 2048 bytes 1024, of 4096 3072. What is longer is lost, and nobody
-//! counts it. So a frame of 2048 bytes never serves, and one of 4096 holds what fits into 3072.
+//! *In zero copy*, the device itself writes into the frame. Many devices support only buffer sizes
+//! in units of 1 KiB (Intel's `SRRCTL.BSIZEPKT`: igb, igc, ixgbe). Their drivers round down what
+//! remains after the headroom: 2048 bytes become 1024, 4096 become 3072. Longer packets are lost
+//! without being counted. So a frame of 2048 bytes is never enough, and one of 4096 holds 3072.
 //!
 //! Non-goal: knowing which drivers can receive a packet into several buffers.
 
-/// What the kernel keeps free in front of a frame for programs to grow into
-/// (`XDP_PACKET_HEADROOM`).
+/// The headroom that the kernel leaves in front of a frame for programs (`XDP_PACKET_HEADROOM`).
 const HEADROOM: u32 = 256;
 /// An Ethernet header with two VLAN tags.
 const ETHERNET: u32 = 14 + 2 * 4;
-/// The frame check sequence, which some devices also write.
+/// The frame check sequence, which some devices write, too.
 const CHECK_SEQUENCE: u32 = 4;
-/// Native XDP wants a frame, its headroom and `struct skb_shared_info` (320 bytes) in one
-/// page of 4096.
+/// Native XDP needs a frame, its headroom and `struct skb_shared_info` (320 bytes) in one page of
+/// 4096.
 const PAGE_FOR_FRAME: u32 = 4096 - 320;
-/// The unit in which devices know the size of a buffer.
+/// The unit of buffer sizes in devices.
 const DEVICE_UNIT: u32 = 1024;
 /// The sizes that a frame of the UMEM can have, in bytes.
 const SMALL: u32 = 2048;
 const LARGE: u32 = 4096;
 
-/// Who writes what is received into a frame.
+/// What writes received packets into a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Receiver {
     /// The kernel, which copies it.
@@ -40,18 +39,18 @@ pub enum Receiver {
     Device,
 }
 
-/// How packets are to lie in frames.
+/// The layout of packets in frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Buffer {
     /// The size of a frame, in bytes.
     pub size: u32,
-    /// Whether a packet may take several.
+    /// Whether a packet may take several frames.
     pub several: bool,
 }
 
 impl Receiver {
-    /// The largest MTU whose packets fit into one frame of the UMEM, in bytes: 3498 where the
-    /// kernel copies, 3046 in zero copy.
+    /// The largest MTU whose packets fit into one frame of the UMEM, in bytes: 3498 if the kernel
+    /// copies, 3046 in zero copy.
     pub const fn single_buffer_mtu(self) -> u32 {
         self.mtu_of(LARGE)
     }

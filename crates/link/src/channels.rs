@@ -1,17 +1,16 @@
-//! Being told of changes that ethtool made.
+//! Notices changes made with ethtool.
 //!
-//! `NETLINK_ROUTE` is silent about a new number of queues unless the driver happens to
-//! take the carrier down for it, which virtio_net, for one, does not. The generic netlink
-//! family `ethtool` announces every change of an interface's settings to its group
-//! `monitor`. What exactly changed is not read from the announcement: they are rare, and
-//! asking anew is simpler than decoding.
+//! `NETLINK_ROUTE` does not announce a new number of queues, unless the driver happens to drop the
+//! carrier for it, which virtio_net, for one, does not. The generic netlink family `ethtool`
+//! announces every change of an interface's settings to its group `monitor`. The content of an
+//! announcement is not decoded: announcements are rare, and reading the settings again is simpler.
 
 use crate::netlink::{messages, receive};
 use crate::status::{each, text, u32_at};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_GENERIC};
 use std::io;
 
-/// The controller, which knows all families (`GENL_ID_CTRL`), and its question.
+/// The controller, which lists all families (`GENL_ID_CTRL`), and the request for it.
 const CONTROLLER: u16 = 16;
 const GET_FAMILY: u8 = 3;
 const NLM_F_REQUEST: u16 = 1;
@@ -29,7 +28,7 @@ const NAME: &[u8; 8] = b"ethtool\0";
 ///
 /// # Errors
 ///
-/// Where the kernel, before 5.6 or built without CONFIG_ETHTOOL_NETLINK, has no such group.
+/// If the kernel, before 5.6 or built without CONFIG_ETHTOOL_NETLINK, has no such group.
 pub(crate) fn subscribe() -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_GENERIC)?;
     socket.bind_auto()?;
@@ -43,7 +42,7 @@ pub(crate) fn subscribe() -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Takes all announcements that wait; whether there were any, or some were lost.
+/// Reads all pending announcements. Returns whether there were any, or some were lost.
 pub(crate) fn announced(socket: &Socket) -> bool {
     let mut any = false;
     loop {
@@ -55,14 +54,14 @@ pub(crate) fn announced(socket: &Socket) -> bool {
     }
 }
 
-/// Asks the controller for the family called `ethtool`.
+/// The request to the controller for the family `ethtool`.
 fn question() -> Vec<u8> {
     let attribute = (ATTRIBUTE_HEADER + NAME.len()) as u16;
     let mut bytes = Vec::new();
     bytes.extend((HEADERS as u32 + u32::from(attribute)).to_ne_bytes());
     bytes.extend(CONTROLLER.to_ne_bytes());
     bytes.extend(NLM_F_REQUEST.to_ne_bytes());
-    // Sequence number and port, of no use on a socket with one question.
+    // Sequence number and port, which a socket with one request does not need.
     bytes.extend([0; 8]);
     bytes.extend([GET_FAMILY, 1, 0, 0]);
     bytes.extend(attribute.to_ne_bytes());

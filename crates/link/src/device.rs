@@ -1,4 +1,4 @@
-//! What a device says of itself: whether it has a carrier, and what it lost.
+//! A device's carrier and loss counters.
 
 use crate::LinkError;
 use crate::link::device_message;
@@ -8,35 +8,35 @@ const IFLA_STATS64: u16 = 23;
 const IFLA_CARRIER: u16 = 33;
 /// `struct ifinfomsg`.
 const HEADER: usize = 16;
-/// The `IFF_LOWER_UP` flag's place in it.
+/// The offset of its flags, with `IFF_LOWER_UP`.
 const FLAGS: usize = 8;
 
-/// Packets that a device lost since it was made, in the kernel's words
-/// (`struct rtnl_link_stats64`), whoever sent them.
+/// Packets that a device lost since it was created, whatever program sent them, in the kernel's
+/// terms (`struct rtnl_link_stats64`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DeviceLosses {
     /// Received and dropped (`rx_dropped`).
     pub rx_dropped: u64,
     /// Received with an error (`rx_errors`).
     pub rx_errors: u64,
-    /// Missed because the device had no buffer (`rx_missed_errors`).
+    /// Missed because there was no buffer (`rx_missed_errors`).
     pub rx_missed: u64,
-    /// Not sent: no carrier, no room (`tx_dropped`).
+    /// Not sent: no carrier, or no room (`tx_dropped`).
     pub tx_dropped: u64,
-    /// Not sent for an error (`tx_errors`).
+    /// Not sent because of an error (`tx_errors`).
     pub tx_errors: u64,
-    /// Of these, lost with the carrier (`tx_carrier_errors`).
+    /// Lost with the carrier (`tx_carrier_errors`); included in `tx_errors`.
     pub tx_carrier: u64,
 }
 
 impl DeviceLosses {
-    /// What was lost since `earlier`. A device that counts anew has lost nothing before.
+    /// The losses since `earlier`; 0 for a counter that went back.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         self.with(earlier, u64::saturating_sub)
     }
 
-    /// These and `other` together.
+    /// The sum of both.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         self.with(other, u64::saturating_add)
@@ -54,12 +54,12 @@ impl DeviceLosses {
     }
 }
 
-/// A device at one moment.
+/// The state of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Device {
     /// Whether there is a carrier: a cable, or a veth peer that is up.
     pub carrier: bool,
-    /// What it lost so far.
+    /// Its losses so far.
     pub losses: DeviceLosses,
 }
 
@@ -67,7 +67,7 @@ impl Device {
     /// Reads the device with index `ifindex` in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// [`LinkError::NoSuchIndex`] where it is gone; another where the kernel does not answer.
+    /// [`LinkError::NoSuchIndex`] if it is gone; another if the kernel does not answer.
     pub fn read(ifindex: u32) -> Result<Self, LinkError> {
         device_message(ifindex).map(|body| Self::parse(&body).unwrap_or_default())
     }

@@ -1,4 +1,4 @@
-//! Why a question to the kernel about an interface, or a change to one, failed.
+//! Why reading or changing an interface failed.
 
 use std::io;
 
@@ -26,12 +26,12 @@ pub enum LinkError {
     Kernel {
         /// What was attempted.
         doing: String,
-        /// The kernel's own explanation (netlink's extended acknowledgement), where it gave one.
+        /// The kernel's own explanation (netlink's extended acknowledgement), if it gave one.
         said: Option<String>,
         /// The error number.
         source: io::Error,
     },
-    /// The kernel's answer does not have the shape that it documents.
+    /// The kernel's answer does not have its documented form.
     #[error("{doing}: invalid answer from the kernel: {why}")]
     Malformed {
         /// What was attempted.
@@ -64,7 +64,7 @@ impl LinkError {
         }
     }
 
-    /// The error number, where the kernel gave one.
+    /// The error number, if the kernel gave one.
     pub fn errno(&self) -> Option<i32> {
         match self {
             Self::NoSuchName(_) | Self::NoSuchIndex(_) => Some(libc::ENODEV),

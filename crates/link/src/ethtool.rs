@@ -1,8 +1,8 @@
-//! What only ethtool knows: the driver, the queues and rings in use, the offloads.
+//! Facts that only ethtool provides: the driver, queues, rings and offloads.
 //!
-//! Read with the old `ioctl` and not over generic netlink: every kernel and driver
-//! answers it, and the answers are the same. A driver that does not support a question
-//! leaves the answer out; it is no error, since none of these facts is needed to forward.
+//! This uses the old `ioctl` and not generic netlink: every kernel and driver answers it, with the
+//! same answers. If a driver does not support a request, the answer is left out. That is no error,
+//! because none of these facts is needed to forward.
 
 use crate::status::{Queues, text};
 use crate::sys::{Ethtool, FeatureState, Question};
@@ -16,10 +16,10 @@ pub(crate) const FLAG_LRO: u32 = 1 << 15;
 /// The driver of an interface.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Driver {
-    /// Its name, such as `ice` or `veth`; the kind of the interface, or empty, where
-    /// ethtool does not say.
+    /// Its name, such as `ice` or `veth`; the kind of the interface, or empty, if ethtool does not
+    /// say.
     pub name: String,
-    /// Where the device sits (`0000:3b:00.0`, `virtio3`); empty where it has no place.
+    /// The bus address (`0000:3b:00.0`, `virtio3`); empty if there is none.
     pub bus: String,
 }
 
@@ -32,33 +32,33 @@ impl Driver {
     }
 }
 
-/// Its name as a message has it: `an unknown driver` where there is none.
+/// The name for messages: `an unknown driver` if there is none.
 impl fmt::Display for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.name.is_empty() { "an unknown driver" } else { &self.name })
     }
 }
 
-/// Numbers of queues: in use, and possible.
+/// Numbers of queues: present and maximum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QueueCounts {
     /// In use.
     pub now: Queues,
     /// The most that `ethtool -L` would accept.
     pub most: Queues,
-    /// Whether a receive queue and a transmit queue are one channel, so that
-    /// `ethtool -L DEV combined N` is how to change them, and not `rx N tx N`.
+    /// Whether a receive and a transmit queue form one channel, so that they are changed with
+    /// `ethtool -L DEV combined N` and not `rx N tx N`.
     pub combined: bool,
 }
 
 impl QueueCounts {
-    /// Without channels a driver uses what it allocated.
+    /// Without channels, the driver uses the queues that it allocated.
     pub(crate) fn read(ethtool: &Ethtool, name: &str, allocated: Queues) -> Self {
         let all = Self { now: allocated, most: allocated, combined: false };
         Self::channels(ethtool, name).unwrap_or(all)
     }
 
-    /// What the driver says; none where it has no notion of channels, or is gone.
+    /// The driver's answer; none if it does not support channels, or is gone.
     pub(crate) fn channels(ethtool: &Ethtool, name: &str) -> Option<Self> {
         let raw = ethtool.channels(name).ok()?;
         Some(Self {
@@ -74,7 +74,7 @@ impl QueueCounts {
         })
     }
 
-    /// The command that gives interface `name` as many queues of each direction.
+    /// The command that gives interface `name` this many queues in each direction.
     pub fn command(&self, name: &str, queues: u32) -> String {
         if self.combined {
             format!("ethtool -L {name} combined {queues}")
@@ -87,9 +87,9 @@ impl QueueCounts {
 /// Sizes of a device's rings, in descriptors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Rings {
-    /// Of each receive queue.
+    /// For each receive queue.
     pub rx: u32,
-    /// Of each transmit queue.
+    /// For each transmit queue.
     pub tx: u32,
     /// The largest receive ring.
     pub rx_max: u32,
@@ -106,32 +106,31 @@ impl Rings {
     }
 }
 
-/// Offloads that change what frames look like when XDP sees them or sends them. What a
-/// driver does not support is off.
+/// Offloads that change what XDP sees of received frames, or how it sends them. What a driver does
+/// not support is off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Offloads {
     /// Leaves transport checksums of sent packets to the device (`tx`).
     pub tx_checksum: bool,
     /// Checks transport checksums of received packets in the device (`rx`).
     pub rx_checksum: bool,
-    /// Cuts up TCP segments in the device (`tso`).
+    /// Segments TCP packets in the device (`tso`).
     pub tso: bool,
-    /// Cuts up packets as late as possible (`gso`).
+    /// Segments packets as late as possible (`gso`).
     pub gso: bool,
     /// Merges received packets in the stack (`gro`).
     pub gro: bool,
     /// Merges received packets in the device (`lro`).
     pub lro: bool,
-    /// Takes VLAN tags out of received frames (`rxvlan`).
+    /// Strips VLAN tags from received frames (`rxvlan`).
     pub rx_vlan: bool,
-    /// Leaves it to the device to put VLAN tags into sent frames (`txvlan`).
+    /// Leaves the insertion of VLAN tags to the device (`txvlan`).
     pub tx_vlan: bool,
-    /// Takes the outer tags of 802.1ad out of received frames (`rx-vlan-stag-hw-parse`).
+    /// Strips outer 802.1ad tags from received frames (`rx-vlan-stag-hw-parse`).
     pub rx_service_tag: bool,
-    /// Leaves the outer tags of 802.1ad to the device (`tx-vlan-stag-hw-insert`).
+    /// Leaves the insertion of outer 802.1ad tags to the device (`tx-vlan-stag-hw-insert`).
     pub tx_service_tag: bool,
-    /// Merges received packets in the device so that they can be taken apart again
-    /// (`rx-gro-hw`).
+    /// Merges received packets in the device so that they can be segmented again (`rx-gro-hw`).
     pub gro_hw: bool,
 }
 
@@ -156,12 +155,12 @@ impl Offloads {
     }
 }
 
-/// Names of features that the older questions do not reach.
+/// Features that the older requests do not cover.
 pub(crate) const RX_SERVICE_TAG: &str = "rx-vlan-stag-hw-parse";
 pub(crate) const TX_SERVICE_TAG: &str = "tx-vlan-stag-hw-insert";
 pub(crate) const GRO_HW: &str = "rx-gro-hw";
 
-/// Features by their names, as of one moment.
+/// The features of an interface by name.
 #[derive(Default)]
 struct Features {
     names: Vec<[u8; 32]>,
@@ -173,7 +172,7 @@ impl Features {
         Ok(Self { names: ethtool.feature_names(name)?, state: ethtool.features(name)? })
     }
 
-    /// Whether `feature` is on; one that this kernel does not have is not.
+    /// Whether `feature` is on; false if this kernel does not have it.
     fn is_on(&self, feature: &str) -> bool {
         number(&self.names, feature).is_some_and(|number| self.state.is_on(number))
     }
@@ -183,10 +182,10 @@ fn number(names: &[[u8; 32]], feature: &str) -> Option<usize> {
     names.iter().position(|name| text(name) == feature)
 }
 
-/// Switches a feature by its name. That a driver leaves it as it is is no error here.
+/// Switches a feature by its name. Succeeds even if the driver ignores it.
 ///
 /// # Errors
-/// Where this kernel has no such feature, the interface is gone, or without CAP_NET_ADMIN.
+/// If this kernel has no such feature, the interface is gone, or CAP_NET_ADMIN is missing.
 pub(crate) fn set_feature(
     ethtool: &Ethtool,
     name: &str,

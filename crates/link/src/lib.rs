@@ -1,20 +1,20 @@
-//! Everything that Narrows must know of network interfaces, and do to them, except AF_XDP
+//! Network interfaces: everything that Narrows reads from them and changes on them, except AF_XDP
 //! itself.
 //!
-//! A shaper stands or falls with facts that nobody looks at until they hurt: how many
-//! queues a port really uses, whether an offload rewrites what XDP sees, whether anybody
-//! forwards when the process is gone. This crate reads them ([`Link`]), notices when they
-//! change ([`LinkMonitor`]), makes the few changes that the data plane needs
-//! ([`set_up`], [`promiscuous`], [`bridge`], [`Features`]) and judges them ([`doctor`]).
+//! A shaper depends on facts that are easily overlooked: how many queues a port really uses,
+//! whether an offload rewrites what XDP sees, whether anything forwards when the process is gone.
+//! This crate reads them ([`Link`]), notices changes ([`LinkMonitor`]), makes the few changes that
+//! the data plane needs ([`set_up`], [`promiscuous`], [`bridge`], [`Features`]) and judges them
+//! ([`doctor`]).
 //!
 //! Principles:
 //!
-//! * **The namespace of the calling thread** is the one that everything here is about. All
-//!   facts come over netlink and ethtool sockets, which belong to it; `/sys/class/net`
-//!   belongs to whoever mounted it and is never read.
-//! * **Synchronous**: one question, its answers, done. No runtime, no threads kept.
-//! * **Facts and judgement apart**: what is gathered is plain data, and what is judged is
-//!   a function of it.
+//! * **Everything concerns the network namespace of the calling thread.** All facts come over
+//!   netlink and ethtool sockets, which belong to it. `/sys/class/net` belongs to the namespace in
+//!   which it was mounted and is never read.
+//! * **Synchronous**: one request, its answers, done. No runtime, no permanent threads.
+//! * **Facts and judgement are separate**: facts are plain data, and a judgement is a pure function
+//!   of them.
 //! * A change that fails leaves nothing half-applied and says what to type instead.
 //!
 //! Non-goals: configuring addresses or routes; changing queues, rings or MTUs, which interrupts

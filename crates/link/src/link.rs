@@ -1,4 +1,4 @@
-//! An interface and everything that a shaper wants to know of it.
+//! An interface, with everything that a shaper needs to know about it.
 
 use crate::address::{Address, addresses};
 use crate::ethtool::{Driver, Offloads, QueueCounts, Rings};
@@ -9,19 +9,19 @@ use crate::{LinkError, LinkStatus};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkFlags, LinkMessage};
 
-/// An interface as it was when it was read. Nothing in here follows later changes: read
-/// it again, or watch it with a [`crate::LinkMonitor`].
+/// The state of an interface when it was read. It does not follow later changes: read it again, or
+/// use a [`crate::LinkMonitor`].
 ///
-/// What a driver does not tell is `None`, or falls back as the field says.
+/// What a driver does not tell is `None`, or has the fallback that the field describes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Link {
-    /// What netlink says of it.
+    /// What netlink says about it.
     pub status: LinkStatus,
     /// Its driver.
     pub driver: Driver,
-    /// Queues in use, and the most there could be.
+    /// Queues in use, and the maximum.
     pub queues: QueueCounts,
-    /// Sizes of the device's rings; none where it has none (veth) or does not say.
+    /// Sizes of the device's rings; none if it has none (veth) or does not say.
     pub rings: Option<Rings>,
     /// Offloads that matter to a shaper.
     pub offloads: Offloads,
@@ -34,18 +34,17 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// [`LinkError::NoSuchName`] where there is none; another where the kernel does not
-    /// answer. What only ethtool knows is left out where a driver does not support it.
+    /// [`LinkError::NoSuchName`] if there is none; another if the kernel does not answer. What only
+    /// ethtool knows is left out if a driver does not support it.
     pub fn by_name(name: &str) -> Result<Self, LinkError> {
         Self::complete(status_by_name(name)?)
     }
 
-    /// Reads the interface with index `ifindex` in the network namespace of the calling
-    /// thread.
+    /// Reads the interface with index `ifindex` in the network namespace of the calling thread.
     ///
     /// # Errors
     ///
-    /// [`LinkError::NoSuchIndex`] where it is gone; another where the kernel does not answer.
+    /// [`LinkError::NoSuchIndex`] if it is gone; another if the kernel does not answer.
     pub fn by_index(ifindex: u32) -> Result<Self, LinkError> {
         Self::complete(status_by_index(ifindex)?)
     }
@@ -70,12 +69,11 @@ impl Link {
     }
 }
 
-/// Sets an interface up. No harm where it is up already.
+/// Sets an interface up. Succeeds if it is up already.
 ///
 /// # Errors
 ///
-/// [`LinkError::NoSuchIndex`] where it is gone, [`LinkError::NotPermitted`] without
-/// CAP_NET_ADMIN.
+/// [`LinkError::NoSuchIndex`] if it is gone, [`LinkError::NotPermitted`] without CAP_NET_ADMIN.
 pub fn set_up(ifindex: u32) -> Result<(), LinkError> {
     set_administrative_state(ifindex, true)
 }
@@ -99,10 +97,10 @@ pub(crate) fn change(ifindex: u32, doing: &str, message: LinkMessage) -> Result<
         .map_err(|error| gone(error, || LinkError::NoSuchIndex(ifindex)))
 }
 
-/// Reads what netlink says of the interface `name`.
+/// Reads what netlink says about the interface `name`.
 pub(crate) fn status_by_name(name: &str) -> Result<LinkStatus, LinkError> {
     let none = || LinkError::NoSuchName(name.to_owned());
-    // The kernel would answer names that cannot be one with errors that do not help.
+    // For impossible names, the kernel's errors would not help.
     if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains(['\0', '/']) {
         return Err(none());
     }
@@ -111,7 +109,7 @@ pub(crate) fn status_by_name(name: &str) -> Result<LinkStatus, LinkError> {
     read(&doing, 0, attributes).map_err(|error| gone(error, none))
 }
 
-/// Reads what netlink says of the interface `ifindex`.
+/// Reads what netlink says about the interface `ifindex`.
 pub(crate) fn status_by_index(ifindex: u32) -> Result<LinkStatus, LinkError> {
     possible(ifindex)?;
     let doing = format!("reading interface {ifindex}");
@@ -119,7 +117,7 @@ pub(crate) fn status_by_index(ifindex: u32) -> Result<LinkStatus, LinkError> {
         .map_err(|error| gone(error, || LinkError::NoSuchIndex(ifindex)))
 }
 
-/// Reads all that netlink says of the interface `ifindex`, statistics included.
+/// Reads everything that netlink says about the interface `ifindex`, including statistics.
 pub(crate) fn device_message(ifindex: u32) -> Result<Vec<u8>, LinkError> {
     possible(ifindex)?;
     let doing = format!("reading the statistics of interface {ifindex}");
@@ -133,7 +131,7 @@ pub(crate) fn device_message(ifindex: u32) -> Result<Vec<u8>, LinkError> {
         .ok_or_else(|| LinkError::Malformed { doing, why: "it describes no interface".into() })
 }
 
-/// Reads the name of a peer, also in a namespace that this one knows by number only.
+/// Reads the name of a peer, also in a namespace that this one knows only by number.
 pub(crate) fn peer_name(peer: PeerId) -> Result<String, LinkError> {
     let doing = format!("reading the peer with index {}", peer.ifindex);
     let namespace = peer.namespace.map(LinkAttribute::IfNetnsId);
@@ -163,8 +161,8 @@ fn read(
     })
 }
 
-/// Refuses what can be no index. To the kernel 0 means that a name follows, or any
-/// interface, and a negative number is a malformed request.
+/// Refuses impossible indices. To the kernel, 0 means that a name follows, or any interface, and a
+/// negative number is a malformed request.
 pub(crate) fn possible(ifindex: u32) -> Result<(), LinkError> {
     match i32::try_from(ifindex) {
         Ok(1..) => Ok(()),

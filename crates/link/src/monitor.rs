@@ -1,13 +1,13 @@
-//! Noticing that an interface vanished, came back or changed.
+//! Notices when an interface disappears, returns or changes.
 //!
-//! The kernel tells a subscriber of every change of every interface. The monitor keeps
-//! what it last knew of each, so that it can tell what is new from what changed and stay
-//! silent about messages that change nothing of interest (there are many). Numbers of
-//! queues are not in those messages: they are read from ethtool whenever one arrives, and
-//! whenever ethtool announces a change of its own.
+//! The kernel announces every change of every interface to its subscribers. The monitor keeps the
+//! last known state of each interface. So it can distinguish a new interface from a changed one,
+//! and ignores messages that change nothing of interest (there are many). Numbers of queues are not
+//! in those messages. They are read with ethtool whenever a message arrives, and whenever ethtool
+//! announces a change.
 //!
-//! Non-goal: noticing on its own that a caller is too slow. The kernel says so
-//! ([`LinkEvent::Overrun`]), and then only reading everything anew helps.
+//! Non-goal: detecting that a caller is too slow. The kernel reports that ([`LinkEvent::Overrun`]),
+//! and then only reading everything again helps.
 
 use crate::channels;
 use crate::ethtool::QueueCounts;
@@ -25,35 +25,35 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
 
-/// Something that happened to an interface.
+/// A change of an interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LinkEvent {
     /// It was created, or moved into this namespace.
     Added(Snapshot),
-    /// Something about it is different now: name, MTU, up, carrier, master, queues, …
+    /// Its name, MTU, queues, master, or up or carrier state changed, among others.
     Changed {
-        /// As it was when it was last reported.
+        /// The state that was last reported.
         before: Snapshot,
-        /// As it is.
+        /// The present state.
         now: Snapshot,
     },
     /// It was deleted, or moved to another namespace.
     Removed {
-        /// Its index; it does not come back under this one.
+        /// Its index, which is not reused.
         ifindex: u32,
-        /// The name that it had.
+        /// Its last name.
         name: String,
     },
-    /// Settings that only ethtool knows were changed, of one interface or several: offloads, rings.
+    /// Settings that only ethtool knows were changed on one or more interfaces: offloads, rings.
     Settings,
-    /// Events were lost: everything may be different. Read all that matters anew.
+    /// Events were lost: anything may have changed. Read everything again.
     Overrun,
 }
 
-/// An interface's state and queues at the moment of an event.
+/// An interface's state and queues at the time of an event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Snapshot {
-    /// What netlink says of it.
+    /// What netlink says about it.
     pub status: LinkStatus,
     /// Queues in use.
     pub queues: Queues,
@@ -62,9 +62,9 @@ pub struct Snapshot {
 /// A subscription to changes of the interfaces of one network namespace.
 pub struct LinkMonitor {
     socket: Socket,
-    /// Announcements of ethtool; none where the kernel makes none.
+    /// Announcements of ethtool; none if the kernel makes none.
     announcements: Option<Socket>,
-    /// Readable when one of the two is.
+    /// Readable if one of the two is.
     either: OwnedFd,
     ethtool: Ethtool,
     known: HashMap<u32, Snapshot>,
@@ -72,12 +72,12 @@ pub struct LinkMonitor {
 }
 
 impl LinkMonitor {
-    /// Subscribes in the namespace of the calling thread. Changes from now on are
-    /// reported, whichever thread asks.
+    /// Subscribes in the namespace of the calling thread. Changes from now on are reported,
+    /// whichever thread asks.
     ///
     /// # Errors
     ///
-    /// Where the kernel grants no socket or does not list the interfaces.
+    /// If the kernel provides no socket or does not list the interfaces.
     pub fn open() -> Result<Self, LinkError> {
         let failed = |error| LinkError::from_io("subscribing to changes of interfaces", error);
         let socket = netlink::open().map_err(failed)?;
@@ -93,13 +93,13 @@ impl LinkMonitor {
             known: HashMap::new(),
             ready: VecDeque::new(),
         };
-        // After the subscription: what changes in between is then reported, not missed.
+        // After the subscription, so that changes in between are reported, not missed.
         monitor.learn()?;
         Ok(monitor)
     }
 
-    /// Takes the next event; none where nothing is to be read at the moment. Never blocks.
-    /// Read on until there is none before waiting on the descriptor.
+    /// Returns the next event; none if there is none at the moment. Never blocks. Read until there
+    /// is none before you wait on the descriptor.
     pub fn next_event(&mut self) -> Option<LinkEvent> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -118,10 +118,10 @@ impl LinkMonitor {
                     self.recount();
                     self.ready.push_back(LinkEvent::Settings);
                 }
-                // ENOBUFS: the kernel had to throw events away. Any other error leaves the
-                // caller as uninformed, and is cleared by being read.
+                // ENOBUFS: the kernel had to discard events. After any other error the caller has
+                // missed events, too; reading clears it.
                 Err(_) => {
-                    // Where this fails, too, the next message about each interface tells.
+                    // If this fails, the next message about each interface makes up for it.
                     let _ = self.learn();
                     return Some(LinkEvent::Overrun);
                 }
@@ -129,7 +129,7 @@ impl LinkMonitor {
         }
     }
 
-    /// Remembers all interfaces as they are.
+    /// Records the state of all interfaces.
     fn learn(&mut self) -> Result<(), LinkError> {
         let all = all()?;
         self.known.clear();
@@ -139,10 +139,10 @@ impl LinkMonitor {
         Ok(())
     }
 
-    /// Reads the queues of all interfaces anew.
+    /// Reads the queues of all interfaces again.
     fn recount(&mut self) {
         for snapshot in self.known.values_mut() {
-            // One that is gone by now is reported by the other socket.
+            // If it is gone by now, the other socket reports that.
             let counts = QueueCounts::channels(&self.ethtool, &snapshot.status.name);
             if let Some(counts) = counts.filter(|counts| counts.now != snapshot.queues) {
                 let before = snapshot.clone();
@@ -171,7 +171,7 @@ impl LinkMonitor {
             }
             RTM_DELLINK => {
                 let LinkStatus { ifindex, name, .. } = status;
-                // Also where it was not known: it may have gone between the subscription and
+                // Report it even if it was not known: it may have gone between the subscription and
                 // the first listing, and the caller may have read it before.
                 self.known.remove(&ifindex);
                 self.ready.push_back(LinkEvent::Removed { ifindex, name });
@@ -190,7 +190,7 @@ fn both(socket: &Socket, announcements: Option<&Socket>) -> io::Result<OwnedFd> 
     Ok(either)
 }
 
-/// Readable when [`LinkMonitor::next_event`] has something to say.
+/// Readable if [`LinkMonitor::next_event`] has an event.
 impl AsFd for LinkMonitor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.either.as_fd()

@@ -1,11 +1,11 @@
-//! Synchronous conversations with the kernel over `NETLINK_ROUTE`.
+//! Synchronous requests to the kernel over `NETLINK_ROUTE`.
 //!
-//! One question, all its answers, done. Each conversation opens a socket of its own: a
-//! netlink socket belongs to the network namespace of the thread that opens it, questions
-//! are rare, and nothing of one can then be mistaken for an answer to another.
+//! One request, all its answers, done. Each request opens a socket of its own: a netlink socket
+//! belongs to the network namespace of the thread that opens it, requests are rare, and no answer
+//! can be taken for that of another request.
 //!
-//! Requests are built with the typed messages of `netlink-packet-route`. Answers are
-//! handed on as bytes: see [`crate::status`] for why.
+//! Requests are built with the typed messages of `netlink-packet-route`. Answers are returned as
+//! bytes; [`crate::status`] says why.
 
 use crate::LinkError;
 use netlink_packet_core::{
@@ -22,15 +22,15 @@ const NLMSG_DONE: u16 = 3;
 const ACK_ATTRIBUTES: u16 = 0x200;
 /// The attribute that holds the kernel's explanation (`NLMSGERR_ATTR_MSG`).
 const EXPLANATION: u16 = 1;
-/// Length of a netlink header; an acknowledgement repeats that of the request.
+/// The length of a netlink header. An acknowledgement repeats the header of the request.
 const HEADER: usize = 16;
-/// How often a listing that the kernel says changed while being read is read again.
+/// How often a listing is read again that changed while it was read.
 const DUMP_ATTEMPTS: usize = 5;
 
-/// What follows the netlink header of an answer.
+/// An answer after its netlink header.
 type Body = Vec<u8>;
 
-/// Asks one thing, or commands one thing, and returns the kernel's answers.
+/// Sends one request or command and returns the kernel's answers.
 pub(crate) fn ask(
     doing: &str,
     message: RouteNetlinkMessage,
@@ -39,7 +39,7 @@ pub(crate) fn ask(
     converse(doing, message, NLM_F_REQUEST | NLM_F_ACK | flags).map(|(messages, _)| messages)
 }
 
-/// Asks for a listing. One that was interrupted by a change is read again.
+/// Requests a listing. If a change interrupts it, it is read again.
 pub(crate) fn dump(doing: &str, message: RouteNetlinkMessage) -> Result<Vec<Body>, LinkError> {
     let mut attempts = DUMP_ATTEMPTS;
     loop {
@@ -55,13 +55,13 @@ pub(crate) fn dump(doing: &str, message: RouteNetlinkMessage) -> Result<Vec<Body
 pub(crate) fn open() -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
-    // Kernels before 4.12 know neither; errors are then less well explained.
+    // Kernels before 4.12 support neither; their errors have less explanation.
     let _ = socket.set_ext_ack(true);
     let _ = socket.set_cap_ack(true);
     Ok(socket)
 }
 
-/// Splits a datagram into messages; stops at the first that is not whole.
+/// Splits a datagram into messages; stops at the first incomplete one.
 pub(crate) fn messages(datagram: &[u8]) -> impl Iterator<Item = NetlinkBuffer<&[u8]>> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
@@ -73,7 +73,7 @@ pub(crate) fn messages(datagram: &[u8]) -> impl Iterator<Item = NetlinkBuffer<&[
     })
 }
 
-/// Receives a datagram of whatever length, from the kernel and nobody else.
+/// Receives a datagram of any length, from the kernel only.
 pub(crate) fn receive(socket: &Socket) -> io::Result<Vec<u8>> {
     loop {
         match socket.recv_from_full() {
@@ -120,7 +120,7 @@ fn converse(
     }
 }
 
-/// Reads an acknowledgement: `None` where it says yes.
+/// Parses an acknowledgement: `None` for success.
 fn refusal(payload: &[u8], flags: u16) -> Option<(io::Error, Option<String>)> {
     let code = payload.first_chunk().map(|code| i32::from_ne_bytes(*code)).unwrap_or(-libc::EPROTO);
     if code == 0 {

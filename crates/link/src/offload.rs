@@ -1,8 +1,9 @@
-//! Switching off what would corrupt traffic, on a port or on the other end of a veth, and on again.
+//! Switches off offloads that would corrupt traffic, on a port or on the other end of a veth, and
+//! on again.
 //!
-//! A [`Features`] keeps a socket in the interface's own network namespace. Getting there takes the
-//! right to enter it (CAP_SYS_ADMIN for a namespace that is not this one); afterwards CAP_NET_ADMIN
-//! in that namespace is enough, for reading none.
+//! A [`Features`] holds a socket in the interface's own network namespace. Opening it needs the
+//! right to enter that namespace (CAP_SYS_ADMIN for a namespace other than this one). Afterwards,
+//! switching needs CAP_NET_ADMIN in that namespace, and reading needs nothing.
 
 use crate::ethtool::{self, Offloads};
 use crate::peer::Peer;
@@ -15,26 +16,27 @@ use std::io;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Offload {
-    /// Tags are taken out of received frames.
+    /// Tags are stripped from received frames.
     RxVlan,
-    /// Tags are left to the device.
+    /// The device inserts tags.
     TxVlan,
-    /// Outer tags of 802.1ad are taken out of received frames.
+    /// Outer 802.1ad tags are stripped from received frames.
     RxServiceTag,
-    /// Outer tags of 802.1ad are left to the device.
+    /// The device inserts outer 802.1ad tags.
     TxServiceTag,
     /// Received packets are merged in the device.
     Lro,
-    /// The same, so that they could be taken apart again.
+    /// The same, in a way that can be reversed.
     GroHw,
     /// Received packets are merged in the stack.
     Gro,
-    /// Transport checksums are left to the device.
+    /// The device computes transport checksums.
     TxChecksum,
 }
 
 impl Offload {
-    /// What spoils the frames that a port receives; `generic` where XDP runs in the stack.
+    /// The offloads that corrupt the frames that a port receives; `generic` if XDP runs in the
+    /// stack.
     pub fn of_port(generic: bool) -> &'static [Self] {
         if generic {
             &[Self::RxVlan, Self::RxServiceTag, Self::Lro, Self::GroHw, Self::Gro]
@@ -43,10 +45,10 @@ impl Offload {
         }
     }
 
-    /// What the other end of a veth leaves undone in the frames that it sends.
+    /// The work that the other end of a veth leaves undone in the frames that it sends.
     pub const OF_PEER: &'static [Self] = &[Self::TxChecksum, Self::TxVlan, Self::TxServiceTag];
 
-    /// The words of `ethtool -K` that switch all of those off.
+    /// The words of `ethtool -K` that switch all of these off.
     pub const PEER_WORDS: &'static str = "tx off txvlan off tx-vlan-stag-hw-insert off";
 
     /// Its name in `ethtool -K`.
@@ -63,7 +65,7 @@ impl Offload {
         }
     }
 
-    /// What becomes of traffic while it is on.
+    /// The effect on traffic while it is on.
     pub fn harm(self) -> &'static str {
         match self {
             Self::RxVlan | Self::TxVlan => "tagged frames pass without their tag",
@@ -96,7 +98,7 @@ impl Offload {
 pub struct Features {
     ethtool: Ethtool,
     name: String,
-    /// What to put before a command to run it in the interface's namespace.
+    /// The prefix of a command that runs it in the interface's namespace.
     prefix: String,
 }
 
@@ -104,14 +106,15 @@ impl Features {
     /// The interface `name` of the calling thread's namespace.
     ///
     /// # Errors
-    /// Where the kernel grants no socket.
+    /// If the kernel provides no socket.
     pub fn here(name: &str) -> Result<Self, LinkError> {
         let ethtool = Ethtool::open()
             .map_err(|error| LinkError::from_io("opening a socket to ask ethtool", error))?;
         Ok(Self { ethtool, name: name.to_owned(), prefix: String::new() })
     }
 
-    /// The other end of the veth `link`; none where it is none, or its namespace cannot be entered.
+    /// The other end of the veth `link`; none if it is not a veth, or its namespace cannot be
+    /// entered.
     pub fn peer_of(link: &Link) -> Option<Self> {
         let id = link.status.peer.filter(|_| link.status.is_veth())?;
         let (ethtool, name, prefix) = Peer::reach(id)?;
@@ -123,7 +126,7 @@ impl Features {
         &self.name
     }
 
-    /// What is on; none where the interface is gone.
+    /// The offloads that are on; none if the interface is gone.
     pub fn offloads(&self) -> Option<Offloads> {
         self.ethtool.driver(&self.name).ok()?;
         Some(Offloads::read(&self.ethtool, &self.name))
@@ -132,11 +135,11 @@ impl Features {
     /// Switches `offload`.
     ///
     /// # Errors
-    /// Without CAP_NET_ADMIN, and where the driver does not let it be changed.
+    /// Without CAP_NET_ADMIN, and if the driver does not allow the change.
     pub fn set(&self, offload: Offload, on: bool) -> Result<(), LinkError> {
         let failed = |error| LinkError::from_io(self.command(offload, on), error);
         self.switch(offload, on).map_err(failed)?;
-        // A driver may say yes and leave a feature that is fixed as it is.
+        // A driver may report success and leave a fixed feature as it is.
         match self.offloads().map(|now| offload.is_on(&now)) {
             Some(now) if now != on => Err(failed(io::ErrorKind::Unsupported.into())),
             _ => Ok(()),
@@ -162,7 +165,7 @@ impl Features {
         self.ethtool.set(&self.name, Setting::Flags, flags)
     }
 
-    /// The command that does it by hand.
+    /// The equivalent command.
     pub fn command(&self, offload: Offload, on: bool) -> String {
         let Self { name, prefix, .. } = self;
         format!("{prefix}ethtool -K {name} {} {}", offload.word(), if on { "on" } else { "off" })

@@ -1,13 +1,11 @@
-//! The other end of a veth pair, which often is in another network namespace.
+//! The other end of a veth pair, which is often in another network namespace.
 //!
-//! It matters because it is the other end's offloads that decide what a veth port
-//! receives: a peer that leaves checksums to 'the device' sends frames without any, and
-//! between two veths no device ever fills them in.
+//! The offloads of the other end decide what a veth port receives: a peer that leaves checksums to
+//! "the device" sends frames without checksums, and between two veths no device ever computes them.
 //!
-//! A namespace knows another one by number only, and features can be asked for inside a
-//! namespace only. So the namespace with the right number is looked for among those that
-//! have a name (`ip netns`) and those of running processes (containers), and a thread that
-//! ends right afterwards enters it and asks.
+//! A namespace knows another one only by number, and features can be read only inside a namespace.
+//! So this module searches the named namespaces (`ip netns`) and those of running processes
+//! (containers) for the one with the right number. A short-lived thread enters it and asks.
 
 use crate::ethtool::{Offloads, QueueCounts};
 use crate::link::{peer_name, status_by_index};
@@ -28,19 +26,19 @@ const NETNSA_NSID: u16 = 1;
 /// `struct rtgenmsg`, padded.
 const NSID_HEADER: usize = 4;
 
-/// What can be learnt of the other end of a veth pair.
+/// What is known about the other end of a veth pair.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
     /// Its name.
     pub name: String,
-    /// What to put before a command to run it in the peer's namespace, with a space at the
-    /// end; empty where that is this one. None where the namespace was not found.
+    /// The prefix of a command that runs it in the peer's namespace, with a space at the end; empty
+    /// for this namespace. None if the namespace was not found.
     pub prefix: Option<String>,
-    /// Its offloads and queues; none where its namespace was not found or not entered.
+    /// Its offloads and queues; none if its namespace was not found or not entered.
     pub inside: Option<PeerInside>,
 }
 
-/// What only the peer's own namespace tells.
+/// What only the peer's own namespace can tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PeerInside {
     /// Its offloads.
@@ -50,7 +48,7 @@ pub struct PeerInside {
 }
 
 impl Peer {
-    /// Looks for it. None where not even its name can be had.
+    /// Finds the peer. None if not even its name is known.
     pub(crate) fn find(id: PeerId) -> Option<Self> {
         let Some(number) = id.namespace else {
             let name = status_by_index(id.ifindex).ok()?.name;
@@ -65,8 +63,8 @@ impl Peer {
         Some(Self { name, prefix: Some(prefix), inside })
     }
 
-    /// A socket in its namespace, its name there, and what to put before a command to run it there;
-    /// none where that namespace cannot be found or entered.
+    /// A socket in its namespace, its name there, and the prefix of a command that runs it there;
+    /// none if that namespace cannot be found or entered.
     pub(crate) fn reach(id: PeerId) -> Option<(Ethtool, String, String)> {
         let Some(number) = id.namespace else {
             let name = status_by_index(id.ifindex).ok()?.name;
@@ -78,7 +76,7 @@ impl Peer {
         Some((ethtool, name, prefix))
     }
 
-    /// The command that does `ethtool` with `words` to it.
+    /// The command that runs `ethtool` with `words` on it.
     pub(crate) fn ethtool(&self, words: &str, values: &str) -> String {
         let Self { name, prefix, .. } = self;
         match prefix {
@@ -92,7 +90,8 @@ impl PeerInside {
     /// Reads in the namespace of the calling thread.
     fn read(name: &str) -> Option<Self> {
         let ethtool = Ethtool::open().ok()?;
-        // Features read as off and queues as none where the name is unknown: ask first.
+        // For an unknown name, features read as off and queues as none, so the driver is read
+        // first.
         ethtool.driver(name).ok()?;
         Some(Self {
             offloads: Offloads::read(&ethtool, name),
@@ -105,7 +104,7 @@ impl PeerInside {
     }
 }
 
-/// Does `work` on a thread in `namespace`; none where it cannot be entered.
+/// Runs `work` on a thread in `namespace`; none if it cannot be entered.
 fn inside<T: Send>(namespace: &File, work: impl FnOnce() -> Option<T> + Send) -> Option<T> {
     let enter = || {
         move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).ok()?;
@@ -114,7 +113,7 @@ fn inside<T: Send>(namespace: &File, work: impl FnOnce() -> Option<T> + Send) ->
     thread::scope(|scope| scope.spawn(enter).join().ok().flatten())
 }
 
-/// Finds the namespace that this one knows as `number`, and how to run a command in it.
+/// Finds the namespace with the local number `number`, and the prefix for commands in it.
 fn namespace(number: i32) -> Option<(File, String)> {
     let named = entries("/run/netns").map(|path| {
         let prefix = format!("ip netns exec {} ", last(&path));
@@ -140,7 +139,7 @@ fn last(path: &Path) -> std::borrow::Cow<'_, str> {
     path.file_name().unwrap_or_default().to_string_lossy()
 }
 
-/// The number by which this namespace knows that one.
+/// The number of that namespace in this one.
 fn number_of(namespace: &File) -> Option<i32> {
     let mut message = NsidMessage::default();
     message.attributes = vec![NsidAttribute::Fd(namespace.as_raw_fd().cast_unsigned())];

@@ -1,9 +1,9 @@
-//! What netlink says of an interface, in one message.
+//! What netlink says about an interface, in one message.
 //!
-//! The message is read attribute by attribute, and only the dozen that matter here. A
-//! typed parse of the whole message fails as a whole when one of its sixty-odd attributes
-//! has a shape that the parser does not know; a newer kernel would then leave Narrows
-//! blind. An attribute that is missing or too short counts as absent.
+//! The message is parsed attribute by attribute, and only the dozen that matter. A typed parse of
+//! the whole message would fail if any of its sixty-odd attributes had a form that the parser does
+//! not know, and a newer kernel would leave Narrows blind. An attribute that is missing or too
+//! short counts as absent.
 
 use netlink_packet_core::NlasIterator;
 
@@ -44,7 +44,7 @@ const XDP_ATTACHED_HW: u8 = 3;
 const HEADER: usize = 16;
 const ARPHRD_ETHER: u16 = 1;
 
-/// The state of an interface at the moment at which the kernel described it.
+/// The state of an interface when the kernel described it.
 ///
 /// Source: one `RTM_NEWLINK` message.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -55,25 +55,25 @@ pub struct LinkStatus {
     pub name: String,
     /// Whether frames on it are Ethernet frames.
     pub ethernet: bool,
-    /// Its MAC address; zeros where it has none.
+    /// Its MAC address; zeros if it has none.
     pub mac: [u8; 6],
     /// The largest layer-3 packet, in bytes, without the Ethernet header.
     pub mtu: u32,
-    /// The smallest MTU that the driver accepts at this moment; 0 where it does not say.
+    /// The smallest MTU that the driver accepts at present; 0 if it does not say.
     pub min_mtu: u32,
-    /// The largest MTU that the driver accepts at this moment; 0 where it does not say.
+    /// The largest MTU that the driver accepts at present; 0 if it does not say.
     pub max_mtu: u32,
-    /// How many packets a qdisc holds that says nothing else (`txqueuelen`); 0 where it has none.
+    /// The default limit of a FIFO, in packets (`txqueuelen`); 0 if it has none.
     pub tx_queue_len: u32,
     /// Whether it was set up (`IFF_UP`).
     pub up: bool,
     /// Whether there is a carrier: a cable, or a veth peer that is up.
     pub carrier: bool,
-    /// Whether it can pass frames, by the kernel's judgement (RFC 2863's operational state).
+    /// Whether the kernel considers it able to pass frames (RFC 2863's operational state).
     pub operstate: OperState,
-    /// What made it: `veth`, `bridge`, `vlan`, …; none for hardware.
+    /// Its kind: `veth`, `bridge`, `vlan`, …; none for hardware.
     pub kind: Option<String>,
-    /// How it forwards, where it is a bridge.
+    /// Its settings, if it is a bridge.
     pub bridge: Option<BridgeSettings>,
     /// The bridge, bond or other device that it is a port of.
     pub master: Option<u32>,
@@ -81,7 +81,7 @@ pub struct LinkStatus {
     pub xdp: Vec<XdpProgram>,
     /// How many users hold it in promiscuous mode.
     pub promiscuity: u32,
-    /// Queues that it was created with, which may be more than are in use.
+    /// Queues that it was created with, possibly more than are in use.
     pub allocated: Queues,
     /// The interface at the other end of a veth, or below a VLAN.
     pub peer: Option<PeerId>,
@@ -103,32 +103,32 @@ impl Queues {
     }
 }
 
-/// What decides how a bridge forwards.
+/// The settings that determine how a bridge forwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BridgeSettings {
-    /// How long a port waits before it forwards, in the kernel's hundredths of a second.
+    /// How long a port waits before it forwards, in the kernel's units of 10 ms.
     pub forward_delay: u32,
-    /// How long an address is remembered, in the same; 0 where nothing is learnt.
+    /// How long an address is remembered, in the same unit; 0 for no learning.
     pub ageing_time: u32,
     /// Whether it runs spanning tree.
     pub stp: bool,
     /// Whether it filters by VLAN.
     pub vlan_filtering: bool,
-    /// Which link-local groups it forwards, a bit each.
+    /// Which link-local groups it forwards, one bit each.
     pub group_fwd_mask: u16,
-    /// Whether it forwards multicast only where somebody asked for it.
+    /// Whether it forwards multicast only to subscribers.
     pub mcast_snooping: bool,
 }
 
 /// RFC 2863's operational state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OperState {
-    /// The driver does not say; it may well work (`lo`, `tun`).
+    /// The driver does not say; it may work (`lo`, `tun`).
     #[default]
     Unknown,
     /// Frames pass.
     Up,
-    /// No frames pass: set down, no carrier, a lower layer down, or still waiting for one.
+    /// No frames pass: the interface is down, has no carrier, or waits; or a lower layer is down.
     Down,
 }
 
@@ -137,7 +137,7 @@ pub enum OperState {
 pub struct XdpProgram {
     /// Where it runs.
     pub mode: XdpMode,
-    /// The kernel's number of the program (`bpftool prog show id N`).
+    /// The kernel's id of the program (`bpftool prog show id N`).
     pub id: u32,
 }
 
@@ -152,20 +152,20 @@ pub enum XdpMode {
     Hardware,
 }
 
-/// Where the other end of a veth is.
+/// Identifies the other end of a veth.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PeerId {
     /// Its index, in its own network namespace.
     pub ifindex: u32,
-    /// The number by which this namespace knows the peer's; none where it is the same one,
-    /// negative where this namespace has no number for it.
+    /// This namespace's number for the peer's namespace; none if it is the same one, negative if
+    /// this namespace has no number for it.
     pub namespace: Option<i32>,
 }
 
 impl LinkStatus {
-    /// Reads the body of a link message. None where it is shorter than its header, or is
-    /// not about an interface as such: a bridge reports its ports' bridge settings in link
-    /// messages, too, and the end of a port's membership looks like the port's removal.
+    /// Parses the body of a link message. None if it is shorter than its header, or not about the
+    /// interface as such: a bridge reports its ports' bridge settings in link messages, too, and
+    /// the end of a port's membership looks like the port's removal.
     pub fn parse(body: &[u8]) -> Option<Self> {
         let (header, attributes) = body.split_at_checked(HEADER)?;
         if i32::from(header[0]) != libc::AF_UNSPEC {
@@ -209,7 +209,7 @@ impl LinkStatus {
     }
 }
 
-/// Calls `see` with every whole attribute in `attributes`.
+/// Calls `see` with every complete attribute in `attributes`.
 pub(crate) fn each(attributes: &[u8], mut see: impl FnMut(u16, &[u8])) {
     for attribute in NlasIterator::new(attributes).map_while(Result::ok) {
         see(attribute.kind(), attribute.value());
@@ -242,7 +242,7 @@ fn operstate(value: &[u8]) -> OperState {
     }
 }
 
-/// What kind of interface it is, and how it forwards where it is a bridge.
+/// The kind of the interface, and its settings if it is a bridge.
 fn info(value: &[u8]) -> (Option<String>, Option<BridgeSettings>) {
     let (mut kind, mut data) = (None, None);
     each(value, |attribute, value| match attribute {
@@ -284,7 +284,7 @@ fn xdp(value: &[u8]) -> Vec<XdpProgram> {
             _ => {}
         }
     });
-    // Kernels before 4.19 name the one program without its mode.
+    // Kernels before 4.19 list a single program without its mode.
     if programs.is_empty() {
         let mode = match attached {
             Some(XDP_ATTACHED_DRV) => Some(XdpMode::Native),

@@ -1,10 +1,10 @@
-//! The two system calls for which no safe wrapper exists: `SIOCETHTOOL`, and membership of
-//! AF_PACKET sockets. All `unsafe` code of the crate is here.
+//! The two system calls without a safe wrapper: `SIOCETHTOOL`, and membership of AF_PACKET sockets.
+//! All `unsafe` code of the crate is here.
 //!
-//! `rustix` opens the sockets (safe), reads capabilities, limits and the kernel's
-//! version, and enters namespaces; it has no wrapper for these two, because their
-//! argument is a structure that the kernel defines per command. Those structures are
-//! declared below after `linux/ethtool.h`, which `libc` does not carry.
+//! `rustix` opens the sockets (safe), reads capabilities, limits and the kernel's version, and
+//! enters namespaces. It has no wrapper for these two, because their argument is a structure that
+//! the kernel defines per command. Those structures are declared below after `linux/ethtool.h`,
+//! which `libc` does not include.
 #![allow(unsafe_code)]
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -20,14 +20,14 @@ const ETHTOOL_GFEATURES: u32 = 0x3a;
 const ETHTOOL_SFEATURES: u32 = 0x3b;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
-/// `ETH_SS_FEATURES`: the strings that name features.
+/// `ETH_SS_FEATURES`: the names of features.
 const FEATURE_STRINGS: u32 = 4;
-/// Features are bits of words of this size.
+/// The bits in a word of a feature set.
 const WORD_BITS: usize = 32;
-/// The most words of features that are understood. Linux has two.
+/// The most words of features that are supported. Linux has two.
 const WORDS: usize = 4;
 
-/// An ethtool question that is answered with a single number (`struct ethtool_value`).
+/// An ethtool request that is answered with a single number (`struct ethtool_value`).
 #[derive(Clone, Copy, Debug)]
 #[repr(u32)]
 pub(crate) enum Question {
@@ -40,7 +40,7 @@ pub(crate) enum Question {
     Gro = 0x2b,
 }
 
-/// An ethtool command that carries a single number, as the questions are answered with.
+/// An ethtool command with a single number.
 #[derive(Clone, Copy, Debug)]
 #[repr(u32)]
 pub(crate) enum Setting {
@@ -112,7 +112,7 @@ struct SetInfo {
     count: u32,
 }
 
-/// `struct ethtool_gstrings`, with room for the names of all features that are understood.
+/// `struct ethtool_gstrings`, with room for the names of all supported features.
 #[repr(C)]
 struct Strings {
     cmd: u32,
@@ -169,10 +169,10 @@ struct SetFeatureBlock {
 ///
 /// # Safety
 ///
-/// The type is `repr(C)`, holds integers only (any bytes are a valid value), begins with
-/// the command number, and is at least as long as what the kernel writes for every
-/// command number that this module puts there. Where the kernel's structure has a variable tail,
-/// the type has room for all of it that this module asks for.
+/// The type is `repr(C)`, holds integers only (any bytes are a valid value), begins with the
+/// command number, and is at least as long as what the kernel writes for every command number that
+/// this module puts there. If the kernel's structure has a variable tail, the type has room for all
+/// of it that this module requests.
 unsafe trait Command {}
 // SAFETY: two u32, as `struct ethtool_value`; used with the `Question`s and `Setting`s only.
 unsafe impl Command for Value {}
@@ -182,31 +182,31 @@ unsafe impl Command for RawChannels {}
 unsafe impl Command for RawRings {}
 // SAFETY: 196 bytes, as `struct ethtool_drvinfo`; used with ETHTOOL_GDRVINFO only.
 unsafe impl Command for RawDriver {}
-// SAFETY: as `struct ethtool_sset_info` with one number behind it, which is what the kernel writes
-// for a mask of one bit; used with ETHTOOL_GSSET_INFO and one bit only.
+// SAFETY: as `struct ethtool_sset_info` followed by one number, which is what the kernel writes for
+// a mask of one bit; used with ETHTOOL_GSSET_INFO and one bit only.
 unsafe impl Command for SetInfo {}
 // SAFETY: as `struct ethtool_gstrings`; used with ETHTOOL_GSTRINGS and FEATURE_STRINGS only, and
-// only after `feature_names` has seen that there are no more of them than `names` has room for.
-// Their number does not change while a kernel runs.
+// only after `feature_names` has checked that `names` has room for all of them. Their number does
+// not change while a kernel runs.
 unsafe impl Command for Strings {}
 // SAFETY: as `struct ethtool_gfeatures`; used with ETHTOOL_GFEATURES only, for which the kernel
 // writes at most as many blocks as `words` says, and that is never more than WORDS.
 unsafe impl Command for FeatureState {}
 // SAFETY: as `struct ethtool_sfeatures`; used with ETHTOOL_SFEATURES only, for which the kernel
-// reads as many blocks as it has words itself, or none where `words` says otherwise.
+// reads as many blocks as it has words itself, or none if `words` differs from that.
 unsafe impl Command for SetFeatures {}
 
-/// A socket through which ethtool is spoken, in the network namespace in which it was
-/// opened, whichever thread uses it afterwards.
+/// A socket for ethtool requests, in the network namespace in which it was opened, whichever thread
+/// uses it.
 pub(crate) struct Ethtool(OwnedFd);
 
 impl Ethtool {
-    /// Opens one in the namespace of the calling thread.
+    /// Opens a socket in the namespace of the calling thread.
     pub(crate) fn open() -> io::Result<Self> {
         Ok(Self(socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?))
     }
 
-    /// Asks for a number.
+    /// Reads a number.
     pub(crate) fn ask(&self, name: &str, question: Question) -> io::Result<u32> {
         let mut value = Value { cmd: question as u32, data: 0 };
         self.call(name, &mut value)?;
@@ -237,7 +237,7 @@ impl Ethtool {
         Ok(strings.names[..count].to_vec())
     }
 
-    /// Switches the feature with `number`. That a driver leaves it as it is is no error here.
+    /// Switches the feature with `number`. Succeeds even if the driver ignores it.
     pub(crate) fn set_feature(&self, name: &str, number: usize, on: bool) -> io::Result<()> {
         let words = self.features(name)?.words;
         let bit = 1 << (number % WORD_BITS);
@@ -290,10 +290,10 @@ impl Ethtool {
     }
 
     fn call<C: Command>(&self, name: &str, command: &mut C) -> io::Result<()> {
-        // SAFETY: `ifreq` holds integers, byte arrays and a union of a pointer with such;
-        // all zeros is a valid value of each.
+        // SAFETY: `ifreq` holds integers, byte arrays and a union of these with a pointer; all
+        // zeros are a valid value of each.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        // The last byte stays 0, so that the name ends whatever it is.
+        // The last byte stays 0, so that the name is terminated.
         if name.len() >= request.ifr_name.len() {
             return Err(io::Error::from_raw_os_error(libc::ENODEV));
         }
@@ -310,7 +310,7 @@ impl Ethtool {
     }
 }
 
-/// What to do with a membership.
+/// A change of a membership.
 #[derive(Clone, Copy, Debug)]
 #[repr(i32)]
 pub(crate) enum Membership {
@@ -318,8 +318,8 @@ pub(crate) enum Membership {
     Drop = libc::PACKET_DROP_MEMBERSHIP,
 }
 
-/// Makes `socket`, an AF_PACKET socket, hold interface `ifindex` in promiscuous mode until
-/// told otherwise or closed.
+/// Makes `socket`, an AF_PACKET socket, hold interface `ifindex` in promiscuous mode until it is
+/// dropped or the socket is closed.
 pub(crate) fn promiscuous_membership(
     socket: &OwnedFd,
     ifindex: i32,

@@ -1,7 +1,7 @@
-//! What reading a frame's headers costs: `cargo run --release -p narrows-packet --example
+//! Measures the cost of parsing a frame's headers: `cargo run --release -p narrows-packet --example
 //! dissect_cost`.
 //!
-//! 256 frames of each sort, all in cache, are read over and over; the best of 20 rounds counts.
+//! 256 frames of each kind, all in cache, are parsed repeatedly; the best of 20 rounds counts.
 
 use narrows_packet::dissect::{Dissector, rewrite};
 use narrows_packet::{Headers, Rewrite};
@@ -42,7 +42,7 @@ fn vxlan(index: u8) -> Vec<u8> {
     frame(&[8, 0], &[&ip[..], &between, &inner].concat())
 }
 
-/// Nanoseconds for each call of `read`.
+/// Nanoseconds per call of `read`.
 fn cost<T>(frames: &[Vec<u8>], mut read: impl FnMut(&[u8]) -> T) -> f64 {
     let mut best = f64::INFINITY;
     for _ in 0..ROUNDS {

@@ -2,13 +2,13 @@
 
 use crate::PacketId;
 
-/// Packets that travel together, up to a number fixed at creation. Never reallocates.
+/// Up to a fixed number of packets that are processed together. Never reallocates.
 #[derive(Debug)]
 pub struct Batch {
-    /// As many as it was made for; those beyond `len` are of no meaning.
+    /// As long as the capacity at creation; entries from `len` on are meaningless.
     ids: Box<[PacketId]>,
     len: usize,
-    /// At most as many.
+    /// The present capacity.
     capacity: usize,
 }
 
@@ -30,8 +30,8 @@ impl Batch {
         self.capacity - self.len
     }
 
-    /// Lets the batch take up to `capacity` packets from now on, within what it was made
-    /// for: a TX ring with little space left asks for a smaller batch.
+    /// Sets the capacity to at most `capacity` from now on, within that at creation: a TX ring with
+    /// little space left asks for a smaller batch.
     #[inline]
     pub fn limit(&mut self, capacity: usize) {
         self.capacity = capacity.min(self.ids.len()).max(self.len);
@@ -40,7 +40,7 @@ impl Batch {
     /// Adds `id`.
     ///
     /// # Panics
-    /// Where there is no room: callers ask [`Batch::has_room`] first.
+    /// If there is no room: callers check [`Batch::has_room`] first.
     #[inline]
     pub fn push(&mut self, id: PacketId) {
         assert!(self.has_room(), "a batch of {} is full", self.capacity);
@@ -48,24 +48,24 @@ impl Batch {
         self.len += 1;
     }
 
-    /// The places of those to come, for somebody who fills them one by one and then says with
-    /// [`Batch::filled`] how many he has.
+    /// The free slots. The caller fills the first ones and then calls [`Batch::filled`] with their
+    /// number.
     #[inline]
     pub fn free(&mut self) -> &mut [PacketId] {
         &mut self.ids[self.len..self.capacity]
     }
 
-    /// The first `count` of [`Batch::free`] are packets now.
+    /// Adds the first `count` slots of [`Batch::free`] as packets.
     ///
     /// # Panics
-    /// Where there were fewer.
+    /// If there are fewer.
     #[inline]
     pub fn filled(&mut self, count: usize) {
         assert!(count <= self.room(), "{count} do not fit a batch of {}", self.capacity);
         self.len += count;
     }
 
-    /// Takes out those behind the first `start` that `stays` does not hold of; the others keep
+    /// Removes the packets after the first `start` for which `stays` is false; the others keep
     /// their order.
     pub fn retain_from(&mut self, start: usize, mut stays: impl FnMut(PacketId) -> bool) {
         let mut kept = start;
@@ -79,25 +79,25 @@ impl Batch {
         self.len = kept.min(self.len);
     }
 
-    /// Empties it.
+    /// Removes all packets.
     #[inline]
     pub fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// How many packets are in it.
+    /// The number of packets.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none is.
+    /// Whether it is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Its packets, in the order in which they were added.
+    /// The packets, in the order in which they were added.
     #[inline]
     pub fn as_slice(&self) -> &[PacketId] {
         &self.ids[..self.len]

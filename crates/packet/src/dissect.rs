@@ -1,18 +1,17 @@
 //! Parses the parts of a frame that queueing depends on.
 //!
-//! The idea: walk from header to header with the bytes that are there. Each layer says where the
-//! next one begins and what it is; tables map numbers to layers ([`layer`], [`protocol`]). A
-//! truncated frame, or one with a wrong length field, ends the walk, and what was parsed up to
-//! there counts. No byte is trusted: every access is checked, every loop is bounded, nothing
-//! panics.
+//! *Idea.* Walk from header to header. Each layer says where the next one begins and what it is;
+//! tables map numbers to layers ([`layer`], [`protocol`]). A truncated frame, or one with a wrong
+//! length field, ends the walk, and what was parsed up to there counts. No byte is trusted: every
+//! access is checked, every loop is bounded, nothing panics.
 //!
 //! *What is parsed:* VLAN tags (also stacked), MPLS labels and PPPoE up to the first IP header;
 //! IPv4 options and IPv6 extension headers up to the transport; on request GRE, IP in IP and VXLAN
-//! up to the inner IP header, at most [`TUNNELS_MAX`] deep. Frames without IP are told apart by
+//! up to the inner IP header, at most [`TUNNELS_MAX`] deep. Frames without IP are distinguished by
 //! their MAC addresses and EtherType.
 //!
-//! *Fragments* are told apart without ports, including the first one, which has them: so all
-//! fragments of a packet are in one flow.
+//! *Fragments* are hashed without ports, including the first one, which has them. So all fragments
+//! of a packet are in one flow.
 //!
 //! *Hosts are whole addresses,* also with IPv6, as in Linux: a host with several addresses from its
 //! prefix counts as several hosts.
@@ -52,25 +51,25 @@ pub use keys::{Fragment, IpKeys, Keys};
 pub use rewrite::rewrite;
 pub use translation::Translation;
 
-/// How many tunnels are looked through, one inside of the other.
+/// How many nested tunnels are parsed.
 pub const TUNNELS_MAX: usize = 2;
 
-/// Reads frames, with one key for all hashes. Everyone who is to agree on hosts and flows needs
-/// the same key; whoever does not know it cannot choose addresses that collide.
+/// Parses frames, with one key for all hashes. Components that must agree on hosts and flows need
+/// the same key. An attacker who does not know it cannot choose addresses that collide.
 #[derive(Clone, Copy)]
 pub struct Dissector {
     key: Key,
 }
 
 impl Dissector {
-    /// One that hashes with `key`, which should be random.
+    /// A dissector that hashes with `key`, which should be random.
     pub fn new(key: u64) -> Self {
         Self { key: Key::new(key) }
     }
 
-    /// What the headers of `frame` say, its Ethernet header first. With `inner`, hosts and flow are
-    /// those inside of tunnels, where there is one and it can be read; everything else is always
-    /// that of the outermost header.
+    /// The headers of `frame`, which begins with an Ethernet header. With `inner`, hosts and flow
+    /// are those inside a tunnel, if there is one and it can be parsed; everything else is always
+    /// from the outermost header.
     #[inline]
     pub fn headers(&self, frame: &[u8], inner: bool) -> Headers {
         let mut headers = Headers::default();
@@ -78,8 +77,9 @@ impl Dissector {
         headers
     }
 
-    /// The same, written to where it is to be recorded: on the way through another place it would
-    /// be read back in other pieces than it was written, for which a processor has to wait.
+    /// The same, written directly to its final place. A copy through another place would be read
+    /// back in different pieces than it was written, which stalls the processor (no store
+    /// forwarding).
     #[inline]
     pub fn read(&self, frame: &[u8], inner: bool, into: &mut Headers) {
         match plain(frame, inner) {
@@ -98,8 +98,8 @@ impl Dissector {
         *into = self.walk(frame, inner);
     }
 
-    /// What of `frame` decides whether it is a superfluous acknowledgement: always that of the
-    /// outermost IP header.
+    /// The fields of `frame` that decide whether it is a redundant acknowledgement: always those of
+    /// the outermost IP header.
     pub fn acknowledgement(&self, frame: &[u8]) -> Acknowledgement {
         Link::walk(frame)
             .and_then(|link| Packet::behind(frame, &link))
@@ -107,7 +107,7 @@ impl Dissector {
             .unwrap_or_default()
     }
 
-    /// Reads any frame.
+    /// Parses any frame.
     fn walk(&self, frame: &[u8], inner: bool) -> Headers {
         let Some(link) = Link::walk(frame) else { return self.without_ip(frame, 0, frame.len()) };
         let Some(outer) = Packet::behind(frame, &link) else {
@@ -123,7 +123,7 @@ impl Dissector {
         self.describe(frame, &outer, &outer, link.network)
     }
 
-    /// The headers of a frame whose hosts and flow are those of `packet`, and all else `outer`'s.
+    /// The headers of a frame with the hosts and flow of `packet`; everything else is from `outer`.
     #[inline(always)]
     fn describe(&self, frame: &[u8], packet: &Packet, outer: &Packet, network: usize) -> Headers {
         let hosts = self.key.hosts(frame, packet);
@@ -153,9 +153,9 @@ impl Dissector {
         }
     }
 
-    /// The headers of a frame in which no IP header can be read.
+    /// The headers of a frame without a readable IP header.
     fn without_ip(&self, frame: &[u8], ether_type: u16, network: usize) -> Headers {
-        // A frame that is too short for its addresses is a station like any other.
+        // A frame that is too short for its addresses counts as a station like any other.
         let station = |at: usize| {
             let mac: [u8; 6] = bytes::chunk(frame, at).copied().unwrap_or_default();
             self.key.station(mac)
@@ -174,7 +174,7 @@ impl Dissector {
     }
 }
 
-/// `at`, which is never beyond a few headers, as it is recorded.
+/// `at` as it is stored; it is never beyond a few headers.
 fn offset(at: usize) -> u16 {
     u16::try_from(at).unwrap_or(u16::MAX)
 }
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Frames most of which are close to being plain.
+    /// Frames, most of them close to plain ones.
     pub(super) fn frames() -> impl Strategy<Value = Vec<u8>> {
         let bytes = proptest::collection::vec(any::<u8>(), 0..80);
         let lens = prop_oneof![Just(20_u16), Just(23), Just(24), Just(60), any::<u16>()];

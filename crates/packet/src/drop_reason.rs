@@ -1,4 +1,4 @@
-//! Why a packet was dropped.
+//! Drop reasons.
 
 /// Why a packet was dropped. Every drop has exactly one reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -10,31 +10,31 @@ pub enum DropReason {
     Horizon,
     /// It is longer than the bucket will ever hold, so it could never leave.
     TooLong,
-    /// Too few frames were left for packets to wait in: none, or fewer than its flow has already.
+    /// No free frame to queue the packet in, or fewer than its flow has queued already.
     NoFrame,
     /// The TX ring was full and the port has no queue (`noqueue`).
     RingFull,
-    /// The kernel handed over a frame that cannot be a packet: too short, or with more
-    /// fragments than the port may send.
+    /// The kernel delivered a frame that cannot be a packet: too short, or with more fragments than
+    /// the port may send.
     Malformed,
-    /// The interface that it waited for went away.
+    /// Its interface went away while it was queued.
     PortGone,
-    /// Active queue management: its flow stood in the queue for too long, or does not respond.
+    /// Active queue management: its flow's delay was too long for too long, or the flow does not
+    /// respond.
     Aqm,
-    /// A later acknowledgement of the same connection says all that it says (`ack-filter`).
+    /// A later acknowledgement of the same connection supersedes it (`ack-filter`).
     Acknowledged,
-    /// Its flow had as many packets queued as a flow may have.
+    /// Its flow had reached its limit of queued packets.
     FlowLimit,
-    /// The worker that had it, or was to have it, was silent for so long that its frames went
-    /// another way meanwhile.
+    /// Its worker was silent for so long that the worker's frames took another way meanwhile.
     Stalled,
-    /// On purpose: `netem` plays a path that loses packets.
+    /// On purpose: `netem` emulates a path that loses packets.
     Loss,
-    /// No filter assigns it to a class, and its qdisc has none for such packets (`drr`).
+    /// No filter assigns it to a class, and its qdisc has no default class (`drr`).
     Unclassified,
-    /// The class in which it waited was deleted.
+    /// The class in which it was queued was deleted.
     ClassGone,
-    /// A filter's action said so (`action drop`, a policer).
+    /// A filter's action dropped it (`action drop`, a policer).
     Filter,
 }
 
@@ -102,7 +102,7 @@ impl DropCounters {
         }
     }
 
-    /// Packets dropped for whatever reason.
+    /// Packets dropped, for all reasons.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }

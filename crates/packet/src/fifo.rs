@@ -1,9 +1,9 @@
-//! The intrusive queue that every qdisc is made of.
+//! The intrusive queue of which all qdiscs are built.
 
 use crate::{Meta, PacketId, Packets};
 use narrows_units::Bytes;
 
-/// How much stands in a queue.
+/// The size of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Backlog {
     /// Packets queued.
@@ -29,14 +29,14 @@ impl std::ops::AddAssign for Backlog {
 
 /// A first-in-first-out queue of packets, linked through their metadata.
 ///
-/// 24 bytes, no memory of its own. It is `Copy` only so that a table can work on a queue
-/// that it holds itself; two copies must never both be used.
+/// 24 bytes, no memory of its own. It is `Copy` only so that a table can work on a queue that it
+/// holds itself; two copies must never both be used.
 ///
 /// Cost: push and pop each write one packet's metadata; O(1).
 #[derive(Clone, Copy, Debug)]
 pub struct Fifo {
     head: PacketId,
-    /// Of no meaning where there is no head.
+    /// Meaningless without a head.
     tail: PacketId,
     backlog: Backlog,
 }
@@ -54,33 +54,33 @@ impl Fifo {
         Self { head: PacketId::NONE, tail: PacketId::NONE, backlog }
     }
 
-    /// How much stands in it.
+    /// Its size.
     #[inline]
     pub const fn backlog(&self) -> Backlog {
         self.backlog
     }
 
-    /// The packet that leaves next.
+    /// The packet at the head.
     #[inline]
     pub fn front(&self) -> Option<PacketId> {
         (self.head != PacketId::NONE).then_some(self.head)
     }
 
-    /// The packet behind which the next one will stand.
+    /// The packet at the tail.
     #[inline]
     pub fn back(&self) -> Option<PacketId> {
         self.front().map(|_| self.tail)
     }
 
-    /// Puts `id`, which stands in no queue, behind all others.
+    /// Appends `id`, which must be in no queue.
     #[inline]
     pub fn push_back(&mut self, packets: &mut Packets, id: PacketId) {
         let len = packets.len(id);
         self.push_back_of(packets, id, len);
     }
 
-    /// The same for a packet whose length is known to be `len`. What stands in no queue refers to
-    /// nobody behind it, so only the packet in front of it is written to.
+    /// The same for a packet whose length is known to be `len`. A packet in no queue has no
+    /// successor, so only its new predecessor is written.
     #[inline]
     pub fn push_back_of(&mut self, packets: &mut Packets, id: PacketId, len: Bytes) {
         debug_assert_eq!(packets.meta(id).next, PacketId::NONE);
@@ -95,14 +95,14 @@ impl Fifo {
         self.backlog.bytes.0 += len.0;
     }
 
-    /// The packet behind `id`, which stands in this queue.
+    /// The successor of `id`, which is in this queue.
     #[inline]
     pub fn behind(&self, packets: &Packets, id: PacketId) -> Option<PacketId> {
         let next = packets.meta(id).next;
         (next != PacketId::NONE).then_some(next)
     }
 
-    /// Takes the packet behind `id`, or the one that leaves next for `None`, out of its turn.
+    /// Removes the successor of `id`, or the head for `None`.
     pub fn remove_behind(
         &mut self,
         packets: &mut Packets,
@@ -122,7 +122,7 @@ impl Fifo {
         Some(removed)
     }
 
-    /// Takes the packet that leaves next.
+    /// Removes the head.
     #[inline]
     pub fn pop_front(&mut self, packets: &mut Packets) -> Option<PacketId> {
         let id = self.front()?;
@@ -130,7 +130,7 @@ impl Fifo {
         Some(id)
     }
 
-    /// The same where it is known to be that of `meta`.
+    /// The same if the head's metadata is known to be `meta`.
     #[inline]
     pub fn take_front(&mut self, meta: &mut Meta) {
         self.head = std::mem::replace(&mut meta.next, PacketId::NONE);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     proptest! {
-        /// The oracle is a `VecDeque` of lengths: whatever is pushed and popped, both agree.
+        /// The oracle is a `VecDeque` of lengths: both agree after any pushes and pops.
         #[test]
         fn a_fifo_is_a_fifo(pushes in prop::collection::vec(prop::option::of(0u32..70_000), 1..200)) {
             let mut packets = Packets::new(pushes.len() as u32);

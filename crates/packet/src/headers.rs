@@ -1,18 +1,19 @@
-//! A packet's headers, as far as queueing depends on them.
+//! The parts of a packet's headers that queueing depends on.
 //!
-//! The owner of the frames parses them once, on arrival and only for qdiscs that ask for it
-//! ([`Reading`]), and writes them once, on departure, if a qdisc has asked for that ([`Rewrite`]).
-//! In between nothing touches the payload: a qdisc sees hashes and code points. So a simulator
-//! needs no frames at all, and a parser's bug cannot become a qdisc's.
+//! The owner of the frames parses them once, on arrival and only for qdiscs that need it
+//! ([`Reading`]), and writes them once, on departure, if a qdisc has requested it ([`Rewrite`]). In
+//! between nothing touches the payload: a qdisc sees hashes and DSCPs. So a simulator needs no
+//! frames at all, and a bug of the parser stays in the parser.
 
-/// What a qdisc needs to know of its packets.
+/// What a qdisc needs to know about its packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reading {
     /// [`Headers`] of every packet.
     pub headers: bool,
-    /// Hosts and flow are those inside of tunnels, if any.
+    /// Hosts and flow are those inside tunnels, if any.
     pub inner: bool,
-    /// Hosts and flow are those on the inside of network address translation, if the kernel tells.
+    /// Hosts and flow are those on the inside of network address translation, if the kernel knows
+    /// them.
     pub nat: bool,
     /// [`Acknowledgement`]s of TCP packets.
     pub acknowledgements: bool,
@@ -23,7 +24,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Nothing but the length.
+    /// Only the length.
     pub const NOTHING: Self = Self {
         headers: false,
         inner: false,
@@ -46,8 +47,8 @@ impl Reading {
         }
     }
 
-    /// What to parse of a packet if this is what its own qdisc needs, and `opposite` what the qdisc
-    /// of the opposite direction needs.
+    /// What to parse of a packet, if its own qdisc needs this and the qdisc of the opposite
+    /// direction needs `opposite`.
     #[must_use]
     pub const fn beside(self, opposite: Self) -> Self {
         Self {
@@ -58,7 +59,7 @@ impl Reading {
     }
 }
 
-/// The two bits of explicit congestion notification (RFC 3168).
+/// The ECN field (RFC 3168).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum Ecn {
@@ -100,11 +101,11 @@ pub struct Headers {
     pub source: u32,
     /// A hash of the destination's address. The same address hashes to the same value as a source.
     pub destination: u32,
-    /// The firewall's mark, if the owner of the frames knows one; else 0.
+    /// The firewall mark, if the owner of the frames knows it; otherwise 0.
     pub mark: u32,
-    /// Where the network layer begins, in bytes: 14 for plain Ethernet.
+    /// The offset of the network layer in bytes: 14 for plain Ethernet.
     pub network_offset: u16,
-    /// The differentiated services code point, 0 to 63 (RFC 2474); 0 without an IP header.
+    /// The DSCP, 0 to 63 (RFC 2474); 0 without an IP header.
     pub dscp: u8,
     /// Explicit congestion notification.
     pub ecn: Ecn,
@@ -126,7 +127,7 @@ impl Headers {
     };
 }
 
-/// What to write into a frame before it is sent. Two bytes, as all that is known of a packet has to
+/// What to write into a frame before it is sent. Two bytes, because all metadata of a packet must
 /// fit a cache line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Rewrite(u16);
@@ -137,50 +138,50 @@ impl Rewrite {
 
     const MARK: u16 = 1 << 15;
     const WASH: u16 = 1 << 14;
-    /// The places at which a bit can be turned over are below this: parts of the frame.
+    /// The upper bound of places for a bit flip, which are fractions of the frame.
     pub const PLACES: u16 = Self::WASH;
 
-    /// To mark it, to wash it, both or neither.
+    /// Whether to mark and to wash.
     pub const fn new(mark: bool, wash: bool) -> Self {
         Self(if mark { Self::MARK } else { 0 } | if wash { Self::WASH } else { 0 })
     }
 
-    /// To turn over the bit at `place`.
+    /// Flips the bit at `place`.
     pub fn flipping(place: u16) -> Self {
         let mut rewrite = Self::NOTHING;
         rewrite.flip(place);
         rewrite
     }
 
-    /// The code point becomes [`Ecn::Experienced`].
+    /// Sets ECN to [`Ecn::Experienced`].
     #[inline]
     pub fn mark(&mut self) {
         self.0 |= Self::MARK;
     }
 
-    /// The differentiated services code point becomes 0, or is left alone.
+    /// Sets the DSCP to 0, or leaves it.
     #[inline]
     pub fn wash(&mut self, wash: bool) {
         self.0 = self.0 & !Self::WASH | if wash { Self::WASH } else { 0 };
     }
 
-    /// A bit is turned over at `place`, in 1/[`PLACES`](Self::PLACES) of the frame; 0 is nowhere.
-    /// What it turns over is not looked at: the packet is corrupt.
+    /// Flips a bit at `place`, in 1/[`PLACES`](Self::PLACES) of the frame; 0 is nowhere. The bit
+    /// may be anything: the packet becomes corrupt.
     pub fn flip(&mut self, place: u16) {
         self.0 = self.0 & !(Self::PLACES - 1) | place & (Self::PLACES - 1);
     }
 
-    /// Whether it is to be marked.
+    /// Whether to mark it.
     pub const fn marks(self) -> bool {
         self.0 & Self::MARK != 0
     }
 
-    /// Whether it is to be washed.
+    /// Whether to wash it.
     pub const fn washes(self) -> bool {
         self.0 & Self::WASH != 0
     }
 
-    /// Where a bit is to be turned over; 0 for nowhere.
+    /// Where to flip a bit; 0 for nowhere.
     pub const fn place(self) -> u16 {
         self.0 & (Self::PLACES - 1)
     }
@@ -191,33 +192,34 @@ impl Rewrite {
     }
 }
 
-/// What of a TCP packet decides whether it, or another one, is a superfluous acknowledgement.
+/// The fields of a TCP packet that decide whether it, or another one, is a redundant
+/// acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Acknowledgement {
-    /// A hash of addresses and ports, never 0; 0 where the packet is not TCP (or a fragment, or
+    /// A hash of addresses and ports, never 0; 0 if the packet is not TCP (or a fragment, or
     /// truncated).
     pub connection: u64,
     /// The cumulative acknowledgement number.
     pub number: u32,
     /// The flags: `0x01` FIN, `0x02` SYN, `0x04` RST, `0x08` PSH, `0x10` ACK, `0x20` URG, `0x40`
-    /// ECE, `0x80` CWR, `0x100`, `0x200`, `0x400` and `0x800` the four bits beside the header
+    /// ECE, `0x80` CWR; `0x100`, `0x200`, `0x400` and `0x800` are the four bits beside the header
     /// length.
     pub flags: u16,
-    /// Whether there is no data behind the header.
+    /// Whether there is no data after the header.
     pub is_empty: bool,
-    /// Whether all options are of sorts that an earlier acknowledgement may be dropped with:
-    /// end, no-operation, time stamps, selective acknowledgement.
+    /// Whether all options allow an earlier acknowledgement to be dropped: end, no-operation, time
+    /// stamps, selective acknowledgement.
     pub has_plain_options: bool,
-    /// The time stamp's value and echo, where there is the option (RFC 7323).
+    /// The time stamp's value and echo, if it has the option (RFC 7323).
     pub time_stamp: Option<(u32, u32)>,
-    /// How many of `blocks` there are.
+    /// The number of entries in `blocks`.
     pub block_count: u8,
-    /// Selectively acknowledged ranges, from and up to (RFC 2018).
+    /// Selectively acknowledged ranges, with exclusive ends (RFC 2018).
     pub blocks: [(u32, u32); 4],
 }
 
 impl Acknowledgement {
-    /// The ranges.
+    /// The selectively acknowledged ranges.
     pub fn blocks(&self) -> &[(u32, u32)] {
         &self.blocks[..usize::from(self.block_count.min(4))]
     }

@@ -1,10 +1,10 @@
-//! Packets as the shaper sees them: small handles with their metadata beside them.
+//! Packets as the shaper sees them: small handles, with their metadata in a table.
 //!
-//! A packet is a [`PacketId`], an index into the worker's own [`Packets`] table. The data plane
-//! makes the id the index of the frame in the worker's part of the UMEM, so a packet costs no
-//! allocation and its payload is never touched; the simulator and the tests choose ids freely.
+//! A packet is a [`PacketId`], an index into the worker's own [`Packets`] table. In the data plane,
+//! the id is the index of the frame in the worker's part of the UMEM, so a packet costs no
+//! allocation and its payload is never touched. The simulator and the tests choose ids freely.
 //! Queues are intrusive ([`Fifo`]): a packet is in at most one of them, linked through its own
-//! metadata, so no queue owns memory and thousands of them cost nothing while empty.
+//! metadata. So no queue owns memory, and thousands of them cost nothing while empty.
 //!
 //! *Conservation starts here.* A packet is dropped with [`Packets::discard`] and a [`DropReason`];
 //! the owner of the table collects the frames with [`Packets::reclaim`] and reads the counters.

@@ -1,4 +1,4 @@
-//! The table of packet metadata that a worker owns.
+//! A worker's table of packet metadata.
 
 use crate::headers::{Acknowledgement, Ecn, Headers, Reading, Rewrite};
 use crate::{Batch, DropCounters, DropReason, Fifo};
@@ -13,12 +13,12 @@ impl PacketId {
     pub(crate) const NONE: Self = Self(u32::MAX);
 }
 
-/// The metadata of a packet, known without looking at its payload.
+/// The metadata of a packet that is known without its payload.
 #[derive(Clone, Copy, Debug)]
 pub struct Meta {
-    /// When it came in.
+    /// When it arrived.
     pub arrival: Nanos,
-    /// Its earliest departure time, where a meter stamped one; else zero.
+    /// Its earliest departure time, if a meter has set one; otherwise zero.
     pub edt: Nanos,
     /// The length of its frame, Ethernet header included, FCS not.
     pub len: Bytes32,
@@ -26,22 +26,23 @@ pub struct Meta {
     pub(crate) next: PacketId,
     /// What to write into its frame before it is sent.
     pub rewrite: Rewrite,
-    /// Its explicit congestion notification, where a qdisc that may mark has looked it up.
+    /// Its ECN field, if a qdisc that may mark has read it.
     pub ecn: Ecn,
-    /// Whether a qdisc that keeps packets apart has given it a later time already.
+    /// Whether a pacing qdisc has already set a later time to separate it from the packets before
+    /// it.
     pub is_postponed: bool,
-    /// What it is charged, if a qdisc has computed that on arrival.
+    /// Its charged length, if a qdisc has computed it on arrival.
     pub charge: Bytes32,
-    /// The class to which a filter has assigned it, by its number; 0 where none has.
+    /// The number of the class that a filter assigned; 0 for none.
     pub class: u32,
-    /// The same at qdiscs with classes further down: below that class, and below that one.
+    /// The classes at classful qdiscs further down: below that class, and below that one.
     pub inner: [u16; INNER_LEVELS],
 }
 
-/// How many qdiscs with classes may stand below another one.
+/// How many classful qdiscs may be below another one.
 pub const INNER_LEVELS: usize = 2;
 
-/// A frame's length: 32 bits of bytes, so that all that is known of a packet fits a cache line.
+/// A frame's length in 32 bits, so that all metadata of a packet fits a cache line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bytes32(pub u32);
 
@@ -69,7 +70,7 @@ impl Meta {
         }
     }
 
-    /// Its class at a qdisc with classes that has `level` others above it; 0 where it has none.
+    /// Its class at a classful qdisc with `level` others above it; 0 for none.
     #[inline]
     pub fn class_at(&self, level: u8) -> u32 {
         match level {
@@ -79,7 +80,7 @@ impl Meta {
     }
 }
 
-/// All of a packet's metadata, in a cache line: code that needs a part soon needs the rest.
+/// All metadata of a packet, in one cache line: code that needs a part soon needs the rest.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Record {
@@ -91,19 +92,19 @@ impl Record {
     const UNUSED: Self = Self { meta: Meta::UNUSED, headers: Headers::NOTHING };
 }
 
-/// The default memory of a packet: the smaller frame of AF_XDP.
+/// The default memory of a packet: the smaller frame size of AF_XDP.
 const FRAME: Bytes = Bytes(2048);
 
-/// The metadata of all packets of one worker, and the dropped packets whose frames have not been
-/// reclaimed.
+/// The metadata of all packets of a worker, and the dropped packets whose frames are not reclaimed
+/// yet.
 pub struct Packets {
     records: Box<[Record]>,
-    /// Empty until a qdisc asks for them.
+    /// Empty until a qdisc needs them.
     acknowledgements: Box<[Acknowledgement]>,
     frame: Bytes,
-    /// Frames in which packets may wait.
+    /// Frames that may hold queued packets.
     places: u32,
-    /// Those of them that are left for packets of the direction that is served.
+    /// Free ones among them, for the direction that is being served.
     spare: u32,
     discarded: Fifo,
     drops: DropCounters,
@@ -123,20 +124,20 @@ impl Packets {
         }
     }
 
-    /// The same, where each takes memory in frames of `frame` bytes.
+    /// The same table, for packets stored in frames of `frame` bytes.
     #[must_use]
     pub fn in_frames_of(mut self, frame: Bytes) -> Self {
         self.frame = Bytes(frame.0.max(1));
         self
     }
 
-    /// The same, where so many frames may hold queued packets and the others are for reception.
+    /// The same table, with that many frames for queued packets; the others are for reception.
     #[must_use]
     pub fn with_places(self, places: u32) -> Self {
         Self { places, ..self }
     }
 
-    /// Makes room for what `reading` asks for beyond the metadata. Allocates on the first request;
+    /// Makes room for what `reading` needs beyond the metadata. Allocates on the first request;
     /// recorded values stay.
     pub fn prepare(&mut self, reading: Reading) {
         if (reading.acknowledgements || reading.echoes) && self.acknowledgements.is_empty() {
@@ -145,7 +146,7 @@ impl Packets {
         }
     }
 
-    /// The headers of `id`, if they were parsed; else defaults.
+    /// The headers of `id`, if they were parsed; otherwise defaults.
     #[inline]
     pub fn headers(&self, id: PacketId) -> Headers {
         self.record(id).headers
@@ -157,13 +158,13 @@ impl Packets {
         self.record_mut(id).headers = headers;
     }
 
-    /// The headers of `id`, to write to.
+    /// The headers of `id`, mutable.
     #[inline]
     pub fn headers_mut(&mut self, id: PacketId) -> &mut Headers {
         &mut self.record_mut(id).headers
     }
 
-    /// The metadata of `id`, to write to, and its headers.
+    /// The metadata of `id`, mutable, and its headers.
     #[inline]
     pub fn meta_and_headers(&mut self, id: PacketId) -> (&mut Meta, &Headers) {
         let Record { meta, headers } = self.record_mut(id);
@@ -180,25 +181,25 @@ impl Packets {
         &mut self.records[id.0 as usize]
     }
 
-    /// What `id` acknowledges, if it was parsed; else that it is not TCP.
+    /// The acknowledgement of `id`, if it was parsed; otherwise one that says "not TCP".
     pub fn acknowledgement(&self, id: PacketId) -> Acknowledgement {
         self.acknowledgements.get(id.0 as usize).copied().unwrap_or_default()
     }
 
-    /// Records it. Call it after [`Packets::arrive`] and [`Packets::prepare`].
+    /// Records the acknowledgement. Call it after [`Packets::arrive`] and [`Packets::prepare`].
     pub fn set_acknowledgement(&mut self, id: PacketId, acknowledgement: Acknowledgement) {
         if let Some(place) = self.acknowledgements.get_mut(id.0 as usize) {
             *place = acknowledgement;
         }
     }
 
-    /// The memory that a packet of `len` bytes takes: whole frames.
+    /// The memory of a packet of `len` bytes: whole frames.
     #[inline]
     pub fn memory_for(&self, len: Bytes) -> Bytes {
         if len <= self.frame { self.frame } else { Bytes(len.0.next_multiple_of(self.frame.0)) }
     }
 
-    /// The memory that `ids` take, none of which is longer than `longest`.
+    /// The memory of `ids`, if none is longer than `longest`.
     #[inline]
     pub fn memory_for_all(&self, ids: &[PacketId], longest: Bytes) -> Bytes {
         if longest <= self.frame {
@@ -212,15 +213,15 @@ impl Packets {
         Bytes(self.frame.0.saturating_mul(u64::from(self.places)))
     }
 
-    /// Records how many frames are left for packets of the direction that is served next, beside
-    /// those that hold packets already.
+    /// Records how many frames are free for the direction that is served next.
     #[inline]
     pub fn set_spare_frames(&mut self, frames: u32) {
         self.spare = frames;
     }
 
-    /// How many there are, as far as is known. A flow with a queue of its own should have no more
-    /// packets than this: however much it sends, as many frames as it has are left to others.
+    /// The last value of [`Packets::set_spare_frames`]. A flow with a queue of its own should queue
+    /// at most this many packets: then, however much it sends, it leaves as many frames to others
+    /// as it has.
     #[inline]
     pub fn spare_frames(&self) -> u32 {
         self.spare
@@ -231,7 +232,7 @@ impl Packets {
         self.records.len() as u32
     }
 
-    /// Records that packet `id` of `len` bytes came in at `now`.
+    /// Records that packet `id` of `len` bytes arrived at `now`.
     #[inline]
     pub fn arrive(&mut self, id: PacketId, len: u32, now: Nanos) {
         self.record_mut(id).meta = Meta::arrived(len, now);
@@ -243,7 +244,7 @@ impl Packets {
         &self.record(id).meta
     }
 
-    /// The same, to write to.
+    /// The same, mutable.
     #[inline]
     pub fn meta_mut(&mut self, id: PacketId) -> &mut Meta {
         &mut self.record_mut(id).meta
@@ -281,12 +282,12 @@ impl Packets {
         self.discarded = discarded;
     }
 
-    /// Dropped packets whose frames still wait for [`Packets::reclaim`].
+    /// How many dropped packets wait for [`Packets::reclaim`].
     pub fn unreclaimed(&self) -> u32 {
         self.discarded.backlog().packets
     }
 
-    /// Everything dropped since the last [`Packets::take_drops`], by reason.
+    /// The drops since the last [`Packets::take_drops`], by reason.
     pub fn drops(&self) -> &DropCounters {
         &self.drops
     }

@@ -2,23 +2,23 @@
 
 use crate::{PacketId, Packets};
 
-/// Packets of which the last that came is taken first, linked through their metadata.
+/// A last-in-first-out list of packets, linked through their metadata.
 ///
 /// Four bytes, all zero when empty, so that a table of a million of them costs nothing until it is
 /// touched. Two copies must never both be used.
 ///
-/// Cost: push and pop each write the metadata of the packet itself and of no other.
+/// Cost: push and pop each write only the metadata of the packet itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stack(u32);
 
 impl Stack {
-    /// Whether nothing is in it.
+    /// Whether it is empty.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The packet that is taken next.
+    /// The packet on top.
     #[inline]
     pub const fn top(self) -> Option<PacketId> {
         match self.0 {
@@ -27,27 +27,27 @@ impl Stack {
         }
     }
 
-    /// The same four bytes as a number, zero when empty: memory for a table of these is handed out
-    /// zeroed by the system, untouched.
+    /// The same four bytes as a number, zero when empty: the system provides zeroed memory for a
+    /// table of these without touching it.
     #[inline]
     pub const fn to_bits(self) -> u32 {
         self.0
     }
 
-    /// What [`Stack::to_bits`] was.
+    /// The inverse of [`Stack::to_bits`].
     #[inline]
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 
-    /// Puts `id`, which stands nowhere, on top.
+    /// Pushes `id`, which must be in no list.
     #[inline]
     pub fn push(&mut self, packets: &mut Packets, id: PacketId) {
         packets.meta_mut(id).next = PacketId(self.0.wrapping_sub(1));
         self.0 = id.0 + 1;
     }
 
-    /// Takes the one on top.
+    /// Pops the packet on top.
     #[inline]
     pub fn pop(&mut self, packets: &mut Packets) -> Option<PacketId> {
         let id = self.top()?;

@@ -1,37 +1,37 @@
 //! DPDK's hierarchical scheduler, `rte_sched`, of release 22.11 as Debian 12 ships it.
 //!
-//! One port, one subport, and as many pipes as asked for, all in the best-effort class and
-//! all at the full rate of the port: *unthrottled*. Credits are checked for every packet on every
-//! level, and as the port's time moves on by at least what is sent, they always suffice. Queues of
-//! pipes that are served share equally; that is how `rte_sched` is fair.
+//! One port, one subport, and any number of pipes, all in the best-effort class and all at the full
+//! rate of the port: *unthrottled*. Credits are checked for every packet on every level. They
+//! always suffice, because the port's time advances at least as fast as packets are sent. Queues of
+//! served pipes share equally; that is `rte_sched`'s fairness.
 //!
-//! *Packets* are `rte_mbuf`s that the port is lent, side by side in memory, without a pool: each
-//! has a count of holders that the library cannot bring down to one, so what it drops it does not
-//! free, and is found by that count.
+//! *Packets* are `rte_mbuf`s, contiguous in memory and without a pool. Each has so high a reference
+//! count that the library cannot bring it down to one. So the library never frees a packet that it
+//! drops, and the count reveals the drop.
 //!
-//! *Time* is the processor's time-stamp counter, read once a call of `dequeue`; unthrottled it
-//! decides nothing.
+//! *Time* is the processor's time-stamp counter, read once per call of `dequeue`. Unthrottled, it
+//! has no effect.
 //!
 //! *Memory* is ordinary pages (`--no-huge`): neither root nor a reservation is needed. With many
-//! thousands of pipes this costs `rte_sched` misses in the TLB that huge pages would spare it.
+//! thousands of pipes this costs `rte_sched` TLB misses that huge pages would avoid.
 //!
 //! Source: DPDK's Programmer's Guide, "Traffic Management", and the headers of the package
 //! `libdpdk-dev`.
 //!
-//! Non-goals: rates that bind, traffic classes, congestion management, statistics.
+//! Non-goals: rates that limit, traffic classes, congestion management, statistics.
 
 mod abi;
 
 use abi::{Mbufs, Port};
 use std::sync::OnceLock;
 
-/// What to install where it is absent.
+/// The package to install if it is absent.
 pub const PACKAGE: &str = "librte-sched23";
 
-/// Packets that a queue holds.
+/// The capacity of a queue, in packets.
 const QUEUE: u16 = 64;
 
-/// Why there is no `rte_sched`.
+/// Why `rte_sched` is not available.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
     /// The library could not be loaded.
@@ -40,12 +40,12 @@ pub enum Error {
     /// The environment abstraction layer did not start.
     #[error("DPDK's environment did not start (rte_eal_init gave {0})")]
     Start(i32),
-    /// It refused a configuration.
+    /// The library refused a configuration.
     #[error("rte_sched refused to configure {0}")]
     Refused(&'static str),
 }
 
-/// Whether there is an `rte_sched` to measure. Loads and starts DPDK the first time.
+/// Whether `rte_sched` is available. Loads and starts DPDK on the first call.
 pub fn available() -> Result<(), Error> {
     library().map(drop)
 }
@@ -59,13 +59,13 @@ fn library() -> Result<&'static abi::Library, Error> {
 pub struct RteSched {
     port: Port,
     mbufs: Mbufs,
-    /// What is handed over at once.
+    /// The packets of the present call.
     batch: Vec<abi::Handle>,
 }
 
 impl RteSched {
     /// A port of `rate` bytes a second with `pipes` pipes (a power of two) for `packets` packets,
-    /// of which at most `batch` move at once.
+    /// of which at most `batch` move per call.
     pub fn new(pipes: u32, rate: u64, packets: u32, batch: usize) -> Result<Self, Error> {
         let port = Port::new(library()?, pipes, rate, QUEUE)?;
         let batch = Vec::with_capacity(batch);
@@ -73,10 +73,10 @@ impl RteSched {
     }
 
     /// Offers packets of `len` bytes, each with its pipe: `rte_sched_port_pkt_write` for each and
-    /// `rte_sched_port_enqueue` for all. Those that were dropped are told to `dropped`.
+    /// `rte_sched_port_enqueue` for all. Calls `dropped` for each packet that was dropped.
     ///
     /// # Panics
-    /// Where there is no such packet or pipe.
+    /// If there is no such packet or pipe.
     #[inline]
     pub fn enqueue(
         &mut self,
@@ -99,7 +99,7 @@ impl RteSched {
         }
     }
 
-    /// `rte_sched_port_dequeue`: up to `most` packets leave, each told to `left`.
+    /// `rte_sched_port_dequeue`: up to `most` packets leave; calls `left` for each.
     #[inline]
     pub fn dequeue(&mut self, most: usize, mut left: impl FnMut(u32)) {
         self.port.dequeue(&mut self.batch, most);
@@ -115,7 +115,7 @@ mod tests {
 
     const RATE: u64 = 12_500_000_000;
 
-    /// A port, or none where DPDK is not installed: then there is nothing to test.
+    /// A port, or none if DPDK is not installed: then there is nothing to test.
     fn port(pipes: u32, packets: u32) -> Option<RteSched> {
         match RteSched::new(pipes, RATE, packets, 32) {
             Ok(port) => Some(port),

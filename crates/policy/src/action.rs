@@ -1,12 +1,13 @@
 //! Actions of filters, with the rules of the kernel's `tcf_idr_check_alloc()`.
 //!
-//! An action belongs to the instance, not to a port: filters anywhere may name the same one. It is
-//! there as long as a filter has it, or until it is deleted where somebody has added it by itself.
+//! An action belongs to the instance, not to a port: filters on any port may refer to the same
+//! action. An action exists as long as a filter refers to it. One that was added by itself exists
+//! until it is deleted.
 
 use crate::{Policy, PolicyError, Verb};
 use narrows_classify::{Action, ActionId, ActionKind, Sheaf};
 
-/// What the owner of an action notes on it: 1 to 16 bytes that mean nothing here.
+/// The operator's note on an action: 1 to 16 bytes that Narrows does not interpret.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cookie {
     bytes: [u8; 16],
@@ -14,44 +15,44 @@ pub struct Cookie {
 }
 
 impl Cookie {
-    /// A cookie of these bytes, or `None` where there are none or more than 16.
+    /// A cookie of these bytes; `None` if there are none or more than 16.
     pub fn new(from: &[u8]) -> Option<Self> {
         let mut bytes = [0; 16];
         bytes.get_mut(..from.len()).filter(|_| !from.is_empty())?.copy_from_slice(from);
         Some(Self { bytes, len: from.len() as u8 })
     }
 
-    /// Its bytes.
+    /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 }
 
-/// What a command says of an action.
+/// An action as a command describes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ActionDraft {
-    /// What it does.
+    /// The kind.
     pub kind: ActionKind,
-    /// Its number; `None` for a free one.
+    /// The index; `None` for a free one.
     pub index: Option<u32>,
-    /// Its parameters; `None` for those that it has.
+    /// The parameters; `None` to keep those of the existing action.
     pub action: Option<Action>,
-    /// What is noted on it.
+    /// The note.
     pub cookie: Option<Cookie>,
 }
 
 /// An action of a policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BoundAction {
-    /// Which one.
+    /// Kind and index.
     pub id: ActionId,
-    /// What it does.
+    /// The parameters.
     pub action: Action,
-    /// What is noted on it.
+    /// The note.
     pub cookie: Option<Cookie>,
-    /// How many filters have it.
+    /// How many filters refer to it.
     pub filters: u32,
-    /// Whether it stays without any.
+    /// Whether it stays when no filter refers to it.
     pub stays: bool,
 }
 
@@ -59,7 +60,7 @@ pub struct BoundAction {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ActionSet {
     all: Sheaf<BoundAction>,
-    /// How many of them police each of many.
+    /// How many of them are per-key policers.
     per: usize,
 }
 
@@ -68,7 +69,7 @@ impl ActionSet {
         self.all.get(id.key())
     }
 
-    /// Whether any polices each of many.
+    /// Whether any of them is a per-key policer.
     pub(crate) fn has_per(&self) -> bool {
         self.per > 0
     }
@@ -85,17 +86,17 @@ impl ActionSet {
         self.all.remove(id.key());
     }
 
-    /// All of them, by their keys.
+    /// All actions, by their keys.
     pub(crate) fn all(&self) -> &Sheaf<BoundAction> {
         &self.all
     }
 
-    /// Takes one more filter to each of `drafts`, which are made where they are not there.
+    /// Adds one reference to each action of `drafts`. Actions that do not exist are created.
     pub(crate) fn bind(&mut self, drafts: &[ActionDraft]) -> Result<Vec<ActionId>, PolicyError> {
         let bind = |draft: &ActionDraft| {
             let index = draft.index.map_or_else(|| self.free(draft.kind), Ok)?;
             let id = ActionId { kind: draft.kind, index };
-            // As in the kernel one that is there keeps its parameters.
+            // As in the kernel, an existing action keeps its parameters.
             let bound = match (self.get(id), draft.action) {
                 (Some(bound), _) => BoundAction { filters: bound.filters + 1, ..*bound },
                 (None, Some(action)) => {
@@ -109,7 +110,7 @@ impl ActionSet {
         drafts.iter().map(bind).collect()
     }
 
-    /// Takes one filter from each of `ids`.
+    /// Drops one reference to each of `ids`.
     pub(crate) fn release(&mut self, ids: &[ActionId]) {
         for id in ids {
             let Some(bound) = self.get(*id).copied() else { continue };
@@ -121,7 +122,7 @@ impl ActionSet {
         }
     }
 
-    /// The number behind the last one of `kind`.
+    /// The index after the last one of `kind`.
     fn free(&self, kind: ActionKind) -> Result<u32, PolicyError> {
         let behind = ActionId { kind, index: u32::MAX }.key() + 1;
         let last = self.all.before(behind).filter(|(_, bound)| bound.id.kind == kind);
@@ -131,14 +132,14 @@ impl ActionSet {
 }
 
 impl Policy {
-    /// Gives each port the actions as they are.
+    /// Gives each port the current actions.
     pub(crate) fn share_actions(&mut self) {
         let actions = Some(&self.actions).filter(|actions| !actions.all.is_empty());
         self.ports.values_mut().for_each(|port| port.actions = actions.cloned());
     }
 
-    /// Takes one filter from each of the actions `gone`, whose filters have gone with what they were
-    /// at, and gives each port the actions as they are.
+    /// Drops one reference to each of the actions `gone`, whose filters were removed with their
+    /// qdisc or class, and gives each port the current actions.
     pub(crate) fn settle_actions(&mut self, gone: &[ActionId]) {
         if !self.actions.all.is_empty() {
             self.actions.release(gone);
@@ -156,10 +157,10 @@ impl Policy {
         self.actions.get(id)
     }
 
-    /// This policy with `draft` added, changed, put in the place of what is there, or deleted.
+    /// This policy with `draft` added, changed, replaced or deleted.
     ///
     /// # Errors
-    /// What the kernel would refuse; this policy is as it was.
+    /// What the kernel would refuse. This policy does not change.
     pub fn edit_action(&self, verb: Verb, draft: &ActionDraft) -> Result<Self, PolicyError> {
         let mut next = self.clone();
         let kind = draft.kind;
@@ -198,7 +199,7 @@ impl Policy {
         Ok(next)
     }
 
-    /// This policy without the actions of `kind` that no filter has.
+    /// This policy without the actions of `kind` that no filter refers to.
     #[must_use]
     pub fn flush_actions(&self, kind: ActionKind) -> Self {
         let mut next = self.clone();

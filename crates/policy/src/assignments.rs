@@ -1,7 +1,7 @@
-//! The filters of a qdisc with classes, and to which of them they assign packets.
+//! The filters of a classful qdisc, and the classes to which they assign packets.
 //!
-//! Whether a class is assigned is asked with every command on a class, and there may be 100,000
-//! filters. So it is counted where filters change.
+//! Every command on a class asks whether a filter assigns packets to it, and there may be 100,000
+//! filters. So references are counted when filters change.
 
 use imbl::OrdMap;
 use narrows_classify::{ActionId, Blocks, Filters};
@@ -9,24 +9,24 @@ use narrows_classify::{ActionId, Blocks, Filters};
 /// See the module's documentation.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Assignments {
-    /// By the class at which they are; 0 for the qdisc itself.
+    /// The filters by the class to which they are attached; 0 for the qdisc itself.
     blocks: Blocks,
-    /// By class, how many filters assign packets to it.
+    /// For each class, how many filters assign packets to it.
     counts: OrdMap<u32, u32>,
 }
 
 impl Assignments {
-    /// The filters by the class at which they are; 0 for the qdisc itself.
+    /// The filters by the class to which they are attached; 0 for the qdisc itself.
     pub(crate) fn blocks(&self) -> &Blocks {
         &self.blocks
     }
 
-    /// Those at the class `at`.
+    /// The filters attached to the class `at`.
     pub(crate) fn at(&self, at: u32) -> Filters {
         self.blocks.get(&at).cloned().unwrap_or_default()
     }
 
-    /// Makes those at the class `at` these.
+    /// Replaces the filters attached to the class `at`.
     pub(crate) fn set(&mut self, at: u32, filters: Filters) {
         let before = self.at(at);
         before.changes(&filters, |_, old, new| {
@@ -39,28 +39,28 @@ impl Assignments {
         }
     }
 
-    /// Takes away those at the class `at`. Returns their actions.
+    /// Removes the filters attached to the class `at`. Returns their actions.
     pub(crate) fn take(&mut self, at: u32) -> Vec<ActionId> {
         let gone = self.at(at);
         self.set(at, Filters::default());
         gone.iter().flat_map(|(_, filter)| filter.actions.clone()).collect()
     }
 
-    /// Whether one of them assigns packets to `class`.
+    /// Whether a filter assigns packets to `class`.
     pub(crate) fn assigns(&self, class: u32) -> bool {
         self.counts.contains_key(&class)
     }
 
-    /// The classes to which they assign packets.
+    /// The classes to which filters assign packets.
     pub(crate) fn classes(&self) -> impl Iterator<Item = u32> {
         self.counts.keys().copied()
     }
 
-    /// One more of them assigns packets to `class`, or one less.
+    /// Counts one filter more, or one less, for `class`.
     fn count(&mut self, class: u32, more: bool) {
         let present = self.counts.get(&class).copied().unwrap_or(0);
         match (class, more, present) {
-            // It assigns none.
+            // The filter assigns no class.
             (0, ..) => {}
             (_, true, _) => drop(self.counts.insert(class, present + 1)),
             (_, false, 0..=1) => drop(self.counts.remove(&class)),

@@ -1,22 +1,21 @@
-//! Handles for qdiscs that are made without one, as the kernel's `qdisc_alloc_handle()` gives them
-//! out.
+//! Handles for qdiscs that are created without one, as in the kernel's `qdisc_alloc_handle()`.
 
 use crate::{Handle, Parent, PolicyError, PortPolicy};
 use std::collections::BTreeMap;
 
-/// Which handle what stands in a place of a port was given.
+/// The automatic handles of a port by place.
 pub(crate) type Given = BTreeMap<Parent, Handle>;
 
-/// Hands out handles from `8001:` on.
+/// Allocates handles from `8001:` on.
 pub(crate) struct Automatic<'a> {
-    /// The one that was given out last.
+    /// The last handle that was allocated.
     pub(crate) last: Option<Handle>,
-    /// Those that a policy written anew gives again in the same places.
+    /// Handles to reuse in the same places when a policy file is read again.
     pub(crate) before: Option<&'a Given>,
 }
 
 impl Automatic<'_> {
-    /// The handle for a new qdisc at `parent`: the next that nothing on `port` has.
+    /// The handle for a new qdisc at `parent`: the next one that is free on `port`.
     pub(crate) fn next(
         &mut self,
         port: &PortPolicy,
@@ -27,8 +26,8 @@ impl Automatic<'_> {
             return Ok(handle);
         }
         let first = Handle::FIRST_AUTOMATIC.major();
-        // ffff: is the kernel's for ingress. Where the kernel's numbers may all be taken, ours
-        // come behind them.
+        // The kernel reserves ffff: for ingress. Handles beyond 16 bits follow when the kernel's
+        // range is exhausted.
         let kernels = (first, 0xfffe);
         let wide = (Handle::FIRST_WIDE.major(), u32::MAX);
         let is_full = port.len() > (kernels.1 - first) as usize;

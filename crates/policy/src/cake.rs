@@ -1,11 +1,11 @@
-//! `cake` and `cake_mq`: what an operator may leave out, and what becomes of it.
+//! `cake` and `cake_mq`: defaults, and the effect of a change.
 //!
-//! As in the kernel (`cake_change()`) a command sets what it names and nothing else: a new one
-//! starts from the defaults of `tc-cake(8)`, a changed one from what it was. Both kinds have the
-//! same parameters, and here the same effect: one rate for all queues that run it. They differ
-//! in how they are listed.
+//! As in the kernel (`cake_change()`), a command sets only what it names: a new qdisc starts from
+//! the defaults of `tc-cake(8)`, a changed one from its present parameters. Both kinds have the
+//! same parameters and, here, the same effect: one rate for all queues that run it. They differ in
+//! how `show` lists them.
 //!
-//! *Non-goals.* What the parameters do is `narrows_qdisc::cake`'s.
+//! *Non-goals.* The meaning of the parameters: see `narrows_qdisc::cake`.
 
 use crate::kind::{Classes, Rules, Site, strategy};
 use crate::plan::SharedLimit;
@@ -20,22 +20,22 @@ use narrows_units::{Bytes, Nanos, Rate};
 pub struct Cake {
     /// Whether each queue is listed as a class with a `cake` of its own.
     pub multi: bool,
-    /// The parameters of all of them.
+    /// The parameters, the same for all queues.
     pub params: CakeParams,
 }
 
-/// Everything that a command can set.
+/// Every parameter that a command can set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CakeParams {
-    /// What an instance runs with.
+    /// The configuration of an instance.
     pub config: Config,
-    /// Kept to be shown: frames come to a port as segments already.
+    /// Kept only for `show`: frames arrive at a port already segmented.
     pub split_gso: bool,
-    /// How the queues divide the rate; `None` is the default one.
+    /// How the queues divide the rate; `None` for the default.
     pub strategy: Option<Strategy>,
 }
 
-/// What a command names.
+/// The options that a command names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CakeOptions {
     /// The rate; zero is unlimited.
@@ -44,15 +44,15 @@ pub struct CakeOptions {
     pub autorate: Option<bool>,
     /// `ingress`, `egress`
     pub ingress: Option<bool>,
-    /// Bytes added to a packet.
+    /// Bytes added to the length of a packet.
     pub per_frame: Option<i32>,
-    /// Lengths are those of frames again, whatever is added (`raw`).
+    /// `raw`: the length of a packet is that of its frame, without additions.
     pub raw: bool,
-    /// The least that a packet is charged, before framing.
+    /// The minimum length of a packet, before framing.
     pub minimum: Option<u32>,
     /// `atm`, `ptm`, `noatm`
     pub framing: Option<Framing>,
-    /// The round trip; CoDel's target is a part of it.
+    /// The round-trip time; CoDel's target is a fraction of it.
     pub interval: Option<Nanos>,
     /// `flowblind` to `triple-isolate`
     pub isolation: Option<Isolation>,
@@ -76,19 +76,19 @@ pub struct CakeOptions {
     pub strategy: Option<Strategy>,
 }
 
-/// CoDel's target is this part of its interval, in all presets, too.
+/// CoDel's target is this fraction of its interval, in all presets.
 const INTERVAL_PER_TARGET: u64 = 20;
-/// `tc` counts in microseconds, and a target of none would drop everything.
+/// `tc` counts in microseconds, and a target of 0 would drop every packet.
 const LEAST_TARGET_US: u64 = 1;
 
-/// The target that goes with a round trip.
+/// The target for a round-trip time.
 fn target(interval: Nanos) -> Nanos {
     let micros = interval.0 / 1_000 / INTERVAL_PER_TARGET;
     Nanos::from_micros(micros.max(LEAST_TARGET_US))
 }
 
 impl CakeParams {
-    /// The defaults, for packets of up to `frame` bytes.
+    /// The defaults for frames of up to `frame` bytes.
     pub fn new(frame: u32) -> Self {
         let config = Config { frame, ..Config::default() };
         Self { config, split_gso: true, strategy: None }
@@ -99,7 +99,7 @@ impl CakeParams {
         self.strategy.unwrap_or_default()
     }
 
-    /// These with what `options` names.
+    /// These parameters, changed by `options`.
     pub fn with(mut self, options: &CakeOptions) -> Self {
         fn set<T: Copy>(at: &mut T, given: Option<T>) {
             *at = given.unwrap_or(*at);
@@ -136,10 +136,10 @@ impl CakeParams {
 }
 
 impl Cake {
-    /// One with the defaults, at `site`.
+    /// A `cake` with the defaults, at `site`.
     ///
     /// # Errors
-    /// Where it cannot be had there.
+    /// If this place does not allow it.
     pub(crate) fn new(multi: bool, site: &Site<'_>) -> Result<Self, PolicyError> {
         match (multi, site.parent, site.facts.queues) {
             (true, Parent::Class(_), _) => Err(PolicyError::CakeMqNotRoot),
@@ -182,9 +182,8 @@ impl Rules for Cake {
         self.params.config.autorate
     }
 
-    /// Alone it keeps a clock of its own, which nothing can make more exact; unlimited it has
-    /// nothing to share. One that shares a rate out by host and tin has to know those of all
-    /// queues.
+    /// A single queue keeps the rate with its own clock, exactly. Without a rate there is nothing
+    /// to share. A `cake` that divides the rate by host and tin needs the counts of all queues.
     fn plan(&self, queues: usize) -> (narrows_qdisc::Config, Option<SharedLimit>) {
         let config = self.params.config;
         let limit = config.rate.filter(|_| queues > 1).map(|rate| {
@@ -197,12 +196,12 @@ impl Rules for Cake {
     }
 }
 
-/// `tc-cake(8)`: the memory that a limit needs is four times what passes in a round trip,
+/// `tc-cake(8)`: the memory limit is four times the data of a round trip,
 const MEMORY_ROUND_TRIPS: u64 = 4;
-/// and no less than this.
+/// but at least this.
 const MEMORY_MIN: Bytes = Bytes(4 << 20);
 
-/// What may be queued, all queues together: a limit that was given is each queue's.
+/// The most bytes queued over all queues. An explicit limit applies to each queue.
 fn backlog(config: &Config, rate: Rate, queues: usize) -> Bytes {
     match config.memory {
         Some(memory) => Bytes(memory.0.saturating_mul(queues as u64)),

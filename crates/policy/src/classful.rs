@@ -1,4 +1,4 @@
-//! Qdiscs with classes to which filters assign packets: `htb`, `prio`, `drr`, `ets`.
+//! Classful qdiscs with filters: `htb`, `prio`, `drr`, `ets`.
 
 use crate::assignments::Assignments;
 use crate::{Fifo, FifoUnit, Handle, Kind, Node, Parent, PolicyError, PortPolicy};
@@ -6,53 +6,53 @@ use narrows_classify::{Blocks, Otherwise, Rules};
 use narrows_packet::INNER_LEVELS;
 use std::collections::BTreeMap;
 
-/// How many of them may stand one below the other.
+/// How deep classful qdiscs may nest.
 pub const CLASSFUL_DEPTH: usize = INNER_LEVELS + 1;
 
-/// The last number of a class where there is room for 16 bits: of every kind but `htb`, and of an
-/// `htb` below another qdisc with classes.
+/// The last class number where there are only 16 bits: in every kind but `htb`, and in an `htb`
+/// below another classful qdisc.
 pub(crate) const MINOR_MAX: u32 = 0xffff;
 
-/// What they have in common.
+/// What these kinds have in common.
 pub trait Classful {
-    /// Whether there is a class of this number.
+    /// Whether the class exists.
     fn has_class(&self, minor: u32) -> bool;
 
-    /// Whether other classes are below that one, so that it has no packets itself.
+    /// Whether the class has child classes, and so no packets of its own.
     fn is_inner(&self, _minor: u32) -> bool {
         false
     }
 
-    /// The classes that packets can be in, by number.
+    /// The leaf classes, by number.
     fn leaves(&self) -> Vec<u32>;
 
-    /// How many packets the `pfifo` of a class holds in which nobody put a qdisc.
+    /// The limit, in packets, of the default `pfifo` of a class.
     fn leaf_limit(&self) -> u32;
 
-    /// The class above that one, where there is one.
+    /// The parent of the class, if it has one.
     fn parent(&self, _minor: u32) -> Option<u32> {
         None
     }
 
-    /// How many classes are above that one.
+    /// The number of ancestors of the class.
     fn depth(&self, minor: u32) -> usize {
         std::iter::successors(self.parent(minor), |above| self.parent(*above)).count()
     }
 
-    /// The filters, by the class at which they are; 0 for the qdisc itself.
+    /// The filters, by the class to which they are attached; 0 for the qdisc itself.
     fn filters(&self) -> &Blocks;
 
-    /// The class of packets that no filter assigns to one.
+    /// The class of packets that no filter matches.
     fn otherwise(&self) -> Otherwise;
 
-    /// What is in a class in which nobody put a qdisc.
+    /// The default qdisc of a class.
     fn leaf(&self) -> Fifo {
         Fifo { unit: FifoUnit::Packets, limit: self.leaf_limit() }
     }
 }
 
 impl Kind {
-    /// What it has classes for, where filters assign packets to them.
+    /// The classful interface, if filters can assign packets to the classes of this kind.
     pub fn classful(&self) -> Option<&dyn Classful> {
         match self {
             Self::Htb(htb) => Some(htb),
@@ -63,7 +63,7 @@ impl Kind {
         }
     }
 
-    /// Its filters, and to which classes they assign packets.
+    /// The filters, and the classes to which they assign packets.
     pub(crate) fn assignments(&self) -> Option<&Assignments> {
         match self {
             Self::Htb(htb) => Some(&htb.filters),
@@ -74,7 +74,7 @@ impl Kind {
         }
     }
 
-    /// The same, to change.
+    /// The same, mutable.
     pub(crate) fn assignments_mut(&mut self) -> Option<&mut Assignments> {
         match self {
             Self::Htb(htb) => Some(&mut htb.filters),
@@ -87,10 +87,10 @@ impl Kind {
 }
 
 impl PortPolicy {
-    /// What assigns packets that come to `node` to classes, there and below.
+    /// The rules that classify packets at `node` and below.
     pub(crate) fn rules(&self, node: &Node) -> Option<Rules> {
         let mut below: BTreeMap<Handle, Vec<&Node>> = BTreeMap::new();
-        // The others have no filters, and nothing below them.
+        // Only qdiscs with children have filters.
         for holder in self.holders() {
             if let Parent::Class(class) = holder.parent
                 && let Some(above) = Handle::new(class.major)
@@ -101,25 +101,25 @@ impl PortPolicy {
         rules(node, &below)
     }
 
-    /// The outermost qdisc with classes that filters choose, where all packets that leave through the
-    /// port come to the same one: below an `mq` each queue has its own.
+    /// The outermost classful qdisc, if all packets that leave through the port pass the same one:
+    /// below an `mq`, each queue has its own.
     pub fn outermost(&self) -> Option<Handle> {
         Some(self.rules(self.root()?)?).and_then(|rules| Handle::new(rules.major))
     }
 }
 
-/// The rules of `node`, where `below` has what stands below each qdisc.
+/// The rules of `node`; `below` has the children of each qdisc.
 fn rules(node: &Node, below: &BTreeMap<Handle, Vec<&Node>>) -> Option<Rules> {
     let mut children = below.get(&node.handle).into_iter().flatten();
     let Some(classful) = node.kind.classful() else {
-        // What stands in a tbf.
+        // A tbf passes on the rules of its child.
         return children.find_map(|child| rules(child, below));
     };
     let child = |child: &&Node| {
         let Parent::Class(class) = child.parent else { return None };
         Some((class.minor, rules(child, below)?))
     };
-    // At a class that has none below it there is nothing to go on with.
+    // A leaf class has no filters to continue with.
     let filters = classful.filters().iter();
     let filters = filters.filter(|(at, _)| **at == 0 || classful.is_inner(**at));
     Some(Rules {
@@ -130,8 +130,8 @@ fn rules(node: &Node, below: &BTreeMap<Handle, Vec<&Node>>) -> Option<Rules> {
     })
 }
 
-/// Refuses to take away classes of a `kind` to which filters assign packets; `stays` says which
-/// stay.
+/// Refuses to remove classes of a `kind` to which filters assign packets. `stays` says which
+/// classes remain.
 pub(crate) fn must_be_unassigned(
     kind: &Kind,
     handle: Handle,

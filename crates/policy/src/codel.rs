@@ -1,9 +1,9 @@
-//! `codel`: what an operator may leave out.
+//! `codel`: defaults, and the effect of a change.
 //!
-//! As in the kernel (`codel_change()`) a command sets what it names and nothing else. Every queue
-//! of a port runs one of its own, with these limits, as it does in Linux under `mq`.
+//! As in the kernel (`codel_change()`), a command sets only what it names. Every queue of a port
+//! runs an instance of its own with these limits, as under `mq` in Linux.
 //!
-//! *Non-goals.* What the parameters do is `narrows_qdisc::codel`'s.
+//! *Non-goals.* The meaning of the parameters: see `narrows_qdisc::codel`.
 
 use crate::kind::{Rules, Site};
 use crate::plan::SharedLimit;
@@ -11,7 +11,7 @@ use crate::{Params, PolicyError};
 use narrows_qdisc::codel::Config;
 use narrows_units::Nanos;
 
-/// What a command names.
+/// The options that a command names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CodelQueueOptions {
     /// `limit`
@@ -22,12 +22,12 @@ pub struct CodelQueueOptions {
     pub interval: Option<Nanos>,
     /// `ecn`, `noecn`
     pub ecn: Option<bool>,
-    /// `ce_threshold`; [`CodelQueueOptions::NEVER`] is none.
+    /// `ce_threshold`; [`CodelQueueOptions::NEVER`] disables it.
     pub ce_threshold: Option<Nanos>,
 }
 
 impl CodelQueueOptions {
-    /// The `ce_threshold` that marks nothing, as the kernel has it: the longest that can be said.
+    /// The `ce_threshold` that marks nothing: as in the kernel, the largest value.
     pub const NEVER: Nanos = Nanos::from_micros(u32::MAX as u64);
 }
 

@@ -1,7 +1,7 @@
-//! `drr`: classes that take turns, which somebody makes.
+//! `drr`: classes that take turns, created by the operator.
 //!
-//! As in the kernel (`net/sched/sch_drr.c`). Differences: a parent that is not the qdisc is
-//! refused, where the kernel takes it and makes a root class all the same.
+//! As in the kernel (`net/sched/sch_drr.c`). Difference: a parent other than the qdisc is refused.
+//! The kernel accepts it and creates a root class anyway.
 
 use crate::assignments::Assignments;
 use crate::classful::{Classful, MINOR_MAX};
@@ -18,9 +18,9 @@ use std::collections::BTreeMap;
 /// The qdisc.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Drr {
-    /// By the minor number of a class, how many bytes it sends in a turn.
+    /// The quantum in bytes, by the minor number of a class.
     pub quanta: BTreeMap<u32, u32>,
-    /// The quantum of a class for which nobody names one: a full frame.
+    /// The default quantum of a class: a full frame.
     default_quantum: u32,
     leaf_limit: u32,
     pub(crate) filters: Assignments,
@@ -36,7 +36,7 @@ impl Drr {
         }
     }
 
-    /// Makes `edit` to its classes; `handle` is the qdisc's.
+    /// Applies `edit` to the classes; `handle` is the qdisc's.
     pub(crate) fn edit(
         &mut self,
         handle: Handle,

@@ -9,37 +9,37 @@ use crate::{
 };
 use narrows_classify::ActionId;
 
-/// What an edit does, with the flags of the rtnetlink request that `tc` sends for it.
+/// The verb of a command, with the flags of the rtnetlink request that `tc` sends for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verb {
-    /// Make a new one (create, exclusive).
+    /// Create it; fail if it exists (create, exclusive).
     Add,
-    /// Make it so, whatever is there (create, replace).
+    /// Create it or replace what is there (create, replace).
     Replace,
-    /// Set parameters of what is there (no flags).
+    /// Change the parameters of an existing one (no flags).
     Change,
-    /// Take it away.
+    /// Delete it.
     Delete,
 }
 
-/// One change to the tree of one port.
+/// One change to the qdiscs of a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Edit {
-    /// What to do.
+    /// The verb.
     pub verb: Verb,
-    /// Where.
+    /// The place.
     pub parent: Option<Parent>,
-    /// With which handle.
+    /// The handle.
     pub handle: Option<Handle>,
     /// The kind and its parameters.
     pub params: Option<Params>,
 }
 
 impl Policy {
-    /// This policy with `edit` made on port `dev`.
+    /// This policy with `edit` applied to port `dev`.
     ///
     /// # Errors
-    /// What the kernel would refuse; this policy is as it was.
+    /// What the kernel would refuse. This policy does not change.
     pub fn edit(&self, dev: &str, edit: &Edit, facts: &PortFacts) -> Result<Self, PolicyError> {
         let mut next = self.clone();
         let port = next.ports.entry(dev.to_owned()).or_default();
@@ -58,10 +58,11 @@ impl Policy {
 }
 
 impl Policy {
-    /// This policy with `edit` made to the classes of port `dev`.
+    /// This policy with `edit` applied to the classes of port `dev`.
     ///
     /// # Errors
-    /// What the kernel would refuse, and what is a trap there; this policy is as it was.
+    /// What the kernel would refuse, and what it accepts to the operator's harm. This policy does
+    /// not change.
     pub fn edit_class(&self, dev: &str, edit: &ClassEdit) -> Result<Self, PolicyError> {
         let mut next = self.clone();
         let major = match (edit.class, edit.parent) {
@@ -94,21 +95,21 @@ impl Policy {
     }
 }
 
-/// What a change to a class does beside it.
+/// Side effects of a change to a class.
 #[derive(Default)]
 pub(crate) struct Changed {
-    /// The class that has become an inner one or is gone, and so has no qdisc any more.
+    /// The class that lost its qdisc, because it is gone or has child classes now.
     pub(crate) without_qdisc: Option<u32>,
-    /// The actions of filters that were at a class that is gone.
+    /// The actions of filters that were attached to a removed class.
     pub(crate) gone: Vec<ActionId>,
 }
 
 impl Policy {
-    /// This policy with a `clsact` at the ends of port `dev`, or an `ingress` where `has_egress` is
-    /// not; or with none, where `verb` deletes it.
+    /// This policy with a `clsact` on port `dev`, or an `ingress` unless `has_egress`; or with
+    /// neither, if `verb` is `Delete`.
     ///
     /// # Errors
-    /// What the kernel would refuse; this policy is as it was.
+    /// What the kernel would refuse. This policy does not change.
     pub fn edit_ends(&self, dev: &str, verb: Verb, has_egress: bool) -> Result<Self, PolicyError> {
         let mut next = self.clone();
         let port = next.ports.entry(dev.to_owned()).or_default();
@@ -143,16 +144,16 @@ impl Policy {
     }
 }
 
-/// What is found in a place.
+/// The qdisc found in a place.
 enum Found {
-    /// A qdisc that somebody put there.
+    /// A qdisc that the operator put there.
     Set(Handle),
-    /// What is there when nobody put anything there, with the name of its kind.
+    /// The default qdisc of this place, with the name of its kind.
     Default(&'static str),
 }
 
 impl PortPolicy {
-    /// What is at `parent`; the outer `None` where no qdisc has the parent's major number.
+    /// The qdisc at `parent`; the outer `None` if no qdisc has the parent's major number.
     fn at(&self, parent: Parent, facts: &PortFacts) -> Result<Option<Found>, PolicyError> {
         let Parent::Class(class) = parent else {
             let set = self.root().map(|root| Found::Set(root.handle));
@@ -224,8 +225,8 @@ impl PortPolicy {
                 }
                 self.create(parent, edit, facts, handles)
             }
-            // Without a handle another kind takes the place of the present one, even with
-            // `add` and `change`: the kernel cannot tell otherwise what was meant.
+            // Without a handle, another kind replaces the present one, even with `add` and
+            // `change`: the kernel has no other way to tell what is meant.
             (Some(present), None) if self.is_of_another_kind(present, edit) => {
                 self.create(parent, edit, facts, handles)
             }
@@ -247,8 +248,8 @@ impl PortPolicy {
         }
     }
 
-    /// Sets the parameters of the qdisc `handle`. Returns the actions of filters that go with
-    /// classes of it.
+    /// Sets the parameters of the qdisc `handle`. Returns the actions of filters that are removed
+    /// with its classes.
     fn change(
         &mut self,
         handle: Handle,
@@ -271,7 +272,7 @@ impl PortPolicy {
         let mut gone = Vec::new();
         if let Some(classful) = kind.classful() {
             must_be_unassigned(&kind, handle, |minor| classful.has_class(minor))?;
-            // Classes that somebody makes stay.
+            // Classes made by the operator stay.
             if kind.classes() == Classes::Bands {
                 let children = self.children(node).map(|(minor, _)| minor);
                 let without_band = children.filter(|minor| !classful.has_class(*minor));
@@ -298,7 +299,7 @@ impl PortPolicy {
         Ok(gone)
     }
 
-    /// Puts a new qdisc at `parent`, in the place of whatever was there.
+    /// Creates a qdisc at `parent`, in place of the present one.
     fn create(
         &mut self,
         parent: Parent,
@@ -333,8 +334,8 @@ impl PortPolicy {
         Ok(gone)
     }
 
-    /// Hangs `node` at `class` of its parent, in the place of whatever was there.
-    /// Returns the actions of the filters that go with that.
+    /// Attaches `node` at `class` of its parent, in place of the present qdisc. Returns the actions
+    /// of filters that are removed with that.
     fn graft(&mut self, class: ClassId, node: Node) -> Result<Vec<ActionId>, PolicyError> {
         let missing = PolicyError::NoParent { major: class.major };
         let handle = Handle::new(class.major).ok_or(missing.clone())?;
@@ -365,13 +366,13 @@ impl PortPolicy {
         }
     }
 
-    /// Whether `class` is one of an `htb`, or below one.
+    /// Whether `class` is a class of an `htb`, or below one.
     fn is_below_htb(&self, class: ClassId) -> bool {
         let node = Handle::new(class.major).and_then(|handle| self.find(handle));
         node.is_some_and(|node| self.upwards(node).any(|node| matches!(node.kind, Kind::Htb(_))))
     }
 
-    /// Whether `handle` hangs, directly or not, below an `mq` and so belongs to one queue.
+    /// Whether `handle` is below an `mq`, directly or not, and so belongs to one queue.
     fn is_under_mq(&self, handle: Handle) -> bool {
         match self.root() {
             Some(root) => root.handle != handle && root.kind.classes() == Classes::Queues,
@@ -379,14 +380,14 @@ impl PortPolicy {
         }
     }
 
-    /// Whether `parent` is a queue of a `cake_mq`, whose `cake`s are its own.
+    /// Whether `parent` is a queue of a `cake_mq`, which manages the `cake`s of its queues itself.
     fn is_queue_of_cake_mq(&self, parent: Parent) -> bool {
         let Parent::Class(ClassId { major, .. }) = parent else { return false };
         let node = Handle::new(major).and_then(|handle| self.find(handle));
         node.is_some_and(|node| node.kind.classes() == Classes::Alike)
     }
 
-    /// Returns the actions of the filters that go.
+    /// Returns the actions of the filters that are removed.
     fn delete(&mut self, edit: &Edit, facts: &PortFacts) -> Result<Vec<ActionId>, PolicyError> {
         let found = match edit.parent {
             Some(parent) => match (self.at(parent, facts)?, parent) {

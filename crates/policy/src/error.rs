@@ -1,44 +1,45 @@
-//! What the "kernel" answers when it refuses.
+//! The refusals of the "kernel".
 
 use crate::{ClassId, Handle, Parent};
 use narrows_units::Nanos;
 use thiserror::Error;
 
-/// Why an edit was refused. `tc` prints it behind `Error: ` and exits with
-/// [`PolicyError::EXIT_CODE`]. Where the kernel has a sentence for the case, the message
-/// begins with it, so that scripts that look for it find it; what to do comes after.
+/// Why an edit was refused. `tc` prints it after `Error: ` and exits with
+/// [`PolicyError::EXIT_CODE`]. If the kernel has a message for the case, this one begins with it,
+/// so that scripts that look for it find it. The advice follows.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum PolicyError {
-    /// `add` on a place that already has such a qdisc.
+    /// `add` in a place that already has such a qdisc.
     #[error(
         "Exclusivity flag on, cannot modify. A {kind} {handle} is there already: use replace, or change to set its parameters."
     )]
     Exists {
-        /// The qdisc that is there.
+        /// The kind of the qdisc there.
         kind: &'static str,
         /// Its handle.
         handle: Handle,
     },
-    /// Another handle was given than the qdisc in that place has, without `replace`.
+    /// The qdisc in that place has another handle than the one given, and the verb is not
+    /// `replace`.
     #[error(
         "NLM_F_REPLACE needed to override. The qdisc there is {present}: use replace to put {wanted} in its place."
     )]
     NeedsReplace {
-        /// The handle of the qdisc that is there.
+        /// The handle of the qdisc there.
         present: Handle,
-        /// The handle that was asked for.
+        /// The handle that was given.
         wanted: Handle,
     },
-    /// Parameters of an `htb` or of one of its classes that cannot be.
+    /// Invalid parameters of an `htb` or of one of its classes.
     #[error("sch_htb: {0}")]
     Htb(String),
-    /// Parameters of a `prio` that cannot be.
+    /// Invalid parameters of a `prio`.
     #[error("prio: {0}")]
     Prio(&'static str),
-    /// A class of a `drr` that cannot be.
+    /// An invalid class of a `drr`.
     #[error("drr: {0}")]
     Drr(String),
-    /// Parameters of an `ets` or of one of its classes that cannot be.
+    /// Invalid parameters of an `ets` or of one of its classes.
     #[error("sch_ets: {0}")]
     Ets(String),
     /// A class of another kind than its qdisc.
@@ -51,7 +52,7 @@ pub enum PolicyError {
         /// The kind that was given.
         given: &'static str,
     },
-    /// A class of a qdisc whose parameters say what classes it has.
+    /// A class of a qdisc whose parameters determine its classes.
     #[error("Operation not supported. The classes of {handle} are its bands: change the {kind}.")]
     FixedClasses {
         /// The qdisc.
@@ -59,7 +60,7 @@ pub enum PolicyError {
         /// Its kind.
         kind: &'static str,
     },
-    /// A class was to go to which filters assign packets.
+    /// A class cannot be removed: filters assign packets to it.
     #[error("{kind} class is in use. Filters assign packets to {class}: delete them first.")]
     ClassAssigned {
         /// The kind of the qdisc.
@@ -67,63 +68,63 @@ pub enum PolicyError {
         /// The class.
         class: ClassId,
     },
-    /// Too many qdiscs with classes one below the other.
+    /// Too many nested classful qdiscs.
     #[error("Qdiscs with classes stand {} deep at most.", crate::CLASSFUL_DEPTH)]
     ClassfulTooDeep,
-    /// A class whose number has more than 16 bits where there is no room for it.
+    /// A class number above 16 bits where only 16 bits fit.
     #[error(
         "Classes of {0} are {0}1 to {0}ffff: numbers beyond that are for an htb below no other qdisc with classes."
     )]
     WideClass(Handle),
-    /// A filter that cannot be.
+    /// An invalid filter.
     #[error("{0}.")]
     Filter(&'static str),
-    /// Filters that cannot run in the driver, where sets are looked up.
+    /// Filters that cannot run in the driver, although sets are looked up there.
     #[error("{0}")]
     Front(String),
-    /// A filter at something that has none.
+    /// A filter at a qdisc that takes none.
     #[error(
         "Parent Qdisc doesn't exists. Filters are for htb, prio, drr and ets, for inner classes of an htb, and for ingress and egress: give the handle of one, as parent 1:, or add a clsact."
     )]
     NoFilterParent,
-    /// A filter at the end of a port that has neither `clsact` nor `ingress`.
+    /// A filter at ingress or egress of a port that has neither `clsact` nor `ingress`.
     #[error(
         "Parent Qdisc doesn't exists. Nothing is at the ends of this port: qdisc add dev NAME clsact."
     )]
     NoEnds,
-    /// A filter at a class without classes below.
+    /// A filter at a class without child classes.
     #[error(
         "Parent Qdisc doesn't exists. No class is below {0}, so there is nothing to sort: a filter is at the qdisc or at an inner class."
     )]
     LeafFilter(ClassId),
-    /// An action that cannot be.
+    /// An invalid action.
     #[error("{0}.")]
     Action(&'static str),
-    /// An action by a number that none has.
+    /// No action has this number.
     #[error("TC action \"{0}\" not found. There is no {0} with index {1}: see tc actions show.")]
     NoSuchAction(&'static str, u32),
-    /// `class add` where there is such a class.
+    /// `class add` for a class that exists.
     #[error("Class {0} is there already: use replace, or change to set its parameters.")]
     ClassExists(ClassId),
-    /// `class change` or `del` where there is none.
+    /// `class change` or `del` for a class that does not exist.
     #[error("Specified class not found. There is no class {0}: see class show.")]
     NoSuchClass(ClassId),
-    /// `class del` with classes below.
+    /// `class del` for a class that is in use.
     #[error(
         "HTB class in use. Classes are below {0}, or filters assign packets to it: delete them first."
     )]
     ClassInUse(ClassId),
-    /// A qdisc was to go where there is no leaf class.
+    /// A qdisc cannot be attached there: the class is not a leaf.
     #[error(
         "Specified class not found. {0} has classes below it: choose one that has none, or one with filters of its own."
     )]
     InnerClass(ClassId),
-    /// A qdisc that keeps a rate of its own was to go below a class.
+    /// A qdisc with a rate of its own below a class.
     #[error(
         "sch_htb: below a class a {0} cannot have a rate of its own: the class has one, give it a ceil."
     )]
     RateBelowClass(&'static str),
-    /// The port has no qdisc whose classes can be made.
+    /// No qdisc on the port takes classes.
     #[error(
         "Failed to find specified qdisc. There is no htb, drr or ets {major:x}: on this port: add one first."
     )]
@@ -138,10 +139,10 @@ pub enum PolicyError {
     CannotMove {
         /// The handle that was asked for.
         handle: Handle,
-        /// Where its qdisc is.
+        /// The place of its qdisc.
         at: Parent,
     },
-    /// `change` where there is nothing to change.
+    /// `change` where there is no qdisc to change.
     #[error(
         "Qdisc not found. To create specify NLM_F_CREATE flag. Nothing was set here: use add or replace."
     )]
@@ -157,18 +158,18 @@ pub enum PolicyError {
         "Invalid qdisc name: must match existing qdisc. {handle} is a {present}: to have another kind there, give another handle or none."
     )]
     OtherKind {
-        /// The qdisc that is there.
+        /// The handle of the qdisc there.
         handle: Handle,
         /// Its kind.
         present: &'static str,
     },
-    /// The kind given with `del` is not that of the qdisc in that place.
+    /// The kind given with `del` differs from that of the qdisc in that place.
     #[error("Invalid qdisc name: must match existing qdisc. The one there is a {present}.")]
     OtherKindThere {
-        /// The kind of what is there.
+        /// The kind of the qdisc there.
         present: &'static str,
     },
-    /// A kind that does not exist here, or none at all.
+    /// An unknown kind, or none.
     #[error(
         "Specified qdisc kind is unknown. {}Known are pfifo, bfifo, tbf, htb, prio, drr, ets, cake, cake_mq, fq, fq_codel, codel, sfq, netem, carousel, eiffel, flowbundler, mq and noqueue.",
         .0.as_ref().map_or(String::new(), |name| format!("There is no \"{name}\". "))
@@ -193,7 +194,7 @@ pub enum PolicyError {
     /// The parent has no such class.
     #[error("Specified class not found. {0}")]
     NoClass(String),
-    /// A parent that is for `ingress` and `clsact` alone.
+    /// A parent that is reserved for `ingress` and `clsact`.
     #[error(
         "Specified parent ID is reserved for ingress and clsact Qdiscs. Narrows shapes what leaves a port: use root."
     )]
@@ -225,7 +226,7 @@ pub enum PolicyError {
         "Cannot delete qdisc with handle of zero. The queues of a cake_mq come and go with it: delete the root."
     )]
     CakeMqDelete,
-    /// `autorate-ingress` where no queue sees all that comes in.
+    /// `autorate-ingress` on several queues: none of them sees all arrivals.
     #[error(
         "autorate-ingress: the queues of this port share the rate of a {0}, and each sees a part of what comes in only. Give the bandwidth itself, or put cake on a port with one queue."
     )]
@@ -233,13 +234,13 @@ pub enum PolicyError {
     /// All handles are taken.
     #[error("No handle is free: give one with handle H:.")]
     NoHandleLeft,
-    /// The tree would be deeper than a worker's stack should be.
+    /// The tree would be deeper than a worker's stack allows.
     #[error("Qdiscs stand {} deep at most.", crate::MAX_DEPTH)]
     TooDeep,
-    /// `del` of something that nobody put there.
+    /// `del` of a default qdisc.
     #[error("Cannot delete qdisc with handle of zero. Nothing was set here, this is the default.")]
     Default,
-    /// `del` of a handle that the qdisc in that place does not have.
+    /// `del` with another handle than that of the qdisc in that place.
     #[error("Invalid handle. The qdisc there is {0}.")]
     OtherHandle(Handle),
     /// `del` with an unknown handle.
@@ -257,7 +258,7 @@ pub enum PolicyError {
     /// Parameters of a token bucket filter that no packet could pass.
     #[error("tbf: {0}")]
     Tbf(String),
-    /// Parameters of a leaf that cannot be had.
+    /// Invalid parameters of a leaf.
     #[error("{kind}: {why}")]
     Leaf {
         /// The kind of the qdisc.
@@ -265,30 +266,30 @@ pub enum PolicyError {
         /// What is wrong, and what to give instead.
         why: String,
     },
-    /// Parameters of a fair queue that cannot be had.
+    /// Invalid parameters of a fair queue.
     #[error("fq: {0}")]
     Fq(String),
-    /// `coordination` where there is nobody to coordinate with.
+    /// `coordination` for a qdisc that shares its rate with no other queue.
     #[error(
         "coordination: a qdisc under mq belongs to one queue and shares its rate with none. Put it at the root to limit the port."
     )]
     CoordinationUnderMq,
-    /// A pacing qdisc below a `tbf` that writes departure times, too.
+    /// A pacing qdisc below a `tbf`, where both write departure times.
     #[error(
         "coordination edt: {above} stamps packets with their departure, and so does the {kind} below it: one of two times would not hold. Give {above} coordination fair, equal or lock."
     )]
     StampedTwice {
         /// The `tbf`.
         above: Handle,
-        /// What stands below it.
+        /// The kind of the qdisc below it.
         kind: &'static str,
     },
-    /// Queue management where packets of different flows are kept apart.
+    /// Queue management on a qdisc that keeps packets of different flows apart.
     #[error(
         "codel: times are worked out at release, flow by flow; apart hosts and safeguard want to know them on arrival. Say apart flows nosafeguard, or nocodel."
     )]
     CodelApart,
-    /// A target that nobody would have missed for so long.
+    /// A target above its interval.
     #[error(
         "codel: target {target} is more than interval {interval}: a queue would have to stand too long for longer than it is observed. Say a target of a twentieth of the interval."
     )]

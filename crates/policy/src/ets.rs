@@ -1,7 +1,7 @@
-//! `ets`: bands in an order, and behind them bands that take turns.
+//! `ets`: strict bands, and after them bands that take turns.
 //!
-//! As in the kernel (`net/sched/sch_ets.c`). Differences: bands to which filters assign packets
-//! cannot be taken away.
+//! As in the kernel (`net/sched/sch_ets.c`). Difference: bands to which filters assign packets
+//! cannot be removed.
 
 use crate::assignments::Assignments;
 use crate::classful::{Classful, MINOR_MAX};
@@ -21,26 +21,26 @@ const BANDS_MAX: u16 = 16;
 /// The qdisc.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ets {
-    /// How many bands have a place in the order; those behind them take turns.
+    /// The number of strict bands; the others take turns.
     pub strict: u16,
-    /// How many bytes each of the latter sends in a turn.
+    /// The quantum of each of the others, in bytes.
     pub quanta: Vec<u32>,
-    /// The band of packets that no filter assigns to one.
+    /// The band of packets that no filter matches.
     pub priomap: Priomap,
     leaf_limit: u32,
     pub(crate) filters: Assignments,
 }
 
-/// What a command says of an `ets`.
+/// The options of a command for an `ets`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EtsOptions {
-    /// How many bands there are.
+    /// The number of bands.
     pub bands: u16,
-    /// How many of them have a place in the order.
+    /// The number of strict bands.
     pub strict: u16,
-    /// How many bytes those behind them send in a turn; those for which this has none a full frame.
+    /// The quantum of each other band, in bytes. Missing entries default to a full frame.
     pub quanta: Vec<u32>,
-    /// The bands of the first priorities; those of all others are the last.
+    /// The bands of the first priorities. All further priorities go to the last band.
     pub priomap: Vec<u8>,
 }
 
@@ -51,18 +51,18 @@ impl Ets {
         Self { strict: 0, quanta: Vec::new(), priomap: [0; 16], leaf_limit, filters }
     }
 
-    /// How many bands there are.
+    /// The number of bands.
     pub fn bands(&self) -> u16 {
         self.strict + self.quanta.len() as u16
     }
 
-    /// How many bytes the class `minor` sends in a turn, if it takes turns.
+    /// The quantum of the class `minor` in bytes, if it takes turns.
     pub fn quantum(&self, minor: u32) -> Option<u32> {
         let place = minor.checked_sub(u32::from(self.strict) + 1)?;
         self.quanta.get(usize::try_from(place).ok()?).copied()
     }
 
-    /// Makes `edit` to its classes; `handle` is the qdisc's.
+    /// Applies `edit` to the classes; `handle` is the qdisc's.
     pub(crate) fn edit(
         &mut self,
         handle: Handle,

@@ -1,4 +1,4 @@
-//! `pfifo` and `bfifo`: where they end unless somebody says otherwise.
+//! `pfifo` and `bfifo`, and their default limits.
 
 use crate::kind::{Rules, Site, fifo_config};
 use crate::plan::SharedLimit;
@@ -8,9 +8,9 @@ use narrows_qdisc::Config;
 /// `pfifo` or `bfifo`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fifo {
-    /// What is counted.
+    /// The unit of the limit.
     pub unit: FifoUnit,
-    /// How much of it may wait.
+    /// The limit.
     pub limit: u32,
 }
 
@@ -34,7 +34,7 @@ impl FifoUnit {
 }
 
 impl Fifo {
-    /// One with the port's queue length as its limit.
+    /// A FIFO with the port's queue length as its limit.
     pub(crate) fn new(unit: FifoUnit, facts: &PortFacts) -> Self {
         let limit = match unit {
             FifoUnit::Packets => facts.tx_queue_len,

@@ -1,12 +1,12 @@
 //! Filters of a port, with the rules of the kernel's `tc_new_tfilter()`.
 //!
-//! They are at an `htb`, at one of its inner classes, where they go on from the class that a filter
-//! above has assigned, and at the two ends of a port: what comes in there, and what goes out.
+//! Filters are attached to a classful qdisc, to one of its inner classes, or to the ingress or
+//! egress of a port. Filters at an inner class refine the choice of a filter above it.
 //!
-//! Differences from the kernel: a filter names a class that is there, and is a leaf or has filters
-//! of its own; the kernel takes any number and lets packets pass unshaped. A filter at a class names
-//! one below it, so that no packet is classified for ever. Filters of one priority are asked in the
-//! order of their numbers, whatever their kind.
+//! Differences from the kernel: a filter assigns a class that exists and either is a leaf or has
+//! filters of its own; the kernel accepts any number and passes such packets unshaped. A filter at
+//! a class assigns a class below it, so that classification terminates. Filters of one priority are
+//! evaluated in the order of their numbers, whatever their kind.
 
 use crate::action::{ActionDraft, ActionSet};
 use crate::classful::{Classful, MINOR_MAX};
@@ -15,55 +15,55 @@ use crate::{ClassId, Handle, Kind, Node, Parent, Policy, PolicyError, PortPolicy
 use narrows_classify::{ANY_PROTOCOL, Filter, Filters, Mark, Matches, order};
 use std::sync::Arc;
 
-/// The priority of the first filter for which nobody names one; each further one is asked before.
+/// The first default priority. Each further filter without a priority goes before the last one.
 const FIRST_AUTOMATIC: u16 = 49152;
 
-/// The numbers of the first `u32` filter of a port, and of the table in which it is.
+/// The number of the first `u32` filter of a port, and of its hash table.
 const FIRST_NODE: u32 = 0x800;
 const FIRST_TABLE: u32 = 0x800;
 
 /// One change to the filters of a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FilterEdit {
-    /// What to do.
+    /// The verb.
     pub verb: Verb,
-    /// At which qdisc or class; `None` for the root's.
+    /// The qdisc or class; `None` for the root qdisc.
     pub parent: Option<Parent>,
-    /// When it is asked.
+    /// The priority.
     pub pref: Option<u16>,
     /// The EtherType of its packets.
     pub protocol: Option<u16>,
-    /// The kind, where one is named.
+    /// The kind, if given.
     pub kind: Option<String>,
-    /// Its number among those of its `pref`; of an `fw` the mark.
+    /// The number within its `pref`; for `fw` the mark.
     pub handle: Option<u32>,
-    /// What it matches.
+    /// The condition.
     pub matches: Option<Matches>,
     /// The class that it assigns.
     pub class: Option<ClassId>,
-    /// What is done with what it matches.
+    /// The actions for matching packets.
     pub actions: Vec<ActionDraft>,
 }
 
-/// Where filters are.
+/// Where filters are attached.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum FilterPlace {
-    /// At the `htb` at the root, or at one of its classes.
+    /// At a classful qdisc, or at one of its classes.
     Class(ClassId),
-    /// What comes in at the port.
+    /// At ingress: packets that enter the port.
     Ingress,
-    /// What goes out of it, before its qdiscs.
+    /// At egress: packets that leave the port, before its qdiscs.
     Egress,
 }
 
-/// What stands at the two ends of a port: `clsact`, or `ingress`, which has one.
+/// The filters at both ends of a port: `clsact`, or `ingress`, which has only one end.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ends {
     /// Whether it is a `clsact`.
     pub has_egress: bool,
-    /// Filters of what comes in.
+    /// Filters at ingress.
     pub ingress: Filters,
-    /// Filters of what goes out.
+    /// Filters at egress.
     pub egress: Filters,
 }
 
@@ -75,10 +75,11 @@ impl Ends {
 }
 
 impl Policy {
-    /// This policy with `edit` made to the filters of port `dev`.
+    /// This policy with `edit` applied to the filters of port `dev`.
     ///
     /// # Errors
-    /// What the kernel would refuse, and what is a trap there; this policy is as it was.
+    /// What the kernel would refuse, and what it accepts to the operator's harm. This policy does
+    /// not change.
     pub fn edit_filter(&self, dev: &str, edit: &FilterEdit) -> Result<Self, PolicyError> {
         let mut next = self.clone();
         let actions = &mut next.actions;
@@ -119,7 +120,7 @@ impl Policy {
             }
             named.clone().try_for_each(|id| next.check_place(id))?;
         }
-        // An action that others have may be at another port, too.
+        // A shared action may be on another port, too.
         if named.count() > 0 {
             next.ports.keys().try_for_each(|dev| next.check_front(dev))?;
         }
@@ -129,10 +130,10 @@ impl Policy {
 }
 
 impl PortPolicy {
-    /// What `parent` means: where filters can be.
+    /// The place that `parent` refers to.
     ///
     /// # Errors
-    /// There is nothing of the sort.
+    /// If no filters can be attached there.
     pub fn filter_place(&self, parent: Option<Parent>) -> Result<FilterPlace, PolicyError> {
         match parent {
             None | Some(Parent::Root) => {
@@ -159,7 +160,7 @@ impl PortPolicy {
         }
     }
 
-    /// The qdisc of which `class` is one.
+    /// The classful qdisc to which `class` belongs.
     fn classful(&self, class: ClassId) -> Option<&dyn Classful> {
         self.find(Handle::new(class.major)?)?.kind.classful()
     }
@@ -177,14 +178,14 @@ impl PortPolicy {
         filters.cloned().unwrap_or_default()
     }
 
-    /// Everywhere that filters are, in the order in which they have to be made: those at a class
+    /// All places with filters, in the order in which they must be restored: those at a class
     /// before those that assign packets to it.
     pub fn filter_places(&self) -> Vec<FilterPlace> {
         let mut places = Vec::new();
         for node in self.holders() {
             let Some(classful) = node.kind.classful() else { continue };
             let mut minors: Vec<u32> = classful.filters().keys().copied().collect();
-            // The qdisc itself, which is 0, last of all.
+            // The qdisc itself, number 0, comes last.
             minors.sort_by_key(|minor| std::cmp::Reverse((*minor != 0, classful.depth(*minor))));
             places.extend(minors.into_iter().map(|at| FilterPlace::Class(node.handle.class(at))));
         }
@@ -197,7 +198,7 @@ impl PortPolicy {
 }
 
 impl Kind {
-    /// Makes `edit` to the filters at the class `at`, or at the qdisc where that is 0.
+    /// Applies `edit` to the filters at the class `at`, or at the qdisc if that is 0.
     fn edit_filters(
         &mut self,
         handle: Handle,
@@ -229,7 +230,7 @@ impl Kind {
     }
 }
 
-/// The minor number of the class that a filter at `at` assigns: a leaf, or one that has filters.
+/// The minor number of the class that a filter at `at` assigns: a leaf, or a class with filters.
 fn filtered_class(
     classful: &dyn Classful,
     handle: Handle,
@@ -303,7 +304,7 @@ fn put(
         }
     };
     let protocol = edit.protocol.unwrap_or(ANY_PROTOCOL);
-    // Without a class of the qdisc it is at an end of the port.
+    // Without a class of a qdisc, the filter is at an end of the port.
     let named = edit.class.filter(|_| class.is_none());
     if named.is_some_and(|named| named.major.max(named.minor) > MINOR_MAX) {
         return refuse("where packets come in or go out a filter names classes up to ffff:ffff");
@@ -332,7 +333,7 @@ fn put(
     let last = filters.before(behind).filter(|(_, filter)| filter.pref == pref);
     let last = last.map(|(_, filter)| filter.handle);
     new.handle = number(filters, &new.matches, edit.handle, last)?;
-    // A port has one of them, which is replaced by deleting it.
+    // A port has only one of these; to replace it, delete it.
     if edit.handle.is_none() && new.matches == Matches::All && last.is_some() {
         return refuse("Filter already exists");
     }
@@ -352,7 +353,7 @@ fn put(
     Ok(())
 }
 
-/// The number of a filter: the one that is given, or one behind `last` of its priority.
+/// The number of a filter: the given one, or the one after `last` of its priority.
 fn number(
     filters: &Filters,
     matches: &Matches,
@@ -368,7 +369,7 @@ fn number(
             };
             let table = match last {
                 Some(last) => last >> 20,
-                // Each priority has a table of its own, as in the kernel.
+                // As in the kernel, each priority has a hash table of its own.
                 None => {
                     let prefs = filters.iter().filter_map(|(_, filter)| of_u32(filter));
                     prefs.max().map_or(FIRST_TABLE, |last| last + 1)
@@ -376,7 +377,7 @@ fn number(
             };
             let node = match given {
                 Some(given) if given >> 20 != 0 && given >> 20 != table => {
-                    // Only a first filter says which table its priority has.
+                    // Only the first filter of a priority determines its table.
                     return match last {
                         None => Ok(given),
                         Some(_) => refuse("cls_u32: Handle specified hash table address mismatch"),

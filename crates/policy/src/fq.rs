@@ -1,10 +1,10 @@
-//! `fq`: what an operator may leave out, and what cannot be had.
+//! `fq`: defaults, and refused combinations.
 //!
-//! As in the kernel (`fq_change()`) a command sets what it names and nothing else: a new one starts
-//! from the defaults, a changed one from what it was. Every queue of a port runs one of its own,
-//! with these limits, as it does in Linux under `mq`.
+//! As in the kernel (`fq_change()`), a command sets only what it names: a new qdisc starts from the
+//! defaults, a changed one from its present parameters. Every queue of a port runs an instance of
+//! its own with these limits, as under `mq` in Linux.
 //!
-//! *Non-goals.* What the parameters do is `narrows_qdisc::fq`'s.
+//! *Non-goals.* The meaning of the parameters: see `narrows_qdisc::fq`.
 
 use crate::kind::{Rules, Site};
 use crate::plan::SharedLimit;
@@ -15,13 +15,13 @@ use narrows_units::{Nanos, Rate};
 /// A fair queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FqParams {
-    /// What an instance runs with.
+    /// The configuration of an instance.
     pub config: Config,
-    /// Kept to be shown: it is for sockets that ask for no rate, and frames at a port have none.
+    /// Kept only for `show`: it applies to sockets, and frames at a port have none.
     pub default_rate: Rate,
 }
 
-/// What a command names.
+/// The options that a command names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FqOptions {
     /// `limit`
@@ -46,7 +46,7 @@ pub struct FqOptions {
     pub buckets: Option<u32>,
     /// `orphan_mask`
     pub orphan_mask: Option<u32>,
-    /// `ce_threshold`; [`FqOptions::NEVER`] is none.
+    /// `ce_threshold`; [`FqOptions::NEVER`] disables it.
     pub ce_threshold: Option<Nanos>,
     /// `timer_slack`
     pub timer_slack: Option<Nanos>,
@@ -54,7 +54,7 @@ pub struct FqOptions {
     pub horizon: Option<Nanos>,
     /// `horizon_cap`, `horizon_drop`
     pub beyond: Option<Beyond>,
-    /// `offload_horizon`; no port can do more than none.
+    /// `offload_horizon`; only 0 is possible, as no port offloads pacing.
     pub offload_horizon: Option<Nanos>,
     /// `bands 3 priomap`
     pub priomap: Option<[u8; PRIORITIES]>,
@@ -63,20 +63,20 @@ pub struct FqOptions {
 }
 
 impl FqOptions {
-    /// The `ce_threshold` that marks nothing, as the kernel has it: the longest that can be said.
+    /// The `ce_threshold` that marks nothing: as in the kernel, the largest value.
     pub const NEVER: Nanos = Nanos::from_micros(u32::MAX as u64);
 }
 
 impl FqParams {
-    /// The defaults, for frames of up to `frame` bytes.
+    /// The defaults for frames of up to `frame` bytes.
     pub fn new(frame: u32) -> Self {
         Self { config: Config::for_frames_of(frame), default_rate: Rate::default() }
     }
 
-    /// These with what `options` names.
+    /// These parameters, changed by `options`.
     ///
     /// # Errors
-    /// Where that cannot be had.
+    /// If the result is invalid.
     pub(crate) fn changed(mut self, options: &FqOptions) -> Result<Self, PolicyError> {
         fn set<T: Copy>(at: &mut T, given: Option<T>) {
             *at = given.unwrap_or(*at);

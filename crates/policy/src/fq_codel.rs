@@ -1,10 +1,10 @@
-//! `fq_codel`: what an operator may leave out, and what cannot be had.
+//! `fq_codel`: defaults, and refused combinations.
 //!
-//! As in the kernel (`fq_codel_change()`) a command sets what it names and nothing else, and
-//! `flows` is fixed once there are queues. Every queue of a port runs one of its own, with these
-//! limits, as it does in Linux under `mq`.
+//! As in the kernel (`fq_codel_change()`), a command sets only what it names, and `flows` is fixed
+//! once there are queues. Every queue of a port runs an instance of its own with these limits, as
+//! under `mq` in Linux.
 //!
-//! *Non-goals.* What the parameters do is `narrows_qdisc::fq_codel`'s.
+//! *Non-goals.* The meaning of the parameters: see `narrows_qdisc::fq_codel`.
 
 use crate::kind::{Rules, Site};
 use crate::plan::SharedLimit;
@@ -13,10 +13,10 @@ use narrows_qdisc::codel::{CeThreshold, Selector};
 use narrows_qdisc::fq_codel::{Config, FLOWS_MAX, QUANTUM_MAX, QUANTUM_MIN};
 use narrows_units::{Bytes, Nanos};
 
-/// The most memory that can be asked for, as in the kernel.
+/// The largest memory limit, as in the kernel.
 const MEMORY_MAX: Bytes = Bytes(1 << 31);
 
-/// What a command names.
+/// The options that a command names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FqCodelOptions {
     /// `limit`
@@ -33,7 +33,7 @@ pub struct FqCodelOptions {
     pub quantum: Option<u32>,
     /// `ecn`, `noecn`
     pub ecn: Option<bool>,
-    /// `ce_threshold`; [`CodelQueueOptions::NEVER`] is none.
+    /// `ce_threshold`; [`CodelQueueOptions::NEVER`] disables it.
     pub ce_threshold: Option<Nanos>,
     /// `ce_threshold_selector`
     pub ce_threshold_selector: Option<Selector>,
@@ -42,13 +42,13 @@ pub struct FqCodelOptions {
 }
 
 impl FqCodelOptions {
-    /// What there is before these are set, on a port with frames of up to `frame` bytes.
+    /// The configuration before these options apply, for frames of up to `frame` bytes.
     pub(crate) fn made(&self, frame: u32) -> Config {
         let default = Config::for_frames_of(frame);
         Config { flows: self.flows.unwrap_or(default.flows), ..default }
     }
 
-    /// Refuses what the kernel refuses. `flows` is how many there are.
+    /// Refuses what the kernel refuses. `flows` is the number of flows.
     fn check(&self, flows: u32) -> Result<(), PolicyError> {
         let refuse = |why: String| Err(PolicyError::Leaf { kind: "fq_codel", why });
         if let Some(wanted) = self.flows {
@@ -69,7 +69,7 @@ impl FqCodelOptions {
         Ok(())
     }
 
-    /// The threshold that is named, where `before` is what there is.
+    /// The threshold after these options; `before` is the present one.
     fn threshold(&self, before: Option<CeThreshold>) -> Option<CeThreshold> {
         let sojourn = match self.ce_threshold {
             Some(CodelQueueOptions::NEVER) => None,

@@ -1,21 +1,24 @@
-//! What filters run in the driver, in front of whatever plane there is.
+//! Which filters run in the driver, in front of the workers.
 //!
-//! Filters at a port's ingress run in the driver, in order, from the first one on. They have to up to
-//! the last that looks up a set or polices each of many: nobody else can. Behind that they do as long
-//! as they can, up to the last that drops anything: what is dropped there costs the workers nothing.
-//! All others run in the workers. Without one that drops nothing runs in the driver.
+//! Filters at a port's ingress can run in the driver, in order, starting with the first. Filters up
+//! to the last one that looks up a set or polices per key *must* run there: nothing else can
+//! evaluate them. After that, filters run in the driver as far as it is able, up to the last one
+//! that drops packets, because a packet that the driver drops costs the workers nothing. All others
+//! run in the workers. If no filter drops packets, none runs in the driver.
 //!
-//! They become [`FrontTerm`]s. An `or` between sets becomes a term for each of its parts (disjunctive
-//! normal form).
+//! They become [`FrontTerm`]s. An `or` between sets becomes one term for each alternative
+//! (disjunctive normal form).
 //!
-//! *`pass` ends it all.* Behind a filter that lets a packet pass no other is asked. What runs behind
-//! the driver cannot know that it was. So where one passes, all have to run in the driver.
+//! *`pass` ends the list.* After a filter that lets a packet pass, no other is evaluated. The
+//! workers cannot know that this happened in the driver. So if one filter passes packets, all must
+//! run in the driver.
 //!
-//! *`skbedit` is done twice:* in the driver, where `fw` filters see the mark, and again by the worker,
-//! which cannot see what the driver has marked. So it must not depend on what only the driver knows.
+//! *`skbedit` runs twice:* in the driver, so that `fw` filters see the mark, and again in the
+//! worker, which cannot see the driver's mark. So its filter must not depend on what only the
+//! driver knows.
 //!
-//! *A policer is at one place.* Its account is in the driver or with the workers, so all filters that
-//! have the same one run there, at one port.
+//! *A policer runs in one place.* Its token bucket is in the driver or with the workers. So all
+//! filters that share a policer run in the same place, on one port.
 
 use crate::action::ActionSet;
 use crate::{Policy, PolicyError, PortPolicy};
@@ -25,21 +28,21 @@ use narrows_classify::{
 use narrows_units::wire::Framing;
 use std::sync::Arc;
 
-/// As many terms the program in the driver has room for.
+/// How many terms the program in the driver can hold.
 pub const FRONT_TERMS_MAX: usize = 32;
-/// As many look-ups a term may have.
+/// How many look-ups a term may have.
 pub const FRONT_LOOK_UPS_MAX: usize = 4;
-/// As many words of the frame.
+/// How many words of the frame a term may test.
 pub const FRONT_WORDS_MAX: usize = 4;
-/// As many actions.
+/// How many actions a term may have.
 pub const FRONT_ACTIONS_MAX: usize = 3;
 
-/// How far filters run in the driver.
+/// How many filters run in the driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
-    /// As far as nobody else can: where there may be no driver, as in a simulation.
+    /// Only those that must: there may be no driver, as in a simulation.
     Needed,
-    /// As far as it saves anything.
+    /// All for which it saves work.
     Possible,
 }
 
@@ -48,30 +51,30 @@ pub enum Reach {
 pub struct SetLookUp {
     /// The set's name.
     pub set: Arc<str>,
-    /// Whose address.
+    /// Which of the packet's addresses.
     pub address: End,
-    /// Whose port, where the set has ports.
+    /// Which of its ports, if the set has ports.
     pub port: Option<End>,
-    /// Whether the packet must not be in it.
+    /// Whether the packet must not be in the set.
     pub is_negated: bool,
 }
 
-/// What a packet has to be, and what becomes of it then.
+/// A condition on a packet, and the actions for packets that meet it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FrontTerm {
-    /// Its protocol, as a [`Filter`] says it.
+    /// The protocol, as in a [`Filter`].
     pub protocol: u16,
-    /// What its headers have to say.
+    /// Conditions on header fields.
     pub flower: Flower,
-    /// Words of it.
+    /// Conditions on words of the frame.
     pub words: Vec<Selector>,
-    /// Its mark.
+    /// A condition on the mark.
     pub mark: Option<Mark>,
-    /// Look-ups, all of which have to say yes.
+    /// Look-ups in sets, all of which must succeed.
     pub look_ups: Vec<SetLookUp>,
-    /// What is done with it. What is done once more behind the driver is counted there.
+    /// The actions. An action that the worker repeats is counted there.
     pub actions: Vec<(ActionId, Action)>,
-    /// Whether the next term is of the same filter, of which one has to match.
+    /// Whether the next term is an alternative of the same filter.
     pub has_more: bool,
 }
 
@@ -80,12 +83,12 @@ fn refuse<T>(why: impl Into<String>) -> Result<T, PolicyError> {
 }
 
 impl Policy {
-    /// Whether the filters of `dev` that have to can run in the driver.
+    /// Checks that the filters of `dev` that must run in the driver can do so.
     pub(crate) fn check_front(&self, dev: &str) -> Result<(), PolicyError> {
         split(self.port(dev), Reach::Needed).map(drop)
     }
 
-    /// Whether the action `id`, which may police each of many, is at ingress only.
+    /// Checks that the action `id`, if it is a per-key policer, is only used at ingress.
     pub(crate) fn check_place(&self, id: ActionId) -> Result<(), PolicyError> {
         let Some(bound) = self.action(id).filter(|bound| bound.action.per().is_some()) else {
             return Ok(());
@@ -102,25 +105,25 @@ impl Policy {
     }
 }
 
-/// How often the first `count` of `filters` have the action `id`.
+/// How often the first `count` of `filters` use the action `id`.
 fn held(filters: &Filters, id: ActionId, count: usize) -> usize {
     let first = filters.iter().take(count);
     first.map(|(_, filter)| filter.actions.iter().filter(|of| **of == id).count()).sum()
 }
 
 impl PortPolicy {
-    /// What of its filters runs in the driver at least.
+    /// The filters that must run in the driver.
     pub fn in_front(&self) -> Vec<FrontTerm> {
         self.split(Reach::Needed).0
     }
 
-    /// What runs in the driver of what comes in, and what runs behind it.
+    /// Splits the filters at ingress: the terms for the driver, and the filters for the workers.
     pub fn split(&self, reach: Reach) -> (Vec<FrontTerm>, Filters) {
-        // Checked when the filters were made.
+        // Was checked when the filters were made.
         split(self, reach).unwrap_or_default()
     }
 
-    /// The sets that its filters name, one after the other, as often as they do.
+    /// The sets that the filters name, with repetitions.
     pub fn sets(&self) -> Vec<Arc<str>> {
         self.in_front()
             .into_iter()
@@ -130,7 +133,7 @@ impl PortPolicy {
     }
 }
 
-/// Whether a set is looked up.
+/// Whether the condition looks up a set.
 pub(crate) fn has_set(matches: &Matches) -> bool {
     fn within(expression: &Expression) -> bool {
         match expression {
@@ -147,10 +150,10 @@ pub(crate) fn has_set(matches: &Matches) -> bool {
 struct InFront {
     pref: u16,
     terms: Vec<FrontTerm>,
-    /// Whether it may let a packet pass, or drop one.
+    /// Whether it can let a packet pass, or drop one.
     passes: bool,
     drops: bool,
-    /// Whether it is run once more behind the driver.
+    /// Whether the workers run it once more.
     is_repeated: bool,
 }
 
@@ -229,7 +232,7 @@ fn split(port: &PortPolicy, reach: Reach) -> Result<(Vec<FrontTerm>, Filters), P
     Ok((terms, rest))
 }
 
-/// A policer that the first `end` filters share with somebody else.
+/// A policer that the first `end` filters share with other filters.
 fn shared(port: &PortPolicy, all: &Filters, end: usize) -> Option<ActionId> {
     let bound = |id: &ActionId| port.actions.as_ref().and_then(|actions| actions.get(*id));
     let mut ids = all.iter().take(end).flat_map(|(_, filter)| filter.actions.iter());
@@ -242,7 +245,8 @@ fn shared(port: &PortPolicy, all: &Filters, end: usize) -> Option<ActionId> {
     ids.find(is_shared).copied()
 }
 
-/// `filter` as it runs in the driver, behind one that passes or none.
+/// `filter` as it runs in the driver; `has_passed` says whether an earlier filter lets packets
+/// pass.
 fn in_front(filter: &Filter, port: &PortPolicy, has_passed: bool) -> Result<InFront, PolicyError> {
     let pref = filter.pref;
     if filter.actions.len() > FRONT_ACTIONS_MAX {
@@ -310,7 +314,7 @@ fn in_front(filter: &Filter, port: &PortPolicy, has_passed: bool) -> Result<InFr
     Ok(InFront { pref, terms, passes, drops, is_repeated })
 }
 
-/// Whether `action` can be done in the driver.
+/// Checks that the driver can run `action`.
 fn check_action(action: &Action, pref: u16) -> Result<(), PolicyError> {
     if action.controls().contains(&Control::Reclassify) {
         return refuse(format!(
@@ -327,7 +331,8 @@ fn check_action(action: &Action, pref: u16) -> Result<(), PolicyError> {
     refuse(format!("In the driver is no {why}: leave it out of the action at pref {pref}"))
 }
 
-/// Look-ups of which all have to say yes, for each way in which `expression` is true, or not true.
+/// The alternatives under which `expression` is true (or false, if negated). Each is a list of
+/// look-ups that must all succeed.
 fn alternatives(
     expression: &Expression,
     is_negated: bool,
@@ -340,7 +345,7 @@ fn alternatives(
             is_negated,
         }]]),
         Expression::Not(not) => alternatives(not, !is_negated),
-        // Not both is one of both not.
+        // not (a and b) = (not a) or (not b).
         Expression::And(list) if !is_negated => every(list, is_negated),
         Expression::Or(list) if is_negated => every(list, is_negated),
         Expression::And(list) | Expression::Or(list) => {
@@ -355,7 +360,7 @@ fn alternatives(
     }
 }
 
-/// Each way in which all of `list` are so.
+/// The alternatives under which all of `list` are true.
 fn every(list: &[Expression], is_negated: bool) -> Result<Vec<Vec<SetLookUp>>, PolicyError> {
     let mut ways = vec![Vec::new()];
     for one in list {

@@ -1,7 +1,7 @@
-//! The numbers by which qdiscs and classes are named: `1:`, `1:2`, `root`.
+//! The numbers of qdiscs and classes: `1:`, `1:2`, `root`.
 //!
-//! Difference from the kernel: a number has up to 32 bits, where the kernel has 16 before and 16
-//! behind the colon. So a port can have a million classes, and a qdisc in each.
+//! Difference from the kernel: major and minor numbers have up to 32 bits; the kernel has 16 for
+//! each. So a port can have a million classes, and a qdisc in each.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use std::fmt;
 pub struct Handle(u32);
 
 impl Handle {
-    /// Handles from here on are given to qdiscs that were made without one.
+    /// The first handle for qdiscs that are created without one.
     pub const FIRST_AUTOMATIC: Self = Self(0x8001);
 
-    /// From here on numbers are Narrows' own: the kernel has none.
+    /// The first number beyond the kernel's range.
     pub const FIRST_WIDE: Self = Self(0x1_0000);
 
-    /// What the kernel calls `ingress` and `clsact`.
+    /// The handle of `ingress` and `clsact` in the kernel.
     pub const ENDS: Self = Self(0xffff);
 
     /// The handle `major:`, or `None` for 0.
@@ -51,13 +51,13 @@ pub struct ClassId {
 }
 
 impl ClassId {
-    /// Where the kernel hangs `ingress` and `clsact`; no place for a qdisc that queues.
+    /// Where the kernel attaches `ingress` and `clsact`. No qdisc with a queue can be there.
     pub const INGRESS: Self = Self { major: 0xffff, minor: 0xfff1 };
 
-    /// Where filters are of what comes in at a port.
+    /// The parent of filters at ingress.
     pub const END_INGRESS: Self = Self { major: 0xffff, minor: 0xfff2 };
 
-    /// Where filters are of what goes out of a port.
+    /// The parent of filters at egress.
     pub const END_EGRESS: Self = Self { major: 0xffff, minor: 0xfff3 };
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for ClassId {
     }
 }
 
-/// Where a qdisc hangs.
+/// The place of a qdisc.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Parent {
     /// At the device.

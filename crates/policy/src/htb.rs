@@ -1,8 +1,8 @@
 //! `htb`: the qdisc, its classes, and the rules for both.
 //!
-//! As in the kernel (`net/sched/sch_htb.c`), but for what is a trap there: a parent that does not
-//! exist, a ceiling below the rate, a default that is no leaf are refused or warned of, where the
-//! kernel makes a root class, takes the ceiling, and lets packets pass unshaped.
+//! As in the kernel (`net/sched/sch_htb.c`), except for its traps. A parent that does not exist is
+//! refused; the kernel makes a root class. A ceiling below the rate, and a default that is no leaf,
+//! are refused or cause a warning; the kernel accepts the ceiling and passes packets unshaped.
 
 use crate::assignments::Assignments;
 use crate::classful::Classful;
@@ -20,10 +20,10 @@ mod classes;
 
 pub use classes::HtbClasses;
 
-/// Quanta are not below and not above these, unless somebody says so.
+/// The range of a computed quantum. An explicit one may be outside.
 const QUANTUM: std::ops::RangeInclusive<u64> = 1_000..=200_000;
 
-/// `r2q` unless somebody says so: how many times a class's quantum its rate is in bytes a second.
+/// The default `r2q`: the ratio of a class's rate, in bytes per second, to its quantum.
 const R2Q: u32 = 10;
 
 /// The last number of a class.
@@ -32,20 +32,20 @@ const CLASS_MAX: u32 = 0x7fff_ffff;
 /// The qdisc.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Htb {
-    /// The class of packets that no filter assigns to one; 0 for none.
+    /// The class of packets that no filter matches; 0 for none.
     pub default: u32,
-    /// How many times a class's quantum its rate is, in bytes a second.
+    /// The ratio of a class's rate, in bytes per second, to its quantum.
     pub r2q: u32,
-    /// How many packets without a class may wait for room on the device.
+    /// How many packets without a class may wait for the device.
     pub direct_limit: u32,
-    /// How the queues keep the classes together.
+    /// How the queues coordinate the classes.
     pub coordination: TreeStrategy,
     /// The classes, by their minor numbers.
     pub classes: HtbClasses,
     pub(crate) filters: Assignments,
 }
 
-/// What a command says of an `htb`.
+/// The options of a command for an `htb`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HtbOptions {
     /// See [`Htb::default`].
@@ -61,7 +61,7 @@ pub struct HtbOptions {
 /// A class of an `htb`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HtbClass {
-    /// The class above it; `None` where that is the qdisc.
+    /// The parent class; `None` if it is the qdisc.
     pub parent: Option<u32>,
     /// Its parameters.
     pub params: HtbParams,
@@ -70,51 +70,51 @@ pub struct HtbClass {
 /// The parameters of a class, as `tc` sends them: all at once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HtbParams {
-    /// What it gets whatever others do.
+    /// The assured rate.
     pub rate: Rate,
-    /// What it never exceeds.
+    /// The ceiling.
     pub ceil: Rate,
-    /// How much may leave at once at `rate` after a pause.
+    /// The burst at `rate`.
     pub burst: Bytes,
-    /// The same at `ceil`.
+    /// The burst at `ceil`.
     pub cburst: Bytes,
-    /// Who borrows first: 0 before 7.
+    /// The priority for borrowing: 0 is first, 7 last.
     pub prio: u8,
-    /// In what proportion classes of one priority share what they borrow, in bytes; `None` for what
-    /// follows from `rate` and the qdisc's `r2q`.
+    /// The weight, in bytes, with which classes of one priority share what they borrow. `None`
+    /// derives it from `rate` and the qdisc's `r2q`.
     pub quantum: Option<u32>,
-    /// What a frame is charged.
+    /// How a frame's length is counted.
     pub overhead: Overhead,
-    /// What FlowValve's words say.
+    /// FlowValve's parameters.
     pub label: HtbLabel,
 }
 
 /// One change to the classes of a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClassEdit {
-    /// What to do.
+    /// The verb.
     pub verb: Verb,
-    /// Below which class or qdisc.
+    /// The parent class or qdisc.
     pub parent: Option<Parent>,
-    /// Which class.
+    /// The class.
     pub class: Option<ClassId>,
     /// Its parameters.
     pub params: Option<ClassParams>,
 }
 
-/// What a command says of a class.
+/// The parameters of a class in a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ClassParams {
     /// `htb`
     Htb(HtbParams),
     /// `drr`
     Drr {
-        /// How many bytes it sends in a turn.
+        /// The quantum in bytes.
         quantum: Option<u32>,
     },
     /// `ets`
     Ets {
-        /// The same.
+        /// The quantum in bytes.
         quantum: Option<u32>,
     },
 }
@@ -130,7 +130,7 @@ impl ClassParams {
     }
 }
 
-/// The class that `class` names of the qdisc `handle`, of which `last` is the last.
+/// The class of the qdisc `handle` that `class` names; the highest number is `last`.
 pub(crate) fn number(handle: Handle, class: Option<ClassId>, last: u32) -> Result<ClassId, String> {
     let id = class.ok_or("say which class: classid ID.")?;
     if ![0, handle.major()].contains(&id.major) || !(1..=last).contains(&id.minor) {
@@ -148,26 +148,27 @@ impl Htb {
         Self { default: 0, r2q: R2Q, direct_limit, coordination, classes, filters }
     }
 
-    /// How far above the lowest class below it a class stands, as `tc -d` shows it: 0 for a leaf.
+    /// The level of a class, as `tc -d` shows it: 0 for a leaf, otherwise the height of its
+    /// subtree.
     pub fn level(&self, minor: u32) -> u8 {
         let below = self.classes.children(minor);
         below.map(|child| self.level(child) + 1).max().unwrap_or(0)
     }
 
-    /// Whether all but its classes and filters is as in `other`.
+    /// Whether everything but the classes and filters equals `other`.
     pub(crate) fn is_alike(&self, other: &Self) -> bool {
         let alike = |htb: &Self| (htb.default, htb.r2q, htb.direct_limit, htb.coordination);
         alike(self) == alike(other)
     }
 
-    /// In what proportion a class shares what it borrows.
+    /// The quantum of a class.
     pub fn quantum(&self, class: &HtbClass) -> u32 {
         let from_rate = class.params.rate.bytes_per_sec() / u64::from(self.r2q.max(1));
         let quantum = from_rate.clamp(*QUANTUM.start(), *QUANTUM.end()) as u32;
         class.params.quantum.unwrap_or(quantum).max(1)
     }
 
-    /// The class as queues keep it.
+    /// The class in the form that queues use.
     pub(crate) fn class(&self, class: &HtbClass) -> htb::Class {
         let HtbParams { rate, ceil, burst, cburst, prio, overhead, .. } = class.params;
         let quantum = self.quantum(class);
@@ -175,7 +176,7 @@ impl Htb {
         htb::Class { parent, rate, ceil, burst, cburst, prio, quantum, overhead }
     }
 
-    /// Makes `edit` to the classes of the `htb` that is called `handle`.
+    /// Applies `edit` to the classes of the `htb` with this `handle`.
     pub(crate) fn edit(
         &mut self,
         handle: Handle,
@@ -210,7 +211,7 @@ impl Htb {
         params.check()?;
         params.label = params.label.of(handle, minor)?;
         if let Some(parent) = present {
-            // As in the kernel a class does not move.
+            // As in the kernel, a class keeps its parent.
             self.classes.insert(minor, HtbClass { parent, params });
             return Ok(Changed::default());
         }
@@ -227,7 +228,7 @@ impl Htb {
         };
         if let Some(parent) = parent {
             if !self.classes.contains(parent) {
-                // The kernel makes a root class of it, beside the limits that it was meant to be
+                // The kernel would make it a root class, outside the limits that it was meant to be
                 // under.
                 let parent = handle.class(parent);
                 return refuse(format!(
@@ -251,8 +252,8 @@ impl Htb {
         Ok(Changed { without_qdisc: became_inner, ..Changed::default() })
     }
 
-    /// What is allowed and probably not meant, after a change of the class `minor`, or of the
-    /// qdisc.
+    /// A warning about settings that are allowed but probably not meant, after a change to the
+    /// class `minor` or to the qdisc.
     pub fn warning(&self, handle: Handle, minor: Option<u32>) -> Option<String> {
         if let Some(minor) = minor
             && let Some(parent) = self.classes.get(minor).and_then(|class| class.parent)

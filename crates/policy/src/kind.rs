@@ -1,8 +1,8 @@
-//! What a qdisc is, and the rules of each kind.
+//! The kinds of qdiscs, and the rules of each.
 //!
-//! A kind's parameters are data, its module says how they are made and changed, and [`Rules`] is
-//! all that the rest of the policy asks. *To add a kind:* a module with its `Rules`, a variant of
-//! [`Kind`] and one of [`Params`]; the compiler names the places.
+//! A kind's parameters are data. Its module defines how they are created and changed. [`Rules`] is
+//! the interface for the rest of the policy. *To add a kind:* a module with its `Rules`, a variant
+//! of [`Kind`] and one of [`Params`]; the compiler names the places.
 
 use crate::mq::Mq;
 use crate::plan::SharedLimit;
@@ -15,66 +15,65 @@ use narrows_coordination::Strategy;
 use narrows_qdisc::pacing::{self, Structure};
 use narrows_qdisc::{Config, codel, fifo, fq_codel, netem, sfq};
 
-/// What a qdisc is, with its parameters.
+/// The kind of a qdisc, with its parameters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// No queue: what cannot leave at once is dropped.
+    /// No queue: a packet that cannot leave at once is dropped.
     Noqueue,
     /// First in, first out.
     Fifo(Fifo),
     /// A token bucket filter.
     Tbf(TbfParams),
-    /// Common applications kept enhanced: `cake`, `cake_mq`.
+    /// CAKE: `cake`, `cake_mq`.
     Cake(Cake),
-    /// A queue for each flow, and a pace.
+    /// A queue per flow, with pacing.
     Fq(FqParams),
-    /// One queue that does not stay long.
+    /// One queue with CoDel.
     Codel(codel::Config),
-    /// A queue for each flow that does not stay long.
+    /// A queue per flow, each with CoDel.
     FqCodel(fq_codel::Config),
     /// Flows that take turns.
     Sfq(sfq::Config),
-    /// Delay, loss and other trouble.
+    /// Network emulation: delay, loss and other impairments.
     Netem(netem::Config),
-    /// A rate for each flow: `carousel`, `eiffel`, `flowbundler`.
+    /// A rate per flow: `carousel`, `eiffel`, `flowbundler`.
     Pacing(pacing::Config),
-    /// Classes in a tree.
+    /// A tree of classes.
     Htb(Htb),
-    /// Bands in an order.
+    /// Strict bands.
     Prio(Prio),
-    /// Classes by turns.
+    /// Classes that take turns.
     Drr(Drr),
-    /// Bands in an order, and others by turns.
+    /// Strict bands, and others that take turns.
     Ets(Ets),
     /// One child for each queue of the port.
     Mq,
 }
 
-/// What may stand below a qdisc.
+/// The children that a qdisc may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Classes {
     /// Nothing.
     None,
-    /// One qdisc, whatever number it is given. Until somebody puts one there it is a FIFO with the
-    /// limit of the qdisc above it.
+    /// One qdisc, with any class number. By default a FIFO with the limit of the parent.
     One(Fifo),
-    /// One qdisc for each queue of the port. A queue without one sends at once what it has.
+    /// One qdisc for each queue of the port. A queue without one sends at once.
     Queues,
-    /// As many as somebody makes. One without a qdisc has a `pfifo`.
+    /// One for each class that the operator creates. The default is a `pfifo`.
     Made,
-    /// As many as the qdisc's parameters say. One without a qdisc has a `pfifo`.
+    /// One for each class that the qdisc's parameters define. The default is a `pfifo`.
     Bands,
-    /// One for each queue of the port, all alike, which come and go with the qdisc above them.
+    /// One for each queue of the port. All are alike; they are created and deleted with the parent.
     Alike,
 }
 
 impl Classes {
-    /// The key of the child at class `minor`, as [`Node::children`] has it.
+    /// The key of the child at class `minor`, as in [`Node::children`].
     pub(crate) fn key(self, minor: u32) -> u32 {
         if let Self::One(_) = self { 1 } else { minor }
     }
 
-    /// The kind of what stands where nobody put anything.
+    /// The kind of the default child.
     pub(crate) fn default(self) -> Option<&'static str> {
         match self {
             Self::None => None,
@@ -86,12 +85,12 @@ impl Classes {
     }
 }
 
-/// Where a qdisc stands, or is to stand.
+/// The place of a qdisc.
 #[derive(Clone, Copy)]
 pub(crate) struct Site<'a> {
     pub(crate) facts: &'a PortFacts,
     pub(crate) parent: Parent,
-    /// Whether it is below an `mq`, and so one queue's alone.
+    /// Whether it is below an `mq`, and so belongs to a single queue.
     pub(crate) own_queue: bool,
 }
 
@@ -100,35 +99,35 @@ pub(crate) struct Site<'a> {
 pub(crate) enum Stamps {
     /// Never.
     Never,
-    /// On arrival, for all that is below it as well.
+    /// When a packet arrives, also for the qdiscs below.
     OnArrival,
-    /// When it takes a packet in, and relies on them.
+    /// When it enqueues a packet; it depends on finding its own times there.
     Relies,
 }
 
-/// What the rest of the policy asks of a kind.
+/// The rules of a kind, for the rest of the policy.
 pub(crate) trait Rules {
     /// Its name on the command line.
     fn name(&self) -> &'static str;
 
-    /// What may stand below it.
+    /// The children that it may have.
     fn classes(&self) -> Classes {
         Classes::None
     }
 
-    /// Sets what `params` name, which are of this kind.
+    /// Applies `params`, which are of this kind.
     ///
     /// # Errors
-    /// Where that cannot be had at `site`.
+    /// If the result is not possible at `site`.
     fn change(&mut self, params: &Params, site: &Site<'_>) -> Result<(), PolicyError>;
 
-    /// What its new parameters do to the qdisc below it, as in the kernel.
+    /// Adjusts the child to the new parameters, as the kernel does.
     fn changed_above(&self, _child: &mut Node) {}
 
-    /// Refuses parameters that do not go together.
+    /// Refuses parameters that contradict each other.
     ///
     /// # Errors
-    /// Why they do not.
+    /// The contradiction.
     fn check(&self) -> Result<(), PolicyError> {
         Ok(())
     }
@@ -138,12 +137,12 @@ pub(crate) trait Rules {
         Stamps::Never
     }
 
-    /// Whether its rate follows what comes in, of which a queue sees its own part only.
+    /// Whether its rate follows the arrivals, of which each queue sees only a part.
     fn follows_arrivals(&self) -> bool {
         false
     }
 
-    /// What each queue runs where `queues` run it, and the limit that they share then.
+    /// What each of `queues` queues runs, and the limit that they share.
     fn plan(&self, queues: usize) -> (Config, Option<SharedLimit>);
 }
 
@@ -165,7 +164,7 @@ impl Rules for Noqueue {
 }
 
 impl Kind {
-    /// The rules of its kind.
+    /// The rules of this kind.
     pub(crate) fn rules(&self) -> &dyn Rules {
         match self {
             Self::Noqueue => &Noqueue,
@@ -191,15 +190,15 @@ impl Kind {
         self.rules().name()
     }
 
-    /// What may stand below it.
+    /// The children that it may have.
     pub fn classes(&self) -> Classes {
         self.rules().classes()
     }
 
-    /// A new one as `params` have it, at `site`.
+    /// A new qdisc with these `params`, at `site`.
     ///
     /// # Errors
-    /// Where there is no such kind, or it cannot be had there.
+    /// If there is no such kind, or it is not possible there.
     pub(crate) fn new(params: &Params, site: &Site<'_>) -> Result<Self, PolicyError> {
         let mut kind = match params {
             Params::Noqueue => Self::Noqueue,
@@ -225,10 +224,10 @@ impl Kind {
         Ok(kind)
     }
 
-    /// Sets what `params` name, which are of this kind.
+    /// Applies `params`, which are of this kind.
     ///
     /// # Errors
-    /// Where that cannot be had at `site`.
+    /// If the result is not possible at `site`.
     pub(crate) fn change(&mut self, params: &Params, site: &Site<'_>) -> Result<(), PolicyError> {
         match self {
             Self::Noqueue => Noqueue.change(params, site),
@@ -250,8 +249,8 @@ impl Kind {
     }
 }
 
-/// The kind and parameters that a command line gives; what it leaves out is the kind's default
-/// where the qdisc is new, and as it was where it is changed.
+/// The kind and parameters of a command. Missing parameters get the kind's defaults if the qdisc is
+/// new, and keep their values if it is changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Params {
     /// `noqueue`
@@ -260,31 +259,31 @@ pub enum Params {
     Fifo(FifoUnit, Option<u32>),
     /// `tbf`
     Tbf(TbfParams),
-    /// `cake`, or with `multi` `cake_mq`; what is not given stays, or is the default.
+    /// `cake`, or with `multi` `cake_mq`. Missing parameters stay, or get the defaults.
     Cake {
         /// Which of the two.
         multi: bool,
-        /// What is given.
+        /// The given options.
         options: CakeOptions,
     },
-    /// `fq`; what is not given stays, or is the default.
+    /// `fq`. Missing parameters stay, or get the defaults.
     Fq(FqOptions),
-    /// `codel`; what is not given stays, or is the default.
+    /// `codel`. Missing parameters stay, or get the defaults.
     Codel(CodelQueueOptions),
-    /// `fq_codel`; what is not given stays, or is the default.
+    /// `fq_codel`. Missing parameters stay, or get the defaults.
     FqCodel(FqCodelOptions),
-    /// `sfq`; what is not given stays, or is the default.
+    /// `sfq`. Missing parameters stay, or get the defaults.
     Sfq(SfqOptions),
-    /// `netem`, all at once.
+    /// `netem`, with all parameters.
     Netem(netem::Config),
-    /// `carousel`, `eiffel`, `flowbundler`; what is not given stays, or is the default.
+    /// `carousel`, `eiffel`, `flowbundler`. Missing parameters stay, or get the defaults.
     Pacing {
         /// Which of them.
         structure: Structure,
-        /// What is given.
+        /// The given options.
         options: PacingOptions,
     },
-    /// `htb`; what is not given stays, or is the default.
+    /// `htb`. Missing parameters stay, or get the defaults.
     Htb(HtbOptions),
     /// `prio`
     Prio(PrioParams),
@@ -294,7 +293,7 @@ pub enum Params {
     Ets(EtsOptions),
     /// `mq`
     Mq,
-    /// A name that no kind has.
+    /// An unknown name.
     Unknown(String),
 }
 
@@ -322,13 +321,13 @@ impl Params {
     }
 }
 
-/// A queue alone needs nobody's lock or clock, whatever the strategy: `equal` among one is a plain
-/// bucket.
+/// A single queue needs no lock and no shared clock, whatever the strategy: `equal` over one queue
+/// is a plain bucket.
 pub(crate) fn strategy(strategy: Strategy, queues: usize) -> Strategy {
     if queues > 1 { strategy } else { Strategy::EQUAL }
 }
 
-/// What runs for a FIFO.
+/// The configuration of a FIFO.
 pub(crate) fn fifo_config(fifo: &Fifo) -> Config {
     Config::Fifo(match fifo.unit {
         FifoUnit::Packets => fifo::Config::Packets(fifo.limit),

@@ -1,34 +1,34 @@
-//! FlowValve's words of a class, `weight` and `borrow`, beside HTB's.
+//! FlowValve's parameters of a class, `weight` and `borrow`, in addition to HTB's.
 //!
-//! They are kept with any tree and count in one that FlowValve's rules keep. Lenders may be named
-//! before they exist, as those that lend to each other have to; one that does not exist lends
+//! Any tree keeps them; only a tree under FlowValve's rules uses them. A lender may be named before
+//! it exists, because two classes may lend to each other. A lender that does not exist lends
 //! nothing.
 
 use crate::{ClassId, Handle, PolicyError};
 use narrows_coordination::{LENDERS_MAX, Label, Lenders};
 
-/// What is said of a class; see [`Label`].
+/// The parameters of a class; see [`Label`].
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct HtbLabel {
     /// See [`Label::weight`].
     pub weight: Option<u32>,
-    /// From whom it borrows, the first before the others; `None` for those beside it and those
-    /// beside classes above it.
+    /// The lenders, in order of preference; `None` for the siblings of the class and of its
+    /// ancestors.
     pub borrow: Option<Box<[Option<ClassId>; LENDERS_MAX]>>,
 }
 
 impl HtbLabel {
-    /// Whether anything is said.
+    /// Whether nothing is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The lenders that are named.
+    /// The named lenders.
     pub fn lenders(&self) -> impl Iterator<Item = ClassId> + use<'_> {
         self.borrow.iter().flat_map(|all| all.iter()).flatten().copied()
     }
 
-    /// That of the class `minor` of `handle`, with the qdisc's number before each lender's.
+    /// The label of the class `minor` of `handle`, with the qdisc's number before each lender's.
     pub(crate) fn of(mut self, handle: Handle, minor: u32) -> Result<Self, PolicyError> {
         for lender in self.borrow.iter_mut().flat_map(|all| all.iter_mut()).flatten() {
             if ![0, handle.major()].contains(&lender.major) || lender.minor == 0 {
@@ -47,7 +47,7 @@ impl HtbLabel {
         Ok(self)
     }
 
-    /// As a tree takes it; `None` where nothing is said.
+    /// The form that a tree uses; `None` if nothing is set.
     pub(crate) fn label(&self) -> Option<Box<Label>> {
         if self.is_empty() {
             return None;

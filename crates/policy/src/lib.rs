@@ -1,20 +1,20 @@
-//! What the operator asked for, as a typed and validated tree.
+//! The operator's configuration, as a typed and validated tree.
 //!
 //! A [`Policy`] holds a tree of qdiscs for each port, in the terms of `tc`: kinds, handles,
-//! parents. It changes the way the kernel's trees do, by an [`Edit`] with the flags of an
-//! rtnetlink request, and under the kernel's rules (`net/sched/sch_api.c`,
-//! `tc_modify_qdisc()`): what the kernel refuses is refused here, with its words and what to
-//! type instead. [`Plan::of`] lays the tree of one port out over its queues.
+//! parents. An [`Edit`] changes it. An edit has the flags of an rtnetlink request and follows the
+//! kernel's rules (`net/sched/sch_api.c`, `tc_modify_qdisc()`): what the kernel refuses is refused
+//! here, with the kernel's words and what to type instead. [`Plan::of`] lays out the tree of one
+//! port over its queues.
 //!
-//! *Principles.* Plain data: no I/O, no clock, no thread. An edit works on a copy and yields a
-//! whole new policy or an error, so nothing is ever half applied. A rate at the root is the
-//! rate of the port: every `tbf` and `cake` that stands above all queues shares one limit between
-//! them; under `mq` each queue's is its own.
+//! *Principles.* Plain data: no I/O, no clock, no thread. An edit works on a copy and returns a
+//! whole new policy or an error, so nothing is ever half applied. A rate at the root is the rate of
+//! the port: every `tbf` and `cake` above all queues has one limit that the queues share. Under
+//! `mq`, each queue has a limit of its own.
 //!
 //! *To add a kind:* a module with its rules, a variant of [`Kind`] and one of [`Params`] (see
 //! `kind.rs`); the compiler names the places.
 //!
-//! *Non-goals.* Notation: parsing and printing are the `tc` layer's.
+//! *Non-goals.* Notation: the `tc` layer parses and prints.
 
 mod action;
 mod assignments;

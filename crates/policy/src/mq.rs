@@ -1,4 +1,4 @@
-//! `mq`: a qdisc for each queue of the port, none of which shares with another.
+//! `mq`: an independent qdisc for each queue of the port.
 
 use crate::kind::{Classes, Rules, Site};
 use crate::plan::SharedLimit;
@@ -25,7 +25,7 @@ impl Rules for Mq {
         }
     }
 
-    /// It stands at the root, and a queue runs what is below it.
+    /// It is at the root only; a queue runs the child.
     fn plan(&self, _: usize) -> (Config, Option<SharedLimit>) {
         (Config::Noqueue, None)
     }

@@ -1,10 +1,9 @@
-//! `netem`: which parameters exclude each other, and which limit its rate belongs to.
+//! `netem`: parameters that exclude each other, and the scope of its rate.
 //!
-//! As in the kernel (`netem_change()`) a command says all of it: what it does not name is the
-//! default. At the root of a port the rate is the port's, and its queues share it as those of a
-//! `tbf` do.
+//! As in the kernel (`netem_change()`), a command sets everything: what it does not name gets its
+//! default. At the root, the rate is the port's, and the queues share it as those of a `tbf` do.
 //!
-//! *Non-goals.* What the parameters do is `narrows_qdisc::netem`'s.
+//! *Non-goals.* The meaning of the parameters: see `narrows_qdisc::netem`.
 
 use crate::kind::{Rules, Site, Stamps, strategy};
 use crate::plan::SharedLimit;
@@ -24,7 +23,7 @@ impl Rules for Config {
         Ok(())
     }
 
-    /// It keeps the times of its own there.
+    /// It stores its own times in the packets.
     fn stamps(&self) -> Stamps {
         Stamps::Relies
     }

@@ -1,14 +1,13 @@
-//! `carousel`, `eiffel`, `flowbundler`: what an operator may leave out, and where they cannot
-//! stand.
+//! `carousel`, `eiffel`, `flowbundler`: defaults, and refused places.
 //!
-//! As with `cake` a command sets what it names and nothing else: a new one starts from the
-//! defaults, a changed one from what it was.
+//! As with `cake`, a command sets only what it names: a new qdisc starts from the defaults, a
+//! changed one from its present parameters.
 //!
-//! A pacing qdisc writes a packet's departure time into it on arrival, and so does a `tbf` whose
-//! queues are coordinated by `edt`. Only one of the two times could hold, so neither stands below
+//! A pacing qdisc writes a packet's departure time into it on arrival. So does a `tbf` whose queues
+//! are coordinated by `edt`. A packet has room for one of the two times, so neither may be below
 //! the other.
 //!
-//! *Non-goals.* What the parameters do is `narrows_qdisc::pacing`'s.
+//! *Non-goals.* The meaning of the parameters: see `narrows_qdisc::pacing`.
 
 use crate::kind::{Rules, Site, Stamps};
 use crate::plan::SharedLimit;
@@ -16,7 +15,7 @@ use crate::{Node, Params, PolicyError, PortPolicy};
 use narrows_qdisc::pacing::{Beyond, Codel, Config, Key};
 use narrows_units::{Nanos, Rate};
 
-/// What a command names.
+/// The options that a command names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PacingOptions {
     /// The rate of each flow; zero is none.
@@ -39,16 +38,16 @@ pub struct PacingOptions {
     pub granularity: Option<Nanos>,
     /// `slots`
     pub slots: Option<u32>,
-    /// `codel` and its words, `nocodel`
+    /// `codel` and its options, `nocodel`
     pub codel: Option<CodelOptions>,
 }
 
-/// What a command names of queue management.
+/// The queue management that a command names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CodelOptions {
-    /// There is none.
+    /// None.
     Off,
-    /// There is, as it was or by default but for this.
+    /// CoDel, with these changes to its present or default parameters.
     On {
         /// `target`
         target: Option<Nanos>,
@@ -60,7 +59,7 @@ pub enum CodelOptions {
 }
 
 impl CodelOptions {
-    /// `before` with what is named here.
+    /// `before`, with these changes.
     fn on(self, before: Option<Codel>) -> Option<Codel> {
         let Self::On { target, interval, ecn } = self else { return None };
         let before = before.unwrap_or_default();
@@ -73,7 +72,7 @@ impl CodelOptions {
 }
 
 impl PacingOptions {
-    /// `before` with what is named here, on a port with frames of up to `frame` bytes.
+    /// `before`, with these changes, for frames of up to `frame` bytes.
     fn on(&self, before: Config, frame: u32) -> Config {
         let rate = self.maxrate.map(|rate| Some(rate).filter(|rate| !rate.is_zero()));
         Config {
@@ -129,8 +128,8 @@ impl Rules for Config {
     }
 }
 
-/// Refuses `node` of `port`, which is new or has changed, where its parameters do not go together,
-/// or two qdiscs would stamp the same packet.
+/// Checks `node` of `port`, which is new or has changed: its parameters must not contradict each
+/// other, and no two qdiscs may write departure times into the same packet.
 pub(crate) fn check(port: &PortPolicy, node: &Node) -> Result<(), PolicyError> {
     node.kind.rules().check()?;
     let stamps = |node: &Node| node.kind.rules().stamps();

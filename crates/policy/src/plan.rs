@@ -1,15 +1,15 @@
 //! A plan: what the queues of one port run, as plain data.
 //!
-//! [`Plan::of`] lays the tree of a port out over a number of queues. Every qdisc has a [`Key`] by
-//! which it is found again in another plan, whatever stands above it, below it or beside it; every
-//! limit that queues share has one, too. Nothing in a plan is alive: it can be compared, printed, and
-//! held against another. Whoever runs it (workers over AF_XDP, the simulator) installs it, and tells
-//! from the keys what carries on.
+//! [`Plan::of`] lays out the tree of a port over a number of queues. Every qdisc has a [`Key`] that
+//! identifies it in other plans, whatever is above, below or beside it. Every limit that queues
+//! share has one, too. A plan has no running parts: it can be compared and printed. The data plane
+//! (workers over AF_XDP, or the simulator) installs it, and compares keys to see which qdiscs
+//! continue.
 //!
-//! *A change* ([`Plan::next`]) lays out again what a command touches, where that is in the classes of
-//! an `htb`; what is the same in two plans is shared between them. Anything else is laid out anew.
+//! *A change* ([`Plan::next`]) lays out again what a command touches, if it touches only classes of
+//! an `htb`; the two plans share the rest. After any other change everything is laid out anew.
 //!
-//! *Non-goals.* What carries on, and what is built: that is the installation's.
+//! *Non-goals.* Deciding what continues, and building it: the installation does that.
 
 use crate::{
     BoundAction, ClassId, Classes, FrontTerm, Handle, Kind, Node, Parent, PolicyError, PortPolicy,
@@ -26,45 +26,44 @@ use std::sync::Arc;
 
 mod layout;
 
-/// By what a qdisc is the same in two plans of a port.
+/// Identifies a qdisc across the plans of a port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Key {
-    /// Where it hangs.
+    /// Its place.
     pub parent: Parent,
-    /// `None` for what nobody put there: the `bfifo` in a `tbf`, `noqueue` on an idle port.
+    /// `None` for a default qdisc: the `bfifo` in a `tbf`, `noqueue` on an unconfigured port.
     pub handle: Option<Handle>,
 }
 
 /// One qdisc, on every queue that runs it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlanNode {
-    /// Its kind and parameters, shared with others that are alike.
+    /// Its kind and parameters, shared between equal qdiscs.
     pub config: Arc<Config>,
-    /// The limit that it shares with other queues, as [`Plan::limits`] has it.
+    /// The limit that it shares with other queues; see [`Plan::limits`].
     pub limit: Option<Handle>,
-    /// How many qdiscs with classes are above it.
+    /// The number of classful qdiscs above it.
     pub level: u8,
-    /// What is below it, in order; not that which is in the classes of a tree, as
-    /// [`Plan::classes`] has it.
+    /// Its children, in order, except those in the classes of a tree; see [`Plan::classes`].
     pub children: Vec<Key>,
-    /// The class of a tree that it is in, or below.
+    /// The class of a tree that contains it.
     pub within: Within,
 }
 
-/// In which class of a tree a qdisc is. What is just in it does not say which: so those of many
-/// classes that are alike are one.
+/// The class of a tree that contains a qdisc. A direct child of the class does not store the
+/// number, so that equal children of many classes can share one node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Within {
-    /// In none.
+    /// None.
     None,
-    /// In the one at which it hangs.
+    /// The class that is its parent.
     Parent,
-    /// In this one, with others between.
+    /// This class, as an indirect ancestor.
     Class(ClassId),
 }
 
 impl Within {
-    /// That of what hangs at `parent`, in `class` or below it.
+    /// The value for a qdisc at `parent` inside `class`.
     pub(crate) fn of(class: Option<ClassId>, parent: Parent) -> Self {
         match class {
             None => Self::None,
@@ -73,7 +72,7 @@ impl Within {
         }
     }
 
-    /// The class, of what is called `key`.
+    /// The class that contains the qdisc `key`.
     pub fn class(self, key: &Key) -> Option<ClassId> {
         match (self, key.parent) {
             (Self::Class(class), _) | (Self::Parent, Parent::Class(class)) => Some(class),
@@ -87,75 +86,75 @@ impl Within {
 pub struct PlanClass {
     /// Its parameters.
     pub class: Class,
-    /// What its packets wait in, where no class is below it.
+    /// Its leaf qdisc, if it has no child classes.
     pub leaf: Option<Key>,
-    /// What FlowValve's rules want to know of it beyond its parameters.
+    /// FlowValve's parameters, if set.
     pub label: Option<Box<Label>>,
 }
 
-/// A limit that queues keep together.
+/// A limit that queues share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SharedLimit {
     /// How they divide it.
     pub strategy: Strategy,
-    /// What they keep.
+    /// The limit.
     pub limit: Limit,
-    /// Whether they share it out by host and tin, and so count them together.
+    /// Whether they divide it by host and tin, and so count hosts together.
     pub counts_hosts: bool,
 }
 
-/// The figures of one qdisc of a port, all queues together.
+/// The statistics of one qdisc of a port, over all queues.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeStats {
-    /// Where it hangs.
+    /// Its place.
     pub parent: Parent,
-    /// Its handle; `None` for what nobody put there, such as the `bfifo` in a `tbf`.
+    /// Its handle; `None` for a default qdisc such as the `bfifo` in a `tbf`.
     pub handle: Option<Handle>,
-    /// What it has done.
+    /// The statistics.
     pub stats: Stats,
 }
 
 /// What the queues of a port run; see the module's documentation.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
-    /// The handle of the root where that is an `mq` or a `cake_mq`, which is on no queue.
+    /// The handle of the root if it is an `mq` or a `cake_mq`, which runs on no queue.
     pub above: Option<Handle>,
     /// All qdiscs.
     pub nodes: OrdMap<Key, Arc<PlanNode>>,
-    /// What each queue runs.
+    /// The root of each queue.
     pub roots: Vec<Key>,
-    /// By the handle of an `htb`, its classes, by their numbers.
+    /// The classes of each `htb`, by handle and class number.
     pub classes: BTreeMap<Handle, OrdMap<u32, Arc<PlanClass>>>,
-    /// By the same, how the queues keep them together.
+    /// How the queues coordinate each `htb`, by handle.
     pub trees: BTreeMap<Handle, TreeStrategy>,
-    /// By what queues run, what assigns packets to classes there, if anything has some.
+    /// The classification rules, by root, if there are any.
     pub rules: BTreeMap<Key, Rules>,
-    /// What is asked of packets that come in before anything else, in the driver.
+    /// The filters that run in the driver, before everything else.
     pub front: Vec<FrontTerm>,
-    /// What filters packets where they come in, behind that, and where they go out, before
-    /// qdiscs do.
+    /// The remaining filters at ingress, and the filters at egress, which run before the qdiscs.
     pub ends: [Filters; 2],
-    /// What these filters do.
+    /// The actions of these filters.
     pub actions: Sheaf<BoundAction>,
-    /// The limits, by the handle of the qdisc that has them, with how many queues share each.
+    /// The limits, by the handle of the qdisc that has them, with the number of queues that share
+    /// each.
     pub limits: BTreeMap<Handle, (SharedLimit, usize)>,
 }
 
 impl Plan {
-    /// The tree of `port` laid out over `queues` queues. A port without a policy runs `noqueue`. A
-    /// limit at the root is the port's: all queues share it. Below `mq` each queue has its own.
+    /// Lays out the tree of `port` over `queues` queues. A port without a policy runs `noqueue`. A
+    /// limit at the root is the port's: all queues share it. Below `mq`, each queue has a limit of
+    /// its own.
     ///
     /// # Errors
-    /// A port without queues, an `mq` or a `cake_mq` on a port with one, an `mq` with a child for a
-    /// queue that the port does not have, a `cake` whose rate follows what comes in on several
-    /// queues.
+    /// No queues; an `mq` or a `cake_mq` with one queue; an `mq` with a child for a queue that the
+    /// port does not have; a `cake` on several queues whose rate follows the arrivals.
     pub fn of(port: &PortPolicy, queues: usize) -> Result<Self, PolicyError> {
         check(port, queues)?;
         Ok(Layout::new(port, queues, Self::default()).anew())
     }
 
-    /// The tree of `port`, laid out as this plan lays out `before`. It takes time by what differs
-    /// between both, where that is classes of an `htb` and what is in them.
+    /// Lays out `port`, given that this plan lays out `before`. If they differ only in classes of
+    /// an `htb` and their qdiscs, the cost depends on the size of the difference.
     ///
     /// # Errors
     /// As [`Plan::of`].
@@ -167,7 +166,7 @@ impl Plan {
         }
     }
 
-    /// The same, of `port`, with as many filters in the driver as it saves anything.
+    /// This plan of `port`, with filters in the driver wherever that saves work.
     #[must_use]
     pub fn with_driver(mut self, port: &PortPolicy) -> Self {
         if port.ends.is_some() {
@@ -176,24 +175,24 @@ impl Plan {
         self
     }
 
-    /// How many queues it is for.
+    /// The number of queues.
     pub fn queues(&self) -> usize {
         self.roots.len()
     }
 
-    /// The keys of all qdiscs, each before those below it, in the order of the queues.
+    /// The keys of all qdiscs, each before its children, in the order of the queues.
     pub fn keys(&self) -> Vec<Key> {
         self.runs().flat_map(|(root, _)| self.below(root)).collect()
     }
 
-    /// The keys of the qdisc `root` and of all below it, depth first.
+    /// The keys of the qdisc `root` and its descendants, depth first.
     pub fn below(&self, root: Key) -> Vec<Key> {
         let mut keys = Vec::new();
         self.collect(root, &mut keys);
         keys
     }
 
-    /// What queues run, each tree once, with how many queues in a row run it.
+    /// Each distinct root, with how many consecutive queues run it.
     fn runs(&self) -> impl Iterator<Item = (Key, usize)> {
         self.roots.chunk_by(|one, next| one == next).map(|run| (run[0], run.len()))
     }
@@ -206,16 +205,16 @@ impl Plan {
         }
     }
 
-    /// What is in the classes of `key`, where that is a tree.
+    /// The qdiscs in the classes of `key`, if it is a tree.
     pub fn leaves(&self, key: Key) -> Vec<Key> {
         let classes = key.handle.and_then(|handle| self.classes.get(&handle));
         classes.into_iter().flatten().filter_map(|(_, class)| class.leaf).collect()
     }
 }
 
-/// All of `sorted` in the order in which a persistent map takes the least memory. Where its nodes are
-/// full they split in the middle, so keys that come one after the other leave each of them half full:
-/// every second one comes first, and the others fill up what these leave.
+/// Orders `sorted` so that a persistent map built from it takes the least memory. A full node
+/// splits in the middle, so keys inserted in ascending order leave every node half full. This order
+/// inserts every second key first; the others then fill the nodes up.
 pub fn filling<T>(sorted: &[T]) -> impl Iterator<Item = &T> {
     sorted.iter().step_by(2).chain(sorted.iter().skip(1).step_by(2))
 }
@@ -229,7 +228,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// A line for each limit and each qdisc, as `tc` names them.
+/// One line for each limit and each qdisc, as `tc` names them.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (handle, (shared, queues)) in &self.limits {
@@ -251,7 +250,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Refuses what this number of queues cannot run.
+/// Refuses a tree that this number of queues cannot run.
 fn check(port: &PortPolicy, queues: usize) -> Result<(), PolicyError> {
     let root = port.root();
     match (queues, root.map(|root| &root.kind)) {

@@ -1,7 +1,7 @@
-//! `prio`: bands, of which the first goes first.
+//! `prio`: strict bands; the lowest is served first.
 //!
-//! As in the kernel (`net/sched/sch_prio.c`). Differences: bands to which filters assign packets
-//! cannot be taken away.
+//! As in the kernel (`net/sched/sch_prio.c`). Difference: bands to which filters assign packets
+//! cannot be removed.
 
 use crate::assignments::Assignments;
 use crate::classful::Classful;
@@ -12,7 +12,7 @@ use narrows_classify::{Blocks, Otherwise};
 use narrows_qdisc::Config;
 use narrows_qdisc::bands::{self, Class, Discipline};
 
-/// By a packet's priority, its band, counted from 0 (`TC_PRIO_MAX`).
+/// The band for each priority, counted from 0 (`TC_PRIO_MAX`).
 pub type Priomap = [u8; 16];
 
 /// The qdisc.
@@ -27,9 +27,9 @@ pub struct Prio {
 /// The parameters of a `prio`, as `tc` sends them: all at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PrioParams {
-    /// How many bands there are: 2 to 16.
+    /// The number of bands: 2 to 16.
     pub bands: u16,
-    /// The band of packets that no filter assigns to one.
+    /// The band of packets that no filter matches.
     pub priomap: Priomap,
 }
 
@@ -40,7 +40,7 @@ impl Default for PrioParams {
 }
 
 impl PrioParams {
-    /// Numbers of bands (`TCQ_PRIO_BANDS`).
+    /// The allowed number of bands (`TCQ_PRIO_BANDS`).
     const BANDS: std::ops::RangeInclusive<u16> = 2..=16;
 
     fn check(&self) -> Result<(), PolicyError> {
@@ -63,7 +63,7 @@ impl Prio {
     }
 }
 
-/// The rule for packets that no filter assigns to a class.
+/// The rule for packets that no filter matches.
 pub(crate) fn by_priority(priomap: &Priomap) -> Otherwise {
     Otherwise::Priority(priomap.map(|band| u32::from(band) + 1))
 }

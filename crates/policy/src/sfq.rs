@@ -1,11 +1,12 @@
-//! `sfq`: what an operator may leave out, and what cannot be had.
+//! `sfq`: defaults, and refused combinations.
 //!
-//! As in the kernel (`sfq_change()`) a command sets what it names, and `perturb` and `headdrop`
-//! whether it names them or not; one without a word sets nothing. `divisor` is fixed once there are
-//! queues, and `depth`, `flows` and `limit` are kept within each other: no more flows than places,
-//! no more packets than flows of that depth. Every queue of a port runs one of its own.
+//! As in the kernel (`sfq_change()`), a command sets what it names; it sets `perturb` and
+//! `headdrop` even if it does not name them, unless it has no options at all. `divisor` is fixed
+//! once there are queues. `depth`, `flows` and `limit` are kept consistent: no more flows than
+//! slots, no more packets than flows times depth. Every queue of a port runs an instance of its
+//! own.
 //!
-//! *Non-goals.* What the parameters do is `narrows_qdisc::sfq`'s.
+//! *Non-goals.* The meaning of the parameters: see `narrows_qdisc::sfq`.
 
 use crate::kind::{Rules, Site};
 use crate::plan::SharedLimit;
@@ -13,7 +14,7 @@ use crate::{Params, PolicyError};
 use narrows_qdisc::sfq::{Config, DEPTH_MAX, DIVISOR_MAX};
 use narrows_units::Nanos;
 
-/// What a command names; 0 is as good as not given, as in `tc`.
+/// The options that a command names. As in `tc`, 0 counts as not given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SfqOptions {
     /// `limit`
@@ -33,7 +34,7 @@ pub struct SfqOptions {
 }
 
 impl SfqOptions {
-    /// What there is before these are set, on a port with frames of up to `frame` bytes.
+    /// The configuration before these options apply, for frames of up to `frame` bytes.
     pub(crate) fn made(&self, frame: u32) -> Config {
         let default = Config::for_frames_of(frame);
         Config { divisor: self.divisor.unwrap_or(default.divisor), ..default }

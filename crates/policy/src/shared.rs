@@ -1,18 +1,17 @@
-//! Bands below a rate that queues share: the classes of one tree.
+//! Bands below a shared rate: planned as the classes of one tree.
 //!
-//! Each queue has its own packets in each band. Where they share the rate of a `tbf`, whose band
-//! goes first is to be decided between them, too: a packet of a good band on one queue before those
-//! of worse ones on all others. That is what a tree of classes does by their priorities. So a `tbf`
-//! with a `prio`, `drr` or `ets` in it is planned as an `htb`: at its root a class with the rate of
-//! the `tbf`, and below that one for each band, which has next to nothing assured and borrows the
-//! rest, by its place in the order and its quantum.
+//! Each queue has its own packets in each band. If the queues share the rate of a `tbf`, the strict
+//! order must hold between them, too: a packet of a better band on one queue goes before packets of
+//! worse bands on all others. A tree of classes does this by its priorities. So a `tbf` with a
+//! `prio`, `drr` or `ets` as its child is planned as an `htb`: the root class has the rate of the
+//! `tbf`, with one class below it per band. A band's class has next to no assured rate and borrows
+//! the rest, by its priority and its quantum.
 //!
-//! What stays with the `tbf` is its limit, and a bucket of its own on each queue, which no queue
-//! exhausts that may send.
+//! The `tbf` keeps its limit, and on each queue a bucket that a queue allowed to send never
+//! exhausts.
 //!
-//! *Where it does not hold:* with another `coordination` than `fair`, with `peakrate`, or with more
-//! places in the order than a tree has priorities. Then each queue gets a share of the rate, and
-//! bands are in order on each of them.
+//! *Exceptions:* another `coordination` than `fair`, `peakrate`, or more strict bands than a tree
+//! has priorities. Then each queue gets a share of the rate and orders only its own bands.
 
 use crate::{Kind, TbfParams};
 use narrows_coordination::Strategy;
@@ -22,27 +21,27 @@ use narrows_qdisc::htb::{self, Class, PRIORITIES, Unclassified};
 use narrows_units::{Bytes, Rate};
 use std::collections::BTreeMap;
 
-/// The class above all bands: the number of none of them.
+/// The class above all bands; no band has this number.
 const ROOT: u32 = 1 << 16;
 
-/// What is assured to a band: so little that it is nothing.
+/// The assured rate of a band: negligible.
 const NOTHING: Rate = Rate::from_bits_per_sec(8);
 
 /// Bands as classes of a tree.
 pub(crate) struct Shared {
-    /// What each queue runs in the place of the qdisc with the bands.
+    /// What each queue runs in place of the qdisc with the bands.
     pub(crate) config: Config,
     /// The classes, by their numbers.
     pub(crate) classes: BTreeMap<u32, Class>,
 }
 
 impl Shared {
-    /// What `queues` queues run for `below`, which stands in `above`, where they share its bands.
+    /// The tree for `below`, a child of `above`, on `queues` queues, if they can share its bands.
     pub(crate) fn of(above: &Kind, below: &Kind, queues: usize) -> Option<Self> {
         let Kind::Tbf(tbf) = above else { return None };
         let (Config::Bands(bands), None) = below.rules().plan(queues) else { return None };
         let strict = bands.classes.partition_point(|class| class.quantum.is_none());
-        // Those that take turns have one priority together.
+        // Bands that take turns share one priority.
         let needed = strict + usize::from(strict < bands.classes.len());
         let is_fair = tbf.strategy() == Strategy::FAIR;
         (queues > 1 && is_fair && tbf.peak.is_none() && needed <= PRIORITIES)

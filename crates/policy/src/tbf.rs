@@ -1,4 +1,4 @@
-//! `tbf`: its parameters, and which of them nothing could pass.
+//! `tbf`: its parameters, and combinations that would pass no packet.
 
 use crate::kind::{Classes, Rules, Site, Stamps, strategy};
 use crate::plan::SharedLimit;
@@ -11,18 +11,18 @@ use narrows_units::{Bytes, Rate, wire::Overhead};
 /// The parameters of a token bucket filter, as `tc` sends them: all at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TbfParams {
-    /// The rate that is kept on average, in whole bytes per second as in the kernel.
+    /// The average rate, in whole bytes per second as in the kernel.
     pub rate: Rate,
-    /// How much may leave at once after a pause.
+    /// The burst.
     pub burst: Bytes,
-    /// How much may wait, over all queues that share the rate.
+    /// The limit of the backlog, over all queues that share the rate.
     pub limit: Bytes,
-    /// A rate that not even the burst exceeds, and its bucket.
+    /// A peak rate that not even the burst exceeds, and its bucket.
     pub peak: Option<Peak>,
-    /// What a frame is charged.
+    /// How a frame's length is counted.
     pub overhead: Overhead,
-    /// How the queues divide the rate; `None` is the default one, or in a change what it
-    /// was before.
+    /// How the queues divide the rate; `None` for the default, or in a change for the present
+    /// value.
     pub strategy: Option<Strategy>,
 }
 
@@ -32,7 +32,7 @@ impl TbfParams {
         self.strategy.unwrap_or_default()
     }
 
-    /// Refuses what no packet could pass, or what means nothing. `own_queue` is whether it stands
+    /// Refuses parameters that would pass no packet or mean nothing. `own_queue` says whether it is
     /// below an `mq`.
     pub(crate) fn check(&self, own_queue: bool) -> Result<(), PolicyError> {
         let refuse = |why: &str| Err(PolicyError::Tbf(why.to_owned()));
@@ -75,7 +75,7 @@ impl Rules for TbfParams {
         Ok(())
     }
 
-    /// A FIFO inside gets the filter's limit as its own, in whatever it counts.
+    /// The child FIFO takes over the limit, in its own unit.
     fn changed_above(&self, child: &mut Node) {
         if let Kind::Fifo(fifo) = &mut child.kind {
             fifo.limit = u32::try_from(self.limit.0).unwrap_or(u32::MAX);

@@ -1,8 +1,8 @@
 //! The tree itself: ports and their qdiscs.
 //!
-//! A policy is copied for each command, and a port may have 100,000 qdiscs and classes. So they
-//! stand in maps that share between two copies whatever is the same in both: a copy costs a few
-//! pointers, a change the path to what it touches, and two versions are compared where they differ.
+//! Each command copies the policy, and a port may have 100,000 qdiscs and classes. So they are in
+//! persistent maps. A copy costs a few pointers, a change copies the path to what it touches, and a
+//! comparison of two versions visits only their differences.
 
 use crate::action::ActionSet;
 use crate::automatic::Given;
@@ -13,26 +13,26 @@ use narrows_classify::ActionId;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-/// How many qdiscs may stand one below the other. Each is a call deeper on a worker's stack
-/// for every packet; the kernel bounds its loops by the same number.
+/// How deep qdiscs may nest. Each level is one more call on a worker's stack for every packet. The
+/// kernel bounds its loops by the same number.
 pub const MAX_DEPTH: usize = 8;
 
-/// The trees of all ports. A port that is not in it has the default, `noqueue`.
+/// The trees of all ports. A port without an entry has the default, `noqueue`.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     pub(crate) ports: BTreeMap<String, PortPolicy>,
-    /// The last handle that was given out automatically. As in the kernel one counter serves
-    /// all ports, so that a handle rarely means two things in one day.
+    /// The last automatic handle. As in the kernel, all ports share one counter, so that a handle
+    /// is rarely reused within a day.
     pub(crate) last_automatic: Option<Handle>,
-    /// By port, the automatic handles of a policy that this one is to take the place of.
+    /// By port, the automatic handles of the policy that this one replaces.
     pub(crate) given: Arc<BTreeMap<String, Given>>,
     pub(crate) actions: ActionSet,
 }
 
 impl Policy {
-    /// An empty policy in which a qdisc for which nobody names a handle gets the one that the
-    /// qdisc in its place has in this one, if that was automatic: so a file that is read again
-    /// names what did not change as before, whatever lines were added above it.
+    /// An empty policy for a file that is read again. A qdisc without a handle gets the automatic
+    /// handle that the qdisc in its place has in this policy. So unchanged qdiscs keep their names,
+    /// whatever lines were added above them.
     pub fn anew(&self) -> Self {
         let given = |port: &PortPolicy| {
             let automatic = port.qdiscs.range(Handle::FIRST_AUTOMATIC..);
@@ -43,7 +43,7 @@ impl Policy {
         Self { given, last_automatic: self.last_automatic, ..Self::default() }
     }
 
-    /// This policy, complete: new qdiscs get handles of their own from here on.
+    /// Ends the reuse of handles: new qdiscs get new handles from here on.
     pub fn complete(mut self) -> Self {
         self.given = Arc::default();
         self
@@ -55,13 +55,13 @@ impl Policy {
         self.ports.get(dev).unwrap_or(&DEFAULT)
     }
 
-    /// The ports that have a qdisc of their own, by name.
+    /// The ports that have a qdisc, by name.
     pub fn ports(&self) -> impl Iterator<Item = (&str, &PortPolicy)> {
         self.ports.iter().map(|(dev, port)| (dev.as_str(), port))
     }
 }
 
-/// Two policies are the same if all ports have the same trees, whatever handle would be next.
+/// Two policies are equal if all ports have the same trees, whatever the next automatic handle is.
 impl PartialEq for Policy {
     fn eq(&self, other: &Self) -> bool {
         self.ports == other.ports && self.actions == other.actions
@@ -73,33 +73,32 @@ impl Eq for Policy {}
 /// The tree of one port.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PortPolicy {
-    /// All qdiscs that somebody put there.
+    /// All qdiscs that the operator created.
     qdiscs: OrdMap<Handle, Arc<Node>>,
-    /// Where each of them is found: its place, with the number of its class as
-    /// [`Classes::key`] has it.
+    /// The qdisc in each place, with class numbers as in [`Classes::key`].
     places: OrdMap<Parent, Handle>,
-    /// Those that others may stand below.
+    /// The qdiscs that can have children.
     holders: OrdMap<Handle, ()>,
-    /// How many of them want to know what addresses were before network address translation.
+    /// How many qdiscs need the addresses before network address translation.
     translating: usize,
-    /// What filters packets at its two ends.
+    /// The filters at the ends of the port.
     pub ends: Option<Ends>,
-    /// The actions of all filters of the instance, as [`Policy::actions`] has them.
+    /// The actions of all filters of the instance; see [`Policy::actions`].
     pub(crate) actions: Option<ActionSet>,
 }
 
 impl PortPolicy {
-    /// The qdisc at the root; without one the port is `noqueue` by default.
+    /// The qdisc at the root; without one the port runs `noqueue`.
     pub fn root(&self) -> Option<&Node> {
         self.in_place(Parent::Root)
     }
 
-    /// All qdiscs that somebody put there, each before those below it.
+    /// All qdiscs that the operator created, each before its children.
     pub fn nodes(&self) -> Vec<&Node> {
         self.root().map_or(Vec::new(), |root| self.below(root))
     }
 
-    /// The qdisc `node` and all below it, each before those below it.
+    /// The qdisc `node` and its descendants, each before its children.
     pub(crate) fn below<'a>(&'a self, node: &'a Node) -> Vec<&'a Node> {
         let mut nodes = Vec::new();
         self.collect(node, &mut nodes);
@@ -111,12 +110,12 @@ impl PortPolicy {
         self.children(node).for_each(|(_, child)| self.collect(child, into));
     }
 
-    /// How many qdiscs somebody put there.
+    /// The number of qdiscs that the operator created.
     pub(crate) fn len(&self) -> usize {
         self.qdiscs.len()
     }
 
-    /// Whether nobody has put anything there.
+    /// Whether the operator configured nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.qdiscs.is_empty() && self.ends.is_none()
     }
@@ -126,10 +125,10 @@ impl PortPolicy {
         self.qdiscs.get(&handle).map(AsRef::as_ref)
     }
 
-    /// The qdiscs that somebody put below `node`, by the number of their class.
+    /// The children of `node` that the operator created, by class number.
     pub fn children<'a>(&'a self, node: &Node) -> impl Iterator<Item = (u32, &'a Node)> + use<'a> {
         let class = |minor| Parent::Class(node.handle.class(minor));
-        // Most have nothing below them, and need not be asked for.
+        // Most have no children, which saves a look-up.
         let holds = node.kind.classes() != Classes::None;
         let within = holds.then(|| self.places.range(class(0)..=class(u32::MAX)));
         within.into_iter().flatten().filter_map(|(place, handle)| match place {
@@ -138,7 +137,7 @@ impl PortPolicy {
         })
     }
 
-    /// The qdisc that somebody put in the class `minor` of `node`.
+    /// The child in the class `minor` of `node`, if the operator created one.
     pub fn child(&self, node: &Node, minor: u32) -> Option<&Node> {
         self.in_place(Parent::Class(node.handle.class(minor)))
     }
@@ -147,12 +146,12 @@ impl PortPolicy {
         self.find(*self.places.get(&place)?)
     }
 
-    /// Those that others may stand below.
+    /// The qdiscs that can have children.
     pub(crate) fn holders(&self) -> impl Iterator<Item = &Node> {
         self.holders.keys().filter_map(|handle| self.find(*handle))
     }
 
-    /// The qdisc `node` and those above it, the nearest first.
+    /// The qdisc `node` and its ancestors, the nearest first.
     pub(crate) fn upwards<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = &'a Node> {
         std::iter::successors(Some(node), |node| match node.parent {
             Parent::Root => None,
@@ -160,7 +159,7 @@ impl PortPolicy {
         })
     }
 
-    /// The class of an `htb` that `node` is in, or below.
+    /// The class of an `htb` that contains `node`.
     pub(crate) fn tree_class(&self, node: &Node) -> Option<ClassId> {
         let above = self.upwards(node).zip(self.upwards(node).skip(1));
         above.filter(|(_, above)| matches!(above.kind, Kind::Htb(_))).find_map(|(node, _)| {
@@ -171,14 +170,13 @@ impl PortPolicy {
         })
     }
 
-    /// Whether any of its qdiscs wants to know what addresses were before network address
-    /// translation.
+    /// Whether any qdisc needs the addresses before network address translation.
     pub fn looks_up_translations(&self) -> bool {
         self.translating > 0
     }
 
-    /// What has to be done with the qdiscs of this port to make them those of `next`: by handle,
-    /// what is here and what is there.
+    /// The differences between the qdiscs of this port and those of `next`: by handle, the qdisc
+    /// here and the qdisc there.
     pub(crate) fn changes<'a>(
         &'a self,
         next: &'a Self,
@@ -192,7 +190,7 @@ impl PortPolicy {
         })
     }
 
-    /// Changes the qdisc `handle`, whose place and kind stay what they are.
+    /// Changes the qdisc `handle`, but not its place or kind.
     pub(crate) fn change_node<T>(
         &mut self,
         handle: Handle,
@@ -205,8 +203,8 @@ impl PortPolicy {
         Some(changed)
     }
 
-    /// Puts `node` in the place of what is there, and of all below that. Returns the actions of the
-    /// filters that go with it.
+    /// Puts `node` in its place and removes what was there, with its descendants. Returns the
+    /// actions of the filters that are removed with it.
     pub(crate) fn put(&mut self, node: Node) -> Vec<ActionId> {
         let place = self.place(node.parent);
         let gone = self.take(place);
@@ -219,7 +217,7 @@ impl PortPolicy {
         gone
     }
 
-    /// Takes away what is at `parent`, and all below it. Returns the actions of their filters.
+    /// Removes the qdisc at `parent` and its descendants. Returns the actions of their filters.
     pub(crate) fn take(&mut self, parent: Parent) -> Vec<ActionId> {
         let Some(node) = self.in_place(self.place(parent)).cloned() else { return Vec::new() };
         let below: Vec<Parent> = self.children(&node).map(|(_, child)| child.parent).collect();
@@ -235,7 +233,7 @@ impl PortPolicy {
         gone
     }
 
-    /// Where what hangs at `parent` is found.
+    /// The normalized place for `parent`.
     fn place(&self, parent: Parent) -> Parent {
         let Parent::Class(class) = parent else { return parent };
         let holder = Handle::new(class.major).and_then(|handle| self.find(handle));
@@ -250,14 +248,14 @@ impl PortPolicy {
 pub struct Node {
     /// Its number, unique on the port.
     pub handle: Handle,
-    /// Where it hangs, as it was given (`1:` and `1:1` are the same place under a `tbf`).
+    /// Its place, as given (`1:` and `1:1` are the same place under a `tbf`).
     pub parent: Parent,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
 }
 
 impl Node {
-    /// Whether it wants to know what addresses were before network address translation.
+    /// Whether it needs the addresses before network address translation.
     fn looks_up_translations(&self) -> bool {
         matches!(&self.kind, Kind::Cake(cake) if cake.params.config.nat)
     }

@@ -1,5 +1,5 @@
-//! What edits do, and what they refuse, case by case and against a naive model. That this is
-//! what the kernel does is checked where there is a kernel to ask: `crates/tc/tests/parity`.
+//! The effects and refusals of edits, case by case and against a naive model.
+//! `crates/tc/tests/parity` compares them with a kernel.
 
 mod policies;
 
@@ -38,7 +38,7 @@ fn apply(policy: &Policy, edit: Edit) -> Result<Policy, PolicyError> {
     policy.edit("eth0", &edit, &FOUR_QUEUES)
 }
 
-/// The policy that these edits make from nothing.
+/// The policy that results from these edits.
 fn made(edits: impl IntoIterator<Item = Edit>) -> Policy {
     edits.into_iter().fold(Policy::default(), |policy, edit| apply(&policy, edit).unwrap())
 }
@@ -180,13 +180,13 @@ fn trees_have_a_bottom() {
 
 #[test]
 fn a_port_runs_out_of_handles_only_when_all_are_taken() {
-    // Not all 32766, but a wrap from the last to the first.
+    // Not all 32766 handles, but a wrap from the last to the first.
     let policy = made([edit(Verb::Add, ROOT, 0xfffe, tbf(1))]);
     let policy = apply(&policy, edit(Verb::Add, class(0xfffe, 1), 0, pfifo(5))).unwrap();
     assert!(policy.port("eth0").find(Handle::FIRST_AUTOMATIC).is_some());
 }
 
-/// The kernel's rules over a flat table, with nothing clever.
+/// The kernel's rules over a flat table, as simple as possible.
 #[derive(Clone, Default)]
 struct Model {
     rows: Vec<Row>,
@@ -204,7 +204,7 @@ impl Model {
         self.rows.iter().copied().find(|row| row.handle == handle)
     }
 
-    /// The row at that place; an error where the place does not exist.
+    /// The row in that place; an error if the place does not exist.
     fn at(&self, parent: Parent) -> Result<Option<Row>, ()> {
         match parent {
             Parent::Root => Ok(self.rows.iter().copied().find(|row| row.parent == Parent::Root)),
@@ -320,7 +320,7 @@ proptest! {
             let mut expected = model.clone();
             let accepted = expected.apply(&edit, kind).is_ok();
             match apply(&policy, edit.clone()) {
-                // Only the policy hands out handles; whether it may is checked elsewhere.
+                // Only the policy allocates handles; another test checks when it may.
                 Ok(_) if !accepted && edit.handle.is_none() => {}
                 Ok(next) => {
                     prop_assert!(accepted, "{edit:?} on {policy:?}");

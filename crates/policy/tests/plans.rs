@@ -1,4 +1,4 @@
-//! A plan that follows a change is the plan that would have been made from nothing.
+//! The plan after a change equals the plan built from scratch.
 
 use narrows_classify::{Flower, Matches, PortRange};
 use narrows_policy::{
@@ -48,7 +48,7 @@ fn verbs() -> impl Strategy<Value = Verb> {
     ]
 }
 
-/// Some of them beyond 16 bits.
+/// Some class numbers exceed 16 bits.
 fn minors() -> impl Strategy<Value = u32> {
     prop_oneof![4 => 0..8_u32, 1 => 0x1_0000..0x1_0002_u32]
 }
@@ -106,7 +106,7 @@ fn filters() -> impl Strategy<Value = Change> {
     )
 }
 
-/// A tree to begin with, so that most changes find something.
+/// An initial tree, so that most changes apply.
 fn planted() -> Policy {
     let fifo = |limit| Params::Fifo(FifoUnit::Packets, Some(limit));
     let qdisc = |parent, handle, params| {
@@ -170,7 +170,7 @@ fn a_change_of_one_class_leaves_the_memory_of_all_others() {
     let next = plan.next(policy.port(DEV), changed.port(DEV)).unwrap();
     let handle = Handle::new(1).unwrap();
     let is_shared = |id: u32| Arc::ptr_eq(&plan.classes[&handle][&id], &next.classes[&handle][&id]);
-    // The one above it may have become an inner one, for all that is known.
+    // The class above it may have become an inner one.
     assert_eq!((1..=4).map(is_shared).collect::<Vec<_>>(), [true, false, true, false]);
     assert_eq!(next.classes[&handle][&4].class.rate, Rate::from_bits_per_sec(2_000_000));
 }
@@ -214,6 +214,6 @@ fn behind_the_kernels_handles_come_ours() {
     let port = policy.port(DEV);
     let major = |minor| port.child(port.root().unwrap(), minor).unwrap().handle.major();
     assert_eq!([major(0x10), major(0x11)], [0x8001, 0x8002]);
-    // 32,766 have been given out or were there: as many as there are from 8001: to fffe:.
+    // 32,766 handles are taken: all from 8001: to fffe:.
     assert_eq!([major(0x10 + 0x7ff9), major(0x10 + 0x7ffa)], [0xfffa, 0x1_0000]);
 }

@@ -18,7 +18,7 @@ fn tbf() -> TbfParams {
     }
 }
 
-/// What so many queues run for `below` in `tbf`.
+/// The plan for `below` in `tbf` on that many queues.
 fn plan(tbf: TbfParams, below: Params, queues: usize) -> Plan {
     let root = Parent::Root;
     let inner = Parent::Class(Handle::new(1).unwrap().class(1));

@@ -10,13 +10,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use subtle::ConstantTimeEq;
 
-/// More than any line of credentials has, in bytes.
+/// The largest credentials file, in bytes.
 const FILE_MAX: u64 = 4096;
 
 /// A user and a password.
 #[derive(Clone)]
 pub struct Credentials {
-    /// What a client says that has them.
+    /// The `Authorization` value of a client with these credentials.
     expected: String,
 }
 
@@ -27,10 +27,10 @@ impl fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// Those in the first line of the file at `path`.
+    /// Reads the first line of the file at `path`.
     ///
     /// # Errors
-    /// Where it cannot be read, all users can read it, or it has none.
+    /// If it cannot be read, all users can read it, or it has no credentials.
     pub fn read(path: &Path) -> Result<Self, ServeError> {
         let failed = |error| ServeError::CredentialsFile(path.to_owned(), error);
         let file = File::open(path).map_err(failed)?;
@@ -49,8 +49,8 @@ impl Credentials {
         is_some.then(|| Self { expected: format!("Basic {}", STANDARD.encode(line)) })
     }
 
-    /// Whether a client that says `authorization` has them. How long that takes tells nothing but
-    /// whether the length is right.
+    /// Whether `authorization` has these credentials. The time it takes reveals only whether the
+    /// length is right.
     pub fn admit(&self, authorization: Option<&[u8]>) -> bool {
         let said = authorization.unwrap_or_default();
         said.ct_eq(self.expected.as_bytes()).into()

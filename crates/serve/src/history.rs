@@ -1,4 +1,4 @@
-//! An hour of rates: rings of bounded size, one for each series, with one time axis.
+//! An hour of rates: one ring of bounded size for each series, with a common time axis.
 
 use narrows_snapshot::{Change, Snapshot};
 use serde::ser::{SerializeSeq, SerializeStruct};
@@ -6,30 +6,30 @@ use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// What is remembered, in seconds.
+/// The length of the history, in seconds.
 const SPAN: f64 = 3600.0;
-/// Points of a series at most.
+/// The most points in a series.
 const POINTS_MAX: usize = 3600;
-/// Series at most: 14 kB each. What comes later is left out.
+/// The most series, at 14 kB each. Later ones are left out.
 const SERIES_MAX: usize = 1000;
 
-/// Which series.
+/// Identifies a series.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Key {
-    /// The port; empty for what belongs to none.
+    /// The port; empty if the series belongs to none.
     pub device: String,
     /// `limit`, `delivered`, `received` (bit/s), `backlog` (packets), `drops` (packets/s), `queue`
     /// (bit/s), `delay` and `round trip` (microseconds), `worker` (share of a core).
     pub what: &'static str,
-    /// The reason of drops, the number of a queue or worker, which percentile of times.
+    /// The drop reason, the number of a queue or worker, or the percentile of times.
     pub name: String,
 }
 
-/// A ring of values; NaN where there was none.
+/// A ring of values; NaN for missing ones.
 #[derive(Clone, Debug)]
 struct Ring {
     values: VecDeque<f32>,
-    /// Points since the last value.
+    /// The number of points since the last value.
     silent: usize,
 }
 
@@ -43,7 +43,7 @@ pub struct History {
 }
 
 impl History {
-    /// An hour, or as much as there is room for, at one point every `interval`.
+    /// Room for an hour, or for the most points, at one point per `interval`.
     pub fn new(interval: Duration) -> Self {
         let points = (SPAN / interval.as_secs_f64().max(1e-3)) as usize;
         Self {
@@ -84,8 +84,8 @@ impl History {
         }
     }
 
-    /// What was added after `time`, as JSON: `times`, and of each series `device`, `what`, `name`
-    /// and `values`.
+    /// The points after `time`, as JSON: `times`, and for each series `device`, `what`, `name` and
+    /// `values`.
     pub fn since(&self, time: f64) -> impl Serialize {
         Since { history: self, first: self.times.partition_point(|point| *point <= time) }
     }

@@ -1,14 +1,14 @@
-//! Under which names it answers.
+//! Checks the host name of a request.
 //!
-//! A page elsewhere can make its own name resolve to 127.0.0.1 (DNS rebinding) and then read from a
-//! browser on this machine whatever listens there. The browser says in `Host` which name it used,
-//! and such a page cannot change that. So a request is answered only under a name that no stranger
-//! owns: an address (which nobody can make resolve to another), `localhost` and names below it.
+//! A web page can make its own name resolve to 127.0.0.1 (DNS rebinding) and then use a browser on
+//! this machine to read any local server. The browser puts the name that it used into `Host`, and
+//! such a page cannot change that. So a request is answered only under a name that no attacker can
+//! own: an address (which cannot resolve to another one), `localhost` and names below it.
 
 use std::net::IpAddr;
 
 /// Whether a request for `host`, the value of a `Host` field or of an absolute URI, is for this
-/// server. A client of HTTP/1.0 may send none; browsers always do.
+/// server. An HTTP/1.0 client may send none; browsers always do.
 pub(crate) fn is_ours(host: Option<&[u8]>) -> bool {
     let Some(host) = host else { return true };
     let Ok(host) = std::str::from_utf8(host) else { return false };

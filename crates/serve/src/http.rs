@@ -1,4 +1,4 @@
-//! The server: what a request gets, and how many may ask at once.
+//! The HTTP server: its answers, and its limits.
 
 use crate::host;
 use crate::page;
@@ -19,13 +19,14 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-/// As many connections are served at once; others wait.
+/// The most connections that are served at once; others wait.
 const CONNECTIONS_MAX: usize = 64;
-/// How long a client may take to ask, or be quiet between two requests.
+/// The longest time for a client to send a request, and between two requests.
 const ASKING: Duration = Duration::from_secs(10);
-/// How long a connection may last, so that none is held for good by a client that does not read.
+/// The longest duration of a connection, so that a client that does not read cannot hold it
+/// forever.
 const CONNECTION: Duration = Duration::from_secs(300);
-/// The page loads nothing from elsewhere, and nobody may frame it.
+/// The page loads nothing from other servers, and no page may frame it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -35,7 +36,7 @@ const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 type Answer = Response<Full<Bytes>>;
 
-/// Listens, begins to ask the instance, and serves until the process ends.
+/// Listens, starts to query the instance, and serves until the process ends.
 pub(crate) fn serve(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -70,7 +71,7 @@ pub(crate) fn serve(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<
                 let mut http = http1::Builder::new();
                 http.timer(TokioTimer::new()).header_read_timeout(ASKING).max_buf_size(16 << 10);
                 let connection = http.serve_connection(TokioIo::new(stream), service);
-                // A client that breaks off is no news.
+                // A client that disconnects is not an error.
                 let _ = tokio::time::timeout(CONNECTION, connection).await;
                 drop(permit);
             });
@@ -85,7 +86,7 @@ struct Server {
 
 impl Server {
     fn answer<B>(&self, request: &Request<B>) -> Answer {
-        // Whoever knows the credentials is no page elsewhere, and may use a name of his own.
+        // A client with credentials is no foreign page, and may use a name of its own.
         let target = request.uri().host().map(str::as_bytes);
         let asked =
             target.or_else(|| request.headers().get(header::HOST).map(HeaderValue::as_bytes));
@@ -131,7 +132,7 @@ impl Server {
     }
 }
 
-/// The time in `since=SECONDS`; 0 where there is none.
+/// The time in `since=SECONDS`; 0 if it is missing.
 fn since(query: Option<&str>) -> Result<f64, &'static str> {
     let parts = query.unwrap_or_default().split('&');
     let Some(since) = parts.filter_map(|part| part.strip_prefix("since=")).next() else {
@@ -141,7 +142,7 @@ fn since(query: Option<&str>) -> Result<f64, &'static str> {
     time.ok_or("since is a number of seconds since 1970\n")
 }
 
-/// The latest snapshot, and why there is no newer one where the instance is gone.
+/// The latest snapshot, and the error if the instance no longer answers.
 fn snapshot(known: &Known) -> Answer {
     #[derive(Serialize)]
     struct Latest<'a> {

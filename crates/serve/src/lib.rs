@@ -1,16 +1,16 @@
 //! `narrows serve`: an instance over HTTP, for Prometheus and for a browser.
 //!
-//! *Idea.* One thread asks the instance at an interval, over the control socket, and keeps the
-//! latest snapshot and an hour of rates in memory. Everything that is served is made from these, so
-//! what the instance is asked does not depend on how many ask here, or how often.
+//! *Idea.* One thread queries the instance at an interval, over the control socket, and keeps the
+//! latest snapshot and an hour of rates in memory. All answers come from these, so the load on the
+//! instance does not depend on the number of clients or requests.
 //!
-//! *Principles.* Reading only: no request changes anything. Loopback only, unless there are
-//! credentials. Memory is bounded: points, series, connections and metrics each have a limit, and
-//! what a limit leaves out is said. When the instance is gone, its metrics are gone: no stale
+//! *Principles.* Read-only: no request changes anything. Loopback only, unless there are
+//! credentials. Memory is bounded: points, series, connections and metrics have limits, and the
+//! answers say what a limit leaves out. When the instance is gone, its metrics are gone: no stale
 //! figure looks like a fresh one.
 //!
-//! *Non-goals.* Encryption (a reverse proxy's), storage beyond an hour (Prometheus's), metrics of
-//! hosts and flows, of which there would be ever more.
+//! *Non-goals.* Encryption (use a reverse proxy), storage beyond an hour (use Prometheus), metrics
+//! of hosts and flows, whose number is unbounded.
 
 mod credentials;
 mod history;
@@ -29,27 +29,27 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What is served, where, to whom.
+/// What to serve, where, and to whom.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where to listen.
+    /// The address to listen on.
     pub listen: SocketAddr,
-    /// Who may ask. None: everybody who can reach a loopback address.
+    /// Required credentials. None: everyone who can reach a loopback address.
     pub credentials: Option<Credentials>,
-    /// A port of the instance; none where only one runs here.
+    /// A port of the instance; none if only one instance runs.
     pub dev: Option<String>,
-    /// How often the instance is asked.
+    /// The interval between queries.
     pub interval: Duration,
-    /// As many classes, and as many qdiscs, have metrics.
+    /// The most classes, and the most qdiscs, with metrics.
     pub classes_max: usize,
     /// The names of classes.
     pub names: NamesFile,
 }
 
-/// What keeps `narrows serve` from serving.
+/// Why `narrows serve` cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Everybody could read it.
+    /// Everyone could read it.
     #[error(
         "{0} can be reached from other machines: give --credentials FILE with a line \
          USER:PASSWORD, or listen on 127.0.0.1"
@@ -61,12 +61,12 @@ pub enum ServeError {
     /// The file of credentials cannot be read.
     #[error("cannot read the credentials in {0}: {1}")]
     CredentialsFile(PathBuf, std::io::Error),
-    /// The file of credentials says something else.
+    /// The credentials file has no valid line.
     #[error(
         "{0} has no credentials: one line USER:PASSWORD is needed, and neither part may be empty"
     )]
     NoCredentials(PathBuf),
-    /// Others can read the file of credentials.
+    /// Other users can read the credentials file.
     #[error("everybody can read the credentials in {0}: chmod 600 {0}")]
     Readable(PathBuf),
     /// The runtime cannot start.
@@ -74,10 +74,10 @@ pub enum ServeError {
     Start(std::io::Error),
 }
 
-/// Serves until the process ends. `ready` is called with the address when it listens.
+/// Serves until the process ends. Calls `ready` with the address when it listens.
 ///
 /// # Errors
-/// Where it cannot begin to.
+/// If it cannot start.
 pub fn run(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<(), ServeError> {
     if !options.listen.ip().is_loopback() && options.credentials.is_none() {
         return Err(ServeError::Public(options.listen));

@@ -1,9 +1,8 @@
 //! Metrics for Prometheus: text format 0.0.4.
 //!
-//! Root qdiscs have the names that node_exporter's `qdisc` collector gives them, so dashboards made
-//! for those work; what that collector does not know is named `narrows_`. Base units, `_total` on
-//! counters only. Classes and qdiscs with metrics are limited: those that a limit leaves out are
-//! counted.
+//! Root qdiscs have the names of node_exporter's `qdisc` collector, so dashboards for those work.
+//! Other metrics begin with `narrows_`. Base units, `_total` on counters only. The number of
+//! classes and qdiscs with metrics is limited; the omitted ones are counted.
 
 mod instance;
 mod port;
@@ -15,12 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use text::Exposition;
 
-/// What metrics are made of.
+/// The input of the metrics.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// The instance, where it answers.
+    /// The instance, if it answers.
     pub snapshot: Option<Arc<Snapshot>>,
-    /// How old the snapshot is.
+    /// The age of the snapshot.
     pub age: Duration,
     /// Events seen since the exporter started.
     pub events: u64,

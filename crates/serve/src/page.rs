@@ -1,4 +1,4 @@
-//! The page: files that are part of the program, so that it works offline.
+//! The web page. Its files are part of the program, so that it works offline.
 
 /// A file of the page.
 #[derive(Clone, Copy, Debug)]
@@ -8,7 +8,7 @@ pub(crate) struct File {
     pub(crate) content: &'static str,
 }
 
-/// All of them.
+/// All files.
 pub(crate) const FILES: [File; 5] = [
     File {
         path: "/",

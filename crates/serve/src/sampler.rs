@@ -1,4 +1,4 @@
-//! The thread that asks the instance, and what it remembers.
+//! The thread that queries the instance, and its results.
 
 use crate::history::{self, History};
 use crate::metrics::Sample;
@@ -8,28 +8,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// What is known of the instance.
+/// The state of the instance as last seen.
 #[derive(Debug)]
 pub(crate) struct Known {
-    /// The latest snapshot, also after the instance is gone.
+    /// The latest snapshot, even after the instance is gone.
     pub(crate) snapshot: Option<Arc<Snapshot>>,
     /// When it was taken.
     taken: Option<Instant>,
-    /// Why the instance does not answer, where it does not.
+    /// Why the instance does not answer, if it does not.
     pub(crate) gone: Option<String>,
     /// Events seen since the start.
     events: u64,
     pub(crate) history: History,
 }
 
-/// What the thread and the server share.
+/// State shared between the thread and the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Sampler {
     known: Arc<Mutex<Known>>,
 }
 
 impl Sampler {
-    /// Begins to ask the instance that has the port `dev`, or the only one, every `interval`, and
+    /// Starts to query the instance with the port `dev`, or the only one, every `interval`, and
     /// adds the names of classes.
     pub(crate) fn start(dev: Option<String>, interval: Duration, mut names: NamesFile) -> Self {
         let known = Known {
@@ -41,7 +41,7 @@ impl Sampler {
         };
         let sampler = Self { known: Arc::new(Mutex::new(known)) };
         let thread = sampler.clone();
-        // The process ends with the server; it need not be told.
+        // It ends with the process, which is when the server ends.
         thread::spawn(move || {
             loop {
                 let began = Instant::now();
@@ -57,7 +57,7 @@ impl Sampler {
         sampler
     }
 
-    /// What is known now. Held for as long as an answer is made.
+    /// The present state. The lock is held while an answer is made.
     pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -78,7 +78,7 @@ fn ask(dev: Option<&str>) -> Result<Snapshot, String> {
 }
 
 impl Known {
-    /// Takes in an answer: `time` in seconds since 1970.
+    /// Records an answer; `time` is in seconds since 1970.
     fn learn(&mut self, answer: Result<Snapshot, String>, time: f64, now: Instant) {
         let next = match answer {
             Err(reason) => {
@@ -86,7 +86,7 @@ impl Known {
                     log::warn!("{reason}");
                 }
                 if self.gone.is_none() {
-                    // A gap, so that nothing is drawn over the time without an instance.
+                    // A gap, so that graphs show no line over the time without an instance.
                     self.history.push(time, []);
                 }
                 self.gone = Some(reason);
@@ -106,7 +106,7 @@ impl Known {
         self.taken = Some(now);
     }
 
-    /// What metrics are made of: nothing old where the instance is gone.
+    /// The input of the metrics; no snapshot if the instance is gone.
     pub(crate) fn sample(&self, now: Instant) -> Sample {
         let snapshot = self.snapshot.clone().filter(|_| self.gone.is_none());
         let age = self.taken.map_or(Duration::ZERO, |taken| now.saturating_duration_since(taken));
@@ -114,8 +114,7 @@ impl Known {
     }
 }
 
-/// How many of `is` are new, where `was` are the latest events of before: a list that loses its
-/// oldest.
+/// How many events in `is` are new; `was` are the latest events before. The list loses its oldest.
 fn new_events(was: &[String], is: &[String]) -> usize {
     let old = (0..=is.len().min(was.len())).rev().find(|&old| was.ends_with(&is[..old]));
     is.len() - old.unwrap_or(0)
@@ -141,7 +140,7 @@ mod tests {
         Ok(Snapshot { uptime_s, ports: vec![port], ..Snapshot::default() })
     }
 
-    /// Points in all, and those with values.
+    /// The number of points, and of those with values.
     fn points(known: &Known) -> (usize, usize) {
         let told = serde_json::to_value(known.history.since(0.0)).unwrap();
         let times = told["times"].as_array().unwrap().len();

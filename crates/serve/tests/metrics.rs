@@ -1,4 +1,4 @@
-//! What Prometheus reads.
+//! The metrics as Prometheus reads them.
 
 use narrows_serve::{Sample, exposition};
 use narrows_snapshot::{

@@ -1,8 +1,8 @@
-//! What happened between two snapshots of one instance, as rates.
+//! Rates between two snapshots of one instance.
 //!
 //! A rate is the difference of a counter divided by the difference of the uptimes, so it does not
-//! depend on when a client got around to asking. A counter that went back (a class that was made
-//! anew, an instance that was started again) has no rate: `None`, not zero.
+//! depend on when a client asks. A counter that went back (a class was created again, the instance
+//! was restarted) has no rate: `None`, not zero.
 
 use crate::{Class, Delays, Figures, Port, Qdisc, Queue, Snapshot};
 use std::collections::HashMap;
@@ -12,11 +12,11 @@ use std::collections::HashMap;
 pub struct Change<'a> {
     seconds: f64,
     earlier: &'a Snapshot,
-    /// Its classes by port and handle: there may be many.
+    /// The earlier classes, by port and handle: there may be many.
     classes: HashMap<(&'a str, &'a str), &'a Class>,
 }
 
-/// How fast a queue moves; `None` where a counter went back.
+/// The rates of a queue; `None` if a counter went back.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct QueueRates {
     /// Received, in bits per second of frames.
@@ -31,10 +31,10 @@ pub struct QueueRates {
     pub drops_pps: Option<f64>,
 }
 
-/// How fast a qdisc or a class moves; `None` where a counter went back.
+/// The rates of a qdisc or class; `None` if a counter went back.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FigureRates {
-    /// Sent, in bits per second as the kind counts bytes.
+    /// Sent, in bits per second, with bytes as the kind counts them.
     pub bps: Option<f64>,
     /// Sent, in packets per second.
     pub pps: Option<f64>,
@@ -43,8 +43,8 @@ pub struct FigureRates {
 }
 
 impl<'a> Change<'a> {
-    /// From `earlier` to `later`. `None` where `later` does not continue `earlier`: the instance
-    /// was started again, or no time passed.
+    /// From `earlier` to `later`. `None` if `later` does not continue `earlier`: the instance was
+    /// restarted, or no time passed.
     pub fn between(earlier: &'a Snapshot, later: &Snapshot) -> Option<Self> {
         let seconds = later.uptime_s - earlier.uptime_s;
         let of_port = |port: &'a Port| {
@@ -61,12 +61,13 @@ impl<'a> Change<'a> {
         self.seconds
     }
 
-    /// How fast a counter grew, per second.
+    /// The growth of a counter per second.
     pub fn per_second(&self, was: u64, is: u64) -> Option<f64> {
         is.checked_sub(was).map(|grown| grown as f64 / self.seconds)
     }
 
-    /// How fast a counter of seconds grew: 1 is all the time. `None` where it went back.
+    /// The growth of a counter of seconds, per second; 1 means all the time. `None` if it went
+    /// back.
     pub fn share(&self, was_s: f64, is_s: f64) -> Option<f64> {
         let grown = is_s - was_s;
         (grown >= 0.0).then_some(grown / self.seconds)
@@ -82,13 +83,13 @@ impl<'a> Change<'a> {
         self.earlier
     }
 
-    /// How fast all queues of `port` together move.
+    /// The rates of all queues of `port` together.
     pub fn of_port(&self, port: &Port) -> QueueRates {
         self.port(&port.name)
             .map_or_else(QueueRates::default, |was| self.queue(&was.total, &port.total))
     }
 
-    /// How fast the queue with this number of `port` moves.
+    /// The rates of one queue of `port`.
     pub fn of_queue(&self, port: &Port, number: usize) -> QueueRates {
         let was = self.port(&port.name).and_then(|was| was.per_queue.get(number));
         match (was, port.per_queue.get(number)) {
@@ -97,7 +98,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// How fast `class` of the port with this name moves.
+    /// The rates of `class` on the port with this name.
     pub fn of_class(&self, port: &str, class: &Class) -> FigureRates {
         match self.class(port, class) {
             Some(was) => self.figures(&was.stats.figures, &class.stats.figures),
@@ -105,7 +106,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// How fast `qdisc` of the port with this name moves.
+    /// The rates of `qdisc` on the port with this name.
     pub fn of_qdisc(&self, port: &str, qdisc: &Qdisc) -> FigureRates {
         match self.qdisc(port, qdisc) {
             Some(was) => self.figures(&was.figures, &qdisc.figures),
@@ -118,27 +119,27 @@ impl<'a> Change<'a> {
         self.classes.get(&(port, class.handle.as_str())).copied()
     }
 
-    /// The earlier state of `qdisc` of the port with this name: of the same kind in the same place.
+    /// The earlier state of `qdisc` on the port with this name: the same kind in the same place.
     pub fn qdisc(&self, port: &str, qdisc: &Qdisc) -> Option<&'a Qdisc> {
         let place = |it: &Qdisc| (it.kind.clone(), it.handle.clone(), it.parent.clone());
         self.port(port)?.qdiscs.iter().find(|was| place(was) == place(qdisc))
     }
 
-    /// How long what left through `port` in between had stayed.
+    /// The delays of packets that left through `port` between the snapshots.
     pub fn delays_of_port(&self, port: &Port) -> Delays {
         let is = &port.delays;
         self.port(&port.name).map_or_else(|| is.clone(), |was| is.since(&was.delays))
     }
 
-    /// How long round trips beyond `port` took in between, where they are measured.
+    /// The round trips beyond `port` between the snapshots, if they are measured.
     pub fn round_trips_of_port(&self, port: &Port) -> Option<Delays> {
         let is = &port.round_trips.as_ref()?.times;
         let was = self.port(&port.name).and_then(|was| was.round_trips.as_ref());
         Some(was.map_or_else(|| is.clone(), |was| is.since(&was.times)))
     }
 
-    /// How long what `class` of the port with this name sent in between had stayed. All that it has
-    /// sent where it was made anew.
+    /// The delays of packets that `class` on the port with this name sent between the snapshots;
+    /// all that it has sent if it was created again.
     pub fn delays_of_class(&self, port: &str, class: &Class) -> Delays {
         let is = &class.stats.delays;
         self.class(port, class).map_or_else(|| is.clone(), |was| is.since(&was.stats.delays))
@@ -162,7 +163,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// How fast a counter of bytes grew, in bits per second.
+    /// The growth of a counter of bytes, in bits per second.
     pub fn bits(&self, was_bytes: u64, is_bytes: u64) -> Option<f64> {
         self.per_second(was_bytes, is_bytes).map(|bytes| bytes * 8.0)
     }

@@ -1,4 +1,4 @@
-//! The books: where every packet went.
+//! Packet conservation: where every packet went.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 pub struct Conservation {
     /// Packets that the workers received.
     pub received: u64,
-    /// Packets that they handed to a device.
+    /// Packets that they passed to a device.
     pub sent: u64,
     /// Packets queued.
     pub queued: u64,
     /// Packets dropped, by reason.
     pub dropped: BTreeMap<String, u64>,
-    /// Packets of which no trace is left: 0, or Narrows has a fault.
+    /// Packets that are missing from this balance: 0, or Narrows has a bug.
     pub unaccounted: i64,
-    /// Packets that bypassed the workers and are none of the above: their queue had no worker, or
-    /// a silent one.
+    /// Packets that bypassed the workers and are in none of the other counts: their queue had no
+    /// worker, or a silent one.
     #[serde(default)]
     pub bypassed: u64,
 }

@@ -1,5 +1,5 @@
-//! How long packets stayed in Narrows before they left through a port, a class or a tin: percentiles
-//! of all packets, not of a sample, and the counts that they are made of.
+//! How long packets stayed in Narrows before they left through a port, a class or a tin:
+//! percentiles of all packets, not of a sample, and the counts behind them.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,17 +11,17 @@ pub struct Delays {
     pub p50_us: f64,
     /// The 99th percentile, in microseconds.
     pub p99_us: f64,
-    /// 99.9 % stayed no longer, in microseconds.
+    /// The 99.9th percentile, in microseconds.
     pub p999_us: f64,
     /// The longest, in microseconds.
     pub max_us: f64,
-    /// Times in microseconds, ascending, each with the packets that stayed about that long: of a
-    /// port at most that long, and at least 99 % of it; of classes and tins within an eighth.
+    /// Delays in microseconds, ascending, each with its number of packets. For a port, a delay is
+    /// an upper bound within 1 %; for classes and tins it is within an eighth.
     pub counts: Vec<(f64, u64)>,
 }
 
 impl Delays {
-    /// Of `counts`, as in [`Delays::counts`].
+    /// From counts as in [`Delays::counts`].
     pub fn new(counts: Vec<(f64, u64)>) -> Self {
         let of = |share| quantile(&counts, share).unwrap_or_default();
         let [p50_us, p99_us, p999_us, max_us] = [0.5, 0.99, 0.999, 1.0].map(of);
@@ -38,8 +38,8 @@ impl Delays {
         self.counts.iter().map(|(_, packets)| packets).sum()
     }
 
-    /// What was counted after `earlier`. Where counts went back, the instance was started or
-    /// upgraded in between, and everything is.
+    /// The counts since `earlier`. If counts went back, the instance was restarted or upgraded in
+    /// between, and the result is all counts.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut before = earlier.counts.iter().peekable();
@@ -57,29 +57,29 @@ impl Delays {
         }
     }
 
-    /// Median, 99th and 99.9th percentile and the longest, as people say them.
+    /// Median, 99th and 99.9th percentile and maximum, in readable units.
     pub fn told(&self) -> [String; 4] {
         [self.p50_us, self.p99_us, self.p999_us, self.max_us].map(told)
     }
 
-    /// The shortest, as people say it.
+    /// The minimum, in readable units.
     pub fn shortest(&self) -> String {
         told(self.counts.first().map_or(0.0, |(us, _)| *us))
     }
 
-    /// Packets that stayed at most so many seconds.
+    /// Packets that stayed at most that many seconds.
     pub fn within(&self, bound_s: f64) -> u64 {
         let within = self.counts.iter().filter(|(us, _)| us / 1e6 <= bound_s);
         within.map(|(_, packets)| packets).sum()
     }
 
-    /// About how long all packets stayed together, in seconds.
+    /// The approximate sum of all delays, in seconds.
     pub fn sum_s(&self) -> f64 {
         self.counts.iter().map(|(us, packets)| us * *packets as f64 / 1e6).sum()
     }
 }
 
-/// Microseconds as people say them.
+/// A number of microseconds in a readable unit.
 fn told(us: f64) -> String {
     match us {
         us if us < 10.0 => format!("{us:.1} us"),
@@ -89,7 +89,7 @@ fn told(us: f64) -> String {
     }
 }
 
-/// How long the share `of` of the packets stayed at most.
+/// The quantile `of`.
 fn quantile(counts: &[(f64, u64)], of: f64) -> Option<f64> {
     let all: u64 = counts.iter().map(|(_, packets)| packets).sum();
     let wanted = (all as f64 * of).ceil() as u64;

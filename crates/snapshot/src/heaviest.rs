@@ -1,20 +1,20 @@
-//! The hosts and flows with the most bytes of late, and how long their packets stayed here.
+//! The hosts and flows with the most bytes recently, and how long their packets stayed in Narrows.
 //!
-//! They are of the last window that was over, so up to a window old. Those are told whose bytes are
-//! known well enough; the rest of a port is in its rate.
+//! They belong to the last complete window, so they are up to one window old. Only hosts and flows
+//! whose bytes are known accurately enough are listed; the port's rate includes the rest.
 
 use crate::{Losses, RoundTrip};
 use serde::{Deserialize, Serialize};
 
-/// Of one port, each kind with the heaviest first.
+/// The heaviest of one port, in descending order for each kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Heaviest {
-    /// How long the window was, in seconds.
+    /// The length of the window in seconds.
     pub window_s: f64,
-    /// Hosts by what they sent.
+    /// Hosts, by the bytes that they sent.
     pub sources: Vec<Heavy>,
-    /// Hosts by what was sent to them.
+    /// Hosts, by the bytes sent to them.
     pub destinations: Vec<Heavy>,
     /// Flows.
     pub flows: Vec<Heavy>,
@@ -26,29 +26,29 @@ pub struct Heaviest {
 pub struct Heavy {
     /// `192.0.2.1`, or `udp 192.0.2.1:53 > 192.0.2.2:4711`.
     pub name: String,
-    /// What left of it, in bits per second of frames.
+    /// Its rate through this port, in bits per second of frames.
     pub bps: u64,
-    /// How long its bytes stayed here on average, in microseconds.
+    /// The mean delay of its bytes, in microseconds.
     pub delay_mean_us: u64,
-    /// The longest that a packet of those looked at stayed, in microseconds.
+    /// The longest delay among the sampled packets, in microseconds.
     pub delay_max_us: u64,
-    /// Half of its bytes stayed no longer, in microseconds. Percentiles are within an eighth.
+    /// The median delay by bytes, in microseconds. Percentiles are within an eighth.
     pub delay_p50_us: u64,
-    /// 99 % of its bytes stayed no longer, in microseconds.
+    /// The 99th percentile by bytes, in microseconds.
     pub delay_p99_us: u64,
-    /// 99.9 % of its bytes stayed no longer, in microseconds.
+    /// The 99.9th percentile by bytes, in microseconds.
     pub delay_p999_us: u64,
-    /// Of a host, its round trips on the far side of the port that it is at: not of packets that
-    /// were in Narrows. Only where the instance measures them and there was one.
+    /// For a host, its round trips on its side of the port, without the time in Narrows. Only if
+    /// the instance measures them and saw one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub round_trip: Option<RoundTrip>,
-    /// Of a host, what became of TCP segments of it, or to it, that left through this port.
+    /// For a host, the losses of TCP segments from it or to it that left through this port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub losses: Option<Losses>,
 }
 
 impl Heaviest {
-    /// Its kinds by what they are called.
+    /// The three lists with their names.
     pub fn kinds(&self) -> [(&'static str, &[Heavy]); 3] {
         [("from", &self.sources), ("to", &self.destinations), ("flow", &self.flows)]
     }

@@ -1,16 +1,16 @@
-//! Everything that can be seen of a running instance, at one moment.
+//! Everything that is visible of a running instance, at one moment.
 //!
-//! *Idea.* One set of structures is the origin of every view. The instance fills a [`Snapshot`] and
+//! *Idea.* One set of structures is the source of every view. The instance fills a [`Snapshot`] and
 //! sends it over the control socket as JSON. `narrows show`, `narrows top`, an exporter and the
-//! testbed read it there, as clients: none of them runs in the process that forwards.
+//! testbed read it as clients: none of them runs in the process that forwards.
 //!
-//! *Principles.* Counters run on over the instance's whole life, also when a port goes away and
-//! comes back, and when another process takes over. Names carry units: `_bps` are bits per second,
+//! *Principles.* Counters run over the instance's whole life, also when a port disappears and
+//! returns, and when another process takes over. Names carry units: `_bps` is bits per second,
 //! `_bytes` bytes, `_s` seconds. A qdisc or class is what `tc -s -d -j` prints for it, so a program
-//! that reads tc's JSON reads this. A field that was added later has a default, so that a newer
-//! client reads an older instance.
+//! that reads tc's JSON reads this. A field that was added later has a default, so a newer client
+//! can read an older instance.
 //!
-//! *Non-goals.* How any of it is counted (`dataplane`), what `tc` prints as text (`tc`).
+//! *Non-goals.* How the figures are counted (`dataplane`), what `tc` prints as text (`tc`).
 
 mod change;
 mod conservation;
@@ -42,16 +42,17 @@ use serde::{Deserialize, Serialize};
 pub struct Snapshot {
     /// `running`, or `waiting` for a port to be usable again.
     pub state: String,
-    /// What is waited for, where something is.
+    /// What the instance waits for, if anything.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub waiting_for: Option<String>,
     /// How long the instance has run, in seconds.
     #[serde(default)]
     pub uptime_s: f64,
-    /// Who forwards when this process is gone: `open`, `open (bridge NAME)`, `closed`.
+    /// What forwards when this process is gone: `open`, `open (bridge NAME)`, `closed`.
     #[serde(default)]
     pub fail: String,
-    /// What is wrong with the ports now: what bypasses the limit, cannot pass, or is spoilt.
+    /// Present problems of the ports: traffic that bypasses the limit, cannot pass, or is
+    /// corrupted.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub warnings: Vec<String>,
     /// What `narrows doctor` found when the process started; empty after an upgrade.
@@ -70,16 +71,16 @@ pub struct Snapshot {
     pub events: Vec<String>,
 }
 
-/// One thing that `narrows doctor` looked at.
+/// One check of `narrows doctor`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Finding {
     /// An interface's name, or `kernel`, `cpu` or `process`.
     pub subject: String,
     /// `ok`, `note` or `warning`; with a blocker the process would not have started.
     pub severity: String,
-    /// What was observed, and what follows from it.
+    /// The observation and its consequence.
     pub what: String,
-    /// What to type, where something is to be done.
+    /// The command to type, if any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub remedy: Option<String>,
 }
@@ -95,12 +96,12 @@ impl Snapshot {
         self.state == "running"
     }
 
-    /// Whether packets are dropped when this process is gone.
+    /// Whether packets are dropped when this process is gone (fail-closed).
     pub fn fails_closed(&self) -> bool {
         self.fail.starts_with("closed")
     }
 
-    /// The bridge that stands by.
+    /// The standby bridge.
     pub fn standby(&self) -> Option<&str> {
         self.fail.strip_prefix("open (bridge ")?.strip_suffix(')')
     }
@@ -110,7 +111,7 @@ impl Snapshot {
         self.workers.iter().any(|worker| worker.silent_s.is_some())
     }
 
-    /// Whether nothing is queued, and every worker can say so.
+    /// Whether every worker answers and none has a queued packet.
     pub fn is_at_rest(&self) -> bool {
         let is_empty = |port: &Port| port.total.backlog_packets == 0;
         self.ports.iter().all(is_empty) && !self.has_silent_worker()
@@ -121,7 +122,7 @@ impl Snapshot {
 mod tests {
     use super::*;
 
-    /// What an instance says with one worker and nothing queued.
+    /// The output of an instance with one worker and nothing queued.
     const SHOW: &str = r#"{"state":"running","fail":"open (bridge nrwbr2)","workers":[{}],
         "ports":[{"name":"port-a","queues":2,"per_queue":[],"to_self":0,"unserved":0,
         "total":{"tx_packets":1,"tx_bytes":60,"backlog_packets":0,"drops":0}}]}"#;

@@ -1,4 +1,4 @@
-//! A port: how it is joined, what it carries, and what was lost outside the queues.
+//! A port: how Narrows is attached, what the port carries, and what was lost outside the queues.
 
 use crate::{Class, Delays, Heaviest, Qdisc, Queue, RoundTrips};
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ pub struct Port {
     /// `zero-copy` or `copy`.
     #[serde(default)]
     pub copy: String,
-    /// Whether there is no carrier, so that what is sent here is lost in the kernel.
+    /// Whether there is no carrier, so that the kernel drops what is sent here.
     #[serde(default)]
     pub no_carrier: bool,
     /// Its MTU in bytes.
@@ -29,34 +29,35 @@ pub struct Port {
     /// The rate set at its root, in bits per second.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rate_set_bps: Option<u64>,
-    /// What the largest `cake` instance on it takes, in bytes: without packets, and without what
+    /// The memory of the largest `cake` instance on it, in bytes, without packets and without what
     /// instances share.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub instance_bytes: Option<u64>,
-    /// What left in the last second, in bits per second of frames.
+    /// The rate of departures in the last second, in bits per second of frames.
     #[serde(default)]
     pub tx_rate_bps: u64,
-    /// What came in in the last second, in bits per second of frames.
+    /// The rate of arrivals in the last second, in bits per second of frames.
     #[serde(default)]
     pub rx_rate_bps: u64,
     /// All queues together.
     pub total: Queue,
     /// Each queue.
     pub per_queue: Vec<Queue>,
-    /// Frames for the box itself, given to the kernel.
+    /// Frames for the host itself, passed to the kernel.
     pub to_self: u64,
-    /// Frames that the kernel got because no worker served their queue.
+    /// Frames passed to the kernel because their queue has no worker.
     pub unserved: u64,
-    /// Frames that bypassed a silent worker: to the kernel, or nowhere where Narrows fails closed.
+    /// Frames that bypassed a silent worker: passed to the kernel, or dropped if Narrows fails
+    /// closed.
     #[serde(default)]
     pub stalled: u64,
-    /// How long what left here stayed in Narrows.
+    /// The delays in Narrows of packets that left here.
     #[serde(default)]
     pub delays: Delays,
-    /// Round trips beyond the port, where the instance measures them.
+    /// Round trips beyond the port, if the instance measures them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub round_trips: Option<RoundTrips>,
-    /// The hosts and flows with the most bytes of what left here.
+    /// The hosts and flows with the most bytes leaving here.
     #[serde(default)]
     pub heaviest: Heaviest,
     /// Frames that the kernel lost between driver and worker.
@@ -74,9 +75,9 @@ pub struct Port {
 }
 
 impl Port {
-    /// What it may send at most, in bits per second: the rate set at its root, or where an `htb`
-    /// stands there, the ceilings of its topmost classes together. `None` where nothing limits it,
-    /// or a tree does that the snapshot was not asked for.
+    /// The most it may send, in bits per second: the rate at its root or, for an `htb`, the sum of
+    /// the ceilings of its root classes. `None` without a limit, or if the limit is that of a tree
+    /// that the snapshot does not include.
     pub fn limit_bps(&self) -> Option<u64> {
         let top = || self.classes.iter().filter(|class| class.kind == "htb" && class.root);
         let ceilings = || top().filter_map(|class| class.ceil).reduce(u64::saturating_add);
@@ -84,10 +85,9 @@ impl Port {
         self.rate_set_bps.or(tree.map(|bytes| bytes.saturating_mul(8)))
     }
 
-    /// All packets that were to come in or leave here and did not, by where and why: reasons of the
-    /// queues by their names, `kernel` and `device` before those of the others. These two may count
-    /// the same packets, so they are not to be added up. What bypassed a worker was not lost and is
-    /// not among them.
+    /// All packets that were lost on their way in or out, by place and reason: the queues' reasons
+    /// by name, and before them `kernel` and `device`. These two may count the same packets, so the
+    /// numbers must not be added up. Packets that bypassed a worker are not lost and not included.
     pub fn losses(&self) -> Vec<(String, u64)> {
         let queues = self.total.drops_by_reason.iter();
         let queues = queues.map(|(reason, count)| (reason.clone(), *count));
@@ -107,7 +107,7 @@ impl Port {
     }
 }
 
-/// What the kernel lost between a driver and the workers, for XDP_STATISTICS of `xsk(7)`.
+/// Losses in the kernel between a driver and the workers, from XDP_STATISTICS of `xsk(7)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelDrops {
     /// The RX ring was full.
@@ -122,20 +122,20 @@ pub struct KernelDrops {
     pub tx_invalid: u64,
 }
 
-/// The kernel's counts of losses for the whole device, whatever program sent the frames.
+/// The kernel's loss counters of the whole device, for frames of all programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceLosses {
     /// Received and dropped.
     pub rx_dropped: u64,
     /// Received with an error.
     pub rx_errors: u64,
-    /// Missed for want of a buffer.
+    /// Missed because there was no buffer.
     pub rx_missed: u64,
-    /// Not sent: no carrier, no room.
+    /// Not sent: no carrier, or no room.
     pub tx_dropped: u64,
-    /// Not sent for an error.
+    /// Not sent because of an error.
     pub tx_errors: u64,
-    /// Of these, lost with the carrier.
+    /// Lost with the carrier; included in `tx_errors`.
     pub tx_carrier: u64,
 }
 

@@ -1,7 +1,7 @@
-//! Qdiscs and classes as `tc -s -d -j qdisc show` and `class show` print them.
+//! Qdiscs and classes, as `tc -s -d -j qdisc show` and `class show` print them.
 //!
-//! What all kinds have is typed here. What one kind has is kept as the JSON that tc prints, by key,
-//! so that a new kind needs no change here.
+//! Fields common to all kinds are typed. Those of a single kind are kept as the JSON that tc
+//! prints, by key, so a new kind needs no change here.
 
 use crate::{Delays, Losses, RoundTrip};
 use serde::{Deserialize, Serialize};
@@ -17,16 +17,16 @@ pub struct Qdisc {
     /// Whether it is the root.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub root: bool,
-    /// The class that it hangs from, where it is not the root.
+    /// The class that it is attached to, unless it is the root.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub parent: Option<String>,
     /// Its parameters. Rates are bytes per second, times microseconds, as in tc's JSON.
     #[serde(default)]
     pub options: Map<String, Value>,
-    /// What all kinds count.
+    /// The counters of all kinds.
     #[serde(flatten)]
     pub figures: Figures,
-    /// What its kind counts beside that.
+    /// Further counters of its kind.
     #[serde(flatten)]
     pub detail: Map<String, Value>,
 }
@@ -39,16 +39,16 @@ pub struct Class {
     pub kind: String,
     /// Its id: `1:10`.
     pub handle: String,
-    /// The name that the operator gave it. The instance does not know it: whoever asks adds it.
+    /// The operator's name for it. The instance does not know it; the client adds it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
-    /// Whether it hangs from the qdisc itself.
+    /// Whether its parent is the qdisc itself.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub root: bool,
-    /// The class that it hangs from, where it does not hang from the qdisc.
+    /// Its parent class, if any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub parent: Option<String>,
-    /// The major number of the qdisc below it, where there is one with a handle: `0x10`.
+    /// The major number of its child qdisc, if that has a handle: `0x10`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub leaf: Option<String>,
     /// Its assured rate, in bytes per second.
@@ -60,7 +60,7 @@ pub struct Class {
     /// Its priority among classes that borrow; 0 is the best.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub prio: Option<u64>,
-    /// What it counts.
+    /// Its counters.
     #[serde(default)]
     pub stats: ClassStats,
     /// Its other parameters.
@@ -69,7 +69,7 @@ pub struct Class {
 }
 
 impl Class {
-    /// The two numbers of its id, which are written hexadecimal: of its qdisc, and its own.
+    /// The two numbers of its id, which is hexadecimal: the qdisc's and its own.
     pub fn id(&self) -> Option<(u32, u32)> {
         let (major, minor) = self.handle.split_once(':')?;
         let number = |text| u32::from_str_radix(text, 16).ok();
@@ -77,29 +77,30 @@ impl Class {
     }
 }
 
-/// What a class counts.
+/// The counters of a class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClassStats {
-    /// What all kinds count.
+    /// The counters of all kinds.
     #[serde(flatten)]
     pub figures: Figures,
-    /// How long what the class sent had stayed, each packet within an eighth: the times are the
-    /// middles of buckets. Of a class below another qdisc up to when it gave its packets to that.
+    /// The delays of the packets that the class sent, within an eighth: the times are the middles
+    /// of histogram buckets. For a class below another qdisc, the delay ends when that qdisc takes
+    /// the packet.
     #[serde(skip_serializing_if = "Delays::is_empty", default)]
     pub delays: Delays,
-    /// Round trips beyond the port of what the class sent, in the last window; where the instance
-    /// measures them and there were any. Only of classes of the outermost qdisc that has some.
+    /// Round trips beyond the port of the packets that the class sent, in the last window; if the
+    /// instance measures them and saw any. Only for classes of the outermost classful qdisc.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub round_trip: Option<RoundTrip>,
-    /// What became of TCP segments that the class sent, likewise.
+    /// The losses of TCP segments that the class sent, in the same way.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub losses: Option<Losses>,
-    /// What its kind counts beside that, such as `lended` and `borrowed`.
+    /// Further counters of its kind, such as `lended` and `borrowed`.
     #[serde(flatten)]
     pub detail: Map<String, Value>,
 }
 
-/// What every qdisc and every class counts.
+/// The counters of every qdisc and class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
@@ -109,9 +110,9 @@ pub struct Figures {
     pub packets: u64,
     /// Packets dropped.
     pub drops: u64,
-    /// Times that a packet had to wait for the rate.
+    /// How often a packet had to wait for the rate.
     pub overlimits: u64,
-    /// Packets taken back.
+    /// Packets requeued.
     pub requeues: u64,
     /// Bytes queued.
     pub backlog: u64,

@@ -1,4 +1,4 @@
-//! What one queue of a port received, sent, holds and dropped.
+//! The counters of one queue of a port.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -6,19 +6,19 @@ use std::collections::BTreeMap;
 /// A queue of a port, or all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queue {
-    /// Packets that came in here.
+    /// Packets that arrived here.
     #[serde(default)]
     pub rx_packets: u64,
     /// Their frame bytes.
     #[serde(default)]
     pub rx_bytes: u64,
-    /// Packets handed to the device to leave here. What it lost of them is in
+    /// Packets passed to the device to leave here. Those that the device lost are in
     /// [`Port::device_losses`](crate::Port::device_losses).
     pub tx_packets: u64,
     /// Their frame bytes.
     pub tx_bytes: u64,
-    /// System calls made to have them sent: none where a driver needs no waking, more than one a
-    /// batch where the kernel took part of it.
+    /// System calls to start transmission: 0 if the driver needs no wake-up, more than one per
+    /// batch if the kernel took only part of it.
     #[serde(default)]
     pub tx_kicks: u64,
     /// Packets queued to leave here.
@@ -26,7 +26,7 @@ pub struct Queue {
     /// Their frame bytes.
     #[serde(default)]
     pub backlog_bytes: u64,
-    /// Packets that were to leave here and were dropped.
+    /// Packets that were due to leave here and were dropped.
     pub drops: u64,
     /// The same by reason; reasons that did not occur are left out.
     #[serde(default)]

@@ -1,49 +1,47 @@
-//! Round trips on the far side of a port, and what was lost: measured from the TCP and QUIC packets
-//! that pass.
+//! Round trips beyond a port, and losses, measured from the TCP and QUIC packets that pass.
 //!
-//! A packet that leaves through the port and is answered there takes a round trip beyond it. What it
-//! waited in Narrows before is in no such time; see [`Delays`] for that.
+//! A round trip starts when a packet leaves through the port and ends when its answer arrives
+//! there. It does not include the time in Narrows; see [`Delays`] for that.
 
 use crate::Delays;
 use serde::{Deserialize, Serialize};
 
-/// Beyond one port, since the start.
+/// The measurements beyond one port, since the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RoundTrips {
-    /// How long they took, in the form of a port's delays.
+    /// The round-trip times, in the form of a port's delays.
     pub times: Delays,
-    /// What became of TCP segments that left through the port.
+    /// The losses of TCP segments that left through the port.
     pub losses: Losses,
 }
 
-/// TCP segments with data that were looked at, and what became of them.
+/// Observed TCP segments with data, and how many were lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Losses {
-    /// All of them.
+    /// All observed segments.
     pub segments: u64,
-    /// Missing when others that follow left, and sent later: lost on the way here, or here.
+    /// Segments missing when later ones left, and sent afterwards: lost before the port.
     pub before: u64,
-    /// Sent again after they had left: lost beyond the port, or thought to be.
+    /// Segments sent again after they had left: lost beyond the port, or retransmitted needlessly.
     pub beyond: u64,
 }
 
-/// Of a host, in the last window.
+/// The round trips of a host in the last window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RoundTrip {
-    /// The shortest: what the path takes, in microseconds.
+    /// The minimum, in microseconds: the delay of the path.
     pub min_us: u64,
-    /// The median, within an eighth, in microseconds. Receivers that keep acknowledgements back are
-    /// in it.
+    /// The median, within an eighth, in microseconds. Includes delayed acknowledgements.
     pub p50_us: u64,
-    /// The 99th percentile, likewise.
+    /// The 99th percentile, in the same way.
     pub p99_us: u64,
 }
 
 impl Losses {
-    /// What was counted after `earlier`; all where the instance was started in between.
+    /// The counts since `earlier`; all of them if the instance was restarted in between.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let grown = |of: fn(&Self) -> u64| of(self).checked_sub(of(earlier));
@@ -53,7 +51,7 @@ impl Losses {
         }
     }
 
-    /// The share that was lost before the port, and beyond it. `None` where there was nothing.
+    /// The shares lost before and beyond the port. `None` if there were no segments.
     pub fn shares(&self) -> Option<[f64; 2]> {
         let share = |lost: u64| lost as f64 / self.segments as f64;
         (self.segments > 0).then(|| [share(self.before), share(self.beyond)])

@@ -4,7 +4,7 @@ use crate::{DeviceLosses, KernelDrops, Port, Queue, RoundTrips, Snapshot};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// A rate as people say it.
+/// A rate in a readable unit.
 fn rate(bps: u64) -> String {
     narrows_units::Rate::from_bits_per_sec(bps).to_string()
 }

@@ -4,7 +4,7 @@ use crate::{Delays, Qdisc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Names of the tins by how many there are, as `tc -s` heads its columns; others are numbered.
+/// The names of three or four tins, as in the column heads of `tc -s`; other tins are numbered.
 const THREE: [&str; 3] = ["Bulk", "Best Effort", "Voice"];
 const FOUR: [&str; 4] = ["Bulk", "Best Effort", "Video", "Voice"];
 
@@ -12,42 +12,42 @@ const FOUR: [&str; 4] = ["Bulk", "Best Effort", "Video", "Voice"];
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tin {
-    /// What it may send before it has to wait for other tins, in bytes per second.
+    /// The rate from which it yields to other tins, in bytes per second.
     pub threshold_rate: u64,
-    /// Bytes that came to it. `cake` counts them as they come, so packets that it dropped later are
-    /// among them, whatever tc calls it.
+    /// Bytes that arrived. `cake` counts on arrival, so packets that it dropped later are included,
+    /// despite tc's name for it.
     pub sent_bytes: u64,
-    /// Packets that came to it, likewise.
+    /// Packets that arrived, in the same way.
     pub sent_packets: u64,
     /// Bytes queued.
     pub backlog_bytes: u64,
-    /// The delay that its queues are held to, in microseconds.
+    /// CoDel's target, in microseconds.
     pub target_us: u64,
-    /// The longest delays of late, in microseconds, as an exponentially weighted mean.
+    /// The peak delay, in microseconds, as an exponentially weighted mean.
     pub peak_delay_us: u64,
-    /// The mean delay of late, in microseconds.
+    /// The mean delay, in microseconds, in the same way.
     pub avg_delay_us: u64,
-    /// The delay of sparse flows of late, in microseconds.
+    /// The delay of sparse flows, in microseconds, in the same way.
     pub base_delay_us: u64,
     /// Packets dropped.
     pub drops: u64,
-    /// Packets marked instead (ECN).
+    /// Packets marked instead of dropped (ECN).
     pub ecn_mark: u64,
-    /// Acknowledgements dropped since a later one says the same.
+    /// Acknowledgements dropped because a later one supersedes them.
     pub ack_drops: u64,
-    /// Flows with little to send.
+    /// Sparse flows.
     pub sparse_flows: u64,
-    /// Flows that always have a packet queued.
+    /// Bulk flows: they always have a packet queued.
     pub bulk_flows: u64,
-    /// Flows that do not react to drops.
+    /// Flows that do not respond to drops.
     pub unresponsive_flows: u64,
-    /// How long the packets stayed that left, each within an eighth.
+    /// The delays of the packets that left, within an eighth.
     #[serde(skip_serializing_if = "Delays::is_empty")]
     pub delays: Delays,
 }
 
 impl Qdisc {
-    /// Its tins, each with its name. None where it is no `cake`.
+    /// Its tins with their names. None if it is not a `cake`.
     pub fn tins(&self) -> Vec<(String, Tin)> {
         let tins = self.detail.get("tins").and_then(Value::as_array);
         let tins: Vec<Tin> =

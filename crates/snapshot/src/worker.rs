@@ -1,4 +1,4 @@
-//! What a worker does, and where its frames are.
+//! A worker's load, and where its frames are.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,29 +10,29 @@ pub struct Worker {
     pub queue: u32,
     /// The core that its thread is pinned to.
     pub cpu: usize,
-    /// The thread that serves it, by the queue that this thread serves first: one may serve several
-    /// while there is little to do.
+    /// The thread that serves the queue, named by the first queue that this thread serves. While
+    /// there is little load, one thread may serve several queues.
     pub thread: u32,
-    /// Share of the time since the session began in which it had something to do, 0 to 1.
+    /// The share of the time since the session began in which it had work, 0 to 1.
     pub load: f64,
-    /// Time asleep or looking in vain, in seconds.
+    /// Time asleep or polling without result, in seconds.
     pub idle_s: f64,
     /// Processor time used, in seconds.
     pub cpu_s: f64,
     /// All its frames: the sum of the next four.
     pub frames: u32,
-    /// Those that are in no ring and in no queue.
+    /// Frames in no ring and no queue.
     pub free_frames: u32,
-    /// Those that the kernel has to receive into.
+    /// Frames in the fill ring, for the kernel to receive into.
     pub receiving_frames: u32,
-    /// Those in which packets wait.
+    /// Frames that hold queued packets.
     pub waiting_frames: u32,
-    /// Those that the kernel has to send.
+    /// Frames that the kernel has yet to send.
     pub sending_frames: u32,
-    /// Times that the kernel gave a frame back that it did not have: 0, or it has a fault.
+    /// How often the kernel returned a frame that it did not own: 0, or the kernel has a bug.
     pub stray_frames: u64,
-    /// For how long it has been silent, in seconds, where it does not come round. What else is said
-    /// of it, and its part of all counters, is as it was then.
+    /// How long it has been silent, in seconds, if it is. All other fields, and its part of all
+    /// counters, are frozen at the time when it fell silent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silent_s: Option<f64>,
 }

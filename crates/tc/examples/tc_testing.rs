@@ -1,17 +1,17 @@
-//! Runs the kernel's own cases for `tc` against Narrows' front end.
+//! Runs the kernel's own test cases for `tc` against Narrows' front end.
 //!
 //! The cases are JSON files in `tools/testing/selftests/tc-testing/tc-tests` of the Linux source
-//! (Debian's package `linux-source-6.12` has them; they are not part of this repository). Each
-//! is a command with what leads up to it, the exit code that it must have, and a pattern that is to
-//! be found so many times in what another command then prints. Nothing here needs root or a kernel:
-//! ports are on paper, as in a policy file.
+//! (Debian's package `linux-source-6.12` has them; they are not part of this repository). Each has
+//! setup commands, a command, its expected exit code, and a pattern with the number of its matches
+//! in the output of another command. Nothing here needs root or a kernel: ports exist only in
+//! memory, as for a policy file.
 //!
 //! ```text
 //! cargo run -p narrows-tc --example tc_testing -- TC_TESTS [WORDS...]
 //! ```
 //!
-//! `WORDS` choose cases whose file or id contains one of them. A case that does not pass is printed
-//! with what differed. Cases that run a shell or other programs are counted as skipped.
+//! `WORDS` select cases whose file or id contains one of them. A case that does not pass is printed
+//! with its difference. Cases that run a shell or other programs are counted as skipped.
 
 use narrows_policy::{Policy, PortFacts};
 use narrows_tc::{Host, Outcome, execute};
@@ -20,7 +20,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The files whose subject Narrows has.
+/// The files about features that Narrows has.
 const FILES: [&str; 24] = [
     "qdiscs/cake",
     "qdiscs/cake_mq",
@@ -48,7 +48,7 @@ const FILES: [&str; 24] = [
     "infra/actions",
 ];
 
-/// What the cases call their devices.
+/// The names of devices in the cases.
 const DEVICES: [(&str, &str); 5] = [
     ("$DUMMY", "dummy1"),
     ("$DEV0", "v0p0"),
@@ -57,7 +57,7 @@ const DEVICES: [(&str, &str); 5] = [
     ("$ETH", "eth0"),
 ];
 
-/// Ports on paper.
+/// Ports in memory.
 struct Paper {
     policy: Policy,
     queues: u16,
@@ -83,23 +83,23 @@ impl Host for Paper {
     }
 }
 
-/// How a case went.
+/// The result of a case.
 enum Verdict {
     Passed,
     Failed(String),
-    /// Why it was not run.
+    /// Why it was skipped.
     Skipped(&'static str),
 }
 
 const NEEDS_MORE: &str = "needs a shell or another program";
 
-/// What a command of a case does here, or `None` where it is nothing for `tc`.
+/// Runs a command of a case; `None` if it is not a `tc` command.
 fn run(line: &str, host: &mut Paper) -> Option<Outcome> {
     if line.starts_with("$IP ") {
         return Some(Outcome::default());
     }
     if let Some(numbers) = line.strip_prefix("echo \"").and_then(|rest| rest.split('"').next()) {
-        // netdevsim's own words: a bus address, how many ports, how many queues.
+        // netdevsim's syntax: a bus address, the number of ports, the number of queues.
         let queues = numbers.split(' ').nth(2).and_then(|word| word.parse().ok());
         host.queues = queues.unwrap_or(1);
         return Some(Outcome::default());

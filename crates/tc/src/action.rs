@@ -1,7 +1,7 @@
 //! Actions of filters, and `tc actions …`.
 //!
 //! Source: `tc-actions(8)`, `tc-police(8)`, `tc-skbedit(8)`; iproute2's `m_action.c`, `m_gact.c`,
-//! `m_police.c`, `m_skbedit.c`. `per` and what belongs to it are words of Narrows.
+//! `m_police.c`, `m_skbedit.c`. `per` and its options are Narrows' own.
 
 use crate::command::Options;
 use crate::complaint::{Complaint, Outcome};
@@ -21,8 +21,8 @@ use std::fmt::Write;
 /// The most actions of a filter, as in the kernel.
 pub(crate) const MOST: usize = 32;
 
-/// Longer packets never conform, unless somebody says otherwise: what the kernel's table of 256
-/// cells of 8 bytes holds.
+/// The default `mtu`; longer packets never conform. It is what the kernel's table of 256 cells of 8
+/// bytes covers.
 const MTU: Bytes = Bytes(2040);
 
 const USAGE: &str = "Usage: tc actions { add | replace | change } action ACTION
@@ -46,7 +46,7 @@ const CONTROLS: [(&str, Control); 7] = [
     ("pipe", Control::Pipe),
 ];
 
-/// What the kernel's numbers of controls mean.
+/// The kernel's numbers of controls.
 const NUMBERS: [(&str, Control); 5] = [
     ("-1", Control::Continue),
     ("0", Control::Pass),
@@ -55,12 +55,12 @@ const NUMBERS: [(&str, Control); 5] = [
     ("3", Control::Pipe),
 ];
 
-/// The control that `word` names.
+/// Parses a control.
 fn control(word: &str) -> Option<Control> {
     CONTROLS.iter().find(|(name, _)| *name == word).map(|(_, control)| *control)
 }
 
-/// Its name, as `tc` prints it.
+/// The name of a control, as `tc` prints it.
 fn control_name(control: Control) -> &'static str {
     CONTROLS.iter().find(|(_, of)| *of == control).map_or("pass", |(name, _)| name)
 }
@@ -69,7 +69,7 @@ fn bad(kind: &str, why: &str) -> Complaint {
     Complaint::wrong(format!("{why}\nbad action parsing\nparse_action: bad value ({kind})!"))
 }
 
-/// Reads what follows `action`, up to the first word that is not its own.
+/// Parses an action after the word `action`, up to the first word that does not belong to it.
 pub(crate) fn parse(words: &mut Words) -> Result<ActionDraft, Complaint> {
     let kind = words.value("action", "drop")?;
     match kind {
@@ -123,7 +123,7 @@ pub(crate) fn parse(words: &mut Words) -> Result<ActionDraft, Complaint> {
     }
 }
 
-/// What any action may have.
+/// Options of all actions.
 #[derive(Clone, Copy, Default)]
 struct Common {
     index: Option<u32>,
@@ -136,7 +136,7 @@ impl Common {
     }
 }
 
-/// The bytes that pairs of hexadecimal digits are.
+/// Decodes pairs of hexadecimal digits.
 fn cookie(word: &str) -> Option<Cookie> {
     let pair = |at| u8::from_str_radix(word.get(at..at + 2)?, 16).ok();
     let bytes: Option<Vec<u8>> = (0..word.len()).step_by(2).map(pair).collect();
@@ -144,7 +144,7 @@ fn cookie(word: &str) -> Option<Cookie> {
     Cookie::new(&bytes.filter(|_| is_hexadecimal)?)
 }
 
-/// Reads `index N`, `cookie C` and what says nothing here. False where the next word is none of
+/// Parses `index N`, `cookie C` and options without effect. False if the next word is none of
 /// these.
 fn common(words: &mut Words, common: &mut Common) -> Result<bool, Complaint> {
     match words.peek() {
@@ -165,7 +165,7 @@ fn common(words: &mut Words, common: &mut Common) -> Result<bool, Complaint> {
                 ))
             })?);
         }
-        // How the kernel counts, and that no hardware is to do it: nothing to choose here.
+        // How the kernel counts, and that hardware is not to be used: no choice here.
         Some("no_percpu" | "skip_hw") => drop(words.next()),
         Some("hw_stats") => {
             words.next();
@@ -208,7 +208,7 @@ fn gact(control: Control, words: &mut Words) -> Result<ActionDraft, Complaint> {
     Ok(said.draft(ActionKind::Gact, Some(Action::Gact { control, random })))
 }
 
-/// Reads what follows `police`.
+/// Parses a policer after the word `police`.
 pub(crate) fn police(words: &mut Words) -> Result<ActionDraft, Complaint> {
     let illegal = |word: &str, why: &str| bad("police", &format!("Illegal \"{word}\": {why}."));
     let (mut rate, mut burst, mut mtu, mut peak_rate) = (None, None, None, None);
@@ -328,7 +328,7 @@ pub(crate) fn police(words: &mut Words) -> Result<ActionDraft, Complaint> {
     Ok(draft(Some(Action::Police(police))))
 }
 
-/// What is said of a rate for each of many.
+/// The options of a per-key policer.
 #[derive(Default)]
 struct Many {
     who: Option<Who>,
@@ -407,7 +407,7 @@ fn skbedit(words: &mut Words) -> Result<ActionDraft, Complaint> {
                 else {
                     return Err(illegal(word, "a class, as 1:10"));
                 };
-                // In a packet's priority there is room for 16 bits of each.
+                // A packet's priority has 16 bits for each number.
                 if major.max(minor) > 0xffff {
                     return Err(illegal(
                         word,
@@ -454,20 +454,20 @@ fn skbedit(words: &mut Words) -> Result<ActionDraft, Complaint> {
     Ok(said.draft(ActionKind::Skbedit, action))
 }
 
-/// The class that a priority is.
+/// The class that a priority names.
 fn class(priority: u32) -> String {
     ClassId { major: priority >> 16, minor: priority & 0xffff }.to_string()
 }
 
-/// A cookie as it is written.
+/// A cookie in hexadecimal digits.
 fn digits(cookie: &Cookie) -> String {
     cookie.bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The words that make it.
+/// The words that create the action.
 pub(crate) fn save(bound: &BoundAction) -> String {
     let mut text = String::new();
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = match &bound.action {
         Action::Gact { control, random } => {
             let random = random.map_or(String::new(), |random| {
@@ -525,7 +525,7 @@ pub(crate) fn save(bound: &BoundAction) -> String {
     text
 }
 
-/// Shows the actions of a filter behind it.
+/// Prints the actions of a filter after it.
 pub(crate) fn show_bound(
     ids: &[ActionId],
     policy: &Policy,
@@ -546,7 +546,7 @@ pub(crate) fn show_bound(
     }
 }
 
-/// What is known of `id`: nothing where no figures are wanted.
+/// The statistics of `id`; none if no statistics are wanted.
 fn figures(id: ActionId, stats: Option<&[(ActionId, ActionStats)]>) -> Option<ActionStats> {
     let found = stats?.iter().find(|(of, _)| *of == id);
     Some(found.map_or_else(ActionStats::default, |(_, stats)| *stats))
@@ -588,7 +588,7 @@ fn show(order: u64, bound: &BoundAction, stats: Option<ActionStats>, line: &mut 
             let burst = Bucket::new(police.burst, rate, &Overhead::default()).size(rate);
             let shown = format!("burst {} ", notation::size(burst));
             line.add("burst", Json::Number(burst), &shown);
-            // Any length is the longest that the kernel can say.
+            // No limit is shown as the kernel's largest value.
             let mtu = if police.mtu.0 == 0 { u64::from(u32::MAX) } else { police.mtu.0 };
             line.add("mtu", Json::Number(mtu), &format!("mtu {} ", notation::size(mtu)));
             if let Some((rate, burst)) = police.packets {
@@ -668,7 +668,7 @@ fn show(order: u64, bound: &BoundAction, stats: Option<ActionStats>, line: &mut 
     }
 }
 
-/// `tc actions …`, which has one exit code for all that goes wrong, but for `flush`.
+/// `tc actions …`. All failures have the same exit code, except those of `flush`.
 pub(crate) fn run(
     words: Words,
     options: &Options,

@@ -1,24 +1,23 @@
-//! Files of commands: `tc -batch`, and policy files, which are the same.
+//! Files of commands: `tc -batch` and policy files, which have the same format.
 
 use crate::Host;
 use crate::command::{self, Options};
 use crate::complaint::Outcome;
 use narrows_policy::{Policy, PortFacts};
 
-/// What separates words.
+/// Separators of words.
 const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
 
-/// Runs the commands in `text`, line by line, under the options of the command line that gave
-/// the file; `name` is what complaints call it. As with `tc`, what the lines before a failed
-/// one did stays done, and what follows is not run unless [`Options::force`] is set.
+/// Runs the commands in `text`, line by line, with the options of the command line that named the
+/// file; `name` is the file's name in complaints. As with `tc`, lines before a failed one stay in
+/// effect, and later ones are not run unless [`Options::force`] is set.
 pub fn execute_batch(text: &str, name: &str, options: &Options, host: &mut dyn Host) -> Outcome {
     let mut batch = Batch::new(text, name, options.clone());
     while batch.step(host) {}
     batch.end()
 }
 
-/// A batch under way, for hosts that have other things to do between two lines. See
-/// [`execute_batch`].
+/// A batch in progress, for hosts that have other work between two lines. See [`execute_batch`].
 pub struct Batch {
     lines: std::vec::IntoIter<Line>,
     name: String,
@@ -29,13 +28,13 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// The commands in `text`, of which none has been run.
+    /// The commands in `text`, before the first is run.
     pub fn new(text: &str, name: &str, options: Options) -> Self {
         let lines = lines(text).into_iter();
         Self { lines, name: name.to_owned(), options, outcome: Outcome::default(), line: 0 }
     }
 
-    /// Runs the next line against `host`. False where there is none, or none is to be run.
+    /// Runs the next line against `host`. False if there is none, or no further line may run.
     pub fn step(&mut self, host: &mut dyn Host) -> bool {
         let Some(line) = self.lines.next() else { return false };
         self.line = line.number;
@@ -57,23 +56,23 @@ impl Batch {
         self.options.force
     }
 
-    /// The number of the last line that was run, from 1; 0 where none was.
+    /// The number of the last line that was run, from 1; 0 before the first.
     pub fn line(&self) -> usize {
         self.line
     }
 
-    /// What the lines that were run have printed, and how they ended. Nothing is left of it then.
+    /// Takes the output and exit code of the lines so far.
     pub fn end(&mut self) -> Outcome {
         std::mem::take(&mut self.outcome)
     }
 }
 
-/// The policy that the file `text`, called `name`, describes for the ports of `host`, which
-/// starts from nothing and changes nothing there. A qdisc for which the file names no handle has
-/// the automatic one that the host's has in its place.
+/// The policy that the file `text`, called `name`, describes for the ports of `host`. It starts
+/// from nothing and does not change the host. A qdisc without a handle in the file gets the
+/// automatic handle of the qdisc in its place on the host.
 ///
 /// # Errors
-/// The complaints about all lines that fail, each with file and line.
+/// The complaints about all failed lines, each with file and line.
 pub fn load(text: &str, name: &str, host: &dyn Host) -> Result<Policy, String> {
     let mut draft = Draft { host, policy: host.policy().anew() };
     let all = Options { force: true, ..Options::default() };
@@ -81,7 +80,7 @@ pub fn load(text: &str, name: &str, host: &dyn Host) -> Result<Policy, String> {
     if outcome.code == 0 { Ok(draft.policy.complete()) } else { Err(outcome.stderr) }
 }
 
-/// A policy being written for the ports of another host.
+/// A policy under construction for the ports of another host.
 struct Draft<'a> {
     host: &'a dyn Host,
     policy: Policy,
@@ -106,17 +105,17 @@ impl Host for Draft<'_> {
     }
 }
 
-/// A line with those that continue it.
+/// A line with its continuation lines.
 pub(crate) struct Line {
     pub(crate) text: String,
-    /// The number of the first of them, from 1.
+    /// The number of its first line, from 1.
     pub(crate) first: usize,
-    /// The number of the last of them; the one that `tc` names.
+    /// The number of its last line, which is the one that `tc` names.
     pub(crate) number: usize,
 }
 
-/// The lines of a file, without comments, which begin with `#` anywhere; a backslash at the very
-/// end of a line continues it.
+/// The lines of a file without comments. A comment begins with `#` anywhere; a backslash at the
+/// very end of a line continues it.
 pub(crate) fn lines(text: &str) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut open = String::new();
@@ -148,7 +147,7 @@ pub(crate) fn lines(text: &str) -> Vec<Line> {
     lines
 }
 
-/// The words of a line. One that begins with a quote goes on to the next such quote.
+/// The words of a line. A word that begins with a quote extends to the next such quote.
 pub(crate) fn words(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut rest = line.trim_start_matches(BLANKS);

@@ -1,9 +1,9 @@
-//! `tc class …`: the classes of `htb` and `drr`, which are made here, and those that the other qdiscs
-//! come with.
+//! `tc class …`: the classes of `htb`, `drr` and `ets`, which these commands edit, and the classes
+//! that other qdiscs have by themselves.
 //!
-//! As in `tc` nothing is listed without a device, and a parent selects a whole qdisc. Differences
-//! from it are in `docs/tc.md`: a kind that is not the qdisc's is refused, and so is a parent that
-//! does not exist.
+//! As in `tc`, nothing is listed without a device, and a parent selects a whole qdisc. Differences
+//! from `tc` are in `docs/tc.md`: a kind other than that of the qdisc is refused, and so is a
+//! parent that does not exist.
 
 use crate::command::Options;
 use crate::complaint::{Complaint, Outcome};
@@ -117,14 +117,14 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
     Ok(Outcome { stderr, ..Outcome::default() })
 }
 
-/// Which classes are to be shown.
+/// Selects the classes to show.
 #[derive(Default)]
 struct Selection {
-    /// Those of the qdisc with this number.
+    /// Only those of the qdisc with this number.
     major: Option<u32>,
     /// Only this one.
     class: Option<ClassId>,
-    /// None at all: the kernel has no class whose qdisc is the root's parent.
+    /// None at all: in the kernel, no class has `root` as its qdisc.
     root: bool,
 }
 
@@ -197,17 +197,17 @@ pub(crate) fn show(
     Ok(options.print(&lines))
 }
 
-/// A class, what it is below of, and the qdisc in it that somebody put there.
+/// A class, its parent, and the qdisc that the operator put in it.
 struct Class {
     id: ClassId,
     parent: Above,
     leaf: Option<Handle>,
 }
 
-/// What `tc` says that a class is below of.
+/// The parent of a class, as `tc` prints it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Above {
-    /// Nothing, although it is the qdisc's.
+    /// `root`, although it belongs to the qdisc.
     Root,
     /// Its qdisc.
     Qdisc,
@@ -216,7 +216,7 @@ enum Above {
 }
 
 impl Above {
-    /// The class of its qdisc that it is.
+    /// The class number, if the parent is a class.
     fn class(self) -> Option<u32> {
         match self {
             Self::Class(minor) => Some(minor),
@@ -242,7 +242,7 @@ fn classes(port: &PortPolicy, node: &Node, queues: u32) -> Vec<Class> {
             htb.classes.iter().map(|(minor, at)| class(minor, above(at))).collect()
         }
         (kind, Classes::Made | Classes::Bands) => {
-            // As the kernel has it of each of them.
+            // As the kernel prints it for each kind.
             let above = if let Kind::Prio(_) = kind { Above::Qdisc } else { Above::Root };
             let minors = kind.classful().map_or(Vec::new(), |classful| classful.leaves());
             minors.into_iter().map(|minor| class(minor, above)).collect()
@@ -250,7 +250,7 @@ fn classes(port: &PortPolicy, node: &Node, queues: u32) -> Vec<Class> {
     }
 }
 
-/// A qdisc whose classes are to be shown, on a port with these figures.
+/// A qdisc whose classes are shown, on a port with these statistics.
 #[derive(Clone, Copy)]
 struct Shown<'a> {
     node: &'a Node,
@@ -277,7 +277,7 @@ impl Shown<'_> {
             None => line.add("root", Json::Bool(true), "root "),
         }
         if let Some(leaf) = class.leaf {
-            // In JSON tc writes the number alone.
+            // In JSON, tc prints the number alone.
             let number = Json::Text(format!("{:#x}", leaf.major()));
             line.add("leaf", number, &format!("leaf {leaf} "));
         }
@@ -289,18 +289,18 @@ impl Shown<'_> {
         line
     }
 
-    /// The figures of the qdisc itself.
+    /// The statistics of the qdisc itself.
     fn own_stats(&self) -> Option<&Stats> {
         self.stats.of_handle(self.node.handle)
     }
 
-    /// Those of what is in a class.
+    /// The statistics of the qdisc in a class.
     fn leaf_stats(&self, class: &Class) -> Stats {
         self.stats.at(Parent::Class(class.id)).cloned().unwrap_or_default()
     }
 
-    /// How long the packets of a class stayed, of a qdisc that is no `htb` itself: one queue keeps
-    /// its classes, or, where queues share a rate, all do as an `htb`'s.
+    /// The delays of a class of a qdisc other than `htb`. A single queue keeps them for its
+    /// classes; queues that share a rate keep them in the tree, as for an `htb`.
     fn delays(&self, class: &Class) -> Option<(&'static str, Json)> {
         let delays = match self.own_stats()?.detail.as_ref()? {
             Detail::Bands(figures) => figures.delays.get(&u16::try_from(class.id.minor).ok()?)?,
@@ -327,7 +327,7 @@ impl Shown<'_> {
                 let json = vec![("deficit", Json::Number(deficit))];
                 (self.leaf_stats(class), self.delays(class), text, json)
             }
-            // The kernel keeps no figures of it.
+            // The kernel keeps no statistics for it.
             _ if self.is_tbf() => return line.text("\n"),
             _ => (self.leaf_stats(class), self.delays(class), String::new(), Vec::new()),
         };
@@ -343,7 +343,7 @@ impl Shown<'_> {
         matches!(self.node.kind.classes(), Classes::One(_))
     }
 
-    /// The classes below `parent`, or those that are below no other, of those in `below`.
+    /// The classes in `below` whose parent is `parent`, as nodes of the graph.
     fn graph(
         &self,
         below: &BTreeMap<Option<u32>, Vec<Class>>,
@@ -364,7 +364,7 @@ impl Shown<'_> {
         below.get(&parent).into_iter().flatten().map(node).collect()
     }
 
-    /// The lines of figures in a graph: those that every class has.
+    /// The statistics in a graph: those that every class has.
     fn graph_figures(&self, class: &Class) -> Vec<String> {
         let stats = match &self.node.kind {
             _ if !self.options.statistics || self.is_tbf() => return Vec::new(),

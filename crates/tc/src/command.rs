@@ -21,26 +21,26 @@ FILE may be - for standard input.
 /// What `-V` prints.
 const VERSION: &str = concat!("tc utility, narrows-", env!("CARGO_PKG_VERSION"), "\n");
 
-/// How to print, and how to go on.
+/// Output format, and behaviour after errors.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Options {
     /// `-s`: with statistics.
     pub statistics: bool,
-    /// `-d`: with parameters that are rarely of interest.
+    /// `-d`: with details.
     pub details: bool,
     /// `-j`: as JSON.
     pub json: bool,
     /// `-p`: JSON with line breaks.
     pub pretty: bool,
-    /// `-oneline`: text with backslashes in the place of line breaks.
+    /// `-oneline`: text with backslashes instead of line breaks.
     pub oneline: bool,
     /// `-iec`: the prefixes of rates in text count by 1024.
     pub iec: bool,
     /// `-graph`: classes as a tree.
     pub graph: bool,
-    /// `-force`: a batch goes on behind a line that failed.
+    /// `-force`: a batch continues after a failed line.
     pub force: bool,
-    /// `-nm`: names are said with the handles of classes. From the caller, who reads the
+    /// `-nm`: names are printed with the handles of classes. The caller provides them from the
     /// [file](CommandLine::conf).
     pub names: Option<Arc<ClassNames>>,
 }
@@ -51,7 +51,7 @@ impl Options {
         Line::new(if self.iec { Prefixes::Binary } else { Prefixes::Decimal })
     }
 
-    /// A class as it is printed: `1:10`, or `NAME#1:10` where names are asked for and it has one.
+    /// A class as it is printed: `1:10`, or `NAME#1:10` if names are requested and it has one.
     pub(crate) fn class(&self, class: ClassId) -> String {
         match self.names.as_ref().and_then(|names| names.get(class)) {
             Some(name) => format!("{name}#{class}"),
@@ -59,7 +59,7 @@ impl Options {
         }
     }
 
-    /// Prints what is shown in the form that was asked for.
+    /// Prints lines in the requested format.
     pub(crate) fn print(&self, lines: &[Line]) -> Outcome {
         Outcome::printed(match (self.json, self.pretty) {
             (true, true) => render::pretty_json(lines),
@@ -70,35 +70,35 @@ impl Options {
     }
 }
 
-/// A command line taken apart.
+/// A parsed command line.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CommandLine {
     /// The options.
     pub options: Options,
-    /// The file given with `-batch`, to be read by the caller and passed to
+    /// The file given with `-batch`. The caller reads it and passes it to
     /// [`execute_batch`](crate::execute_batch); `-` is standard input.
     pub batch: Option<String>,
-    /// The network namespace given with `-netns`, by its name under `/run/netns`. To be entered by
-    /// the caller.
+    /// The network namespace given with `-netns`, by its name under `/run/netns`. The caller enters
+    /// it.
     pub netns: Option<String>,
-    /// `-nm`: names of classes are asked for. To be read by the caller
-    /// ([`read_names`](crate::read_names)) and put into the options.
+    /// `-nm`: names of classes are requested. The caller reads them
+    /// ([`read_names`](crate::read_names)) and puts them into the options.
     pub names: bool,
-    /// The file that has them, given with `-cf`.
+    /// The names file, given with `-cf`.
     pub conf: Option<String>,
-    /// The policy file given with `--policy`, an addition to `tc`'s options, to work on instead of
-    /// what runs. To be resolved by the caller ([`offline`](crate::offline)).
+    /// The policy file given with `--policy`, an extension of `tc`'s options. The command edits
+    /// this file instead of a running instance. The caller handles it
+    /// ([`offline`](crate::offline)).
     pub policy: Option<String>,
     /// The object, the command and its words.
     pub words: Vec<String>,
 }
 
 impl CommandLine {
-    /// Takes `args` apart, the words behind `tc`.
+    /// Parses `args`, the words after `tc`.
     ///
     /// # Errors
-    /// What to print and return instead of executing it: a complaint, or the help that was
-    /// asked for.
+    /// The outcome to print instead of executing a command: a complaint, or the requested help.
     pub fn parse(args: &[String]) -> Result<Self, Outcome> {
         let mut line = Self::default();
         let mut words = Words::new(args);
@@ -109,8 +109,8 @@ impl CommandLine {
                 rest = rest.get(1..).unwrap_or_default();
                 words.next().map(str::to_owned).ok_or_else(usage)
             };
-            // The order decides between words that begin alike, and is tc's; but for -c, which tc's
-            // manual calls colour and tc reads as -conf.
+            // As in tc, the order decides between options with the same beginning. One exception:
+            // tc's manual calls -c colour, and tc reads it as -conf.
             if abbreviates(word, "-stats") || abbreviates(word, "-statistics") {
                 line.options.statistics = true;
             } else if abbreviates(word, "-details") {
@@ -155,8 +155,8 @@ impl CommandLine {
     }
 }
 
-/// Whether `word` is an option of `tc` that changes nothing of what is printed here: colours (there
-/// are none), time stamps of a monitor, brief filters.
+/// Whether `word` is an option of `tc` without effect here: colours (there are none), time stamps
+/// of a monitor, brief filters.
 fn is_without_effect(word: &str) -> bool {
     let colour = word.split_once('=').map_or(word, |(colour, when)| {
         if ["always", "auto", "never"].contains(&when) { colour } else { "" }
@@ -168,15 +168,15 @@ fn is_without_effect(word: &str) -> bool {
         || word == "-ts"
 }
 
-/// Runs one command line, the words behind `tc`. One that fails changes nothing.
+/// Runs one command line, the words after `tc`. A command that fails changes nothing.
 ///
-/// `-batch` is for the caller to resolve, see [`CommandLine::batch`]: whoever executes
-/// commands that came from elsewhere must not open files for them.
+/// The caller handles `-batch`, see [`CommandLine::batch`]: code that executes commands from a
+/// client must not open files for it.
 pub fn execute(args: &[String], host: &mut dyn Host) -> Outcome {
     execute_named(args, None, host)
 }
 
-/// The same, where the caller has read the names of classes that the command line asks for.
+/// The same, with the names of classes that the caller has read.
 pub fn execute_named(
     args: &[String],
     names: Option<Arc<ClassNames>>,

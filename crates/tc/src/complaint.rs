@@ -1,4 +1,4 @@
-//! What a command leaves behind: text, complaints, an exit code.
+//! The result of a command: text, complaints, an exit code.
 
 /// What the `tc` process would have printed and returned.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -14,9 +14,9 @@ pub struct Outcome {
 impl Outcome {
     /// A parameter is wrong, a device does not exist, or a line of a batch failed.
     pub const WRONG: i32 = 1;
-    /// The policy does not allow it; what `tc` says when the kernel refuses.
+    /// The policy does not allow it; `tc` returns this if the kernel refuses.
     pub const REFUSED: i32 = narrows_policy::PolicyError::EXIT_CODE;
-    /// The line could not be read as a command; `tc` returns -1 here.
+    /// The line could not be parsed as a command; `tc` returns -1 here.
     pub const UNREADABLE: i32 = 255;
 
     pub(crate) fn printed(stdout: String) -> Self {
@@ -42,7 +42,7 @@ pub(crate) struct Complaint {
 }
 
 impl Complaint {
-    /// A parameter that cannot be.
+    /// An invalid parameter.
     pub(crate) fn wrong(message: impl Into<String>) -> Self {
         Self { code: Outcome::WRONG, message: message.into() }
     }
@@ -52,7 +52,7 @@ impl Complaint {
         Self { code: Outcome::REFUSED, message: message.into() }
     }
 
-    /// A line that is no command.
+    /// A line that is not a command.
     pub(crate) fn unreadable(message: impl Into<String>) -> Self {
         Self { code: Outcome::UNREADABLE, message: message.into() }
     }

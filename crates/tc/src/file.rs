@@ -1,7 +1,7 @@
-//! Files that hold a policy, edited by one command at a time.
+//! Policy files that one command at a time edits.
 //!
-//! A file is written anew beside itself and renamed, so that no reader and no power cut ever sees
-//! half of one. That puts another file in its place, so it is the folder that is locked.
+//! A new file is written beside the old one and renamed over it, so that neither a reader nor a
+//! power cut ever sees half of a file. Renaming replaces the file, so the lock is on its folder.
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
@@ -11,30 +11,31 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long whoever only replaces a file waits for those who edit one.
+/// How long a pure replacement waits for commands that are editing.
 const REPLACE_TIMEOUT: Duration = Duration::from_millis(200);
-/// How often it looks whether they are done.
+/// The interval at which it tries the lock.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// Puts `text` in the place of the file at `path`, as a whole or not at all. Takes a fifth of a
-/// second at most.
+/// Replaces the file at `path` with `text`, as a whole or not at all. Takes at most a fifth of a
+/// second.
 ///
 /// # Errors
-/// Where it cannot be written, or others edit files there all the time; the file is as it was.
+/// If it cannot be written, or other commands hold the lock all the time. The file is unchanged.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     PolicyFile::lock(path, REPLACE_TIMEOUT)?.replace(text)
 }
 
 /// A policy file that no other command edits until this is dropped.
 pub(crate) struct PolicyFile {
-    /// Where it is, or is to be, behind all links: so they keep pointing to it.
+    /// Its path after resolving all links, so that they keep pointing to it.
     pub(crate) path: PathBuf,
-    /// Locked. The file itself could not be: it is replaced. `None` where there is no such folder.
+    /// The locked folder. The file itself cannot be locked, because it is replaced. `None` if the
+    /// folder does not exist.
     folder: Option<File>,
 }
 
 impl PolicyFile {
-    /// Waits until no other command edits a file in the folder of `path`, for `timeout` at most.
+    /// Waits until no other command edits a file in the folder of `path`, for at most `timeout`.
     pub(crate) fn lock(path: &Path, timeout: Duration) -> io::Result<Self> {
         let path = behind_links(path);
         let folder = match path.parent() {
@@ -58,19 +59,19 @@ impl PolicyFile {
         Ok(Self { path, folder })
     }
 
-    /// Puts `text` in the place of the file, as a whole or not at all. Its owner and who may read
-    /// it stay what they were, as far as this user may say so.
+    /// Replaces the file with `text`, as a whole or not at all. Owner and permissions stay, as far
+    /// as this user may set them.
     pub(crate) fn replace(&self, text: &str) -> io::Result<()> {
         let mut name = OsString::from(".");
         name.push(self.path.file_name().unwrap_or_default());
         name.push(".new");
         let beside = self.path.with_file_name(name);
-        // By a command that was killed: nobody else writes here while the folder is locked.
+        // Left by a command that was killed: nobody else writes here while the folder is locked.
         let _ = fs::remove_file(&beside);
         let written = File::create_new(&beside).and_then(|mut file| {
             file.write_all(text.as_bytes())?;
             if let Ok(present) = fs::metadata(&self.path) {
-                // Giving away needs privilege that editing does not.
+                // Changing the owner needs a privilege that editing does not.
                 let _ = fchown(&file, Some(present.uid()), Some(present.gid()))
                     .or_else(|_| fchown(&file, None, Some(present.gid())));
                 file.set_permissions(present.permissions())?;
@@ -79,16 +80,16 @@ impl PolicyFile {
             fs::rename(&beside, &self.path)
         });
         if written.is_err() {
-            // Nothing more can be done than not to leave it lying about.
+            // Cleans up; nothing more can be done.
             let _ = fs::remove_file(&beside);
         }
         written?;
-        // The file's name is the folder's content.
+        // The rename is part of the folder's content.
         self.folder.as_ref().map_or(Ok(()), File::sync_all)
     }
 }
 
-/// What `path` leads to, though it may not be there yet.
+/// The target of `path` after resolving links, even if it does not exist yet.
 fn behind_links(path: &Path) -> PathBuf {
     if let Ok(path) = fs::canonicalize(path) {
         return path;

@@ -1,6 +1,6 @@
-//! `tc filter …`: what assigns packets to classes, drops and polices them.
+//! `tc filter …`: filters that assign packets to classes, drop and police them.
 //!
-//! Differences from `tc` are in `docs/tc.md`: a filter names a leaf class that is there, or one
+//! Differences from `tc` are in `docs/tc.md`: a filter assigns an existing leaf class, or a class
 //! that has filters of its own.
 
 use crate::command::Options;
@@ -44,7 +44,7 @@ fn usage() -> Outcome {
     Outcome { stderr: USAGE.to_owned(), ..Outcome::default() }
 }
 
-/// What stands before the kind.
+/// The words before the kind.
 #[derive(Default)]
 struct Head<'a> {
     dev: Option<&'a str>,
@@ -55,7 +55,7 @@ struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// Reads one word and its value. False where it is none of these.
+    /// Parses one word and its value. False if it is none of these.
     fn read(&mut self, word: &str, words: &mut Words<'a>) -> Result<bool, Complaint> {
         match word {
             "dev" => self.dev = Some(words.value("dev", "eth0")?),
@@ -97,7 +97,7 @@ fn no_device() -> Complaint {
     Complaint::refused("Error: No such device: give dev NAME.")
 }
 
-/// The number that `word` is for a filter of `kind`.
+/// The number `word` of a filter of `kind`.
 fn number(kind: Option<&str>, word: &str) -> Result<u32, Complaint> {
     let Some(kind) = kind else {
         return Err(Complaint::unreadable("Must specify filter type when using \"handle\""));
@@ -241,16 +241,16 @@ struct Shown<'a> {
     place: FilterPlace,
     policy: &'a Policy,
     options: &'a Options,
-    /// What their actions have done, where that is wanted.
+    /// The statistics of their actions, if wanted.
     stats: Option<Vec<(ActionId, ActionStats)>>,
-    /// What was asked for, which is not said again.
+    /// The selection; its fields are not repeated in the output.
     head: Head<'a>,
-    /// Whether it is said where they are.
+    /// Whether the parent is printed.
     is_parent_said: bool,
 }
 
 impl Shown<'_> {
-    /// What all filters of a priority have in common.
+    /// The fields that all filters of a priority have in common.
     fn head(&self, filter: &Filter) -> Line {
         let mut line = self.begin(filter);
         line.text("\n");
@@ -267,7 +267,7 @@ impl Shown<'_> {
             };
             match (self.place, self.head.parent) {
                 (FilterPlace::Class(class), _) => parent(class),
-                // As it was asked for: by the handle of ingress.
+                // As in the request: by the handle of ingress.
                 (_, Some(Parent::Class(class @ ClassId { minor: 0, .. }))) => parent(class),
                 (FilterPlace::Ingress, _) => line.add("ingress", Json::Bool(true), "ingress "),
                 (FilterPlace::Egress, _) => line.add("egress", Json::Bool(true), "egress "),
@@ -288,7 +288,7 @@ impl Shown<'_> {
         line
     }
 
-    /// The hash table in which `u32` has the filters of a priority; there is only one.
+    /// The hash table in which `u32` keeps the filters of a priority; there is only one.
     fn table(&self, filter: &Filter) -> Line {
         let mut line = self.begin(filter);
         let mut table = self.options.line();
@@ -317,7 +317,7 @@ impl Shown<'_> {
     }
 }
 
-/// The class that `filter` at `place` assigns, or names where there are none, as it is written.
+/// The class that `filter` at `place` assigns, or names at ingress and egress, as text.
 fn class_of(place: FilterPlace, filter: &Filter, options: &Options) -> Option<String> {
     let FilterPlace::Class(ClassId { major, .. }) = place else {
         let (major, minor) = (filter.named >> 16, filter.named & 0xffff);
@@ -331,7 +331,7 @@ fn class_of(place: FilterPlace, filter: &Filter, options: &Options) -> Option<St
     (filter.class != 0).then(|| options.class(handle.class(filter.class)))
 }
 
-/// The commands that make the filters of `dev`.
+/// The commands that create the filters of `dev`.
 pub(crate) fn save(dev: &str, policy: &Policy) -> String {
     let port = policy.port(dev);
     let mut text = String::new();

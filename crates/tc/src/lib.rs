@@ -1,21 +1,21 @@
-//! The `tc` grammar: command lines into edits of a policy, and a policy with its figures back
-//! into what `tc` prints.
+//! The `tc` grammar: parses command lines into edits of a policy, and prints a policy with its
+//! statistics as `tc` does.
 //!
-//! The grammar is that of `tc(8)`: the same words, abbreviations, units, handles, exit codes,
-//! text and JSON as iproute2 6.1, so that scripts, exporters and fingers need nothing new.
-//! Where Narrows goes beyond `tc` it adds words (`coordination`, `sync`, `linklayer ptm`) and
-//! changes no meanings. `docs/tc.md` lists what is spoken, added and different.
+//! The grammar is that of `tc(8)`: the same words, abbreviations, units, handles, exit codes, text
+//! and JSON as iproute2 6.1, so that scripts, exporters and habits still work. Extensions add words
+//! (`coordination`, `sync`, `linklayer ptm`) and change no meanings. `docs/tc.md` lists what is
+//! supported, added and different.
 //!
 //! [`execute`] runs one command line and [`execute_batch`] a file of them, against a [`Host`]: a
 //! running instance, or a policy file ([`OfflineHost`], [`offline`]). [`load`] reads a policy file
-//! as a whole. Where several instances run, [`route`] says which of them a command is for.
+//! as a whole. If several instances run, [`route`] finds the one that a command is for.
 //!
-//! *Principles.* No I/O but in `offline.rs` and `file.rs`. A line that fails changes nothing, says
-//! which word is at fault and what to type instead, and no input whatsoever panics. What is printed
-//! from numbers is what the kernel would report, down to the rounding of its clock ticks; what is
-//! saved ([`save`]) is exact.
+//! *Principles.* No I/O except in `offline.rs` and `file.rs`. A line that fails changes nothing,
+//! names the faulty word, and says what to type instead. No input panics. Printed numbers are what
+//! the kernel would report, including the rounding to its clock ticks; saved ones ([`save`]) are
+//! exact.
 //!
-//! *Non-goals.* Other kinds than the policy has; colour.
+//! *Non-goals.* Kinds that the policy does not have; colour.
 
 mod action;
 mod batch;

@@ -1,11 +1,11 @@
-//! Qdiscs and classes of a port as JSON, for programs that show an instance in their own way.
+//! Qdiscs and classes of a port as JSON, for programs with displays of their own.
 
 use crate::command::Options;
 use crate::complaint::{Complaint, Outcome};
 use crate::words::Words;
 use crate::{Host, class, show};
 
-/// Shows what `words` say of `host`.
+/// Runs a `show` command with `words` on `host`.
 type Show = fn(Words, &Options, &dyn Host) -> Result<Outcome, Complaint>;
 
 /// The qdiscs of port `dev`, as `tc -s -j qdisc show dev` prints them.
@@ -21,6 +21,6 @@ pub fn classes(dev: &str, host: &dyn Host) -> String {
 fn listed(show: Show, dev: &str, host: &dyn Host) -> String {
     let options = Options { statistics: true, json: true, ..Options::default() };
     let words = ["dev", dev].map(str::to_owned);
-    // A port that is away for the moment has none to show.
+    // A port that is absent at the moment has nothing to show.
     show(Words::new(&words), &options, host).map_or_else(|_| "[]".into(), |shown| shown.stdout)
 }

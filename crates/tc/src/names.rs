@@ -1,19 +1,19 @@
 //! Names of classes: the file that `tc -nm` reads, `/etc/iproute2/tc_cls`.
 //!
-//! Each line is `MAJOR:MINOR NAME` with hexadecimal numbers, as tc-class handles are written; `#`
-//! begins a comment. The names are for people: nothing takes one in the place of a handle, as in
-//! `tc`. A handle has the same name at every device.
+//! Each line is `MAJOR:MINOR NAME` with hexadecimal numbers, as in handles; `#` begins a comment.
+//! Names are for display only: as in `tc`, no command accepts one in place of a handle. A handle
+//! has the same name on all devices.
 //!
-//! Source: iproute2 6.1, `lib/names.c` and `tc/tc_util.c`. It ignores nothing and stops at a line
-//! that it cannot read; here such a line is left out, since a page should not go dark for it.
+//! Source: iproute2 6.1, `lib/names.c` and `tc/tc_util.c`. It stops at the first line that it
+//! cannot read. Here such a line is skipped, because a live view should not lose all names for it.
 
 use narrows_policy::ClassId;
 use std::collections::HashMap;
 
-/// Where `tc` has them.
+/// The default file of `tc`.
 pub const NAMES_FILE: &str = "/etc/iproute2/tc_cls";
 
-/// Longest name, in characters; what is longer is cut. That of `tc`.
+/// The longest name, in characters; longer ones are cut, as in `tc`.
 const LONGEST: usize = 255;
 
 /// Names by class.
@@ -21,7 +21,7 @@ const LONGEST: usize = 255;
 pub struct ClassNames(HashMap<ClassId, String>);
 
 impl ClassNames {
-    /// Those in the text of a names file. Of two for one class the last holds.
+    /// Parses a names file. Of two names for a class the last counts.
     pub fn parse(text: &str) -> Self {
         let named = |line: &str| {
             let line = line.split('#').next()?;
@@ -34,12 +34,12 @@ impl ClassNames {
         Self(text.lines().filter_map(named).collect())
     }
 
-    /// The name of `class`, where it has one.
+    /// The name of `class`, if it has one.
     pub fn get(&self, class: ClassId) -> Option<&str> {
         self.0.get(&class).map(String::as_str)
     }
 
-    /// The name of the class whose handle is written as `handle`: `1:10`.
+    /// The name of the class with the textual handle `handle`: `1:10`.
     pub fn of(&self, handle: &str) -> Option<&str> {
         self.get(class(handle)?)
     }

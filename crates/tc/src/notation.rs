@@ -1,9 +1,8 @@
-//! Numbers as `tc` prints them: rounded so that they read well. Not for saving, see
-//! [`crate::save`].
+//! Numbers as `tc` prints them: rounded for readability. Not for saving, see [`crate::save`].
 
 use narrows_units::Rate;
 
-/// How the prefixes of rates count.
+/// The base of the prefixes of rates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Prefixes {
     /// By thousands: `Kbit`.
@@ -33,7 +32,7 @@ pub(crate) fn rate(rate: Rate, prefixes: Prefixes) -> String {
     format!("{value}{}{infix}bit", UNITS[unit])
 }
 
-/// A size in KiB or MiB where it is within a little of whole ones, else in bytes.
+/// A size in KiB or MiB if it is close to a whole number of them, otherwise in bytes.
 pub(crate) fn size(bytes: u64) -> String {
     const K: f64 = 1024.0;
     const M: f64 = 1024.0 * K;
@@ -84,7 +83,7 @@ pub(crate) fn general(value: f64) -> String {
 
 /// C's `%.{digits}g`.
 fn significant(value: f64, digits: usize) -> String {
-    // Rounding may carry into another digit, so the exponent is that of the rounded value.
+    // Rounding may carry into another digit, so the exponent is taken after rounding.
     let scientific = format!("{value:.*e}", digits - 1);
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);

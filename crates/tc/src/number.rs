@@ -1,9 +1,9 @@
 //! Numbers as `tc` writes them: `1.5mbit`, `32k`, `5ms`, `8001:`.
 //!
-//! A number is what C's `strtod` takes at the beginning of a word; the rest of the word is
-//! its unit, in any case of letters. Rates count in 1000s and are kept in whole bytes per
-//! second, sizes count in 1024s. Where `tc` lets a negative, infinite or overlong value wrap
-//! around, it is refused here.
+//! A number is what C's `strtod` accepts at the beginning of a word. The rest of the word is its
+//! unit, in upper or lower case. Rates count in 1000s and are stored in whole bytes per second;
+//! sizes count in 1024s. Negative, infinite and overlong values, which wrap around in `tc`, are
+//! refused.
 
 use narrows_policy::{ClassId, Handle, Parent};
 use narrows_units::{Bytes, Nanos, Rate};
@@ -60,7 +60,7 @@ const TIME_UNITS: &[(&str, f64)] = &[
     ("secs", 1e6),
 ];
 
-/// Nanoseconds per unit, for the times that `tc` keeps so.
+/// Nanoseconds per unit, for times that `tc` stores in nanoseconds.
 const NANO_UNITS: &[(&str, f64)] = &[
     ("", 1.0),
     ("ns", 1.0),
@@ -77,18 +77,18 @@ const NANO_UNITS: &[(&str, f64)] = &[
     ("secs", 1e9),
 ];
 
-/// What to say of a word that is no rate.
+/// The hint after a word that is not a rate.
 pub const RATE_HINT: &str = "a rate is a number and a unit: bit, kbit, mbit, gbit, or bps, kbps, mbps for bytes, as 100mbit";
-/// What to say of a word that is no size.
+/// The hint after a word that is not a size.
 pub const SIZE_HINT: &str =
     "a size is a number and a unit: b, k, m, kbit, mbit, below 4 GiB, as 32k";
-/// What to say of a word that is no time.
+/// The hint after a word that is not a time.
 pub const TIME_HINT: &str = "a time is a number and a unit: us, ms, s, below 4295 s, as 5ms";
 
 /// A rate, in whole bytes per second.
 pub fn rate(word: &str) -> Option<Rate> {
     let bytes = scaled(word, RATE_UNITS)? / 8.0;
-    // Above this, bits per second would not fit.
+    // Above this, bits per second would overflow.
     if bytes >= (u64::MAX / 8) as f64 {
         return None;
     }
@@ -104,8 +104,8 @@ pub fn size(word: &str) -> Option<u32> {
     Some(bytes as u32)
 }
 
-/// A size with, behind a slash, a cell size that must be a power of two. The kernel no longer
-/// uses cells; the notation is still taken.
+/// A size with an optional `/` and cell size, which must be a power of two. The kernel no longer
+/// uses cells; the notation is still accepted.
 pub(crate) fn size_and_cell(word: &str) -> Option<Bytes> {
     let (bytes, cell) = match word.split_once('/') {
         Some((bytes, cell)) => (bytes, Some(cell)),
@@ -146,7 +146,7 @@ pub(crate) fn short(word: &str) -> Option<u16> {
     if word.starts_with('+') { None } else { word.parse().ok() }
 }
 
-/// A part of a hundred, with or without `%`, as a part of one.
+/// A percentage, with or without `%`, as a fraction.
 pub(crate) fn percent(word: &str) -> Option<f64> {
     let (number, unit) = leading_number(word)?;
     let share = number / 100.0;
@@ -158,7 +158,7 @@ pub(crate) fn signed(word: &str) -> Option<i32> {
     if word.starts_with('+') { None } else { word.parse().ok() }
 }
 
-/// A set of bits: a number without a unit, hexadecimal behind `0x`, octal behind `0`.
+/// A bit mask: a number without a unit, hexadecimal after `0x`, octal after `0`.
 pub(crate) fn mask(word: &str) -> Option<u32> {
     let (digits, radix) = match word.strip_prefix("0x").or(word.strip_prefix("0X")) {
         Some(digits) => (digits, 16),
@@ -169,11 +169,11 @@ pub(crate) fn mask(word: &str) -> Option<u32> {
     if all_digits { u32::from_str_radix(digits, radix).ok() } else { None }
 }
 
-/// The last number of a qdisc, and of a class.
+/// The largest number of a qdisc, and of a class.
 const WIDEST: u32 = 0x7fff_ffff;
 
-/// The handle of a qdisc: hexadecimal, with whatever behind a colon; the inner `None` for
-/// `none` and `0:`. One beyond ffff is an extension of ours.
+/// The handle of a qdisc: hexadecimal, with anything after a colon; the inner `None` for `none` and
+/// `0:`. Numbers above ffff are an extension of Narrows.
 pub(crate) fn handle(word: &str) -> Option<Option<Handle>> {
     if word == "none" {
         return Some(None);
@@ -182,8 +182,8 @@ pub(crate) fn handle(word: &str) -> Option<Option<Handle>> {
     Some(Handle::new(wide_hexadecimal(major)?))
 }
 
-/// Where a qdisc hangs: `root`, `MAJOR:`, `MAJOR:MINOR`, or both as one number; the inner `None`
-/// for `none` and 0. Numbers beside a colon may be beyond ffff, which is an extension of ours.
+/// The place of a qdisc: `root`, `MAJOR:`, `MAJOR:MINOR`, or both as one number; the inner `None`
+/// for `none` and 0. Numbers above ffff before or after a colon are an extension of Narrows.
 pub(crate) fn parent(word: &str) -> Option<Option<Parent>> {
     const ROOT: (u32, u32) = (0xffff, 0xffff);
     let (major, minor) = match word {
@@ -229,8 +229,8 @@ fn scaled(word: &str, units: &[(&str, f64)]) -> Option<f64> {
     (value.is_finite() && !value.is_sign_negative()).then_some(value)
 }
 
-/// What `strtod` reads: a decimal number with fraction and exponent, or a hexadecimal one.
-/// Infinity and NaN are no numbers here.
+/// What `strtod` accepts: a decimal number with fraction and exponent, or a hexadecimal one.
+/// Infinity and NaN are not accepted here.
 fn leading_number(word: &str) -> Option<(f64, &str)> {
     let unsigned = word.strip_prefix('+').unwrap_or(word);
     if let Some(hexadecimal) = unsigned.strip_prefix("0x").or(unsigned.strip_prefix("0X"))
@@ -253,7 +253,7 @@ fn leading_number(word: &str) -> Option<(f64, &str)> {
     Some((number, &unsigned[end..]))
 }
 
-/// The number behind `0x`: digits, and perhaps `p` and a power of two.
+/// The number after `0x`: digits, and an optional `p` with a power of two.
 fn leading_hexadecimal(word: &str) -> Option<(f64, &str)> {
     let mut end = digits(word, u8::is_ascii_hexdigit);
     if end == 0 {
@@ -272,8 +272,8 @@ fn leading_hexadecimal(word: &str) -> Option<(f64, &str)> {
     Some((value * scale, &word[end..]))
 }
 
-/// The length of an exponent at the beginning of `word`; 0 where a letter is not followed by a
-/// number and so belongs to the unit.
+/// The length of an exponent at the beginning of `word`; 0 if a letter is not followed by a number
+/// and so belongs to the unit.
 fn exponent(word: &str, letters: [char; 2]) -> usize {
     let Some(behind) = word.strip_prefix(letters) else { return 0 };
     let sign = usize::from(behind.starts_with(['+', '-']));

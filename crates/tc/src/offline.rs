@@ -1,9 +1,9 @@
-//! `tc --policy FILE`: the same commands on a policy file, nothing running needed.
+//! `tc --policy FILE`: the same commands on a policy file; nothing needs to run.
 //!
-//! A command that changes the policy rewrites the whole file: the comment at its head is kept, the
-//! commands are written anew, beside the file first and then renamed over it, so that no reader
-//! ever sees half of one, and no power cut leaves one. From reading to renaming the file's folder
-//! is locked, so that of two commands at once the second edits what the first has written.
+//! A command that changes the policy rewrites the whole file: it keeps the comment at the head and
+//! writes the commands anew, to a file beside it that it then renames. So neither a reader nor a
+//! power cut sees half of a file. The file's folder is locked from reading to renaming, so that of
+//! two concurrent commands the second edits the result of the first.
 
 use crate::command::{self, CommandLine};
 use crate::complaint::{Complaint, Outcome};
@@ -16,12 +16,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a command waits for others that edit files in the same folder. Each takes
-/// milliseconds.
+/// How long a command waits for others that edit files in the same folder. Each takes milliseconds.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A policy on paper: it takes any device name, since it may be for another box, and knows
-/// neither how many queues a device has nor any figures.
+/// A policy file as a host. It accepts any device name, because the policy may be for another
+/// machine, and knows neither the number of queues nor statistics.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OfflineHost {
     policy: Policy,
@@ -53,9 +52,9 @@ impl Host for OfflineHost {
     }
 }
 
-/// Whether the kernel would take it, and a policy file can hold it.
+/// Whether the kernel would accept the name, and a policy file can hold it.
 fn is_device_name(name: &str) -> bool {
-    /// `IFNAMSIZ` without the closing zero.
+    /// `IFNAMSIZ` without the terminating zero.
     const LONGEST: usize = 15;
     (1..=LONGEST).contains(&name.len())
         && !matches!(name, "." | "..")
@@ -64,8 +63,8 @@ fn is_device_name(name: &str) -> bool {
         })
 }
 
-/// Runs one command line, the words behind `tc --policy PATH`, on the policy file at `path`,
-/// which a change makes if it does not exist. `-batch` reads its file, or standard input.
+/// Runs one command line, the words after `tc --policy PATH`, on the policy file at `path`. A
+/// change creates the file if it does not exist. `-batch` reads its file, or standard input.
 pub fn offline(path: &Path, args: &[String]) -> Outcome {
     let mut line = match CommandLine::parse(args) {
         Ok(line) => line,
@@ -83,7 +82,7 @@ pub fn offline(path: &Path, args: &[String]) -> Outcome {
 
 fn run(path: &Path, line: &CommandLine) -> Result<Outcome, String> {
     let name = path.display().to_string();
-    // Before anything is locked: standard input may be somebody who types.
+    // Before the lock is taken: standard input may be a terminal.
     let batch = match &line.batch {
         Some(batch) => {
             let commands = read(batch).map_err(|error| cannot_read(batch, &error))?;
@@ -113,11 +112,11 @@ fn run(path: &Path, line: &CommandLine) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// The text of the file with the names of classes that `line` asks for: that of `-cf`, or
-/// [`NAMES_FILE`], which need not be there.
+/// The text of the names file that `line` asks for: that of `-cf`, or [`NAMES_FILE`], which may be
+/// absent.
 ///
 /// # Errors
-/// What to print where it cannot be read.
+/// What to print if it cannot be read.
 pub fn read_names(line: &CommandLine) -> Result<Option<String>, Outcome> {
     let name = line.conf.as_deref().unwrap_or(NAMES_FILE);
     if !line.names {
@@ -134,7 +133,7 @@ fn cannot_read(name: &str, error: &io::Error) -> String {
     format!("Cannot open file \"{name}\" for reading: {error}")
 }
 
-/// The file of that name, or standard input for `-`. What is no UTF-8 will be no word either.
+/// The file of that name, or standard input for `-`. Text that is not UTF-8 fails as a word later.
 fn read(name: &str) -> io::Result<String> {
     let bytes = if name == "-" {
         let mut bytes = Vec::new();

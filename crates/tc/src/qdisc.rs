@@ -39,7 +39,7 @@ pub(crate) fn run(
     }
 }
 
-/// What `command` does to qdiscs, classes or filters, if it changes any.
+/// What `command` does to qdiscs, classes or filters, if it changes them.
 pub(crate) fn verb(command: &str) -> Option<Verb> {
     // The order decides between words that begin alike, and is tc's.
     let verbs = [
@@ -87,7 +87,7 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
             edit.parent = parent(value)?;
         } else if matches!(word, "ingress" | "clsact") {
             let mut rest = words;
-            // It may be said where it is, too, and with which number.
+            // The parent and the handle may be given, too.
             while let Some(word) = rest.next() {
                 match word {
                     "handle" => drop(rest.value(word, "ffff:")?),
@@ -125,7 +125,7 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
     Ok(Outcome { stderr: stderr.unwrap_or_default(), ..Outcome::default() })
 }
 
-/// Makes or deletes what filters packets at the ends of a port.
+/// Creates or deletes `clsact` or `ingress`.
 fn ends(
     verb: Verb,
     has_egress: bool,
@@ -144,7 +144,7 @@ fn ends(
     Ok(Outcome::default())
 }
 
-/// What is known of the port that was named.
+/// The facts about the named port.
 pub(crate) fn device(dev: &str, host: &dyn Host) -> Result<PortFacts, Complaint> {
     host.port(dev)
         .ok_or_else(|| Complaint::wrong(format!("Cannot find device \"{dev}\".{}", ports(host))))

@@ -1,11 +1,11 @@
-//! Text and JSON in `tc`'s layout, which no general JSON writer produces: `tc -details` writes
-//! a key twice, and its pretty form indents in its own way.
+//! Text and JSON in `tc`'s layout. No general JSON writer produces it: `tc -details` prints a key
+//! twice, and its pretty form has its own indentation.
 
 use crate::notation::{self, Prefixes};
 use narrows_units::Rate;
 use std::fmt::Write;
 
-/// A JSON value of the few sorts that `tc` prints.
+/// The JSON values that `tc` prints.
 pub(crate) enum Json {
     Null,
     Bool(bool),
@@ -20,7 +20,7 @@ pub(crate) enum Json {
     Objects(Vec<Vec<(&'static str, Json)>>),
 }
 
-/// One qdisc or class, as text and as JSON at once.
+/// One qdisc or class, as text and as JSON.
 #[derive(Default)]
 pub(crate) struct Line {
     text: String,
@@ -29,38 +29,38 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// An empty one whose rates count with `prefixes`.
+    /// An empty line whose rates count with `prefixes`.
     pub(crate) fn new(prefixes: Prefixes) -> Self {
         Self { prefixes, ..Self::default() }
     }
 
-    /// A rate as this line's text has it; JSON has numbers.
+    /// A rate in the text; JSON has numbers.
     pub(crate) fn rate(&self, rate: Rate) -> String {
         notation::rate(rate, self.prefixes)
     }
 
-    /// A value in both.
+    /// Adds a value to both.
     pub(crate) fn add(&mut self, key: &'static str, json: Json, text: &str) {
         self.json.push((key, json));
         self.text.push_str(text);
     }
 
-    /// Something that JSON does not have.
+    /// Adds text only.
     pub(crate) fn text(&mut self, text: &str) {
         self.text.push_str(text);
     }
 
-    /// Something that the text does not have.
+    /// Adds JSON only.
     pub(crate) fn json(&mut self, key: &'static str, json: Json) {
         self.json.push((key, json));
     }
 
-    /// Its text and its values.
+    /// Its text and its JSON fields.
     pub(crate) fn into_parts(self) -> (String, Vec<(&'static str, Json)>) {
         (self.text, self.json)
     }
 
-    /// Another line's values, in an object of their own.
+    /// Adds another line's fields as an object.
     pub(crate) fn nest(&mut self, key: &'static str, inner: Self) {
         self.add(key, Json::Object(inner.json), &inner.text);
     }
@@ -76,7 +76,7 @@ pub(crate) fn json(lines: &[Line]) -> String {
     array(lines, None)
 }
 
-/// All lines as one JSON array that people can read.
+/// All lines as one indented JSON array.
 pub(crate) fn pretty_json(lines: &[Line]) -> String {
     array(lines, Some(1))
 }
@@ -88,7 +88,8 @@ fn array(lines: &[Line], depth: Option<usize>) -> String {
     out
 }
 
-/// The arrays in `outputs`, printed by [`json`] or, where `pretty`, by [`pretty_json`], as one.
+/// Joins the arrays in `outputs` into one. They were printed by [`json`], or by [`pretty_json`] if
+/// `pretty`.
 pub(crate) fn join<'a>(outputs: impl IntoIterator<Item = &'a str>, pretty: bool) -> String {
     let (open, close) = if pretty { ("[ ", " ]") } else { ("[", "]") };
     let inner: Vec<&str> = outputs
@@ -102,7 +103,7 @@ pub(crate) fn join<'a>(outputs: impl IntoIterator<Item = &'a str>, pretty: bool)
     }
 }
 
-/// Writes an array of objects; `depth` is that of their braces in the pretty form.
+/// Writes an array of objects; `depth` is the depth of their braces in the pretty form.
 fn objects<'a>(
     list: impl IntoIterator<Item = &'a Vec<(&'static str, Json)>>,
     depth: Option<usize>,
@@ -124,7 +125,7 @@ fn objects<'a>(
 fn numbers(list: &[u64], pretty: bool, out: &mut String) {
     let blank = if pretty { " " } else { "" };
     let list: Vec<_> = list.iter().map(u64::to_string).collect();
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = write!(out, "[{blank}{}{blank}]", list.join(","));
 }
 
@@ -132,11 +133,11 @@ fn numbers(list: &[u64], pretty: bool, out: &mut String) {
 fn pairs(list: &[(f64, u64)], out: &mut String) {
     let list: Vec<_> =
         list.iter().map(|(one, other)| format!("[{},{other}]", notation::general(*one))).collect();
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = write!(out, "[{}]", list.join(","));
 }
 
-/// Writes an object; `depth` is that of its brace in the pretty form.
+/// Writes an object; `depth` is the depth of its brace in the pretty form.
 fn object(fields: &[(&'static str, Json)], depth: Option<usize>, out: &mut String) {
     let newline = |depth: usize, out: &mut String| {
         out.push('\n');
@@ -155,7 +156,7 @@ fn object(fields: &[(&'static str, Json)], depth: Option<usize>, out: &mut Strin
         match value {
             Json::Null => out.push_str("null"),
             Json::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             Json::Number(value) => drop(write!(out, "{value}")),
             Json::Signed(value) => drop(write!(out, "{value}")),
             Json::Float(value) => out.push_str(&notation::general(*value)),
@@ -172,7 +173,7 @@ fn object(fields: &[(&'static str, Json)], depth: Option<usize>, out: &mut Strin
     out.push('}');
 }
 
-/// Writes a string. Device names may hold anything but a slash, a colon and white space.
+/// Writes a string. Device names may contain anything but a slash, a colon and white space.
 fn string(text: &str, out: &mut String) {
     out.push('"');
     for letter in text.chars() {

@@ -1,9 +1,9 @@
-//! Which of several running instances a command is for, and their answers as one.
+//! Routes a command to one of several running instances, and joins their answers.
 //!
-//! Interfaces belong to instances. A command that names one is for the instance that has it; a
-//! command that lists without naming one is for all of them, and what they answer is printed as
-//! if there was only one. A batch is cut into legs, each for one recipient, to be run in order;
-//! a leg's text keeps its lines' numbers, so that complaints name the right ones.
+//! Interfaces belong to instances. A command that names an interface is for the instance that has
+//! it. A command that lists without naming one is for all of them, and their answers are printed as
+//! one. A batch is divided into legs, each for one recipient, to be run in order. A leg keeps the
+//! line numbers of the batch, so that complaints name the right lines.
 
 use crate::batch::{lines, words};
 use crate::complaint::Outcome;
@@ -12,35 +12,35 @@ use crate::words::abbreviates;
 use crate::{Host, Options};
 use narrows_policy::{Policy, PortFacts};
 
-/// Who is to run a command. Instances are named by their place in the list of their ports.
+/// The instances that run a command. An instance is identified by its index in the list of ports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recipients {
     /// The instance that has the interface.
     One(usize),
     /// Every instance.
     All,
-    /// None: no instance has the interface, see [`elsewhere`](Self::elsewhere).
+    /// None: no instance has the interface; see [`elsewhere`](Self::elsewhere).
     Nobody,
 }
 
 impl Recipients {
-    /// What stands for an instance where none has the interface: it knows the names of all
-    /// `ports`, has none of them, and so refuses whatever names another, with that list.
+    /// A substitute for the missing instance. It knows the names of all `ports`, has none of them,
+    /// and so refuses any other name with that list.
     pub fn elsewhere(ports: &[Vec<String>]) -> impl Host + use<> {
         Elsewhere(ports.iter().flatten().cloned().collect())
     }
 }
 
-/// A part of a batch, for the same recipients.
+/// A part of a batch for the same recipients.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Leg {
-    /// Who is to run it.
+    /// The recipients.
     pub to: Recipients,
-    /// Its lines, each with the number that it has in the batch.
+    /// Its lines, each at its line number in the batch.
     pub text: String,
 }
 
-/// Who is to run the command `words`; `ports` are those of each instance.
+/// The recipients of the command `words`; `ports` are those of each instance.
 pub fn recipients(words: &[String], ports: &[Vec<String>]) -> Recipients {
     let named = words.iter().position(|word| word == "dev").and_then(|dev| words.get(dev + 1));
     match named {
@@ -52,7 +52,7 @@ pub fn recipients(words: &[String], ports: &[Vec<String>]) -> Recipients {
         None if lists(words) || words.first().is_some_and(|word| abbreviates(word, "actions")) => {
             Recipients::All
         }
-        // It will be refused, once.
+        // One instance refuses it.
         None => Recipients::One(0),
     }
 }
@@ -63,8 +63,8 @@ fn lists(words: &[String]) -> bool {
     words.get(1).is_none_or(list)
 }
 
-/// Cuts the batch `text` into legs; `ports` are those of each instance. A line for all instances
-/// has a leg of its own, as its answers have to be joined.
+/// Divides the batch `text` into legs; `ports` are those of each instance. A line for all instances
+/// has a leg of its own, because its answers must be joined.
 pub fn route(text: &str, ports: &[Vec<String>]) -> Vec<Leg> {
     let mut legs: Vec<(Recipients, Vec<(usize, usize)>)> = Vec::new();
     for line in lines(text) {
@@ -84,8 +84,7 @@ pub fn route(text: &str, ports: &[Vec<String>]) -> Vec<Leg> {
     legs.into_iter().map(|(to, lines)| Leg { to, text: only(&all, &lines) }).collect()
 }
 
-/// The lines of `all` in `wanted`, first and last of each, each behind as many line breaks as in
-/// the whole.
+/// The lines of `all` in the ranges `wanted`, each after as many line breaks as in the whole.
 fn only(all: &[&str], wanted: &[(usize, usize)]) -> String {
     let mut text = String::new();
     let mut at = 1;
@@ -97,7 +96,7 @@ fn only(all: &[&str], wanted: &[(usize, usize)]) -> String {
     text
 }
 
-/// What several instances answered to the same command, as one answer.
+/// Joins the answers of several instances to the same command.
 pub fn gather(outcomes: &[Outcome], options: &Options) -> Outcome {
     let stdouts = outcomes.iter().map(|outcome| outcome.stdout.as_str());
     let is_json = options.json && outcomes.iter().all(|outcome| outcome.stdout.starts_with('['));

@@ -1,4 +1,4 @@
-//! A policy as a file that makes it again, and `tc save`, which prints it.
+//! Writes a policy as a file that creates it again; `tc save` prints it.
 
 use crate::complaint::{Complaint, Outcome};
 use crate::words::{Words, abbreviates};
@@ -9,8 +9,8 @@ use std::fmt::Write;
 const USAGE: &str = "Usage: tc save [ dev NAME ]
 ";
 
-/// The commands that make `policy` from nothing, one a line: what `tc -batch` and
-/// [`load`](crate::load) read. Exact, where `show` rounds.
+/// The commands that create `policy` from nothing, one per line, for `tc -batch` and
+/// [`load`](crate::load). Exact, while `show` rounds.
 pub fn save(policy: &Policy) -> String {
     let stays = policy.actions().filter(|bound| bound.stays);
     let actions = stays.map(|bound| format!("actions add action {}\n", action::save(bound)));
@@ -24,7 +24,7 @@ fn save_port(dev: &str, port: &PortPolicy, policy: &Policy) -> String {
         let _ = writeln!(text, "qdisc replace dev {dev} {}", ends.kind());
     }
     for node in port.nodes() {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             text,
             "qdisc replace dev {dev} {} handle {} {}{}",
@@ -45,7 +45,7 @@ pub(crate) fn run(mut words: Words, host: &dyn Host) -> Result<Outcome, Complain
         None => save(&policy),
         Some("dev") => {
             let dev = words.value("dev", "eth0")?;
-            // A port that is away for the moment has its policy all the same.
+            // A port that is absent at the moment still has its policy.
             if !host.devices().iter().any(|known| known == dev) {
                 qdisc::device(dev, host)?;
             }

@@ -10,13 +10,13 @@ use crate::{Host, notation, qdisc};
 use narrows_policy::{ClassId, Classes, Handle, Kind, Node, Parent, PortFacts, PortPolicy};
 use narrows_qdisc::Stats;
 
-/// Which qdiscs are to be shown.
+/// Selects the qdiscs to show.
 #[derive(Default)]
 struct Filter {
     dev: Option<String>,
     parent: Option<Parent>,
     handle: Option<Handle>,
-    /// Those, too, that nobody put there.
+    /// Also default qdiscs.
     invisible: bool,
 }
 
@@ -87,7 +87,7 @@ impl Filter {
     }
 }
 
-/// A port to be shown.
+/// A port to show.
 struct Port<'a> {
     name: &'a str,
     facts: PortFacts,
@@ -120,7 +120,7 @@ impl Port<'_> {
             }
             add(node.parent, Some(node.handle), node.kind.name(), parameters);
             if node.kind.classes() == Classes::Alike {
-                // The kernel lists the last one that was made first.
+                // The kernel lists the one that was created last first.
                 for queue in (1..=queues).rev() {
                     let mut parameters = options.line();
                     kinds::show(&node.kind, style, &mut parameters);
@@ -198,8 +198,8 @@ impl Port<'_> {
         line
     }
 
-    /// How often the kernel would refer to this qdisc, where it says so: a root from the device
-    /// and from each queue, an `mq` or `cake_mq` from the device alone.
+    /// The number of references to this qdisc in the kernel, if the kernel shows it: a root has one
+    /// from the device and one from each queue, an `mq` or `cake_mq` only one from the device.
     fn references(&self, parent: Parent, handle: Option<Handle>, kind: &str) -> Option<u64> {
         match (parent, handle, kind) {
             (Parent::Class(_), ..) | (_, _, "mq" | "cake_mq") => None,
@@ -209,10 +209,10 @@ impl Port<'_> {
     }
 }
 
-/// Adds a qdisc to what is shown: where it hangs, its handle, kind and parameters.
+/// Adds a qdisc to the output: its place, handle, kind and parameters.
 type Add<'a> = dyn FnMut(Parent, Option<Handle>, &str, Line) + 'a;
 
-/// The `pfifo`s below classes where nobody put anything.
+/// Adds the default `pfifo`s of classes.
 fn implicit_leaves(port: &PortPolicy, node: &Node, add: &mut Add<'_>) {
     let Some(classful) = node.kind.classful() else { return };
     let empty = classful.leaves().into_iter().filter(|minor| port.child(node, *minor).is_none());
@@ -225,7 +225,7 @@ fn implicit_leaves(port: &PortPolicy, node: &Node, add: &mut Add<'_>) {
     }
 }
 
-/// The figures that every qdisc and class has.
+/// The statistics of every qdisc and class.
 pub(crate) struct Figures<'a>(pub(crate) &'a Stats);
 
 impl Figures<'_> {

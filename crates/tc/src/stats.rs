@@ -1,4 +1,4 @@
-//! The figures of a port's qdiscs, found by what they are of.
+//! The statistics of a port's qdiscs, indexed.
 
 use narrows_policy::{Handle, NodeStats, Parent};
 use narrows_qdisc::Stats;
@@ -12,11 +12,11 @@ pub(crate) struct StatsOf<'a> {
 }
 
 impl<'a> StatsOf<'a> {
-    /// Those in `all`.
+    /// Indexes `all`.
     pub(crate) fn new(all: &'a [NodeStats]) -> Self {
         let mut found = Self::default();
         for NodeStats { parent, handle, stats } in all {
-            // Where there are two in a place the first counts.
+            // If there are two in a place, the first counts.
             found.places.entry(*parent).or_insert((*handle, stats));
             if let Some(handle) = handle {
                 found.handles.entry(*handle).or_insert(stats);
@@ -25,17 +25,17 @@ impl<'a> StatsOf<'a> {
         found
     }
 
-    /// Those of the qdisc `handle`.
+    /// The statistics of the qdisc `handle`.
     pub(crate) fn of_handle(&self, handle: Handle) -> Option<&'a Stats> {
         self.handles.get(&handle).copied()
     }
 
-    /// Those of what is at `parent`.
+    /// The statistics of the qdisc at `parent`.
     pub(crate) fn at(&self, parent: Parent) -> Option<&'a Stats> {
         self.places.get(&parent).map(|(_, stats)| *stats)
     }
 
-    /// Those of `handle` at `parent`; of what nobody put there, where that is `None`.
+    /// The statistics of `handle` at `parent`; for `None`, those of the default qdisc there.
     pub(crate) fn of(&self, parent: Parent, handle: Option<Handle>) -> Option<&'a Stats> {
         let (there, stats) = self.places.get(&parent)?;
         (*there == handle).then_some(*stats)

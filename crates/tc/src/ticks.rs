@@ -1,11 +1,11 @@
-//! What the kernel reports of a burst.
+//! The kernel's rounding of a burst.
 //!
-//! The kernel does not keep a bucket's size but the time in which it fills, computed with a
-//! multiplier and a shift (`psched_ratecfg_precompute()`) and reported in ticks of 64 ns, which
-//! `tc` turns into whole microseconds and these into a size again. So `burst 32k` at 1 Gbit/s is
-//! shown as 32750 bytes, and with an overhead it is shown with that added. The same is done here,
-//! so that the same command shows the same; only values too long for the kernel's 32 bits are shown
-//! as they are and not as what is left of them.
+//! The kernel does not store a bucket's size but the time in which it fills, computed with a
+//! multiplier and a shift (`psched_ratecfg_precompute()`) and reported in ticks of 64 ns. `tc`
+//! converts these to whole microseconds and back to a size. So `burst 32k` at 1 Gbit/s is shown as
+//! 32750 bytes, and an overhead is added to it. The same computation is done here, so that the same
+//! command shows the same value. Only values that overflow the kernel's 32 bits are shown as they
+//! are, without wrapping.
 
 use narrows_units::{Bytes, Rate, wire::Overhead};
 
@@ -21,7 +21,7 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// A bucket of `size` that fills at `rate`; frames are charged with `overhead`.
+    /// A bucket of `size` that fills at `rate`; frames have this `overhead`.
     pub(crate) fn new(size: Bytes, rate: Rate, overhead: &Overhead) -> Self {
         let (multiplier, shift) = precompute(rate.bytes_per_sec());
         let cost = u128::from(overhead.cost(size).0);
@@ -29,17 +29,17 @@ impl Bucket {
         Self { ticks: u64::try_from(nanos).unwrap_or(u64::MAX) / TICK }
     }
 
-    /// Whether it is full before the clock ticks.
+    /// Whether it fills within a tick.
     pub(crate) fn is_nothing(self) -> bool {
         self.ticks == 0
     }
 
-    /// In how many whole microseconds it fills.
+    /// The time in which it fills, in whole microseconds.
     pub(crate) fn micros(self) -> u64 {
         (self.ticks as f64 / TICKS_PER_MICRO) as u64
     }
 
-    /// The size, computed back.
+    /// The size, computed back from the time.
     pub(crate) fn size(self, rate: Rate) -> u64 {
         (rate.bytes_per_sec() as f64 * self.micros() as f64 / 1e6) as u64
     }
@@ -50,8 +50,8 @@ fn precompute(bytes_per_sec: u64) -> (u32, u32) {
     let mut factor: u64 = 1_000_000_000;
     let mut shift = 0;
     loop {
-        // The kernel keeps the lower half only; at rates below 1 byte/s, which there are not,
-        // more would be lost.
+        // The kernel keeps only the lower half. Rates below 1 byte/s, which would lose more, do not
+        // exist.
         let multiplier = (factor / bytes_per_sec.max(1)) as u32;
         if multiplier >> 31 == 1 || factor >> 63 == 1 {
             return (multiplier, shift);

@@ -1,8 +1,8 @@
-//! Reading a command line word by word.
+//! Parses a command line word by word.
 
 use crate::complaint::Complaint;
 
-/// The words of a line that have not been read yet.
+/// The words of a line that have not been consumed yet.
 pub(crate) struct Words<'a> {
     words: &'a [String],
 }
@@ -19,18 +19,18 @@ impl<'a> Words<'a> {
         Some(first)
     }
 
-    /// The next word, where `is_wanted` holds of it.
+    /// The next word, if `is_wanted` accepts it.
     pub(crate) fn next_if(&mut self, is_wanted: impl Fn(&str) -> bool) -> Option<&'a str> {
         self.words.first().filter(|word| is_wanted(word))?;
         self.next()
     }
 
-    /// The next word, which stays to be read.
+    /// The next word, without consuming it.
     pub(crate) fn peek(&self) -> Option<&'a str> {
         self.words.first().map(String::as_str)
     }
 
-    /// The word that must follow the word `of`, such as `example`.
+    /// The value that must follow the word `of`, such as `example`.
     pub(crate) fn value(&mut self, of: &str, example: &str) -> Result<&'a str, Complaint> {
         self.next().ok_or_else(|| {
             Complaint::unreadable(format!(
@@ -40,8 +40,8 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Whether `word` abbreviates `full`: `tc` takes any beginning of most of its words, and of
-/// several that begin alike the first that it knows.
+/// Whether `word` abbreviates `full`. `tc` accepts any prefix of most of its words, and takes the
+/// first match in its own order.
 pub(crate) fn abbreviates(word: &str, full: &str) -> bool {
     !word.is_empty() && full.starts_with(word)
 }

@@ -1,4 +1,4 @@
-//! The policies in `examples/policies`, which people copy, are accepted.
+//! The policies in `examples/policies` are valid.
 
 use narrows_tc::{OfflineHost, load, save};
 use std::path::Path;

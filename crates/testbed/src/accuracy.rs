@@ -1,10 +1,9 @@
-//! How exactly a rate is kept: every strategy, over one queue and over all, under floods and
-//! under TCP, at rates from a home's uplink to a data centre's server.
+//! How exactly a rate is kept: every strategy, over one queue and over all, under floods and under
+//! TCP, at rates from a home's uplink to a data centre's server.
 //!
-//! The rate is what the server's device received, in whole frames, over a window in which the
-//! load never paused. A flood offers every queue half as much again as its fair share, so
-//! that none of them ever runs dry: what a strategy does with load that is spread unevenly is
-//! another question.
+//! The rate is what the server's device received, in whole frames, over a window in which the load
+//! never paused. A flood offers every queue 1.5 times its fair share, so that none of them runs
+//! dry; uneven loads are the subject of another benchmark.
 
 use crate::bed::{PORT_B, QUEUES, SINK_MAC};
 use crate::flood::{Flood, Pace};
@@ -30,13 +29,13 @@ const OVERLOAD: f64 = 1.5;
 const FRAME_BYTES: usize = 1514;
 /// Flows of each load.
 const FLOWS: usize = 64;
-/// The bucket holds what the limit passes in this time, so that a worker that a busy machine
-/// keeps from its core for so long has lost nothing of the rate.
+/// The bucket holds what the limit passes in this time, so that a worker that waits for its core
+/// for so long loses nothing of the rate.
 const BURST: Nanos = Nanos::from_millis(8);
 /// The least burst: a few full frames for each queue.
 const BURST_MIN: u64 = 32_000;
-/// How long a packet may wait. Long enough that 64 TCP flows over four queues at 10 Mbit/s
-/// each have a packet to send.
+/// How long a packet may wait. Long enough that 64 TCP flows over four queues at 10 Mbit/s each
+/// have a packet to send.
 const LATENCY: &str = "50ms";
 
 /// How to run it.
@@ -74,7 +73,7 @@ pub struct Report {
     pub rows: Vec<Row>,
 }
 
-/// Refuses where it cannot run.
+/// Refuses if it cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, TC, ETHTOOL, IPERF3, PING])
 }
@@ -133,7 +132,8 @@ pub fn run(options: &Options) -> Result<Report> {
     Ok(Report { worst_deviation_percent: worst.fold(0.0, f64::max), rows })
 }
 
-/// Frames for nobody, as many on each queue; with all queues pinned to one they all take that.
+/// Frames to an unused address, equally many on each queue; if all queues are pinned to one, they
+/// all take that one.
 fn flood(flows: &[Vec<u16>], limit: Rate, window: Duration) -> Result<Load> {
     let per_queue = flows.iter().map(Vec::len).min().unwrap_or(0);
     // Queue after queue, so that no queue waits long for its next frame.
@@ -141,7 +141,7 @@ fn flood(flows: &[Vec<u16>], limit: Rate, window: Duration) -> Result<Load> {
         (0..per_queue).flat_map(|flow| flows.iter().map(move |queue| queue[flow])).collect();
     let frames = frames::udp_flows(&ports, SINK_MAC, FRAME_BYTES)?;
     let pace = Pace::Bits(limit.bits_per_sec() as f64 * OVERLOAD);
-    // The trial ends it; this is for when it cannot.
+    // The trial ends it; this is the fallback.
     let limit = window * 2 + Duration::from_secs(10);
     Ok(Load::Flood(Flood { frames, pace, limit, core: None }))
 }

@@ -1,18 +1,17 @@
 //! A host under attack: how many transactions it still serves beside a flood.
 //!
-//! A client asks a server over TCP, one byte for one byte, again and again. Beside it comes a flood
-//! of short UDP packets to the same server, at a rate that rises to what the machine can send. All
-//! of it takes the one queue that the devices have, so whatever handles the flood is in the way of
-//! the transactions, as on the one receive queue of the XDP paper (Høiland-Jørgensen et al. 2018,
-//! section 5.1). What counts is the share of the transactions that each system serves without a
-//! flood.
+//! A client asks a server over TCP, one byte for one byte, again and again. Meanwhile a flood of
+//! short UDP packets goes to the same server, at a rate that rises to what the machine can send.
+//! Everything takes the one queue of the devices, so the work on the flood delays the transactions,
+//! as on the single receive queue of the XDP paper (Høiland-Jørgensen et al. 2018, section 5.1).
+//! The result is the share of the transactions that each system serves without a flood.
 //!
-//! Client and server have the first core, the flood has the last one, and with it what a `veth` does
-//! in place of an interrupt for the frames that it sends.
+//! Client and server have the first core. The flood has the last one, which also does the work that
+//! a `veth` does instead of an interrupt for the frames that it sends.
 //!
-//! Two sorts of flood: from the addresses of a blocklist, and from invented ones, a new one for each
-//! packet. Systems: nothing that filters (Narrows and a bridge), nftables in front of the bridge, and
-//! Narrows's filters in the driver in front of both of its planes.
+//! There are two kinds of floods: from the addresses of a blocklist, and from random addresses, a
+//! new one for each packet. Systems: no filter (Narrows and a bridge), nftables in front of the
+//! bridge, and Narrows' filters in the driver in front of both of its planes.
 
 mod flood;
 mod report;
@@ -38,7 +37,7 @@ const STEPS: [Option<f64>; 4] = [Some(100e3), Some(250e3), Some(500e3), None];
 /// How long everything runs before it is measured.
 const SETTLING: Duration = Duration::from_millis(500);
 
-/// Refuses where it cannot run.
+/// Refuses if it cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, ETHTOOL, NFT])
 }

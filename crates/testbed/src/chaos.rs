@@ -1,22 +1,21 @@
-//! Faults of all kinds while traffic runs both ways, and the proof of what they cost.
+//! Injects faults of all kinds into traffic in both directions, and measures their effects.
 //!
-//! A run is a sequence of [epochs](epoch), each from rest to rest with one fault in its middle:
-//! numbered frames both ways, more than the limit forth, less than the limit back. Which fault
-//! strikes, how, and in which order, a seed says ([`schedule`]). At the end of each epoch
+//! A run is a sequence of [epochs](epoch). Each starts and ends at rest and has one fault in its
+//! middle: numbered frames go both ways, above the limit forth, below the limit back. A seed
+//! determines which fault strikes, how, and in which order ([`schedule`]). At the end of each epoch
 //!
-//! - every frame that was sent has arrived or is lost for a reason that something counted, or that
-//!   the fault is known to leave no count of and that it could have touched ([`books`]);
-//! - no flow was out for longer than promised of this fault ([`outage`]);
-//! - in normal operation, that is in the first part of an epoch and from a second after the fault,
-//!   nothing is lost but by the policy and no frame overtakes another of its flow;
+//! - every frame that was sent has arrived, or was lost for a reason that something counted, or
+//!   could have been destroyed by the fault in a place without counters ([`books`]);
+//! - no flow was out for longer than the bound for this fault ([`outage`]);
+//! - in normal operation, which is the first part of an epoch and the time from a second after the
+//!   fault, nothing is lost except by the policy and no frame overtakes another of its flow;
 //! - while Narrows shapes, no window has more than the limit's rate and burst ([`limit`]).
 //!
-//! The harness believes its own senders and receivers and the kernel's devices. Of what Narrows
-//! says of itself it takes only the counts of drops, and those have to add up with all else.
+//! The harness trusts its own senders and receivers and the kernel's devices. From Narrows' own
+//! output it takes only the counts of drops, and those must balance with everything else.
 //!
 //! Non-goals: faults of the network itself (a lossy wire, reordering before Narrows), and load at
-//! line rate: with sender, shaper and receiver on the same cores, speed is what `narrows bench` is
-//! for.
+//! line rate: with sender, shaper and receiver on the same cores, `narrows bench` measures speed.
 
 mod books;
 mod epoch;
@@ -55,17 +54,17 @@ use world::World;
 pub struct Options {
     /// The `narrows` program.
     pub program: PathBuf,
-    /// What chance depends on.
+    /// The seed.
     pub seed: u64,
-    /// For how long faults are begun.
+    /// How long new faults are started.
     pub duration: Duration,
-    /// The kinds of faults; all where there are none.
+    /// The kinds of faults; all if there are none.
     pub kinds: Vec<Kind>,
-    /// What is wrong with the harness, for a test of it.
+    /// A planted error of the harness, for a test of it.
     pub planted: Option<Planted>,
 }
 
-/// Refuses where it cannot run.
+/// Refuses if it cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, ETHTOOL])
 }

@@ -33,21 +33,21 @@ use std::time::Duration;
 const LIMITS: [u64; 3] = [100_000_000, 500_000_000, 1_000_000_000];
 /// Flows of each load.
 const FLOWS: u32 = 64;
-/// How many times the limit the UDP flows send.
+/// The rate of the UDP flows relative to the limit.
 const OVERLOAD: f64 = 1.3;
-/// What the UDP flows send where there is no limit, as under the highest: what two cores
+/// The rate of the UDP flows if there is no limit, the same as under the highest: what two cores
 /// can send, forward and receive at once.
 const UNLIMITED_UDP: f64 = 1e9 * OVERLOAD;
 /// Frames of the UDP flows, in bytes: full ones.
 const FRAME_BYTES: usize = 1514;
-/// How much longer than its window a flood may last, if nobody ends it.
+/// How much longer than its window a flood may last, if nothing ends it.
 const SPARE: Duration = Duration::from_secs(20);
-/// The bucket holds what the limit passes in this time, so that a worker or a sender that
-/// the machine keeps from its core for so long has lost nothing of the rate.
+/// The bucket holds what the limit passes in this time, so that a worker or a sender that waits for
+/// its core for so long loses nothing of the rate.
 const BURST: Nanos = Nanos::from_millis(16);
-/// What the limit passes in this time may be queued, whatever the bucket holds.
+/// The limit of the queue as time at the rate, for any bucket.
 const QUEUE: Nanos = Nanos::from_millis(3);
-/// The share of a limited window that an unlimited one, of which nothing is judged, takes.
+/// The length of an unlimited window, which is not judged, as a fraction of a limited one.
 const UNLIMITED_SHARE: u32 = 2;
 
 /// How to run it.
@@ -59,7 +59,7 @@ pub struct Options {
     pub window: Duration,
 }
 
-/// Refuses where the demo cannot run.
+/// Refuses if the demo cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, TC, ETHTOOL, IPERF3, PING])
 }
@@ -71,7 +71,7 @@ pub fn run(options: &Options) -> Result<Report> {
     let flows = steering::flows(&bed, (FLOWS / QUEUES) as usize)?;
     let frames = frames::udp_flows(&flows.concat(), SINK_MAC, FRAME_BYTES)?;
     let mut books = Books::open(&bed)?;
-    // The bed goes away with the demo, so there is nothing to fail open to.
+    // The bed is deleted with the demo, so there is nothing to fail open to.
     let instance = Instance::start(&bed, &options.program, &["--fail-closed"])?;
 
     let limits: Vec<Option<Rate>> = std::iter::once(None)

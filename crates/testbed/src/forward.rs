@@ -1,25 +1,23 @@
-//! What forwarding costs: Narrows beside a bare AF_XDP forwarder and the kernel's bridge,
-//! in one run, on the same veths, under the same frames.
+//! The cost of forwarding: Narrows beside a bare AF_XDP forwarder and the kernel's bridge, in one
+//! run, on the same veths, under the same frames.
 //!
-//! Every round measures every system with every frame size under two loads: *saturated*,
-//! all that one core can send, which asks how many packets get through; and *fixed*, a
-//! load that all of them carry, which asks what a packet costs and whether any is lost
-//! that no limit asked for. Rounds are interleaved, ratios are taken within a round, and
-//! the median over the rounds is shown with the extremes.
+//! Every round measures every system with every frame size under two loads. *Saturated* is all that
+//! one core can send: how many packets get through? *Fixed* is a load that all of them carry: what
+//! does a packet cost, and is any lost without a limit asking for it? Rounds are interleaved,
+//! ratios are taken within a round, and the median over the rounds is shown with the extremes.
 //!
-//! Two prices are shown per packet. *Worker*: time that the forwarder's own threads ran
-//! for, with the softirqs that they set off; nothing for the bridge, which has none.
-//! *Machine*: time of every thread that the traffic keeps busy, the kernel's included,
-//! less what the sender alone costs, which is measured in the same round with nothing
-//! forwarding. Only that one can be compared with the bridge, which does its work in the
-//! sender's softirqs.
+//! There are two costs per packet. *Worker* is the run time of the forwarder's own threads, with
+//! the softirqs that they caused; nothing for the bridge, which has none. *Machine* is the run time
+//! of every thread that the traffic keeps busy, including the kernel's, minus the cost of the
+//! sender alone, which is measured in the same round with nothing forwarding. Only this one can be
+//! compared with the bridge, which does its work in the sender's softirqs.
 //!
-//! A packet is one that the forwarder took in, whether it sent it or its limit dropped it.
-//! The XDP plane, as the bridge, works in the sender's softirqs and has no threads. What it forwards is
-//! received by a device with GRO on, since a `veth` takes redirected frames only so; all others are
-//! received with it off.
+//! Packets are counted when the forwarder receives them, whether it sends them or its limit drops
+//! them. Like the bridge, the XDP plane works in the sender's softirqs and has no threads. The
+//! device that receives its frames has GRO on, because a `veth` only then accepts redirected
+//! frames; all other systems' receivers have it off.
 //!
-//! The sender keeps the last core for itself; the forwarder has a queue for each other.
+//! The sender has the last core to itself; the forwarder has a queue for each other core.
 
 mod cell;
 mod report;
@@ -44,7 +42,7 @@ const FLOWS_PER_QUEUE: usize = 16;
 /// Queues at most, as many as a testbed has elsewhere.
 const QUEUES_MAX: usize = 4;
 
-/// Refuses where the benchmark cannot run.
+/// Refuses if the benchmark cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, TC, ETHTOOL])
 }

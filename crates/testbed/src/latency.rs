@@ -1,13 +1,13 @@
-//! What an idle Narrows adds to a round trip, asleep and busy-polling, beside a Linux bridge.
+//! The round-trip time that an idle Narrows adds, asleep and busy-polling, beside a Linux bridge.
 //!
-//! The same `ping`, a request every 10 ms, goes over a testbed of one queue (so that a worker
-//! that never sleeps has a core to itself on a machine with two) through each system in
-//! turn, and over a cable without anything in between. Rounds are interleaved; what is
-//! added is the difference to the bare cable within a round, and the median over rounds counts.
+//! The same `ping`, one request every 10 ms, goes over a testbed with one queue through each system
+//! in turn, and over a plain cable. (With one queue, a worker that never sleeps has a core to
+//! itself on a machine with two.) Rounds are interleaved. The added time is the difference to the
+//! plain cable within a round, and the median over rounds counts.
 //!
-//! `ping` stays on the first core, and with it what a `veth` does in place of an interrupt. The
-//! sleeping worker has this core, too, as an operator would have it: a queue's interrupt and its
-//! worker on one core. The one that never sleeps has the last core.
+//! `ping` stays on the first core, which also does the work that a `veth` does instead of an
+//! interrupt. The sleeping worker shares this core, as an operator would configure it: a queue's
+//! interrupt and its worker on one core. The worker that never sleeps has the last core.
 
 use crate::bed::SERVER_IP;
 use crate::bridge::Bridge;
@@ -68,7 +68,7 @@ pub struct Report {
     pub rows: Vec<Row>,
 }
 
-/// Refuses where it cannot run.
+/// Refuses if it cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, ETHTOOL, PING])
 }

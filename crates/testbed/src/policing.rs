@@ -1,18 +1,18 @@
-//! What TCP makes of a limit that keeps no queue: the XDP plane beside plain drop and the kernel's
-//! `police`, in one run, under the same flows.
+//! TCP under a limit without a queue: the XDP plane beside plain drop and the kernel's `police`, in
+//! one run, under the same flows.
 //!
-//! A policer's drops cost goodput: a flow that loses many packets at once loses its window, and what
-//! it does not send while it recovers is lost, since nothing waits. So all systems here pass as much
-//! above the rate at once: what differs is what they drop, and when.
+//! A policer's drops cost goodput: a flow that loses many packets at once loses its window, and the
+//! rate that it does not use while it recovers is lost, because nothing is queued. So all systems
+//! here allow the same burst; they differ in what they drop, and when.
 //!
-//! The round trip is made by `netem` in a second instance of Narrows, between the client and what is
-//! measured, on the way of the acknowledgements. So drops are heard of that much later, and data is
-//! neither held up nor reordered. Flows are TCP CUBIC without offloads.
+//! `netem` in a second instance of Narrows, between the client and the measured system, delays the
+//! acknowledgements and so makes the round-trip time. So the sender learns of drops that much
+//! later, and data is neither delayed nor reordered. Flows are TCP CUBIC without offloads.
 //!
-//! *Exactness* is of what is offered too much all the time: a UDP flood above the limit.
+//! *Accuracy* is measured under a constant overload: a UDP flood above the limit.
 //!
-//! *What is counted* are frames at the receiver's device, their headers included, and apart from that
-//! what the receivers have read.
+//! *Counted* are frames at the receiver's device, with their headers, and separately what the
+//! receivers have read.
 
 mod cell;
 mod report;
@@ -32,7 +32,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use system::{Running, System};
 
-/// The limits, in Mbit/s, where nothing else was asked for.
+/// The limits, in Mbit/s, by default.
 pub const LIMITS: [u64; 3] = [20, 100, 500];
 /// And how many flows.
 pub const FLOWS: [usize; 3] = [1, 8, 64];
@@ -46,8 +46,8 @@ pub struct Options {
     pub limits: Vec<u64>,
     /// Numbers of flows.
     pub flows: Vec<usize>,
-    /// How long a flow that is alone may exceed the limit after a pause, as a queue: what `tbf latency`
-    /// says.
+    /// How long a single flow may exceed the limit after a pause, as a queue: the value of `tbf
+    /// latency`.
     pub queue: Duration,
     /// How long flows run before they are measured.
     pub settle: Duration,
@@ -55,7 +55,7 @@ pub struct Options {
     pub window: Duration,
 }
 
-/// Refuses where the benchmark cannot run.
+/// Refuses if the benchmark cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, TC, ETHTOOL])
 }

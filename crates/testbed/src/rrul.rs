@@ -1,24 +1,26 @@
-//! What a shaper adds to the delay of everything else while it is busy: CAKE beside a plain
-//! limit with a queue and beside no limit, in one run, on the same path, under the same load.
+//! The delay that a busy shaper adds to other traffic: CAKE beside a plain limit with a queue and
+//! beside no limit, in one run, on the same path, under the same load.
 //!
 //! The load is that of the RRUL test (Realtime Response Under Load, Dave Täht, 2012): four TCP
-//! flows up and four down at once, marked CS0, CS1, CS5 and EF, as fast as they may. Beside them
-//! go `ping`, UDP probes of three marks, and two kinds of sparse flow that people notice: look-ups
-//! of names (a request and its answer, each from another port) and a call (172 bytes every 20 ms
-//! each way, EF). Both directions have a limit of their own, so a round trip meets two queues.
+//! flows up and four down at once, marked CS0, CS1, CS5 and EF, as fast as possible. In addition
+//! there are `ping`, UDP probes with three marks, and two kinds of sparse flows that people notice:
+//! DNS-like look-ups (a request and its answer, each from another port) and a call (172 bytes every
+//! 20 ms each way, EF). Both directions have a limit of their own, so a round trip passes two
+//! queues.
 //!
-//! - *Added delay* is the round trip under load less the median of the same probe through the same
+//! - *Added delay* is the round trip under load minus the median of the same probe through the same
 //!   system just before the load. The cable is short: without a queue, the round trip is almost
-//!   nothing, and TCP's own is what the queues make it.
+//!   zero, and TCP's own round trip is the delay of the queues.
 //! - *Queues.* Each of a direction's TCP flows is on a queue of its own ([`crate::tcp`]).
-//!   Acknowledgements, `ping` and the call take the queue that the kernel's hash gives them, other
-//!   UDP probes take turns over ports enough to take all queues. What each has carried is shown.
-//! - *Equal flows.* Under a system that heeds no marks the four flows are equal, and Jain's index
-//!   says how equally they were treated; where marks matter they are not meant to be.
+//!   Acknowledgements, `ping` and the call take the queue that the kernel's hash selects; other UDP
+//!   probes rotate over enough ports to take all queues. The bytes of each queue are shown.
+//! - *Equal flows.* Under a system that ignores marks the four flows are equal, and Jain's index
+//!   shows how equally they were treated. Under a system that uses marks they are not meant to be
+//!   equal.
 //! - *Loss* of a probe is a request without an answer, wherever either was lost. Losses of the
-//!   rest are TCP's signal and only counted.
+//!   other flows are TCP's signal and only counted.
 //!
-//! TCP is cubic without ECN, so that a queue is filled and drops tell it to slow down.
+//! TCP is cubic without ECN, so that it fills a queue until drops slow it down.
 
 mod cell;
 mod plot;
@@ -51,7 +53,7 @@ pub struct Options {
     pub window: Duration,
 }
 
-/// Refuses where it cannot run.
+/// Refuses if it cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, TC, ETHTOOL, PING])
 }
@@ -60,7 +62,7 @@ pub fn check() -> Result<(), Refusal> {
 pub fn run(options: &Options) -> Result<Report> {
     check()?;
     let bed = Testbed::up(QUEUES)?;
-    // The bed goes away with the demonstration, so there is nothing to fail open to.
+    // The bed is deleted with the demonstration, so there is nothing to fail open to.
     let instance = Instance::start(&bed, &options.program, &["--fail-closed"])?;
     let limits = LIMITS.map(|bits| Some(Rate::from_bits_per_sec(bits)));
     let limited = limits.iter().flat_map(|limit| System::LIMITED.map(|system| (system, *limit)));

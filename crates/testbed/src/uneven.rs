@@ -1,21 +1,20 @@
-//! One rate under uneven load: what each strategy delivers where one queue has most of the traffic
-//! and another the rest, with real packets.
+//! One rate under uneven load: the throughput of each strategy when one queue has most of the
+//! traffic and another the rest, with real packets.
 //!
-//! It is the case that mq-cake's authors name as its price: a limit that is divided by the
-//! number of active queues leaves unused what the light queue does not need, 30 % of it at
-//! 80/20. Strategies take turns within each round; the median over rounds counts, and the worst is
-//! shown beside it.
+//! mq-cake's authors name this case as a limitation: a limit divided by the number of active queues
+//! leaves unused what the light queue does not need, 30 % of it at 80/20. Strategies take turns
+//! within each round; the median over rounds counts, and the worst is shown beside it.
 //!
-//! *The load.* Four frames of five go to the first queue, one to the second, and together they
-//! are 2 % more than the limit. Those 2 % stand in the first queue, which the limit allows 50 ms,
-//! and are what bridges the moments at which a busy machine keeps the sender from its core:
-//! exactly the limit would be less than the limit whenever it stalls, and no shaper could deliver
-//! what is not there. With much more, the light queue would need what the heavy one is
-//! short of, and how much of the limit is used would say less about who shares it how.
+//! *The load.* Four frames of five go to the first queue, one to the second, and together they are
+//! 2 % more than the limit. The excess of 2 % is queued in the first queue, which may hold 50 ms,
+//! and bridges the moments in which a busy machine keeps the sender from its core. At exactly the
+//! limit, each stall of the sender would reduce the load below the limit, and no shaper could
+//! deliver it. With a much larger excess, the light queue would need what the heavy one lacks, and
+//! the throughput would say less about the strategy.
 //!
 //! *What is measured.* Delivered: whole frames at the server's device. Offered: frames that the
-//! client's device was given, whether it could pass them on or not. By queue: what each sent, from
-//! Narrows's own counters. All of it in per cent of the limit.
+//! client's device was given, including those that it dropped. By queue: what each sent, from
+//! Narrows' own counters. Everything in per cent of the limit.
 
 use crate::bed::{CLIENT, PORT_B, QUEUES, SINK_MAC};
 use crate::counters::{Counters, Counts};
@@ -75,7 +74,7 @@ pub struct Report {
     pub rows: Vec<Row>,
 }
 
-/// Refuses where it cannot run.
+/// Refuses if it cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, TC, ETHTOOL, PING])
 }

@@ -1,10 +1,10 @@
-//! What it costs to be awake: Narrows beside the kernel's bridge with the kernel's own qdiscs, both
-//! ways limited, in one run, on the same veths, under the same TCP flows.
+//! The cost of wake-ups: Narrows beside the kernel's bridge with the kernel's qdiscs, both
+//! directions limited, in one run, on the same veths, under the same TCP flows.
 //!
-//! At the rates of homes and offices hardly any time goes into packets: it goes into waking up for
-//! each of them. So what is measured is the whole machine, all cores, everything in it included:
-//! the time in which no core was idle, and context switches. The ends of the flows are in it, alike
-//! for all systems. What the machine does besides is in it as well: this wants a quiet one.
+//! At the rates of homes and offices, packets take hardly any time; waking up for each of them
+//! does. So the whole machine is measured, with all cores: the time in which cores were not idle,
+//! and context switches. This includes the ends of the flows, equally for all systems. It also
+//! includes any other work on the machine, so the machine should be quiet.
 //!
 //! Every round measures every system at every limit; rounds are interleaved, and the median over
 //! them is shown with the extremes.
@@ -28,7 +28,7 @@ use system::{Running, System};
 /// The limits of each direction if no others are named, in Mbit/s.
 pub const LIMITS: [u64; 3] = [20, 100, 500];
 
-/// Refuses where the benchmark cannot run.
+/// Refuses if the benchmark cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, TC, ETHTOOL, PING])
 }

@@ -1,4 +1,4 @@
-//! What is to be seen: the state behind the screen, fed with snapshots and keys.
+//! The state behind the screen, updated by snapshots and keys.
 
 use crate::spark::History;
 use crate::table::{Sorting, Table};
@@ -7,25 +7,25 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use narrows_snapshot::{Change, Port, Snapshot};
 use std::collections::BTreeMap;
 
-/// Rows that a page key moves by.
+/// How many rows a page key moves.
 const PAGE: isize = 10;
 
-/// What comes from an instance.
+/// News from an instance.
 #[derive(Clone, Debug)]
 pub enum Feed {
-    /// It is like this now.
+    /// Its present state.
     Snapshot(Box<Snapshot>),
     /// It does not answer, for this reason.
     Gone(String),
 }
 
-/// What is read from the keyboard.
+/// The use of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Table,
     /// A filter is being typed.
     Filter,
-    /// One row with all that is known of it.
+    /// The details of one row are shown.
     Details,
     Help,
 }
@@ -38,7 +38,7 @@ pub struct App {
     earlier: Option<Snapshot>,
     now: Option<Snapshot>,
     gone: Option<String>,
-    /// Whether the next snapshot may be another instance's, whose counters began anew.
+    /// Whether the next snapshot may be from another instance, whose counters restarted.
     is_another: bool,
     is_paused: bool,
     is_done: bool,
@@ -46,14 +46,14 @@ pub struct App {
     sortings: BTreeMap<View, Sorting>,
     /// The key of the row selected in each view.
     selected: BTreeMap<View, String>,
-    /// What each port sent.
+    /// The history of each port's rate.
     delivered: BTreeMap<String, History>,
-    /// What the row moved whose details are shown.
+    /// The history of the row whose details are shown.
     watched: History,
 }
 
 impl App {
-    /// Nothing was seen yet; `view` is to be shown.
+    /// Before the first snapshot, showing `view`.
     pub fn new(view: View) -> Self {
         Self {
             view,
@@ -72,8 +72,8 @@ impl App {
         }
     }
 
-    /// Takes in what came from the instance. While paused, snapshots go by: the first rates after
-    /// that are means over the pause.
+    /// Handles news from the instance. While paused, snapshots are ignored: the first rates
+    /// afterwards are means over the pause.
     pub fn feed(&mut self, feed: Feed) {
         match feed {
             Feed::Gone(reason) => {
@@ -91,7 +91,7 @@ impl App {
         }
     }
 
-    /// Takes in a key.
+    /// Handles a key.
     pub fn key(&mut self, key: KeyEvent) {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             self.is_done |= key.code == KeyCode::Char('c');
@@ -161,8 +161,8 @@ impl App {
         self.mode = Mode::Table;
     }
 
-    /// By the next column, and after the last one in the instance's order. Numbers begin with the
-    /// largest.
+    /// Sorts by the next column, and after the last one in the instance's order. Numbers start with
+    /// the largest.
     fn sort_next(&mut self) {
         let columns = self.table().map_or(0, |table| table.columns.len());
         let column = self.sortings.get(&self.view).map_or(0, |sorting| sorting.column + 1);
@@ -185,13 +185,13 @@ impl App {
         }
     }
 
-    /// Where the selected row stands among rows with these keys: the first, where it is not there.
+    /// The index of the selected row among rows with these keys; the first if it is missing.
     pub(crate) fn position<'a>(&self, mut keys: impl Iterator<Item = &'a str>) -> usize {
         let selected = self.selected.get(&self.view);
         selected.and_then(|selected| keys.position(|key| key == selected)).unwrap_or(0)
     }
 
-    /// Begins a history of the selected row.
+    /// Starts a history of the selected row.
     fn watch(&mut self) {
         self.watched = History::default();
         if let (None, Some(table)) = (self.selected.get(&self.view), self.table())
@@ -202,7 +202,7 @@ impl App {
         }
     }
 
-    /// Adds what was seen now to the histories.
+    /// Adds the present rates to the histories.
     fn remember(&mut self) {
         let Some(now) = &self.now else { return };
         let change = self.change();
@@ -226,7 +226,7 @@ impl App {
         self.table()?.rows.iter().find(|row| row.key == key)?.rate
     }
 
-    /// Whether the user wants to end.
+    /// Whether the user wants to quit.
     pub fn is_done(&self) -> bool {
         self.is_done
     }
@@ -243,7 +243,7 @@ impl App {
         Change::between(self.earlier.as_ref()?, self.now.as_ref()?)
     }
 
-    /// Why the instance does not answer, where it does not.
+    /// Why the instance does not answer, if it does not.
     pub(crate) fn gone(&self) -> Option<&str> {
         self.gone.as_deref()
     }
@@ -272,12 +272,12 @@ impl App {
         self.delivered.get(&port.name)
     }
 
-    /// The table of the view that is shown.
+    /// The table of the present view.
     pub(crate) fn table(&self) -> Option<Table> {
         Some(self.view.table(self.now.as_ref()?, self.change().as_ref()))
     }
 
-    /// The key of the row whose details are shown, and what it moved since they are.
+    /// The key of the row whose details are shown, and its history since then.
     pub(crate) fn details(&self) -> Option<(&str, &History)> {
         let is_shown = self.mode == Mode::Details;
         self.selected_key().filter(|_| is_shown).map(|key| (key, &self.watched))

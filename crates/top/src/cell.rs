@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cell {
     pub(crate) text: String,
-    /// What it is sorted by where it is a number.
+    /// The sort key, if it is a number.
     value: Option<f64>,
 }
 
@@ -16,7 +16,7 @@ impl Cell {
         Self { text: text.into(), value: None }
     }
 
-    /// Nothing.
+    /// An empty cell.
     pub(crate) fn blank() -> Self {
         Self::text("")
     }
@@ -25,7 +25,7 @@ impl Cell {
         Self { text: number::short(count as f64), value: Some(count as f64) }
     }
 
-    /// A count or a rate that may not be known.
+    /// A count or a rate, which may be unknown.
     pub(crate) fn number(value: Option<f64>) -> Self {
         Self { text: value.map_or("-".into(), number::short), value }
     }
@@ -38,13 +38,12 @@ impl Cell {
         Self { text: number::micros(us), value: Some(us as f64) }
     }
 
-    /// A time of so many microseconds, where it is known.
+    /// A time in microseconds, which may be unknown.
     pub(crate) fn time(us: Option<f64>) -> Self {
         us.map_or_else(|| Self::number(None), |us| Self::micros(us as u64))
     }
 
-    /// Its place beside `other`: numbers by value with what is not known as the least, text by its
-    /// letters.
+    /// Compares with `other`: numbers by value, unknown ones first; text alphabetically.
     pub(crate) fn order(&self, other: &Self) -> Ordering {
         match (self.value, other.value) {
             (Some(one), Some(other)) => one.total_cmp(&other),

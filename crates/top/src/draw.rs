@@ -1,4 +1,4 @@
-//! What is to be seen, on a screen.
+//! Draws the screen.
 
 use crate::app::App;
 use crate::look::Look;
@@ -8,9 +8,9 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-/// Bars beside a port's figures.
+/// The width of the sparkline beside a port's figures.
 const PORT_BARS: usize = 20;
-/// Bars above the details of a row.
+/// The width of the sparkline above the details of a row.
 const BARS: usize = 60;
 
 /// Draws `app` over the whole of `frame`.
@@ -40,14 +40,14 @@ pub fn draw(app: &App, frame: &mut Frame, look: Look) {
     Screen { frame, area: last }.add(keys(app, look));
 }
 
-/// What is left of a screen, from above.
+/// The rest of the screen, from the top.
 struct Screen<'a, 'b> {
     frame: &'a mut Frame<'b>,
     area: Rect,
 }
 
 impl Screen<'_, '_> {
-    /// Adds a line, where there is still room.
+    /// Adds a line, if there is room.
     fn add(&mut self, line: Line) {
         let Rect { x, y, width, height } = self.area;
         if height > 0 {
@@ -91,7 +91,7 @@ fn table(app: &App, screen: &mut Screen, look: Look) {
     }
 }
 
-/// Facts below each other, in as many columns as are needed and have room.
+/// Facts below each other, in as many columns as needed and possible.
 fn columns(facts: &[(String, String)], area: Rect) -> Vec<String> {
     let cells: Vec<String> = facts.iter().map(|(name, value)| format!("{name}: {value}")).collect();
     let width = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0) + 2;

@@ -1,13 +1,13 @@
 //! `narrows top`: an instance, live, in a terminal.
 //!
-//! *Idea.* A snapshot is fetched at an interval over the control socket. An [`App`] is fed with
-//! snapshots and keys and knows what is to be seen; [`text`] and [`draw`] put it into lines. Both
-//! are pure: they read no clock, no terminal and no socket, so tests feed and read them.
+//! *Idea.* A snapshot is fetched at an interval over the control socket. An [`App`] takes snapshots
+//! and keys and holds the state of the screen; [`text`] and [`draw`] turn it into lines. Both are
+//! pure: they read no clock, no terminal and no socket, so tests can drive them.
 //!
-//! *Principles.* Rates are differences of two snapshots over the uptime between them. What can be
-//! said in a word is not said by colour alone, so it reads the same without colour; only cells that
-//! change are sent, so it works over a slow line. When the instance goes away the last figures stay
-//! and the first line says so, until it is back.
+//! *Principles.* Rates are differences of two snapshots over the uptime between them. Colour never
+//! carries information alone, so the screen is the same without it. Only cells that change are
+//! sent, so it works over a slow line. When the instance disappears, the last figures stay and the
+//! first line says so until it returns.
 //!
 //! *Non-goals.* Changing anything (`narrows tc`); history beyond a sparkline (`narrows serve`).
 
@@ -31,16 +31,16 @@ pub use terminal::run;
 pub use text::once;
 pub use view::View;
 
-/// What keeps `narrows top` from showing anything.
+/// Why `narrows top` cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum TopError {
-    /// No instance can be asked.
+    /// No instance answers.
     #[error(transparent)]
     Control(#[from] narrows_dataplane::control::ControlError),
     /// More than one instance runs here, and none was named.
     #[error("several instances run here ({0}); name a port of one: narrows top DEV")]
     Several(String),
-    /// Standard output is no terminal.
+    /// Standard output is not a terminal.
     #[error("standard output is no terminal; `narrows top --once` prints one frame anywhere")]
     NoTerminal,
     /// The terminal cannot be used.

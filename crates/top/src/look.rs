@@ -1,20 +1,20 @@
-//! How things look: with colour or without, with block characters or without.
+//! The look of the screen: colours, block characters.
 
 use ratatui::style::{Color, Modifier, Style};
 use std::env;
 
-/// What the terminal is asked to do.
+/// The features of the terminal to use.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Look {
-    /// Colours. Without, bold and reversed text say the same.
+    /// Colours. Without them, bold and reversed text say the same.
     pub is_coloured: bool,
     /// ASCII characters only.
     pub is_ascii: bool,
 }
 
 impl Look {
-    /// As the environment asks for: no colour with `NO_COLOR` set (no-color.org) or on a `dumb`
-    /// terminal, ASCII where the locale has another character set than UTF-8.
+    /// From the environment: no colour if `NO_COLOR` is set (no-color.org) or on a `dumb` terminal;
+    /// ASCII if the locale's character set is not UTF-8.
     pub fn from_environment() -> Self {
         let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default();

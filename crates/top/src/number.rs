@@ -1,8 +1,8 @@
-//! Numbers in five columns, and times as people say them.
+//! Numbers in five columns, and times in readable units.
 
 const UNITS: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
 
-/// `value` in at most five columns with three digits that count: `999`, `1.23k`, `45.6M`.
+/// `value` in at most five columns with three significant digits: `999`, `1.23k`, `45.6M`.
 pub(crate) fn short(value: f64) -> String {
     let mut value = value;
     let mut unit = 0;

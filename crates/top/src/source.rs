@@ -1,4 +1,4 @@
-//! Where snapshots come from.
+//! The source of snapshots.
 
 use crate::TopError;
 use crate::app::Feed;
@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// An instance that is asked again and again: by the name of a port of it, so that it is found
-/// again when it was stopped and started.
+/// An instance that is queried repeatedly. It is identified by the name of one of its ports, so it
+/// is found again after a restart.
 #[derive(Debug)]
 pub struct Source {
     dev: String,
@@ -17,11 +17,11 @@ pub struct Source {
 }
 
 impl Source {
-    /// The instance that has the port `dev`, or the only one that runs here; with the names that
-    /// `names` has for classes.
+    /// The instance with the port `dev`, or the only one on this host; `names` has the names of
+    /// classes.
     ///
     /// # Errors
-    /// Where there is none or, without `dev`, more than one.
+    /// If there is none or, without `dev`, more than one.
     pub fn find(dev: Option<&str>, names: NamesFile) -> Result<Self, TopError> {
         let found = Client::find(dev)?;
         if let (None, [_, _, ..]) = (dev, &found[..]) {
@@ -33,10 +33,10 @@ impl Source {
         Ok(Self { dev, names })
     }
 
-    /// How it is now.
+    /// Takes a snapshot.
     ///
     /// # Errors
-    /// Where it does not answer.
+    /// If the instance does not answer.
     pub fn ask(&mut self) -> Result<Snapshot, ControlError> {
         let found = Client::find(Some(&self.dev))?;
         let client = found.first().ok_or_else(|| ControlError::Nobody(String::new()))?;
@@ -45,8 +45,8 @@ impl Source {
         Ok(snapshot)
     }
 
-    /// Asks every `interval` on a thread of its own, so that an instance that takes long to answer
-    /// does not keep the keys waiting. It ends when nobody listens any more.
+    /// Queries every `interval` on a thread of its own, so that a slow instance does not delay the
+    /// keys. The thread ends when the receiver is dropped.
     pub(crate) fn follow(self, interval: Duration) -> Receiver<Feed> {
         let (sender, receiver) = channel();
         thread::spawn(move || self.run(interval, &sender));
@@ -54,7 +54,7 @@ impl Source {
     }
 
     fn run(mut self, interval: Duration, sender: &Sender<Feed>) {
-        // A channel of its own only to wait with.
+        // A channel that serves only as a timer.
         let (_waker, nothing) = channel::<()>();
         loop {
             let began = Instant::now();

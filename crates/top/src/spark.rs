@@ -1,15 +1,15 @@
-//! A row of bars, one character each.
+//! Sparklines: a row of bars, one character each.
 
 use std::collections::VecDeque;
 
-/// Points kept: as many as the widest line shows.
+/// The number of points kept: the width of the widest sparkline.
 const POINTS: usize = 240;
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// The same where a terminal shows only ASCII.
+/// The bars on a terminal that shows only ASCII.
 const ASCII: [char; 8] = ['_', '.', ':', '-', '=', '+', '*', '#'];
 
-/// The latest values of one rate; `None` where there was none.
+/// The latest values of one rate; `None` for missing ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History(VecDeque<Option<f64>>);
 
@@ -21,8 +21,8 @@ impl History {
         self.0.push_back(value);
     }
 
-    /// The latest `width` values as bars, the newest last; the highest bar is `full` or, where that
-    /// is not known, the largest value shown. A gap is a blank.
+    /// The latest `width` values as bars, the newest last. The highest bar is `full` or, if that is
+    /// unknown, the largest value shown. A gap is a blank.
     pub(crate) fn bars(&self, width: usize, full: Option<f64>, is_ascii: bool) -> String {
         let shown = self.0.len().min(width);
         let latest = || self.0.iter().skip(self.0.len() - shown);

@@ -1,4 +1,4 @@
-//! A table whose rows may stand below each other as a tree: sorted, filtered, in order.
+//! A table whose rows may form a tree, with sorting and filtering.
 
 use crate::cell::Cell;
 
@@ -12,15 +12,15 @@ pub(crate) struct Column {
 /// A row.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// What tells it from all other rows, also in the next snapshot.
+    /// Identifies the row, also in the next snapshot.
     pub(crate) key: String,
-    /// The row that it stands below: an index before its own.
+    /// The index of its parent row, which comes before it.
     pub(crate) parent: Option<usize>,
     /// One cell for each column.
     pub(crate) cells: Vec<Cell>,
-    /// What a sparkline of it shows.
+    /// The value of its sparkline.
     pub(crate) rate: Option<f64>,
-    /// Whether it says that something is wrong.
+    /// Whether it reports a problem.
     pub(crate) is_warning: bool,
 }
 
@@ -30,7 +30,7 @@ impl Row {
     }
 }
 
-/// Rows under columns.
+/// Columns and rows.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     pub(crate) columns: Vec<Column>,
@@ -45,8 +45,8 @@ pub(crate) struct Sorting {
 }
 
 impl Table {
-    /// Gives the first column what the others leave of `room` characters, as far as the names in
-    /// it need it.
+    /// Gives the first column what the others leave of `room` characters, as far as its names need
+    /// it.
     pub(crate) fn widen(&mut self, room: usize) {
         let all: usize = self.columns.iter().map(|column| column.width + 1).sum();
         let spare = (room + 1).saturating_sub(all);
@@ -63,8 +63,8 @@ impl Table {
         }
     }
 
-    /// The rows in order, each with its depth: those whose text contains `filter`, in any case, and
-    /// what they stand below. Rows that stand below the same are sorted among themselves.
+    /// The rows in order, each with its depth: those whose text contains `filter`, ignoring case,
+    /// and their ancestors. Siblings are sorted among themselves.
     pub(crate) fn arranged(&self, sorting: Option<Sorting>, filter: &str) -> Vec<(usize, &Row)> {
         let kept = self.kept(&filter.to_lowercase());
         let mut below = vec![Vec::new(); self.rows.len() + 1];
@@ -101,7 +101,8 @@ impl Table {
                 || row.cells.iter().any(|cell| cell.text.to_lowercase().contains(filter))
         };
         let mut kept: Vec<bool> = self.rows.iter().map(has).collect();
-        // A parent stands before its children, so from the end each is settled when it is read.
+        // A parent comes before its children, so walking backwards sees all children of a row
+        // before it.
         for index in (0..self.rows.len()).rev() {
             if let (true, Some(parent)) = (kept[index], self.rows[index].parent) {
                 kept[parent] = true;

@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::TryRecvError;
 use std::time::Duration;
 
-/// How long a key is waited for before the instance's answer is looked at.
+/// How long to wait for a key before checking for a snapshot.
 const TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Shows the instance of `source` every `interval`, until the user or a signal ends it.
 ///
 /// # Errors
-/// Where there is no terminal, or it cannot be written to.
+/// If there is no terminal, or it cannot be written to.
 pub fn run(source: Source, view: View, interval: Duration) -> Result<(), TopError> {
     if !std::io::stdout().is_terminal() {
         return Err(TopError::NoTerminal);
@@ -29,7 +29,7 @@ pub fn run(source: Source, view: View, interval: Duration) -> Result<(), TopErro
     for signal in [SIGTERM, SIGINT] {
         signal_hook::flag::register(signal, Arc::clone(&told_to_end))?;
     }
-    // Gives the terminal back in a panic, too.
+    // Restores the terminal after a panic, too.
     let mut terminal = ratatui::try_init()?;
     let result = show(&mut terminal, source, view, interval, &told_to_end);
     ratatui::try_restore()?;

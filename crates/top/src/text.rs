@@ -1,4 +1,4 @@
-//! What is to be seen, as lines.
+//! The content of the screen, as lines.
 
 use crate::app::App;
 use crate::cell::Cell;
@@ -32,8 +32,8 @@ pub fn once(app: &App, only: Option<View>, look: Look) -> String {
     lines.iter().map(|line| format!("{}\n", line.to_string().trim_end())).collect()
 }
 
-/// What stands above every view: the instance, its warnings, its ports with `bars` bars each, its
-/// books.
+/// The lines above every view: the instance, its warnings, its ports with `bars` bars each, packet
+/// conservation.
 pub(crate) fn header(app: &App, look: Look, bars: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     let Some(now) = app.now() else {
@@ -138,7 +138,7 @@ pub(crate) fn headings(table: &Table, sorting: Option<Sorting>, look: Look) -> L
     Line::styled(text, look.heading())
 }
 
-/// A row that stands at `depth`.
+/// A row at `depth`.
 pub(crate) fn row(table: &Table, depth: usize, row: &Row, look: Look) -> Line<'static> {
     let mut text = String::new();
     for (number, (column, cell)) in table.columns.iter().zip(&row.cells).enumerate() {
@@ -148,8 +148,8 @@ pub(crate) fn row(table: &Table, depth: usize, row: &Row, look: Look) -> Line<'s
     if row.is_warning { Line::styled(text, look.warning()) } else { text.into() }
 }
 
-/// Adds a cell to a line. The first and the last of wide columns are text and begin at the left;
-/// what is too long for any but the last is cut.
+/// Adds a cell to a line. The first column, and the last if it is wide, are text and left-aligned.
+/// Text that is too long is cut, except in the last column.
 fn place(line: &mut String, number: usize, column: &Column, text: &str) {
     let width = column.width;
     if number == 0 {
@@ -161,7 +161,7 @@ fn place(line: &mut String, number: usize, column: &Column, text: &str) {
     }
 }
 
-/// What the keys do.
+/// The help on keys.
 pub(crate) fn help() -> Vec<Line<'static>> {
     [
         "1 to 8, Tab       queues, workers, classes, qdiscs, tins, drops, events, hosts",

@@ -1,4 +1,4 @@
-//! The views: each a table of what a snapshot says, and what is known of one row.
+//! The views: a table for each, and the details of a row.
 
 mod classes;
 mod drops;
@@ -37,7 +37,7 @@ pub enum View {
 pub(crate) type Fact = (String, String);
 
 impl View {
-    /// All, in the order of their keys.
+    /// All views, in the order of their keys.
     pub const ALL: [Self; 8] = [
         Self::Queues,
         Self::Workers,
@@ -63,12 +63,12 @@ impl View {
         }
     }
 
-    /// The one with this name.
+    /// The view with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|view| view.name() == name)
     }
 
-    /// What it says where its table is empty.
+    /// The text for an empty table.
     pub(crate) fn nothing(self) -> &'static str {
         match self {
             Self::Queues => "no ports",
@@ -95,7 +95,7 @@ impl View {
         }
     }
 
-    /// What is known of the row with this key beyond its cells.
+    /// The details of the row with this key beyond its cells.
     pub(crate) fn details(self, now: &Snapshot, key: &str) -> Vec<Fact> {
         match self {
             Self::Queues => queues::details(now, key),
@@ -109,7 +109,7 @@ impl View {
     }
 }
 
-/// What is known by key in a JSON object, nested ones with their path.
+/// The facts in a JSON object by key; nested ones have a path.
 fn facts(map: &serde_json::Map<String, serde_json::Value>) -> Vec<Fact> {
     let mut facts = Vec::new();
     for (key, value) in map {
@@ -127,7 +127,7 @@ fn facts(map: &serde_json::Map<String, serde_json::Value>) -> Vec<Fact> {
     facts
 }
 
-/// What serialises as a JSON object, by key.
+/// The facts in a value that serializes as a JSON object.
 fn facts_of(value: &impl serde::Serialize) -> Vec<Fact> {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::Object(map)) => facts(&map),

@@ -1,4 +1,4 @@
-//! What a user sees, and what keys do.
+//! The screen, and the effect of keys.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use narrows_snapshot::{
@@ -13,7 +13,7 @@ use ratatui::style::Color;
 const PLAIN: Look = Look { is_coloured: false, is_ascii: false };
 const COLOURED: Look = Look { is_coloured: true, is_ascii: false };
 
-/// An instance after `seconds`: every second `mbit` megabits left port-b, half of them from each
+/// An instance after `seconds`: every second, `mbit` megabits left port-b, half of them from each
 /// of two queues, and seven packets were dropped.
 fn instance(seconds: u64, mbit: u64) -> Snapshot {
     let bytes = seconds * mbit * 125_000;
@@ -299,7 +299,7 @@ fn an_instance_that_is_gone_is_told_and_its_last_figures_stay() {
 fn an_instance_that_came_back_has_rates_from_its_second_snapshot_on() {
     let mut app = app(View::Queues);
     app.feed(Feed::Gone("stopped".into()));
-    // Longer at work than the one before, so that its uptime alone does not tell.
+    // It has run longer than the one before, so its uptime alone does not reveal it.
     feed(&mut app, instance(10, 5));
     assert!(screen(&app)[0].starts_with("narrows running for 10 s"));
     assert!(line(&app, "port-b").contains("    - of 40.0Mbit/s     -"));

@@ -1,12 +1,12 @@
-//! The three quantities that a shaper counts in, the one place where a frame becomes a
-//! length on the wire, and a histogram of times.
+//! The three quantities of a shaper, the one place where a frame becomes a length on the wire, and
+//! a histogram of times.
 //!
-//! Time is [`Nanos`], sizes are [`Bytes`], rates are [`Rate`] in bits per second.
-//! Each is an integer with a type of its own, so that a rate in bytes or a time in
-//! microseconds cannot be passed by mistake. Nothing here reads a clock.
+//! Time is [`Nanos`], sizes are [`Bytes`], rates are [`Rate`] in bits per second. Each is an
+//! integer with a type of its own, so that a rate in bytes or a time in microseconds cannot be
+//! passed by mistake. Nothing here reads a clock.
 //!
-//! Non-goals: parsing and printing in `tc`'s notation (the `tc` layer does that),
-//! floating point, calendar time.
+//! Non-goals: parsing and printing in `tc`'s notation (the `tc` layer does that), floating point,
+//! calendar time.
 
 mod bytes;
 mod nanos;

@@ -15,7 +15,7 @@ pub struct Nanos(pub u64);
 impl Nanos {
     /// The epoch, or no time at all.
     pub const ZERO: Self = Self(0);
-    /// Later than anything: the deadline of something that never happens.
+    /// Later than anything: a deadline that never comes.
     pub const MAX: Self = Self(u64::MAX);
 
     /// A span of `micros` microseconds.
@@ -33,12 +33,12 @@ impl Nanos {
         Self(secs.saturating_mul(1_000_000_000))
     }
 
-    /// This span in seconds, for people and for division; not for scheduling.
+    /// This span in seconds, for display and division; not for scheduling.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// The span from `earlier` to this point; zero where `earlier` is later.
+    /// The span from `earlier` to this point; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }

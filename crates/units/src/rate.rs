@@ -21,7 +21,7 @@ impl Rate {
         Self(bytes.saturating_mul(8))
     }
 
-    /// The rate at which `bytes` pass in `span`; zero where no time passed.
+    /// The rate at which `bytes` pass in `span`; zero if no time passed.
     pub fn of(bytes: Bytes, span: Nanos) -> Self {
         if span == Nanos::ZERO {
             return Self(0);
@@ -45,13 +45,13 @@ impl Rate {
         self.0 == 0
     }
 
-    /// The least time in which `bytes` may pass, rounded up so that what waits it out
-    /// is never early. [`Nanos::MAX`] at a rate of zero.
+    /// The least time in which `bytes` may pass, rounded up so that a packet that waits for it is
+    /// never early. [`Nanos::MAX`] at a rate of zero.
     pub fn time_for(self, bytes: Bytes) -> Nanos {
         if self.0 == 0 {
             return Nanos::MAX;
         }
-        // 64-bit division is several times faster, and enough below 2 GB.
+        // A 64-bit division is several times faster, and enough below 2 GB.
         if let Some(units) = bytes.0.checked_mul(8 * NANOS_PER_SEC as u64) {
             return Nanos(units.div_ceil(self.0));
         }
@@ -59,7 +59,7 @@ impl Rate {
         Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// What may pass in `span`, rounded down. Saturates.
+    /// The bytes that may pass in `span`, rounded down. Saturates.
     pub fn bytes_in(self, span: Nanos) -> Bytes {
         if let Some(units) = self.0.checked_mul(span.0) {
             return Bytes(units / (8 * NANOS_PER_SEC as u64));

@@ -1,12 +1,12 @@
-//! How times are spread: how many were about how long, in little memory.
+//! A compact histogram of times.
 //!
-//! *Idea.* Buckets of a histogram grow with the times that they count, four to each power of two, so
-//! each time is known within an eighth whether it is microseconds or seconds. The first bucket has
-//! all times below [`Spread::SHORTEST`], the last one all beyond the others.
+//! *Idea.* Buckets grow with the times that they count, four to each power of two, so each time is
+//! known within an eighth, whether it is microseconds or seconds. The first bucket takes all times
+//! below [`Spread::SHORTEST`], the last one all that exceed the others.
 //!
-//! *Memory.* 388 bytes, and none before the first time is counted: of many classes few have sent.
-//! Counts are 32 bits wide. One that overflows carries into a second table, which exists from then
-//! on.
+//! *Memory.* 388 bytes, and none before the first time is counted: among many classes few have
+//! sent. Counts are 32 bits wide. A count that overflows carries into a second table, which is
+//! allocated at the first overflow.
 //!
 //! Cost: an index from the position of the highest bit, and one word incremented.
 //!
@@ -17,25 +17,25 @@ use crate::Nanos;
 
 /// Four buckets to a power of two.
 const STEP_BITS: u32 = 2;
-/// Times below two to this power of nanoseconds are in the first bucket.
+/// Times below two to this power of nanoseconds go into the first bucket.
 const SHORTEST_BITS: u32 = 10;
-/// Times from two to this power of nanoseconds on are in the last one: 17 s.
+/// Times from two to this power of nanoseconds go into the last one: 17 s.
 const LONGEST_BITS: u32 = 34;
-/// Buckets.
+/// The number of buckets.
 const SIZE: usize = (((LONGEST_BITS - SHORTEST_BITS) << STEP_BITS) + 1) as usize;
-/// What separates a bucket's number from the leading bits of its times.
+/// The difference between a bucket's number and the leading bits of its times.
 const FIRST: u64 = ((SHORTEST_BITS as u64) << STEP_BITS) - 1;
 
 /// See the module's documentation.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Spread {
     counts: Option<Box<[u32; SIZE]>>,
-    /// How often each of them has overflowed.
+    /// How often each count has overflowed.
     carries: Option<Box<[u32; SIZE]>>,
 }
 
 impl Spread {
-    /// Shorter times are not told apart.
+    /// Shorter times are not distinguished.
     pub const SHORTEST: Nanos = Nanos(1 << SHORTEST_BITS);
 
     /// Counts `time`.
@@ -44,7 +44,7 @@ impl Spread {
         self.add(bucket(time), 1);
     }
 
-    /// Counts `time` so many times.
+    /// Counts `time` that many times.
     #[inline]
     pub fn record_times(&mut self, time: Nanos, times: u32) {
         self.add(bucket(time), times);
@@ -82,7 +82,7 @@ impl Spread {
         }
     }
 
-    /// Forgets all times, and keeps the memory.
+    /// Resets the counts and keeps the memory.
     pub fn clear(&mut self) {
         self.carries = None;
         if let Some(counts) = &mut self.counts {
@@ -95,7 +95,7 @@ impl Spread {
         self.counts().next().is_none()
     }
 
-    /// The middle of each bucket that has times, in ascending order, with how many it has.
+    /// The middle of each bucket that is not empty, in ascending order, with its count.
     pub fn counts(&self) -> impl Iterator<Item = (Nanos, u64)> {
         let counts = self.counts.iter().flat_map(|counts| counts.iter());
         let carried = |at: usize| self.carries.as_ref().map_or(0, |carries| u64::from(carries[at]));
@@ -104,8 +104,7 @@ impl Spread {
         counts.filter(|(_, count)| *count > 0).map(|(at, count)| (middle(at), count))
     }
 
-    /// How long the share `of` of the times was at most, within an eighth. `None` where there are
-    /// none.
+    /// The quantile `of`, within an eighth. `None` if there are no times.
     pub fn quantile(&self, of: f64) -> Option<Nanos> {
         let all: u64 = self.counts().map(|(_, count)| count).sum();
         let wanted = (all as f64 * of).ceil() as u64;
@@ -119,13 +118,13 @@ impl Spread {
     }
 }
 
-/// The number of the bucket that counts `time`: what a floating-point number begins with, its
-/// exponent and then the leading bits of its fraction. One that was rounded may be a bucket further
-/// than it should, by less than a millionth.
+/// The index of the bucket for `time`: the exponent of its floating-point form, then the leading
+/// bits of the fraction. Rounding can move a time to the next bucket if it is within a millionth of
+/// it.
 #[inline(always)]
 fn bucket(Nanos(time): Nanos) -> usize {
     const BIAS: u32 = (f32::MAX_EXP as u32 - 1) << STEP_BITS;
-    // What is longer than half of all times looks negative, and so longer than all buckets.
+    // A time beyond half the range turns negative, and then exceeds every bucket.
     let number = (time.cast_signed() as f32).to_bits() >> (f32::MANTISSA_DIGITS - 1 - STEP_BITS);
     let number = number.wrapping_sub(BIAS + FIRST as u32) as usize;
     // One comparison for all but the ends.

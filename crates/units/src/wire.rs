@@ -1,23 +1,23 @@
-//! What a frame costs on the wire.
+//! The cost of a frame on the wire.
 //!
-//! A limit is only right if it counts what the bottleneck counts: framing, minimum
-//! sizes, ATM cells. Every qdisc asks [`Overhead::cost`] and nothing else computes a
-//! length. The order is that of `tc-cake(8)` and of the kernel's `psched_l2t_ns()`:
-//! overhead first, then the minimum, then the link's framing.
+//! A limit is only right if it counts what the bottleneck counts: framing, minimum sizes, ATM
+//! cells. Every qdisc uses [`Overhead::cost`]; nothing else computes a length. The order is that of
+//! `tc-cake(8)` and of the kernel's `psched_l2t_ns()`: overhead first, then the minimum, then the
+//! link's framing.
 //!
 //! Cost: an add, a maximum and, only with ATM or PTM, one division by a constant.
 
 use crate::Bytes;
 
-/// How the link cuts frames up.
+/// How the link divides frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Framing {
-    /// Frames travel whole.
+    /// Frames are not divided.
     #[default]
     Whole,
     /// ATM: cells of 53 bytes carry 48 each, the last one padded (`linklayer atm|adsl`).
     Atm,
-    /// PTM (VDSL2): one byte more for every started 64 (64b/65b encoding).
+    /// PTM (VDSL2): one more byte for every started 64 (64b/65b encoding).
     Ptm,
 }
 
@@ -28,23 +28,23 @@ const ATM_CELL: u64 = 53;
 /// Bytes that share one byte of PTM encoding.
 const PTM_BLOCK: u64 = 64;
 
-/// The accounting of one shaper: what is added to a frame before it is charged.
+/// How a shaper counts a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub struct Overhead {
-    /// Added to every frame, in bytes; negative where the frame carries headers that the
-    /// bottleneck does not see (`overhead`).
+    /// Added to every frame, in bytes; negative if the frame carries headers that the bottleneck
+    /// does not see (`overhead`).
     pub per_frame: i32,
-    /// The least that a frame is charged before framing, in bytes (`mpu`).
+    /// The minimum before framing, in bytes (`mpu`).
     pub minimum: u32,
-    /// How the link cuts frames up.
+    /// How the link divides frames.
     pub framing: Framing,
 }
 
 impl Overhead {
-    /// Frames are charged as they are, Ethernet header included, FCS not.
+    /// Frames count as they are, with Ethernet header, without FCS.
     pub const NONE: Self = Self { per_frame: 0, minimum: 0, framing: Framing::Whole };
 
-    /// What a frame of `frame` bytes is charged.
+    /// The cost of a frame of `frame` bytes.
     #[inline]
     pub fn cost(&self, frame: Bytes) -> Bytes {
         let added = frame.0.saturating_add_signed(i64::from(self.per_frame));

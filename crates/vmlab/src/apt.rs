@@ -1,8 +1,8 @@
-//! Debian's packages: kernels of other releases, and what the host lacks.
+//! Debian's packages: kernels of other releases, and programs that the host lacks.
 //!
-//! apt does the work, with a configuration of its own, so that it fetches from the mirror that
-//! the host is configured for, verifies with Debian's keys, and leaves the host's lists and
-//! preferences as they are.
+//! apt does the work, with a configuration of its own. It fetches from the mirror that the host is
+//! configured for, verifies with Debian's keys, and leaves the host's lists and preferences
+//! unchanged.
 
 use anyhow::{Context, Result, bail, ensure};
 use narrows_testbed::process;
@@ -10,30 +10,30 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Debian's keys, as its package `debian-archive-keyring` brings them.
+/// Debian's keys, from its package `debian-archive-keyring`.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// The oldest qemu that has an igb.
+/// The oldest qemu with an igb.
 const QEMU: u32 = 8;
 /// The emulator.
 pub const PROGRAM: &str = "qemu-system-x86_64";
-/// What the host needs, by package, and a program that shows that it is there.
+/// The packages that the host needs, each with a program that shows that it is installed.
 const PACKAGES: [(&str, &str); 4] = [
     ("qemu-system-x86", PROGRAM),
     ("kmod", "depmod"),
     ("binutils", "strip"),
     ("ethtool", "ethtool"),
 ];
-/// What qemu only recommends, and needs for network cards that bring boot code.
+/// qemu only recommends it, but network cards with boot ROMs need it.
 const FIRMWARE: &str = "ipxe-qemu";
 
-/// What the host is configured for.
+/// The host's apt configuration.
 #[derive(Debug, PartialEq, Eq)]
 struct Host {
     mirror: String,
     codename: String,
 }
 
-/// Debian's own archive among those that the host is configured for.
+/// Finds Debian's own archive in the host's configuration.
 fn host() -> Result<Host> {
     let format = "$(REPO_URI) $(CODENAME) $(LABEL)";
     let targets = process::run(Command::new("apt-get").args([
@@ -46,8 +46,8 @@ fn host() -> Result<Host> {
     main_archive(&targets).context("apt is not configured for Debian's own archive")
 }
 
-/// Of lines with an address, a suite and a label that of the release itself: the shortest
-/// suite, as those of updates and backports are longer by a word.
+/// From lines with an address, a suite and a label, the release itself: the shortest suite, because
+/// those of updates and backports are one word longer.
 fn main_archive(targets: &str) -> Option<Host> {
     let debian = targets.lines().filter_map(|line| {
         let (mirror, rest) = line.split_once(' ')?;
@@ -66,7 +66,7 @@ pub struct Apt {
 }
 
 impl Apt {
-    /// One that knows `suites` and nothing that is installed, keeping everything in `folder`.
+    /// An apt that knows `suites` and no installed packages, with everything in `folder`.
     pub fn of(folder: &Path, suites: &[&str]) -> Result<Self> {
         let host = host()?;
         let sources: String = suites
@@ -117,11 +117,11 @@ impl Apt {
         command
     }
 
-    /// The newest version of `package` in `suite`, and what it depends on.
+    /// The newest version of `package` in `suite`, and its dependencies.
     pub fn show(&self, package: &str, suite: &str) -> Result<String> {
         process::run(self.command("apt-cache").args(["show", &format!("{package}/{suite}")]))
             .or_else(|_| {
-                // Older ones take no suite here; a version does as well.
+                // Older versions of apt accept no suite here; a version works, too.
                 let versions = process::run(self.command("apt-cache").args(["madison", package]))?;
                 let version = version_in(&versions, suite)
                     .with_context(|| format!("{suite} has no {package}"))?;
@@ -131,7 +131,7 @@ impl Apt {
             })
     }
 
-    /// Fetches `package`, unless it is there already, and says where it is.
+    /// Downloads `package`, unless it is there already, and returns its path.
     pub fn download(&self, package: &str) -> Result<PathBuf> {
         let uri = process::run(self.command("apt-get").args([
             "download",
@@ -184,7 +184,7 @@ pub fn ensure_installed(folder: &Path) -> Result<()> {
     );
     println!("installing Debian packages: {}", missing.join(" "));
     let host = host()?;
-    // The host's own sources, and the backports of its release for a qemu that is new enough.
+    // The host's own sources, and the backports of its release for a sufficiently new qemu.
     let backports = format!("{}-backports", host.codename);
     let own = fs::read_to_string("/etc/apt/sources.list").unwrap_or_default();
     let line = format!("deb [signed-by={KEYRING}] {} {backports} main\n", host.mirror);
@@ -209,7 +209,7 @@ fn is_there(program: &str) -> bool {
     find(program).is_some()
 }
 
-/// Where a program is, looked for where root's are, too.
+/// The path of a program; also searches root's directories.
 pub fn find(program: &str) -> Option<PathBuf> {
     ["/usr/sbin", "/usr/bin", "/sbin", "/bin"]
         .iter()

@@ -1,15 +1,15 @@
-//! An archive that the kernel unpacks into its first root: cpio, "newc" format
+//! An archive for the kernel's initial root: cpio, "newc" format
 //! (Documentation/driver-api/early-userspace/buffer-format.rst).
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// What `mode` says beside permissions.
+/// File types in `mode`.
 const DIRECTORY: u32 = 0o040_000;
 const FILE: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
 
-/// An archive in memory. Archives one after the other are one.
+/// An archive in memory. Concatenated archives are one archive.
 #[derive(Debug, Default)]
 pub struct Archive {
     bytes: Vec<u8>,
@@ -28,7 +28,7 @@ impl Archive {
         self.entry(path, DIRECTORY | 0o755, &[]);
     }
 
-    /// Adds a file that may be executed.
+    /// Adds an executable file.
     pub fn file(&mut self, path: &str, content: &[u8]) {
         self.parent(path);
         self.entry(path, FILE | 0o755, content);
@@ -40,7 +40,7 @@ impl Archive {
         self.entry(path, LINK | 0o777, target.as_bytes());
     }
 
-    /// The archive, with its end.
+    /// The archive with its end marker.
     pub fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, &[]);
         self.bytes

@@ -1,6 +1,5 @@
-//! CAKE as Linux has it beside ours, in one guest: which systems, under which loads, and what is
-//! measured of each. The guest [measures](crate::guest), the host [judges](judge) and
-//! [shows](table).
+//! Linux's CAKE beside Narrows', in one guest: the systems, the loads, and the figures. The guest
+//! [measures](crate::guest), the host [judges](judge) and [shows](table).
 
 pub mod judge;
 mod medians;
@@ -18,14 +17,14 @@ pub use rows::{Row, Rows};
 pub const NAME: &str = "cake";
 /// The limits, in Mbit/s.
 const LIMITS: [Option<u64>; 2] = [Some(20), Some(50)];
-/// Rounds, in which everything has its turn.
+/// The number of rounds; everything takes its turn in each.
 pub const ROUNDS: u32 = 3;
-/// How long the path takes without queues, in milliseconds.
+/// The delay of the path without queues, in milliseconds.
 pub const ONE_WAY_MS: u64 = 10;
-/// Flows of the many, beside one.
+/// The flows of the host with many, beside a host with one.
 pub const MANY: u16 = 8;
 
-/// What forwards.
+/// The forwarders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum System {
@@ -45,12 +44,12 @@ impl System {
     /// All of them.
     pub const ALL: [Self; 5] =
         [Self::Bridge, Self::LinuxCake, Self::LinuxCakeMq, Self::NarrowsOne, Self::NarrowsFour];
-    /// Ours.
+    /// Narrows'.
     pub const OURS: [Self; 2] = [Self::NarrowsOne, Self::NarrowsFour];
-    /// What ours is held against.
+    /// The reference for Narrows.
     pub const REFERENCE: Self = Self::LinuxCake;
 
-    /// Its name in tables.
+    /// The name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Bridge => "Linux bridge",
@@ -62,13 +61,13 @@ impl System {
     }
 }
 
-/// What is sent.
+/// The loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Load {
-    /// 8 TCP flows over all queues, without a limit: what the guest is able to do.
+    /// 8 TCP flows over all queues, without a limit: the capacity of the guest.
     Unlimited,
-    /// The light flow of the next, and nothing else.
+    /// The light flow of the next load, and nothing else.
     Alone,
     /// UDP, 110 % of the limit: one frame of five on one queue, the others on another.
     Light,
@@ -78,7 +77,7 @@ pub enum Load {
     TcpEcn,
     /// One TCP flow to a host, and 8 over all queues to another, under `dual-dsthost`.
     HostsTcp,
-    /// The same with UDP, each host's flows offering what the limit is.
+    /// The same with UDP; each host's flows offer the limit.
     HostsUdp,
 }
 
@@ -94,7 +93,7 @@ impl Load {
         Self::HostsUdp,
     ];
 
-    /// Its name in tables.
+    /// The name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unlimited => "8 TCP flows, no limit",
@@ -107,7 +106,7 @@ impl Load {
         }
     }
 
-    /// Its name where one is typed.
+    /// The name on the command line.
     const fn word(self) -> &'static str {
         match self {
             Self::Unlimited => "unlimited",
@@ -120,7 +119,7 @@ impl Load {
         }
     }
 
-    /// The systems that it is for.
+    /// The systems that it is sent through.
     pub const fn systems(self) -> &'static [System] {
         match self {
             Self::Unlimited => &[System::Bridge, System::NarrowsOne, System::NarrowsFour],
@@ -137,7 +136,7 @@ impl Load {
         }
     }
 
-    /// How often it has its turn: once where nothing is judged.
+    /// The number of rounds: one if nothing is judged.
     pub const fn rounds(self) -> u32 {
         match self {
             Self::Unlimited | Self::Alone => 1,
@@ -146,27 +145,27 @@ impl Load {
     }
 }
 
-/// What is measured.
+/// The figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Figure {
-    /// Median of what queues add to the bulk flows' round trip, in milliseconds.
+    /// The median of the queueing delay in the bulk flows' round trip, in milliseconds.
     QueueMedian,
     /// Its 99th percentile.
     QueueP99,
-    /// Median of the light or marked flow's delay, one way, beyond that of the path, in
+    /// The median of the light or marked flow's one-way delay, beyond that of the path, in
     /// milliseconds.
     LightMedian,
     /// Its 99th percentile.
     LightP99,
-    /// What the one flow has of all that arrives, in per cent.
+    /// The single flow's share of everything that arrives, in per cent.
     Share,
-    /// What arrives of all flows but the marked one, in Mbit/s: payload of TCP, frames of UDP.
+    /// The rate of all flows but the marked one, in Mbit/s: payload of TCP, frames of UDP.
     Delivered,
 }
 
 impl Figure {
-    /// Its name, and its unit, in tables.
+    /// The name in tables, with its unit.
     pub const fn name(self) -> &'static str {
         match self {
             Self::QueueMedian => "queue, median ms",
@@ -190,11 +189,11 @@ pub struct Sample {
     pub system: System,
     /// The round.
     pub round: u32,
-    /// What was measured.
+    /// The figures.
     pub figures: BTreeMap<Figure, f64>,
 }
 
-/// A limit, for people.
+/// A limit as text.
 pub fn shown(limit: Option<u64>) -> String {
     limit.map_or("none".to_owned(), |limit| format!("{limit} Mbit/s"))
 }

@@ -1,5 +1,5 @@
-//! In the guest: this program is the first process, boots as a stock machine does, runs the
-//! checks of its cell, says how each ended, and switches the machine off.
+//! The guest: this program is the first process. It boots like a stock machine, runs the checks of
+//! its cell, reports their results, and switches the machine off.
 
 mod bed;
 mod cake;
@@ -18,10 +18,10 @@ use std::io::Write;
 use std::process::Command;
 use std::time::Instant;
 
-/// The serial port that the host reads lines from. The console is the other.
+/// The serial port for messages to the host. The console is the other one.
 const LINES: &str = "/dev/ttyS1";
 
-/// What is mounted where, and of which type.
+/// The mounts, with their types.
 const MOUNTS: [(&str, &str); 8] = [
     ("/proc", "proc"),
     ("/sys", "sysfs"),
@@ -33,34 +33,34 @@ const MOUNTS: [(&str, &str); 8] = [
     ("/sys/kernel/debug", "debugfs"),
 ];
 
-/// What a check says where it did not fail.
+/// The result of a check that did not fail.
 pub enum Verdict {
-    /// It is as it should be; what was seen.
+    /// It passed; what was observed.
     Passed(String),
-    /// It cannot be seen here, and why.
+    /// It does not apply here, and why.
     Skipped(String),
 }
 
-/// Runs the guest. Does not return: the machine goes off.
+/// Runs the guest. Does not return: the machine switches off.
 pub fn main() -> ! {
     if let Err(error) = boot().and_then(|wanted| run(&wanted)) {
         eprintln!("vmlab: {error:#}");
     }
-    // Nothing was written anywhere that lasts, so nothing needs to be synced.
+    // Nothing persistent was written, so no sync is needed.
     let _ = reboot(RebootMode::RB_POWER_OFF);
     std::process::exit(1)
 }
 
-/// What the host wants.
+/// The host's request.
 struct Wanted {
-    /// A driver under the ports, or something else than checks.
+    /// The driver under the ports, or a task other than checks.
     task: String,
-    /// Of what is measured, the rows.
+    /// The rows to measure.
     rows: Rows,
 }
 
-/// Mounts what every Linux has, and loads what the devices ask for, as udev does. Returns what
-/// the host wants.
+/// Mounts what every Linux has, and loads modules by the devices' aliases, as udev does. Returns
+/// the host's request.
 fn boot() -> Result<Wanted> {
     for (place, kind) in MOUNTS {
         let mounted = mount(Some(kind), place, Some(kind), MsFlags::empty(), None::<&str>);
@@ -83,12 +83,12 @@ fn boot() -> Result<Wanted> {
     Ok(Wanted { task, rows })
 }
 
-/// Loads a module with what it needs.
+/// Loads a module with its dependencies.
 fn load(module: &str) -> Result<()> {
     process::run(Command::new("modprobe").arg(module)).map(drop)
 }
 
-/// What the devices of a bus say that they are.
+/// The aliases of the devices on a bus.
 fn aliases(bus: &str) -> Vec<String> {
     let devices = fs::read_dir(format!("/sys/bus/{bus}/devices"));
     let paths = devices.into_iter().flatten().flatten().map(|entry| entry.path());
@@ -133,7 +133,7 @@ fn check(driver: &str, lines: &mut File) -> Result<()> {
 }
 
 fn say(lines: &mut File, message: &Message) -> Result<()> {
-    // One write each, so that nothing comes in between.
+    // One write per line, so that nothing comes in between.
     let text = format!("{}\n", serde_json::to_string(message)?);
     lines.write_all(text.as_bytes()).context("cannot write to the second serial port")
 }

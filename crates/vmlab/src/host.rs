@@ -1,4 +1,4 @@
-//! On the host: prepares what guests are made of, runs one cell after the other, and sums up.
+//! The host: prepares the guests' images, runs one cell after the other, and sums up.
 
 use crate::cake::{Row, Rows, judge};
 use crate::matrix::{self, Cell, SHORT, Task};
@@ -16,41 +16,41 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long one cell may take. A whole one takes some two minutes where nothing else runs.
+/// The time limit of a cell. A complete one takes about two minutes on an idle host.
 const LIMIT: Duration = Duration::from_secs(420);
-/// The same of the one that measures, which takes some fifteen.
+/// The time limit of the cell that measures, which takes about fifteen minutes.
 const LIMIT_TO_MEASURE: Duration = Duration::from_secs(3600);
 
-/// Run Narrows on other kernels, between real drivers, and say what works where.
+/// Run Narrows on other kernels, between real drivers, and report what works where.
 ///
 /// Boots Debian's own kernels under qemu, one machine at a time, with an emulated card under each
-/// port, and goes through a list of checks in each; in one, measures CAKE beside the kernel's.
-/// Installs the Debian packages that it needs (qemu from the release's backports where the
-/// release's own is too old) and keeps kernels and results under target/vm. Where qemu cannot be
-/// installed it says so and skips all cells.
+/// port, and runs a list of checks in each; in one, measures CAKE beside the kernel's. Installs the
+/// Debian packages that it needs (qemu from the release's backports if the release's own is too
+/// old) and keeps kernels and results under target/vm. If qemu cannot be installed, it says so and
+/// skips all cells.
 #[derive(Parser)]
 #[command(name = "vmlab", max_term_width = 100)]
 pub struct Options {
     /// Cells to run: 7.x-igb, or all of a kernel (6.12) or of a driver (igb); cake, for the
-    /// kernel's CAKE beside ours. All, by default.
+    /// comparison with the kernel's CAKE. Default: all.
     #[arg(value_name = "CELL")]
     cells: Vec<String>,
 
-    /// Only the few cells that cover most; what `make test` runs.
+    /// Only the few cells with the best coverage, which `make test` runs.
     #[arg(long, conflicts_with = "cells")]
     short: bool,
 
-    /// Leave out cells that this very program has run to their end before, and count their results.
+    /// Skip cells that this program has already completed, and count their results.
     #[arg(long)]
     resume: bool,
 
-    /// Write the tables of docs/kernels.md and docs/cake.md from the latest result of each cell;
-    /// that of which no cell was chosen stays as it is.
+    /// Write the tables of docs/kernels.md and docs/cake.md from the latest result of each cell.
+    /// Parts without a selected cell stay as they are.
     #[arg(long)]
     write: bool,
 
-    /// Of what is measured beside the kernel's CAKE, only this row, without keeping the result:
-    /// tcp-ecn-20, or tcp-ecn for both limits. May be given several times.
+    /// Measure only this row of the comparison with the kernel's CAKE, without keeping the result:
+    /// tcp-ecn-20, or tcp-ecn for both limits. Can be repeated.
     #[arg(long = "row", value_name = "ROW", conflicts_with_all = ["short", "resume", "write"])]
     rows: Vec<Row>,
 
@@ -58,11 +58,11 @@ pub struct Options {
     #[arg(long, value_name = "FILE", default_value = "target/debug/narrows")]
     narrows: PathBuf,
 
-    /// Load modules in the guest before anything else, to see what that changes.
+    /// Load these modules in the guest first, to see what that changes.
     #[arg(long, value_name = "MODULES", default_value = "")]
     load: String,
 
-    /// Where packages, kernels and results are kept.
+    /// The folder for packages, kernels and results.
     #[arg(long, value_name = "FOLDER", default_value = "target/vm")]
     folder: PathBuf,
 }
@@ -91,8 +91,7 @@ pub fn execute(options: &Options) -> Result<ExitCode> {
     Ok(if counts.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Writes the documents that are about `cells`, each from the latest results of all that it is
-/// about.
+/// Writes the documents about `cells`, each from the latest results of all its cells.
 fn write(folder: &Path, cells: &[Cell]) -> Result<()> {
     let is_cake = |cell: &Cell| cell.task == Task::Cake;
     let (cake, drivers): (Vec<Cell>, Vec<Cell>) = matrix::all().into_iter().partition(is_cake);
@@ -110,7 +109,7 @@ fn write(folder: &Path, cells: &[Cell]) -> Result<()> {
     Ok(())
 }
 
-/// How many cells ended how.
+/// How many cells had each result.
 #[derive(Debug, Default)]
 struct Counts {
     passed: usize,
@@ -133,7 +132,7 @@ impl Counts {
     }
 }
 
-/// What guests are made of.
+/// The parts of a guest.
 struct Lab {
     folder: PathBuf,
     processor: Processor,
@@ -147,8 +146,8 @@ struct Lab {
 }
 
 impl Lab {
-    /// Installs, fetches and builds what `cells` need. The inner error says why this host can run
-    /// none.
+    /// Installs, downloads and builds what `cells` need. The inner error says why this host cannot
+    /// run any.
     fn prepare(folder: &Path, options: &Options, cells: &[Cell]) -> Result<Result<Self>> {
         let narrows = &options.narrows;
         ensure!(narrows.exists(), "{} does not exist: build it first", narrows.display());
@@ -195,14 +194,14 @@ impl Lab {
         Ok(kernels)
     }
 
-    /// Whether a guest comes up with KVM: that its device exists does not say so.
+    /// Whether a guest boots with KVM: the presence of its device does not prove it.
     fn boots_with_kvm(&self) -> Result<bool> {
         let (suite, _) = self.kernels.first_key_value().context("no cell was chosen")?;
         let record = self.machine(suite, None, Processor::Kvm, "kvm", |_| {})?.0;
         Ok(record.complete)
     }
 
-    /// Runs a machine, and returns what it said and its last words.
+    /// Runs a machine, and returns its messages and the end of its output.
     fn machine(
         &self,
         suite: &str,
@@ -230,13 +229,13 @@ impl Lab {
             },
         };
         let record = machine.run(said)?;
-        // Of no use to anybody any more, and large.
+        // No longer needed, and large.
         fs::remove_file(&root)?;
         Ok((record, machine.last_words()))
     }
 
-    /// Runs `cells` one after the other. Only what measures has a machine beside theirs where
-    /// machines have a time of their own: it takes as long as most of the others together.
+    /// Runs `cells` one after the other. If machines have emulated time, the one that measures runs
+    /// beside the others, because it takes as long as most of them together.
     fn run(&self, cells: &[Cell], resume: bool) -> Result<Vec<Outcome>> {
         let run = |cells: Vec<Cell>| -> Result<Vec<Outcome>> {
             cells.into_iter().map(|cell| Ok(self.cell(cell, resume)?.outcome())).collect()
@@ -254,7 +253,7 @@ impl Lab {
         Ok(outcomes.into_iter().collect::<Result<Vec<_>>>()?.concat())
     }
 
-    /// Runs a cell, unless its result is there already and `resume` is asked for.
+    /// Runs a cell, unless its result exists and `resume` is set.
     fn cell(&self, cell: Cell, resume: bool) -> Result<Record> {
         let name = cell.name();
         if resume
@@ -314,7 +313,7 @@ fn result_file(folder: &Path, cell: Cell) -> PathBuf {
     folder.join("results").join(format!("{}.json", cell.name()))
 }
 
-/// The latest result of a cell, where there is one.
+/// The latest result of a cell, if there is one.
 fn stored(folder: &Path, cell: Cell) -> Option<Record> {
     let text = fs::read_to_string(result_file(folder, cell)).ok()?;
     serde_json::from_str(&text).ok()

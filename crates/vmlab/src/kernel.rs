@@ -1,5 +1,4 @@
-//! A kernel out of Debian's packages: its image, and those of its modules that a guest may ask
-//! for.
+//! A kernel from Debian's packages: its image, and the modules that a guest may load.
 
 use crate::apt::Apt;
 use crate::archive::Archive;
@@ -11,9 +10,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The modules that a guest may load, beside what these need themselves. What is not here does
-/// not exist for the guest, so this is a superset of what any check uses: drivers, bridges, VLANs,
-/// connection tracking, the kernel's qdiscs, filters, and what TCP says of its connections.
+/// The modules that a guest may load, apart from their dependencies. Others do not exist for the
+/// guest, so this is a superset of what any check uses: drivers, bridges, VLANs, connection
+/// tracking, the kernel's qdiscs, filters, and TCP diagnostics.
 const MODULES: &[&str] = &[
     "igb",
     "e1000e",
@@ -53,7 +52,7 @@ const MODULES: &[&str] = &[
 /// A kernel, unpacked.
 #[derive(Debug)]
 pub struct Unpacked {
-    /// Its release, as `uname -r` says it.
+    /// Its release, as printed by `uname -r`.
     pub release: String,
     /// The image that boots.
     pub image: PathBuf,
@@ -61,7 +60,7 @@ pub struct Unpacked {
     root: PathBuf,
 }
 
-/// Fetches and unpacks `kernel` below `folder`, unless that was done before.
+/// Downloads and unpacks `kernel` below `folder`, unless that was done before.
 pub fn unpack(apt: &Apt, kernel: Kernel, folder: &Path) -> Result<Unpacked> {
     let meta = apt.show("linux-image-amd64", kernel.suite)?;
     let release = release_of(&meta)
@@ -100,7 +99,7 @@ pub fn unpack(apt: &Apt, kernel: Kernel, folder: &Path) -> Result<Unpacked> {
     Ok(Unpacked { release, image, root })
 }
 
-/// The packages that make up a kernel: one, or, of newer ones, an image and modules apart.
+/// The packages of a kernel: one, or for newer kernels an image and separate modules.
 fn packages_of(apt: &Apt, kernel: Kernel, release: &str) -> Result<Vec<String>> {
     let whole = format!("linux-image-{release}");
     let depends = apt.show(&whole, kernel.suite)?;
@@ -112,7 +111,7 @@ fn packages_of(apt: &Apt, kernel: Kernel, release: &str) -> Result<Vec<String>> 
     Ok(if parts.is_empty() { vec![whole] } else { parts })
 }
 
-/// The release of the kernel that the package for the newest one depends on.
+/// The release of the kernel, from the dependency of the meta package for the newest one.
 fn release_of(meta: &str) -> Option<String> {
     let depends = meta.lines().find_map(|line| line.strip_prefix("Depends: "))?;
     let image = depends.split(", ").find_map(|package| {
@@ -123,7 +122,7 @@ fn release_of(meta: &str) -> Option<String> {
 }
 
 impl Unpacked {
-    /// An archive with the modules, what they need, and the tables by which they are found.
+    /// An archive with the modules, their dependencies, and the module tables.
     pub fn modules(&self) -> Result<Vec<u8>> {
         let base = self.root.join("lib/modules").join(&self.release);
         let inside = format!("usr/lib/modules/{}", self.release);
@@ -146,14 +145,14 @@ impl Unpacked {
     }
 }
 
-/// `modules.dep`: a module's path, and those of the ones that it needs, directly or not.
+/// `modules.dep`: the path of each module, and those of all its dependencies, direct or not.
 fn dependencies(table: &str) -> BTreeMap<&str, Vec<&str>> {
     let lines = table.lines().filter_map(|line| line.split_once(':'));
     lines.map(|(path, needs)| (path, needs.split_whitespace().collect())).collect()
 }
 
-/// The paths of the modules called `names`, and of all that they need. One that this kernel has
-/// built in, or has not at all, has no path.
+/// The paths of the modules `names`, and of their dependencies. A module that is built in or absent
+/// has no path.
 fn closure<'a>(table: &BTreeMap<&'a str, Vec<&'a str>>, names: &[&str]) -> BTreeSet<&'a str> {
     let mut paths = BTreeSet::new();
     for (path, needs) in table {

@@ -1,5 +1,5 @@
-//! A lab of other kernels and real drivers: Debian's own kernels under qemu, with network cards
-//! that qemu emulates and whose ordinary Linux drivers run.
+//! A lab for other kernels and real drivers: Debian's own kernels under qemu, with emulated network
+//! cards that use their ordinary Linux drivers.
 //!
 //! ```text
 //!   host: vmlab                                guest: the same program, as its init
@@ -7,23 +7,23 @@
 //!            ◀──────── a line for each check, over a serial port ────────┘
 //! ```
 //!
-//! A *cell* is one kernel with one driver under the ports. In each the guest boots as a stock
-//! machine does (drivers by their aliases, nothing else loaded), starts Narrows between two ports,
-//! and goes through the [checks](guest). What works where is a table that this program writes. One
-//! more cell has the kernel's CAKE beside ours, under the [same loads](cake).
+//! A *cell* is one kernel with one driver under the ports. In each cell the guest boots like a
+//! stock machine (drivers by their aliases, nothing else loaded), starts Narrows between two ports,
+//! and runs the [checks](guest). This program writes a table of what works where. One more cell
+//! compares the kernel's CAKE with Narrows', under the [same loads](cake).
 //!
 //! Principles:
 //!
-//! - *Nothing but Debian's packages*, verified by apt, and the host's own programs copied into
-//!   the guest. Nothing is changed on the host but the packages that it lacks.
-//! - *Behaviour, not performance.* Without KVM a guest runs in a time of its own, in which each
-//!   instruction takes 4 ns: some ten times slower than a real machine, and the same whatever else
-//!   the host does. So limits are a few Mbit/s. Where delays are measured it takes 1 ns: a slow
-//!   machine's pace, at limits that leave it idle for most of the time.
-//! - *One machine at a time*, bounded in time and memory. Where machines have a time of their own,
-//!   the one that measures runs beside the others.
+//! - *Only Debian's packages*, verified by apt, and the host's own programs copied into the guest.
+//!   Nothing on the host changes except that missing packages are installed.
+//! - *Behaviour, not performance.* Without KVM a guest has emulated time, in which each instruction
+//!   takes 4 ns: about ten times slower than a real machine, and the same whatever else the host
+//!   does. So limits are a few Mbit/s. Where delays are measured, an instruction takes 1 ns: the
+//!   pace of a slow machine, at limits that leave it idle most of the time.
+//! - *One machine at a time*, bounded in time and memory. With emulated time, the one that measures
+//!   runs beside the others.
 //!
-//! Non-goals: other processors than x86-64, other distributions, measuring how fast anything is.
+//! Non-goals: other processors than x86-64, other distributions, measuring speed.
 
 mod apt;
 mod archive;

@@ -1,9 +1,9 @@
-//! Which cells there are.
+//! The cells.
 
 use crate::cake;
 use anyhow::{Result, ensure};
 
-/// A kernel that people have.
+/// A kernel in common use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
     /// Its short name.
@@ -12,7 +12,7 @@ pub struct Kernel {
     pub suite: &'static str,
 }
 
-/// The kernels: two stable releases' own, and the newest that is packaged.
+/// The kernels: those of two stable releases, and the newest packaged one.
 pub const KERNELS: [Kernel; 3] = [
     Kernel { name: "6.1", suite: "bookworm" },
     Kernel { name: "6.12", suite: "trixie" },
@@ -37,17 +37,17 @@ pub const DRIVERS: [Driver; 5] = [
     Driver { name: "veth", card: None },
 ];
 
-/// What a guest is for.
+/// The task of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Its checks, with this driver under the ports.
     Checks(Driver),
-    /// CAKE as Linux has it beside ours.
+    /// Linux's CAKE beside Narrows'.
     Cake,
 }
 
 impl Task {
-    /// The name of it, or of its driver.
+    /// The name of the task, or of its driver.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Checks(driver) => driver.name,
@@ -64,8 +64,8 @@ impl Task {
     }
 }
 
-/// Of all cells those that cover most in little time: each kernel once; zero copy, generic XDP and
-/// a device without hardware.
+/// The cells with the best coverage in little time: each kernel once; zero copy, generic XDP and a
+/// device without hardware.
 pub const SHORT: [&str; 3] = ["7.x-igb", "6.12-e1000e", "6.1-veth"];
 
 /// One kernel with one task.
@@ -73,7 +73,7 @@ pub const SHORT: [&str; 3] = ["7.x-igb", "6.12-e1000e", "6.1-veth"];
 pub struct Cell {
     /// The kernel that the guest boots.
     pub kernel: Kernel,
-    /// What it does there.
+    /// Its task.
     pub task: Task,
 }
 
@@ -84,8 +84,8 @@ impl Cell {
     }
 }
 
-/// All of them, the newest kernel first: what fails there fails soonest for most. Only the newest
-/// has all that ours is held beside.
+/// All cells, the newest kernel first, because failures there concern most users. Only the newest
+/// has everything for the comparison.
 pub fn all() -> Vec<Cell> {
     let of =
         |kernel: Kernel| DRIVERS.map(move |driver| Cell { kernel, task: Task::Checks(driver) });
@@ -94,7 +94,8 @@ pub fn all() -> Vec<Cell> {
     drivers.chain([Cell { kernel: newest, task: Task::Cake }]).collect()
 }
 
-/// Those that `words` name: a cell, a kernel, a driver or `cake` each; all where there are none.
+/// The cells that `words` select: each word is a cell, a kernel, a driver or `cake`; all without
+/// words.
 pub fn select(words: &[String]) -> Result<Vec<Cell>> {
     let fits = |cell: &Cell, word: &str| {
         cell.name() == word || cell.kernel.name == word || cell.task.name() == word

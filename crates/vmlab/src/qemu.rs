@@ -1,4 +1,4 @@
-//! One machine: boots a kernel with a root, hears the guest's lines, and ends it.
+//! One machine: boots a kernel with a root, reads the guest's messages, and ends it.
 
 use crate::apt::PROGRAM;
 use crate::cake::Rows;
@@ -12,32 +12,32 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often the guest's lines are looked at.
+/// The interval at which the guest's messages are read.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long a guest may take until it says its first word.
+/// How long a guest may take until its first message.
 const BOOT: Duration = Duration::from_secs(300);
-/// The same with KVM, where it takes two.
+/// The same with KVM, where a boot takes two seconds.
 const BOOT_WITH_KVM: Duration = Duration::from_secs(15);
-/// What the kernel is told: quiet, without what only slows an emulated processor down, and to end
-/// instead of starting again. It hands `PATH` to its first process.
+/// The kernel's command line: quiet, without what only slows an emulated processor down, and off
+/// instead of a reboot. The kernel passes `PATH` to its first process.
 const KERNEL: &str = "console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off nokaslr \
                       nowatchdog random.trust_cpu=on net.ifnames=0 tsc=reliable \
                       PATH=/usr/sbin:/usr/bin";
 
-/// How the guest's processors are made.
+/// The guest's processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Processor {
-    /// By the host's own.
+    /// The host's own.
     Kvm,
-    /// By translation, in time of their own: so long for each instruction, and when all are idle
-    /// none is waited for. So what the guest measures does not depend on what else the host does.
+    /// Emulated, with emulated time: a fixed time per instruction, and idle time is skipped. So the
+    /// guest's measurements do not depend on the load of the host.
     Tcg,
 }
 
-/// What a guest is given for its task.
+/// The guest's resources for its task.
 struct Size {
     processors: u32,
-    /// How long an instruction takes where it is translated: 2 to this power, in nanoseconds.
+    /// The emulated time of an instruction: 2 to this power, in nanoseconds.
     instruction: u32,
     memory: &'static str,
 }
@@ -72,7 +72,7 @@ impl Processor {
     }
 }
 
-/// What a machine is started from.
+/// The parameters of a machine.
 #[derive(Debug)]
 pub struct Machine<'a> {
     /// How its processors are made.
@@ -81,13 +81,13 @@ pub struct Machine<'a> {
     pub image: &'a Path,
     /// The root, as one archive.
     pub root: &'a Path,
-    /// What it is for; nothing but to boot and end, by default.
+    /// The task; by default only booting and ending.
     pub task: Option<Task>,
-    /// Of what is measured, the rows.
+    /// The rows to measure.
     pub rows: &'a Rows,
     /// Modules that the guest loads first, separated by commas; a stock machine loads none.
     pub load: &'a str,
-    /// Where its lines and what its console says are written.
+    /// The folder for its messages and its console output.
     pub folder: &'a Path,
     /// How long it may run.
     pub limit: Duration,
@@ -97,8 +97,8 @@ pub struct Machine<'a> {
 pub const MACS: [&str; 4] =
     ["52:54:00:00:00:01", "52:54:00:00:00:02", "52:54:00:00:00:03", "52:54:00:00:00:04"];
 
-/// The cards: each port on a cable of its own to a virtio card. `igb` brings virtual functions,
-/// so each port is behind a root port of its own.
+/// The cards: each port on a cable of its own to a virtio card. `igb` has virtual functions, so
+/// each port is behind a root port of its own.
 fn cards(card: &str) -> Vec<String> {
     let mut arguments = Vec::new();
     for (number, [end, port]) in [[MACS[0], MACS[1]], [MACS[3], MACS[2]]].into_iter().enumerate() {
@@ -120,7 +120,7 @@ impl Machine<'_> {
     fn command(&self) -> Result<Command> {
         let lines = File::create(self.lines())?;
         drop(lines);
-        // It ends with this process, also where that is killed.
+        // It ends with this process, even if that is killed.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", PROGRAM]);
         let size = Size::of(self.task);
@@ -159,7 +159,7 @@ impl Machine<'_> {
         self.folder.join("lines")
     }
 
-    /// Runs it to its end, at most for its time, and calls `said` for each line when it comes.
+    /// Runs it to its end or its time limit, and calls `said` for each message as it arrives.
     pub fn run(&self, mut said: impl FnMut(&Message)) -> Result<Record> {
         fs::create_dir_all(self.folder)?;
         let begin = Instant::now();
@@ -167,7 +167,7 @@ impl Machine<'_> {
         let mut record = Record::default();
         let mut heard = 0;
         loop {
-            // In this order, so that what came last is heard.
+            // In this order, so that the last messages are read.
             let over = !process.is_running();
             let text = String::from_utf8_lossy(&fs::read(self.lines())?).into_owned();
             for message in messages(&text).skip(heard) {
@@ -195,12 +195,12 @@ impl Machine<'_> {
             }
             thread::sleep(LOOK);
         }
-        // A guest that has said everything ends by itself; any other is ended here.
+        // A guest that has reported everything ends by itself; any other is ended here.
         process.wait(Duration::from_secs(if record.complete { 5 } else { 0 }))?;
         Ok(record)
     }
 
-    /// The end of what the console and qemu said, for people.
+    /// The end of the output of the console and of qemu, as text.
     pub fn last_words(&self) -> String {
         let mut text = String::new();
         for path in [self.console(), self.folder.join("qemu")] {
@@ -215,7 +215,7 @@ impl Machine<'_> {
     }
 }
 
-/// The whole lines that are messages; anything else on the line is none.
+/// The complete lines that are messages; everything else on the line is ignored.
 fn messages(text: &str) -> impl Iterator<Item = Message> {
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     whole.lines().filter_map(|line| serde_json::from_str(line.trim()).ok())

@@ -1,5 +1,5 @@
-//! The tables of docs/kernels.md, which feature works where, and of docs/cake.md, our `cake` beside
-//! the kernel's.
+//! The tables of docs/kernels.md (which feature works where) and of docs/cake.md (Narrows' `cake`
+//! beside the kernel's).
 
 use crate::cake::table;
 use crate::verdict::{Check, Outcome, Record};
@@ -8,11 +8,11 @@ use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use std::fs;
 use std::path::Path;
 
-/// The line before what is written into docs/kernels.md.
+/// The marker before the generated part of docs/kernels.md.
 const KERNELS: &str = "<!-- written by make test-vm WRITE=1 -->";
-/// And into docs/cake.md.
+/// The marker before that of docs/cake.md.
 const CAKE: &str = "<!-- written by make test-vm-cake WRITE=1 -->";
-/// The line behind it.
+/// The marker after it.
 const END: &str = "<!-- end of what is written -->";
 
 /// Puts the table of `records` into docs/kernels.md.
@@ -41,14 +41,14 @@ fn write(document: &str, begin: &str, tables: &str) -> Result<()> {
     fs::write(&file, text).with_context(|| file.display().to_string())
 }
 
-/// `text` with `tables` between its two marks.
+/// `text` with `tables` between its two markers.
 fn replaced(text: &str, begin: &str, tables: &str) -> Option<String> {
     let (before, rest) = text.split_once(begin)?;
     let (_, after) = rest.split_once(END)?;
     Some(format!("{before}{begin}\n\n{tables}\n{END}{after}"))
 }
 
-/// A row for each cell, a column for each check, and below what the words do not say.
+/// A row for each cell, a column for each check, and notes below.
 fn render(records: &[Record]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for check in records.iter().flat_map(|record| &record.checks) {

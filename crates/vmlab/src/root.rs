@@ -1,5 +1,4 @@
-//! The guest's root: the host's own programs with the libraries that they need, and this program
-//! as its init.
+//! The guest's root: the host's programs with their libraries, and this program as its init.
 
 use crate::apt::find;
 use crate::archive::Archive;
@@ -10,14 +9,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Programs that the checks, or Narrows, call.
+/// Programs that the checks or Narrows call.
 const PROGRAMS: [&str; 7] = ["ip", "tc", "ethtool", "ping", "sh", "kmod", "dmesg"];
-/// Empty folders that things are mounted on.
+/// Empty folders for mounts.
 const FOLDERS: [&str; 7] = ["proc", "sys", "dev", "run", "tmp", "root", "var"];
 /// Where Narrows is in the guest.
 pub const NARROWS: &str = "/usr/bin/narrows";
 
-/// An archive with everything but the kernel's modules. `narrows` is the program under test.
+/// An archive of everything but the kernel's modules. `narrows` is the program under test.
 pub fn archive(narrows: &Path, folder: &Path) -> Result<Vec<u8>> {
     let mut archive = Archive::default();
     for name in FOLDERS {
@@ -50,9 +49,9 @@ pub fn archive(narrows: &Path, folder: &Path) -> Result<Vec<u8>> {
     Ok(archive.finish())
 }
 
-/// The libraries that a program is started with, the loader among them.
+/// The libraries of a program, including the loader.
 fn libraries_of(program: &Path) -> Result<Vec<PathBuf>> {
-    // A program without any is none of ldd's, and needs none here.
+    // ldd fails for a static program, which needs none.
     let said = process::run(Command::new("ldd").arg(program)).unwrap_or_default();
     Ok(parse(&said))
 }

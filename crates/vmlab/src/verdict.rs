@@ -1,9 +1,9 @@
-//! What the guest tells the host, one line of JSON each.
+//! The guest's messages to the host, one line of JSON each.
 
 use crate::cake::Sample;
 use serde::{Deserialize, Serialize};
 
-/// How a check ended.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
@@ -11,7 +11,7 @@ pub enum Outcome {
     Passed,
     /// It is not.
     Failed,
-    /// It cannot be seen here.
+    /// It does not apply here.
     Skipped,
 }
 
@@ -20,9 +20,9 @@ pub enum Outcome {
 pub struct Check {
     /// Its name, as in the table.
     pub name: String,
-    /// How it ended.
+    /// The result.
     pub outcome: Outcome,
-    /// What was seen, or why not.
+    /// The observation, or the reason.
     pub note: String,
     /// How long it took, in seconds of the guest's clock.
     pub seconds: f64,
@@ -34,7 +34,7 @@ pub struct Check {
 pub enum Message {
     /// The guest's program runs, on the kernel of this release.
     Hello(String),
-    /// In which mode Narrows runs: XDP, copying, queues.
+    /// The mode of Narrows: XDP, copying, queues.
     Mode(String),
     /// A check has ended.
     Check(Check),
@@ -44,29 +44,29 @@ pub enum Message {
     End,
 }
 
-/// What is kept of a cell.
+/// The stored result of a cell.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Record {
     /// Its name.
     pub cell: String,
-    /// The kernel's release; empty where the guest did not come up.
+    /// The kernel's release; empty if the guest did not boot.
     pub release: String,
-    /// In which mode Narrows runs, and of a cell that measures, how the guest's processors are
-    /// made; empty where Narrows does not run.
+    /// The mode of Narrows and, for a cell that measures, the kind of processors; empty if Narrows
+    /// does not run.
     pub mode: String,
-    /// The checks that ended.
+    /// The completed checks.
     pub checks: Vec<Check>,
-    /// What was measured.
+    /// The samples.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<Sample>,
-    /// Whether the guest came to the end of them.
+    /// Whether the guest completed all of them.
     pub complete: bool,
-    /// Which program was tried: a hash of it.
+    /// A hash of the tested program.
     pub program: u64,
 }
 
 impl Record {
-    /// Takes in a line.
+    /// Adds a message.
     pub fn add(&mut self, message: Message) {
         match message {
             Message::Hello(release) => self.release = release,
@@ -77,7 +77,7 @@ impl Record {
         }
     }
 
-    /// How the cell ended: it passes where the guest came to its end and no check failed.
+    /// The result of the cell: it passes if the guest completed and no check failed.
     pub fn outcome(&self) -> Outcome {
         let failed = self.checks.iter().any(|check| check.outcome == Outcome::Failed);
         if self.complete && !failed { Outcome::Passed } else { Outcome::Failed }

@@ -1,4 +1,4 @@
-//! Rings in ordinary memory, for tests: both of their ends are ours, and one of them plays the
+//! Rings in ordinary memory, for tests: both ends are in user space, and one of them plays the
 //! kernel.
 #![allow(unsafe_code)]
 
@@ -14,13 +14,13 @@ pub(crate) struct Heap<T> {
     entries: Box<[Cell<T>]>,
 }
 
-// SAFETY: the same argument as for `RingMemory`: the protocol gives each entry to one side at a
-// time, and loom and Miri check that it does.
+// SAFETY: as for `RingMemory`: the protocol gives each entry to one side at a time, and loom and
+// Miri check that it does.
 unsafe impl<T: Send> Send for Heap<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Heap<T> {}
 
-/// A ring of `size` entries whose indices stand at `start`.
+/// A ring of `size` entries whose indices start at `start`.
 pub(crate) fn heap<T: Default>(size: u32, start: u32) -> Arc<Heap<T>> {
     Arc::new(Heap {
         producer: AtomicU32::new(start),
@@ -30,7 +30,7 @@ pub(crate) fn heap<T: Default>(size: u32, start: u32) -> Arc<Heap<T>> {
     })
 }
 
-/// Its ends, as they are now.
+/// Both ends, at the present indices.
 pub(crate) fn both_ends<T: Copy + Send + 'static>(
     heap: &Arc<Heap<T>>,
 ) -> (Producer<T>, Consumer<T>) {

@@ -1,17 +1,17 @@
 //! AF_XDP sockets: the memory and the four rings that user space shares with the kernel.
 //!
-//! One [`Umem`] of equal frames serves any number of [`Socket`]s, each bound to one queue of
-//! one interface and each with its own four rings: fill (empty frames to the kernel), RX
-//! (filled ones back), TX (frames to send), completion (sent ones back). A frame is named by
-//! its place in the UMEM and is at any moment in exactly one pair of hands; keeping that
-//! true is the caller's part, and the only harm in breaking it is a garbled packet, never
-//! memory outside the UMEM. A [`UmemPart`] is the right to read and write the bytes of some frames.
+//! One [`Umem`] of equal frames serves any number of [`Socket`]s. Each socket is bound to one queue
+//! of one interface and has its own four rings: fill (empty frames to the kernel), RX (received
+//! frames from the kernel), TX (frames to send), completion (sent frames from the kernel). A frame
+//! is identified by its address in the UMEM and has exactly one owner at any moment. The caller
+//! must keep that true. If it does not, a packet may be garbled, but memory outside the UMEM is
+//! never touched. A [`UmemPart`] is the right to read and write the bytes of some frames.
 //!
 //! All `unsafe` of the data plane is in this crate and in four of its modules: system calls in
 //! `sys`, shared memory in `ring`, `mapping` and `umem` (and `heap`, for tests).
 //!
-//! Non-goals: steering frames to sockets (the `bpf` layer), deciding what is sent when, knowing
-//! what the bytes of a frame mean.
+//! Non-goals: steering frames to sockets (the `bpf` layer does), deciding what is sent when,
+//! interpreting the bytes of a frame.
 //!
 //! Source: the kernel's `Documentation/networking/af_xdp.rst` and `linux/if_xdp.h`.
 

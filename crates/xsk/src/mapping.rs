@@ -11,16 +11,16 @@ pub(crate) struct Mapping {
     len: usize,
 }
 
-// SAFETY: a mapping is a plain region of memory; which thread unmaps it does not matter.
+// SAFETY: a mapping is a plain region of memory; any thread may unmap it.
 unsafe impl Send for Mapping {}
-// SAFETY: a shared mapping only tells its address and size, which never change; whoever reads
-// or writes the memory behind them keeps to a protocol of its own.
+// SAFETY: a shared mapping only tells its address and size, which never change; code that reads or
+// writes the memory follows a protocol of its own.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps the first `len` bytes of a file that is at least that long and cannot shrink.
     pub(crate) fn file(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
-        // Populated: a worker that has just taken over has no time for a fault per page.
+        // Populated: a worker that has just taken over has no time for a page fault per page.
         Self::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd.as_raw_fd(), 0)
     }
 
@@ -30,7 +30,7 @@ impl Mapping {
     }
 
     fn map(len: usize, flags: i32, fd: i32, offset: i64) -> io::Result<Self> {
-        // SAFETY: asks for a new region at an address of the kernel's choosing.
+        // SAFETY: requests a new region at an address that the kernel chooses.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -52,8 +52,8 @@ impl Mapping {
         self.start
     }
 
-    /// The place `offset` bytes into the region, where a `T` of which there are `count` in a
-    /// row lies; `None` where they do not fit or are not aligned.
+    /// The address `offset` bytes into the region, for `count` consecutive `T`s; `None` if they do
+    /// not fit or are not aligned.
     pub(crate) fn place<T>(&self, offset: u64, count: usize) -> Option<NonNull<T>> {
         let offset = usize::try_from(offset).ok()?;
         let end = offset.checked_add(count.checked_mul(size_of::<T>())?)?;
@@ -68,8 +68,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly the region that `map` obtained, unmapped once; whoever holds
-        // pointers into it keeps this value alive beside them.
+        // SAFETY: exactly the region that `map` obtained, unmapped once. Holders of pointers into
+        // it keep this value alive.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }

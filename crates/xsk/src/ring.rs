@@ -1,35 +1,35 @@
 //! Single-producer, single-consumer rings whose other end is the kernel.
 //!
-//! Both indices run freely through 32 bits and are masked on access. The side that writes an
-//! index publishes it with `Release`; the side that reads it does so with `Acquire`. So an
-//! entry that the consumer sees was fully written, and an entry that the producer may write
-//! again was fully read: the same pairing as `smp_store_release`/`smp_load_acquire` in the
-//! kernel's `net/xdp/xsk_queue.h`. Each side keeps its last view of the other's index and
-//! looks again only when that is used up, so that a batch costs one read and one write of
-//! shared memory.
+//! Both indices run freely through 32 bits and are masked on access. The writer of an index
+//! publishes it with `Release`; the reader loads it with `Acquire`. So an entry that the consumer
+//! sees is completely written, and an entry that the producer may overwrite is completely read: the
+//! same pairing as `smp_store_release`/`smp_load_acquire` in the kernel's `net/xdp/xsk_queue.h`.
+//! Each side caches the other's index and loads it again only when the cached range is used up. So
+//! a batch costs one read and one write of shared memory.
 #![allow(unsafe_code)]
 
 use crate::sync::{AtomicU32, Cell, Ordering};
 use std::any::Any;
 use std::ptr::NonNull;
 
-/// The kernel wants a system call before it goes on (`XDP_RING_NEED_WAKEUP`).
+/// The kernel needs a system call before it continues (`XDP_RING_NEED_WAKEUP`).
 const NEED_WAKEUP: u32 = 1;
 
-/// Where a ring lies in memory.
+/// The memory of a ring.
 pub(crate) struct RingMemory<T> {
     pub(crate) producer: NonNull<AtomicU32>,
     pub(crate) consumer: NonNull<AtomicU32>,
     pub(crate) flags: NonNull<AtomicU32>,
     pub(crate) entries: NonNull<Cell<T>>,
-    /// How many entries there are: a power of two.
+    /// The number of entries: a power of two.
     pub(crate) size: u32,
     /// Keeps the memory behind the pointers alive.
     pub(crate) _owner: Box<dyn Any + Send>,
 }
 
-// SAFETY: the memory behind the pointers is owned by `_owner` and moves along; it is reached
-// only through atomics and through entries that the ring protocol gives to one side at a time.
+// SAFETY: `_owner` owns the memory behind the pointers and moves along with them. The memory is
+// accessed only through atomics and through entries that the ring protocol gives to one side at a
+// time.
 unsafe impl<T: Send> Send for RingMemory<T> {}
 
 impl<T: Copy> RingMemory<T> {
@@ -56,18 +56,18 @@ impl<T: Copy> RingMemory<T> {
     }
 
     fn needs_wakeup(&self) -> bool {
-        // The flag is a hint that is set before the kernel goes to sleep and tested again by
-        // the next batch: no entry depends on it.
+        // Relaxed: the flag is a hint, set before the kernel goes to sleep and tested again by the
+        // next batch; no entry depends on it.
         self.flags().load(Ordering::Relaxed) & NEED_WAKEUP != 0
     }
 }
 
-/// The end of a ring at which entries are put in: fill and TX.
+/// The producer end of a ring: fill and TX.
 pub struct Producer<T> {
     ring: RingMemory<T>,
     /// The next entry to write.
     next: u32,
-    /// The kernel's position as last seen.
+    /// The kernel's index as last seen.
     consumed: u32,
 }
 
@@ -78,29 +78,29 @@ impl<T: Copy> Producer<T> {
         Self { ring, next, consumed }
     }
 
-    /// Goes on where another process stopped, which has submitted all that it pushed.
+    /// Continues where another process stopped that has submitted everything it pushed.
     pub fn catch_up(&mut self) {
         self.next = self.ring.producer().load(Ordering::Acquire);
         self.consumed = self.ring.consumer().load(Ordering::Acquire);
     }
 
-    /// How many entries can be pushed, looking at the kernel's position only where fewer than
-    /// `wanted` were known to be free.
+    /// How many entries can be pushed. Loads the kernel's index only if fewer than `wanted` are
+    /// known to be free.
     #[inline]
     pub fn free(&mut self, wanted: u32) -> u32 {
         let known = self.ring.size - self.next.wrapping_sub(self.consumed);
         if known >= wanted {
             return known;
         }
-        // Acquire: the kernel has read the entries that it gives up before we overwrite them.
+        // Acquire: the kernel has read the entries that it released before they are overwritten.
         self.consumed = self.ring.consumer().load(Ordering::Acquire);
         self.ring.size - self.next.wrapping_sub(self.consumed)
     }
 
-    /// Writes `entry` behind the others; the kernel sees it after [`Producer::submit`].
+    /// Writes `entry` to the end of the ring; the kernel sees it after [`Producer::submit`].
     ///
     /// # Panics
-    /// Where the ring is full: callers ask [`Producer::free`] first.
+    /// If the ring is full: callers check [`Producer::free`] first.
     #[inline]
     pub fn push(&mut self, entry: T) {
         assert!(self.free(1) > 0, "a ring of {} is full", self.ring.size);
@@ -110,14 +110,14 @@ impl<T: Copy> Producer<T> {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Shows the kernel everything pushed so far.
+    /// Publishes everything pushed so far to the kernel.
     #[inline]
     pub fn submit(&mut self) {
-        // Release: the entries are written before the index that covers them.
+        // Release: the entries are written before the index that publishes them.
         self.ring.producer().store(self.next, Ordering::Release);
     }
 
-    /// How many submitted entries the kernel has not taken yet.
+    /// How many submitted entries the kernel has not consumed yet.
     #[inline]
     pub fn outstanding(&mut self) -> u32 {
         self.consumed = self.ring.consumer().load(Ordering::Acquire);
@@ -131,12 +131,12 @@ impl<T: Copy> Producer<T> {
     }
 }
 
-/// The end of a ring at which entries are taken out: RX and completion.
+/// The consumer end of a ring: RX and completion.
 pub struct Consumer<T> {
     ring: RingMemory<T>,
     /// The next entry to read.
     next: u32,
-    /// The kernel's position as last seen.
+    /// The kernel's index as last seen.
     produced: u32,
 }
 
@@ -147,18 +147,17 @@ impl<T: Copy> Consumer<T> {
         Self { ring, next, produced }
     }
 
-    /// Goes on where another process stopped, which has released all that it took.
+    /// Continues where another process stopped that has released everything it took.
     pub fn catch_up(&mut self) {
         self.next = self.ring.consumer().load(Ordering::Acquire);
         self.produced = self.next;
     }
 
-    /// Takes the oldest entry, if there is one. Its place is given back with
-    /// [`Consumer::release`].
+    /// Takes the oldest entry, if there is one. [`Consumer::release`] returns its slot.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         if self.next == self.produced {
-            // Acquire: an entry that the index covers has been written.
+            // Acquire: an entry that the index covers is completely written.
             self.produced = self.ring.producer().load(Ordering::Acquire);
             if self.next == self.produced {
                 return None;
@@ -171,10 +170,10 @@ impl<T: Copy> Consumer<T> {
         Some(entry)
     }
 
-    /// Gives the places of everything taken so far back to the kernel.
+    /// Returns the slots of everything taken so far to the kernel.
     #[inline]
     pub fn release(&mut self) {
-        // Release: the entries are read before the index that gives them up.
+        // Release: the entries are read before the index that releases them.
         self.ring.consumer().store(self.next, Ordering::Release);
     }
 }
@@ -195,7 +194,7 @@ mod tests {
         use std::collections::VecDeque;
 
         proptest! {
-            /// A bounded `VecDeque` is the oracle, also where the indices wrap around.
+            /// The oracle is a bounded `VecDeque`, also where the indices wrap around.
             #[test]
             fn a_ring_is_a_bounded_fifo(
                 steps in prop::collection::vec(any::<bool>(), 1..100),
@@ -252,8 +251,8 @@ mod tests {
         }
     }
 
-    /// Every interleaving of a producer and a consumer on a ring smaller than the data:
-    /// nothing is lost, doubled or reordered, and no entry is read while it is written.
+    /// Every interleaving of a producer and a consumer on a ring smaller than the data: nothing is
+    /// lost, duplicated or reordered, and no entry is read while it is written.
     #[cfg(loom)]
     #[test]
     fn loom_both_ends_agree_in_every_interleaving() {

@@ -11,13 +11,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// `XDP_MAX_TX_SKB_BUDGET` of `linux/if_xdp.h` (Linux 6.18): how many frames one system call
 /// may send in copy mode.
 const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
-/// What is asked of it: a whole batch. The kernel's own default is 32.
+/// The requested value: a whole batch. The kernel's default is 32.
 const TX_BUDGET: u32 = 256;
-/// How much unsent packet memory the kernel may hold for one socket in copy mode, in bytes: a
-/// full TX ring of large frames. The system's default of some 200 kB stops a burst halfway.
+/// How much unsent packet memory the kernel may hold for one socket in copy mode, in bytes: a full
+/// TX ring of large frames. The system's default of about 200 kB stops a burst halfway.
 const SEND_BUFFER: i32 = 16 << 20;
 
-/// Who copies frames.
+/// Whether the kernel copies frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CopyMode {
     /// The device reads and writes the UMEM itself.
@@ -27,7 +27,7 @@ pub enum CopyMode {
 }
 
 impl CopyMode {
-    /// The mode's name, as the documentation has it.
+    /// The name in the documentation.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ZeroCopy => "zero-copy",
@@ -48,27 +48,27 @@ pub struct RingSizes {
 /// Frames that the kernel lost on the way to or from a socket: `struct xdp_statistics`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct KernelDrops {
-    /// Dropped for other reasons: too long for a frame, for one.
+    /// Dropped for other reasons, such as being too long for a frame.
     pub rx_dropped: u64,
     /// Dropped because the RX ring was full.
     pub rx_ring_full: u64,
-    /// Times that the fill ring was empty.
+    /// How often the fill ring was empty.
     pub fill_ring_empty: u64,
-    /// Descriptors that the kernel refused to take from the fill ring.
+    /// Descriptors in the fill ring that the kernel refused.
     pub rx_invalid: u64,
     /// Descriptors that the kernel refused to send.
     pub tx_invalid: u64,
 }
 
-/// A socket cannot be made.
+/// Why a socket cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// A step failed.
     #[error("cannot {step}: {source}")]
     Step {
-        /// What was tried.
+        /// The step.
         step: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The kernel described a ring that does not fit its own mapping.
@@ -102,18 +102,18 @@ pub struct Socket {
     pub completion: Consumer<u64>,
     fd: OwnedFd,
     sizes: RingSizes,
-    // The kernel reads and writes the frames for as long as the socket is open.
+    // The kernel reads and writes the frames as long as the socket is open.
     _umem: Umem,
 }
 
 impl Socket {
-    /// Opens a socket on `queue` of `ifindex`. The first one registers `umem` with the kernel
-    /// and chooses the mode; every other one names that first one as `first` and shares both.
-    /// `multi_buffer` where a packet may take several frames.
+    /// Opens a socket on `queue` of `ifindex`. The first socket registers `umem` with the kernel
+    /// and determines the mode; every other one passes it as `first` and shares both.
+    /// `multi_buffer` allows a packet to take several frames.
     ///
     /// # Errors
-    /// Where the kernel refuses a step; `EOPNOTSUPP` from binding means that the device
-    /// cannot do the mode.
+    /// If the kernel refuses a step; `EOPNOTSUPP` from binding means that the device does not
+    /// support the mode.
     pub fn bind(
         umem: &Umem,
         ifindex: u32,
@@ -128,8 +128,8 @@ impl Socket {
         let owned = sys::socket().map_err(at("open an AF_XDP socket"))?;
         let fd = owned.as_fd();
         if first.is_none() {
-            // Not `struct xdp_umem_reg` of the C library: that has grown over time, and older
-            // kernels refuse a size they do not know.
+            // Not `struct xdp_umem_reg` of the C library: it has grown over time, and older kernels
+            // refuse unknown sizes.
             let registration = UmemRegistration {
                 addr: umem.start(),
                 len: u64::from(umem.frames()) * u64::from(umem.frame_size()),
@@ -149,12 +149,12 @@ impl Socket {
         ] {
             sys::set_option(fd, SOL_XDP, option, &size).map_err(at(step))?;
         }
-        // Both only make bursts cheaper: an older kernel, or one that keeps its limits, does
-        // without, and the worker's kicks are repeated until the ring is empty.
+        // Both only make bursts cheaper. An older kernel, or one with fixed limits, works without:
+        // the worker repeats its kicks until the ring is empty.
         let _ = sys::set_option(fd, SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &TX_BUDGET);
         let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER);
 
-        // Mapped before the socket is bound: kernels before 6.4 refuse it afterwards.
+        // Before the socket is bound: kernels before 6.4 refuse to map the rings afterwards.
         let rings = Rings::map(fd, sizes)?;
         let (flags, shared) = match first {
             // A sharing socket inherits the mode; the kernel refuses any other flag.
@@ -183,19 +183,20 @@ impl Socket {
         Ok(rings.into_socket(owned, sizes, umem))
     }
 
-    /// The socket behind `fd`, which another process bound with rings of `sizes` over `umem`, and
-    /// passed on. Nothing changes yet: [`Socket::catch_up`] says when that one has stopped.
+    /// The socket behind `fd`, which another process bound with rings of `sizes` over `umem` and
+    /// passed on. Nothing changes yet: call [`Socket::catch_up`] when that process has stopped.
     ///
     /// # Errors
-    /// Where it is no such socket. `EBUSY` where this kernel does not map the rings of a bound
-    /// socket, as those before Linux 6.4 do not.
+    /// If it is not such a socket. `EBUSY` if this kernel does not map the rings of a bound socket,
+    /// which needs Linux 6.4.
     pub fn open(fd: OwnedFd, sizes: RingSizes, umem: &Umem) -> Result<Self, SocketError> {
         let rings = Rings::map(fd.as_fd(), sizes)?;
         Ok(rings.into_socket(fd, sizes, umem))
     }
 
-    /// Goes on where the process stopped from which the socket was [opened](Socket::open): it has
-    /// submitted all that it pushed and released all that it took, and will not do more.
+    /// Continues where the process stopped from which the socket was [opened](Socket::open). That
+    /// process must have submitted everything it pushed and released everything it took, and must
+    /// do nothing more.
     pub fn catch_up(&mut self) {
         self.rx.catch_up();
         self.tx.catch_up();
@@ -208,19 +209,19 @@ impl Socket {
         self.sizes
     }
 
-    /// Has the kernel send what stands in the TX ring. In copy mode one call sends a bounded
-    /// number of frames: [`Producer::outstanding`] tells whether to call again.
+    /// Starts transmission of the TX ring. In copy mode one call sends a bounded number of frames:
+    /// [`Producer::outstanding`] tells whether to call again.
     ///
     /// # Errors
-    /// `EAGAIN`, `EBUSY` and `ENOBUFS` say "later"; `ENETDOWN` and `ENXIO` that the interface
+    /// `EAGAIN`, `EBUSY` and `ENOBUFS` mean "later"; `ENETDOWN` and `ENXIO` mean that the interface
     /// is down or gone.
     #[inline]
     pub fn kick_tx(&self) -> io::Result<()> {
         sys::kick_tx(self.fd.as_fd())
     }
 
-    /// Has the kernel look at the fill ring, where [`Producer::needs_wakeup`] asks for it and
-    /// the caller is not going to sleep on the socket.
+    /// Makes the kernel look at the fill ring, if [`Producer::needs_wakeup`] asks for it and the
+    /// caller does not sleep on the socket.
     ///
     /// # Errors
     /// As [`Socket::kick_tx`].
@@ -229,10 +230,10 @@ impl Socket {
         sys::kick_rx(self.fd.as_fd())
     }
 
-    /// What the kernel lost so far.
+    /// The kernel's losses so far.
     ///
     /// # Errors
-    /// Where the kernel does not tell.
+    /// If the kernel does not answer.
     pub fn kernel_drops(&self) -> io::Result<KernelDrops> {
         let mut statistics = Statistics::default();
         sys::get_option(self.fd.as_fd(), libc::SOL_XDP, libc::XDP_STATISTICS, &mut statistics)?;
@@ -252,7 +253,7 @@ impl AsFd for Socket {
     }
 }
 
-/// `struct xdp_umem_reg` as of Linux 5.4, which all later kernels take, too.
+/// `struct xdp_umem_reg` as of Linux 5.4, which all later kernels accept, too.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct UmemRegistration {
@@ -332,7 +333,7 @@ impl Rings {
     }
 }
 
-/// Maps a ring of `size` entries that lies at `page_offset` of the socket.
+/// Maps a ring of `size` entries at `page_offset` of the socket.
 fn ring<T: Copy>(
     fd: BorrowedFd<'_>,
     offset: &RingOffset,

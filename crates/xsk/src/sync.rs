@@ -1,4 +1,4 @@
-//! The primitives that the rings are made of, exchanged for `loom`'s under `cfg(loom)`.
+//! The synchronization primitives of the rings, replaced by `loom`'s under `cfg(loom)`.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,7 +9,7 @@ pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
 #[cfg(loom)]
 pub(crate) type Cell<T> = loom::cell::UnsafeCell<T>;
 
-/// A ring entry: `loom`'s cell has this interface, which lets it see every access.
+/// A ring entry. `loom`'s cell has the same interface, with which it observes every access.
 #[cfg(not(loom))]
 #[repr(transparent)]
 pub(crate) struct Cell<T>(std::cell::UnsafeCell<T>);

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct Desc {
-    /// Where the data begins, in bytes from the start of the UMEM.
+    /// The start of the data, in bytes from the start of the UMEM.
     pub addr: u64,
     /// Its length in bytes.
     pub len: u32,
@@ -17,10 +17,10 @@ pub struct Desc {
 }
 
 impl Desc {
-    /// The packet goes on in the next descriptor (`XDP_PKT_CONTD`).
+    /// The packet continues in the next descriptor (`XDP_PKT_CONTD`).
     pub const CONTINUES: u32 = 1;
 
-    /// Whether the packet goes on in the next descriptor.
+    /// Whether the packet continues in the next descriptor.
     pub const fn continues(&self) -> bool {
         self.options & Self::CONTINUES != 0
     }
@@ -33,25 +33,25 @@ pub(crate) fn socket() -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call succeeded, so `fd` is a new descriptor that nobody else owns.
+    // SAFETY: the call succeeded, so `fd` is a new descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// `MFD_NOEXEC_SEAL` of `linux/memfd.h`: nobody runs what lies in it. Linux 6.3 and newer, which
-/// complain without it.
+/// `MFD_NOEXEC_SEAL` of `linux/memfd.h`: the content cannot be executed. For Linux 6.3 and newer,
+/// which warn without it.
 const MFD_NOEXEC_SEAL: u32 = 8;
 
-/// `len` bytes of zeroed memory that can be passed on as a descriptor, and that can neither
-/// shrink nor grow.
+/// `len` bytes of zeroed memory as a descriptor that can be passed on, and that can neither shrink
+/// nor grow.
 pub(crate) fn memory(name: &std::ffi::CStr, len: u64) -> io::Result<OwnedFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     let create = |flags| {
-        // SAFETY: `name` is a string that ends, live for the length of the call.
+        // SAFETY: `name` is a terminated string that is live during the call.
         let fd = unsafe { libc::memfd_create(name.as_ptr(), flags) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the call succeeded, so `fd` is a new descriptor that nobody else owns.
+        // SAFETY: the call succeeded, so `fd` is a new descriptor without another owner.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     };
     let fd = match create(flags | MFD_NOEXEC_SEAL) {
@@ -70,7 +70,7 @@ pub(crate) fn memory(name: &std::ffi::CStr, len: u64) -> io::Result<OwnedFd> {
     if sealed < 0 { Err(io::Error::last_os_error()) } else { Ok(fd) }
 }
 
-/// How many bytes there are behind a descriptor of [`memory`]; an error for anything that could
+/// The size of the memory behind a descriptor of [`memory`]; an error for anything that could
 /// shrink while it is mapped.
 pub(crate) fn memory_len(fd: BorrowedFd<'_>) -> io::Result<u64> {
     // SAFETY: takes no pointers.
@@ -81,7 +81,7 @@ pub(crate) fn memory_len(fd: BorrowedFd<'_>) -> io::Result<u64> {
     if seals & libc::F_SEAL_SHRINK == 0 {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: all zeroes are a valid `stat`, which is plain numbers.
+    // SAFETY: all zeros are a valid `stat`, which is plain numbers.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: `stat` is a live structure of the type that the call writes.
     if unsafe { libc::fstat(fd.as_raw_fd(), &mut stat) } < 0 {
@@ -118,8 +118,8 @@ pub(crate) fn get_option<T: Copy>(
     value: &mut T,
 ) -> io::Result<()> {
     let mut len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: `value` is a live, writable `T` of `len` bytes, the kernel writes at most that,
-    // and the structures used with it (plain integers) are valid whatever the bytes are.
+    // SAFETY: `value` is a live, writable `T` of `len` bytes, the kernel writes at most that, and
+    // the structures used with it (plain integers) are valid for any bytes.
     let result = unsafe {
         libc::getsockopt(fd.as_raw_fd(), level, option, std::ptr::from_mut(value).cast(), &mut len)
     };
@@ -139,7 +139,7 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, address: &libc::sockaddr_xdp) -> io::Resu
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Tells the kernel to look at the TX ring now.
+/// Makes the kernel look at the TX ring now.
 pub(crate) fn kick_tx(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: sends no data, so no pointer is read.
     let sent = unsafe {
@@ -148,7 +148,7 @@ pub(crate) fn kick_tx(fd: BorrowedFd<'_>) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Tells the kernel to look at the fill ring now.
+/// Makes the kernel look at the fill ring now.
 pub(crate) fn kick_rx(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: receives no data, so no pointer is written.
     let received = unsafe {
@@ -164,48 +164,49 @@ pub(crate) fn kick_rx(fd: BorrowedFd<'_>) -> io::Result<()> {
     if received < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Why a sleep ended; neither where its time was up or a signal came.
+/// Why a sleep ended; neither flag is set after a time-out or a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wake {
     /// Something can be read.
     pub readable: bool,
-    /// A descriptor is in error: an interface is gone or down.
+    /// A descriptor has an error: an interface is gone or down.
     pub failed: bool,
 }
 
-/// Descriptors to wait for, as many as there are. Kept from sleep to sleep, it allocates once.
+/// Any number of descriptors to wait for. Reused from sleep to sleep, it allocates once.
 #[derive(Debug, Default)]
 pub struct PollSet(Vec<libc::pollfd>);
 
-// SAFETY of the type: it holds numbers of descriptors, which `ppoll` may be given whatever has
-// become of them. One that was closed meanwhile is in error, or another that was opened since.
+// SAFETY of the type: it holds numbers of descriptors, which `ppoll` accepts whatever has become of
+// them. A descriptor that was closed meanwhile reports an error, or is another that was opened
+// since.
 impl PollSet {
-    /// Takes everything out.
+    /// Removes all descriptors.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Adds `fd`: to wait until it can be read where `waited_for`, and for errors in any case.
+    /// Adds `fd`: waits until it is readable if `waited_for`, and for errors in any case.
     pub fn add(&mut self, fd: BorrowedFd<'_>, waited_for: bool) {
         let events = if waited_for { libc::POLLIN } else { 0 };
         self.0.push(libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 });
     }
 
-    /// Sleeps until one that is waited for can be read, one of all is in error, or `timeout_ns`
-    /// nanoseconds have passed (for ever where none is given).
+    /// Sleeps until a descriptor that is waited for is readable, any has an error, or `timeout_ns`
+    /// nanoseconds have passed (without a limit for `None`).
     ///
     /// # Errors
-    /// What `ppoll` says, except that an interruption by a signal counts as a time-out.
+    /// Those of `ppoll`, except that an interruption by a signal counts as a time-out.
     pub fn wait(&mut self, timeout_ns: Option<u64>) -> io::Result<Wake> {
         poll(&mut self.0, timeout_ns)
     }
 }
 
-/// Sleeps until one of `fds` that are waited for (`true`) can be read, one of all is in error,
-/// or `timeout_ns` nanoseconds have passed (for ever where none is given).
+/// Sleeps until one of `fds` that is waited for (`true`) is readable, any has an error, or
+/// `timeout_ns` nanoseconds have passed (without a limit for `None`).
 ///
 /// # Errors
-/// What `ppoll` says, except that an interruption by a signal counts as a time-out.
+/// Those of `ppoll`, except that an interruption by a signal counts as a time-out.
 pub fn wait_readable<const N: usize>(
     fds: [(BorrowedFd<'_>, bool); N],
     timeout_ns: Option<u64>,

@@ -1,17 +1,15 @@
-//! The frames: memory that user space and the kernel read and write by turns.
+//! The frames: memory that user space and the kernel access in turns.
 //!
-//! *Who may touch a byte.* The memory is divided into [`UmemPart`]s, each given out once and owned
-//! by one worker, so no two threads of ours ever reach the same byte; within a part Rust's own
-//! borrowing applies. Across the boundary the rings are the protocol: a frame belongs to the kernel
-//! from the moment at which its address is in the fill or the TX ring until it comes back in the RX
-//! or the completion ring, and reading the ring's index with acquire ordering is what makes the
-//! kernel's writes visible here. To read only frames that have come back is the duty of the part's
-//! owner.
+//! *Who may touch a byte.* The memory is divided into [`UmemPart`]s. Each is given out once and
+//! owned by one worker, so no two threads of Narrows ever access the same byte; within a part,
+//! Rust's borrowing rules apply. Towards the kernel, the rings are the protocol: a frame belongs to
+//! the kernel from the moment its address is in the fill or TX ring until it returns in the RX or
+//! completion ring. Loading the ring's index with acquire ordering makes the kernel's writes
+//! visible. The owner of the part must only read frames that have returned.
 //!
-//! *What a breach of that duty can do.* Nothing outside of the part is ever reached, whatever
-//! address and length are asked for. The bytes may change while they are looked at, so whoever
-//! reads them must not rely on reading the same twice; no byte is ever used as an address or as
-//! anything else than a number.
+//! *What a violation can do.* Accesses never leave the part, for any address and length. The bytes
+//! may change while they are read, so readers must not rely on reading the same value twice; no
+//! byte is ever used as an address or as anything but a number.
 #![allow(unsafe_code)]
 
 use crate::{mapping::Mapping, sys};
@@ -21,50 +19,50 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A UMEM cannot be made.
+/// Why a UMEM cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum UmemError {
-    /// The kernel takes frames of 2048 or 4096 bytes (aligned mode, up to the page size).
+    /// The kernel accepts frames of 2048 or 4096 bytes (aligned mode, up to the page size).
     #[error("frames of {0} bytes: AF_XDP takes 2048 or 4096")]
     FrameSize(u32),
-    /// There is not that much memory.
+    /// There is not enough memory.
     #[error("cannot map {bytes} bytes for packet frames: {source}")]
     Memory {
-        /// How much was asked for.
+        /// The requested size.
         bytes: u64,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// What another process has passed on is not the memory of that many frames.
+    /// The memory that another process passed on is not that of so many frames.
     #[error("the memory that was passed on does not hold {frames} frames of {frame_size} bytes")]
     Foreign {
-        /// How many there should be.
+        /// The expected number of frames.
         frames: u32,
-        /// The size of each, in bytes.
+        /// The size of a frame, in bytes.
         frame_size: u32,
     },
-    /// More frames were asked for than are left.
+    /// More frames were requested than are left.
     #[error("{0} packet frames are asked for, {1} are left")]
     Frames(u32, u32),
 }
 
-/// The memory in which packets lie: `frames` frames of `frame_size` bytes each, shared by all
-/// sockets of all ports. Cheap to clone; freed with its last clone.
+/// The memory of packets: `frames` frames of `frame_size` bytes each, shared by all sockets of all
+/// ports. Cheap to clone; freed with its last clone.
 #[derive(Clone)]
 pub struct Umem {
     region: Arc<Mapping>,
     memory: Arc<OwnedFd>,
-    /// How many frames are given out, counted from the first one. Never less than it was.
+    /// How many frames are given out, counted from the first. Never decreases.
     given: Arc<AtomicU32>,
     frames: u32,
     frame_size: u32,
 }
 
 impl Umem {
-    /// Makes the memory.
+    /// Allocates the memory.
     ///
     /// # Errors
-    /// For a frame size that AF_XDP does not take, or where memory is short.
+    /// If AF_XDP does not accept the frame size, or memory is short.
     pub fn new(frames: u32, frame_size: u32) -> Result<Self, UmemError> {
         let bytes = size(frames, frame_size)?;
         let memory = sys::memory(c"narrows-frames", bytes)
@@ -72,10 +70,10 @@ impl Umem {
         Self::map(memory, frames, frame_size)
     }
 
-    /// Maps memory that another process made ([`Umem::as_fd`](AsFd::as_fd)) and passed on.
+    /// Maps memory that another process allocated ([`Umem::as_fd`](AsFd::as_fd)) and passed on.
     ///
     /// # Errors
-    /// Where it is not the memory of `frames` frames of `frame_size` bytes, or cannot be mapped.
+    /// If it is not the memory of `frames` frames of `frame_size` bytes, or cannot be mapped.
     pub fn open(memory: OwnedFd, frames: u32, frame_size: u32) -> Result<Self, UmemError> {
         let bytes = size(frames, frame_size)?;
         if sys::memory_len(memory.as_fd()).ok() != Some(bytes) {
@@ -99,36 +97,36 @@ impl Umem {
         })
     }
 
-    /// Gives out the next `count` frames, to one owner and for good.
+    /// Gives out the next `count` frames, permanently, to one owner.
     ///
     /// # Errors
-    /// Where fewer are left.
+    /// If fewer are left.
     pub fn part(&self, count: u32) -> Result<UmemPart, UmemError> {
         let take = |given: u32| given.checked_add(count).filter(|end| *end <= self.frames);
-        // Only the count itself is shared, so no other memory has to be in step with it.
+        // Relaxed: only the count itself is shared; no other memory depends on it.
         match self.given.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
             Ok(first) => Ok(UmemPart { umem: self.clone(), first, count }),
             Err(given) => Err(UmemError::Frames(count, self.frames - given)),
         }
     }
 
-    /// How many frames there are.
+    /// The number of frames.
     pub fn frames(&self) -> u32 {
         self.frames
     }
 
-    /// The size of each, in bytes.
+    /// The size of a frame, in bytes.
     pub fn frame_size(&self) -> u32 {
         self.frame_size
     }
 
-    /// The frame in which `addr` lies.
+    /// The address of the frame that contains `addr`.
     #[inline]
     pub fn frame_at(&self, addr: u64) -> u64 {
         addr / u64::from(self.frame_size)
     }
 
-    /// Where frame number `frame` begins.
+    /// The address of frame number `frame`.
     #[inline]
     pub fn addr_of(&self, frame: u32) -> u64 {
         u64::from(frame) * u64::from(self.frame_size)
@@ -146,7 +144,7 @@ impl AsFd for Umem {
     }
 }
 
-/// How many bytes such frames take.
+/// The size of that many frames, in bytes.
 fn size(frames: u32, frame_size: u32) -> Result<u64, UmemError> {
     if frame_size != 2048 && frame_size != 4096 {
         return Err(UmemError::FrameSize(frame_size));
@@ -154,62 +152,62 @@ fn size(frames: u32, frame_size: u32) -> Result<u64, UmemError> {
     Ok(u64::from(frames) * u64::from(frame_size))
 }
 
-/// Some frames of a [`Umem`] that nobody else has: the right to read and write their bytes while
-/// the kernel does not have them.
+/// Some frames of a [`Umem`], owned exclusively: the right to read and write their bytes while the
+/// kernel does not own them.
 pub struct UmemPart {
     umem: Umem,
-    /// The number, in the whole UMEM, of the first frame.
+    /// The number of its first frame in the whole UMEM.
     first: u32,
     count: u32,
 }
 
 impl UmemPart {
-    /// How many frames there are.
+    /// The number of frames.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// The size of each, in bytes.
+    /// The size of a frame, in bytes.
     pub fn frame_size(&self) -> u32 {
         self.umem.frame_size
     }
 
-    /// Where frame number `frame` of this part begins.
+    /// The address of frame number `frame` of this part.
     #[inline]
     pub fn addr_of(&self, frame: u32) -> u64 {
         self.umem.addr_of(self.first + frame)
     }
 
-    /// The number, within this part, of the frame in which `addr` lies; `None` for an address
-    /// of another part.
+    /// The number, within this part, of the frame that contains `addr`; `None` for an address in
+    /// another part.
     #[inline]
     pub fn frame_at(&self, addr: u64) -> Option<u32> {
         let frame = self.umem.frame_at(addr).checked_sub(u64::from(self.first))?;
         (frame < u64::from(self.count)).then_some(frame as u32)
     }
 
-    /// The `len` bytes from `addr` on, where all of them lie in one frame of this part. The
-    /// kernel must not have the frame.
+    /// The `len` bytes at `addr`, if they are within one frame of this part. The kernel must not
+    /// own the frame.
     #[inline]
     pub fn bytes(&self, addr: u64, len: u32) -> Option<&[u8]> {
         let place = self.place(addr, len)?;
-        // SAFETY: `place` begins `len` mapped bytes, which stay mapped as long as `self.umem`
-        // lives, all of them in this part. No other part reaches them, and `self` is borrowed, so
-        // nobody of ours writes there meanwhile. The kernel does not either while it does not
-        // have the frame, which is the caller's duty.
+        // SAFETY: `place` points to `len` mapped bytes, all of them in this part, which stay mapped
+        // as long as `self.umem` lives. No other part reaches them, and `self` is borrowed, so no
+        // thread of Narrows writes to them meanwhile. The kernel does not either while it does not
+        // own the frame, which the caller must ensure.
         Some(unsafe { std::slice::from_raw_parts(place.as_ptr(), len as usize) })
     }
 
-    /// The same, to write to.
+    /// The same, mutable.
     #[inline]
     pub fn bytes_mut(&mut self, addr: u64, len: u32) -> Option<&mut [u8]> {
         let place = self.place(addr, len)?;
-        // SAFETY: as above; and `self` is borrowed mutably, so that nobody of ours reads there
+        // SAFETY: as above; and `self` is borrowed mutably, so no thread of Narrows reads them
         // meanwhile.
         Some(unsafe { std::slice::from_raw_parts_mut(place.as_ptr(), len as usize) })
     }
 
-    /// The first of `len` bytes from `addr` on that lie in one frame of this part.
+    /// The first of `len` bytes at `addr`, if they are within one frame of this part.
     #[inline]
     fn place(&self, addr: u64, len: u32) -> Option<NonNull<u8>> {
         let frame = self.frame_at(addr)?;

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use work::{CakeWork, TreeFootprint, WheelsWork, counted};
 
-/// Measure what things cost on this machine, each beside its peers in the same run.
+/// Measure costs on this machine, each beside its peers in the same run.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows bench qdisc
@@ -37,36 +37,37 @@ enum What {
     #[command(mut_arg("seconds", |it| it.help("Seconds for which each system is measured with each frame size and load")))]
     Forward(InRounds),
     Accuracy(Accuracy),
-    /// How much of a limit is used under uneven load: 80/20 over two of four queues at
-    /// 500 Mbit/s, each coordination strategy beside the others. Needs root.
+    /// How much of a limit is used under uneven load: 80/20 over two of four queues at 500 Mbit/s,
+    /// for each coordination strategy. Needs root.
     #[command(mut_arg("seconds", |it| it.default_value("4").help("Seconds for which each strategy is measured in each round")))]
     Uneven(InRounds),
-    /// What an idle Narrows adds to a ping, asleep and busy-polling, beside a bridge and a bare
-    /// cable. Needs root.
+    /// The round-trip time that an idle Narrows adds to a ping, asleep and busy-polling, beside a
+    /// bridge and a plain cable. Needs root.
     #[command(mut_arg("seconds", |it| it.default_value("3")), mut_arg("rounds", |it| it.default_value("5")))]
     Latency(InRounds),
     Waking(Waking),
-    /// What pacing costs and how exactly it paces: `flowbundler` beside `carousel`, `eiffel`, `fq`
-    /// and no qdisc, with real packets of 16, 64 and 1024 flows.
+    /// The cost and accuracy of pacing: `flowbundler` beside `carousel`, `eiffel`, `fq` and no
+    /// qdisc, with real packets of 16, 64 and 1024 flows.
     ///
-    /// Cost: kicks (system calls that send), packets for each, processor time a packet, what of it
-    /// is above no qdisc, and the ratio to `flowbundler`, all interleaved in one run. Conformance:
-    /// how far the rate of one flow, and of 64 at four rates, is off over 1, 10 and 100 ms at the
-    /// receiver, and the gaps between a packet and the next but one. Needs root.
+    /// Cost: kicks (system calls that send), packets per kick, processor time per packet, the part
+    /// of it beyond that of no qdisc, and the ratio to `flowbundler`, all interleaved in one run.
+    /// Accuracy: the deviation of the rate of one flow, and of 64 at four rates, over 1, 10 and 100
+    /// ms at the receiver, and the gaps between a packet and the next but one. Needs root.
     #[command(mut_arg("seconds", |it| it.help("Seconds for which each qdisc is measured with each number of flows in each round")))]
     #[command(mut_arg("rounds", |it| it.default_value("5").help("How often the costs are measured")))]
     Pacing(InRounds),
-    /// A tree of classes: the kernel's HTB on a bridge and ours, the same tree and traffic.
+    /// A tree of classes: the kernel's HTB on a bridge and Narrows', with the same tree and
+    /// traffic.
     ///
     /// A small provider's tree of 27 classes on 80 Mbit/s and four queues. For each class in four
-    /// phases: what HTB's rules give it by a fluid model, and what arrives under each system. Then
-    /// what classes get that others come before, and what a packet costs. Needs root, and a quiet
-    /// machine for the costs.
+    /// phases: the rate due by HTB's rules, from a fluid model, and the rate delivered by each
+    /// system. Then the delivered rates of prioritized classes, and the cost of a packet. Needs
+    /// root, and a quiet machine for the costs.
     #[command(mut_arg("seconds", |it| it.default_value("3").help("Seconds that each phase takes, and for which costs are measured")))]
     TreeReal(InRounds),
-    /// What is left of TCP transactions beside a flood that rises to what the machine sends: without
-    /// a filter, with nftables, with a blocklist of 100,000 addresses and with a rate for each source,
-    /// in front of both planes. Needs root and two cores.
+    /// TCP transactions that survive a flood which rises to what the machine can send: without a
+    /// filter, with nftables, with a blocklist of 100,000 addresses and with a rate for each
+    /// source, in front of both planes. Needs root and two cores.
     #[command(mut_arg("seconds", |it| it.help("Seconds for which each system is measured beside each flood in each round")))]
     Flood(InRounds),
     Policing(Policing),
@@ -112,15 +113,15 @@ impl Bench {
     }
 }
 
-// How much to measure of what is measured in rounds. Not a doc comment: that would stand in the
-// place of each command's own help.
+// Options of benchmarks that run in rounds. Not a doc comment: clap would use it as the help of
+// each command.
 #[derive(Args)]
 struct InRounds {
-    /// Seconds for which each system is measured in each round.
+    /// Seconds per system and round.
     #[arg(long, value_name = "S", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
 
-    /// How often all of it is repeated.
+    /// The number of rounds.
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
 
@@ -144,9 +145,8 @@ impl InRounds {
     }
 }
 
-/// What it costs to be awake: the whole machine's processor time and context switches with 4 TCP
-/// flows each way under a limit, beside a bridge with `tbf` and with `htb`. Needs root and a quiet
-/// machine.
+/// The cost of wake-ups: the whole machine's processor time and context switches with 4 TCP flows
+/// each way under a limit, beside a bridge with `tbf` and with `htb`. Needs root and a quiet machine.
 #[derive(Args)]
 #[command(mut_arg("seconds", |it| it.default_value("4").help("Seconds for which each system is measured at each limit in each round")))]
 struct Waking {
@@ -165,11 +165,11 @@ impl Waking {
     }
 }
 
-/// How exactly a rate is kept: 10 Mbit/s to 1 Gbit/s, one queue and four, UDP and TCP, each
-/// coordination strategy beside the others. Needs root.
+/// How exactly a rate is kept: 10 Mbit/s to 1 Gbit/s, one queue and four, UDP and TCP, for each
+/// coordination strategy. Needs root.
 #[derive(Args)]
 struct Accuracy {
-    /// Seconds for which each rate is measured.
+    /// Seconds per rate.
     #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
 
@@ -189,13 +189,13 @@ impl Accuracy {
     }
 }
 
-/// What TCP gets through a limit that keeps no queue: the XDP plane beside plain drop and the kernel's
+/// TCP throughput under a limit without a queue: the XDP plane beside plain drop and the kernel's
 /// `police`.
 ///
-/// CUBIC flows with 20 ms of round trip, which `netem` in a second instance of Narrows makes. Frames
-/// that arrive and payload that is read, in percent of the limit; the seconds with the least and the
-/// most; and how exact the limit is under a UDP flood. All systems pass as much above the rate at once.
-/// One flow takes seconds to recover from a drop: measure it for long. Needs root.
+/// CUBIC flows with a round-trip time of 20 ms, which `netem` in a second instance of Narrows adds.
+/// Shows frames that arrive and payload that is read, in percent of the limit; the seconds with the
+/// least and the most; and the accuracy of the limit under a UDP flood. All systems allow the same
+/// burst. One flow takes seconds to recover from a drop, so measure it for long. Needs root.
 #[derive(Args)]
 struct Policing {
     /// The limits in Mbit/s, separated by commas.
@@ -206,15 +206,15 @@ struct Policing {
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = policing::FLOWS.map(|flows| flows as u64), value_parser = clap::value_parser!(u64).range(1..=128))]
     flows: Vec<u64>,
 
-    /// Milliseconds of the rate that the virtual queue holds.
+    /// The size of the virtual queue, in milliseconds at the rate.
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(5..=250))]
     queue: u64,
 
-    /// Seconds for which flows run before they are measured.
+    /// Seconds for which flows run before the measurement.
     #[arg(long, value_name = "S", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=60))]
     settle: u64,
 
-    /// Seconds for which they are measured.
+    /// Seconds of measurement.
     #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
 
@@ -237,7 +237,7 @@ impl Policing {
     }
 }
 
-/// Queues, qdiscs and meters, beside the plainest queue there is; one core, no I/O.
+/// Queues, qdiscs and meters, beside the simplest queue; one core, no I/O.
 #[derive(Args)]
 struct Qdisc {
     /// Print JSON.
@@ -264,19 +264,19 @@ impl Qdisc {
     }
 }
 
-/// What a policy of many subscribers costs to load, to change, to read again and to show; one core,
-/// no I/O.
+/// The cost of loading, changing, reloading and showing a policy of many subscribers; one core, no
+/// I/O.
 ///
 /// A class, a `cake` and a filter for each subscriber on four queues, as an instance handles them,
-/// from the words of `tc` to what a queue takes over. Processor time; of commands on one subscriber
-/// the median. Memory for each subscriber, too.
+/// from the words of `tc` to the update of a queue. Processor time; for commands on one subscriber
+/// the median. Also memory per subscriber.
 #[derive(Args)]
 struct Policy {
     /// The numbers of subscribers, separated by commas.
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = policy::SUBSCRIBERS, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     subscribers: Vec<u32>,
 
-    /// How often each command is given; medians are shown.
+    /// Repetitions of each command; the median is shown.
     #[arg(long, value_name = "R", default_value_t = 21, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
 
@@ -295,15 +295,15 @@ impl Policy {
     }
 }
 
-/// What it costs to find a packet's class among 100,000 addresses, 100,000 prefixes and 1,000
-/// filters of ten masks; one core, no I/O.
+/// The cost of finding a packet's class among 100,000 addresses, 100,000 prefixes and 1,000 filters
+/// with ten masks; one core, no I/O.
 ///
-/// The tables, from a packet's headers on and from its bytes on, beside a walk over the filters, a
-/// hash map and a prefix trie, all in turns on the same packets. Then what it costs to make the
-/// tables and to change one filter, and what memory they take.
+/// The tables, starting from a packet's parsed headers and from its bytes, beside a walk over the
+/// filters, a hash map and a prefix trie, all in turns on the same packets. Then the cost of
+/// building the tables and of changing one filter, and their memory.
 #[derive(Args)]
 struct Classify {
-    /// How often all of it is repeated; medians are shown.
+    /// Repetitions of everything; medians are shown.
     #[arg(long, value_name = "R", default_value_t = 201, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
 
@@ -319,23 +319,23 @@ impl Classify {
     }
 }
 
-/// What it costs that cores share a limit: every coordination strategy over queues in memory,
+/// The cost of sharing a limit between cores: every coordination strategy over queues in memory,
 /// with real threads on cores of their own.
 ///
-/// Far below the limit: packets per second, nanoseconds a packet, how that scales with the
-/// threads. Held back by it: how exactly it is kept and how evenly shared. And what a cache
-/// line that cores share costs on this machine.
+/// Far below the limit: packets per second, nanoseconds per packet, and how they scale with the
+/// threads. At the limit: its accuracy and fairness. Also the cost of a shared cache line on this
+/// machine.
 #[derive(Args)]
 struct Coordination {
-    /// The most threads; 1, 2, 4 and so on up to it are measured [default: one for each core]
+    /// The most threads; 1, 2, 4 and so on up to this number are measured [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=coordination::MAX_THREADS as i64))]
     threads: Option<u16>,
 
-    /// Seconds for which each strategy is measured under each load with each number of threads.
+    /// Seconds per strategy, load and number of threads.
     #[arg(long, value_name = "S", default_value = "1", value_parser = parse_seconds)]
     seconds: Duration,
 
-    /// How often all of it is repeated.
+    /// The number of rounds.
     #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
@@ -361,16 +361,16 @@ impl Coordination {
 /// `cake` with one tin and four, 1 to 65,536 flows, beside a FIFO and DPDK's `rte_sched`; one core,
 /// no I/O.
 ///
-/// Nanoseconds and instructions a packet for enqueue and dequeue, all structures on the same
+/// Nanoseconds and instructions per packet for enqueue and dequeue, all structures on the same
 /// packets in turns. Instructions are counted with valgrind. `rte_sched` needs Debian's package
-/// librte-sched23; without, the other rows are shown.
+/// librte-sched23; without it, the other rows are shown.
 #[derive(Args)]
 struct Cake {
-    /// How often all of it is repeated; medians are shown.
+    /// Repetitions of everything; medians are shown.
     #[arg(long, value_name = "R", default_value_t = 21, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
 
-    /// Count no instructions, which takes most of the time.
+    /// Do not count instructions, which takes most of the time.
     #[arg(long)]
     no_instructions: bool,
 
@@ -393,22 +393,22 @@ impl Cake {
 
 /// A tree of classes, 16 to 1,000,000 of them, beside a FIFO and DPDK's `rte_sched`; no I/O.
 ///
-/// Nanoseconds a packet for enqueue and dequeue on one core, all structures in turns, with one class
-/// above each leaf and with four, `pfifo` and `cake` below each leaf; then several threads on one
-/// tree. Rows whose load is `free` check every credit and never wait for one, as `rte_sched` does;
-/// in those that are `bound` the root's rate binds. Memory for each class, too. What does not fit
-/// into memory says so. `rte_sched` needs Debian's package librte-sched23.
+/// Nanoseconds per packet for enqueue and dequeue on one core, all structures in turns, with one
+/// class above each leaf and with four, `pfifo` and `cake` below each leaf; then several threads on
+/// one tree. Rows with load `free` check every credit and never wait for one, as `rte_sched` does;
+/// in rows with load `bound` the root's rate is the limit. Also memory per class. A row that does
+/// not fit into memory says so. `rte_sched` needs Debian's package librte-sched23.
 #[derive(Args)]
 struct Tree {
     /// The numbers of leaf classes, separated by commas.
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = class_tree::CLASSES, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     classes: Vec<u32>,
 
-    /// How often all of it is repeated; medians are shown.
+    /// Repetitions of everything; medians are shown.
     #[arg(long, value_name = "R", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
 
-    /// The most threads; 1, 2, 4 and so on up to it are measured [default: one for each core]
+    /// The most threads; 1, 2, 4 and so on up to this number are measured [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=coordination::MAX_THREADS as i64))]
     threads: Option<u16>,
 
@@ -435,15 +435,15 @@ impl Tree {
     }
 }
 
-/// What a frame costs in the driver: the XDP plane's tree beside token buckets.
+/// The cost of a frame in the driver: the XDP plane's tree beside token buckets.
 ///
 /// Test runs of the kernel with a frame of 64 bytes: an empty program, a token bucket for each CPU,
-/// one that CPUs share, one under a spin lock, and the tree at depths 1 and 4 and with filters; on one
-/// CPU and on all, each with a bucket or leaf of its own and all on one (contended), below the rate and
-/// far above it. Nanoseconds a frame, in processor time. Needs root.
+/// one that CPUs share, one under a spin lock, and the tree at depths 1 and 4 and with filters; on
+/// one CPU and on all, each with a bucket or leaf of its own and all on one (contended), below the
+/// rate and far above it. Nanoseconds per frame, in processor time. Needs root.
 #[derive(Args)]
 struct Xdp {
-    /// How often all of it is repeated; medians are shown.
+    /// Repetitions of everything; medians are shown.
     #[arg(long, value_name = "R", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
 
@@ -466,30 +466,29 @@ impl Xdp {
 /// one core, no I/O.
 ///
 /// `flowbundler`'s multi-level timing wheel (64 x 1024 slots), `carousel` and `eiffel` (slots of
-/// 100 ns up to 10 s), the qdisc `fq`, a binary heap, and as floors a FIFO that looks at no time
-/// and `order`, a ring of numbers that shows what packets' memory alone costs. 100 Gbit/s of
-/// 1500-byte packets in virtual time: whatever leaves is put in again, as the next packet of its
-/// flow. Then one packet at a time, after pauses of up to 9 s.
+/// 100 ns up to 10 s), the qdisc `fq`, a binary heap, and as lower bounds a FIFO that ignores times
+/// and `order`, a ring of numbers that shows the cost of packet memory alone. 100 Gbit/s of
+/// 1500-byte packets in virtual time: each packet that leaves is inserted again as the next packet
+/// of its flow. Then one packet at a time, after pauses of up to 9 s.
 ///
 /// Rates: `equal`, or a `mix` of 10 Kbit/s to 10 Gbit/s (bounded Pareto, 100 Gbit/s in all). Modes:
-/// `drain` asks every 3840 ns, the time of 32 packets, `poll` every 120 ns, the time of one.
+/// `drain` dequeues every 3840 ns, the time of 32 packets, `poll` every 120 ns, the time of one.
 ///
-/// For each: nanoseconds and instructions a packet for departure, departure time and insertion, all
-/// structures in turns; nanoseconds divided by those of `flowbundler`; packets a call that returned
-/// any; memory; by how much a packet left before its time (never, but for the FIFO), and for how
-/// long one was refused after it. Instructions are counted with valgrind. Needs 2 GB of memory for
-/// 1,000,000 flows.
+/// For each: nanoseconds and instructions per packet for departure, departure time and insertion,
+/// all structures in turns; nanoseconds relative to `flowbundler`; packets per call that returned
+/// any; memory; how early a packet left (never, except for the FIFO), and how late. Instructions
+/// are counted with valgrind. Needs 2 GB of memory for 1,000,000 flows.
 #[derive(Args)]
 struct Wheels {
     /// The numbers of flows, separated by commas.
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = wheels::FLOWS, value_parser = clap::value_parser!(u32).range(16..=1 << 22))]
     flows: Vec<u32>,
 
-    /// How often all of it is repeated; medians are shown.
+    /// Repetitions of everything; medians are shown.
     #[arg(long, value_name = "R", default_value_t = 21, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
 
-    /// Count no instructions, which takes most of the time.
+    /// Do not count instructions, which takes most of the time.
     #[arg(long)]
     no_instructions: bool,
 
@@ -529,7 +528,7 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Forward between two ports without anything in between, as the floor for `bench forward`.
+/// Forward between two ports without a shaper, as the lower bound for `bench forward`.
 #[derive(Args)]
 #[command(hide = true)]
 struct BareForwarder {

@@ -7,24 +7,24 @@ use narrows_testbed::interrupt;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Inject faults into a running Narrows under traffic, and check that it keeps its guarantees.
+/// Inject faults into a running Narrows under traffic, and check its guarantees.
 ///
 /// Numbered packets pass both ways between network namespaces. Meanwhile, in an order that the seed
-/// decides, the process is killed, stopped, restarted and upgraded, a worker hangs, ports go down
-/// and change their queues and MTU, the standby bridge breaks, policies and classes change, cores
-/// are taken away, and floods arrive. Every packet must be accounted for, no outage of a flow may
-/// exceed its bound, no flow may be reordered in normal operation, and the limit must hold. Fails
-/// if a guarantee breaks, and prints the seed. Needs root.
+/// determines, the process is killed, stopped, restarted and upgraded, a worker hangs, ports go
+/// down and change their queues and MTU, the standby bridge breaks, policies and classes change,
+/// cores are taken away, and floods arrive. Every packet must be accounted for, no outage of a flow
+/// may exceed its bound, no flow may be reordered in normal operation, and the limit must hold.
+/// Fails if a guarantee is broken, and prints the seed. Needs root.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows chaos --seed 1 --duration 60s
   narrows chaos --only kill,upgrade")]
 pub struct Chaos {
-    /// The seed; the same seed is the same sequence of faults.
+    /// The seed; the same seed gives the same sequence of faults.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// For how long, in seconds or with a unit: 45, 90s, 3m.
+    /// The duration, in seconds or with a unit: 45, 90s, 3m.
     #[arg(long, value_name = "TIME", default_value = "3m", value_parser = parse_duration)]
     duration: Duration,
 

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// See Narrows shape real traffic on this machine, between network namespaces of its own.
+/// Shape real traffic on this machine, between temporary network namespaces.
 ///
-/// Makes three namespaces with 4-queue veth pairs, joins them, and sends UDP and TCP in
-/// many flows, and pings: without a limit, then at 100 Mbit/s, 500 Mbit/s and 1 Gbit/s. Takes less
-/// than two minutes and always cleans up. Needs root.
+/// Makes three namespaces with 4-queue veth pairs, joins them, and sends UDP and TCP in many flows,
+/// and pings: without a limit, then at 100 Mbit/s, 500 Mbit/s and 1 Gbit/s. Takes less than two
+/// minutes and always cleans up. Needs root.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows demo
@@ -24,7 +24,7 @@ pub struct Demo {
     #[command(subcommand)]
     other: Option<Other>,
 
-    /// Seconds for which each limit is measured with each load.
+    /// Seconds per limit and load.
     #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
 
@@ -40,15 +40,15 @@ enum Other {
     Flood(Flood),
 }
 
-/// See what CAKE does to delay while the path is full.
+/// Show the delay under load with CAKE.
 ///
-/// Between the same namespaces, at 20, 100 and 500 Mbit/s in both directions: four TCP flows up
-/// and four down (CS0, CS1, CS5, EF), and pings, UDP probes, a call and DNS-like requests. Compares
+/// Between the same namespaces, at 20, 100 and 500 Mbit/s in both directions: four TCP flows up and
+/// four down (CS0, CS1, CS5, EF), and pings, UDP probes, a call and DNS-like requests. Compares
 /// CAKE with a plain tbf over a pfifo, and with no shaper. Takes less than four minutes and always
 /// cleans up. Needs root.
 #[derive(Args)]
 struct Latency {
-    /// Seconds for which each system is measured under load at each limit.
+    /// Seconds under load per system and limit.
     #[arg(long, value_name = "S", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
 
@@ -56,38 +56,38 @@ struct Latency {
     #[arg(long)]
     json: bool,
 
-    /// Also draw how the added delays are distributed, as SVG.
+    /// Also plot the distribution of the added delays, as SVG.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
 
-/// See a tree of classes divide a link as classes wake, leave and borrow.
+/// Show how a tree of classes divides a link as classes start, stop and borrow.
 ///
 /// A small provider's tree between the same namespaces: two sites, six subscribers, three
-/// applications each, on 80 Mbit/s and four queues. In six phases everyone sends at other rates;
-/// shown is what each class asked for, what HTB's rules give it by a fluid model, and what arrived.
-/// Takes half a minute and cleans up whatever happens. Needs root.
+/// applications each, on 80 Mbit/s and four queues. The offered rates change in six phases. Shows
+/// the rate offered in each class, the rate due by HTB's rules from a fluid model, and the rate
+/// delivered. Takes half a minute and always cleans up. Needs root.
 #[derive(Args)]
 struct Tree {
     #[command(flatten)]
     phases: Phases,
 }
 
-/// See what a flood leaves of a server's transactions, without filters and with them.
+/// Show how many of a server's transactions survive a flood, with and without filters.
 ///
-/// Between the same namespaces: one-byte transactions over TCP, and beside them, twice, as many UDP
-/// packets as a core sends, from the addresses of a blocklist and from invented ones. Takes less than
-/// a minute and cleans up whatever happens. Needs root and two cores.
+/// Between the same namespaces: one-byte transactions over TCP and, in two phases, as many UDP
+/// packets as a core can send, from the addresses of a blocklist and from random ones. Takes less
+/// than a minute and always cleans up. Needs root and two cores.
 #[derive(Args)]
 struct Flood {
     #[command(flatten)]
     phases: Phases,
 }
 
-/// Of a demo in phases.
+/// Options of a demo in phases.
 #[derive(Args)]
 struct Phases {
-    /// Seconds that each phase takes.
+    /// Seconds per phase.
     #[arg(long, value_name = "S", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
 
@@ -95,7 +95,7 @@ struct Phases {
     #[arg(long)]
     json: bool,
 
-    /// Also draw what was measured over time, as SVG.
+    /// Also plot the results over time, as SVG.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }

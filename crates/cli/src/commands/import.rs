@@ -47,11 +47,11 @@ struct Libreqos {
     #[arg(long, value_name = "A,B", value_parser = super::run::parse_ports)]
     ports: [String; 2],
 
-    /// What the uplink carries downstream. Default: the sum of the top nodes.
+    /// The capacity of the uplink, downstream. Default: the sum of the top nodes.
     #[arg(long, value_name = "RATE", value_parser = kbit)]
     down: Option<u64>,
 
-    /// What the uplink carries upstream. Default: the sum of the top nodes.
+    /// The capacity of the uplink, upstream. Default: the sum of the top nodes.
     #[arg(long, value_name = "RATE", value_parser = kbit)]
     up: Option<u64>,
 
@@ -72,24 +72,24 @@ struct Sqm {
     #[arg(long, value_name = "A,B", value_parser = super::run::parse_ports)]
     ports: [String; 2],
 
-    /// The queue of this interface, where several are enabled, or none is.
+    /// The queue of this interface, if several are enabled, or none is.
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
 }
 
-/// The qdiscs, classes and filters of this host, or what `tc -j` printed.
+/// The qdiscs, classes and filters of this host, or the output of `tc -j`.
 #[derive(Args)]
 struct FromTc {
-    /// Files with what `tc -j qdisc show`, `tc -j class show dev NAME` and `tc -j filter show dev
-    /// NAME` printed. Default: this host is asked.
+    /// Files with the output of `tc -j qdisc show`, `tc -j class show dev NAME` and `tc -j filter
+    /// show dev NAME`. Default: query this host.
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Only this device; in files also the one that classes and filters belong to.
+    /// Only this device; also the device of classes and filters in files.
     #[arg(long, value_name = "NAME")]
     dev: Option<String>,
 
-    /// Write what is at one device for another. Can be repeated.
+    /// Write the configuration of one device for another. Can be repeated.
     #[arg(long, value_name = "OLD=NEW", value_parser = pair)]
     rename: Vec<(String, String)>,
 }
@@ -171,7 +171,7 @@ impl FromTc {
         Ok(printed.import(&renamed)?)
     }
 
-    /// Asks the running kernel.
+    /// Queries the running kernel.
     fn ask(&self, printed: &mut Printed) -> anyhow::Result<()> {
         let of = self.dev.iter().flat_map(|dev| ["dev", dev]);
         let qdiscs = tc(["-j", "qdisc", "show"].into_iter().chain(of))?;
@@ -188,7 +188,7 @@ impl FromTc {
     }
 }
 
-/// What `tc WORDS` prints.
+/// The output of `tc WORDS`.
 fn tc<'a>(words: impl IntoIterator<Item = &'a str>) -> anyhow::Result<Vec<u8>> {
     let words: Vec<&str> = words.into_iter().collect();
     let output = Command::new("tc").args(words.iter().map(OsStr::new)).output();
@@ -201,7 +201,7 @@ fn tc<'a>(words: impl IntoIterator<Item = &'a str>) -> anyhow::Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// Writes `text` to `file`, which other trees may have filled.
+/// Writes `text` to `file`, which must not exist: it may belong to another tree.
 fn write_new(file: &Path, text: &str) -> anyhow::Result<()> {
     let made = fs::File::options().write(true).create_new(true).open(file);
     let mut made = made.with_context(|| format!("cannot make {}", file.display()))?;

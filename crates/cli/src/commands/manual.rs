@@ -1,8 +1,8 @@
-//! `narrows manual`: man pages and completions, made from the same command line that is parsed.
+//! `narrows manual`: man pages and completions, generated from the definition of the command line.
 //!
-//! Packages call it when they are built; it is hidden because users find its results where they
-//! look for them. The pages are `narrows(8)` and one for each command, `narrows-NAME(8)`. Their
-//! text is that of `--help`; what stands there behind "Examples:" is the section of that name.
+//! Packages call it when they are built. It is hidden, because users find its results in the usual
+//! places. The pages are `narrows(8)` and one for each command, `narrows-NAME(8)`. Their text is
+//! that of `--help`; the part after "Examples:" becomes the section of that name.
 
 use anyhow::Context;
 use clap::{Args, Command};
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 /// Write man pages and completions for bash, zsh and fish below a directory.
 ///
-/// They lie where they belong below /usr: share/man/man8, share/bash-completion/completions,
+/// They go to their places below /usr: share/man/man8, share/bash-completion/completions,
 /// share/zsh/vendor-completions and share/fish/vendor_completions.d.
 #[derive(Args)]
 pub struct Manual {
@@ -24,9 +24,9 @@ pub struct Manual {
     directory: PathBuf,
 }
 
-/// The section of the manual for programs of administrators.
+/// The manual section for system administration programs.
 const SECTION: &str = "8";
-/// What begins the examples of a help text.
+/// Marks the start of the examples in a help text.
 const EXAMPLES: &str = "Examples:";
 
 impl Manual {
@@ -60,7 +60,7 @@ impl Manual {
     }
 }
 
-/// The page of `command`, and those of the commands below it.
+/// Writes the page of `command`, and those of its subcommands.
 fn write_pages(folder: &Path, command: &Command, title: &str, above: &str) -> anyhow::Result<()> {
     let shown = command.get_subcommands().filter(|below| !below.is_hide_set());
     let below: Vec<(&Command, String)> =
@@ -79,7 +79,7 @@ fn write(file: &Path, text: &[u8]) -> anyhow::Result<()> {
     fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// The page of `command`, with the names of pages to see as well.
+/// The page of `command`, with the names of related pages.
 fn page(command: &Command, title: &str, see: &[String]) -> anyhow::Result<Vec<u8>> {
     let program = format!("narrows {}", env!("CARGO_PKG_VERSION"));
     let man = Man::new(command.clone())
@@ -129,7 +129,7 @@ fn named(command: &Command, title: &str) -> Roff {
     roff
 }
 
-/// What the help says, without its first line, which is the page's name, and its examples.
+/// The text of the help without its first line, which is the page's name; and its examples.
 fn description(command: &Command) -> (String, String) {
     let about = command.get_long_about().or(command.get_about());
     let about = about.map(ToString::to_string).unwrap_or_default();
@@ -139,7 +139,7 @@ fn description(command: &Command) -> (String, String) {
     (prose.trim().to_owned(), examples.trim_matches('\n').trim_end().to_owned())
 }
 
-/// A section with `text`: paragraphs, and as they are the lines that begin with blanks.
+/// A section with `text`: paragraphs; indented lines stay as they are.
 fn section(title: &str, text: &str) -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", [title]);

@@ -27,7 +27,7 @@ pub struct Reconfigure {
     #[arg(long, value_name = "A,B", value_parser = super::run::parse_ports)]
     ports: Option<[String; 2]>,
 
-    /// After how many seconds the ports are joined again, also while COMMAND still runs.
+    /// Seconds after which the ports are joined again, even if COMMAND still runs.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     limit: u64,
 
@@ -77,7 +77,7 @@ impl Reconfigure {
         }
     }
 
-    /// The instance that is meant.
+    /// The requested instance.
     fn instance(&self) -> anyhow::Result<Client> {
         let dev = self.ports.as_ref().map(|ports| ports[0].as_str());
         let mut found = Client::find(dev)?;
@@ -98,7 +98,7 @@ impl Reconfigure {
     }
 }
 
-/// As a shell reports it.
+/// The exit code as a shell reports it.
 fn code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)

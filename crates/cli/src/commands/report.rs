@@ -1,19 +1,20 @@
-//! Printing what a command measured.
+//! Prints the results of a command.
 
 use narrows_testbed::interrupt;
 use serde::Serialize;
 use std::fmt::Display;
 use std::process::ExitCode;
 
-/// The exit code of a program that ends because of an interrupt, as shells give it.
+/// The exit code of a program that was interrupted, as in shells.
 const INTERRUPTED: u8 = 130;
 
-/// How a command ends that has printed its results: of all that there was to measure, or of a part.
+/// The exit code of a command that has printed its results: all of them, or a part after an
+/// interrupt.
 pub fn exit_code() -> ExitCode {
     if interrupt::requested() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS }
 }
 
-/// Prints a report for people or, as JSON, for programs.
+/// Prints a report as text or as JSON.
 pub fn print(report: &(impl Display + Serialize), json: bool) -> anyhow::Result<ExitCode> {
     if json {
         println!("{}", serde_json::to_string_pretty(report)?);

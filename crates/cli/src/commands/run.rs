@@ -123,15 +123,15 @@ enum Xdp {
     Generic,
 }
 
-/// Packet frames of each worker unless told otherwise: some 8,000 packets in each direction.
+/// The default frames per worker: about 8,000 packets in each direction.
 const FRAMES: u32 = 16_384;
 
-/// Entries of each ring: 2 ms of the smallest packets at a million a second, so that a worker
-/// that has to wait for its core for so long loses nothing.
+/// The entries of each ring: 2 ms of the smallest packets at a million a second, so that a worker
+/// that waits that long for its core loses nothing.
 const RING: u32 = 2048;
 
-/// The ring size for workers in which packets may wait in `frames` frames: a TX ring, in which
-/// packets wait, too, may take a quarter of what one direction has.
+/// The ring size for workers with `frames` frames for queued packets. Packets also wait in a TX
+/// ring, which may take a quarter of what one direction has.
 fn ring_for(frames: u32) -> u32 {
     RING.min(1 << (frames / 8).ilog2())
 }
@@ -170,7 +170,7 @@ impl Run {
     }
 }
 
-/// How the bare forwarder and ordinary runs are set up alike, for a fair comparison.
+/// The session options that the bare forwarder and ordinary runs share, for a fair comparison.
 pub fn default_session() -> anyhow::Result<SessionOptions> {
     Ok(SessionOptions {
         frames: FRAMES,

@@ -6,7 +6,7 @@ use narrows_dataplane::control::{Answer, Client, Request};
 use std::io::{Read, Write};
 use std::process::ExitCode;
 
-/// What of a text to restore is sent with one request, in bytes: a request has 16 MiB.
+/// How much of a text to restore goes into one request, in bytes; a request has at most 16 MiB.
 const PART: usize = 6 << 20;
 
 /// Change the sets of addresses that filters look up.
@@ -20,7 +20,7 @@ const PART: usize = 6 << 20;
 /// version; `narrows set help` prints their words. Options: -exist, -quiet, -name, -terse,
 /// -output plain|save, -file FILE.
 ///
-/// Exit codes: 0; 1 where a command failed, and where `test` finds nothing; 2 for an unknown
+/// Exit codes: 0; 1 if a command failed, and if `test` finds nothing; 2 for an unknown
 /// command.
 ///
 /// Sets belong to a running instance. A reload of the policy and an upgrade keep them;
@@ -54,7 +54,7 @@ pub struct Set {
     words: Vec<String>,
 }
 
-/// What an instance answered.
+/// The answer of an instance.
 struct Said {
     stdout: String,
     stderr: String,
@@ -108,7 +108,7 @@ impl Set {
 fn without_file(words: &[String]) -> anyhow::Result<(Vec<String>, Option<String>)> {
     let mut rest = words.to_vec();
     let is_file = |word: &String| ["-file", "-f", "--file"].contains(&word.as_str());
-    // The first word is a command, of which `-f` is one.
+    // The first word is a command, and `-f` is one.
     let Some(at) = rest.iter().skip(1).position(is_file).map(|at| at + 1) else {
         return Ok((rest, None));
     };

@@ -35,11 +35,11 @@ pub struct Setup {
     #[arg(long, value_name = "A,B", num_args = 1..=2, value_delimiter = ',')]
     ports: Vec<String>,
 
-    /// Download rate, as 95mbit. Take 95 % of what the line carries: then the queue is here.
+    /// Download rate, such as 95mbit. Use 95 % of what the line carries, so that the queue is here.
     #[arg(long, value_name = "RATE")]
     down: Option<String>,
 
-    /// Upload rate, likewise.
+    /// Upload rate, in the same way.
     #[arg(long, value_name = "RATE")]
     up: Option<String>,
 
@@ -67,7 +67,7 @@ pub struct Setup {
     #[arg(long)]
     force: bool,
 
-    /// Show the running instance for so many seconds; 0 for none.
+    /// Show the running instance for this many seconds; 0 for none.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(0..=3600))]
     watch: u64,
 }
@@ -76,7 +76,7 @@ fn links() -> PossibleValuesParser {
     policy::LINKS.map(|(name, what)| PossibleValue::new(name).help(what)).into()
 }
 
-/// What systemd takes as the name of an instance without escapes, and a file name.
+/// An instance name that systemd accepts without escapes and that is a file name.
 fn instance_name(text: &str) -> Result<String, String> {
     let letters = |letter: char| letter.is_ascii_alphanumeric() || "_.".contains(letter);
     let is_good =
@@ -89,7 +89,7 @@ fn instance_name(text: &str) -> Result<String, String> {
 impl Setup {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         if !self.dry_run {
-            // Before anybody answers questions in vain.
+            // Before any question is asked in vain.
             steps::check(&self.directory, &self.name, self.force)?;
         }
         let stdin = io::stdin();

@@ -54,7 +54,7 @@ pub struct Sim {
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 
-    /// How many runs in parallel. Default: the number of cores. Does not change results.
+    /// The number of parallel runs. Default: the number of cores. Does not change results.
     #[arg(long, value_name = "N")]
     jobs: Option<std::num::NonZero<usize>>,
 
@@ -111,11 +111,11 @@ impl Sim {
     }
 }
 
-/// Into how many steps the bar divides the whole.
+/// The number of steps of the progress bar.
 const STEPS: f64 = 1000.0;
 
 fn bar() -> ProgressBar {
-    // A file gets no bar.
+    // No bar in a file.
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
@@ -139,7 +139,7 @@ fn list() -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// A built-in scenario, or else a file.
+/// A built-in scenario, otherwise a file.
 fn read(what: &str, overrides: &[Override]) -> anyhow::Result<Experiment> {
     if let Some(text) = scenario::embedded(what) {
         return Ok(Experiment::read(what, text, overrides)?);

@@ -47,7 +47,7 @@ pub struct Tc {
 
 impl Tc {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
-        // A word that is not UTF-8 cannot be one of tc's: the complaint will show it.
+        // A word that is not UTF-8 cannot be one of tc's: the complaint shows it.
         let words: Vec<String> =
             self.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let outcome = match CommandLine::parse(&words) {
@@ -124,7 +124,7 @@ struct Live<'a> {
 }
 
 impl Live<'_> {
-    /// What those in `to` answer to `request`.
+    /// The answers of the instances in `to` to `request`.
     fn ask(&self, to: Recipients, request: &Request) -> anyhow::Result<Outcome> {
         match to {
             Recipients::One(index) => ask(&self.instances[index], request),

@@ -9,9 +9,9 @@ use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How often it is asked how far an upgrade is.
+/// The interval at which the progress of an upgrade is polled.
 const POLL: Duration = Duration::from_millis(20);
-/// How long it may take: longer than all that an instance waits for.
+/// The time limit, longer than all time limits of an instance.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Hand running instances over to a new binary, with all queued packets.
@@ -63,7 +63,7 @@ impl Upgrade {
     }
 }
 
-/// Upgrades one instance and waits for what comes of it.
+/// Upgrades one instance and waits for the result.
 fn upgrade(client: &Client, binary: Option<PathBuf>) -> anyhow::Result<UpgradeStatus> {
     let status = |request| match client.ask(&request)? {
         Answer::Upgrade(status) => Ok(status),

@@ -1,4 +1,4 @@
-//! Bands and turns over four queues, with real packets.
+//! Strict bands and bands that take turns, over four queues, with real packets.
 
 use crate::htb::{assert_near, ports, rates};
 use crate::setup::{assert_balanced, flood, run, turn};
@@ -8,14 +8,14 @@ use narrows_testbed::narrows::Instance;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Until what was queued before a change has left.
+/// The time in which the backlog from before a change leaves.
 const SETTLE: Duration = Duration::from_millis(500);
 
 fn tc(instance: &Instance, lines: &[&str]) {
     lines.iter().for_each(|line| drop(instance.tc(line).unwrap()));
 }
 
-/// What sends UDP from the ports of `group` goes to `class`; everything else where its qdisc says.
+/// Filters UDP from the ports of `group` to `class`; the qdisc decides about everything else.
 fn assign(instance: &Instance, parent: &str, group: u16, class: &str) {
     let ports = ports(group);
     let (first, last) = (ports[0], ports[ports.len() - 1]);
@@ -42,7 +42,7 @@ fn a_good_band_on_few_queues_goes_before_a_worse_one_on_all() {
     assign(&instance, "2:", 0, "2:1");
     let mut books = Books::open(&bed).unwrap();
     let low = flood(&bed, &ports(1), 1000, 45e6);
-    // Of these the fair share of the queues that they land on would not be enough.
+    // They need more than the fair share of the queues that they land on.
     let high = flood(&bed, &ports(0)[..2], 1000, 30e6);
     sleep(SETTLE);
     let now = rates(&instance);
@@ -51,7 +51,7 @@ fn a_good_band_on_few_queues_goes_before_a_worse_one_on_all() {
     high.stop().unwrap();
     sleep(SETTLE);
     assert_near(&rates(&instance), "2:2", 40e6);
-    // Fewer bands, under load: what is queued in the second is lost, and counted.
+    // Fewer bands, under load: packets queued in the removed band are dropped, and counted.
     tc(&instance, &["qdisc replace dev port-b parent 1: handle 3: prio bands 3"]);
     sleep(SETTLE);
     assert_near(&rates(&instance), "3:2", 40e6);
@@ -76,7 +76,7 @@ fn turns_are_in_proportion_to_quanta_over_all_queues_and_follow_a_change() {
     assign(&instance, "2:", 0, "2:1");
     assign(&instance, "2:", 1, "2:2");
     let mut books = Books::open(&bed).unwrap();
-    // One of them on two queues at most.
+    // One of them on at most two queues.
     let loads = [flood(&bed, &ports(0), 1000, 45e6), flood(&bed, &ports(1)[..2], 1000, 45e6)];
     sleep(SETTLE);
     let now = rates(&instance);
@@ -113,8 +113,8 @@ fn bands_below_a_class_have_filters_of_their_own() {
     assign(&instance, "1:", 1, "1:10");
     assign(&instance, "10:", 0, "10:1");
     let mut books = Books::open(&bed).unwrap();
-    // The queues of a class share its rate equally. Wherever they land, the flows of the good band
-    // are within what is their queues'.
+    // The queues of a class share its rate equally. On any queues, the flows of the good band are
+    // within their queues' share.
     let loads = [(0, 6e6), (1, 45e6), (2, 45e6)];
     let loads = loads.map(|(group, rate)| flood(&bed, &ports(group), 1000, rate));
     sleep(SETTLE);

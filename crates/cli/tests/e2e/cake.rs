@@ -1,5 +1,5 @@
 //! CAKE on real packets: one rate over all queues, marks instead of losses, short delays, and
-//! books that add up.
+//! packet conservation.
 
 use crate::limits::{TOLERANCE, assert_near, rate_at_server};
 use crate::setup::{assert_balanced, complaint, flood, run, shared_turn, show, tc, turn};
@@ -15,15 +15,15 @@ use serde_json::Value;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What a flow control needs to find its rate.
+/// The time in which TCP finds its rate.
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// What `narrows tc -s -j qdisc show dev port-b` lists.
+/// The output of `narrows tc -s -j qdisc show dev port-b`.
 fn listed(instance: &Instance) -> Vec<Value> {
     serde_json::from_str(&instance.tc("-s -j qdisc show dev port-b").unwrap()).unwrap()
 }
 
-/// A figure of all tins of a `cake` together.
+/// The sum of a counter over all tins of a `cake`.
 fn in_all_tins(cake: &Value, figure: &str) -> u64 {
     let tins = cake["tins"].as_array().unwrap_or_else(|| panic!("no tins: {cake:#}"));
     tins.iter().map(|tin| tin[figure].as_u64().unwrap()).sum()
@@ -80,18 +80,18 @@ fn tcp_that_understands_marks_is_marked_and_loses_nothing() {
     assert_eq!(in_all_tins(cake, "drops"), 0, "{cake:#}");
 }
 
-/// Where an IPv4 header stands in a frame without tags, and its type of service.
+/// The position of an IPv4 header in a frame without tags.
 const HEADER: std::ops::Range<usize> = 14..34;
 const SERVICE: usize = 15;
 
-/// The sum of an IPv4 header's words, which is all ones where its checksum is right.
+/// The sum of an IPv4 header's words, which is all ones if its checksum is correct.
 fn sum(header: &[u8]) -> u16 {
     let words = header.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
     let sum: u32 = words.sum();
     ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
-/// A frame of `port` with `service` in its header, right in its checksum.
+/// A frame of `port` with `service` in its header, and a correct checksum.
 fn marked(port: u16, service: u8) -> Vec<u8> {
     let mut frame = frames::udp(port, SERVER_MAC, 200).unwrap();
     frame[SERVICE] = service;
@@ -118,7 +118,7 @@ fn wash_clears_code_points_on_the_wire_and_nothing_else() {
         }
         capture.wait_for(services.len(), Duration::from_secs(5));
         let mut arrived = capture.stop().unwrap();
-        // By source port, as they were sent.
+        // By source port, which is the order of sending.
         arrived.sort_by_key(|frame| [frame[34], frame[35]]);
         let expected: Vec<Vec<u8>> =
             (0..).zip(left).map(|(flow, service)| marked(frames::port(flow), service)).collect();
@@ -144,12 +144,12 @@ fn a_ping_beside_standing_tcp_is_answered_soon_and_every_time() {
     assert!(carried * 8 > 2 * 15_000_000, "the load stood still: {carried} bytes in 2 s");
     assert!(ping.received >= 50, "{ping:?}");
     assert_eq!(ping.lost, 0, "{ping:?}");
-    // Most of them: a machine that is busy with something else delays the others.
+    // Most of them: other work on the machine delays the rest.
     let most = ping.percentile(90.0).unwrap();
     assert!(most < Duration::from_millis(15), "{most:?}");
 }
 
-/// Policies of which none limits the load, each reached from every other.
+/// Policies that do not limit the load, each reached from every other.
 const POLICIES: &[&str] = &[
     "qdisc replace dev port-b root handle 1: cake bandwidth 200mbit",
     "qdisc change dev port-b root handle 1: cake bandwidth 300mbit rtt 20ms",
@@ -200,7 +200,7 @@ fn cake_mq_lists_a_root_and_a_child_for_each_queue() {
     assert_eq!(root["root"], true);
     assert!(root["tins"].is_null(), "{root:#}");
     let parents: Vec<&str> = children.iter().filter_map(|child| child["parent"].as_str()).collect();
-    // As `tc` lists what the kernel has.
+    // In the order of the kernel's list.
     assert_eq!(parents, ["1:4", "1:3", "1:2", "1:1"]);
     for child in children {
         assert_eq!((&child["kind"], &child["handle"]), (&"cake".into(), &"0:".into()), "{child:#}");

@@ -1,4 +1,4 @@
-//! Changing the policy under load loses nothing, and what is refused changes nothing.
+//! A change of the policy under load loses no packet, and a refused change changes nothing.
 
 use crate::setup::{
     Scratch, assert_balanced, assert_refused, complaint, flood, flood_from, links, narrows, run,
@@ -10,7 +10,7 @@ use narrows_testbed::{Testbed, frames};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// Policies of which none limits the load, each reached from every other.
+/// Policies that do not limit the load, each reached from every other.
 const POLICIES: &[&str] = &[
     "qdisc replace dev port-b root handle 1: tbf rate 200mbit burst 1m limit 8m",
     "qdisc change dev port-b root handle 1: tbf rate 300mbit burst 1m limit 8m",
@@ -59,7 +59,7 @@ fn what_is_queued_survives_a_change_of_its_qdisc() {
     let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
-    // So slow that nothing but the burst leaves while the test runs.
+    // So slow that only the burst leaves during the test.
     instance.tc("qdisc add dev port-b root handle 1: tbf rate 8kbit burst 2k limit 4m").unwrap();
     let mut books = Books::open(&bed).unwrap();
     let ports: Vec<u16> = (0..64).map(frames::port).collect();
@@ -77,7 +77,7 @@ fn what_is_queued_survives_a_change_of_its_qdisc() {
     ] {
         instance.tc(words).unwrap();
         let now = queued(&show(&bed));
-        // A new bucket comes full: 4 kB are 8 frames, twice where a queue had not yet counted.
+        // A new bucket is full: 4 kB are 8 frames, and twice that if a queue had not yet counted.
         assert!(now + 4 * 2 * 8 >= before, "{words}: {now} queued after {before}");
         before = now;
     }
@@ -116,7 +116,7 @@ fn a_bad_command_changes_nothing() {
         assert!(!complaint(&output).is_empty(), "{words}: nothing said");
         assert_eq!(instance.tc("qdisc show").unwrap(), before, "{words}");
     }
-    // A device of nobody's is asked of nobody.
+    // No instance is asked about a device that belongs to none.
     let output = tc(&bed, "qdisc add dev eth9 root pfifo");
     assert_refused(&output, 1, &["eth9"]);
     assert_eq!(instance.tc("qdisc show").unwrap(), before);

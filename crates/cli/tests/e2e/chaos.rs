@@ -1,5 +1,4 @@
-//! The harness of `narrows chaos` itself: it is content with normal operation, and finds what is
-//! planted.
+//! The harness of `narrows chaos` itself: it accepts normal operation, and finds planted faults.
 
 use crate::setup::{NARROWS, shared_turn};
 use narrows_testbed::chaos::{Kind, Options, Planted, Report, run};

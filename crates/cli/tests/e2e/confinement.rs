@@ -1,5 +1,5 @@
-//! A whole life within what the process leaves itself: whatever happens after the start must go
-//! on working with the privileges that the guide says stay.
+//! The whole life of a confined process: everything after the start must work with the privileges
+//! that the guide lists as kept.
 
 use crate::setup::{
     NARROWS, Scratch, complaint, devices, flood, ip, own_path, set_mtu, shared_turn, show, tc,
@@ -25,7 +25,7 @@ const CAPABILITIES: [(&str, u32); 6] = [
     ("CAP_BPF", 39),
 ];
 
-/// The set of capabilities that `names` are.
+/// The set of the capabilities `names`.
 fn set<'a>(names: impl IntoIterator<Item = &'a str>) -> u64 {
     let bit = |name: &str| {
         let known = CAPABILITIES.iter().find(|(known, _)| *known == name);
@@ -34,7 +34,7 @@ fn set<'a>(names: impl IntoIterator<Item = &'a str>) -> u64 {
     names.into_iter().map(bit).sum()
 }
 
-/// Those that the guide's table says stay.
+/// The capabilities that the guide's table lists as kept.
 fn said_to_stay() -> u64 {
     let rows = GUIDE.lines().filter_map(|line| line.strip_prefix("| `CAP_"));
     let names: Vec<String> =
@@ -43,13 +43,13 @@ fn said_to_stay() -> u64 {
     set(names.iter().map(String::as_str))
 }
 
-/// Those that the service is given.
+/// The capabilities of the service.
 fn of_the_service() -> Vec<&'static str> {
     let line = UNIT.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
     line.unwrap().split(' ').collect()
 }
 
-/// What each thread of a process may do, by the kernel's word.
+/// The status of each thread of a process, from the kernel.
 fn statuses(id: u32) -> Vec<(String, String)> {
     let tasks = std::fs::read_dir(format!("/proc/{id}/task")).unwrap();
     let read = |path: PathBuf| std::fs::read_to_string(path.join("status")).unwrap();
@@ -64,7 +64,7 @@ fn statuses(id: u32) -> Vec<(String, String)> {
         .collect()
 }
 
-/// CAP_SYS_ADMIN, which root keeps where connection tracking is a module.
+/// CAP_SYS_ADMIN, which root keeps if connection tracking is a module.
 fn for_a_module() -> u64 {
     let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap();
     let is_built_in = symbols.lines().any(|line| line.ends_with(" bpf_xdp_ct_lookup"));
@@ -112,15 +112,15 @@ fn assert_forwarding(bed: &Testbed) {
     assert!(server.read().unwrap().rx_packets > arrived, "nothing arrives");
 }
 
-/// All that happens to an instance that begins with the file `policy` and keeps its policy in
-/// `state`.
+/// Runs through everything that happens to an instance that starts with the file `policy` and keeps
+/// its policy in `state`.
 fn whole_life(bed: &Testbed, instance: Instance, stays: u64, policy: &Scratch, state: &Path) {
     assert_confined(instance.id(), stays);
     let ports: Vec<u16> = (0..32).map(frames::port).collect();
     let _load = flood(bed, &ports, 500, 10e6);
     assert_forwarding(bed);
 
-    // Commands, with a program swapped under way.
+    // Commands, including a change of the XDP program.
     for words in [
         "qdisc replace dev port-b root cake bandwidth 50mbit nat",
         "qdisc replace dev port-a root handle 1: tbf rate 50mbit burst 100k latency 20ms",
@@ -135,14 +135,14 @@ fn whole_life(bed: &Testbed, instance: Instance, stays: u64, policy: &Scratch, s
     let lacks = "offers no conntrack look-up";
     assert!(!events(&show(bed)).contains(lacks), "the program for nat was not loaded");
 
-    // Sockets, frames, programs and threads anew.
+    // New sockets, frames, programs and threads.
     set_mtu(bed, 1400);
     wait_for(bed, "joined at another MTU", |show| {
         show["state"] == "running" && (0..2).all(|port| show["ports"][port]["mtu"] == 1400)
     });
     assert_forwarding(bed);
 
-    // An interface that goes for good, and another in its place; its bridge, too.
+    // An interface is deleted and replaced by another; its bridge, too.
     ip(bed.shaper(), &format!("link del {PORT_B}"));
     wait_for(bed, "waiting", |show| show["state"] == "waiting");
     let bridges = ip(bed.shaper(), "-o link show type bridge");
@@ -168,7 +168,7 @@ fn whole_life(bed: &Testbed, instance: Instance, stays: u64, policy: &Scratch, s
     let told = events(&show(bed));
     assert!(!told.contains(lacks) && !told.contains("normal priority"), "{told}");
 
-    // The file, replaced as editors do, and by one that is none of its business.
+    // The file, replaced in the way of editors, and then by a link to a foreign file.
     let beside = format!("{}.new", policy.path());
     std::fs::write(&beside, "qdisc add dev port-b root pfifo limit 77\n").unwrap();
     std::fs::rename(&beside, policy.path()).unwrap();
@@ -189,7 +189,7 @@ fn whole_life(bed: &Testbed, instance: Instance, stays: u64, policy: &Scratch, s
     }
 }
 
-/// A folder of one's own for a policy file and a state file.
+/// A folder for a policy file and a state file.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -1,4 +1,4 @@
-//! What happens when the process is gone.
+//! Behaviour when the process is gone.
 
 use crate::setup::{NARROWS, flood, ip, run, shared_turn, show, wait_for};
 use narrows_testbed::bed::{PORT_A, PORT_B, SERVER};
@@ -11,11 +11,11 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How long traffic may be away, and the promise is a second.
+/// The longest interruption of traffic; the guarantee is one second.
 const GAP: Duration = Duration::from_secs(1);
 
-/// How many pings may be lost over two ends and a start: those that stood in a queue or a ring of
-/// the process that is gone. At one each 10 ms that is never more than one or two each time.
+/// The most pings lost over two ends and a start: those in a queue or a ring of the process that is
+/// gone. At one per 10 ms, that is at most one or two each time.
 const LOST: u64 = 6;
 
 fn ports() -> Vec<u16> {
@@ -27,7 +27,7 @@ fn assert_no_program_left(bed: &Testbed) {
     for port in [PORT_A, PORT_B] {
         let text = ip(bed.shaper(), &format!("-d link show dev {port}"));
         assert!(!text.contains("xdp"), "{text}");
-        // A port of the bridge is promiscuous once, for that.
+        // The bridge holds its port in promiscuous mode once.
         let wanted = if text.contains("master") { "promiscuity 1 " } else { "promiscuity 0 " };
         assert!(text.contains(wanted), "{text}");
     }
@@ -45,8 +45,8 @@ fn received(show: &Value) -> u64 {
     show["conservation"]["received"].as_u64().unwrap()
 }
 
-/// Runs Narrows under load, lets `end` end it, and asserts that the traffic went on and that
-/// the next instance takes over.
+/// Runs Narrows under load, ends it with `end`, and asserts that traffic continues and that the
+/// next instance takes over.
 fn traffic_goes_on_after(end: impl FnOnce(Instance)) {
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);

@@ -1,4 +1,4 @@
-//! Whatever comes in at one port goes out of the other, as it was.
+//! Every frame that enters one port leaves the other, unchanged.
 
 use crate::setup::{assert_balanced, ip, narrows, run, set_mtu, shared_turn, show};
 use narrows_testbed::accounting::Books;
@@ -16,15 +16,15 @@ const PAUSE: [u8; 6] = [1, 0x80, 0xc2, 0, 0, 1];
 const IPV6_MULTICAST: [u8; 6] = [0x33, 0x33, 0, 0, 0, 0x16];
 const IPV4_MULTICAST: [u8; 6] = [1, 0, 0x5e, 0, 0, 0xfb];
 
-/// A frame with `headers` behind the addresses, filled up to `length` bytes with bytes that
-/// a shift or a swap would show.
+/// A frame with `headers` after the addresses, padded to `length` bytes with a pattern that reveals
+/// shifts and swaps.
 fn frame(to: [u8; 6], from: [u8; 6], headers: &[u8], length: usize) -> Vec<u8> {
     let mut frame = [&to[..], &from, headers].concat();
     frame.extend((frame.len()..length).map(|place| (place * 7 + length) as u8));
     frame
 }
 
-/// An IPv4 header and `length` bytes in all; `fragment` is its flags and offset.
+/// An IPv4 header in a packet of `length` bytes; `fragment` is its flags and offset.
 fn ipv4(from: [u8; 6], fragment: u16, length: usize) -> Vec<u8> {
     let mut header = vec![0x08, 0x00, 0x45, 0];
     header.extend(u16::to_be_bytes(length as u16 - 14));
@@ -34,10 +34,10 @@ fn ipv4(from: [u8; 6], fragment: u16, length: usize) -> Vec<u8> {
     frame(SINK_MAC, from, &header, length)
 }
 
-/// One of everything.
+/// One frame of each kind.
 fn one_of_everything(from: [u8; 6]) -> Vec<Vec<u8>> {
     vec![
-        // ARP, as short as it is and padded; asked for an address that nobody has.
+        // ARP, unpadded and padded, for an address that does not exist.
         frame(BROADCAST, from, &[0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, 1], 42),
         frame(BROADCAST, from, &[0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, 1], 60),
         // IPv6, and multicast of both kinds.
@@ -49,7 +49,7 @@ fn one_of_everything(from: [u8; 6]) -> Vec<Vec<u8>> {
         frame(SINK_MAC, from, &[0x81, 0x00, 0xe0, 0x00, 0x08, 0x00], 1518),
         frame(SINK_MAC, from, &[0x88, 0xa8, 0, 9, 0x81, 0x00, 0, 5, 0x86, 0xdd], 1000),
         frame(SINK_MAC, from, &[0x81, 0x00, 0, 1, 0x81, 0x00, 0, 2, 0x81, 0x00, 0, 3], 300),
-        // What a bridge would keep to itself: LLDP, spanning tree (by length), pause.
+        // Frames that a bridge does not forward: LLDP, spanning tree (by length), pause.
         frame(LLDP, from, &[0x88, 0xcc, 2, 7], 120),
         frame(SPANNING_TREE, from, &[0, 38, 0x42, 0x42, 3], 60),
         frame(PAUSE, from, &[0x88, 0x08, 0, 1, 0, 0], 60),
@@ -57,12 +57,12 @@ fn one_of_everything(from: [u8; 6]) -> Vec<Vec<u8>> {
         ipv4(from, 0x2000, 1514),
         ipv4(from, 0x2000 | 185, 1514),
         ipv4(from, 370, 35),
-        // MPLS, jumbograms' own type, a type that nobody knows, nothing but a header.
+        // MPLS, the EtherType of jumbo frames, an unknown type, a header without payload.
         frame(SINK_MAC, from, &[0x88, 0x47, 0, 1, 0x01, 0x40], 500),
         frame(SINK_MAC, from, &[0x88, 0x70], 700),
         frame(SINK_MAC, from, &[0xab, 0xcd], 15),
         frame(SINK_MAC, from, &[0x88, 0xb5], 14),
-        // Full size, to the far end itself and to nobody.
+        // Full size, to the far end's address and to an unused one.
         frame(SINK_MAC, from, &[0x88, 0xb6], 1514),
     ]
 }
@@ -121,7 +121,7 @@ fn every_kind_of_frame_arrives_as_it_was_sent_in_both_directions() {
 fn tags_that_a_vlan_device_puts_on_pass() {
     let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(2).unwrap();
-    // Otherwise a veth keeps the tag beside the frame, where no XDP program sees it.
+    // Otherwise a veth keeps the tag outside the frame, where no XDP program sees it.
     bed.client().run("ethtool", &["-K", CLIENT, "txvlan", "off"]).unwrap();
     let words = ["link", "add", "link", CLIENT, "name", "tagged", "up", "type", "vlan", "id", "77"];
     if bed.client().run("ip", &words).is_err() {
@@ -154,14 +154,14 @@ fn frames_for_the_box_itself_go_to_its_kernel_and_not_across() {
         client.send(&[frame(mac(PORT_A), CLIENT_MAC, &[0x88, 0xb5], 60)]).unwrap();
         server.send(&[frame(mac(PORT_B), SERVER_MAC, &[0x88, 0xb5], 60)]).unwrap();
     }
-    // The other port's address is somebody else's, seen from here.
+    // From here, the other port's address is a foreign one.
     client.send(&[frame(mac(PORT_B), CLIENT_MAC, &[0x88, 0xb5], 60)]).unwrap();
     let (devices, [forth, back]) = assert_balanced(&mut books, &instance);
     assert_eq!((forth.to_kernel, back.to_kernel), (7, 7));
     assert_eq!((devices.server.rx_packets, devices.client.rx_packets), (1, 0));
 }
 
-/// Frames of every size that comes near a boundary, from one that no wire would carry.
+/// Frame sizes around every boundary, starting below the minimum of a wire.
 fn sizes(mtu: usize) -> Vec<usize> {
     let mut sizes: Vec<usize> =
         [14, 60, 1514, 1792, 1793, 2048, 3414, 3840, 3841, 4096, 7680, 7681]
@@ -216,7 +216,7 @@ fn an_mtu_that_does_not_work_is_refused_and_one_that_starts_works() {
     assert_same(&carry((bed.client(), CLIENT), (bed.server(), SERVER), &sent), &sent);
 }
 
-/// Numbers that look random and are the same in every run (xorshift).
+/// Pseudo-random numbers, the same in every run (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -246,8 +246,8 @@ fn frames_of_random_bytes_do_no_harm_and_every_one_is_accounted_for() {
         RawSocket::open(bed.client(), CLIENT).unwrap(),
         RawSocket::open(bed.server(), SERVER).unwrap(),
     ];
-    // What a VLAN type in the wrong place makes the socket itself refuse does not count as
-    // sent: the devices' counters are the book.
+    // The socket itself refuses frames with a VLAN type in the wrong place; they do not count as
+    // sent. The devices' counters are the reference.
     let end = Instant::now() + Duration::from_secs(2);
     let mut tried = 0;
     while Instant::now() < end || tried < 4000 {

@@ -1,4 +1,4 @@
-//! Frames: no direction takes another's, and none is lost.
+//! Frames: neither direction takes the other's, and none is lost.
 
 use crate::setup::wait_for;
 use crate::setup::{
@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// The frames of each worker are all somewhere.
+/// Asserts that all frames of each worker are accounted for.
 #[track_caller]
 fn assert_frames_add_up(show: &Value) {
     for worker in show["workers"].as_array().unwrap() {
@@ -41,12 +41,12 @@ fn a_flood_one_way_takes_no_frame_from_the_other() {
         let instance = run(&bed, &["--frames", "1024"]);
         instance.tc(&format!("qdisc add dev port-a root handle 1: {limit}")).unwrap();
         let mut books = Books::open(&bed).unwrap();
-        // From the server, so that echo requests share nothing with it but the worker. Its frames
-        // are nobody's, so nothing answers.
+        // From the server, so that echo requests share only the worker with it. No host has the
+        // destination address, so nothing answers.
         let ports: Vec<u16> = (0..8).map(frames::port).collect();
         let load = flood_from(bed.server(), SERVER, &ports, 60, 10e6);
         wait_for(&bed, "out of frames that way", |show| no_frame(show, 0) > 100);
-        // And the way under test is full of packets, too, which all pass.
+        // The direction under test is full of packets, too, which all pass.
         let before = show(&bed);
         let forth = flood(&bed, &ports, 60, 2e6);
         sleep(Duration::from_secs(1));
@@ -57,7 +57,7 @@ fn a_flood_one_way_takes_no_frame_from_the_other() {
         assert!(tx(&after) > tx(&before) + 1000, "{limit}: {after:#}");
         assert_frames_add_up(&after);
         load.stop().unwrap();
-        // What is queued leaves with the qdisc that holds it back.
+        // The backlog leaves with the qdisc that holds it.
         instance.tc("qdisc replace dev port-a root noqueue").unwrap();
         assert_balanced(&mut books, &instance);
         assert_frames_add_up(&show(&bed));
@@ -69,7 +69,7 @@ fn pings_pass_against_a_flood_of_short_packets() {
     let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(1).unwrap();
     let instance = run(&bed, &[]);
-    // From client to server, answers the other way.
+    // From client to server; answers take the other direction.
     instance.tc("qdisc add dev port-a root tbf rate 10mbit burst 128k latency 1s").unwrap();
     instance.tc("qdisc add dev port-b root cake unlimited").unwrap();
     let flood = Flood {
@@ -79,7 +79,7 @@ fn pings_pass_against_a_flood_of_short_packets() {
         core: None,
     };
     let load = flood.start(bed.server(), SERVER).unwrap();
-    // A limit of bytes, which the shortest packets exceed by far in frames.
+    // A limit in bytes, which allows far more of the shortest packets than there are frames.
     wait_for(&bed, "out of frames that way", |show| no_frame(show, 0) > 100);
     let before = show(&bed);
     let ping = Ping::start(&bed, Duration::from_secs(30)).unwrap();
@@ -87,7 +87,7 @@ fn pings_pass_against_a_flood_of_short_packets() {
     drop(ping);
     let after = show(&bed);
     drop(load);
-    // To tc they are the qdisc's drops.
+    // tc counts them as the qdisc's drops.
     let shown = instance.tc("-s -j qdisc show dev port-a").unwrap();
     let shown: Value = serde_json::from_str(&shown).unwrap();
     assert!(shown[0]["drops"].as_u64() >= Some(no_frame(&after, 0)), "{shown:#}");
@@ -146,7 +146,7 @@ fn every_frame_comes_back_when_traffic_ends() {
         });
         assert_frames_add_up(&after);
         for worker in after["workers"].as_array().unwrap() {
-            // Two rings of 128, each of which is stocked where there is room for a batch of 64.
+            // Two rings of 128, each of which is refilled when it has room for a batch of 64.
             assert!(
                 (128..=256).contains(&worker["receiving_frames"].as_u64().unwrap()),
                 "{after:#}"
@@ -173,12 +173,12 @@ fn what_is_sent_without_a_carrier_is_said_to_be_lost_there() {
             .any(|event| event.as_str().unwrap().contains(words))
     };
     wait_for(&bed, "said", |show| said(show, &format!("{PORT_B} has no carrier")));
-    // Packets of the kernel's own, which left while it did not know of the carrier yet.
+    // The kernel's own packets, sent before it knew of the carrier.
     let strays = lost(&show(&bed));
     let load = flood(&bed, &[frames::port(0)], 500, 4e6);
     wait_for(&bed, "lost", |show| lost(show) > strays + 100);
     load.stop().unwrap();
-    // The device is asked at once, the workers report ten times a second.
+    // The device is read at once; workers report ten times a second.
     let sent = |show: &Value| show["ports"][1]["total"]["tx_packets"].as_u64().unwrap();
     let now = wait_for(&bed, "counted", |show| sent(show) >= lost(show) - strays);
     assert_eq!(now["conservation"]["unaccounted"], 0);

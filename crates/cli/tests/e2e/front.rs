@@ -7,7 +7,7 @@ use narrows_testbed::narrows::Instance;
 use narrows_testbed::{Testbed, frames};
 use serde_json::Value;
 
-/// The figures of the first action of the first filter at ingress.
+/// The statistics of the first action of the first filter at ingress.
 #[track_caller]
 fn figures(instance: &Instance) -> Value {
     let text = instance.tc("-s -j filter show dev port-a ingress").unwrap();
@@ -28,7 +28,7 @@ fn each_source_has_a_rate_and_who_exceeds_it_is_blocked_in_front_of_both_planes(
         let instance = run(&bed, &["--plane", plane]);
         let mut books = Books::open(&bed).unwrap();
         instance.tc("qdisc add dev port-a clsact").unwrap();
-        // One packet a second, and fifty at once: whatever the machine does, few more pass.
+        // One packet a second with a burst of fifty: few more pass, however slow the machine is.
         instance
             .tc(
                 "filter add dev port-a ingress protocol ip pref 10 matchall action police pkts_rate 1 \
@@ -44,11 +44,12 @@ fn each_source_has_a_rate_and_who_exceeds_it_is_blocked_in_front_of_both_planes(
         assert!((400..500).contains(&gone), "{plane}: {gone} of 540");
         let seen = figures(&instance);
         let (over, blocked) = (seen["over"].as_u64().unwrap(), seen["blocked"].as_u64().unwrap());
-        // Two CPUs may find it out at once.
+        // Two CPUs may detect it at once.
         assert!((1..=3).contains(&over) && over + blocked == gone, "{plane}: {seen}");
         assert_eq!(seen["newcomers"], 0, "{plane}: {seen}");
         assert_eq!(seen["packets"], 700, "{plane}: {seen}");
-        // A flood of sources that nobody knows: as many as may come, and who is known goes on.
+        // A flood of unknown sources: at most the allowed newcomers pass, and known sources
+        // continue.
         for number in 100..250 {
             send(&bed, &frame_from(source(number)), 1);
         }
@@ -60,7 +61,7 @@ fn each_source_has_a_rate_and_who_exceeds_it_is_blocked_in_front_of_both_planes(
         let shown = instance.tc("-s filter show dev port-a ingress").unwrap();
         assert!(shown.contains("per src block 900s room 65536 newcomers 30"), "{plane}: {shown}");
         assert!(shown.contains(&format!("over {over} blocked {blocked} ")), "{plane}: {shown}");
-        // Another filter is another program, which goes on where this one was.
+        // Another filter is another program, which takes over the state.
         instance
             .tc("filter add dev port-a ingress pref 5 flower ip_proto icmp action drop")
             .unwrap();
@@ -108,10 +109,10 @@ fn headers_are_looked_at_in_the_driver_and_marks_are_known_to_classes_behind_it(
         class.unwrap()["stats"]["packets"].as_u64().or(class.unwrap()["packets"].as_u64())
     };
     assert_eq!((packets("1:10"), packets("1:20")), (Some(70), Some(57)), "{classes:#}");
-    // The marks are the workers' to count.
+    // The workers count the marks.
     let shown = instance.tc("-s filter show dev port-a ingress").unwrap();
     assert!(shown.contains("skbedit") && shown.contains(" 70 pkt (dropped 0"), "{shown}");
-    // What only the driver knows does not come behind it.
+    // State that only the driver has does not reach the workers.
     let words = "filter add dev port-a ingress pref 6 matchall action police pkts_rate 9 pkts_burst 9 \
                  conform-exceed drop/pipe per dst action skbedit mark 7 continue";
     assert_refused(&tc(&bed, words), 2, &["knows nothing of sets, of policers"]);

@@ -1,4 +1,4 @@
-//! What happens when the process stands still, or one of its workers does.
+//! Behaviour when the process, or one of its workers, hangs.
 
 use crate::setup::{
     assert_balanced, complaint, flood, flood_from, ip, narrows, run, shared_turn, show, tc,
@@ -13,10 +13,10 @@ use serde_json::Value;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Within this traffic flows again, and whoever asks has an answer.
+/// Traffic resumes, and commands answer, within this time.
 const PROMISE: Duration = Duration::from_secs(1);
 
-/// How long something hangs: long beyond the promise.
+/// The duration of a hang, far beyond the guarantee.
 const HANG: Duration = Duration::from_secs(3);
 
 fn ports() -> Vec<u16> {
@@ -36,7 +36,7 @@ fn events(show: &Value) -> String {
     events.filter_map(Value::as_str).collect::<Vec<_>>().join("\n")
 }
 
-/// What arrives at the server in a second, in frame bits.
+/// What arrives at the server in a second, in bits of frames.
 fn arriving(bed: &Testbed) -> f64 {
     let mut server = Counters::of(bed.server(), SERVER).unwrap();
     let (begin, before) = (Instant::now(), server.read().unwrap().rx_bytes);
@@ -45,7 +45,7 @@ fn arriving(bed: &Testbed) -> f64 {
     bytes as f64 * 8.0 / begin.elapsed().as_secs_f64()
 }
 
-/// Runs `ask` and asserts that it takes no longer than promised.
+/// Runs `ask` and asserts that it is within the guarantee.
 #[track_caller]
 fn promptly<T>(what: &str, ask: impl FnOnce() -> T) -> T {
     let begin = Instant::now();
@@ -71,7 +71,7 @@ fn traffic_goes_on_while_the_whole_process_is_stopped_and_is_shaped_again_after(
     wait_for(&bed, "forwarding", |show| total(show, "stalled") == 0 && arrived(show) > 1000);
     instance.freeze().unwrap();
     sleep(HANG);
-    // Frames flow while nobody in user space is awake.
+    // Frames flow while all of user space is stopped.
     let unshaped = arriving(&bed);
     instance.thaw().unwrap();
     assert!(unshaped > 5e6, "{unshaped} bit/s arrive while the process is stopped");
@@ -84,7 +84,7 @@ fn traffic_goes_on_while_the_whole_process_is_stopped_and_is_shaped_again_after(
     assert!(events(&now).contains("back after"), "{now:#}");
     assert!(total(&now, "stalled") > 1000, "{now:#}");
     assert!(now["conservation"]["bypassed"].as_u64() >= Some(total(&now, "stalled")), "{now:#}");
-    // What came in while the bound passed was too old to be sent.
+    // Packets that arrived before the time-out were too old to be sent.
     assert!(stalled_drops(&now) > 0, "{now:#}");
 
     let more = flood(&bed, &ports(), 500, 60e6);
@@ -114,7 +114,7 @@ fn a_worker_that_hangs_is_passed_by_and_named_and_told_when_it_is_back() {
     let before = wait_for(&bed, "forwarding", |show| arrived(show) > 1000);
 
     let hung = instance.hang(0).unwrap();
-    // At once, and again and again: before it counts as silent, and after.
+    // At once and repeatedly: before the worker counts as silent, and after.
     let begin = Instant::now();
     let mut now = before.clone();
     while begin.elapsed() < HANG {
@@ -125,7 +125,7 @@ fn a_worker_that_hangs_is_passed_by_and_named_and_told_when_it_is_back() {
     }
     let silence = now["workers"][0]["silent_s"].as_f64().unwrap();
     assert!((1.0..10.0).contains(&silence), "{now:#}");
-    // The other one is silent where it was served by the same thread, and nowhere else.
+    // The other worker is silent only if the same thread serves it.
     let [shares, is_silent] = [
         now["workers"][1]["thread"] == now["workers"][0]["thread"],
         now["workers"][1].get("silent_s").is_some(),

@@ -13,16 +13,17 @@ use std::collections::BTreeMap;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How far a rate may be off here, as a share: see `limits`. A worker that waits for its core
-/// leaves its part to other classes meanwhile, so it may also be this part of the root's rate.
+/// The allowed deviation of a rate, as a fraction: see `limits`. A worker that waits for its core
+/// leaves its part to other classes meanwhile, so the deviation may also be this fraction of the
+/// root's rate.
 const TOLERANCE: f64 = 0.04;
 const TOLERANCE_BITS: f64 = 0.03 * 40e6;
 
 /// Flows that land on all queues.
 const FLOWS: u16 = 16;
 
-/// The commands that make a tree. Its bursts outlast the time for which a worker may have to wait
-/// for its core.
+/// The commands that create a tree. Its bursts outlast the time for which a worker may wait for its
+/// core.
 pub(crate) fn tree() -> Vec<String> {
     let classes = [
         "qdisc add dev port-b root handle 1: htb default 30",
@@ -46,12 +47,12 @@ pub(crate) fn tree() -> Vec<String> {
     classes.map(str::to_owned).into_iter().chain(filters).collect()
 }
 
-/// Loads all classes with more than they can have.
+/// Loads all classes above their rates.
 pub(crate) fn loads(bed: &Testbed) -> Vec<Running> {
     (0..3).map(|group| flood(bed, &ports(group), 1000, 45e6)).collect()
 }
 
-/// What is assured, and all that is left for the best priority.
+/// Asserts the assured rates, and that the best priority gets the rest.
 #[track_caller]
 fn assert_shared(instance: &Instance) {
     sleep(Duration::from_millis(500));
@@ -66,11 +67,11 @@ pub(crate) fn ports(group: u16) -> Vec<u16> {
     (0..FLOWS).map(|flow| frames::port(group * FLOWS + flow)).collect()
 }
 
-/// What each class has sent, in bytes.
+/// The bytes sent by each class.
 pub(crate) fn sent(instance: &Instance) -> BTreeMap<String, u64> {
     let shown = instance.tc("-s -j class show dev port-b").unwrap();
     let classes: Value = serde_json::from_str(&shown).unwrap();
-    // That of a tbf has no figures.
+    // The class of a tbf has no statistics.
     let sent = |class: &Value| {
         let bytes = class["stats"]["bytes"].as_u64()?;
         Some((class["handle"].as_str().unwrap().to_owned(), bytes))
@@ -78,12 +79,12 @@ pub(crate) fn sent(instance: &Instance) -> BTreeMap<String, u64> {
     classes.as_array().unwrap().iter().filter_map(sent).collect()
 }
 
-/// In how many windows a rate is measured: see `limits`.
+/// The number of windows in which a rate is measured: see `limits`.
 const WINDOWS: usize = 5;
-/// How long each of them is.
+/// The length of a window.
 const WINDOW: Duration = Duration::from_millis(400);
 
-/// What each class sends, in bits a second: the median of some windows.
+/// The rate of each class, in bits a second: the median of some windows.
 pub(crate) fn rates(instance: &Instance) -> BTreeMap<String, f64> {
     let mut of_class: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     let (mut since, mut before) = (Instant::now(), sent(instance));
@@ -122,7 +123,7 @@ fn classes_share_one_rate_over_all_queues_as_htb_says() {
     let mut books = Books::open(&bed).unwrap();
     let loads = loads(&bed);
     assert_shared(&instance);
-    // Under load, and without a packet that is lost by it.
+    // Under load, without losing a packet.
     instance
         .tc("class change dev port-b classid 1:10 htb rate 10mbit ceil 20mbit burst 40k cburst 60k")
         .unwrap();
@@ -190,7 +191,7 @@ fn a_providers_tree_is_shown_with_every_packet_accounted_for() {
     let options = demo::Options { program: NARROWS.into(), phase: Duration::from_secs(1) };
     let report = demo::run(&options).unwrap();
     assert_eq!(report.unaccounted, 0, "{report}");
-    // Who asked for something got something, and the link was never exceeded.
+    // Every class that offered traffic got some, and the link was never exceeded.
     let shares = |depth| report.classes.iter().filter(move |class| class.depth == depth);
     for share in shares(3).flat_map(|class| &class.phases) {
         assert!(share.asked_bps == 0.0 || share.delivered_bps > 0.0, "{report}");

@@ -1,4 +1,4 @@
-//! An instance with nothing to do does next to nothing, and what it shows adds up.
+//! An idle instance uses next to no resources, and its output is consistent.
 
 use crate::setup::{flood, narrows, run, shared_turn, show, turn, wait_for};
 use narrows_testbed::{Testbed, frames};

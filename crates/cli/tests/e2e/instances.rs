@@ -1,4 +1,4 @@
-//! Two instances in one network namespace, spoken to as if there was one.
+//! Two instances in one network namespace, addressed as if they were one.
 
 use crate::setup::{Scratch, complaint, ip, narrows, run, shared_turn, tc};
 use narrows_testbed::Testbed;

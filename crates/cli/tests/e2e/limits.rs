@@ -1,4 +1,4 @@
-//! A rate is kept, by whichever strategy, and per port or per queue as the policy says.
+//! A rate is kept under every strategy, per port or per queue as the policy says.
 
 use crate::setup::{assert_balanced, flood, flood_from, run, show, turn};
 use narrows_testbed::accounting::Books;
@@ -10,18 +10,18 @@ use serde_json::Value;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How far a rate may be off here, as a share. What a noisy machine costs within the window
-/// is far below it; a strategy that is wrong is far above.
+/// The allowed deviation of a rate, as a fraction. The effect of a noisy machine within the window
+/// is far below it; that of a wrong strategy is far above.
 pub(crate) const TOLERANCE: f64 = 0.03;
-/// How many windows a rate is measured in: where the machine gives a worker no time, that window
-/// has too little and the next too much, and the median neither.
+/// The number of windows in which a rate is measured. If a worker does not get its core, that
+/// window has too little and the next one too much; the median is not affected.
 const WINDOWS: usize = 5;
-/// How long each of them is.
+/// The length of a window.
 const WINDOW: Duration = Duration::from_millis(300);
-/// What bursts need to be over.
+/// The time in which bursts end.
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// What each of the ends received, in bits per second: the median of some windows.
+/// The rate received at each end, in bits per second: the median of some windows.
 fn rates<const N: usize>(of: [End<'_>; N]) -> [f64; N] {
     let mut meters = of.map(|end| Meter::at(end).unwrap());
     sleep(WARM_UP);
@@ -39,7 +39,7 @@ fn rates<const N: usize>(of: [End<'_>; N]) -> [f64; N] {
     })
 }
 
-/// What the server received, in bits per second: the median of some windows.
+/// The rate received at the server, in bits per second: the median of some windows.
 pub(crate) fn rate_at_server(bed: &Testbed) -> f64 {
     let [_, server] = bed.ends();
     let [rate] = rates([server]);
@@ -98,8 +98,8 @@ fn one_busy_queue_gets_all_of_the_rate() {
 
 #[test]
 fn both_directions_have_rates_of_their_own() {
-    // By `lock`, because the queues' loads are uneven here, and that is where `equal` is not
-    // exact, by its authors' own account.
+    // With `lock`, because the queues' loads are uneven here. Under uneven load `equal` is not
+    // exact, as its authors say.
     let Some(_turn) = turn() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
@@ -123,7 +123,7 @@ fn what_a_frame_costs_on_the_wire_counts() {
     let Some(_turn) = turn() else { return };
     let bed = Testbed::up(2).unwrap();
     let instance = run(&bed, &[]);
-    // 200 bytes each, and 50 more on the wire: four fifths of the rate are frames.
+    // 200 bytes each, and an overhead of 50: four fifths of the rate are frames.
     let words = "qdisc add dev port-b root tbf rate 20mbit burst 100k latency 50ms overhead 50";
     instance.tc(words).unwrap();
     let ports: Vec<u16> = (0..32).map(frames::port).collect();
@@ -132,7 +132,7 @@ fn what_a_frame_costs_on_the_wire_counts() {
     assert_near(rate, 16e6, TOLERANCE, "overhead 50");
 }
 
-/// What each queue of port B has sent, with the time by the clock of the instance.
+/// The bytes sent by each queue of port B, with the time on the instance's clock.
 fn sent_by_queue(bed: &Testbed) -> (f64, Vec<f64>) {
     let bits = |queue: &Value| queue["tx_bytes"].as_u64().unwrap() as f64 * 8.0;
     let shown = show(bed);
@@ -164,7 +164,7 @@ fn under_mq_each_queue_is_limited_by_itself() {
         assert_near(rates[queue], limit, 2.0 * TOLERANCE, &format!("queue {queue}"));
     }
     assert!(rates[3] > 18e6, "the queue without a limit sends {} bit/s", rates[3]);
-    // And no more when its siblings rest: the rate is the queue's.
+    // And no more when its siblings are idle: the rate is the queue's.
     drop(_load);
     let _load = flood(&bed, &flows[2], 1000, 24e6);
     let rate = rate_at_server(&bed);
@@ -182,14 +182,14 @@ fn a_fifo_holds_what_its_limit_says_and_drops_the_rest() {
     instance.tc("qdisc add dev port-b root handle 1: tbf rate 1mbit burst 3k limit 500k").unwrap();
     for (fifo, most_packets) in [("pfifo limit 10", 10), ("bfifo limit 25000", 25)] {
         instance.tc(&format!("qdisc replace dev port-b parent 1:1 {fifo}")).unwrap();
-        // What was queued before stays, whatever the limit: it takes its time to leave.
+        // The earlier backlog stays, whatever the limit, and takes its time to leave.
         sleep(Duration::from_millis(300));
         let before = show(&bed);
         sleep(Duration::from_millis(500));
         let now = show(&bed);
         let port = &now["ports"][1];
         assert_eq!(port["name"], PORT_B);
-        // The tbf itself holds the one that leaves next.
+        // The tbf itself holds the next packet.
         let backlog = port["total"]["backlog_packets"].as_u64().unwrap();
         assert!((most_packets..=most_packets + 1).contains(&backlog), "{fifo}: {backlog} queued");
         let drops = |show: &Value| show["ports"][1]["total"]["drops_by_reason"]["limit"].as_u64();

@@ -1,14 +1,14 @@
-//! Narrows from end to end: real packets between network namespaces, through the program
-//! as anyone would run it.
+//! Narrows from end to end: real packets between network namespaces, through the program as users
+//! run it.
 //!
-//! Needs root and a few tools; without them each test prints `SKIPPED` with the reason. The
-//! tests take turns, because they share the machine's cores, and a test of one would
-//! disturb the measurements of another.
+//! Needs root and a few tools; without them each test prints `SKIPPED` with the reason. The tests
+//! take turns, because they share the machine's cores, and one test would disturb the measurements
+//! of another.
 //!
-//! What the bounds allow for: machines on which a thread may have to wait a tenth of a
-//! second for its core. Where a number has to be exact (the books), it is; where it is a
-//! rate or a time, the bound says what would be broken, not what is good. Exact rates are
-//! `narrows demo`'s and the benchmarks' business.
+//! The bounds allow for machines on which a thread may wait a tenth of a second for its core. A
+//! number that must be exact (packet conservation) is checked exactly. For a rate or a time, the
+//! bound detects defects; it is not a target. `narrows demo` and the benchmarks measure exact
+//! rates.
 
 mod bands;
 mod cake;

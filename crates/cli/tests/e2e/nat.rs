@@ -1,5 +1,5 @@
-//! `cake nat` on real packets: hosts behind one address are told apart by what the kernel's
-//! connection tracking knows of them.
+//! `cake nat` on real packets: the kernel's connection tracking distinguishes hosts behind one
+//! address.
 
 use crate::setup::{complaint, flood, run, tc, turn};
 use narrows_testbed::bed::SERVER;
@@ -10,10 +10,10 @@ use std::net::Ipv4Addr;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Flows of the host that has many; the other one has one.
+/// The flows of one host; the other one has a single flow.
 const MANY: u16 = 7;
 
-/// The first flow's part of the UDP packets that arrive at the server.
+/// The first flow's share of the UDP packets that arrive at the server.
 fn first_flows_share(bed: &Testbed) -> f64 {
     let capture = Capture::start(bed.server(), SERVER, "udp").unwrap();
     sleep(Duration::from_secs(1));
@@ -44,7 +44,7 @@ fn hosts_behind_one_address_share_evenly_with_nat_and_only_with_it() {
             return;
         }
     }
-    // Each flow wants 7.5 Mbit/s: more than half of what there is.
+    // Each flow offers 7.5 Mbit/s: more than half of the rate.
     let load = flood(&bed, &ports, 500, 60e6);
     let alone = 1.0 / f64::from(MANY + 1);
     for (word, expected) in [("nat", 0.5), ("nonat", alone), ("nat", 0.5)] {

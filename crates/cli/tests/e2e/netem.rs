@@ -1,4 +1,4 @@
-//! A path that is longer, worse and slower, with real packets.
+//! Delay, loss and a rate on a path, with real packets.
 
 use crate::setup::{assert_balanced, flood, run, shared_turn, show, turn};
 use narrows_testbed::accounting::Books;
@@ -28,7 +28,7 @@ fn a_ping_takes_the_delay_of_each_way() {
     let forth = round_trip(&bed) - without;
     instance.tc("qdisc add dev port-a root netem delay 20ms").unwrap();
     let both = round_trip(&bed) - without;
-    // Never early; late by what this machine is.
+    // Never early; the lateness is that of this machine.
     assert!((19.5..24.0).contains(&forth), "{forth} ms more one way, {without} ms without");
     assert!((39.0..46.0).contains(&both), "{both} ms more both ways, {without} ms without");
     // At port B, all pings; at port A, those of the second half.
@@ -84,8 +84,8 @@ fn a_rate_is_one_over_all_queues() {
         before = after;
     }
     rates.sort_by(f64::total_cmp);
-    // Never more; less by what a worker loses that waits for its core for longer than a
-    // millisecond, which is all that may be made up for.
+    // Never more; less by what a worker loses if it waits for its core for more than a millisecond,
+    // which is all that may be made up for.
     assert!((0.85 * 40e6..1.02 * 40e6).contains(&rates[2]), "{rates:?}");
     load.stop().unwrap();
     let (_, [forth, _]) = assert_balanced(&mut books, &instance);

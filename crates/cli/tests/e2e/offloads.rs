@@ -1,4 +1,4 @@
-//! Offloads that would spoil what passes are off while Narrows runs, and as before afterwards.
+//! Offloads that would corrupt traffic are off while Narrows runs, and restored afterwards.
 
 use crate::setup::{Scratch, ip, run, shared_turn, show, wait_for};
 use narrows_testbed::bed::{CLIENT, SERVER, SINK_MAC};
@@ -16,8 +16,8 @@ fn is_on(namespace: &Namespace, device: &str, feature: &str) -> bool {
     line.unwrap_or_else(|| panic!("{feature} is not in {shown}")).starts_with("on")
 }
 
-/// A program that tags each packet with the tag protocol in place of PROTOCOL that leaves a device,
-/// as a VLAN interface on it would.
+/// A program that tags each packet leaving a device, as a VLAN interface on it would. PROTOCOL
+/// stands for the tag protocol.
 const TAGGER: &str = r#"
 #include <linux/bpf.h>
 static long (*push)(struct __sk_buff *skb, unsigned short proto, unsigned short tag) =
@@ -27,7 +27,7 @@ __attribute__((section("tc"), used)) int tag(struct __sk_buff *skb)
 __attribute__((section("license"), used)) char _license[] = "GPL";
 "#;
 
-/// Has what leaves the client tagged.
+/// Tags what leaves the client.
 fn tag_what_leaves(bed: &Testbed, protocol: u16) {
     let source = TAGGER.replace("PROTOCOL", &protocol.to_be().to_string());
     let source = Scratch::new("tagger.c", &source);
@@ -43,8 +43,8 @@ fn tag_what_leaves(bed: &Testbed, protocol: u16) {
     bed.client().run("tc", &words.split(' ').collect::<Vec<_>>()).unwrap();
 }
 
-/// How many of the frames that the client sends with the payload type `0x88b5` arrive with their
-/// tag and how many without.
+/// How many of the client's frames with the payload type `0x88b5` arrive with their tag, and how
+/// many without.
 fn tagged_and_not(bed: &Testbed, protocol: u16) -> (usize, usize) {
     let capture = Capture::start(bed.server(), SERVER, "").unwrap();
     let mac = SINK_MAC.map(|byte| byte.to_string()).join(", ");
@@ -74,7 +74,7 @@ fn tagged_frames_keep_their_tag_whatever_the_other_end_was_set_to() {
     let _instance = run(&bed, &[]);
     assert_eq!(tagged_and_not(&bed, 0x8100), (50, 0));
 
-    // And what is switched on later does not stay.
+    // An offload that is switched on later does not stay on.
     bed.client().run("ethtool", &["-K", CLIENT, "txvlan", "on"]).unwrap();
     wait_for(&bed, "switched off again", |_| !is_on(bed.client(), CLIENT, "tx-vlan-offload"));
     assert_eq!(tagged_and_not(&bed, 0x8100), (50, 0));
@@ -168,7 +168,7 @@ fn receive_queues_that_nobody_serves_are_said_and_what_comes_in_there_is_counted
     wait_for(&bed, "stopped", |show| {
         show["events"].to_string().contains("frames bypassed the limit")
     });
-    // The remedy is the command that stands in the warning.
+    // The remedy is the command in the warning.
     let words = ["reconfigure", "--", "ethtool", "-L", "port-a", "rx", "2", "tx", "2"];
     let output = crate::setup::narrows(&bed, &words);
     assert!(output.status.success(), "{}", crate::setup::complaint(&output));

@@ -1,4 +1,4 @@
-//! `overlimits` says of the same load what Linux's own shaper says.
+//! `overlimits` equals that of Linux's own shaper under the same load.
 
 use crate::setup::{flood, run, turn};
 use narrows_testbed::bed::{self, PORT_B};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How many overlimits there are for each packet that was sent, by `tc -s -j qdisc show`.
+/// The overlimits per sent packet, from `tc -s -j qdisc show`.
 fn for_each_sent(shown: &str) -> f64 {
     let qdiscs: Value = serde_json::from_str(shown).unwrap();
     let count = |key: &str| qdiscs[0][key].as_u64().unwrap() as f64;
@@ -58,8 +58,8 @@ fn a_limit_of_many_queues_counts_as_many_overlimits_as_that_of_one() {
         let shown = instance.tc(&format!("-s -j qdisc show dev {PORT_B}")).unwrap();
         let qdiscs: Value = serde_json::from_str(&shown).unwrap();
         let count = |key: &str| qdiscs[0][key].as_u64().unwrap() as f64;
-        // Each packet that comes and each that leaves finds others that wait: so it is with Linux's
-        // cake_mq, to one part in a thousand.
+        // Each arriving and each departing packet finds others waiting: as in Linux's cake_mq, to
+        // one part in a thousand.
         let expected = 2.0 * count("packets") + count("drops") + count("qlen");
         let share = count("overlimits") / expected;
         println!("{qdisc}: {share:.3} overlimits for each packet that came or left");

@@ -1,5 +1,5 @@
-//! Pacing on real packets: each flow keeps its own rate, spaced evenly, and what leaves together
-//! is of different flows.
+//! Pacing on real packets: each flow keeps its own rate with even gaps, and packets that leave
+//! together belong to different flows.
 
 use crate::setup::{flood, run, show, turn};
 use narrows_testbed::accounting::Books;
@@ -13,17 +13,17 @@ use std::collections::BTreeMap;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// What fills the queues of flows that are offered half as much again as they may send.
+/// The time in which the queues of flows fill that offer 1.5 times their rate.
 const WARM_UP: Duration = Duration::from_millis(500);
-/// How long packets are looked at.
+/// The length of the measurement.
 const WINDOW: Duration = Duration::from_millis(1000);
-/// How far the rate may be off, in per cent: a machine that gives no time at the end of the window
-/// takes so much of it.
+/// The allowed deviation of the rate in per cent: a machine that pauses at the end of the window
+/// takes away this much.
 const TOLERANCE: f64 = 10.0;
-/// All frames, in bytes.
+/// The size of all frames, in bytes.
 const FRAME: usize = 1000;
 
-/// The times of what arrives at the server within a window, by flow.
+/// The arrival times at the server within a window, by flow.
 fn arriving(bed: &Testbed) -> BTreeMap<u16, Vec<Nanos>> {
     sleep(WARM_UP);
     let capture = Capture::of_times(bed.server(), SERVER, "udp").unwrap();
@@ -42,12 +42,12 @@ fn traces(flows: &BTreeMap<u16, Vec<Nanos>>, ports: &[u16], bits: f64) -> Vec<Tr
 fn assert_paced(traces: &[Trace], what: &str) {
     let off = whole(traces).unwrap();
     assert!(off.median.abs() <= TOLERANCE, "{what}: {off:?} %");
-    // Unpaced, what the sender sends together arrives together.
+    // Unpaced, packets that are sent together arrive together.
     let gaps = gaps(traces).unwrap();
     assert!((0.6..1.6).contains(&gaps.p50), "{what}: {gaps:?}");
 }
 
-/// All of port B's queues.
+/// The sum over port B's queues.
 fn total(show: &Value) -> &Value {
     &show["ports"][1]["total"]
 }
@@ -81,7 +81,7 @@ fn packets_of_different_flows_leave_with_one_kick() {
     let Some(_turn) = turn() else { return };
     let bed = Testbed::up(1).unwrap();
     let instance = run(&bed, &[]);
-    // A flow has a packet in 40 ms, and all of them together one in 156 us.
+    // Each flow has a packet every 40 ms, and all flows together one every 156 us.
     instance.tc("qdisc add dev port-b root flowbundler maxrate 200kbit flow_limit 5").unwrap();
     let ports: Vec<u16> = (0..256).map(frames::port).collect();
     let load = flood(&bed, &ports, FRAME, 256.0 * 300e3);

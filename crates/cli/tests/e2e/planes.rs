@@ -1,4 +1,4 @@
-//! One policy and one traffic on both planes and in the simulator.
+//! The same policy and traffic on both planes and in the simulator.
 
 use crate::htb::{loads, sent, tree};
 use crate::policing::{XDP, rate_at_server, take_redirected};
@@ -11,25 +11,26 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How far apart what each class gets of what all get may be: as far as in `htb`, since a sender
-/// that waits for its core leaves its part to others. docs/xdp.md has what is seen.
+/// The allowed difference between the shares of a class. As large as in `htb`, because a sender
+/// that waits for its core leaves its part to others. docs/xdp.md has the observed differences.
 const SHARES_APART: f64 = 0.03;
-/// And what all get: a worker that waits for its core leaves some of the rate unused.
+/// The allowed difference between the total rates: a worker that waits for its core leaves some of
+/// the rate unused.
 const RATES_APART: f64 = 0.03;
 const ROOT: f64 = 40e6;
 const CLASSES: [&str; 3] = ["1:10", "1:20", "1:30"];
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug)]
 struct Outcome {
-    /// What each class gets of what all get.
+    /// The share of each class.
     shares: BTreeMap<String, f64>,
-    /// What all get, in bits a second.
+    /// The total rate, in bits a second.
     rate: f64,
 }
 
 impl Outcome {
-    /// Of what each class got, whatever it is counted in.
+    /// From the amount of each class, in any unit.
     fn new(classes: &BTreeMap<String, f64>, rate: f64) -> Self {
         let sum: f64 = classes.values().sum();
         let shares = classes.iter().map(|(class, got)| (class.clone(), got / sum)).collect();
@@ -37,7 +38,7 @@ impl Outcome {
     }
 }
 
-/// On the plane that `arguments` ask for. Demands that classes, port and devices agree on every
+/// Runs on the plane that `arguments` select. Asserts that classes, port and devices agree on every
 /// packet.
 fn on_plane(arguments: &[&str]) -> Outcome {
     let bed = Testbed::up(4).unwrap();
@@ -66,14 +67,14 @@ fn on_plane(arguments: &[&str]) -> Outcome {
         [forth.received, forth.dropped_by_narrows],
         "{arguments:?}: {shown:#}"
     );
-    // The one that was disturbed least: a receiver has to wait for its core, too.
+    // The least disturbed one: a receiver has to wait for its core, too.
     let rate =
         rates.into_iter().min_by(|one, other| (one - ROOT).abs().total_cmp(&(other - ROOT).abs()));
     let grown = |class: &&str| ((*class).to_owned(), (after[*class] - before[*class]) as f64);
     Outcome::new(&CLASSES.iter().map(grown).collect(), rate.unwrap())
 }
 
-/// The same in virtual time: greedy senders for each class.
+/// Runs in virtual time, with greedy senders for each class.
 fn simulated() -> Outcome {
     let policy = tree().join("\n");
     let apps = CLASSES.map(|class| {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 pub(crate) const XDP: [&str; 2] = ["--plane", "xdp"];
 
-/// Has the ends of `bed` take frames that programs redirect to them.
+/// Makes the ends of `bed` accept redirected frames.
 pub(crate) fn take_redirected(bed: &Testbed) {
     for (namespace, device) in [(bed.client(), CLIENT), (bed.server(), SERVER)] {
         namespace.run("ethtool", &["-K", device, "gro", "on"]).unwrap();
@@ -27,7 +27,7 @@ fn steady() -> Vec<u16> {
     (0..32).map(frames::port).collect()
 }
 
-/// What the server receives within half a second, in bits per second.
+/// What the server receives in half a second, in bits per second.
 pub(crate) fn rate_at_server(bed: &Testbed) -> f64 {
     let [_, server] = bed.ends();
     let mut meter = Meter::at(server).unwrap();
@@ -39,7 +39,7 @@ pub(crate) fn rate_at_server(bed: &Testbed) -> f64 {
 
 #[track_caller]
 fn assert_rate(bed: &Testbed, limit: f64) {
-    // The first bursts are over, and the best of three: a sender may have to wait for its core.
+    // After the first bursts, the best of three: a sender may have to wait for its core.
     sleep(Duration::from_millis(300));
     let rates: Vec<f64> = (0..3).map(|_| rate_at_server(bed)).collect();
     let off = |rate: &f64| (rate / limit - 1.0).abs();
@@ -71,7 +71,7 @@ fn a_rate_is_exact_in_either_mode_and_every_frame_is_accounted_for() {
         load.stop().unwrap();
         let (_, [forth, _]) = assert_balanced(&mut books, &instance);
         assert!(forth.dropped_by_narrows > 1000, "{forth:?}");
-        // The same figures wherever they are shown.
+        // All outputs show the same numbers.
         let now = show(&bed);
         let total = &now["ports"][1]["total"];
         let qdiscs = instance.tc("-s -j qdisc show dev port-b").unwrap();
@@ -125,7 +125,7 @@ fn classes_borrow_as_htb_says_and_change_under_load() {
     instance.tc("class del dev port-b classid 1:10").unwrap();
     sleep(Duration::from_millis(300));
     assert_near(&rates(&instance), "1:20", 36e6);
-    // What cannot be changes nothing.
+    // An impossible command changes nothing.
     assert_refused(&tc(&bed, "qdisc add dev port-b parent 1:20 cake"), 2, &["cake", "--plane xsk"]);
     assert_near(&rates(&instance), "1:20", 36e6);
     for load in loads {
@@ -168,7 +168,7 @@ fn a_driver_that_would_lose_frames_is_no_place_for_it() {
     let bed = Testbed::up(1).unwrap();
     let native = ["run", "--ports", "port-a,port-b", "--plane", "xdp", "--xdp", "native"];
     assert_refused(&narrows(&bed, &native), 1, &["leave out --xdp native", "gro on"]);
-    // What doctor says beforehand is what to do about it.
+    // doctor's advice before the start solves the problem.
     let said = narrows(&bed, &["doctor", "port-a", "port-b", "--plane", "xdp"]);
     assert_eq!(said.status.code(), Some(0));
     assert!(String::from_utf8_lossy(&said.stdout).contains("gro on"));

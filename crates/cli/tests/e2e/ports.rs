@@ -1,4 +1,4 @@
-//! Interfaces that vanish or change while traffic runs.
+//! Interfaces that disappear or change under traffic.
 
 use crate::setup::{complaint, devices, flood, ip, run, set_mtu, shared_turn, show, tc, wait_for};
 use narrows_testbed::accounting::{Books, directions};
@@ -31,14 +31,14 @@ fn events(show: &Value) -> String {
         .join("\n")
 }
 
-/// Waits until frames arrive at the server under the policy, with counters that ran on.
+/// Waits until frames arrive at the server under the policy, with counters that continued.
 #[track_caller]
 fn assert_recovered(bed: &Testbed, before: &Value) -> Value {
     let running = wait_for(bed, "running again", |show| show["state"] == "running");
     assert!(sent(&running) >= sent(before), "counters began anew: {running:#}");
     let mut server = Counters::of(bed.server(), SERVER).unwrap();
     let arrived = server.read().unwrap().rx_packets;
-    // Counted from here, not from before the interruption: it may have sent much since then.
+    // Counted from here, because much may have been sent since the interruption.
     let running = show(bed);
     let now = wait_for(bed, "forwarding again", |show| sent(show) > sent(&running) + 500);
     assert!(server.read().unwrap().rx_packets > arrived + 200, "nothing arrives: {now:#}");
@@ -84,7 +84,7 @@ fn an_interface_that_vanishes_is_waited_for_and_joined_again() {
     assert_eq!(now["ports"][0]["qdisc"], "pfifo");
     assert!(instance.is_running());
 
-    // Fail-open holds for the interface that came back, too.
+    // Fail-open also covers the interface that came back.
     instance.kill().unwrap();
     let mut server = Counters::of(bed.server(), SERVER).unwrap();
     sleep(Duration::from_millis(300));
@@ -127,7 +127,7 @@ fn a_new_mtu_is_an_event_and_served() {
     let smaller = wait_for(&bed, "at MTU 1400", settled(1400));
     assert!(events(&smaller).contains("MTU 1400 instead of 1500"), "{smaller:#}");
     let now = assert_recovered(&bed, &before);
-    // To jumbo: in the order in which an operator has to, ports first.
+    // To jumbo frames, in the order that an operator must use: ports first.
     for (namespace, device) in [1, 2, 0, 3].map(|place| devices(&bed)[place]) {
         ip(namespace, &format!("link set dev {device} mtu 9000"));
         wait_for(&bed, "running", |show| show["state"] == "running");
@@ -153,7 +153,7 @@ fn new_numbers_of_queues_are_an_event_and_served() {
     let load = load(&bed);
     let before = wait_for(&bed, "forwarding", |show| sent(show) > 500);
     assert_eq!(before["workers"].as_array().unwrap().len(), 2);
-    // The ports before their peers, which must never send on a queue that nobody receives.
+    // The ports before their peers, which must never send on a queue that nothing receives.
     [1, 2].iter().for_each(|&place| set(place, "4"));
     let now = wait_for(&bed, "joined with 4 queues", |show| {
         show["state"] == "running" && show["ports"][0]["queues"] == 4
@@ -166,8 +166,8 @@ fn new_numbers_of_queues_are_an_event_and_served() {
     load.stop().unwrap();
 }
 
-/// Frames that may stand in the rings of veth when four sessions end: at 10,000 a second, those of
-/// half a millisecond each time.
+/// The most frames in the rings of veth when four sessions end: at 10,000 a second, those of half a
+/// millisecond each time.
 const UNCOUNTED: i64 = 20;
 
 #[test]
@@ -187,7 +187,7 @@ fn traffic_flows_on_while_ports_are_joined_anew() {
     load.stop().unwrap();
     let devices = books.settle().unwrap();
     let [forth, _] = directions(&devices, &instance.show().unwrap()).unwrap();
-    // Between two sessions the bridge forwards. What stands in a veth's own ring when a
-    // program goes is thrown away by the kernel and counted by nobody.
+    // Between two sessions the bridge forwards. When a program is detached, the kernel discards the
+    // frames in the veth's own ring without counting them.
     assert!((0..=UNCOUNTED).contains(&forth.unaccounted()), "{forth:#?}");
 }

@@ -1,4 +1,4 @@
-//! `narrows reconfigure` gives a driver its queues back for as long as a command takes.
+//! `narrows reconfigure` returns the queues to the driver for the duration of a command.
 
 use crate::setup::{NARROWS, assert_refused, complaint, devices, flood, narrows, run, show};
 use crate::setup::{shared_turn, wait_for};
@@ -35,7 +35,7 @@ fn queues_and_mtu_change_under_traffic_and_the_limit_is_back_afterwards() {
     assert_eq!(output.status.code(), Some(0), "{said}{}", complaint(&output));
     assert!(said.contains("the limit was off for "), "{said}");
     assert!(said.contains("joined port-a (mtu 1400"), "{said}");
-    // The command saw no program on the port.
+    // No program was on the port while the command ran.
     assert!(!said.lines().any(|line| line.contains("prog/xdp")), "{said}");
     let before = show(&bed);
     assert_eq!((&before["state"], &before["ports"][0]["queues"]), (&"running".into(), &4.into()));
@@ -63,7 +63,7 @@ fn the_command_s_end_is_the_end_and_a_second_one_has_to_wait() {
     wait_for(&bed, "let go", |show| show["state"] == "waiting");
     let second = narrows(&bed, &["reconfigure", "--", "true"]);
     assert_refused(&second, 1, &["ports released: `sleep 20`"]);
-    // Killed, its connection closes, and that is enough.
+    // When it is killed, its connection closes, and that is enough.
     first.kill().unwrap();
     first.wait().unwrap();
     let killed = Instant::now();

@@ -1,7 +1,6 @@
-//! Round trips beyond each port, measured from what passes, beside paths whose delay is known.
+//! Round trips beyond each port, measured from passing packets and compared with known path delays.
 //!
-//! Three instances in a row: the outer two make the paths longer with `netem`, the one in the middle
-//! measures.
+//! Three instances in a row: the outer two delay with `netem`, the one in the middle measures.
 //!
 //! ```text
 //!  client ══ port-a │ west ══ mid-a │ mid-b ══ east │ port-b ══ server
@@ -20,7 +19,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// The instances, as long as they run: to the west, in the middle, to the east.
+/// The running instances: west, middle, east.
 type Row = [Instance; 3];
 
 fn row(bed: &Testbed) -> Row {
@@ -51,7 +50,7 @@ fn set(bed: &Testbed, words: &str) {
     assert!(output.status.success(), "{words}: {}", complaint(&output));
 }
 
-/// What the instance with this port says of it.
+/// The state of this port, from its instance.
 fn port(bed: &Testbed, name: &str) -> Value {
     let text = bed.shaper().run(NARROWS, &["show", "--json", "--trees", name]).unwrap();
     let now: Value = serde_json::from_str(&text).unwrap();
@@ -59,7 +58,7 @@ fn port(bed: &Testbed, name: &str) -> Value {
     ports.iter().find(|port| port["name"] == name).unwrap().clone()
 }
 
-/// So many connections from one end to the other, on which as much is sent as they take.
+/// That many connections from one end to the other, each sending as fast as it can.
 fn load(from: End<'_>, to: End<'_>, connections: u16) -> Running {
     let to_ports = (0..connections).map(|n| SocketAddrV4::new(to.ip, 5001 + n));
     Flows::to(from, to.namespace, &to_ports.collect::<Vec<_>>()).unwrap().start().unwrap()
@@ -83,7 +82,7 @@ fn round_trips_beyond_each_port_are_those_of_the_paths_and_of_ping() {
     let ping = Ping::start(&bed, Duration::from_secs(10)).unwrap();
     sleep(Duration::from_secs(1));
     let ping = ping.stop().unwrap().percentile(0.0).unwrap().as_secs_f64() * 1e3;
-    // What waits here is in no round trip.
+    // A delay here is in no round trip.
     set(&bed, "qdisc add dev mid-a root tbf rate 20mbit burst 20kb latency 80ms");
     set(&bed, "qdisc add dev mid-b root handle 1: htb default 10");
     set(&bed, "class add dev mid-b parent 1: classid 1:10 htb rate 20mbit");
@@ -135,7 +134,7 @@ fn what_is_lost_beyond_a_port_is_told_from_what_is_lost_before() {
     let _row = row(&bed);
     set(&bed, "qdisc add dev mid-b root tbf rate 20mbit burst 20kb latency 200ms");
     let [client, server] = bed.ends();
-    // Where it is lost, and which figure that is.
+    // The place of the loss, and the counter for it.
     for (device, delay, place) in [("port-b", 15, 2), ("west", 10, 1)] {
         let lossy = |percent: u32| {
             let netem = format!("netem delay {delay}ms limit 5000 loss {percent}%");
@@ -151,7 +150,7 @@ fn what_is_lost_beyond_a_port_is_told_from_what_is_lost_before() {
         let grown: Vec<f64> = after.iter().zip(before).map(|(is, was)| is - was).collect();
         println!("{device} loses 3 %: segments, lost before, lost beyond: {grown:?}");
         assert!(grown[0] > 500.0, "{device}: {grown:?}");
-        // Of some thousand; the sender sends some again that were not lost.
+        // Of some thousand; the sender retransmits some that were not lost.
         let share = |place: usize| grown[place] / grown[0];
         assert!((0.015..0.06).contains(&share(place)), "{device}: {grown:?}");
         assert!(share(3 - place) < 0.01, "{device}: {grown:?}");

@@ -1,9 +1,9 @@
-//! The safeguard hears real TCP say that what goes to a host meets on the way, on another queue
-//! than the one that the data leaves by, and keeps it apart.
+//! The safeguard learns from real TCP about congestion on the way to a host, on another queue than
+//! the one that the data leaves by, and spaces that host's packets.
 //!
 //! Two testbeds in a row, with a bridge in between: the near instance of Narrows paces flows, the
-//! far one is the bottleneck that their bundles meet in. All data takes one queue of the near one,
-//! and all that comes back the other.
+//! far one is the bottleneck where their bundles meet. All data takes one queue of the near
+//! instance, and all returning packets take the other.
 
 use crate::setup::{ip, run, show, turn};
 use narrows_testbed::bed::{CLIENT, SERVER};
@@ -17,19 +17,19 @@ use std::thread::sleep;
 use std::time::Duration;
 
 const FLOWS: usize = 8;
-/// A packet of each flow in 12 ms, which leave together in slots of 8.4 ms; all of them together
-/// are slower than the bottleneck.
+/// A packet of each flow every 12 ms, leaving together in slots of 8.4 ms; all flows together are
+/// slower than the bottleneck.
 const PACED: &str = "flowbundler maxrate 1mbit flow_limit 20";
-/// What is no further apart than this has left together: far less than the millisecond in which all
-/// flows have a packet, far more than a batch takes.
+/// Packets no further apart than this have left together: far less than the millisecond in which
+/// all flows have a packet, far more than the duration of a batch.
 const TOGETHER: Nanos = Nanos::from_micros(300);
-/// Between the beginnings of two flows: a little more than some of a flow's packets take.
+/// The time between the starts of two flows: slightly more than some packets of a flow take.
 const BETWEEN: Duration = Duration::from_micros(61_500);
-/// What TCP needs to fill its queues, and the safeguard to be bound most of the time.
+/// The time in which TCP fills its queues, and the safeguard is active most of the time.
 const WARM_UP: Duration = Duration::from_millis(1500);
-/// How long packets are looked at,
+/// The length of a measurement,
 const WINDOW: Duration = Duration::from_millis(1500);
-/// and how often at most, where the machine is busy.
+/// and how many are made at most if the machine is busy.
 const WINDOWS: usize = 4;
 
 struct Chain {
@@ -45,7 +45,7 @@ impl Chain {
         ip(middle, &format!("addr flush dev {SERVER}"));
         ip(middle, "link add name br0 type bridge");
         for (number, device) in [SERVER, CLIENT].into_iter().enumerate() {
-            // Those that they had are those of the ends.
+            // The ends have the addresses that they had.
             let mac = format!("address 02:6e:72:77:01:0{number}");
             ip(middle, &format!("link set dev {device} {mac} master br0 up"));
         }
@@ -58,7 +58,7 @@ impl Chain {
         Self { near, far }
     }
 
-    /// Flows whose packets have different times: those that begin together stay together, whatever
+    /// Flows whose packets have different times: flows that start together stay together, whatever
     /// slots they get.
     fn flows(&self) -> Vec<Running> {
         let ([client, _], [_, server]) = (self.near.ends(), self.far.ends());
@@ -85,22 +85,22 @@ impl Chain {
     }
 }
 
-/// How often the paced port has heard of congestion.
+/// How often the paced port has learned of congestion.
 fn heard(near: &Instance) -> u64 {
     let listed = near.tc("-s -j qdisc show dev port-b").unwrap();
     let listed: Value = serde_json::from_str(&listed).unwrap();
     listed[0]["congestion"].as_u64().unwrap_or_else(|| panic!("{listed:#}"))
 }
 
-/// What each queue of port number `port` of the near instance has sent.
+/// The packets sent by each queue of port number `port` of the near instance.
 fn sent(chain: &Chain, port: usize) -> Vec<u64> {
     let now = show(&chain.near);
     let queues = now["ports"][port]["per_queue"].as_array().unwrap();
     queues.iter().map(|queue| queue["tx_packets"].as_u64().unwrap()).collect()
 }
 
-/// Runs flows through a bottleneck of `far`, without the safeguard and then with it, which leaves
-/// less than one part of `parts` together.
+/// Runs flows through a bottleneck of `far`, without the safeguard and then with it. With it, less
+/// than one part in `parts` may leave together.
 fn try_it(ecn: &str, far: &[&str], parts: f64) {
     let chain = Chain::up(ecn);
     let (near, bottleneck) = (run(&chain.near, &[]), run(&chain.far, &[]));
@@ -112,7 +112,7 @@ fn try_it(ecn: &str, far: &[&str], parts: f64) {
     let without = chain.together();
     assert_eq!(heard(&near), 0);
     near.tc("qdisc change dev port-b root flowbundler safeguard").unwrap();
-    // A worker that got no time lets out together what was to leave meanwhile.
+    // A worker that did not get its core sends together what was due meanwhile.
     let mut with = f64::INFINITY;
     for _ in 0..WINDOWS {
         with = with.min(chain.together());
@@ -143,6 +143,6 @@ fn marks_that_come_back_on_another_queue_keep_packets_apart() {
 #[test]
 fn so_do_time_stamps_that_take_longer_to_come_back() {
     let Some(_turn) = turn() else { return };
-    // One packet at a time is timed, and not each has stood behind others.
+    // One packet at a time is timed, and not every one has waited behind others.
     try_it("0", &["root handle 1: tbf rate 10mbit burst 3k latency 200ms"], 1.25);
 }

@@ -1,4 +1,4 @@
-//! Sets of addresses: what is in one is dropped in the driver, before any worker sees it.
+//! Sets of addresses: packets from a set are dropped in the driver, before any worker sees them.
 
 use crate::setup::{Scratch, assert_balanced, assert_refused, narrows, run, shared_turn, show, tc};
 use narrows_testbed::accounting::Books;
@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(crate) fn frame_from(source: [u8; 4]) -> Vec<u8> {
     let mut frame = frames::udp(frames::port(1), SINK_MAC, 100).unwrap();
     frame[26..30].copy_from_slice(&source);
-    // The header's checksum, and none of UDP.
+    // The header's checksum; UDP has none.
     frame[24..26].fill(0);
     let words = frame[14..34].chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
     let sum: u32 = words.sum();
@@ -41,7 +41,7 @@ fn set(bed: &Testbed, words: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What was dropped on the way to the server so far; every frame is accounted for.
+/// The drops on the way to the server so far; every frame is accounted for.
 #[track_caller]
 pub(crate) fn dropped(books: &mut Books, instance: &Instance) -> u64 {
     assert_balanced(books, instance).1[0].dropped_by_narrows
@@ -136,7 +136,7 @@ fn a_set_is_swapped_under_load_without_a_gap() {
         set(&bed, &format!("restore -file {}", list.path()));
         set(&bed, "swap bad next");
         set(&bed, "destroy next");
-        // Other filters are another program, which takes the place of the first.
+        // Other filters are another program, which replaces the first.
         let pref = 20 + round;
         let filter = "basic match ipset(bad dst) action drop";
         instance.tc(&format!("filter add dev port-a ingress pref {pref} {filter}")).unwrap();

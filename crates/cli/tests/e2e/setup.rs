@@ -1,4 +1,4 @@
-//! What the tests share: turns, an instance, a steady flood, and the books.
+//! What the tests share: turns, an instance, a steady flood, and packet conservation.
 
 use narrows_testbed::accounting::{Books, Devices, Direction, directions};
 use narrows_testbed::bed::{CLIENT, PORT_A, PORT_B, SERVER, SINK_MAC};
@@ -19,32 +19,31 @@ use std::time::{Duration, Instant};
 /// The program under test.
 pub const NARROWS: &str = env!("CARGO_BIN_EXE_narrows");
 
-/// No test takes longer, once it is its turn. One that does would hold up all others for ever.
+/// The time limit of a test, once it is its turn. A longer one would block all others.
 const TEST_TIME: Duration = Duration::from_secs(180);
 
-/// Chooses the tests that run: `shared` or `alone`; all where it is not set. The others pass at once.
+/// Selects the tests that run: `shared` or `alone`; all if it is not set. The others pass at once.
 const TURNS: &str = "NARROWS_TURNS";
 
-/// How many tests run at once of those that share the machine.
+/// How many tests run concurrently if they share the machine.
 const AT_ONCE: usize = 2;
 
-/// Who runs on the machine, and who waits for it.
+/// The tests that run on the machine, and those that wait for it.
 static MACHINE: Mutex<Machine> =
     Mutex::new(Machine { alone: false, sharing: 0, to_share: 0, for_alone: 0, gathered: false });
 
-/// Told of every change of [`MACHINE`].
+/// Notified of every change of [`MACHINE`].
 static CHANGED: Condvar = Condvar::new();
 
-/// The tests that run and wait. Those that share the machine gather until there are as many as may
-/// run at once, or nobody waits for the machine alone; otherwise they would run one by one in
-/// between.
+/// The tests that run and wait. Sharing tests gather until as many wait as may run concurrently, or
+/// no test waits for the machine alone; otherwise they would run one by one in between.
 #[derive(Debug)]
 struct Machine {
     alone: bool,
     sharing: usize,
     to_share: usize,
     for_alone: usize,
-    /// Those that wait to share have gathered, and go first.
+    /// The sharing tests have gathered, and go first.
     gathered: bool,
 }
 
@@ -60,7 +59,7 @@ impl Machine {
 }
 
 fn machine() -> MutexGuard<'static, Machine> {
-    // A test that failed has left nothing behind that the next one could trip over.
+    // A failed test leaves nothing behind that affects the next one.
     MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -68,7 +67,7 @@ fn machine() -> MutexGuard<'static, Machine> {
 pub struct Turn {
     alone: bool,
     begin: Instant,
-    /// Closed by the end of the turn.
+    /// Closed at the end of the turn.
     _end: mpsc::Sender<()>,
 }
 
@@ -93,7 +92,7 @@ impl Turn {
         let test = std::thread::current().name().unwrap_or_default().to_owned();
         std::thread::spawn(move || {
             if ended.recv_timeout(TEST_TIME) == Err(RecvTimeoutError::Timeout) {
-                // The harness would show nothing of a test that does not end.
+                // The harness shows no output of a test that does not end.
                 let _ = writeln!(std::io::stderr(), "{test} takes longer than {TEST_TIME:?}");
                 std::process::exit(1);
             }
@@ -104,7 +103,7 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        // The harness shows no times. They say where a test run's minutes go.
+        // The harness does not print the time that each test takes.
         let test = std::thread::current().name().unwrap_or_default().to_owned();
         let how = if self.alone { "alone" } else { "shared" };
         let _ = writeln!(
@@ -123,14 +122,14 @@ impl Drop for Turn {
     }
 }
 
-/// Waits until no other test runs. For tests that measure a rate or a time. `None`, and a line that
-/// says why, where it cannot run here.
+/// Waits until no other test runs. For tests that measure a rate or a time. `None`, with a message,
+/// if the test cannot run here.
 pub fn turn() -> Option<Turn> {
     (is_chosen("alone") && can_run()).then(|| Turn::begin(true))
 }
 
-/// Waits until no test runs that wants the machine for itself. For tests of what happens, not of
-/// how fast: a few of them run beside each other. `None` as in [`turn`].
+/// Waits until no test runs that needs the machine alone. For tests of behaviour, not of speed:
+/// some of them run concurrently. `None` as in [`turn`].
 pub fn shared_turn() -> Option<Turn> {
     (is_chosen("shared") && can_run()).then(|| Turn::begin(false))
 }
@@ -147,7 +146,7 @@ fn can_run() -> bool {
     refusal.is_none()
 }
 
-/// Narrows between the ports of `bed`.
+/// Starts Narrows between the ports of `bed`.
 pub fn run(bed: &Testbed, arguments: &[&str]) -> Instance {
     Instance::start(bed, Path::new(NARROWS), arguments).unwrap()
 }
@@ -157,18 +156,18 @@ pub fn narrows(bed: &Testbed, arguments: &[&str]) -> Output {
     bed.shaper().command(NARROWS).args(arguments).output().unwrap()
 }
 
-/// The same, in words.
+/// Runs `narrows tc`.
 pub fn tc(bed: &Testbed, words: &str) -> Output {
     let words: Vec<&str> = ["tc"].into_iter().chain(words.split_whitespace()).collect();
     narrows(bed, &words)
 }
 
-/// What a program said on standard error.
+/// The standard error of a program.
 pub fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Asserts that `output` failed with `code` and says `words` on standard error.
+/// Asserts that `output` failed with `code` and has `words` on standard error.
 #[track_caller]
 pub fn assert_refused(output: &Output, code: i32, words: &[&str]) {
     let said = complaint(output);
@@ -185,7 +184,7 @@ pub fn show(bed: &Testbed) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Waits until `narrows show --json` is as `wanted`, at most ten seconds.
+/// Waits until `narrows show --json` satisfies `wanted`, for at most ten seconds.
 #[track_caller]
 pub fn wait_for(bed: &Testbed, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -204,8 +203,8 @@ pub fn ip(namespace: &Namespace, words: &str) -> String {
     namespace.run("ip", &words.split_whitespace().collect::<Vec<_>>()).unwrap()
 }
 
-/// What Narrows could have changed about the interfaces of the shaper's namespace: each with its
-/// master, MTU, XDP program, and whether it is up.
+/// The properties of the interfaces in the shaper's namespace that Narrows can change: master, MTU,
+/// XDP program, and whether the interface is up.
 pub fn links(bed: &Testbed) -> Vec<String> {
     let links: Value = serde_json::from_str(&ip(bed.shaper(), "-d -j link show")).unwrap();
     let one = |link: &Value| {
@@ -228,8 +227,8 @@ pub fn devices(bed: &Testbed) -> [(&Namespace, &'static str); 4] {
     [(bed.client(), CLIENT), (bed.shaper(), PORT_A), (bed.shaper(), PORT_B), (bed.server(), SERVER)]
 }
 
-/// A steady flood from the client to the server's device: frames of `bytes` bytes of the
-/// flows with `source_ports` in turn, `bits` a second in all. Ends by itself after a minute.
+/// A steady flood from the client to the server's device: frames of `bytes` bytes from
+/// `source_ports` in turn, `bits` a second in all. Ends by itself after a minute.
 pub fn flood(bed: &Testbed, source_ports: &[u16], bytes: usize, bits: f64) -> Running {
     flood_from(bed.client(), CLIENT, source_ports, bytes, bits)
 }
@@ -251,8 +250,8 @@ pub fn flood_from(
     flood.start(namespace, device).unwrap()
 }
 
-/// Waits until nothing moves and asserts that every frame is accounted for, in both
-/// directions. Returns the books.
+/// Waits until nothing moves and asserts that every frame is accounted for, in both directions.
+/// Returns the balance.
 #[track_caller]
 pub fn assert_balanced(books: &mut Books, instance: &Instance) -> (Devices, [Direction; 2]) {
     let devices = books.settle().unwrap();
@@ -263,7 +262,7 @@ pub fn assert_balanced(books: &mut Books, instance: &Instance) -> (Devices, [Dir
     (devices, directions)
 }
 
-/// A path for a temporary file that no other test has, also of those that run at the same time.
+/// A path for a temporary file, unique among concurrent tests.
 pub fn own_path(name: &str) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -274,7 +273,7 @@ pub fn own_path(name: &str) -> PathBuf {
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// With `text` in it. `name` is the end of its name.
+    /// A file with `text`, whose name ends in `name`.
     pub fn new(name: &str, text: &str) -> Self {
         let path = own_path(name);
         std::fs::write(&path, text).unwrap();

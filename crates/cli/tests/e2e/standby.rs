@@ -1,4 +1,4 @@
-//! The bridge that stands by is there when it is needed, whatever happened to it meanwhile.
+//! The standby bridge works when it is needed, whatever happened to it meanwhile.
 
 use crate::setup::{assert_refused, flood, ip, links, narrows, run, shared_turn, show, wait_for};
 use narrows_testbed::bed::SERVER;
@@ -21,7 +21,7 @@ fn flows(bed: &Testbed) -> bool {
     server.read().unwrap().rx_packets > before
 }
 
-/// The name of the bridge that stands by.
+/// The name of the standby bridge.
 fn bridge(bed: &Testbed) -> String {
     let show = show(bed);
     let fail = show["fail"].as_str().unwrap().to_owned();
@@ -58,7 +58,7 @@ fn a_bridge_that_is_taken_away_is_back_before_the_process_dies() {
         let now = wait_for(&bed, "mended", |show| says(show, "repaired"));
         assert!(says(&now, words), "{way}: {now:#}");
         assert_eq!(now["fail"], format!("open (bridge {name})"), "{way}");
-        // What Narrows forwards does not notice.
+        // Narrows' own forwarding is not affected.
         assert_eq!((joined(&now), &now["state"]), (before, &Value::from("running")), "{way}");
         instance.kill().unwrap();
         sleep(Duration::from_millis(200));

@@ -1,4 +1,4 @@
-//! What cannot work is refused at the start, with what to type instead.
+//! A start that cannot work is refused, with what to type instead.
 
 use crate::setup::{NARROWS, assert_refused, ip, links, narrows, run, shared_turn, show, tc};
 use narrows_testbed::Testbed;
@@ -51,7 +51,7 @@ fn of_many_that_start_at_once_one_joins_the_ports_and_the_others_say_why() {
         command.args(["run", "--ports", ports]).stdout(Stdio::null()).stderr(Stdio::piped());
         command.spawn().unwrap()
     };
-    // The same two, in either order.
+    // The same two ports, in either order.
     let ports = ["port-a,port-b", "port-b,port-a"];
     let mut running: Vec<Child> = ports.into_iter().cycle().take(6).map(start).collect();
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -76,7 +76,7 @@ fn of_many_that_start_at_once_one_joins_the_ports_and_the_others_say_why() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    // What it left behind is in nobody's way.
+    // Its remains are in nobody's way.
     let _next = run(&bed, &[]);
 }
 
@@ -87,7 +87,7 @@ fn a_second_instance_is_refused_and_does_not_disturb_the_first() {
     let mut instance = run(&bed, &[]);
     let before = links(&bed);
     assert_refused(&start(&bed, &["port-a,port-b"]), 1, &["another narrows", "stop it first"]);
-    // By any other name.
+    // Under any other name.
     for ports in ["port-b,port-a", "port-b,lo"] {
         let refused = start(&bed, &[ports]);
         assert_refused(&refused, 1, &["another"]);
@@ -123,7 +123,7 @@ fn without_root_it_says_what_it_needs() {
     }
     assert_refused(&refused, 1, &["root"]);
     assert_refused(&run(&["doctor", "port-a", "port-b"]), 1, &[]);
-    // Somebody else's instance can be neither asked nor changed.
+    // Another user's instance can be neither queried nor changed.
     let _instance = crate::setup::run(&bed, &[]);
     assert_eq!(run(&["show"]).status.code(), Some(1));
     assert_eq!(run(&["tc", "qdisc", "del", "dev", "port-b", "root"]).status.code(), Some(1));
@@ -170,7 +170,7 @@ fn doctor_tells_by_its_exit_code_whether_a_start_can_work() {
     assert!(findings.as_array().unwrap().iter().all(|f| f["severity"] != "blocker"), "{text}");
 
     assert_eq!(doctor([PORT_A, "eth9"]).status.code(), Some(1));
-    // What a start repairs is no obstacle to it.
+    // A problem that the start repairs does not prevent it.
     bed.client().run("ethtool", &["-K", narrows_testbed::bed::CLIENT, "tx", "on"]).unwrap();
     let repaired = doctor([PORT_A, PORT_B]);
     let text = String::from_utf8_lossy(&repaired.stdout).into_owned();

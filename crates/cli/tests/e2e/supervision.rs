@@ -1,4 +1,4 @@
-//! Narrows as a service: what the service manager is told, reloads, and policies that are kept.
+//! Narrows as a service: notifications to the service manager, reloads, and saved policies.
 
 use crate::setup::{
     NARROWS, Scratch, assert_refused, flood, narrows, own_path, run, shared_turn, show, tc,
@@ -30,14 +30,14 @@ impl Manager {
         Self { socket, path }
     }
 
-    /// Starts Narrows as its service.
+    /// Starts Narrows as a service.
     fn start(&self, bed: &Testbed, environment: &[&str], arguments: &[&str]) -> Instance {
         let socket = format!("NOTIFY_SOCKET={}", self.path.display());
         let words = [&[socket.as_str()], environment, &[NARROWS], &PORTS[..], arguments].concat();
         Instance::start_command(bed, Path::new("env"), &words).unwrap()
     }
 
-    /// Waits for a message with all of `words`, which it returns.
+    /// Waits for a message with all of `words`, and returns it.
     #[track_caller]
     fn wait_for(&self, words: &[&str]) -> String {
         let deadline = Instant::now() + Duration::from_secs(10);
@@ -145,7 +145,7 @@ fn a_reload_takes_the_file_over_and_leaves_alone_what_it_does_not_change() {
     let policy = Scratch::new("reload.tc", SHAPED);
     let instance = run(&bed, &["-b", policy.path()]);
     let ports: Vec<u16> = (0..32).map(frames::port).collect();
-    // Twice the rate: the queue stands all the time.
+    // Twice the rate: there is a backlog all the time.
     let _load = flood(&bed, &ports, 500, 60e6);
     let sent = || {
         let shown =
@@ -159,7 +159,7 @@ fn a_reload_takes_the_file_over_and_leaves_alone_what_it_does_not_change() {
     let before = sent();
     let dropped = |show: &Value| show["ports"][1]["total"]["drops_by_reason"].clone();
 
-    // A live edit is gone with the reload, a line above moves nothing.
+    // A reload discards a live edit; a line added above changes nothing.
     assert!(tc(&bed, "qdisc replace dev port-a root pfifo limit 5").status.success());
     let longer = format!("qdisc add dev port-a root bfifo limit 77777\n{SHAPED}");
     std::fs::write(policy.path(), &longer).unwrap();
@@ -173,7 +173,7 @@ fn a_reload_takes_the_file_over_and_leaves_alone_what_it_does_not_change() {
     let reasons = dropped(&show(&bed));
     assert!(reasons.as_object().unwrap().keys().all(|reason| reason == "limit"), "{reasons}");
 
-    // Mistakes change nothing, and each is said with its line.
+    // Errors change nothing, and each is reported with its line.
     let before = shown(&bed);
     std::fs::write(
         policy.path(),
@@ -190,7 +190,7 @@ fn a_reload_takes_the_file_over_and_leaves_alone_what_it_does_not_change() {
     wait_for_event(&bed, "cannot read the policy file");
     assert_eq!(shown(&bed), before);
 
-    // What a file may say and the ports cannot do.
+    // Commands that are valid in a file but impossible on these ports.
     std::fs::write(
         policy.path(),
         "qdisc add dev port-b root handle 1: mq\nqdisc add dev port-b parent 1:9 pfifo\n",
@@ -282,8 +282,8 @@ fn a_kept_policy_that_cannot_be_used_is_refused_with_the_remedy() {
     assert_refused(&refused, 1, &["/proc/nowhere/state"]);
     assert_eq!(crate::setup::links(&bed), before);
 
-    // A folder that takes no file for a while costs no edit. Root may not write there either,
-    // since it has given that privilege up.
+    // A folder that refuses files for a while costs no edit. Root cannot write there either,
+    // because it has dropped that privilege.
     let folder = PathBuf::from(format!("{}.d", state.path()));
     std::fs::create_dir(&folder).unwrap();
     let writable = |mode| std::fs::set_permissions(&folder, PermissionsExt::from_mode(mode));

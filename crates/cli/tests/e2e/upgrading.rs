@@ -1,4 +1,4 @@
-//! A new binary takes over under load, or does not.
+//! A new binary takes over under load, or the old one continues.
 
 use crate::setup::{
     NARROWS, assert_balanced, complaint, flood, narrows, run, shared_turn, show, turn, wait_for,
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// `narrows upgrade --json`, whatever comes of it.
+/// Runs `narrows upgrade --json`, whatever the result.
 fn upgrade(bed: &Testbed, arguments: &[&str]) -> UpgradeStatus {
     let output = narrows(bed, &[&["upgrade", "--json"], arguments].concat());
     let all: Vec<UpgradeStatus> =
@@ -28,8 +28,8 @@ fn upgrade(bed: &Testbed, arguments: &[&str]) -> UpgradeStatus {
     all[0].clone()
 }
 
-/// The same, which has to succeed: the process id, the pause, and the packets taken over. A machine
-/// that is busy with other things may take longer than is allowed; then it is tried again.
+/// The same, which must succeed: the process id, the pause, and the packets taken over. A busy
+/// machine may exceed the time limit; then it is tried again.
 fn upgraded(bed: &Testbed) -> (u32, Duration, u64) {
     for _ in 0..5 {
         match upgrade(bed, &[]) {
@@ -45,14 +45,14 @@ fn upgraded(bed: &Testbed) -> (u32, Duration, u64) {
     panic!("five times too late")
 }
 
-/// Sources of the flows, and where they go.
+/// The number of flows.
 const FLOWS: usize = 8;
 const PORT: u16 = 9;
 /// Frames of 1000 bytes: Ethernet, IP and UDP headers, and the rest.
 const FRAME: usize = 1000;
 const HEADERS: usize = 42;
 
-/// Sends numbered datagrams of several flows at `bits` a second until `end`; how many.
+/// Sends numbered datagrams of several flows at `bits` a second until `end`. Returns their number.
 fn send_numbered(from: End<'_>, to: End<'_>, bits: f64, end: &AtomicBool) -> u64 {
     let sockets: Vec<UdpSocket> = from
         .namespace
@@ -71,13 +71,13 @@ fn send_numbered(from: End<'_>, to: End<'_>, bits: f64, end: &AtomicBool) -> u64
     let mut due = 0.0;
     let mut datagram = [0; FRAME - HEADERS];
     while !end.load(Ordering::Relaxed) {
-        // What could not be sent in time stays unsent: a device takes 256 frames at once.
+        // What could not be sent in time is left out: a device takes 256 frames at once.
         due += (began.elapsed().as_secs_f64() * per_second).min(64.0);
         began = Instant::now();
         while due >= 1.0 {
             due -= 1.0;
             datagram[..8].copy_from_slice(&sent.to_be_bytes());
-            // A full device buffer is waited for.
+            // Waits while the device's buffer is full.
             sockets[sent as usize % FLOWS].send(&datagram).unwrap();
             sent += 1;
         }
@@ -86,7 +86,7 @@ fn send_numbered(from: End<'_>, to: End<'_>, bits: f64, end: &AtomicBool) -> u64
     sent
 }
 
-/// Ends the sending also where the test fails meanwhile: its threads are waited for.
+/// Stops the senders even if the test fails: it waits for their threads.
 struct Ending<'a>(&'a AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -95,7 +95,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// What came of numbered datagrams.
+/// The result of numbered datagrams.
 struct Received {
     count: u64,
     reordered: u64,
@@ -117,7 +117,7 @@ fn received(arrivals: &[Arrival]) -> Received {
         result.count += 1;
         result.reordered += u64::from(last.get(&port).is_some_and(|&last| last >= number));
         last.insert(port, number);
-        // Two processors stamp frames, whose clocks may differ by a little.
+        // Two processors stamp frames, and their clocks may differ slightly.
         let gap = before.map_or(0, |before| at.0.saturating_sub(before));
         result.longest_gap = result.longest_gap.max(Duration::from_nanos(gap));
         before = Some(at.0);
@@ -133,7 +133,7 @@ fn received(arrivals: &[Arrival]) -> Received {
     result
 }
 
-/// Bits a second that pass from the client to the server, and back.
+/// The limits from the client to the server, and back, in bits a second.
 const LIMITS: [u64; 2] = [20_000_000, 10_000_000];
 const BURST: u64 = 50_000;
 
@@ -146,7 +146,7 @@ fn five_upgrades_in_a_row_lose_and_reorder_nothing_and_keep_the_limit() {
     instance.tc("qdisc add dev port-a root cake bandwidth 10mbit").unwrap();
     let mut books = Books::open(&bed).unwrap();
     let [client, server] = bed.ends();
-    // Nobody reads there, and nobody complains.
+    // Receives without reading, so that no error is returned to the sender.
     let _ears = [client, server]
         .map(|end| end.namespace.enter(|| Ok(UdpSocket::bind((end.ip, PORT))?)).unwrap());
     let filter = "udp and dst port 9";
@@ -155,7 +155,7 @@ fn five_upgrades_in_a_row_lose_and_reorder_nothing_and_keep_the_limit() {
     let end = AtomicBool::new(false);
     let mut pauses = Vec::new();
     let sent = std::thread::scope(|scope| {
-        // A tenth more than passes: a queue stands.
+        // A tenth above the limit: there is a backlog.
         let forth = scope.spawn(|| send_numbered(client, server, 22e6, &end));
         let back = scope.spawn(|| send_numbered(server, client, 11e6, &end));
         let ending = Ending(&end);
@@ -181,7 +181,7 @@ fn five_upgrades_in_a_row_lose_and_reorder_nothing_and_keep_the_limit() {
         assert_eq!(missed, 0, "tcpdump missed frames");
         let Received { count, reordered, longest_gap, most } = received(&arrivals);
         let dropped = directions[index].dropped_by_narrows;
-        // Before they reached Narrows, or behind it.
+        // Before Narrows, or after it.
         let elsewhere = directions[index].dropped_by_devices;
         let lost = sent[index] as i64 - (count + dropped + elsewhere) as i64;
         eprintln!(
@@ -191,7 +191,7 @@ fn five_upgrades_in_a_row_lose_and_reorder_nothing_and_keep_the_limit() {
         );
         assert_eq!((lost, reordered), (0, 0));
         let limit = LIMITS[index] / 80;
-        // Clocks of a busy machine: times are those at which the receiver's kernel came to look.
+        // A busy machine: the times are those at which the receiver's kernel handled the packets.
         let late = limit / 5;
         let burst = [BURST, 2 * FRAME as u64][index];
         assert!(most <= limit + burst + late, "{most} bytes in {WINDOW:?}, {limit} + {burst}");
@@ -203,7 +203,7 @@ fn five_upgrades_in_a_row_lose_and_reorder_nothing_and_keep_the_limit() {
     assert_eq!(told.matches("upgraded from").count(), 5, "{told}");
 }
 
-/// A program that is no heir, or a bad one. Beside the good one, where an instance may read.
+/// A program that is no successor, or a bad one. Beside the good one, where an instance may read.
 struct Fake(PathBuf);
 
 fn fake(name: &str, script: &str) -> Fake {
@@ -226,7 +226,7 @@ impl Drop for Fake {
     }
 }
 
-/// A shell's words for a message of `kind`.
+/// Shell commands that send a message of `kind`.
 fn message(kind: u8, text: &str) -> String {
     let len = text.len();
     format!(r"printf '\00{kind}\000\000\000\000\{len:03o}\000\000\000%s' '{text}' >&0;")
@@ -237,7 +237,7 @@ fn a_new_binary_that_fails_at_any_stage_changes_nothing() {
     let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(2).unwrap();
     let mut instance = run(&bed, &[]);
-    // So slow that what is queued stays queued.
+    // So slow that the backlog stays.
     instance.tc("qdisc add dev port-b root handle 1: tbf rate 8kbit burst 2k limit 4m").unwrap();
     let mut books = Books::open(&bed).unwrap();
     let ports: Vec<u16> = (0..16).map(frames::port).collect();
@@ -285,7 +285,7 @@ fn a_new_binary_that_fails_at_any_stage_changes_nothing() {
         assert_eq!(now["conservation"]["unaccounted"], 0, "{name}: {now:#}");
         assert!(now["events"].to_string().contains("not upgraded"), "{name}: {now:#}");
     }
-    // And then one that is good, with all that is still queued.
+    // Then a good one, with everything that is still queued.
     let (pid, ..) = upgraded(&bed);
     assert_ne!(pid, instance.id());
     assert!(queued(&show(&bed)) + 40 >= before);
@@ -325,7 +325,7 @@ fn a_giver_that_is_killed_leaves_no_heir_and_traffic_flows() {
         sleep(Duration::from_millis(100));
         instance.kill().unwrap();
         sleep(Duration::from_millis(1500));
-        // Either it had taken over by then, or nothing is left of it.
+        // It had either taken over by then, or is gone.
         let pids = narrows_testbed::process::run(std::process::Command::new("ip").args([
             "netns",
             "pids",

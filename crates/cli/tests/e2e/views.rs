@@ -1,4 +1,4 @@
-//! What views say of a running instance is what `narrows show` says.
+//! Views of a running instance agree with `narrows show`.
 
 use crate::setup::{NARROWS, Scratch, flood, run, shared_turn, show, tc, wait_for};
 use narrows_testbed::Testbed;
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Where it listens in its namespace.
+/// The listening address in its namespace.
 const ADDRESS: &str = "127.0.0.1:9466";
 
 /// `narrows serve`; stopped when dropped.
@@ -29,14 +29,14 @@ impl Drop for Serve {
     }
 }
 
-/// What is answered to a GET of `path`: the status line and the body.
+/// The status line and the body of the answer to a GET of `path`.
 fn get(bed: &Testbed, path: &str) -> Option<(String, String)> {
     get_under("127.0.0.1", bed, path)
 }
 
-/// The same, asked under the name `host`.
+/// The same, with `host` as the host name.
 fn get_under(host: &str, bed: &Testbed, path: &str) -> Option<(String, String)> {
-    // A program of its own, since a socket belongs to the namespace in which it is made.
+    // A separate program, because a socket belongs to the namespace in which it is created.
     let script = format!(
         "import socket\ns = socket.create_connection(('127.0.0.1', 9466), 5)\n\
          s.sendall(b'GET {path} HTTP/1.1\\r\\nHost: {host}\\r\\nConnection: close\\r\\n\\r\\n')\n\
@@ -48,7 +48,7 @@ fn get_under(host: &str, bed: &Testbed, path: &str) -> Option<(String, String)> 
     Some((head.lines().next()?.to_owned(), body.to_owned()))
 }
 
-/// The metrics, as soon as they say that the instance answers and `wanted` holds.
+/// The metrics, once they show that the instance answers and satisfy `wanted`.
 fn metrics(bed: &Testbed, wanted: impl Fn(&str) -> bool) -> String {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {

@@ -1,4 +1,4 @@
-//! `ShapedDevices.csv`: a row for each device, with the circuit that it belongs to.
+//! `ShapedDevices.csv`: one row per device, with the circuit that it belongs to.
 
 use crate::ImportError;
 use crate::draft::Draft;
@@ -9,22 +9,22 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const FILE: &str = "ShapedDevices.csv";
 
-/// What has a rate of its own: a subscriber.
+/// A subscriber: the unit that has rates of its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Circuit {
     pub(super) id: String,
     pub(super) name: String,
-    /// The node above it; empty at the top.
+    /// The parent node; empty at the top.
     pub(super) parent: String,
-    /// Assured, in kbit/s, downstream and upstream.
+    /// The assured rate in kbit/s, downstream and upstream.
     pub(super) least: [u64; 2],
-    /// At most, likewise.
+    /// The maximum rate in kbit/s, downstream and upstream.
     pub(super) most: [u64; 2],
     pub(super) sqm: [Sqm; 2],
     pub(super) addresses: Vec<Address>,
 }
 
-/// Which queue management a circuit has.
+/// The queue management of a circuit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sqm {
     Cake,
@@ -32,14 +32,14 @@ pub(super) enum Sqm {
     None,
 }
 
-/// An address, or a block of them.
+/// An address or a prefix.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Address {
     pub(super) ip: IpAddr,
     pub(super) bits: u8,
 }
 
-/// Where the columns are.
+/// The positions of the columns.
 struct Columns {
     id: usize,
     name: Option<usize>,
@@ -100,7 +100,7 @@ pub(super) fn read(text: &[u8], draft: &mut Draft) -> Result<Vec<Circuit>, Impor
         };
         let Some(new) = circuit(&row, columns, line, draft) else { continue };
         let index = match by_id.get(&new.id) {
-            // A circuit without a number is one of its own.
+            // A row without a circuit number is a circuit of its own.
             Some(&index) if !new.id.is_empty() => index,
             _ => {
                 by_id.insert(new.id.clone(), circuits.len());

@@ -1,4 +1,4 @@
-//! `network.json`: sites, access points and what stands between them.
+//! `network.json`: sites, access points and other nodes.
 
 use crate::ImportError;
 use crate::draft::Draft;
@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 use std::collections::HashMap;
 
 const FILE: &str = "network.json";
-/// Levels of nodes: the root and the circuits take two of the sixteen that an `htb` has.
+/// The most levels of nodes: the root and the circuits take two of the sixteen levels of an `htb`.
 const LEVELS_MAX: usize = 14;
 
-/// The nodes, each behind the one above it.
+/// The nodes, each after its parent.
 #[derive(Debug, Default)]
 pub(super) struct Network {
     pub(super) nodes: Vec<Node>,
@@ -24,9 +24,9 @@ pub(super) struct Node {
     pub(super) name: String,
     /// `site`, `AP` …
     pub(super) kind: String,
-    /// The node above it.
+    /// The parent node.
     pub(super) parent: Option<usize>,
-    /// In kbit/s, downstream and upstream; none where the one above says it.
+    /// The bandwidth in kbit/s, downstream and upstream; none if it is inherited.
     pub(super) most: [Option<u64>; 2],
 }
 
@@ -59,7 +59,7 @@ impl Network {
             let mut below = parent;
             if is_virtual {
                 draft.report("a virtual node has no class: what is below it goes up a level", name);
-                // Its circuits belong to the one above it; none does at the top.
+                // Its circuits belong to its parent; at the top, to no node.
                 if let Some(parent) = parent {
                     self.by_name.entry(name.clone()).or_insert(parent);
                 }

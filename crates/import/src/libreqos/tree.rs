@@ -6,23 +6,23 @@ use crate::draft::Draft;
 
 /// The class of the uplink.
 pub(super) const ROOT: u32 = 1;
-/// The class of everyone else.
+/// The class of all other hosts.
 pub(super) const DEFAULT: u32 = 2;
 /// The first class of a node or a circuit.
 const FIRST: u32 = 3;
-/// The most nodes and circuits of a port.
+/// The most nodes and circuits on a port.
 pub(super) const CLASSES_MAX: usize = 1_000_000;
 
-/// The number behind `minor`. A class and its qdisc have the same one, and `ffff:` is the handle of
-/// what stands at a port's ends.
+/// The class number after `minor`. A class and its qdisc share the number, and `ffff:` is the
+/// handle of `clsact`, so it is skipped.
 fn behind(minor: u32) -> u32 {
     if minor + 1 == 0xffff { 0x1_0000 } else { minor + 1 }
 }
 
-/// The least that is assured, in kbit/s: an `htb` class without a rate does not exist.
+/// The minimum assured rate in kbit/s: an `htb` class must have a rate.
 const RATE_MIN: u64 = 64;
 
-/// Where a class stands, and its rates in kbit/s.
+/// The place of a class, and its rates in kbit/s.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Place {
     pub(super) minor: u32,
@@ -31,19 +31,19 @@ pub(super) struct Place {
     pub(super) ceil: u64,
 }
 
-/// All of them.
+/// All classes of a direction.
 #[derive(Debug)]
 pub(super) struct Tree {
-    /// What the uplink carries.
+    /// The capacity of the uplink.
     pub(super) whole: u64,
-    /// What is assured to everyone else.
+    /// The assured rate of all other hosts.
     pub(super) rest: u64,
     pub(super) nodes: Vec<Place>,
     pub(super) circuits: Vec<Place>,
 }
 
 impl Tree {
-    /// `uplink` in kbit/s; there are at most [`CLASSES_MAX`] nodes and circuits.
+    /// `uplink` is in kbit/s. There are at most [`CLASSES_MAX`] nodes and circuits.
     pub(super) fn grow(
         network: &Network,
         circuits: &[Circuit],
@@ -61,7 +61,7 @@ impl Tree {
             given + loose.map(|(circuit, _)| circuit.most[direction]).sum::<u64>()
         });
         let whole = whole.max(RATE_MIN);
-        // A node is behind the one above it.
+        // A node comes after its parent.
         let mut places: Vec<Place> = Vec::with_capacity(nodes.len());
         let mut minor = FIRST;
         for node in nodes {
@@ -90,7 +90,7 @@ impl Tree {
             });
             minor = behind(minor);
         }
-        // What is assured adds up from below.
+        // Assured rates add up from the leaves.
         let mut assured = vec![0_u64; nodes.len()];
         for (leaf, parent) in leaves.iter().zip(&parents) {
             if let Some(parent) = parent {

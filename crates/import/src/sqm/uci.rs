@@ -19,7 +19,7 @@ impl Section {
 /// The sections of a file.
 ///
 /// # Errors
-/// A sentence with the line that is none of UCI's.
+/// A message with the line that is not UCI.
 pub(super) fn read(text: &str) -> Result<Vec<Section>, String> {
     let mut sections: Vec<Section> = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -48,7 +48,8 @@ pub(super) fn read(text: &str) -> Result<Vec<Section>, String> {
     Ok(sections)
 }
 
-/// The words of a line; quotes keep blanks, a backslash the next letter, `#` begins a comment.
+/// The words of a line. Quotes keep blanks, a backslash keeps the next character, `#` begins a
+/// comment.
 fn words(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

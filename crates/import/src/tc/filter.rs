@@ -6,7 +6,7 @@ use super::{Draft, Object, major};
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// The keys of `flower` that are its words, too.
+/// JSON keys of `flower` that equal its command-line words.
 const FLOWER: [&str; 15] = [
     "ip_proto",
     "dst_ip",
@@ -25,14 +25,14 @@ const FLOWER: [&str; 15] = [
     "ip_flags",
 ];
 
-/// Writes a filter; false where it is none, or has no equivalent.
+/// Writes a filter; false if it is not one, or has no equivalent.
 pub(super) fn write(
     dev: &str,
     filter: &Object,
     kinds: &HashMap<String, String>,
     draft: &mut Draft,
 ) -> bool {
-    // Each preference is an object without options first.
+    // tc prints an object without options for each preference first.
     let Some(options) = filter.get("options").and_then(Value::as_object) else { return false };
     let kind = text(filter, "kind").unwrap_or("");
     if kind == "u32" && options.contains_key("ht_divisor") {
@@ -111,7 +111,7 @@ fn flower(options: &Object) -> Result<String, &'static str> {
     let mut words = String::new();
     for (key, value) in keys {
         match key.as_str() {
-            // Said by the protocol.
+            // The protocol already says this.
             "eth_type" => {}
             key if FLOWER.contains(&key) => {
                 let value = word(value).ok_or("a value is not understood")?;
@@ -123,7 +123,7 @@ fn flower(options: &Object) -> Result<String, &'static str> {
     Ok(words)
 }
 
-/// Several matches are an array: iproute2 prints one key several times.
+/// Several matches are an array: iproute2 repeats the key.
 fn u32_matches(options: &Object) -> Result<String, &'static str> {
     if options.contains_key("link") {
         return Err("there are no links between tables here");

@@ -1,4 +1,4 @@
-//! Qdiscs and classes: what each key of the JSON is in words.
+//! Qdiscs and classes: the command-line words for each key of the JSON.
 
 use super::value::{text, word};
 use super::{Draft, Object, is_device_name};
@@ -11,17 +11,17 @@ enum Take {
     Plain(&'static str),
     /// In microseconds.
     Micros(&'static str),
-    /// In microseconds, of what the kernel keeps in units of 1024 ns.
+    /// In microseconds; the kernel keeps it in units of 1024 ns.
     Codel(&'static str),
     /// In bytes per second.
     Rate(&'static str),
-    /// One word where it is true, another where it is not; none where that one is empty.
+    /// One word if true, another if false; no word if that one is empty.
     Flag(&'static str, &'static str),
     /// The value is the word.
     Word,
     /// Each element of an array.
     List(&'static str),
-    /// Says nothing that a command would.
+    /// Has no counterpart in a command.
     Skip,
 }
 
@@ -107,7 +107,7 @@ const FQ: &[(&str, Take)] = &[
     ("maxrate", Rate("maxrate")),
     ("defrate", Rate("defrate")),
     ("refill_delay", Micros("refill_delay")),
-    // In nanoseconds, as the word counts without a unit.
+    // In nanoseconds, which is this word's unit.
     ("timer_slack", Plain("timer_slack")),
     ("horizon", Micros("horizon")),
     ("horizon_cap", Flag("horizon_cap", "")),
@@ -128,7 +128,7 @@ const CAKE: &[(&str, Take)] = &[
     ("fwmark", Plain("fwmark")),
     ("coordination", Plain("coordination")),
     ("sync", Plain("sync")),
-    // With the overhead, whose order matters.
+    // Written with the overhead, whose order matters.
     ("bandwidth", Skip),
     ("autorate", Skip),
     ("ack-filter", Skip),
@@ -138,7 +138,7 @@ const CAKE: &[(&str, Take)] = &[
     ("mpu", Skip),
 ];
 
-/// Writes a qdisc; false where it has no equivalent.
+/// Writes a qdisc; false if it has no equivalent.
 pub(super) fn write(dev: &str, qdisc: &Object, draft: &mut Draft) -> bool {
     let kind = text(qdisc, "kind").unwrap_or("");
     let keys = match kind {
@@ -178,7 +178,7 @@ pub(super) fn write(dev: &str, qdisc: &Object, draft: &mut Draft) -> bool {
         cake(options, &mut words);
     }
     take(options, keys, kind, &mut words, draft);
-    // Only what is on is printed, and on is the default.
+    // tc prints it only if it is on, and on is the default.
     if kind == "fq_codel" && !options.contains_key("ecn") {
         words.push("noecn".to_owned());
     }
@@ -187,7 +187,7 @@ pub(super) fn write(dev: &str, qdisc: &Object, draft: &mut Draft) -> bool {
     true
 }
 
-/// The words of cake whose order matters, and those that are no flags.
+/// The options of cake whose order matters, and those that are not flags.
 fn cake(options: &Object, words: &mut Vec<String>) {
     match options.get("bandwidth") {
         Some(Value::Number(rate)) => words.push(format!("bandwidth {}bps", rate)),
@@ -215,12 +215,12 @@ fn cake(options: &Object, words: &mut Vec<String>) {
     }
 }
 
-/// Writes a class of a qdisc of `kind`; false where it has none of its own.
+/// Writes a class of a qdisc of `kind`; false if such classes are not written.
 pub(super) fn write_class(dev: &str, class: &Object, kind: &str, draft: &mut Draft) -> bool {
     let keys = match kind {
         "htb" => HTB_CLASS,
         "drr" => QUANTUM,
-        // Their classes are bands, which are there already, or queues.
+        // Their classes are bands, which exist already, or queues.
         _ => return false,
     };
     let Some(handle) = text(class, "handle").filter(|handle| is_id(handle)) else { return false };
@@ -228,7 +228,7 @@ pub(super) fn write_class(dev: &str, class: &Object, kind: &str, draft: &mut Dra
     let parent = text(class, "parent").filter(|parent| is_id(parent));
     let parent = parent.map_or_else(|| format!("{major}:"), str::to_owned);
     let mut words = Vec::new();
-    // Options stand beside what every class has, or below `options`.
+    // Options are among the common keys of a class, or below `options`.
     take(class, keys, "", &mut words, draft);
     if let Some(options) = class.get("options").and_then(Value::as_object) {
         take(options, keys, "", &mut words, draft);
@@ -238,7 +238,7 @@ pub(super) fn write_class(dev: &str, class: &Object, kind: &str, draft: &mut Dra
     true
 }
 
-/// Adds the words of what is in `options`. What `keys` does not have is noted for the qdisc `of`.
+/// Adds the words for `options`. Keys that `keys` does not list are noted for the qdisc `of`.
 fn take(
     options: &Object,
     keys: &[(&str, Take)],
@@ -248,7 +248,7 @@ fn take(
 ) {
     for (name, take) in keys {
         let Some(value) = options.get(*name) else { continue };
-        // Narrows' own word, which it shows even where nobody said it.
+        // Narrows' own word, which it always prints.
         if *name == "coordination" && value == "fair" {
             continue;
         }
@@ -258,7 +258,7 @@ fn take(
             Micros(key) => micros(value).map(|micros| format!("{key} {micros}us")),
             Codel(key) => micros(value).map(|micros| format!("{key} {}us", given_as(micros))),
             Rate(key) => value.as_u64().map(|rate| format!("{key} {rate}bps")),
-            // A key without a value is one that is on.
+            // A key without a value is a flag that is on.
             Flag(on, _) if value.is_null() => Some((*on).to_owned()),
             Flag(on, off) => value.as_bool().map(|is_on| if is_on { *on } else { *off }.to_owned()),
             Word => word(value),
@@ -284,7 +284,8 @@ fn micros(value: &Value) -> Option<u64> {
     value.as_u64().filter(|&micros| micros <= u64::from(u32::MAX))
 }
 
-/// What was probably given for a time that is shown as `micros`: `5ms` is shown as 4999us.
+/// The value that was probably given for a time that is shown as `micros`: `5ms` is shown as
+/// 4999us.
 fn given_as(micros: u64) -> u64 {
     let shown = |micros: u64| ((micros * 1000) >> 10 << 10) / 1000;
     let next = micros + 1;

@@ -10,7 +10,7 @@ pub(super) fn text<'a>(object: &'a Object, key: &str) -> Option<&'a str> {
     object.get(key).and_then(Value::as_str)
 }
 
-/// The value as one word of a command line; none where it is no word.
+/// The value as one word of a command line; none if it is not one.
 pub(super) fn word(value: &Value) -> Option<String> {
     match value {
         Value::Number(number) => Some(number.to_string()),
@@ -26,8 +26,8 @@ pub(super) fn is_word(text: &str) -> bool {
         && text.chars().all(|letter| letter.is_ascii_graphic() && !"#'\"\\".contains(letter))
 }
 
-/// A JSON value in which a key that an object has several times has the array of its values, as
-/// `tc` prints the matches of a `u32`.
+/// A JSON value. If an object repeats a key, as `tc` does for the matches of a `u32`, the key holds
+/// the array of its values.
 pub(super) struct Kept(pub(super) Value);
 
 impl<'de> Deserialize<'de> for Kept {

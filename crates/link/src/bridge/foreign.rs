@@ -1,4 +1,4 @@
-//! What keeps a bridge that somebody else made from standing by.
+//! Why a foreign bridge is not a usable standby.
 
 use crate::LinkStatus;
 use std::fmt;
@@ -15,7 +15,7 @@ pub enum Unfit {
 }
 
 impl Unfit {
-    /// What is unfit about `bridge`, which joins `ports`, among all interfaces.
+    /// The problem with `bridge`, which joins `ports`, among all interfaces.
     pub(super) fn find(bridge: &LinkStatus, ports: [u32; 2], all: &[LinkStatus]) -> Option<Self> {
         let settings = bridge.bridge.unwrap_or_default();
         if settings.stp {
@@ -30,7 +30,7 @@ impl Unfit {
         all.iter().find(is_third).map(|third| Self::ThirdPort(third.name.clone()))
     }
 
-    /// What to type.
+    /// The command to type.
     pub(super) fn remedy(&self, bridge: &str) -> String {
         let change = match self {
             Self::SpanningTree => format!("ip link set dev {bridge} type bridge stp_state 0"),

@@ -1,9 +1,9 @@
-//! What is known of drivers: which run XDP themselves, which share frames with user space, which
-//! send what programs redirect to them.
+//! What is known about drivers: which run XDP natively, which support zero copy, which transmit
+//! frames that programs redirect to them.
 //!
-//! Facts of the mainline kernel, by the driver's name as ethtool gives it. A driver that
-//! is not in the table may do more than is said here: the data plane tries, and falls
-//! back. The table only sets expectations.
+//! Facts of the mainline kernel, by the driver's name in ethtool. A driver that is not in the table
+//! may support more than this says: the data plane tries, and falls back. The table only sets
+//! expectations.
 
 use super::KernelVersion;
 
@@ -12,22 +12,22 @@ use super::KernelVersion;
 pub(super) struct Support {
     /// Whether it runs XDP programs itself.
     pub(super) native: bool,
-    /// The first kernel in which it shares frames with AF_XDP without a copy.
+    /// The first kernel in which it supports AF_XDP zero copy.
     pub(super) zero_copy: Option<KernelVersion>,
-    /// Whether it hands frames of several buffers to XDP.
+    /// Whether it passes frames of several buffers to XDP.
     pub(super) multi_buffer: bool,
 }
 
-/// Whether a driver sends frames that programs of other interfaces redirect to it, while it runs a
-/// program itself.
+/// Whether a driver transmits frames that programs on other interfaces redirect to it, while it
+/// runs a program itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Redirected {
     /// It does.
     Sent,
-    /// Those of CPUs whose number is that of a queue; it loses all others, as there is no other
-    /// queue that they may use.
+    /// Only from CPUs whose number is that of a queue; it loses frames from all others, because
+    /// there is no other queue that they may use.
     ByQueue,
-    /// It does not, or not always, or nothing is known of it.
+    /// It does not, or not always, or it is not known.
     Unknown,
 }
 
@@ -36,7 +36,7 @@ pub fn redirected(driver: &str) -> Redirected {
     match driver {
         // The queue is the number of the CPU (i40e_xdp_xmit, mlx5e_xdp_xmit).
         "i40e" | "mlx5_core" => Redirected::ByQueue,
-        // These have no function that would send them. A veth's peer decides whether it does.
+        // These have no function for it. For a veth it depends on the peer.
         "nfp" | "mlx4_en" | "ixgbevf" | "veth" => Redirected::Unknown,
         _ if support(driver).native => Redirected::Sent,
         _ => Redirected::Unknown,

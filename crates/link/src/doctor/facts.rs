@@ -1,4 +1,4 @@
-//! Everything that the doctor knows before it judges: plain data, from any source.
+//! The doctor's input: plain data, from any source.
 
 use super::interrupts::QueueInterrupt;
 use crate::peer::Peer;
@@ -22,9 +22,9 @@ pub struct PortFacts {
     pub asked: String,
     /// The interface, or why it could not be read.
     pub link: Result<Link, String>,
-    /// The other end, where it is a veth and can be seen.
+    /// The other end, if it is a veth and the peer is accessible.
     pub peer: Option<Peer>,
-    /// The interrupts of its queues; empty for what has none.
+    /// The interrupts of its queues; empty if there are none.
     pub interrupts: Vec<QueueInterrupt>,
 }
 
@@ -33,24 +33,24 @@ pub struct PortFacts {
 pub struct HostFacts {
     /// The kernel's version.
     pub kernel: KernelVersion,
-    /// Whether the kernel has AF_XDP; none where the process may not find out.
+    /// Whether the kernel has AF_XDP; none if the process is not allowed to find out.
     pub af_xdp: Option<bool>,
-    /// Whether the kernel compiles BPF programs; none where it does not say.
+    /// Whether the kernel compiles BPF programs; none if unknown.
     pub jit: Option<bool>,
-    /// Whether bridged packets pass the host's firewall; none where that is not loaded.
+    /// Whether bridged packets pass the host's firewall; none if br_netfilter is not loaded.
     pub bridge_netfilter: Option<bool>,
-    /// Whether XDP programs can look up connections, for `cake nat`; none where the kernel's
-    /// symbols cannot be listed.
+    /// Whether XDP programs can look up connections, for `cake nat`; none if the kernel's symbols
+    /// cannot be listed.
     pub conntrack: Option<bool>,
     /// CPUs on which this process may run.
     pub cpus: u32,
     /// How many CPUs handle frames: one more than the highest number of one that is online.
     pub online: u32,
-    /// The frequency governors in use, each once; empty where there are none.
+    /// The frequency governors in use, each once; empty if there are none.
     pub governors: Vec<String>,
     /// Whether irqbalance runs.
     pub irqbalance: bool,
-    /// What the process may do.
+    /// The capabilities of the process.
     pub capabilities: Capabilities,
     /// How much memory the process may lock, in bytes; none without a limit.
     pub lockable: Option<u64>,
@@ -71,8 +71,8 @@ impl KernelVersion {
         Self { major, minor }
     }
 
-    /// Reads the beginning of a release name, such as `6.18.44-rc1`. What is no number
-    /// counts as 0, so that a release that cannot be read is older than any.
+    /// Parses the beginning of a release name, such as `6.18.44-rc1`. A part that is not a number
+    /// counts as 0, so an unreadable release is older than any other.
     pub fn parse(release: &str) -> Self {
         let mut numbers = release
             .split(|c: char| !c.is_ascii_digit())
@@ -101,7 +101,7 @@ pub struct Capabilities {
     pub ipc_lock: bool,
 }
 
-/// Facts that nobody could object to: two equal hardware ports on a well-kept host.
+/// Facts without any finding: two equal hardware ports on a well-configured host.
 #[cfg(test)]
 pub(super) fn fit() -> Facts {
     use crate::{Driver, OperState, QueueCounts, Queues, Rings};

@@ -1,8 +1,8 @@
-//! Gathering the facts. Everything here reads, nothing decides.
+//! Gathers the facts. This module only reads and decides nothing.
 //!
-//! Files of `/proc` and of `/sys/devices/system/cpu` are the host's and not a network
-//! namespace's, except `/proc/sys/net`, which shows the reader's. One that is missing or
-//! unreadable is a fact that is not known.
+//! Files of `/proc` and of `/sys/devices/system/cpu` belong to the host and not to a network
+//! namespace, except `/proc/sys/net`, which shows that of the reader. A file that is missing or
+//! unreadable makes an unknown fact.
 
 use super::interrupts::{self, QueueInterrupt};
 use super::{Capabilities, Facts, HostFacts, KernelVersion, PortFacts};
@@ -36,7 +36,7 @@ fn queue_interrupts(link: &Link) -> Vec<QueueInterrupt> {
     interrupts::find(&text, link.name(), &link.driver.bus)
         .into_iter()
         .filter_map(|(irq, queue)| {
-            // What is in effect, where the kernel says; otherwise what is allowed.
+            // The effective affinity if the kernel has it, otherwise the allowed one.
             let file = |name: &str| word(&format!("/proc/irq/{irq}/{name}"));
             let cpus = file("effective_affinity_list").filter(|cpus| !cpus.is_empty());
             let cpus = cpus.or_else(|| file("smp_affinity_list"))?;
@@ -62,13 +62,13 @@ fn host() -> HostFacts {
     }
 }
 
-/// A file of one line, without its end.
+/// The content of a one-line file, without the newline.
 fn word(path: &str) -> Option<String> {
     let bytes = fs::read(path).ok()?;
     Some(String::from_utf8_lossy(&bytes).trim().to_owned())
 }
 
-/// Opens a socket to see whether there are such; without the privilege there is no telling.
+/// Opens a socket to see whether AF_XDP exists; without the privilege it is unknown.
 fn af_xdp() -> Option<bool> {
     match socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None) {
         Ok(_) => Some(true),
@@ -83,20 +83,20 @@ fn bridge_netfilter() -> Option<bool> {
     calls.iter().flatten().map(|call| call != "0").reduce(|one, other| one || other)
 }
 
-/// Looks for the function that XDP programs would call, in the kernel or in a loaded module.
+/// Looks for the kernel function that XDP programs would call, in the kernel or in a loaded module.
 fn conntrack() -> Option<bool> {
     let symbols = BufReader::new(fs::File::open("/proc/kallsyms").ok()?);
     let mut names = symbols.lines().map_while(Result::ok);
     Some(names.any(|line| line.split(' ').nth(2).is_some_and(is_look_up)))
 }
 
-/// Whether `symbol`, which a module's name may follow, is that of a look-up.
+/// Whether `symbol`, which a module's name may follow, is that function.
 fn is_look_up(symbol: &str) -> bool {
     symbol.split('\t').next() == Some("bpf_xdp_ct_lookup")
 }
 
-/// How many CPUs may handle frames: one more than the highest number of one that is online. One
-/// where the kernel does not say.
+/// How many CPUs may handle frames: one more than the highest number that is online. One if the
+/// kernel does not say.
 pub fn online_cpus() -> u32 {
     let listed = word("/sys/devices/system/cpu/online").unwrap_or_default();
     highest(&listed).map_or(1, |highest| highest + 1)
@@ -124,7 +124,7 @@ fn runs(program: &str) -> bool {
 }
 
 fn capabilities() -> Capabilities {
-    // Where they cannot be read there are none to count on.
+    // Capabilities that cannot be read count as missing.
     let has =
         rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
     Capabilities {

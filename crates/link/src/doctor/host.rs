@@ -2,11 +2,11 @@
 
 use super::{Finding, HostFacts, KernelVersion, Wanted, WantedPlane};
 
-/// Queues and ports share one UMEM since this version.
+/// The first version in which queues and ports can share one UMEM.
 const SHARED_UMEM: KernelVersion = KernelVersion::new(5, 10);
-/// Workers can poll busily with interrupts deferred since this version.
+/// The first version in which workers can busy-poll with deferred interrupts.
 const BUSY_POLL: KernelVersion = KernelVersion::new(5, 11);
-/// The XDP plane's programs loop over classes since this version (`bpf_loop`).
+/// The first version with `bpf_loop`, with which the XDP plane's programs loop over classes.
 const BPF_LOOP: KernelVersion = KernelVersion::new(5, 17);
 
 pub(super) fn judge(host: &HostFacts, wanted: &Wanted) -> Vec<Finding> {
@@ -139,7 +139,7 @@ mod tests {
     use crate::doctor::Severity;
     use crate::doctor::facts::fit;
 
-    /// The worst finding of a host that is fit but for what `spoil` does to it.
+    /// The worst finding for a fit host after `spoil` has changed it.
     fn worst(spoil: impl FnOnce(&mut HostFacts), wanted: Wanted) -> Finding {
         let mut host = fit().host;
         spoil(&mut host);

@@ -1,10 +1,10 @@
-//! Which CPU is interrupted for which queue.
+//! Which CPU handles the interrupts of which queue.
 //!
-//! A queue's worker is best off beside the CPU that receives for it, and two queues that
-//! interrupt the same CPU do not scale. `/proc/interrupts` names interrupts as drivers
-//! please, so a line is taken for a queue of a port where it contains the port's name or
-//! bus address as a word and its name ends in a number: `eth0-TxRx-3`, `ice-eth0-TxRx-3`,
-//! `mlx5_comp3@pci:0000:3b:00.0`, `PCI-MSIX-0000:00:03.0 … virtio2-input.3`.
+//! A queue's worker runs best beside the CPU that receives for it, and two queues that interrupt
+//! the same CPU do not scale. `/proc/interrupts` names interrupts as drivers choose. A line belongs
+//! to a queue of a port if it contains the port's name or bus address as a word and its name ends
+//! in a number: `eth0-TxRx-3`, `ice-eth0-TxRx-3`, `mlx5_comp3@pci:0000:3b:00.0`,
+//! `PCI-MSIX-0000:00:03.0 … virtio2-input.3`.
 
 use super::Finding;
 
@@ -19,8 +19,8 @@ pub struct QueueInterrupt {
     pub cpus: String,
 }
 
-/// Finds in the text of `/proc/interrupts` the interrupts of the queues of interface
-/// `name` on bus address `bus`: the number of each, and the queue. Any text will do.
+/// Finds the interrupts of the queues of interface `name` on bus address `bus` in the text of
+/// `/proc/interrupts`: the number of each, and the queue. Accepts any text.
 pub(super) fn find(text: &[u8], name: &str, bus: &str) -> Vec<(u32, u32)> {
     let text = String::from_utf8_lossy(text);
     text.lines()
@@ -37,19 +37,19 @@ pub(super) fn find(text: &[u8], name: &str, bus: &str) -> Vec<(u32, u32)> {
         .collect()
 }
 
-/// The queue that an interrupt called `action` serves, if it is one of the queues of the
-/// port called `name` and not of the port as a whole.
+/// The queue that an interrupt called `action` serves, if it belongs to a queue of the port `name`
+/// and not to the port as a whole.
 fn queue_of(action: &str, name: &str) -> Option<u32> {
-    // mlx5 writes the bus address behind the queue.
+    // mlx5 writes the bus address after the queue.
     let action = action.split_once('@').map_or(action, |(action, _)| action);
-    // virtio_net has an interrupt for what was sent besides the one for what arrived; mlx5
+    // virtio_net has an interrupt for completed transmissions besides the one for arrivals; mlx5
     // numbers interrupts for events, commands and pages, too.
     let other = action.starts_with("mlx5_") && !action.starts_with("mlx5_comp");
     if other || action.contains("output") {
         return None;
     }
     let head = action.trim_end_matches(|c: char| c.is_ascii_digit());
-    // `eth0` alone is no queue: the number is part of the name.
+    // `eth0` alone is not a queue: the number is part of the name.
     (!head.is_empty() && !name.starts_with(head)).then(|| action[head.len()..].parse().ok())?
 }
 

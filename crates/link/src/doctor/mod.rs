@@ -1,14 +1,12 @@
-//! Whether two ports, and this host, are fit for what is wanted of them, and what to type
-//! where they are not.
+//! Whether two ports and this host are fit for their task, and what to type if not.
 //!
-//! Facts are gathered into plain data (`gather`) and judged by functions that look at
-//! nothing else, one per question, each a few lines with the reason beside it. The same
-//! judgement that `narrows doctor` prints makes `narrows run` refuse to start
-//! ([`blockers`]), so what the one tolerates the other cannot trip over.
+//! Facts are gathered into plain data (`gather`) and judged by pure functions, one per question,
+//! each a few lines with the reason beside it. `narrows doctor` prints the same findings for which
+//! `narrows run` refuses to start ([`blockers`]), so the two cannot disagree.
 //!
-//! Severities: a *blocker* makes forwarding impossible or corrupts traffic; a *warning*
-//! costs traffic or performance in cases that may or may not arise; a *note* is worth
-//! knowing; *ok* says what was looked at and found good.
+//! Severities: a *blocker* makes forwarding impossible or corrupts traffic; a *warning* costs
+//! traffic or performance in cases that may or may not occur; a *note* is worth knowing; *ok* lists
+//! a check that passed.
 //!
 //! Non-goals: measuring (a benchmark does), and changing anything.
 
@@ -37,7 +35,7 @@ pub fn runs_xdp(driver: &str) -> bool {
     drivers::support(driver).native
 }
 
-/// What is to join the ports.
+/// The plane that joins the ports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WantedPlane {
     /// Queues and workers over AF_XDP.
@@ -47,40 +45,40 @@ pub enum WantedPlane {
     Xdp,
 }
 
-/// What the two ports are wanted for.
+/// The intended use of the two ports.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Wanted {
-    /// What is to join them.
+    /// The plane.
     pub plane: WantedPlane,
-    /// How many workers, each with a queue pair of both ports; none to use all queues.
+    /// How many workers, each with a queue pair of both ports; none for all queues.
     pub queues: Option<u32>,
-    /// Whether a kernel bridge is to carry on when Narrows does not (`--fail-open bridge`).
+    /// Whether a kernel bridge is the standby (`--fail-open bridge`).
     pub bridge: bool,
     /// Whether the data plane can receive a frame in several buffers (`xdp.frags`).
     pub multi_buffer: bool,
-    /// Whether offloads that spoil frames are switched off before the start, as `narrows run` does;
-    /// otherwise each that is on is a blocker.
+    /// Whether offloads that corrupt frames are switched off before the start, as `narrows run`
+    /// does. If not, each that is on is a blocker.
     pub repairs: bool,
     /// How much memory the data plane will lock for frames, in bytes.
     pub locked_bytes: u64,
 }
 
-/// How bad a finding is.
+/// How serious a finding is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// As it should be.
+    /// Passed.
     Ok,
     /// Worth knowing.
     Note,
-    /// Costs traffic or performance in cases that may arise.
+    /// Costs traffic or performance in cases that may occur.
     Warning,
     /// Narrows cannot do its work, or would corrupt traffic.
     Blocker,
 }
 
 impl Severity {
-    /// The word for it, as in JSON.
+    /// The name, as in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -91,16 +89,16 @@ impl Severity {
     }
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Finding {
     /// An interface's name, or `kernel`, `cpu` or `process`.
     pub subject: String,
-    /// How bad it is.
+    /// How serious it is.
     pub severity: Severity,
-    /// The fact that was observed, and what follows from it.
+    /// The observation and its consequence.
     pub what: String,
-    /// What to type; none where nothing is to be done, or nothing can be.
+    /// The command to type; none if nothing needs to be done, or nothing can be.
     pub remedy: Option<String>,
 }
 
@@ -130,15 +128,14 @@ impl Finding {
     }
 }
 
-/// Examines interfaces `a` and `b` of the calling thread's network namespace, and the
-/// host. Changes nothing and always answers: a fact that cannot be had is a finding, or
-/// left out.
+/// Examines interfaces `a` and `b` of the calling thread's network namespace, and the host. Changes
+/// nothing and always returns: a fact that cannot be read becomes a finding or is left out.
 pub fn examine(a: &str, b: &str, wanted: &Wanted) -> Vec<Finding> {
     judge(&gather::facts(a, b), wanted)
 }
 
-/// Judges facts. Findings about the first port come first, then about the second, about
-/// both, and about the host.
+/// Judges facts. Findings about the first port come first, then about the second, about both, and
+/// about the host.
 pub fn judge(facts: &Facts, wanted: &Wanted) -> Vec<Finding> {
     let mut findings = Vec::new();
     let host = &facts.host;
@@ -167,12 +164,12 @@ pub fn judge(facts: &Facts, wanted: &Wanted) -> Vec<Finding> {
     findings
 }
 
-/// The findings that make a start pointless.
+/// The findings that prevent a start.
 pub fn blockers(findings: &[Finding]) -> impl Iterator<Item = &Finding> {
     findings.iter().filter(|finding| finding.severity == Severity::Blocker)
 }
 
-/// Writes findings for people: a line each, and below it what to type.
+/// The findings as text: one line each, followed by the command to type.
 pub fn render(findings: &[Finding]) -> String {
     let width = findings.iter().map(|finding| finding.subject.chars().count()).max().unwrap_or(0);
     let mut text = String::new();

@@ -1,12 +1,12 @@
-//! Frames must fit: into a buffer, and through both ports.
+//! Frames must fit into a buffer, and through both ports.
 
 use super::drivers::support;
 use super::{Finding, KernelVersion, Wanted, WantedPlane};
 use crate::{Buffer, Link, Receiver};
 
-/// AF_XDP receives frames of several buffers since this version.
+/// The first version in which AF_XDP receives frames of several buffers.
 const MULTI_BUFFER: KernelVersion = KernelVersion::new(6, 6);
-/// XDP programs see such frames since this version.
+/// The first version in which XDP programs see such frames.
 const FRAGMENTS: KernelVersion = KernelVersion::new(5, 18);
 
 pub(super) fn judge(a: &Link, b: &Link, wanted: &Wanted, kernel: &KernelVersion) -> Vec<Finding> {

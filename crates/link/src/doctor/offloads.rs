@@ -1,9 +1,8 @@
 //! Offloads that change what XDP sees.
 //!
-//! An offload is a promise that a later stage completes a packet. XDP on receive stands
-//! before, AF_XDP on transmit behind the stages that would keep the promise, so what was
-//! promised never happens. The ports' own transmit offloads are of no matter: they concern
-//! what the local stack sends, and AF_XDP frames are sent as they are.
+//! An offload defers work to a later stage. XDP on receive comes before that stage, and AF_XDP on
+//! transmit after it, so the work is never done. The ports' own transmit offloads do not matter:
+//! they apply to what the local stack sends, and AF_XDP frames are sent as they are.
 
 use super::drivers::support;
 use super::{Finding, PortFacts, Wanted};
@@ -33,7 +32,7 @@ pub(super) fn judge(facts: &PortFacts, link: &Link, wanted: &Wanted) -> Vec<Find
     .collect()
 }
 
-/// What spoils frames blocks, unless somebody is about to see to it.
+/// An offload that corrupts frames is a blocker, unless it is about to be switched off.
 fn spoilt(name: &str, what: &str, remedy: String, wanted: &Wanted) -> Finding {
     if wanted.repairs {
         let what = format!("{what}; `narrows run` switches it off while it runs");
@@ -42,7 +41,7 @@ fn spoilt(name: &str, what: &str, remedy: String, wanted: &Wanted) -> Finding {
     Finding::blocker(name, what).remedy(remedy)
 }
 
-/// What a veth receives is what its peer sent, with the peer's promises unkept.
+/// A veth receives what its peer sent, with the peer's deferred work undone.
 fn peer(facts: &PortFacts, link: &Link, wanted: &Wanted) -> Vec<Finding> {
     let name = link.name();
     let known = facts.peer.as_ref().and_then(|peer| peer.inside.map(|inside| (peer, inside)));

@@ -1,11 +1,11 @@
-//! One port by itself: there, up, able, free.
+//! A single port: present, up, capable, free.
 
 use super::drivers::support;
 use super::{Finding, PortFacts, Wanted, WantedPlane};
 use crate::{Link, XdpMode};
 
-/// A receive ring shorter than this overflows when a worker is away for a scheduling tick
-/// of 1 ms at a million packets per second.
+/// A receive ring shorter than this overflows when a worker is away for a scheduling tick of 1 ms
+/// at a million packets per second.
 const COMFORTABLE_RING: u32 = 1024;
 
 /// The interface could not be read.
@@ -103,7 +103,7 @@ mod tests {
     use crate::peer::Peer;
     use crate::{Rings, XdpProgram};
 
-    /// The findings of a port that is fit but for what `spoil` does to it.
+    /// The findings for a fit port after `spoil` has changed it.
     fn after(spoil: impl FnOnce(&mut Link)) -> Vec<Finding> {
         let [mut facts, _] = fit().ports;
         let mut link = facts.link.unwrap();

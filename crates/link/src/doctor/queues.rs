@@ -1,8 +1,8 @@
-//! Queues: enough of them, as many on both ports, none without a worker.
+//! Queues: enough of them, equally many on both ports, none without a worker.
 //!
-//! One worker serves queue N of both ports. A receive queue without a worker is a way
-//! around the shaper, so the ports must have equal numbers, and as many as are wanted. The XDP
-//! plane has no workers: its program runs on whatever queues there are.
+//! One worker serves queue N of both ports. Traffic on a receive queue without a worker bypasses
+//! the shaper, so the ports must have equal numbers of queues, and as many as are wanted. The XDP
+//! plane has no workers: its program runs on all queues.
 
 use super::{Finding, PortFacts, Wanted, WantedPlane};
 use crate::Link;
@@ -61,7 +61,7 @@ fn narrower_than_peer(facts: &PortFacts, link: &Link, plane: WantedPlane) -> Opt
         );
         let finding = match plane {
             WantedPlane::Xsk => Finding::blocker(link.name(), what),
-            // Its program runs in the stack then.
+            // Its program runs in the stack in this case.
             WantedPlane::Xdp => Finding::note(link.name(), what),
         };
         finding.remedy(peer.ethtool("-L", &format!("tx {rx}")))
@@ -82,7 +82,7 @@ fn unequal(a: &Link, b: &Link, wanted: &Wanted) -> Option<Finding> {
     let fewer = of_a.min(of_b);
     let (less_name, name) = (less.name(), more.name());
     let what = format!("has {} queue pairs, {less_name} has {fewer}", of_a.max(of_b));
-    // Widening is better than narrowing, where it can be done.
+    // More queues are better than fewer, if the device allows it.
     let remedy = if less.queues.most.pairs() >= of_a.max(of_b) {
         less.queues.command(less_name, of_a.max(of_b))
     } else {
@@ -91,7 +91,7 @@ fn unequal(a: &Link, b: &Link, wanted: &Wanted) -> Option<Finding> {
     Some(Finding::blocker(name, what).remedy(remedy))
 }
 
-/// Workers that share a CPU work, but wait for each other.
+/// Workers that share a CPU function, but wait for each other.
 fn crowded(ports: [&Link; 2], workers: u32, cpus: u32) -> Option<Finding> {
     (workers > cpus).then(|| {
         let what = format!("{workers} workers share {cpus} CPUs and will wait for each other");

@@ -1,14 +1,14 @@
-//! Whether the XDP plane can work in the drivers, or has to in the stack.
+//! Whether the XDP plane can run in the drivers, or must run in the stack.
 //!
-//! A program in one driver hands frames to the other one, and not every driver takes them. One that
-//! does not loses them without a word, so the plane goes into the stack then, for both ports: it
-//! works there with any device, but slower. Nothing here prevents a start.
+//! A program in one driver redirects frames to the other driver, and not every driver transmits
+//! them. A driver that does not loses them silently. In this case the plane runs in the stack for
+//! both ports: that works with any device, but is slower. Nothing here prevents a start.
 
 use super::drivers::{Redirected, redirected};
 use super::{Facts, Finding, PortFacts};
 use crate::Link;
 
-/// What becomes of the plane.
+/// The consequence for the plane.
 const SLOWER: &str = "the XDP plane runs in the stack (generic), which is slower";
 
 pub(super) fn judge(ports: [&Link; 2], facts: &Facts) -> Vec<Finding> {
@@ -71,7 +71,7 @@ mod tests {
     use crate::peer::{Peer, PeerInside};
     use crate::{Offloads, Queues};
 
-    /// The finding about a port with this driver and so many queues, on a host of 8 CPUs.
+    /// The finding about a port with this driver and this many queues, on a host with 8 CPUs.
     fn of(driver: &str, queues: u32) -> Finding {
         let [facts, _] = fit().ports;
         let mut link = facts.link.clone().unwrap();

@@ -1,4 +1,4 @@
-//! The bridge that forwards when Narrows does not, and IP addresses on the ports.
+//! The standby bridge, and IP addresses on the ports.
 
 use super::{Finding, Wanted};
 use crate::bridge::{BridgeError, Plan, plan};
@@ -11,7 +11,7 @@ pub(super) fn judge(ports: [&Link; 2], others: &[LinkStatus], wanted: &Wanted) -
     ports.into_iter().flat_map(|port| [master(port, others), addresses(port)]).flatten().collect()
 }
 
-/// With a bridge standing by: whatever [`crate::bridge::prepare`] would say.
+/// With a standby bridge: the result of [`crate::bridge::prepare`].
 fn bridge(ports: [&Link; 2], others: &[LinkStatus]) -> Finding {
     let both = format!("{} and {}", ports[0].name(), ports[1].name());
     match plan(&ports.map(Link::clone), others) {
@@ -33,7 +33,7 @@ fn bridge(ports: [&Link; 2], others: &[LinkStatus]) -> Finding {
                 _ => ports[0].name(),
             };
             let what = error.what();
-            // The subject need not be said twice.
+            // Does not repeat the subject.
             let what = what.strip_prefix(subject).map_or(&*what, str::trim_start);
             let finding = Finding::blocker(subject, what);
             match error.remedy() {
@@ -44,7 +44,7 @@ fn bridge(ports: [&Link; 2], others: &[LinkStatus]) -> Finding {
     }
 }
 
-/// Without one, a port must have no master that would forward by itself.
+/// Without a standby bridge: a port must have no master that would forward by itself.
 fn master(port: &Link, others: &[LinkStatus]) -> Option<Finding> {
     let master = port.status.master?;
     let name = port.name();

@@ -1,4 +1,4 @@
-//! Network namespaces that are gone when a test ends, however it ends.
+//! Network namespaces that are deleted when a test ends, even if it fails.
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
@@ -9,13 +9,13 @@ use std::thread;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A network namespace, deleted when dropped, with everything in it.
+/// A network namespace, deleted with everything in it on drop.
 pub struct Namespace {
     pub name: String,
 }
 
 impl Namespace {
-    /// Makes one whose name ends in `role`.
+    /// Creates a namespace whose name ends in `role`.
     pub fn new(role: &str) -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("nrw-link-{}-{number}-{role}", std::process::id());
@@ -30,7 +30,7 @@ impl Namespace {
         run("ip", &words);
     }
 
-    /// Runs a program in it and says how it went.
+    /// Runs a program in it and returns the result.
     pub fn exec(&self, line: &str) -> Output {
         let mut words = vec!["netns", "exec", &self.name];
         words.extend(line.split_whitespace());
@@ -72,7 +72,7 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// Makes them; none, said aloud, without root.
+    /// Creates them; none, with a message, without root.
     pub fn new() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             println!("SKIPPED: making network namespaces needs root (`sudo -E cargo test`)");

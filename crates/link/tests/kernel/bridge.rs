@@ -1,4 +1,4 @@
-//! The bridge that stands by forwards like a wire, and leaves nothing half-applied.
+//! The standby bridge forwards like a wire, and leaves nothing half-applied.
 
 use crate::bed::Bed;
 use narrows_link::bridge::{BridgeError, Origin, prepare, remove};
@@ -164,7 +164,7 @@ fn a_port_that_cannot_be_bridged_undoes_everything() {
     let Some(bed) = Bed::new() else { return };
     bed.shaper.ip("link set sa down");
     bed.shaper.inside(|| {
-        // The loopback device can never be a bridge's port, which shows only on the attempt.
+        // The loopback device can never be a bridge port, which shows only on the attempt.
         let error = prepare("sa", "lo").unwrap_err();
         assert!(error.to_string().starts_with("making lo a port of bridge nrwbr1: "), "{error}");
         let port = Link::by_name("sa").unwrap().status;

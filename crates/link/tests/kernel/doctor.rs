@@ -1,4 +1,4 @@
-//! The doctor sees on real veths what it is meant to see, across namespaces.
+//! The doctor finds real problems on real veths, across namespaces.
 
 use crate::bed::Bed;
 use crate::pass_all::PassAll;
@@ -28,8 +28,8 @@ fn fresh_veths_are_refused_for_their_peers_checksums_and_fit_after_the_remedy() 
     ];
     assert_eq!(remedies_of_blockers(&before), expected);
 
-    // Each remedy is typed as it stands. How many CPUs and which kernel settings this host
-    // has is not the test's to change.
+    // Each remedy is typed as it stands. The number of CPUs and the kernel settings of this host
+    // are not the test's to change.
     let about_ports = |finding: &&Finding| {
         finding.severity >= Severity::Warning && !["cpu", "kernel"].contains(&&*finding.subject)
     };
@@ -116,14 +116,14 @@ fn a_peer_in_a_process_s_nameless_namespace_is_looked_into() {
     bed.shaper.must(&remedy);
 }
 
-/// A process in a network namespace without a name, as containers are.
+/// A process in an unnamed network namespace, as in a container.
 struct Container(std::process::Child);
 
 impl Container {
     fn start() -> Self {
         let mut sleeper = std::process::Command::new("unshare");
         let child = Self(sleeper.args(["-n", "sleep", "60"]).spawn().expect("unshare runs"));
-        // It is elsewhere once it has become the sleeper.
+        // It is in the namespace once it has become the sleeper.
         let comm = format!("/proc/{}/comm", child.0.id());
         while std::fs::read_to_string(&comm).is_ok_and(|name| name.trim() != "sleep") {
             std::thread::sleep(std::time::Duration::from_millis(5));

@@ -1,4 +1,4 @@
-//! Facts of interfaces are read as they are.
+//! The facts that are read about interfaces are correct.
 
 use crate::bed::Bed;
 use crate::pass_all::PassAll;

@@ -1,5 +1,5 @@
-//! The crate against the kernel: real veth pairs and bridges in namespaces made for the
-//! purpose. Needs root; each test says so and passes where it is not.
+//! The crate against the kernel: real veth pairs and bridges in namespaces of their own. Needs
+//! root; without it each test says so and passes.
 
 mod bed;
 mod bridge;

@@ -143,7 +143,7 @@ fn joining_and_leaving_a_bridge_are_changes_of_the_master_and_no_removal() {
 fn an_overrun_is_said_and_survived() {
     let Some(bed) = Bed::new() else { return };
     let mut monitor = bed.shaper.inside(LinkMonitor::open).unwrap();
-    // A batch of changes larger than any receive buffer that a system would have by default.
+    // A batch of changes larger than any default receive buffer.
     let batch: String =
         (0..2000).map(|i| format!("link set sa mtu {}\n", 1000 + i % 400)).collect();
     let file = std::env::temp_dir().join(format!("nrw-link-{}-batch", std::process::id()));

@@ -1,4 +1,4 @@
-//! The least XDP program there is, compiled when needed.
+//! The smallest XDP program, compiled when needed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 pub struct PassAll(PathBuf);
 
 impl PassAll {
-    /// Compiles it; none, said aloud, without clang.
+    /// Compiles it; none, with a message, without clang.
     pub fn compile() -> Option<Self> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let stem = format!("nrw-link-{}-{number}", std::process::id());

@@ -9,7 +9,7 @@ use crate::headers::Acknowledgement;
 /// The length of a TCP header without options.
 const HEADER_LEN: usize = 20;
 
-/// The sorts of options that are understood.
+/// The kinds of options that are parsed.
 mod sort {
     pub(super) const END: u8 = 0;
     pub(super) const NO_OPERATION: u8 = 1;
@@ -17,7 +17,7 @@ mod sort {
     pub(super) const TIME_STAMP: u8 = 8;
 }
 
-/// What `packet` acknowledges, if it is a TCP segment whose whole header is there.
+/// The acknowledgement in `packet`, if it is a TCP segment with a complete header.
 #[inline(always)]
 pub(super) fn read(key: &Key, frame: &[u8], packet: &Packet) -> Option<Acknowledgement> {
     let Carried { protocol, at, is_fragment, .. } = packet.carried;
@@ -34,7 +34,7 @@ pub(super) fn read(key: &Key, frame: &[u8], packet: &Packet) -> Option<Acknowled
         connection: connection.max(1),
         number: be32(header, 8)?,
         flags: be16(header, 12)? & 0x0fff,
-        // By the packet's own length: behind it may be padding, and in front of its end a cut.
+        // By the packet's declared length: the frame may be padded, or truncated.
         is_empty: at + header_len == packet.declared_end,
         ..Acknowledgement::default()
     };
@@ -42,8 +42,8 @@ pub(super) fn read(key: &Key, frame: &[u8], packet: &Packet) -> Option<Acknowled
     Some(read)
 }
 
-/// Records what `options` say. `None` where one is malformed, there twice, or of a sort that an
-/// acknowledgement must not be dropped with.
+/// Records the `options`. `None` if one is malformed, occurs twice, or forbids dropping the
+/// acknowledgement.
 fn read_options(read: &mut Acknowledgement, options: &[u8]) -> Option<()> {
     let mut left = options;
     while let Some(&sort) = left.first() {
@@ -57,7 +57,7 @@ fn read_options(read: &mut Acknowledgement, options: &[u8]) -> Option<()> {
         }
         let len = usize::from(byte(left, 1)?);
         let (option, behind) = left.split_at_checked(len)?;
-        // Both lengths are at least 2 in the two sorts that are known; all others end here.
+        // In the two known kinds both lengths are at least 2; all other kinds end here.
         match sort {
             sort::TIME_STAMP if len == 10 && read.time_stamp.is_none() => {
                 read.time_stamp = Some((be32(option, 2)?, be32(option, 6)?));

@@ -1,18 +1,18 @@
-//! What tells an observer in the middle how long a connection's round trips take.
+//! What an observer in the middle can learn about a connection's round trips.
 //!
-//! A [`Conversation`] names a connection, the same one for both of its directions. What it says then
-//! is read only by whoever waits for it: a TCP segment's numbers and time stamps, or the spin bit of
-//! a QUIC packet.
+//! A [`Conversation`] identifies a connection, the same for both directions. The fields that
+//! measure a round trip are read only on demand: a TCP segment's numbers and time stamps, or the
+//! spin bit of a QUIC packet.
 //!
-//! *QUIC* is UDP from or to port 443, and its packets with short headers. Whoever has that port is
+//! *QUIC* means UDP from or to port 443, and packets with short headers. The end with that port is
 //! the server.
 //!
 //! Source: RFC 9293, RFC 7323 (time stamps), RFC 9000, section 17.3.1 and 17.4 (spin bit).
 //!
-//! Cost: of plain Ethernet with IPv4 and TCP or UDP two multiplications, a comparison of both ends
-//! and a few loads; others are walked through.
+//! Cost: for plain Ethernet with IPv4 and TCP or UDP two multiplications, a comparison of both ends
+//! and a few loads; other frames are parsed header by header.
 //!
-//! *Non-goals.* QUIC on other ports; what is in tunnels; checksums.
+//! *Non-goals.* QUIC on other ports; the contents of tunnels; checksums.
 
 use super::bytes::{be16, be32, byte, chunk};
 use super::link::{ETHERNET_LEN, Link};
@@ -21,60 +21,60 @@ use super::plain::plain;
 use super::protocol::{TCP, UDP};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Where QUIC's servers are.
+/// The port of QUIC servers.
 const QUIC_PORT: u16 = 443;
-/// The length of a header of IPv4 without options.
+/// The length of an IPv4 header without options.
 const IPV4_LEN: usize = 20;
-/// The lengths of the headers of TCP without options, and of UDP.
+/// The lengths of a TCP header without options, and of a UDP header.
 const TCP_LEN: usize = 20;
 const UDP_LEN: usize = 8;
 
-/// Flags of TCP.
+/// TCP flags.
 const FIN: u16 = 0x01;
 const SYN: u16 = 0x02;
 const ACK: u16 = 0x10;
 
-/// Of which connection a packet is, and where what it says of that begins.
+/// The connection of a packet, and where its fields begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Conversation {
-    /// A hash of both ends, whichever has sent the packet.
+    /// A hash of both ends, the same for both directions.
     pub connection: u64,
     is_tcp: bool,
     is_v6: bool,
-    /// Where the IP header begins.
+    /// The offset of the IP header.
     network: usize,
-    /// Where the transport header begins,
+    /// The offset of the transport header,
     transport: usize,
-    /// and where the packet ends by its own account.
+    /// and of the end of the packet by its declared length.
     end: usize,
 }
 
-/// What a TCP segment says of its round trip.
+/// The fields of a TCP segment that measure a round trip.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {
-    /// The number of its first byte,
+    /// The sequence number of its first byte,
     pub first: u32,
-    /// and of the one behind its last. The same where it carries nothing.
+    /// and that after its last byte. Equal if it carries no data.
     pub end: u32,
-    /// Up to which byte of the other direction everything has come, where it says so.
+    /// The acknowledgement number, if there is one.
     pub acknowledged: Option<u32>,
-    /// The time stamp's value and echo, where there is the option.
+    /// The time stamp's value and echo, if it has the option.
     pub time_stamp: Option<(u32, u32)>,
-    /// Whether it is the first one of its direction.
+    /// Whether it is the first segment of its direction.
     pub is_opening: bool,
 }
 
-/// What a QUIC packet says of its round trip.
+/// The spin bit of a QUIC packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Spin {
-    /// The bit.
+    /// The spin bit.
     pub is_set: bool,
-    /// Whether the client has sent it.
+    /// Whether the client sent the packet.
     pub is_clients: bool,
 }
 
 impl Conversation {
-    /// That of `frame`, hashed with `key`, if it is TCP, or UDP as QUIC has it.
+    /// Parses `frame` and hashes it with `key`. `None` unless it is TCP, or UDP that may be QUIC.
     #[inline]
     pub fn of(frame: &[u8], key: u64) -> Option<Self> {
         let Some(plain) = plain(frame, false) else { return Self::walk(frame, key) };
@@ -125,12 +125,12 @@ impl Conversation {
         })
     }
 
-    /// Whether it is TCP; else it is QUIC.
+    /// Whether it is TCP; otherwise it is QUIC.
     pub fn is_tcp(&self) -> bool {
         self.is_tcp
     }
 
-    /// The hosts at its ends, of `frame` itself: where from and where to.
+    /// The source and destination address of `frame`.
     pub fn hosts(&self, frame: &[u8]) -> Option<[IpAddr; 2]> {
         let at = self.network;
         Some(if self.is_v6 {
@@ -142,7 +142,7 @@ impl Conversation {
         })
     }
 
-    /// What `frame` says, if it is TCP and its header is there.
+    /// The segment in `frame`, if it is TCP and its header is complete.
     #[inline]
     pub fn segment(&self, frame: &[u8]) -> Option<Segment> {
         if !self.is_tcp {
@@ -153,7 +153,7 @@ impl Conversation {
         let data = self.transport + usize::from(header[12] >> 4) * 4;
         let flags = u16::from_be_bytes([header[12], header[13]]);
         let first = be32(header, 4)?;
-        // Both ends of a connection count as a byte each.
+        // SYN and FIN count as one byte each.
         let len = self.end.checked_sub(data)? as u32
             + u32::from(flags & SYN != 0)
             + u32::from(flags & FIN != 0);
@@ -166,7 +166,7 @@ impl Conversation {
         })
     }
 
-    /// What `frame` says, if it is QUIC with a short header.
+    /// The spin bit of `frame`, if it is QUIC with a short header.
     #[inline]
     pub fn spin(&self, frame: &[u8]) -> Option<Spin> {
         if self.is_tcp {
@@ -174,7 +174,7 @@ impl Conversation {
         }
         let first = byte(frame, self.transport + UDP_LEN)
             .filter(|_| self.end > self.transport + UDP_LEN)?;
-        // No long header, and the bit that is always set.
+        // Not a long header, and the fixed bit is set.
         if first & 0xc0 != 0x40 {
             return None;
         }
@@ -183,13 +183,13 @@ impl Conversation {
     }
 }
 
-/// Whether one of these ports, and only one, is that of QUIC's servers.
+/// Whether exactly one of these ports is the QUIC port.
 #[inline]
 fn is_quics(ports: u32) -> bool {
     ((ports >> 16) as u16 == QUIC_PORT) != (ports as u16 == QUIC_PORT)
 }
 
-/// The hash of a connection whose ends are at `hosts` with `ports`: a sum, which is the same in both
+/// The hash of a connection between `hosts` with `ports`: a sum, which is the same in both
 /// directions.
 #[inline(always)]
 fn connection(hosts: [u64; 2], ports: u32, is_tcp: bool, key: u64) -> u64 {
@@ -203,7 +203,7 @@ fn connection(hosts: [u64; 2], ports: u32, is_tcp: bool, key: u64) -> u64 {
     sum ^ sum >> 32
 }
 
-/// The value and the echo among `options`.
+/// The value and echo of the time stamp among `options`.
 #[inline]
 fn time_stamp(options: &[u8]) -> Option<(u32, u32)> {
     const END: u8 = 0;
@@ -211,7 +211,7 @@ fn time_stamp(options: &[u8]) -> Option<(u32, u32)> {
     const TIME_STAMP: u8 = 8;
     const TIME_STAMP_LEN: u8 = 10;
     let told = |option: &[u8]| Some((be32(option, 2)?, be32(option, 6)?));
-    // As nearly all segments have it.
+    // The layout in nearly all segments.
     if let [NO_OPERATION, NO_OPERATION, TIME_STAMP, TIME_STAMP_LEN, ..] = options {
         return told(&options[2..]);
     }
@@ -221,7 +221,7 @@ fn time_stamp(options: &[u8]) -> Option<(u32, u32)> {
             END => return None,
             NO_OPERATION => left = &left[1..],
             TIME_STAMP if byte(left, 1)? == TIME_STAMP_LEN => return told(left),
-            // Shorter than its own two bytes none is.
+            // No option is shorter than its own two bytes.
             _ => left = left.get(usize::from(byte(left, 1)?.max(2))..)?,
         }
     }

@@ -1,21 +1,21 @@
 //! Hashes of hosts and flows.
 //!
-//! The building block is a multiplication of 64 by 64 bits whose upper half is folded onto its
-//! lower one, as in wyhash and its descendants: two instructions, after which every bit of the
-//! input affects about every bit of the output. Two of them in a row are a good hash. Hosts are
-//! hashed first and the flow from their hashes, so that three hashes cost six multiplications, of
-//! which four run in parallel.
+//! The building block is a 64 by 64 bit multiplication whose upper half is folded onto the lower
+//! one, as in wyhash and its descendants: two instructions, after which every bit of the input
+//! affects nearly every bit of the output. Two of them in a row are a good hash. Hosts are hashed
+//! first, and the flow from their hashes. So three hashes cost six multiplications, four of which
+//! run in parallel.
 //!
-//! Written here because the inputs have a fixed size: behind the `Hasher` interface of the crates
-//! for this (foldhash, rapidhash) each would be a stream that is buffered and finished by itself,
-//! and their hashes may change with their versions.
+//! It is written here because the inputs have a fixed size. Behind the `Hasher` interface of the
+//! existing crates (foldhash, rapidhash), each would be a stream that is buffered and finished by
+//! itself, and their hashes may change between versions.
 //!
 //! Non-goals: secrecy against an observer of hashes; no outsider can observe them.
 
 use super::bytes::chunk;
 use super::network::Packet;
 
-/// What makes the hashes of one process differ from those of another.
+/// The key that makes the hashes of two processes differ.
 #[derive(Clone, Copy)]
 pub(super) struct Key {
     v4: [u64; 2],
@@ -33,7 +33,7 @@ const fn fold(a: u64, b: u64) -> u64 {
 }
 
 impl Key {
-    /// All that is needed from one number, by SplitMix64.
+    /// Derives all constants from one number with SplitMix64.
     pub(super) fn new(key: u64) -> Self {
         let mut state = key;
         let mut next = || {
@@ -53,10 +53,10 @@ impl Key {
         }
     }
 
-    /// The hashes of both hosts of `packet`, to be shortened or used for flows.
+    /// The hashes of both hosts of `packet`, to be shortened or combined into a flow.
     #[inline]
     pub(super) fn hosts(&self, frame: &[u8], packet: &Packet) -> [u64; 2] {
-        // Whoever found the packet has found its addresses, so that no zeros are ever hashed.
+        // A parsed packet has its addresses within the frame, so this never hashes missing bytes.
         if packet.is_v6 {
             self.hosts_v6(chunk(frame, packet.at + 8).unwrap_or(&[0; 32]))
         } else {
@@ -64,14 +64,14 @@ impl Key {
         }
     }
 
-    /// The hashes of two hosts whose addresses stand side by side, as in an IPv4 header.
+    /// The hashes of two hosts whose addresses are adjacent, as in an IPv4 header.
     #[inline]
     pub(super) fn hosts_v4(&self, addresses: &[u8; 8]) -> [u64; 2] {
         let both = u64::from_be_bytes(*addresses);
         [self.v4((both >> 32) as u32), self.v4(both as u32)]
     }
 
-    /// The same as in an IPv6 header.
+    /// The same for an IPv6 header.
     #[inline]
     pub(super) fn hosts_v6(&self, addresses: &[u8; 32]) -> [u64; 2] {
         let [a, b, c, d] = eights(addresses);
@@ -89,24 +89,24 @@ impl Key {
         fold(lower ^ upper, self.v6[2])
     }
 
-    /// The hash of a station.
+    /// The hash of a MAC address.
     #[inline]
     pub(super) fn station(&self, [a, b, c, d, e, f]: [u8; 6]) -> u64 {
         fold(u64::from_be_bytes([0, 0, a, b, c, d, e, f]) ^ self.mac[0], self.mac[1])
     }
 
-    /// The hash of a host as it is told.
+    /// The short hash of a host.
     #[inline]
     pub(super) fn short(&self, host: u64) -> u32 {
         fold(host ^ self.short[0], self.short[1]) as u32
     }
 
-    /// The hash of what goes from `source` to `destination`, which are hashes themselves.
+    /// The hash of the flow from `source` to `destination`, which are hashes themselves.
     #[inline]
     pub(super) fn flow(&self, source: u64, destination: u64, protocol: u8, ports: u32) -> u64 {
         let tail = u64::from(protocol) << 32 | u64::from(ports);
         let tail = fold(tail ^ self.tail[0], self.tail[1]);
-        // Turned, so that the way back is another flow.
+        // Rotated, so that the opposite direction is another flow.
         fold(source ^ self.short[1], destination.rotate_left(32) ^ tail)
     }
 }
@@ -122,8 +122,8 @@ fn eights(bytes: &[u8; 32]) -> [u64; 4] {
 mod tests {
     use super::*;
 
-    /// How often each of 32 bits of `hash` changes with one bit of the input, the least and the
-    /// most over all pairs, of 4096 inputs in a row.
+    /// How often each of 32 bits of `hash` changes with one bit of the input: the minimum and
+    /// maximum over all pairs, for 4096 consecutive inputs.
     fn avalanche(bits: u32, hash: impl Fn(u64) -> u32) -> (u32, u32) {
         let mut flips = vec![[0_u32; 32]; bits as usize];
         for input in 0..4096 {

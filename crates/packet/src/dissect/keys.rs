@@ -1,4 +1,4 @@
-//! What filters match on, read out of a frame.
+//! The header fields that filters match on.
 
 use super::bytes::{be16, be32, byte, chunk};
 use super::layer::IPV4;
@@ -10,69 +10,69 @@ use super::protocol::{Protocol, TCP, protocol};
 /// A tag of IEEE 802.1Q.
 const TAG: u16 = 0x8100;
 
-/// What the headers of a frame say, as far as filters ask.
+/// The header fields of a frame that filters can test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Keys {
-    /// The station that it is sent to, in the low 48 bits.
+    /// The destination MAC address, in the low 48 bits.
     pub destination_mac: u64,
-    /// The station that has sent it, in the low 48 bits.
+    /// The source MAC address, in the low 48 bits.
     pub source_mac: u64,
-    /// The EtherType behind all tags; 0 where there is none.
+    /// The EtherType after all tags; 0 if there is none.
     pub ether_type: u16,
-    /// The identifier of the outer VLAN, where there is a tag.
+    /// The identifier of the outer VLAN, if there is a tag.
     pub vlan_id: Option<u16>,
-    /// The outer tag's priority, 0 to 7; 0 where there is no tag.
+    /// The outer tag's priority, 0 to 7; 0 without a tag.
     pub vlan_priority: u8,
-    /// Where the network layer begins: behind all tags.
+    /// The offset of the network layer, after all tags.
     pub network: usize,
-    /// The IP header, where there is one.
+    /// The IP header, if there is one.
     pub ip: Option<IpKeys>,
 }
 
-/// What an IP header and the one behind it say.
+/// The fields of an IP header and of the header after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IpKeys {
     /// Whether it is IPv6.
     pub is_v6: bool,
-    /// Where from; an IPv4 address in the last four bytes.
+    /// The source address; an IPv4 address is in the last four bytes.
     pub source: u128,
-    /// Where to.
+    /// The destination address.
     pub destination: u128,
-    /// What it carries, behind all extension headers.
+    /// The protocol after all extension headers.
     pub protocol: u8,
-    /// The code point and the two bits of ECN.
+    /// DSCP and ECN.
     pub traffic_class: u8,
     /// The time to live, or hop limit.
     pub ttl: u8,
-    /// Whether it is a part of a packet, and if so, whether the first one.
+    /// Which fragment it is, if it is one.
     pub fragment: Option<Fragment>,
-    /// Where the transport layer begins.
+    /// The offset of the transport layer.
     pub transport: usize,
-    /// The source's and the destination's port, where there are any and the packet is no fragment
-    /// but a first one.
+    /// Source and destination port, if the protocol has ports and the packet is not a later
+    /// fragment.
     pub ports: Option<(u16, u16)>,
-    /// The twelve flags of TCP, of a packet that is no fragment.
+    /// The twelve TCP flags, if the packet is not a fragment.
     pub tcp_flags: Option<u16>,
-    /// Type and code of ICMP or ICMPv6, of a packet that is no fragment.
+    /// Type and code of ICMP or ICMPv6, if the packet is not a fragment.
     pub icmp: Option<(u8, u8)>,
 }
 
-/// Which part of a packet.
+/// Which fragment of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fragment {
-    /// The one with the headers.
+    /// The first, with the headers.
     First,
-    /// Another one.
+    /// A later one.
     Later,
 }
 
 impl Keys {
-    /// Those of `frame`. `None` where not even the Ethernet header is whole.
+    /// The fields of `frame`. `None` if its Ethernet header is incomplete.
     pub fn of(frame: &[u8]) -> Option<Self> {
         Self::plain(frame).or_else(|| Self::walk(frame))
     }
 
-    /// The same of the sort of frame that most are; `None` for others.
+    /// The same for the most common kind of frame; `None` for others.
     #[inline(always)]
     pub fn plain(frame: &[u8]) -> Option<Self> {
         let plain = plain(frame, false)?;
@@ -104,11 +104,11 @@ impl Keys {
         })
     }
 
-    /// The same of any frame.
+    /// The same for any frame.
     #[inline(never)]
     pub fn walk(frame: &[u8]) -> Option<Self> {
         let link = Link::walk(frame)?;
-        // Both addresses and the EtherType are there, or there would be no link layer.
+        // The link layer was parsed, so both addresses and the EtherType are there.
         let station = |at: usize| chunk::<8>(frame, at).map_or(0, |b| u64::from_be_bytes(*b) >> 16);
         let is_tagged = be16(frame, 12)? == TAG;
         let tag = is_tagged.then(|| be16(frame, ETHERNET_LEN)).flatten();
@@ -149,7 +149,8 @@ impl IpKeys {
             ..Self::default()
         };
         if is_fragment {
-            // IPv4 says so itself; IPv6 in a header of eight bytes, which is the last one passed.
+            // IPv4 has this in its own header; IPv6 in a header of eight bytes, the last one
+            // parsed.
             let (offset, bits) =
                 if packet.is_v6 { (transport - 6, 0xfff8) } else { (at + 6, 0x1fff) };
             let is_later = be16(frame, offset)? & bits != 0;
@@ -238,7 +239,7 @@ mod tests {
         assert_eq!(with(0x4000), (None, true));
         assert_eq!(with(0x2000), (Some(Fragment::First), false));
         assert_eq!(with(0x0001), (Some(Fragment::Later), false));
-        // IPv6, with a header for it.
+        // IPv6 with a fragment header.
         let mut six = vec![0; 14 + 40 + 8 + 20];
         six[12..15].copy_from_slice(&[0x86, 0xdd, 0x60]);
         six[19] = 28;

@@ -1,30 +1,30 @@
-//! What an EtherType stands for.
+//! The meaning of EtherTypes.
 
 /// IPv4 (RFC 894).
 pub(super) const IPV4: u16 = 0x0800;
 
-/// Address resolution of IPv4 (RFC 826).
+/// ARP for IPv4 (RFC 826).
 pub(super) const ARP: u16 = 0x0806;
 
-/// Numbers below are no EtherTypes but the length of an IEEE 802.3 frame.
+/// Smaller numbers are not EtherTypes but the length of an IEEE 802.3 frame.
 pub(super) const ETHER_TYPE_MIN: u16 = 0x0600;
 
-/// What follows an EtherType.
+/// The layer after an EtherType.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Layer {
     Ipv4,
     Ipv6,
-    /// Two bytes of tag and another EtherType: IEEE 802.1Q and what came before its 802.1ad.
+    /// Two bytes of tag and another EtherType: IEEE 802.1Q, 802.1ad and its predecessors.
     Tag,
     /// A stack of labels.
     Mpls,
     /// The session stage of PPP over Ethernet.
     Pppoe,
-    /// A whole frame, as tunnels carry it.
+    /// A complete frame, as tunnels carry it.
     Ethernet,
 }
 
-/// The layer behind `ether_type`, if it is one that is looked into.
+/// The layer for `ether_type`, if it is parsed.
 #[inline]
 pub(super) const fn layer(ether_type: u16) -> Option<Layer> {
     Some(match ether_type {

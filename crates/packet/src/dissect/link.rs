@@ -1,4 +1,4 @@
-//! From an Ethernet header to the IP header, through what lies between.
+//! From the Ethernet header to the IP header.
 
 use super::bytes::{be16, be32, byte};
 use super::layer::{ETHER_TYPE_MIN, Layer, layer};
@@ -6,22 +6,22 @@ use super::layer::{ETHER_TYPE_MIN, Layer, layer};
 /// The length of an Ethernet header without tags.
 pub(super) const ETHERNET_LEN: usize = 14;
 
-/// The most tags, and as many labels, that are looked through.
+/// The most tags, and the most labels, that are parsed.
 const LAYERS_MAX: usize = 8;
 
-/// Where a tag or label stack ends and IP begins.
+/// Where the stack of tags or labels ends and IP begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Link {
-    /// The EtherType behind all tags; 0 where it is a length.
+    /// The EtherType after all tags; 0 if the field is a length.
     pub(super) ether_type: u16,
-    /// Where the network layer begins: behind all tags, before PPPoE and MPLS.
+    /// The offset of the network layer: after all tags, before PPPoE and MPLS.
     pub(super) network: usize,
-    /// Where an IP header is said to begin, and of which sort.
+    /// The kind and offset of the IP header, if there is one.
     pub(super) ip: Option<(Layer, usize)>,
 }
 
 impl Link {
-    /// Walks from the Ethernet header with which `frame` begins. `None` where that is cut off.
+    /// Parses from the Ethernet header at the start of `frame`. `None` if it is truncated.
     #[inline(always)]
     pub(super) fn walk(frame: &[u8]) -> Option<Self> {
         Self::walk_from(frame, 0)
@@ -33,7 +33,7 @@ impl Link {
         Some(Self::behind(frame, be16(frame, at + 12)?, at + ETHERNET_LEN))
     }
 
-    /// Walks from where what `ether_type` says begins, at `at`.
+    /// Parses from the layer of `ether_type`, which begins at `at`.
     #[inline(always)]
     pub(super) fn behind(frame: &[u8], mut ether_type: u16, at: usize) -> Self {
         let mut network = at;
@@ -57,8 +57,8 @@ impl Link {
     }
 }
 
-/// The IP header behind a stack of MPLS labels. Nothing says what is there; the first half
-/// byte does, as routers guess it too.
+/// The IP header after a stack of MPLS labels. Nothing declares its version; the first half byte
+/// shows it, which is also how routers guess it.
 #[inline(never)]
 fn behind_labels(frame: &[u8], at: usize) -> Option<(Layer, usize)> {
     const BOTTOM_OF_STACK: u32 = 1 << 8;
@@ -75,7 +75,7 @@ fn behind_labels(frame: &[u8], at: usize) -> Option<(Layer, usize)> {
     None
 }
 
-/// The IP header behind PPPoE's six bytes and PPP's protocol of two.
+/// The IP header after PPPoE's six bytes and PPP's protocol of two.
 #[inline(never)]
 fn behind_pppoe(frame: &[u8], at: usize) -> Option<(Layer, usize)> {
     // Version 1, type 1, and code 0, which is data.

@@ -10,39 +10,39 @@ use super::layer::Layer;
 use super::link::Link;
 use super::protocol::{Protocol, protocol};
 
-/// The most extension headers that are looked through.
+/// The most extension headers that are parsed.
 const EXTENSIONS_MAX: usize = 8;
 
-/// What an IP header says. The addresses are left where they are.
+/// The fields of an IP header. Addresses are not copied.
 #[derive(Clone, Copy)]
 pub(super) struct Packet {
-    /// Where the header begins.
+    /// The offset of the header.
     pub(super) at: usize,
     pub(super) is_v6: bool,
-    /// The code point and the two bits of ECN.
+    /// DSCP and ECN.
     pub(super) traffic_class: u8,
-    /// Where the packet ends by its own account, as far as it lies within the frame.
+    /// The end of the packet by its declared length, limited to the frame.
     pub(super) end: usize,
-    /// Where it ends by its own account.
+    /// The end of the packet by its declared length.
     pub(super) declared_end: usize,
-    /// What it carries.
+    /// The payload.
     pub(super) carried: Carried,
 }
 
-/// What stands behind an IP header and its extensions.
+/// The payload of an IP header and its extensions.
 #[derive(Clone, Copy)]
 pub(super) struct Carried {
-    /// What begins at `at`.
+    /// The protocol of what begins at `at`.
     pub(super) protocol: u8,
     pub(super) at: usize,
-    /// Whether this is only a part of it.
+    /// Whether the packet is a fragment.
     pub(super) is_fragment: bool,
-    /// The security parameter index of an authentication header that was looked through, else 0.
+    /// The security parameter index of a skipped authentication header, otherwise 0.
     pub(super) security: u32,
 }
 
 impl Packet {
-    /// The packet that `link` leads to.
+    /// The packet at the end of `link`.
     #[inline(always)]
     pub(super) fn behind(frame: &[u8], link: &Link) -> Option<Self> {
         match link.ip? {
@@ -52,7 +52,7 @@ impl Packet {
         }
     }
 
-    /// The IPv4 packet whose header begins at `at`.
+    /// The IPv4 packet whose header is at `at`.
     #[inline(always)]
     pub(super) fn ipv4(frame: &[u8], at: usize) -> Option<Self> {
         let header: &[u8; 20] = chunk(frame, at)?;
@@ -61,7 +61,7 @@ impl Packet {
             return None;
         }
         let len = usize::from(u16::from_be_bytes([header[2], header[3]]));
-        // The last three flags and the offset: "more fragments", or one that is not the first.
+        // "More fragments", or an offset that is not 0.
         let is_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
         let (payload, declared_end) = (at + header_len, at + len);
         let end = believable(declared_end, payload, frame);
@@ -75,7 +75,7 @@ impl Packet {
         })
     }
 
-    /// The IPv6 packet whose header begins at `at`.
+    /// The IPv6 packet whose header is at `at`.
     #[inline(always)]
     pub(super) fn ipv6(frame: &[u8], at: usize) -> Option<Self> {
         let header: &[u8; 40] = chunk(frame, at)?;
@@ -84,7 +84,7 @@ impl Packet {
         }
         let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
         let (payload, declared_end) = (at + 40, at + 40 + len);
-        // No length at all is that of a jumbogram.
+        // A length of 0 means a jumbogram.
         let end = believable(declared_end, payload + 1, frame);
         Some(Self {
             at,
@@ -104,8 +104,8 @@ impl Packet {
 }
 
 impl Carried {
-    /// What is carried behind extension headers, which few packets have. In a fragment there is
-    /// nothing to look for: what follows is in one of them only.
+    /// The payload after extension headers, which few packets have. A fragment ends the search:
+    /// only one fragment contains the further headers.
     #[inline(always)]
     fn behind(
         frame: &[u8],
@@ -140,7 +140,7 @@ impl Carried {
         carried
     }
 
-    /// Passes one such header. `None`, and no step taken, where it is cut off.
+    /// Skips one such header. `None`, without a step, if it is truncated.
     fn pass(&mut self, bytes: &[u8], sort: Protocol) -> Option<()> {
         let next = byte(bytes, self.at)?;
         let count = usize::from(byte(bytes, self.at + 1)?);
@@ -150,7 +150,7 @@ impl Carried {
                 (count + 2) * 4
             }
             Protocol::Fragment => {
-                // With neither an offset nor more to come it is a whole packet (RFC 6946).
+                // With neither an offset nor more fragments it is a complete packet (RFC 6946).
                 self.is_fragment = be16(bytes, self.at + 2)? & 0xfff9 != 0;
                 8
             }
@@ -162,8 +162,8 @@ impl Carried {
     }
 }
 
-/// Where a packet ends that says `declared`, and that cannot end before `least`: lengths that are
-/// left to others to fill in, or wrong, count as "up to the frame's end".
+/// The end of a packet that declares `declared` and cannot end before `least`. A length that is
+/// wrong, or left for others to fill in, counts as the end of the frame.
 #[inline]
 fn believable(declared: usize, least: usize, frame: &[u8]) -> usize {
     if declared < least { frame.len() } else { declared.min(frame.len()) }

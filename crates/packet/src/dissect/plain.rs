@@ -1,30 +1,31 @@
-//! The most common kind of frame: plain Ethernet, IPv4 without options, TCP or UDP, complete.
+//! The fast path for the most common frame: plain Ethernet, IPv4 without options, TCP or UDP,
+//! complete.
 //!
-//! All that matters of it is in the first [`LEN`] bytes, at fixed offsets, so the length is checked
-//! once. The result is the same as that of the walk from header to header.
+//! All relevant fields are in the first [`LEN`] bytes, at fixed offsets, so the length is checked
+//! once. The result equals that of parsing header by header.
 
 use super::layer::IPV4;
 use super::link::ETHERNET_LEN;
 use super::protocol::{TCP, UDP};
 use super::tunnel::VXLAN_PORT;
 
-/// Where IPv4 begins, and what it carries.
+/// The offset of IPv4, and of its payload.
 const IP: usize = ETHERNET_LEN;
 const PORTS: usize = IP + 20;
-/// Up to behind the ports.
+/// The end of the ports.
 const LEN: usize = PORTS + 4;
 
-/// A plain frame's first bytes.
+/// The first bytes of a plain frame.
 #[derive(Clone, Copy)]
 pub(super) struct Plain<'a>(&'a [u8; LEN]);
 
-/// `frame`, if it is plain; with `inner`, only where no tunnel can be in it.
+/// `frame`, if it is plain; with `inner`, only if it cannot contain a tunnel.
 #[inline(always)]
 pub(super) fn plain(frame: &[u8], inner: bool) -> Option<Plain<'_>> {
     let plain = Plain(frame.first_chunk()?);
     // Version 4, and five words of header.
     let is_ipv4 = plain.half(IP - 2) == IPV4 && plain.0[IP] == 0x45;
-    // Neither more fragments to come nor an offset.
+    // No more fragments and no offset.
     let is_whole = plain.half(IP + 6) & 0x3fff == 0;
     let is_tcp_or_udp = matches!(plain.protocol(), TCP | UDP);
     let has_ports = usize::from(plain.half(IP + 2)) >= LEN - IP;
@@ -44,7 +45,7 @@ impl Plain<'_> {
         self.0[IP + 9]
     }
 
-    /// Both ports, the source's above.
+    /// Both ports, the source's in the upper half.
     #[inline(always)]
     pub(super) fn ports(self) -> u32 {
         self.word(PORTS)
@@ -66,14 +67,14 @@ impl Plain<'_> {
         self.0[IP + 8]
     }
 
-    /// The stations in the low 48 bits, the destination first.
+    /// The MAC addresses in the low 48 bits, the destination first.
     #[inline(always)]
     pub(super) fn stations(self) -> [u64; 2] {
         let upper = |at| u64::from(self.half(at)) << 32;
         [upper(0) | u64::from(self.word(2)), upper(6) | u64::from(self.word(8))]
     }
 
-    /// The flags of TCP in `frame`, which begins with this, where they are in the packet.
+    /// The TCP flags in `frame`, which begins with this, if they are within the packet.
     #[inline(always)]
     pub(super) fn tcp_flags(self, frame: &[u8]) -> Option<u16> {
         let end = IP + usize::from(self.half(IP + 2));

@@ -1,24 +1,25 @@
-//! What an IP protocol number, which is also IPv6's next header, stands for.
+//! The meaning of IP protocol numbers, which are also IPv6's next headers.
 
 pub(super) const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
 
-/// What begins behind an IP header.
+/// What follows an IP header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Protocol {
-    /// Nothing that tells flows apart.
+    /// Nothing that distinguishes flows.
     Opaque,
     /// Source and destination port come first.
     Ports,
     /// A security parameter index comes first, and all else is encrypted.
     Encrypted,
-    /// An authentication header (RFC 4302): its length counts in fours, its payload is in clear.
+    /// An authentication header (RFC 4302): its length counts units of four bytes, its payload is
+    /// in clear.
     Authentication,
-    /// An extension header of IPv6 whose length counts in eights.
+    /// An IPv6 extension header whose length counts units of eight bytes.
     Extension,
     /// IPv6's fragment header.
     Fragment,
-    /// Control messages, of which those numbered `.0` and `.1` are echoes and have an identifier.
+    /// ICMP or ICMPv6. The types `.0` and `.1` are echoes and have an identifier.
     Echo(u8, u8),
     /// An IPv4 packet.
     Ipv4,
@@ -50,7 +51,7 @@ static PROTOCOLS: [Protocol; 256] = {
     table
 };
 
-/// What `number` stands for.
+/// The meaning of `number`.
 #[inline]
 pub(super) fn protocol(number: u8) -> Protocol {
     PROTOCOLS[usize::from(number)]

@@ -1,4 +1,4 @@
-//! Writes into the outermost IP header, and turns bits over anywhere.
+//! Writes to the outermost IP header, and flips bits anywhere.
 
 use super::bytes::chunk;
 use super::layer::Layer;
@@ -6,15 +6,16 @@ use super::link::Link;
 use super::network::Packet;
 use crate::headers::{Ecn, Rewrite};
 
-/// Marks or washes the outermost IP header of `frame`; false where there is none. A packet that is
-/// not capable of ECN is never marked: its sender would not understand. A bit that is to be turned
-/// over is, wherever it is.
+/// Marks or washes the outermost IP header of `frame`; false if there is none. A packet that is not
+/// ECN-capable is never marked: its sender would not understand. A bit to be flipped is flipped in
+/// any frame.
 pub fn rewrite(frame: &mut [u8], rewrite: Rewrite) -> bool {
     let is_written = rewrite_header(frame, rewrite);
     flip(frame, rewrite.place()) || is_written
 }
 
-/// Turns over the bit at `place`, in 1/[`Rewrite::PLACES`] of `frame`; none for 0. Whether it did.
+/// Flips the bit at `place`, in 1/[`Rewrite::PLACES`] of `frame`; none for 0. Returns whether it
+/// did.
 fn flip(frame: &mut [u8], place: u16) -> bool {
     let bits = frame.len() as u64 * 8;
     let at = bits * u64::from(place) / u64::from(Rewrite::PLACES);
@@ -63,8 +64,8 @@ fn write_ipv6(frame: &mut [u8], at: usize, traffic_class: u8) -> Option<()> {
     Some(())
 }
 
-/// The checksum of a header in which one word changed (RFC 1624, equation 3). One that was wrong
-/// stays wrong: whoever receives it is to notice.
+/// The checksum of a header in which one word changed (RFC 1624, equation 3). A wrong checksum
+/// stays wrong, so that the receiver notices.
 fn updated(checksum: u16, before: u16, after: u16) -> u16 {
     if before == after {
         return checksum;

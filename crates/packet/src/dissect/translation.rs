@@ -1,8 +1,8 @@
 //! Headers as they are on the inside of network address translation.
 //!
 //! The translator knows the original addresses and ports; here they replace those in the frame.
-//! Hashes are as if the frame had been seen on the inside, so that a host is the same host wherever
-//! it is seen.
+//! Hashes are as if the frame had been seen on the inside, so a host has the same hash on both
+//! sides.
 //!
 //! Non-goals: finding out what was translated.
 
@@ -13,18 +13,18 @@ use super::protocol::{TCP, UDP};
 use super::{Dissector, tunnel};
 use crate::headers::Headers;
 
-/// Addresses and ports of a frame as they are on the inside, in the order and the notation of its
-/// headers: the source before the destination, the source's port above the destination's.
+/// The addresses and ports of a frame on the inside, in the order and notation of its headers:
+/// source before destination, the source's port in the upper half.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Translation {
-    /// Those of IPv4.
+    /// For IPv4.
     V4 {
         /// Both addresses.
         hosts: [u8; 8],
         /// Both ports.
         ports: u32,
     },
-    /// Those of IPv6.
+    /// For IPv6.
     V6 {
         /// Both addresses.
         hosts: [u8; 32],
@@ -34,9 +34,9 @@ pub enum Translation {
 }
 
 impl Dissector {
-    /// What [`Self::headers`] says, with hosts and flow as `translation` has them. It holds for
-    /// frames of its IP version with whole TCP or UDP packets; where `inner` looks into a tunnel,
-    /// the hosts inside of that count. Any other frame reads as it is.
+    /// The result of [`Self::headers`], with hosts and flow from `translation`. This applies to
+    /// frames of its IP version with complete TCP or UDP packets. If `inner` finds a tunnel, the
+    /// hosts inside the tunnel count. Any other frame is parsed unchanged.
     pub fn translated(&self, frame: &[u8], inner: bool, translation: &Translation) -> Headers {
         self.replaced(frame, inner, translation).unwrap_or_else(|| self.headers(frame, inner))
     }
@@ -74,7 +74,7 @@ mod tests {
         Dissector::new(11)
     }
 
-    /// An IPv4 frame of `protocol` from `source`, with a code point.
+    /// An IPv4 frame of `protocol` from `source`, with a DSCP.
     fn frame(source: [u8; 4], port: u16, protocol: u8) -> Vec<u8> {
         let mut frame = vec![0; 60];
         frame[12..18].copy_from_slice(&[8, 0, 0x45, 0xb8, 0, 46]);
@@ -86,7 +86,7 @@ mod tests {
         frame
     }
 
-    /// That of a host inside.
+    /// The translation of a host inside.
     const INSIDE: Translation =
         Translation::V4 { hosts: [10, 0, 0, 7, 9, 9, 9, 9], ports: 5000 << 16 | 443 };
 

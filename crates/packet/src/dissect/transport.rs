@@ -1,12 +1,12 @@
-//! What tells the flows between two hosts apart.
+//! What distinguishes the flows between two hosts.
 
 use super::bytes::{be16, be32, byte};
 use super::network::{Carried, Packet};
 use super::protocol::{Protocol, protocol};
 
 impl Packet {
-    /// Both ports, the source's above; or what stands for them in protocols that have none: a
-    /// security parameter index, the identifier of an echo. 0 in a fragment, or where the frame
+    /// Both ports, the source's in the upper half. In protocols without ports, their substitute: a
+    /// security parameter index, or the identifier of an echo. 0 in a fragment, or if the frame
     /// ends before.
     #[inline(always)]
     pub(super) fn ports(&self, frame: &[u8]) -> u32 {

@@ -10,8 +10,8 @@ use super::protocol::{Protocol, UDP, protocol};
 /// The UDP port of VXLAN (RFC 7348).
 pub(super) const VXLAN_PORT: u16 = 4789;
 
-/// The innermost packet that can be read of what `number` says begins at `at`; `None` where that
-/// is no tunnel.
+/// The innermost readable packet in what begins at `at` with protocol `number`; `None` if that is
+/// not a tunnel.
 #[inline(never)]
 pub(super) fn innermost(bytes: &[u8], number: u8, at: usize) -> Option<Packet> {
     let mut innermost = inside(bytes, number, at)?;
@@ -28,7 +28,7 @@ pub(super) fn innermost(bytes: &[u8], number: u8, at: usize) -> Option<Packet> {
     Some(innermost)
 }
 
-/// The packet inside of the tunnel that `number` says begins at `at`.
+/// The packet inside the tunnel that begins at `at` with protocol `number`.
 fn inside(bytes: &[u8], number: u8, at: usize) -> Option<Packet> {
     match protocol(number) {
         Protocol::Ipv4 => Packet::ipv4(bytes, at),
@@ -44,7 +44,7 @@ fn behind_gre(bytes: &[u8], at: usize) -> Option<Packet> {
     const CHECKSUM: u16 = 0x8000;
     const KEY: u16 = 0x2000;
     const SEQUENCE: u16 = 0x1000;
-    /// Source routes, which nobody uses any more, and the version, of which 1 is PPTP's.
+    /// Flags for source routes, which are obsolete, and the version; version 1 is PPTP's.
     const NOT_UNDERSTOOD: u16 = 0x4007;
     let flags = be16(bytes, at)?;
     if flags & NOT_UNDERSTOOD != 0 {
@@ -61,7 +61,7 @@ fn behind_gre(bytes: &[u8], at: usize) -> Option<Packet> {
     Packet::behind(bytes, &link)
 }
 
-/// The packet in VXLAN, whose UDP header begins at `at`.
+/// The packet in VXLAN, whose UDP header is at `at`.
 fn behind_vxlan(bytes: &[u8], at: usize) -> Option<Packet> {
     let header: &[u8; 16] = chunk(bytes, at)?;
     let has_network = header[8] & 0x08 != 0;

@@ -1,4 +1,4 @@
-//! What is read of TCP.
+//! The parsing of TCP acknowledgements.
 
 use crate::frames::*;
 use etherparse::{TcpHeader, TcpOptionElement};
@@ -9,7 +9,7 @@ fn read(frame: &[u8]) -> Acknowledgement {
     Dissector::new(0x5eed).acknowledgement(frame)
 }
 
-/// A segment with these bytes as options, padded with "end" to fours.
+/// A segment with these bytes as options, padded with "end" to a multiple of four.
 fn segment(options: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut header = TcpHeader::new(1234, 443, 1000, 500);
     header.ack = true;
@@ -48,7 +48,7 @@ fn a_pure_acknowledgement_is_read_over_either_ip_and_any_link() {
         ethernet(0x8100, &tagged(5, IPV4, &v4(TCP, &segment))),
         ethernet(0x8864, &pppoe(0x21, &v4(TCP, &segment))),
         ethernet(IPV6, &six),
-        // Ethernet pads what is short: the padding is no data.
+        // Ethernet pads short frames: the padding is no data.
         [over_v4(&segment), vec![0; 6]].concat(),
     ];
     for frame in frames {

@@ -1,4 +1,4 @@
-//! What makes two frames the same flow, and what does not.
+//! Which frames belong to the same flow.
 
 use crate::frames::*;
 use crate::{headers, identity};

@@ -1,4 +1,4 @@
-//! Frames, layer by layer: each function puts one header in front of what it carries.
+//! Builders of frames: each function puts one header in front of its payload.
 
 use etherparse::{
     IpDscp, IpEcn, IpFragOffset, IpNumber, Ipv4Header, Ipv6Header, TcpHeader, UdpHeader,
@@ -18,12 +18,12 @@ fn joined(parts: &[&[u8]]) -> Vec<u8> {
     parts.concat()
 }
 
-/// An Ethernet header in front of what `ether_type` says.
+/// An Ethernet header in front of a payload of type `ether_type`.
 pub fn ethernet(ether_type: u16, carried: &[u8]) -> Vec<u8> {
     joined(&[&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2], &ether_type.to_be_bytes(), carried])
 }
 
-/// The two bytes of a tag and the EtherType behind them.
+/// The two bytes of a tag and the EtherType after them.
 pub fn tagged(vlan: u16, ether_type: u16, carried: &[u8]) -> Vec<u8> {
     joined(&[&vlan.to_be_bytes(), &ether_type.to_be_bytes(), carried])
 }
@@ -39,7 +39,7 @@ pub fn pppoe(ppp: u16, carried: &[u8]) -> Vec<u8> {
     joined(&[&[0x11, 0, 0, 9], &len, &ppp.to_be_bytes(), carried])
 }
 
-/// What to vary in an IPv4 header.
+/// The variable parts of an IPv4 header.
 #[derive(Clone)]
 pub struct V4 {
     pub source: [u8; 4],
@@ -66,7 +66,7 @@ impl Default for V4 {
 }
 
 impl V4 {
-    /// The packet with this header, its checksum right.
+    /// The packet with this header and a correct checksum.
     pub fn packet(&self, protocol: u8, carried: &[u8]) -> Vec<u8> {
         let len = carried.len() as u16;
         let mut header =
@@ -113,7 +113,7 @@ pub fn v6(next: u8, carried: &[u8]) -> Vec<u8> {
     v6_between(CLIENT6, SERVER6, 0, next, carried)
 }
 
-/// An extension header of IPv6 of `units` times eight bytes.
+/// An IPv6 extension header of `units` times eight bytes.
 pub fn extension(next: u8, units: u8, carried: &[u8]) -> Vec<u8> {
     let mut header = vec![0; usize::from(units) * 8];
     header[0] = next;
@@ -121,13 +121,13 @@ pub fn extension(next: u8, units: u8, carried: &[u8]) -> Vec<u8> {
     joined(&[&header, carried])
 }
 
-/// The fragment header of IPv6. `offset` counts in eights.
+/// The IPv6 fragment header. `offset` counts units of eight bytes.
 pub fn fragment6(next: u8, offset: u16, more: bool, carried: &[u8]) -> Vec<u8> {
     let place = offset << 3 | u16::from(more);
     joined(&[&[next, 0], &place.to_be_bytes(), &[0, 0, 0, 77], carried])
 }
 
-/// An authentication header with twelve bytes of proof.
+/// An authentication header with a value of twelve bytes.
 pub fn authenticated(next: u8, spi: u32, carried: &[u8]) -> Vec<u8> {
     joined(&[&[next, 4, 0, 0], &spi.to_be_bytes(), &[0; 16], carried])
 }
@@ -143,7 +143,7 @@ pub fn udp(source: u16, destination: u16, carried: &[u8]) -> Vec<u8> {
     joined(&[&header.to_bytes(), carried])
 }
 
-/// A TCP segment that acknowledges.
+/// A TCP segment with the ACK flag.
 pub fn tcp(source: u16, destination: u16, carried: &[u8]) -> Vec<u8> {
     let mut header = TcpHeader::new(source, destination, 1000, 500);
     header.ack = true;
@@ -151,13 +151,13 @@ pub fn tcp(source: u16, destination: u16, carried: &[u8]) -> Vec<u8> {
     joined(&[&header.to_bytes(), carried])
 }
 
-/// GRE with as many of its optional words as `flags` says.
+/// GRE with the optional words that `flags` declares.
 pub fn gre(flags: u16, ether_type: u16, carried: &[u8]) -> Vec<u8> {
     let words = vec![0xab; 4 * (flags & 0xb000).count_ones() as usize];
     joined(&[&flags.to_be_bytes(), &ether_type.to_be_bytes(), &words, carried])
 }
 
-/// VXLAN in UDP; the source port is what a tunnel's end makes of the flow inside.
+/// VXLAN in UDP; a tunnel endpoint derives the source port from the inner flow.
 pub fn vxlan(source_port: u16, carried: &[u8]) -> Vec<u8> {
     udp(source_port, 4789, &joined(&[&[8, 0, 0, 0, 0, 0, 42, 0], carried]))
 }

@@ -1,4 +1,4 @@
-//! The dissector, from outside: frames as they are on the wire, and what they must hash to.
+//! The dissector from outside: frames as they are on the wire, and their hashes.
 
 mod acknowledgements;
 mod flows;
@@ -17,12 +17,12 @@ fn headers(frame: &[u8]) -> Headers {
     Dissector::new(0x5eed).headers(frame, false)
 }
 
-/// The headers of `frame`, hosts and flow from inside of tunnels.
+/// The headers of `frame`, with hosts and flow from inside tunnels.
 fn inner_headers(frame: &[u8]) -> Headers {
     Dissector::new(0x5eed).headers(frame, true)
 }
 
-/// What tells packets apart.
+/// The hashes that identify a flow.
 fn identity(headers: Headers) -> (u32, u32, u32) {
     (headers.flow, headers.source, headers.destination)
 }

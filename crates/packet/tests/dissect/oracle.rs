@@ -1,11 +1,11 @@
-//! Two frames have the same hashes exactly where another parser reads the same from both.
+//! Two frames have the same hashes if and only if another parser reads the same fields from both.
 
 use crate::frames::*;
 use crate::headers;
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use proptest::prelude::*;
 
-/// What `etherparse` reads: source, destination, protocol, ports, traffic class.
+/// The fields that `etherparse` reads: source, destination, protocol, ports, traffic class.
 #[derive(PartialEq, Debug)]
 struct Read {
     source: Vec<u8>,
@@ -41,7 +41,7 @@ fn oracle(frame: &[u8]) -> Read {
     }
 }
 
-/// What to build. Few values of each, so that two frames often have some in common.
+/// The parameters of a frame. Each has few values, so that two frames often have some in common.
 #[derive(Clone, Debug)]
 struct Plan {
     is_six: bool,
@@ -91,7 +91,7 @@ fn build(plan: &Plan) -> Vec<u8> {
     };
     let is_fragment = plan.fragment.is_some_and(|(offset, more)| offset != 0 || more);
     let sealed = |carried: &[u8]| {
-        // In front of a fragment's header it would be another flow for each.
+        // In front of a fragment header, each fragment would be another flow.
         if plan.is_sealed && plan.protocol != 253 && !is_fragment {
             (51, authenticated(plan.protocol, 9, carried))
         } else {

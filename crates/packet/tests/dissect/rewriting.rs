@@ -6,7 +6,7 @@ use narrows_packet::dissect::rewrite;
 use narrows_packet::{Ecn, Rewrite};
 use proptest::prelude::*;
 
-/// What all 16-bit words of a header with a right checksum sum up to.
+/// The sum of all 16-bit words of a header with a correct checksum.
 fn sum(header: &[u8]) -> u16 {
     let mut sum: u32 =
         header.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
@@ -16,7 +16,7 @@ fn sum(header: &[u8]) -> u16 {
     sum as u16
 }
 
-/// The traffic class that is to come out.
+/// The expected traffic class.
 fn expected(class: u8, how: Rewrite) -> u8 {
     let (dscp, ecn) = (class & 0xfc, class & 3);
     let ecn = if how.marks() && ecn != 0 { 3 } else { ecn };

@@ -1,4 +1,4 @@
-//! Bytes that are no honest frame.
+//! Bytes that are not a valid frame.
 
 use crate::frames::*;
 use crate::{headers, identity, inner_headers};
@@ -6,7 +6,7 @@ use narrows_packet::dissect::{Dissector, rewrite};
 use narrows_packet::{Acknowledgement, Rewrite};
 use proptest::prelude::*;
 
-/// Everything that can be done with a frame.
+/// Runs every operation on a frame.
 fn touch(frame: &[u8]) {
     let dissector = Dissector::new(3);
     for inner in [false, true] {
@@ -33,7 +33,7 @@ fn touch(frame: &[u8]) {
     }
 }
 
-/// One honest frame of each sort.
+/// One valid frame of each kind.
 fn honest() -> Vec<Vec<u8>> {
     let four = v4(TCP, &tcp(1234, 443, &[3; 8]));
     let six = v6(0, &extension(44, 2, &fragment6(TCP, 0, false, &tcp(1, 2, &[]))));
@@ -131,7 +131,7 @@ fn endless_towers_of_headers_end() {
     ];
     for frame in frames {
         touch(&frame);
-        // What is beyond the bound cannot matter.
+        // Bytes beyond the bound must not matter.
         let mut other = frame.clone();
         *other.last_mut().unwrap() ^= 0xff;
         assert_eq!(inner_headers(&frame), inner_headers(&other));

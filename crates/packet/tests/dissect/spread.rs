@@ -1,4 +1,4 @@
-//! Hashes spread evenly, also over addresses and ports that count up.
+//! Hashes are evenly distributed, also for consecutive addresses and ports.
 
 use crate::frames::*;
 use narrows_packet::Headers;
@@ -7,8 +7,8 @@ use narrows_packet::dissect::Dissector;
 const BUCKETS: usize = 1024;
 const SAMPLES: u32 = 65_536;
 
-/// How uneven `hashes` fill the buckets that their bits from `shift` on name. For even ones this
-/// is 1023 on average with a standard deviation of 45.
+/// How unevenly `hashes` fill the buckets that their bits from `shift` on select. For a uniform
+/// distribution this is 1023 on average with a standard deviation of 45.
 fn unevenness(hashes: &[u32], shift: u32) -> f64 {
     let mut counts = [0_u32; BUCKETS];
     for hash in hashes {

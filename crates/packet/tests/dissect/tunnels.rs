@@ -1,4 +1,4 @@
-//! Looking through tunnels, and not.
+//! Parsing through tunnels, and stopping at them.
 
 use crate::frames::*;
 use crate::{headers, identity, inner_headers};
@@ -22,7 +22,7 @@ fn outer6(next: u8, carried: &[u8]) -> Vec<u8> {
     ethernet(IPV6, &v6_between([1; 16], [2; 16], 0xb9, next, carried))
 }
 
-/// Every tunnel that is looked through, around an IPv4 and an IPv6 packet with these ports.
+/// Every supported tunnel, around an IPv4 and an IPv6 packet with these ports.
 fn tunnels(port: u16) -> Vec<(&'static str, bool, Vec<u8>)> {
     let four = v4(TCP, &tcp(port, 443, &[]));
     let six = v6(TCP, &tcp(port, 443, &[]));
@@ -77,7 +77,7 @@ fn looking_inside_changes_nothing_where_there_is_no_inside() {
         ethernet(IPV4, &v4(TCP, &tcp(1234, 443, &[]))),
         ethernet(IPV4, &v4(UDP, &udp(1234, 53, &[0; 40]))),
         arp.clone(),
-        // A tunnel that carries no IP, PPTP's GRE, and one that is cut off inside.
+        // A tunnel without IP, PPTP's GRE, and one that is truncated inside.
         outer(UDP, &vxlan(1, &arp)),
         outer(47, &gre(0x2001, 0x880b, &[0; 40])),
         whole[..14 + 20 + 4 + 12].to_vec(),

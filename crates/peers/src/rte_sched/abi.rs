@@ -1,8 +1,8 @@
-//! How `librte_sched.so.23` wants to be called: its structures and functions, safely wrapped.
+//! The binary interface of `librte_sched.so.23`: its structures and functions, safely wrapped.
 //!
-//! The names of libraries carry their binary interface's number, 23, which DPDK keeps for all
-//! releases 22.11.x; another one is not loaded. The structures are those of `rte_sched.h` and
-//! `rte_mbuf_core.h`, and the tests hold their layout against what a C compiler makes of these.
+//! The library names carry the number of the binary interface, 23, which DPDK keeps for all
+//! releases 22.11.x; other numbers are not loaded. The structures are those of `rte_sched.h` and
+//! `rte_mbuf_core.h`, and the tests compare their layout with that of a C compiler.
 #![allow(unsafe_code)]
 
 use super::Error;
@@ -16,18 +16,17 @@ const CLASSES: usize = 13;
 const BEST_EFFORT: u32 = CLASSES as u32 - 1;
 /// `RTE_SCHED_BE_QUEUES_PER_PIPE`.
 const BEST_EFFORT_QUEUES: usize = 4;
-/// Megabytes for ports, which are taken as they are used: 65,536 pipes take some 300, and a million
-/// 4,400.
+/// Megabytes for ports, allocated on use: 65,536 pipes take about 300, and a million 4,400.
 const MEMORY: &str = "6144";
-/// What a bucket holds, in bytes: enough for any number of packets in a row.
+/// The burst of a token bucket, in bytes: enough for any number of consecutive packets.
 const BURST: u64 = 1 << 20;
-/// In how many milliseconds a class gets its credits.
+/// The period of a class's credits, in milliseconds.
 const PERIOD: u64 = 10;
 /// The longest frame.
 const MTU: u32 = 1522;
 /// `RTE_COLOR_GREEN`.
 const GREEN: c_int = 0;
-/// The holders of each packet: far more than are given up before they are set again.
+/// The reference count of each packet: far more than is dropped before it is set again.
 const HOLDERS: u16 = 1 << 15;
 
 #[repr(C)]
@@ -72,7 +71,7 @@ struct PipeProfile {
     wrr_weights: [u8; BEST_EFFORT_QUEUES],
 }
 
-/// The fields of `struct rte_mbuf` that a scheduler reads, where they are.
+/// The fields of `struct rte_mbuf` that a scheduler reads, at their offsets.
 #[repr(C, align(64))]
 struct Mbuf {
     _buffer: [u64; 2],
@@ -90,7 +89,7 @@ struct Mbuf {
     _rest: [u64; 7],
 }
 
-/// A `struct rte_sched_port`, of which only the library knows more.
+/// An opaque `struct rte_sched_port`.
 #[repr(C)]
 struct Opaque {
     _private: [u8; 0],
@@ -104,7 +103,7 @@ type PipeConfig = unsafe extern "C" fn(*mut Opaque, u32, u32, i32) -> c_int;
 type PacketWrite = unsafe extern "C" fn(*mut Opaque, *mut Mbuf, u32, u32, u32, u32, c_int);
 type Move = unsafe extern "C" fn(*mut Opaque, *mut *mut Mbuf, u32) -> c_int;
 
-/// The functions of a DPDK that has been started. It stays loaded: it has threads.
+/// The functions of a started DPDK. It stays loaded, because it has threads.
 pub(super) struct Library {
     port_config: PortConfig,
     port_free: PortFree,
@@ -116,7 +115,7 @@ pub(super) struct Library {
 }
 
 impl Library {
-    /// Loads and starts it. To be called once in a process.
+    /// Loads and starts it. Call it once per process.
     pub(super) fn start() -> Result<Self, Error> {
         let eal = open("librte_eal.so.23")?;
         let sched = open("librte_sched.so.23")?;
@@ -135,21 +134,21 @@ impl Library {
             };
             (init, library)
         };
-        // `rte_eal_init` may keep the words, and reorders their addresses.
+        // `rte_eal_init` may keep the strings, and reorders the pointers.
         let words: Vec<CString> =
             arguments().into_iter().filter_map(|word| CString::new(word).ok()).collect();
         let mut addresses: Vec<*mut c_char> = words.into_iter().map(CString::into_raw).collect();
         addresses.push(ptr::null_mut());
         let addresses = Box::leak(addresses.into_boxed_slice());
-        // SAFETY: as many words as said, all of them and the list writable and never freed; a
-        // `OnceLock` sees to it that this happens once in a process.
+        // SAFETY: the list has as many strings as stated; the strings and the list are writable and
+        // never freed; a `OnceLock` ensures that this happens once per process.
         let started = unsafe { init(addresses.len() as c_int - 1, addresses.as_mut_ptr()) };
         if started < 0 { Err(Error::Start(started)) } else { Ok(library) }
     }
 }
 
-/// Its command line: no huge pages, no devices, nothing shared with other processes, and this
-/// thread free to run wherever it might before.
+/// The command line: no huge pages, no devices, nothing shared with other processes, and no change
+/// to this thread's CPU affinity.
 fn arguments() -> Vec<String> {
     let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
     let cores = (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| set.is_set(*core));
@@ -162,7 +161,7 @@ fn arguments() -> Vec<String> {
 }
 
 fn open(name: &str) -> Result<ManuallyDrop<Loaded>, Error> {
-    // SAFETY: the initialisers of DPDK's libraries only register what is in them.
+    // SAFETY: the initializers of DPDK's libraries only register their contents.
     let loaded = unsafe { Loaded::new(name) };
     loaded.map(ManuallyDrop::new).map_err(|error| Error::Absent(error.to_string()))
 }
@@ -172,12 +171,12 @@ fn open(name: &str) -> Result<ManuallyDrop<Loaded>, Error> {
 /// # Safety
 /// `F` is its type, and `library` is never unloaded.
 unsafe fn function<F: Copy>(library: &Loaded, name: &str) -> Result<F, Error> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller guarantees it.
     let symbol = unsafe { library.get::<F>(name) };
     symbol.map(|symbol| *symbol).map_err(|error| Error::Absent(error.to_string()))
 }
 
-/// A port with one subport. Packets that are in it when it is freed lose a holder.
+/// A port with one subport. Freeing it lowers the reference count of the packets in it.
 pub(super) struct Port {
     library: &'static Library,
     port: NonNull<Opaque>,
@@ -249,7 +248,7 @@ impl Port {
         Ok(port)
     }
 
-    /// Writes into the packet where it belongs.
+    /// Writes the pipe into the packet.
     #[inline]
     pub(super) fn classify(&mut self, packet: Handle, pipe: u32) {
         assert!(pipe < self.pipes, "no pipe {pipe}");
@@ -258,25 +257,25 @@ impl Port {
         unsafe { write(port, packet.0.as_ptr(), 0, pipe, BEST_EFFORT, 0, GREEN) }
     }
 
-    /// How many of `packets`, which have been classified, it took.
+    /// Enqueues `packets`, which have been classified. Returns how many the library accepted.
     #[inline]
     pub(super) fn enqueue(&mut self, packets: &mut [Handle]) -> usize {
         let list = packets.as_mut_ptr().cast();
-        // SAFETY: the list has as many packets as said, a handle being the address of one, and
+        // SAFETY: the list has as many packets as stated, a handle is the address of a packet, and
         // each has been classified for this port.
         let taken =
             unsafe { (self.library.enqueue)(self.port.as_ptr(), list, packets.len() as u32) };
         taken.max(0) as usize
     }
 
-    /// Replaces `packets` by up to `most` that leave, or as many as there is room for.
+    /// Replaces `packets` with up to `most` that leave, limited by its capacity.
     #[inline]
     pub(super) fn dequeue(&mut self, packets: &mut Vec<Handle>, most: usize) {
         packets.clear();
         let most = most.min(packets.capacity());
         let list = packets.as_mut_ptr().cast();
-        // SAFETY: there is room for `most` addresses, and what is written are addresses of
-        // packets that came in, which are handles.
+        // SAFETY: there is room for `most` addresses, and the library writes addresses of packets
+        // that were enqueued, which are handles.
         unsafe {
             let left = (self.library.dequeue)(self.port.as_ptr(), list, most as u32);
             packets.set_len(left.max(0) as usize);
@@ -286,8 +285,8 @@ impl Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        // SAFETY: the port was made by the library and nobody uses it after this. The packets in
-        // it live still: whoever has a port drops it before them.
+        // SAFETY: the library made the port, and nothing uses it after this. The packets in it are
+        // still alive: an owner of a port drops it before them.
         unsafe { (self.library.port_free)(self.port.as_ptr()) }
     }
 }
@@ -297,7 +296,7 @@ impl Drop for Port {
 #[repr(transparent)]
 pub(super) struct Handle(NonNull<Mbuf>);
 
-/// Packets side by side.
+/// Contiguous packets.
 pub(super) struct Mbufs {
     first: NonNull<Mbuf>,
     number: u32,
@@ -310,11 +309,11 @@ impl Mbufs {
         Self { first, number }
     }
 
-    /// Packet `number`, come in with `len` bytes: what a driver writes.
+    /// Packet `number` after reception with `len` bytes: what a driver writes.
     #[inline]
     pub(super) fn arrive(&mut self, number: u32, len: u16) -> Handle {
         assert!(number < self.number, "no packet {number}");
-        // SAFETY: there are more packets than this number, and nobody else has a reference to one.
+        // SAFETY: there are more packets than this number, and no other reference to one exists.
         let mbuf = unsafe {
             let mbuf = self.first.add(number as usize);
             (*mbuf.as_ptr()).pkt_len = u32::from(len);
@@ -324,18 +323,18 @@ impl Mbufs {
         Handle(mbuf)
     }
 
-    /// The number of a packet of these.
+    /// The number of one of these packets.
     #[inline]
     pub(super) fn number(&self, packet: Handle) -> u32 {
         let bytes = packet.0.addr().get() - self.first.addr().get();
         (bytes / size_of::<Mbuf>()) as u32
     }
 
-    /// Whether the library has dropped it, once for each time that it has.
+    /// Whether the library has dropped it, once for each drop.
     #[inline]
     pub(super) fn was_dropped(&mut self, packet: Handle) -> bool {
-        // SAFETY: handles are of packets that live as long as this, and nobody else has a
-        // reference to one.
+        // SAFETY: handles are of packets that live as long as this, and no other reference to one
+        // exists.
         let refcnt = unsafe { &mut (*packet.0.as_ptr()).refcnt };
         std::mem::replace(refcnt, HOLDERS) != HOLDERS
     }
@@ -350,7 +349,7 @@ impl Drop for Mbufs {
 }
 
 impl Mbuf {
-    /// One segment, no pool, more holders than the library can give up.
+    /// One segment, no pool, and a reference count that the library cannot exhaust.
     fn unused() -> Self {
         Self {
             _buffer: [0; 2],
@@ -375,7 +374,7 @@ mod tests {
     use super::*;
     use std::mem::offset_of;
 
-    /// As `gcc` lays the headers of 22.11.11 out for amd64.
+    /// The layout that `gcc` makes of the headers of 22.11.11 on amd64.
     #[test]
     fn structures_are_laid_out_as_in_c() {
         assert_eq!(size_of::<PortParams>(), 64);

@@ -1,7 +1,7 @@
-//! The classes of an `htb`, with what commands ask of all of them together.
+//! The classes of an `htb`, and aggregates over them.
 //!
-//! They are shared between the versions of a policy as its qdiscs are, and those below a class are
-//! found, counted and summed up without a look at any other.
+//! Versions of a policy share unchanged classes, as they share qdiscs. Children are found, counted
+//! and summed up without a look at any other class.
 
 use super::HtbClass;
 use imbl::OrdMap;
@@ -12,17 +12,17 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub struct HtbClasses {
     all: OrdMap<u32, Arc<HtbClass>>,
-    /// Each class behind the one above it; 0 is the qdisc.
+    /// (parent, child) pairs; the qdisc is 0.
     below: OrdMap<(u32, u32), ()>,
-    /// What is below each class that has some.
+    /// Aggregates over the children of each class that has some.
     sums: OrdMap<u32, Sum>,
 }
 
-/// The classes just below one.
+/// Aggregates over the children of a class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Sum {
     classes: u32,
-    /// What is assured to them, in bits a second.
+    /// The sum of their assured rates, in bits per second.
     rates: u128,
 }
 
@@ -47,22 +47,22 @@ impl HtbClasses {
         self.all.is_empty()
     }
 
-    /// Whether there is a class `minor`.
+    /// Whether the class `minor` exists.
     pub fn contains(&self, minor: u32) -> bool {
         self.all.contains_key(&minor)
     }
 
-    /// Whether other classes are below that one.
+    /// Whether the class has children.
     pub fn is_inner(&self, minor: u32) -> bool {
         self.sums.contains_key(&minor)
     }
 
-    /// The classes just below `minor`, by number; 0 is the qdisc.
+    /// The children of `minor`, by number; 0 is the qdisc.
     pub fn children(&self, minor: u32) -> impl Iterator<Item = u32> {
         self.below.range((minor, 0)..=(minor, u32::MAX)).map(|((_, child), ())| *child)
     }
 
-    /// The class `minor` and those below it, at any depth, each behind the one above it.
+    /// The class `minor` and all its descendants, each after its parent.
     pub fn below(&self, minor: u32) -> Vec<u32> {
         let mut found = vec![minor];
         let mut next = 0;
@@ -75,12 +75,12 @@ impl HtbClasses {
         found
     }
 
-    /// What is assured to the classes just below `minor`, in bits a second.
+    /// The sum of the assured rates of the children of `minor`, in bits per second.
     pub fn rates_below(&self, minor: u32) -> u128 {
         self.sums.get(&minor).map_or(0, |sum| sum.rates)
     }
 
-    /// Puts `class` in, in the place of what is there.
+    /// Inserts `class`, in place of the present one.
     pub(crate) fn insert(&mut self, minor: u32, class: HtbClass) {
         if self.contains(minor) {
             self.remove(minor);
@@ -93,7 +93,7 @@ impl HtbClasses {
         self.all.insert(minor, Arc::new(class));
     }
 
-    /// Takes the class `minor` out.
+    /// Removes the class `minor`.
     pub(crate) fn remove(&mut self, minor: u32) {
         let Some(class) = self.all.remove(&minor) else { return };
         let above = class.parent.unwrap_or(0);
@@ -107,7 +107,7 @@ impl HtbClasses {
         }
     }
 
-    /// The classes that are others in `next`, or are not in both.
+    /// The classes that differ in `next`, or exist in only one of both.
     pub(crate) fn changes(&self, next: &Self) -> impl Iterator<Item = u32> {
         self.all.diff(&next.all).map(|change| match change {
             DiffItem::Add(minor, _) | DiffItem::Remove(minor, _) => *minor,
@@ -116,7 +116,7 @@ impl HtbClasses {
     }
 }
 
-/// What is not said of each class follows from them.
+/// The other fields are derived from the classes.
 impl PartialEq for HtbClasses {
     fn eq(&self, other: &Self) -> bool {
         self.all == other.all
@@ -142,7 +142,7 @@ mod tests {
         HtbClass { parent: Some(parent).filter(|parent| *parent != 0), params }
     }
 
-    /// Below one another only upwards in number, so that there are no circles.
+    /// Parents have lower numbers than their children, so there are no cycles.
     fn edits() -> impl Strategy<Value = Vec<(u32, u32, u64, bool)>> {
         let edit = (1..40_u32, any::<u32>(), 1..9_u64, any::<bool>());
         let edit = edit.prop_map(|(minor, above, mbit, puts)| (minor, above % minor, mbit, puts));

@@ -1,9 +1,9 @@
-//! How a tree is laid out over queues, from nothing or where it has changed.
+//! Lays out a tree over queues, from scratch or where it has changed.
 //!
-//! *What a change may be.* Classes of an `htb` that come, go or have other parameters, and what is in
-//! them: that is what a subscriber is, and there may be 100,000. Each of these classes is laid out
-//! again, with those above it, of which it may be the first or the last; the filters are, too.
-//! Whatever else changes is laid out with all the rest.
+//! *Incremental changes* are classes of an `htb` that are added, removed or changed, with their
+//! qdiscs. This is what a subscriber is, and there may be 100,000. Each changed class is laid out
+//! again, with its ancestors, as it may be their first child or have been their last. The filters
+//! are laid out again, too. Any other change lays out everything.
 
 use super::{Key, Plan, PlanClass, PlanNode, Within, check_node, filling};
 use crate::classful::Classful;
@@ -19,42 +19,42 @@ use narrows_units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// More than there are frames for.
+/// More than all frames can hold.
 const NO_LIMIT: Bytes = Bytes(1 << 40);
 
-/// A plan being made.
+/// A plan under construction.
 pub(super) struct Layout<'a> {
     port: &'a PortPolicy,
     queues: usize,
     plan: Plan,
-    /// The last parameters that were laid out, and the last qdisc: the next one is often the same.
+    /// The last parameters and the last qdisc: the next one is often equal and then shares them.
     last: Arc<Config>,
     last_node: Option<Arc<PlanNode>>,
 }
 
-/// Where a qdisc stands.
+/// The place of a qdisc.
 #[derive(Clone, Copy)]
 struct At {
-    /// How many qdiscs with classes are above it.
+    /// The number of classful qdiscs above it.
     level: u8,
     /// How many queues run it.
     queues: usize,
-    /// The class of a tree that it is in, or below.
+    /// The class of a tree that contains it.
     within: Option<ClassId>,
 }
 
 impl<'a> Layout<'a> {
-    /// One that begins with `plan`.
+    /// Starts from `plan`.
     pub(super) fn new(port: &'a PortPolicy, queues: usize, plan: Plan) -> Self {
         Self { port, queues, plan, last: Arc::new(Config::Noqueue), last_node: None }
     }
 
-    /// All of it.
+    /// Lays out everything.
     pub(super) fn anew(mut self) -> Plan {
         let root = self.port.root();
         let classes = root.map_or(Classes::None, |root| root.kind.classes());
         for queue in 0..self.queues {
-            // Queues beyond the numbers that a class of `mq` can have run the default.
+            // Queues beyond the class numbers of `mq` run the default.
             let minor = u32::from(u16::try_from(queue + 1).unwrap_or(0));
             let key = match (root, classes) {
                 (Some(root), Classes::Queues | Classes::Alike) => {
@@ -66,7 +66,7 @@ impl<'a> Layout<'a> {
                     }
                 }
                 (root, _) => match self.plan.roots.first() {
-                    // Every queue runs the same.
+                    // All queues run the same.
                     Some(&first) => first,
                     None => self.add_root(root, Parent::Root, self.queues),
                 },
@@ -77,9 +77,9 @@ impl<'a> Layout<'a> {
         self.plan
     }
 
-    /// What it begins with, changed in the classes `changed`.
+    /// Changes the initial plan in the classes `changed`.
     pub(super) fn change(mut self, changed: &BTreeSet<ClassId>) -> Result<Plan, PolicyError> {
-        // What is gone first: what was in one class may be in another now.
+        // Removals first: a qdisc may have moved from one class to another.
         changed.iter().for_each(|class| self.remove_class(*class));
         for class in changed {
             self.add_class(*class)?;
@@ -88,7 +88,7 @@ impl<'a> Layout<'a> {
         Ok(self.plan)
     }
 
-    /// Takes away the class `id`, and what is in it.
+    /// Removes the class `id` and its qdiscs.
     fn remove_class(&mut self, id: ClassId) {
         let classes = Handle::new(id.major).and_then(|htb| self.plan.classes.get_mut(&htb));
         let class = classes.and_then(|classes| classes.remove(&id.minor));
@@ -97,7 +97,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Adds the class `id` and what is in it, where there is one.
+    /// Adds the class `id` and its qdiscs, if it exists.
     fn add_class(&mut self, id: ClassId) -> Result<(), PolicyError> {
         let node = Handle::new(id.major).and_then(|handle| self.port.find(handle));
         let Some(node @ Node { kind: Kind::Htb(htb), .. }) = node else { return Ok(()) };
@@ -121,7 +121,7 @@ impl<'a> Layout<'a> {
         if under_mq && node.parent != Parent::Root { 1 } else { self.queues }
     }
 
-    /// What assigns packets to classes on each queue, and at the ends of the port.
+    /// Adds the filters: those that classify on each queue, and those at the ends of the port.
     fn add_filters(&mut self) {
         self.plan.rules.clear();
         for key in self.plan.roots.iter().copied().collect::<BTreeSet<Key>>() {
@@ -141,8 +141,7 @@ impl<'a> Layout<'a> {
         self.plan.actions = actions.map(|actions| actions.all().clone()).unwrap_or_default();
     }
 
-    /// Adds what queues run: `node` with all below it, or what is at `parent` where nobody put
-    /// anything. `queues` run it.
+    /// Adds the root of `queues` queues: `node` with its descendants, or the default at `parent`.
     fn add_root(&mut self, node: Option<&Node>, parent: Parent, queues: usize) -> Key {
         let at = At { level: 0, queues, within: None };
         match node {
@@ -151,7 +150,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Adds `node` with all below it.
+    /// Adds `node` with its descendants.
     fn add(&mut self, node: &Node, at: At) -> Key {
         let key = Key { parent: node.parent, handle: Some(node.handle) };
         self.insert_of(node, key, at);
@@ -176,7 +175,7 @@ impl<'a> Layout<'a> {
         key
     }
 
-    /// Adds what is in the classes of `node`. By their numbers.
+    /// Adds the qdiscs in the classes of `node`. Returns them by class number.
     fn add_leaves(&mut self, node: &Node, classful: &dyn Classful, at: At) -> BTreeMap<u32, Key> {
         let fifo = classful.leaf();
         let is_tree = matches!(node.kind, Kind::Htb(_));
@@ -187,7 +186,7 @@ impl<'a> Layout<'a> {
         filling(&classful.leaves()).copied().map(leaf).collect()
     }
 
-    /// Adds what is in the class `minor` of `node`: a `fifo` where nobody put anything.
+    /// Adds the qdisc in the class `minor` of `node`; `fifo` is the default.
     fn add_leaf(&mut self, node: &Node, minor: u32, fifo: &Fifo, at: At) -> Key {
         match self.port.child(node, minor) {
             Some(child) => self.add(child, at),
@@ -198,8 +197,8 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Lifts the limit of the `tbf` at `key` where `below`, which stands in it, has classes: each has
-    /// a limit of its own, and what waits in one is to cost no packet of another.
+    /// Lifts the limit of the `tbf` at `key` if its child `below` is classful: each class has a
+    /// limit of its own, and the backlog of one must not drop packets of another.
     fn leave_limit_to_classes(&mut self, key: Key, below: &Node) {
         if below.kind.classful().is_some() {
             self.change_node(key, |node| {
@@ -210,12 +209,12 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Has `queues` share the bands of `below`, which stands in `above`, where they can; both have
-    /// been added, as `keys`.
+    /// Makes `queues` share the bands of `below`, a child of `above`, if they can. Both have been
+    /// added, as `keys`.
     fn share_bands(&mut self, above: &Node, below: &Node, keys: [Key; 2], queues: usize) {
         let Some(shared) = Shared::of(&above.kind, &below.kind, queues) else { return };
         let [above_key, below_key] = keys;
-        // The rate is the tree's.
+        // The tree keeps the rate.
         self.plan.limits.remove(&above.handle);
         self.change_node(above_key, |node| node.limit = None);
         let mut children = Vec::new();
@@ -237,7 +236,7 @@ impl<'a> Layout<'a> {
         self.plan.classes.insert(below.handle, shared.classes.into_iter().map(class).collect());
     }
 
-    /// Adds the classes of the `htb` that is called `handle`; in `leaves` is what is in them.
+    /// Adds the classes of the `htb` with this `handle`; `leaves` are their qdiscs.
     fn add_classes(&mut self, handle: Handle, htb: &Htb, leaves: &BTreeMap<u32, Key>) {
         let class = |(minor, class): &(u32, &HtbClass)| {
             (*minor, Arc::new(class_of(htb, class, leaves.get(minor).copied())))
@@ -248,7 +247,7 @@ impl<'a> Layout<'a> {
         self.plan.classes.insert(handle, classes);
     }
 
-    /// Adds the qdisc of one queue of `node`, whose queues are alike and share.
+    /// Adds the qdisc of one queue of `node`, whose queues are alike and share a limit.
     fn add_alike(&mut self, node: &Node, parent: Parent) -> Key {
         let key = Key { parent, handle: None };
         self.insert_of(node, key, At { level: 0, queues: self.queues, within: None });
@@ -288,13 +287,13 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// The class `class` of `htb`, with `leaf` in it.
+/// The class `class` of `htb`, with the qdisc `leaf`.
 fn class_of(htb: &Htb, class: &HtbClass, leaf: Option<Key>) -> PlanClass {
     PlanClass { class: htb.class(class), leaf, label: class.params.label.label() }
 }
 
-/// The classes of `htb`s in which `before` and `port` differ, with those above them; `None` where
-/// something else does.
+/// The classes of `htb`s in which `before` and `port` differ, with their ancestors; `None` if
+/// anything else differs.
 pub(super) fn changed_classes(before: &PortPolicy, port: &PortPolicy) -> Option<BTreeSet<ClassId>> {
     let mut changed = BTreeSet::new();
     for (old, new) in before.changes(port) {
@@ -305,7 +304,7 @@ pub(super) fn changed_classes(before: &PortPolicy, port: &PortPolicy) -> Option<
         {
             for minor in old.classes.changes(&htb.classes) {
                 changed.insert(new.handle.class(minor));
-                // It may be the first below the one above it, or have been the last.
+                // It may be the first child of its parent, or have been the last.
                 let classes = [&old.classes, &htb.classes].into_iter();
                 let above = classes.filter_map(|classes| classes.get(minor)?.parent);
                 changed.extend(above.map(|above| new.handle.class(above)));

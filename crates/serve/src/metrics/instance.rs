@@ -1,4 +1,4 @@
-//! Of the instance as a whole, its books and its workers.
+//! Metrics of the instance: state, packet conservation, workers.
 
 use super::Sample;
 use super::text::{Exposition, Labelled, Metric};

@@ -1,4 +1,4 @@
-//! Of each port and each of its queues.
+//! Metrics of each port and its queues.
 
 use super::text::{Exposition, Histogram, Labelled, Metric};
 use narrows_snapshot::{Delays, Losses, Port, Queue, Snapshot};
@@ -91,7 +91,7 @@ fn add(family: &mut Histogram<'_>, port: &Port, times: &Delays) {
     family.add(&[("device", port.name.as_str())], &buckets, times.packets(), times.sum_s());
 }
 
-/// What was looked at to measure round trips: a part of what left where there is much.
+/// Counts of observed segments for round trips: under high load a sample.
 const SEGMENTS: [Metric<Losses>; 3] = [
     Metric::counter(
         "narrows_port_segments_total",
@@ -118,7 +118,7 @@ fn segments(text: &mut Exposition, now: &Snapshot) {
     text.each(&SEGMENTS, &ports);
 }
 
-/// By where and why, in one metric: reasons of the queues, of the kernel, of the device.
+/// Losses by place and reason in one metric: in the queues, the kernel, the device.
 fn losses(text: &mut Exposition, now: &Snapshot) {
     let mut lost = text.counter(
         "narrows_port_lost_packets_total",

@@ -2,17 +2,17 @@
 
 use std::fmt::{Display, Write};
 
-/// A text that grows family by family.
+/// A text to which families of metrics are appended.
 #[derive(Debug, Default)]
 pub(super) struct Exposition(String);
 
-/// One metric, for which samples are added.
+/// One metric, to which samples are added.
 pub(super) struct Family<'a> {
     text: &'a mut String,
     name: &'static str,
 }
 
-/// A metric that each of many things has.
+/// A metric that every object of type `T` has.
 pub(super) struct Metric<T> {
     name: &'static str,
     help: &'static str,
@@ -20,7 +20,7 @@ pub(super) struct Metric<T> {
     value: fn(&T) -> Option<Value>,
 }
 
-/// A thing that has metrics, and the labels of its samples.
+/// An object with metrics, and the labels of its samples.
 pub(super) struct Labelled<'a, T> {
     pub(super) labels: Vec<(&'static str, String)>,
     pub(super) it: &'a T,
@@ -46,7 +46,7 @@ impl From<f64> for Value {
 }
 
 impl<T> Metric<T> {
-    /// What only grows.
+    /// A counter.
     pub(super) const fn counter(
         name: &'static str,
         help: &'static str,
@@ -55,7 +55,7 @@ impl<T> Metric<T> {
         Self { name, help, is_counter: true, value }
     }
 
-    /// What goes up and down.
+    /// A gauge.
     pub(super) const fn gauge(
         name: &'static str,
         help: &'static str,
@@ -66,22 +66,22 @@ impl<T> Metric<T> {
 }
 
 impl Exposition {
-    /// Begins a metric that goes up and down.
+    /// Starts a gauge.
     pub(super) fn gauge(&mut self, name: &'static str, help: &str) -> Family<'_> {
         self.family(name, "gauge", help)
     }
 
-    /// Begins a metric that counts in buckets; its samples have suffixes.
+    /// Starts a histogram; its samples have suffixes.
     pub(super) fn histogram(&mut self, name: &'static str, help: &str) -> Histogram<'_> {
         Histogram(self.family(name, "histogram", help))
     }
 
-    /// Begins a metric that only grows.
+    /// Starts a counter.
     pub(super) fn counter(&mut self, name: &'static str, help: &str) -> Family<'_> {
         self.family(name, "counter", help)
     }
 
-    /// Adds each of `metrics` with a sample for each of `things` that has a value.
+    /// Adds each of `metrics`, with a sample for each of `things` that has a value.
     pub(super) fn each<T>(&mut self, metrics: &[Metric<T>], things: &[Labelled<T>]) {
         for metric in metrics {
             let kind = if metric.is_counter { "counter" } else { "gauge" };
@@ -106,11 +106,11 @@ impl Exposition {
     }
 }
 
-/// A metric that counts in buckets, for which things are added.
+/// A histogram, to which objects are added.
 pub(super) struct Histogram<'a>(Family<'a>);
 
 impl Histogram<'_> {
-    /// Adds a thing: how many are at most each of `buckets`, how many there are, and their sum.
+    /// Adds an object: how many values are at most each of `buckets`, their number, and their sum.
     pub(super) fn add(
         &mut self,
         labels: &[(&str, &str)],
@@ -132,7 +132,7 @@ impl Histogram<'_> {
 }
 
 impl Family<'_> {
-    /// Adds a sample. Labels are names and values.
+    /// Adds a sample. Labels are pairs of name and value.
     pub(super) fn add(&mut self, labels: &[(&str, &str)], value: impl Into<Value>) {
         self.sample(labels.iter().copied(), value.into());
     }

@@ -1,9 +1,9 @@
-//! Of root qdiscs, of classes and of tins.
+//! Metrics of root qdiscs, classes and tins.
 
 use super::text::{Exposition, Labelled, Metric, Value};
 use narrows_snapshot::{Class, Delays, Port, Qdisc, Snapshot, Tin};
 
-/// As node_exporter's `qdisc` collector says it.
+/// The names of node_exporter's `qdisc` collector.
 const ROOTS: [Metric<Qdisc>; 7] = [
     Metric::counter("node_qdisc_bytes_total", "Number of bytes sent.", |it| {
         Some(it.figures.bytes.into())
@@ -148,13 +148,13 @@ fn roots(text: &mut Exposition, now: &Snapshot) {
     text.each(&ROOTS, &roots);
 }
 
-/// What has metrics, each with its port, and how many of each port have none.
+/// The objects with metrics, each with its port, and how many of each port have none.
 struct Within<'a, T> {
     kept: Vec<(&'a Port, &'a T)>,
     left_out: Vec<(&'a Port, usize)>,
 }
 
-/// Of each port in turn the first `max` in all: those on top, and always the same ones.
+/// The first `max` objects over all ports: the topmost ones, and always the same.
 fn within<'a, T>(now: &'a Snapshot, max: usize, of: fn(&Port) -> &[T]) -> Within<'a, T> {
     let mut within = Within { kept: Vec::new(), left_out: Vec::new() };
     for port in &now.ports {
@@ -191,8 +191,8 @@ fn classes(text: &mut Exposition, now: &Snapshot, max: usize) {
     delays(text, "narrows_class_delay_seconds", help, with_delays);
 }
 
-/// The bounds of the buckets, in seconds: from two to the power of 18 nanoseconds on, each four times
-/// the one before. The histograms that they are made of have these bounds, too.
+/// The bounds of the buckets, in seconds: from two to the power of 18 nanoseconds, each four times
+/// the one before. They are also bounds of the histograms in the snapshot.
 const DELAY_BOUNDS: [f64; 7] = [
     0.000_262_144,
     0.001_048_576,
@@ -203,7 +203,7 @@ const DELAY_BOUNDS: [f64; 7] = [
     1.073_741_824,
 ];
 
-/// Adds the delays of each thing that has sent something.
+/// Adds the delays of each object that has sent something.
 fn delays<'a>(
     text: &mut Exposition,
     name: &'static str,

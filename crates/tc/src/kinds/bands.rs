@@ -1,8 +1,8 @@
-//! `prio`, `drr`, `ets` as `tc` reads and shows them.
+//! Parses and prints `prio`, `drr` and `ets`.
 //!
-//! As in `tc` none of their words can be abbreviated, and the numbers of a list follow each other
-//! until the next word. Differences: `bands` behind `priomap` is refused, where `tc` prints its
-//! usage and goes on; JSON has the quanta and deficits of `drr`, which `tc` leaves out.
+//! As in `tc`, none of their words can be abbreviated, and the numbers of a list follow each other
+//! until the next word. Differences: `bands` after `priomap` is refused, while `tc` prints its
+//! usage and continues; JSON has the quanta and deficits of `drr`, which `tc` leaves out.
 
 use super::legal;
 use crate::complaint::Complaint;
@@ -55,7 +55,7 @@ fn element(name: &str, word: &str) -> Result<u32, Complaint> {
     plain(word).ok_or_else(|| Complaint::wrong(format!("Illegal \"{name}\" element: \"{word}\".")))
 }
 
-/// Reads the parameters of a `prio`.
+/// Parses the parameters of a `prio`.
 pub(super) fn parse_prio(mut words: Words) -> Result<Params, Complaint> {
     let mut params = PrioParams::default();
     let mut map = None;
@@ -93,7 +93,7 @@ pub(super) fn parse_prio(mut words: Words) -> Result<Params, Complaint> {
     Ok(Params::Prio(params))
 }
 
-/// Reads the parameters of a `drr`, of which there are none.
+/// Parses the parameters of a `drr`: there are none.
 pub(super) fn parse_drr(mut words: Words) -> Result<Params, Complaint> {
     match words.next() {
         Some(word) => Err(wrong(word, DRR_USAGE)),
@@ -101,7 +101,7 @@ pub(super) fn parse_drr(mut words: Words) -> Result<Params, Complaint> {
     }
 }
 
-/// Reads the parameters of a class of a `drr`.
+/// Parses the parameters of a class of a `drr`.
 pub(crate) fn parse_drr_class(mut words: Words) -> Result<ClassParams, Complaint> {
     let mut quantum = None;
     while let Some(word) = words.next() {
@@ -116,14 +116,14 @@ pub(crate) fn parse_drr_class(mut words: Words) -> Result<ClassParams, Complaint
     Ok(ClassParams::Drr { quantum })
 }
 
-/// Which list of an `ets` is being read.
+/// The list of an `ets` that is being parsed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum List {
     Quanta,
     Priomap,
 }
 
-/// Reads the parameters of an `ets`.
+/// Parses the parameters of an `ets`.
 pub(super) fn parse_ets(mut words: Words) -> Result<Params, Complaint> {
     let (mut bands, mut strict, mut list) = (None, None, None);
     let (mut quanta, mut priomap): (Option<Vec<u32>>, Option<Vec<u32>>) = (None, None);
@@ -187,7 +187,7 @@ pub(super) fn parse_ets(mut words: Words) -> Result<Params, Complaint> {
     }
     if bands > ETS_BANDS_MAX {
         let why = format!("The number of \"bands\" must be <= {ETS_BANDS_MAX}");
-        // The kernel counts what is listed, tc what is said.
+        // The kernel counts list elements, tc the given number.
         return Err(match given {
             None if strict <= ETS_BANDS_MAX => Complaint::refused(why),
             _ => Complaint::wrong(why),
@@ -205,7 +205,7 @@ pub(super) fn parse_ets(mut words: Words) -> Result<Params, Complaint> {
     Ok(Params::Ets(EtsOptions { bands, strict, quanta, priomap }))
 }
 
-/// Reads the parameters of a class of an `ets`.
+/// Parses the parameters of a class of an `ets`.
 pub(crate) fn parse_ets_class(mut words: Words) -> Result<ClassParams, Complaint> {
     let mut quantum = None;
     while let Some(word) = words.next() {
@@ -238,13 +238,13 @@ fn show_bands(bands: u16, line: &mut Line) {
     line.add("bands", Json::Number(u64::from(bands)), &format!("bands {bands} "));
 }
 
-/// Shows the parameters of a `prio`.
+/// Prints the parameters of a `prio`.
 pub(super) fn show_prio(prio: &Prio, line: &mut Line) {
     show_bands(prio.params.bands, line);
     show_priomap(&prio.params.priomap, line);
 }
 
-/// Shows the parameters of an `ets`.
+/// Prints the parameters of an `ets`.
 pub(super) fn show_ets(ets: &Ets, line: &mut Line) {
     show_bands(ets.bands(), line);
     if ets.strict != 0 {
@@ -258,14 +258,14 @@ pub(super) fn show_ets(ets: &Ets, line: &mut Line) {
     show_priomap(&ets.priomap, line);
 }
 
-/// Shows the quantum of a class of a `drr`.
+/// Prints the quantum of a class of a `drr`.
 pub(crate) fn show_drr_class(drr: &Drr, minor: u32, line: &mut Line) {
     let Some(quantum) = drr.quanta.get(&minor) else { return };
     let text = format!("quantum {} ", notation::size(u64::from(*quantum)));
     line.add("quantum", Json::Number(u64::from(*quantum)), &text);
 }
 
-/// Shows the quantum of a class of an `ets`.
+/// Prints the quantum of a class of an `ets`.
 pub(crate) fn show_ets_class(ets: &Ets, minor: u32, line: &mut Line) {
     let Some(quantum) = ets.quantum(minor) else { return };
     line.add("quantum", Json::Number(u64::from(quantum)), &format!("quantum {quantum} "));
@@ -281,10 +281,10 @@ pub(super) fn save_prio(prio: &Prio) -> String {
     format!(" bands {bands} priomap{}", words(priomap))
 }
 
-/// The same of an `ets`.
+/// The same for an `ets`.
 pub(super) fn save_ets(ets: &Ets) -> String {
     let mut text = format!(" bands {}", ets.bands());
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     if ets.strict != 0 {
         let _ = write!(text, " strict {}", ets.strict);
     }
@@ -295,7 +295,7 @@ pub(super) fn save_ets(ets: &Ets) -> String {
     text
 }
 
-/// The commands that make the classes of the `drr` called `handle` on `dev`.
+/// The commands that create the classes of the `drr` with this `handle` on `dev`.
 pub(crate) fn save_drr_classes(dev: &str, handle: Handle, drr: &Drr) -> String {
     let class = |(minor, quantum): (&u32, &u32)| {
         let id = handle.class(*minor);

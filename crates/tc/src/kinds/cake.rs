@@ -1,8 +1,8 @@
-//! `cake` and `cake_mq`: the words of `tc-cake(8)`, with ours for what queues share
+//! `cake` and `cake_mq`: the words of `tc-cake(8)`, and Narrows' own for shared rates
 //! (`coordination`, `sync`) and for tunnels (`inner`).
 //!
-//! As in `tc` no word may be abbreviated, of two that exclude each other the later one holds, and
-//! those about overhead act in their order: most of them add to what stands before.
+//! As in `tc`, no word may be abbreviated. Of two that exclude each other, the later one counts.
+//! Words about overhead apply in order: most of them add to the earlier ones.
 
 mod figures;
 mod print;
@@ -37,20 +37,20 @@ const USAGE: &str = "Usage: { cake | cake_mq } [ bandwidth RATE | unlimited* | a
 * marks the defaults. inner tells flows apart inside of tunnels. split-gso changes nothing:
 frames at a port are segments already.";
 
-/// `conservative`: an ATM cell more than the packet, which no link exceeds.
+/// `conservative`: the packet plus one ATM cell, which no link exceeds.
 const CONSERVATIVE: i32 = 48;
-/// What `overhead` may be: a few headers more, or a few less.
+/// The range of `overhead`: a few headers more or less.
 const OVERHEADS: RangeInclusive<i32> = -64..=256;
-/// What `mpu` may be.
+/// The range of `mpu`.
 const MINIMA: RangeInclusive<i32> = 0..=256;
 
 /// What has been read so far.
 #[derive(Default)]
 struct Draft {
     options: CakeOptions,
-    /// The sum of what was said about overhead, once something was.
+    /// The sum of all words about overhead, once there is one.
     overhead: Option<i32>,
-    /// The round trip that was named.
+    /// The named round-trip time.
     round_trip: Option<&'static str>,
     shared: coordination::Draft,
 }
@@ -71,7 +71,7 @@ impl Draft {
             "bandwidth" => {
                 let value = words.value(word, "100mbit")?;
                 let rate = legal(kind, word, value, number::rate, rate_hint(value))?;
-                // As in tc a rate of 0 is as good as none.
+                // As in tc, a rate of 0 counts as none.
                 options.rate = Some(rate).filter(|rate| !rate.is_zero());
                 options.autorate = Some(false);
             }
@@ -127,7 +127,7 @@ impl Draft {
             }
             "coordination" => self.shared.strategy(kind, words)?,
             "sync" => self.shared.sync(kind, words)?,
-            // Taken by tc without an effect, for scripts of long ago.
+            // tc accepts it without effect, for old scripts.
             "via-ethernet" => {}
             "help" => return Err(Complaint::wrong(USAGE)),
             _ => return self.named_value(kind, word),
@@ -187,13 +187,13 @@ fn rate_hint(value: &str) -> &'static str {
     }
 }
 
-/// A decimal number in that range, with a sign if it has one.
+/// A decimal number in that range, with an optional sign.
 fn within(word: &str, range: RangeInclusive<i32>) -> Option<i32> {
     word.parse().ok().filter(|number| range.contains(number))
 }
 
-/// What a port cannot do although it is allowed to be asked for; `looks_up` says whether the kernel
-/// tells what addresses were before translation.
+/// A warning about options that are allowed but cannot work on this port; `looks_up` says whether
+/// the kernel can tell addresses before translation.
 pub(super) fn warning(options: &CakeOptions, looks_up: impl FnOnce() -> bool) -> Option<String> {
     let nat = options.nat == Some(true) && !looks_up();
     let mark = options.mark_mask.is_some();

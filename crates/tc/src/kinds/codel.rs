@@ -1,4 +1,4 @@
-//! `codel`: the words of `tc-codel(8)`. As in `tc` none of them may be abbreviated.
+//! `codel`: the words of `tc-codel(8)`. As in `tc`, none of them may be abbreviated.
 
 use super::legal;
 use crate::complaint::Complaint;
@@ -14,14 +14,14 @@ const USAGE: &str = "Usage: ... codel [ limit PACKETS ] [ target TIME ]
                  [ interval TIME ] [ ecn | noecn ]
                  [ ce_threshold TIME ]";
 
-/// What to say of a word that is no number of packets.
+/// The hint after a word that is not a number of packets.
 pub(super) const NUMBER_HINT: &str = "a number below 4294967296 without a unit, as 1000";
 
 pub(super) fn parse(mut words: Words) -> Result<Params, Complaint> {
     let mut options = CodelQueueOptions::default();
     while let Some(word) = words.next() {
         match word {
-            // As in tc 0 is as good as not given.
+            // As in tc, 0 counts as not given.
             "limit" => options.limit = packets("codel", word, &mut words, "1000")?,
             "target" => options.target = span("codel", word, &mut words, "5ms")?,
             "interval" => options.interval = span("codel", word, &mut words, "100ms")?,
@@ -62,18 +62,18 @@ pub(super) fn span(
         .map(|time| Some(time).filter(|time| *time != Nanos::ZERO))
 }
 
-/// A time as the kernel gives it back, which keeps it in units of 1024 ns: in microseconds.
+/// A time in microseconds as the kernel returns it, which stores it in units of 1024 ns.
 pub(super) fn kept(time: Nanos) -> u64 {
     ((time.0 >> 10) << 10) / 1_000
 }
 
-/// Shows a time that the kernel keeps so.
+/// Prints a time that the kernel stores like this.
 pub(super) fn show_time(line: &mut Line, key: &'static str, time: Nanos) {
     let micros = kept(time);
     line.add(key, Json::Number(micros), &format!("{key} {} ", notation::time(micros)));
 }
 
-/// The same where it may be negative: a time in the kernel's units, and so wraps around there.
+/// The same for a time that may be negative; it wraps around in the kernel's units.
 fn show_signed(line: &mut Line, key: &'static str, nanos: i64) {
     let micros = i64::try_from(kept(Nanos(nanos.unsigned_abs()))).unwrap_or(i64::MAX);
     let (sign, value) = if nanos < 0 { ("-", -micros) } else { ("", micros) };
@@ -101,13 +101,13 @@ pub(super) fn save(config: &Config) -> String {
     let mut words =
         format!(" limit {limit} target {}us interval {}us {ecn}", micros(target), micros(interval));
     if let Some(threshold) = ce_threshold {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(words, " ce_threshold {}us", micros(threshold));
     }
     words
 }
 
-/// What `tc -s` prints beyond the figures that every qdisc has.
+/// What `tc -s` prints beyond the statistics of all qdiscs.
 pub(crate) fn figures(figures: &Figures, line: &mut Line) {
     let Figures { state, signals, drop_overlimit } = figures;
     let mut count = |key: &'static str, before: &str, value: u64| {

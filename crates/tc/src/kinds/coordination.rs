@@ -1,5 +1,5 @@
-//! `coordination` and `sync`: how the queues of a port share the rate of a qdisc. Our own words,
-//! the same for every kind that has a rate.
+//! `coordination` and `sync`: how the queues of a port share the rate of a qdisc. Narrows' own
+//! words, the same for every kind with a rate.
 
 use super::legal;
 use crate::complaint::Complaint;
@@ -9,7 +9,7 @@ use crate::words::Words;
 use narrows_coordination::{DEFAULT_SYNC_TIME, Strategy};
 use narrows_units::Nanos;
 
-/// What has been read so far.
+/// What has been parsed so far.
 #[derive(Default)]
 pub(super) struct Draft {
     strategy: Option<Strategy>,
@@ -17,7 +17,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Reads what follows `coordination`.
+    /// Parses the value of `coordination`.
     pub(super) fn strategy(&mut self, kind: &str, words: &mut Words) -> Result<(), Complaint> {
         once(kind, "coordination", self.strategy.is_some())?;
         let value = words.value("coordination", "fair")?;
@@ -26,7 +26,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Reads what follows `sync`.
+    /// Parses the value of `sync`.
     pub(super) fn sync(&mut self, kind: &str, words: &mut Words) -> Result<(), Complaint> {
         once(kind, "sync", self.sync.is_some())?;
         let value = words.value("sync", "200us")?;
@@ -36,7 +36,7 @@ impl Draft {
         Ok(())
     }
 
-    /// What both together name.
+    /// The strategy that both words describe.
     pub(super) fn finish(self, kind: &str) -> Result<Option<Strategy>, Complaint> {
         match (self.strategy, self.sync) {
             (Some(Strategy::Equal { .. }), Some(sync_time)) => {
@@ -53,7 +53,7 @@ impl Draft {
     }
 }
 
-/// Refuses to be told twice.
+/// Refuses a repeated word.
 pub(super) fn once(kind: &str, name: &str, given: bool) -> Result<(), Complaint> {
     if !given {
         return Ok(());
@@ -61,7 +61,7 @@ pub(super) fn once(kind: &str, name: &str, given: bool) -> Result<(), Complaint>
     Err(Complaint::wrong(format!("{kind}: duplicate \"{name}\" specification: give it once.")))
 }
 
-/// The sync time of a strategy where it has one and that is not the default.
+/// The sync time of a strategy, if it has one and that is not the default.
 fn unusual_sync_time(strategy: Strategy) -> Option<Nanos> {
     match strategy {
         Strategy::Lock | Strategy::Edt => None,
@@ -70,7 +70,7 @@ fn unusual_sync_time(strategy: Strategy) -> Option<Nanos> {
     }
 }
 
-/// Shows a strategy as words that can be typed again.
+/// Prints a strategy as words that can be typed again.
 pub(super) fn show(strategy: Strategy, line: &mut Line) {
     let name = strategy.name();
     line.add("coordination", Json::Text(name.to_owned()), &format!("coordination {name} "));

@@ -1,10 +1,10 @@
-//! How long the packets of a class or a tin stayed. The kernel does not count that, so it is in JSON
-//! alone, where a key more harms nobody.
+//! The delays of the packets of a class or a tin. The kernel does not count them, so they are only
+//! in JSON, where an additional key does no harm.
 
 use crate::render::Json;
 use narrows_units::{Nanos, Spread};
 
-/// The key `delays` with percentiles and counts in microseconds; nothing where nothing left.
+/// The key `delays` with percentiles and counts in microseconds; none if no packet left.
 pub(crate) fn json(delays: &Spread) -> Option<(&'static str, Json)> {
     let quantile = |of| delays.quantile(of).map(|time| Json::Float(micros(time)));
     let [p50, p99, p999, max] = [0.5, 0.99, 0.999, 1.0].map(quantile);

@@ -1,4 +1,4 @@
-//! The kinds of filters: what they match read, shown and saved.
+//! The kinds of filters: parses, prints and saves their conditions.
 
 mod basic;
 mod flower;
@@ -34,7 +34,7 @@ ACTION is action { drop | pass | continue | reclassify | police ... | skbedit ..
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 
-/// The names of EtherTypes that `tc` knows, as far as filters can tell them apart.
+/// The names of EtherTypes in `tc`, as far as filters can distinguish them.
 const PROTOCOLS: [(&str, u16); 6] = [
     ("all", ANY_PROTOCOL),
     ("ip", IPV4),
@@ -44,11 +44,11 @@ const PROTOCOLS: [(&str, u16); 6] = [
     ("arp", 0x0806),
 ];
 
-/// The names of what IP carries.
+/// The names of IP protocols.
 const CARRIED: [(&str, u8); 5] =
     [("tcp", 6), ("udp", 17), ("sctp", 132), ("icmp", 1), ("icmpv6", 58)];
 
-/// The EtherType that `word` names, or is in hexadecimal.
+/// The EtherType `word`, a name or a hexadecimal number.
 pub(crate) fn protocol(word: &str) -> Option<u16> {
     ether_type(word)
 }
@@ -62,7 +62,7 @@ fn ether_type(word: &str) -> Option<u16> {
     named.map(|(_, protocol)| *protocol).or_else(number)
 }
 
-/// Its name.
+/// The name of an EtherType.
 pub(crate) fn protocol_name(protocol: u16) -> String {
     let named = PROTOCOLS.iter().find(|(_, known)| *known == protocol);
     named.map_or_else(|| format!("[{protocol}]"), |(name, _)| (*name).to_owned())
@@ -77,7 +77,7 @@ pub(crate) fn handle(kind: &str, word: &str) -> Option<u32> {
     }
 }
 
-/// Table, bucket and node of `u32`, of which a filter here has no bucket.
+/// `u32`'s table, bucket and node. A filter here has no bucket.
 fn node(word: &str) -> Option<u32> {
     let hex = |word: &str, most: u32| match word {
         "" => Some(0),
@@ -99,14 +99,14 @@ fn mark(word: &str) -> Option<Mark> {
     Some(Mark { value: value & mask, mask })
 }
 
-/// What follows the name of a kind.
+/// The words after the name of a kind.
 pub(crate) struct Parsed {
     pub(crate) matches: Matches,
     pub(crate) class: Option<ClassId>,
     pub(crate) actions: Vec<ActionDraft>,
 }
 
-/// Reads it. `handle` is the word that was given for the filter's number.
+/// Parses them. `handle` is the word that was given for the filter's number.
 pub(crate) fn parse(
     kind: &str,
     protocol: Option<u16>,
@@ -170,7 +170,7 @@ fn unknown(word: &str) -> Complaint {
 }
 
 impl Draft {
-    /// Reads what all kinds have, and with `own` what only one has.
+    /// Parses the options of all kinds, and with `own` those of a single kind.
     fn read(
         &mut self,
         mut words: Words,
@@ -277,7 +277,7 @@ impl Draft {
 /// The most selectors, as in the kernel.
 const SELECTORS_MAX: usize = 128;
 
-/// What IP carries, by name or as a hexadecimal number.
+/// An IP protocol, by name or as a hexadecimal number.
 fn carried(word: &str) -> Option<u8> {
     let named = CARRIED.iter().find(|(name, _)| *name == word);
     named
@@ -298,7 +298,7 @@ fn prefix(word: &str) -> Option<Prefix> {
     Prefix::new(address, len.map_or(Some(whole), |len| len.parse().ok())?)
 }
 
-/// An IPv4 address of which only the first octets are given, as `10.1` or `0`: the others are 0.
+/// An IPv4 address with only its first octets, such as `10.1` or `0`: the others are 0.
 fn octets(word: &str) -> Option<IpAddr> {
     let mut address = [0; 4];
     for (at, octet) in word.split('.').enumerate() {
@@ -308,7 +308,7 @@ fn octets(word: &str) -> Option<IpAddr> {
     Some(IpAddr::from(address))
 }
 
-/// A station and the bits of it that count, given as a mask or as their number.
+/// A MAC address with a mask, given as a mask or as a prefix length.
 fn mac(word: &str) -> Option<(u64, u64)> {
     const ALL: u64 = 0xffff_ffff_ffff;
     let station = |word: &str| {
@@ -332,7 +332,7 @@ fn mac(word: &str) -> Option<(u64, u64)> {
     Some((station(address)? & mask, mask))
 }
 
-/// Shows the number, the class `class` and what is matched.
+/// Prints the number, the class `class` and the condition.
 pub(crate) fn show(
     class: Option<&str>,
     filter: &Filter,
@@ -391,7 +391,8 @@ pub(crate) fn show(
             line.add("bkt", Json::Text("0".to_owned()), "bkt 0 ");
             match class {
                 Some(class) => {
-                    // The star says that the class is there, as it always is where there are some.
+                    // The star means that the class exists. Here it always does, if there are
+                    // classes.
                     let star = if filter.class == 0 { "" } else { "*" };
                     let shown = format!("{star}flowid {class} ");
                     line.add("flowid", Json::Text(class.to_owned()), &shown);
@@ -416,7 +417,7 @@ pub(crate) fn show(
     action::show_bound(&filter.actions, policy, stats, line);
 }
 
-/// The command that makes `filter` at `place` of `dev`, where its class is `class`.
+/// The command that creates `filter` at `place` of `dev`, with its class as `class`.
 pub(crate) fn save(
     dev: &str,
     place: &str,
@@ -439,7 +440,7 @@ pub(crate) fn save(
         filter.kind()
     );
     let mut add = |name: &str, value: &dyn std::fmt::Display| {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, " {name} {value}");
     };
     match &filter.matches {

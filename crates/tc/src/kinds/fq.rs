@@ -1,5 +1,5 @@
-//! `fq`: the words of `tc-fq(8)` and of those that came after it (`timer_slack`, `horizon`,
-//! `bands`, `weights`, `offload_horizon`). As in `tc` none of them may be abbreviated.
+//! `fq`: the words of `tc-fq(8)` and newer ones (`timer_slack`, `horizon`, `bands`, `weights`,
+//! `offload_horizon`). As in `tc`, none of them may be abbreviated.
 
 mod figures;
 
@@ -47,7 +47,7 @@ fn parameter(options: &mut FqOptions, word: &str, words: &mut Words) -> Result<(
         "orphan_mask" => return number(&mut options.orphan_mask, "1023"),
         "buckets" => {
             number(&mut options.buckets, "1024")?;
-            // As in tc 0 is as good as not given.
+            // As in tc, 0 counts as not given.
             options.buckets = options.buckets.filter(|buckets| *buckets != 0);
         }
         "maxrate" => options.max_rate = Some(rate(word, words)?),
@@ -79,7 +79,7 @@ fn parameter(options: &mut FqOptions, word: &str, words: &mut Words) -> Result<(
     Ok(())
 }
 
-/// What follows `bands`: their number, which cannot be another, and the band of each priority.
+/// The words after `bands`: their number, which is fixed, and the band of each priority.
 fn priomap(words: &mut Words) -> Result<[u8; PRIORITIES], Complaint> {
     const EXAMPLE: &str = "3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1";
     let bands = words.value("bands", EXAMPLE)?;
@@ -93,11 +93,11 @@ fn priomap(words: &mut Words) -> Result<[u8; PRIORITIES], Complaint> {
     }
     let hint = "sixteen numbers from 0 to 2, the band of each priority";
     let bands: [u32; PRIORITIES] = numbers(word, words, "1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1", hint)?;
-    // The policy says what is no band; it must not become one on the way.
+    // The policy reports invalid bands; the conversion must not turn one into a valid band.
     Ok(bands.map(|band| u8::try_from(band).unwrap_or(u8::MAX)))
 }
 
-/// As many numbers as there are to be.
+/// Parses exactly `N` numbers.
 fn numbers<const N: usize>(
     name: &str,
     words: &mut Words,
@@ -167,7 +167,7 @@ pub(super) fn show(params: &FqParams, line: &mut Line) {
         line.add("pacing", Json::Bool(false), "nopacing ");
     }
     number(line, "bands", BANDS as u32);
-    // These keys end in a blank in tc, too.
+    // In tc, too, these values end in a blank.
     list(line, "priomap ", &config.priomap.map(u32::from));
     list(line, "weights ", &config.weights);
     size(line, "quantum", config.quantum);
@@ -197,11 +197,11 @@ pub(super) fn show(params: &FqParams, line: &mut Line) {
     time(line, "offload_horizon", Nanos::ZERO);
 }
 
-/// Some numbers, each with a blank behind it.
+/// Numbers, each followed by a blank.
 fn list(line: &mut Line, key: &'static str, numbers: &[u32]) {
     let mut text = key.to_owned();
     for number in numbers {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{number} ");
     }
     line.add(key, Json::Numbers(numbers.iter().copied().map(u64::from).collect()), &text);
@@ -211,7 +211,7 @@ fn micros(time: Nanos) -> u64 {
     time.0 / 1_000
 }
 
-/// The quanta, which follow the port where nobody says them, and what differs from the defaults.
+/// The quanta, whose defaults depend on the port, and what differs from the other defaults.
 pub(super) fn save(params: &FqParams) -> String {
     let config = &params.config;
     let defaults = FqParams::new(0);
@@ -219,7 +219,7 @@ pub(super) fn save(params: &FqParams) -> String {
     let mut words = String::new();
     let mut add = |is_said: bool, word: std::fmt::Arguments| {
         if is_said {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(words, " {word}");
         }
     };

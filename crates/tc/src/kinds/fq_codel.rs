@@ -1,4 +1,4 @@
-//! `fq_codel`: the words of `tc-fq_codel(8)`. As in `tc` none of them may be abbreviated.
+//! `fq_codel`: the words of `tc-fq_codel(8)`. As in `tc`, none of them may be abbreviated.
 
 use super::codel::{packets, show_time, span};
 use super::legal;
@@ -27,7 +27,7 @@ pub(super) fn parse(mut words: Words) -> Result<Params, Complaint> {
     while let Some(word) = words.next() {
         let words = &mut words;
         match word {
-            // As in tc 0 is as good as not given.
+            // As in tc, 0 counts as not given.
             "limit" => options.limit = packets(KIND, word, words, "10240")?,
             "flows" => options.flows = packets(KIND, word, words, "1024")?,
             "quantum" => options.quantum = packets(KIND, word, words, "1514")?,
@@ -104,20 +104,20 @@ pub(super) fn save(config: &Config) -> String {
         " limit {limit} flows {flows} quantum {quantum} target {}us interval {}us memory_limit {} {} drop_batch {drop_batch}",
         micros(config.target),
         micros(config.interval),
-        // What the kernel takes is more than a size can say.
+        // The kernel's maximum is more than a size in tc's notation can express.
         config.memory_limit.0,
         if config.ecn { "ecn" } else { "noecn" },
     );
     if let Some(threshold) = config.ce_threshold {
         let Selector { value, mask } = threshold.selector;
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(words, " ce_threshold {}us", micros(threshold.sojourn));
         let _ = write!(words, " ce_threshold_selector {value:#x}/{mask:#x}");
     }
     words
 }
 
-/// What `tc -s` prints beyond the figures that every qdisc has.
+/// What `tc -s` prints beyond the statistics of all qdiscs.
 pub(crate) fn figures(figures: &Figures, line: &mut Line) {
     let mut count = |key: &'static str, before: &str, value: u64| {
         line.add(key, Json::Number(value), &format!("{before}{key} {value}"));

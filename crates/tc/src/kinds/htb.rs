@@ -1,7 +1,7 @@
 //! `htb` and its classes.
 //!
-//! Bursts are shown as they were given, as `tc` does since iproute2 6.15; older ones show what is
-//! left of them after two roundings to whole microseconds.
+//! Bursts are printed as they were given, as in `tc` since iproute2 6.15. Older versions print the
+//! result of two roundings to whole microseconds.
 
 use super::{label, legal, overhead};
 use crate::complaint::Complaint;
@@ -39,10 +39,10 @@ const USAGE: &str = "Usage: ... qdisc add ... htb [default N] [r2q N] [direct_ql
  weight   part among those of its priority, under coordination flowvalve {1}
  borrow   from whom, the first before the others, under coordination flowvalve {from those beside}";
 
-/// The kernel's, whose words these are.
+/// The version of the kernel's `htb`, whose output this follows.
 const VERSION: &str = "3.17";
 
-/// What classes are made of unless somebody says so.
+/// The default `mtu` of a class.
 const MTU: u64 = 1600;
 
 fn wrong(word: &str) -> Complaint {
@@ -52,7 +52,7 @@ fn wrong(word: &str) -> Complaint {
     }
 }
 
-/// Reads the parameters of the qdisc.
+/// Parses the parameters of the qdisc.
 pub(super) fn parse(mut words: Words) -> Result<Params, Complaint> {
     let mut options = HtbOptions::default();
     let number = |name: &str, value: &str, read: &dyn Fn(&str) -> Option<u32>, hint: &str| {
@@ -88,7 +88,7 @@ pub(super) fn parse(mut words: Words) -> Result<Params, Complaint> {
     Ok(Params::Htb(options))
 }
 
-/// What has been read of a class.
+/// What has been parsed of a class.
 #[derive(Default)]
 struct Draft {
     rate: Option<Rate>,
@@ -104,7 +104,7 @@ struct Draft {
     label: HtbLabel,
 }
 
-/// Reads the parameters of a class.
+/// Parses the parameters of a class.
 pub(super) fn parse_class(mut words: Words) -> Result<HtbParams, Complaint> {
     let mut draft = Draft::default();
     while let Some(word) = words.next() {
@@ -114,8 +114,8 @@ pub(super) fn parse_class(mut words: Words) -> Result<HtbParams, Complaint> {
 }
 
 impl Draft {
-    /// Reads the parameter that `word` names. Which comes first of two with the same beginning is
-    /// as in `tc`.
+    /// Parses the parameter that `word` names. As in `tc`, the order decides between words with the
+    /// same beginning.
     fn parameter(&mut self, word: &str, words: &mut Words) -> Result<(), Complaint> {
         let small = |word: &str| u16::try_from(number::size(word)?).ok();
         let plain = |word: &str| word.parse::<u32>().ok();
@@ -171,7 +171,7 @@ impl Draft {
             || Complaint::wrong("\"rate\" is required: give one of at least 8bit, as rate 10mbit.");
         let rate = self.rate.filter(|rate| !rate.is_zero()).ok_or_else(missing)?;
         let ceil = self.ceil.filter(|ceil| !ceil.is_zero()).unwrap_or(rate);
-        // What passes in a tick of the kernel's clock, and a frame.
+        // The bytes of a tick of the kernel's clock, and a frame.
         let mtu = self.mtu.map_or(MTU, u64::from);
         let burst = |rate: Rate| Bytes(rate.bytes_per_sec() / 1_000_000_000 + mtu);
         Ok(HtbParams {
@@ -191,7 +191,7 @@ impl Draft {
     }
 }
 
-/// Shows the parameters of the qdisc. `stats` has the packets without a class, where asked for.
+/// Prints the parameters of the qdisc.
 pub(super) fn show(htb: &Htb, line: &mut Line) {
     let default = format!("{:#x}", htb.default);
     line.add("r2q", Json::Number(u64::from(htb.r2q)), &format!("r2q {} ", htb.r2q));
@@ -200,7 +200,7 @@ pub(super) fn show(htb: &Htb, line: &mut Line) {
     label::show_strategy(htb.coordination, line);
 }
 
-/// Shows how many packets had no class, and how many may wait.
+/// Prints how many packets had no class, and how many may wait.
 pub(crate) fn show_direct(htb: &Htb, stats: Option<&Stats>, details: bool, line: &mut Line) {
     let detail = stats.and_then(|stats| stats.detail.as_ref()?.htb());
     let direct = detail.map_or(0, |figures| figures.direct_packets);
@@ -216,7 +216,7 @@ pub(crate) fn show_direct(htb: &Htb, stats: Option<&Stats>, details: bool, line:
     line.add("direct_qlen", Json::Number(limit), &format!("direct_qlen {limit}"));
 }
 
-/// Shows the parameters of the class `minor`.
+/// Prints the parameters of the class `minor`.
 pub(super) fn show_class(htb: &Htb, minor: u32, details: bool, line: &mut Line) {
     let Some(class) = htb.classes.get(minor) else { return };
     let HtbParams { rate, ceil, burst, cburst, prio, overhead, .. } = class.params;
@@ -256,8 +256,7 @@ pub(super) fn save(htb: &Htb) -> String {
     format!(" default {default:x} r2q {r2q} direct_qlen {direct_limit}{coordination}")
 }
 
-/// The commands that make the classes of the `htb` called `handle` on `dev`, those above others
-/// first.
+/// The commands that create the classes of the `htb` with this `handle` on `dev`, parents first.
 pub(super) fn save_classes(dev: &str, handle: Handle, htb: &Htb) -> String {
     let mut order: Vec<(u32, &HtbClass)> = htb.classes.iter().collect();
     order.sort_by_cached_key(|(minor, _)| (htb.depth(*minor), *minor));
@@ -265,7 +264,7 @@ pub(super) fn save_classes(dev: &str, handle: Handle, htb: &Htb) -> String {
     for (minor, class) in order {
         let parent = handle.class(class.parent.unwrap_or(0));
         let id = handle.class(minor);
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "class replace dev {dev} parent {parent} classid {id} htb");
         text += &save_class(&class.params);
         text.push('\n');
@@ -283,7 +282,7 @@ fn save_class(params: &HtbParams) -> String {
         cburst.0
     );
     let mut add = |name: &str, value: &dyn std::fmt::Display| {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(words, " {name} {value}");
     };
     if *prio != 0 {
@@ -308,7 +307,7 @@ fn full(htb: &Htb, minor: u32) -> [i64; 2] {
     })
 }
 
-/// What a class has done: itself, or those below it together.
+/// The statistics of a class, or the sum over its descendants.
 pub(crate) struct ClassFigures {
     pub(crate) stats: Stats,
     pub(crate) delays: Spread,
@@ -318,7 +317,7 @@ pub(crate) struct ClassFigures {
 }
 
 impl ClassFigures {
-    /// Those of the class `minor` of `htb`, where `stats` are the qdisc's.
+    /// The statistics of the class `minor` of `htb`; `stats` are the qdisc's.
     pub(crate) fn of(htb: &Htb, minor: u32, stats: Option<&Stats>) -> Self {
         let none = Figures::default();
         let figures = stats.and_then(|stats| stats.detail.as_ref()?.htb()).unwrap_or(&none);
@@ -340,7 +339,7 @@ impl ClassFigures {
         sum
     }
 
-    /// Adds a leaf that stands `steps` below the class.
+    /// Adds a leaf that is `steps` levels below the class.
     fn add(&mut self, leaf: &LeafFigures, steps: usize) {
         let stats = &mut self.stats;
         stats.sent_bytes += leaf.sent_bytes;
@@ -353,7 +352,7 @@ impl ClassFigures {
         self.borrowed += leaf.granted.iter().skip(steps + 1).sum::<u64>();
     }
 
-    /// What only an `htb`'s classes have.
+    /// The statistics that only classes of `htb` have.
     pub(crate) fn text(&self) -> String {
         let Self { lended, borrowed, .. } = self;
         let [tokens, ctokens] = self.ticks();

@@ -1,5 +1,5 @@
-//! FlowValve's words: `weight` and `borrow` of a class of an `htb`, `coordination` of the tree. Our
-//! own, beside HTB's; `sync` there is none.
+//! FlowValve's options: `weight` and `borrow` of a class of an `htb`, `coordination` of the tree.
+//! These are Narrows' own, in addition to HTB's; there is no `sync`.
 
 use super::legal;
 use crate::complaint::Complaint;
@@ -9,17 +9,17 @@ use crate::words::Words;
 use narrows_coordination::{LENDERS_MAX, TreeStrategy};
 use narrows_policy::{ClassId, HtbLabel, Parent};
 
-/// Borrow from nobody.
+/// The value of `borrow` that means no lender.
 const NOBODY: &str = "none";
 
-/// Reads what follows `coordination`.
+/// Parses the value of `coordination`.
 pub(super) fn strategy(words: &mut Words) -> Result<TreeStrategy, Complaint> {
     let value = words.value("coordination", "fair")?;
     let hint = "queues keep a tree of classes together by fair, flowvalve or lock";
     legal("htb", "coordination", value, TreeStrategy::from_name, hint)
 }
 
-/// Reads `word` of a class with its value, if it is one of FlowValve's.
+/// Parses `word` of a class with its value, if it is one of FlowValve's.
 pub(super) fn parse(
     word: &str,
     words: &mut Words,
@@ -58,13 +58,13 @@ fn lenders(value: &str) -> Option<[Option<ClassId>; LENDERS_MAX]> {
     names.next().is_none().then_some(all)
 }
 
-/// The lenders as a word.
+/// The lenders as one word.
 fn names(label: &HtbLabel) -> String {
     let names: Vec<String> = label.lenders().map(|lender| lender.to_string()).collect();
     if names.is_empty() { NOBODY.to_owned() } else { names.join(",") }
 }
 
-/// Shows how a tree is kept, where it is not as usual.
+/// Prints how the tree is coordinated, unless it is the default.
 pub(super) fn show_strategy(strategy: TreeStrategy, line: &mut Line) {
     if strategy != TreeStrategy::default() {
         let name = strategy.name();
@@ -80,7 +80,7 @@ pub(super) fn save_strategy(strategy: TreeStrategy) -> String {
     }
 }
 
-/// Shows what is said of a class.
+/// Prints the options of a class.
 pub(super) fn show(label: &HtbLabel, line: &mut Line) {
     if let Some(weight) = label.weight {
         line.add("weight", Json::Number(u64::from(weight)), &format!("weight {weight} "));

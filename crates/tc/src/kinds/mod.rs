@@ -1,4 +1,4 @@
-//! The kinds of qdiscs: their parameters read, shown and saved.
+//! The kinds of qdiscs: parses, prints and saves their parameters.
 //!
 //! A new kind is a module of its own here and a line in each of these functions.
 
@@ -29,7 +29,7 @@ use narrows_policy::{ClassParams, Fifo, FifoUnit, Handle, Kind, Params, PortFact
 use narrows_qdisc::Detail;
 use narrows_qdisc::pacing::Structure;
 
-/// How a qdisc is to be shown.
+/// How a qdisc is printed.
 #[derive(Clone, Copy)]
 pub(crate) struct Style {
     /// `-details`.
@@ -38,7 +38,7 @@ pub(crate) struct Style {
     pub(crate) shared: bool,
 }
 
-/// Reads what follows the name of a kind.
+/// Parses the words after the name of a kind.
 pub(crate) fn parse(kind: &str, words: Words) -> Result<Params, Complaint> {
     match kind {
         "pfifo" => fifo::parse(FifoUnit::Packets, words),
@@ -75,8 +75,8 @@ fn without_parameters(params: Params, mut words: Words) -> Result<Params, Compla
     }))
 }
 
-/// Reads what follows the kind of a class; `None` where there is no such kind, or its classes cannot
-/// be made.
+/// Parses the words after the kind of a class; `None` if there is no such kind, or its classes
+/// cannot be created.
 pub(crate) fn parse_class(kind: &str, words: Words) -> Option<Result<ClassParams, Complaint>> {
     match kind {
         "htb" => Some(htb::parse_class(words).map(ClassParams::Htb)),
@@ -86,7 +86,7 @@ pub(crate) fn parse_class(kind: &str, words: Words) -> Option<Result<ClassParams
     }
 }
 
-/// The value of a parameter, or what it should have been.
+/// The value of a parameter, or a complaint with what it should be.
 fn legal<T>(
     kind: &str,
     name: &str,
@@ -99,7 +99,7 @@ fn legal<T>(
     })
 }
 
-/// What deserves a warning although it is allowed.
+/// A warning about parameters that are allowed but probably not meant.
 pub(crate) fn warning(params: &Params, facts: &PortFacts, host: &dyn Host) -> Option<String> {
     match params {
         Params::Tbf(params) => tbf::warning(params, facts),
@@ -109,7 +109,7 @@ pub(crate) fn warning(params: &Params, facts: &PortFacts, host: &dyn Host) -> Op
     }
 }
 
-/// Shows the parameters.
+/// Prints the parameters.
 pub(crate) fn show(kind: &Kind, style: Style, line: &mut Line) {
     match kind {
         Kind::Noqueue | Kind::Mq => {}
@@ -129,7 +129,7 @@ pub(crate) fn show(kind: &Kind, style: Style, line: &mut Line) {
     }
 }
 
-/// Shows the parameters of the class `minor` of `kind`.
+/// Prints the parameters of the class `minor` of `kind`.
 pub(crate) fn show_class(kind: &Kind, minor: u32, details: bool, line: &mut Line) {
     match kind {
         Kind::Htb(htb) => htb::show_class(htb, minor, details, line),
@@ -139,7 +139,8 @@ pub(crate) fn show_class(kind: &Kind, minor: u32, details: bool, line: &mut Line
     }
 }
 
-/// The commands that make the classes of the qdisc `handle` on `dev`, where its own does not.
+/// The commands that create the classes of the qdisc `handle` on `dev`, if its own command does
+/// not.
 pub(crate) fn save_classes(dev: &str, handle: Handle, kind: &Kind) -> String {
     match kind {
         Kind::Htb(htb) => htb::save_classes(dev, handle, htb),
@@ -148,25 +149,25 @@ pub(crate) fn save_classes(dev: &str, handle: Handle, kind: &Kind) -> String {
     }
 }
 
-/// Shows the FIFO that stands in a qdisc where nobody put anything.
+/// Prints the default FIFO of a qdisc.
 pub(crate) fn show_implicit(fifo: Fifo, line: &mut Line) {
     fifo::show(fifo, line);
 }
 
-/// Shows what only one kind counts.
+/// Prints the statistics of a single kind.
 pub(crate) fn show_detail(detail: &Detail, line: &mut Line) {
     match detail {
         Detail::Cake(figures) => cake::figures(figures, line),
         Detail::Fq(figures) => fq::figures(figures, line),
         Detail::FqCodel(figures) => fq_codel::figures(figures, line),
         Detail::Codel(figures) => codel::figures(figures, line),
-        // Shown with the parameters, as the kernel does, and with the classes.
+        // Printed with the parameters, as the kernel does, or with the classes.
         Detail::Htb(_) | Detail::Bands(_) => {}
         Detail::Pacing(figures) => pacing::figures(figures, line),
     }
 }
 
-/// The parameters as words that [`parse`] reads back without any loss, each after a space.
+/// The parameters as words that [`parse`] reads back without loss, each after a space.
 pub(crate) fn save(kind: &Kind) -> String {
     match kind {
         Kind::Noqueue | Kind::Mq => String::new(),

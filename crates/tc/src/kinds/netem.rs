@@ -1,5 +1,5 @@
-//! `netem`: the words of `tc-netem(8)`. As in `tc` they may be abbreviated, and of several that
-//! begin alike the first is meant; a value that may be left out is one where a number follows.
+//! `netem`: the words of `tc-netem(8)`. As in `tc`, they may be abbreviated, and the first of
+//! several with the same beginning is meant. An optional value is present if a number follows.
 
 mod print;
 
@@ -35,7 +35,7 @@ const NUMBER_HINT: &str = "a number below 4294967296 without a unit, as 20";
 const SLOT_HINT: &str = "a number and a unit: ns, us, ms, s, below 4.3 s, as 800us";
 const DISTRIBUTION_HINT: &str = "the distributions are uniform, normal, pareto and paretonormal";
 
-/// What has been read so far.
+/// What has been parsed so far.
 struct Draft {
     config: Config,
     gap: u32,
@@ -53,8 +53,8 @@ pub(super) fn parse(mut words: Words) -> Result<Params, Complaint> {
 }
 
 impl Draft {
-    /// Reads the parameter that `word` names. Which comes first of two with the same beginning is
-    /// as in `tc`.
+    /// Parses the parameter that `word` names. As in `tc`, the order decides between words with the
+    /// same beginning.
     fn parameter(&mut self, word: &str, words: &mut Words) -> Result<(), Complaint> {
         let config = &mut self.config;
         if abbreviates(word, "limit") {
@@ -154,7 +154,7 @@ fn value<T>(
     legal("netem", name, value, read, hint)
 }
 
-/// The value that follows where that is a number.
+/// The following value, if it is a number.
 fn more<T>(
     name: &str,
     words: &mut Words,
@@ -166,7 +166,7 @@ fn more<T>(
     legal("netem", name, value, read, hint).map(Some)
 }
 
-/// The same where it may be negative.
+/// The same for a number that may be negative.
 fn more_signed(name: &str, words: &mut Words) -> Result<Option<i32>, Complaint> {
     let is_number =
         |word: &str| word.starts_with(|letter: char| letter.is_ascii_digit() || letter == '-');
@@ -187,7 +187,7 @@ fn correlation(name: &str, words: &mut Words) -> Result<Probability, Complaint> 
 fn happening(name: &str, words: &mut Words) -> Result<Happening, Complaint> {
     let probability = value(name, words, "1%", probability, PERCENT_HINT)?;
     let happening = Happening { probability, correlation: correlation(name, words)? };
-    // What never happens is like nothing.
+    // A probability of 0 equals no setting.
     let is_never = probability == Probability::NEVER;
     Ok(if is_never { Happening::default() } else { happening })
 }
@@ -269,7 +269,7 @@ fn slots(words: &mut Words) -> Result<Slotting, Complaint> {
     Ok(Slotting { delay, packets, bytes })
 }
 
-/// What nobody would have meant: less room than what is under way.
+/// A warning about a setting that is probably not meant: a limit below the packets in flight.
 pub(super) fn warning(config: &Config) -> Option<String> {
     let rate = config.rate?.rate;
     let under_way = rate.bytes_in(config.delay);

@@ -1,11 +1,11 @@
-//! What a frame is charged beyond its length, in the words of `tbf` and `htb`.
+//! The overhead of a frame, in the words of `tbf` and `htb`.
 
 use crate::render::{Json, Line};
 use crate::words::abbreviates;
 use narrows_units::wire::{Framing, Overhead};
 use std::fmt::Display;
 
-/// What to say of a word that is no link layer.
+/// The hint after a word that is not a link layer.
 pub(crate) const FRAMING_HINT: &str = "the link layers are ethernet, atm, adsl and ptm";
 
 /// The link layer that `word` names.
@@ -29,7 +29,7 @@ fn framing_name(framing: Framing) -> &'static str {
     }
 }
 
-/// Shows what is added to a frame, if anything.
+/// Prints the overhead of a frame, if any.
 pub(crate) fn show_per_frame(overhead: &Overhead, line: &mut Line) {
     if overhead.per_frame != 0 {
         let bytes = u64::try_from(overhead.per_frame).unwrap_or(0);
@@ -37,7 +37,7 @@ pub(crate) fn show_per_frame(overhead: &Overhead, line: &mut Line) {
     }
 }
 
-/// Shows the link layer, if it cuts frames up or `details` are wanted.
+/// Prints the link layer, if it changes the length or `details` are wanted.
 pub(crate) fn show_framing(overhead: &Overhead, details: bool, line: &mut Line) {
     if overhead.framing != Framing::Whole || details {
         let name = framing_name(overhead.framing);
@@ -45,7 +45,7 @@ pub(crate) fn show_framing(overhead: &Overhead, details: bool, line: &mut Line) 
     }
 }
 
-/// Adds the words that say it, as names and values.
+/// Adds the words that create it, as names and values.
 pub(crate) fn save(overhead: &Overhead, add: &mut dyn FnMut(&str, &dyn Display)) {
     if overhead.per_frame != 0 {
         add("overhead", &overhead.per_frame);

@@ -1,7 +1,8 @@
-//! `carousel`, `eiffel`, `flowbundler`: words like those of `tc-fq(8)` where it has them.
+//! `carousel`, `eiffel`, `flowbundler`: with the words of `tc-fq(8)` for parameters that `fq` has,
+//! too.
 //!
-//! As in `tc fq` no word may be abbreviated, and of two that exclude each other the later one
-//! holds.
+//! As in `tc fq`, no word may be abbreviated, and of two that exclude each other the later one
+//! counts.
 
 use super::legal;
 use crate::complaint::Complaint;
@@ -12,7 +13,7 @@ use narrows_policy::{CodelOptions, PacingOptions, Params};
 use narrows_qdisc::pacing::{Beyond, Codel, Config, Figures, Key, Mltw, Signals, Structure};
 use narrows_units::Nanos;
 
-/// A structure of slots without end would need memory without end.
+/// An unlimited horizon would need unlimited memory for slots.
 const HORIZON_HINT: &str = "a time from 1us on, below 4295 s, as 10s";
 const CODEL_HINT: &str = "a time from 1us to 10s, as 5ms";
 /// Longer than any round trip.
@@ -78,7 +79,7 @@ pub(super) fn parse(structure: Structure, mut words: Words) -> Result<Params, Co
     Ok(Params::Pacing { structure, options })
 }
 
-/// What queue management is by `word`, where words before it have made it `before`.
+/// The queue management after `word`; `before` is the result of earlier words.
 fn codel(
     kind: &str,
     word: &str,
@@ -117,7 +118,7 @@ maxrate is the rate of each flow, or of each destination with hosts; maxrate 0 i
     )
 }
 
-/// A number that is not zero.
+/// A positive number.
 fn count(word: &str) -> Option<u32> {
     word.parse().ok().filter(|number| *number > 0)
 }
@@ -130,7 +131,7 @@ fn slots(word: &str) -> Option<u32> {
     word.parse().ok().filter(|slots: &u32| slots.is_power_of_two() && Mltw::SLOTS.contains(slots))
 }
 
-/// A time as elsewhere, or in nanoseconds.
+/// A time with the usual units, or in nanoseconds.
 fn granularity(word: &str) -> Option<Nanos> {
     let nanos = word.strip_suffix("ns").or(word.strip_suffix("nsec"));
     let time = match nanos {
@@ -140,7 +141,7 @@ fn granularity(word: &str) -> Option<Nanos> {
     (Nanos(1)..=GRANULARITY_MAX).contains(&time).then_some(time)
 }
 
-/// In microseconds where those are whole.
+/// In microseconds if they are whole.
 fn fine(time: Nanos) -> String {
     let Nanos(nanos) = time;
     if nanos.is_multiple_of(1_000) { format!("{}us", nanos / 1_000) } else { format!("{nanos}ns") }
@@ -227,7 +228,7 @@ pub(super) fn save(config: &Config) -> String {
     )
 }
 
-/// What `tc -s` prints beyond the figures that every qdisc has, in the manner of `tc-fq(8)`.
+/// What `tc -s` prints beyond the statistics of all qdiscs, in the style of `tc-fq(8)`.
 pub(crate) fn figures(figures: &Figures, line: &mut Line) {
     let inactive = figures.flows - figures.throttled_flows;
     let memory = notation::size(figures.memory.0);

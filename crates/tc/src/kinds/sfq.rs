@@ -1,4 +1,4 @@
-//! `sfq`: the words of `tc-sfq(8)`, but for those of RED. As in `tc` none of them may be
+//! `sfq`: the words of `tc-sfq(8)`, except those of RED. As in `tc`, none of them may be
 //! abbreviated.
 
 use super::codel::packets;
@@ -18,7 +18,7 @@ const USAGE: &str = "Usage: ... sfq [ limit NUMBER ] [ perturb SECS ] [ quantum 
 const RED: [&str; 8] =
     ["redflowlimit", "min", "max", "burst", "avpkt", "probability", "ecn", "harddrop"];
 
-/// Seconds, as long as the kernel's timer can count milliseconds.
+/// Seconds; the kernel's timer counts milliseconds in 31 bits.
 const PERTURB_MAX: u32 = i32::MAX as u32 / 1000;
 
 pub(super) fn parse(mut words: Words) -> Result<Params, Complaint> {
@@ -26,7 +26,7 @@ pub(super) fn parse(mut words: Words) -> Result<Params, Complaint> {
     while let Some(word) = words.next() {
         let words = &mut words;
         match word {
-            // As in tc 0 is as good as not given.
+            // As in tc, 0 counts as not given.
             "limit" => options.limit = packets("sfq", word, words, "127")?,
             "divisor" => options.divisor = packets("sfq", word, words, "1024")?,
             "flows" => options.flows = packets("sfq", word, words, "128")?,

@@ -1,4 +1,4 @@
-//! `tbf`, with the words for what it shares: `coordination` and `sync`.
+//! `tbf`, with the words for shared rates: `coordination` and `sync`.
 
 use super::{Style, coordination, overhead};
 use crate::complaint::Complaint;
@@ -17,7 +17,7 @@ const USAGE: &str = "Usage: tbf rate RATE burst SIZE { limit SIZE | latency TIME
            [ peakrate RATE mtu SIZE ] [ overhead BYTES ] [ mpu BYTES ]
            [ linklayer ethernet|atm|adsl|ptm ] [ coordination fair|equal|edt|lock ] [ sync TIME ]";
 
-/// What has been read so far. As in `tc`, 0 is as good as not given.
+/// What has been parsed so far. As in `tc`, 0 counts as not given.
 #[derive(Default)]
 struct Draft {
     rate: Rate,
@@ -41,8 +41,8 @@ pub(super) fn parse(mut words: Words) -> Result<TbfParams, Complaint> {
 }
 
 impl Draft {
-    /// Reads the parameter that `word` names. Which words may be abbreviated, and which comes
-    /// first of two with the same beginning, is as in `tc`.
+    /// Parses the parameter that `word` names. As in `tc`, only some words may be abbreviated, and
+    /// the order decides between words with the same beginning.
     fn parameter(&mut self, word: &str, words: &mut Words) -> Result<(), Complaint> {
         if abbreviates(word, "limit") {
             once("limit", self.limit != Bytes::ZERO)?;
@@ -132,7 +132,7 @@ impl Draft {
         })
     }
 
-    /// The limit, or what comes in during `latency` beyond what the bucket lets pass.
+    /// The limit, or the bytes that arrive during `latency` beyond what the bucket passes.
     fn backlog(&self) -> Result<Bytes, Complaint> {
         if self.limit != Bytes::ZERO {
             return Ok(self.limit);
@@ -155,7 +155,7 @@ impl Draft {
     }
 }
 
-/// Refuses to be told twice.
+/// Refuses a repeated word.
 fn once(name: &str, given: bool) -> Result<(), Complaint> {
     coordination::once("tbf", name, given)
 }
@@ -166,7 +166,7 @@ fn limit_and_latency(word: &str) -> Complaint {
     ))
 }
 
-/// The value of a parameter, or what it should have been.
+/// The value of a parameter, or a complaint with what it should be.
 fn legal<T>(
     name: &str,
     value: &str,
@@ -186,7 +186,7 @@ pub(super) fn rate(kind: &str, name: &str, value: &str) -> Result<Rate, Complain
     super::legal(kind, name, value, number::rate, hint)
 }
 
-/// Frames that the bucket can never pay for are dropped; say so before they are.
+/// Warns if the bucket is smaller than a frame, because such frames are dropped.
 pub(super) fn warning(params: &TbfParams, facts: &PortFacts) -> Option<String> {
     let cost = params.overhead.cost(Bytes(u64::from(facts.frame())));
     let bucket = params.peak.map_or(params.burst, |peak| peak.mtu.min(params.burst));
@@ -211,7 +211,7 @@ pub(super) fn show(params: &TbfParams, style: Style, line: &mut Line) {
     let show_bucket = |line: &mut Line, brief: &'static str, detailed: &'static str, bytes| {
         let size = notation::size(bytes);
         if style.details {
-            // The kernel forgot the cell size; 1 is what its silence looks like.
+            // The kernel no longer returns the cell size; tc then prints 1.
             let text = format!("{size}/1");
             line.add(detailed, Json::Text(text.clone()), &format!("{detailed} {text} "));
             let mpu = u64::from(overhead.minimum);
@@ -223,10 +223,10 @@ pub(super) fn show(params: &TbfParams, style: Style, line: &mut Line) {
     show_bucket(line, "burst", "burst", bucket.size(params.rate));
     let mut latency = lateness(params.limit, params.rate, bucket);
     if let Some(peak) = params.peak {
-        // tc has no key for it in JSON.
+        // tc has no JSON key for it.
         line.text(&format!("peakrate {} ", line.rate(peak.rate)));
         let bucket = Bucket::new(peak.mtu, peak.rate, overhead);
-        // A bucket that fills within a tick is as if it was not there.
+        // A bucket that fills within a tick is not printed.
         if !bucket.is_nothing() || overhead.minimum != 0 {
             show_bucket(line, "minburst", "mtu", bucket.size(peak.rate));
         }
@@ -246,8 +246,8 @@ pub(super) fn show(params: &TbfParams, style: Style, line: &mut Line) {
     }
 }
 
-/// How long the last byte of a full queue waits, in microseconds; negative where the bucket
-/// alone holds more than the queue.
+/// How long the last byte of a full queue waits, in microseconds; negative if the bucket is larger
+/// than the queue.
 fn lateness(limit: Bytes, rate: Rate, bucket: Bucket) -> f64 {
     1e6 * (limit.0 as f64 / rate.bytes_per_sec() as f64) - bucket.micros() as f64
 }
@@ -260,7 +260,7 @@ pub(super) fn save(params: &TbfParams) -> String {
         params.limit.0
     );
     let mut add = |name: &str, value: &dyn std::fmt::Display| {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(words, " {name} {value}");
     };
     if let Some(peak) = params.peak {

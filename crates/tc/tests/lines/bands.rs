@@ -117,7 +117,7 @@ fn what_is_saved_makes_the_same_policy_again() {
     let again = load(&saved, "file", &host).expect(&saved);
     assert_eq!(save(&again), saved);
     assert!(saved.contains("class replace dev right parent 12: classid 12:1 drr quantum 3000\n"));
-    // As in tc a parent that was asked for is not said again.
+    // As in tc, a requested parent is not repeated.
     let shown = host.ok("filter show dev right parent 10:");
     assert!(shown.contains("filter protocol ip pref 1 flower chain 0 handle 0x1 classid 10:2"));
     assert_eq!(host.ok("filter show dev right").matches("classid").count(), 1, "the root's alone");
@@ -136,7 +136,7 @@ fn classes_are_drawn_as_tc_draws_them() {
     ] {
         host.ok(line);
     }
-    // What tc 6.1 prints, but for the bursts of 3 Mbit/s and the line behind each branch.
+    // The output of tc 6.1, except for the bursts of 3 Mbit/s and the line after each branch.
     assert_eq!(
         host.ok("-g class show dev right"),
         "+---(1:1) htb prio 0 rate 1Mbit ceil 1Mbit burst 1600b cburst 1600b \n\

@@ -1,15 +1,15 @@
-//! `cake` and `cake_mq`, word by word: what each does to the words that are shown, what both
-//! refuse, what is ours. How figures are printed is held against `tc` in `cake_samples`.
+//! `cake` and `cake_mq`, word by word: the effect of each on the output, what both refuse, and what
+//! is Narrows' own. `cake_samples` compares the printed statistics with `tc`'s.
 
 use crate::host::TwoPorts;
 use narrows_policy::{CakeParams, Kind};
 
 const KINDS: [&str; 2] = ["cake", "cake_mq"];
-/// What is shown of one that was made with no words at all.
+/// The output for one created without any words.
 const DEFAULT: &str = "bandwidth unlimited diffserv3 triple-isolate nonat nowash no-ack-filter \
                        split-gso rtt 100ms raw overhead 0 ";
 
-/// What is shown as options on a port with four queues, the same of the root and of each queue.
+/// The options shown on a port with four queues, the same for the root and for each queue.
 #[track_caller]
 fn shown(kind: &str, words: &str) -> String {
     let mut host = TwoPorts::with_queues(4);
@@ -171,12 +171,12 @@ fn a_change_sets_what_it_names_and_nothing_else() {
         expected.config.rate = params(&host).config.rate;
         expected.config.wash = false;
         assert_eq!(params(&host), expected);
-        // Zero is as good as not given.
+        // Zero counts as not given.
         host.ok(&format!("qdisc change dev right root {kind} bandwidth 0 memlimit 0 mpu 0"));
         assert_eq!(params(&host), expected);
         host.ok(&format!("qdisc change dev right root {kind} unlimited"));
         assert_eq!(params(&host).config.rate, None);
-        // Another handle is another qdisc, from the defaults on.
+        // Another handle is another qdisc, which starts from the defaults.
         host.ok(&format!("qdisc replace dev right handle 2: root {kind}"));
         assert_eq!(params(&host), CakeParams::new(1514));
         host.ok("qdisc del dev right root");

@@ -1,9 +1,10 @@
-//! What the real `tc` printed of `cake` and `cake_mq`, read into figures and printed again: to the
-//! byte the same.
+//! The output of the real `tc` for `cake` and `cake_mq`, parsed into statistics and printed again,
+//! byte for byte.
 //!
-//! `samples/cake*` are of iproute2 7.3 on Linux 7.3 under load, text and JSON a moment apart, so
-//! that each is read on its own. `samples/tc61_*` are what iproute2 6.1 made of a kernel's answer
-//! with numbers of every width, the same in text and JSON; it knew no `active queues` yet.
+//! `samples/cake*` are of iproute2 7.3 on Linux 7.3 under load. Text and JSON were taken a moment
+//! apart, so each is parsed on its own. `samples/tc61_*` are iproute2 6.1's output for a kernel's
+//! answer with numbers of every width, the same in text and JSON; it did not have `active queues`
+//! yet.
 
 use crate::host::TwoPorts;
 use narrows_packet::Backlog;
@@ -21,7 +22,7 @@ fn sample(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A host with a qdisc at the root of `right`, made by these words.
+/// A host with a qdisc of these words at the root of `right`.
 fn made(queues: u16, words: &str) -> TwoPorts {
     let mut host = TwoPorts::with_queues(queues);
     let outcome = host.tc(&format!("qdisc add dev right root handle 1: {words}"));
@@ -35,7 +36,7 @@ fn place(parent: Option<&str>) -> (Parent, Option<Handle>) {
     (Parent::Class(ClassId { major: 1, minor }), None)
 }
 
-/// Zero stands for none where the kernel's beginning values do.
+/// Zero means none, as in the kernel's initial values.
 fn sizes(least: u64, most: u64) -> Option<(u32, u32)> {
     ((least, most) != (65_535, 0)).then_some((least as u32, most as u32))
 }
@@ -98,7 +99,7 @@ fn from_json(qdisc: &Value) -> NodeStats {
     NodeStats { parent, handle, stats }
 }
 
-/// The number at the beginning of `text`, in thousands of its unit's parts: `3.74ms` in ns.
+/// The number at the beginning of `text`, in base units: `3.74ms` in ns.
 fn scaled(text: &str, units: &[(&str, f64)]) -> u64 {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (_, scale) = units.iter().find(|(unit, _)| *unit == &text[end..]).expect(text);
@@ -117,7 +118,7 @@ fn rate(text: &str) -> Rate {
     Rate::from_bits_per_sec(scaled(text, &[("bit", 1.0), ("Kbit", 1e3), ("Mbit", 1e6)]))
 }
 
-/// The figures of one qdisc with at most one tin, out of its block of the text.
+/// The statistics of one qdisc with at most one tin, parsed from its block of the text.
 fn from_text(block: &str) -> NodeStats {
     let parent = block.lines().next().unwrap().split_once(" parent ");
     let (parent, handle) = place(parent.and_then(|(_, rest)| rest.split(' ').next()));
@@ -217,7 +218,7 @@ fn samples_of_linux_7_3_are_printed_as_they_were() {
         let text = sample(&format!("{name}.txt"));
         host.stats = blocks(&text).map(from_text).collect();
         assert_eq!(host.ok("-s qdisc show dev right"), text, "{name}.txt");
-        // Nothing is added by -d, in either form.
+        // -d adds nothing, in either format.
         assert_eq!(host.ok("-s -d qdisc show dev right"), text, "{name}.txt");
     }
 }

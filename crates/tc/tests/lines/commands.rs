@@ -1,5 +1,5 @@
-//! What is ours: the added words, warnings, hints, statistics, the answers of a host. What is
-//! `tc`'s is held against `tc` itself in `parity`.
+//! Narrows' own behaviour: added words, warnings, hints, statistics, the answers of a host.
+//! `parity` compares the rest with `tc` itself.
 
 use crate::host::TwoPorts;
 use narrows_packet::Backlog;

@@ -21,7 +21,7 @@ fn tree() -> TwoPorts {
     host
 }
 
-/// What a policy saves and loads is the same again.
+/// Saving and loading a policy yields the same policy.
 #[track_caller]
 fn survives(host: &TwoPorts) {
     let text = save(&host.policy);
@@ -260,7 +260,7 @@ fn an_expression_may_come_as_the_one_word_that_a_shell_makes_of_quotes() {
     survives(&host);
 }
 
-/// As every manual of the last twenty years has it.
+/// As in every manual of the last twenty years.
 #[test]
 fn a_policer_at_ingress_may_name_a_class_that_nobody_has() {
     let mut host = TwoPorts::with_queues(4);
@@ -358,7 +358,7 @@ fn sets_are_looked_up_where_packets_come_in() {
     let sets = port.sets();
     let names: Vec<&str> = sets.iter().map(AsRef::as_ref).collect();
     assert_eq!(names, ["friends", "bad", "mail", "friends"]);
-    // What is saved makes the same.
+    // The saved commands create the same policy.
     let saved = save(&host.policy);
     let again = load(&saved, "-", &TwoPorts::with_queues(4)).unwrap();
     assert_eq!(save(&again), saved);
@@ -401,12 +401,12 @@ fn sets_are_looked_up_where_packets_come_in() {
         let refused = host.fails(&format!("filter add dev right {line}"), code);
         assert!(refused.contains(why), "{line}: {refused}");
     }
-    // Without one that passes, others may stand behind.
+    // Without a filter that passes packets, others may follow in the workers.
     host.ok("filter del dev right ingress pref 10");
     host.ok("filter add dev right ingress protocol ip pref 30 matchall action police rate 1mbit burst 9k");
 }
 
-/// How many terms of port "right" run in the driver, and the prefs of what runs behind it.
+/// How many terms of port "right" run in the driver, and the prefs of the filters in the workers.
 fn split(host: &TwoPorts) -> (usize, Vec<u16>) {
     let (terms, rest) = host.policy.port("right").split(narrows_policy::Reach::Possible);
     (terms.len(), rest.iter().map(|(_, filter)| filter.pref).collect())
@@ -484,7 +484,7 @@ fn each_of_many_is_policed_where_packets_come_in_and_nowhere_else() {
         let refused = host.fails(&format!("filter add dev right {line}"), code);
         assert!(refused.contains(why), "{line}: {refused}");
     }
-    // Everybody behind it has to be as it is, even if somebody changes what it does.
+    // The filters after it depend on it, even if someone changes what it does.
     let refused =
         host.fails("actions change action police rate 1mbit burst 9k index 1 per src", 255);
     assert!(refused.contains("conform-exceed"), "{refused}");

@@ -1,7 +1,7 @@
-//! `fq`, word by word, and its figures to the byte as `tc` prints them.
+//! `fq`, word by word, and its statistics byte for byte as `tc` prints them.
 //!
-//! `samples/tc61_fq_*` are what iproute2 6.1 made of a kernel's answer with numbers of every width.
-//! It knew no bands and no `offload_horizon` yet, which are checked beside that.
+//! `samples/tc61_fq_*` are iproute2 6.1's output for a kernel's answer with numbers of every width.
+//! It did not have bands and `offload_horizon` yet, which are checked separately.
 
 use crate::host::TwoPorts;
 use narrows_packet::Backlog;
@@ -12,7 +12,7 @@ use narrows_tc::{load, save};
 use narrows_units::{Bytes, Nanos};
 use proptest::prelude::*;
 
-/// What is shown of one that was made with no words at all.
+/// The output for one created without any words.
 const DEFAULT: &str = "limit 10000p flow_limit 100p buckets 1024 orphan_mask 1023 bands 3 priomap \
                        1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1 weights 589824 196608 65536 quantum 3028b \
                        initial_quantum 15140b low_rate_threshold 550Kbit refill_delay 40ms \
@@ -126,7 +126,7 @@ fn cut(text: &str, from: &str, to: &str) -> String {
     format!("{}{}", &text[..start], &text[end..])
 }
 
-/// Without what `tc` 6.1 did not know, which is the same in all samples.
+/// Without the keys that `tc` 6.1 did not have, which are the same in all samples.
 fn as_of_61(format: &str, text: &str) -> String {
     let (list, blank) = if format == "-j -p" { ("[ ", " ") } else { ("[", "") };
     if format.is_empty() {

@@ -1,4 +1,4 @@
-//! A host for tests: two ports with a number of queues and figures as the test sets them.
+//! A host for tests: two ports, with queues and statistics as the test sets them.
 
 use narrows_policy::{NodeStats, Policy, PortFacts};
 use narrows_tc::{Host, Outcome, execute};
@@ -7,9 +7,9 @@ pub struct TwoPorts {
     pub policy: Policy,
     pub facts: PortFacts,
     pub stats: Vec<NodeStats>,
-    /// What `apply` answers instead of applying.
+    /// If set, `apply` returns this instead of applying.
     pub refusal: Option<String>,
-    /// Whether the kernel can be asked what addresses were before translation.
+    /// Whether the kernel can be asked for addresses before translation.
     pub looks_up: bool,
 }
 

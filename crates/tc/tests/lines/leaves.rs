@@ -1,4 +1,4 @@
-//! `codel`, `fq_codel`, `sfq` and `netem`, word by word, and their figures to the byte as `tc`
+//! `codel`, `fq_codel`, `sfq` and `netem`, word by word, and their statistics byte for byte as `tc`
 //! prints them.
 
 use crate::host::TwoPorts;
@@ -48,7 +48,7 @@ fn an_fq_codel_is_shown_as_tc_shows_it() {
             "ce_threshold 2ms ce_threshold_selector 0x1/0x3 interval",
         ),
         ("drop_batch 1", "drop_batch 64", "drop_batch 1"),
-        // As in tc 0 is as good as not given.
+        // As in tc, 0 counts as not given.
         ("limit 0 flows 0 target 0 drop_batch 0", "limit", "limit"),
     ] {
         assert!(DEFAULT.contains(from));

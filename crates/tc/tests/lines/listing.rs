@@ -1,4 +1,4 @@
-//! What classes and filters there are, and how lists are printed.
+//! The order and selection of listed classes and filters.
 
 use crate::host::TwoPorts;
 use narrows_packet::Backlog;

@@ -1,4 +1,4 @@
-//! The library from outside, without a kernel: what lines do, print and refuse.
+//! The library from outside, without a kernel: what commands do, print and refuse.
 
 mod bands;
 mod cake;

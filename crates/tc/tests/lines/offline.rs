@@ -4,7 +4,7 @@ use narrows_tc::{Outcome, offline};
 use std::fs;
 use std::path::PathBuf;
 
-/// A directory that is gone with the test.
+/// A temporary directory, deleted with the test.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -142,7 +142,7 @@ fn links_lead_to_the_file_and_its_mode_and_owner_stay() {
     fs::create_dir(here.0.join("behind")).unwrap();
     let real = here.0.join("behind/real");
     symlink("behind/real", here.0.join("policy")).unwrap();
-    // Through a link to what is not there yet.
+    // Through a link to a file that does not exist yet.
     assert_eq!(here.tc("qdisc add dev wan0 root pfifo limit 5"), Outcome::default());
     fs::set_permissions(&real, PermissionsExt::from_mode(0o640)).unwrap();
     let is_root = chown(&real, Some(65_534), Some(65_534)).is_ok();

@@ -1,4 +1,4 @@
-//! `carousel`, `eiffel`, `flowbundler`: what their words do, what is refused, what is shown.
+//! `carousel`, `eiffel`, `flowbundler`: the effect of their words, refusals, output.
 
 use crate::host::TwoPorts;
 use narrows_policy::{Handle, NodeStats, Parent};
@@ -9,7 +9,7 @@ use narrows_units::Bytes;
 const KINDS: [&str; 3] = ["carousel", "eiffel", "flowbundler"];
 const TBF: &str = "tbf rate 1gbit burst 128k latency 5ms";
 
-/// What is shown as options.
+/// The options as shown.
 #[track_caller]
 fn shown(kind: &str, words: &str) -> String {
     let mut host = TwoPorts::with_queues(4);
@@ -19,7 +19,7 @@ fn shown(kind: &str, words: &str) -> String {
     options.trim_end().to_owned()
 }
 
-/// Those of one that was made with no words at all, with `from` replaced by `to`.
+/// The options of one created without any words, with `from` replaced by `to`.
 fn default_with(kind: &str, changes: &[(&str, &str)]) -> String {
     let slots = match kind {
         "flowbundler" => "granularity 1ns slots 1024 apart flows nosafeguard",

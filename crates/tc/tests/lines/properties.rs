@@ -1,4 +1,4 @@
-//! Laws that hold for any words at all.
+//! Properties that hold for any words.
 
 use crate::host::TwoPorts;
 use narrows_tc::{Options, execute, execute_batch, load, save};
@@ -6,7 +6,7 @@ use proptest::prelude::{
     Just, Strategy, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest,
 };
 
-/// Words that mean something somewhere, among some that never do.
+/// Words that are valid somewhere, among some that never are.
 fn word() -> impl Strategy<Value = String> {
     let known = prop::sample::select(vec![
         "qdisc",
@@ -206,7 +206,7 @@ fn pacing_words() -> impl Strategy<Value = String> {
     ];
     (kind, prop::collection::vec(word, 0..8), slots).prop_map(|(kind, words, slots)| {
         let words = words.join(" ");
-        // What is kept apart has no queue management.
+        // `apart` excludes queue management.
         let (slots, last) = match (kind, slots.contains("apart")) {
             ("flowbundler", true) => (slots.as_str(), " nocodel"),
             ("flowbundler", false) => (slots.as_str(), " apart flows nosafeguard"),
@@ -216,7 +216,7 @@ fn pacing_words() -> impl Strategy<Value = String> {
     })
 }
 
-/// Lines that are likely to be good.
+/// Lines that are probably valid.
 fn good_line() -> impl Strategy<Value = String> {
     let dev = prop::sample::select(vec!["left", "right"]);
     let place = prop_oneof![

@@ -1,4 +1,4 @@
-//! Which of two instances a command is for, and two answers as one.
+//! Routes commands to two instances, and joins two answers.
 
 use narrows_tc::{Leg, Options, Outcome, Recipients, execute_batch, gather, recipients, route};
 

@@ -1,4 +1,4 @@
-//! `tc save`: what it prints makes the same policy again, wherever it is read.
+//! `tc save`: its output creates the same policy again, on any host.
 
 use crate::host::TwoPorts;
 use narrows_policy::Handle;
@@ -52,7 +52,7 @@ fn fq_words() -> impl Strategy<Value = String> {
     )
 }
 
-/// One of every kind, as short as it can be said: what is left out depends on the port.
+/// One of every kind, as short as possible: the defaults depend on the port.
 const KINDS: [&str; 20] = [
     "pfifo",
     "bfifo",
@@ -105,7 +105,7 @@ proptest! {
         }
         let text = here.ok("save");
         prop_assert_eq!(&load(&text, "file", &here).unwrap(), &here.policy, "{}", text);
-        // What a cake takes for a full frame is the port's, not the policy's.
+        // cake's full frame is a property of the port, not of the policy.
         for policy in [
             load(&text, "file", &TwoPorts::with_queues(4)),
             load(&text, "file", &OfflineHost::default()),
@@ -150,11 +150,11 @@ fn a_file_read_again_keeps_the_handles_that_it_does_not_name() {
     let handle = |dev| again.port(dev).root().unwrap().handle;
     assert_eq!(handle("right"), Handle::FIRST_AUTOMATIC);
     assert_eq!(handle("left").major(), 0x8002);
-    // Another kind in that place, named or not, is what the file says.
+    // Another kind in that place, with or without a handle, is what the file says.
     let named = "qdisc add dev right root handle 8001: pfifo\nqdisc add dev left root pfifo\n";
     let again = load(named, "file", &host).unwrap();
     assert_eq!(again.port("right").root().unwrap().kind.name(), "pfifo");
-    // What follows is numbered as ever.
+    // Later handles continue the usual numbering.
     host.policy = again;
     host.ok("qdisc del dev right root");
     host.ok("qdisc add dev right root pfifo limit 3");

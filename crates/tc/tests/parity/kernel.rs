@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a command answered.
+/// The answer to a command.
 pub struct Answer {
     pub code: i32,
     pub stdout: String,
@@ -22,13 +22,13 @@ impl From<Output> for Answer {
     }
 }
 
-/// A namespace with a pair of 4-queue veths, `nrwv0` and `nrwv1`, and nobody who sends.
+/// A namespace with a pair of 4-queue veths, `nrwv0` and `nrwv1`, without traffic.
 pub struct Kernel {
     namespace: String,
 }
 
 impl Kernel {
-    /// Makes it, or says why it cannot be.
+    /// Creates it, or returns the reason why not.
     pub fn new() -> Result<Self, String> {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         if !is_root() {
@@ -39,7 +39,7 @@ impl Kernel {
         ip(&["netns", "add", &namespace])?;
         let kernel = Self { namespace };
         let name = kernel.namespace.as_str();
-        // Without IPv6 no neighbour discovery disturbs the counters.
+        // Without IPv6, no neighbour discovery changes the counters.
         let quiet = "net.ipv6.conf.default.disable_ipv6=1";
         ip(&["netns", "exec", name, "sysctl", "-qw", quiet])?;
         let queues = ["numtxqueues", "4", "numrxqueues", "4"];
@@ -82,7 +82,7 @@ impl Kernel {
         child.wait_with_output().unwrap().into()
     }
 
-    /// Which `tc` and which kernel these were.
+    /// The versions of `tc` and of the kernel.
     pub fn version(&self) -> String {
         let tc = self.run("-V").stdout;
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -92,7 +92,7 @@ impl Kernel {
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        // Nothing can be done if it is gone already.
+        // It may be gone already.
         let _ = ip(&["netns", "del", &self.namespace]);
     }
 }

@@ -1,9 +1,9 @@
-//! The real `tc` and the real kernel beside ours, line by line.
+//! Compares Narrows with the real `tc` and kernel, line by line.
 //!
-//! Each scene starts from an untouched device. Every line of it goes to both; afterwards both
-//! must have answered with the same exit code, the kernel's sentence where it had one, and show
-//! the same tree in every form of output. Needs root, for a network namespace of its own that
-//! is gone afterwards whatever happens; without, the test says that it was skipped.
+//! Each scene starts from an untouched device. Every line goes to both. Afterwards both must have
+//! answered with the same exit code and the kernel's message, if it had one, and show the same tree
+//! in every output format. Needs root, for a network namespace of its own that is always deleted
+//! afterwards; without root the test says that it was skipped.
 
 mod kernel;
 mod scenes;
@@ -15,10 +15,9 @@ use narrows_tc::{Host, execute};
 /// How many filters with arbitrary numbers are compared.
 const ARBITRARY: usize = 200;
 
-/// Takes away what we differ in on purpose: names for handles that were given out automatically
-/// (the kernel's counter is the whole machine's), the order of qdiscs below the root (the kernel's
-/// is that of a hash table), the queues of an `mq` that have nothing (the kernel puts a
-/// `pfifo_fast` there), and the words that are ours.
+/// Normalizes intended differences: automatic handles (the kernel's counter is global), the order
+/// of qdiscs below the root (the kernel's is that of a hash table), the empty queues of an `mq`
+/// (the kernel puts a `pfifo_fast` there), and Narrows' own words.
 struct Normal {
     automatic: Vec<String>,
 }
@@ -86,7 +85,7 @@ impl Normal {
     }
 }
 
-/// Our side, with a port like the kernel's.
+/// Narrows, with a port like the kernel's.
 #[derive(Default)]
 struct Ours {
     policy: Policy,
@@ -120,7 +119,7 @@ impl Ours {
     }
 }
 
-/// Both sides, with what went wrong so far.
+/// Both sides, with the differences so far.
 struct Comparison {
     kernel: Kernel,
     ours: Ours,
@@ -145,7 +144,7 @@ impl Comparison {
         self.our_names.automatic.clear();
     }
 
-    /// Gives the line to both, and compares what they answer.
+    /// Runs the line on both, and compares the answers.
     fn line(&mut self, line: &str) -> (Answer, Answer) {
         self.lines += 1;
         let before = self.ours.policy.clone();
@@ -165,7 +164,7 @@ impl Comparison {
                 theirs.code, theirs.stderr, ours.code, ours.stderr
             ));
         }
-        // What tc adds for filters says nothing.
+        // tc's addition for filters has no information.
         let sentence = theirs.stderr.trim();
         let sentence = sentence.lines().next().unwrap_or_default();
         if sentence.starts_with("Error: ") && theirs.code == 2 && !ours.stderr.starts_with(sentence)
@@ -174,7 +173,7 @@ impl Comparison {
         }
     }
 
-    /// Compares one form of output to the byte, where there is no order and nothing of ours.
+    /// Compares one output format byte for byte, if order and own words do not matter.
     fn compare_show(&mut self, show: &str, after: &str) {
         let (theirs, ours) = (self.kernel.run(show).stdout, self.ours.run(show).stdout);
         if theirs != without_our_words(&ours) {
@@ -191,8 +190,8 @@ impl Comparison {
         }
         for options in ["", "-s ", "-d ", "-s -d "] {
             for filter in ["dev nrwv0", "", "dev nrwv0 invisible", "dev nrwv0 root"] {
-                // A filter whose child was deleted drops everything in the kernel; ours has
-                // its own FIFO again, which only this filter shows.
+                // In the kernel, a filter whose child was deleted drops everything; here it has its
+                // default FIFO again, which only this filter shows.
                 if filter.ends_with("invisible") && after.starts_with("qdisc del") {
                     continue;
                 }
@@ -224,7 +223,7 @@ impl Comparison {
             let show = format!("{options} qdisc show dev nrwv0");
             let (theirs, ours) = (self.kernel.run(&show).stdout, self.ours.run(&show).stdout);
             let same = self.kernel_names.json(&theirs) == self.our_names.json(&ours);
-            // A single qdisc has no order, so the layout must be the same to the byte.
+            // A single qdisc has no order, so the layout must be equal byte for byte.
             let alone = theirs.matches("\"kind\"").count() == 1;
             let left = self.kernel_names.handles(&theirs);
             let right = self.our_names.handles(&without_our_words(&ours));
@@ -237,7 +236,7 @@ impl Comparison {
     }
 }
 
-/// What `show` printed, less the words that are ours.
+/// The output of `show` without Narrows' own words.
 fn without_our_words(shown: &str) -> String {
     shown
         .replace("coordination fair ", "")
@@ -245,7 +244,7 @@ fn without_our_words(shown: &str) -> String {
         .replace(",\n            \"coordination\": \"fair\"", "")
 }
 
-/// What `show` printed, less the queues of an `mq` that have nothing.
+/// The output of `show` without the empty queues of an `mq`.
 fn without_noqueue_children(shown: &str) -> String {
     let mut hidden = false;
     shown

@@ -1,6 +1,6 @@
-//! What is said to both.
+//! The commands for both sides.
 
-/// Sequences of commands, each beginning on an untouched device.
+/// Sequences of commands, each starting on an untouched device.
 pub const SCENES: &[&[&str]] = &[
     // The life of a filter at the root.
     &[
@@ -75,7 +75,7 @@ pub const SCENES: &[&[&str]] = &[
         "qdisc replace dev nrwv0 root noqueue",
         "qdisc replace dev nrwv0 root mq",
     ],
-    // Handles that are taken, wrong or not where they should be.
+    // Handles that are taken, wrong, or in the wrong place.
     &[
         "qdisc replace dev nrwv0 root handle 1: pfifo limit 3",
         "qdisc add dev nrwv0 root handle 1: pfifo limit 4",
@@ -124,7 +124,7 @@ pub const SCENES: &[&[&str]] = &[
         "qdisc del dev nrwv0 parent 2:1",
         "qdisc replace dev nrwv0 root handle 7: pfifo",
     ],
-    // Queues, each with its own.
+    // Queues, each with its own qdisc.
     &[
         "qdisc add dev nrwv0 root handle 1: mq",
         "qdisc add dev nrwv0 parent 1:2 handle 20: tbf rate 1mbit burst 10k limit 10k",
@@ -154,7 +154,7 @@ pub const SCENES: &[&[&str]] = &[
         "qdisc replace dev nrwv0 root handle 5: mq",
         "qdisc del dev nrwv0 root mq",
     ],
-    // Words in any order, abbreviated, on a device that nobody asked anything of before.
+    // Words in any order, abbreviated, on an untouched device.
     &[
         "q r parent root dev nrwv0 handle a: bfifo limit 1mb",
         "qdisc change handle a: dev nrwv0 bfifo limit 3mbit",
@@ -212,17 +212,17 @@ pub const TBF: &[&str] = &[
     "rate 1mbit bu 5k la 9ms o 5 li 0",
 ];
 
-/// Parameters of a `tbf` with numbers that nobody would choose, the same in every run. They stay
-/// below what wraps around in the kernel's 32 bits.
+/// Parameters of a `tbf` with unusual numbers, the same in every run, below what overflows the
+/// kernel's 32 bits.
 pub fn arbitrary_tbf(count: usize) -> Vec<String> {
-    // Numerical Recipes' generator: nothing depends on its quality.
+    // Numerical Recipes' generator: its quality does not matter.
     let mut state: u32 = 2_463_534_242;
     let mut below = move |bound: u64| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         u64::from(state >> 8) % bound
     };
     let line = |_| {
-        // As many rates of each magnitude, from 80 kbit/s to about 80 Gbit/s.
+        // Equally many rates of each magnitude, from 80 kbit/s to about 80 Gbit/s.
         let magnitude = 10u64.pow(below(7) as u32);
         let rate = (10_000 + below(90_000)) * magnitude * 8;
         let burst = 1 + below(1_000_000);
@@ -249,7 +249,7 @@ pub fn arbitrary_tbf(count: usize) -> Vec<String> {
     (0..count).map(line).collect()
 }
 
-/// Lines that fail, each with what our complaint must name.
+/// Lines that fail, each with what Narrows' complaint must name.
 pub const BAD: &[(&str, &str)] = &[
     ("qdisc replace dev nrwv0 root cake bandwidth foo", "\"foo\""),
     ("qdisc replace dev nrwv0 root cake bandwidth 10%", "\"10%\""),
@@ -412,7 +412,7 @@ pub const BAD: &[(&str, &str)] = &[
     ("--s qdisc", "\"--s\""),
 ];
 
-/// Lines of which only the exit code matters.
+/// Lines for which only the exit code matters.
 pub const ABBREVIATED: &[&str] = &[
     "q",
     "qd s",
@@ -482,8 +482,8 @@ pub const ABBREVIATED: &[&str] = &[
     "qdisc add dev nrwv0 root handle 0x10: pfifo",
 ];
 
-/// Lines that we answer otherwise on purpose, with `tc`'s exit code and ours: where a number
-/// wraps around in `tc`, and what we do not have. `docs/tc.md` gives the reasons.
+/// Lines with intended differences, with `tc`'s exit code and Narrows': numbers that wrap around in
+/// `tc`, and missing features. `docs/tc.md` gives the reasons.
 pub const DIFFERENT: &[(&str, i32, i32)] = &[
     ("qdisc add dev nrwv0 root tbf rate -1mbit burst 5k limit 5k", 0, 1),
     ("qdisc add dev nrwv0 root tbf rate nan burst 5k limit 5k", 0, 1),

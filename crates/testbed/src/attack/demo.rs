@@ -1,5 +1,5 @@
-//! `narrows demo flood`: transactions over time while a flood comes and goes, without filters and with
-//! them.
+//! `narrows demo flood`: transactions over time while a flood starts and stops, without and with
+//! filters.
 
 mod plot;
 
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// How long the steps of the plotted series are.
 pub(super) const STEP: Duration = Duration::from_millis(100);
-/// What of a phase is left out of its average: a flood begins and ends in it.
+/// The margins of a phase that its average leaves out: a flood starts and stops in them.
 const SETTLING: f64 = 0.2;
 
 /// How to run it.
@@ -34,7 +34,7 @@ pub struct Options {
     pub phase: Duration,
 }
 
-/// What there is of a flood in each phase.
+/// The flood in each phase.
 const PHASES: [(&str, Option<bool>); 5] = [
     ("idle", None),
     ("listed sources", Some(false)),
@@ -46,7 +46,7 @@ const PHASES: [(&str, Option<bool>); 5] = [
 /// One run of all phases.
 #[derive(Clone, Debug, Serialize)]
 pub struct Run {
-    /// Whether filters were there.
+    /// Whether there were filters.
     pub is_filtered: bool,
     /// Transactions a second, for each step.
     pub transactions: Vec<f64>,
@@ -54,9 +54,9 @@ pub struct Run {
     pub phases: Vec<f64>,
     /// Packets of the flood in each phase, a second.
     pub floods: Vec<f64>,
-    /// The part of what is idle that the worst phase of a flood kept, in per cent.
+    /// The transactions in the worst phase of a flood, in per cent of those without.
     pub kept_percent: f64,
-    /// Frames that nobody knows of, both ways.
+    /// Unaccounted frames, both ways.
     pub unaccounted: i64,
 }
 
@@ -69,7 +69,7 @@ pub struct Report {
     pub runs: [Run; 2],
 }
 
-/// Refuses where the demo cannot run.
+/// Refuses if the demo cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, ETHTOOL])
 }

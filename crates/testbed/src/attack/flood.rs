@@ -21,7 +21,7 @@ const CHECKSUM: usize = 24;
 /// Where UDP's checksum stands; 0 for none.
 const UDP_CHECKSUM: usize = 40;
 
-/// Where it comes from.
+/// The source addresses.
 #[derive(Clone)]
 pub(super) enum Sources {
     /// These, one after the other.
@@ -103,8 +103,8 @@ pub(super) fn blocklist() -> Vec<[u8; 4]> {
     (0..LISTED).map(unicast).collect()
 }
 
-/// An address between 20.0.0.0 and 83.255.255.255: a different one for each of 2^26 numbers that
-/// follow each other, in no order.
+/// An address between 20.0.0.0 and 83.255.255.255: a different one for each of 2^26 consecutive
+/// numbers, in no order.
 fn unicast(number: u32) -> [u8; 4] {
     let mixed = number.wrapping_mul(0x9e37_79b1) & 0x03ff_ffff;
     (0x1400_0000 + mixed).to_be_bytes()

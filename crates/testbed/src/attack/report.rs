@@ -1,4 +1,4 @@
-//! What each system kept, as a table and as JSON.
+//! The transactions that each system kept, as a table and as JSON.
 
 use crate::table;
 use serde::Serialize;
@@ -11,13 +11,13 @@ pub struct Row {
     pub system: &'static str,
     /// Packets that the flood sent, a second.
     pub flood_pps: f64,
-    /// As many as it was to send; `None` for none, or for as many as it could.
+    /// The intended rate; `None` for none, or for the maximum.
     pub wanted_pps: Option<f64>,
     /// Whether there was no flood.
     pub is_idle: bool,
     /// Transactions a second.
     pub transactions: f64,
-    /// The part that this is of what it does without a flood.
+    /// The fraction of its transactions without a flood.
     pub share: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What stands between the flood and the server.
+//! The systems between the flood and the server.
 
 use crate::Testbed;
 use crate::bed::PORT_A;
@@ -20,7 +20,7 @@ pub(super) enum System {
     Bridge,
     /// Narrows, and no filter.
     Unfiltered,
-    /// nftables where packets come in at the bridge's port, with a set of the blocklist.
+    /// nftables at the ingress of the bridge's port, with a set of the blocklist.
     Nftables,
     /// The blocklist in front of the workers.
     Blocklist,
@@ -86,7 +86,7 @@ impl<'a> Under<'a> {
             instance.tc(&format!("qdisc add dev {PORT_A} clsact"))?;
             Ok::<_, anyhow::Error>(instance)
         };
-        // What programs redirect is taken where the end reads it in softirq context, too.
+        // A veth passes on redirected frames only if its peer reads them in softirq context, too.
         let take = || -> Result<()> {
             for end in bed.ends() {
                 end.namespace.run("ethtool", &["-K", end.device, "gro", "on"])?;

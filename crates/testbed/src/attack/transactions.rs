@@ -1,4 +1,4 @@
-//! Transactions over TCP: a byte there and a byte back, again and again.
+//! Transactions over TCP: one byte there and one byte back, repeatedly.
 
 use crate::background::Background;
 use crate::bed::{SERVER_IP, Testbed};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How many are under way at once, each on a connection of its own.
+/// The number of concurrent transactions, each on a connection of its own.
 const CONNECTIONS: usize = 4;
 /// How often a waiting thread looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -84,7 +84,7 @@ fn read(stream: &mut TcpStream, end: &AtomicBool) -> Result<bool> {
     Ok(false)
 }
 
-/// Whether a byte was sent: what is in the way of a peer that has gone is no failure.
+/// Whether a byte was sent; a peer that has disconnected is no failure.
 fn write(stream: &mut TcpStream) -> bool {
     stream.write_all(&[0]).is_ok()
 }

@@ -1,20 +1,20 @@
-//! Where every frame of one way went: the books of one epoch.
+//! Where every frame of one direction went in one epoch.
 //!
-//! What was sent and did not arrive is missing. Counters explain most of it, exactly, because an
-//! epoch begins and ends at rest: what Narrows dropped by reason, over all lives of the process
-//! within the epoch, what the devices on the way had no room for, and what the receiver's socket
-//! had no room for, which is the harness's own loss.
+//! Frames that were sent and did not arrive are missing. Counters explain most of them, exactly,
+//! because an epoch starts and ends at rest: Narrows' drops by reason, over all lives of the
+//! process within the epoch; drops of devices on the way that had no room; and drops of the
+//! receiver's socket, which are the harness's own loss.
 //!
-//! *What no counter saw* is only accepted where a fault allows for it. A process that is killed
+//! *Losses without a count* are only accepted if a fault can cause them. A process that is killed
 //! takes its rings, its queues and its last counts with it, and a device that is down or changed
-//! throws away what its own rings held. For this the fault names the span of time in which frames
-//! that it destroyed were sent, and at most as many frames as are missing from that span are put
-//! down to it. All others are unaccounted for. So a fault explains nothing that was sent before or
-//! after, and without a fault nothing is explained but by a counter.
+//! discards the frames in its rings. For this the fault names the span of time in which the frames
+//! that it destroyed were sent, and at most as many frames as are missing from that span are
+//! attributed to it. All others are unaccounted for. So a fault explains no loss of frames sent
+//! before or after it, and without a fault only counters explain losses.
 //!
-//! *Too much is as wrong as too little.* A frame that was counted as dropped and arrived is
-//! unaccounted for, too. There is one exception, a kernel's: what a `veth` without an XDP program
-//! has no room for is counted on both of its ends ([`Books::twice`]).
+//! *An excess is as wrong as a loss.* A frame that was counted as dropped and arrived is
+//! unaccounted for, too. There is one exception, in the kernel: a `veth` without an XDP program
+//! counts frames for which it has no room on both of its ends ([`Books::twice`]).
 
 use super::span::Span;
 use super::traffic::Traffic;
@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 /// Frames that Narrows counted as dropped, by reason.
 pub(super) type Drops = BTreeMap<String, u64>;
 
-/// What the counters of one way say of one epoch.
+/// The counters of one direction in one epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
     /// What Narrows dropped.
@@ -37,14 +37,14 @@ pub(super) struct Counted {
     pub(super) out_of_shaper: u64,
     /// It went to the kernel of the box.
     pub(super) to_box: u64,
-    /// The receiver's device has it and its socket does not.
+    /// The receiver's device got it and its socket did not.
     pub(super) receiver_socket: u64,
 }
 
-/// A fault's share in what no counter saw.
+/// A fault's share of the losses without a count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Destroyed {
-    /// What destroys frames, as the table names it.
+    /// The cause, as in the table.
     pub(super) by: &'static str,
     /// When such frames were sent.
     pub(super) sent: Span,
@@ -61,11 +61,11 @@ pub(super) struct Books {
     pub(super) lost: BTreeMap<String, u64>,
     /// Frames whose loss both ends of a cable counted.
     pub(super) twice: u64,
-    /// Frames of which there is no trace, or one too many.
+    /// Unaccounted frames: missing ones and excess ones.
     pub(super) unaccounted: u64,
 }
 
-/// Makes up the books. `bypassed` says whether there was a time without an XDP program.
+/// Balances the counts. `bypassed` says whether there was a time without an XDP program.
 pub(super) fn close(
     traffic: &Traffic,
     counted: &Counted,
@@ -88,7 +88,8 @@ pub(super) fn close(
     let mut open = missing.saturating_sub(explained);
     let mut used: Vec<Span> = Vec::new();
     for Destroyed { by, sent } in destroyed {
-        // A frame is destroyed once: what an earlier fault was given, this one cannot have.
+        // A frame is destroyed once: one attributed to an earlier fault does not count for this
+        // one.
         let before = traffic.missing_within(&used);
         used.push(*sent);
         let here = open.min(traffic.missing_within(&used) - before);

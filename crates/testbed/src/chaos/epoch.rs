@@ -4,8 +4,8 @@
 //!  rest │ senders start ── normal ── fault ── undone ── recovery (1 s) ── normal ── senders end │ rest
 //! ```
 //!
-//! At rest every counter stands still and nothing is queued, so that books can be closed to the
-//! frame; between, traffic goes both ways without a pause.
+//! At rest every counter is constant and nothing is queued, so the frames balance exactly; in
+//! between, traffic goes both ways without a pause.
 
 use super::books::{self, Books};
 use super::fault::{Fault, IN_FLIGHT, Kind, Trace};
@@ -30,20 +30,20 @@ use std::time::Duration;
 
 /// Normal operation before the fault.
 const BEFORE: Duration = Duration::from_millis(400);
-/// What an epoch needs at its beginning until it is normal: buckets are full, caches are cold.
+/// The time at the start of an epoch before it counts as normal: buckets are full, caches are cold.
 const SETTLING: Nanos = Nanos::from_millis(100);
-/// After a fault nothing is called normal for this long.
+/// The time after a fault before operation counts as normal.
 const RECOVERY: Duration = Duration::from_secs(1);
 /// Normal operation after it.
 const AFTER: Duration = Duration::from_millis(400);
 /// Frame lengths of the main streams; flows take them in turn.
 const LENGTHS: [usize; 4] = [1514, 1514, 600, 100];
 
-/// One way in one epoch.
+/// One direction in one epoch.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct OneWay {
     pub(super) way: Way,
-    /// Whether the fault sent something of its own this way.
+    /// Whether the fault sent frames of its own in this direction.
     pub(super) is_flooded: bool,
     #[serde(flatten)]
     pub(super) books: Books,
@@ -62,7 +62,7 @@ pub(super) struct OneWay {
     pub(super) doubled: u64,
 }
 
-/// What came of one fault.
+/// The result of one fault.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Epoch {
     pub(super) number: usize,
@@ -70,7 +70,7 @@ pub(super) struct Epoch {
     pub(super) what: String,
     pub(super) policy: &'static str,
     pub(super) ways: [OneWay; 2],
-    /// What was promised and did not hold.
+    /// Broken guarantees.
     pub(super) broken: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ pub(super) fn run(
     let mut devices = accounting::Books::open(world.bed)?;
     world.open_books()?;
     let ends = world.bed.ends();
-    // What goes forth is received at the server.
+    // Frames that go forth are received at the server.
     let receivers = [Receiver::start(ends[1])?, Receiver::start(ends[0])?];
     let began = now()?;
     let before = world.policy();
@@ -103,7 +103,8 @@ pub(super) fn run(
     for running in main {
         world.sent(running)?;
     }
-    // What a worker that has no core holds no device counts, and its own counts are old.
+    // Frames held by a worker without a core are in no device's count, and the worker's own counts
+    // are old.
     world.wait_until("at rest", Snapshot::is_at_rest)?;
     let devices = devices.settle()?;
     let mut arrivals = receivers.into_iter().map(Receiver::stop).collect::<Result<Vec<_>>>()?;

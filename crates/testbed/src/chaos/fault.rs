@@ -1,5 +1,4 @@
-//! The faults, each in a file of its own: what it does, what is promised while it lasts, how it
-//! is undone.
+//! The faults, each in a file of its own: its action, its guarantees, how it is undone.
 
 mod bridge;
 mod classes;
@@ -28,30 +27,30 @@ use serde::Serialize;
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// What traffic may be without for as long as an outage is promised not to last.
+/// The bound of an outage for which Narrows guarantees one.
 pub(super) const PROMISED: Duration = Duration::from_secs(1);
-/// What a machine whose cores are shared by senders, receivers, Narrows and whatever else runs on
-/// it may take from a thread. Part of every bound, and of no other meaning.
+/// The delay of a thread on a machine whose cores are shared by senders, receivers, Narrows and
+/// anything else. Part of every bound.
 pub(super) const NOISE: Duration = Duration::from_millis(300);
 /// The same, for a frame between its sender and the shaper's queue.
 pub(super) const IN_FLIGHT: Nanos = Nanos::from_millis(100);
 
-/// What a fault did, as far as the books have to know it.
+/// The effects of a fault that the books need to know.
 #[derive(Debug, Default)]
 pub(super) struct Trace {
-    /// What it may have destroyed that no counter saw.
+    /// What it may have destroyed without a count.
     pub(super) destroyed: Vec<Destroyed>,
     /// When Narrows did not shape.
     pub(super) unshaped: Option<Span>,
     /// When the device of the sender was without an XDP program at its far end.
     pub(super) bypassed: bool,
-    /// What was promised of this fault alone and did not hold.
+    /// Broken guarantees of this fault alone.
     pub(super) broken: Option<String>,
 }
 
 impl Trace {
-    /// Of a fault that began at `began`, for which some worker may have been passed by: nobody
-    /// shapes its queue then, until it has noticed that it is back.
+    /// For a fault that began at `began`, during which a worker may have been bypassed: its queue
+    /// is not shaped until the worker has noticed that it is back.
     fn passed_by_since(began: Nanos) -> Result<Self> {
         let unshaped = Some(Span::new(began, now()? + Nanos::from_millis(500)));
         Ok(Self { unshaped, ..Self::default() })
@@ -63,7 +62,7 @@ pub(super) trait Fault: Debug {
     /// What it does, in a few words.
     fn describe(&self) -> String;
 
-    /// How long a flow may be out; `None` where nothing is promised of a single flow.
+    /// How long a flow may be out; `None` if there is no guarantee for a single flow.
     fn outage(&self) -> Option<Duration>;
 
     /// Strikes, lets it last, undoes it, and returns when Narrows forwards again.
@@ -74,7 +73,7 @@ pub(super) trait Fault: Debug {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Nothing happens: normal operation, judged most strictly.
+    /// No fault: normal operation, with the strictest checks.
     Calm,
     /// `kill -9`, and a new start.
     Kill,
@@ -92,7 +91,7 @@ pub enum Kind {
     Mtu,
     /// Another number of queues by `narrows reconfigure`.
     Queues,
-    /// The bridge that stands by is spoilt.
+    /// The standby bridge is damaged.
     Bridge,
     /// Another policy by `narrows tc`.
     Policy,
@@ -160,13 +159,14 @@ impl Kind {
         }
     }
 
-    /// Whether traffic must not notice it: order holds while it lasts, too, and Narrows drops
-    /// nothing but by policy.
+    /// Whether traffic must not be affected: order holds during the fault, too, and Narrows drops
+    /// nothing except by policy.
     pub(super) const fn is_seamless(self) -> bool {
         matches!(self, Self::Calm | Self::Upgrade | Self::Bridge | Self::Policy | Self::Reload)
     }
 
-    /// A fault of this kind, with parameters drawn from `rng`. `time` counts those before it.
+    /// A fault of this kind, with parameters drawn from `rng`. `time` is the number of earlier
+    /// ones.
     pub(super) fn draw(self, rng: &mut Rng, time: usize) -> Box<dyn Fault> {
         match self {
             Self::Calm => Box::new(Calm),

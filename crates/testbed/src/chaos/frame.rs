@@ -1,14 +1,14 @@
-//! The frames of a chaos run: plain UDP that says which stream it is of and which number it has.
+//! The frames of a chaos run: plain UDP with the number of its stream and a sequence number.
 //!
-//! They go to nobody's address, so that no host answers them, and their UDP checksum is 0, which
-//! IPv4 allows, so that a number can be written into a frame that is sent again and again.
+//! They go to an unused address, so that no host answers. Their UDP checksum is 0, which IPv4
+//! allows, so that the sequence number of a frame can be rewritten and the frame sent again.
 
 use crate::bed::{CLIENT_IP, CLIENT_MAC, SERVER_IP, SERVER_MAC, SINK_MAC};
 use crate::frames::{DISCARD, HEADERS, port};
 use anyhow::{Context, Result};
 use etherparse::{Ipv4Header, PacketBuilder};
 
-/// Which way a stream goes.
+/// The direction of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
@@ -28,14 +28,14 @@ impl Way {
     }
 }
 
-/// What a frame says about itself.
+/// The mark in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
-    /// Which sender's it is.
+    /// The sender.
     pub(super) stream: u8,
     /// Its flow within the stream.
     pub(super) flow: u16,
-    /// Its number within the stream, over all flows.
+    /// Its sequence number within the stream, over all flows.
     pub(super) seq: u64,
 }
 
@@ -59,7 +59,7 @@ impl Mark {
         mark[8..].copy_from_slice(&self.seq.to_le_bytes());
     }
 
-    /// Reads it from the beginning of a received frame; `None` where it is no frame of ours.
+    /// Parses it from the beginning of a received frame; `None` if it is not one of these frames.
     pub(super) fn read(frame: &[u8]) -> Option<Self> {
         let mark = frame.get(HEADERS..SHORTEST)?;
         let (magic, rest) = mark.split_at(4);

@@ -1,10 +1,9 @@
-//! Whether a limit was kept, in every window.
+//! Checks that a limit was kept, in every window.
 //!
-//! What a limit passes in a window is what its rate passes in that time, and its burst. A frame
-//! counts when the kernel of the receiver gets it, which is within the system call with which
-//! Narrows sends it. So a worker that the machine keeps from its core between deciding and
-//! sending sends one batch late, and a window may show that batch beside what belongs there. That
-//! is the only tolerance.
+//! In a window, a limit passes its rate times the window, and its burst. A frame counts when the
+//! receiver's kernel gets it, which is within the system call with which Narrows sends it. A worker
+//! may lose its core between deciding and sending. It then sends one batch late, and a window may
+//! contain that batch in addition to its own. That is the only tolerance.
 
 use super::span::Span;
 use super::traffic::Received;
@@ -50,7 +49,7 @@ pub(super) struct Fullest {
     pub(super) window_ms: u64,
     /// What passed, in percent of what the rate and the burst pass.
     pub(super) percent: f64,
-    /// Whether more passed than those and one late batch.
+    /// Whether more passed than rate, burst and one late batch.
     pub(super) exceeded: bool,
 }
 

@@ -1,8 +1,8 @@
-//! The longest time for which nothing arrived although something was sent.
+//! The longest time in which nothing arrived although frames were sent.
 //!
-//! Between two arrivals lies a gap. Where the sender itself was silent for a part of it, because
-//! the machine gave it no core, that part says nothing about the path, and the longest such part
-//! is taken off. The end of the epoch closes the last gap: what never came back is an outage, too.
+//! There is a gap between two arrivals. If the sender itself was silent for a part of it, because
+//! it had no core, that part says nothing about the path, and the longest such part is subtracted.
+//! The end of the epoch closes the last gap: a flow that never came back counts as an outage, too.
 
 use super::sender::Log;
 use super::traffic::Traffic;
@@ -12,10 +12,9 @@ use std::collections::BTreeMap;
 /// Gaps between two sends below this are the sender's pace.
 const PACE: Nanos = Nanos::from_millis(2);
 
-/// The longest outage of any flow of one way's main stream, the first of `logs`.
+/// The longest outage of any flow of one direction's main stream, the first of `logs`.
 ///
-/// A queue that stands still takes some flows with it and not the others, so each flow is looked
-/// at by itself.
+/// A queue that stalls affects some flows and not others, so each flow is checked by itself.
 pub(super) fn longest(logs: &[Log], traffic: &Traffic) -> Nanos {
     let Some(main) = logs.iter().min_by_key(|log| log.stream) else { return Nanos::ZERO };
     let sends: Vec<Nanos> = main.sent.iter().map(|sent| sent.at).collect();
@@ -113,7 +112,7 @@ mod tests {
         let mut log = log(100);
         log.sent.truncate(60);
         log.sent.drain(20..50);
-        // The numbers that are left are those of the first thirty frames.
+        // The remaining numbers are those of the first thirty frames.
         let logs = [log];
         let arrivals: Vec<_> = (0..30)
             .map(|i| {

@@ -1,9 +1,9 @@
-//! What a test makes wrong on purpose, to see that the books find it.
+//! Errors that a test plants, to check that the books find them.
 
 use super::receiver::Arrival;
 use narrows_units::Nanos;
 
-/// What is wrong with what the receiver of the way back reports.
+/// The error in the receiver's report about the way back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
     /// One frame is left out.

@@ -1,4 +1,4 @@
-//! The policies that take turns, and what each promises.
+//! The policies of a run, and the guarantees of each.
 
 use super::frame::Way;
 use super::limit::Limit;
@@ -61,7 +61,7 @@ pub(super) const POLICIES: [Policy; 5] = [
         back: &["qdisc replace DEV root cake bandwidth 40mbit"],
         rates: [50_000_000, 40_000_000],
         burst: 0,
-        // Four megabytes at 50 Mbit/s: what its memory holds of flows that do not respond.
+        // Four megabytes at 50 Mbit/s: what its memory holds for unresponsive flows.
         hold: Duration::from_millis(700),
     },
     Policy {
@@ -79,8 +79,8 @@ pub(super) const POLICIES: [Policy; 5] = [
              src_port 20000-20010 classid 1:10",
             "filter replace DEV parent 1: protocol ip pref 2 handle 1 flower ip_proto udp \
              src_port 20011-20021 classid 1:20",
-            // The default class comes last: a filter that takes a flow out of a class would have it
-            // overtake what is queued there. Without a class packets are sent at once.
+            // The default class comes last: a filter that takes a flow out of a class would let it
+            // overtake that class's backlog. Without a class, packets are sent at once.
             "class replace DEV parent 1:1 classid 1:30 htb rate 15mbit ceil 55mbit \
              burst 32000 cburst 64000 prio 2",
             "qdisc replace DEV parent 1:30 handle 30: pfifo limit 40",
@@ -93,7 +93,7 @@ pub(super) const POLICIES: [Policy; 5] = [
         ],
         rates: [55_000_000, 35_000_000],
         burst: 64_000,
-        // Four queues of forty frames at the least that is assured to a class.
+        // Four queues of forty frames at the smallest assured rate of a class.
         hold: Duration::from_millis(130),
     },
 ];
@@ -119,7 +119,7 @@ impl Policy {
     pub(super) fn is_in_force(&self, show: &Snapshot) -> bool {
         let rate = self.rates[Way::Forth.index()];
         show.port(PORT_B).is_some_and(|port| match self.is_set_in_steps() {
-            // The rate at the root of classes is a class's.
+            // For a tree, the rate at the root is that of a class.
             true => port.qdisc == "htb",
             false => port.rate_set_bps == Some(rate),
         })

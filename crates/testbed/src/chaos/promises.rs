@@ -1,15 +1,15 @@
-//! What is promised of every epoch, and what of it did not hold.
+//! The guarantees for every epoch, and which of them were broken.
 
 use super::epoch::OneWay;
 use super::fault::Kind;
 use std::time::Duration;
 
-/// Reasons for which a qdisc drops because it was told to.
+/// Reasons for which a qdisc drops packets by its configuration.
 const BY_POLICY: [&str; 5] = ["limit", "aqm", "horizon", "too_long", "acknowledged"];
 /// The reason of a queue that has used up all frames.
 const NO_FRAME: &str = "no_frame";
 
-/// The promises that did not hold, in words.
+/// The broken guarantees, in words.
 pub(super) fn broken(kind: Kind, outage: Option<Duration>, ways: &[OneWay; 2]) -> Vec<String> {
     let mut broken = Vec::new();
     for one in ways {
@@ -86,7 +86,7 @@ mod tests {
         }
     }
 
-    /// What is broken where the way back is as `spoilt` makes it.
+    /// The broken guarantees after `spoilt` has changed the way back.
     fn with(kind: Kind, spoilt: impl FnOnce(&mut OneWay)) -> Vec<String> {
         let mut ways = Way::BOTH.map(good);
         spoilt(&mut ways[1]);

@@ -1,4 +1,4 @@
-//! What a chaos run found, as tables and as JSON.
+//! The results of a chaos run, as tables and as JSON.
 
 use super::books::Books;
 use super::epoch::Epoch;
@@ -16,9 +16,9 @@ pub struct Row {
     faults: usize,
     /// The longest time for which a flow got nothing through.
     longest_outage_ms: f64,
-    /// What that may be at most, over all of these faults; none where nothing is promised.
+    /// The largest bound of these faults; none if there is no guarantee.
     promised_ms: Option<u128>,
-    /// Packets that were lost and that no counter saw.
+    /// Packets lost without a count.
     uncounted: u64,
     /// Packets that arrived out of their flow's order.
     reordered: u64,
@@ -97,7 +97,7 @@ impl Report {
             machine: Machine::here(),
             seed,
             seconds,
-            // Of a flood, what a flow gets is the qdisc's to say and no outage.
+            // In a flood, the qdisc decides what a flow gets; that is no outage.
             longest_outage_ms: rows
                 .iter()
                 .filter(|row| row.promised_ms.is_some())
@@ -113,12 +113,12 @@ impl Report {
         }
     }
 
-    /// Whether every promise held, of at least one fault.
+    /// Whether every guarantee of at least one fault held.
     pub fn is_good(&self) -> bool {
         !self.epochs.is_empty() && self.broken().next().is_none()
     }
 
-    /// Packets of which no trace is left, and those of which there is one too many.
+    /// Unaccounted packets: missing ones and excess ones.
     pub fn unaccounted(&self) -> u64 {
         self.unaccounted
     }

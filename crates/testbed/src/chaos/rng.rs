@@ -1,4 +1,4 @@
-//! Numbers drawn from a seed, the same on every machine: which fault strikes next and how.
+//! Pseudo-random numbers from a seed, the same on every machine: which fault strikes next and how.
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng};
@@ -16,7 +16,7 @@ impl Rng {
 
     /// A number below `end`.
     pub(super) fn below(&mut self, end: usize) -> usize {
-        // The bias of a remainder is nothing for the small numbers that are drawn here.
+        // The bias of a remainder is negligible for the small numbers drawn here.
         (self.0.next_u64() % end.max(1) as u64) as usize
     }
 
@@ -31,7 +31,7 @@ impl Rng {
         all[self.below(all.len())]
     }
 
-    /// Brings `all` into an order of chance.
+    /// Shuffles `all`.
     pub(super) fn shuffle<T>(&mut self, all: &mut [T]) {
         for last in (1..all.len()).rev() {
             all.swap(last, self.below(last + 1));

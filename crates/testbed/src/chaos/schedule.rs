@@ -1,7 +1,7 @@
-//! Which faults strike, in which order: from the seed alone.
+//! Which faults strike, in which order: determined by the seed.
 //!
-//! Kinds are dealt like cards: each comes once, in an order of chance, before any comes again. So
-//! a short run sees every kind, and every pair of neighbours comes sooner or later.
+//! Kinds are dealt like cards: each comes once, in random order, before any comes again. So a short
+//! run contains every kind, and every pair of neighbours comes up in time.
 
 use super::fault::{Fault, Kind};
 use super::rng::Rng;
@@ -11,7 +11,7 @@ pub(super) struct Schedule {
     rng: Rng,
     kinds: Vec<Kind>,
     hand: Vec<Kind>,
-    /// How often the kinds have been dealt before this hand.
+    /// How many rounds have been dealt.
     dealt: usize,
 }
 
@@ -21,7 +21,7 @@ impl Schedule {
         Self { rng: Rng::new(seed), kinds: kinds.to_vec(), hand: Vec::new(), dealt: 0 }
     }
 
-    /// The next fault. There is always one where there is a kind.
+    /// The next fault. There is always one if there is a kind.
     pub(super) fn next(&mut self) -> Option<(Kind, Box<dyn Fault>)> {
         if self.hand.is_empty() {
             self.hand = self.kinds.clone();

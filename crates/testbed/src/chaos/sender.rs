@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// Flows of a stream.
 pub(super) const FLOWS: u16 = 32;
-/// How long a sender goes on if nobody ends it.
+/// How long a sender continues if nothing stops it.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A frame that was handed to the kernel.
@@ -34,7 +34,7 @@ pub(super) struct Sent {
 pub(super) struct Log {
     pub(super) stream: u8,
     pub(super) way: Way,
-    /// Whether its flows have to keep their order.
+    /// Whether its flows must keep their order.
     pub(super) keeps_order: bool,
     pub(super) first: u64,
     pub(super) sent: Vec<Sent>,
@@ -108,8 +108,8 @@ impl Stream {
             // A flow has one buffer, so a batch has each flow once at most.
             let next = log.sent.len() % frames.len();
             if next == 0 {
-                // In another order each round, or a FIFO that overflows at an even pace would
-                // drop the frames of some flows only.
+                // In another order each round; otherwise a FIFO that overflows at an even pace
+                // would drop only the frames of some flows.
                 rng.shuffle(&mut frames);
             }
             let due = credit.due(start.elapsed()).min(frames.len() - next);
@@ -126,7 +126,7 @@ impl Stream {
                 if socket.offer(&frame.bytes)? == Offer::NoRoom {
                     break;
                 }
-                // What the device dropped was sent, too: its counter says so.
+                // Frames that the device dropped count as sent: its counter has them.
                 log.sent.push(sent);
                 taken += 1;
             }

@@ -1,4 +1,4 @@
-//! What became of each numbered frame: which arrived, which are missing, twice or out of order.
+//! The fate of each numbered frame: arrived, missing, duplicated or out of order.
 
 use super::receiver::Arrival;
 use super::sender::{Log, Sent};
@@ -27,12 +27,12 @@ pub(super) struct Traffic {
     pub(super) doubled: Vec<Nanos>,
     /// When a frame arrived after a later one of its flow.
     pub(super) reordered: Vec<Nanos>,
-    /// Frames that arrived and that nobody sent in this epoch.
+    /// Frames that arrived and were not sent in this epoch.
     pub(super) strays: u64,
 }
 
 impl Traffic {
-    /// Holds what arrived against what was sent. Both are of one way.
+    /// Compares arrivals with what was sent, both in one direction.
     pub(super) fn of(logs: &[Log], arrivals: &[Arrival]) -> Self {
         let mut traffic =
             Self { sent: logs.iter().map(|log| log.sent.len() as u64).sum(), ..Self::default() };

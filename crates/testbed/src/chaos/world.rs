@@ -1,4 +1,5 @@
-//! What faults act on: the bed, the instance in it, its policy, and the counts of its lives.
+//! The objects that faults act on: the bed, the instance in it, its policy, and the counts of its
+//! lives.
 
 use super::Options;
 use super::books::{Counted, Drops};
@@ -40,7 +41,7 @@ pub(super) struct World<'a> {
     next: [u64; 256],
     /// What faults sent in this epoch.
     pub(super) logs: Vec<Log>,
-    /// What is wrong with the harness on purpose.
+    /// The planted error of the harness.
     pub(super) planted: Option<Planted>,
 }
 
@@ -70,7 +71,7 @@ impl<'a> World<'a> {
         &POLICIES[self.policy]
     }
 
-    /// Whose file is to hold which policy from now on.
+    /// The owner of the policy file, and the policy that it has from now on.
     pub(super) fn choose(&mut self, policy: usize) -> Result<&'static Policy> {
         self.policy = policy;
         self.write_policy()?;
@@ -108,14 +109,14 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Asserts that it runs, and says what it printed where it does not.
+    /// Asserts that it runs, and shows its output if it does not.
     pub(super) fn check(&mut self) -> Result<()> {
         let instance = self.instance()?;
         ensure!(instance.is_running(), "narrows has ended by itself:\n{}", instance.log());
         Ok(())
     }
 
-    /// What the instance says of itself.
+    /// The state that the instance reports.
     pub(super) fn show(&mut self) -> Result<Snapshot> {
         self.instance()?.show()
     }
@@ -125,7 +126,7 @@ impl<'a> World<'a> {
         drops(&self.show()?)
     }
 
-    /// Waits until `what` holds of what it says of itself.
+    /// Waits until its reported state satisfies `what`.
     pub(super) fn wait_until(
         &mut self,
         what: &str,
@@ -133,7 +134,7 @@ impl<'a> World<'a> {
     ) -> Result<()> {
         let deadline = Instant::now() + TIMEOUT;
         loop {
-            // It may be unable to answer for a moment; that is what is waited for, too.
+            // It may be unable to answer for a moment, which is part of the wait.
             if self.show().is_ok_and(|show| holds(&show)) {
                 return Ok(());
             }
@@ -157,7 +158,7 @@ impl<'a> World<'a> {
         process::run(Command::new("ip").args(["-n", name]).args(words.split_whitespace()))
     }
 
-    /// Starts a stream. Its numbers go on where the last one with its number ended.
+    /// Starts a stream. Its sequence numbers continue those of the last one with its number.
     pub(super) fn send(&mut self, stream: Stream) -> Result<Running> {
         let first = self.next[usize::from(stream.number)];
         Stream { first, ..stream }.start(self.bed)
@@ -179,7 +180,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Ends an epoch, at rest: what was counted in it. `received` are the frames that each way's
+    /// Ends an epoch, at rest. Returns its counts. `received` are the frames that each direction's
     /// receiving socket got.
     pub(super) fn counted(
         &mut self,
@@ -188,7 +189,7 @@ impl<'a> World<'a> {
     ) -> Result<ByWay<Counted>> {
         let show = self.show()?;
         let now = drops(&show)?;
-        // In the order of the ways: what goes forth comes in at port A.
+        // In the order of directions: what goes forth arrives at port A.
         let to_box = [PORT_A, PORT_B].map(|port| show.port(port).map_or(0, |port| port.to_self));
         let Devices { client, port_a, port_b, server } = devices;
         let ends = [(client, port_a, port_b, server), (server, port_b, port_a, client)];
@@ -217,7 +218,7 @@ impl Drop for World<'_> {
     }
 }
 
-/// Drops by way: what was to leave at port B went forth.
+/// Drops by direction: packets dropped on the way out of port B went forth.
 pub(super) fn drops(show: &Snapshot) -> Result<ByWay<Drops>> {
     let of = |port: &str| -> Result<Drops> {
         let port = show.port(port).with_context(|| format!("narrows show does not list {port}"))?;

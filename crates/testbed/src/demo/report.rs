@@ -1,4 +1,4 @@
-//! What the demo found, as a table and as JSON.
+//! The results of the demo, as a table and as JSON.
 
 use crate::accounting::Direction;
 use crate::counters::Counts;
@@ -8,7 +8,7 @@ use narrows_units::{Bytes, Nanos, Rate};
 use serde::Serialize;
 use std::fmt;
 
-/// What stands in the place of a deviation where the sender offered less than the limit.
+/// Replaces a deviation if the sender offered less than the limit.
 const NOT_JUDGED: &str = "not judged";
 /// Bytes of an Ethernet header.
 const ETHERNET_HEADER: u64 = 14;
@@ -16,26 +16,26 @@ const ETHERNET_HEADER: u64 = 14;
 /// One load under one limit.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The limit; none where there was none.
+    /// The limit; none if there was none.
     pub limit_bps: Option<u64>,
     /// `UDP` or `TCP`.
     pub traffic: &'static str,
     /// The words of `narrows tc` that set the limit.
     pub tbf: Option<String>,
-    /// What the client's stack gave to its device, in frames' bits per second.
+    /// The rate that the client's stack passed to its device, in bits of frames per second.
     pub offered_bps: u64,
     /// Frames that were sent and not received, in percent of those sent.
     pub dropped_percent: f64,
-    /// What the server's device received, in frames' bits per second.
+    /// The rate that the server's device received, in bits of frames per second.
     pub delivered_bps: u64,
-    /// How far that is from the limit; none where there was none, and where less than the limit
-    /// was offered, so that nothing can be judged.
+    /// The deviation from the limit; none without a limit, or if less than the limit was offered,
+    /// so that nothing can be judged.
     pub deviation_percent: Option<f64>,
-    /// What each queue sent of it, in percent.
+    /// The share of each queue, in percent.
     pub queue_shares: Vec<f64>,
-    /// Half of the round trips were at most this long.
+    /// The median round trip.
     pub ping_median_us: Option<u128>,
-    /// 99 in 100 were.
+    /// The 99th percentile.
     pub ping_p99_us: Option<u128>,
     /// Echo requests sent.
     pub ping_sent: u64,
@@ -43,7 +43,7 @@ pub struct Row {
     pub ping_received: u64,
     /// Processor time of Narrows, in percent of one core.
     pub cpu_percent: f64,
-    /// TCP segments sent again.
+    /// TCP segments retransmitted.
     pub retransmits: u64,
 }
 
@@ -52,16 +52,16 @@ pub struct Row {
 pub struct Report {
     /// The loads and limits, in the order in which they were run.
     pub rows: Vec<Row>,
-    /// The largest deviation from a limit, either way, of the rows that can be judged; none where
+    /// The largest deviation from a limit, either way, of the rows that can be judged; none if
     /// there are none.
     pub worst_deviation_percent: Option<f64>,
-    /// Rows with a limit of which less than that was offered.
+    /// Rows with a limit, for which less than the limit was offered.
     pub not_judged: usize,
     /// The median of all round trips under a limit.
     pub median_ping_us: Option<u128>,
     /// Where the frames went, client to server and back.
     pub directions: [Books; 2],
-    /// Frames of which no trace was left, both directions together.
+    /// Unaccounted frames, both directions together.
     pub unaccounted: u64,
 }
 
@@ -205,8 +205,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// What each queue has of the whole that was added between `before` and `after`, in
-/// percent.
+/// The share of each queue in what was added between `before` and `after`, in percent.
 pub(super) fn shares(before: &[u64], after: &[u64]) -> Vec<f64> {
     let sent: Vec<u64> =
         after.iter().zip(before).map(|(after, before)| after.saturating_sub(*before)).collect();
@@ -214,7 +213,7 @@ pub(super) fn shares(before: &[u64], after: &[u64]) -> Vec<f64> {
     sent.iter().map(|bytes| *bytes as f64 / total * 100.0).collect()
 }
 
-/// What a device was given in `span`, whether it could pass it on or not. A device whose far end
+/// The rate passed to a device in `span`, including frames that it dropped. A device whose peer
 /// runs an XDP program counts bytes without Ethernet headers.
 pub(super) fn offered(given: &Counts, span: Nanos) -> Rate {
     let mean = given.tx_bytes / given.tx_packets.max(1) + ETHERNET_HEADER;

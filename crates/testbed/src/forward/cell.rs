@@ -36,7 +36,7 @@ impl Load {
         }
     }
 
-    /// The packets per second that were to be offered, where that was fixed.
+    /// The target rate in packets per second, if it is fixed.
     pub(super) const fn promised(self) -> Option<f64> {
         match self {
             Self::Saturated => None,
@@ -69,16 +69,16 @@ pub(super) struct Sample {
     pub(super) packets_per_second: f64,
     /// Taken in by the forwarder: received, or dropped by its limit.
     pub(super) taken_per_second: f64,
-    /// Seconds that the forwarder's threads ran for in a second.
+    /// Run time of the forwarder's threads, in seconds per second.
     pub(super) worker_cores: Option<f64>,
-    /// The same of all threads that the traffic keeps busy: the sender's, the forwarder's
-    /// and those that do what softirqs leave over.
+    /// The same for all threads that the traffic keeps busy: the sender's, the forwarder's and
+    /// `ksoftirqd`.
     pub(super) machine_cores: f64,
-    /// Frames that were lost without a limit having asked for it, of the whole flood.
+    /// Frames lost without a limit asking for it, over the whole flood.
     pub(super) lost: u64,
 }
 
-/// What is looked at on both ends of the window.
+/// The values read at both ends of the window.
 struct Look {
     at: Instant,
     worker: Option<Duration>,
@@ -130,13 +130,13 @@ pub(super) fn measure(
     Ok(sample(&start, &end, &all, dropped))
 }
 
-/// `dropped` and `all` are over the whole flood, the looks over the window within.
+/// `dropped` and `all` are over the whole flood, the readings over the window within it.
 fn sample(start: &Look, end: &Look, all: &Devices, dropped: u64) -> Sample {
     let seconds = (end.at - start.at).as_secs_f64();
     let offered = |devices: &Devices| devices.client.tx_packets + devices.client.tx_dropped;
     let received = end.devices.server.rx_packets - start.devices.server.rx_packets;
     let packets_per_second = received as f64 / seconds;
-    // What the limit drops, it drops evenly.
+    // Drops of the limit are evenly distributed.
     let received_in_all = all.server.rx_packets;
     let taken = (received_in_all + dropped) as f64 / received_in_all.max(1) as f64;
     let worker = start.worker.zip(end.worker);

@@ -1,4 +1,4 @@
-//! What the benchmark found, as a table and as JSON.
+//! The results of the benchmark, as a table and as JSON.
 
 use super::cell::{Cell, Load, Sample};
 use super::system::System;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A sender that offers this share of what it was to has not been disturbed.
+/// A sender that offers this fraction of its target was not disturbed.
 const UNDISTURBED: f64 = 0.99;
 
 /// One system with one frame size under one load.
@@ -26,23 +26,22 @@ pub struct Row {
     pub offered_packets_per_second: Spread,
     /// What came out of it.
     pub packets_per_second: Spread,
-    /// Time of the forwarder's own threads for each packet that it took in.
+    /// Run time of the forwarder's own threads per received packet.
     pub worker_cpu_ns_per_packet: Option<Spread>,
-    /// Time of all threads that traffic keeps busy for each, without the sender's price.
+    /// Run time of all threads that traffic keeps busy, per packet, minus the sender's cost.
     pub machine_cpu_ns_per_packet: Option<Spread>,
-    /// Packets per second over those of `bare`.
+    /// Packets per second, relative to `bare`.
     pub packets_to_bare: Spread,
-    /// Worker time per packet over that of `bare`.
+    /// Worker time per packet, relative to `bare`.
     pub worker_cpu_to_bare: Option<Spread>,
-    /// Rounds in which something else kept the sender from its core, so that it offered
-    /// less than it was to. Their figures are of a machine that is not quiet.
+    /// Rounds in which other work kept the sender from its core, so that it offered less than its
+    /// target. Their results are from a machine that is not quiet.
     pub disturbed_rounds: usize,
-    /// Frames lost although no limit asked for it, all rounds together: some ring or
-    /// backlog was full.
+    /// Frames lost although no limit asked for it, over all rounds: some ring or backlog was full.
     pub ring_full_drops: u64,
 }
 
-/// What the sender can do, and what it costs, with nothing to send through.
+/// The maximum rate and the cost of the sender, without a forwarder.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sender {
     /// Frame length, without the frame check sequence.
@@ -89,7 +88,7 @@ impl Report {
     }
 }
 
-/// Nanoseconds of `cores` for each of `per_second` packets; `None` where there were none.
+/// Nanoseconds of `cores` for each of `per_second` packets; `None` if there were none.
 fn nanos_per_packet(cores: f64, per_second: f64) -> Option<f64> {
     (per_second > 0.0).then(|| cores * 1e9 / per_second)
 }
@@ -115,8 +114,8 @@ fn worker_nanos(sample: &Sample) -> Option<f64> {
     nanos_per_packet(sample.worker_cores?, sample.taken_per_second)
 }
 
-/// What the machine spent on `sample` beyond the sender's price for each packet offered,
-/// for each packet taken in.
+/// The machine's time for `sample`, minus the sender's cost of each offered packet, per received
+/// packet.
 fn machine_nanos(sample: &Sample, alone: &Sample) -> Option<f64> {
     let sending = sender_nanos(alone)? * sample.offered_per_second / 1e9;
     nanos_per_packet(sample.machine_cores - sending, sample.taken_per_second)

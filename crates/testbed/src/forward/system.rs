@@ -1,4 +1,4 @@
-//! What is measured: each system as it is put between the ports.
+//! The measured systems, each as it is put between the ports.
 
 use crate::Testbed;
 use crate::bed::{PORT_A, PORT_B, SERVER, tc};
@@ -9,7 +9,7 @@ use narrows_units::{Nanos, Rate};
 use std::path::Path;
 use std::time::Duration;
 
-/// The drop reason that is no limit's doing.
+/// The drop reason that no limit causes.
 const RING_FULL: &str = "ring_full";
 
 /// What a binding limit passes at once after a pause, and how long a packet may wait under it.
@@ -19,9 +19,9 @@ const QUEUE: Nanos = Nanos::from_millis(5);
 /// A limit far above what any of the systems carries.
 const NON_BINDING: &str = "100gbit";
 
-/// What stands between the ports. In the order in which a round measures them: the sender
-/// alone is what all others are compared with, and the binding limit is set by what the
-/// unlimited Narrows carried.
+/// What is between the ports, in the order in which a round measures them: the sender alone is the
+/// reference for all others, and the binding limit is derived from the rate of the unlimited
+/// Narrows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum System {
     /// Nothing: the shaper's kernel drops every frame on arrival.
@@ -32,7 +32,7 @@ pub enum System {
     NarrowsUnlimited,
     /// Narrows with a limit far above the load.
     NarrowsNonBinding,
-    /// Narrows with a limit at half of what gets through without.
+    /// Narrows with a limit at half of the rate without one.
     NarrowsBinding,
     /// The XDP plane without a qdisc.
     XdpUnlimited,
@@ -101,7 +101,7 @@ impl<'a> Running<'a> {
                 instance = Some(Instance::start(bed, program, &["--fail-closed"])?);
             }
             System::XdpUnlimited | System::XdpBinding => {
-                // A veth takes redirected frames while it runs NAPI.
+                // A veth accepts redirected frames only while it runs NAPI.
                 bed.server().run("ethtool", &["-K", SERVER, "gro", "on"])?;
                 let arguments = ["--plane", "xdp", "--fail-closed"];
                 instance = Some(Instance::start(bed, program, &arguments)?);
@@ -137,7 +137,7 @@ impl<'a> Running<'a> {
         instance.tc(&words).map(drop)
     }
 
-    /// Time that its threads have run for; `None` where it has none that forward.
+    /// The run time of its threads; `None` if it has none that forward.
     pub(super) fn cpu(&self) -> Result<Option<Duration>> {
         let is_in_driver = matches!(self.system, System::XdpUnlimited | System::XdpBinding);
         self.instance.as_ref().filter(|_| !is_in_driver).map(Instance::cpu).transpose()
@@ -167,7 +167,7 @@ impl<'a> Running<'a> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         if matches!(self.system, System::XdpUnlimited | System::XdpBinding) {
-            // As all others find it.
+            // As for all other systems.
             self.instance = None;
             let _ = self.bed.server().run("ethtool", &["-K", SERVER, "gro", "off"]);
         }

@@ -1,11 +1,11 @@
-//! A thread beside the one that started it, which is told when to end.
+//! A thread that its creator can stop.
 
 use anyhow::{Context, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-/// A thread that runs until it is told to end. Told so, and waited for, when this is dropped.
+/// A thread that runs until it is stopped. Dropping this stops it and waits for it.
 #[derive(Debug)]
 pub struct Background<T> {
     end: Arc<AtomicBool>,
@@ -13,8 +13,8 @@ pub struct Background<T> {
 }
 
 impl<T: Send + 'static> Background<T> {
-    /// Runs `task` in a thread called `name`. It is to look often whether its flag is set, and to
-    /// end then.
+    /// Runs `task` in a thread called `name`. The task must check its flag often, and return when
+    /// it is set.
     pub fn start(
         name: &str,
         task: impl FnOnce(&AtomicBool) -> Result<T> + Send + 'static,
@@ -28,7 +28,7 @@ impl<T: Send + 'static> Background<T> {
         Ok(Self { end, thread: Some(thread) })
     }
 
-    /// Ends it and returns what came of it.
+    /// Stops it and returns its result.
     pub fn stop(mut self) -> Result<T> {
         self.tell();
         match self.thread.take().map(JoinHandle::join) {
@@ -39,7 +39,7 @@ impl<T: Send + 'static> Background<T> {
 }
 
 impl<T> Background<T> {
-    /// Tells it to end and does not wait.
+    /// Tells it to stop without waiting.
     pub fn tell(&self) {
         self.end.store(true, Ordering::Relaxed);
     }

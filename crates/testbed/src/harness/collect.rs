@@ -1,4 +1,4 @@
-//! What a child prints, read while it runs, so that it never waits for its reader.
+//! Reads a child's output while it runs, so that the child never waits for its reader.
 
 use std::io::Read;
 use std::process::Command;
@@ -31,9 +31,8 @@ impl Collector {
         Self { bytes, thread }
     }
 
-    /// Collects all that `command` will print, on either stream, in its order. The
-    /// stream ends when the child and everything that it starts have ended, and
-    /// `command` is dropped.
+    /// Collects all output of `command` on both streams, in its order. The stream ends when the
+    /// child and everything that it starts have ended, and `command` is dropped.
     pub fn over_both(command: &mut Command) -> std::io::Result<Self> {
         let (reader, writer) = std::io::pipe()?;
         command.stdout(writer.try_clone()?).stderr(writer);
@@ -54,7 +53,7 @@ impl Collector {
     pub fn wait_until(&self, enough: impl Fn(&[u8]) -> bool, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         loop {
-            // In this order, so that what came last is looked at.
+            // In this order, so that the last output is seen.
             let over = self.thread.is_finished() || Instant::now() >= deadline;
             if self.look(&enough) {
                 return true;
@@ -68,7 +67,7 @@ impl Collector {
 
     /// All that came, as text, once the stream has ended.
     pub fn finish(self) -> String {
-        // Nothing in the thread panics, and what came before would still count.
+        // Nothing in the thread panics, and earlier output would still count.
         let _ = self.thread.join();
         let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&bytes).into_owned()

@@ -1,7 +1,7 @@
-//! A thread that hangs: stopped from outside, alone, until this lets it go.
+//! A hanging thread: stopped from outside, alone, until it is released.
 //!
-//! A signal stops a whole process. `ptrace` stops one thread of it, wherever that is, and knows
-//! nothing of what the thread is for: so the program under test needs no switch for it.
+//! A signal stops a whole process. `ptrace` stops a single thread, anywhere, and needs to know
+//! nothing about it. So the program under test needs no special mode.
 
 use anyhow::{Context, Result};
 use nix::sys::ptrace;
@@ -33,8 +33,8 @@ impl HungThread {
 }
 
 impl HungThread {
-    /// Waits until its process has ended, which it takes no part in: the process is not gone before
-    /// whoever stopped a thread of it has noticed that.
+    /// Waits until its process has ended, without changing that: a process is not gone before the
+    /// tracer of one of its threads has noticed.
     pub fn die(self) -> Result<()> {
         waitpid(self.id, Some(WaitPidFlag::__WALL))?;
         Ok(())

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Interrupts that are closer together are one: `timeout` sends it to a program and to its group.
+/// Interrupts that are closer together count as one: `timeout` sends it to a program and to its
+/// group.
 const ONE: Duration = Duration::from_millis(200);
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);

@@ -1,7 +1,7 @@
-//! Narrows itself in the shaper's namespace, run as anyone would run it.
+//! Narrows in the shaper's namespace, run as users run it.
 //!
-//! Its control socket belongs to the network namespace, so `narrows tc` in the shaper's
-//! namespace speaks to the instance there and to no other.
+//! Its control socket belongs to the network namespace, so `narrows tc` in the shaper's namespace
+//! reaches this instance and no other.
 
 use crate::bed::{PORT_A, PORT_B, Testbed};
 use crate::collect::Collector;
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// How long it may take until both ports forward.
 const START: Duration = Duration::from_secs(10);
 
-/// How often an upgrade is tried that takes too long: a busy machine may keep the new process from
+/// How often an upgrade that takes too long is tried: a busy machine may keep the new process from
 /// its core for longer than the old one may wait.
 const UPGRADES: usize = 5;
 
@@ -76,15 +76,15 @@ impl Instance {
         process::run(self.command("reconfigure").args(["--", "sh", "-c", command])).map(drop)
     }
 
-    /// Has the same program take over in another process, by `narrows upgrade`. This is that
-    /// process from then on.
+    /// Lets another process with the same program take over, by `narrows upgrade`. From then on,
+    /// this is that process.
     pub fn upgrade(&mut self) -> Result<()> {
         let mut upgrade = self.command("upgrade");
         upgrade.arg("--json");
         self.process.be_replaced(|| heir(&mut upgrade))
     }
 
-    /// What `narrows show --json` says.
+    /// The output of `narrows show --json`.
     pub fn show(&self) -> Result<Snapshot> {
         let text = process::run(self.command("show").arg("--json"))?;
         serde_json::from_str(&text)

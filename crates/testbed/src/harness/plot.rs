@@ -1,15 +1,15 @@
-//! What all plots share: one file as SVG, which reads in light and dark, alone and on a page.
+//! What all plots share: one SVG file, readable in light and dark mode, alone and on a page.
 
 use anyhow::{Context, Result, anyhow};
 use plotters::style::RGBColor;
 
-/// The colour of text and axes. `currentColor` takes its place, so it is that of the text around.
+/// The colour of text and axes. `currentColor` replaces it: the colour of the surrounding text.
 pub(crate) const INK: RGBColor = RGBColor(0, 0, 0);
-/// What that is where the plot is a picture of its own, as in a README.
+/// The replacement in a plot that is a picture of its own, as in a README.
 const STYLE: &str = "<style>:root { color: #222 } \
                      @media (prefers-color-scheme: dark) { :root { color: #ddd } }</style>";
 
-/// What `draw` draws into the text that it gets, as SVG.
+/// The SVG that `draw` produces in the string that it is given.
 pub(crate) fn svg(
     draw: impl FnOnce(&mut String) -> Result<(), Box<dyn std::error::Error>>,
 ) -> Result<String> {

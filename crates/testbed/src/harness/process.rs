@@ -1,4 +1,4 @@
-//! A child process that is ended by its own id, and not forgotten.
+//! A child process that is ended by its own id and always waited for.
 
 mod adopted;
 
@@ -16,7 +16,7 @@ const POLL: Duration = Duration::from_millis(5);
 /// How long a process may take to end after it was asked, before it is killed.
 pub const GRACE: Duration = Duration::from_secs(2);
 
-/// Runs `command` to its end and returns what it printed; its error where it failed.
+/// Runs `command` to its end and returns its output; its error if it failed.
 pub fn run(command: &mut Command) -> Result<String> {
     let output =
         out_of_reach(command).output().with_context(|| format!("cannot start {command:?}"))?;
@@ -60,8 +60,8 @@ impl Process {
         Ok(Self(Handle::Child(child)))
     }
 
-    /// Lets `replace` have this process start another one that takes its place, and end. `replace`
-    /// returns the id of the other one, which this is from then on.
+    /// Runs `replace`, which makes this process start its successor and end, and returns the
+    /// successor's id. From then on, this is the successor.
     pub fn be_replaced(&mut self, replace: impl FnOnce() -> Result<u32>) -> Result<()> {
         adopted::ask_for_orphans()?;
         let heir = replace()?;
@@ -80,7 +80,7 @@ impl Process {
         }
     }
 
-    /// The pipe on which it prints, once, where it was started with one.
+    /// The pipe of its standard output, once, if it was started with one.
     pub fn stdout(&mut self) -> Option<ChildStdout> {
         match &mut self.0 {
             Handle::Child(child) => child.stdout.take(),
@@ -88,7 +88,7 @@ impl Process {
         }
     }
 
-    /// The pipe on which it complains, once, where it was started with one.
+    /// The pipe of its standard error, once, if it was started with one.
     pub fn stderr(&mut self) -> Option<ChildStderr> {
         match &mut self.0 {
             Handle::Child(child) => child.stderr.take(),
@@ -117,7 +117,7 @@ impl Process {
         matches!(self.try_wait(), Ok(None))
     }
 
-    /// Waits until it ends, at most `limit`; `None` where it still runs then.
+    /// Waits until it ends, at most `limit`; `None` if it still runs then.
     pub fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
         let deadline = Instant::now() + limit;
         loop {
@@ -131,7 +131,7 @@ impl Process {
         }
     }
 
-    /// Asks it to end with `signal`, and kills it where it has not within [`GRACE`].
+    /// Asks it to end with `signal`, and kills it if it has not ended within [`GRACE`].
     pub fn stop(&mut self, signal: Signal) -> Result<ExitStatus> {
         self.signal(signal)?;
         if let Some(status) = self.wait(GRACE)? {

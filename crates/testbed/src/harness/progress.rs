@@ -1,5 +1,4 @@
-//! What a long run is doing, on standard error: a bar for a person at a terminal, a
-//! line per step for a file.
+//! The progress of a long run, on standard error: a bar at a terminal, a line per step in a file.
 
 use crate::interrupt;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -28,8 +27,8 @@ impl Progress {
         Self { bar, started: Instant::now(), steps, step: 0 }
     }
 
-    /// Whether the run is to end before its next step, because of an [interrupt]. Says so once,
-    /// with how much of it the results are.
+    /// Whether the run must end before its next step, because of an [interrupt]. Prints once how
+    /// much of it the results cover.
     pub fn is_over(&self) -> bool {
         let is_over = interrupt::requested();
         if is_over {

@@ -1,5 +1,5 @@
-//! Measurements in rounds: everything that is compared takes its turn in each, so that what else
-//! the machine does meets all alike.
+//! Measurements in rounds: everything that is compared takes its turn in each round, so that other
+//! work on the machine affects all systems alike.
 
 use std::path::PathBuf;
 use std::time::Duration;

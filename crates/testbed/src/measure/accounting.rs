@@ -1,10 +1,10 @@
 //! Where every frame went, from one end of the bed to the other.
 //!
-//! For each direction, what the sender's stack gave to its device is the sum of what the
-//! receiver's device got, what devices dropped on the way, what Narrows dropped by its own
-//! count, what it still holds, and what it gave to its own kernel. What is missing then is
-//! unaccounted for, and what is too much has been sent twice. Only a bed at rest adds up:
-//! [`Books::settle`] waits for it.
+//! For each direction, the frames that the sender's stack passed to its device equal the sum of
+//! those that the receiver's device got, that devices dropped on the way, that Narrows dropped by
+//! its own count, that it still holds, and that it passed to its own kernel. Missing frames are
+//! unaccounted for; excess frames were sent twice. This only balances while the bed is at rest:
+//! [`Books::settle`] waits for that.
 
 use crate::bed::{CLIENT, PORT_A, PORT_B, SERVER, Testbed};
 use crate::counters::{Counters, Counts};
@@ -14,13 +14,13 @@ use serde::Serialize;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Counters that stand still for this long are at rest. Longer than Narrows holds a
-/// packet under any limit used here, and than TCP waits to say something again.
+/// Counters that do not change for this long are at rest. Longer than Narrows holds a packet under
+/// any limit used here, and than TCP's retransmission time-out.
 const QUIET: Duration = Duration::from_millis(400);
-/// Traffic that has ended comes to rest within this, or something goes on sending.
+/// Traffic that has ended comes to rest within this time; otherwise something is still sending.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What the four devices counted since the books were opened.
+/// The counts of the four devices since the books were opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Devices {
     /// The client's.
@@ -36,23 +36,23 @@ pub struct Devices {
 /// The frames of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Direction {
-    /// Given to the sender's device.
+    /// Passed to the sender's device.
     pub handed_over: u64,
-    /// Taken by the receiver's device.
+    /// Received by the receiver's device.
     pub received: u64,
     /// Dropped by a device because its ring or its backlog was full.
     pub dropped_by_devices: u64,
-    /// Dropped by Narrows, for whichever reason; by its program in the driver, too, where a worker
-    /// was silent and no bridge stands by.
+    /// Dropped by Narrows, for any reason; also by its program in the driver, if a worker was
+    /// silent and there is no standby bridge.
     pub dropped_by_narrows: u64,
     /// Held by Narrows.
     pub queued: u64,
-    /// Given to the kernel of the box.
+    /// Passed to the kernel of the box.
     pub to_kernel: u64,
 }
 
 impl Direction {
-    /// Frames of which no trace is left; negative where there are more than were sent.
+    /// Missing frames; negative if there are more than were sent.
     pub fn unaccounted(&self) -> i64 {
         let seen = self.received
             + self.dropped_by_devices
@@ -73,7 +73,7 @@ pub fn directions(devices: &Devices, show: &Snapshot) -> Result<[Direction; 2]> 
         dropped_by_devices: from.tx_dropped + into.rx_dropped + out.tx_dropped,
         ..Direction::default()
     };
-    // With a bridge that stands by they went over that.
+    // With a standby bridge, they took the bridge.
     let stalled = |into: &Port| if show.standby().is_none() { into.stalled } else { 0 };
     let Devices { client, port_a, port_b, server } = devices;
     let forth = Direction {
@@ -91,7 +91,7 @@ pub fn directions(devices: &Devices, show: &Snapshot) -> Result<[Direction; 2]> 
     Ok([forth, back])
 }
 
-/// The counters of all four devices, from the moment when they were opened.
+/// The counters of all four devices, since they were opened.
 #[derive(Debug)]
 pub struct Books {
     counters: [Counters; 4],
@@ -99,7 +99,7 @@ pub struct Books {
 }
 
 impl Books {
-    /// Opens them over `bed`, which is at rest.
+    /// Opens them on `bed`, which is at rest.
     pub fn open(bed: &Testbed) -> Result<Self> {
         let counters = [
             Counters::of(bed.client(), CLIENT)?,
@@ -113,7 +113,7 @@ impl Books {
         Ok(books)
     }
 
-    /// What was counted since.
+    /// The counts since then.
     pub fn read(&mut self) -> Result<Devices> {
         let mut counts = [Counts::default(); 4];
         for (index, counters) in self.counters.iter_mut().enumerate() {
@@ -123,7 +123,7 @@ impl Books {
         Ok(Devices { client, port_a, port_b, server })
     }
 
-    /// Waits until nothing moves, and returns what was counted since the books were opened.
+    /// Waits until nothing moves, and returns the counts since the books were opened.
     pub fn settle(&mut self) -> Result<Devices> {
         let deadline = Instant::now() + TIMEOUT;
         let mut last = self.read()?;

@@ -1,11 +1,11 @@
-//! Frames as they arrive, byte for byte.
+//! Captures frames as they arrive, byte for byte.
 //!
-//! By `tcpdump`, because a packet socket alone shows frames without their outermost
-//! VLAN tag, which the kernel takes off first; `libpcap` puts it back.
+//! This uses `tcpdump`, because a packet socket alone shows frames without their outermost VLAN
+//! tag, which the kernel strips; `libpcap` restores it.
 //!
-//! Each frame comes with the time at which the kernel received it, to the nanosecond. Where only
-//! that matters, [`Capture::of_times`] takes the first bytes of frames and a block of them at a
-//! time, which keeps some hundred thousand a second from disturbing what is measured.
+//! Each frame has the time at which the kernel received it, to the nanosecond. If only the time
+//! matters, [`Capture::of_times`] takes the first bytes of frames and reads them in blocks, so that
+//! a few hundred thousand frames a second do not disturb the measurement.
 
 use crate::collect::Collector;
 use crate::namespace::Namespace;
@@ -18,7 +18,7 @@ use pcap_parser::{parse_pcap_frame, parse_pcap_header};
 use std::process::Stdio;
 use std::time::Duration;
 
-/// How long `tcpdump` may take to begin.
+/// How long `tcpdump` may take to start.
 const START: Duration = Duration::from_secs(5);
 
 /// A frame with the time at which it came.
@@ -44,8 +44,8 @@ const WHOLE_AND_AT_ONCE: [&str; 4] = ["-U", "--immediate-mode", "-s", "0"];
 const HEADERS_IN_BLOCKS: [&str; 2] = ["-s", "96"];
 
 impl Capture {
-    /// Captures what `device` in `namespace` receives and `filter` (as in
-    /// `pcap-filter(7)`; empty for everything) lets through. Returns once it captures.
+    /// Captures what `device` in `namespace` receives and `filter` accepts (as in `pcap-filter(7)`;
+    /// empty for everything). Returns once it captures.
     pub fn start(namespace: &Namespace, device: &str, filter: &str) -> Result<Self> {
         Self::spawn(namespace, device, filter, &WHOLE_AND_AT_ONCE)
     }

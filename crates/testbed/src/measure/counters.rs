@@ -1,15 +1,14 @@
-//! What a device counted, read from the kernel.
+//! A device's counters, read from the kernel.
 //!
-//! `/proc/net/dev` shows one namespace's devices to whoever opened it there, so a file
-//! opened once inside can be read from anywhere, for the price of one system call.
+//! `/proc/net/dev` shows the devices of the namespace in which it was opened. So a file opened once
+//! inside can be read from anywhere, at the cost of one system call.
 //!
-//! What a `veth` counts, for those who add the numbers up: a frame that the far end
-//! took is in `tx` here and in `rx` there; one that the far end's ring had no room for
-//! is in `tx_dropped` here and nowhere there; one that the far end's XDP program or its
-//! socket refused is in `tx` here and in `rx_dropped` there. Bytes are of whole frames,
-//! except where the far end runs an XDP program in its driver: what is sent to it is counted
-//! without Ethernet headers. So rates are taken where no such program is, at the receiver,
-//! and all else is counted in frames.
+//! How a `veth` counts: a frame that the peer received is in `tx` here and in `rx` there. A frame
+//! for which the peer's ring had no room is in `tx_dropped` here and nowhere there. A frame that
+//! the peer's XDP program or its socket refused is in `tx` here and in `rx_dropped` there. Bytes
+//! are of whole frames, with one exception: frames sent to a peer that runs an XDP program in its
+//! driver are counted without Ethernet headers. So rates are taken where there is no such program,
+//! at the receiver, and everything else is counted in frames.
 
 use crate::namespace::Namespace;
 use anyhow::{Context, Result};
@@ -24,13 +23,13 @@ pub struct Counts {
     pub rx_packets: u64,
     /// Their bytes.
     pub rx_bytes: u64,
-    /// Frames that came and were dropped at once.
+    /// Frames that arrived and were dropped at once.
     pub rx_dropped: u64,
     /// Frames sent.
     pub tx_packets: u64,
     /// Their bytes.
     pub tx_bytes: u64,
-    /// Frames that the far end had no room for.
+    /// Frames for which the peer had no room.
     pub tx_dropped: u64,
 }
 

@@ -1,9 +1,9 @@
-//! Time that threads ran for, from the scheduler's books.
+//! The run time of threads, from the scheduler.
 //!
-//! It is exact to the nanosecond. Work that the kernel does in a softirq is booked on the
-//! thread that it interrupted, most often the one that set it off: a sender also pays for
-//! what its packets cause. What softirqs leave over, the kernel's own `ksoftirqd` threads
-//! do. Together these are all that traffic costs, whatever else the machine is doing.
+//! It is exact to the nanosecond. The kernel charges work in a softirq to the thread that it
+//! interrupted, usually the one that caused it: a sender also pays for its packets' processing. The
+//! kernel's `ksoftirqd` threads do the rest. Their sum is the whole cost of traffic, whatever else
+//! the machine does.
 
 use anyhow::{Context, Result};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -11,10 +11,10 @@ use nix::unistd::Pid;
 use std::fs;
 use std::time::Duration;
 
-/// The priority of Narrows's workers.
+/// The priority of Narrows' workers.
 const WORKER_NICE: i32 = -20;
 
-/// What all threads of process `pid` have run for, those that have ended left out.
+/// The run time of all threads of process `pid`, except those that have ended.
 pub fn of_process(pid: u32) -> Result<Duration> {
     let tasks = format!("/proc/{pid}/task");
     let mut total = Duration::ZERO;
@@ -27,15 +27,15 @@ pub fn of_process(pid: u32) -> Result<Duration> {
     Ok(total)
 }
 
-/// What one thread of this process has run for.
+/// The run time of one thread of this process.
 pub fn of_thread(thread: Pid) -> Result<Duration> {
     let path = format!("/proc/self/task/{thread}/schedstat");
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
     parse_schedstat(&text).context("schedstat is not what it used to be")
 }
 
-/// The kernel's threads that do what softirqs leave over, one for each core. None where
-/// the machine's processes cannot be seen, as in a container.
+/// The kernel's `ksoftirqd` threads, one for each core. None if the machine's processes are not
+/// visible, as in a container.
 pub fn softirq_threads() -> Vec<u32> {
     let is_one = |pid: &u32| {
         fs::read_to_string(format!("/proc/{pid}/comm"))
@@ -49,10 +49,10 @@ pub fn softirq_threads() -> Vec<u32> {
         .collect()
 }
 
-/// What the whole machine has done since it was started, from `/proc/stat`.
+/// Activity of the whole machine since it was started, from `/proc/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MachineTime {
-    /// Time of all cores together in which they had nothing to do, in hundredths of a second.
+    /// Idle time of all cores together, in hundredths of a second.
     pub idle: Duration,
     /// Context switches.
     pub switches: u64,
@@ -75,7 +75,7 @@ impl MachineTime {
     }
 }
 
-/// How many cores the machine has in use, whoever may use them.
+/// How many cores the machine has in use, for any process.
 pub fn online() -> Result<usize> {
     let is_core = |line: &&str| {
         line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
@@ -108,10 +108,10 @@ pub fn pin_this_thread(core: usize) -> Result<()> {
         .with_context(|| format!("cannot keep a thread on core {core}"))
 }
 
-/// Gives the calling thread the priority of Narrows's workers, so that on a busy machine what
-/// sends and what is under test are kept from their cores alike.
+/// Gives the calling thread the priority of Narrows' workers, so that on a busy machine senders and
+/// the program under test wait for their cores equally.
 pub fn prefer_this_thread() -> Result<()> {
-    // On Linux this is of the calling thread alone.
+    // On Linux this affects only the calling thread.
     rustix::process::setpriority_process(None, WORKER_NICE)
         .context("cannot raise a thread's priority")
 }

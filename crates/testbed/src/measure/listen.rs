@@ -17,13 +17,13 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Room for what the receiver has not yet read: more than a second of what is sent here, as it
-/// may have to wait so long for a core.
+/// Buffer for frames that the receiver has not read yet: more than a second of the traffic here,
+/// because it may wait that long for a core.
 const BUFFER: usize = 256 << 20;
 /// How often it looks whether it is to end, in milliseconds.
 const LOOK: u16 = 20;
 
-/// A socket that gets what arrives, and not what its own end sends.
+/// A socket that gets arriving frames, and not those that its own end sends.
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: OwnedFd,
@@ -34,7 +34,7 @@ impl Listener {
     pub(crate) fn open(end: End<'_>) -> Result<Self> {
         end.namespace.enter(|| {
             let kind = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-            // Of this protocol it is shown what comes in and not what the end itself sends.
+            // With this protocol it gets only arriving frames.
             let socket = socket(AddressFamily::Packet, SockType::Raw, kind, SockProtocol::EthIp)
                 .context("cannot open a packet socket")?;
             setsockopt(&socket, sockopt::RcvBufForce, &BUFFER)?;
@@ -59,7 +59,7 @@ impl Listener {
     ) -> Result<()> {
         let mut space = cmsg_space!(TimeSpec);
         loop {
-            // In this order, so that what came last is read.
+            // In this order, so that the last frames are read.
             let is_last = end.load(Ordering::Relaxed);
             while self.receive::<LENGTH>(&mut space, &mut note)? {}
             if is_last {

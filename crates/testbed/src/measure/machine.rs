@@ -1,4 +1,4 @@
-//! Which machine a measurement was taken on, in its own words.
+//! A description of the machine on which a measurement was taken.
 
 use crate::cpu;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! A figure over several rounds: the median, with the extremes that say how much it is worth.
+//! A figure over several rounds: the median with the extremes, which show its reliability.
 
 use serde::Serialize;
 

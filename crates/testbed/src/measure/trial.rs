@@ -1,7 +1,7 @@
-//! One load through whatever forwards, measured over a window in which it is steady.
+//! One load through any forwarder, measured over a window in which it is steady.
 //!
-//! The load starts, arrives and warms up; only then does the window open, at both ends
-//! of which the caller may look at what else it wants to know about the window.
+//! The load starts, arrives and warms up; only then does the window open. At both ends of the
+//! window the caller may read further values.
 
 use crate::bed::{CLIENT, Testbed};
 use crate::flood::{Flood, Running};

@@ -1,8 +1,8 @@
-//! How much was delivered in an exact span of time.
+//! The amount delivered in an exact span of time.
 //!
-//! A rate is only as good as its clock: each reading of the counters is taken between
-//! two readings of the clock, and taken again where those lie too far apart, because
-//! the machine did something else in between.
+//! A rate is only as accurate as its clock. Each reading of the counters is between two readings of
+//! the clock. If those are too far apart, because the machine did something else in between, it is
+//! repeated.
 
 use crate::bed::{End, Testbed};
 use crate::counters::{Counters, Counts};

@@ -1,5 +1,5 @@
-//! The testbed itself: three namespaces, two cables; or four in a row, where something that stands for
-//! distance is to be between the client and the shaper.
+//! The testbed: three namespaces and two cables; or four in a row, with room for a delay between
+//! the client and the shaper.
 
 use crate::guard::Guard;
 use crate::namespace::Namespace;
@@ -20,12 +20,12 @@ pub const PORT_B: &str = "port-b";
 /// The server's device.
 pub const SERVER: &str = "srv0";
 
-/// The device between client and shaper that faces the client, where there is one.
+/// The device between client and shaper that faces the client, if there is one.
 pub const FAR_A: &str = "far-a";
-/// That which faces the shaper.
+/// The device that faces the shaper.
 pub const FAR_B: &str = "far-b";
 
-/// The client's address. Both lie in the range that RFC 2544 sets aside for benchmarks.
+/// The client's address. Both addresses are in RFC 2544's range for benchmarks.
 pub const CLIENT_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 /// The server's address.
 pub const SERVER_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
@@ -34,21 +34,21 @@ pub const SERVER_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 pub const CLIENT_MAC: [u8; 6] = [0x02, b'n', b'r', b'w', 0, 1];
 /// The server's MAC address.
 pub const SERVER_MAC: [u8; 6] = [0x02, b'n', b'r', b'w', 0, 2];
-/// Nobody's MAC address. A frame sent to it is forwarded like any other, counted by
-/// the server's device and then thrown away, which is the cheapest way to receive it.
+/// An unused MAC address. A frame to it is forwarded like any other, counted by the server's device
+/// and then discarded, which is the cheapest way to receive it.
 pub const SINK_MAC: [u8; 6] = [0x02, b'n', b'r', b'w', 0, 3];
 
-/// Queues of each device where nothing else was asked for.
+/// The default number of queues per device.
 pub const QUEUES: u32 = 4;
 
-/// Offloads that hand over what no wire could carry: frames without a checksum, or
-/// larger than the MTU.
+/// Offloads that produce frames which no wire could carry: without a checksum, or larger than the
+/// MTU.
 const OFFLOADS: [&str; 10] = ["tx", "off", "tso", "off", "gso", "off", "gro", "off", "sg", "off"];
 
 /// Numbers the testbeds of this process.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// One end of the bed: where traffic starts from or goes to.
+/// One end of the bed: the source or destination of traffic.
 #[derive(Clone, Copy, Debug)]
 pub struct End<'a> {
     /// Its namespace.
@@ -59,8 +59,8 @@ pub struct End<'a> {
     pub ip: Ipv4Addr,
 }
 
-/// Three namespaces in a row, ready for traffic as soon as something forwards in the
-/// middle. Removed when dropped, or when this process ends in any other way.
+/// Three namespaces in a row, ready for traffic as soon as something forwards in the middle.
+/// Removed when dropped, or when this process ends in any other way.
 #[derive(Debug)]
 pub struct Testbed {
     client: Namespace,
@@ -68,7 +68,7 @@ pub struct Testbed {
     server: Namespace,
     far: Option<Namespace>,
     queues: u32,
-    // Last, so that it works when everything above was dropped.
+    // Last, so that it is dropped after everything above.
     _guard: Guard,
 }
 
@@ -79,7 +79,7 @@ impl Testbed {
         Self::build(queues, false)
     }
 
-    /// The same with a namespace between client and shaper, in which something has to forward, too.
+    /// The same with a namespace between client and shaper, in which something must forward, too.
     pub fn distant(queues: u32) -> Result<Self> {
         Self::build(queues, true)
     }
@@ -106,7 +106,7 @@ impl Testbed {
         Ok(bed)
     }
 
-    /// Where traffic comes from.
+    /// The source of traffic.
     pub fn client(&self) -> &Namespace {
         &self.client
     }
@@ -116,13 +116,13 @@ impl Testbed {
         &self.shaper
     }
 
-    /// Where traffic goes to.
+    /// The destination of traffic.
     pub fn server(&self) -> &Namespace {
         &self.server
     }
 
-    /// What is between client and shaper, of a [distant](Self::distant) bed: its ports are [`FAR_A`]
-    /// and [`FAR_B`].
+    /// The namespace between client and shaper of a [distant](Self::distant) bed: its ports are
+    /// [`FAR_A`] and [`FAR_B`].
     pub fn far(&self) -> Option<&Namespace> {
         self.far.as_ref()
     }
@@ -140,8 +140,8 @@ impl Testbed {
         self.queues
     }
 
-    /// Keeps the kernel from sending anything of its own accord, before there is a
-    /// device to send on: a test counts every frame.
+    /// Prevents the kernel from sending anything by itself, before there is a device to send on: a
+    /// test counts every frame.
     fn quieten(&self) -> Result<()> {
         for namespace in [&self.client, &self.shaper, &self.server].into_iter().chain(&self.far) {
             // A kernel without IPv6 is quiet already.

@@ -1,4 +1,4 @@
-//! The kernel's own forwarder in the shaper's place: a bridge over the two ports.
+//! The kernel's forwarder in place of the shaper: a bridge between the two ports.
 
 use crate::bed::{PORT_A, PORT_B, Testbed, tc};
 use crate::process;
@@ -16,7 +16,7 @@ pub struct Bridge<'a> {
 }
 
 impl<'a> Bridge<'a> {
-    /// Joins the ports of `bed`. It learns no addresses and says nothing itself.
+    /// Joins the ports of `bed`. It learns no addresses and sends nothing itself.
     pub fn over(bed: &'a Testbed) -> Result<Self> {
         ip(bed, &format!("link add name {BRIDGE} type bridge stp_state 0 mcast_snooping 0"))?;
         let bridge = Self { bed };
@@ -37,8 +37,8 @@ impl<'a> Bridge<'a> {
         self.shape(port, "handle 1: htb default 1")
     }
 
-    /// Sets `rate` and `burst`, in `tc`'s words, of the only class of the HTB at `port`, and how
-    /// much may wait in it where that is not to be HTB's own 1000 packets.
+    /// Sets `rate` and `burst`, in `tc`'s words, of the only class of the HTB at `port`, and the
+    /// limit of its queue, if that is not to be HTB's own 1000 packets.
     pub fn limit_htb(
         &self,
         port: &str,

@@ -1,17 +1,16 @@
 //! Removes namespaces however their owner ends.
 //!
-//! The guard is a shell that reads from a pipe whose other end the owner holds, and
-//! that only starts to work when nothing holds that end any more: the owner let go of
-//! it, returned, panicked, aborted or was killed. Only the kernel can promise that, so
-//! no signal handler could do the same. It is started in a process group of its own,
-//! out of reach of the terminal's interrupt key.
+//! The guard is a shell that reads from a pipe whose other end the owner holds. It starts to work
+//! when nothing holds that end any more: the owner dropped it, returned, panicked, aborted or was
+//! killed. Only the kernel can guarantee that; a signal handler could not. The guard is in a
+//! process group of its own, out of reach of the terminal's interrupt key.
 
 use anyhow::{Context, Result};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// Ends what runs in the namespaces given as arguments, politely and then not, and
-/// removes them. `ip netns pids` lists only processes that were started inside.
+/// Terminates, then kills, everything that runs in the namespaces given as arguments, and removes
+/// them. `ip netns pids` lists only processes that were started inside.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 read -r _
@@ -54,7 +53,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         self.lifeline = None;
-        // The guard ends by itself; were it gone already, so would be its work.
+        // The guard ends by itself. If it has already ended, its work is done.
         let _ = self.shell.wait();
     }
 }

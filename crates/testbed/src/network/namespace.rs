@@ -12,8 +12,7 @@ use std::thread;
 /// Where `ip netns` keeps the names.
 pub(crate) const DIRECTORY: &str = "/run/netns";
 
-/// A named network namespace. It does not remove itself: the [guard](crate::guard)
-/// does.
+/// A named network namespace. It does not remove itself: the [guard](crate::guard) does.
 #[derive(Clone, Debug)]
 pub struct Namespace {
     name: String,

@@ -1,8 +1,8 @@
-//! Namespaces that somebody left behind, found by their name.
+//! Abandoned namespaces, recognized by their names.
 //!
-//! A namespace's name ends in `PID-N`, the process that owns it and a number that
-//! tells its testbeds apart. Where no process has that id, nobody will ever remove it:
-//! even the guard was killed. One whose process lives is never touched.
+//! A namespace's name ends in `PID-N`: the process that owns it, and a number for each of its
+//! testbeds. If no process has that id, nothing else will remove the namespace: even its guard was
+//! killed. A namespace whose process is alive is never touched.
 
 use crate::guard::Guard;
 use crate::namespace::DIRECTORY;

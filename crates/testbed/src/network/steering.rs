@@ -1,10 +1,10 @@
-//! Which TX queue a sender's frames take, and so which queue the shaper receives them on.
+//! Controls which TX queue a sender's frames take, and so on which queue the shaper receives them.
 //!
-//! A `veth` delivers to the RX queue whose number the TX queue had. The kernel picks that by the
-//! hash of the flow, under a key that it draws at boot; so which flow takes which queue is found by
-//! trying ([`flows`]). Transmit packet steering (XPS) overrides the hash: with every core mapped to
-//! one queue, everything takes it ([`pin`]). A filter does, too, and goes by the port
-//! ([`by_port`]). What a queue has sent, [`QueueCounters`] say.
+//! A `veth` delivers to the RX queue with the number of the TX queue. The kernel selects the TX
+//! queue by the hash of the flow, with a key that it draws at boot. So which flow takes which queue
+//! is found by trying ([`flows`]). Transmit packet steering (XPS) overrides the hash: with every
+//! core mapped to one queue, everything takes that queue ([`pin`]). A filter can override it, too,
+//! by port ([`by_port`]). [`QueueCounters`] count what each queue has sent.
 
 use crate::bed::{CLIENT, End, SERVER, SINK_MAC, Testbed, tc};
 use crate::namespace::Namespace;
@@ -20,10 +20,10 @@ const TRIED_AT_ONCE: u16 = 10;
 /// Flows tried in all before giving up: far more than enough for a hash that spreads.
 const TRIED_IN_ALL: u16 = 4000;
 
-/// Source ports that take each queue of the client's device, `per_queue` for each:
-/// the first list is for queue 0, and so on.
+/// Source ports that take each queue of the client's device, `per_queue` for each: the first list
+/// is for queue 0, and so on.
 ///
-/// Try it before the counters matter: the frames that it tries with are sent.
+/// Call it before the counters matter: it sends frames.
 pub fn flows(bed: &Testbed, per_queue: usize) -> Result<Vec<Vec<u16>>> {
     if bed.queues() == 1 {
         return Ok(vec![(0..u16::try_from(per_queue)?).map(frames::port).collect()]);

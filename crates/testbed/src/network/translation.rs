@@ -1,8 +1,8 @@
-//! Connections as the kernel knows them that translates their addresses, without the packets.
+//! Entries of connection tracking with translated addresses, without sending packets.
 //!
-//! By one message of conntrack's netlink interface (`linux/netfilter/nfnetlink_conntrack.h`), which
-//! needs no firewall rule and no tool. The kernel takes it only with the privilege to administer
-//! the network, in the namespace of the caller.
+//! This takes one message of conntrack's netlink interface
+//! (`linux/netfilter/nfnetlink_conntrack.h`), which needs no firewall rule and no tool. The kernel
+//! requires the privilege to administer the network, in the namespace of the caller.
 //!
 //! Non-goals: listing and removing entries; a namespace takes its own with it.
 

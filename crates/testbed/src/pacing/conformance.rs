@@ -1,13 +1,13 @@
-//! How well single flows are paced: the kernel's times at the receiver.
+//! How accurately single flows are paced: the kernel's times at the receiver.
 //!
-//! The times are taken when the receiving device hands a frame to its kernel, which with `veth`
-//! happens in the system call that sends it. So they say when Narrows sent it, give or take a few
-//! microseconds, and the scheduler's and the timers' delays with it.
+//! The time of a frame is taken when the receiving device passes it to its kernel, which with
+//! `veth` happens in the system call that sends it. So it is the time at which Narrows sent the
+//! frame, within a few microseconds, including the delays of scheduler and timers.
 //!
-//! What bounds the deviation over a window: a packet leaves at most one slot late, so a window is
-//! off by at most the slot's part of it. `flowbundler`'s slot is up to a packet's time at the
-//! flow's rate: at 500 Mbit/s 16 us, which is 1.6 % of a millisecond, at 2 Mbit/s 4.2 ms. That is
-//! what a burst of several flows is paid with.
+//! The bound of the deviation over a window: a packet leaves at most one slot late, so a window
+//! deviates by at most the slot's fraction of it. `flowbundler`'s slot is up to a packet's time at
+//! the flow's rate: at 500 Mbit/s 16 us, which is 1.6 % of a millisecond, at 2 Mbit/s 4.2 ms. That
+//! is the price of bundling several flows.
 
 use super::load::{self, Class};
 use super::system::System;
@@ -50,7 +50,7 @@ pub struct ConformanceRow {
     pub rate_bps: u64,
     /// Their packets looked at.
     pub packets: usize,
-    /// Packets that the capture missed, of all flows: where there are any, gaps are too long.
+    /// Packets that the capture missed, of all flows: if there are any, gaps are too long.
     pub missed: u64,
     /// How far each flow's rate over the whole time is off, in per cent; between the extremes.
     pub whole_percent: Spread,
@@ -83,7 +83,7 @@ pub(super) fn run(options: &Rounds, progress: &mut Progress) -> Result<Vec<Confo
     Ok(rows)
 }
 
-/// One flow where there is one queue, and otherwise a class for each queue.
+/// One flow if there is one queue, and otherwise a class for each queue.
 fn classes(bed: &Testbed) -> Result<Vec<Class>> {
     if bed.queues() == 1 {
         return Ok(vec![Class { ports: vec![frames::port(0)], rate: SINGLE, share: 1 }]);
@@ -97,7 +97,7 @@ fn classes(bed: &Testbed) -> Result<Vec<Class>> {
     Ok(flows.into_iter().zip(RATES_MBIT).map(class).collect())
 }
 
-/// Puts `system` over port B, with a queue for each class where there are several.
+/// Puts `system` over port B, with a queue for each class if there are several.
 fn set_up(instance: &Instance, system: System, classes: &[Class]) -> Result<()> {
     let words =
         |class: &Class| system.words(class.rate, class.flow_limit(), class.ports.len() as u32);

@@ -1,4 +1,4 @@
-//! What a qdisc costs a packet: one qdisc, some flows, one round.
+//! The cost of a qdisc per packet: one qdisc, some flows, one round.
 
 use super::load::{self, Class};
 use super::system::System;
@@ -20,7 +20,7 @@ pub(super) const FLOWS: [u16; 3] = [16, 64, 1024];
 /// All flows together: some 51,000 packets a second, one in 20 us, which every system here carries
 /// on a part of a core. Each of 1024 flows has 600 kbit/s.
 const TOTAL: Rate = Rate::from_bits_per_sec(1024 * 600_000);
-/// The drop reason of a flow that has too much queued.
+/// The drop reason of a flow whose queue is full.
 const FLOW_LIMIT: &str = "flow_limit";
 
 /// What is measured together.
@@ -99,7 +99,7 @@ struct Look {
     at: Instant,
     cpu: Duration,
     devices: Devices,
-    /// Port B's, read at another moment than the rest: only compared with each other.
+    /// Port B's counters, read at another moment than the rest and only compared with each other.
     queue: Queue,
 }
 
@@ -115,7 +115,7 @@ fn measure(bed: &Testbed, instance: &Instance, cell: Cell, window: Duration) -> 
     let before = queue(instance)?;
     let mut books = Books::open(bed)?;
     let load = load::start(bed, std::slice::from_ref(&class), Some(cpu::last_core()?), window)?;
-    // `narrows show` is outside of the time that is measured.
+    // `narrows show` is outside the measured time.
     let queue_at_start = queue(instance)?;
     let start = look(instance, &mut books, queue_at_start)?;
     thread::sleep(window);
@@ -131,7 +131,7 @@ fn look(instance: &Instance, books: &mut Books, queue: Queue) -> Result<Look> {
     Ok(Look { at, cpu, devices: books.read()?, queue })
 }
 
-/// `all` and `drops` are over the whole load, the looks over the window within.
+/// `all` and `drops` are over the whole load, the readings over the window within it.
 fn sample(
     class: &Class,
     [start, end]: [&Look; 2],
@@ -172,7 +172,7 @@ mod tests {
         for flows in FLOWS {
             let packets = load::total_packets_per_second(&[class(flows)]);
             assert!((packets - 51_200.0).abs() < 1.0, "{flows} flows: {packets}");
-            // And fits the packets that a worker may hold.
+            // And fits within the packets that a worker may hold.
             let queued = class(flows).flow_limit() * u32::from(flows);
             assert!((2000..=4096).contains(&queued), "{flows} flows: {queued}");
         }

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 /// Frames, in bytes.
 pub(super) const FRAME_BYTES: usize = 1500;
-/// What is offered, in parts of the rate: enough for queues to stay full when a busy machine keeps
-/// the sender from its core for a moment, as little as possible beyond.
+/// The offered rate relative to the flow's rate: enough for queues to stay full when a busy machine
+/// keeps the sender from its core for a moment, and as little as possible beyond.
 pub(super) const OFFERED: f64 = 1.03;
-/// What fills the queues: for how long, and in parts of the rate. It is more than twice what they
-/// hold.
+/// The initial fill of the queues: its duration, and its rate relative to the flow's. It is more
+/// than twice their size.
 const PRIMING: Duration = Duration::from_millis(200);
 const PRIMED: f64 = 1.5;
 /// What a flow may have queued, in time at its rate.

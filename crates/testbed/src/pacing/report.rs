@@ -1,4 +1,4 @@
-//! What the benchmark found, as tables and as JSON.
+//! The results of the benchmark, as tables and as JSON.
 
 use super::conformance::ConformanceRow;
 use super::cost::{Cell, FLOWS, Sample, Samples};
@@ -13,10 +13,10 @@ use narrows_units::Rate;
 use serde::Serialize;
 use std::fmt;
 
-/// By how much the others are to cost more than `flowbundler`, above the traffic's own cost, with
-/// the most flows.
+/// The target for how much more the others cost than `flowbundler`, above the traffic's own cost,
+/// with the most flows.
 const TO_REACH: f64 = 2.6;
-/// With less than this offered, in per cent of the rate, flows run dry and there is nothing to
+/// If less than this is offered, in per cent of the rate, flows run dry and there is nothing to
 /// pace.
 const OFFERED_LEAST: f64 = 100.0;
 
@@ -39,15 +39,15 @@ pub struct CostRow {
     pub packets_per_kick: Spread,
     /// Processor time of Narrows for each packet, in nanoseconds.
     pub cpu_ns_per_packet: Spread,
-    /// The same above that of `none` in the same round.
+    /// The same minus that of `none` in the same round.
     pub overhead_ns_per_packet: Spread,
-    /// The processor time, over that of `flowbundler` in the same round.
+    /// The processor time, relative to that of `flowbundler` in the same round.
     pub cpu_to_flowbundler: Spread,
-    /// The time above `none`, over that of `flowbundler` in the same round; the median. None where
+    /// The time above `none`, over that of `flowbundler` in the same round; the median. None if
     /// `flowbundler` cost no more than `none` in most rounds.
     pub overhead_to_flowbundler: Option<f64>,
-    /// Rounds in which something else kept the sender from its core, so that flows were offered
-    /// less than their rate. Their figures say nothing about pacing.
+    /// Rounds in which other work kept the sender from its core, so that flows were offered less
+    /// than their rate. Their figures say nothing about pacing.
     pub disturbed_rounds: usize,
     /// Frames that their flow's limit dropped, all rounds together.
     pub flow_limit_drops: u64,
@@ -63,11 +63,11 @@ pub struct Report {
     pub machine: Machine,
     /// What each flow was offered, in parts of its rate.
     pub offered: f64,
-    /// By how much `overhead_to_flowbundler` is to exceed 1 with 1024 flows.
+    /// The target for how much `overhead_to_flowbundler` exceeds 1 with 1024 flows.
     pub to_reach: f64,
-    /// What pacing costs.
+    /// The cost of pacing.
     pub cost: Vec<CostRow>,
-    /// How well it paces.
+    /// The accuracy of pacing.
     pub conformance: Vec<ConformanceRow>,
 }
 
@@ -243,7 +243,7 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    /// Whether what is to be reached was.
+    /// Whether the target was reached.
     fn write_verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let disturbed: usize = self.cost.iter().map(|row| row.disturbed_rounds).sum();
         if disturbed > 0 {

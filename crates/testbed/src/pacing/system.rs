@@ -1,17 +1,17 @@
-//! What is measured, in the words of `narrows tc`.
+//! The measured qdiscs, in the words of `narrows tc`.
 
 use narrows_units::Rate;
 
 /// The slot of a single wheel: what Carousel and Eiffel are run with at 10 Gbit/s, by the paper.
 const SLOT: &str = "1us";
 
-/// How many flows `fq` may tell apart.
+/// How many flows `fq` may distinguish.
 const FQ_FLOWS: u32 = (1 << 20) - 1;
 
 /// A qdisc that paces, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum System {
-    /// No qdisc: what comes leaves at once.
+    /// No qdisc: packets leave as they arrive.
     None,
     FlowBundler,
     Carousel,
@@ -50,7 +50,7 @@ impl System {
             Self::FlowBundler => format!("flowbundler {common}"),
             Self::Carousel => format!("carousel {common} granularity {SLOT}"),
             Self::Eiffel => format!("eiffel {common} granularity {SLOT}"),
-            // Its default has 1024 flows at most, of which those with the same bits would share a
+            // Its default is at most 1024 flows, and flows with the same hash bits would share a
             // rate.
             Self::Fq => format!("fq {common} orphan_mask {FQ_FLOWS}"),
         }

@@ -1,4 +1,4 @@
-//! What the times say at which a flow's packets arrived.
+//! Statistics over the arrival times of a flow's packets.
 
 use crate::spread::Spread;
 use narrows_units::Nanos;
@@ -7,10 +7,11 @@ use serde::Serialize;
 /// A deviation up to this is what the paper reports, in per cent.
 const GOOD_PERCENT: f64 = 0.3;
 
-/// A window with fewer packets than this says more about where it begins than about the rate.
+/// A window with fewer packets than this depends more on where it begins than on the rate.
 const PACKETS_MIN: f64 = 4.0;
 
-/// How far the rate over windows of one length is off, either way, in per cent of the rate.
+/// The deviation of the rate over windows of one length, in either direction, in per cent of the
+/// rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Deviation {
     /// The windows' length.
@@ -27,8 +28,8 @@ pub struct Deviation {
     pub within_03_percent: f64,
 }
 
-/// The gaps between a packet and the next but one of its flow, in parts of two packet times at its
-/// rate: 1 where they are spaced evenly, 0 where three left together.
+/// The gaps between a packet and the next but one of its flow, relative to two packet times at its
+/// rate: 1 if they are evenly spaced, 0 if three left together.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Gaps {
     /// Gaps looked at, of all flows.
@@ -50,12 +51,12 @@ pub struct Gaps {
 pub struct Trace {
     /// When its packets arrived.
     pub at: Vec<Nanos>,
-    /// What one of them takes at its rate, in nanoseconds.
+    /// The time of one packet at its rate, in nanoseconds.
     pub packet_nanos: f64,
 }
 
 impl Trace {
-    /// How far the rate over all of it is off, in per cent; negative below.
+    /// The deviation of the rate over the whole trace, in per cent; negative below.
     fn deviation_percent(&self) -> Option<f64> {
         let (first, last) = (*self.at.first()?, *self.at.last()?);
         self.off_percent(self.at.len() - 1, last - first)
@@ -111,7 +112,7 @@ impl Sorted {
     }
 }
 
-/// Over windows of `window` of all `traces`. `None` where their packets are too far apart.
+/// Over windows of `window` of all `traces`. `None` if their packets are too far apart.
 pub fn deviation(traces: &[Trace], window: Nanos) -> Option<Deviation> {
     let off = traces.iter().flat_map(|trace| trace.windows(window)).map(f64::abs);
     let off = Sorted::of(off.collect())?;

@@ -19,8 +19,8 @@ const PORT: u16 = 20_000;
 /// What a flood offers, as a multiple of the limit; its frames, in bytes.
 const OVERLOAD: f64 = 1.3;
 const FRAME_BYTES: usize = 1514;
-/// How long a flood runs before it is measured, so that bucket and virtual queue are used up: they
-/// fill by what is above the limit.
+/// How long a flood runs before it is measured, so that bucket and virtual queue are full: they
+/// fill with the excess over the limit.
 const USED_UP: Duration = Duration::from_millis(1500);
 /// How often a second of it is measured.
 const SECONDS: usize = 3;
@@ -65,7 +65,7 @@ impl Cell {
             readings.push(meter.read()?);
         }
         let payload = read(&flows) - before;
-        // One that a policer starves carries nothing, which is a result and no error.
+        // A flow that a policer starves carries nothing, which is a result and no error.
         drop(flows);
         thread::sleep(REST);
         found(&readings, payload).context("nothing was measured")
@@ -83,8 +83,8 @@ fn found(readings: &[Reading], payload: u64) -> Option<Found> {
     Some(Found { frames: rate(&all), payload, seconds: [least, most] })
 }
 
-/// How far a second of a flood above the limit is off it, in percent: the one of a few that was
-/// disturbed least.
+/// The deviation of a UDP flood above the limit over one second, in percent: the least disturbed of
+/// a few seconds.
 pub(super) fn exactness(bed: &Testbed, limit: Rate) -> Result<f64> {
     let far = bed.far().context("the bed has no distance")?;
     let ports: Vec<u16> = (0..16).map(frames::port).collect();

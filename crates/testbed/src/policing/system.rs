@@ -1,4 +1,4 @@
-//! What is measured: each system as it is put between the ports.
+//! The measured systems, each as it is put between the ports.
 
 use super::Options;
 use crate::Testbed;
@@ -17,7 +17,7 @@ const BURST_MIN: u64 = 100_000;
 pub(super) enum System {
     /// The XDP plane.
     Narrows,
-    /// The same without its AQM: what is above the bucket and the virtual queue is dropped, as
+    /// The same without its AQM: it drops what exceeds the bucket and the virtual queue, as
     /// FlowValve does.
     PlainDrop,
     /// A bridge with the kernel's `police`.
@@ -68,7 +68,7 @@ impl<'a> Running<'a> {
     }
 }
 
-/// A bridge with `police` where frames come in.
+/// A bridge with `police` at its ingress.
 pub(super) struct Police<'a> {
     bed: &'a Testbed,
     _bridge: Bridge<'a>,
@@ -100,7 +100,7 @@ pub(super) fn kernel_police_works(bed: &Testbed) -> Result<(), String> {
     }
 }
 
-/// Has the server's device take frames that programs redirect to it.
+/// Makes the server's device accept redirected frames.
 pub(super) fn take_redirected(bed: &Testbed) -> Result<()> {
     bed.server().run("ethtool", &["-K", SERVER, "gro", "on"]).map(drop)
 }

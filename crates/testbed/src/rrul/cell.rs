@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// How long the path is measured at rest.
 const IDLE: Duration = Duration::from_secs(2);
-/// How long the load runs before it is measured: TCP has found its rate and filled what it fills.
+/// How long the load runs before it is measured: TCP has found its rate and filled the queues.
 const WARM_UP: Duration = Duration::from_secs(3);
 /// What `ping` is given beyond its time; it is ended when that is over.
 const SPARE: Duration = Duration::from_secs(5);
@@ -60,7 +60,7 @@ impl Trips {
         Self { sent: trips.len() as u64, lost: (trips.len() - sorted.len()) as u64, sorted }
     }
 
-    /// As many in 100 as `percent` took at most this long; `None` where nothing was answered.
+    /// The percentile `percent`; `None` if nothing was answered.
     pub(super) fn percentile(&self, percent: f64) -> Option<Duration> {
         let rank = (percent / 100.0 * self.sorted.len() as f64).ceil() as usize;
         self.sorted.get(rank.clamp(1, self.sorted.len().max(1)) - 1).copied()
@@ -143,7 +143,7 @@ pub(super) fn measure(bed: &Testbed, instance: &Instance, window: Duration) -> R
     thread::sleep(window);
     let end = look()?;
 
-    // While the load still lasts, so that the last answers come under it, too.
+    // While the load still lasts, so that the last answers are also under load.
     probes.iter().for_each(probe::Running::pause);
     let ping = ping.stop()?;
     for flow in flows {

@@ -1,5 +1,5 @@
-//! The added delay as a plot: for each limit, how many of the probes were delayed by at most how
-//! much under each system.
+//! The added delay as a plot: for each limit, the distribution of the probes' delays under each
+//! system.
 
 use super::report::{Report, Row};
 use crate::plot::{self, INK};

@@ -1,4 +1,4 @@
-//! What was found, as a table and as JSON, and whether it is what was aimed at.
+//! The results, as a table and as JSON, and whether the targets were reached.
 
 use super::cell::{self, MARKS, Outcome, Trips};
 use super::system::System;
@@ -48,7 +48,7 @@ pub struct Way {
     pub delivered_bps: u64,
     /// Payload of each TCP flow, in bits per second, in the order of their marks.
     pub flows_bps: Vec<f64>,
-    /// Jain's index of these, where they were to be equal.
+    /// Jain's index of these, if they should be equal.
     pub jain: Option<f64>,
     /// What each queue has sent of it, in per cent.
     pub queue_percent: Vec<f64>,
@@ -61,7 +61,7 @@ pub struct Row {
     pub system: &'static str,
     /// Whether it is CAKE, which the targets are for.
     pub is_cake: bool,
-    /// The limit of each direction; none where there was none.
+    /// The limit of each direction; none if there was none.
     pub limit_bps: Option<u64>,
     /// The words of `narrows tc` that set it.
     pub tc: Vec<String>,
@@ -95,7 +95,7 @@ pub struct Verdict {
     pub jain: f64,
     /// What it is to be at least.
     pub jain_least: f64,
-    /// Packets of sparse flows that were lost, of which there are to be none.
+    /// Lost packets of sparse flows; the target is none.
     pub sparse_lost: u64,
     /// Whether all of it was reached.
     pub is_met: bool,
@@ -144,7 +144,7 @@ impl Delay {
 
     /// Median and 99th percentile in milliseconds.
     fn shown(&self) -> String {
-        // Less than nothing, by less than is shown, is nothing.
+        // A negative value below the display precision is shown as zero.
         let tenths = |micros: f64| (micros / 100.0).round() / 10.0 + 0.0;
         let millis =
             |micros: Option<f64>| micros.map_or("-".into(), |us| format!("{:.1}", tenths(us)));
@@ -249,14 +249,14 @@ impl Row {
 }
 
 impl Verdict {
-    /// At `limit_bps`, by those of `rows` that are CAKE at it; `None` where there is none.
+    /// At `limit_bps`, by those of `rows` that are CAKE at it; `None` if there is none.
     fn of(limit_bps: u64, rows: &[Row]) -> Option<Self> {
         let rows: Vec<&Row> =
             rows.iter().filter(|row| row.is_cake && row.limit_bps == Some(limit_bps)).collect();
         let judged =
             rows.iter().flat_map(|row| &row.delays).filter(|delay| !delay.is_sparse_flow());
         let added_p99_ms = judged
-            // A probe that nothing answered was delayed for ever.
+            // A probe without an answer counts as an infinite delay.
             .map(|delay| delay.added_p99_us.map_or(f64::INFINITY, |us| us / 1e3))
             .reduce(f64::max)?;
         let added_p99_ms_most = if limit_bps > SLOW { ADDED_MS } else { ADDED_SLOW_MS };
@@ -405,7 +405,7 @@ pub(super) mod tests {
         assert!(failing(&|row| row.delays[1].added_p99_us = None));
         assert!(failing(&|row| row.delays[2].lost = 1));
         assert!(failing(&|row| row.down.jain = row.down.jain.map(|_| 0.97)));
-        // What sparse flows are judged by is loss, not delay.
+        // Sparse flows are judged by loss, not by delay.
         assert!(!failing(&|row| row.delays[3].added_p99_us = Some(9e6)));
     }
 

@@ -1,4 +1,4 @@
-//! What is compared, in the words that set it.
+//! The compared systems, in the words that configure them.
 
 use crate::bed::{PORT_A, PORT_B};
 use narrows_units::{Nanos, Rate};
@@ -18,9 +18,9 @@ pub(super) enum System {
     Unlimited,
     /// A token bucket over a first-in, first-out queue.
     Plain,
-    /// CAKE that heeds marks.
+    /// CAKE with tins by mark.
     Cake,
-    /// CAKE to which all packets are the same.
+    /// CAKE with a single tin.
     CakeBestEffort,
 }
 
@@ -53,7 +53,7 @@ impl System {
         let mut words = Vec::new();
         for port in [PORT_B, PORT_A] {
             let root = format!("qdisc replace dev {port} root");
-            // From nothing, so that nothing of the one before is kept.
+            // From nothing, so that no state of the previous one is kept.
             words.push(format!("{root} noqueue"));
             let Some(limit) = limit else { continue };
             let rate = format!("{}mbit", limit.bits_per_sec() / 1_000_000);

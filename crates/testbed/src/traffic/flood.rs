@@ -24,7 +24,7 @@ pub struct Flood {
     pub frames: Vec<Vec<u8>>,
     /// How fast.
     pub pace: Pace,
-    /// When to end, if nobody ends it earlier.
+    /// When to end, unless it is stopped earlier.
     pub limit: Duration,
     /// The core to stay on, if any.
     pub core: Option<usize>,
@@ -51,7 +51,7 @@ impl Flood {
         let socket = RawSocket::open(namespace, device)?;
         let (say, id) = mpsc::channel();
         let sender = Background::start("flood", move |end| {
-            // Nobody listens any more only if the start has failed.
+            // The receiver is only gone if the start has failed.
             let _ = say.send(gettid());
             self.send(socket, end)
         })?;
@@ -64,8 +64,8 @@ impl Flood {
             cpu::pin_this_thread(core)?;
         }
         let per_second = self.pace.frames_per_second(&self.frames);
-        // The frames twice in a row: a batch that starts anywhere in the first round
-        // is one slice.
+        // The frames twice in a row, so that a batch that starts anywhere in the first round is one
+        // slice.
         let ring: Vec<&[u8]> =
             self.frames.iter().cycle().take(self.frames.len() + BATCH).map(Vec::as_slice).collect();
         let mut next = 0;
@@ -91,7 +91,7 @@ impl Flood {
 }
 
 impl Running {
-    /// Time that its thread has run for, with the softirqs that it set off.
+    /// The run time of its thread, including the softirqs that it caused.
     pub fn cpu(&self) -> Result<Duration> {
         cpu::of_thread(self.id)
     }

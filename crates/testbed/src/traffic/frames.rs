@@ -11,10 +11,10 @@ use etherparse::PacketBuilder;
 /// Ethernet, IPv4 and UDP headers.
 pub const HEADERS: usize = 14 + 20 + 8;
 
-/// Where the frames go: the port of RFC 863, which throws away what it gets.
+/// The destination: the discard port of RFC 863.
 pub(crate) const DISCARD: u16 = 9;
 
-/// The first source port that [`port`] gives, well above those that anybody listens on.
+/// The first source port of [`port`], well above all listening ports.
 const FIRST_PORT: u16 = 20_000;
 
 /// The source port of the flow with number `index`.
@@ -26,7 +26,7 @@ pub fn port(index: u16) -> u16 {
 /// with address `destination`: [`crate::bed::SERVER_MAC`] for a receiver that answers,
 /// [`crate::bed::SINK_MAC`] for one that only counts.
 ///
-/// Fails where `length` cannot hold the [`HEADERS`].
+/// Fails if `length` cannot hold the [`HEADERS`].
 pub fn udp(source_port: u16, destination: [u8; 6], length: usize) -> Result<Vec<u8>> {
     let payload = length
         .checked_sub(HEADERS)

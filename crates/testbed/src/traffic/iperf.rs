@@ -1,7 +1,7 @@
-//! Real sockets' traffic, by `iperf3`: many flows at once, TCP or UDP.
+//! Traffic of real sockets, by `iperf3`: many flows at once, TCP or UDP.
 //!
-//! What was delivered is not taken from here but from the devices' counters; `iperf3`
-//! knows only what reached its sockets, without headers.
+//! The delivered rate is taken from the devices' counters, not from `iperf3`, which only knows what
+//! reached its sockets, without headers.
 
 use crate::bed::{SERVER_IP, Testbed};
 use crate::collect::Collector;
@@ -77,7 +77,7 @@ impl Iperf {
         Ok(Self { client, output, _server: server, limit })
     }
 
-    /// Waits for its end. The error is what `iperf3` says where a test did not work.
+    /// Waits for its end. The error is that of `iperf3` if a test failed.
     pub fn finish(mut self) -> Result<Report> {
         if self.client.wait(self.limit)?.is_none() {
             self.client.stop(Signal::SIGTERM)?;

@@ -1,7 +1,7 @@
-//! How fast to send, in small bursts: what has fallen due is sent, then the sender sleeps a little.
+//! The pace of a sender, in small bursts: it sends what is due and then sleeps a little.
 //!
-//! Where the machine gave a sender no time for longer than 20 ms, what is due beyond that is
-//! never made up for, so that a stall is not followed by a burst.
+//! If a sender had no core for longer than 20 ms, what is due beyond that is skipped, so that no
+//! burst follows a stall.
 
 use std::time::Duration;
 

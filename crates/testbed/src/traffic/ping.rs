@@ -13,7 +13,7 @@ use std::time::Duration;
 /// How far apart the requests are.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// What the round trips were.
+/// The results of a ping.
 #[derive(Clone, Debug)]
 pub struct Stats {
     /// Requests sent.
@@ -44,17 +44,17 @@ impl Stats {
         self.micros += &other.micros;
     }
 
-    /// Half of the round trips took at most this long; `None` where nothing answered.
+    /// The median round trip; `None` if nothing answered.
     pub fn median(&self) -> Option<Duration> {
         self.percentile(50.0)
     }
 
-    /// 99 in 100 took at most this long.
+    /// The 99th percentile.
     pub fn p99(&self) -> Option<Duration> {
         self.percentile(99.0)
     }
 
-    /// As many in 100 as `percent` took at most this long.
+    /// The percentile `percent`.
     pub fn percentile(&self, percent: f64) -> Option<Duration> {
         (!self.micros.is_empty())
             .then(|| Duration::from_micros(self.micros.value_at_percentile(percent)))
@@ -95,14 +95,14 @@ impl Ping {
 
     /// Ends it and says how it went.
     pub fn stop(mut self) -> Result<Stats> {
-        // ping sums up when it is interrupted.
+        // ping prints its summary when it is interrupted.
         self.process.stop(Signal::SIGINT)?;
         let text = self.output.finish();
         parse(&text).with_context(|| format!("ping did not end with its summary: {text}"))
     }
 }
 
-/// Of whole microseconds, three digits of which count. It grows as it must.
+/// A histogram of whole microseconds with three significant digits. It grows as needed.
 fn histogram() -> Histogram<u64> {
     Histogram::new(3).unwrap_or_else(|error| unreachable!("three digits are allowed: {error}"))
 }

@@ -1,13 +1,12 @@
-//! Small UDP requests and their answers at an even pace: how long each was under way, and which
-//! were lost.
+//! Small UDP requests and their answers at an even pace: the delay of each, and which were lost.
 //!
-//! A round trip is what the network took of it: both ends have the kernel say when a packet
-//! arrived, and the answer says how long the far end kept the request. So a machine whose cores
-//! are busy with the load delays the reading of a packet and not its measured time. What remains
-//! is the moment between reading the clock and sending, which nothing protects.
+//! A round trip is the time in the network: at both ends the kernel records when a packet arrived,
+//! and the answer says how long the far end kept the request. So on a machine whose cores are busy
+//! with the load, a packet is read late but its measured time is right. The only unprotected part
+//! is the moment between reading the clock and sending.
 //!
-//! Requests take turns over a number of source ports. One is a flow that goes on, as a call
-//! does; many are flows that each begin anew, as look-ups of names do, and they take all queues.
+//! Requests rotate over a number of source ports. One port is a long flow, such as a call; many
+//! ports are flows that each start anew, such as DNS look-ups, and they take all queues.
 
 use crate::background::Background;
 use crate::bed::End;
@@ -59,7 +58,7 @@ pub struct Probe {
 pub struct Sample {
     /// When it was sent, by the clock of [`now`].
     pub sent: Duration,
-    /// How long request and answer were under way together; `None` where there was none.
+    /// How long request and answer were under way together; `None` if there was none.
     pub round_trip: Option<Duration>,
 }
 
@@ -195,7 +194,7 @@ fn header(datagram: &[u8; DATAGRAM]) -> [u64; 2] {
     [(); 2].map(|()| words.next().unwrap_or_default())
 }
 
-/// A datagram with its sender and when it arrived; `None` where there is none in time.
+/// A datagram with its sender and when it arrived; `None` if there is none in time.
 pub(crate) fn receive(
     socket: &UdpSocket,
     datagram: &mut [u8],

@@ -22,14 +22,14 @@ pub const BATCH: usize = 64;
 /// ([`RawSocket::send`] returns short) instead of queueing without end.
 const BUFFER: usize = 8 << 20;
 
-/// What became of a frame that was offered.
+/// The fate of an offered frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
     /// The kernel has it.
     Taken,
     /// The device has dropped it.
     Lost,
-    /// The socket holds as much as it may, and nobody has seen the frame.
+    /// The socket's buffer is full; the frame was not sent.
     NoRoom,
 }
 

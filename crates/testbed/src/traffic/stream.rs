@@ -1,10 +1,10 @@
-//! UDP one way, each stream at a rate of its own and to an address of its own: what of it arrived,
-//! and how long it was under way.
+//! UDP in one direction, each stream at a rate of its own and to an address of its own: what
+//! arrived, and with what delay.
 //!
-//! Sender and receiver have one clock, and the kernel says when a datagram arrived
-//! ([`crate::probe`]), so a delay is that of one direction. Intervals vary at random by half: at
-//! even ones several streams would keep the order in which they began, and one of them would always
-//! come last.
+//! Sender and receiver share a clock, and the kernel records when a datagram arrived
+//! ([`crate::probe`]), so a delay is that of one direction. Intervals vary randomly by half: at
+//! even intervals several streams would keep their initial order, and one of them would always come
+//! last.
 
 use crate::background::Background;
 use crate::bed::End;

@@ -1,12 +1,12 @@
-//! TCP flows of our own: each with a mark, on a queue that was chosen, and counted by itself.
+//! TCP flows, each with a mark, on a chosen queue, and counted separately.
 //!
-//! The kernel draws a hash for each connection and the hash picks the queue, whatever the
-//! ports. So a connection is opened, the queue that its first packets took is looked up
-//! ([`QueueCounters`]), and it is kept where a flow is wanted there and given up where not. It
-//! stays on its queue as long as the kernel draws no new hash, which it is told not to. Where ports
-//! pick the queue ([`crate::steering::by_port`]), connections go [to those](Flows::to).
+//! The kernel draws a hash for each connection, and the hash selects the queue, whatever the ports.
+//! So each connection is opened, the queue of its first packets is looked up ([`QueueCounters`]),
+//! and it is kept or closed depending on whether a flow is wanted there. It stays on its queue as
+//! long as the kernel draws no new hash, which it is told not to do. If ports select the queue
+//! ([`crate::steering::by_port`]), connections go [to those](Flows::to).
 //!
-//! What is counted is what the receiver has read: payload, once.
+//! Payload is counted once, when the receiver has read it.
 
 use crate::bed::{End, Testbed};
 use crate::namespace::Namespace;
@@ -58,7 +58,7 @@ impl Flows {
         let listener = to.namespace.enter(|| Ok(TcpListener::bind((to.ip, 0))?))?;
         let address = SocketAddrV4::new(to.ip, listener.local_addr()?.port());
         let mut found: Vec<Option<[TcpStream; 2]>> = wanted.iter().map(|_| None).collect();
-        // Given up at the end, so that their farewell is not taken for somebody's first packets.
+        // Closed at the end, so that their FINs are not taken for a new flow's first packets.
         let mut not_wanted = Vec::new();
         for _ in 0..TRIES {
             let before = counters.read()?;
@@ -109,7 +109,7 @@ impl Flows {
     }
 }
 
-/// The queue that has sent most since `before`; `None` where none has sent anything.
+/// The queue that has sent most since `before`; `None` if none has sent anything.
 fn most_grown(before: &[u64], after: &[u64]) -> Option<usize> {
     let grown = before.iter().zip(after).map(|(before, after)| after.saturating_sub(*before));
     grown
@@ -165,7 +165,7 @@ fn write(mut stream: TcpStream, end: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// An error is one only where the far end was not to go.
+/// An error counts only if the far end should still be there.
 fn unless(end: &AtomicBool, error: std::io::Error) -> Result<()> {
     if end.load(Ordering::Relaxed) { Ok(()) } else { Err(error).context("a TCP flow broke") }
 }

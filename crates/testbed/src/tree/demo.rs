@@ -32,7 +32,7 @@ pub struct Options {
     pub phase: Duration,
 }
 
-/// Refuses where the demo cannot run.
+/// Refuses if the demo cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, ETHTOOL])
 }

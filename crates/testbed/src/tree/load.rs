@@ -72,7 +72,7 @@ impl Load {
         let (start, began) = (Instant::now(), now()?);
         let mut sent = Sent { began, frames: Vec::new() };
         let mut flows = [0; LEAVES];
-        // So that where the device has no room it is not always the same who goes without.
+        // So that a full device does not always drop the same flow's frames.
         let mut first = 0;
         for (number, phase) in (0..).zip(&self.phases) {
             let begins = self.length * number;

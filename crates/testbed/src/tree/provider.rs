@@ -68,7 +68,7 @@ struct Application {
     /// Its frames, in bytes.
     frame: usize,
     prio: u8,
-    /// In Mbit/s, where it is not the subscriber's.
+    /// In Mbit/s, if it is not the subscriber's.
     ceil: Option<u64>,
 }
 
@@ -88,7 +88,7 @@ pub(super) struct Node {
     /// How many classes are above it.
     pub(super) depth: usize,
     pub(super) class: Class,
-    /// Its number among the leaves, where it is one.
+    /// Its number among the leaves, if it is one.
     pub(super) leaf: Option<usize>,
 }
 

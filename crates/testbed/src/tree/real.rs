@@ -1,16 +1,17 @@
-//! `narrows bench tree-real`: the kernel's HTB and ours, the same tree and the same traffic.
+//! `narrows bench tree-real`: the kernel's HTB and Narrows', with the same tree and the same
+//! traffic.
 //!
-//! Both stand between the same ports: the kernel's at the exit of a bridge, with the same words of
-//! `tc`. Systems take their turns in each round. A turn has two parts. First each class's rate, in
-//! phases, with a receiver that notes every frame. Then, without that receiver, what a packet
-//! costs while every class asks for more than it can have.
+//! Both are between the same ports: the kernel's at the exit of a bridge, with the same words of
+//! `tc`. Systems take turns in each round. A turn has two parts: first each class's rate, in
+//! phases, with a receiver that records every frame; then, without that receiver, the cost of a
+//! packet while every class is overloaded.
 //!
-//! Two prices are shown, for each packet that the shaper took in, whether it was sent or dropped,
-//! both without what the sender alone costs, which is measured in the same round. *Threads*: the
-//! sender's, Narrows's and those that do what softirqs leave over. It misses what the kernel does
-//! in interrupts of a core that is idle, and that is where its HTB sends from when a class's time
-//! has come. *Machine*: all time in which any core was not idle. It misses nothing, and whatever
-//! else runs on the machine is in it.
+//! Two costs are shown, for each packet that the shaper received, whether it was sent or dropped.
+//! Both exclude the cost of the sender alone, which is measured in the same round. *Threads* is the
+//! run time of the sender, of Narrows and of `ksoftirqd`. It misses the kernel's work in interrupts
+//! of an idle core, and that is where its HTB sends from when a class's time has come. *Machine* is
+//! all time in which any core was not idle. It misses nothing, but includes any other work on the
+//! machine.
 
 mod cell;
 mod report;
@@ -26,12 +27,12 @@ use crate::{Rounds, Testbed};
 use anyhow::Result;
 use cell::{Running, Sample, System};
 
-/// The phases in which rates are compared: those in which somebody wants more than he can have.
+/// The phases in which rates are compared: those with an overload.
 const COMPARED: [Phase; 4] = [PHASES[1], PHASES[2], PHASES[3], PHASES[4]];
-/// The phase in which costs are: all classes have packets waiting.
+/// The phase in which costs are compared: all classes have a backlog.
 const LOADED: Phase = PHASES[1];
 
-/// Refuses where the benchmark cannot run.
+/// Refuses if the benchmark cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, TC, ETHTOOL])
 }

@@ -1,4 +1,4 @@
-//! Asked, due and delivered, of each class in one phase.
+//! Offered, due and delivered rate of each class in one phase.
 
 use super::SETTLING;
 use super::arrivals::rates;
@@ -15,18 +15,18 @@ use std::time::Duration;
 /// What a class had in a phase, in bits a second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Share {
-    /// What its sender was to offer.
+    /// The rate that its sender should offer.
     pub wanted_bps: f64,
     /// What it offered.
     pub asked_bps: f64,
-    /// What HTB's rules give of that.
+    /// The rate due by HTB's rules for that offer.
     pub due_bps: f64,
     /// What arrived.
     pub delivered_bps: f64,
 }
 
 impl Share {
-    /// How far delivered is from due, in per cent of it; `None` where nothing is due.
+    /// How far delivered is from due, in per cent of it; `None` if nothing is due.
     pub fn off_percent(&self) -> Option<f64> {
         (self.due_bps > 0.0).then(|| (self.delivered_bps / self.due_bps - 1.0) * 100.0)
     }
@@ -113,12 +113,13 @@ mod tests {
 
     #[test]
     fn each_phase_shows_what_it_is_there_for() {
-        // Nobody lacks anything.
+        // No class lacks anything.
         assert_due("morning", "link", 6.0 * 4.8);
-        // All of the link; the worse priority has what is assured to it.
+        // The whole link; the worse priority gets its assured rate.
         assert_due("evening", "link", 80.0);
         assert_due("evening", "south-3 bulk", 3.0);
-        // Bulks have what their subscribers' webs leave, and share the rest by what they pay.
+        // Bulk classes get what their subscribers' web classes leave, and share the rest by their
+        // quanta.
         assert_due("south sleeps", "north-3 web", 4.0);
         assert_due("south sleeps", "link", 80.0);
         assert_due("south sleeps", "north-1 bulk", 9.2 + 19.0);

@@ -29,7 +29,7 @@ pub(super) fn table(now: &Snapshot, change: Option<&Change>) -> Table {
         rows.push(port_row(port, change));
         let mut places: HashMap<&str, usize> = HashMap::new();
         for class in &port.classes {
-            // A snapshot lists each after the one above it; one of which that is not true stands
+            // A snapshot lists each class after its parent; if that is not the case, it is shown
             // below the port.
             let above = class.parent.as_deref().and_then(|above| places.get(above)).copied();
             places.insert(&class.handle, rows.len());
@@ -90,19 +90,19 @@ fn class_row(port: &Port, class: &Class, above: usize, change: Option<&Change>) 
     Row { rate: rates.bps, ..Row::new(key(port, class), Some(above), cells) }
 }
 
-/// Median and 99th percentile of how long packets stayed that left in the last interval.
+/// Median and 99th percentile of the delays of packets that left in the last interval.
 fn delays(delays: Option<Delays>) -> [Cell; 2] {
     let delays = delays.filter(|delays| !delays.is_empty());
     [delays.as_ref().map(|delays| delays.p50_us), delays.as_ref().map(|delays| delays.p99_us)]
         .map(Cell::time)
 }
 
-/// Which part of `limit` is used.
+/// The used fraction of `limit`.
 fn used(rate: Option<f64>, limit: Option<f64>) -> Option<f64> {
     rate.zip(limit).filter(|(_, limit)| *limit > 0.0).map(|(rate, limit)| rate / limit)
 }
 
-/// Its name before its handle, as `tc -nm` writes it, since what is too long is cut at its end.
+/// Its name before its handle, as `tc -nm` writes it, because long text is cut at its end.
 fn name(class: &Class) -> String {
     match &class.name {
         Some(name) => format!("{name}#{}", class.handle),

@@ -1,5 +1,5 @@
-//! Where packets were lost: in the queues by reason, in the kernel, in the device, or past a
-//! worker.
+//! Where packets were lost: in the queues by reason, in the kernel, in the device; and which
+//! bypassed a worker.
 
 use crate::cell::Cell;
 use crate::table::{Column, Row, Table};
@@ -12,8 +12,8 @@ const COLUMNS: &[Column] = &[
     Column { name: "Share", width: 6 },
 ];
 
-/// Shares are of what the queues dropped. What the kernel and the device count may be the same
-/// packets, so it is not added up.
+/// Shares are of the queues' drops. The kernel and the device may count the same packets, so their
+/// counts are not added up.
 pub(super) fn table(now: &Snapshot, change: Option<&Change>) -> Table {
     let mut rows = Vec::new();
     for port in &now.ports {

@@ -1,4 +1,4 @@
-//! What is wrong now, and then what happened, the latest first.
+//! Present warnings, then events, the latest first.
 
 use crate::cell::Cell;
 use crate::table::{Column, Row, Table};

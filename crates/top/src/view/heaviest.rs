@@ -15,7 +15,7 @@ const COLUMNS: &[Column] = &[
     Column { name: "Lost", width: 6 },
 ];
 
-/// Shares are of what left in the last second.
+/// Shares are of the departures in the last second.
 pub(super) fn table(now: &Snapshot) -> Table {
     let mut rows = Vec::new();
     for port in &now.ports {

@@ -44,7 +44,7 @@ fn parent(qdisc: &Qdisc) -> &str {
     if qdisc.root { "root" } else { qdisc.parent.as_deref().unwrap_or("") }
 }
 
-/// Handles may be `0:` for many; what they hang from tells those apart.
+/// Several qdiscs may have the handle `0:`; the parent distinguishes them.
 pub(super) fn key(port: &Port, qdisc: &Qdisc) -> String {
     format!("{} {} {} {}", port.name, qdisc.kind, qdisc.handle, parent(qdisc))
 }

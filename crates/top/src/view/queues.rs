@@ -1,4 +1,4 @@
-//! Ports and their queues: what each sent and holds, and its share of the port.
+//! Ports and their queues: the rate and backlog of each, and its share of the port.
 
 use super::{Fact, facts_of};
 use crate::cell::Cell;

@@ -47,11 +47,11 @@ fn tin_row(key: String, top: usize, name: &str, tin: &Tin, was: Option<(&Change,
     let grown = |count: fn(&Tin) -> u64| {
         was.and_then(|(change, was)| change.per_second(count(was), count(tin)))
     };
-    // Counted as packets come, also of those that are dropped later.
+    // Counted on arrival, including packets that are dropped later.
     let arrived = grown(|tin| tin.sent_bytes).map(|bytes| bytes * 8.0);
-    // The kernel has 0 where there is no rate.
+    // The kernel has 0 if there is no rate.
     let threshold = Some(tin.threshold_rate as f64 * 8.0).filter(|rate| *rate > 0.0);
-    // Of what left in the last interval.
+    // Of departures in the last interval.
     let delays = was.map(|(_, was)| tin.delays.since(&was.delays));
     let delays = delays.filter(|delays| !delays.is_empty());
     let quantile = |of: fn(&Delays) -> f64| Cell::time(delays.as_ref().map(of));

@@ -1,4 +1,4 @@
-//! Workers: how busy each is, and where its frames are.
+//! Workers: the load of each, and where its frames are.
 
 use super::{Fact, facts_of};
 use crate::cell::Cell;

@@ -1,8 +1,8 @@
-//! Whether ours is no worse than the kernel's one `cake`: a figure each, median beside median over
+//! Whether Narrows is no worse than the kernel's single `cake`: compares each figure's median over
 //! the rounds.
 //!
-//! What a figure may be worse by covers the noise of three rounds, and that a frame takes longer
-//! through another process than through the bridge, which the light flow alone shows.
+//! The tolerance of a figure covers the noise of three rounds. It also covers the time that a frame
+//! takes through another process instead of the bridge, which only the light flow shows.
 
 use super::{Figure, Load, Medians, Sample, System, shown};
 use crate::verdict::{Check, Outcome};
@@ -12,9 +12,9 @@ struct Rule {
     load: Load,
     figure: Figure,
     better: Better,
-    /// By this part of the kernel's.
+    /// As a fraction of the kernel's.
     part: f64,
-    /// And by this, in its own unit.
+    /// Plus this, in its own unit.
     more: f64,
 }
 
@@ -23,7 +23,7 @@ struct Rule {
 enum Better {
     Lower,
     Higher,
-    /// The nearer to half of it all, in per cent.
+    /// Nearer to half of the total, in per cent.
     Half,
 }
 
@@ -67,16 +67,16 @@ impl Rule {
     }
 }
 
-/// A figure of ours beside the kernel's.
+/// A figure of Narrows beside the kernel's.
 pub struct Verdict {
     figure: Figure,
     ours: f64,
     theirs: f64,
-    /// Whether ours is worse by more than it may be.
+    /// Whether Narrows is worse by more than the tolerance.
     pub is_worse: bool,
 }
 
-/// Of what is judged of a system under a load at a limit. None of the kernel's is.
+/// The judged figures of a system under a load at a limit. The kernel's own systems have none.
 pub fn verdicts(
     samples: &[Sample],
     load: Load,
@@ -94,7 +94,7 @@ pub fn verdicts(
     judged.filter_map(verdict).collect()
 }
 
-/// A check for each load, limit and system of ours.
+/// A check for each load, limit and system of Narrows.
 pub fn checks(samples: &[Sample]) -> Vec<Check> {
     let mut checks = Vec::new();
     for load in Load::ALL {
@@ -133,7 +133,7 @@ mod tests {
         Sample { load, limit: Some(20), system, round: 0, figures: [(figure, value)].into() }
     }
 
-    /// Whether ours with `ours` is worse than the kernel's with `theirs`.
+    /// Whether the figure `ours` is worse than the kernel's `theirs`.
     fn is_worse(load: Load, figure: Figure, ours: f64, theirs: f64) -> bool {
         let samples = [
             sample(System::NarrowsFour, load, figure, ours),

@@ -1,4 +1,4 @@
-//! What was measured, over the rounds.
+//! The figures over the rounds.
 
 use super::{Figure, Load, Sample, System};
 use narrows_testbed::spread::Spread;
@@ -8,7 +8,7 @@ use narrows_testbed::spread::Spread;
 pub struct Medians<'a>(pub &'a [Sample]);
 
 impl Medians<'_> {
-    /// The figure of a system under a load; `None` where it was not measured.
+    /// The figure of a system under a load; `None` if it was not measured.
     pub fn of(
         &self,
         load: Load,

@@ -1,4 +1,4 @@
-//! Which rows of the tables are measured: all, or some that are named.
+//! Selects the rows of the tables to measure: all, or named ones.
 
 use super::{Load, System};
 use anyhow::{Context, Result};
@@ -35,7 +35,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// The rows that are measured; all where none is named.
+/// The rows to measure; all if none is named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rows(pub Vec<Row>);
 
@@ -51,8 +51,7 @@ impl Rows {
         self.0.is_empty() || self.0.iter().any(is_it)
     }
 
-    /// Whether `system` is measured: of rows that are named, what is judged and what it is held
-    /// against.
+    /// Whether `system` is measured: for named rows, the judged systems and their reference.
     pub fn want(&self, system: System) -> bool {
         self.0.is_empty() || system == System::REFERENCE || System::OURS.contains(&system)
     }

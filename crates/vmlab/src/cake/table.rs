@@ -3,7 +3,7 @@
 use super::{Figure, Load, Medians, Sample, judge, shown};
 use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
 
-/// Loads of which the same is measured share a table.
+/// Loads with the same figures share a table.
 const TABLES: [(&[Load], &[Figure]); 3] = [
     (
         &[Load::Tcp, Load::TcpEcn],
@@ -21,10 +21,10 @@ const TABLES: [(&[Load], &[Figure]); 3] = [
         &[Figure::LightMedian, Figure::LightP99, Figure::Delivered],
     ),
 ];
-/// Columns of words, before those of figures.
+/// Text columns, before the figures.
 const WORDS: [&str; 3] = ["load", "limit", "system"];
 
-/// All of them.
+/// All tables.
 pub fn render(samples: &[Sample]) -> String {
     let tables = TABLES.map(|(loads, figures)| table(samples, loads, figures));
     tables.join("\n\n")

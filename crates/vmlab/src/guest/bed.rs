@@ -1,5 +1,5 @@
 //! Two ports and two ends: `client ══ port-a … port-b ══ server`. The ends are in namespaces of
-//! their own, the ports in the first one, where an operator's are.
+//! their own, the ports in the initial one, as on a real machine.
 
 use crate::qemu::MACS;
 use anyhow::{Context, Result, bail};
@@ -15,21 +15,21 @@ use std::time::{Duration, Instant};
 pub const PORTS: [&str; 2] = ["port-a", "port-b"];
 /// How long a device may take to appear.
 const APPEAR: Duration = Duration::from_secs(10);
-/// The VLAN that both ends have, too.
+/// The VLAN of both ends.
 const VLAN: u16 = 7;
-/// What no wire could carry: frames without a checksum, larger than the MTU, or with their tag
-/// beside them.
+/// Offloads that produce frames which no wire could carry: without a checksum, larger than the MTU,
+/// or with their tag beside them.
 const OFFLOADS: [[&str; 2]; 5] =
     [["tx", "off"], ["tso", "off"], ["gso", "off"], ["gro", "off"], ["txvlan", "off"]];
 
-/// Where traffic starts from or goes to.
+/// The source or destination of traffic.
 #[derive(Debug)]
 pub struct End {
     /// Its namespace.
     pub namespace: Namespace,
     /// Its address.
     pub ip: Ipv4Addr,
-    /// Its address inside of the VLAN.
+    /// Its address inside the VLAN.
     pub tagged_ip: Ipv4Addr,
     device: &'static str,
 }
@@ -94,7 +94,7 @@ impl Bed {
 
     fn set_up(&self, end: usize) -> Result<()> {
         let End { namespace, ip, tagged_ip, device } = &self.ends[end];
-        // Drivers differ in which of them they have.
+        // Drivers support different subsets.
         for pair in OFFLOADS {
             let _ = namespace.run("ethtool", &[&["-K", device], &pair[..]].concat());
         }
@@ -114,7 +114,7 @@ impl Bed {
         Ok(())
     }
 
-    /// Gives both ends and, by `ports`, whoever holds the ports a new MTU.
+    /// Sets a new MTU on both ends and, by `ports`, on the ports.
     pub fn set_mtu(&self, mtu: u32, ports: impl FnOnce(&str) -> Result<()>) -> Result<()> {
         let mtu = mtu.to_string();
         for End { namespace, device, .. } in &self.ends {
@@ -124,8 +124,7 @@ impl Bed {
         ports(&format!("ip link set {a} mtu {mtu} && ip link set {b} mtu {mtu}"))
     }
 
-    /// Takes the first port away as a driver that is unbound does, calls `gone`, and brings it
-    /// back.
+    /// Removes the first port as unbinding its driver does, calls `gone`, and brings it back.
     pub fn lose_port(&self, gone: impl FnOnce() -> Result<()>) -> Result<()> {
         if !self.has_hardware() {
             ip(&["link", "del", PORTS[0]])?;
@@ -143,19 +142,19 @@ impl Bed {
         seen
     }
 
-    /// How many queue pairs a port may have at most.
+    /// The maximum number of queue pairs of a port.
     pub fn most_queues(&self) -> Option<u32> {
         let said = run(&["ethtool", "-l", PORTS[0]]).ok()?;
         most_combined(&said)
     }
 
-    /// How long the RX ring of the first port is, where its driver says so.
+    /// The length of the RX ring of the first port, if its driver reports it.
     pub fn rx_ring(&self) -> Option<Ring> {
         Ring::parse(&run(&["ethtool", "-g", PORTS[0]]).ok()?)
     }
 
-    /// The command that gives both ports as many queue pairs as `count`, and first their peers,
-    /// where they have any: a veth with a program takes no more than it can receive.
+    /// The command that gives both ports `count` queue pairs. Their peers, if any, are changed
+    /// first: a veth with a program accepts no more transmit queues than it can receive from.
     pub fn queues_command(&self, count: u32) -> String {
         let [a, b] = PORTS;
         if self.has_hardware() {
@@ -173,9 +172,9 @@ impl Bed {
 /// The length of a card's RX ring, in frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
-    /// What it is.
+    /// The present length.
     pub now: u32,
-    /// What it can be at most.
+    /// The maximum length.
     pub most: u32,
 }
 
@@ -188,13 +187,13 @@ impl Ring {
     }
 }
 
-/// The pre-set maximum that `ethtool -l` prints, of pairs or of RX queues.
+/// The pre-set maximum in the output of `ethtool -l`, of pairs or of RX queues.
 fn most_combined(said: &str) -> Option<u32> {
     let maxima = said.split("Current").next()?;
     number(maxima, "Combined:").filter(|count| *count > 0).or_else(|| number(maxima, "RX:"))
 }
 
-/// The number behind `name`, at the beginning of a line of what `ethtool` prints.
+/// The number after `name`, at the beginning of a line of `ethtool`'s output.
 fn number(said: &str, name: &str) -> Option<u32> {
     said.lines().find_map(|line| line.trim().strip_prefix(name))?.trim().parse().ok()
 }
@@ -217,7 +216,7 @@ fn adopt(mac: &str, name: &str) -> Result<()> {
     }
 }
 
-/// The card with this address. A VLAN or a bridge may have it, too, and is none.
+/// The card with this address. A VLAN or a bridge with the same address does not count.
 fn by_address(mac: &str) -> Option<String> {
     let entries = fs::read_dir("/sys/class/net").ok()?.flatten();
     let mut cards = entries.map(|entry| entry.path()).filter(|path| path.join("device").exists());

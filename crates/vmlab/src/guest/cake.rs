@@ -1,4 +1,4 @@
-//! CAKE as Linux has it beside ours: the same load through each, one after the other.
+//! Linux's CAKE beside Narrows': the same load through each, one after the other.
 //!
 //! ```text
 //!   client ══ port-a │ bridge, cake on port-b │ port-b ══ server: 20 ms before it sends
@@ -6,10 +6,10 @@
 //!   client ══ port-a │ narrows, 4 queues      │ port-b ══ server
 //! ```
 //!
-//! All three stand side by side for the whole time, each in namespaces of its own, and one of them
-//! has traffic. Which queue a frame takes is decided by its destination port, at the client's
-//! device for Narrows, and at port B, too, for the bridge: port modulo 4. So `cake_mq` and Narrows
-//! have the same flows on the same queues.
+//! All three exist for the whole time, each in namespaces of its own, and one of them has traffic.
+//! The destination port determines the queue of a frame, at the client's device for Narrows, and
+//! also at port B for the bridge: port modulo 4. So `cake_mq` and Narrows have the same flows on
+//! the same queues.
 
 mod load;
 mod netlink;
@@ -20,7 +20,7 @@ use crate::cake::{Load, ROUNDS, Rows, Sample, shown};
 use anyhow::{Context, Result};
 use path::Paths;
 
-/// Measures `rows`, and hands each sample to `said`.
+/// Measures `rows`, and passes each sample to `said`.
 pub fn run(rows: &Rows, mut said: impl FnMut(Sample) -> Result<()>) -> Result<()> {
     let beds = path::beds()?;
     let paths = Paths::over(&beds)?;

@@ -1,6 +1,6 @@
-//! The checks of a cell, in their order. Each leaves Narrows running and the ports as they were, but
-//! for those at the end: `stop`, and what runs in the driver, which starts and ends instances of its
-//! own.
+//! The checks of a cell, in order. Each leaves Narrows running and the ports unchanged, except
+//! those at the end: `stop`, and the checks of the XDP plane, which start and stop instances of
+//! their own.
 
 mod front;
 mod policing;
@@ -15,17 +15,17 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-/// How long traffic may take to flow after a start or a change: some drivers negotiate their link
-/// anew, for 2 to 3 s.
+/// How long traffic may take to resume after a start or a change: some drivers renegotiate their
+/// link, for 2 to 3 s.
 const SETTLE: Duration = Duration::from_secs(20);
 /// The usual MTU.
 const MTU: u32 = 1500;
 /// MTUs above it, the largest first.
 const JUMBO: [u32; 3] = [9000, 3000, 2000];
-/// The MTU that is changed to under way.
+/// Another MTU, for a change at run time.
 const OTHER_MTU: u32 = 1400;
-/// The limit, in Mbit/s, and what of it a TCP flow delivers: all but headers and a little for
-/// finding the rate, and never more.
+/// The limit, in Mbit/s, and the range of a TCP flow's payload rate: the limit minus headers and
+/// some time to find the rate.
 const LIMIT: u32 = 5;
 /// A shaper with that limit.
 const TBF: &str = "rate 5mbit burst 16k latency 50ms";
@@ -59,13 +59,13 @@ pub const ALL: &[(&str, CheckFunction)] = &[
     ("xdp kill -9", policing::kill),
 ];
 
-/// The bed with what runs between its ports.
+/// The bed with Narrows between its ports.
 pub struct Lab {
     bed: Bed,
     shaper: Option<Shaper>,
-    /// It has been tried in vain.
+    /// A start has failed.
     cannot_start: bool,
-    /// The mode that Narrows runs in, when it has just become known.
+    /// The mode of Narrows, once it is known.
     pub mode: Option<String>,
 }
 
@@ -75,7 +75,7 @@ impl Lab {
         Ok(Self { bed: Bed::up(driver)?, shaper: None, cannot_start: false, mode: None })
     }
 
-    /// What Narrows said, for a check that failed.
+    /// Narrows' output, for a failed check.
     pub fn words(&self) -> String {
         self.shaper.as_ref().map_or_else(String::new, Shaper::log)
     }
@@ -88,7 +88,7 @@ impl Lab {
         &self.bed.ends[1]
     }
 
-    /// Narrows, started where it does not run, forwarding.
+    /// Narrows, started if it does not run, and forwarding.
     fn running(&mut self) -> Result<&Shaper> {
         if self.shaper.as_mut().is_some_and(|shaper| !shaper.is_running()) {
             let log = self.words();
@@ -112,7 +112,7 @@ impl Lab {
         self.shaper.take().map_or(Ok(()), Shaper::stop)
     }
 
-    /// Makes a change that a driver may refuse while its queues are held.
+    /// Makes a change that a driver may refuse while its queues are in use.
     fn change(&mut self, words: &str) -> Result<()> {
         if narrows(&["reconfigure", "--help"]).is_ok() {
             self.running()?;
@@ -147,7 +147,7 @@ fn doctor(_: &mut Lab) -> Result<Verdict> {
 }
 
 fn start(lab: &mut Lab) -> Result<Verdict> {
-    // Where it does not start here nothing else will make it.
+    // If it does not start here, a later check will not make it start.
     lab.cannot_start = true;
     lab.shaper = Some(Shaper::start()?);
     lab.cannot_start = false;
@@ -156,7 +156,7 @@ fn start(lab: &mut Lab) -> Result<Verdict> {
     Ok(Passed(format!("flowed after {:.1} s", pause.as_secs_f64())))
 }
 
-/// XDP, copying and queues of the first port, as `show` has them.
+/// XDP mode, copy mode and queues of the first port, from `show`.
 fn mode(show: &Value) -> String {
     let port = &show["ports"][0];
     let word = |name: &str| port[name].as_str().unwrap_or("?").to_owned();
@@ -179,8 +179,8 @@ fn full_size_pings(lab: &mut Lab) -> Result<Verdict> {
     Ok(Passed(String::new()))
 }
 
-/// Full-size, so that frames are 4 bytes longer than without their tags. Answers come only to what
-/// arrives with its tag.
+/// Full-size, so that frames are 4 bytes longer than without their tags. Only packets that arrive
+/// with their tag are answered.
 fn tagged_pings(lab: &mut Lab) -> Result<Verdict> {
     lab.running()?;
     ping(lab.client(), lab.server().tagged_ip, 56).context("small")?;
@@ -244,7 +244,7 @@ fn jumbo(lab: &mut Lab) -> Result<Verdict> {
         let refused = answered.as_ref().err().map(|error| format!("{error:#}"));
         tried = Some(answered);
         let Some(refused) = refused else { break };
-        // What the kernel's bridge loses, too, is the card's to lose.
+        // A packet that the kernel's bridge loses, too, is the card's fault.
         lab.stopped()?;
         lab.flows().context("fail-open")?;
         if ping(lab.client(), lab.server().ip, mtu - HEADERS).is_ok() {
@@ -263,7 +263,7 @@ fn jumbo(lab: &mut Lab) -> Result<Verdict> {
     )
 }
 
-/// Waits for traffic and fills the MTU. Returns it, with the mode.
+/// Waits for traffic and sends packets of the full MTU. Returns the MTU, with the mode.
 fn largest_pings(lab: &mut Lab, mtu: u32) -> Result<String> {
     lab.flows()?;
     let seen = format!("MTU {mtu}: {}", mode(&lab.running()?.show()?));
@@ -303,7 +303,7 @@ fn change_queues(lab: &mut Lab, count: u32) -> Result<()> {
     whole.with_context(|| format!("with {count} queue pairs"))
 }
 
-/// Zero copy fills the card's whole ring with frames, and they have to suffice.
+/// Zero copy fills the card's whole ring with frames; the frames must suffice.
 fn longest_rings(lab: &mut Lab) -> Result<Verdict> {
     lab.running()?;
     let Some(Ring { now, most }) = lab.bed.rx_ring() else {
@@ -397,7 +397,7 @@ fn nat(lab: &mut Lab) -> Result<Verdict> {
     let said = lab.running()?.tc(&words)?;
     ping(lab.client(), lab.server().ip, MTU - HEADERS)?;
     let first = said.lines().next().unwrap_or_default().to_owned();
-    // Kernels before 5.18 have no look-up, and Narrows says so.
+    // Kernels before 5.18 have no look-up, and Narrows reports it.
     Ok(if first.is_empty() { Passed(String::new()) } else { Skipped(first) })
 }
 
@@ -425,7 +425,7 @@ fn upgrade(lab: &mut Lab) -> Result<Verdict> {
     }
 }
 
-/// The process that has taken over, as `narrows upgrade` says it.
+/// The process that has taken over, from the output of `narrows upgrade`.
 fn heir(said: &str) -> Option<i32> {
     said.split_once("process ")?.1.split_once(' ')?.0.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Narrows in the guest, run as an operator runs it.
+//! Narrows in the guest, run as users run it.
 
 use super::bed::PORTS;
 use crate::root::NARROWS;
@@ -55,7 +55,7 @@ impl Shaper {
         Ok(shaper)
     }
 
-    /// Asks it to end, and demands that it does, in time and content.
+    /// Asks it to stop, and checks that it does so in time and without an error.
     pub fn stop(mut self) -> Result<()> {
         self.process.signal(Signal::SIGTERM)?;
         let Some(status) = self.process.wait(END)? else {
@@ -65,14 +65,14 @@ impl Shaper {
         Ok(())
     }
 
-    /// Ends it as `kill -9` does.
+    /// Kills it with `kill -9`.
     pub fn kill(mut self) -> Result<()> {
         self.process.signal(Signal::SIGKILL)?;
         self.process.wait(END)?.context("narrows outlived SIGKILL")?;
         Ok(())
     }
 
-    /// Demands that it ends by itself, in time and content, as after an upgrade.
+    /// Checks that it ends by itself, in time and without an error, as after an upgrade.
     pub fn ended(mut self) -> Result<()> {
         let Some(status) = self.process.wait(END)? else {
             bail!("narrows goes on after an upgrade: {}", self.log.text().trim());
@@ -86,7 +86,7 @@ impl Shaper {
         self.process.is_running()
     }
 
-    /// What it said.
+    /// Its output.
     pub fn log(&self) -> String {
         self.log.text()
     }
@@ -102,7 +102,7 @@ impl Shaper {
         serde_json::from_str(&text).with_context(|| format!("narrows show prints no JSON: {text}"))
     }
 
-    /// Waits until `show` says what `holds` wants.
+    /// Waits until `show` satisfies `holds`.
     pub fn wait_until(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Result<()> {
         let begin = Instant::now();
         loop {
@@ -116,8 +116,8 @@ impl Shaper {
     }
 }
 
-/// Asks the process that took over in an upgrade to end. As its parent has ended, it is a child of
-/// the first process, which is this one.
+/// Stops the process that took over in an upgrade. Its parent has ended, so it is a child of the
+/// first process, which is this one.
 pub fn end(heir: i32) -> Result<()> {
     let heir = Pid::from_raw(heir);
     kill(heir, Signal::SIGTERM).context("the process that took over does not run")?;
@@ -139,7 +139,7 @@ pub fn narrows(arguments: &[&str]) -> Result<String> {
     bounded(command)
 }
 
-/// Runs `command` to its end, and demands one in time.
+/// Runs `command` to its end, with a time limit.
 pub fn bounded(mut command: Command) -> Result<String> {
     let shown = format!("{command:?}");
     let said = Collector::over_both(&mut command)?;

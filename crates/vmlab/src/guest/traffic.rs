@@ -1,4 +1,4 @@
-//! What is sent through Narrows, and what of it arrives.
+//! Traffic through Narrows, and what arrives.
 
 use super::bed::End;
 use anyhow::{Context, Result, bail, ensure};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const PINGS: u32 = 10;
 /// How long an answer is waited for.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a transfer runs before it counts: slow start, and a bucket that was full.
+/// How long a transfer runs before it is measured: slow start, and a full bucket.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// How long it counts.
 const SPAN: Duration = Duration::from_secs(3);
@@ -27,14 +27,14 @@ const FLOOD_SPAN: Duration = Duration::from_secs(2);
 /// Headers of an echo request: IPv4 and ICMP.
 pub const HEADERS: u32 = 28;
 
-/// Sends a row of echo requests with `payload` bytes, and demands all answers.
+/// Sends echo requests with `payload` bytes, and expects all answers.
 pub fn ping(from: &End, to: Ipv4Addr, payload: u32) -> Result<()> {
     let answered = answers(from, to, payload, PINGS)?;
     ensure!(answered == PINGS, "{answered} of {PINGS} pings of {payload} B were answered");
     Ok(())
 }
 
-/// Waits for the first answer, at most `limit`, and says how long it took.
+/// Waits for the first answer, at most `limit`, and returns the time that it took.
 pub fn wait_for_ping(from: &End, to: Ipv4Addr, limit: Duration) -> Result<Duration> {
     let begin = Instant::now();
     while begin.elapsed() < limit {
@@ -46,7 +46,7 @@ pub fn wait_for_ping(from: &End, to: Ipv4Addr, limit: Duration) -> Result<Durati
 }
 
 fn answers(from: &End, to: Ipv4Addr, payload: u32, count: u32) -> Result<u32> {
-    // The whole row has its end, too, however slow the machine is.
+    // The whole series has a time limit, however slow the machine is.
     let limit = count / 10 + 2 * TIMEOUT.as_secs() as u32;
     let output = from
         .namespace
@@ -70,7 +70,7 @@ fn received(said: &str) -> Option<u32> {
     before.rsplit(' ').next()?.parse().ok()
 }
 
-/// One TCP flow: payload that arrived, in Mbit/s.
+/// One TCP flow: the rate of its payload at the receiver, in Mbit/s.
 pub fn transfer(from: &End, to: &End) -> Result<f64> {
     let listener = to.namespace.enter(|| Ok(TcpListener::bind((to.ip, 0))?))?;
     let address = listener.local_addr()?;
@@ -136,8 +136,8 @@ fn receive(listener: &TcpListener) -> Result<f64> {
     }
 }
 
-/// Floods two UDP ports of `to` with `offered` Mbit/s each. What arrives at either in whole frames,
-/// in Mbit/s.
+/// Floods two UDP ports of `to` with `offered` Mbit/s each. Returns the rates of whole frames that
+/// arrive, in Mbit/s.
 pub fn flood(from: &End, to: &End, ports: [u16; 2], offered: f64) -> Result<[f64; 2]> {
     let [one, other] = ports.map(|port| {
         let receiver = to.namespace.enter(|| Ok(UdpSocket::bind((to.ip, port))?))?;
@@ -153,7 +153,7 @@ pub fn flood(from: &End, to: &End, ports: [u16; 2], offered: f64) -> Result<[f64
         let now = begin.elapsed();
         while sent * FRAME * 8e-6 < offered * now.as_secs_f64() {
             for (sender, _) in &flows {
-                // A full socket loses what is beyond the limit anyway.
+                // A full socket loses only what exceeds the limit anyway.
                 let _ = sender.send(&chunk);
             }
             sent += 1.0;

@@ -1,12 +1,12 @@
-//! What `narrows bench` lets valgrind watch, to count its instructions: this very program, doing
-//! the work of one structure and nothing else.
+//! The programs that `narrows bench` runs under valgrind to count instructions: this program
+//! itself, doing only the work of one structure.
 
 use clap::Args;
 use narrows_bench::callgrind::Program;
 use narrows_bench::{cake, tree, wheels};
 use std::process::ExitCode;
 
-/// What valgrind is to watch where instructions are counted: this program doing `work`.
+/// The program that valgrind runs if instructions are counted: this one, doing `work`.
 pub(super) fn counted(no_instructions: bool, work: &str) -> anyhow::Result<Option<Program>> {
     if no_instructions {
         return Ok(None);
@@ -15,7 +15,7 @@ pub(super) fn counted(no_instructions: bool, work: &str) -> anyhow::Result<Optio
     Ok(Some(Program { path: std::env::current_exe()?, arguments }))
 }
 
-/// Do the work of one structure of `bench cake`, for valgrind to watch.
+/// Do the work of one structure of `bench cake`, for valgrind.
 #[derive(Args)]
 #[command(hide = true)]
 pub(super) struct CakeWork {
@@ -42,7 +42,7 @@ fn parse_subject(name: &str) -> Result<cake::Subject, String> {
     })
 }
 
-/// Tell how much memory one structure of `bench tree` takes.
+/// Print the memory of one structure of `bench tree`.
 #[derive(Args)]
 #[command(hide = true)]
 pub(super) struct TreeFootprint {
@@ -51,7 +51,7 @@ pub(super) struct TreeFootprint {
     structure: tree::Subject,
     /// Leaf classes.
     classes: u32,
-    /// Classes above each.
+    /// Levels of classes above each leaf.
     depth: u32,
     /// Leaf classes with packets.
     active: u32,
@@ -81,7 +81,7 @@ fn parse_load(name: &str) -> Result<tree::Load, String> {
     tree::Load::from_name(name).ok_or_else(|| "there are free and bound".to_owned())
 }
 
-/// Do the work of one structure of `bench wheels`, for valgrind to watch.
+/// Do the work of one structure of `bench wheels`, for valgrind.
 #[derive(Args)]
 #[command(hide = true)]
 pub(super) struct WheelsWork {

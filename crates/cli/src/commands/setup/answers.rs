@@ -1,4 +1,4 @@
-//! What is known of the line: from options, and from questions at the terminal.
+//! The facts about the line, from options and from questions at the terminal.
 
 use super::interfaces::Interface;
 use super::policy::LINKS;
@@ -8,7 +8,7 @@ use narrows_tc::number;
 use narrows_units::Rate;
 use std::io::{BufRead, Write};
 
-/// What was said so far.
+/// The answers so far.
 #[derive(Debug, Default)]
 pub struct Answers {
     pub ports: Vec<String>,
@@ -17,10 +17,10 @@ pub struct Answers {
     pub link: Option<String>,
 }
 
-/// Everything.
+/// All answers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Line {
-    /// Towards the Internet, towards the home.
+    /// The ports towards the Internet and towards the home.
     pub ports: [String; 2],
     pub down: Rate,
     pub up: Rate,
@@ -31,12 +31,12 @@ pub struct Line {
 pub struct Question<'a> {
     pub text: &'a str,
     pub hint: &'a str,
-    /// What an empty line means.
+    /// The answer that an empty line stands for.
     pub preset: Option<&'a str>,
 }
 
 impl Question<'_> {
-    /// Asks until `read` takes the answer.
+    /// Asks until `read` accepts the answer.
     pub fn put<T>(
         &self,
         from: &mut impl BufRead,
@@ -63,7 +63,7 @@ impl Question<'_> {
 }
 
 impl Answers {
-    /// Asks for what is not known. `interfaces` are those to choose from.
+    /// Asks for missing answers. `interfaces` are the choices.
     pub fn ask(
         &mut self,
         interfaces: &[Interface],
@@ -112,7 +112,7 @@ impl Answers {
     }
 
     /// # Errors
-    /// What is missing, as options.
+    /// The missing answers, as options.
     pub fn complete(self) -> anyhow::Result<Line> {
         let mut missing = Vec::new();
         if self.ports.is_empty() {
@@ -159,10 +159,10 @@ fn port(said: &str) -> Result<String, String> {
     Link::by_name(said).map(|link| link.name().to_owned()).map_err(|error| error.to_string())
 }
 
-/// A rate in tc's words, or as providers write it: `95 Mbit/s`. `mbps` is megabytes to tc, and
-/// nobody who types it here means that.
+/// A rate in tc's notation, or as providers write it: `95 Mbit/s`. `mbps` means megabytes to tc,
+/// and is refused because nobody means that here.
 fn rate(said: &str) -> Result<Rate, String> {
-    /// Below this cake holds nothing that deserves the name of a line.
+    /// Below this rate, cake is of no use.
     const BITS_MIN: u64 = 64_000;
     let plain: String = said.to_lowercase().split_whitespace().collect();
     let plain = plain.strip_suffix("/s").unwrap_or(&plain);

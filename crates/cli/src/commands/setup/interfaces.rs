@@ -1,20 +1,20 @@
-//! The interfaces of this host, to choose two from.
+//! The interfaces of this host, as choices.
 
 use std::fs;
 use std::path::Path;
 
-/// Where the kernel lists them, those of this network namespace.
+/// The kernel's list for this network namespace.
 const LIST: &str = "/sys/class/net";
 
 /// An interface.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Interface {
     pub name: String,
-    /// In a few words: its state and its driver.
+    /// A short description: its state and its driver.
     pub what: String,
 }
 
-/// Those that can be ports: all but the loopback interface, by name.
+/// The possible ports: all but the loopback interface, by name.
 pub fn list() -> Vec<Interface> {
     let entries = fs::read_dir(LIST).into_iter().flatten().flatten();
     let mut all: Vec<Interface> = entries.filter_map(|entry| of(&entry.path())).collect();
@@ -29,7 +29,7 @@ fn of(folder: &Path) -> Option<Interface> {
     if read("type")?.trim() == LOOPBACK {
         return None;
     }
-    // Only one that is up says whether it has a carrier.
+    // Only an interface that is up reports its carrier.
     let state = match read("carrier").as_deref().map(str::trim) {
         Some("1") => "has a link",
         Some(_) => "no link: is the cable in?",

@@ -3,7 +3,7 @@
 use super::answers::Line;
 use narrows_units::Rate;
 
-/// The links that can be named, and what each is.
+/// The kinds of lines by name.
 pub const LINKS: [(&str, &str); 8] = [
     ("ethernet", "fibre or cable with an Ethernet hand-off"),
     ("docsis", "a cable modem"),
@@ -15,7 +15,7 @@ pub const LINKS: [(&str, &str); 8] = [
     ("raw", "none: counts frames as they are"),
 ];
 
-/// How many times more download than upload make acknowledgements worth dropping.
+/// The ratio of download to upload from which the ACK filter is worth using.
 const ASYMMETRIC: u64 = 5;
 
 /// A policy file for `line`.
@@ -37,7 +37,7 @@ pub fn text(line: &Line) -> String {
     )
 }
 
-/// `rate` exactly, in the largest unit of which it is a whole number.
+/// `rate` exactly, in the largest unit that divides it.
 fn written(rate: Rate) -> String {
     let bits = rate.bits_per_sec();
     match bits {

@@ -1,4 +1,4 @@
-//! What a setup writes and runs, shown before it is done.
+//! The files and commands of a setup, shown before they are written and run.
 
 use super::answers::Line;
 use super::policy;
@@ -13,24 +13,24 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Where systemd is, if it runs this host: sd_booted(3).
+/// This directory exists if systemd runs this host: sd_booted(3).
 const SYSTEMD: &str = "/run/systemd/system";
 /// How long a service may take to answer.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// How much of the first minute each table shows.
+/// The time that each table of the first minute covers.
 const FRAME: Duration = Duration::from_secs(10);
 
 pub fn has_systemd() -> bool {
     Path::new(SYSTEMD).is_dir()
 }
 
-/// The files of instance `name` in `directory`: what systemd reads, and the policy.
+/// The files of instance `name` in `directory`: systemd's configuration, and the policy.
 fn files(directory: &Path, name: &str) -> [PathBuf; 2] {
     ["conf", "tc"].map(|extension| directory.join(format!("{name}.{extension}")))
 }
 
 /// # Errors
-/// Where a file of instance `name` is in `directory` already and is not to be overwritten.
+/// If a file of instance `name` exists in `directory` and must not be overwritten.
 pub fn check(directory: &Path, name: &str, force: bool) -> anyhow::Result<()> {
     match files(directory, name).iter().find(|path| fs::symlink_metadata(path).is_ok()) {
         Some(path) if !force => bail!(
@@ -43,16 +43,16 @@ pub fn check(directory: &Path, name: &str, force: bool) -> anyhow::Result<()> {
 
 /// The files and commands.
 pub struct Plan {
-    /// Each file with its text.
+    /// The files with their texts.
     files: [(PathBuf, String); 2],
-    /// What starts the instance.
+    /// How the instance is started.
     start: Start,
 }
 
 enum Start {
     /// systemd starts this unit.
     Unit(String),
-    /// There is no systemd: somebody else starts this.
+    /// There is no systemd: the user runs this command.
     ByHand(String),
 }
 
@@ -96,7 +96,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Starts the instance, again where it may run already. False where somebody else has to.
+    /// Starts the instance, or restarts it if it may be running. False if the user must do it.
     pub fn start(&self, again: bool) -> anyhow::Result<bool> {
         let unit = match &self.start {
             Start::Unit(unit) => unit,
@@ -145,7 +145,7 @@ fn systemctl(words: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Shows the instance that has the port `dev`, for `span`.
+/// Shows the instance with the port `dev` for `span`.
 pub fn watch(dev: &str, span: Duration) -> anyhow::Result<()> {
     let end = Instant::now() + START_TIMEOUT;
     let names = names(None)?;

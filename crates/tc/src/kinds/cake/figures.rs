@@ -1,7 +1,7 @@
-//! What `tc -s` prints of a `cake` beyond the figures that every qdisc has.
+//! What `tc -s` prints for a `cake` beyond the statistics of all qdiscs.
 //!
-//! Scripts and exporters parse this table by its labels and columns, so it is `tc`'s to the blank;
-//! the memory of the instance itself, which Linux does not tell, is left to `narrows show`.
+//! Scripts and exporters parse this table by its labels and columns, so it equals `tc`'s to the
+//! blank. The memory of the instance itself, which Linux does not report, is in `narrows show`.
 
 use crate::kinds::delays;
 use crate::notation;
@@ -9,9 +9,9 @@ use crate::render::{Json, Line};
 use narrows_qdisc::cake::{Figures, TinFigures};
 use narrows_units::{Nanos, Rate};
 
-/// The shortest packet where there was none: the kernel begins with the longest that can be.
+/// The minimum packet length before the first packet: the kernel starts from the largest value.
 const NO_SHORTEST: u32 = 65_535;
-/// Names of the tins by how many there are; others are numbered.
+/// The names of three tins; other numbers of tins are numbered.
 const THREE_TINS: [&str; 3] = ["Bulk", "Best Effort", "Voice"];
 const FOUR_TINS: [&str; 4] = ["Bulk", "Best Effort", "Video", "Voice"];
 
@@ -54,7 +54,7 @@ pub(crate) fn figures(figures: &Figures, line: &mut Line) {
     line.text(&table);
 }
 
-/// One column for each tin under its name, one row for each figure.
+/// One column for each tin, one row for each figure.
 fn table(tins: &[TinFigures], rate: impl Fn(Rate) -> String) -> String {
     let name = |tin: usize| match tins.len() {
         3 => THREE_TINS[tin].to_owned(),

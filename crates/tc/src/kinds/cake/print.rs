@@ -1,4 +1,4 @@
-//! The parameters of `cake` as `tc` shows them, and as words that make them again.
+//! Prints the parameters of `cake`, as `tc` shows them and as words that create them again.
 
 use super::super::{Style, coordination};
 use super::words::{ACK_FILTERS, DIFFSERVS, FRAMINGS, ISOLATIONS, name};
@@ -67,20 +67,20 @@ pub(in crate::kinds) fn show(params: &CakeParams, style: Style, line: &mut Line)
     if config.inner {
         line.add("inner", Json::Bool(true), "inner ");
     }
-    // The default stays unsaid, so that what Linux has looks as there.
+    // The default is not printed, so that the output looks as on Linux.
     let unusual = params.strategy() != Strategy::default();
     if style.shared && unusual {
         coordination::show(params.strategy(), line);
     }
 }
 
-/// What differs from the defaults.
+/// The parameters that differ from the defaults.
 pub(in crate::kinds) fn save(params: &CakeParams) -> String {
     let config = &params.config;
     let defaults = CakeParams::new(config.frame);
     let mut words = String::new();
     let mut add = |word: &dyn std::fmt::Display| {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(words, " {word}");
     };
     if let Some(rate) = config.rate {

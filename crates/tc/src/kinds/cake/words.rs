@@ -1,9 +1,9 @@
-//! The words of `cake` that name a value, and which word was probably meant.
+//! The words of `cake` that stand for values, and suggestions for misspelt ones.
 
 use narrows_qdisc::cake::{AckFilter, Diffserv, Isolation};
 use narrows_units::wire::Framing;
 
-/// Round trips by name, in microseconds.
+/// Named round-trip times, in microseconds.
 pub(super) const ROUND_TRIPS: [(&str, u64); 8] = [
     ("datacentre", 100),
     ("lan", 1_000),
@@ -43,14 +43,14 @@ pub(super) const ACK_FILTERS: [(&str, AckFilter); 3] = [
 pub(super) const FRAMINGS: [(&str, Framing); 3] =
     [("noatm", Framing::Whole), ("atm", Framing::Atm), ("ptm", Framing::Ptm)];
 
-/// What a link adds to a packet of the network layer.
+/// The overhead that a link adds to a network-layer packet.
 pub(super) struct Link {
     pub(super) name: &'static str,
-    /// Bytes that are added to those that earlier words gave.
+    /// Bytes added to those of earlier words.
     pub(super) adds: i32,
-    /// How it cuts frames up, where it says.
+    /// The framing, if the link determines it.
     pub(super) framing: Option<Framing>,
-    /// The shortest frame that it knows, where there is one.
+    /// The minimum frame, if there is one.
     pub(super) minimum: Option<u32>,
 }
 
@@ -78,7 +78,7 @@ pub(super) const LINKS: [Link; 13] = [
     Link { name: "ethernet", adds: 38, framing: None, minimum: Some(84) },
 ];
 
-/// Words that stand in no table above.
+/// Words that are in no table above.
 const OTHER_WORDS: [&str; 24] = [
     "bandwidth",
     "unlimited",
@@ -111,13 +111,13 @@ pub(super) fn value<T: Copy>(table: &[(&str, T)], word: &str) -> Option<T> {
 }
 
 pub(super) fn name<T: Copy + PartialEq>(table: &[(&'static str, T)], wanted: T) -> &'static str {
-    // Every value stands in its table, by a test.
+    // Every value is in its table; a test checks it.
     table.iter().find(|(_, value)| *value == wanted).map_or("", |(name, _)| name)
 }
 
-/// The word that was probably meant, if there is one.
+/// The most similar word, if one is similar enough.
 pub(super) fn nearest(word: &str) -> Option<&'static str> {
-    /// How many letters may be wrong, or of how many one.
+    /// The most wrong letters, and one per how many letters.
     const WRONG_LETTERS: usize = 2;
     const LETTERS_PER_WRONG: usize = 3;
     let tables = ROUND_TRIPS.iter().map(|(name, _)| *name);

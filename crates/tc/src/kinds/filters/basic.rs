@@ -1,7 +1,7 @@
 //! The expressions of `basic`.
 //!
-//! Parentheses may stand beside a word or alone: `not u32(u16 0x1122 0xffff at 4)` is written in
-//! one or in many words, as shells quote them.
+//! Parentheses may be part of a word or alone: `not u32(u16 0x1122 0xffff at 4)` is one word or
+//! many, depending on the shell's quoting.
 
 use super::selector;
 use crate::complaint::Complaint;
@@ -12,7 +12,7 @@ use narrows_classify::{
 };
 use std::fmt::Write;
 
-/// The most comparisons beside each other.
+/// The most comparisons in a list.
 const LIST_MAX: usize = 64;
 
 const METAS: [(&str, Meta); 7] = [
@@ -28,7 +28,7 @@ const METAS: [(&str, Meta); 7] = [
 const RELATIONS: [(&str, Relation); 3] =
     [("eq", Relation::Equal), ("lt", Relation::Less), ("gt", Relation::Greater)];
 
-/// Reads an expression. It ends before the word that cannot go on with it.
+/// Parses an expression. It ends before the first word that cannot continue it.
 pub(super) fn parse(words: &mut Words) -> Result<Expression, Complaint> {
     let mut tokens = Tokens { words, open: Vec::new() };
     let expression = tokens.any(0)?;
@@ -46,10 +46,10 @@ fn illegal(why: &str) -> Complaint {
     ))
 }
 
-/// Words, cut up at blanks and parentheses.
+/// Words, split at blanks and parentheses.
 struct Tokens<'w, 'a> {
     words: &'w mut Words<'a>,
-    /// What is left of a word, the next part last.
+    /// The rest of a word, the next part last.
     open: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ impl Tokens<'_, '_> {
             for letter in self.words.peek()?.chars() {
                 match letter {
                     '(' | ')' => parts.extend([letter.to_string(), String::new()]),
-                    // A shell hands over what was quoted as one word.
+                    // The shell passes a quoted string as one word.
                     letter if letter.is_whitespace() => parts.push(String::new()),
                     letter => parts.last_mut()?.push(letter),
                 }
@@ -77,10 +77,10 @@ impl Tokens<'_, '_> {
         self.open.pop()
     }
 
-    /// Whether the next one is `token`, which is passed then.
+    /// Whether the next token is `token`; if so, skips it.
     fn passes(&mut self, token: &str) -> bool {
         let is = match self.open.is_empty() {
-            // A word that is none of ours stays whole for whoever reads on.
+            // A word that does not belong to the expression stays whole for the next parser.
             true => {
                 self.words.peek().is_some_and(|word| word.starts_with(token))
                     && self.peek() == Some(token)
@@ -117,7 +117,8 @@ impl Tokens<'_, '_> {
                 return Err(illegal("too many comparisons"));
             }
         }
-        // As in the kernel neither binds tighter: what follows a word is all that it joins to.
+        // As in the kernel, `and` and `or` have the same precedence: each joins only the next
+        // comparison.
         let last = items.pop().ok_or_else(|| illegal("nothing to match"))?;
         let earlier = items.into_iter().zip(joints).rev();
         Ok(earlier.fold(last, |rest, (item, is_or)| match (rest, is_or) {
@@ -144,7 +145,7 @@ impl Tokens<'_, '_> {
         if self.passes("(") {
             let inner = self.any(depth + 1)?;
             self.expect(")")?;
-            // A list of one stands for parentheses.
+            // A list of one represents parentheses.
             return Ok(Expression::And(vec![inner]));
         }
         let name = self.next().ok_or_else(|| illegal("nothing to match"))?;
@@ -200,7 +201,7 @@ fn leaf(name: &str, inner: &[String]) -> Option<Expression> {
                 words.next();
                 at.layer = layer(words.next()?)?;
             }
-            // What a file of commands can hold as it is.
+            // Bytes that a file of commands can hold as they are.
             let is_plain = |byte: &u8| byte.is_ascii_graphic() && !b"#\"'\\".contains(byte);
             (!bytes.is_empty() && bytes.iter().all(is_plain)).then_some(())?;
             Expression::Bytes { at, bytes }
@@ -270,7 +271,7 @@ fn relation_name(relation: Relation) -> &'static str {
     RELATIONS.iter().find(|(_, of)| *of == relation).map_or("eq", |(name, _)| name)
 }
 
-/// As `tc` shows it, `depth` deep in parentheses: a comparison a line.
+/// The expression as `tc` prints it, at nesting depth `depth`: one comparison per line.
 pub(super) fn text(expression: &Expression, depth: usize) -> String {
     let (list, joint) = match expression {
         Expression::And(all) if all.len() > 1 => (all.as_slice(), "AND"),
@@ -280,7 +281,7 @@ pub(super) fn text(expression: &Expression, depth: usize) -> String {
     let mut text = String::new();
     for (index, one) in list.iter().enumerate() {
         if index > 0 {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(text, "{:width$}{joint} ", "", width = 2 * depth);
         }
         text += &if index + 1 < list.len() { member(one, depth) } else { self::text(one, depth) };
@@ -335,12 +336,12 @@ fn shown(expression: &Expression) -> String {
             let port = port.map_or(String::new(), |port| format!(",{}", end_name(port)));
             format!("ipset({set} {}{port})", end_name(*address))
         }
-        // Lists and negations are laid out by whoever asks.
+        // The caller prints lists and negations.
         Expression::And(_) | Expression::Or(_) | Expression::Not(_) => String::new(),
     }
 }
 
-/// The words that make it.
+/// The words that create it.
 pub(super) fn save(expression: &Expression) -> String {
     let (list, joint) = match expression {
         Expression::And(all) if all.len() > 1 => (all.as_slice(), " and "),

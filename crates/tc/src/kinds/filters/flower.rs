@@ -8,10 +8,10 @@ use crate::words::Words;
 use narrows_classify::{ANY_PROTOCOL, Flower, PortRange, Prefix, VLAN};
 use std::fmt::Display;
 
-/// `ip_flags`, as far as frames have them.
+/// The words of `ip_flags` that apply to frames.
 const FLAGS: [&str; 2] = ["frag", "firstfrag"];
 
-/// Reads one key. `protocol` is the filter's. False where there is no such key.
+/// Parses one key. `protocol` is the filter's. False if there is no such key.
 pub(super) fn parse(
     flower: &mut Flower,
     protocol: u16,
@@ -109,7 +109,7 @@ pub(super) fn parse(
     Ok(true)
 }
 
-/// What only tagged frames have wants a protocol that is tagged, or any.
+/// Keys about tags need a tagged protocol, or any.
 fn tagged(word: &str, protocol: u16) -> Result<(), Complaint> {
     match protocol {
         VLAN | ANY_PROTOCOL => Ok(()),
@@ -144,7 +144,7 @@ fn split<'a>(word: &'a str, whole: &'a str) -> (&'a str, &'a str) {
     word.split_once('/').unwrap_or((word, whole))
 }
 
-/// A byte and the bits of it that count.
+/// A byte with a mask.
 fn masked(name: &str, word: &str) -> Result<(u8, u8), Complaint> {
     let (value, mask) = split(word, "0xff");
     let byte = |word: &str| u8::try_from(number::mask(word)?).ok();
@@ -158,7 +158,7 @@ fn ports(word: &str) -> Option<PortRange> {
     (range.first <= range.last).then_some(range)
 }
 
-/// A station, and the bits of it that count where those are not all.
+/// A MAC address, with its mask unless that is all ones.
 fn station((mac, mask): (u64, u64)) -> String {
     let text = |number: u64| {
         let bytes: Vec<_> = number.to_be_bytes()[2..].iter().map(|b| format!("{b:02x}")).collect();
@@ -170,7 +170,7 @@ fn station((mac, mask): (u64, u64)) -> String {
     }
 }
 
-/// The flags of IP that are asked for.
+/// The conditions on IP flags.
 fn flags(flower: &Flower) -> Option<String> {
     let both = [flower.is_fragment, flower.is_first_fragment];
     let said = both.into_iter().zip(FLAGS).filter_map(|(is, name)| match is? {
@@ -181,7 +181,7 @@ fn flags(flower: &Flower) -> Option<String> {
     (!said.is_empty()).then(|| said.join("/"))
 }
 
-/// Shows all keys.
+/// Prints all keys.
 pub(super) fn show(flower: &Flower, protocol: u16, line: &mut Line) {
     let mut add = |key: &'static str, json: Json, text: String| {
         line.add(key, json, &format!("\n  {key} {text}"));
@@ -237,7 +237,7 @@ pub(super) fn show(flower: &Flower, protocol: u16, line: &mut Line) {
     show("ip_flags", flags(flower).map(said));
 }
 
-/// The words that make it.
+/// The words that create it.
 pub(super) fn save(flower: &Flower, add: &mut dyn FnMut(&str, &dyn Display)) {
     let mut say = |name: &str, text: Option<String>| {
         if let Some(text) = text {

@@ -5,7 +5,7 @@ use crate::number;
 use crate::words::Words;
 use narrows_classify::{Prefix, Selector};
 
-/// What follows `match`.
+/// Parses the words after `match`.
 pub(super) fn parse(words: &mut Words) -> Option<Vec<Selector>> {
     match words.next()? {
         "ip" => ip(words),
@@ -20,7 +20,7 @@ pub(super) fn parse(words: &mut Words) -> Option<Vec<Selector>> {
     }
 }
 
-/// `VALUE MASK at [nexthdr+]OFFSET`, as an expression has it.
+/// `VALUE MASK at [nexthdr+]OFFSET`, as in an expression.
 pub(super) fn placed(size: &str, words: &mut Words) -> Option<Selector> {
     let len = match size {
         "u32" => 4,
@@ -31,7 +31,7 @@ pub(super) fn placed(size: &str, words: &mut Words) -> Option<Selector> {
     raw(words, len)?.first().copied()
 }
 
-/// The part of `len` bytes at `offset`, as a part of the four that it lies in.
+/// The `len` bytes at `offset`, as a part of the aligned four bytes that contain them.
 fn part(value: u32, mask: u32, offset: i32, len: i32, is_behind_ip: bool) -> Option<Selector> {
     let within = offset.rem_euclid(4);
     if within % len != 0 {
@@ -43,7 +43,7 @@ fn part(value: u32, mask: u32, offset: i32, len: i32, is_behind_ip: bool) -> Opt
     Some(Selector { value: value << shift & mask, mask, offset, is_behind_ip })
 }
 
-/// A number with any prefix, and a mask in hexadecimal.
+/// A number in any base, and a mask in hexadecimal.
 fn value_and_mask(words: &mut Words, bytes: i32) -> Option<(u32, u32)> {
     let value = number::mask(words.next()?)?;
     let mask = words.next()?;
@@ -117,7 +117,7 @@ fn icmp(words: &mut Words) -> Option<Vec<Selector>> {
     number_at(words, offset, 1, true)
 }
 
-/// Six bytes of the Ethernet header, where no tag is behind it.
+/// Six bytes of the Ethernet header, in frames without a tag.
 fn ether(words: &mut Words) -> Option<Vec<Selector>> {
     let (first, second) = match words.next()? {
         "src" => ((-8, 4), (-4, 2)),
@@ -136,7 +136,7 @@ fn ether(words: &mut Words) -> Option<Vec<Selector>> {
     Some(vec![at(0, first)?, at(first.1 as usize, second)?])
 }
 
-/// An address that begins with `prefix`, at `offset`.
+/// Matches an address at `offset` against `prefix`.
 fn address(prefix: Prefix, offset: i16) -> Vec<Selector> {
     let (bits, words) = prefix.bits();
     let word = |place: usize| {
@@ -144,7 +144,7 @@ fn address(prefix: Prefix, offset: i16) -> Vec<Selector> {
         let mask = (prefix.mask() >> shift) as u32;
         Selector::network(offset + 4 * place as i16, (bits >> shift) as u32, mask)
     };
-    // The first one stays, so that `ip src 0.0.0.0/0` is a match: of any.
+    // Keeps the first word even without a mask, so that `ip src 0.0.0.0/0` matches everything.
     let first = std::iter::once(word(0));
     first.chain((1..words).map(word).filter(|selector| selector.mask != 0)).collect()
 }

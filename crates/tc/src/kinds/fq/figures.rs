@@ -1,7 +1,7 @@
-//! What `tc -s` prints of an `fq` beyond the figures that every qdisc has.
+//! What `tc -s` prints for an `fq` beyond the statistics of all qdiscs.
 //!
-//! Scripts parse it by its words, so it is `tc`'s to the blank, with the key that it writes
-//! twice.
+//! Scripts parse it by its words, so it equals `tc`'s to the blank, including the key that it
+//! prints twice.
 
 use crate::notation;
 use crate::render::{Json, Line};

@@ -1,4 +1,4 @@
-//! What `tc` prints of a `netem`, to the blank; and what is saved of it.
+//! The output of `tc` for a `netem`, to the blank; and what is saved.
 
 use crate::notation;
 use crate::render::{Json, Line};
@@ -28,13 +28,13 @@ fn percent(probability: Probability) -> String {
     format!("{}%", notation::general(100.0 * share(probability)))
 }
 
-/// Adds a probability: a percentage in text, a part of one in JSON.
+/// Adds a probability: a percentage in text, a fraction in JSON.
 fn add_percent(line: &mut Line, key: &'static str, label: &str, probability: Probability) {
     let text = format!(" {label} {}", percent(probability));
     line.add(key, Json::Float(share(probability)), &text);
 }
 
-/// Adds a correlation, which text has only where there is one.
+/// Adds a correlation, which text only has if it is not 0.
 fn add_correlation(line: &mut Line, correlation: Probability) {
     line.json("correlation", Json::Float(share(correlation)));
     if correlation != Probability::NEVER {
@@ -49,7 +49,7 @@ fn show_happening(key: &'static str, label: &str, happening: &Happening, line: &
     line.nest(key, inner);
 }
 
-/// What a probability is called within the object `key`.
+/// The label of a probability within the object `key`.
 fn label_of(key: &'static str) -> &'static str {
     if key == "loss-random" { "loss" } else { key }
 }
@@ -94,14 +94,14 @@ fn delay(config: &Config) -> Line {
     inner.json("jitter", secs(config.jitter));
     inner.json("correlation", Json::Float(share(config.delay_correlation)));
     if config.jitter != Nanos::ZERO {
-        // There are two blanks in tc, too.
+        // tc prints two blanks here, too.
         inner.text(&format!("  {}", time(config.jitter)));
         if config.delay_correlation != Probability::NEVER {
             inner.text(&format!(" {}", percent(config.delay_correlation)));
         }
     }
     if config.distribution != Distribution::Uniform {
-        // tc shows nothing of it.
+        // tc does not print it.
         inner.json("distribution", Json::Text(name(config.distribution).to_owned()));
     }
     inner
@@ -167,21 +167,21 @@ fn show_slots(slots: &Slotting) -> Line {
     inner
 }
 
-/// A probability as a percentage that is read back as the same.
+/// A probability as a percentage that is read back as the same value.
 fn exact(probability: Probability) -> String {
     format!("{}%", 100.0 * share(probability))
 }
 
 fn save_happening(name: &str, happening: &Happening, words: &mut String) {
     let Happening { probability, correlation } = *happening;
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = write!(words, " {name} {} {}", exact(probability), exact(correlation));
 }
 
 pub(crate) fn save(config: &Config) -> String {
     let mut words = format!(" limit {}", config.limit);
     let mut add = |word: std::fmt::Arguments| {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(words, " {word}");
     };
     let micros = |time: Nanos| time.0 / 1_000;
@@ -222,7 +222,7 @@ fn save_rest(config: &Config) -> String {
     }
     if let Some(reorder) = &config.reorder {
         save_happening("reorder", &reorder.happening, &mut words);
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(words, " gap {}", reorder.gap);
     }
     if let Some(RateLimit { rate, overhead, cell, cell_overhead }) = config.rate {

@@ -1,4 +1,4 @@
-//! Transactions over time, as a plot; where a flood was is shaded.
+//! Transactions over time, as a plot; floods are shaded.
 
 use super::{PHASES, Report, STEP};
 use crate::plot::{self, INK};

@@ -1,5 +1,5 @@
-//! The bridge that stands by is spoilt: Narrows mends it, and the traffic that it forwards itself
-//! does not notice.
+//! The standby bridge is damaged: Narrows repairs it, and the traffic that Narrows itself forwards
+//! is not affected.
 
 use super::{Fault, NOISE, PROMISED, Trace, millis};
 use crate::bed::{PORT_A, PORT_B};
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the bridge may be unfit: Narrows looks at it every second at least.
+/// How long the bridge may be unfit: Narrows checks it at least every second.
 const MENDED_WITHIN: Duration = PROMISED.saturating_add(NOISE);
 /// How often the kernel is asked.
 const POLL: Duration = Duration::from_millis(10);
@@ -58,7 +58,7 @@ impl Fault for Spoilt {
             Damage::Without(port) => format!("link set dev {port} nomaster"),
         })?;
         let spoilt = Instant::now();
-        // What Narrows says of its bridge is no proof, so the kernel is asked.
+        // Narrows' own statement is no proof, so the kernel is asked.
         while !stands_by(&bridge, &world.ip("-j link show")?)? {
             if spoilt.elapsed() > MENDED_WITHIN {
                 let broken = format!("the bridge is not mended within {}", millis(MENDED_WITHIN));

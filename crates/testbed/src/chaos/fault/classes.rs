@@ -1,7 +1,7 @@
-//! Classes and filters come, change, move and go under load, by `narrows tc`: the limit of the port
-//! holds, no flow is out, and nothing is lost unseen. What goes to a class that is deleted is
-//! dropped with it, and flows that a filter moves may overtake themselves. What would leave the
-//! tree in pieces is refused.
+//! Classes and filters are added, changed, moved and deleted under load, by `narrows tc`. The limit
+//! of the port holds, no flow is out, and every loss is counted. Packets in a deleted class are
+//! dropped with it, and flows that a filter moves may be reordered. A change that would break the
+//! tree is refused.
 
 use super::policy::set;
 use super::{Fault, NOISE, Trace};
@@ -22,7 +22,7 @@ struct Round {
     ceil: u64,
     /// Whether by `replace`, and not by `change`.
     replaces: bool,
-    /// Where the flows go that a class of their own is made for, before it is deleted.
+    /// The class of its own for some flows, before it is deleted.
     moved_to: u32,
     /// How long each state lasts.
     pause: Duration,
@@ -82,8 +82,8 @@ impl Round {
     }
 }
 
-/// What must be refused whatever the tree is: a class with classes below it is not deleted, and no
-/// filter goes where no class is.
+/// Changes that every tree must refuse: deleting a class with children, and a filter to a class
+/// that does not exist.
 fn refused() -> [String; 2] {
     [
         format!("class del dev {PORT_B} classid 1:1"),

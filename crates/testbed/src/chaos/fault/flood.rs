@@ -14,7 +14,7 @@ use std::time::Duration;
 /// The streams of floods, by way.
 const NUMBERS: [u8; 2] = [2, 3];
 
-/// What floods.
+/// What is sent.
 #[derive(Debug)]
 struct Kind {
     what: &'static str,
@@ -24,7 +24,7 @@ struct Kind {
     lasts_ms: Range<u64>,
 }
 
-/// Asks most of anything that keeps state: more addresses in a second than any table has room for.
+/// The hardest load for anything with state: more addresses in a second than any table can hold.
 const ADDRESSES: Kind = Kind {
     what: "40000 addresses a second",
     pace: Pace::Packets(40_000.0),
@@ -32,7 +32,7 @@ const ADDRESSES: Kind = Kind {
     lasts_ms: 300..900,
 };
 
-/// Few flows as fast as one core can send them: more than rings hold.
+/// Few flows as fast as one core can send them: more than rings can hold.
 const FLAT_OUT: Kind =
     Kind { what: "short frames flat out", pace: Pace::FlatOut, scatter: false, lasts_ms: 100..300 };
 
@@ -49,7 +49,7 @@ impl Flood {
         Self::draw(&ADDRESSES, rng)
     }
 
-    /// More frames than rings hold.
+    /// More frames than rings can hold.
     pub(super) fn flat_out(rng: &mut Rng) -> Self {
         Self::draw(&FLAT_OUT, rng)
     }

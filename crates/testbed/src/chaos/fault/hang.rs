@@ -1,4 +1,4 @@
-//! One worker hangs while the others run: its queue is passed by.
+//! One worker hangs while the others run: its queue is bypassed.
 
 use super::{Fault, NOISE, PROMISED, Trace, millis};
 use crate::chaos::rng::Rng;
@@ -8,7 +8,7 @@ use anyhow::Result;
 use std::thread;
 use std::time::Duration;
 
-/// Which worker hangs: the one that there is however many queues the ports have.
+/// The worker that hangs: one that exists for any number of queues.
 const WORKER: u32 = 0;
 
 #[derive(Debug)]

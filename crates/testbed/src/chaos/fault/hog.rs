@@ -1,5 +1,5 @@
-//! A busy real-time thread on one core: who is pinned there gets what the kernel leaves over,
-//! 50 ms of a second.
+//! A busy real-time thread on one core: other threads there get what the kernel leaves over, 50 ms
+//! of a second.
 
 use super::{Fault, NOISE, PROMISED, Trace, millis};
 use crate::chaos::rng::Rng;
@@ -13,8 +13,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// Ends after 4 s of processor time by itself, should nobody be left to end it. A single process:
-/// a second one of the same priority on that core would never run.
+/// Ends after 4 s of processor time by itself, in case nothing ends it. A single process: a second
+/// one of the same priority on that core would never run.
 const SPIN: &str = "ulimit -t 4; while :; do :; done";
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Fault for Hog {
         let mut hog = Process::start(&mut hog)?;
         thread::sleep(self.lasts);
         hog.stop(Signal::SIGKILL)?;
-        // A worker that waits too long for its core is passed by, unshaped, until it is back.
+        // A worker that waits too long for its core is bypassed, unshaped, until it is back.
         Trace::passed_by_since(began)
     }
 }

@@ -1,4 +1,4 @@
-//! `kill -9`: what it held is gone, the bridge carries on, a new start takes over.
+//! `kill -9`: what Narrows held is lost, the bridge forwards, a new start takes over.
 
 use super::{Fault, IN_FLIGHT, PROMISED, Trace, millis};
 use crate::chaos::books::Destroyed;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 #[derive(Debug)]
 pub(super) struct Kill {
-    /// How long nobody shapes.
+    /// How long nothing is shaped.
     away: Duration,
 }
 
@@ -32,7 +32,7 @@ impl Fault for Kill {
     }
 
     fn strike(&self, world: &mut World<'_>) -> Result<Trace> {
-        // What it dropped after this was said is gone with it, like what it held.
+        // Drops after its last report are lost with it, like its packets.
         let said = now()?;
         let last = world.drops()?;
         world.take()?.kill()?;

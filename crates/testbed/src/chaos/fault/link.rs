@@ -30,7 +30,8 @@ impl Fault for Flap {
     }
 
     fn outage(&self) -> Option<Duration> {
-        // The kernel tells of a carrier at most once a second, so the far end may hear of it late.
+        // The kernel announces a carrier at most once a second, so the far end may learn of it
+        // late.
         Some(self.down + PROMISED + NOISE)
     }
 
@@ -41,8 +42,8 @@ impl Fault for Flap {
         world.ip(&format!("link set dev {} up", self.port))?;
         world.wait_until("running", |show| show.is_running())?;
         let up = now()?;
-        // A veth that goes down frees what its rings hold, and a bridge whose other port is down
-        // frees what it should send there; neither counts.
+        // A veth that goes down frees the frames in its rings, and a bridge whose other port is
+        // down frees those it should send there; neither counts them.
         let sent = Span::new(down, up).widened(world.policy().hold() + IN_FLIGHT, IN_FLIGHT);
         Ok(Trace {
             destroyed: vec![Destroyed { by: "a port was down", sent }],

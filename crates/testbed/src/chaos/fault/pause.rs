@@ -1,4 +1,4 @@
-//! SIGSTOP and SIGCONT: a process that is there and does nothing, and is passed by.
+//! SIGSTOP and SIGCONT: the process exists but does nothing, and is bypassed.
 
 use super::{Fault, NOISE, PROMISED, Trace, millis};
 use crate::chaos::rng::Rng;

@@ -1,5 +1,5 @@
-//! Another number of queues, by `narrows reconfigure`: the ports are let go while `ethtool` changes
-//! them, and packets take the bridge.
+//! Another number of queues, by `narrows reconfigure`: the ports are released while `ethtool`
+//! changes them, and packets take the bridge.
 
 use super::{Fault, IN_FLIGHT, NOISE, PROMISED, Trace};
 use crate::bed::{CLIENT, PORT_A, PORT_B, QUEUES, SERVER, Testbed};
@@ -23,8 +23,8 @@ impl Queues {
         Self { to: if time.is_multiple_of(2) { fewer } else { QUEUES } }
     }
 
-    /// The command that changes every device. Those at the ends change, too, because a `veth` takes
-    /// no XDP program while the other end has more queues to send on than it has to receive on.
+    /// The command that changes every device. The ends change, too, because a `veth` accepts no XDP
+    /// program while its peer has more transmit queues than it has receive queues.
     fn change(&self, bed: &Testbed) -> String {
         let to = self.to;
         let [client, server] = [bed.client(), bed.server()].map(|end| end.name());
@@ -41,7 +41,8 @@ impl Fault for Queues {
     }
 
     fn outage(&self) -> Option<Duration> {
-        // The kernel tells of a carrier at most once a second, so the far end may hear of it late.
+        // The kernel announces a carrier at most once a second, so the far end may learn of it
+        // late.
         Some(PROMISED + NOISE)
     }
 
@@ -54,8 +55,9 @@ impl Fault for Queues {
             show.is_running() && show.ports.iter().all(|port| port.queues == to)
         })?;
         let over = now()?;
-        // A veth that loses its XDP program or its carrier frees what its rings hold, and a bridge
-        // whose other port has no carrier frees what it should send there; neither counts.
+        // A veth that loses its XDP program or its carrier frees the frames in its rings, and a
+        // bridge whose other port has no carrier frees those it should send there; neither counts
+        // them.
         let sent = Span::new(began, over).widened(IN_FLIGHT, IN_FLIGHT);
         Ok(Trace {
             destroyed: vec![Destroyed { by: "as ports changed their queues", sent }],

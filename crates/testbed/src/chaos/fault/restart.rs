@@ -1,4 +1,4 @@
-//! SIGTERM: what is queued may leave, the last counts are printed, a new start takes over.
+//! SIGTERM: the backlog may leave, the last counts are printed, a new start takes over.
 
 use super::{Fault, IN_FLIGHT, PROMISED, Trace, millis};
 use crate::bed::{PORT_A, PORT_B};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 #[derive(Debug)]
 pub(super) struct Restart {
-    /// How long nobody shapes.
+    /// How long nothing is shaped.
     away: Duration,
 }
 
@@ -40,7 +40,7 @@ impl Fault for Restart {
         world.life_ended(&[dropped(&log, PORT_B)?, dropped(&log, PORT_A)?]);
         thread::sleep(self.away);
         world.start()?;
-        // A veth whose XDP program goes frees what its rings hold, and counts nothing.
+        // A veth whose XDP program is detached frees the frames in its rings without counting them.
         let sent = Span::new(asked, gone).widened(IN_FLIGHT, IN_FLIGHT);
         Ok(Trace {
             destroyed: vec![Destroyed { by: "in a veth's ring as XDP was detached", sent }],
@@ -51,7 +51,7 @@ impl Fault for Restart {
     }
 }
 
-/// What the last words of an instance say that it dropped at `port`, by reason.
+/// The drops at `port` by reason, from the last output of an instance.
 fn dropped(log: &str, port: &str) -> Result<Drops> {
     let begin = format!("{port}: ");
     let mut lines = log.lines().skip_while(|line| !line.starts_with(&begin));

@@ -1,7 +1,7 @@
-//! A process that a child of this one started, and that is left when the child has ended.
+//! A process that a child of this process started, and that outlives the child.
 //!
-//! The kernel gives an orphan to the nearest ancestor that has asked for orphans. So this process
-//! asks, and can wait for such a process, and learn how it ended, as for a child of its own.
+//! The kernel makes an orphan the child of the nearest ancestor that has asked for orphans. So this
+//! process asks, and can wait for such a process and learn how it ended, as for its own children.
 
 use anyhow::{Context, Result};
 use nix::sys::prctl;

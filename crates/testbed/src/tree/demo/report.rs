@@ -34,7 +34,7 @@ pub struct Class {
     pub prio: Option<u8>,
     /// What it had, in the order of the phases.
     pub phases: Vec<Share>,
-    /// Its number among the leaves, where it is one.
+    /// Its number among the leaves, if it is one.
     #[serde(skip)]
     pub(super) leaf: Option<usize>,
 }
@@ -80,7 +80,7 @@ pub struct Report {
     pub commands: Vec<String>,
     /// Where the frames went, client to server and back.
     pub directions: [Direction; 2],
-    /// Frames of which no trace was left, both directions together.
+    /// Unaccounted frames, both directions together.
     pub unaccounted: u64,
     #[serde(skip)]
     pub(super) series: Series,

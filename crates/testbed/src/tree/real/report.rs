@@ -1,4 +1,4 @@
-//! What the benchmark found, as tables and as JSON.
+//! The results of the benchmark, as tables and as JSON.
 
 use super::super::SETTLING;
 use super::super::provider::Node;
@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use std::fmt;
 
-/// Shares that differ by less are the same: the fluid model's own error, and more.
+/// Differences below this are within the fluid model's own error.
 const SAME: f64 = 1e4;
 
 /// One class in one phase under one system. Spreads are over the rounds.
@@ -30,7 +30,7 @@ pub struct Row {
     pub due_bps: Spread,
     /// What arrived.
     pub delivered_bps: Spread,
-    /// How far that is from what is due, in per cent of it; none where nothing is due.
+    /// How far that is from what is due, in per cent of it; none if nothing is due.
     pub off_percent: Option<Spread>,
 }
 
@@ -41,8 +41,8 @@ pub struct Priority {
     pub system: &'static str,
     /// The phase's.
     pub phase: &'static str,
-    /// What leaves had beyond their own rate to which no more than that is due, because others
-    /// come before them, and which asked for more.
+    /// The rate above their own of leaves that are due no more than that, because others have
+    /// priority, and that offered more.
     pub beyond_percent: Spread,
 }
 
@@ -57,9 +57,9 @@ pub struct Cost {
     pub threads_ns_per_packet: Spread,
     /// The same of the machine.
     pub machine_ns_per_packet: Spread,
-    /// Over that of the kernel, threads' time.
+    /// The threads' time, relative to the kernel's.
     pub threads_to_kernel: Spread,
-    /// Over that of the kernel, the machine's.
+    /// The machine's time, relative to the kernel's.
     pub machine_to_kernel: Spread,
 }
 
@@ -345,7 +345,7 @@ mod tests {
         let web = nodes.iter().position(|node| node.name == "north-1 web").unwrap();
         shares[web].delivered_bps += 8e6;
         assert!((beyond(&nodes, &shares).unwrap() - 10.0).abs() < 1e-9);
-        // More is due to it: nobody comes before it.
+        // More is due to it: no class has priority over it.
         shares[web].due_bps += 8e6;
         assert_eq!(beyond(&nodes, &shares), Some(0.0));
         for share in &mut shares {

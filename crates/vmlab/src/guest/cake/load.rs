@@ -1,4 +1,4 @@
-//! The loads, and what is measured under them.
+//! The loads, and the figures measured under them.
 
 use super::path::OTHER_IP;
 use super::round_trips;
@@ -18,16 +18,16 @@ use std::time::Duration;
 
 /// How long a load runs before it is measured: TCP has found its rate.
 const WARM_UP: Duration = Duration::from_millis(800);
-/// How long it is measured, in bits at the limit.
+/// The length of the measurement, in bits at the limit.
 const WINDOW: u64 = 50_000_000;
-/// What a limit is taken for where there is none, in Mbit/s.
+/// The assumed limit if there is none, in Mbit/s.
 const FAST: u64 = 100;
 /// The first port; it takes the first queue.
 const PORT: u16 = 5000;
 /// Frames of bulk, and of the flow marked EF.
 const FULL: usize = 1514;
 const SMALL: usize = 214;
-/// The code point EF, and what such a flow sends: a frame every 5 ms.
+/// The DSCP EF, and the traffic of such a flow: a frame every 5 ms.
 const EF: u8 = 46;
 const EF_BITS: u64 = SMALL as u64 * 8 * 200;
 
@@ -39,7 +39,7 @@ pub fn measure(bed: &Testbed, load: Load, limit: Option<u64>, round: u32) -> Res
     let of_limit = |percent: u64| bits * percent / 100;
     let window = Duration::from_secs(WINDOW) / u32::try_from(bits)?;
     let seed = u64::from(round);
-    // One frame of five; together a tenth more than the limit.
+    // One frame of five; together a tenth above the limit.
     let little = stream(1, FULL, of_limit(22));
     match load {
         Load::Unlimited => {
@@ -56,7 +56,7 @@ pub fn measure(bed: &Testbed, load: Load, limit: Option<u64>, round: u32) -> Res
     }
 }
 
-/// To the port that takes `queue`, or, from 4 on, queue modulo 4.
+/// The port for `queue`; numbers from 4 on wrap around.
 fn to(queue: u16) -> SocketAddrV4 {
     SocketAddrV4::new(SERVER_IP, PORT + queue)
 }
@@ -70,7 +70,7 @@ fn stream(queue: u16, frame: usize, bits: u64) -> Stream {
     Stream { to: to(queue), dscp: 0, frame, rate: Rate::from_bits_per_sec(bits) }
 }
 
-/// Streams, of which the first is the light one.
+/// Streams; the first is the light one.
 fn light(bed: &Testbed, window: Duration, seed: u64, streams: &[Stream]) -> Result<Figures> {
     let (arrivals, span) = udp(bed, window, seed, streams)?;
     let mut figures = delays(&arrivals[0], &span)?;
@@ -132,7 +132,7 @@ fn hosts_udp(bed: &Testbed, window: Duration, seed: u64, bits: u64) -> Result<Fi
     Ok(share(&bits, &span))
 }
 
-/// What arrives of each stream, and the span of time that is measured.
+/// The arrivals of each stream, and the measured span of time.
 fn udp(
     bed: &Testbed,
     window: Duration,
@@ -150,7 +150,7 @@ fn udp(
     Ok((arrivals, span))
 }
 
-/// What was added to the delays of what was sent within the window.
+/// The added delays of packets that were sent within the window.
 fn delays(arrivals: &[Arrival], span: &Range<Duration>) -> Result<Figures> {
     let within = arrivals.iter().filter(|arrival| span.contains(&arrival.sent));
     let delay = |arrival: &Arrival| {
@@ -168,7 +168,7 @@ fn bits_within(arrivals: &[Arrival], span: &Range<Duration>) -> f64 {
     (within.count() * FULL * 8) as f64
 }
 
-/// What the first has of all.
+/// The share of the first.
 fn share(bits: &[f64], span: &Range<Duration>) -> Figures {
     let all: f64 = bits.iter().sum();
     [(Figure::Share, 100.0 * bits[0] / all), (Figure::Delivered, mbit(all, span))].into()
@@ -182,7 +182,7 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// As many in 100 as `percent` are at most this.
+/// The percentile `percent`.
 fn percentile(values: &mut [f64], percent: usize) -> Result<f64> {
     values.sort_by(f64::total_cmp);
     let rank = (values.len() * percent).div_ceil(100);

@@ -1,5 +1,4 @@
-//! A question to the kernel and its answers, for what this host's `tc` and libraries do not know
-//! yet.
+//! Netlink requests for features that this host's `tc` and libraries do not support yet.
 
 use anyhow::{Context, Result, bail};
 use netlink_sys::{Socket, SocketAddr};
@@ -7,19 +6,19 @@ use std::io;
 
 /// Set in every request.
 const REQUEST: u16 = 0x01;
-/// The kernel is to say how it went.
+/// Requests an acknowledgement.
 pub const ACK: u16 = 0x04;
-/// All there are.
+/// Requests a listing.
 pub const DUMP: u16 = 0x300;
-/// Make it, where it is not there.
+/// Creates the object if it does not exist.
 pub const CREATE: u16 = 0x400;
-/// How a message ends a conversation.
+/// The type of a message with an error or an acknowledgement.
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
 /// Length of a message's header.
 const HEADER: usize = 16;
 
-/// A socket over which to ask.
+/// A netlink socket.
 pub struct Conversation(Socket);
 
 impl Conversation {
@@ -30,7 +29,7 @@ impl Conversation {
         Ok(Self(socket))
     }
 
-    /// Asks one thing, and returns what came between the headers.
+    /// Sends one request, and returns the bodies of the answers.
     pub fn ask(&self, kind: u16, flags: u16, body: &[u8]) -> Result<Vec<Vec<u8>>> {
         let length = (HEADER + body.len()) as u32;
         let mut message = length.to_ne_bytes().to_vec();
@@ -83,7 +82,7 @@ fn messages(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// Records in a row, each of which says its length, header included, in its header.
+/// Consecutive records. Each has its length, header included, in its header.
 fn records(
     bytes: &[u8],
     header: impl Fn(&[u8]) -> Option<(usize, u16, usize)>,

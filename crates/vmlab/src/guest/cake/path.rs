@@ -1,4 +1,4 @@
-//! What forwards between client and server, and how it is limited.
+//! The forwarders between client and server, and their limits.
 
 use super::netlink::{ACK, CREATE, Conversation, attribute};
 use crate::cake::{Load, ONE_WAY_MS, System};
@@ -13,7 +13,7 @@ use nix::net::if_::if_nametoindex;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-/// Queues of the devices, where there are several.
+/// The number of queues of devices with several.
 pub const QUEUES: u16 = 4;
 /// The server's second address: another host.
 pub const OTHER_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 3);
@@ -31,7 +31,7 @@ const BASE_RATE: u16 = 2;
 const FLOW_MODE: u16 = 5;
 const DUAL_DSTHOST: u32 = 6;
 
-/// The beds: the bridge's, that of Narrows with one queue, and that with several.
+/// The beds: for the bridge, for Narrows with one queue, and for Narrows with several.
 pub fn beds() -> Result<[Testbed; 3]> {
     let beds = [Testbed::up(QUEUES.into())?, Testbed::up(1)?, Testbed::up(QUEUES.into())?];
     for bed in &beds {
@@ -41,11 +41,11 @@ pub fn beds() -> Result<[Testbed; 3]> {
     Ok(beds)
 }
 
-/// Makes the path long, gives the server its second address, and lets ports pick queues.
+/// Adds the path's delay, gives the server its second address, and lets ports select queues.
 ///
-/// `netem` delays at both ends, and so lets go of the sender's socket, as a cable does. Without it
-/// a packet in the bridge's qdisc still counts as not sent: TCP holds back, and little ever stands
-/// there.
+/// `netem` delays at both ends, and so releases the sender's socket, as a real cable does. Without
+/// it, a packet in the bridge's qdisc still counts as not sent: TCP holds back, and there is hardly
+/// ever a backlog.
 fn prepare(bed: &Testbed) -> Result<()> {
     let server = bed.server();
     for (namespace, device) in [(bed.client(), CLIENT), (server, SERVER)] {
@@ -53,10 +53,10 @@ fn prepare(bed: &Testbed) -> Result<()> {
         tc(namespace, &format!("qdisc replace dev {device} root {netem}"))?;
     }
     server.run("ip", &["addr", "add", &format!("{OTHER_IP}/24"), "dev", SERVER])?;
-    // An acknowledgement for each segment: a delayed one looks like a queue.
+    // An acknowledgement for each segment: a delayed one would look like a queue.
     let route = format!("route change 198.18.0.0/24 dev {SERVER} quickack 1");
     server.run("ip", &route.split(' ').collect::<Vec<_>>())?;
-    // What one connection has learned is not for the next.
+    // A connection must not inherit metrics of an earlier one.
     bed.client().set("ipv4.tcp_no_metrics_save", "1")?;
     if bed.queues() > 1 {
         steering::by_port(bed.client(), CLIENT, QUEUES)?;
@@ -64,7 +64,7 @@ fn prepare(bed: &Testbed) -> Result<()> {
     Ok(())
 }
 
-/// The beds with what forwards in them.
+/// The beds with their forwarders.
 pub struct Paths<'a> {
     kernel: (&'a Testbed, Bridge<'a>),
     one: (&'a Testbed, Instance),
@@ -82,7 +82,7 @@ impl<'a> Paths<'a> {
         })
     }
 
-    /// Puts a system at a limit, as `load` wants it, with nothing left of what was there before.
+    /// Configures a system with a limit, as `load` needs it, without state of the previous one.
     pub fn shape(&self, system: System, limit: Option<u64>, load: Load) -> Result<&'a Testbed> {
         let by_hosts = matches!(load, Load::HostsTcp | Load::HostsUdp);
         match system {
@@ -94,7 +94,7 @@ impl<'a> Paths<'a> {
         }
     }
 
-    /// The same options for both kinds, by netlink: an older `tc` knows `cake` only.
+    /// The same options for both kinds, by netlink: an older `tc` only supports `cake`.
     fn linux(&self, qdisc: Option<(&str, u64)>, by_hosts: bool) -> Result<&'a Testbed> {
         let bed = self.kernel.0;
         // There may be none.

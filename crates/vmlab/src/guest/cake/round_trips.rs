@@ -1,4 +1,4 @@
-//! What TCP knows of its round trips: the smoothed one of each connection, as `ss -ti` shows it.
+//! TCP's own round-trip times: the smoothed one of each connection, as `ss -ti` shows it.
 
 use super::netlink::{Conversation, DUMP, attributes, number};
 use anyhow::Result;
@@ -21,10 +21,10 @@ const ESTABLISHED: u32 = 1 << 1;
 const ANY: [u8; 48] = [0; 48];
 /// Length of a `struct inet_diag_msg`, which comes before the attributes.
 const HEAD: usize = 72;
-/// Where `tcpi_rtt` is.
+/// The offset of `tcpi_rtt`.
 const RTT: usize = 68;
 
-/// Those of all connections in `namespace`, looked at again and again for as long as `span`.
+/// The round-trip times of all connections in `namespace`, polled for `span`.
 pub fn of_all(namespace: &Namespace, span: Duration) -> Result<Vec<Duration>> {
     let mut request = TCP.to_vec();
     request.extend([1 << (INFO - 1), 0]);

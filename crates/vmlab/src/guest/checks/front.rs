@@ -1,4 +1,4 @@
-//! Filters in the driver: this kernel loads each sort of them, and what they drop is dropped.
+//! Filters in the driver: this kernel loads each kind, and they drop what they should.
 
 use super::{Lab, small_pings};
 use crate::guest::Verdict::{self, Passed};
@@ -7,7 +7,7 @@ use crate::guest::shaper::narrows;
 use crate::guest::traffic::ping;
 use anyhow::{Result, ensure};
 
-/// One of each sort. None is for pings, but the last one, which lets them pass.
+/// One of each kind. None matches pings, except the last one, which passes them.
 const FILTERS: [&str; 6] = [
     "pref 1 protocol ip basic match ipset(nobody src) and not ipset(nobody dst) action drop",
     "pref 2 protocol ip flower ip_proto tcp dst_port 1000-2000 tcp_flags 0x2/0x12 action drop",

@@ -1,4 +1,4 @@
-//! The XDP plane: programs in the drivers in place of queues and workers.
+//! The XDP plane: programs in the drivers instead of queues and workers.
 
 use super::{Lab, MTU, mode};
 use crate::guest::Verdict::{self, Passed};
@@ -16,17 +16,17 @@ const POLICY: [&str; 5] = [
     "class add dev DEV parent 1:1 classid 1:20 htb rate 2mbit burst 16k",
     "filter add dev DEV parent 1: protocol ip pref 1 flower ip_proto udp dst_port 5010 classid 1:10",
 ];
-/// What is sent to each class, and what it lets pass, in Mbit/s.
+/// The offered rate and the limit of each class, in Mbit/s.
 const OFFERED: f64 = 5.0;
 const LIMITS: [f64; 2] = [3.0, 2.0];
-/// By what part a rate may be off over some seconds.
+/// The allowed deviation of a rate over some seconds, as a fraction.
 const OFF: f64 = 0.03;
 /// Payload of a tagged ping, in bytes.
 const TAGGED: u32 = 56;
 /// Where each class's packets go.
 const DESTINATIONS: [u16; 2] = [5010, 5020];
 
-/// Two classes get their rates, all frames are accounted for, and it ends as it is asked to.
+/// Two classes get their rates, all frames are accounted for, and it stops on request.
 pub(super) fn rates(lab: &mut Lab) -> Result<Verdict> {
     lab.stopped()?;
     print!("{}", narrows(&["doctor", PORTS[0], PORTS[1], "--plane", "xdp"])?);
@@ -50,7 +50,7 @@ pub(super) fn rates(lab: &mut Lab) -> Result<Verdict> {
     Ok(Passed(format!("{way}; {one:.2} of {} and {other:.2} of {} Mbit/s", LIMITS[0], LIMITS[1])))
 }
 
-/// It leaves the bridge behind however it ends.
+/// However it ends, it leaves the bridge.
 pub(super) fn kill(lab: &mut Lab) -> Result<Verdict> {
     lab.stopped()?;
     start(lab)?.kill()?;
@@ -69,7 +69,7 @@ fn pings(lab: &Lab) -> Result<()> {
     let [client, server] = [lab.client(), lab.server()];
     ping(client, server.ip, MTU - HEADERS)?;
     ping(server, client.ip, MTU - HEADERS)?;
-    // Not at full size: the VLAN's MTU stays smaller after the check that made the ports' smaller.
+    // Not full size: the VLAN's MTU stays smaller after the check that reduced the ports'.
     ping(client, server.tagged_ip, TAGGED).context("tagged")
 }
 
