@@ -29,7 +29,7 @@ pub(crate) struct Frames {
     part: UmemPart,
     owners: Owners,
     locations: Box<[Location]>,
-    /// Frames that the kernel gave back and did not have.
+    /// Frames that the kernel returned but did not own.
     strays: u64,
 }
 

@@ -86,7 +86,7 @@ pub(crate) struct WorkerReport {
     pub(crate) frames: FrameCounts,
     /// All frames of this worker.
     pub(crate) all_frames: u32,
-    /// Frames that the kernel gave back and did not have.
+    /// Frames that the kernel returned but did not own.
     pub(crate) stray_frames: u64,
 }
 

@@ -172,7 +172,7 @@ impl<Q: Queue> XdpIo<Q> {
         self.frames.counts()
     }
 
-    /// Frames that the kernel gave back and did not have.
+    /// Frames that the kernel returned but did not own.
     pub(crate) fn stray_frames(&self) -> u64 {
         self.frames.strays()
     }

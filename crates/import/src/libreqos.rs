@@ -96,7 +96,7 @@ fn write(
     draft.line(&format!("qdisc replace dev {dev} root handle 1: htb default {DEFAULT:x}"));
     let whole = rate(tree.whole);
     draft.line(&format!("class add dev {dev} parent 1: classid 1:{ROOT:x} htb rate {whole}"));
-    draft.comment("Whoever is in no circuit: the last in line.");
+    draft.comment("Traffic that belongs to no circuit: lowest priority.");
     if direction == 0 {
         draft.name(&format!("1:{ROOT:x}"), "uplink");
         draft.name(&format!("1:{DEFAULT:x}"), "others");

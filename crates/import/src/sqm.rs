@@ -187,7 +187,7 @@ impl Shaper<'_> {
                         }
                     }
                     "nat" => self.draft.note(
-                        "Narrows stands inside the router and sees the hosts' own addresses",
+                        "Narrows is on the inside of the router and sees the hosts' own addresses",
                         "nat left out",
                     ),
                     "mq" | "cake_mq" => {}

@@ -137,8 +137,7 @@ impl Printed {
         }
         let [qdiscs, classes, filters] = counts;
         if qdiscs == 0 {
-            let why =
-                "no device has a qdisc with an equivalent: all have those of the kernel's start";
+            let why = "no device has a qdisc to import: all have the kernel's defaults";
             return Err(ImportError::Nothing(why.to_owned()));
         }
         Ok(draft.finish(format!("{qdiscs} qdiscs, {classes} classes, {filters} filters")))
@@ -192,7 +191,7 @@ impl<'a> Tree<'a> {
             return;
         }
         if level > LEVELS_MAX || self.kinds.contains_key(number) {
-            draft.report("a qdisc stands there twice: the first holds", number);
+            draft.report("a qdisc occurs twice: the first counts", number);
             return;
         }
         if level == 0 {

@@ -75,7 +75,7 @@ fn a_providers_tree_keeps_its_rates_and_addresses() {
         "no maximal rate and is left out (line 8, circuit 5)",
         "a parent node is not in network.json: the circuit is below the root (Nowhere, circuit 3)",
         "a circuit has no address, so nothing is sorted into it (4)",
-        "a virtual node has no class: what is below it goes up a level (Building)",
+        "a virtual node has no class: its children move up a level (Building)",
     ] {
         assert!(report.contains(said), "no {said}\n{report}");
     }

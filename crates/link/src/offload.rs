@@ -72,9 +72,7 @@ impl Offload {
             Self::RxServiceTag | Self::TxServiceTag => {
                 "802.1ad frames pass without their outer tag"
             }
-            Self::Lro | Self::GroHw | Self::Gro => {
-                "merged packets cannot be forwarded as they came"
-            }
+            Self::Lro | Self::GroHw | Self::Gro => "merged packets cannot be forwarded as received",
             Self::TxChecksum => "TCP and UDP arrive with wrong checksums",
         }
     }

@@ -69,11 +69,11 @@ pub enum PolicyError {
         class: ClassId,
     },
     /// Too many nested classful qdiscs.
-    #[error("Qdiscs with classes stand {} deep at most.", crate::CLASSFUL_DEPTH)]
+    #[error("Classful qdiscs can nest at most {} deep.", crate::CLASSFUL_DEPTH)]
     ClassfulTooDeep,
     /// A class number above 16 bits where only 16 bits fit.
     #[error(
-        "Classes of {0} are {0}1 to {0}ffff: numbers beyond that are for an htb below no other qdisc with classes."
+        "Classes of {0} are {0}1 to {0}ffff: higher numbers are only for an htb that is not below another classful qdisc."
     )]
     WideClass(Handle),
     /// An invalid filter.
@@ -84,7 +84,7 @@ pub enum PolicyError {
     Front(String),
     /// A filter at a qdisc that takes none.
     #[error(
-        "Parent Qdisc doesn't exists. Filters are for htb, prio, drr and ets, for inner classes of an htb, and for ingress and egress: give the handle of one, as parent 1:, or add a clsact."
+        "Parent Qdisc doesn't exists. htb, prio, drr and ets take filters, and so do inner classes of an htb, ingress and egress: give the handle of one, as parent 1:, or add a clsact."
     )]
     NoFilterParent,
     /// A filter at ingress or egress of a port that has neither `clsact` nor `ingress`.
@@ -94,7 +94,7 @@ pub enum PolicyError {
     NoEnds,
     /// A filter at a class without child classes.
     #[error(
-        "Parent Qdisc doesn't exists. No class is below {0}, so there is nothing to sort: a filter is at the qdisc or at an inner class."
+        "Parent Qdisc doesn't exists. No class is below {0}, so a filter has nothing to choose: attach it to the qdisc or to an inner class."
     )]
     LeafFilter(ClassId),
     /// An invalid action.
@@ -155,7 +155,7 @@ pub enum PolicyError {
     NoPlace,
     /// The kind differs from that of the qdisc in that place.
     #[error(
-        "Invalid qdisc name: must match existing qdisc. {handle} is a {present}: to have another kind there, give another handle or none."
+        "Invalid qdisc name: must match existing qdisc. {handle} is a {present}: for another kind, give another handle or none."
     )]
     OtherKind {
         /// The handle of the qdisc there.
@@ -176,7 +176,7 @@ pub enum PolicyError {
     )]
     UnknownKind(Option<String>),
     /// The qdisc named as parent does not exist.
-    #[error("Failed to find specified qdisc. There is no {major:x}: to be the parent: see show.")]
+    #[error("Failed to find specified qdisc. There is no parent {major:x}: here; see show.")]
     NoParent {
         /// The parent's major number.
         major: u32,
@@ -203,14 +203,14 @@ pub enum PolicyError {
     #[error("Cannot assign noqueue to a class. Delete the child instead: without one, {0}.")]
     NoqueueInClass(&'static str),
     /// `mq` elsewhere than at the root.
-    #[error("mq stands at the root alone: it spreads over the queues of the port.")]
+    #[error("mq can only be at the root: it has a child for each queue of the port.")]
     MqNotRoot,
     /// `mq` on a port with one queue.
     #[error("mq needs a port with several queues, this one has one: put the child at root.")]
     MqNeedsQueues,
     /// `cake_mq` elsewhere than at the root.
     #[error(
-        "cake_mq stands at the root alone: it spreads over the queues of the port. Here it is cake."
+        "cake_mq can only be at the root: it has a cake for each queue of the port. Use cake here."
     )]
     CakeMqNotRoot,
     /// `cake_mq` on a port with one queue.
@@ -218,27 +218,29 @@ pub enum PolicyError {
     CakeMqNeedsQueues,
     /// Another qdisc, or other parameters, for one queue of a `cake_mq`.
     #[error(
-        "can't replace cake_mq sub-qdiscs. Its queues are alike: change the root, or put mq there with a qdisc for each queue."
+        "can't replace cake_mq sub-qdiscs. All its queues have the same parameters: change the root, or use mq with a qdisc for each queue."
     )]
     CakeMqChild,
     /// `del` of a queue of a `cake_mq`.
     #[error(
-        "Cannot delete qdisc with handle of zero. The queues of a cake_mq come and go with it: delete the root."
+        "Cannot delete qdisc with handle of zero. The cakes of a cake_mq cannot be deleted one by one: delete the root."
     )]
     CakeMqDelete,
     /// `autorate-ingress` on several queues: none of them sees all arrivals.
     #[error(
-        "autorate-ingress: the queues of this port share the rate of a {0}, and each sees a part of what comes in only. Give the bandwidth itself, or put cake on a port with one queue."
+        "autorate-ingress: the queues of this port share the rate of a {0}, and each sees only a part of the arrivals. Give a bandwidth, or use a port with one queue."
     )]
     AutorateShared(&'static str),
     /// All handles are taken.
     #[error("No handle is free: give one with handle H:.")]
     NoHandleLeft,
     /// The tree would be deeper than a worker's stack allows.
-    #[error("Qdiscs stand {} deep at most.", crate::MAX_DEPTH)]
+    #[error("Qdiscs can nest at most {} deep.", crate::MAX_DEPTH)]
     TooDeep,
     /// `del` of a default qdisc.
-    #[error("Cannot delete qdisc with handle of zero. Nothing was set here, this is the default.")]
+    #[error(
+        "Cannot delete qdisc with handle of zero. This is the default qdisc; there is nothing to delete."
+    )]
     Default,
     /// `del` with another handle than that of the qdisc in that place.
     #[error("Invalid handle. The qdisc there is {0}.")]
@@ -271,12 +273,12 @@ pub enum PolicyError {
     Fq(String),
     /// `coordination` for a qdisc that shares its rate with no other queue.
     #[error(
-        "coordination: a qdisc under mq belongs to one queue and shares its rate with none. Put it at the root to limit the port."
+        "coordination: a qdisc under mq belongs to one queue and does not share its rate. Put it at the root to limit the port."
     )]
     CoordinationUnderMq,
     /// A pacing qdisc below a `tbf`, where both write departure times.
     #[error(
-        "coordination edt: {above} stamps packets with their departure, and so does the {kind} below it: one of two times would not hold. Give {above} coordination fair, equal or lock."
+        "coordination edt: both {above} and the {kind} below it set departure times, and a packet can have only one. Give {above} coordination fair, equal or lock."
     )]
     StampedTwice {
         /// The `tbf`.
@@ -286,12 +288,12 @@ pub enum PolicyError {
     },
     /// Queue management on a qdisc that keeps packets of different flows apart.
     #[error(
-        "codel: times are worked out at release, flow by flow; apart hosts and safeguard want to know them on arrival. Say apart flows nosafeguard, or nocodel."
+        "codel: departure times are set at release; apart hosts and safeguard need them on arrival. Give apart flows nosafeguard, or nocodel."
     )]
     CodelApart,
     /// A target above its interval.
     #[error(
-        "codel: target {target} is more than interval {interval}: a queue would have to stand too long for longer than it is observed. Say a target of a twentieth of the interval."
+        "codel: target {target} is more than interval {interval}. Give a target of a twentieth of the interval."
     )]
     CodelTarget {
         /// `target`

@@ -181,7 +181,7 @@ fn split(port: &PortPolicy, reach: Reach) -> Result<(Vec<FrontTerm>, Filters), P
             }
             Ok(_) => {
                 failure = Some(PolicyError::Front(format!(
-                    "In the driver is room for {FRONT_TERMS_MAX} filters: put more addresses into fewer sets"
+                    "The driver has room for {FRONT_TERMS_MAX} filters: put more addresses into fewer sets"
                 )));
                 break;
             }
@@ -251,7 +251,7 @@ fn in_front(filter: &Filter, port: &PortPolicy, has_passed: bool) -> Result<InFr
     let pref = filter.pref;
     if filter.actions.len() > FRONT_ACTIONS_MAX {
         return refuse(format!(
-            "A filter in the driver has up to {FRONT_ACTIONS_MAX} actions; that at pref {pref} has more"
+            "A filter in the driver has at most {FRONT_ACTIONS_MAX} actions; the one at pref {pref} has more"
         ));
     }
     let bound = |id: &ActionId| {
@@ -293,7 +293,7 @@ fn in_front(filter: &Filter, port: &PortPolicy, has_passed: bool) -> Result<InFr
         }
         Matches::Words(_) => {
             return refuse(format!(
-                "In the driver a u32 looks at up to {FRONT_WORDS_MAX} words; that at pref {pref} at more"
+                "In the driver a u32 tests at most {FRONT_WORDS_MAX} words; the one at pref {pref} tests more"
             ));
         }
         Matches::Mark(mark) => vec![FrontTerm { mark: Some(*mark), ..any }],
@@ -301,7 +301,7 @@ fn in_front(filter: &Filter, port: &PortPolicy, has_passed: bool) -> Result<InFr
             let mut ways = alternatives(expression, false)?;
             if ways.iter().any(|way| way.len() > FRONT_LOOK_UPS_MAX) {
                 return refuse(format!(
-                    "In the driver up to {FRONT_LOOK_UPS_MAX} sets are joined by and: write several filters"
+                    "In the driver, at most {FRONT_LOOK_UPS_MAX} sets can be joined by and: write several filters"
                 ));
             }
             let last = ways.pop().unwrap_or_default();
@@ -328,7 +328,7 @@ fn check_action(action: &Action, pref: u16) -> Result<(), PolicyError> {
         Action::Police(police) if police.overhead.framing != Framing::Whole => "linklayer",
         _ => return Ok(()),
     };
-    refuse(format!("In the driver is no {why}: leave it out of the action at pref {pref}"))
+    refuse(format!("The driver does not support {why}: leave it out of the action at pref {pref}"))
 }
 
 /// The alternatives under which `expression` is true (or false, if negated). Each is a list of

@@ -243,7 +243,7 @@ impl Htb {
             }
             if self.depth(parent) + 2 > DEPTH_MAX {
                 return refuse(format!(
-                    "tree is too deep: {DEPTH_MAX} classes may stand one below the other."
+                    "tree is too deep: classes can nest at most {DEPTH_MAX} deep."
                 ));
             }
         }

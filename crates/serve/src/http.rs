@@ -126,7 +126,7 @@ impl Server {
             },
             _ => plain(
                 StatusCode::NOT_FOUND,
-                "not here; there are /, /metrics, /api/snapshot and /api/history?since=SECONDS\n",
+                "not found; available: /, /metrics, /api/snapshot and /api/history?since=SECONDS\n",
             ),
         }
     }

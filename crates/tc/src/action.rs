@@ -85,7 +85,7 @@ pub(crate) fn parse(words: &mut Words) -> Result<ActionDraft, Complaint> {
                 None if word == "index" => gact_bound(words),
                 None => Err(bad(
                     "gact",
-                    "Error: say what becomes of packets: drop, pass, continue, reclassify or pipe.",
+                    "Error: give the result for packets: drop, pass, continue, reclassify or pipe.",
                 )),
             }
         }

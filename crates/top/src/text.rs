@@ -166,9 +166,9 @@ pub(crate) fn help() -> Vec<Line<'static>> {
     [
         "1 to 8, Tab       queues, workers, classes, qdiscs, tins, drops, events, hosts",
         "Up Down PgUp PgDn select a row; also j and k, Home and End",
-        "Enter             all that is known of the selected row; Esc goes back",
+        "Enter             details of the selected row; Esc goes back",
         "s                 sort by the next column; after the last, the instance's order",
-        "r                 the other way round",
+        "r                 reverse the order",
         "/                 show only rows that contain a text; Enter keeps, Esc clears it",
         "p, Space          pause; the first rates after that are means over the pause",
         "?                 this page",
@@ -177,8 +177,8 @@ pub(crate) fn help() -> Vec<Line<'static>> {
         "Rates are per second, over the time between two snapshots; - is not known yet.",
         "k M G: thousands, millions, billions. bit/s: Sent Recvd Arrvd Rate Ceil Thresh.",
         "Share: of what the port sent. Used: of the ceiling. Backlog: packets queued.",
-        "Lent, Borr: packets sent by a class's own rate, and by what those above it lent.",
-        "Bars: what a port delivered, full at its limit.",
+        "Lent, Borr: packets sent within a class's own rate, and at borrowed rates.",
+        "Bars: the rate of a port, relative to its limit.",
         "",
         "any key goes back",
     ]

@@ -123,7 +123,9 @@ impl Setup {
         }
         if !self.yes {
             if !stdin.is_terminal() {
-                bail!("there is nobody to ask: give --yes to go on, or --dry-run to look only");
+                bail!(
+                    "no terminal to ask at: give --yes to continue, or --dry-run to only show the plan"
+                );
             }
             let question = Question { text: "Do this?", hint: "yes or no", preset: Some("yes") };
             if !question.put(&mut stdin.lock(), &mut io::stderr(), answers::yes_or_no)? {

@@ -111,15 +111,17 @@ pub(super) fn read(text: &[u8], draft: &mut Draft) -> Result<Vec<Circuit>, Impor
         let circuit = &mut circuits[index];
         if (circuit.least, circuit.most) != (new.least, new.most) {
             let which = format!("line {line}, circuit {}", new.id);
-            draft
-                .report("devices of one circuit have other rates: those of the first hold", &which);
+            draft.report(
+                "devices of one circuit have different rates: the first device's count",
+                &which,
+            );
         }
         for address in new.addresses {
             if taken.insert(address) {
                 circuit.addresses.push(address);
             } else {
                 let which = format!("{}/{}, line {line}", address.ip, address.bits);
-                draft.report("an address stands there twice: the first holds", &which);
+                draft.report("an address occurs twice: the first counts", &which);
             }
         }
     }

@@ -52,13 +52,13 @@ impl Network {
         for (name, value) in children {
             let Value::Object(node) = value else {
                 // LibreQoS writes an object for each node; anything else is a remark.
-                draft.report("an entry of network.json is no node and is left out", name);
+                draft.report("an entry of network.json is not a node and is left out", name);
                 continue;
             };
             let is_virtual = node.get("virtual").and_then(Value::as_bool).unwrap_or(false);
             let mut below = parent;
             if is_virtual {
-                draft.report("a virtual node has no class: what is below it goes up a level", name);
+                draft.report("a virtual node has no class: its children move up a level", name);
                 // Its circuits belong to its parent; at the top, to no node.
                 if let Some(parent) = parent {
                     self.by_name.entry(name.clone()).or_insert(parent);
@@ -76,7 +76,7 @@ impl Network {
                 let most = [rate("downloadBandwidthMbps"), rate("uploadBandwidthMbps")];
                 let kind = node.get("type").and_then(Value::as_str).unwrap_or("node").to_owned();
                 if most.contains(&None) {
-                    draft.report("a node has no bandwidth: it has that of the one above it", name);
+                    draft.report("a node has no bandwidth: it gets its parent's", name);
                 }
                 below = Some(self.nodes.len());
                 if self.by_name.contains_key(name) {

@@ -31,16 +31,16 @@ pub(super) fn read(text: &str) -> Result<Vec<Section>, String> {
                 sections.push(Section { kind: kind.to_owned(), options: Vec::new() });
             }
             ["option" | "list", key, ref value @ ..] if value.len() <= 1 => {
-                let section = sections.last_mut().ok_or_else(|| {
-                    format!("line {number}: an option stands before the first `config`")
-                })?;
+                let section = sections
+                    .last_mut()
+                    .ok_or_else(|| format!("line {number}: an option before the first `config`"))?;
                 let value = value.first().copied().unwrap_or("").to_owned();
                 section.options.push((key.to_owned(), value));
             }
             ["package", ..] => {}
             _ => {
                 return Err(format!(
-                    "line {number} is none of UCI's: `config TYPE 'NAME'` or `option KEY 'VALUE'` is expected"
+                    "line {number} is not UCI: `config TYPE 'NAME'` or `option KEY 'VALUE'` is expected"
                 ));
             }
         }

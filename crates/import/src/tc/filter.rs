@@ -37,7 +37,7 @@ pub(super) fn write(
     let kind = text(filter, "kind").unwrap_or("");
     if kind == "u32" && options.contains_key("ht_divisor") {
         if text(options, "fh").is_some_and(|table| table != "800:") {
-            draft.note("a hash table of u32: tables are made anyway", dev);
+            draft.note("a hash table of u32: not needed, filters are in hash tables anyway", dev);
         }
         return false;
     }

@@ -22,7 +22,7 @@ fn bridge(ports: [&Link; 2], others: &[LinkStatus]) -> Finding {
             Finding::ok(&bridge.name, format!("is the standby bridge of {both}"))
         }
         Ok(Plan::Adopt(bridge)) => {
-            let what = format!("joins {both} already and stands by as it is");
+            let what = format!("joins {both} already and serves as the standby as it is");
             Finding::note(&bridge.name, what)
         }
         Err(error) => {
@@ -50,7 +50,7 @@ fn master(port: &Link, others: &[LinkStatus]) -> Option<Finding> {
     let name = port.name();
     let master = others.iter().find(|other| other.ifindex == master);
     let master = master.map_or("another device", |master| &master.name);
-    let what = format!("is a port of {master}, which may carry on when Narrows does not");
+    let what = format!("is a port of {master}, which may forward when Narrows does not");
     Some(Finding::warning(name, what).remedy(format!("ip link set dev {name} nomaster")))
 }
 

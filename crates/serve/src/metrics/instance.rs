@@ -13,7 +13,7 @@ const WORKERS: [Metric<Worker>; 5] = [
     }),
     Metric::counter(
         "narrows_worker_stray_frames_total",
-        "Frames that the kernel gave back and did not have.",
+        "Frames that the kernel returned but did not own.",
         |it| Some(it.stray_frames.into()),
     ),
     Metric::gauge("narrows_worker_core", "The core of the worker's thread.", |it| {
@@ -21,7 +21,7 @@ const WORKERS: [Metric<Worker>; 5] = [
     }),
     Metric::gauge(
         "narrows_worker_silent_seconds",
-        "How long the worker has not come round; 0 where it does.",
+        "How long the worker has been silent; 0 if it is not.",
         |it| Some(it.silent_s.unwrap_or(0.0).into()),
     ),
 ];
@@ -52,7 +52,7 @@ fn books(text: &mut Exposition, now: &Snapshot) {
     }
     text.gauge(
         "narrows_unaccounted_packets",
-        "Received less sent, queued and dropped: not 0 is a fault of Narrows.",
+        "Received minus sent, queued and dropped; anything but 0 is a bug in Narrows.",
     )
     .add(&[], sum.unaccounted as f64);
     text.counter("narrows_bypassed_packets_total", "Packets that no worker saw.")
@@ -64,7 +64,7 @@ fn workers(text: &mut Exposition, now: &Snapshot) {
     let workers: Vec<_> =
         workers.map(|it| Labelled { labels: vec![("queue", it.queue.to_string())], it }).collect();
     text.each(&WORKERS, &workers);
-    let mut frames = text.gauge("narrows_worker_frames", "Frames of a worker, by where they are.");
+    let mut frames = text.gauge("narrows_worker_frames", "Frames of a worker, by place.");
     for worker in &now.workers {
         let queue = worker.queue.to_string();
         for (state, count) in [

@@ -21,7 +21,7 @@ const QUEUES: [Metric<Queue>; 8] = [
     }),
     Metric::counter(
         "narrows_queue_drops_total",
-        "Packets that were to leave here and were dropped.",
+        "Packets dropped that were due to leave here.",
         |it| Some(it.drops.into()),
     ),
     Metric::gauge("narrows_queue_backlog_bytes", "Bytes of frames queued.", |it| {
@@ -35,7 +35,7 @@ const QUEUES: [Metric<Queue>; 8] = [
 const PORTS: [Metric<Port>; 4] = [
     Metric::gauge(
         "narrows_port_limit_bytes_per_second",
-        "The rate set at the port's root; absent where there is none.",
+        "The rate set at the port's root; absent if there is none.",
         |it| it.limit_bps().map(|bps| (bps as f64 / 8.0).into()),
     ),
     Metric::gauge("narrows_port_carrier", "Whether the port has a carrier.", |it| {
@@ -44,7 +44,7 @@ const PORTS: [Metric<Port>; 4] = [
     Metric::gauge("narrows_port_mtu_bytes", "The port's MTU.", |it| Some(u64::from(it.mtu).into())),
     Metric::counter(
         "narrows_port_to_self_packets_total",
-        "Frames for the box itself, given to the kernel.",
+        "Frames for the host itself, passed to the kernel.",
         |it| Some(it.to_self.into()),
     ),
 ];
@@ -72,12 +72,12 @@ const DELAY_BOUNDS: [f64; 9] =
     [16e-6, 64e-6, 256e-6, 1.024e-3, 4.096e-3, 16.384e-3, 65.536e-3, 262.144e-3, 1.048_576];
 
 fn delays(text: &mut Exposition, now: &Snapshot) {
-    let help = "How long packets stayed here before they left through the port.";
+    let help = "Delay of packets until they left through the port.";
     let mut family = text.histogram("narrows_port_delay_seconds", help);
     for port in &now.ports {
         add(&mut family, port, &port.delays);
     }
-    let help = "Round trips beyond the port, where the instance measures them.";
+    let help = "Round trips beyond the port, if the instance measures them.";
     let mut family = text.histogram("narrows_port_round_trip_seconds", help);
     for port in &now.ports {
         if let Some(round_trips) = &port.round_trips {
@@ -95,17 +95,17 @@ fn add(family: &mut Histogram<'_>, port: &Port, times: &Delays) {
 const SEGMENTS: [Metric<Losses>; 3] = [
     Metric::counter(
         "narrows_port_segments_total",
-        "TCP segments with data that left and were looked at.",
+        "Observed TCP segments with data that left.",
         |it| Some(it.segments.into()),
     ),
     Metric::counter(
         "narrows_port_segments_lost_before_total",
-        "Of these, those that were lost on the way here, or here, and sent again.",
+        "Of these, segments lost before the port and sent again.",
         |it| Some(it.before.into()),
     ),
     Metric::counter(
         "narrows_port_segments_lost_beyond_total",
-        "Of these, those that were sent again after they had left.",
+        "Of these, segments sent again after they had left.",
         |it| Some(it.beyond.into()),
     ),
 ];
@@ -122,7 +122,7 @@ fn segments(text: &mut Exposition, now: &Snapshot) {
 fn losses(text: &mut Exposition, now: &Snapshot) {
     let mut lost = text.counter(
         "narrows_port_lost_packets_total",
-        "Packets that were to come in or leave and did not, by where and why.",
+        "Packets lost on the way in or out, by place and reason.",
     );
     for port in &now.ports {
         for (reason, count) in port.losses() {

@@ -50,11 +50,9 @@ const CLASSES: [Metric<Class>; 16] = [
         "Packets sent within the class's own rate.",
         |it| counted(it, "lended"),
     ),
-    Metric::counter(
-        "narrows_class_borrowed_total",
-        "Packets sent at a rate lent from above.",
-        |it| counted(it, "borrowed"),
-    ),
+    Metric::counter("narrows_class_borrowed_total", "Packets sent at a borrowed rate.", |it| {
+        counted(it, "borrowed")
+    }),
     Metric::gauge("narrows_class_backlog_bytes", "Bytes queued.", |it| {
         Some(it.stats.figures.backlog.into())
     }),
@@ -94,12 +92,12 @@ const CLASSES: [Metric<Class>; 16] = [
 const TINS: [Metric<Tin>; 9] = [
     Metric::counter(
         "narrows_tin_arrived_bytes_total",
-        "Bytes that came to the tin, also of packets that it dropped later.",
+        "Bytes that arrived at the tin, including packets that it dropped later.",
         |it| Some(it.sent_bytes.into()),
     ),
     Metric::counter(
         "narrows_tin_arrived_packets_total",
-        "Packets that came to the tin, also those that it dropped later.",
+        "Packets that arrived at the tin, including those that it dropped later.",
         |it| Some(it.sent_packets.into()),
     ),
     Metric::counter("narrows_tin_drops_total", "Packets dropped.", |it| Some(it.drops.into())),
@@ -109,7 +107,7 @@ const TINS: [Metric<Tin>; 9] = [
     Metric::gauge("narrows_tin_backlog_bytes", "Bytes queued.", |it| Some(it.backlog_bytes.into())),
     Metric::gauge(
         "narrows_tin_threshold_bytes_per_second",
-        "The tin's share before it has to wait; absent where there is none.",
+        "The rate from which the tin yields to others; absent if there is none.",
         |it| Some(it.threshold_rate).filter(|rate| *rate > 0).map(Value::from),
     ),
     Metric::gauge("narrows_tin_delay_mean_seconds", "Mean delay of late.", |it| {
@@ -186,7 +184,7 @@ fn classes(text: &mut Exposition, now: &Snapshot, max: usize) {
         classes.push(Labelled { labels, it });
     }
     text.each(&CLASSES, &classes);
-    let help = "How long packets stayed here before the class sent them.";
+    let help = "Delay of packets until the class sent them.";
     let with_delays = classes.iter().map(|Labelled { labels, it }| (labels, &it.stats.delays));
     delays(text, "narrows_class_delay_seconds", help, with_delays);
 }
@@ -242,7 +240,7 @@ fn tins(text: &mut Exposition, now: &Snapshot, max: usize) {
     let tins: Vec<_> =
         tins.iter().map(|(labels, it)| Labelled { labels: labels.clone(), it }).collect();
     text.each(&TINS, &tins);
-    let help = "How long packets stayed here before the tin sent them.";
+    let help = "Delay of packets until the tin sent them.";
     let with_delays = tins.iter().map(|Labelled { labels, it }| (labels, &it.delays));
     delays(text, "narrows_tin_delay_seconds", help, with_delays);
 }

@@ -80,7 +80,7 @@ impl Draft {
             self.gap = value("gap", words, "5", number::mask, NUMBER_HINT)?;
         } else if abbreviates(word, "duplicate") {
             return Err(wrong(
-                "duplicate: a frame is sent once or dropped once here, and nobody can make another of it. To see what duplicates do, let the sender send twice.".to_owned(),
+                "duplicate: a frame here is sent once or dropped once and cannot be copied. To test duplicates, send each packet twice.".to_owned(),
             ));
         } else if abbreviates(word, "distribution") {
             self.is_spread = true;
@@ -106,7 +106,7 @@ impl Draft {
         let has_reorder = reorder.probability != Probability::NEVER;
         if has_reorder && config.delay == Nanos::ZERO {
             return Err(wrong(format!(
-                "reordering not possible without specifying some delay: who does not wait has to overtake somebody who does. Give delay 10ms.\n{USAGE}"
+                "reordering not possible without specifying some delay: a packet can only overtake packets that are delayed. Give delay 10ms.\n{USAGE}"
             )));
         }
         if !has_reorder && gap > 0 {

@@ -299,7 +299,7 @@ fn qdiscs_with_classes_stand_below_each_other_three_deep() {
     host.ok("class add dev right parent 3: classid 3:1 htb rate 1mbit");
     host.ok("qdisc add dev right parent 3:1 handle 4: ets bands 2");
     let complaint = host.fails("qdisc add dev right parent 4:1 handle 5: drr", 2);
-    assert!(complaint.contains("3 deep at most"), "{complaint}");
+    assert!(complaint.contains("at most 3 deep"), "{complaint}");
     let complaint = host.fails("qdisc add dev right parent 4:1 cake bandwidth 1mbit", 2);
     assert!(complaint.contains("give it a ceil"), "{complaint}");
     host.ok("qdisc add dev right parent 2:2 handle 6: tbf rate 1mbit burst 10k limit 50k");

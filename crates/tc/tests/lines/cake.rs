@@ -218,7 +218,9 @@ fn cake_mq_needs_queues_and_the_root() {
     assert!(one.fails("qdisc add dev right root cake_mq", 2).contains("use cake"));
     let mut four = TwoPorts::with_queues(4);
     four.ok("qdisc add dev right root handle 1: mq");
-    assert!(four.fails("qdisc add dev right parent 1:1 cake_mq", 2).contains("root alone"));
+    assert!(
+        four.fails("qdisc add dev right parent 1:1 cake_mq", 2).contains("only be at the root")
+    );
     four.ok("qdisc add dev right parent 1:1 cake bandwidth 1mbit");
     four.ok("qdisc replace dev right root handle 2: tbf rate 1mbit burst 32k latency 5ms");
     four.ok("qdisc add dev right parent 2:1 cake");

@@ -149,7 +149,7 @@ fn two_that_stamp_do_not_stand_one_above_the_other() {
     assert!(complaint.contains("Give 1: coordination fair, equal or lock."), "{complaint}");
     host.ok(&format!("qdisc add dev right parent 1:1 handle 2: {TBF}"));
     let deeper = "qdisc add dev right parent 2:1 handle 3: eiffel";
-    assert!(host.fails(deeper, 2).contains("so does the eiffel below it"));
+    assert!(host.fails(deeper, 2).contains("and the eiffel below it"));
     host.ok(&format!("qdisc change dev right root handle 1: {TBF} coordination equal"));
     host.ok(deeper);
     let above = format!("qdisc change dev right root handle 1: {TBF} coordination edt");
@@ -244,8 +244,8 @@ fn queue_management_that_cannot_be_is_refused_with_a_reason() {
         ("codel target 11s", "\"11s\": a time from 1us to 10s", 1),
         ("codel interval soon", "\"soon\": a time", 1),
         ("codel target 200ms", "target 200 ms is more than interval 100 ms", 2),
-        ("codel apart hosts", "Say apart flows nosafeguard, or nocodel.", 2),
-        ("codel safeguard", "Say apart flows nosafeguard, or nocodel.", 2),
+        ("codel apart hosts", "Give apart flows nosafeguard, or nocodel.", 2),
+        ("codel safeguard", "Give apart flows nosafeguard, or nocodel.", 2),
         ("codel ce_threshold 1ms", "What is \"ce_threshold\"?", 1),
     ] {
         let line = format!("qdisc add dev right root flowbundler maxrate 1mbit {words}");
