@@ -185,14 +185,13 @@ impl PollSet {
         self.0.clear();
     }
 
-    /// Adds `fd`: to wait until it can be read where `waited_for`, and for errors in any case.
-    pub fn add(&mut self, fd: BorrowedFd<'_>, waited_for: bool) {
-        let events = if waited_for { libc::POLLIN } else { 0 };
-        self.0.push(libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 });
+    /// Adds `fd`.
+    pub fn add(&mut self, fd: BorrowedFd<'_>) {
+        self.0.push(libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
     }
 
-    /// Sleeps until one that is waited for can be read, one of all is in error, or `timeout_ns`
-    /// nanoseconds have passed (for ever where none is given).
+    /// Sleeps until one of them can be read or is in error, or `timeout_ns` nanoseconds have passed
+    /// (for ever where none is given).
     ///
     /// # Errors
     /// What `ppoll` says, except that an interruption by a signal counts as a time-out.
