@@ -35,12 +35,11 @@
 //!
 //! Cost: on arrival one set of tags, the flow's line and the packet's two; at departure the flow's
 //! line and the packet's. With a thousand flows these are not in the first-level cache, so batches
-//! prefetch them. Counted with 1024 flows, 16 per host, all backlogged: 145 instructions on arrival
-//! and 240 at departure in one tin, 215 and 280 in four; with the harness and header parsing 540
-//! and 655 in all, beside 540 of DPDK's `rte_sched`, which parses none (`narrows bench cake`,
-//! column `instructions_per_packet`). Memory: what the flows that were active at once need, doubled
-//! from a page on (`slab.rs`), and two tables of 4 KiB per tin; freed after a second without
-//! packets.
+//! prefetch them. Counted with 1024 flows, 16 per host, all backlogged, with the harness and header
+//! parsing: 578 instructions a packet in one tin and 749 in four, beside 540 of DPDK's `rte_sched`,
+//! which parses none (`narrows bench cake`, column `instructions_per_packet`). Memory: what the
+//! flows that were active at once need, doubled from a page on (`slab.rs`), and two tables of 4 KiB
+//! per tin; freed after a second without packets.
 //!
 //! Non-goals: splitting segments (frames here are already as on the wire), custom filters.
 
