@@ -155,14 +155,17 @@ pub struct Traffic {
     pub headers: HeaderFields,
 }
 
-/// What the headers of a group's packets say. Hosts are the group's own: no other group has flows
-/// of the same one.
+/// What the headers of a group's packets say. Hosts are the group's own, no other group has flows
+/// of the same one, unless they are common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HeaderFields {
     /// Over how many source hosts its flows are spread, as evenly as that goes.
     pub source_hosts: u32,
     /// The same of destination hosts.
     pub destination_hosts: u32,
+    /// The hosts are those of every other group that has this, too. Measures still count each
+    /// group's hosts by themselves.
+    pub common_hosts: bool,
     /// The differentiated services code point, 0 to 63.
     pub dscp: u8,
     /// Packets may be marked instead of dropped; TCP answers to a mark as to a loss (RFC 3168),
@@ -172,7 +175,7 @@ pub struct HeaderFields {
 
 impl Default for HeaderFields {
     fn default() -> Self {
-        Self { source_hosts: 1, destination_hosts: 1, dscp: 0, ecn: false }
+        Self { source_hosts: 1, destination_hosts: 1, common_hosts: false, dscp: 0, ecn: false }
     }
 }
 
@@ -181,6 +184,9 @@ impl Default for HeaderFields {
 pub enum Kind {
     /// At even intervals, each flow out of step with the others. The rate is that of all flows.
     Constant(Rate),
+    /// At intervals that are the even one and at most half of it less or more, uniformly. The rate
+    /// is that of all flows.
+    Uneven(Rate),
     /// At exponential intervals. The rate is that of all flows.
     Poisson(Rate),
     /// In bursts at a constant rate; on and off times are exponential with these means. The rate

@@ -205,14 +205,20 @@ fn unknown_keys_are_refused_with_their_line() {
 
 #[test]
 fn headers_and_changes_are_read() {
-    let traffic = "interval = \"1ms\"\nflows = 8\nsource_hosts = 4\ndestination_hosts = 2\ndscp = \"EF\"\necn = true";
+    let traffic = "interval = \"1ms\"\nflows = 8\nsource_hosts = 4\ndestination_hosts = 2\ncommon_hosts = true\ndscp = \"EF\"\necn = true";
     let text = SMALL.replacen("interval = \"1ms\"", traffic, 1).replacen(
         "[sweep]",
         "[[change]]\nat = \"4ms\"\nqdisc = \"tbf rate 50mbit burst 1514 limit {limit}\"\n\n[sweep]",
         1,
     );
     let setup = &read_with(&text, &[]).unwrap_or_else(|error| panic!("{error}")).cases[0].setup;
-    let headers = HeaderFields { source_hosts: 4, destination_hosts: 2, dscp: 46, ecn: true };
+    let headers = HeaderFields {
+        source_hosts: 4,
+        destination_hosts: 2,
+        common_hosts: true,
+        dscp: 46,
+        ecn: true,
+    };
     assert_eq!(setup.traffic[1].headers, headers);
     assert_eq!(setup.traffic[0].headers, HeaderFields::default());
     assert_eq!(setup.changes[0].at, Nanos::from_millis(4));

@@ -178,6 +178,22 @@ fn poisson_traffic_has_its_rate_and_the_spread_of_its_intervals() {
 }
 
 #[test]
+fn uneven_traffic_has_its_rate_and_intervals_that_vary_by_half() {
+    let kind = Kind::Uneven(Rate::from_bits_per_sec(100_000_000));
+    let offers = &all(&setup(1, vec![Traffic { flows: 1, ..group(kind) }]))[0];
+    assert!((mbit(offers) / 100.0 - 1.0).abs() < 0.01, "{}", mbit(offers));
+    let even = 1514.0 * 8.0 * 10.0;
+    let part = |pair: &[Offer]| (pair[1].at - pair[0].at).0 as f64 / even;
+    let parts: Vec<f64> = offers.windows(2).map(part).collect();
+    assert!(parts.iter().all(|part| (0.499..=1.501).contains(part)));
+    let quarters = [0.5, 0.75, 1.0, 1.25].map(|from| {
+        let within = parts.iter().filter(|part| (from..from + 0.25).contains(*part));
+        within.count() as f64 / parts.len() as f64
+    });
+    assert!(quarters.iter().all(|quarter| (quarter - 0.25).abs() < 0.02), "{quarters:?}");
+}
+
+#[test]
 fn on_off_traffic_is_on_for_its_part_of_the_time() {
     let rate = Rate::from_bits_per_sec(400_000_000);
     let (on, off) = (Nanos::from_millis(2), Nanos::from_millis(6));

@@ -156,9 +156,11 @@ impl Hosts {
             host.elsewhere = u16::try_from(others).unwrap_or(u16::MAX);
         }
         host.follow(self.window);
-        let here = host.standing.max(host.told);
-        host.count(here.saturating_add(host.elsewhere));
-        u32::from(host.recently).max(1)
+        host.count(host.standing.saturating_add(host.elsewhere));
+        // A flow that waits without packets counts, and is not remembered: siblings may never have
+        // heard of it, and this queue would weigh it more lightly than they do.
+        let told = host.told.saturating_add(host.elsewhere);
+        u32::from(host.recently.max(told)).max(1)
     }
 
     /// The memory that it takes beside itself, in bytes.
@@ -264,6 +266,18 @@ mod tests {
         assert_eq!(hosts.load(place, &neighbours), 6, "asked once an edition");
         neighbours.edition += 1;
         hosts.begin_window(2);
+        assert_eq!(hosts.load(place, &neighbours), 1);
+    }
+
+    #[test]
+    fn a_flow_that_only_waits_for_its_turn_counts_while_it_waits_and_is_not_remembered() {
+        let mut hosts = Hosts::new(0, 0);
+        let place = hosts.enter(7);
+        let mut neighbours = Neighbours::new(Box::new(Everywhere(1)));
+        assert_eq!(hosts.load(place, &neighbours), 1);
+        hosts.tell(place, true, &mut *neighbours.census);
+        assert_eq!(hosts.load(place, &neighbours), 2);
+        hosts.tell(place, false, &mut *neighbours.census);
         assert_eq!(hosts.load(place, &neighbours), 1);
     }
 

@@ -547,7 +547,11 @@ fn kind(table: &TrafficTable, number: usize, scale: Scale) -> Result<Kind, Wrong
     let path = |key: &str| format!("traffic.{number}.{key}");
     let word = table.kind;
     let given: [(&str, bool, &[KindWord]); 9] = [
-        ("load", table.load.is_some(), &[KindWord::Constant, KindWord::Poisson, KindWord::OnOff]),
+        (
+            "load",
+            table.load.is_some(),
+            &[KindWord::Constant, KindWord::Uneven, KindWord::Poisson, KindWord::OnOff],
+        ),
         ("on", table.on.is_some(), &[KindWord::OnOff]),
         ("off", table.off.is_some(), &[KindWord::OnOff]),
         ("stack", table.stack.is_some(), &[KindWord::Tcp]),
@@ -559,7 +563,7 @@ fn kind(table: &TrafficTable, number: usize, scale: Scale) -> Result<Kind, Wrong
     ];
     for (key, given, kinds) in given {
         if given && !kinds.contains(&word) {
-            let message = "this kind of traffic has no such key: constant and poisson have load, on-off has load, on and off, tcp has stack, control and rtt, backlogged has pace and queued, ping has interval";
+            let message = "this kind of traffic has no such key: constant, uneven and poisson have load, on-off has load, on and off, tcp has stack, control and rtt, backlogged has pace and queued, ping has interval";
             return Err(Wrong::new(path(key), message));
         }
     }
@@ -579,6 +583,7 @@ fn kind(table: &TrafficTable, number: usize, scale: Scale) -> Result<Kind, Wrong
     };
     Ok(match word {
         KindWord::Constant => Kind::Constant(load()?),
+        KindWord::Uneven => Kind::Uneven(load()?),
         KindWord::Poisson => Kind::Poisson(load()?),
         KindWord::OnOff => Kind::OnOff {
             rate: load()?,

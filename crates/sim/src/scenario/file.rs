@@ -119,6 +119,8 @@ pub(super) struct TrafficTable {
     pub(super) lifetime: Option<Quantity>,
     pub(super) source_hosts: Option<Quantity>,
     pub(super) destination_hosts: Option<Quantity>,
+    #[serde(default)]
+    pub(super) common_hosts: bool,
     pub(super) dscp: Option<Quantity>,
     #[serde(default)]
     pub(super) ecn: bool,
@@ -128,6 +130,7 @@ pub(super) struct TrafficTable {
 #[serde(rename_all = "kebab-case")]
 pub(super) enum KindWord {
     Constant,
+    Uneven,
     Poisson,
     OnOff,
     Tcp,

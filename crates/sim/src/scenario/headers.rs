@@ -31,6 +31,7 @@ pub(super) fn fields(
     Ok(HeaderFields {
         source_hosts: hosts(&table.source_hosts, "source_hosts")?,
         destination_hosts: hosts(&table.destination_hosts, "destination_hosts")?,
+        common_hosts: table.common_hosts,
         dscp: dscp.map_err(|why| Wrong::new(path("dscp"), why))?.unwrap_or(0),
         ecn: table.ecn,
     })

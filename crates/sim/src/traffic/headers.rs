@@ -14,6 +14,9 @@ use narrows_packet::{Ecn, Headers};
 /// Where the network layer begins in an Ethernet frame, in bytes.
 const NETWORK_OFFSET: u16 = 14;
 
+/// The number that hosts have in common where they are not a group's own.
+const ALL_GROUPS: u64 = u64::MAX;
+
 /// Of every flow of `setup`, in the order of their numbers; those of an ECN-capable flow
 /// are seen by [`Offer::ect`](crate::traffic::Offer::ect).
 pub(crate) fn of_flows(setup: &Setup) -> Vec<Headers> {
@@ -27,17 +30,18 @@ pub(crate) fn of_flows(setup: &Setup) -> Vec<Headers> {
 
 fn of_flow(seed: u64, group: u64, traffic: &Traffic, flow: u32) -> Headers {
     let fields = &traffic.headers;
+    let host_group = if fields.common_hosts { ALL_GROUPS } else { group };
     // The low half of a hash is as good as all of it.
-    let hash = |purpose: Purpose, number: u32| {
+    let hash = |group: u64, purpose: Purpose, number: u32| {
         hash(seed, [group, purpose as u64, u64::from(number)]) as u32
     };
+    let host = |purpose: Purpose, hosts: u32| {
+        hash(host_group, purpose, host_of(flow, traffic.flows, hosts))
+    };
     Headers {
-        flow: hash(Purpose::Flows, flow),
-        source: hash(Purpose::Sources, host_of(flow, traffic.flows, fields.source_hosts)),
-        destination: hash(
-            Purpose::Destinations,
-            host_of(flow, traffic.flows, fields.destination_hosts),
-        ),
+        flow: hash(group, Purpose::Flows, flow),
+        source: host(Purpose::Sources, fields.source_hosts),
+        destination: host(Purpose::Destinations, fields.destination_hosts),
         mark: 0,
         network_offset: NETWORK_OFFSET,
         dscp: fields.dscp,
@@ -54,6 +58,8 @@ pub(crate) fn host_of(flow: u32, flows: u32, hosts: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::setup::{HeaderFields, Kind, Spread};
+    use narrows_units::Nanos;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -70,6 +76,31 @@ mod tests {
             }
             prop_assert_eq!(of.len() as u32, hosts);
             prop_assert!(of.values().all(|&n| n == flows / hosts || n == flows.div_ceil(hosts)));
+        }
+    }
+
+    #[test]
+    fn hosts_are_a_groups_own_or_common_and_flows_are_always_its_own() {
+        let of_group = |group, common_hosts| {
+            let traffic = Traffic {
+                name: "group".into(),
+                kind: Kind::Ping { interval: Nanos(1) },
+                flows: 1,
+                start: Nanos::ZERO,
+                stop: Nanos::MAX,
+                sizes: vec![(60, 1.0)],
+                spread: Spread::RoundRobin,
+                respread: None,
+                lifetime: None,
+                headers: HeaderFields { common_hosts, ..HeaderFields::default() },
+            };
+            of_flow(1, group, &traffic, 0)
+        };
+        let hosts = |headers: &Headers| (headers.source, headers.destination);
+        for common in [false, true] {
+            let [one, other] = [0, 1].map(|group| of_group(group, common));
+            assert_eq!(hosts(&one) == hosts(&other), common);
+            assert_ne!(one.flow, other.flow);
         }
     }
 }

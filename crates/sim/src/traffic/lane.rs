@@ -156,9 +156,10 @@ impl Lane {
 /// How long a unit takes each flow that has `share` of the group's rate.
 fn pace(kind: Kind, share: Share) -> Pace {
     match kind {
-        Kind::Constant(rate) | Kind::Poisson(rate) | Kind::OnOff { rate, .. } => {
-            Pace::of_rate(rate.bits_per_sec(), share)
-        }
+        Kind::Constant(rate)
+        | Kind::Uneven(rate)
+        | Kind::Poisson(rate)
+        | Kind::OnOff { rate, .. } => Pace::of_rate(rate.bits_per_sec(), share),
         Kind::Ping { interval } => Pace::of_interval(interval),
         // Answer to what leaves and not to a clock.
         Kind::Tcp { .. } | Kind::Backlogged { .. } => Pace::of_interval(Nanos::MAX),

@@ -74,6 +74,7 @@ impl Sending {
     /// How long to wait after a packet of `len` bytes.
     fn wait(&self, len: u32, chance: &mut Pcg64) -> Units {
         match self.kind {
+            Kind::Uneven(_) => Units::Parts(f64::from(len) * chance.random_range(0.5..1.5)),
             Kind::Poisson(_) => Units::Parts(exponential(chance) * self.sizes.mean()),
             Kind::Ping { .. } => Units::Whole(1),
             _ => Units::Whole(len),

@@ -48,7 +48,7 @@ fn check(setup: &Setup, group: &Traffic) -> Result<(), String> {
     check_moves(group)?;
     check_headers(group)?;
     match group.kind {
-        Kind::Constant(rate) | Kind::Poisson(rate) => check_rate(rate),
+        Kind::Constant(rate) | Kind::Uneven(rate) | Kind::Poisson(rate) => check_rate(rate),
         Kind::OnOff { rate, on, off } => {
             check_rate(rate)?;
             if on < SHORTEST {
@@ -164,7 +164,8 @@ fn check_moves(group: &Traffic) -> Result<(), String> {
 }
 
 fn check_headers(group: &Traffic) -> Result<(), String> {
-    let HeaderFields { source_hosts, destination_hosts, dscp, ecn } = group.headers;
+    let HeaderFields { source_hosts, destination_hosts, common_hosts: _, dscp, ecn } =
+        group.headers;
     for hosts in [source_hosts, destination_hosts] {
         if !(1..=group.flows).contains(&hosts) {
             let flows = group.flows;

@@ -64,3 +64,26 @@ fn a_light_flow_waits_no_longer_where_there_are_tins() {
         four.within("99th percentile, us", four.of("light", GroupMeasure::P99Us), range);
     }
 }
+
+/// As bursts come in: between two packets there is at times half of what there is on average.
+#[test]
+fn a_light_flow_of_a_host_with_bulk_waits_on_its_own_queue_no_longer_than_on_the_same() {
+    let uneven = ["traffic.0.load=88%", "traffic.1.load=22%", "traffic.1.flows=1"];
+    let of_group = |group: usize| {
+        [format!("traffic.{group}.kind=uneven"), format!("traffic.{group}.common_hosts=true")]
+    };
+    let of_groups: Vec<String> = [0, 1].into_iter().flat_map(of_group).collect();
+    let load: Vec<&str> = uneven.into_iter().chain(of_groups.iter().map(String::as_str)).collect();
+    let on = |strategy: &str, more: &[&str]| {
+        let words = "cake bandwidth {rate} besteffort triple-isolate";
+        let queues = if strategy == "one" { ", queues = 1" } else { "" };
+        let row = format!("strategies=[{{ name = \"{strategy}\", words = \"{words}\"{queues} }}]");
+        rows("cake-light", strategy, &[&load[..], &[&row], more].concat())
+    };
+    for (one, four) in on("one", &[]).into_iter().zip(on("four", &["traffic.1.spread=[0,1,0,0]"])) {
+        full(&four);
+        let longest = one.of("light", GroupMeasure::P99Us);
+        let range = 0.0..=longest;
+        four.within("99th percentile, us", four.of("light", GroupMeasure::P99Us), range);
+    }
+}

@@ -99,6 +99,7 @@ fn rates_and_intervals_of_zero_are_refused() {
     let kind = |kind| Traffic { kind, ..group() };
     let zero = Rate::default();
     refused(kind(Kind::Constant(zero)), "a rate of zero");
+    refused(kind(Kind::Uneven(zero)), "a rate of zero");
     refused(kind(Kind::Poisson(zero)), "a rate of zero");
     let (on, off) = (Nanos::from_millis(1), Nanos::from_millis(1));
     refused(kind(Kind::OnOff { rate: zero, on, off }), "a rate of zero");
