@@ -17,11 +17,13 @@
 //! it. A class that is two frames ahead leaves to a waiting class everything that would not be lost
 //! soon; so does a class of a worse priority. So no rate is lost, and no class has to know how many
 //! others there are or on which cores. Queues that send for the same class run a race of their own,
-//! in the same way.
+//! in the same way; one for each rank where bands are below the class, and worse ranks leave to
+//! better ones what worse priorities do.
 //!
 //! *Cushions in HTB's order.* At a ceiling, assured traffic may use all credit. Borrowers leave a
-//! part of it, and a larger one the higher the lender stands. So an assured packet finds credit at
-//! once, and between cores, too, assured traffic goes before borrowed traffic.
+//! part of it, and a larger one the higher the lender stands, the more better priorities run, and
+//! where they are ahead. So an assured packet finds credit at once, and one that its own ceiling held
+//! up soon; between cores, too, assured traffic goes before borrowed traffic.
 //!
 //! *Waiting is published.* A queue that is refused writes at the lender until when it waits. Rights
 //! differ only while a queue waits: a class that its own ceiling delays, or that wants less than

@@ -17,7 +17,8 @@ use narrows_qdisc::htb::Class;
 use narrows_qdisc::{Config, NodeId};
 use narrows_units::{Bytes, Nanos};
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{RngSeed, TestRunner};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -207,6 +208,9 @@ fn sixteen_levels_keep_every_ceiling() {
     }
 }
 
+/// What the roots of [`any_tree`] pass, in bits a second.
+const ROOT: f64 = 5e8;
+
 /// A tree, and what comes for its leaves; `None` is more than can leave.
 type Case = (Vec<(u32, Class)>, Vec<(u32, Option<u64>)>);
 
@@ -271,6 +275,35 @@ fn what_a_worker_that_is_gone_has_claimed_is_had_by_others() {
     }
 }
 
+/// How a tree is used: on how many queues, whether all of them send for a leaf for which more comes
+/// than can leave, and who asks.
+fn any_use() -> impl Strategy<Value = (usize, bool, Asking)> {
+    (1usize..9, any::<bool>(), prop::sample::select(&Asking::BOTH[..]))
+}
+
+/// What each class of a tree sends over 100 ms, 50 ms after the beginning, and what it is due by the
+/// fluid model, in bits a second.
+fn shares((classes, demands): &Case, used: (usize, bool, Asking)) -> Vec<(u32, f64, f64)> {
+    let (queues, everywhere, asking) = used;
+    let mut bed = Bed::new(asking, queues, classes);
+    for (number, (leaf, demand)) in demands.iter().enumerate() {
+        match demand {
+            Some(rate) => bed.demand(*leaf, number % queues, 1000, Demand::Rate(*rate)),
+            None if everywhere => bed.demand_everywhere(*leaf, 1514, Demand::Endless),
+            None => bed.demand(*leaf, number % queues, 1514, Demand::Endless),
+        }
+    }
+    bed.run(millis(50));
+    let rates = bed.run(millis(100));
+    bed.assert_ceilings();
+    let wanted = |demand: Option<u64>| demand.map_or(1e12, |rate| rate as f64);
+    let demands: BTreeMap<u32, f64> =
+        demands.iter().map(|(leaf, demand)| (*leaf, wanted(*demand))).collect();
+    let fluid = Fluid::of(&bed.classes, &demands);
+    let rate = |id: &u32| rates.get(id).copied().unwrap_or(0.0);
+    bed.classes.keys().map(|id| (*id, rate(id), fluid.passes(*id))).collect()
+}
+
 proptest! {
     // The same trees each time: now and then one is found that is further off (docs/trees.md), and
     // that is a matter for whoever works on the tree, with another seed and more cases.
@@ -280,40 +313,34 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Beside the fluid model: within 9 % of the root's rate. Who borrows from whom is decided packet
-    /// by packet, and a class close to its own ceiling leaves some of what it was to have.
+    /// Beside the fluid model: within 8 % of the root's rate. Who borrows from whom is decided packet
+    /// by packet.
     #[test]
-    fn any_tree_is_shared_as_the_rules_say(
-        (classes, demands) in any_tree(),
-        queues in 1usize..9,
-        everywhere in any::<bool>(),
-        is_lined in any::<bool>(),
-    ) {
-        let asking = Asking::BOTH[usize::from(is_lined)];
-        let mut bed = Bed::new(asking, queues, &classes);
-        for (number, (leaf, demand)) in demands.iter().enumerate() {
-            match demand {
-                Some(rate) => bed.demand(*leaf, number % queues, 1000, Demand::Rate(*rate)),
-                None if everywhere => bed.demand_everywhere(*leaf, 1514, Demand::Endless),
-                None => bed.demand(*leaf, number % queues, 1514, Demand::Endless),
-            }
-        }
-        bed.run(millis(50));
-        let rates = bed.run(millis(100));
-        let wanted = |demand: Option<u64>| demand.map_or(1e12, |rate| rate as f64);
-        let demands: BTreeMap<u32, f64> =
-            demands.iter().map(|(leaf, demand)| (*leaf, wanted(*demand))).collect();
-        let fluid = Fluid::of(&bed.classes, &demands);
-        for id in bed.classes.keys() {
-            let (rate, expected) = (rates.get(id).copied().unwrap_or(0.0), fluid.passes(*id));
-            let error = (rate - expected).abs();
+    fn any_tree_is_shared_as_the_rules_say(tree in any_tree(), used in any_use()) {
+        for (id, rate, due) in shares(&tree, used) {
             prop_assert!(
-                error <= 0.02 * expected + 4.5e7,
-                "class {id:x}: {rate:.0} bit/s instead of {expected:.0}"
+                (rate - due).abs() <= 0.08 * ROOT,
+                "class {id:x}: {rate:.0} bit/s instead of {due:.0}"
             );
         }
-        bed.assert_ceilings();
     }
+}
+
+/// Of random trees 98 of 100 are within 1 % of the root's rate for each class.
+#[test]
+fn nearly_all_trees_are_shared_to_a_hundredth() {
+    const TREES: usize = 300;
+    let config = ProptestConfig { rng_seed: RngSeed::Fixed(2), ..ProptestConfig::default() };
+    let mut runner = TestRunner::new(config);
+    let mut errors: Vec<f64> = (0..TREES)
+        .map(|_| {
+            let (tree, used) = (any_tree(), any_use()).new_tree(&mut runner).unwrap().current();
+            let error = |(_, rate, due): (u32, f64, f64)| (rate - due).abs() / ROOT;
+            shares(&tree, used).into_iter().map(error).fold(0.0, f64::max)
+        })
+        .collect();
+    errors.sort_unstable_by(f64::total_cmp);
+    assert!(errors[TREES * 98 / 100] <= 0.01, "{errors:?}");
 }
 
 #[test]

@@ -91,10 +91,13 @@ impl Node {
     /// Its queues of which the next packet has this rank.
     #[inline]
     pub(super) fn queues(&self, rank: usize) -> &Race {
-        match rank.checked_sub(1) {
-            None => &self.sales.queues,
-            Some(at) => &self.ranks.get_or_init(Box::default)[at],
-        }
+        if rank == 0 { &self.sales.queues } else { self.queues_behind(rank - 1) }
+    }
+
+    /// Those of a rank behind the first.
+    #[inline(never)]
+    fn queues_behind(&self, at: usize) -> &Race {
+        &self.ranks.get_or_init(Box::default)[at]
     }
 
     /// Whether what one of its queues sends next is not of the first rank, or ever was.

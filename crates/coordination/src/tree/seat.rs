@@ -25,13 +25,20 @@ const CUSHIONS: usize = 4;
 /// is better than its own.
 const PRIORITY_PART: u64 = 256;
 
+/// At its lender a borrower leaves a step more for each better priority that runs, and one if it is
+/// ahead of others: whoever was held up by its own ceiling finds credit when it may go on. A step is
+/// this part of a bucket, and at least a full frame.
+const STEP_PART: u64 = 16;
+/// More steps than these would leave too little to one who wakes up late.
+const STEPS_MOST: u8 = 2;
+
 /// Who has no right leaves all but what would be lost soon. In sixteenths of a bucket, from where
 /// on he may buy: one who has had his share and waits for others of his priority,
-const LATE: u64 = 12;
+const LATE: u8 = 12;
 /// one who is outranked,
-const OUTRANKED: u64 = 13;
+const OUTRANKED: u8 = 13;
 /// and one who is both.
-const LAST: u64 = 14;
+const LAST: u8 = 14;
 
 /// Of a deep bucket one who is outranked uses no more than what would be lost so soon: a worker that
 /// comes late finds the rest.
@@ -45,19 +52,23 @@ const LONGEST_DEBT: Nanos = Nanos::from_secs(60);
 enum Right {
     /// It is assured.
     Assured,
-    /// It is borrowed, within a share. This is the binary logarithm of the part that it leaves.
-    Shared(u32),
+    /// It is borrowed, within a share. This is the binary logarithm of the part that it leaves, and
+    /// how many steps it leaves besides.
+    Shared(u8, u8),
     /// It is lent further down. The same, and the priority.
-    Lent(u32, u8),
+    Lent(u8, u8),
     /// By none: from this many sixteenths of a bucket on nobody else wants it.
-    None(u64),
+    None(u8),
 }
 
 impl Right {
-    /// That of one who borrows from `lender`, within his share.
+    /// That of one who borrows from `lender`, within his share, and leaves so many `steps` to others.
     #[inline]
-    fn shared(lender: &Node) -> Self {
-        Self::Shared(CUSHION_PART.trailing_zeros() + lender.depth().min(CUSHIONS - 1) as u32)
+    fn shared(lender: &Node, steps: u8) -> Self {
+        Self::Shared(
+            CUSHION_PART.trailing_zeros() as u8 + lender.depth().min(CUSHIONS - 1) as u8,
+            steps,
+        )
     }
 
     /// Whether somebody better waits.
@@ -70,22 +81,26 @@ impl Right {
     #[inline]
     fn above(self, prio: usize) -> Self {
         match self {
-            Self::Shared(part) => Self::Lent(part, prio as u8),
+            Self::Shared(part, _) => Self::Lent(part, prio as u8),
             other => other,
         }
     }
 
-    /// What has to be in credit for a purchase of `span`.
+    /// What has to be in credit for a purchase of `span`, where a full frame takes `frame`.
     #[inline]
-    fn least(self, span: Nanos, depth: Nanos) -> Nanos {
+    fn least(self, span: Nanos, frame: Nanos, depth: Nanos) -> Nanos {
         let least = match self {
             Self::Assured => span,
-            Self::Shared(part) => span + Nanos(depth.0 >> part),
+            Self::Shared(part, steps) => {
+                span + Nanos(
+                    (depth.0 >> part) + (depth.0 / STEP_PART).max(frame.0) * u64::from(steps),
+                )
+            }
             Self::Lent(part, prio) => {
                 span + Nanos((depth.0 >> part) + depth.0 / PRIORITY_PART * u64::from(prio))
             }
             Self::None(sixteenths) => {
-                let rest = Nanos(depth.0 / 16 * (16 - sixteenths));
+                let rest = Nanos(depth.0 / 16 * (16 - u64::from(sixteenths)));
                 let rest = if sixteenths == LATE { rest } else { rest.min(SOON) };
                 span.max(depth - rest)
             }
@@ -187,9 +202,9 @@ impl Right {
     fn rank(self) -> u8 {
         match self {
             Self::Assured => 0,
-            Self::Shared(_) => 1,
+            Self::Shared(..) => 1,
             Self::None(_) => 2,
-            Self::Lent(part, _) => 3 + part as u8,
+            Self::Lent(part, _) => 3 + part,
         }
     }
 }
@@ -298,7 +313,8 @@ impl Seat {
             let others = race.bytes(ahead.unwrap_or_default()).max(bytes(of_last, weight));
             at = at.max(due).max(now + lender.terms.ceil().pace.span(0, others));
         }
-        let later = Right::shared(lender);
+        let better = races[..prio].iter().filter(|race| !race.is_empty()).count() as u8;
+        let later = Right::shared(lender, (better + u8::from(ahead.is_some())).min(STEPS_MOST));
         let right = match (is_late, is_outranked) {
             (true, true) => Right::None(LAST),
             (false, true) => Right::None(OUTRANKED),
@@ -323,7 +339,7 @@ impl Seat {
         let frame = bucket.pace.span(0, FRAME);
         let due = |right: Right| {
             let span = if right == Right::Assured { span } else { span.max(frame) };
-            ledger.due(right.least(span, bucket.depth), bucket.depth, now)
+            ledger.due(right.least(span, frame, bucket.depth), bucket.depth, now)
         };
         let when = due(claim.right);
         if when <= now {

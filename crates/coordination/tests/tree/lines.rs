@@ -71,11 +71,13 @@ fn many_classes_share_what_they_borrow_to_a_few_frames() {
             for (queues, everywhere) in [(1, true), (4, false), (4, true)] {
                 for (leaf, (rate, due)) in rates(asking, queues, everywhere, &classes) {
                     let (had, due) = (rate / FRAME, due / FRAME);
-                    if (had - due).abs() > 6.0 {
-                        println!(
-                            "{asking:?}, {queues} queues, {name}, {leaf:x}: {had:.0} frames of {due:.0}"
-                        );
-                    }
+                    // In lines of lines turns are less exact.
+                    let is_nested = asking == Asking::First && name == "below sites";
+                    let within = 6.0 + if is_nested { 0.2 * due } else { 0.0 };
+                    assert!(
+                        (had - due).abs() <= within,
+                        "{asking:?}, {queues} queues, {name}, {leaf:x}: {had:.0} frames of {due:.0}"
+                    );
                 }
             }
         }
