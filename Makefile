@@ -34,7 +34,7 @@ help:
 	@echo "make bench-wheels   timing wheels beside fq, a binary heap and a FIFO"
 	@echo "make bench-pacing   flowbundler beside carousel, eiffel and fq, with real packets (root)"
 	@echo "make bench-tree-real the kernel's HTB and ours: the same tree, the same traffic (root)"
-	@echo "make reproduction   simulate every figure of docs/reproduction.md again and renew it"
+	@echo "make reproduction   simulate every figure of docs/reproduction.md again and renew it; SCENARIOS='fair-wake' for some"
 	@echo "make tc-testing     Linux's own cases for tc, which it downloads"
 	@echo "make book           build docs/ as a book, with mdBook, which it installs"
 	@echo "make pictures       take the pictures of docs/pictures of a running instance, in Chromium and tmux (root)"
@@ -191,8 +191,9 @@ instructions: deps
 # Every figure of docs/reproduction.md, simulated: the same on every machine.
 FIGURES := $(CARGO) run --locked --release -p narrows-sim --bin figures --
 
+# SCENARIOS='fair-wake fair-stall' renews theirs alone.
 reproduction: deps
-	$(FIGURES) --write
+	$(FIGURES) --write $(SCENARIOS)
 
 reproduction-check: deps
 	$(FIGURES) --check

@@ -7,7 +7,7 @@
 //!
 //! Non-goals: the meaning of a filter (`crates/policy`), the members of a set.
 
-use crate::load::{LoadError, explained};
+use crate::load::{LoadError, explained, keep};
 use crate::sets::SetTables;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -90,9 +90,8 @@ impl Front {
             open.load()
         })?;
         explained(|| maps.make_room(terms))?;
-        let program = loaded.progs.front.as_fd().try_clone_to_owned();
         Ok(Self {
-            program: program.map_err(|error| LoadError::Other(error.into()))?,
+            program: keep(&loaded.progs.front)?,
             plane: MapHandle::try_from(&loaded.maps.plane).map_err(LoadError::Other)?,
         })
     }

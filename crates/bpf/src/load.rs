@@ -5,8 +5,9 @@
 //! its lines are collected while it loads, and searched afterwards. They reach the log only at
 //! debug level.
 
-use libbpf_rs::{ErrorKind, PrintLevel};
+use libbpf_rs::{ErrorKind, PrintLevel, ProgramMut};
 use std::cell::RefCell;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Once;
 
 /// Why the kernel did not load a program.
@@ -58,6 +59,11 @@ pub(crate) fn explained<T>(
     let result = load();
     let said = SAID.take().unwrap_or_default();
     result.map_err(|error| judge(&said, error))
+}
+
+/// A loaded program that outlives its object.
+pub(crate) fn keep(program: &ProgramMut<'_>) -> Result<OwnedFd, LoadError> {
+    program.as_fd().try_clone_to_owned().map_err(|error| LoadError::Other(error.into()))
 }
 
 fn judge(said: &str, error: libbpf_rs::Error) -> LoadError {

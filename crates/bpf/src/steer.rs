@@ -9,9 +9,9 @@
 use crate::attach::{AttachError, XdpMode, attach, replace};
 use crate::front::Front;
 use crate::heartbeat::{Heartbeats, has_coarse_clock};
-use crate::load::{LoadError, explained};
+use crate::load::{LoadError, explained, keep};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut, ProgramMut};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut};
 use narrows_units::Nanos;
 use std::cell::OnceCell;
 use std::io;
@@ -338,11 +338,6 @@ impl Steer {
         };
         Ok(Verdicts { to_worker: sum(0)?, to_self: sum(1)?, unserved: sum(2)?, stalled: sum(3)? })
     }
-}
-
-/// A loaded program that outlives its object.
-fn keep(program: &ProgramMut<'_>) -> Result<OwnedFd, LoadError> {
-    program.as_fd().try_clone_to_owned().map_err(|error| LoadError::Other(error.into()))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@
 
 use crate::attach::{AttachError, XdpMode, attach, replace};
 use crate::front::Front;
-use crate::load::{LoadError, explained};
+use crate::load::{LoadError, explained, keep};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut, MapType, libbpf_sys};
 use std::collections::BTreeMap;
@@ -211,8 +211,7 @@ impl Tree {
             other_port: handle("other_port", &loaded.maps.other_port)?,
             nothing,
         };
-        let program = loaded.progs.tree.as_fd().try_clone_to_owned();
-        let program = program.map_err(|error| TreeError::Load(LoadError::Other(error.into())))?;
+        let program = keep(&loaded.progs.tree).map_err(TreeError::Load)?;
         let current = (0, Image::default());
         Ok(Self { link: None, front: None, program, maps, current, laid_out: [None, None] })
     }

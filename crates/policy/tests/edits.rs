@@ -12,7 +12,7 @@ use narrows_qdisc::tbf::Peak;
 use narrows_units::{Bytes, Rate};
 use policies::tbf_params;
 use proptest::prelude::{
-    Just, Strategy as _, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest,
+    Just, Strategy as _, prop, prop_assert, prop_assert_eq, prop_oneof, proptest,
 };
 
 const FOUR_QUEUES: PortFacts = PortFacts { queues: Some(4), ..PortFacts::ETHERNET };
@@ -28,6 +28,10 @@ fn tbf(mbit: u64) -> Option<Params> {
 
 fn pfifo(limit: u32) -> Option<Params> {
     Some(Params::Fifo(FifoUnit::Packets, Some(limit)))
+}
+
+fn cake(multi: bool) -> Params {
+    Params::Cake { multi, options: CakeOptions::default() }
 }
 
 fn edit(verb: Verb, parent: Option<Parent>, handle: u32, params: Option<Params>) -> Edit {
@@ -278,7 +282,8 @@ impl Model {
     }
 }
 
-fn edits() -> impl proptest::strategy::Strategy<Value = Vec<Edit>> {
+/// Edits, each with the name of its kind.
+fn edits() -> impl proptest::strategy::Strategy<Value = Vec<(Edit, &'static str)>> {
     let parents = prop_oneof![
         3 => Just(ROOT),
         6 => (1u32..5, 0u32..6).prop_map(|(major, minor)| class(major, minor)),
@@ -291,15 +296,17 @@ fn edits() -> impl proptest::strategy::Strategy<Value = Vec<Edit>> {
         2 => Just(Verb::Delete)
     ];
     let kinds = prop_oneof![
-        3 => Just(tbf(1).unwrap()),
-        2 => Just(Params::Mq),
-        2 => Just(pfifo(5).unwrap()),
-        1 => Just(Params::Noqueue),
-        2 => any::<bool>()
-            .prop_map(|multi| Params::Cake { multi, options: CakeOptions::default() }),
+        3 => Just(("tbf", tbf(1).unwrap())),
+        2 => Just(("mq", Params::Mq)),
+        2 => Just(("pfifo", pfifo(5).unwrap())),
+        1 => Just(("noqueue", Params::Noqueue)),
+        1 => Just(("cake", cake(false))),
+        1 => Just(("cake_mq", cake(true))),
     ];
-    let edit = (verbs, parents, 0u32..5, kinds)
-        .prop_map(|(verb, parent, handle, params)| edit(verb, parent, handle, Some(params)));
+    let edit =
+        (verbs, parents, 0u32..5, kinds).prop_map(|(verb, parent, handle, (kind, params))| {
+            (edit(verb, parent, handle, Some(params)), kind)
+        });
     prop::collection::vec(edit, 1..40)
 }
 
@@ -308,15 +315,7 @@ proptest! {
     fn trees_grow_as_the_flat_table_does(edits in edits()) {
         let mut policy = Policy::default();
         let mut model = Model::default();
-        for edit in edits {
-            let kind = match edit.params.as_ref().unwrap() {
-                Params::Tbf(_) => "tbf",
-                Params::Mq => "mq",
-                Params::Noqueue => "noqueue",
-                Params::Cake { multi: false, .. } => "cake",
-                Params::Cake { multi: true, .. } => "cake_mq",
-                _ => "pfifo",
-            };
+        for (edit, kind) in edits {
             let mut expected = model.clone();
             let accepted = expected.apply(&edit, kind).is_ok();
             match apply(&policy, edit.clone()) {

@@ -183,7 +183,7 @@ impl Lab {
     fn fetch(folder: &Path, cells: &[Cell]) -> Result<BTreeMap<&'static str, kernel::Unpacked>> {
         ensure!(cfg!(target_arch = "x86_64"), "the emulated cards need an x86-64 guest");
         apt::ensure_installed(folder)?;
-        let suites = matrix::KERNELS.map(|kernel| kernel.suite);
+        let suites: Vec<&str> = matrix::KERNELS.iter().map(|kernel| kernel.suite).collect();
         let apt = apt::Apt::of(&folder.join("apt"), &suites)?;
         let mut kernels = BTreeMap::new();
         for Cell { kernel, .. } in cells {

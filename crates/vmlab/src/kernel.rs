@@ -2,7 +2,7 @@
 
 use crate::apt::Apt;
 use crate::archive::Archive;
-use crate::matrix::Kernel;
+use crate::matrix::{DRIVERS, Kernel};
 use anyhow::{Context, Result, ensure};
 use narrows_testbed::process;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,16 +10,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The modules that a guest may load, apart from their dependencies. Others do not exist for the
-/// guest, so this is a superset of what any check uses: drivers, bridges, VLANs, connection
-/// tracking, the kernel's qdiscs, filters, and TCP diagnostics.
+/// The modules that a guest may load, apart from the [`DRIVERS`] and the dependencies of both. Others
+/// do not exist for the guest, so this is a superset of what any check uses: bridges, VLANs,
+/// connection tracking, the kernel's qdiscs, filters, and TCP diagnostics.
 const MODULES: &[&str] = &[
-    "igb",
-    "e1000e",
-    "vmxnet3",
-    "virtio_net",
     "virtio_pci",
-    "veth",
     "dummy",
     "bridge",
     "stp",
@@ -127,7 +122,9 @@ impl Unpacked {
         let base = self.root.join("lib/modules").join(&self.release);
         let inside = format!("usr/lib/modules/{}", self.release);
         let table = fs::read_to_string(base.join("modules.dep"))?;
-        let wanted = closure(&dependencies(&table), MODULES);
+        let names: Vec<&str> =
+            MODULES.iter().copied().chain(DRIVERS.iter().map(|driver| driver.name)).collect();
+        let wanted = closure(&dependencies(&table), &names);
         ensure!(!wanted.is_empty(), "Linux {} has none of the modules", self.release);
         let mut archive = Archive::default();
         for path in wanted {

@@ -2,8 +2,8 @@
 //!
 //! Both have blocks that consist of a command, as in a terminal, and its output. The simulator
 //! prints the same on every machine, so each block can be reproduced. `--check` fails at the first
-//! block that differs from its command's output, with the lines that differ; `--write` renews all
-//! blocks.
+//! block that differs from its command's output, with the lines that differ; `--write` renews the
+//! blocks. Names of scenarios behind it choose those scenarios' blocks; without names it is all.
 //!
 //! *Principles.* Commands are parsed as `narrows sim` parses them and run by the same code. Every
 //! built-in scenario has a block. Text between blocks is left alone.
@@ -24,12 +24,17 @@ const FENCE: &str = "```";
 const DOCUMENTS: [&str; 2] = ["docs/reproduction.md", "README.md"];
 
 fn main() -> anyhow::Result<()> {
-    let write = match std::env::args().nth(1).as_deref() {
+    let mut words = std::env::args().skip(1);
+    let write = match words.next().as_deref() {
         Some("--check") => false,
         Some("--write") => true,
         Some(word) => bail!("\"{word}\" is neither --check nor --write"),
         None => bail!("say --check, or --write to renew the documents"),
     };
+    let chosen: Vec<String> = words.collect();
+    for name in &chosen {
+        ensure!(scenario::embedded(name).is_some(), "there is no scenario \"{name}\"");
+    }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut texts = Vec::new();
     for name in DOCUMENTS {
@@ -41,7 +46,7 @@ fn main() -> anyhow::Result<()> {
     }
     every_scenario_is_in(documents.iter().flat_map(|(_, parts)| parts))?;
     for (name, parts) in &documents {
-        let renewed = renew(name, parts, write)?;
+        let renewed = renew(name, parts, &chosen, write)?;
         if write {
             std::fs::write(root.join(name), renewed).with_context(|| (*name).to_owned())?;
         }
@@ -49,16 +54,22 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The document `name` as it should be. Unless it is to be written, that must be what it is.
-fn renew(name: &str, parts: &[Part<'_>], write: bool) -> anyhow::Result<String> {
+/// The document `name` as it should be: all blocks of the `chosen` scenarios, or of every scenario
+/// where none is chosen. Unless it is to be written, that must be what it is.
+fn renew(name: &str, parts: &[Part<'_>], chosen: &[String], write: bool) -> anyhow::Result<String> {
     let mut renewed = String::new();
     for part in parts {
         match part {
             Part::Text(text) => renewed.push_str(text),
             Part::Block { line, command, output } => {
-                let started = Instant::now();
-                let printed = run(command).with_context(|| format!("{name}:{line}"))?;
-                println!("{:>6.1} s  {command}", started.elapsed().as_secs_f64());
+                let printed = if is_chosen(command, chosen) {
+                    let started = Instant::now();
+                    let printed = run(command).with_context(|| format!("{name}:{line}"))?;
+                    println!("{:>6.1} s  {command}", started.elapsed().as_secs_f64());
+                    printed
+                } else {
+                    (*output).to_owned()
+                };
                 ensure!(
                     write || printed == *output,
                     "{name}:{line}: `narrows sim {command}` prints something else; \
@@ -124,11 +135,21 @@ fn find_line(text: &str, wanted: impl Fn(&str) -> bool) -> Option<usize> {
     None
 }
 
+/// The scenario that `command` runs.
+fn scenario_of(command: &str) -> Option<&str> {
+    command.split_whitespace().next()
+}
+
+fn is_chosen(command: &str, chosen: &[String]) -> bool {
+    let is_of = |name: &String| scenario_of(command) == Some(name.as_str());
+    chosen.is_empty() || chosen.iter().any(is_of)
+}
+
 fn every_scenario_is_in<'a>(
     parts: impl Iterator<Item = &'a Part<'a>> + Clone,
 ) -> anyhow::Result<()> {
     let shows = |part: &Part<'_>, name: &str| match part {
-        Part::Block { command, .. } => command.split_whitespace().next() == Some(name),
+        Part::Block { command, .. } => scenario_of(command) == Some(name),
         Part::Text(_) => false,
     };
     let missing: Vec<&str> =
@@ -219,6 +240,21 @@ mod tests {
         {
             assert!(read(wrong).is_err(), "{wrong}");
         }
+        Ok(())
+    }
+
+    #[test]
+    fn names_choose_the_blocks_of_their_scenarios_and_no_name_chooses_all() {
+        let chosen = ["fair-wake".to_owned()];
+        assert!(is_chosen("fair-wake --seed 2", &chosen));
+        assert!(!is_chosen("fair-share", &chosen));
+        assert!(is_chosen("fair-share", &[]));
+    }
+
+    #[test]
+    fn blocks_that_are_not_chosen_stay_as_they_are() -> anyhow::Result<()> {
+        let chosen = ["another".to_owned()];
+        assert_eq!(renew("a document", &split(DOCUMENT)?, &chosen, true)?, DOCUMENT);
         Ok(())
     }
 

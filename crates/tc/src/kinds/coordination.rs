@@ -21,8 +21,8 @@ impl Draft {
     pub(super) fn strategy(&mut self, kind: &str, words: &mut Words) -> Result<(), Complaint> {
         once(kind, "coordination", self.strategy.is_some())?;
         let value = words.value("coordination", "fair")?;
-        let hint = "queues share a rate by fair, equal, edt or lock";
-        self.strategy = Some(legal(kind, "coordination", value, Strategy::from_name, hint)?);
+        let hint = format!("queues share a rate by {}", names());
+        self.strategy = Some(legal(kind, "coordination", value, Strategy::from_name, &hint)?);
         Ok(())
     }
 
@@ -47,10 +47,18 @@ impl Draft {
             }
             (strategy, None) => Ok(strategy),
             (_, Some(_)) => Err(Complaint::wrong(format!(
-                "{kind}: \"sync\" is the time for which shares hold: lock and edt have none. Write it with \"coordination fair\" or \"coordination equal\"."
+                "{kind}: \"sync\" is the time for which shares hold: write it with \"coordination fair\" or \"coordination equal\"."
             ))),
         }
     }
+}
+
+/// All strategies, the default first, as a sentence names them.
+fn names() -> String {
+    let mut names = Strategy::ALL.map(Strategy::name);
+    names.reverse();
+    let [others @ .., last] = names;
+    format!("{} or {last}", others.join(", "))
 }
 
 /// Refuses a repeated word.
