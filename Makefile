@@ -23,7 +23,7 @@ help:
 	@echo "make test           all tests: unit, property, loom, instruction counts, figures, end to end (root)"
 	@echo "make test-vm        other kernels and real drivers, under qemu: CELLS='7.x-igb 6.1' for some (root to install it)"
 	@echo "make test-vm-cake   of these only Linux's cake and cake_mq beside ours, on the same traffic"
-	@echo "make chaos          faults of all kinds under traffic, for three minutes; SEED=N for a certain run (root)"
+	@echo "make chaos          faults of all kinds under traffic, for three minutes; SEED=N for a certain run, PLANE=xdp for the driver (root)"
 	@echo "make fuzz           every fuzz target for half a minute"
 	@echo "make unit           check the services in dist/, and how much systemd lets them do"
 	@echo "make build          build $(NARROWS)"
@@ -159,11 +159,14 @@ test-vm-short: tested
 # fault once, and needs no release build.
 SEED = $(shell od -An -N2 -tu2 /dev/urandom | tr -d ' ')
 
+POLICED := calm,kill,restart,upgrade,pause,link,reload,classes
+
 chaos: build
-	@$(NARROWS) chaos --seed $(SEED)
+	@$(NARROWS) chaos --seed $(SEED) $(PLANE:%=--plane %)
 
 chaos-short: tested
-	@if [ "$$(id -u)" = 0 ]; then target/debug/narrows chaos --seed 1 --duration 50s; \
+	@if [ "$$(id -u)" = 0 ]; then target/debug/narrows chaos --seed 1 --duration 50s && \
+	  target/debug/narrows chaos --seed 1 --duration 20s --plane xdp --only $(POLICED); \
 	else echo "SKIPPED: chaos needs root, for network namespaces"; fi
 
 # Half a minute each, two at once on each core; the short one a third of it. FUZZ= chooses some.

@@ -13,16 +13,18 @@
 //! *Two loads.* `free`: the rate is never reached. `bound`: most of what comes is above it.
 //!
 //! *What favours all of them:* one frame again and again, so headers and tables are in the nearest
-//! cache. A test run neither receives nor sends.
+//! cache. A test run neither receives nor sends. Only in rows `spread…` has each frame another source,
+//! of 65,536; they are compared with the program that changes it.
 //!
 //! Non-goals: drivers, frames that are really sent (`bench forward`), whether rates are kept.
 
+mod prefixes;
 mod program;
 mod report;
 mod shape;
 
 pub use report::{Report, Row};
-pub use shape::{LEAVES, Shape, Subject};
+pub use shape::{LEAVES, LookUp, Shape, Subject};
 
 use crate::coordination::cores::Cores;
 use crate::processor;
@@ -65,15 +67,17 @@ pub fn run(options: &Options, mut begin: impl FnMut(&str)) -> Result<Report> {
             costs.push(measure(program, options.packets, &cores)?);
         }
     }
-    let floors: Vec<(usize, Vec<f64>)> = programs
+    let floors: Vec<(Shape, Vec<f64>)> = programs
         .iter()
-        .filter(|(program, _)| program.shape().subject == Subject::Empty)
-        .map(|(program, costs)| (program.shape().cpus, costs.clone()))
+        .map(|(program, costs)| (program.shape(), costs.clone()))
+        .filter(|(shape, _)| shape.subject == shape.subject.floor())
         .collect();
     let mut rows = Vec::new();
     for (program, costs) in programs {
         let shape = program.shape();
-        let floor = floors.iter().find(|(cpus, _)| *cpus == shape.cpus);
+        let floor = floors
+            .iter()
+            .find(|(floor, _)| floor.cpus == shape.cpus && floor.subject == shape.subject.floor());
         let (_, floor) = floor.context("the empty program runs on as many CPUs")?;
         let above = costs.iter().zip(floor).map(|(cost, floor)| cost - floor);
         rows.push(Row::new(shape, &costs, median(above.collect())));

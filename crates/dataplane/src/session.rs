@@ -409,7 +409,8 @@ fn attach_best(
     };
     let hint = match errno {
         Some(libc::EBUSY | libc::EEXIST) => {
-            "; another XDP program is attached: `ip link set dev DEV xdp off` removes it"
+            "; another XDP program is attached: `ip link set dev DEV xdp off` removes it, or \
+             `xdp-loader unload DEV --all` what libxdp has loaded"
         }
         Some(libc::ENOSPC) => {
             "; its peer has more TX queues than it has RX queues: give both the same number with \

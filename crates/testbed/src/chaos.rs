@@ -23,6 +23,7 @@ mod fault;
 mod frame;
 mod limit;
 mod outage;
+mod plane;
 mod planted;
 mod policy;
 mod promises;
@@ -36,6 +37,7 @@ mod traffic;
 mod world;
 
 pub use fault::Kind;
+pub use plane::Plane;
 pub use planted::Planted;
 pub use report::{Report, Row};
 
@@ -43,7 +45,7 @@ use crate::Testbed;
 use crate::bed::QUEUES;
 use crate::progress::Progress;
 use crate::requirements::{self, ETHTOOL, IP, Refusal};
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use schedule::Schedule;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -58,7 +60,9 @@ pub struct Options {
     pub seed: u64,
     /// How long new faults are started.
     pub duration: Duration,
-    /// The kinds of faults; all if there are none.
+    /// The plane that they strike.
+    pub plane: Plane,
+    /// The kinds of faults; all that the plane has if there are none.
     pub kinds: Vec<Kind>,
     /// A planted error of the harness, for a test of it.
     pub planted: Option<Planted>,
@@ -75,8 +79,11 @@ const EPOCH: Duration = Duration::from_millis(2800);
 /// Runs it, with its progress on standard error.
 pub fn run(options: &Options) -> Result<Report> {
     check()?;
+    let plane = options.plane;
     let kinds = if options.kinds.is_empty() { &Kind::ALL[..] } else { &options.kinds };
-    let mut schedule = Schedule::new(options.seed, kinds);
+    let kinds: Vec<Kind> = kinds.iter().copied().filter(|kind| plane.has(*kind)).collect();
+    ensure!(!kinds.is_empty(), "the plane {} has no such faults", plane.name());
+    let mut schedule = Schedule::new(options.seed, plane, &kinds);
     let bed = Testbed::up(QUEUES)?;
     let mut world = World::begin(&bed, options)?;
     let started = Instant::now();
@@ -97,5 +104,5 @@ pub fn run(options: &Options) -> Result<Report> {
         epochs.push((epoch, fault.outage().map(|bound| bound.as_millis())));
     }
     drop(progress);
-    Ok(Report::new(options.seed, started.elapsed().as_secs(), epochs))
+    Ok(Report::new(plane, options.seed, started.elapsed().as_secs(), epochs))
 }

@@ -1,23 +1,26 @@
 //! A program, loaded, with the frames that are put through it.
 
-use super::shape::{LEAVES, Shape, Subject};
+use super::prefixes::{SOURCE, bytes, prefixes, sources};
+use super::shape::{LEAVES, LookUp as By, Shape, Subject};
 use anyhow::{Context, Result, ensure};
-use libbpf_rs::ObjectBuilder;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
 use narrows_bpf::test_run;
 use narrows_bpf::tree::layout::{Class, Key, Mask, PRIORITIES, Rule};
 use narrows_bpf::tree::{Image, Tree};
-use narrows_bpf::{By, Does, Front, FrontMaps, FrontPort, LookUp, SetTables, Step, Term, Then};
+use narrows_bpf::{self as bpf, Does, Front, FrontMaps, FrontPort, SetTables, Step, Term, Then};
 use narrows_sets::{Host, Named, Sets};
 use narrows_units::Nanos;
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// The objects that are compiled for this.
 const EMPTY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/empty.bpf.o"));
 const PERCPU: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bucket_percpu.bpf.o"));
 const SHARED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bucket_shared.bpf.o"));
 const LOCKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bucket_locked.bpf.o"));
+const SPREAD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/spread.bpf.o"));
+const TRIE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trie.bpf.o"));
 
 /// The frame's length in bytes, and what its classes look at.
 const FRAME: usize = 64;
@@ -49,6 +52,12 @@ enum Loaded {
     /// With the program's own descriptor.
     Bucket(OwnedFd),
     Tree(Box<Tree>),
+    /// What gives each frame another source. The kernel empties the map that leads to the program
+    /// under test when nobody holds it.
+    Spread {
+        program: OwnedFd,
+        _maps: Vec<MapHandle>,
+    },
 }
 
 impl Program {
@@ -60,11 +69,12 @@ impl Program {
             Subject::BucketShared => Loaded::Bucket(object(SHARED, Some(rate(shape)))?),
             Subject::BucketLocked => Loaded::Bucket(object(LOCKED, Some(rate(shape)))?),
             Subject::Set => {
-                let set = set(shape.entries)?;
+                let set = set(&prefixes(shape.entries, false))?;
                 let mut tree = Tree::load([2; 6], false)?;
                 tree.put_in_front(Some(set))?;
                 Loaded::Tree(Box::new(tree))
             }
+            Subject::Spread { by, is_six } => spread(by, is_six, shape.entries)?,
             Subject::Tree | Subject::Filter { .. } => {
                 let mut tree = Tree::load([2; 6], false)?;
                 // Nothing is sent in a test run: the loopback device will do.
@@ -88,6 +98,7 @@ impl Program {
         match &self.loaded {
             Loaded::Bucket(program) => program.as_fd(),
             Loaded::Tree(tree) => tree.program(),
+            Loaded::Spread { program, .. } => program.as_fd(),
         }
     }
 
@@ -96,12 +107,18 @@ impl Program {
         let own = if self.shape.contended { 0 } else { cpu };
         let mut frame = vec![0; FRAME];
         frame[..6].fill(4);
+        if matches!(self.shape.subject, Subject::Spread { is_six: true, .. }) {
+            frame[12..15].copy_from_slice(&[0x86, 0xdd, 0x60]);
+            frame[18..22].copy_from_slice(&[0, (FRAME - 54) as u8, 17, 64]);
+            return frame;
+        }
         frame[12..14].copy_from_slice(&[8, 0]);
         frame[14] = 0x45;
         frame[TOS] = PRIORITY_OF[own % LEAVES].0;
         frame[16..18].copy_from_slice(&((FRAME - 14) as u16).to_be_bytes());
         frame[22..24].copy_from_slice(&[64, 17]);
-        frame[26..34].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+        frame[26..30].copy_from_slice(&SOURCE.octets());
+        frame[30..34].copy_from_slice(&[10, 0, 0, 2]);
         frame[DESTINATION_PORT..][..2].copy_from_slice(&(own as u16).to_be_bytes());
         frame
     }
@@ -111,6 +128,7 @@ impl Program {
         let passes = match self.shape.subject {
             Subject::Tree | Subject::Filter { .. } => test_run::REDIRECT,
             Subject::Set => test_run::DROP,
+            Subject::Spread { by: By::Set | By::Trie, .. } => test_run::DROP,
             _ => test_run::PASS,
         };
         let is_right = verdict == passes || self.shape.bound && verdict == test_run::DROP;
@@ -123,40 +141,78 @@ fn rate(shape: Shape) -> u64 {
     if shape.bound { BOUND } else { FREE * shape.cpus as u64 }
 }
 
-/// Loads the one program of an object. Its maps live as long as it does.
-fn object(bytes: &[u8], rate: Option<u64>) -> Result<OwnedFd> {
+/// Loads the one program of an object, with its one constant. Its maps live as long as it does.
+fn object(bytes: &[u8], constant: Option<u64>) -> Result<OwnedFd> {
+    let (program, _) = with_maps(bytes, constant)?;
+    Ok(program)
+}
+
+/// The same with its maps.
+fn with_maps(bytes: &[u8], constant: Option<u64>) -> Result<(OwnedFd, Vec<MapHandle>)> {
     let mut open = ObjectBuilder::default().open_memory(bytes)?;
-    if let Some(rate) = rate {
+    if let Some(constant) = constant {
         let mut maps = open.maps_mut();
         let constants = maps.find(|map| map.name().to_string_lossy().ends_with(".rodata"));
-        constants.context("no constants")?.set_initial_value(&rate.to_ne_bytes())?;
+        constants.context("no constants")?.set_initial_value(&constant.to_ne_bytes())?;
     }
     let loaded = open.load()?;
     let program = loaded.progs().next().context("no program")?;
-    Ok(program.as_fd().try_clone_to_owned()?)
+    let maps = loaded.maps().map(|map| MapHandle::try_from(&map)).collect::<Result<_, _>>()?;
+    Ok((program.as_fd().try_clone_to_owned()?, maps))
 }
 
-/// A filter that drops what comes from a prefix of a set. Prefixes have 24 and 28 bits, of networks all
-/// over the address space; one of them is the frame's.
-fn set(entries: u32) -> Result<Front> {
-    let mut lines = vec!["create nrw hash:net maxelem 1000000".to_owned()];
-    lines.push("add nrw 10.0.0.0/28".to_owned());
-    lines.extend((1..entries).map(|entry| {
-        // Knuth's multiplier spreads them; below 224.0.0.0.
-        let network = entry.wrapping_mul(2_654_435_761) % 0xe000_0000;
-        let bits = if entry % 2 == 0 { 24 } else { 28 };
-        format!("add -exist nrw {}/{bits}", Ipv4Addr::from(network | 0x0b00_0000))
-    }));
+fn map<'a>(maps: &'a [MapHandle], name: &str) -> Result<&'a MapHandle> {
+    let found = maps.iter().find(|map| map.name() == name);
+    found.with_context(|| format!("no map {name}"))
+}
+
+/// A program that gives each frame another source, and behind it one that looks it up.
+fn spread(by: By, is_six: bool, entries: u32) -> Result<Loaded> {
+    let prefixes = prefixes(entries, is_six);
+    let (program, maps) = with_maps(SPREAD, Some(is_six.into()))?;
+    let into = map(&maps, "sources")?;
+    for (number, source) in sources(&prefixes) {
+        into.update(&number.to_ne_bytes(), &source, MapFlags::ANY)?;
+    }
+    let subject = match by {
+        By::Nowhere => object(EMPTY, None)?,
+        By::Set => {
+            // It drops all of them, so there need not be a plane's program behind it.
+            let front = set(&prefixes)?;
+            front.program().try_clone_to_owned()?
+        }
+        By::Trie => {
+            let (program, maps) = with_maps(TRIE, Some(is_six.into()))?;
+            let trie = map(&maps, "prefixes")?;
+            for (address, len) in &prefixes {
+                let key = [&u32::from(*len).to_ne_bytes()[..], &bytes(*address)].concat();
+                trie.update(&key, &[1], MapFlags::ANY)?;
+            }
+            program
+        }
+    };
+    let leads_to = map(&maps, "subject")?;
+    leads_to.update(&0_u32.to_ne_bytes(), &subject.as_raw_fd().to_ne_bytes(), MapFlags::ANY)?;
+    Ok(Loaded::Spread { program, _maps: maps })
+}
+
+/// A filter that drops what comes from a set of `prefixes`.
+fn set(prefixes: &[(IpAddr, u8)]) -> Result<Front> {
+    let is_six = prefixes.first().is_some_and(|(address, _)| address.is_ipv6());
+    let family = if is_six { "inet6" } else { "inet" };
+    let create = format!("create nrw hash:net family {family} maxelem 1000000");
+    let adds = prefixes.iter().map(|(address, bits)| format!("add -exist nrw {address}/{bits}"));
     let mut sets = Sets::default();
-    for line in lines {
+    for line in std::iter::once(create).chain(adds) {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let reply = sets.run(&words, Nanos::ZERO, &Alone);
         ensure!(reply.code == 0, "{line}: {}", reply.stderr);
     }
     let mut tables = SetTables::new()?;
     tables.follow(&mut sets)?;
-    let slot = sets.get("nrw").context("there is no set")?.slot;
-    let look_up = LookUp { set: slot as u16, address: By::Source, port: None, is_negated: false };
+    let set = sets.get("nrw").context("there is no set")?.slot as u16;
+    let address = bpf::By::Source;
+    let look_up = bpf::LookUp { set, address, port: None, is_negated: false };
     let step = Step { does: Does::Decide, then: Then::Drop, exceed: Then::Drop, counter: None };
     let mut term = Term::any();
     term.look_ups.push(look_up);

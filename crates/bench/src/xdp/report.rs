@@ -18,7 +18,7 @@ pub struct Report {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// Its name: `empty`, `bucket-percpu`, `bucket-shared`, `bucket-locked`, `tree`, `filter`,
-    /// `filter-crowded`, `set`.
+    /// `filter-crowded`, `set`, `spread`, `spread-set`, `spread-trie`, and these three with `-v6`.
     pub program: &'static str,
     /// Classes from the leaf up to the root, both included; 0 for what has none.
     pub depth: u32,
@@ -36,7 +36,8 @@ pub struct Row {
     pub ns_per_packet: f64,
     /// The same, the least of all repeats: where others disturb, what it costs alone.
     pub best_ns_per_packet: f64,
-    /// What of it is above the empty program on as many CPUs, within each repeat; the median.
+    /// What of it is above the empty program on as many CPUs, within each repeat; the median. Of
+    /// `spread-…` above `spread`.
     pub ns_above_empty: f64,
 }
 

@@ -26,9 +26,35 @@ pub enum Subject {
     },
     /// A filter in front that looks the source up in a set of prefixes, where it is, and drops.
     Set,
+    /// Each frame has another source, and a program looks it up.
+    Spread {
+        /// Which.
+        by: LookUp,
+        /// Whether sources are of IPv6.
+        is_six: bool,
+    },
+}
+
+/// Where the source of a frame is looked up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LookUp {
+    /// Nowhere: what such rows are compared with.
+    Nowhere,
+    /// In a set, as [`Subject::Set`].
+    Set,
+    /// In the kernel's trie of prefixes.
+    Trie,
 }
 
 impl Subject {
+    /// What it is compared with.
+    pub(super) const fn floor(self) -> Self {
+        match self {
+            Self::Spread { is_six, .. } => Self::Spread { by: LookUp::Nowhere, is_six },
+            _ => Self::Empty,
+        }
+    }
+
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -40,6 +66,12 @@ impl Subject {
             Self::Filter { crowded: false } => "filter",
             Self::Filter { crowded: true } => "filter-crowded",
             Self::Set => "set",
+            Self::Spread { by: LookUp::Nowhere, is_six: false } => "spread",
+            Self::Spread { by: LookUp::Set, is_six: false } => "spread-set",
+            Self::Spread { by: LookUp::Trie, is_six: false } => "spread-trie",
+            Self::Spread { by: LookUp::Nowhere, is_six: true } => "spread-v6",
+            Self::Spread { by: LookUp::Set, is_six: true } => "spread-set-v6",
+            Self::Spread { by: LookUp::Trie, is_six: true } => "spread-trie-v6",
         }
     }
 }
@@ -106,6 +138,15 @@ pub(super) fn all(cpus: usize) -> Vec<Shape> {
         }
         for entries in SETS {
             shapes.push(Shape { entries, ..Shape::new(Subject::Set, 0, cpus) });
+        }
+        for is_six in [false, true] {
+            let of = |by| Shape::new(Subject::Spread { by, is_six }, 0, cpus);
+            shapes.push(of(LookUp::Nowhere));
+            for entries in SETS {
+                for by in [LookUp::Set, LookUp::Trie] {
+                    shapes.push(Shape { entries, ..of(by) });
+                }
+            }
         }
     }
     shapes

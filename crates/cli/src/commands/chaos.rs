@@ -1,6 +1,7 @@
 //! `narrows chaos`.
 
 use super::report::print;
+use super::run::Plane;
 use clap::Args;
 use narrows_testbed::chaos::{self, Kind};
 use narrows_testbed::interrupt;
@@ -18,7 +19,8 @@ use std::time::Duration;
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows chaos --seed 1 --duration 60s
-  narrows chaos --only kill,upgrade")]
+  narrows chaos --only kill,upgrade
+  narrows chaos --plane xdp")]
 pub struct Chaos {
     /// The seed; the same seed gives the same sequence of faults.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -27,6 +29,10 @@ pub struct Chaos {
     /// The duration, in seconds or with a unit: 45, 90s, 3m.
     #[arg(long, value_name = "TIME", default_value = "3m", value_parser = parse_duration)]
     duration: Duration,
+
+    /// The plane under test. In the driver there are no workers to hang, and an upgrade is refused.
+    #[arg(long, value_enum, default_value_t = Plane::Xsk)]
+    plane: Plane,
 
     /// Only these kinds of faults, separated by commas.
     #[arg(long, value_name = "KIND,..", value_delimiter = ',', value_parser = parse_kind)]
@@ -45,6 +51,10 @@ impl Chaos {
             program: std::env::current_exe()?,
             seed: self.seed,
             duration: self.duration,
+            plane: match self.plane {
+                Plane::Xsk => chaos::Plane::Xsk,
+                Plane::Xdp => chaos::Plane::Xdp,
+            },
             kinds: self.only,
             planted: None,
         })?;

@@ -1,15 +1,16 @@
 //! The harness of `narrows chaos` itself: it accepts normal operation, and finds planted faults.
 
 use crate::setup::{NARROWS, shared_turn};
-use narrows_testbed::chaos::{Kind, Options, Planted, Report, run};
+use narrows_testbed::chaos::{Kind, Options, Plane, Planted, Report, run};
 use std::time::Duration;
 
 /// One epoch of normal operation.
-fn calm(planted: Option<Planted>) -> Report {
+fn calm(plane: Plane, planted: Option<Planted>) -> Report {
     let options = Options {
         program: NARROWS.into(),
         seed: 1,
         duration: Duration::from_millis(1),
+        plane,
         kinds: vec![Kind::Calm],
         planted,
     };
@@ -19,8 +20,10 @@ fn calm(planted: Option<Planted>) -> Report {
 #[test]
 fn chaos_finds_every_packet_of_a_calm_run() {
     let Some(_turn) = shared_turn() else { return };
-    let report = calm(None);
-    assert_eq!(report.unaccounted(), 0, "{report}");
+    for plane in [Plane::Xsk, Plane::Xdp] {
+        let report = calm(plane, None);
+        assert_eq!(report.unaccounted(), 0, "{report}");
+    }
 }
 
 #[test]
@@ -32,7 +35,7 @@ fn chaos_finds_what_is_planted() {
         (Planted::Reordered, "out of their flow's order in normal operation"),
         (Planted::Burst, "of what the limit passes in 10 ms"),
     ] {
-        let report = calm(Some(planted));
+        let report = calm(Plane::Xsk, Some(planted));
         assert!(!report.is_good(), "{planted:?} is not found: {report}");
         assert!(report.broken().any(|broken| broken.contains(said)), "{planted:?}: {report}");
     }

@@ -26,6 +26,8 @@ pub struct PortFacts {
     pub peer: Option<Peer>,
     /// The interrupts of its queues; empty if there are none.
     pub interrupts: Vec<QueueInterrupt>,
+    /// Those of its XDP programs that are libxdp's dispatcher, as far as its pins say.
+    pub dispatchers: Vec<u32>,
 }
 
 /// Facts of the host and of this process.
@@ -132,6 +134,7 @@ pub(super) fn fit() -> Facts {
             link: Ok(link),
             peer: None,
             interrupts: interrupts.collect(),
+            dispatchers: Vec::new(),
         }
     };
     Facts {

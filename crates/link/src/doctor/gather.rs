@@ -25,10 +25,18 @@ fn port(name: &str) -> PortFacts {
     let link = Link::by_name(name).map_err(|error| error.to_string());
     let of_link = |link: &Link| {
         let peer = link.status.peer.filter(|_| link.status.is_veth()).and_then(Peer::find);
-        (peer, queue_interrupts(link))
+        (peer, queue_interrupts(link), dispatchers(link))
     };
-    let (peer, interrupts) = link.as_ref().map(of_link).unwrap_or_default();
-    PortFacts { asked: name.to_owned(), link, peer, interrupts }
+    let (peer, interrupts, dispatchers) = link.as_ref().map(of_link).unwrap_or_default();
+    PortFacts { asked: name.to_owned(), link, peer, interrupts, dispatchers }
+}
+
+/// Libxdp pins what runs under a dispatcher in a directory named after the interface and the
+/// dispatcher's number.
+fn dispatchers(link: &Link) -> Vec<u32> {
+    let pins = |id: u32| format!("/sys/fs/bpf/xdp/dispatch-{}-{id}", link.status.ifindex);
+    let programs = link.status.xdp.iter().map(|program| program.id);
+    programs.filter(|id| fs::exists(pins(*id)).unwrap_or(false)).collect()
 }
 
 fn queue_interrupts(link: &Link) -> Vec<QueueInterrupt> {

@@ -18,7 +18,7 @@ pub(super) fn judge(facts: &PortFacts, link: &Link, wanted: &Wanted) -> Vec<Find
     findings.extend(not_ethernet(link));
     findings.push(driver(link, wanted.plane));
     findings.extend(rings(link));
-    findings.extend(programs(link));
+    findings.extend(programs(facts, link));
     findings
 }
 
@@ -78,7 +78,7 @@ fn rings(link: &Link) -> Option<Finding> {
     })
 }
 
-fn programs(link: &Link) -> Vec<Finding> {
+fn programs(facts: &PortFacts, link: &Link) -> Vec<Finding> {
     let name = link.name();
     let one = |program: &crate::XdpProgram| {
         let (mode, word) = match program.mode {
@@ -86,10 +86,16 @@ fn programs(link: &Link) -> Vec<Finding> {
             XdpMode::Generic => ("generic", "xdpgeneric"),
             XdpMode::Hardware => ("hardware", "xdpoffload"),
         };
-        let what = format!(
-            "has a {mode} XDP program already (id {}), which may be another Narrows",
-            program.id
-        );
+        let id = program.id;
+        if facts.dispatchers.contains(&id) {
+            let what = format!(
+                "has libxdp's dispatcher (id {id}) with other XDP programs, beside which Narrows \
+                 cannot run"
+            );
+            return Finding::blocker(name, what).remedy(format!("xdp-loader unload {name} --all"));
+        }
+        let what =
+            format!("has a {mode} XDP program already (id {id}), which may be another Narrows");
         Finding::blocker(name, what).remedy(format!("ip link set dev {name} {word} off"))
     };
     link.status.xdp.iter().map(one).collect()
@@ -110,6 +116,20 @@ mod tests {
         spoil(&mut link);
         facts.link = Ok(link.clone());
         judge(&facts, &link, &Wanted::default())
+    }
+
+    #[test]
+    fn programs_under_libxdps_dispatcher_are_unloaded_by_its_tool() {
+        let [mut facts, _] = fit().ports;
+        let mut link = facts.link.clone().unwrap();
+        link.status.xdp.push(XdpProgram { mode: XdpMode::Native, id: 7 });
+        facts.dispatchers.push(7);
+        let findings = programs(&facts, &link);
+        assert_eq!(findings[0].remedy.as_deref(), Some("xdp-loader unload a --all"));
+        assert_eq!(findings[0].severity, Severity::Blocker);
+        facts.dispatchers = vec![8];
+        let findings = programs(&facts, &link);
+        assert_eq!(findings[0].remedy.as_deref(), Some("ip link set dev a xdpdrv off"));
     }
 
     fn worst(findings: &[Finding]) -> &Finding {

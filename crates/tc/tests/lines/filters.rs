@@ -369,10 +369,13 @@ fn sets_are_looked_up_where_packets_come_in() {
             "ingress protocol ip pref 5 matchall action police rate 1mbit burst 9k",
             "conform-exceed drop/continue",
         ),
-        ("ingress protocol ip pref 5 matchall action drop random determ pass 9", "no random drops"),
+        (
+            "ingress protocol ip pref 5 matchall action drop random determ pass 9",
+            "not support random drops",
+        ),
         (
             "ingress protocol ip pref 5 matchall action police rate 1mbit burst 9k linklayer atm drop",
-            "no linklayer",
+            "not support linklayer",
         ),
         (
             "ingress protocol ip pref 5 basic match ipset(bad src) action skbedit mark 5 continue",

@@ -17,6 +17,7 @@ mod restart;
 mod upgrade;
 
 use super::books::Destroyed;
+use super::plane::Plane;
 use super::rng::Rng;
 use super::sender::now;
 use super::span::Span;
@@ -50,8 +51,11 @@ pub(super) struct Trace {
 
 impl Trace {
     /// For a fault that began at `began`, during which a worker may have been bypassed: its queue
-    /// is not shaped until the worker has noticed that it is back.
-    fn passed_by_since(began: Nanos) -> Result<Self> {
+    /// is not shaped until the worker has noticed that it is back. A plane without workers goes on.
+    fn passed_by_since(began: Nanos, plane: Plane) -> Result<Self> {
+        if !plane.needs_the_process() {
+            return Ok(Self::default());
+        }
         let unshaped = Some(Span::new(began, now()? + Nanos::from_millis(500)));
         Ok(Self { unshaped, ..Self::default() })
     }
@@ -165,9 +169,9 @@ impl Kind {
         matches!(self, Self::Calm | Self::Upgrade | Self::Bridge | Self::Policy | Self::Reload)
     }
 
-    /// A fault of this kind, with parameters drawn from `rng`. `time` is the number of earlier
-    /// ones.
-    pub(super) fn draw(self, rng: &mut Rng, time: usize) -> Box<dyn Fault> {
+    /// A fault of this kind on `plane`, with parameters drawn from `rng`. `time` is the number of
+    /// earlier ones.
+    pub(super) fn draw(self, rng: &mut Rng, plane: Plane, time: usize) -> Box<dyn Fault> {
         match self {
             Self::Calm => Box::new(Calm),
             Self::Kill => Box::new(kill::Kill::draw(rng)),
@@ -179,8 +183,8 @@ impl Kind {
             Self::Mtu => Box::new(mtu::Mtu::draw(rng)),
             Self::Queues => Box::new(queues::Queues::draw(rng, time)),
             Self::Bridge => Box::new(bridge::Spoilt::draw(rng)),
-            Self::Policy => Box::new(policy::Change::draw(rng)),
-            Self::Reload => Box::new(reload::Reload::draw(rng)),
+            Self::Policy => Box::new(policy::Change::draw(rng, plane)),
+            Self::Reload => Box::new(reload::Reload::draw(rng, plane)),
             Self::Classes => Box::new(classes::Classes::draw(rng)),
             Self::AddressFlood => Box::new(flood::Flood::of_addresses(rng)),
             Self::RingExhaustion => Box::new(flood::Flood::flat_out(rng)),

@@ -2,6 +2,7 @@
 
 use super::frame::Way;
 use super::limit::Limit;
+use super::plane::Plane;
 use crate::bed::{PORT_A, PORT_B};
 use narrows_snapshot::Snapshot;
 use narrows_units::{Bytes, Nanos, Rate};
@@ -28,7 +29,7 @@ pub(super) const OFFERED_FORTH: f64 = 70e6;
 pub(super) const OFFERED_BACK: f64 = 24e6;
 
 /// All of them; a run begins with the first.
-pub(super) const POLICIES: [Policy; 5] = [
+const POLICIES: [Policy; 5] = [
     Policy {
         name: "tbf 60mbit",
         forth: &["qdisc replace DEV root tbf rate 60mbit burst 64000 latency 30ms"],
@@ -98,10 +99,39 @@ pub(super) const POLICIES: [Policy; 5] = [
     },
 ];
 
-/// The place of the policy with classes.
-pub(super) const CLASSES: usize = POLICIES.len() - 1;
+/// The place of the one with classes.
+const CLASSES: usize = POLICIES.len() - 1;
+
+/// Those that the plane in the driver can run.
+const POLICED: [Policy; 3] =
+    [POLICIES[0].policed(), POLICIES[1].policed(), POLICIES[CLASSES].policed()];
+/// The longest virtual queue that a class has in the driver.
+const VIRTUAL_MAX_MS: u64 = 100;
+
+/// The policies of `plane`.
+pub(super) fn policies(plane: Plane) -> &'static [Policy] {
+    match plane {
+        Plane::Xsk => &POLICIES,
+        Plane::Xdp => &POLICED,
+    }
+}
+
+/// The place of the policy with classes: the last.
+pub(super) fn with_classes(plane: Plane) -> usize {
+    policies(plane).len() - 1
+}
 
 impl Policy {
+    /// What it promises in the driver: nothing is queued, and as much as a virtual queue holds passes
+    /// at the start of an overload.
+    const fn policed(self) -> Self {
+        let queue_ms = self.hold.as_millis() as u64;
+        let queue_ms = if queue_ms < VIRTUAL_MAX_MS { queue_ms } else { VIRTUAL_MAX_MS };
+        let [forth, back] = self.rates;
+        let rate = if forth > back { forth } else { back };
+        Self { burst: self.burst + rate / 8 * queue_ms / 1000, hold: Duration::ZERO, ..self }
+    }
+
     /// The words of `narrows tc` that set it, those of port B first.
     pub(super) fn lines(&self) -> Vec<String> {
         let of = |port: &str, lines: &[&str]| -> Vec<String> {
@@ -153,5 +183,15 @@ mod tests {
         for policy in POLICIES {
             assert!(policy.lines().iter().all(|line| !line.contains("DEV")), "{policy:?}");
         }
+    }
+
+    #[test]
+    fn in_the_driver_nothing_is_held_and_a_virtual_queue_passes_at_once() {
+        let [policed, .., classes] = policies(Plane::Xdp) else { panic!() };
+        assert_eq!((policed.name, policed.hold()), ("tbf 60mbit", Nanos::ZERO));
+        // 30 ms of 60 Mbit/s, and at most 100 ms of what classes share.
+        assert_eq!(policed.limit(Way::Back).burst, Bytes(64_000 + 225_000));
+        assert_eq!(classes.limit(Way::Forth).burst, Bytes(64_000 + 687_500));
+        assert!(classes.is_set_in_steps());
     }
 }

@@ -3,6 +3,7 @@
 use super::books::Books;
 use super::epoch::Epoch;
 use super::fault::Kind;
+use super::plane::Plane;
 use crate::machine::Machine;
 use crate::table;
 use serde::Serialize;
@@ -30,6 +31,7 @@ pub struct Row {
 pub struct Report {
     #[serde(flatten)]
     machine: Machine,
+    plane: Plane,
     seed: u64,
     seconds: u64,
     rows: Vec<Row>,
@@ -60,7 +62,12 @@ fn is_counted(reason: &str) -> bool {
 }
 
 impl Report {
-    pub(super) fn new(seed: u64, seconds: u64, epochs: Vec<(Epoch, Option<u128>)>) -> Self {
+    pub(super) fn new(
+        plane: Plane,
+        seed: u64,
+        seconds: u64,
+        epochs: Vec<(Epoch, Option<u128>)>,
+    ) -> Self {
         let mut rows: BTreeMap<Kind, Row> = BTreeMap::new();
         let mut ways = <[Books; 2]>::default();
         let (mut normal, mut normal_reordered) = (0, 0);
@@ -95,6 +102,7 @@ impl Report {
         let rows: Vec<Row> = rows.into_values().collect();
         Self {
             machine: Machine::here(),
+            plane,
             seed,
             seconds,
             // In a flood, the qdisc decides what a flow gets; that is no outage.
@@ -141,7 +149,8 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}; seed {}, {} s", self.machine, self.seed, self.seconds)?;
+        let Self { machine, plane, seed, seconds, .. } = self;
+        writeln!(f, "{machine}; plane {}, seed {seed}, {seconds} s", plane.name())?;
         let header =
             ["fault", "times", "longest outage", "promised", "uncounted", "reordered", "broken"];
         let mut table = table::of_figures(0, header);

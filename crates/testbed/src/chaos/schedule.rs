@@ -4,11 +4,13 @@
 //! run contains every kind, and every pair of neighbours comes up in time.
 
 use super::fault::{Fault, Kind};
+use super::plane::Plane;
 use super::rng::Rng;
 
 /// An endless sequence of faults.
 pub(super) struct Schedule {
     rng: Rng,
+    plane: Plane,
     kinds: Vec<Kind>,
     hand: Vec<Kind>,
     /// How many rounds have been dealt.
@@ -16,9 +18,9 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Of faults of `kinds`.
-    pub(super) fn new(seed: u64, kinds: &[Kind]) -> Self {
-        Self { rng: Rng::new(seed), kinds: kinds.to_vec(), hand: Vec::new(), dealt: 0 }
+    /// Of faults of `kinds`, which `plane` has.
+    pub(super) fn new(seed: u64, plane: Plane, kinds: &[Kind]) -> Self {
+        Self { rng: Rng::new(seed), plane, kinds: kinds.to_vec(), hand: Vec::new(), dealt: 0 }
     }
 
     /// The next fault. There is always one if there is a kind.
@@ -28,7 +30,7 @@ impl Schedule {
             self.rng.shuffle(&mut self.hand);
         }
         let kind = self.hand.pop()?;
-        let fault = kind.draw(&mut self.rng, self.dealt);
+        let fault = kind.draw(&mut self.rng, self.plane, self.dealt);
         self.dealt += usize::from(self.hand.is_empty());
         Some((kind, fault))
     }
@@ -39,7 +41,7 @@ mod tests {
     use super::*;
 
     fn described(seed: u64, count: usize) -> Vec<String> {
-        let mut schedule = Schedule::new(seed, &Kind::ALL);
+        let mut schedule = Schedule::new(seed, Plane::Xsk, &Kind::ALL);
         (0..count).map(|_| schedule.next().unwrap().1.describe()).collect()
     }
 
@@ -51,7 +53,7 @@ mod tests {
 
     #[test]
     fn every_kind_comes_once_before_any_comes_again() {
-        let mut schedule = Schedule::new(3, &Kind::ALL);
+        let mut schedule = Schedule::new(3, Plane::Xsk, &Kind::ALL);
         for _ in 0..3 {
             let mut round: Vec<Kind> = Kind::ALL.map(|_| schedule.next().unwrap().0).to_vec();
             round.sort();
@@ -61,7 +63,7 @@ mod tests {
 
     #[test]
     fn queues_change_and_change_back() {
-        let mut schedule = Schedule::new(3, &[Kind::Queues, Kind::Calm]);
+        let mut schedule = Schedule::new(3, Plane::Xsk, &[Kind::Queues, Kind::Calm]);
         let mut described = (0..8).map(|_| schedule.next().unwrap());
         let changes: Vec<_> = described
             .by_ref()

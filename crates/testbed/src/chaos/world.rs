@@ -4,8 +4,9 @@
 use super::Options;
 use super::books::{Counted, Drops};
 use super::frame::Way;
+use super::plane::Plane;
 use super::planted::Planted;
-use super::policy::{POLICIES, Policy};
+use super::policy::{Policy, policies};
 use super::sender::{Log, Running, Stream};
 use crate::accounting::Devices;
 use crate::bed::{PORT_A, PORT_B, Testbed};
@@ -29,6 +30,7 @@ type ByWay<T> = [T; 2];
 /// See the module's documentation.
 pub(super) struct World<'a> {
     pub(super) bed: &'a Testbed,
+    pub(super) plane: Plane,
     program: PathBuf,
     policy_file: PathBuf,
     policy: usize,
@@ -51,6 +53,7 @@ impl<'a> World<'a> {
         let file = format!("nrw-chaos-{}.tc", std::process::id());
         let mut world = Self {
             bed,
+            plane: options.plane,
             program: options.program.clone(),
             policy_file: std::env::temp_dir().join(file),
             policy: 0,
@@ -68,7 +71,7 @@ impl<'a> World<'a> {
 
     /// The policy in force.
     pub(super) fn policy(&self) -> &'static Policy {
-        &POLICIES[self.policy]
+        &policies(self.plane)[self.policy]
     }
 
     /// The owner of the policy file, and the policy that it has from now on.
@@ -86,7 +89,8 @@ impl<'a> World<'a> {
     /// Starts an instance with the policy file, and waits until it forwards.
     pub(super) fn start(&mut self) -> Result<()> {
         let file = self.policy_file.to_str().context("a temporary directory that is no text")?;
-        let started = Instance::start(self.bed, &self.program, &["-b", file])?;
+        let started =
+            Instance::start(self.bed, &self.program, &["--plane", self.plane.name(), "-b", file])?;
         self.instance = Some(started);
         Ok(())
     }

@@ -6,7 +6,7 @@
 use super::policy::set;
 use super::{Fault, NOISE, Trace};
 use crate::bed::PORT_B;
-use crate::chaos::policy::CLASSES;
+use crate::chaos::policy::with_classes;
 use crate::chaos::rng::Rng;
 use crate::chaos::world::World;
 use anyhow::Result;
@@ -101,7 +101,7 @@ impl Fault for Classes {
     }
 
     fn strike(&self, world: &mut World<'_>) -> Result<Trace> {
-        let mut trace = set(world, CLASSES)?;
+        let mut trace = set(world, with_classes(world.plane))?;
         for round in &self.rounds {
             for line in round.lines() {
                 world.tc(&line)?;

@@ -37,6 +37,6 @@ impl Fault for Hang {
         thread::sleep(self.lasts);
         drop(hung);
         world.wait_until("without a silent worker", |show| !show.has_silent_worker())?;
-        Trace::passed_by_since(began)
+        Trace::passed_by_since(began, world.plane)
     }
 }

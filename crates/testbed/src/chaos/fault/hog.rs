@@ -37,7 +37,7 @@ impl Fault for Hog {
         Some(PROMISED + NOISE)
     }
 
-    fn strike(&self, _: &mut World<'_>) -> Result<Trace> {
+    fn strike(&self, world: &mut World<'_>) -> Result<Trace> {
         let began = now()?;
         let core = cpu::last_core()?.to_string();
         let mut hog = Command::new("chrt");
@@ -49,6 +49,6 @@ impl Fault for Hog {
         thread::sleep(self.lasts);
         hog.stop(Signal::SIGKILL)?;
         // A worker that waits too long for its core is bypassed, unshaped, until it is back.
-        Trace::passed_by_since(began)
+        Trace::passed_by_since(began, world.plane)
     }
 }

@@ -36,6 +36,6 @@ impl Fault for Pause {
         thread::sleep(self.stopped);
         world.instance()?.signal(Signal::SIGCONT)?;
         world.wait_until("running", |show| show.is_running())?;
-        Trace::passed_by_since(began)
+        Trace::passed_by_since(began, world.plane)
     }
 }

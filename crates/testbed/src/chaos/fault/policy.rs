@@ -1,7 +1,8 @@
 //! Another policy under load, by `narrows tc`: nothing is out, nothing is lost.
 
 use super::{Fault, IN_FLIGHT, NOISE, Trace};
-use crate::chaos::policy::POLICIES;
+use crate::chaos::plane::Plane;
+use crate::chaos::policy::policies;
 use crate::chaos::rng::Rng;
 use crate::chaos::sender::now;
 use crate::chaos::span::Span;
@@ -12,11 +13,14 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Change {
     to: usize,
+    name: &'static str,
 }
 
 impl Change {
-    pub(super) fn draw(rng: &mut Rng) -> Self {
-        Self { to: rng.below(POLICIES.len()) }
+    pub(super) fn draw(rng: &mut Rng, plane: Plane) -> Self {
+        let policies = policies(plane);
+        let to = rng.below(policies.len());
+        Self { to, name: policies[to].name }
     }
 }
 
@@ -34,7 +38,7 @@ pub(super) fn set(world: &mut World<'_>, to: usize) -> Result<Trace> {
 
 impl Fault for Change {
     fn describe(&self) -> String {
-        format!("tc: {}", POLICIES[self.to].name)
+        format!("tc: {}", self.name)
     }
 
     fn outage(&self) -> Option<Duration> {

@@ -1,7 +1,8 @@
 //! SIGHUP: the policy file, which has changed meanwhile, is read again.
 
 use super::{Fault, NOISE, Trace};
-use crate::chaos::policy::POLICIES;
+use crate::chaos::plane::Plane;
+use crate::chaos::policy::policies;
 use crate::chaos::rng::Rng;
 use crate::chaos::world::World;
 use anyhow::Result;
@@ -11,17 +12,20 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Reload {
     to: usize,
+    name: &'static str,
 }
 
 impl Reload {
-    pub(super) fn draw(rng: &mut Rng) -> Self {
-        Self { to: rng.below(POLICIES.len()) }
+    pub(super) fn draw(rng: &mut Rng, plane: Plane) -> Self {
+        let policies = policies(plane);
+        let to = rng.below(policies.len());
+        Self { to, name: policies[to].name }
     }
 }
 
 impl Fault for Reload {
     fn describe(&self) -> String {
-        format!("SIGHUP: {}", POLICIES[self.to].name)
+        format!("SIGHUP: {}", self.name)
     }
 
     fn outage(&self) -> Option<Duration> {

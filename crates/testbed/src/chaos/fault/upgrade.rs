@@ -1,6 +1,8 @@
-//! `narrows upgrade` to the same binary: another process takes over with all that is queued.
+//! `narrows upgrade` to the same binary: another process takes over with all that is queued. A plane
+//! that refuses it goes on.
 
 use super::{Fault, NOISE, Trace};
+use crate::chaos::plane::Plane;
 use crate::chaos::world::World;
 use anyhow::Result;
 use std::time::Duration;
@@ -22,7 +24,12 @@ impl Fault for Upgrade {
 
     fn strike(&self, world: &mut World<'_>) -> Result<Trace> {
         // Counters go on, the limit holds throughout, and nothing is destroyed.
-        world.instance()?.upgrade()?;
+        let upgraded = world.instance()?.upgrade();
+        if world.plane == Plane::Xdp {
+            let broken = upgraded.is_ok().then(|| "an upgrade was not refused".to_owned());
+            return Ok(Trace { broken, ..Trace::default() });
+        }
+        upgraded?;
         world.wait_until("running", |show| show.is_running())?;
         Ok(Trace::default())
     }
