@@ -15,9 +15,9 @@
 //! more than [`HOST_FULL`], or has been running without a pause for twice [`STREAK`], which a burst
 //! at line rate causes long before its rings are full; then it stays for [`STAY`].
 //!
-//! A thread sleeps in one `ppoll` on the sockets of its workers whose arrivals are to wake it and on
-//! the eventfds that notify it, until the next departure, or the next heartbeat. The clock is read
-//! once for all workers' steps, and once more before sleeping.
+//! A thread sleeps in one `ppoll` on all sockets of its workers and on the eventfds that notify it,
+//! until the next departure, or the next heartbeat. The clock is read once for all workers' steps,
+//! and once more before sleeping.
 //!
 //! *In order of departure.* A standing queue may be late for a while, so that others leave with it.
 //! Those that are late together are served in order of their departure times: in any fixed order
@@ -211,7 +211,7 @@ impl Crew {
         let now = clock::now();
         self.polled.clear();
         let mut at_most = BEAT_EVERY;
-        for runner in &mut self.runners {
+        for runner in &self.runners {
             at_most = at_most.min(runner.at_most(now));
             runner.listen(&mut self.polled);
         }
@@ -225,7 +225,7 @@ impl Crew {
 
     /// Sleeps until `at_most` has passed or something that is polled has come in, or somebody.
     fn sleep(&mut self, at_most: Option<Nanos>) {
-        self.polled.add(self.berth.wake());
+        self.polled.add(self.berth.wake(), true);
         match self.polled.wait(at_most.map(|time| time.0)) {
             Ok(wake) if wake.failed && !wake.readable => std::thread::sleep(FAILED_WAIT),
             Ok(_) => {}

@@ -211,7 +211,7 @@ impl Runner {
                 return Turn::Busy;
             }
             _ if self.seat.busy_poll => {
-                Side::BOTH.into_iter().for_each(|side| self.worker.io_mut().wake_driver(side));
+                self.worker.io_mut().wake_drivers();
                 std::hint::spin_loop();
                 return Turn::Busy;
             }
@@ -235,19 +235,14 @@ impl Runner {
         pause.at_most(now).map_or(longest, |left| left.min(longest))
     }
 
-    /// Adds what wakes it. A socket whose arrivals need not wake it is left out: for each one the
-    /// kernel is asked about, it looks at the rings and, in copy mode, tries to send.
-    pub(crate) fn listen(&mut self, polled: &mut PollSet) {
+    /// Adds what wakes it.
+    pub(crate) fn listen(&self, polled: &mut PollSet) {
         let (_, pause) = self.rest;
-        let io = self.worker.io_mut();
+        let io = self.worker.io();
         for side in Side::BOTH {
-            if pause.listen[side.index()] {
-                polled.add(io.fd(side));
-            } else {
-                io.wake_driver(side);
-            }
+            polled.add(io.fd(side), pause.listen[side.index()]);
         }
-        polled.add(self.mailbox.wake());
+        polled.add(self.mailbox.wake(), true);
     }
 
     /// Says its last word, when its sockets are closed. `thread` served it.

@@ -195,14 +195,14 @@ impl<Q: Queue> XdpIo<Q> {
         }
     }
 
-    /// Wakes the driver of `side` if it has stopped looking at its fill ring. Only for callers that
-    /// do not sleep on the socket, which would do the same.
-    #[inline]
-    pub(crate) fn wake_driver(&mut self, side: Side) {
-        let queue = &mut self.queues[side.index()].queue;
-        if queue.fill().needs_wakeup() {
-            // A failure shows at the next transmission or at the link monitor.
-            let _ = queue.kick_rx();
+    /// Wakes drivers that stopped looking at their fill rings. Only for callers that do not
+    /// sleep on the sockets, which would do the same.
+    pub(crate) fn wake_drivers(&mut self) {
+        for PortQueue { queue, .. } in &mut self.queues {
+            if queue.fill().needs_wakeup() {
+                // A failure shows at the next transmission or at the link monitor.
+                let _ = queue.kick_rx();
+            }
         }
     }
 

@@ -186,13 +186,14 @@ impl PollSet {
         self.0.clear();
     }
 
-    /// Adds `fd`, to be waited for until it is readable.
-    pub fn add(&mut self, fd: BorrowedFd<'_>) {
-        self.0.push(libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
+    /// Adds `fd`: waits until it is readable if `waited_for`, and for errors in any case.
+    pub fn add(&mut self, fd: BorrowedFd<'_>, waited_for: bool) {
+        let events = if waited_for { libc::POLLIN } else { 0 };
+        self.0.push(libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 });
     }
 
-    /// Sleeps until a descriptor is readable or has an error, or `timeout_ns` nanoseconds have passed
-    /// (without a limit for `None`).
+    /// Sleeps until a descriptor that is waited for is readable, any has an error, or `timeout_ns`
+    /// nanoseconds have passed (without a limit for `None`).
     ///
     /// # Errors
     /// Those of `ppoll`, except that an interruption by a signal counts as a time-out.
