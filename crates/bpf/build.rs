@@ -14,8 +14,8 @@ fn main() {
     stepped();
 }
 
-/// The tree once more, for the host. What programs ask of the kernel is in `src/stepped`, which comes
-/// before the headers of libbpf.
+/// The tree once more, for the host. What programs ask of the kernel is in `src/stepped`, which
+/// comes before the headers of libbpf.
 #[cfg(feature = "stepped")]
 fn stepped() {
     println!("cargo:rerun-if-changed=src/stepped");

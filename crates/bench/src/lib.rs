@@ -11,8 +11,8 @@
 //! What it costs to find the heaviest hosts and flows is measured [at a rate](heaviest), and so are
 //! [round trips](round_trips).
 //!
-//! What it costs that cores share a limit is measured apart, with [real threads](coordination); what a
-//! frame costs in the driver, by [test runs](xdp) of the kernel.
+//! What it costs that cores share a limit is measured apart, with [real threads](coordination);
+//! what a frame costs in the driver, by [test runs](xdp) of the kernel.
 //!
 //! Non-goals: real NICs, which have benchmarks of their own.
 

@@ -69,8 +69,8 @@ pub struct Report {
     pub sizes: Vec<Size>,
 }
 
-/// How much memory is taken, in bytes: in the policy, in the plan, in the tree, in the tables of filters
-/// and on the queues, together. Before anybody has sent anything, but for the last.
+/// How much memory is taken, in bytes: in the policy, in the plan, in the tree, in the tables of
+/// filters and on the queues, together. Before anybody has sent anything, but for the last.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Size {
     /// How many subscribers there are.

@@ -13,8 +13,8 @@
 //! *Two loads.* `free`: the rate is never reached. `bound`: most of what comes is above it.
 //!
 //! *What favours all of them:* one frame again and again, so headers and tables are in the nearest
-//! cache. A test run neither receives nor sends. Only in rows `spread…` has each frame another source,
-//! of 65,536; they are compared with the program that changes it.
+//! cache. A test run neither receives nor sends. Only in rows `spread…` has each frame another
+//! source, of 65,536; they are compared with the program that changes it.
 //!
 //! Non-goals: drivers, frames that are really sent (`bench forward`), whether rates are kept.
 

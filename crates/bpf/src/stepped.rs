@@ -1,7 +1,7 @@
 //! The tree's meter, compiled for the host and asked at any time one likes.
 //!
-//! The program's own C (`programs/meter.h`, `programs/share_out.h`) over memory in the place of maps. So
-//! a simulation runs what the driver runs, and a test holds one against the other.
+//! The program's own C (`programs/meter.h`, `programs/share_out.h`) over memory in the place of
+//! maps. So a simulation runs what the driver runs, and a test holds one against the other.
 //!
 //! Non-goals: filters, frames, and CPUs that are at it at the same time: they take turns.
 #![allow(unsafe_code)]
@@ -49,12 +49,13 @@ pub struct Stepped {
     cpus: u32,
 }
 
-// SAFETY: the memory is this tree's own, and which tree a call is about is said anew with each call,
-// on the thread that calls.
+// SAFETY: the memory is this tree's own, and which tree a call is about is said anew with each
+// call, on the thread that calls.
 unsafe impl Send for Stepped {}
 
 impl Stepped {
-    /// With these classes by their numbers, which are below [`CLASSES_MAX`], and seats on `cpus` CPUs.
+    /// With these classes by their numbers, which are below [`CLASSES_MAX`], and seats on `cpus`
+    /// CPUs.
     ///
     /// # Panics
     /// Where there is no memory, or a number is too large.
@@ -64,15 +65,15 @@ impl Stepped {
         let raw = raw.expect("there is memory for a tree");
         for (number, class) in classes {
             assert!(*number < CLASSES_MAX, "there is no class {number}");
-            // SAFETY: `raw` is a tree, the number is one of its classes, and the words are as many as
-            // `struct class` has.
+            // SAFETY: `raw` is a tree, the number is one of its classes, and the words are as many
+            // as `struct class` has.
             unsafe { stepped_class(raw.as_ptr(), *number, &class.words()) };
         }
         Self { raw, cpus }
     }
 
-    /// What becomes of a packet of `leaf` that costs `cost` bytes at `now` on `cpu`, and whether the CPU
-    /// asked the classes for it; else it was charged to what the CPU had bought.
+    /// What becomes of a packet of `leaf` that costs `cost` bytes at `now` on `cpu`, and whether
+    /// the CPU asked the classes for it; else it was charged to what the CPU had bought.
     ///
     /// # Panics
     /// Where there is no such CPU or class.
@@ -118,8 +119,8 @@ mod tests {
         }
     }
 
-    /// What passes of packets of 1,000 bytes that come each `gap` on each of `cpus` in turn, in bytes
-    /// by the second.
+    /// What passes of packets of 1,000 bytes that come each `gap` on each of `cpus` in turn, in
+    /// bytes by the second.
     fn passes(tree: &mut Stepped, cpus: u32, gap: u64, seconds: u64) -> Vec<u64> {
         let mut passed = vec![0; seconds as usize];
         for number in 0..seconds * 1_000_000_000 / gap {

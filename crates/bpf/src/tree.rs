@@ -174,8 +174,8 @@ struct Maps {
 }
 
 impl Tree {
-    /// Loads the program for a port with the address `mac`; `multi_buffer` where its frames may come
-    /// in several buffers. Until a plan is installed everything passes, once it is
+    /// Loads the program for a port with the address `mac`; `multi_buffer` where its frames may
+    /// come in several buffers. Until a plan is installed everything passes, once it is
     /// [connected](Self::connect).
     ///
     /// # Errors
@@ -321,8 +321,8 @@ impl Tree {
         self.first(self.front.as_ref())
     }
 
-    /// Takes the program off the interface; frames take the kernel's path from here on. The counters
-    /// stay readable.
+    /// Takes the program off the interface; frames take the kernel's path from here on. The
+    /// counters stay readable.
     pub fn detach(&mut self) {
         self.link = None;
     }

@@ -22,8 +22,8 @@
 //!
 //! *Cushions in HTB's order.* At a ceiling, assured traffic may use all credit. Borrowers leave a
 //! part of it, and a larger one the higher the lender stands, the more better priorities run, and
-//! where they are ahead. So an assured packet finds credit at once, and one that its own ceiling held
-//! up soon; between cores, too, assured traffic goes before borrowed traffic.
+//! where they are ahead. So an assured packet finds credit at once, and one that its own ceiling
+//! held up soon; between cores, too, assured traffic goes before borrowed traffic.
 //!
 //! *Waiting is published.* A queue that is refused writes at the lender until when it waits. Rights
 //! differ only while a queue waits: a class that its own ceiling delays, or that wants less than

@@ -223,8 +223,8 @@ fn any_tree() -> impl Strategy<Value = Case> {
         let mut demands = Vec::new();
         let groups_count = groups.len() as u64;
         for (number, (leaves, ceil)) in (0x10..).step_by(16).zip(groups) {
-            // A little less than the root has: where sums are equal to the bit, a burst that was had
-            // once is owed for ever, and what passes the root is shared by who comes first.
+            // A little less than the root has: where sums are equal to the bit, a burst that was
+            // had once is owed for ever, and what passes the root is shared by who comes first.
             let rate = 480 / groups_count;
             classes.push((number, class(Some(1), rate * MBIT, ceil.max(rate) * MBIT)));
             let most = rate / leaves.len() as u64;
@@ -281,8 +281,8 @@ fn any_use() -> impl Strategy<Value = (usize, bool, Asking)> {
     (1usize..9, any::<bool>(), prop::sample::select(&Asking::BOTH[..]))
 }
 
-/// What each class of a tree sends over 100 ms, 50 ms after the beginning, and what it is due by the
-/// fluid model, in bits a second.
+/// What each class of a tree sends over 100 ms, 50 ms after the beginning, and what it is due by
+/// the fluid model, in bits a second.
 fn shares((classes, demands): &Case, used: (usize, bool, Asking)) -> Vec<(u32, f64, f64)> {
     let (queues, everywhere, asking) = used;
     let mut bed = Bed::new(asking, queues, classes);
@@ -313,8 +313,8 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Beside the fluid model: within 8 % of the root's rate. Who borrows from whom is decided packet
-    /// by packet.
+    /// Beside the fluid model: within 8 % of the root's rate. Who borrows from whom is decided
+    /// packet by packet.
     #[test]
     fn any_tree_is_shared_as_the_rules_say(tree in any_tree(), used in any_use()) {
         for (id, rate, due) in shares(&tree, used) {

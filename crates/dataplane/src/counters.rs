@@ -197,7 +197,8 @@ fn losses(losses: &Losses) -> snapshot::Losses {
 }
 
 /// The heaviest hosts and flows that left through a port, in the snapshot's words: the heaviest of
-/// each kind first. `beyond` is what is known of what is beyond that port, and beyond the other one.
+/// each kind first. `beyond` is what is known of what is beyond that port, and beyond the other
+/// one.
 pub(crate) fn heaviest(told: &Told, beyond: [Option<&Beyond>; 2]) -> snapshot::Heaviest {
     let [here, across] = beyond;
     let hosts = |entries: &[Entry<Host>], is_source: bool| {

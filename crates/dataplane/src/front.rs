@@ -3,8 +3,8 @@
 //! The instance has the sets, whatever plane there is and while there is none. A plane has a
 //! [`PortFront`] for each port: it puts a program of the port's filters in front of its own and
 //! counts what that does. What is dropped in front is received and dropped like anything else: the
-//! books know it by the reason `filter`. As programs run wherever a frame comes in, it is counted at
-//! the port's first queue.
+//! books know it by the reason `filter`. As programs run wherever a frame comes in, it is counted
+//! at the port's first queue.
 //!
 //! *Non-goals.* Which filters these are (`narrows_policy`), how a set is looked up (`narrows_bpf`).
 

@@ -5,11 +5,12 @@
 //! hold for as long as this process lives, even while it is stopped. The programs are attached
 //! through links that die with it.
 //!
-//! *Native or generic.* A program in the driver can hand a frame only to a driver that takes it, and
-//! most take frames only while they run a program themselves. So both programs are attached first, then
-//! the drivers are asked. Where one does not take them (a `veth` whose peer neither runs XDP nor has
-//! GRO), the other port's program moves into the stack, which sends through any device. Only then are
-//! the ports connected: a driver that takes nothing loses frames without a word.
+//! *Native or generic.* A program in the driver can hand a frame only to a driver that takes it,
+//! and most take frames only while they run a program themselves. So both programs are attached
+//! first, then the drivers are asked. Where one does not take them (a `veth` whose peer neither
+//! runs XDP nor has GRO), the other port's program moves into the stack, which sends through any
+//! device. Only then are the ports connected: a driver that takes nothing loses frames without a
+//! word.
 
 use crate::counters::{Counts, QueueCounters};
 use crate::front::{Fronts, PortFront, Terms};

@@ -1,8 +1,8 @@
 //! An instance: two ports, their policy, and the plane that joins them while both exist.
 //!
 //! The instance outlives its planes. When an interface disappears, or changes its queues, MTU or
-//! address, the plane closes and an event is logged. As soon as both ports are usable again the next
-//! plane opens with the same policy; counters continue.
+//! address, the plane closes and an event is logged. As soon as both ports are usable again the
+//! next plane opens with the same policy; counters continue.
 //!
 //! Everything here runs on one thread, at human speed: commands, link events, a tick per second.
 //! Workers handle packets.

@@ -6,10 +6,10 @@
 //! is sent leaves in the order of the qdisc below it.
 //!
 //! *Deficit round robin.* A class whose turn it is sends while its deficit lasts. When its next
-//! packet is longer than that, the deficit grows by the quantum and the class goes to the end of the
-//! line. A class that runs empty leaves the line, and comes back with a quantum. So over any time in
-//! which two classes have something to send, they send in proportion to their quanta, but for a
-//! quantum and a packet each.
+//! packet is longer than that, the deficit grows by the quantum and the class goes to the end of
+//! the line. A class that runs empty leaves the line, and comes back with a quantum. So over any
+//! time in which two classes have something to send, they send in proportion to their quanta, but
+//! for a quantum and a packet each.
 //!
 //! *The packet that leaves next is held,* since its length decides whose turn it is. It is out of
 //! the qdisc below already, and counts as queued there.
@@ -18,18 +18,18 @@
 //! class then leaves the line until that time, or until something comes for it. (In the kernel such
 //! a class stalls all others of `drr` and `ets`.)
 //!
-//! *Classes on one queue.* Each queue has classes of its own; what the queues of a port share is the
-//! rate of a qdisc above. Which class goes first between queues is not decided here. But below a class
-//! whose queues share its rate they are told what it takes: the order ([`Qdisc::ranking`]), and what
-//! classes by turns are due on each ([`siblings`]).
+//! *Classes on one queue.* Each queue has classes of its own; what the queues of a port share is
+//! the rate of a qdisc above. Which class goes first between queues is not decided here. But below
+//! a class whose queues share its rate they are told what it takes: the order ([`Qdisc::ranking`]),
+//! and what classes by turns are due on each ([`siblings`]).
 //!
 //! Packets are classified before they come here:
 //! [`Meta::class_at`](narrows_packet::Meta::class_at) is the class's number. What has none goes to
 //! [`Config::otherwise`]; where there is none either, it is dropped, as `drr` does.
 //!
-//! Cost: a table look-up to enqueue, and the call of the qdisc below. To dequeue, a call of that for
-//! each packet by turns, and for each batch in order. Classes that have nothing to send cost nothing
-//! in the line, and a comparison each in the order.
+//! Cost: a table look-up to enqueue, and the call of the qdisc below. To dequeue, a call of that
+//! for each packet by turns, and for each batch in order. Classes that have nothing to send cost
+//! nothing in the line, and a comparison each in the order.
 //!
 //! Source: `tc-prio(8)`, `tc-drr(8)`, `tc-ets(8)`, `sch_prio.c`, `sch_drr.c`, `sch_ets.c`;
 //! M. Shreedhar, G. Varghese, "Efficient fair queueing using deficit round robin" (1995);

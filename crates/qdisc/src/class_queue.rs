@@ -1,7 +1,7 @@
 //! What waits in a class on one queue: the qdisc below it, and the packet that leaves next.
 //!
-//! The class decides when that packet goes. It is out of the qdisc already, so a qdisc that takes the
-//! place of another one inherits it.
+//! The class decides when that packet goes. It is out of the qdisc already, so a qdisc that takes
+//! the place of another one inherits it.
 
 use crate::sink::Sink;
 use crate::{Above, Handover, Next, NodeId, Qdisc, Slot, Spec, Stats, Verdict};

@@ -95,8 +95,8 @@ impl Config {
 }
 
 impl Config {
-    /// Whether it shares out by host or class, and is to count these together with its like on other
-    /// queues.
+    /// Whether it shares out by host or class, and is to count these together with its like on
+    /// other queues.
     pub(crate) fn counts_together(&self) -> bool {
         match self {
             Self::Cake(_) => true,

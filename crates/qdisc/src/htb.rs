@@ -17,8 +17,8 @@
 //! that comes for it: a million classes on sixty queues are not sixty million qdiscs.
 //!
 //! Packets are classified before they come here:
-//! [`Meta::class_at`](narrows_packet::Meta::class_at) is the class's number. What has none, or one that is no leaf, goes to the default class; without
-//! one it is sent at once, as `direct`.
+//! [`Meta::class_at`](narrows_packet::Meta::class_at) is the class's number. What has none, or one
+//! that is no leaf, goes to the default class; without one it is sent at once, as `direct`.
 //!
 //! Cost: a table look-up to enqueue, besides what the class's qdisc costs. A purchase at the tree
 //! for each turn of a class, and a call of the qdisc for each packet.
@@ -75,8 +75,8 @@ const DIRECT: u32 = u32::MAX;
 /// The number of a leaf whose class is gone.
 const RETIRED: u32 = 0;
 
-/// Where a queue has sent for more classes than this they may have to come from far: what a packet or
-/// a turn will touch of one is brought near in advance. Fewer stay in the nearest cache.
+/// Where a queue has sent for more classes than this they may have to come from far: what a packet
+/// or a turn will touch of one is brought near in advance. Fewer stay in the nearest cache.
 const NEAR: usize = 64;
 
 /// So many packets of a batch, or classes that rest, are looked at in advance.
@@ -218,8 +218,8 @@ impl Htb {
         verdict
     }
 
-    /// Has brought near what the turn of the class at `place` touches, and what it takes to know that
-    /// of those behind it in the rotation.
+    /// Has brought near what the turn of the class at `place` touches, and what it takes to know
+    /// that of those behind it in the rotation.
     #[inline]
     fn look_ahead(&mut self, packets: &Packets, borrow: bool, prio: usize, place: u32) {
         let rotation = *self.rotation(borrow, prio);
@@ -432,8 +432,8 @@ impl Htb {
         self.wait(place, due);
     }
 
-    /// The class at `place` asks no more for the lines at classes higher than `level`: those who are
-    /// first in them do, or where `returns` is true itself, where its turn is before theirs.
+    /// The class at `place` asks no more for the lines at classes higher than `level`: those who
+    /// are first in them do, or where `returns` is true itself, where its turn is before theirs.
     fn pass_on(&mut self, place: u32, level: u8, returns: bool, now: Nanos) {
         let top = &mut self.leaves[place as usize].asks_for;
         if *top == Top::NONE {

@@ -1,18 +1,19 @@
 //! What is awaited at a port, on a board that all of its queues share.
 //!
 //! A place has three words. The first has when a packet left and of which connection it was, the
-//! second what its answer will say, the third the class that sent it. A sender takes a place that is
-//! free, or where nothing has come for [`PATIENCE`]; the receiver of the answer frees it. A place that
-//! is taken by another connection is left alone, and the packet is not timed: this is sampling.
+//! second what its answer will say, the third the class that sent it. A sender takes a place that
+//! is free, or where nothing has come for [`PATIENCE`]; the receiver of the answer frees it. A
+//! place that is taken by another connection is left alone, and the packet is not timed: this is
+//! sampling.
 //!
-//! *Memory ordering.* A writer takes the place by making the first word `BUSY` (acquire), writes the
-//! others, and publishes with the first (release). A reader reads the first word (acquire) and the
-//! others, and takes the answer by making the first one 0 (release), which fails where it is not the
-//! same any more. Where it is, nobody has written since: a writer would have had to take the answer
-//! or the place, either of which changes the first word; and the first word that it then writes has
-//! another time, unless the same connection was awaited, answered and awaited again within a
-//! microsecond. So the other words are those that belong to the first. All operations are on one
-//! place; places are independent of each other.
+//! *Memory ordering.* A writer takes the place by making the first word `BUSY` (acquire), writes
+//! the others, and publishes with the first (release). A reader reads the first word (acquire) and
+//! the others, and takes the answer by making the first one 0 (release), which fails where it is
+//! not the same any more. Where it is, nobody has written since: a writer would have had to take
+//! the answer or the place, either of which changes the first word; and the first word that it then
+//! writes has another time, unless the same connection was awaited, answered and awaited again
+//! within a microsecond. So the other words are those that belong to the first. All operations are
+//! on one place; places are independent of each other.
 //!
 //! *Cost.* A receiver reads one cache line a packet, which is rewritten twice a round trip. 256 KiB
 //! for each port.
@@ -33,8 +34,8 @@ const TICK_BITS: u32 = 10;
 /// A first word of which the second is being written.
 const BUSY: u64 = u64::MAX;
 
-/// The part of a connection's hash that a first word has; with the bit above it, so that no such word
-/// is 0 or [`BUSY`].
+/// The part of a connection's hash that a first word has; with the bit above it, so that no such
+/// word is 0 or [`BUSY`].
 const TAG: u64 = (1 << 30) - 1;
 const TAKEN: u64 = 1 << 30;
 
@@ -124,7 +125,8 @@ impl Awaited {
         &self.0[connection as usize % PLACES]
     }
 
-    /// From `now` on `answer` of `connection` to a packet of `class` is awaited, if its place is free.
+    /// From `now` on `answer` of `connection` to a packet of `class` is awaited, if its place is
+    /// free.
     pub(crate) fn expect(&self, connection: u64, answer: Answer, class: u32, now: Nanos) {
         let place = self.place(connection);
         let old = place.first.load(Ordering::Relaxed);
@@ -189,8 +191,8 @@ fn is_of(word: u64, connection: u64) -> bool {
     word >> 32 == connection >> 32 & TAG | TAKEN
 }
 
-/// How long ago the packet left. Queues read clocks that may be apart: one that is behind sees no time
-/// at all.
+/// How long ago the packet left. Queues read clocks that may be apart: one that is behind sees no
+/// time at all.
 #[inline]
 fn waited(word: u64, now: Nanos) -> Nanos {
     let ticks = ((now.0 >> TICK_BITS) as u32).wrapping_sub(word as u32) as i32;

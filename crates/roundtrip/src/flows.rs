@@ -5,8 +5,9 @@
 //! more connections than there are places, each is watched for some time.
 //!
 //! *What is sent again.* Up to which byte a connection has sent is known from when it is watched. A
-//! segment below that has passed before, unless it fills a gap that others have left. [`GAPS`] of them
-//! are remembered. What fills one within [`REORDERING`] came in another order than it was sent.
+//! segment below that has passed before, unless it fills a gap that others have left. [`GAPS`] of
+//! them are remembered. What fills one within [`REORDERING`] came in another order than it was
+//! sent.
 
 use narrows_packet::dissect::{Segment, Spin};
 use narrows_units::Nanos;

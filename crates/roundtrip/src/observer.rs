@@ -48,8 +48,8 @@ impl Observer {
         self.turns.stretch(now)
     }
 
-    /// `frame` leaves through the port at `now`, in this `stretch` of time, sent by `class`: its number
-    /// at the outermost qdisc with classes, or [`NO_CLASS`].
+    /// `frame` leaves through the port at `now`, in this `stretch` of time, sent by `class`: its
+    /// number at the outermost qdisc with classes, or [`NO_CLASS`].
     pub fn leaves(&mut self, frame: &[u8], class: u32, stretch: u16, now: Nanos) {
         self.turns.count(1);
         let Some(conversation) = Conversation::of(frame, self.key) else { return };
@@ -96,8 +96,8 @@ impl Observer {
         }
     }
 
-    /// `frame` comes in at the port at `now`. How long the round trip beyond it took, where the frame
-    /// is the answer to one that has left.
+    /// `frame` comes in at the port at `now`. How long the round trip beyond it took, where the
+    /// frame is the answer to one that has left.
     #[inline]
     pub fn comes(&mut self, frame: &[u8], now: Nanos) -> Option<Nanos> {
         let conversation = Conversation::of(frame, self.key)?;

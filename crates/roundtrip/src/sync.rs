@@ -1,5 +1,5 @@
-//! The primitives that queues share, as the standard library has them or, under `--cfg loom`, as the
-//! model checker does.
+//! The primitives that queues share, as the standard library has them or, under `--cfg loom`, as
+//! the model checker does.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,8 @@
 //! What is known of hosts, or of classes, in the last seconds: round trips and losses.
 //!
 //! Windows as those of the heaviest hosts: what is told is the last one that is over. A window has
-//! [`SETS`] times [`WAYS`] of them by hash; one that is new takes the place of the one of its set of
-//! which least is known. So those with much traffic stay, which are those that are asked for.
+//! [`SETS`] times [`WAYS`] of them by hash; one that is new takes the place of the one of its set
+//! of which least is known. So those with much traffic stay, which are those that are asked for.
 //!
 //! Memory: 50 kB for hosts, 33 kB for classes, and 388 bytes for each with a round trip.
 

@@ -1,10 +1,10 @@
 //! The heaviest hosts and flows of what leaves through a port, and how long their packets stayed.
 //!
-//! *Idea.* Packets are looked at as they leave, when their delay is known. While there are few, each
-//! is; beyond that one for each so many bytes, which stands for all of them: a packet is picked in
-//! proportion to its length, so no sender is favoured. The bytes between two picks vary at random by
-//! half, so that no pattern of packets meets that of the picks. What is picked is counted by source,
-//! by destination and by flow in [summaries](crate::summary) of fixed size.
+//! *Idea.* Packets are looked at as they leave, when their delay is known. While there are few,
+//! each is; beyond that one for each so many bytes, which stands for all of them: a packet is
+//! picked in proportion to its length, so no sender is favoured. The bytes between two picks vary
+//! at random by half, so that no pattern of packets meets that of the picks. What is picked is
+//! counted by source, by destination and by flow in [summaries](crate::summary) of fixed size.
 //!
 //! *The last seconds.* Counts are of whole windows of [`WINDOW`]; what is told is the last one that
 //! is over. Windows begin at multiples of that time, so those of all workers are the same.
@@ -199,7 +199,8 @@ impl Heaviest {
         bytes
     }
 
-    /// Xorshift (Marsaglia 2003): what is drawn needs no quality, and nobody gains from guessing it.
+    /// Xorshift (Marsaglia 2003): what is drawn needs no quality, and nobody gains from guessing
+    /// it.
     fn draw(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 17;

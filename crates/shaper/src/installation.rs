@@ -111,8 +111,8 @@ impl Installation {
         (next, specs)
     }
 
-    /// Names all qdiscs as `previous` does, from which only the classes `changed` differ, with what is
-    /// in them. Everything else carries on.
+    /// Names all qdiscs as `previous` does, from which only the classes `changed` differ, with what
+    /// is in them. Everything else carries on.
     fn follow(&mut self, previous: &Self, changed: Changed) {
         self.names = previous.names.clone();
         self.limits = previous.limits.clone();

@@ -1,7 +1,7 @@
 //! Round trips beyond both ports, as one worker learns of them from what it forwards.
 //!
-//! See [`narrows_roundtrip`] for what is awaited and how. Here is what a worker does for it, where it
-//! does so at all: it shows each packet that comes in, and those that leave while the port is
+//! See [`narrows_roundtrip`] for what is awaited and how. Here is what a worker does for it, where
+//! it does so at all: it shows each packet that comes in, and those that leave while the port is
 //! watched. It reads their headers for that, all of a batch together, since a processor waits for
 //! several frames at once.
 

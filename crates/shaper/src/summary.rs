@@ -20,8 +20,8 @@ pub const SIZE: usize = 64;
 /// Hashes that are compared at once.
 const TOGETHER: usize = 16;
 
-/// The bytes that count as one in [`Entry::delays`], where 32 bits have to do for a window of a fast
-/// port.
+/// The bytes that count as one in [`Entry::delays`], where 32 bits have to do for a window of a
+/// fast port.
 const WEIGHT: u64 = 64;
 
 /// What is told apart: hosts, or flows.

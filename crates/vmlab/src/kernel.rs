@@ -10,8 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The modules that a guest may load, apart from the [`DRIVERS`] and the dependencies of both. Others
-/// do not exist for the guest, so this is a superset of what any check uses: bridges, VLANs,
+/// The modules that a guest may load, apart from the [`DRIVERS`] and the dependencies of both.
+/// Others do not exist for the guest, so this is a superset of what any check uses: bridges, VLANs,
 /// connection tracking, the kernel's qdiscs, filters, and TCP diagnostics.
 const MODULES: &[&str] = &[
     "virtio_pci",

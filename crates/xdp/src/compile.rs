@@ -23,8 +23,8 @@ const LIMIT_MIN: Nanos = Nanos::from_millis(5);
 const LIMIT_MAX: Nanos = Nanos::from_millis(100);
 /// The longest where it is what a `tbf` says, not what a qdisc has that nobody chose.
 const LIMIT_MAX_STATED: Nanos = Nanos::from_millis(250);
-/// The AQM's target is all of the virtual queue but this part, unless a `codel` says another one. In
-/// it a flow grows until the sender hears of the drop.
+/// The AQM's target is all of the virtual queue but this part, unless a `codel` says another one.
+/// In it a flow grows until the sender hears of the drop.
 const TARGET_BELOW: u64 = 10;
 /// How long senders have to respond, unless a `codel` says so (RFC 8289).
 const INTERVAL: Nanos = Nanos::from_millis(100);

@@ -234,7 +234,8 @@ impl Host for Alone {
     }
 }
 
-/// Leaves 1 and on, below a chain of classes up to the root; with a depth of one each leaf is a root.
+/// Leaves 1 and on, below a chain of classes up to the root; with a depth of one each leaf is a
+/// root.
 fn image(shape: Shape) -> Image {
     let leaves = if shape.contended { 1 } else { shape.cpus.min(LEAVES) as u32 };
     let rate = rate(shape);
@@ -271,9 +272,9 @@ fn image(shape: Shape) -> Image {
     Image { masks, rules, otherwise, classes }
 }
 
-/// Rules that nothing matches, but the last one of the last mask: a look-up asks by all of them. Those
-/// of other masks are for other sources and other destinations; in a crowd some are for the frame's
-/// source, and some for its destination.
+/// Rules that nothing matches, but the last one of the last mask: a look-up asks by all of them.
+/// Those of other masks are for other sources and other destinations; in a crowd some are for the
+/// frame's source, and some for its destination.
 fn filters(shape: Shape) -> (Vec<Mask>, Vec<Rule>) {
     const SOURCE: u128 = 0x0a00_0001;
     const DESTINATION: u128 = 0x0a00_0002;

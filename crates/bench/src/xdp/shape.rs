@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// The most leaves of a tree of which CPUs have one each. Packets find theirs by their priority, and
-/// a packet's TOS has four.
+/// The most leaves of a tree of which CPUs have one each. Packets find theirs by their priority,
+/// and a packet's TOS has four.
 pub const LEAVES: usize = 4;
 
 /// A program.

@@ -1,15 +1,15 @@
 //! Rules as the program looks them up: slots by hash, and sieves before them.
 //!
-//! *Slots.* A rule is in the slot that its key's hash says, or in one of the next few, with no empty
-//! one between. So a look-up ends at the first empty slot. The table grows until all rules are that
-//! near to their places.
+//! *Slots.* A rule is in the slot that its key's hash says, or in one of the next few, with no
+//! empty one between. So a look-up ends at the first empty slot. The table grows until all rules
+//! are that near to their places.
 //!
-//! *Sieves.* For a byte of the key, each of its 256 values has a word with a bit for each mask: whether
-//! it has a rule that such a byte may fit. A few bytes are enough; those are taken that rule
-//! out most masks, and none where it would not.
+//! *Sieves.* For a byte of the key, each of its 256 values has a word with a bit for each mask:
+//! whether it has a rule that such a byte may fit. A few bytes are enough; those are taken that
+//! rule out most masks, and none where it would not.
 //!
-//! *Ranks.* Of all rules the first by order decides. A rank is the number of a rule in that order, from
-//! 1 on, so that rank and class fit into a word and the least word decides.
+//! *Ranks.* Of all rules the first by order decides. A rank is the number of a rule in that order,
+//! from 1 on, so that rank and class fit into a word and the least word decides.
 //!
 //! Non-goals: maps. This is pure.
 

@@ -146,7 +146,8 @@ impl InRounds {
 }
 
 /// The cost of wake-ups: the whole machine's processor time and context switches with 4 TCP flows
-/// each way under a limit, beside a bridge with `tbf` and with `htb`. Needs root and a quiet machine.
+/// each way under a limit, beside a bridge with `tbf` and with `htb`. Needs root and a quiet
+/// machine.
 #[derive(Args)]
 #[command(mut_arg("seconds", |it| it.default_value("4").help("Seconds for which each system is measured at each limit in each round")))]
 struct Waking {

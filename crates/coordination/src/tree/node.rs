@@ -15,8 +15,8 @@ type ClassCensus = census::Shared<256>;
 
 /// See the module's documentation.
 ///
-/// A purchase touches two cache lines: one that changes write, and one that purchases do. They share a
-/// pair of lines, which a processor may fetch together: whoever buys needs both.
+/// A purchase touches two cache lines: one that changes write, and one that purchases do. They
+/// share a pair of lines, which a processor may fetch together: whoever buys needs both.
 #[repr(C, align(64))]
 pub(super) struct Node {
     pub(super) parent: Option<Arc<Self>>,
@@ -31,8 +31,8 @@ pub(super) struct Node {
     borrowers: OnceLock<Box<[Race; PRIORITIES]>>,
     /// Its place in the races of those above it, the parent first.
     places: Box<[AtomicU64]>,
-    /// The queues that send for it, by the rank of what each sends next; those of the first rank are
-    /// in [`Sales`]. Made with the first of them.
+    /// The queues that send for it, by the rank of what each sends next; those of the first rank
+    /// are in [`Sales`]. Made with the first of them.
     ranks: OnceLock<Box<[Race; RANKS - 1]>>,
     /// What its queues count together. Made for the first that asks.
     census: OnceLock<Arc<ClassCensus>>,

@@ -30,8 +30,9 @@ pub(super) const RETURN: Nanos = Nanos::from_millis(1);
 /// By how much one may be late who said when he would ask again.
 const SLACK: Nanos = Nanos::from_micros(50);
 
-/// For so long one who does not ask again when he said still comes before those of worse priorities:
-/// a worker that shares its core comes late by less. One that is gone has a claim no longer.
+/// For so long one who does not ask again when he said still comes before those of worse
+/// priorities: a worker that shares its core comes late by less. One that is gone has a claim no
+/// longer.
 const PATIENCE: Nanos = Nanos::from_millis(4);
 
 /// Who wants less than its share, or is held up elsewhere, falls behind. So many leads behind it

@@ -26,8 +26,8 @@ const CUSHIONS: usize = 4;
 const PRIORITY_PART: u64 = 256;
 
 /// At its lender a borrower leaves a step more for each better priority that runs, and one if it is
-/// ahead of others: whoever was held up by its own ceiling finds credit when it may go on. A step is
-/// this part of a bucket, and at least a full frame.
+/// ahead of others: whoever was held up by its own ceiling finds credit when it may go on. A step
+/// is this part of a bucket, and at least a full frame.
 const STEP_PART: u64 = 16;
 /// More steps than these would leave too little to one who wakes up late.
 const STEPS_MOST: u8 = 2;
@@ -40,8 +40,8 @@ const OUTRANKED: u8 = 13;
 /// and one who is both.
 const LAST: u8 = 14;
 
-/// Of a deep bucket one who is outranked uses no more than what would be lost so soon: a worker that
-/// comes late finds the rest.
+/// Of a deep bucket one who is outranked uses no more than what would be lost so soon: a worker
+/// that comes late finds the rest.
 const SOON: Nanos = Nanos::from_micros(50);
 
 /// What is assured may leave those above in debt for so long: `mbuffer`'s, as in the kernel.
@@ -62,7 +62,8 @@ enum Right {
 }
 
 impl Right {
-    /// That of one who borrows from `lender`, within his share, and leaves so many `steps` to others.
+    /// That of one who borrows from `lender`, within his share, and leaves so many `steps` to
+    /// others.
     #[inline]
     fn shared(lender: &Node, steps: u8) -> Self {
         Self::Shared(
@@ -130,8 +131,8 @@ pub(super) struct Seat {
     line: Option<Waiting>,
     /// Whether it was refused the last time.
     was_refused: bool,
-    /// Whether what it had of its own did not pass the ceilings above it: it looks first, until it is
-    /// not refused any more.
+    /// Whether what it had of its own did not pass the ceilings above it: it looks first, until it
+    /// is not refused any more.
     was_held: bool,
     /// At whom it has claimed since then to come before worse priorities, by bits as in
     /// [`Refusal::by`]; 0 is the class itself, where it comes before worse ranks,
@@ -549,9 +550,9 @@ impl Seat {
         }
     }
 
-    /// Buys `least` bytes, or up to `want`, of what the class has of its own, where its queues have no
-    /// claims on each other: there is nothing then to look at but credit. `None` where it has none, or
-    /// what it has does not pass the ceilings above it.
+    /// Buys `least` bytes, or up to `want`, of what the class has of its own, where its queues have
+    /// no claims on each other: there is nothing then to look at but credit. `None` where it has
+    /// none, or what it has does not pass the ceilings above it.
     #[inline]
     fn buy_own(&mut self, least: Bytes, want: Bytes, own: Claim, now: Nanos) -> Option<Grant> {
         let (ledger, bucket) = self.node.rate();

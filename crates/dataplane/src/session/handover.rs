@@ -86,7 +86,8 @@ pub(crate) struct Inherited {
 
 impl Inherited {
     /// Maps what `manifest` describes for `ports` and `descriptors` are, and loads programs for it.
-    /// Runs the plan of each port, and `fronts` before it. Nothing of the other process's is changed.
+    /// Runs the plan of each port, and `fronts` before it. Nothing of the other process's is
+    /// changed.
     pub(crate) fn prepare(
         manifest: SessionManifest,
         ports: [PortFacts; 2],
@@ -166,8 +167,8 @@ impl Inherited {
         Ok(Self { prepared, workers, parts, installed: [a, b], links, xdp_modes })
     }
 
-    /// Queues what the other process's workers, which stand still, had queued, and goes on from what
-    /// each limit had `spent`, by port and by the major number of its qdisc.
+    /// Queues what the other process's workers, which stand still, had queued, and goes on from
+    /// what each limit had `spent`, by port and by the major number of its qdisc.
     pub(crate) fn take_in(
         &mut self,
         queued: &[WorkerQueued],

@@ -92,8 +92,8 @@ impl Class {
         Bytes(4 * self.quantum.0 / u64::from(queues))
     }
 
-    /// From now on it has packets on `queues` queues, and no class here on more than `most`: that has
-    /// its quantum, and others more.
+    /// From now on it has packets on `queues` queues, and no class here on more than `most`: that
+    /// has its quantum, and others more.
     pub(super) fn divide(&mut self, queues: u32, most: u32) {
         self.turn = Bytes(self.quantum.0 * u64::from(most) / u64::from(queues));
     }

@@ -1,12 +1,12 @@
 //! Classes by turns on several queues of a class above: what each is due on this queue.
 //!
-//! Queues that each give their classes turns by quantum are not fair together: a class with packets on
-//! three queues has three quanta. So queues count together on how many of them a class has something
-//! to send ([`Census`]), and on each of these it is due that part of its quantum. A queue weighs what
-//! its classes are due there ([`crate::Qdisc::weight`]).
+//! Queues that each give their classes turns by quantum are not fair together: a class with packets
+//! on three queues has three quanta. So queues count together on how many of them a class has
+//! something to send ([`Census`]), and on each of these it is due that part of its quantum. A queue
+//! weighs what its classes are due there ([`crate::Qdisc::weight`]).
 //!
-//! Cost: two atomic additions when a class gets its first packet or has sent its last, and once every
-//! [`PERIOD`] two loads for each class in line.
+//! Cost: two atomic additions when a class gets its first packet or has sent its last, and once
+//! every [`PERIOD`] two loads for each class in line.
 
 use crate::{Census, HostKey, Weight};
 use narrows_units::{Bytes, Nanos};

@@ -135,8 +135,8 @@ pub trait TreeMeter: Send {
     /// The queue's seat at the class `id`, if there is one.
     fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>>;
 
-    /// The queue's seat at what the queues of the class `id` count together, for a qdisc that shares
-    /// out by host or class. `None` where no other queue sends for it.
+    /// The queue's seat at what the queues of the class `id` count together, for a qdisc that
+    /// shares out by host or class. `None` where no other queue sends for it.
     fn census(&self, _id: u32) -> Option<Box<dyn Census>> {
         None
     }

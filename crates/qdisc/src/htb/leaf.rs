@@ -201,7 +201,8 @@ impl Leaf {
         self.meter.expect();
     }
 
-    /// The same for the end of the time for which it counts among those that have something to send.
+    /// The same for the end of the time for which it counts among those that have something to
+    /// send.
     #[inline]
     pub(super) fn expect_rest(&self) {
         self.meter.expect();
@@ -237,8 +238,8 @@ impl Leaf {
         }
     }
 
-    /// Tells the tree the best rank of all that is queued, by which the next packet goes, too. Returns
-    /// how much is of that rank.
+    /// Tells the tree the best rank of all that is queued, by which the next packet goes, too.
+    /// Returns how much is of that rank.
     #[inline(never)]
     fn follow_rank(&mut self, now: Nanos) -> Bytes {
         let rest = self.queue.qdisc().ranking();
@@ -251,8 +252,8 @@ impl Leaf {
         self.cost + self.overhead.cost(alike)
     }
 
-    /// Whether it waits, and what has come may not have to: where its qdisc held everything back, or
-    /// where that is of a better rank.
+    /// Whether it waits, and what has come may not have to: where its qdisc held everything back,
+    /// or where that is of a better rank.
     #[inline]
     pub(super) fn is_hastened(&self) -> bool {
         if self.state != State::Waiting {

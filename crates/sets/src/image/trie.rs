@@ -72,7 +72,8 @@ pub(super) fn update<C: Cells>(
     }
 }
 
-/// Whether the address whose first bits led to the cell `entry`, and whose others are `rest`, is in.
+/// Whether the address whose first bits led to the cell `entry`, and whose others are `rest`, is
+/// in.
 pub(super) fn find(cells: &[Cell], mut entry: u32, mut rest: u128) -> bool {
     loop {
         let cell = &cells[entry as usize];

@@ -1,7 +1,7 @@
 //! The classes of a plan's tree, as those who keep the tree together ask for them.
 //!
-//! The maps are the plan's and the installation's own, shared with them: a class of which nobody has
-//! sent takes no memory here.
+//! The maps are the plan's and the installation's own, shared with them: a class of which nobody
+//! has sent takes no memory here.
 
 use imbl::OrdMap;
 use narrows_coordination::{Below, Classes};

@@ -4,9 +4,10 @@
 //! tree, and goes on to the next. The answers are those of the tree's own seats; how long they take
 //! follows from how often they go to a line that other cores write, and from the cost model
 //! ([`Costs`]): a core has to fetch a line that another has written, and only one at a time updates
-//! it. FlowValve asks for each packet, `lock` likewise and with the lock for as long as it takes, and
-//! `fair` once for a batch. The XDP plane's program is asked for each packet, and asks classes when its
-//! CPU has used up what it bought: three updates at the leaf and one at each class above it.
+//! it. FlowValve asks for each packet, `lock` likewise and with the lock for as long as it takes,
+//! and `fair` once for a batch. The XDP plane's program is asked for each packet, and asks classes
+//! when its CPU has used up what it bought: three updates at the leaf and one at each class above
+//! it.
 //!
 //! *Non-goals.* A network processor, whose memory updates counters by itself; receiving and
 //! sending, but for what a packet costs a core in user space.

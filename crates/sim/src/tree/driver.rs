@@ -1,7 +1,8 @@
 //! The XDP plane's tree: its program's meter, compiled for the host.
 //!
-//! The policy becomes a plan, and the plan the contents of the program's maps, by the code of the data
-//! plane (`narrows-xdp`). Each application has a CPU, as others have a queue, and so purses of its own.
+//! The policy becomes a plan, and the plan the contents of the program's maps, by the code of the
+//! data plane (`narrows-xdp`). Each application has a CPU, as others have a queue, and so purses of
+//! its own.
 //!
 //! *Non-goals.* Filters, headers, ECN: what the AQM wants is dropped.
 

@@ -122,8 +122,8 @@ pub(super) fn with_classes(plane: Plane) -> usize {
 }
 
 impl Policy {
-    /// What it promises in the driver: nothing is queued, and as much as a virtual queue holds passes
-    /// at the start of an overload.
+    /// What it promises in the driver: nothing is queued, and as much as a virtual queue holds
+    /// passes at the start of an overload.
     const fn policed(self) -> Self {
         let queue_ms = self.hold.as_millis() as u64;
         let queue_ms = if queue_ms < VIRTUAL_MAX_MS { queue_ms } else { VIRTUAL_MAX_MS };

@@ -94,8 +94,8 @@ fn cost(bench: &Bench, object: &[u8], mode: u32, asked: &[IpAddr], trie: &[(IpAd
             repeat: (ASKED / AT_ONCE) as i32,
             ..Default::default()
         };
-        // SAFETY: the program is an open descriptor, `frame` outlives the call, which only reads it,
-        // and `options` says its own size.
+        // SAFETY: the program is an open descriptor, `frame` outlives the call, which only reads
+        // it, and `options` says its own size.
         let outcome = unsafe {
             libbpf_sys::bpf_prog_test_run_opts(program.as_fd().as_raw_fd(), &mut options)
         };

@@ -1,5 +1,5 @@
-//! `narrows upgrade` to the same binary: another process takes over with all that is queued. A plane
-//! that refuses it goes on.
+//! `narrows upgrade` to the same binary: another process takes over with all that is queued. A
+//! plane that refuses it goes on.
 
 use super::{Fault, NOISE, Trace};
 use crate::chaos::plane::Plane;
