@@ -1,7 +1,7 @@
 //! One epoch: from rest to rest, with normal operation before and after one fault.
 //!
 //! ```text
-//! rest │ senders start ── normal ── fault ── undone ── recovery (1 s) ── normal ── senders end │ rest
+//! rest │ senders start ─ normal ─ fault ─ undone ─ recovery (1 s) ─ normal ─ senders end │ rest
 //! ```
 //!
 //! At rest every counter is constant and nothing is queued, so the frames balance exactly; in
