@@ -263,7 +263,8 @@ fn a_new_binary_that_fails_at_any_stage_changes_nothing() {
         ),
         ("killed", Some(format!("#!/bin/sh\n{hello} kill -9 $$\n")), "getting ready"),
         ("taking", Some(format!("#!/bin/sh\n{ready} exec sleep 60\n")), "too long taking over"),
-        ("dies", Some(format!("#!/bin/sh\n{ready} sleep 0.02\nkill -9 $$\n")), "taking over"),
+        // Half of the time that it has for that.
+        ("dies", Some(format!("#!/bin/sh\n{ready} sleep 0.12\nkill -9 $$\n")), "taking over"),
     ];
     let before = queued(&show(&bed));
     for (attempt, (name, script, reason)) in (1u64..).zip(cases) {
