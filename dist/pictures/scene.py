@@ -56,7 +56,7 @@ class Scene:
         try:
             self._networks()
             policy = os.path.join(os.path.dirname(__file__), "provider.tc")
-            self.start(BOX, self.program, "run", "--ports", "wan,lan", "--batch", policy)
+            self.start(BOX, self.program, "run", "--round-trips", "--ports", "wan,lan", "--batch", policy)
             self._await_instance()
             self.start(BOX, self.program, "serve", "--names", NAMES)
             self._traffic()
