@@ -123,7 +123,7 @@ crate-tests: deps
 
 # Of the whole workspace, as for `tested`: with `-p narrows` crates have fewer features, and half of
 # them would be compiled again. As many at once as wait for their turn; a few of them run. Those that
-# count run beside each other, and beside other work that gives way. Those that measure run alone.
+# count run beside each other. Those that measure run alone.
 END_TO_END := RUST_TEST_THREADS=6 $(CARGO) test --locked --workspace
 end-to-end: end-to-end-shared end-to-end-alone
 

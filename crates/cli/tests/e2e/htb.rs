@@ -1,7 +1,7 @@
 //! One tree of classes over four queues, with real packets.
 
 use crate::setup::{
-    NARROWS, Scratch, assert_balanced, complaint, flood, narrows, run, shared_turn, turn, wait_for,
+    NARROWS, Scratch, assert_balanced, complaint, flood, narrows, run, turn, wait_for,
 };
 use narrows_testbed::accounting::Books;
 use narrows_testbed::flood::Running;
@@ -159,7 +159,7 @@ fn a_tree_in_a_policy_file_holds_from_the_start_and_after_an_upgrade() {
 
 #[test]
 fn what_is_below_a_class_is_of_any_kind_and_can_be_replaced_under_load() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
     tree().iter().for_each(|line| drop(instance.tc(line).unwrap()));

@@ -234,7 +234,7 @@ fn message(kind: u8, text: &str) -> String {
 
 #[test]
 fn a_new_binary_that_fails_at_any_stage_changes_nothing() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn() else { return };
     let bed = Testbed::up(2).unwrap();
     let mut instance = run(&bed, &[]);
     // So slow that the backlog stays.
