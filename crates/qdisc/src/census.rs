@@ -13,6 +13,16 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct HostKey(pub u64);
 
+impl HostKey {
+    /// That of `bits`, all of which it mixes (the finalizer of SplitMix64).
+    pub(crate) fn mixed(bits: u64) -> Self {
+        let mut key = bits;
+        key = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        key = (key ^ (key >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Self(key ^ (key >> 31))
+    }
+}
+
 /// The most tins that can be told apart.
 pub const TINS_MAX: usize = 8;
 

@@ -54,10 +54,7 @@ impl Siblings {
     }
 }
 
-/// The number `id`, all bits mixed (the finalizer of SplitMix64).
+/// That of the number `id`.
 fn key(id: u16) -> HostKey {
-    let mut key = (u64::from(id) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    key = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    key = (key ^ (key >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    HostKey(key ^ (key >> 31))
+    HostKey::mixed((u64::from(id) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }

@@ -169,12 +169,9 @@ impl Hosts {
     }
 }
 
-/// Mixes an address's hash with what tells tins and ends apart (the finaliser of SplitMix64).
+/// Mixes an address's hash with what tells tins and ends apart.
 fn key(hash: u32, salt: u64) -> u64 {
-    let mut key = u64::from(hash).wrapping_add(salt.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    key = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    key = (key ^ (key >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    key ^ (key >> 31)
+    HostKey::mixed(u64::from(hash).wrapping_add(salt.wrapping_mul(0x9e37_79b9_7f4a_7c15))).0
 }
 
 #[cfg(test)]

@@ -110,11 +110,30 @@ impl Neighbours {
         now >= self.next
     }
 
+    /// What was learned of siblings before `now` is old.
+    fn begin_period(&mut self, now: Nanos) {
+        self.next = now + PERIOD;
+        self.edition = self.edition.wrapping_add(1);
+    }
+
+    /// Publishes what `tins` have, and reads the totals. Of how many tins.
+    fn exchange(&mut self, tins: &[Part], now: Nanos) -> usize {
+        let count = tins.len().min(TINS_MAX);
+        let mut own = [TinCensus::default(); TINS_MAX];
+        for (own, tin) in own.iter_mut().zip(tins) {
+            *own = TinCensus { weight: tin.weight, sent: tin.sent };
+        }
+        self.census.tell(&own[..count]);
+        self.has_told = own.iter().any(|tin| tin.weight != 0);
+        self.census.sum(&mut self.sums[..count]);
+        self.begin_period(now);
+        count
+    }
+
     /// The same below a class with one tin: its queues weigh what they have of hosts, `hosts` in
     /// 1/65536 of one. Flows that have not been told of count for a quarter.
     pub(super) fn meet_in_class(&mut self, hosts: u64, now: Nanos) -> Weight {
-        self.next = now + PERIOD;
-        self.edition = self.edition.wrapping_add(1);
+        self.begin_period(now);
         let one = u64::from(Weight::ONE.0);
         let weight = (hosts * one / WHOLE_HOST).max(one / 4);
         Weight(u32::try_from(weight).unwrap_or(u32::MAX))
@@ -128,16 +147,7 @@ impl Neighbours {
         tins: &mut [Part],
         now: Nanos,
     ) -> Weight {
-        let count = tins.len().min(TINS_MAX);
-        let mut own = [TinCensus::default(); TINS_MAX];
-        for (own, tin) in own.iter_mut().zip(tins.iter()) {
-            *own = TinCensus { weight: tin.weight, sent: tin.sent };
-        }
-        self.census.tell(&own[..count]);
-        self.has_told = own.iter().any(|tin| tin.weight != 0);
-        self.census.sum(&mut self.sums[..count]);
-        self.next = now + PERIOD;
-        self.edition = self.edition.wrapping_add(1);
+        self.exchange(tins, now);
         let (mut sum, mut possible) = (0, 0);
         for ((tin, share), sums) in tins.iter_mut().zip(shares).zip(&self.sums) {
             let others = sums.weight.saturating_sub(tin.weight);
@@ -162,19 +172,10 @@ impl Neighbours {
         rate: Rate,
         now: Nanos,
     ) -> Weight {
-        let count = tins.len().min(TINS_MAX);
-        let mut own = [TinCensus::default(); TINS_MAX];
-        for (own, tin) in own.iter_mut().zip(tins.iter()) {
-            *own = TinCensus { weight: tin.weight, sent: tin.sent };
-        }
-        self.census.tell(&own[..count]);
-        self.has_told = own.iter().any(|tin| tin.weight != 0);
         let before = self.sums;
-        self.census.sum(&mut self.sums[..count]);
+        let count = self.exchange(tins, now);
         let passed = now.since(self.last);
         self.last = now;
-        self.next = now + PERIOD;
-        self.edition = self.edition.wrapping_add(1);
 
         let window = u128::from(rate.bytes_in(passed).0.max(1));
         let is_long = passed > FORGOTTEN;

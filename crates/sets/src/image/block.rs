@@ -56,8 +56,7 @@ pub(super) fn update<C: Cells>(
     keys: &[Flip],
     writer: &mut Writer<'_, C>,
 ) -> Result<Place, Full> {
-    let node = before.and_then(|cell| Node::read(&cell));
-    match node.filter(|node| node.has_below(place, is_in, keys)) {
+    match Node::kept(before, place, is_in, keys) {
         None => build(&flips(set, place, is_in), is_in, writer),
         Some(node) => node.update(place, keys, writer, |place, _, is_in, _, writer| {
             block(&flips(set, place, is_in), is_in, writer)

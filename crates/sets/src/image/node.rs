@@ -101,8 +101,20 @@ impl Node {
         })
     }
 
+    /// The node of `place` in `before`, if `keys`, which are in `place`, change only what is below
+    /// it.
+    pub(super) fn kept(
+        before: Option<Cell>,
+        place: Prefix,
+        is_in: bool,
+        keys: &[Flip],
+    ) -> Option<Self> {
+        let node = Self::read(&before?)?;
+        node.has_below(place, is_in, keys).then_some(node)
+    }
+
     /// Whether `keys`, which are in `place`, change only what is below the node, which is its.
-    pub(super) fn has_below(&self, place: Prefix, is_in: bool, keys: &[Flip]) -> bool {
+    fn has_below(&self, place: Prefix, is_in: bool, keys: &[Flip]) -> bool {
         let branch = place.len + self.skip;
         let whole = Prefix { bits: self.begin(place), len: branch };
         let is_below = |key: &Flip| key.len > branch + STRIDE && whole.covers(key.bits);

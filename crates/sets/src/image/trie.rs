@@ -63,8 +63,7 @@ pub(super) fn update<C: Cells>(
     keys: &[Flip],
     writer: &mut Writer<'_, C>,
 ) -> Result<Place, Full> {
-    let node = before.and_then(|cell| Node::read(&cell));
-    match node.filter(|node| node.has_below(place, is_in, keys)) {
+    match Node::kept(before, place, is_in, keys) {
         None => build(&flips(set, place, is_in), place.len, is_in, writer),
         Some(node) => node.update(place, keys, writer, |place, before, is_in, keys, writer| {
             update(set, place, before, is_in, keys, writer)
