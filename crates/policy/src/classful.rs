@@ -104,7 +104,12 @@ impl PortPolicy {
     /// The outermost classful qdisc, if all packets that leave through the port pass the same one:
     /// below an `mq`, each queue has its own.
     pub fn outermost(&self) -> Option<Handle> {
-        Some(self.rules(self.root()?)?).and_then(|rules| Handle::new(rules.major))
+        let below = |node: &&Node| match node.kind {
+            Kind::Mq => None,
+            _ => self.children(node).map(|(_, child)| child).next(),
+        };
+        let mut chain = std::iter::successors(self.root(), below);
+        chain.find(|node| node.kind.classful().is_some()).map(|node| node.handle)
     }
 }
 

@@ -6,7 +6,7 @@ mod policies;
 use narrows_coordination::Strategy;
 use narrows_policy::{
     CakeOptions, ClassId, Edit, FifoUnit, Handle, Kind, MAX_DEPTH, Params, Parent, Policy,
-    PolicyError, PortFacts, TbfParams, Verb,
+    PolicyError, PortFacts, PrioParams, TbfParams, Verb,
 };
 use narrows_qdisc::tbf::Peak;
 use narrows_units::{Bytes, Rate};
@@ -169,6 +169,22 @@ fn where_nobody_knows_the_queues_every_class_of_mq_is_one() {
     let policy = Policy::default().edit("eth0", &add, &facts).unwrap();
     assert!(policy.edit("eth0", &edit(Verb::Add, class(1, 0xffff), 0, pfifo(5)), &facts).is_ok());
     assert!(policy.edit("eth0", &edit(Verb::Add, class(1, 0), 0, pfifo(5)), &facts).is_err());
+}
+
+#[test]
+fn the_outermost_classful_qdisc_is_one_that_all_packets_pass() {
+    let prio = || Some(Params::Prio(PrioParams::default()));
+    let outermost = |policy: &Policy| policy.port("eth0").outermost().map(Handle::major);
+    let policy = made([
+        edit(Verb::Add, ROOT, 1, tbf(1)),
+        edit(Verb::Add, class(1, 1), 2, prio()),
+        edit(Verb::Add, class(2, 1), 3, prio()),
+    ]);
+    assert_eq!(outermost(&policy), Some(2));
+    let policy =
+        made([edit(Verb::Add, ROOT, 1, Some(Params::Mq)), edit(Verb::Add, class(1, 1), 2, prio())]);
+    assert_eq!(outermost(&policy), None, "each queue has its own");
+    assert_eq!(outermost(&made([edit(Verb::Add, ROOT, 1, tbf(1))])), None);
 }
 
 #[test]
