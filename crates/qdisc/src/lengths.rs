@@ -83,8 +83,9 @@ impl Lengths {
         self.is_live = false;
     }
 
-    /// `id` has become longer or shorter.
-    #[inline]
+    /// `id` has become longer or shorter. A call of its own, so that the many packets without lists
+    /// save no registers for it.
+    #[inline(never)]
     pub(crate) fn changed<F: Measured>(&mut self, flows: &mut [F], id: u32) {
         let flow = &mut flows[id as usize];
         let length = flow.length();
