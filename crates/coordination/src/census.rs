@@ -121,7 +121,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn loom_who_looks_meanwhile_sees_what_each_has_said_at_some_time() {
+    fn loom_a_concurrent_reader_sees_a_published_value_of_each_seat() {
         loom::model(|| {
             let shared = Shared::<PORT_CELLS>::new();
             let mut seat = Arc::clone(&shared).seat();
@@ -141,7 +141,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn loom_tins_are_told_of_exactly_and_weights_taken_back() {
+    fn loom_sums_of_tins_are_exact_and_weights_are_subtracted() {
         loom::model(|| {
             let shared = Shared::<PORT_CELLS>::new();
             let mut seat = Arc::clone(&shared).seat();

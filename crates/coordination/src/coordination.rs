@@ -69,14 +69,14 @@ impl Coordination {
     }
 
     /// The time up to which the limit is used: there is credit if it is before `now`, and debt if
-    /// it is after. What a strategy does not know counts as used. For another process with the same
-    /// clock, which continues with [`Coordination::resume`].
+    /// it is after. Where a strategy does not know, it counts time as used. Meant for another
+    /// process with the same clock, which continues with [`Coordination::resume`].
     pub fn spent_until(&self, now: Nanos) -> Nanos {
         self.shared.spent_until(now)
     }
 
-    /// Has a new limit, from which nothing was taken yet, begin as one that has been used up until
-    /// `spent`: it has earned what the time since then is worth, up to its burst, and no more.
+    /// Starts a new, unused limit as if it had been used up to `spent`: its credit is the time
+    /// since then at the rate, at most its burst.
     pub fn resume(&self, spent: Nanos) {
         self.shared.resume(spent);
     }

@@ -121,7 +121,7 @@ mod loom_tests {
 
     /// Two hear it at once, by clocks that are apart, and a third one sends meanwhile.
     #[test]
-    fn loom_what_two_hear_at_once_has_happened_once() {
+    fn loom_feedback_that_two_queues_receive_counts_once() {
         loom::model(|| {
             let shared = Destinations::new();
             let mut other = safeguard(&shared);
@@ -150,8 +150,7 @@ mod loom_tests {
         });
     }
 
-    /// Two queues send packets with the same new stamp; the echo times the one that was first to
-    /// say so, and no other.
+    /// Two queues send packets with the same new stamp; the echo times the first of them only.
     #[test]
     fn loom_one_packet_of_a_stamp_is_timed() {
         loom::model(|| {

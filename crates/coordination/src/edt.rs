@@ -98,9 +98,8 @@ impl Shared {
         }
     }
 
-    /// Sets the clock back at `now`, once for each change of the limit: what it had promised to
-    /// packets that are still queued is void. The last one to have left may not have been
-    /// paid for in full.
+    /// Sets the clock back at `now`, once for each change of the limit: departure times of packets
+    /// that are still queued are void. The last packet that left may not be fully paid for.
     fn set_back(&self, edition: &Edition, now: Nanos) {
         let mut clock_of = lock(&self.clock_of);
         if *clock_of >= edition.generation {
@@ -276,7 +275,7 @@ impl Seat {
         Some(stamp)
     }
 
-    /// A departure time for the packet at the head, which has none that counts.
+    /// A departure time for the packet at the head, which has no valid one.
     fn stamp_head(&mut self, cost: Bytes, now: Nanos) -> Option<Nanos> {
         match &mut self.block {
             Some(block) => block.stamp(cost),
@@ -299,7 +298,7 @@ impl Meter for Seat {
 
     fn unstamp(&mut self, cost: Bytes, edt: Nanos, now: Nanos) {
         self.pending = self.pending - cost.min(self.pending);
-        // Where stamps are void, so may have been that of the one that was dropped.
+        // If stamps are void, the stamp of the dropped packet may have been void, too.
         if self.void == 0 && self.block.is_none() && edt >= now {
             self.spare.add(cost, edt, now);
         }

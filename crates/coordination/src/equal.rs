@@ -17,7 +17,7 @@
 //! 107 % of the limit, and this one 100 % (`tests/reference`, with a model of Linux's rule).
 //!
 //! *The burst.* CAKE has none: a queue may be one packet ahead. `tbf` has one, and it is divided
-//! like the rate, but never below the packet that is to leave; otherwise queues whose part is
+//! like the rate, but never below the length of the next packet; otherwise queues whose part is
 //! smaller than a packet would send nothing. So the sum that may leave at once is the burst, or one
 //! packet per active queue if that is more. Queues that have not yet noticed each other exceed it,
 //! as the papers say.
@@ -139,7 +139,7 @@ struct Seat {
     last_count: Nanos,
     next_count: Nanos,
     last_sent: Nanos,
-    /// What the siblings see.
+    /// The published word, read by siblings.
     told: Activity,
     /// The largest packet that a bucket of the present size pays for.
     fits: Bytes,

@@ -81,8 +81,8 @@ const LONGEST_SAMPLE: u64 = 16;
 const HOLD: u64 = 4;
 const LEAST_HOLD: Nanos = Nanos::from_micros(200);
 
-/// A seat that has borrowed leaves this part of that in credit, in addition to what it buys: of
-/// the seats that want more than their share, the one that has had least comes first.
+/// A seat that has borrowed leaves this fraction of it in credit when it buys. So among seats that
+/// want more than their share, the one that has had least comes first.
 const BORROWED_PART: u64 = 8;
 
 /// A seat that is so late with what it bought has stalled.
@@ -152,7 +152,7 @@ struct Seat {
     /// Bought and not used, and until when it may be, by the own clock.
     held: Bytes,
     expires: Nanos,
-    /// The most to buy in advance: what the share is worth while a lease lasts.
+    /// The most to buy in advance: the share times the duration of a lease.
     lease: Bytes,
     /// How much to buy next time: more and more while all of it is used.
     ahead: Bytes,
@@ -167,7 +167,7 @@ struct Seat {
     /// Whether any of it ever has: then there is a reserve.
     has_yielded: bool,
     weight: Weight,
-    /// What it was when the allowance was last looked at.
+    /// Its value when the allowance was last checked.
     weighed: Weight,
     share: Share,
     /// What has left since `since`, by the common time.
@@ -443,8 +443,8 @@ impl Seat {
         Take::Granted
     }
 
-    /// The lease is too old: others get its rest. What a stalled seat held is not even theirs; it
-    /// would be an overshoot by now.
+    /// The lease has expired. Its rest goes back to the others, except after a stall: credit that
+    /// old would be an overshoot by now.
     #[cold]
     fn expire(&mut self, now: Nanos) {
         if now.since(self.expires) < STALL {
@@ -455,7 +455,7 @@ impl Seat {
         self.ahead = Bytes(self.ahead.0 / 2);
     }
 
-    /// Gives back what was bought and is not going to be used.
+    /// Gives back credit that was bought and will not be used.
     #[cold]
     fn give_back(&mut self) {
         self.shared.ledger.take_back(self.pace.refund(self.held));
@@ -465,7 +465,7 @@ impl Seat {
     }
 }
 
-/// What a limit's peak rate asks of a seat, if it has one.
+/// A seat's bucket for the limit's peak rate, if there is one.
 fn peak(limit: &Limit) -> Option<PeakPace> {
     limit.peak.map(|peak| PeakPace {
         pace: Pace::new(peak.rate),

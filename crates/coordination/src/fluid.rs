@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_has_what_is_assured_and_borrows_by_priority_and_quantum() {
+    fn a_leaf_gets_its_assured_rate_and_borrows_by_priority_and_quantum() {
         let heavy = Class { quantum: 6_000, ..class(Some(1), 10, 100, 1) };
         let classes = [
             (1, class(None, 100, 100, 0)),
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_class_leaves_its_own_leaves_borrow_first() {
+    fn leaves_below_a_class_borrow_its_rest_first() {
         let classes = [
             (1, class(None, 100, 100, 0)),
             (2, class(Some(1), 60, 100, 0)),
@@ -158,7 +158,7 @@ mod tests {
         ];
         // Of a worse priority, and nearer: all that the other leaf of its parent leaves.
         assert_eq!(passed(&classes, &[(20, 99), (21, 0), (30, 99)]), [60, 0, 40]);
-        // What the root has left is borrowed up to the ceiling above the leaf.
+        // The rest of the root's rate is borrowed up to the ceiling above the leaf.
         assert_eq!(passed(&classes, &[(20, 20), (21, 0), (30, 99)]), [20, 0, 50]);
     }
 }

@@ -118,7 +118,7 @@ impl Seat {
         self.cancel_turn();
         self.edition = self.shared.published.read();
         let mut state = lock(&self.shared.state);
-        // The first seat to notice reshapes; one that noticed late finds it done.
+        // The first seat that notices the change applies it; later ones find it done.
         if state.generation < self.edition.generation {
             state.generation = self.edition.generation;
             state.bucket.reshape(self.edition.limit.shape(), now);
@@ -179,7 +179,7 @@ impl Meter for Seat {
             return;
         }
         if !backlogged {
-            // What the turn was for has been taken out some other way.
+            // The packet of this turn has left the queue in some other way.
             self.cancel_turn();
         }
         let mut state = lock(&self.shared.state);

@@ -120,7 +120,7 @@ impl State {
     /// Who lends to `class` at `now`: a class, and how far above it stands.
     ///
     /// # Errors
-    /// When somebody does.
+    /// The time until which another borrower waits.
     fn lender(&self, class: u32, borrow: bool, now: Nanos) -> Result<(u32, u8), Nanos> {
         let mut next = Nanos::MAX;
         for (steps, (id, at)) in (0..).zip(self.path(class)) {
@@ -148,7 +148,7 @@ impl State {
         }
         let prio = own.prio();
         for better in &lender.borrowers[..prio] {
-            better.nobody_waits(now)?;
+            better.check_idle(now)?;
         }
         lender.borrowers[prio].may(seat.class, own.time, now)
     }
@@ -159,7 +159,7 @@ impl State {
         own.queues.wait(seat.seat, seat.time, until, now);
         let (prio, time, mut next) = (own.prio(), own.time, own.parent());
         if matches!(own.mode(now), Mode::Waits(_)) {
-            // It waits for its own ceiling, and so for nobody.
+            // It waits for its own ceiling, not for a sibling.
             return;
         }
         while let Some(above) = next.and_then(|id| self.classes.get_mut(&id)) {
@@ -228,7 +228,7 @@ impl ClassMeter for Seat {
         }
     }
 
-    /// Who waits says so when he is refused.
+    /// A class registers as waiting when it is refused.
     fn set_active(&mut self, _: bool) {}
 
     fn tokens(&self, now: Nanos) -> Vec<[i64; 2]> {

@@ -14,7 +14,7 @@ pub struct SharedPolicer {
     buckets: Vec<(Bucket, Ledger)>,
 }
 
-/// What one bucket holds, and at which rate.
+/// One bucket: its depth and its rate.
 #[derive(Clone, Copy)]
 enum Bucket {
     Bytes { rate: Rate, depth: Nanos },
@@ -39,7 +39,7 @@ impl SharedPolicer {
 }
 
 impl Bucket {
-    /// What a packet of `cost` bytes takes, and how much there can be.
+    /// The span that a packet of `cost` bytes takes, and the bucket's depth.
     #[inline]
     fn price(self, cost: u64) -> (Nanos, Nanos) {
         match self {
@@ -56,7 +56,7 @@ impl Policer for SharedPolicer {
             if span <= depth && ledger.sell(span, span, depth, now) {
                 continue;
             }
-            // What the others have sold is not used.
+            // Credit that the other buckets have sold is returned.
             for (bucket, ledger) in &self.buckets[..place] {
                 ledger.take_back(bucket.price(cost).0);
             }
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_conform_than_burst_and_rate_allow() {
+    fn conforming_packets_fit_burst_and_rate() {
         // A second at a megabyte a second, and ten packets at once.
         let twice = conforming(&police(), 2_000, Nanos::from_micros(500));
         assert!((1_009..=1_010).contains(&twice), "{twice}");

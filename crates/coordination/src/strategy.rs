@@ -53,7 +53,7 @@ impl Strategy {
 }
 
 impl Default for Strategy {
-    /// The one that keeps the limit under any load, and is fair.
+    /// The strategy that keeps the limit under any load, and is fair.
     fn default() -> Self {
         Self::FAIR
     }

@@ -85,21 +85,21 @@ impl Below {
         Self { id, config: config.into(), level: 1, children: Vec::new() }
     }
 
-    /// What a queue builds.
+    /// The qdisc that a queue builds below the class.
     pub(crate) fn spec(&self) -> Spec {
         let Self { id, config, level, children } = self;
         let children = children.iter().map(Self::spec).collect();
         Spec { id: *id, level: *level, children, ..Spec::new((**config).clone()) }
     }
 
-    /// What it and those below it want to know of packets.
+    /// The packet fields that it and the qdiscs below it read.
     pub(crate) fn reading(&self) -> Reading {
         let own = self.config.reading();
         self.children.iter().fold(own, |reading, child| reading.and(child.reading()))
     }
 }
 
-/// The classes of a tree, by their numbers, as whoever made them keeps them: the tree has no copy.
+/// The classes of a tree by number. Their owner is the plan; the tree has no copy.
 pub trait Classes: Send + Sync {
     /// The numbers of all of them.
     fn ids(&self) -> Box<dyn Iterator<Item = u32> + '_>;
@@ -125,7 +125,7 @@ impl Classes for BTreeMap<u32, (Class, Option<Below>)> {
     }
 }
 
-/// What is known of all classes.
+/// The state of all classes.
 struct Members {
     classes: Arc<dyn Classes>,
     /// What queues share of those for which one of them has sent, and of those above them. Of
@@ -194,7 +194,7 @@ impl Tree {
     /// A queue's seat.
     pub fn seat(self: &Arc<Self>) -> Box<dyn TreeMeter> {
         let seen = lock(&self.members).log.end();
-        // Relaxed: whoever opens a class has been given its specification after all others.
+        // Relaxed: a queue opens a class only after it has received the newest specification.
         self.queues.fetch_add(1, Ordering::Relaxed);
         Box::new(Queue { tree: Arc::clone(self), seen })
     }

@@ -72,7 +72,7 @@ impl SharedTree {
     /// as before.
     ///
     /// # Panics
-    /// Where a parent is none of them: the policy sees to that.
+    /// If a parent is not among the classes. The policy checks this.
     pub fn become_these(&self, classes: Arc<dyn Classes>, labels: &BTreeMap<u32, Label>) {
         match self {
             Self::Fair(tree) => tree.become_these(classes),

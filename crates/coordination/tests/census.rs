@@ -175,7 +175,7 @@ fn work(coordination: &Coordination, number: u64) -> u64 {
 }
 
 #[test]
-fn after_all_threads_have_gone_only_what_was_sent_is_left() {
+fn after_all_threads_have_ended_only_sent_bytes_remain() {
     let coordination = coordination();
     let sent: u64 = thread::scope(|scope| {
         let worker = |number| {

@@ -1,4 +1,4 @@
-//! What queues hear together: beside a slow model of one ear for all of them, and with real
+//! Congestion feedback that queues share: against a slow model with one board, and with real
 //! threads.
 
 use narrows_coordination::Destinations;
@@ -136,7 +136,7 @@ proptest! {
                     });
                     let Some((known, _)) = known else {
                         shortest.insert(host, (took, now));
-                        // What is hardly shorter may be longer by another clock.
+                        // A slightly shorter time may be longer by another clock.
                         if heard { model.heard(host, now) }
                         continue;
                     };
@@ -172,10 +172,10 @@ proptest! {
     }
 }
 
-/// Threads that send and hear at the same time: what a host says is known everywhere at the end,
-/// and of one that answers at once nothing ever is.
+/// Threads that send and receive at the same time. In the end all know the congested host; a host
+/// that answers at once is never reported.
 #[test]
-fn threads_hear_of_what_is_said_and_of_nothing_else() {
+fn threads_see_exactly_the_feedback_that_was_published() {
     const ROUNDS: u32 = 20_000;
     let shared = Destinations::new();
     let threads: Vec<_> = (0..4_u32)
@@ -186,8 +186,7 @@ fn threads_hear_of_what_is_said_and_of_nothing_else() {
                     let now = Nanos::from_secs(1) + Nanos(u64::from(round) * 50_000);
                     let stamp = round / 20;
                     safeguard.leaves(5, &data(stamp), now);
-                    // The threads are apart by any time that they take, so only what is short is
-                    // sure.
+                    // Threads may be apart by any time, so only short times are certain.
                     if round % 7 == number {
                         safeguard.comes(6, &marked(), now);
                     }

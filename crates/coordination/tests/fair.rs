@@ -1,5 +1,5 @@
 //! What `fair` promises beyond the other strategies: all of the limit whatever the split, max-min
-//! fair shares, and no more than its burst above the limit whoever wakes up.
+//! fair shares, and at most its burst above the limit whichever queues wake up.
 
 mod world;
 
@@ -206,7 +206,7 @@ fn beside_yielding(last_yields: bool) -> ([u64; 4], Vec<Nanos>, Vec<(Nanos, u64)
 }
 
 #[test]
-fn what_does_not_yield_hardly_ever_waits_for_more_than_half_a_packet() {
+fn urgent_packets_rarely_wait_for_more_than_half_a_packet() {
     // A packet takes 606 us, and a core is up to 20 us late.
     let longer = |last_yields| {
         let (_, waits, _) = beside_yielding(last_yields);
@@ -220,7 +220,7 @@ fn what_does_not_yield_hardly_ever_waits_for_more_than_half_a_packet() {
 }
 
 #[test]
-fn those_who_yield_share_evenly_and_the_limit_is_kept() {
+fn yielding_queues_share_evenly_within_the_limit() {
     let (sent, _, left) = beside_yielding(false);
     let shares = sent.map(|bytes| bytes as f64);
     assert!(jain(&shares[..3]) > 0.999, "{sent:?}");

@@ -1,5 +1,5 @@
-//! What the strategies promise: how much leaves in any window, that nobody starves, and that a
-//! limit can be changed and a worker lost.
+//! What the strategies promise: how much leaves in any window, that no queue starves, that a limit
+//! can change and a worker disappear.
 
 mod world;
 
@@ -47,8 +47,8 @@ proptest! {
     }
 
     /// Departure times are a rate apart: the sum over all seats never exceeds rate x window plus
-    /// the packet that ends it, and a nanosecond for each seat's rounding. What was accepted
-    /// leaves within the horizon.
+    /// the packet that ends it, and a nanosecond for each seat's rounding. Accepted packets leave
+    /// within the horizon.
     #[test]
     fn edt_keeps_the_limit_in_every_window(
         mbit in 1u64..20_000,
@@ -82,7 +82,7 @@ proptest! {
             world.flood_until(&all, &lens, Nanos(1), end);
             let used = used(&world, limit, from, end);
             let packets = (queues as u64 + 1) * u64::from(FULL);
-            // What is held in advance at either end of the window is another's part of it.
+            // A lease held at either end of the window is missing from another's part.
             let leases = match strategy {
                 Strategy::Fair { .. } => stated_burst(limit) / 2,
                 _ => 0,
@@ -176,7 +176,7 @@ fn delivered_past_drops(strategy: Strategy, inner: Config) -> f64 {
 }
 
 #[test]
-fn what_a_queue_drops_costs_none_of_the_rate() {
+fn dropped_packets_cost_none_of_the_rate() {
     let fq = fq::Config { flow_limit: 20, ..fq::Config::default() };
     let cake = cake::Config { memory: Some(Bytes(100_000)), ..cake::Config::default() };
     for strategy in Strategy::ALL {
@@ -335,7 +335,7 @@ proptest! {
             prop_assert!(sent_after > 0, "{}: it never sends", strategy.name());
             world.departures.extend(&heir.departures);
             let excess = world.worst_excess(limit, Nanos::ZERO);
-            // What a seat holds when it stops is lost, and one packet ends each window.
+            // A seat's lease is lost when it stops, and one packet ends each window.
             let stated = stated_burst(limit) + u64::from(FULL);
             prop_assert!(excess <= stated, "{}: {excess} above {stated}", strategy.name());
         }

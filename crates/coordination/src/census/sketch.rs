@@ -71,7 +71,7 @@ impl<const CELLS: usize> Sketch<CELLS> {
     }
 }
 
-/// What one seat has added to each cell; nothing before it first counts.
+/// What one seat has added to each cell. Allocated when it first counts.
 ///
 /// 16 bits: a queue of cake has at most 8 x 1,024 flows, each counted for its source and its
 /// destination.
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_more_away_than_it_added_takes_nothing_from_others() {
+    fn a_seat_cannot_subtract_more_than_it_added() {
         let sketch = Sketch::<CELLS>::new();
         let (mut honest, mut mistaken) = (Part::default(), Part::default());
         honest.count(&sketch, HostKey(1), 5);

@@ -39,7 +39,7 @@ impl Tins {
     }
 }
 
-/// What one seat has told.
+/// The figures that one seat has published.
 #[derive(Default)]
 pub(super) struct Told([TinCensus; TINS_MAX]);
 

@@ -25,7 +25,7 @@ pub(super) struct Board {
 }
 
 struct Head {
-    /// When the rate is to be divided next, by the common time.
+    /// When the rate is divided next, in common time.
     due: AtomicU64,
     /// What a weight of one may use, in bits per second.
     level: AtomicU64,
@@ -75,7 +75,7 @@ impl Board {
         self.head.level.load(Ordering::Relaxed)
     }
 
-    /// Whether the caller is to divide the rate now. The next turn is `sync_time` later.
+    /// Whether the caller now has the turn to divide the rate. The next turn is `sync_time` later.
     #[inline]
     pub(super) fn claim_turn(&self, now: Nanos, sync_time: Nanos) -> bool {
         let due = self.head.due.load(Ordering::Relaxed);

@@ -21,8 +21,8 @@
 
 use narrows_units::Nanos;
 
-/// The common time of a clock that shows zero and has met no other, 2.3 years: so that what is
-/// before it can be named, too, and a ledger is full from the start.
+/// The common time of a clock that shows zero and has seen no other: 2.3 years. So earlier times
+/// have a number, too, and a ledger is full from the start.
 const EPOCH: i64 = 1 << 56;
 
 /// How a seat's clock differs from the common time.

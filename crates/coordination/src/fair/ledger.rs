@@ -108,7 +108,7 @@ impl Ledger {
     /// Takes `span` back, which was sold and has not been used.
     pub(super) fn take_back(&self, span: Nanos) {
         let mut sold = self.0.sold.load(Ordering::Relaxed);
-        // Forgiven meanwhile, it may be less than what comes back.
+        // The debt may have been forgiven meanwhile, and be less than the returned credit.
         while let Err(newer) = self.0.sold.compare_exchange_weak(
             sold,
             sold.saturating_sub(span.0),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_can_be_sold_again() {
+    fn returned_credit_can_be_sold_again() {
         let ledger = Ledger::new();
         assert_eq!(ledger.sell(DEPTH, DEPTH, DEPTH, Nanos(1_000)), Ok(()));
         ledger.take_back(Nanos(30));
@@ -186,7 +186,7 @@ mod loom_tests {
                 thread::spawn(move || buy(&ledger, 1_000) + buy(&ledger, 1_010))
             };
             let bought = buy(&ledger, 1_000);
-            // One that has bought gives half back.
+            // A buyer gives half back.
             ledger.take_back(Nanos(20 * bought));
             let bought = bought + other.join().unwrap();
             assert!(bought * 40 - 20 <= 110, "{bought} times 40, of which 20 came back");

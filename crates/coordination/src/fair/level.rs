@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_are_content_there_is_no_level_but_the_rate() {
+    fn if_all_demands_fit_the_level_is_the_rate() {
         assert_eq!(level(100, &[(10, 1), (20, 1)]), 100);
         assert_eq!(level(100, &[]), 100);
     }

@@ -11,8 +11,8 @@ use narrows_units::{Bytes, Nanos, Rate};
 /// to fit, and so the unit in which small figures are counted.
 const FULL_FRAME: Bytes = Bytes(1538);
 
-/// A burst below this is not kept to: it is what a core's timer and its batches are late by.
-/// In a window of 10 ms it is 0.32 %.
+/// A smaller burst counts as this: timers and batches are late by as much. In a window of 10 ms it
+/// is 0.32 %.
 const LEAST_BURST: Nanos = Nanos::from_micros(32);
 
 /// For how long a seat buys in advance, and keeps what it bought. At rates at which a full frame
@@ -56,8 +56,8 @@ pub(super) struct Terms {
     pub(super) depth: Nanos,
     /// Credit that only queues within their share may use.
     pub(super) cushion: Nanos,
-    /// Credit that is left, besides, to packets that do not yield, where some do. Zero where seats
-    /// buy in advance: what is to go first waits there for no longer than a lease.
+    /// Extra credit reserved for packets that do not yield, if some do. Zero where seats buy in
+    /// advance: an urgent packet waits no longer than a lease there.
     pub(super) reserve: Nanos,
     /// For how long a seat buys in advance; zero where it pays for each packet.
     pub(super) lease: Nanos,
@@ -67,7 +67,7 @@ pub(super) struct Terms {
     pub(super) retry: Nanos,
     /// The least that a share is good for at once: a full frame and one behind it.
     pub(super) least_allowance: Bytes,
-    /// What a queue must have sent before its rate is meaningful, if it does so in time.
+    /// The bytes that a queue must send, in time, before its rate is meaningful.
     pub(super) sample: Bytes,
 }
 
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn leases_and_what_the_ledger_keeps_are_the_burst_together() {
+    fn leases_and_the_ledger_s_depth_add_up_to_the_burst() {
         for (mbit, burst, seats) in [(15_000, 1_514, 40), (1_000, 100_000, 4), (400_000, 1, 64)] {
             let terms = terms(mbit, burst, seats);
             let all = terms.rate.bytes_in(terms.depth + terms.lease).0;

@@ -15,9 +15,9 @@ use narrows_units::{Bytes, Nanos};
 /// How long an epoch is: the unit of time of FlowValve's code, 2^18 times 16 cycles of 1.2 GHz.
 pub(super) const EPOCH: Nanos = Nanos(3_495_253);
 
-/// What nobody has refreshed for so long is forgotten: 16 units, as FlowValve's code has it for a
-/// parent's state. (There a lender's lasts for 256, which is 0.9 s until what a class leaves that
-/// stops is lent.)
+/// State that was not refreshed for this long is forgotten: 16 units, as in FlowValve's code for a
+/// parent's state. (There a lender's state lasts 256 units, so 0.9 s pass before the rate of a
+/// class that stops is lent.)
 pub(super) const EXPIRY: Nanos = Nanos(16 * EPOCH.0);
 
 /// Bytes at `rate`, in bytes a second, over `span`.
@@ -46,7 +46,7 @@ pub(super) struct Turn<'a> {
 }
 
 impl Bucket {
-    /// The right to fill it, if the epoch is over at `now` and nobody else is at it.
+    /// The right to fill it, if the epoch is over at `now` and no other core is filling it.
     #[inline]
     pub(super) fn turn(&self, now: Nanos) -> Option<Turn<'_>> {
         if now < self.next() {
@@ -55,7 +55,7 @@ impl Bucket {
         self.filling.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).ok()?;
         let span = now.since(self.filled());
         if span < EPOCH {
-            // Somebody has filled it in between.
+            // Another core has filled it in between.
             self.filling.store(false, Ordering::Release);
             return None;
         }
@@ -99,7 +99,7 @@ impl Bucket {
         }
     }
 
-    /// What is in it, in bytes.
+    /// The tokens in it, in bytes.
     pub(super) fn tokens(&self) -> i64 {
         self.tokens.load(Ordering::Relaxed)
     }
@@ -114,7 +114,7 @@ impl Bucket {
         Nanos(self.filled.load(Ordering::Relaxed))
     }
 
-    /// Whether nobody has filled it for so long that what it says is forgotten.
+    /// Whether it was not filled for so long that its state is forgotten.
     #[inline]
     pub(super) fn is_expired(&self, now: Nanos) -> bool {
         now.since(self.filled()) > EXPIRY
@@ -128,8 +128,8 @@ impl Bucket {
 }
 
 impl Turn<'_> {
-    /// Fills the bucket at `rate` for the time since it was filled last, or for an epoch where that
-    /// is forgotten. It holds what comes in an epoch, and `burst`.
+    /// Fills the bucket at `rate` for the time since the last refill, or for one epoch if that is
+    /// forgotten. It holds an epoch's worth, and `burst`.
     pub(super) fn fill(self, rate: u64, burst: Bytes) {
         let span = if self.span > EXPIRY { EPOCH } else { self.span };
         let burst = i64::try_from(burst.0).unwrap_or(i64::MAX);
@@ -239,7 +239,7 @@ mod loom_tests {
             assert_eq!(left, 349 - 200 * (metered + theirs) as i64);
             assert!(left >= 0);
             assert!(bucket.turn(NOW).is_none(), "the epoch has begun");
-            assert!(bucket.turn(NOW + EPOCH).is_some(), "and nobody has kept the lock");
+            assert!(bucket.turn(NOW + EPOCH).is_some(), "and the lock is free again");
         });
     }
 }

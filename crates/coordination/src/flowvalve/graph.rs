@@ -1,5 +1,5 @@
 //! The classes of the tree as they are now, and what rate each has: by weights, by priorities, and
-//! by what is measured of those that go before.
+//! by the measured rates of classes that go first.
 
 use super::epoch::{Bucket, EXPIRY};
 use crate::label::{Label, Lenders};
@@ -19,9 +19,9 @@ const FRAME: u64 = 1514;
 pub(super) struct State {
     /// What the class may send.
     pub(super) own: Bucket,
-    /// What it lends.
+    /// Tokens that it lends.
     pub(super) shadow: Bucket,
-    /// What is left of its ceiling, where that binds what it borrows.
+    /// The rest of its ceiling, where the ceiling limits what it borrows.
     pub(super) ceil: Bucket,
     /// Bytes forwarded in this epoch, of the class and of all below it.
     counted: AtomicI64,
@@ -42,7 +42,7 @@ impl State {
         if self.own.is_expired(now) { 0 } else { self.measured.load(Ordering::Relaxed) }
     }
 
-    /// Measures over an epoch of `span`. Only who has the right to fill the bucket may.
+    /// Measures over an epoch of `span`. Only for the core that has the right to fill the bucket.
     fn measure(&self, span: Nanos) {
         let counted = u128::try_from(self.counted.swap(0, Ordering::Relaxed)).unwrap_or(0);
         let new = (counted * 1_000_000_000 / u128::from(span.0.max(1))) as u64;
@@ -165,7 +165,7 @@ impl Graph {
     #[inline]
     pub(super) fn lenders(&self, place: usize) -> impl Iterator<Item = (usize, u8)> + '_ {
         let named = self.nodes[place].lenders.as_deref();
-        // Whose label names lenders asks nobody else.
+        // A label that names lenders excludes all others.
         let from = if named.is_some() { None } else { Some(place) };
         let path = std::iter::successors(from, |at| self.nodes[*at].parent);
         let beside = (1..).zip(path).flat_map(move |(steps, at)| {
@@ -184,8 +184,8 @@ impl Graph {
         above.map_or(&[][..], |above| &self.nodes[above].children).iter().copied()
     }
 
-    /// Measures and fills the class at `place` and those above it, the topmost first, where their
-    /// epochs are over and nobody else is at it.
+    /// Measures and fills the class at `place` and those above it, the topmost first, where the
+    /// epoch is over and no other core is filling it.
     #[inline]
     pub(super) fn update(&self, place: usize, now: Nanos) {
         let node = &self.nodes[place];
@@ -221,8 +221,8 @@ impl Graph {
         if own.is_expired(now) { self.share(place, now) } else { own.rate() }
     }
 
-    /// What the class at `place` is to have of the one above it: its assured rate, and its part, by
-    /// weight, of what better priorities do not consume and nobody else is assured.
+    /// The rate of the class at `place`, out of that of the class above it: its assured rate, and
+    /// its part, by weight, of what better priorities leave and no sibling is assured.
     fn share(&self, place: usize, now: Nanos) -> u64 {
         let node = &self.nodes[place];
         let Some(parent) = node.parent else { return node.rate.max(1) };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub(super) struct Seat {
     graph: Arc<Graph>,
     place: usize,
-    /// Who lent the last time; itself where nobody did.
+    /// The last lender; the class itself if there was none.
     lender: usize,
 }
 
@@ -67,7 +67,7 @@ impl Seat {
 
 impl ClassMeter for Seat {
     fn buy(&mut self, least: Bytes, want: Bytes, borrow: bool, now: Nanos) -> Result<Grant, Nanos> {
-        // Somebody else may be about to fill a bucket whose epoch is over.
+        // Another core may be about to fill a bucket whose epoch is over.
         let later = |next: Nanos| next.max(now + Nanos(1));
         self.graph.update(self.place, now);
         let node = self.graph.node(self.place);

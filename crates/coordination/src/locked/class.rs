@@ -9,10 +9,10 @@ use narrows_units::{Bytes, Nanos, Rate};
 const LEAST_TIME: i64 = 250_000;
 /// Nor than this.
 const FRAME: Bytes = Bytes(1514);
-/// Nobody is in debt for longer, nor counts a longer pause: `mbuffer`'s, as in the kernel.
+/// No debt and no credited pause is longer than this: `mbuffer`, as in the kernel.
 const LONGEST: i64 = 60_000_000_000;
 
-/// What a class may do.
+/// What a class may do now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mode {
     /// It has tokens (`HTB_CAN_SEND`).
@@ -66,7 +66,7 @@ pub(super) struct LockedClass {
 }
 
 impl LockedClass {
-    /// Takes over what the class is to be. Tokens are carried over, up to the new bursts.
+    /// Applies new parameters. Tokens are carried over, up to the new bursts.
     pub(super) fn set(&mut self, class: &Class) {
         self.parent = class.parent;
         self.rate = Pace::of(class.rate);
@@ -127,7 +127,7 @@ impl LockedClass {
         self.ctokens += self.ceil.span(bytes);
     }
 
-    /// What is in credit at the rate and at the ceiling.
+    /// The credit at the rate and at the ceiling.
     pub(super) fn tokens(&self, now: Nanos) -> [i64; 2] {
         let passed = self.passed(now);
         [(self.tokens + passed).min(self.buffer), (self.ctokens + passed).min(self.cbuffer)]
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_borrowed_is_charged_at_the_ceiling_only() {
+    fn borrowed_bytes_are_charged_at_the_ceiling_only() {
         let mut class = class();
         let now = Nanos::from_secs(1);
         class.charge(Bytes(100_000), true, now);

@@ -3,8 +3,8 @@
 //! The word holds the time up to which the rate has been sold. Between it and now lies the credit,
 //! never more than a depth.
 //!
-//! Memory ordering: relaxed throughout. The word is its own truth (compare-and-swap acts on the
-//! newest value whatever its ordering), and no other memory is reached through it.
+//! Memory ordering: relaxed throughout. The word is complete in itself (compare-and-swap acts on
+//! the newest value with any ordering), and no other memory is reached through it.
 
 use crate::sync::{AtomicU64, Ordering};
 use narrows_units::Nanos;
@@ -13,7 +13,7 @@ use narrows_units::Nanos;
 pub(crate) struct Ledger(AtomicU64);
 
 impl Ledger {
-    /// When `least` will be in credit, or is, if nobody buys; `least` is at most `depth`.
+    /// When `least` is in credit if no queue buys before; `least` is at most `depth`.
     #[inline]
     pub(crate) fn due(&self, least: Nanos, depth: Nanos, now: Nanos) -> Nanos {
         self.start(depth, now) + least
@@ -69,7 +69,7 @@ impl Ledger {
         self.0.fetch_sub(span.0, Ordering::Relaxed);
     }
 
-    /// What is in credit, in nanoseconds; negative where it is owed.
+    /// The credit in nanoseconds; negative for a debt.
     pub(crate) fn level(&self, depth: Nanos, now: Nanos) -> i64 {
         now.0.wrapping_sub(self.start(depth, now).0) as i64
     }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_charged_is_owed_up_to_the_most() {
+    fn a_charge_becomes_debt_up_to_the_limit() {
         let ledger = Ledger::default();
         let level = || ledger.level(DEPTH, Nanos(1_000));
         ledger.charge(Nanos(250), DEPTH, Nanos(500), Nanos(1_000));

@@ -32,7 +32,7 @@ impl Log {
 
     /// Any may have changed.
     pub(super) fn forget(&mut self) {
-        // One that nobody can be told of.
+        // A class that no entry can name.
         self.before = self.end() + 1;
         self.classes.clear();
     }
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_changed_is_told_from_where_one_has_read() {
+    fn a_reader_gets_the_changes_since_its_last_read() {
         let mut log = Log::default();
         log.add([1, 2].into_iter());
         let seen = log.end();
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_too_late_is_told_that_anything_may_have() {
+    fn a_late_reader_hears_that_anything_may_have_changed() {
         let mut log = Log::default();
         log.add(0..MOST as u32);
         assert!(log.since(0).is_some());

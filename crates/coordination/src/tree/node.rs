@@ -15,8 +15,8 @@ type ClassCensus = census::Shared<256>;
 
 /// See the module's documentation.
 ///
-/// A purchase touches two cache lines: one that changes write, and one that purchases do. They
-/// share a pair of lines, which a processor may fetch together: whoever buys needs both.
+/// A purchase touches two cache lines: one that changes write, and one that purchases write. They
+/// form an aligned pair, which a processor may fetch together, and a buyer needs both.
 #[repr(C, align(64))]
 pub(super) struct Node {
     pub(super) parent: Option<Arc<Self>>,
@@ -27,7 +27,7 @@ pub(super) struct Node {
     /// A number that no other node of the tree has or had.
     pub(super) serial: u64,
     pub(super) sales: Sales,
-    /// By priority, those who may borrow from it. Made with the first of them.
+    /// The classes that may borrow from it, by priority. Made with the first of them.
     borrowers: OnceLock<Box<[Race; PRIORITIES]>>,
     /// Its place in the races of those above it, the parent first.
     places: Box<[AtomicU64]>,
@@ -124,14 +124,14 @@ impl Node {
         std::iter::successors(Some(self), |node| node.parent.as_deref())
     }
 
-    /// What it has sold at its rate, where that is not what it has sold at its ceiling.
+    /// The ledger of its rate, if that differs from the ledger of its ceiling.
     #[inline]
     pub(super) fn rate_apart(&self) -> Option<(&Ledger, Bucket)> {
         let (rate, ceil) = (self.terms.rate(), self.terms.ceil());
         (rate != ceil).then_some((&self.sales.rate, rate))
     }
 
-    /// What it has sold at its rate.
+    /// The ledger of its rate.
     #[inline]
     pub(super) fn rate(&self) -> (&Ledger, Bucket) {
         self.rate_apart().unwrap_or((&self.sales.ceil, self.terms.ceil()))
@@ -159,8 +159,9 @@ impl Node {
         }
     }
 
-    /// Whoever exchanges the entry takes back exactly what it stood for. Another queue may enter at
-    /// the same moment and find itself retired: it enters again with its next purchase.
+    /// The queue that exchanges the entry takes back exactly what the entry had added. Another
+    /// queue may enter at the same moment and find itself retired: it enters again with its next
+    /// purchase.
     #[cold]
     fn exchange(&self, entry: u64) {
         let before = self.sales.entry.swap(entry, Ordering::Relaxed);
@@ -208,7 +209,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn loom_the_last_queue_to_leave_has_the_class_retire_whatever_their_ranks() {
+    fn loom_the_last_queue_to_leave_retires_the_class_at_any_rank() {
         loom::model(|| {
             let root = Arc::new(Node::new(1, 1, &class(None), None));
             let node = Arc::new(Node::new(2, 2, &class(Some(1)), Some(Arc::clone(&root))));

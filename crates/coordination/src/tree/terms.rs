@@ -13,7 +13,7 @@ use narrows_units::{Bytes, Nanos, Rate};
 /// it asked for loses nothing.
 pub(super) const LEAST_TIME: Nanos = Nanos::from_micros(250);
 
-/// Nor smaller than so many full frames: the one that leaves, and cushions.
+/// Nor smaller than this many full frames: the one that leaves, and cushions.
 pub(super) const LEAST_FRAMES: u64 = 4;
 
 /// No purchase takes more than this part of a bucket at once, so that there is something left for

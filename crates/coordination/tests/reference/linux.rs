@@ -1,6 +1,6 @@
-//! What Linux's rule does, as a model of its own: `cake_mq` counts its siblings at each attempt to
-//! dequeue, before it knows whether anything may leave. So does an arrival that finds the queue
-//! held back. (Patch series "Multi-queue aware sch_cake", `cake_dequeue`.)
+//! A model of Linux's rule: `cake_mq` counts its siblings at each attempt to dequeue, before it
+//! knows whether anything may leave. So does an arrival that finds the queue held back. (Patch
+//! series "Multi-queue aware sch_cake", `cake_dequeue`.)
 
 use crate::{END, FRAME, Pattern, QUEUES, SETTLE};
 

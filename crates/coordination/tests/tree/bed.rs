@@ -26,7 +26,7 @@ pub fn class(parent: Option<u32>, rate: u64, ceil: u64) -> Class {
     }
 }
 
-/// What comes for a class on a queue.
+/// The offered load of a class on a queue.
 #[derive(Clone, Copy)]
 pub enum Demand {
     /// More than can leave.
@@ -35,7 +35,7 @@ pub enum Demand {
     Rate(u64),
 }
 
-/// Who asks for the classes of a queue.
+/// How a queue asks for its classes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asking {
     /// Each for itself.
@@ -48,7 +48,7 @@ impl Asking {
     pub const BOTH: [Self; 2] = [Self::All, Self::First];
 }
 
-/// A queue's seat, with the say in who asks.
+/// A queue's seat, with its way of asking.
 struct Seat {
     seat: Box<dyn TreeMeter>,
     asking: Asking,
@@ -90,7 +90,7 @@ impl TreeMeter for Seat {
 struct Source {
     class: u32,
     queue: usize,
-    /// Whose packets they are, and of which of his flows.
+    /// The packets' host, and which of its flows they belong to.
     host: u32,
     flow: u32,
     /// Of which band of the class they are, where it has bands.
@@ -137,13 +137,13 @@ fn below(config: Config) -> Below {
     Below::new(NodeId(0), config)
 }
 
-/// Packets of nobody in particular.
+/// Packets of no particular host.
 fn source(class: u32, queue: usize, len: u32, demand: Demand) -> Source {
     let next = Nanos::ZERO;
     Source { class, queue, host: 0, flow: 0, band: 0, dscp: 0, len, demand, next, queued: 0 }
 }
 
-/// What is known of a packet from `source` to `destination` with the code point `dscp`.
+/// The metadata of a packet from `source` to `destination` with the code point `dscp`.
 fn hosts(source: u32, destination: u32, dscp: u8) -> Headers {
     Headers { source, destination, dscp, ..Headers::default() }
 }
@@ -326,7 +326,7 @@ impl Bed {
             let wanted = |source: &Source| match source.demand {
                 Demand::Endless => source.queued < MOST_QUEUED,
                 Demand::Rate(0) => false,
-                // What is more is lost where it comes from.
+                // More than that is lost at the sender.
                 Demand::Rate(_) => source.next <= now && source.queued < MOST_QUEUED,
             };
             while wanted(source) {
@@ -366,7 +366,7 @@ impl Bed {
         queue.next = match queue.qdisc.dequeue(&mut queue.packets, self.now, &mut out) {
             Next::Now => self.now,
             Next::At(at) | Next::Held(at) => at + late,
-            // What comes is seen when the worker looks.
+            // The worker sees arrivals when it polls.
             Next::Empty if late != Nanos::ZERO => self.now + late,
             Next::Empty => Nanos::MAX,
         };
@@ -402,7 +402,7 @@ impl Bed {
         while self.now < end {
             self.now += TICK;
             self.arrive();
-            // Nobody is always first.
+            // No queue is always first.
             first = (first + 7) % self.queues.len();
             for number in 0..self.queues.len() {
                 self.depart((first + number) % self.queues.len());

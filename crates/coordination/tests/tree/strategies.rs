@@ -56,7 +56,7 @@ fn flowvalve_follows_the_motivation_example_as_classes_leave() {
             bed.demand_everywhere(leaf, 1514, Demand::Endless);
         }
         let phase = |bed: &mut Bed, expected: &[(u32, u64)]| {
-            // Rates are averages, and what nobody refreshes is forgotten after 56 ms.
+            // Rates are averages, and state that is not refreshed is forgotten after 56 ms.
             bed.run(millis(150));
             let rates = bed.run(EPOCHS);
             for (class, mbit) in expected {
@@ -75,7 +75,7 @@ fn flowvalve_follows_the_motivation_example_as_classes_leave() {
 }
 
 #[test]
-fn below_what_all_are_assured_flowvalve_gives_each_its_part() {
+fn flowvalve_divides_less_than_the_sum_of_assured_rates_in_proportion() {
     // 300 Mbit/s for two that are assured 200 each: the paper's "otherwise by their weights".
     let (mut classes, labels) = motivation();
     let narrow = class(None, 300 * MBIT, 300 * MBIT);
@@ -91,7 +91,7 @@ fn below_what_all_are_assured_flowvalve_gives_each_its_part() {
 }
 
 #[test]
-fn whose_label_is_empty_borrows_nothing_and_who_has_none_asks_those_beside() {
+fn a_class_borrows_nothing_with_an_empty_label_and_from_siblings_without_one() {
     let leaf = class(Some(1), MBIT, GBIT);
     let classes = [(1, class(None, GBIT, GBIT)), (0x10, leaf), (0x11, leaf)];
     for (labels, expected) in [
@@ -121,7 +121,7 @@ fn a_lender_above_counts_what_it_lends_as_consumed() {
 }
 
 #[test]
-fn what_is_borrowed_from_flowvalve_ends_at_the_ceiling() {
+fn borrowing_in_flowvalve_ends_at_the_ceiling() {
     let classes = [
         (1, class(None, GBIT, GBIT)),
         (0x10, class(Some(1), MBIT, 600 * MBIT)),

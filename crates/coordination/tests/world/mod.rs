@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// The queue that is to be polled next, and when.
+    /// The queue that is polled next, and when.
     pub fn next_poll(&self) -> (usize, Nanos) {
         let polls = self.queues.iter().map(|queue| queue.poll).enumerate();
         polls.min_by_key(|(_, poll)| *poll).unwrap_or((0, Nanos::MAX))
