@@ -8,7 +8,7 @@
 use narrows_packet::{Acknowledgement, PacketId, Packets};
 use narrows_units::Nanos;
 
-/// Acknowledgements of packets that came in after somebody asked for them.
+/// Acknowledgements of packets that arrived after a qdisc asked for them.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Acknowledgements {
     since: Nanos,

@@ -1,27 +1,27 @@
 //! `prio`, `drr`, `ets`: classes in an order, or by turns.
 //!
-//! All three are one qdisc. It has classes with an order, which come first, each only when those
-//! before it have nothing to send, and classes with a quantum, which take turns behind them by
-//! deficit round robin. `prio` has only the former, `drr` only the latter, `ets` both. What a class
-//! is sent leaves in the order of the qdisc below it.
+//! All three are one qdisc. Ordered classes come first, each only when those before it have nothing
+//! to send. Behind them, classes with a quantum take turns by deficit round robin. `prio` has only
+//! the former, `drr` only the latter, `ets` both. Packets of a class leave in the order of the
+//! qdisc below it.
 //!
-//! *Deficit round robin.* A class whose turn it is sends while its deficit lasts. When its next
-//! packet is longer than that, the deficit grows by the quantum and the class goes to the end of
+//! *Deficit round robin.* In its turn, a class sends while its deficit lasts. When its next packet
+//! is longer than the deficit, the deficit grows by the quantum and the class goes to the end of
 //! the line. A class that runs empty leaves the line, and comes back with a quantum. So over any
-//! time in which two classes have something to send, they send in proportion to their quanta, but
-//! for a quantum and a packet each.
+//! time in which two classes have something to send, they send in proportion to their quanta,
+//! within a quantum and a packet each.
 //!
-//! *The packet that leaves next is held,* since its length decides whose turn it is. It is out of
-//! the qdisc below already, and counts as queued there.
+//! *The next packet is held,* because its length decides which class is next. It has left the qdisc
+//! below already, but counts as queued there.
 //!
 //! *Who waits is passed over.* A qdisc below may hold packets back until a time (`fq`, `tbf`). Its
 //! class then leaves the line until that time, or until something comes for it. (In the kernel such
 //! a class stalls all others of `drr` and `ets`.)
 //!
-//! *Classes on one queue.* Each queue has classes of its own; what the queues of a port share is
-//! the rate of a qdisc above. Which class goes first between queues is not decided here. But below
-//! a class whose queues share its rate they are told what it takes: the order ([`Qdisc::ranking`]),
-//! and what classes by turns are due on each ([`siblings`]).
+//! *Classes on one queue.* Each queue has classes of its own; the queues of a port share only the
+//! rate of a qdisc above. The order of classes between queues is not decided here. But if the
+//! queues share the rate of a class above, they exchange what that takes: the order
+//! ([`Qdisc::ranking`]), and the share of each class on each queue ([`siblings`]).
 //!
 //! Packets are classified before they come here:
 //! [`Meta::class_at`](narrows_packet::Meta::class_at) is the class's number. What has none goes to
@@ -62,7 +62,7 @@ pub const QUANTUM_MAX: u32 = 1 << 20;
 pub enum Discipline {
     /// Classes in an order.
     Prio,
-    /// Classes by turns, which somebody makes.
+    /// Classes that take turns, made on demand.
     Drr,
     /// Classes in an order, and behind them others by turns.
     Ets,
@@ -75,7 +75,7 @@ pub struct Config {
     pub discipline: Discipline,
     /// Its classes. Those in an order come first, in that order.
     pub classes: Vec<Class>,
-    /// The class of packets that have none, or one that is not there.
+    /// The class of packets without a class, or with one that does not exist.
     pub otherwise: Option<u16>,
 }
 
@@ -385,7 +385,7 @@ impl Bands {
         }
     }
 
-    /// The classes become those of `config`. What is queued in one that is gone is dropped.
+    /// Applies the classes of `config`. Packets of a removed class are dropped.
     fn rebuild(&mut self, config: Config, children: Vec<Spec>, handover: &mut Handover<'_>) {
         assert_eq!(config.classes.len(), children.len(), "each class has one qdisc below it");
         let mut line = Vec::new();
@@ -573,7 +573,7 @@ fn rank(place: usize) -> u8 {
     place.min(RANKS - 1) as u8
 }
 
-/// What a class sends in a turn.
+/// The bytes that a class sends in a turn.
 fn quantum(class: Class) -> Bytes {
     let quantum = class.quantum.map(|quantum| quantum.clamp(QUANTUM_MIN, QUANTUM_MAX));
     Bytes(quantum.map_or(0, u64::from))

@@ -22,7 +22,7 @@ use crate::{Meter, Share, Take};
 use narrows_packet::Backlog;
 use narrows_units::{Bytes, Nanos, Rate};
 
-/// What a byte costs, in bits per second times nanoseconds.
+/// The cost of a byte, in bits per second times nanoseconds.
 const UNITS_PER_BYTE: i128 = 8 * 1_000_000_000;
 
 /// The longest pause that is credited, 146 years: below it rate x pause is below 2^126.

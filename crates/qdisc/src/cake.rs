@@ -17,9 +17,9 @@
 //!
 //! *One instance on every queue of a port.* The rate is then a seat at a limit ([`Meter`]), and
 //! hosts and tins are counted together ([`Census`], `neighbours.rs`), so that the port as a whole
-//! gives hosts, flows and tins what one instance would. What a seat grants beyond what leaves stays
-//! paid for (`seat.rs`), so the instance chooses the packet when it may leave, and holds none
-//! outside its flow.
+//! gives hosts, flows and tins what one instance would. Credit that a seat grants and no packet
+//! uses stays paid for (`seat.rs`), so the instance chooses the packet when it may leave, and holds
+//! none outside its flow.
 //!
 //! *First on its queue is first on the port.* A packet that goes first on its queue, because its
 //! flow is sparse or its tin is within its threshold, does not wait for the queue's share: bulk
@@ -118,9 +118,9 @@ pub(crate) struct Cake {
     coalescing: Coalescing,
     overflow: Overflow,
     backlog: Backlog,
-    /// The flow whose way became another's last, until whoever looks ahead has heard of it.
+    /// The flow that last lost its way to another, until the look-ahead knows.
     displaced: u16,
-    /// The tin whose turn it is, where there is no rate.
+    /// The tin that is next, if there is no rate.
     turn: usize,
     random: Random,
     acknowledgements: Acknowledgements,
@@ -169,8 +169,8 @@ impl Cake {
         cake
     }
 
-    /// Gives every tin its terms by the present rate. What one had sent beyond its threshold at
-    /// another rate is not held against it.
+    /// Derives every tin's parameters from the present rate. Excess over a threshold at another
+    /// rate is forgiven.
     fn follow_rate(&mut self, now: Nanos) {
         for (tin, share) in self.tins.iter_mut().zip(&self.scheme.shares) {
             let threshold = self.config.rate.map(|rate| part_of(rate, share.threshold));
@@ -187,9 +187,9 @@ impl Cake {
         self.coalescing = coalescing(&self.config, &self.seat);
     }
 
-    /// When to ask again where a packet may leave at `when`: a little later if many stand, and soon
-    /// enough for what comes in and need not wait for this queue's share. Whatever comes first is
-    /// chosen then.
+    /// When to ask again if a packet may leave at `when`: slightly later if many are queued, but
+    /// soon enough for arrivals that need not wait for this queue's share. The packet is chosen
+    /// then.
     #[inline]
     fn when(&self, when: Nanos, now: Nanos) -> Nanos {
         let frame = Bytes(u64::from(self.config.frame));
@@ -204,7 +204,7 @@ impl Cake {
         self.follow_rate(now);
     }
 
-    /// Tins take turns from now on, and owe nobody anything.
+    /// Tins take turns from now on, without debts.
     fn begin_turns(&mut self) {
         self.turn = 0;
         self.tins.iter_mut().for_each(|tin| tin.deficit = 0);
@@ -304,7 +304,7 @@ impl Cake {
         }
     }
 
-    /// New siblings have heard of nobody.
+    /// New siblings know no flows yet.
     fn forget_what_was_told(&mut self) {
         for id in 0..self.flows.taken() {
             self.flows[id].told = false;
@@ -314,7 +314,7 @@ impl Cake {
         }
     }
 
-    /// Until there are siblings nobody keeps up what flows count for.
+    /// Recounts the weights of flows, which are not maintained without siblings.
     fn weigh_anew(&mut self) {
         self.tins.iter_mut().for_each(|tin| tin.weight = 0);
         for id in 0..self.flows.taken() {
@@ -439,7 +439,7 @@ impl Qdisc for Cake {
         let keeps = matches!(metering, Metering::Kept) || self.seat.is_own();
         let meter = if let Metering::Shared(meter) = metering { Some(meter) } else { None };
         match &self.estimator {
-            // What is known of the link stays known, unless the operator knows better.
+            // The estimate of the link is kept, unless the operator sets a rate.
             Some(known) if config.autorate && known.began_at() == config.rate => {
                 config.rate = self.config.rate;
             }
@@ -487,7 +487,7 @@ fn coalescing(config: &Config, seat: &Seat) -> Coalescing {
     }
 }
 
-/// The estimator, where there is to be one.
+/// The estimator, if configured.
 fn estimator(config: &Config) -> Option<estimator::Estimator> {
     config.autorate.then(|| estimator::Estimator::new(config.rate, Bytes(u64::from(config.frame))))
 }

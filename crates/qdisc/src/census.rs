@@ -1,4 +1,4 @@
-//! What the queues of a port tell each other about hosts and tins.
+//! Counts of hosts and tins that the queues of a port share.
 //!
 //! A host may have flows on several queues, and a tin packets on all of them. A qdisc that divides
 //! its rate by host or tin must count those on its siblings, too; otherwise each queue would give

@@ -38,7 +38,7 @@ pub(crate) struct CodelQueue {
     overlimit: u64,
     /// How long the packet had stood that was asked about last.
     sojourn: Nanos,
-    /// When somebody called last.
+    /// The time of the last call.
     now: Nanos,
     /// All but the backlog, which the queue knows.
     stats: Stats,

@@ -1,4 +1,4 @@
-//! What a qdisc is to be: its kind and parameters, and the meters it is to use.
+//! The specification of a qdisc: its kind and parameters, and its meters.
 
 use crate::{
     Census, Feedback, Meter, NodeId, Qdisc, bands, cake, codel, fifo, fq, fq_codel, htb, netem,
@@ -76,8 +76,8 @@ impl Config {
 }
 
 impl Config {
-    /// What a qdisc with these parameters wants to know of packets, before it is built: never less
-    /// than it asks for then. What those below it want is not in it.
+    /// The packet fields that a qdisc with these parameters reads: known before it is built, and
+    /// never less than it asks for afterwards. Without those of the qdiscs below it.
     pub fn reading(&self) -> Reading {
         let headers = Reading { headers: true, ..Reading::NOTHING };
         match self {
@@ -95,8 +95,8 @@ impl Config {
 }
 
 impl Config {
-    /// Whether it shares out by host or class, and is to count these together with its like on
-    /// other queues.
+    /// Whether it shares by host or class, and must count these together with its siblings on other
+    /// queues.
     pub(crate) fn counts_together(&self) -> bool {
         match self {
             Self::Cake(_) => true,
@@ -144,7 +144,8 @@ impl From<Option<Box<dyn Meter>>> for Metering {
     }
 }
 
-/// The filters at the two ends of a port: of what comes in there, and of what goes out.
+/// The filters at the two ends of a port: for packets that arrive there, and for packets that
+/// leave.
 pub type Ends = [Option<Arc<Classifier>>; 2];
 
 /// A qdisc to be built on one worker, or to be retuned there, with the qdiscs below it.
@@ -163,8 +164,7 @@ pub struct Spec {
     pub feedback: Option<Box<dyn Feedback>>,
     /// Its seat at a tree of classes, for `htb`. `None` in [`Qdisc::retune`] keeps the present one.
     pub tree: Option<Box<dyn htb::TreeMeter>>,
-    /// What assigns packets to classes before they come to it, for what stands at the root where it
-    /// or something below it has classes.
+    /// The classifier of a root qdisc, if it or a qdisc below it has classes.
     pub classification: Option<Arc<Classification>>,
     /// How many qdiscs with classes are above it: where it finds its own in a packet's path.
     pub level: u8,
@@ -192,13 +192,14 @@ impl Spec {
         }
     }
 
-    /// Makes the qdisc, empty, with the qdiscs below it. Memory is allocated here, but for what
-    /// grows with the flows that come, and what a wheel needs for packets, with the first of them.
-    /// A qdisc with a safeguard and without a `feedback` hears what comes in on its own queue.
+    /// Makes the qdisc, empty, with the qdiscs below it. Memory is allocated here, except for
+    /// memory that grows with the number of flows, and a wheel's memory for packets, which comes
+    /// with the first of them. A qdisc with a safeguard and without a `feedback` uses only the
+    /// feedback that arrives on its own queue.
     ///
     /// # Panics
-    /// Where the number of children is not the kind's own: one for `tbf`, one for each band, else
-    /// none. Where it is to keep a meter, or an `htb` its tree: a new one has none.
+    /// If the number of children does not fit the kind: one for `tbf`, one for each band, else
+    /// none. If it should keep a meter, or an `htb` its tree: a new one has none.
     pub fn build(self) -> Box<dyn Qdisc> {
         let Self { config, metering, census, feedback, tree, level, mut children, .. } = self;
         let meter = match metering {
@@ -221,7 +222,7 @@ impl Spec {
                 Box::new(tbf::Tbf::new(config, meter, inner))
             }
             Config::Htb(config) => {
-                assert!(children.is_empty(), "what is below an htb is below its classes");
+                assert!(children.is_empty(), "children of an htb are children of its classes");
                 Box::new(htb::Htb::new(config, level, tree.expect("an htb has a tree")))
             }
             Config::Bands(config) => Box::new(bands::Bands::new(config, level, children, census)),
@@ -256,8 +257,8 @@ impl Spec {
         }
     }
 
-    /// This, to be taken over by somebody who has not taken over `before` yet: what is only kept
-    /// here and new there is new.
+    /// This specification, for a qdisc that has not applied `before` yet: parts that are kept here
+    /// and new there are new.
     #[must_use]
     pub fn after(mut self, before: Self) -> Self {
         let mut new = BTreeMap::new();

@@ -54,7 +54,7 @@ pub(crate) struct FlowTable<F> {
 }
 
 impl<F: Chained> FlowTable<F> {
-    /// An empty one that finds flows through `buckets` buckets, or the next power of two.
+    /// An empty table with `buckets` buckets, rounded up to a power of two.
     pub(crate) fn new(buckets: u32) -> Self {
         let buckets = vec![0; buckets.next_power_of_two() as usize].into_boxed_slice();
         Self { flows: Vec::new(), buckets, free: NONE, free_places: 0 }
@@ -65,7 +65,7 @@ impl<F: Chained> FlowTable<F> {
         self.flows.len() as u32 - self.free_places
     }
 
-    /// Whether no more flows without packets are to be remembered.
+    /// Whether the table of idle flows is full.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.remembered() >= FLOWS_MAX
@@ -121,7 +121,7 @@ impl<F: Chained> FlowTable<F> {
         prefetch(&self.buckets[self.bucket(key)]);
     }
 
-    /// The first flow in the bucket of `key`: most likely the one that it names, if there is one.
+    /// The first flow in the bucket of `key`: most likely that of `key`, if there is any.
     #[inline]
     pub(crate) fn guess(&self, key: u32) -> Option<&F> {
         self.flows.get(self.head(key) as usize)
@@ -256,7 +256,7 @@ mod tests {
         /// The oracle is a map from keys to slots: with any number of buckets every flow is found
         /// in its slot, unknown ones are not found, and no two share a slot.
         #[test]
-        fn whoever_is_remembered_is_found(steps in prop::collection::vec(step(), 1..500)) {
+        fn remembered_flows_are_found(steps in prop::collection::vec(step(), 1..500)) {
             let mut table = FlowTable::new(8);
             let mut model = BTreeMap::new();
             for step in steps {

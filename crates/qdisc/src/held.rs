@@ -27,8 +27,8 @@ impl Above {
         self
     }
 
-    /// The same to one of the classes of the qdisc: to that whose packet left last, where
-    /// `is_last`. What a former qdisc handed over has passed none.
+    /// The same for a class of the qdisc: the one whose packet left last, if `is_last`. Packets
+    /// handed over by a former qdisc have passed no class.
     pub(crate) fn in_class(self, is_last: bool) -> Self {
         if is_last { Self { held: self.held, ..Self::default() } } else { Self::default() }
     }

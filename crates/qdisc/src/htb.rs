@@ -4,21 +4,22 @@
 //! has the packets that wait on it, by leaf class, and asks for each class what it may send. So a
 //! class has one rate however many queues its flows land on.
 //!
-//! *Order, as in HTB.* What a class has itself goes before what it borrows, a better priority
-//! before a worse one, and classes of one priority take turns of a quantum. What is true between
-//! the queues is the tree's to see to; this is the same rule for the classes of one queue.
+//! *Order, as in HTB.* A class uses its own credit before it borrows, a better priority goes before
+//! a worse one, and classes of one priority take turns of a quantum. The tree enforces this between
+//! queues; here the same rule applies to the classes of one queue.
 //!
-//! *Classes wait for a time.* One that may not send is told when to ask again, and stands in a
+//! *Classes wait for a time.* A class that may not send learns when to ask again, and waits in a
 //! heap of times until then. So thousands of classes at their ceilings cost nothing in between.
-//! Those that wait for the same class above them stand in lines ([`lines`]), and one asks for all.
-//! So a packet costs the same however many others wait.
+//! Classes that wait for the same lender stand in lines ([`lines`]), and one asks for all. So a
+//! packet costs the same however many others wait.
 //!
 //! *A queue knows the classes that it has sent for.* A class's qdisc is built with the first packet
 //! that comes for it: a million classes on sixty queues are not sixty million qdiscs.
 //!
 //! Packets are classified before they come here:
-//! [`Meta::class_at`](narrows_packet::Meta::class_at) is the class's number. What has none, or one
-//! that is no leaf, goes to the default class; without one it is sent at once, as `direct`.
+//! [`Meta::class_at`](narrows_packet::Meta::class_at) is the class's number. A packet without a
+//! class, or whose class is no leaf, goes to the default class; without a default class it is sent
+//! at once, as `direct`.
 //!
 //! Cost: a table look-up to enqueue, besides what the class's qdisc costs. A purchase at the tree
 //! for each turn of a class, and a call of the qdisc for each packet.
@@ -67,7 +68,7 @@ pub enum Unclassified {
     Dropped,
 }
 
-/// Nobody has asked for this class yet.
+/// No packet has used this class yet.
 const UNKNOWN: u32 = 0;
 /// Packets of this class have none.
 const DIRECT: u32 = u32::MAX;
@@ -75,15 +76,15 @@ const DIRECT: u32 = u32::MAX;
 /// The number of a leaf whose class is gone.
 const RETIRED: u32 = 0;
 
-/// Where a queue has sent for more classes than this they may have to come from far: what a packet
-/// or a turn will touch of one is brought near in advance. Fewer stay in the nearest cache.
+/// With more classes than this on a queue, their data is prefetched before a packet or a turn needs
+/// it. Fewer stay in the nearest cache.
 const NEAR: usize = 64;
 
 /// So many packets of a batch, or classes that rest, are looked at in advance.
 const AHEAD: usize = 16;
 
-/// How many times there are for a class: one, and another that was earlier than one that has not
-/// come yet.
+/// The most times in the heap for a class: one, and an earlier one that was added before it came
+/// due.
 const TIMES_A_CLASS: usize = 2;
 
 /// See the module's documentation.
@@ -96,15 +97,15 @@ pub(crate) struct Htb {
     /// By the number of a class, its place among the leaves and one more; or one of the above.
     places: Vec<u32>,
     leaves: Vec<Leaf>,
-    /// Who may have something of their own, by priority.
+    /// Classes that may have credit of their own, by priority.
     assured: [Rotation; PRIORITIES],
     /// Who had not, and has not asked yet what others lend.
     borrowing: [Rotation; PRIORITIES],
     waiting: Heap,
     /// The place of the leaf whose packet left last.
     last: Option<u32>,
-    /// Who has nothing to send, and when somebody looks whether that is still so: in the order of
-    /// these times, as all linger for as long.
+    /// Classes without packets, and when to check whether that is still so: in the order of these
+    /// times, because all linger equally long.
     lingering: VecDeque<(Nanos, u32)>,
     lines: Lines,
     direct: Fifo,
@@ -175,8 +176,8 @@ impl Htb {
         self.places[class] = place;
     }
 
-    /// The class `id`, if it is a leaf, where the qdisc `runs` in it; with a seat at the census for
-    /// one that is new.
+    /// The class `id`, if it is a leaf, with the qdisc `runs` in it; a new one gets a seat at the
+    /// census.
     fn leaf(&self, id: u32, runs: Option<NodeId>) -> Option<LeafClass> {
         let mut leaf = self.tree.leaf(id)?;
         if leaf.qdisc.config.counts_together() && runs != Some(leaf.qdisc.id) {
@@ -319,7 +320,7 @@ impl Htb {
             {
                 break true;
             }
-            // Whoever stood in line behind one that has borrowed may have something of its own.
+            // A class in line behind a borrower may have credit of its own.
             if self.assured.iter().all(Rotation::is_empty) {
                 break false;
             }
@@ -432,8 +433,8 @@ impl Htb {
         self.wait(place, due);
     }
 
-    /// The class at `place` asks no more for the lines at classes higher than `level`: those who
-    /// are first in them do, or where `returns` is true itself, where its turn is before theirs.
+    /// The class at `place` stops asking for lines above `level`: the first of each line asks
+    /// instead, or, if `returns`, the class itself where its turn is earlier.
     fn pass_on(&mut self, place: u32, level: u8, returns: bool, now: Nanos) {
         let top = &mut self.leaves[place as usize].asks_for;
         if *top == Top::NONE {
@@ -463,7 +464,7 @@ impl Htb {
         }
     }
 
-    /// Has somebody look at `until` whether the class at `place` still has nothing to send.
+    /// Schedules a check at `until` whether the class at `place` still has no packets.
     fn linger(&mut self, place: u32, until: Nanos) {
         let leaf = &mut self.leaves[place as usize];
         leaf.lingers_until = until;
@@ -490,8 +491,8 @@ impl Htb {
         self.count(before, self.direct.backlog());
     }
 
-    /// Sends what the classes have themselves, or, where `borrow` is true, what is lent to them.
-    /// Whether there was no room for more.
+    /// Sends with the classes' own credit or, if `borrow`, with borrowed credit. Returns whether
+    /// the batch is full.
     fn send_classes(
         &mut self,
         packets: &mut Packets,
@@ -595,8 +596,8 @@ impl Htb {
         }
     }
 
-    /// Whether the default class is what it was, if it is among `changed`: those that have no class
-    /// of their own are in its place.
+    /// Whether the default class is unchanged, if it is among `changed`: it holds the packets of
+    /// all unknown classes.
     fn can_follow(&self, changed: &[u32]) -> bool {
         let default = self.config.default;
         !changed.contains(&default)
@@ -617,9 +618,8 @@ impl Htb {
         }
     }
 
-    /// The classes `changed` are as the tree has them now: leaves that are known here have other
-    /// parameters, what waited in one that is gone goes where it belongs now, and whoever had
-    /// packets of another one sent elsewhere asks again.
+    /// Applies changes of the classes `changed`: known leaves get their new parameters, packets of
+    /// a removed class go to their new class, and classes whose packets moved ask again.
     fn follow(&mut self, changed: &[u32], handover: &mut Handover<'_>) {
         for &id in changed {
             match self.place_known(id) {
@@ -666,8 +666,8 @@ impl Htb {
         }
     }
 
-    /// Leaves are as the tree has them now: what waited for one that is gone waits for the default
-    /// class, or is dropped where classes are bands.
+    /// Applies the tree's present leaves: packets of a removed leaf go to the default class, or are
+    /// dropped where classes are bands.
     fn rebuild(&mut self, handover: &mut Handover<'_>) {
         let leaves = std::mem::take(&mut self.leaves);
         self.places.fill(UNKNOWN);
@@ -745,7 +745,7 @@ impl Htb {
     }
 }
 
-/// What the classes' qdiscs want to know of packets, and which class each is of.
+/// The packet fields that the classes' qdiscs read, and the class of each packet.
 fn reading(tree: &dyn TreeMeter) -> Reading {
     Reading { class: true, ..tree.reading() }
 }

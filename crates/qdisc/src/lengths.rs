@@ -11,7 +11,7 @@
 
 use crate::flow_table::NONE;
 
-/// Whoever has a length.
+/// An item with a length.
 pub(crate) trait Measured {
     /// How long it is; 0 is not listed.
     fn length(&self) -> u64;
@@ -23,7 +23,7 @@ pub(crate) trait Measured {
     fn neighbours(&mut self) -> &mut Neighbours;
 }
 
-/// The two that stand beside somebody in a list.
+/// An item's two neighbours in a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Neighbours {
     next: u32,
@@ -175,7 +175,7 @@ mod tests {
     proptest! {
         /// The oracle looks at all lengths, each time.
         #[test]
-        fn nobody_is_longer_by_more_than_a_quarter(
+        fn the_longest_is_found_within_a_quarter(
             steps in prop::collection::vec((0..FLOWS, -9000i64..12_000), 1..300),
             begins in 0usize..100,
         ) {

@@ -4,13 +4,13 @@
 //! know which: it holds a [`Meter`] and asks. The `coordination` layer decides what is behind it: a
 //! private bucket, a bucket under a lock, mq-cake's scan of its siblings.
 //!
-//! A strategy may decide when a packet arrives (EDT stamps it), when it is to leave (a token bucket
+//! A strategy may decide when a packet arrives (EDT stamps it), when it leaves (a token bucket
 //! charges it), or both. A qdisc calls both ends and so works with all of them.
 
 use narrows_packet::Backlog;
 use narrows_units::{Bytes, Nanos};
 
-/// What a meter says to a packet that wants to leave.
+/// A meter's answer to a packet that wants to leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Take {
     /// It may leave now, and has been charged.
@@ -72,8 +72,8 @@ pub struct Contact {
 /// One queue's seat at a limit.
 pub trait Meter: Send {
     /// A packet that will cost `cost` arrives: returns its earliest departure time, or `None` if
-    /// that is beyond the strategy's horizon and the packet is to be dropped. Strategies that
-    /// decide at departure return [`Nanos::ZERO`].
+    /// that is beyond the strategy's horizon and the packet must be dropped. Strategies that decide
+    /// at departure return [`Nanos::ZERO`].
     fn stamp(&mut self, cost: Bytes, now: Nanos) -> Option<Nanos>;
 
     /// The queue dropped packets that cost `cost` together and were stamped `edt` at the latest.
@@ -87,8 +87,8 @@ pub trait Meter: Send {
     /// May a packet that costs `cost` and was stamped `edt` leave at `now`? Charges it if so.
     fn take(&mut self, cost: Bytes, edt: Nanos, now: Nanos) -> Take;
 
-    /// Publishes what is still queued here. Called once per batch, after the last [`Meter::take`]
-    /// of that batch, also when nothing is queued.
+    /// Publishes the remaining backlog. Called once per batch, after the last [`Meter::take`] of
+    /// that batch, also when nothing is queued.
     fn report(&mut self, backlog: Backlog, now: Nanos);
 
     /// What part of the limit this seat may count on; qdiscs size their own limits by it.

@@ -54,8 +54,8 @@ const LEAST_QUEUE: u32 = 4;
 
 /// Who grants.
 enum Seat {
-    /// A rate of one's own: when what left last had passed. That is exact however late somebody
-    /// asks, as it is known since when packets have stood here.
+    /// The time at which the last packet had passed the link. Exact even for a late caller, because
+    /// the time since which packets wait is known.
     Own(Nanos),
     /// A seat at a shared one.
     Shared(Box<dyn Meter>),
@@ -76,10 +76,10 @@ pub(crate) struct Netem {
     delays: Draw,
     corruptions: Draw,
     reorderings: Draw,
-    /// Packets since the last one that was reordered.
+    /// The number of packets since the last reordered one.
     since_reordered: u32,
     slots: Slots,
-    /// What is under way.
+    /// Packets under way.
     line: Line,
     /// What has arrived at the bottleneck.
     queue: Fifo,
@@ -118,7 +118,7 @@ impl Netem {
         (rate.cost(packets.len(id)) > meter.longest()).then_some(DropReason::TooLong)
     }
 
-    /// Whether `id` is lost; one that is to be marked instead is.
+    /// Whether `id` is lost. A packet that should be marked instead is marked.
     fn is_lost(&mut self, packets: &mut Packets, id: PacketId) -> bool {
         if !self.losses.happens(&self.config.loss, &mut self.chances) {
             return false;

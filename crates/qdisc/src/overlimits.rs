@@ -8,10 +8,10 @@
 //! often it asks, but how often Linux would have been refused in between, by what has come and what
 //! has left. Asking early, with nothing new, counts nothing.
 //!
-//! *Where it differs.* What comes in while packets wait counts once, also if a late worker lets it
-//! go with those before it. Of single packets that a parent takes, several at the same time count
-//! as one. On a device with several queues Linux asks a qdisc at the root twice after each packet;
-//! this counts once, as below `mq`.
+//! *Where it differs.* An arrival while packets wait counts once, also if a late worker sends it
+//! with those before it. Several single packets that a parent takes at the same time count as one.
+//! On a device with several queues Linux asks a qdisc at the root twice after each packet; this
+//! counts once, as below `mq`.
 //!
 //! Cost: some twenty instructions each time that a qdisc is empty or has to wait; none a packet.
 
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_at_once_counts_nothing() {
+    fn packets_that_leave_at_once_count_nothing() {
         let mut bench = Bench::default();
         assert_eq!(bench.come(1).leave(1).asked(), 0);
         assert_eq!(bench.come(9).leave(9).asked(), 0);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_worker_counts_what_a_punctual_one_does() {
+    fn a_late_worker_counts_as_much_as_a_punctual_one() {
         let mut late = Bench::default();
         late.come(5).asked();
         let mut punctual = Bench::default();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_qdisc_has_queued_has_not_come_in_here() {
+    fn packets_of_another_qdisc_do_not_count_as_arrivals() {
         let mut bench = Bench::default();
         bench.come(100);
         (0..100).for_each(|_| bench.overlimits.adopted());
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_parent_takes_single_packets_what_comes_counts_nothing() {
+    fn while_a_parent_takes_single_packets_arrivals_count_nothing() {
         let mut bench = Bench::default();
         bench.come(2);
         for _ in 0..9 {

@@ -28,7 +28,7 @@ pub enum Next {
     Empty,
 }
 
-/// What a qdisc has done so far: `struct gnet_stats_basic` and `gnet_stats_queue`.
+/// A qdisc's statistics: `struct gnet_stats_basic` and `gnet_stats_queue`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Frame bytes that left.
@@ -41,7 +41,7 @@ pub struct Stats {
     pub overlimits: u64,
     /// Packets put back after they had been dequeued.
     pub requeues: u64,
-    /// What is queued now.
+    /// The backlog.
     pub backlog: Backlog,
     /// Which qdisc it is.
     pub id: NodeId,
@@ -79,9 +79,9 @@ pub const RANKS: usize = 8;
 /// Which of its bands a qdisc sends next, by rank: 0 goes first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ranking {
-    /// Of the packet that left last.
+    /// The class of the packet that left last.
     pub left: u8,
-    /// Of the first band that may have something to send,
+    /// The first band that may have packets,
     pub next: u8,
     /// and how much of that rank is queued.
     pub bytes: Bytes,
@@ -90,8 +90,8 @@ pub struct Ranking {
 /// A queueing discipline. It owns the packets between [`Qdisc::enqueue`] and
 /// [`Qdisc::dequeue`]; every one of them leaves, or is discarded with a reason.
 pub trait Qdisc: Send {
-    /// What it, or a qdisc below it, needs to know of packets that are enqueued. The caller asks
-    /// once, and again after [`Qdisc::retune`].
+    /// The packet fields that it, or a qdisc below it, reads on enqueue. The caller asks once, and
+    /// again after [`Qdisc::retune`].
     fn reading(&self) -> Reading {
         Reading::NOTHING
     }
@@ -137,7 +137,7 @@ pub trait Qdisc: Send {
     /// one, and is never [`Next::Now`].
     fn dequeue_one(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next>;
 
-    /// What is queued.
+    /// The backlog.
     fn backlog(&self) -> Backlog;
 
     /// What this queue's part of a class weighs beside the same qdisc on other queues, which share
@@ -168,9 +168,9 @@ pub trait Qdisc: Send {
     }
 
     /// Takes over the parameters of `spec`, which this qdisc can carry on with
-    /// ([`Config::carries_on`](crate::Config::carries_on)). What is queued stays queued, even where
-    /// it exceeds a new limit; what a meter has already granted or owes is kept. The qdiscs below
-    /// are reconciled by their names, see [`Slot::take_over`](crate::Slot::take_over).
+    /// ([`Config::carries_on`](crate::Config::carries_on)). Queued packets stay queued, even beyond
+    /// a new limit; a meter's credit and debt are kept. The qdiscs below are reconciled by their
+    /// names, see [`Slot::take_over`](crate::Slot::take_over).
     ///
     /// # Panics
     /// Where `spec` is of another kind.

@@ -1,6 +1,6 @@
 //! Classes, or flows, that take turns: a list through themselves.
 
-/// Nobody.
+/// No entry.
 const NONE: u32 = u32::MAX;
 
 /// Where one stands in its list.
@@ -11,7 +11,7 @@ impl Link {
     pub(crate) const END: Self = Self(NONE);
 }
 
-/// What is linked.
+/// An entry that can be linked.
 pub(crate) trait Linked {
     fn link(&mut self) -> &mut Link;
 }

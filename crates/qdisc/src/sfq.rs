@@ -1,10 +1,10 @@
 //! `sfq`: flows take turns, and the longest loses.
 //!
-//! Packets are told apart by the hash of their headers, over `divisor` places. Flows with packets
+//! The hash of a packet's headers chooses one of `divisor` places: its flow. Flows with packets
 //! take turns by deficit round robin. When there are too many packets, one of the longest flow is
-//! dropped: the last, or with `headdrop` the first. Two flows that fall into one place are one; so
-//! that this does not last, `perturb` has all places drawn anew now and then, and what is queued is
-//! sorted again, each flow in its order.
+//! dropped: the last, or with `headdrop` the first. Two flows that hash to one place are treated as
+//! one. `perturb` limits how long: it changes the hash now and then, and sorts the queued packets
+//! anew, each flow in order.
 //!
 //! *Limits* are each queue's of the port: `limit` packets, `flows` flows with packets at once,
 //! `depth` packets of a flow.
@@ -133,7 +133,7 @@ impl Sfq {
         }
     }
 
-    /// The flow at `place`, whose turn it is, has no packets any more: it is forgotten.
+    /// The current flow, at `place`, has no packets any more: it is forgotten.
     fn rest(&mut self, place: u32) {
         self.rotation.pop_front(&mut self.flows);
         self.changed(place);
@@ -196,8 +196,8 @@ impl Sfq {
         }
     }
 
-    /// Takes out the first packet of the flow at `place`, whose turn it is; `None` where all that
-    /// it had was dropped.
+    /// Takes out the first packet of the current flow, at `place`; `None` if all its packets were
+    /// dropped.
     #[inline]
     fn pop(&mut self, packets: &mut Packets, place: u32) -> Option<PacketId> {
         let flow = &mut self.flows[place as usize];

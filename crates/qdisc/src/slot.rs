@@ -21,7 +21,7 @@ pub struct NodeId(pub u64);
 /// How to find out what a qdisc wants to know of a packet, and write it into the table.
 pub type ReadHeaders<'a> = &'a mut dyn FnMut(PacketId, Reading, &mut Packets);
 
-/// What it takes to hand queued packets over from one qdisc to another.
+/// The context for handing packets over from one qdisc to another.
 pub struct Handover<'a> {
     /// The time of the change.
     pub now: Nanos,
@@ -51,9 +51,9 @@ impl<'a> Handover<'a> {
     pub(crate) fn hand_over(&mut self, from: &mut dyn Qdisc, to: &mut dyn Qdisc) {
         let reading = to.reading();
         self.packets.prepare(reading);
-        // What only the successor wants to know of a packet nobody has read yet. Without it all
-        // packets would be of one flow, and later ones of their real flows would overtake them.
-        // Classes are others below each qdisc.
+        // Fields that only the successor reads were not parsed yet. Without them all packets would
+        // belong to one flow, and later packets of their real flows would overtake them. Classes
+        // differ below each qdisc.
         let is_unread = reading != Reading::NOTHING && (reading != self.known || reading.class);
         while let Some(id) = from.drain(self.packets) {
             if is_unread && let Some(read) = &mut self.read {
@@ -108,7 +108,7 @@ impl Slot {
         self.qdisc.as_mut()
     }
 
-    /// Makes it what `spec` says. What is queued stays queued, in order.
+    /// Applies `spec`. Queued packets stay queued, in order.
     pub fn take_over(&mut self, spec: Spec, handover: &mut Handover<'_>) {
         if spec.id == self.id {
             self.classification.clone_from(&spec.classification);

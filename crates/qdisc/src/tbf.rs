@@ -5,17 +5,17 @@
 //! it: the qdisc's own [`Bucket`], or a seat at a limit that several workers keep together.
 //! The shaper itself does not know the difference.
 //!
-//! *The limit is the port's.* A seat queues at most the part of the limit that it may count on
-//! ([`Meter::share`]), so that the sum over all workers stays what the operator asked for.
-//! A part may become arbitrarily small, so [`LEAST_QUEUE`] packets are always taken while
-//! they fit the whole. The limit holds whatever the inner qdisc's own is.
+//! *The limit is the port's.* A seat queues at most its share of the limit ([`Meter::share`]), so
+//! the sum over all workers is the configured limit. A part may become arbitrarily small, so
+//! [`LEAST_QUEUE`] packets are always taken while they fit the whole. It holds in addition to the
+//! inner qdisc's own limit.
 //!
 //! *Nothing is ever stuck.* A packet that costs more than the bucket can ever hold is dropped
 //! on arrival. One that was queued before the bucket shrank leaves when the bucket is full,
 //! into debt.
 //!
 //! *Stamps.* A strategy that decides at arrival writes its decision into the packet. If the inner
-//! qdisc then drops a packet, on arrival or later, the strategy is told so ([`Meter::unstamp`]).
+//! qdisc then drops a packet, on arrival or later, it tells the strategy ([`Meter::unstamp`]).
 //! Packets that come from elsewhere (adopted, or queued when the meter was exchanged) carry none
 //! that this meter has made; the meter is told so by an earliest departure time of zero.
 //!
@@ -26,8 +26,8 @@
 //! `pfifo` and with a bucket of its own: 178 instructions a packet, to which a shared seat adds
 //! 50 (`equal`) to 100 (`edt`); `instruction-count` in the `bench` crate holds it there.
 //!
-//! Non-goals: dropping from the head, segmentation of what is too long (frames are what the
-//! wire carries), two stamping meters one above the other.
+//! Non-goals: dropping from the head, segmentation of frames that are too long (frames are as on
+//! the wire), two stamping meters one above the other.
 
 use crate::bucket::{Bucket, Shape};
 use crate::coalescing::Coalescing;
@@ -40,8 +40,8 @@ use queue::Queue;
 mod queue;
 
 /// Packets that a seat may always queue while they fit the whole limit, however small its
-/// part: one that is held, one behind it so that the seat does not look idle whenever the held
-/// one leaves, and a pair more because TCP sends in pairs (an ACK for every second segment).
+/// share: the held packet, one behind it so that the seat does not look idle whenever the held one
+/// leaves, and two more because TCP sends in pairs (an ACK for every second segment).
 pub const LEAST_QUEUE: u32 = 4;
 
 /// Parameters of a token bucket filter, see `tc-tbf(8)`.
@@ -55,7 +55,7 @@ pub struct Config {
     pub limit: Bytes,
     /// The rate that is never exceeded, not even by the burst, and the size of its bucket.
     pub peak: Option<Peak>,
-    /// What a frame is charged.
+    /// The charge of a frame.
     pub overhead: Overhead,
 }
 
@@ -161,8 +161,8 @@ impl Tbf {
         next
     }
 
-    /// The inner qdisc has dropped so many `packets`, worth `cost` and stamped `edt` at the latest,
-    /// for what comes in.
+    /// On an arrival, the inner qdisc has dropped so many `packets`, worth `cost` and stamped `edt`
+    /// at the latest.
     #[cold]
     fn dropped_below(&mut self, packets: u64, cost: Bytes, edt: Nanos, now: Nanos) {
         self.queue.stats.drops += packets;
@@ -350,7 +350,7 @@ fn release_some(
     let lost = before - queue.accepted();
     if lost.packets != 0 {
         queue.stats.drops += lost.packets;
-        // They stood in front of the one that is to leave next.
+        // They were queued before the packet that leaves next.
         let edt = queue.held_edt().unwrap_or(now);
         meter.unstamp(queue.cost_of(lost), edt, now);
     }

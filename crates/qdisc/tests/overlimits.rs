@@ -112,7 +112,7 @@ impl Kind {
                 let config = tbf::Config { rate: RATE, burst: BURST, limit: LIMIT, peak, overhead };
                 Spec { children: vec![inner], ..Spec::new(Config::Tbf(config)) }
             }
-            // Nobody signals congestion.
+            // No queue signals congestion.
             Self::Cake => Spec::new(Config::Cake(cake::Config {
                 rate: Some(RATE),
                 diffserv: cake::Diffserv::BestEffort,
@@ -191,7 +191,7 @@ fn arrival() -> impl Strategy<Value = Arrival> {
 proptest! {
     /// Where the worker asks when Linux does, it counts the same; asking in between counts nothing.
     #[test]
-    fn a_punctual_worker_counts_what_linux_does(
+    fn a_punctual_worker_counts_as_linux_does(
         kind in prop::sample::select(vec![Kind::Tbf, Kind::Cake]),
         arrivals in prop::collection::vec(arrival(), 1..200),
     ) {
@@ -216,7 +216,7 @@ proptest! {
     /// A worker that comes at times of its own, within what the burst makes up for, counts nearly
     /// the same as long as packets stand.
     #[test]
-    fn a_worker_that_comes_late_counts_nearly_what_linux_does(
+    fn a_late_worker_counts_nearly_as_linux_does(
         kind in prop::sample::select(vec![Kind::Tbf, Kind::Cake]),
         load in 1.2..5.0_f64,
         every_us in 1..1_500_u64,

@@ -253,9 +253,9 @@ enum Step {
         packets: u32,
         ecn: bool,
     },
-    /// Somebody asks in time until so many microseconds have passed.
+    /// Polls in time until so many microseconds have passed.
     Run(u64),
-    /// Nobody asks for so many microseconds.
+    /// No polls for so many microseconds.
     Late(u64),
     Rate(u64),
 }
@@ -283,7 +283,7 @@ proptest! {
     /// printed: the same packets leave at the same nanoseconds, the same are marked, the same are
     /// dropped.
     #[test]
-    fn what_leaves_and_what_is_dropped_is_what_a_naive_model_says(
+    fn departures_and_drops_match_a_naive_model(
         first in byte(), steps in prop::collection::vec(step(), 1..150),
     ) {
         let mut byte = first;
@@ -456,7 +456,7 @@ fn capable_packets_are_marked_and_not_dropped() {
 }
 
 #[test]
-fn a_new_rate_acts_on_what_is_queued() {
+fn a_new_rate_applies_to_queued_packets() {
     // A frame takes 12.112 ms, then 121.12 us, and then a second and more.
     let mut world = World::sorted(config(8_000));
     let start = world.now;
@@ -512,7 +512,7 @@ fn the_longest_flow_pays_for_too_many_packets() {
 }
 
 #[test]
-fn where_every_flow_has_one_packet_it_is_the_last_to_come_that_is_too_many() {
+fn if_every_flow_has_one_packet_the_newest_is_dropped() {
     let mut world = World::sorted(Config { limit: 10, ..config(8_000) });
     (0..10).for_each(|flow| world.come(flow));
     assert_eq!(world.arrive(3, FRAME, Ecn::NotCapable), Verdict::Dropped);

@@ -1,4 +1,4 @@
-//! What is heard to meet on its way leaves apart, and together again when it is heard no more.
+//! Packets to destinations reported congested leave apart, and together again when the reports end.
 
 use narrows_packet::{Acknowledgement, Batch, Headers, PacketId, Packets};
 use narrows_qdisc::pacing::{Config, Structure};
@@ -11,7 +11,7 @@ const HOSTS: u32 = 16;
 const RATE: Rate = Rate::from_bits_per_sec(10_000_000);
 /// What TCP says when it has seen a mark.
 const ECN_ECHO: u16 = 0x50;
-/// How often somebody asks.
+/// The time between two polls.
 const STEP: Nanos = Nanos::from_micros(10);
 
 struct World {
@@ -118,7 +118,7 @@ fn flows_of_congested_hosts_that_began_together_leave_apart() {
 }
 
 #[test]
-fn they_leave_together_again_when_nothing_more_is_heard() {
+fn packets_leave_together_again_when_feedback_ends() {
     let mut world = World::new();
     assert!(world.longest_burst(ECN_ECHO) <= 2);
     world.run(Nanos::from_millis(5));
@@ -126,7 +126,7 @@ fn they_leave_together_again_when_nothing_more_is_heard() {
 }
 
 #[test]
-fn nothing_is_lost_whatever_is_heard() {
+fn nothing_is_lost_under_any_feedback() {
     let mut world = World::new();
     for round in 0..8 {
         world.send(round * 64);

@@ -39,11 +39,11 @@ pub(super) struct Class {
     link: Link,
     pub(super) queue: ClassQueue,
     quantum: Bytes,
-    /// What it is due in a turn on this queue, in proportion to others.
+    /// Its share of a turn on this queue, in proportion to others.
     turn: Bytes,
     /// Whether the other queues know that it has packets here.
     pub(super) is_counted: bool,
-    /// What it may still send in its turn.
+    /// The bytes that it may still send in its turn.
     deficit: Bytes,
 }
 
@@ -68,7 +68,7 @@ impl Class {
         }
     }
 
-    /// Takes over what the class is now. It stands nowhere after that.
+    /// Applies new parameters. Afterwards the class is in no list.
     pub(super) fn retune(&mut self, config: Config, child: Spec, handover: &mut Handover<'_>) {
         self.quantum = quantum(config);
         self.turn = self.quantum;
@@ -87,7 +87,7 @@ impl Class {
         self.deficit = self.turn;
     }
 
-    /// What it is due where it has packets on `queues` queues, four times as much.
+    /// Its share if it has packets on `queues` queues, times four.
     pub(super) fn due(&self, queues: u32) -> Bytes {
         Bytes(4 * self.quantum.0 / u64::from(queues))
     }
@@ -98,7 +98,7 @@ impl Class {
         self.turn = Bytes(self.quantum.0 * u64::from(most) / u64::from(queues));
     }
 
-    /// Sends what it has, as long as there is room.
+    /// Sends its packets while there is room.
     #[inline]
     pub(super) fn send_all<S: Sink>(
         &mut self,

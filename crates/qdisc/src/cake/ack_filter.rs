@@ -60,7 +60,7 @@ pub(super) fn superfluous(
     newest: &Acknowledgement,
     aggressive: bool,
 ) -> Option<usize> {
-    // The first acknowledgement of a connection has none before it, a reset none that count.
+    // The first acknowledgement of a connection has no predecessor, and a reset none that counts.
     if newest.connection == 0 || newest.flags & (ACK | SYN | RST) != ACK {
         return None;
     }
@@ -102,7 +102,7 @@ fn is_superseded(old: &Acknowledgement, new: &Acknowledgement) -> bool {
     says_more && says_all(new, old)
 }
 
-/// Serial comparison (RFC 1982): what is half the circle away is not before.
+/// Serial comparison (RFC 1982): numbers half the circle apart are not before each other.
 fn is_before(a: u32, b: u32) -> bool {
     b.wrapping_sub(a).cast_signed() > 0
 }
@@ -137,7 +137,7 @@ fn has_ordinary_blocks(packet: &Acknowledgement) -> bool {
 /// Whether `by` says that all of a range has arrived.
 fn acknowledges(by: &Acknowledgement, (from, to): (u32, u32)) -> bool {
     let mut from = if is_before(from, by.number) { by.number } else { from };
-    // What is left shrinks with each range that is found, so none is found twice.
+    // The rest shrinks with each range that is found, so none is found twice.
     while is_before(from, to) {
         let holds = |&&(begin, end): &&(u32, u32)| !is_before(from, begin) && is_before(from, end);
         let Some(&(_, end)) = by.blocks().iter().find(holds) else { return false };

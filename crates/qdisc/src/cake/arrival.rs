@@ -14,8 +14,8 @@ use narrows_packet::{Bytes32, DropReason, Headers, Meta, PacketId, Packets};
 use narrows_units::Nanos;
 
 /// How far a new acknowledgement looks for one that it makes superfluous: a connection's
-/// acknowledgements are soon few, but behind thousands of data packets nobody is to search for
-/// them.
+/// acknowledgements are soon few, but searching for them behind thousands of data packets would
+/// cost too much.
 const ACK_SEARCH_MAX: usize = 256;
 
 /// Where a packet belongs.
@@ -24,7 +24,7 @@ pub(super) struct Place {
     /// Its flow, or [`NONE`] where that is not known.
     pub(super) flow: u16,
     pub(super) tin: u8,
-    /// Whether its flow is in another way than the one that its hash names.
+    /// Whether its flow is in a way other than the one that its hash names.
     pub(super) is_indirect: bool,
 }
 
@@ -37,8 +37,8 @@ impl Place {
 }
 
 impl Cake {
-    /// Queues `id`. What is dropped instead, if memory is short, is another flow's more often than
-    /// not.
+    /// Queues `id`. If memory is short, the packet that is dropped instead usually belongs to
+    /// another flow.
     #[inline]
     pub(super) fn arrive(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
         let place = self.look_up(&packets.headers(id));
@@ -85,7 +85,7 @@ impl Cake {
         self.queue(place, packets, id, len, now);
     }
 
-    /// Records what is to be known of a packet at departure.
+    /// Records what departure needs to know of a packet.
     #[inline(always)]
     pub(super) fn describe(&self, meta: &mut Meta, headers: &Headers, charge: u32) {
         meta.charge = Bytes32(charge);
@@ -173,8 +173,8 @@ impl Cake {
         }
     }
 
-    /// The flow of a packet whose hash no way had when it was looked up. One that is new stands
-    /// nowhere yet and is in no list.
+    /// The flow of a packet whose hash was in no way when it was looked up. A new flow is in no
+    /// list yet.
     #[inline(never)]
     pub(super) fn unknown(&mut self, tin: u8, headers: &Headers, now: Nanos) -> Place {
         let at = usize::from(tin);
@@ -318,7 +318,7 @@ impl Cake {
             std::iter::successors(queue.front(), behind).take_while(|id| *id != newest)
         };
         let queued = ids().take(ACK_SEARCH_MAX).map(|id| acknowledgements.of(packets, id));
-        // Where the search ends early nobody is known to be directly in front of the newest.
+        // If the search ends early, the packet directly before the newest is unknown.
         let is_whole = queue.backlog().packets as usize <= ACK_SEARCH_MAX + 1;
         let aggressive = self.config.ack_filter == AckFilter::Aggressive && is_whole;
         let Some(place) = superfluous(queued, &last, aggressive) else { return };

@@ -63,8 +63,8 @@ impl Clock {
         Self { per_byte: PerByte::at(rate), next, fraction: 0, failsafe }
     }
 
-    /// Keeps `rate` from `now` on. What is booked are bytes: at a higher rate they take less time.
-    /// At a lower one nobody waits for what had left already.
+    /// Applies `rate` from `now` on. Bookings are bytes: at a higher rate they take less time. At a
+    /// lower rate no packet waits longer for those that had left before.
     pub(super) fn set_rate(&mut self, rate: Rate, now: Nanos) {
         let before = std::mem::replace(&mut self.per_byte, PerByte::at(rate));
         if self.per_byte.0 < before.0 {
@@ -93,7 +93,7 @@ impl Clock {
         if self.next <= now { Ok(()) } else { self.may_leave_late(now) }
     }
 
-    /// The same where what was dropped is not yet made up for: mostly asked once a batch.
+    /// The same while dropped packets are not yet compensated: usually called once per batch.
     #[cold]
     fn may_leave_late(&self, now: Nanos) -> Result<(), Nanos> {
         if self.failsafe <= now { Ok(()) } else { Err(self.next.min(self.failsafe)) }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_booked_takes_less_time_at_a_higher_rate_and_no_more_at_a_lower_one() {
+    fn bookings_shrink_at_a_higher_rate_and_do_not_grow_at_a_lower_one() {
         let now = Nanos::from_secs(1);
         let mut clock = Clock::new(Rate::from_bits_per_sec(8));
         clock.awake(now);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_comes_late_catches_up() {
+    fn a_late_worker_catches_up() {
         let mut clock = Clock::new(GIGABIT);
         clock.awake(Nanos::from_secs(1));
         assert_eq!(send(&mut clock, Nanos::from_secs(1)), 1);

@@ -37,7 +37,7 @@ const BLUE_FALL: u16 = ((1u32 << 16) / 4096) as u16;
 /// Above this count its square root, and not each step, is counted back after a rest.
 const STEPS_MAX: u32 = 64;
 
-/// What the flows of a tin have in common.
+/// The parameters that the flows of a tin share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Terms {
     /// The round trip that is expected.
@@ -46,7 +46,8 @@ pub(super) struct Terms {
     pub(super) target: Nanos,
     /// How long a full frame takes at the rate of the tin.
     frame_time: Nanos,
-    /// What is no queue: the target, or four full frames where that is more.
+    /// The longest delay that does not count as a queue: the target, or four full frames if that is
+    /// more.
     slack: Nanos,
 }
 
@@ -68,7 +69,7 @@ impl Terms {
     }
 }
 
-/// What is to become of a packet that was about to leave.
+/// The decision on a packet that was about to leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fate {
     Send,
@@ -89,8 +90,7 @@ pub(super) struct Candidate {
     pub(super) random: u16,
 }
 
-/// A time in two halves, so that it can stand at any multiple of four bytes: a flow is to fit a
-/// cache line.
+/// A time in two halves, aligned to four bytes, so that a flow fits a cache line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Halves(u32, u32);
 
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_marked_is_marked_instead_of_dropped() {
+    fn ecn_capable_packets_are_marked_instead_of_dropped() {
         let mut cobalt = Cobalt::new();
         let at = |ms| Nanos::from_millis(ms);
         assert_eq!(cobalt.judge(&TERMS, packet(at(9), true), at(1000)), Fate::Send);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn who_begins_is_marked_with_the_second_packet_that_came_late() {
+    fn a_new_flow_is_marked_at_its_second_late_packet() {
         let mut cobalt = Cobalt::new();
         let mut judge =
             |ms| cobalt.judge(&TERMS, packet(Nanos::from_millis(6), true), Nanos::from_millis(ms));
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_again_soon_is_met_where_he_was_left() {
+    fn a_queue_that_returns_soon_resumes_its_signal_rate() {
         let mut cobalt = Cobalt::new();
         let first = signals(&mut cobalt, 1000, 2000, Nanos::from_millis(6)).len() as u32;
         assert!(first > 20);

@@ -8,11 +8,11 @@ use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 pub struct Config {
     /// The rate that is kept, all queues together; `None` is unlimited (`bandwidth`, `unlimited`).
     pub rate: Option<Rate>,
-    /// The rate follows what comes in (`autorate-ingress`); only without siblings.
+    /// The rate follows the arrivals (`autorate-ingress`); only without siblings.
     pub autorate: bool,
     /// Packets that are dropped count as sent: they have passed the bottleneck (`ingress`).
     pub ingress: bool,
-    /// What a packet is charged beyond its length.
+    /// The overhead that a packet is charged.
     pub overhead: Overhead,
     /// The length that `overhead` is added to is that of the network layer, without the link's
     /// header: so wherever a keyword about overhead was given other than `raw`.
@@ -21,7 +21,7 @@ pub struct Config {
     pub interval: Nanos,
     /// The sojourn time that is aimed at: CoDel's target.
     pub target: Nanos,
-    /// What is told apart, and what gets equal shares.
+    /// Which entities are isolated and get equal shares.
     pub isolation: Isolation,
     /// Hosts are those on the inside of address translation (`nat`).
     pub nat: bool,
@@ -45,11 +45,11 @@ pub struct Config {
 const CATCH_UP: Nanos = Nanos::from_millis(1);
 /// but little enough that the next hop does not notice: at 20 Gbit/s this is 0.1 ms.
 const CATCH_UP_MOST: Bytes = Bytes(256 << 10);
-/// A frame that is being sent and one that waits must both fit.
+/// One frame that is being sent and one that waits must both fit.
 const CATCH_UP_FRAMES: u64 = 2;
 
 impl Config {
-    /// What it wants to know of packets.
+    /// The packet fields that it reads.
     pub(crate) fn reading(&self) -> Reading {
         Reading {
             headers: true,

@@ -1,4 +1,4 @@
-//! A packet leaves: whose turn it is, whether it may, and whether it is to be dropped instead.
+//! Departure: which packet is next, whether it may leave, and whether to drop it instead.
 
 use super::cobalt::{Candidate, Fate};
 use super::flow::{DEFICIT_UNIT, Flow, Standing};
@@ -27,8 +27,8 @@ impl Left {
     }
 }
 
-/// The tins among which the next to go is chosen, a bit for each, while one batch leaves: in it
-/// none gets flows, and none that is beyond its threshold comes back.
+/// The tins from which one batch chooses, one bit each. During the batch no tin gets flows, and
+/// none that exceeds its threshold returns.
 struct Open {
     /// Those that have flows.
     with_flows: u8,
@@ -146,7 +146,8 @@ impl Cake {
             let meta = packets.meta_mut(packet);
             let charge = meta.charge.0;
             // A packet that goes first here goes first on the port. The least important tin may
-            // have all of the rate, so that this queue has less of it holds back nobody sparse.
+            // use all of the rate, so a smaller share of it on this queue does not delay sparse
+            // flows.
             let standing = flow.standing;
             let is_urgent =
                 || if at == 0 { standing == Standing::Sparse } else { open.has_within(at) };
@@ -216,7 +217,7 @@ impl Cake {
         Some(packet)
     }
 
-    /// The tin and the flow whose turn it is, past all that may not send.
+    /// The next tin and flow, past all that may not send.
     fn choose(&mut self, now: Nanos) -> Option<(usize, u16)> {
         let mut open = Open::of(&self.tins, &self.seat, now);
         loop {
@@ -230,8 +231,8 @@ impl Cake {
         }
     }
 
-    /// The tin whose turn it is if none is within its threshold: the next to be within it, the more
-    /// important of two.
+    /// The next tin if none is within its threshold: the one that is within it soonest; of two, the
+    /// more important.
     #[inline(never)]
     fn choose_beyond(&mut self, open: &Open) -> Option<usize> {
         if matches!(self.seat, Seat::Unlimited) {
@@ -299,7 +300,7 @@ impl Cake {
         self.end_turn_if_over(at, id, now, open);
     }
 
-    /// The flow whose turn it is has one packet less.
+    /// The current flow has one packet less.
     fn end_turn_if_over(&mut self, at: usize, id: u16, now: Nanos, open: &mut Open) {
         let flow = &self.flows[id];
         if flow.deficit <= 0 || flow.is_empty() {
@@ -307,7 +308,7 @@ impl Cake {
         }
     }
 
-    /// The flow whose turn it is has nothing to send, or may not.
+    /// The current flow has nothing to send, or may not send.
     #[inline(never)]
     fn end_turn(&mut self, at: usize, id: u16, now: Nanos, open: &mut Open) {
         let tin = &mut self.tins[at];

@@ -7,7 +7,7 @@ use narrows_units::{Bytes, Nanos, Rate, Spread};
 pub struct Figures {
     /// The most memory that its packets have taken.
     pub memory_used: Bytes,
-    /// What they may take.
+    /// Its limit.
     pub memory_limit: Bytes,
     /// This is for all queues of the port together, and not for each.
     pub memory_is_of_port: bool,
@@ -40,13 +40,13 @@ pub struct TinFigures {
     pub target: Nanos,
     /// CoDel's interval.
     pub interval: Nanos,
-    /// Moving averages of the sojourn time: one that follows peaks,
+    /// The moving average of the sojourn time that follows peaks.
     pub peak_delay: Nanos,
-    /// one that follows neither,
+    /// The plain moving average of the sojourn time.
     pub average_delay: Nanos,
-    /// one that follows sparse flows, the least.
+    /// The moving average of the sojourn time that follows sparse flows, the least.
     pub base_delay: Nanos,
-    /// What is queued.
+    /// The backlog.
     pub backlog: Bytes,
     /// Packets that came in, dropped ones included.
     pub packets: u64,
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_the_port_is_said_once_and_one_of_each_queue_is_added_up() {
+    fn a_port_s_limit_is_shown_once_and_queue_limits_are_summed() {
         let limit = Bytes(4 << 20);
         let merged = |memory_is_of_port| {
             let one = Figures { memory_limit: limit, memory_is_of_port, ..Figures::default() };

@@ -33,7 +33,7 @@ pub(super) struct Flow {
     pub(super) queue: Fifo,
     pub(super) link: Link,
     pub(super) cobalt: Cobalt,
-    /// What it may still send in its turn, in 1/256 byte.
+    /// Its deficit: what it may still send in its turn, in 1/256 byte.
     pub(super) deficit: i32,
     /// Its hosts, where they matter.
     pub(super) source: u16,

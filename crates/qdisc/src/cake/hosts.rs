@@ -24,7 +24,7 @@ struct Host {
     flows: u16,
     /// Of these, the ones that stand.
     standing: u16,
-    /// What the census was told.
+    /// The number that the census knows.
     told: u16,
     /// Flows that stand on other queues, as of `asked`.
     elsewhere: u16,
@@ -130,7 +130,7 @@ impl Hosts {
         census.count(HostKey(host.key), if begins { 1 } else { -1 });
     }
 
-    /// New siblings have heard of nobody.
+    /// New siblings know no hosts yet.
     pub(super) fn forget_what_was_told(&mut self) {
         for place in 0..self.slab.taken() {
             self.slab[place].told = 0;
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_that_stood_count_until_a_whole_window_has_passed_without_them() {
+    fn backlogged_flows_count_for_one_more_whole_window() {
         let mut hosts = Hosts::new(0, 5);
         let place = hosts.enter(7);
         let neighbours = Neighbours::new(Box::new(Everywhere(0)));

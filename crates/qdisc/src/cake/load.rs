@@ -1,5 +1,5 @@
-//! What a flow may send per turn, and its weight, by the load of its hosts: how many of their flows
-//! are backlogged.
+//! A flow's quantum and its weight, by the load of its hosts: how many of their flows are
+//! backlogged.
 //!
 //! Only the proportions of quanta matter, so the least loaded host has a whole quantum; otherwise a
 //! host with a thousand flows that is alone would have turns of two bytes. The least load is that
@@ -22,7 +22,7 @@ const LOAD_MAX: u32 = 1 << 13;
 /// Loads below this need no division. A power of two.
 const KNOWN: usize = 64;
 
-/// What a flow counts for, by load.
+/// A flow's weight by load.
 const PARTS: [u32; KNOWN] = {
     let mut parts = [WHOLE_HOST as u32; KNOWN];
     let mut load = 1;
@@ -81,7 +81,7 @@ impl Quanta {
         self.work_out();
     }
 
-    /// What a flow of a host with `load` flows may send a round, in 1/256 byte.
+    /// The quantum of a flow of a host with `load` flows, in 1/256 byte.
     #[inline]
     pub(super) fn of(&self, load: u16) -> NonZeroU32 {
         match self.known.get(usize::from(load)) {
@@ -163,7 +163,7 @@ mod tests {
 
         /// The oracle keeps all loads of the present period and of the last.
         #[test]
-        fn the_least_load_has_a_whole_quantum_and_others_their_part(
+        fn the_least_load_gets_a_whole_quantum_and_others_a_part(
             loads in prop::collection::vec(2u16..150, 1..1000),
             standing in 1u32..300,
         ) {

@@ -4,9 +4,9 @@
 //!
 //! By default the limit is four times what the rate and the round trip need, at least 4 MiB and at
 //! most 10,240 frames, as in Linux; but for the whole port. An instance gets the same part of it as
-//! of the rate, so a limit that is right for one queue is right for forty, and one that is right
-//! while all are busy is right for the last busy one. It never exceeds a quarter of the worker's
-//! frames, so that arrivals in the other direction find some.
+//! of the rate. So the same limit suits one queue or forty, and one busy queue or all of them. It
+//! never exceeds a quarter of the worker's frames, so that arrivals in the other direction find
+//! some.
 //!
 //! Source: `tc-cake(8)`, `memlimit`; following rate and share is ours (mq-cake, Netdev 0x19, leaves
 //! it open).
@@ -35,7 +35,7 @@ pub(super) struct Memory {
     used: Bytes,
     most: Bytes,
     limit: Bytes,
-    /// What the worker's frames allow.
+    /// The limit set by the worker's frames.
     bound: Bytes,
 }
 
@@ -56,7 +56,7 @@ impl Memory {
         self.limit = config.memory.unwrap_or_else(|| share.of(of_port(config)).max(INSTANCE_LEAST));
     }
 
-    /// What is said of the limit: the operator's, or that of the whole port.
+    /// The configured limit: the operator's, or that of the whole port.
     pub(super) fn limit_told(config: &Config) -> Bytes {
         config.memory.unwrap_or_else(|| of_port(config))
     }
@@ -93,7 +93,7 @@ impl Memory {
         self.used.0 - free.0 < limit.0 - limit.0 / RELIEF_PART
     }
 
-    /// One that took `memory` is gone.
+    /// A packet that took `memory` is gone.
     #[inline]
     pub(super) fn give_back(&mut self, memory: Bytes) {
         self.used = self.used - memory;

@@ -48,10 +48,10 @@ const WANTED_SHIFT: u32 = 4;
 /// but not with the distant past.
 const FORGOTTEN: Nanos = Nanos::from_millis(50);
 
-/// What is left for tins without a threshold at the very least, in 1/65536.
+/// The least share of tins without a threshold, in 1/65536.
 const LEAST_REST: u64 = (1 << 16) / 16;
 
-/// What a tin of this queue has and gets.
+/// A tin's demand and share on this queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     /// The weight of its backlogged flows.
@@ -110,7 +110,7 @@ impl Neighbours {
         now >= self.next
     }
 
-    /// What was learned of siblings before `now` is old.
+    /// Data about siblings from before `now` is outdated.
     fn begin_period(&mut self, now: Nanos) {
         self.next = now + PERIOD;
         self.edition = self.edition.wrapping_add(1);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     const RATE: Rate = Rate::from_bits_per_sec(800_000_000);
-    /// What the rate allows in a millisecond.
+    /// The bytes that the rate allows in a millisecond.
     const MS: u64 = 100_000;
 
     /// The weights of queues whose tins have these (weight, bytes sent a millisecond), and the
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_weighs_what_its_flows_count_for() {
+    fn a_queue_s_weight_is_the_sum_of_its_flows() {
         let host = 1 << 16;
         // One host's only flow and a quarter of another's, and the rest of that one's.
         let best_effort = |weight| vec![(weight, MS / 4)];
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(parts[0][3], 3 << 14);
         assert_eq!(parts[1][3], 1 << 14);
         assert_eq!(parts[0][0], 1 << 15);
-        assert_eq!(parts[0][1], 1 << 16, "whoever comes first would have all of it");
+        assert_eq!(parts[0][1], 1 << 16, "the first would have all of it");
     }
 
     #[test]
@@ -370,14 +370,14 @@ mod tests {
         let (weights, _) = meet(Diffserv::Diffserv4, &[best_effort.clone(), voice(MS / 4)]);
         let ratio = f64::from(weights[0]) / f64::from(weights[1]);
         assert!((ratio - 3.0).abs() < 0.05, "{weights:?}");
-        // One that sends less, and in which nobody waits, leaves more.
+        // A tin that sends less, and in which no packet waits, leaves more.
         let content = vec![(0, 0), (0, 0), (0, 0), (0, MS / 20)];
         let (weights, _) = meet(Diffserv::Diffserv4, &[best_effort, content]);
         assert!(u64::from(weights[0]) > WHOLE / 10 * 9, "{weights:?}");
     }
 
     #[test]
-    fn a_queue_without_flows_weighs_what_one_would() {
+    fn a_queue_without_flows_has_the_weight_of_one() {
         let nobody = vec![(0, 0)];
         let (weights, _) = meet(Diffserv::BestEffort, &[nobody, vec![(3 << 16, MS)]]);
         assert_eq!(u64::from(weights[0]), WHOLE / 4);

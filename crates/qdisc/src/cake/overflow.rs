@@ -166,8 +166,8 @@ mod tests {
     }
 
     proptest! {
-        /// The oracle sorts all queues by length, each time. Whoever has packets is in the heap,
-        /// once, and nobody else is.
+        /// The oracle sorts all queues by length, each time. The heap holds each queue with packets
+        /// once, and no others.
         #[test]
         fn the_longest_queue_is_the_longest(
             steps in prop::collection::vec((0..FLOWS, step()), 1..300),

@@ -74,8 +74,7 @@ impl List {
         self.tail = id;
     }
 
-    /// Puts `id`, who has no neighbours, behind all others of a list from which nobody is taken but
-    /// the first.
+    /// Appends `id`, which is unlinked, to a list from which only the first is taken.
     #[inline(always)]
     pub(super) fn append(&mut self, slab: &mut Slab<impl Linked>, id: u16) {
         debug_assert_eq!(slab[id].next(), NONE);
@@ -123,8 +122,7 @@ impl Wheel {
         Self { lists: [List::EMPTY; ROUNDS as usize], occupied: 0, now: 0 }
     }
 
-    /// Puts `id`, who has no neighbours, behind all others of the round that comes `rounds` later:
-    /// 1 to 63.
+    /// Appends `id`, which is unlinked, to the round that comes `rounds` later: 1 to 63.
     #[inline]
     pub(super) fn put(&mut self, slab: &mut Slab<impl Linked>, id: u16, rounds: u32) {
         let at = (self.now + rounds) % ROUNDS;
@@ -146,7 +144,7 @@ impl Wheel {
         self.lists[self.now as usize].front()
     }
 
-    /// Takes the one whose turn it is, behind whom `next` stands.
+    /// Takes the next one, which is followed by `next`.
     #[inline(always)]
     pub(super) fn pop_front(&mut self, next: u16) {
         self.lists[(self.now % ROUNDS) as usize].pop_front(next);
@@ -189,7 +187,7 @@ mod tests {
     proptest! {
         /// The oracle is a `VecDeque`.
         #[test]
-        fn a_list_gives_in_order_what_was_not_taken_out(
+        fn a_list_keeps_the_order_of_its_remaining_items(
             steps in prop::collection::vec((0u16..64, any::<bool>()), 1..300),
         ) {
             let mut slab = slab(64);
@@ -210,7 +208,7 @@ mod tests {
 
         /// The oracle keeps the number of the round in which each comes.
         #[test]
-        fn everyone_comes_in_his_round_and_in_order(
+        fn each_item_comes_in_its_round_and_in_order(
             steps in prop::collection::vec(prop::option::weighted(0.6, 1u32..ROUNDS), 1..300),
         ) {
             let mut slab = slab(300);

@@ -29,9 +29,9 @@ pub(super) struct Shared {
     meter: Box<dyn Meter>,
     /// Granted, and not used.
     paid: u64,
-    /// What dropped packets cost, and nobody has paid.
+    /// The cost of dropped packets that is not yet paid.
     debt: u64,
-    /// What the meter was told last.
+    /// The last value that the meter was given.
     yields: bool,
 }
 
@@ -44,7 +44,7 @@ impl Seat {
         }
     }
 
-    /// Whether it is nobody else's limit.
+    /// Whether no other queue shares the limit.
     pub(super) fn is_own(&self) -> bool {
         !matches!(self, Self::Shared(_))
     }
@@ -69,8 +69,8 @@ impl Seat {
         }
     }
 
-    /// Whether a packet that is charged `charge` may leave at `now`. Where there are other queues,
-    /// one that is not urgent lets those go first that are.
+    /// Whether a packet that is charged `charge` may leave at `now`. If there are other queues, a
+    /// packet that is not urgent yields to urgent ones.
     ///
     /// # Errors
     /// When it, or a shorter one, may.
@@ -150,7 +150,7 @@ impl Shared {
             self.yields = yields;
             self.meter.yields(yields);
         }
-        // What was taken in although it is too long pays what can be paid.
+        // An oversized packet that was accepted pays as much as possible.
         let rest = Bytes(cost - self.paid).min(self.meter.longest());
         match self.meter.take(rest, Nanos::ZERO, now) {
             Take::Granted => {

@@ -1,4 +1,4 @@
-//! What a packet is charged, and how long packets are.
+//! The charge of a packet, and the range of lengths.
 
 use super::{Config, average};
 use narrows_units::{Bytes, wire::Overhead};
@@ -65,7 +65,7 @@ impl Sizes {
         }
     }
 
-    /// One that goes on from here with extremes of its own, to be used instead of this one or not.
+    /// A copy that continues from here with extremes of its own, and may replace this one.
     #[inline]
     pub(super) fn ahead(&self) -> Self {
         Self { network: Range::NOTHING, adjusted: Range::NOTHING, ..*self }
@@ -85,7 +85,7 @@ impl Sizes {
         if self.is_plain { self.network.most } else { self.adjusted.most }
     }
 
-    /// What a frame of `len` bytes is charged whose network layer begins at `offset`.
+    /// The charge of a frame of `len` bytes whose network layer begins at `offset`.
     #[inline]
     pub(super) fn charge(&mut self, len: Bytes, offset: u16) -> u32 {
         if self.is_plain {
@@ -125,8 +125,8 @@ impl Sizes {
     }
 }
 
-/// A frame's length without what is `stripped`, and with `overhead`. A call, so that what it takes
-/// does not slow down those who need none of it.
+/// A frame's length without the `stripped` bytes, and with `overhead`. Not inlined, so that
+/// configurations without it do not pay for it.
 #[inline(never)]
 fn adjust(overhead: Overhead, len: Bytes, stripped: u16) -> (u32, u32) {
     let network = len - Bytes(u64::from(stripped));

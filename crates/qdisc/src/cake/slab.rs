@@ -15,8 +15,8 @@ const LEAST: usize = 64;
 /// No place.
 pub(super) const NONE: u16 = u16::MAX;
 
-/// Places for up to 65,535 values. One that was taken is never given back; whoever is done with
-/// it uses it for something else.
+/// Places for up to 65,535 values. A place is never given back; its owner reuses it for another
+/// value.
 pub(super) struct Slab<T> {
     /// Those that were taken.
     places: Vec<T>,
@@ -33,7 +33,7 @@ impl<T: Default> Slab<T> {
         self.places.len() < self.places.capacity()
     }
 
-    /// A place that nobody has taken before.
+    /// A place that was never taken before.
     ///
     /// # Panics
     /// Where there is none: tables that refer to a slab are smaller.
@@ -66,7 +66,7 @@ impl<T: Default> Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// What is at `place`, if it is any.
+    /// The value at `place`, if that exists.
     #[inline]
     pub(super) fn get(&self, place: u16) -> Option<&T> {
         self.places.get(usize::from(place))

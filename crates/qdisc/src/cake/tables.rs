@@ -1,4 +1,4 @@
-//! What is found through a hash: the flows of a tin, and their hosts.
+//! Look-up by hash: the flows of a tin, and their hosts.
 //!
 //! Allocated when the first packet of a tin comes, and given back after a rest.
 //!
@@ -11,7 +11,7 @@ use super::neighbours::Neighbours;
 use super::ways::Ways;
 use crate::Census;
 
-/// What is allocated when the first packet of a tin comes.
+/// Allocated when the first packet of a tin arrives.
 pub(super) struct Tables {
     pub(super) ways: Ways,
     /// By end, where hosts matter there.
@@ -77,7 +77,7 @@ impl Tables {
         }
     }
 
-    /// New siblings have heard of nobody.
+    /// New siblings know no hosts yet.
     pub(super) fn forget_what_was_told(&mut self) {
         for hosts in [&mut self.sources, &mut self.destinations].into_iter().flatten() {
             hosts.forget_what_was_told();

@@ -30,18 +30,18 @@ pub(super) struct Tin {
     /// Flows that are not idle.
     pub(super) sparse_flows: u32,
     pub(super) bulk_flows: u32,
-    /// The sum of what flows that are not idle count for, in parts of a host. Those that are sparse
-    /// count, too: where they go first they are soon gone, and where they do not get a turn at all
-    /// nobody else would know of them. Kept up only where there is somebody else.
+    /// The sum of the weights of flows that are not idle, in parts of a host. Sparse flows count,
+    /// too: where they go first they are soon gone, and where they never get a turn, siblings must
+    /// know of them. Maintained only if there are siblings.
     pub(super) weight: u64,
     quanta: Quanta,
     pub(super) backlog: Bytes,
     /// The part of the rate up to which this tin goes first, on this queue.
     per_byte: PerByte,
     pub(super) next: Nanos,
-    /// What it may still send in its turn among tins, where there is no rate.
+    /// What it may still send in its turn among tins, if there is no rate.
     pub(super) deficit: i64,
-    /// What it gets a turn, on this queue.
+    /// Its quantum on this queue.
     pub(super) quantum: u32,
     pub(super) terms: Terms,
     /// Bytes that have left, as charged.
@@ -99,8 +99,8 @@ impl Tin {
         }
     }
 
-    /// Works to `config` from now on, with `rate` as its threshold, that of all queues together:
-    /// what a flow has to wait for are the packets of all flows of the port, wherever they stand.
+    /// Applies `config`, with `rate` as its threshold over all queues: a flow waits for packets of
+    /// all flows of the port, on whichever queue.
     pub(super) fn follow(&mut self, config: &Config, rate: Option<Rate>) {
         let frame = Bytes(u64::from(config.frame));
         let quantum = rate.map_or(QUANTUM_MAX, |rate| {
@@ -116,7 +116,7 @@ impl Tin {
         self.figures.quantum = quantum;
     }
 
-    /// Counts what comes in.
+    /// Counts an arrival.
     #[inline]
     pub(super) fn receive(&mut self, came: Came, now: Nanos) {
         if self.backlog == Bytes::ZERO {
@@ -144,7 +144,7 @@ impl Tin {
         self.sparse_flows + self.bulk_flows != 0
     }
 
-    /// The flow whose turn it is. It may have no packets, or may not send: then its turn is over.
+    /// The current flow. If it has no packets, or may not send, its turn is over.
     #[inline(always)]
     pub(super) fn front(&mut self) -> Option<u16> {
         self.sparse.front().or_else(|| self.wheel.front())
@@ -207,8 +207,8 @@ impl Tin {
                 self.begin_to_stand(flow);
             }
         }
-        // One that waits without packets counts on other queues, too: its next one may be here
-        // before its turn is.
+        // A flow that waits without packets counts on other queues, too: its next packet may arrive
+        // before its turn.
         let counts = flow.standing == Standing::Bulk || neighbours.is_some();
         let load = if counts { self.weigh(flow, neighbours) } else { flow.load };
         let rounds = self.wait(flow, load);
@@ -228,7 +228,7 @@ impl Tin {
         rounds
     }
 
-    /// What a flow of a host with `load` flows may send a round, in 1/256 byte.
+    /// The quantum of a flow of a host with `load` flows, in 1/256 byte.
     #[inline]
     pub(super) fn quantum_of(&self, load: u16) -> NonZeroU32 {
         self.quanta.of(load)
@@ -291,12 +291,12 @@ impl Tin {
         }
     }
 
-    /// A packet that is charged `charge` has left, or counts as if it had, and there are other
-    /// tins: where it is the only one nobody asks whose turn it is.
+    /// A packet with the charge `charge` has left, or counts as if it had. Called only if there are
+    /// other tins.
     #[inline]
     pub(super) fn charge(&mut self, charge: u32, now: Nanos) {
         let time = self.per_byte.time(charge);
-        // What it missed it may make up for; what it had beyond its part is not held against it.
+        // It may catch up on a deficit; excess is forgiven.
         self.next = if self.next < now { self.next + time } else { self.next.max(now + time) };
         self.deficit -= i64::from(charge);
     }
@@ -308,7 +308,7 @@ impl Tin {
         self.spread.record(sojourn);
     }
 
-    /// What it has done.
+    /// Its statistics.
     pub(super) fn figures(&self) -> TinFigures {
         let [average_delay, peak_delay, base_delay] = self.delays.get();
         TinFigures {

@@ -13,7 +13,7 @@ use narrows_packet::Headers;
 /// One of 256 parts: thresholds and quanta of the eight-tin schemes shrink by 7/8 a tin.
 const WHOLE: u64 = 1 << 16;
 
-/// What a tin of a scheme is.
+/// A tin of a scheme.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Share {
     /// The part of the rate up to which it goes first, in 1/65536.

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_over_when_the_next_one_begins() {
+    fn a_window_ends_when_the_next_one_begins() {
         let mut windows = Windows::new();
         assert!(windows.is_over(Nanos::ZERO));
         windows.begin(Nanos::from_millis(130), None);

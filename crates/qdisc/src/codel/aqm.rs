@@ -9,7 +9,7 @@ use narrows_units::{Bytes, Nanos};
 pub(crate) enum Fate {
     /// It leaves, perhaps with a mark.
     Leaves,
-    /// It is to be dropped, and the one behind it to be asked about.
+    /// Drop it, and ask about the next one.
     Dropped,
 }
 

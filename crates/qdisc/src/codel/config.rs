@@ -17,7 +17,7 @@ pub struct CeThreshold {
 /// ECN in the lower two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Selector {
-    /// What it is to be.
+    /// The parameters of `codel`.
     pub value: u8,
     /// Which bits count; 0 selects all packets.
     pub mask: u8,
@@ -39,7 +39,7 @@ pub struct Config {
     pub limit: u32,
     /// The sojourn time that is aimed at (`target`).
     pub target: Nanos,
-    /// About the longest round trip of those who are to respond (`interval`).
+    /// About the longest round trip of the senders (`interval`).
     pub interval: Nanos,
     /// Whether packets that can be marked are, instead of dropped (`ecn`, `noecn`).
     pub ecn: bool,
@@ -62,7 +62,7 @@ impl Config {
         }
     }
 
-    /// What it wants to know of packets.
+    /// The packet fields that it reads.
     pub(crate) fn reading(&self) -> Reading {
         let headers = self.ecn || self.ce_threshold.is_some();
         Reading { headers, ..Reading::NOTHING }

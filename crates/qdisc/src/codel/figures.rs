@@ -33,8 +33,8 @@ pub struct State {
     pub sojourn: Nanos,
     /// Whether it signals.
     pub is_dropping: bool,
-    /// How long it is to the next signal, counted from when the queue was asked last; negative
-    /// where it is due. 0 where there was none yet.
+    /// The time to the next signal, from the last call; negative if it is overdue, 0 if there was
+    /// no signal yet.
     pub drop_next_nanos: i64,
 }
 
@@ -43,7 +43,7 @@ pub struct State {
 pub struct Figures {
     /// Where the law stands; of several queues that of the one in which packets stand longest.
     pub state: State,
-    /// What it has done.
+    /// Its statistics.
     pub signals: Signals,
     /// Packets dropped because the limit was reached.
     pub drop_overlimit: u64,

@@ -35,7 +35,7 @@ pub(crate) fn after(then: Nanos, interval: Nanos, count: u32) -> Nanos {
 pub(crate) struct Terms {
     /// The sojourn time that is aimed at.
     pub(crate) target: Nanos,
-    /// About the longest round trip of those who are to respond.
+    /// About the longest round trip of the senders.
     pub(crate) interval: Nanos,
     /// Bytes that may stand however long they take.
     pub(crate) frame: u64,
@@ -71,9 +71,9 @@ impl Codel {
         }
     }
 
-    /// Whether to signal by a packet that is about to leave at `now` after `sojourn`, with so many
-    /// bytes `behind` it. One that is dropped for it has another one in its place, of which the
-    /// same is to be asked.
+    /// Whether to signal with a packet that is about to leave at `now` after `sojourn`, with so
+    /// many bytes `behind` it. If it is dropped, ask the same about the packet that takes its
+    /// place.
     #[inline]
     pub(crate) fn signals(
         &mut self,
@@ -168,8 +168,8 @@ mod tests {
     const TERMS: Terms =
         Terms { target: Nanos::from_millis(5), interval: Nanos::from_millis(100), frame: 1514 };
 
-    /// The times in ms at which there is a signal when a packet leaves every 100 us after
-    /// `sojourn`, and what is dropped is followed by another one at once.
+    /// The times in ms of signals when a packet leaves every 100 us after `sojourn`, and the next
+    /// packet follows a dropped one at once.
     fn signals(codel: &mut Codel, from_ms: u64, to_ms: u64, sojourn: Nanos) -> Vec<f64> {
         let mut times = vec![];
         for step in from_ms * 10..to_ms * 10 {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_no_more_than_a_frame_is_let_be() {
+    fn a_packet_with_at_most_a_frame_behind_it_is_spared() {
         let mut codel = Codel::new();
         for ms in 1..10_000 {
             let now = Nanos::from_millis(ms);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_again_soon_is_met_where_he_was_left_and_later_is_not() {
+    fn a_queue_that_returns_soon_resumes_its_signal_rate_and_a_later_one_does_not() {
         for (pause_ms, more) in [(200, true), (1_700, false)] {
             let mut codel = Codel::new();
             let first = signals(&mut codel, 1000, 2000, Nanos::from_millis(6)).len();
@@ -291,7 +291,7 @@ mod tests {
     proptest! {
         /// The oracle is the pseudo-code of RFC 8289, section 5.
         #[test]
-        fn it_drops_what_the_textbook_drops(
+        fn it_drops_as_the_textbook_model(
             phases in prop::collection::vec((1usize..400, 0u64..20, 0u64..30_000), 1..20),
         ) {
             let (mut codel, mut textbook) = (Codel::new(), Textbook::default());

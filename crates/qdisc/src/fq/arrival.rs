@@ -80,7 +80,7 @@ impl Fq {
         flow.band = band;
         if flow.queue.front().is_none() {
             self.counted.inactive_flows -= 1;
-            // Nobody earns anything by silence.
+            // A silent flow earns no credit.
             flow.due = flow.due.max(now);
         }
         if flow.standing == Standing::Idle {

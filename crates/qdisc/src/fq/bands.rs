@@ -1,4 +1,4 @@
-//! Three bands by priority, and whose turn it is.
+//! Three bands by priority, served by weighted deficit round robin.
 //!
 //! A packet has the priority that Linux gives to those that it forwards: by two bits of the old
 //! type of service, which are in the middle of today's code point (RFC 1349; `rt_tos2priority()`).
@@ -88,7 +88,7 @@ impl Bands {
         &mut self.bands[usize::from(band)]
     }
 
-    /// The band whose turn it is, and nobody's where all flows are held or idle.
+    /// The band that is next; unspecified while all flows are held or idle.
     #[inline]
     pub(super) fn turn(&mut self) -> Option<&mut Band> {
         if !self.bands.iter().any(Band::has_flows) {

@@ -10,7 +10,7 @@ pub const QUANTUM_MAX: u32 = 1 << 20;
 /// The least weight of a band, as in Linux: some full frames.
 pub const WEIGHT_MIN: u32 = 16 << 10;
 
-/// What is done with a packet whose departure time is beyond the horizon.
+/// The treatment of a packet whose departure time is beyond the horizon.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Beyond {
     /// Its time becomes the horizon (`horizon_cap`).

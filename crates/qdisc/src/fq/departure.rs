@@ -1,4 +1,4 @@
-//! A packet leaves: whose turn it is, and whether its time has come.
+//! Departure: which flow is next, and whether its time has come.
 
 use super::Fq;
 use super::flow::Standing;
@@ -95,7 +95,7 @@ impl Fq {
         self.bands.get_mut(flow.band).line_up(&mut self.table.flows, at);
     }
 
-    /// `at`, whose turn it is, waits for its next one.
+    /// The current flow, `at`, waits for its next turn.
     #[inline]
     fn line_up(&mut self, at: u32) {
         if let Some(band) = self.bands.turn() {
@@ -105,7 +105,7 @@ impl Fq {
         self.bands.get_mut(band).line_up(&mut self.table.flows, at);
     }
 
-    /// `at`, whose turn it is, waits until `ready`.
+    /// The current flow, `at`, waits until `ready`.
     #[inline]
     fn hold(&mut self, at: u32, ready: Nanos) {
         if let Some(band) = self.bands.turn() {
@@ -116,8 +116,8 @@ impl Fq {
         self.counted.throttled += 1;
     }
 
-    /// `at`, whose turn it is, has no packets. A new flow waits for one more turn, so that it does
-    /// not count as new again and again and leave nothing to the old ones.
+    /// The current flow, `at`, has no packets. A new flow waits for one more turn, so that it does
+    /// not count as new repeatedly and starve the old ones.
     fn retire(&mut self, at: u32, is_new: bool, now: Nanos) {
         if is_new {
             self.line_up(at);
@@ -129,8 +129,8 @@ impl Fq {
         self.table.rest(at, now);
     }
 
-    /// Takes out a packet whatever its time: of a flow that takes turns, or else of the one that
-    /// waits for the least time.
+    /// Takes out a packet regardless of its time: from a flow that takes turns, or else from the
+    /// one with the earliest time.
     pub(super) fn drain_one(&mut self, packets: &mut Packets) -> Option<PacketId> {
         let id = self.control.pop_front(packets).or_else(|| self.drain_flow(packets))?;
         self.gone(packets, id);
@@ -157,8 +157,8 @@ impl Fq {
         }
     }
 
-    /// The pace has changed at `now`: nobody has to wait for longer than a quantum takes from now
-    /// on, and everyone is asked again.
+    /// The pace has changed at `now`: no flow waits for longer than a quantum takes from now on,
+    /// and all are checked again.
     pub(super) fn repace(&mut self, now: Nanos) {
         let latest = self.pace.map_or(now, |pace| now + pace.round());
         for flow in self.table.flows.iter_mut() {

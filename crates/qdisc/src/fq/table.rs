@@ -35,7 +35,7 @@ impl Chained for Flow {
 
 pub(super) struct Table {
     pub(super) flows: FlowTable<Flow>,
-    /// Flows that are idle, the one that has been so for longest first.
+    /// Idle flows, the longest idle first.
     idle: List,
     collected: u64,
 }
@@ -47,8 +47,7 @@ impl Table {
         Self { flows, idle: List::EMPTY, collected: 0 }
     }
 
-    /// How many buckets there are where the operator says `buckets`: what nobody touches takes no
-    /// memory.
+    /// The number of buckets for the operator's `buckets`; untouched buckets take no memory.
     pub(super) fn buckets(buckets: u32, mask: u32) -> u32 {
         buckets.max(mask.saturating_add(1).min(FLOWS_MAX))
     }
@@ -80,8 +79,8 @@ impl Table {
         self.idle.remove(&mut self.flows, id);
     }
 
-    /// Forgets a few flows that have been idle for long. One that still has to wait for its time is
-    /// not forgotten, nor are those behind it, unless there are too many.
+    /// Forgets a few flows that have been idle for long. A flow that still waits for its time is
+    /// kept, and so are those behind it, unless there are too many.
     fn collect(&mut self, now: Nanos) {
         for _ in 0..AT_ONCE {
             let Some(id) = self.idle.front() else { return };
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_to_wait_is_not_forgotten() {
+    fn a_flow_that_waits_is_not_forgotten() {
         let mut table = Table::new(16, 0);
         let id = table.add(7, 0, SECOND);
         table.flows[id as usize].due = Nanos::from_secs(60);
@@ -149,10 +148,10 @@ mod tests {
     }
 
     proptest! {
-        /// The oracle is a map from keys to places: with any number of buckets everyone is found,
-        /// and nobody else, and only flows that have been idle for three seconds are missing.
+        /// The oracle is a map from keys to places: with any number of buckets each flow and no
+        /// other is found, and only flows that have been idle for three seconds are missing.
         #[test]
-        fn everyone_who_is_not_forgotten_is_found(
+        fn each_remembered_flow_is_found(
             steps in prop::collection::vec((0u32..300, 0u64..400, 0u32..5), 1..300),
         ) {
             let mut table = Table::new(8, 0);

@@ -22,7 +22,7 @@ pub struct Config {
     pub memory_limit: Bytes,
     /// The sojourn time that is aimed at (`target`).
     pub target: Nanos,
-    /// About the longest round trip of those who are to respond (`interval`).
+    /// About the longest round trip of the senders (`interval`).
     pub interval: Nanos,
     /// Bytes that a flow may send in its turn, at least 1 (`quantum`).
     pub quantum: u32,
@@ -38,7 +38,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// What it wants to know of packets.
+    /// The packet fields that it reads.
     pub(crate) const READING: Reading = Reading { headers: true, ..Reading::NOTHING };
 
     /// `fq_codel` without any word, for frames of up to `frame` bytes.

@@ -1,4 +1,4 @@
-//! What a class of a tree is to be, and how a queue asks for what it may send.
+//! The parameters of a class in a tree, and the interface through which a queue buys credit for it.
 
 use crate::{Census, Spec, Weight};
 use narrows_packet::Reading;
@@ -15,9 +15,9 @@ pub const DEPTH_MAX: usize = 16;
 pub struct Class {
     /// The class above it; `None` at the root.
     pub parent: Option<u32>,
-    /// What it gets whatever others do.
+    /// Its assured rate.
     pub rate: Rate,
-    /// What it never exceeds.
+    /// The rate that it never exceeds.
     pub ceil: Rate,
     /// How much may leave at once at `rate` after a pause.
     pub burst: Bytes,
@@ -27,11 +27,11 @@ pub struct Class {
     pub prio: u8,
     /// In what proportion classes of the same priority share what they borrow.
     pub quantum: u32,
-    /// What a frame is charged.
+    /// The charge of a frame.
     pub overhead: Overhead,
 }
 
-/// What a queue has been granted.
+/// A grant to a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
     /// How much.
@@ -41,8 +41,8 @@ pub struct Grant {
     pub lender: u8,
 }
 
-/// What a class that was refused waits for, where others wait for the same: at each of the classes
-/// above it up to one there is a line of those below that want it.
+/// What a refused class waits for together with others: each class above it, up to one, has a line
+/// of those below that wait for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Line {
     /// By what right it asks: at one class, those that ask by the same stand in one line. Where one
@@ -51,21 +51,21 @@ pub struct Line {
     /// In how many lines it has to be the first: those of so many classes above it, its parent's
     /// before all.
     pub levels: u8,
-    /// Whether what it waits for is lent. If not, it has of its own what it needs.
+    /// Whether it waits to borrow. If not, it has enough credit of its own.
     pub borrows: bool,
 }
 
 /// One queue's seat at one leaf class, while it has something to send.
 pub trait ClassMeter: Send {
-    /// Asks for `want` bytes at `now`, or for `least` of them where there are not more: of what the
-    /// class itself has, or, where `borrow` is true, of what those above it lend as well.
+    /// Asks for `want` bytes at `now`, or at least `least`: of the class's own credit or, if
+    /// `borrow` is true, also of what the classes above lend.
     ///
     /// # Errors
     /// Not even `least`: when to ask again.
     fn buy(&mut self, least: Bytes, want: Bytes, borrow: bool, now: Nanos) -> Result<Grant, Nanos>;
 
-    /// Where somebody above the class refused the last [`ClassMeter::buy`], with `borrow`: what is
-    /// waited for. `None` where it is a matter of this class alone.
+    /// If a class above refused the last [`ClassMeter::buy`] with `borrow`: what this class waits
+    /// for. `None` if the refusal concerns this class alone.
     fn line(&self) -> Option<Line> {
         None
     }
@@ -92,8 +92,9 @@ pub trait ClassMeter: Send {
     /// send for it. Strategies whose queues are served as they come ignore it.
     fn weigh(&mut self, _weight: Weight) {}
 
-    /// What the queue sends next for the class is of this rank from `now` on: on all queues of the
-    /// class, better ranks go first. Strategies whose queues are served as they come ignore it.
+    /// From `now` on, the queue's next packet for the class has this rank: better ranks go first on
+    /// all queues of the class. Strategies that serve queues in the order of their requests ignore
+    /// it.
     fn rank(&mut self, _rank: u8, _now: Nanos) {}
 
     /// A number that no other class of its tree has or had, for [`TreeMeter::is_seat_of`].
@@ -104,8 +105,8 @@ pub trait ClassMeter: Send {
     /// Something is queued here from now on, or nothing any more.
     fn set_active(&mut self, active: bool);
 
-    /// What is in credit at `now` at the rate and at the ceiling; negative where it is owed. In
-    /// nanoseconds, as `tc` shows tokens; of the class first, and then of those above it.
+    /// The credit at `now` at the rate and at the ceiling; negative for debt. In nanoseconds, as
+    /// `tc` shows tokens; of the class first, and then of those above it.
     fn tokens(&self, now: Nanos) -> Vec<[i64; 2]>;
 }
 
@@ -117,8 +118,8 @@ pub struct Leaf {
     pub qdisc: Spec,
 }
 
-/// So many classes on a queue each ask for themselves, see [`TreeMeter::asking_alone`]. It costs
-/// little, and nobody waits for another one's turn.
+/// Up to this many classes on a queue each ask for themselves, see [`TreeMeter::asking_alone`].
+/// That costs little, and no class waits for another's turn.
 const FEW: usize = 32;
 
 /// One queue's seat at a tree.
@@ -151,6 +152,6 @@ pub trait TreeMeter: Send {
         None
     }
 
-    /// What the qdiscs below any of the classes want to know of packets.
+    /// The packet fields that the qdiscs below any class read.
     fn reading(&self) -> Reading;
 }

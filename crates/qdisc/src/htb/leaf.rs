@@ -10,7 +10,7 @@ use narrows_cpu::{prefetch, prefetch_all};
 use narrows_packet::{PacketId, Packets};
 use narrows_units::{Bytes, Nanos, wire::Overhead};
 
-/// What a class waits for.
+/// What a class is waiting for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     /// For packets.
@@ -21,8 +21,8 @@ pub(super) enum State {
     Waiting,
 }
 
-/// How long a class that has nothing to send counts among those that have: one that sends a little
-/// all the time does not come and go with each packet.
+/// How long a class without packets still counts as active, so that a sparse class does not come
+/// and go with each packet.
 pub(super) const LINGER: Nanos = Nanos::from_millis(1);
 
 /// What came of a turn.
@@ -54,7 +54,7 @@ pub(super) struct Leaf {
     /// and the rank of what it sends.
     has_ranks: bool,
     link: Link,
-    /// What the packet that leaves next costs, where there is one,
+    /// The cost of the next packet, if there is one,
     cost: Bytes,
     /// and its rank.
     next_rank: u8,
@@ -66,18 +66,18 @@ pub(super) struct Leaf {
     meter: Box<dyn ClassMeter>,
     quantum: Bytes,
     overhead: Overhead,
-    /// What the tree was told that the queue weighs.
+    /// The queue's weight, as last told to the tree.
     weight: Weight,
     /// When it asks again, where it waits for a time.
     pub(super) until: Nanos,
-    /// When somebody comes to look whether it does; [`Nanos::MAX`] for never.
+    /// When to check whether it does; [`Nanos::MAX`] for never.
     pub(super) looked_at: Nanos,
     /// Until when it counts among those that have something to send, where it has nothing.
     pub(super) lingers_until: Nanos,
 
-    /// Whether somebody comes to look then.
+    /// Whether that check is scheduled.
     pub(super) is_looked_after: bool,
-    /// Whether what it stands in line for is credit for what it has of its own.
+    /// Whether it stands in line with credit of its own.
     pub(super) has_own: bool,
     /// The lines for which it asks, before each of them.
     pub(super) asks_for: Top,
@@ -220,7 +220,7 @@ impl Leaf {
         (self.weight, self.asked_rank) = (Weight::ONE, 0);
     }
 
-    /// Tells the tree what the queue weighs. A little more or less is not worth what that costs.
+    /// Tells the tree the queue's weight. Small changes are not worth the cost.
     #[inline(never)]
     fn follow_weight(&mut self) {
         let weight = self.queue.qdisc().weight();
@@ -230,7 +230,7 @@ impl Leaf {
         }
     }
 
-    /// Looks up the rank of the packet that has just become the one that leaves next.
+    /// Looks up the rank of the new next packet.
     #[inline]
     fn rank_next(&mut self) {
         if self.has_ranks {
@@ -263,7 +263,7 @@ impl Leaf {
         self.queue.held.is_none() || (self.has_ranks && self.queue.qdisc().ranking().next < asked)
     }
 
-    /// Takes over what the class is now.
+    /// Applies the class's new parameters.
     pub(super) fn retune(&mut self, class: &Class, qdisc: Spec, handover: &mut Handover<'_>) {
         self.follow(class);
         self.has_weight = qdisc.config.has_weight();
@@ -276,7 +276,7 @@ impl Leaf {
         self.follow_weight();
     }
 
-    /// What it waits for besides a time, after it was refused what others lend.
+    /// What it waits for in addition to a time, after it could not borrow.
     #[inline]
     pub(super) fn line(&self) -> Option<Line> {
         self.meter.line()
@@ -319,8 +319,8 @@ impl Leaf {
         self.meter.set_active(active);
     }
 
-    /// Sends up to a quantum, of what the class has itself or, where `borrow` is true, of what
-    /// others lend.
+    /// Sends up to a quantum, with the class's own credit or, if `borrow` is true, with borrowed
+    /// credit.
     #[inline]
     pub(super) fn turn(
         &mut self,
@@ -387,7 +387,7 @@ impl Leaf {
             };
             self.cost = self.overhead.cost(held.len);
             self.rank_next();
-            // What was bought is for packets of one rank.
+            // A purchase is for packets of one rank.
             if self.cost > credit || (self.has_ranks && self.next_rank > self.asked_rank) {
                 self.queue.held = Some(held);
                 break Turn::More;

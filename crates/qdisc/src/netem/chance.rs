@@ -22,7 +22,7 @@ const EXPONENT: f64 = 3.0;
 const MEAN: f64 = EXPONENT / (EXPONENT - 1.0);
 /// and what it is scaled by.
 const SCALE: f64 = 4.0 / 3.0;
-/// What the mixed distribution is scaled by, so that it is as wide as tc's table.
+/// The scale of the mixed distribution that makes it as wide as tc's table.
 const MIXED: f64 = 1.27;
 
 /// Where all draws of one instance come from.
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_happens_as_often_as_it_should_whatever_the_correlation() {
+    fn frequencies_are_right_at_any_correlation() {
         for (probability, correlation) in [(1.0, 0.0), (1.0, 25.0), (30.0, 50.0), (30.0, 90.0)] {
             let mut chances = Chances::new(7, 0);
             let mut draw = Draw::default();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_is_like_the_one_before_it_as_much_as_asked_and_as_wide_as_without() {
+    fn delays_are_correlated_as_configured_and_keep_their_width() {
         for correlation in [25.0, 75.0] {
             let (_, correlated) =
                 mean_and_correlation(&times(Distribution::Uniform, correlation, 5));

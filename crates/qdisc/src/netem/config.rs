@@ -20,7 +20,7 @@ impl Probability {
 pub struct Happening {
     /// To how many of them.
     pub probability: Probability,
-    /// How much one that is met makes it more probable for the next.
+    /// The correlation: how much more probable a hit makes the next one.
     pub correlation: Probability,
 }
 
@@ -100,11 +100,11 @@ pub struct RateLimit {
 const CATCH_UP: Nanos = Nanos::from_millis(1);
 /// and no more than this,
 const CATCH_UP_MOST: Bytes = Bytes(256 << 10);
-/// but a frame that is being sent and one that waits must both fit.
+/// but one frame that is being sent and one that waits must both fit.
 const CATCH_UP_FRAMES: u64 = 2;
 
 impl RateLimit {
-    /// What a frame of `len` bytes is charged.
+    /// The charge of a frame of `len` bytes.
     #[inline]
     pub fn cost(&self, len: Bytes) -> Bytes {
         let len = len.0.saturating_add_signed(i64::from(self.overhead));
@@ -206,7 +206,7 @@ impl Config {
         }
     }
 
-    /// What it wants to know of packets.
+    /// The packet fields that it reads.
     pub(crate) fn reading(&self) -> Reading {
         Reading { headers: self.ecn, ..Reading::NOTHING }
     }

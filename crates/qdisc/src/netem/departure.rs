@@ -49,7 +49,7 @@ impl Netem {
                     packets.meta_mut(id).edt = Nanos::ZERO;
                     self.send(packets, id, out);
                 }
-                // Not `At`: what comes in is under way from then on, whoever waits here.
+                // Not `At`: an arrival starts its delay at once, whatever else waits here.
                 Take::Wait(at) => match later {
                     Next::Held(later) => break Next::Held(at.min(later)),
                     _ => break Next::Held(at),

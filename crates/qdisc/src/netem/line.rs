@@ -26,7 +26,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// What is under way.
+    /// Packets under way.
     #[inline]
     pub(super) fn backlog(&self) -> Backlog {
         self.backlog
@@ -82,7 +82,7 @@ impl Line {
                 return None;
             }
             let id = self.queue.pop_front(packets)?;
-            // To whoever is above, a time in there would be a meter's.
+            // A qdisc above would take this time for a meter's stamp.
             packets.meta_mut(id).edt = Nanos::ZERO;
             (queued, id)
         };
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_appended_arrives_last() {
+    fn appended_packets_arrive_last() {
         let mut packets = Packets::new(4);
         let mut line = Line::default();
         for (id, at) in [(0, 100), (1, 50), (2, 70)] {

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn one_in_a_hundred_is_one_in_a_hundred() {
+    fn a_probability_of_one_percent_hits_one_in_a_hundred() {
         let probability = percent(1.0);
         let random = Loss::Random(Happening { probability, ..Happening::default() });
         assert_near(lost(random), (1.0, 1.0 / 0.99));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_four_states_loses_what_its_balance_says() {
+    fn a_chain_of_four_states_loses_its_equilibrium_share() {
         let (p13, p31, p32, p23, p14) = (2.0, 20.0, 10.0, 30.0, 1.0);
         let chain = Loss::State {
             p13: percent(p13),
@@ -133,8 +133,8 @@ mod tests {
             p23: percent(p23),
             p14: percent(p14),
         };
-        // In balance what goes from one state to the others comes back: with the first for 1 the
-        // third is p13/p31, the second that times p32/p23, the fourth p14.
+        // In equilibrium the flows between states balance: relative to the first state, the third
+        // is p13/p31, the second that times p32/p23, and the fourth p14.
         let third = p13 / p31;
         let (second, fourth) = (third * p32 / p23, p14 / 100.0);
         let expected = 100.0 * (third + fourth) / (1.0 + second + third + fourth);

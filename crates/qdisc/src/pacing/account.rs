@@ -31,7 +31,7 @@ impl Account {
         }
     }
 
-    /// What is queued.
+    /// The backlog.
     #[inline]
     pub(super) const fn backlog(&self) -> Backlog {
         self.backlog
@@ -54,7 +54,7 @@ impl Account {
     #[inline]
     pub(super) fn left(&mut self, packets: &mut Packets, id: PacketId) {
         let meta = packets.meta_mut(id);
-        // To whoever is above, a time in there would be a meter's.
+        // A qdisc above would take this time for a meter's stamp.
         meta.edt = Nanos::ZERO;
         let len = Bytes::from(meta.len);
         self.backlog.packets -= 1;

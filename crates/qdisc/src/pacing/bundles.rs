@@ -32,7 +32,7 @@ use narrows_units::{Bytes, Nanos, Rate};
 
 /// The bucket of all destinations that are congested.
 const CONGESTED: usize = DESTINATIONS;
-/// If a packet has to wait for more turns than that, these are too slow.
+/// If a packet has to wait for more turns than this, turns are too slow.
 const LAG: u64 = 8;
 
 /// Rates by destination.
@@ -43,16 +43,17 @@ pub struct Bundles {
     /// By bucket of destinations: until when it is bound to the others that are congested, or was.
     /// None without a safeguard.
     bound_until: Box<[Nanos]>,
-    /// Until when any is, or was.
+    /// The latest of these times.
     any_until: Nanos,
-    /// Whether those are told apart that are not congested.
+    /// Whether destinations that are not congested have buckets of their own.
     by_host: bool,
     /// The longest frame, in bytes.
     frame: u64,
 }
 
 impl Bundles {
-    /// For frames of up to `frame` bytes. Without `by_host` only what is congested is kept apart.
+    /// For frames of up to `frame` bytes. Without `by_host` only packets to congested destinations
+    /// are spaced.
     pub fn new(frame: Bytes, by_host: bool) -> Self {
         let frame = frame.max(Bytes(1));
         Self {
@@ -66,14 +67,14 @@ impl Bundles {
         }
     }
 
-    /// The same with a safeguard that hears what all hear that have a view of the same.
+    /// The same with a safeguard, whose feedback all queues with the same board share.
     #[must_use]
     pub fn with_safeguard(self, feedback: Box<dyn Feedback>) -> Self {
         let bound_until = vec![Nanos::ZERO; DESTINATIONS].into_boxed_slice();
         Self { safeguard: Some(Safeguard::new(feedback)), bound_until, ..self }
     }
 
-    /// The same, but nobody overtakes whom `before` has postponed.
+    /// The same, but no packet overtakes one that `before` has postponed.
     #[must_use]
     pub(super) fn following(mut self, before: Self) -> Self {
         self.turns.follow(before.turns);
@@ -105,14 +106,14 @@ impl Bundles {
         }
     }
 
-    /// What comes from `source` carries `packet`. Whether it says that what goes there meets on the
-    /// way.
+    /// Processes the acknowledgement `packet` from `source`. Returns whether it reports congestion
+    /// towards `source`.
     pub(super) fn hear(&mut self, source: u32, packet: &Acknowledgement, now: Nanos) -> bool {
         let safeguard = self.safeguard.as_mut();
         safeguard.is_some_and(|safeguard| safeguard.comes(source, packet, now))
     }
 
-    /// The bucket that what goes to `destination` counts for, if for any.
+    /// The bucket of packets to `destination`, if any.
     #[inline]
     fn counts_for(&self, destination: u32, now: Nanos) -> Option<usize> {
         let own = bucket(destination);
@@ -143,12 +144,12 @@ impl Bundles {
         self.any_until = self.any_until.max(until);
     }
 
-    /// Begins to count what goes to `own` for all that is congested.
+    /// Starts counting packets to `own` as congested.
     #[cold]
     fn bind(&mut self, own: usize, known: Rate, now: Nanos) {
         if self.any_until <= now {
             let all = &mut self.buckets[CONGESTED];
-            // Nobody has been in there for a while, which is no window.
+            // It was empty for a while, and that is no window.
             all.begin();
             if now.since(self.any_until) >= LONGEST {
                 *all = Estimate::default();
@@ -158,7 +159,7 @@ impl Bundles {
         self.buckets[own].begin();
         let before = self.bound_until[own];
         if before == Nanos::ZERO || now.since(before) >= LONGEST {
-            // What it adds at least is known; that others left will be seen.
+            // The least that it adds is known; departures of others show later.
             let added = self.buckets[own].rate().max(known);
             let all = &mut self.buckets[CONGESTED];
             let sum = all.rate().bytes_per_sec().saturating_add(added.bytes_per_sec());
@@ -166,9 +167,9 @@ impl Bundles {
         }
     }
 
-    /// How far apart what goes to `destination` is to leave, as a power of two of nanoseconds,
-    /// where that matters. `known` is the rate of the flow that a packet at hand belongs to; the
-    /// destination's is no lower.
+    /// The spacing of packets to `destination`, as a power of two of nanoseconds, if it matters.
+    /// `known` is the rate of the flow that a packet at hand belongs to; the destination's is no
+    /// lower.
     #[inline]
     pub fn spacing(&mut self, destination: u32, known: Rate, now: Nanos) -> Option<u32> {
         self.look(destination, known, now);
@@ -232,8 +233,8 @@ impl Bundles {
         Some(behind)
     }
 
-    /// Nobody waits for his turn any more, all have been taken back; and flows have another rate
-    /// than the one that was seen.
+    /// All packets were taken back, so none waits for its turn; and flows have another rate than
+    /// the measured one.
     pub(super) fn begin_anew(&mut self) {
         self.buckets.fill(Estimate::default());
         self.turns = Turns::new(Bytes(self.frame), DESTINATIONS + 1);
@@ -248,7 +249,7 @@ impl Bundles {
         }
     }
 
-    /// How fast what goes to `destination` is in all, as far as is known; zero where nothing is.
+    /// The known total rate of packets to `destination`; zero if unknown.
     pub fn estimate(&self, destination: u32, now: Nanos) -> Rate {
         let counts_for = self.counts_for(destination, now).unwrap_or(bucket(destination));
         self.buckets[counts_for].rate()

@@ -3,7 +3,7 @@
 use narrows_packet::{Batch, PacketId, Packets};
 use narrows_units::Nanos;
 
-/// When a packet is to leave.
+/// The departure time of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
     /// No earlier than this: its earliest departure time.

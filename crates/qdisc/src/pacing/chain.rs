@@ -32,7 +32,7 @@ pub(super) struct Chunks {
     offset: usize,
     /// How many were ever used; the first one is.
     used: u32,
-    /// The one that was freed last; those before it are linked.
+    /// The chunk that was freed last; those before it are linked.
     free: u32,
     /// How many chains there can be.
     chains: usize,
@@ -62,7 +62,7 @@ impl Chunks {
         &self.cells[first + from as usize..first + to as usize]
     }
 
-    /// Takes a chunk that nobody uses.
+    /// Takes a free chunk.
     #[inline]
     fn take(&mut self, packets: &Packets) -> u32 {
         match self.free {
@@ -74,8 +74,8 @@ impl Chunks {
         }
     }
 
-    /// Begins to use another one. Before the first one there is memory for all that `packets` can
-    /// ever need; what is not used of it is not touched.
+    /// Takes a new chunk. Memory for all that `packets` can ever need is reserved before the first
+    /// one; unused memory is not touched.
     #[cold]
     fn make(&mut self, packets: &Packets) -> u32 {
         if self.cells.is_empty() {
@@ -163,8 +163,8 @@ impl Chain {
         self.append(chunks, id);
     }
 
-    /// Takes those that came first, as many as stand side by side and there are `places`; how many.
-    /// What is known of them is on its way.
+    /// Takes the first packets, as many as are adjacent and there are `places`. Returns their
+    /// number. Their metadata is prefetched.
     #[inline]
     pub(super) fn take(
         &mut self,
@@ -192,7 +192,7 @@ impl Chain {
         count as usize
     }
 
-    /// Takes the one that came first.
+    /// Takes the first packet.
     #[inline]
     pub(super) fn pop_front(&mut self, chunks: &mut Chunks) -> Option<PacketId> {
         if self.is_empty() {
@@ -244,8 +244,8 @@ mod tests {
     }
 
     proptest! {
-        /// The oracles are `VecDeque`s. Chains share all memory, packets that were taken come
-        /// again, and what was allocated for them is enough.
+        /// The oracles are `VecDeque`s. Chains share all memory, taken packets return, and the
+        /// memory reserved for them is enough.
         #[test]
         fn chains_are_queues(steps in prop::collection::vec(step(), 1..200)) {
             let packets = Packets::new(PACKETS);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_freed_last_is_used_first() {
+    fn the_chunk_freed_last_is_used_first() {
         let packets = Packets::new(PACKETS);
         let mut chunks = Chunks::new(CHAINS);
         for round in 0..1_000 {

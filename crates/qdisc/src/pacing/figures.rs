@@ -1,4 +1,4 @@
-//! What a pacing qdisc has done, beyond what every qdisc counts.
+//! Statistics of a pacing qdisc, in addition to those of every qdisc.
 
 use narrows_units::Bytes;
 

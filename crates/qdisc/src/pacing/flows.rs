@@ -1,4 +1,4 @@
-//! What is remembered of flows: when the next packet may leave, and how many are queued.
+//! The state of flows: when the next packet may leave, and how many are queued.
 //!
 //! A hash table with open addressing: half a cache line for each flow, in the table itself, so that
 //! a packet touches one line however many flows there are. Keys are hashes already; they are
@@ -114,7 +114,7 @@ struct Table {
 }
 
 impl Table {
-    /// One with room for `size` slots, none of which is initialised.
+    /// A table of `size` slots, all uninitialised.
     fn with_room(size: usize) -> Self {
         Self { places: Vec::with_capacity(size), shift: u32::BITS - size.ilog2() }
     }
@@ -317,8 +317,7 @@ impl Flows {
         }
     }
 
-    /// How many places the next table is to have: as many as this one, if most flows of a sample
-    /// will be left behind.
+    /// The size of the next table: the same, if most flows of a sample will be left behind.
     fn next_size(&self, now: Nanos) -> usize {
         let size = self.table.places.len();
         if size >= PLACES_MAX && self.standing as usize <= size / OWING_MAX {
@@ -328,7 +327,7 @@ impl Flows {
         let (needed, all) = sample.fold((0, 0), |(needed, all), flow| {
             (needed + usize::from(flow.is_needed(now)), all + 1)
         });
-        // The estimate of what is needed may be too low, but there is room for one mistake only.
+        // The estimate may be too low, but there is room for one mistake only.
         let has_room = self.taken * 8 <= size * 5;
         if has_room && needed * 3 <= all { size } else { size * 2 }
     }

@@ -48,12 +48,13 @@ const WHEELS: usize = 64;
 const PARTS: u32 = 6;
 /// No time is later, so that rounding up cannot overflow: 146 years.
 const LATEST: u64 = 1 << 62;
-/// Chains beside those of the slots: what is ready, what is overdue, and what is looked through.
+/// Chains in addition to those of the slots: ready packets, overdue packets, and packets being
+/// sorted.
 const TAKEN: usize = 3;
 /// Nothing is due.
 const NEVER: u64 = u64::MAX;
 
-/// What is known of one wheel.
+/// The state of one wheel.
 #[derive(Clone, Copy)]
 struct Wheel {
     /// The time of its first slot with packets.
@@ -79,7 +80,7 @@ pub struct Mltw {
     earliest: u64,
     /// All slots up to this time are empty.
     front: u64,
-    /// What has left its slot and nobody has taken yet.
+    /// Packets that have left their slot and were not taken yet.
     ready: Chain,
     /// What came when its time was over; leaves behind `ready`.
     overdue: Chain,
@@ -229,7 +230,7 @@ impl Mltw {
         1 << (self.size - 6)
     }
 
-    /// The first slot is due, and nothing is ready: what is in it is, or moves on.
+    /// The first slot is due, and no packet is ready: its packets become ready, or move on.
     #[inline]
     fn open(&mut self, packets: &Packets) {
         let time = self.earliest;
@@ -246,7 +247,7 @@ impl Mltw {
         }
     }
 
-    /// Of what stood in the slot for `time` some is ready, and some goes on its way.
+    /// Of the packets in the slot for `time`, some are ready, and the others move on.
     #[cold]
     fn sift(&mut self, packets: &Packets, mut chain: Chain, time: u64) {
         let mut some = [PacketId(0); IDS];
@@ -387,7 +388,7 @@ impl Calendar for Mltw {
     }
 }
 
-/// Moves what is in `chain` into `out`, as far as there is room.
+/// Moves packets of `chain` into `out` while there is room.
 #[inline]
 fn fill(out: &mut Batch, chain: &mut Chain, chunks: &mut Chunks, packets: &Packets) {
     loop {

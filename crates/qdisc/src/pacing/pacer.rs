@@ -57,7 +57,7 @@ pub struct Pacer<C> {
     make: fn(&Config) -> C,
     /// Whether what waits has times by a rate that has risen since.
     is_outdated: bool,
-    /// By destination, where what goes to one may not leave together.
+    /// By destination, if packets to one destination may not leave together.
     bundles: Option<Bundles>,
     acknowledgements: Acknowledgements,
     account: Account,

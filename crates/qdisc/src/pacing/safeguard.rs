@@ -42,18 +42,19 @@ mod packed;
 
 /// TCP's flag that says that a mark was seen (RFC 3168).
 const ECN_ECHO: u16 = 0x40;
-/// With SYN it is only about being able to.
+/// With SYN it only negotiates ECN.
 const SYN: u16 = 0x02;
 /// How long the shortest round trip is believed: routes change.
 const BELIEVED: Nanos = Nanos::from_secs(10);
 /// After this a packet's stamp is not expected back any more.
 const TIMEOUT: Nanos = Nanos::from_millis(200);
-/// What a round trip may be longer by than twice the shortest: hosts take their time, too.
+/// The excess over twice the shortest round trip that is tolerated: hosts add delays, too.
 const JITTER: Nanos = Nanos::from_micros(50);
-/// How long a destination is congested after it was last heard to be, the first time: some round
-/// trips of a data center, as many as a sender takes to slow down.
+/// How long a destination counts as congested after the last sign, the first time: some round trips
+/// of a data center, as many as a sender takes to slow down.
 pub(super) const CONGESTION: Nanos = Nanos::from_millis(2);
-/// The same if it has always come back; and whoever has been spared for so long begins anew.
+/// The longest such time, if congestion keeps coming back. A destination that was clear for as long
+/// starts anew.
 pub(super) const LONGEST: Nanos = Nanos::from_millis(128);
 
 /// The bucket of a destination.
@@ -62,17 +63,17 @@ pub(super) const fn bucket(destination: u32) -> usize {
     destination as usize % DESTINATIONS
 }
 
-/// What one queue says and knows of all destinations.
+/// One queue's view of all destinations.
 pub struct Safeguard {
     feedback: Box<dyn Feedback>,
-    /// When it was last asked until when anything is congested,
+    /// When the end of all congestion was last read,
     asked: Nanos,
-    /// and what it said.
+    /// and its value.
     any_until: Nanos,
 }
 
 impl Safeguard {
-    /// One that hears what all hear that have a view of the same.
+    /// A safeguard that shares `feedback` with all queues that have the same board.
     pub fn new(feedback: Box<dyn Feedback>) -> Self {
         Self { feedback, asked: Nanos::MAX, any_until: Nanos::ZERO }
     }
@@ -121,8 +122,8 @@ impl Safeguard {
         }
     }
 
-    /// A packet comes from `source`. Whether it says that what goes there meets on the way; then
-    /// all know.
+    /// Processes a packet from `source`. Returns whether it reports congestion towards `source`,
+    /// and publishes it.
     #[inline]
     pub fn comes(&mut self, source: u32, packet: &Acknowledgement, now: Nanos) -> bool {
         let bucket = bucket(source);
@@ -135,7 +136,7 @@ impl Safeguard {
         is_marked || is_long
     }
 
-    /// What has passed since the packet left whose stamp is `echo`, for one queue.
+    /// The time since the packet with the stamp `echo` left, for one queue only.
     #[inline]
     fn round_trip(&self, bucket: usize, echo: u32, now: Nanos) -> Option<Nanos> {
         let word = self.feedback.read(bucket, Word::UnderWay);
@@ -147,7 +148,7 @@ impl Safeguard {
         is_first.then(|| probe.age(now))
     }
 
-    /// Whether a round trip that took `took` has stood somewhere.
+    /// Whether a round trip of `took` includes a standing queue.
     fn is_long(&self, bucket: usize, took: Nanos, now: Nanos) -> bool {
         let word = self.feedback.read(bucket, Word::Shortest);
         let seen = RoundTrip::from_word(word);
@@ -161,7 +162,7 @@ impl Safeguard {
         false
     }
 
-    /// What goes to `bucket` meets on the way.
+    /// Packets to `bucket` meet congestion.
     fn set_congested(&mut self, bucket: usize, now: Nanos) {
         let word = self.feedback.read(bucket, Word::Congestion);
         let next = Congestion::from_word(word).heard(now);

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_is_longer_than_a_frame_takes_holds_what_the_rate_yields() {
+    fn a_slot_longer_than_a_frame_s_time_holds_the_rate_s_worth() {
         let fast = terms(100_000_000_000, Structure::Carousel);
         assert_eq!(fast.allowance, 12_500 + 1514);
         assert_eq!(terms(1_000_000_000, Structure::Carousel).allowance, 2 * 1514);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_takes_as_long_as_its_packets_did_whatever_they_came_in() {
+    fn a_bundle_takes_as_long_as_its_packets() {
         for batch in [1u32, 7, 64, 500] {
             let mut bundle = Bundle::new();
             for turn in 0..4000u64 {

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_far_away_is_never() {
+    fn a_time_too_far_away_is_never() {
         let ticks = Ticks::of(Nanos(100));
         assert_eq!(ticks.time(ticks.first(Nanos::MAX)), Nanos::MAX);
     }

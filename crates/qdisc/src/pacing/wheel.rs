@@ -58,9 +58,9 @@ pub trait Search: Send {
     /// The slot at `index` holds nothing any more.
     fn emptied(&mut self, index: usize);
 
-    /// The first tick from `from` on whose slot holds packets; or one that is no earlier than
-    /// `until` and has none before it. Some slot holds packets. `slots` are the circle's, zero
-    /// where they hold none.
+    /// The first tick from `from` on whose slot holds packets, or a tick at `until` or later with
+    /// none before it. At least one slot must hold packets. `slots` are those of the circle; zero
+    /// means empty.
     fn search(&self, slots: &[u32], from: u64, until: u64) -> u64;
 
     /// Its own memory in bytes.
@@ -75,8 +75,7 @@ pub struct Wheel<S> {
     search: S,
     /// Where the circle begins, at most one tick after the clock's: slots before it are empty.
     head: u64,
-    /// No slot before this tick holds anything; [`NEVER`] where none does. What was looked at
-    /// once is remembered here.
+    /// No slot before this tick holds packets; [`NEVER`] if none does. Caches earlier searches.
     earliest: Cell<u64>,
     /// Slots that hold something.
     filled: usize,
@@ -165,7 +164,7 @@ impl<S: Search> Wheel<S> {
         self.slots[index] = slot.to_bits();
     }
 
-    /// Files what no slot was found for: either nobody asked for long, or it is far away.
+    /// Files a packet without a slot: the wheel was not polled for long, or the time is far away.
     #[cold]
     fn file_beyond(&mut self, packets: &mut Packets, id: PacketId, tick: u64, now: Nanos) {
         self.advance(self.current(now));
@@ -231,7 +230,7 @@ impl<S: Search> Wheel<S> {
         self.release(packets, late)
     }
 
-    /// The first tick whose slot holds packets, or one that is no earlier than `until`.
+    /// The first tick whose slot holds packets, or a tick at `until` or later.
     #[inline]
     fn look(&self, until: u64) -> u64 {
         let from = self.earliest.get();

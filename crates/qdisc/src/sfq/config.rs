@@ -28,7 +28,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// What it wants to know of packets.
+    /// The packet fields that it reads.
     pub(crate) const READING: Reading = Reading { headers: true, ..Reading::NOTHING };
 
     /// `sfq` without any word, for frames of up to `frame` bytes.

@@ -76,7 +76,7 @@ pub(super) struct Queue {
     inherited: Option<Bytes>,
     /// Packets from the head on whose stamps are not the present meter's.
     unstamped: u32,
-    /// What a frame is charged.
+    /// The charge of a frame.
     pub(super) overhead: Overhead,
     /// All but the backlog.
     pub(super) stats: Stats,
@@ -203,7 +203,7 @@ impl Queue {
         self.overlimits.passed(&mut self.stats, queued);
     }
 
-    /// Whether the inner qdisc drops what comes in, if anything, and never what it has queued.
+    /// Whether the inner qdisc only drops arrivals, never queued packets.
     #[inline]
     pub(super) fn drops_only_arrivals(&self) -> bool {
         matches!(self.inner, Inner::Fifo(_))
@@ -250,7 +250,7 @@ impl Queue {
         }
     }
 
-    /// What is queued is charged, as if all packets were of one length.
+    /// Charges the backlog as if all packets had the same length.
     pub(super) fn cost(&self) -> Bytes {
         let Backlog { packets, bytes } = self.backlog();
         let packets = u64::from(packets);
@@ -260,7 +260,7 @@ impl Queue {
         }
     }
 
-    /// Another meter has come, which has stamped none of what is queued.
+    /// The meter was replaced. The new one has stamped none of the queued packets.
     pub(super) fn forget_stamps(&mut self) {
         self.unstamped = self.backlog().packets;
     }

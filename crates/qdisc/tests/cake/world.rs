@@ -60,7 +60,7 @@ pub struct World {
     just_left: Vec<u32>,
     /// The flows of packets that were dropped since the last arrival, that one's included.
     just_dropped: Vec<u32>,
-    /// What was sent and dropped by those that this one replaces.
+    /// Packets sent and dropped by the instances that this one replaces.
     before: (u64, u64),
 }
 
@@ -258,7 +258,7 @@ impl World {
         self.slot.take_over(spec, &mut Handover::new(&mut self.packets, self.now));
     }
 
-    /// What a worker does with another configuration.
+    /// Applies another configuration, as a worker does.
     pub fn change(&mut self, config: Config) {
         let carries_on = self.config.carries_on(&spec(config).config);
         if !carries_on {

@@ -42,7 +42,7 @@ struct Waiting {
     id: PacketId,
     flow: usize,
     at: Nanos,
-    /// What the calendar said of its departure.
+    /// The departure time that the calendar returned.
     leaves: Nanos,
 }
 
@@ -50,7 +50,7 @@ struct Waiting {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Left {
     pub id: PacketId,
-    /// When it was to leave, had somebody asked then.
+    /// When it would have left with an immediate poll.
     pub leaves: Nanos,
 }
 
@@ -65,7 +65,7 @@ pub struct Bed {
     kind: Kind,
     calendar: Box<dyn Calendar>,
     packets: Packets,
-    /// What is not in use, the longest unused first.
+    /// Unused packets, the longest unused first.
     free: VecDeque<PacketId>,
     flows: [Flow; FLOWS],
     /// In the order in which they came.
@@ -112,7 +112,7 @@ impl Bed {
         let leaves = self.calendar.insert(&mut self.packets, id, slot, self.now);
         let length = self.kind.length(spacing);
         let earliest = at.max(behind);
-        assert!(leaves >= earliest, "is to leave at {} and not at {}", leaves.0, earliest.0);
+        assert!(leaves >= earliest, "leaves at {}, but not before {}", leaves.0, earliest.0);
         let latest = earliest.0 + length.0;
         assert!(leaves.0 < latest, "{} is more than a slot after {}", leaves.0, earliest.0);
         self.flows[flow] = Flow { at, behind: leaves };
@@ -151,7 +151,7 @@ impl Bed {
         let next = self.calendar.next();
         let Some(first) = first else { return assert_eq!(next, None, "it is empty") };
         assert!(first.leaves > self.now, "{first:?} is due at {}", self.now.0);
-        let next = next.expect("somebody waits");
+        let next = next.expect("a packet waits");
         assert!(next <= first.leaves, "{first:?} would be missed at {}", next.0);
         assert!(next > self.now, "asking at {} is pointless: it is {}", next.0, self.now.0);
     }

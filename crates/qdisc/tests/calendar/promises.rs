@@ -20,7 +20,7 @@ macro_rules! kept_by {
             a_time_of_more_than_32_bits_is_kept
             a_backlog_of_many_slots_leaves_at_once
             a_pause_of_any_length_leaves_no_trace
-            a_pause_while_somebody_waits_leaves_no_trace
+            a_pause_with_a_packet_waiting_leaves_no_trace
             what_should_have_left_leaves_now
             what_comes_late_does_not_overtake_what_is_due
             what_was_far_away_is_not_overtaken_by_what_comes_when_it_is_near
@@ -178,7 +178,7 @@ pub fn a_pause_of_any_length_leaves_no_trace(kind: &dyn Fn() -> Kind) {
     }
 }
 
-pub fn a_pause_while_somebody_waits_leaves_no_trace(kind: &dyn Fn() -> Kind) {
+pub fn a_pause_with_a_packet_waiting_leaves_no_trace(kind: &dyn Fn() -> Kind) {
     for pause in [1_000_000_000, 1 << 32, 10_u64.pow(15), 100 * A_YEAR] {
         let mut bed = bed(kind);
         let before = [bed.insert(0, bed.after(10)), bed.insert(0, bed.after(2000))];

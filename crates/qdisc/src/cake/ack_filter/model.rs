@@ -48,7 +48,7 @@ impl Receiver {
         (from, (byte..).find(|byte| !has(byte)).unwrap())
     }
 
-    /// What it says now, `time` being its own.
+    /// Its acknowledgement now, at its own `time`.
     fn say(&mut self, connection: u64, time: Option<u32>) -> Acknowledgement {
         let number = self.number();
         let mut ranges: Vec<(u32, u32)> = self.duplicate.take().into_iter().collect();
@@ -77,7 +77,7 @@ impl Receiver {
     }
 }
 
-/// What the end that sent the data knows.
+/// The knowledge of the data's sender.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 struct Sender {
     highest: u32,
@@ -89,7 +89,7 @@ struct Sender {
     time_stamp: Option<(u32, u32)>,
     /// All that is more than an acknowledgement.
     others: Vec<Acknowledgement>,
-    /// What it was told at the highest number, and how often.
+    /// The highest number that it has received, and how often.
     told: BTreeMap<BTreeSet<u32>, u32>,
     last: BTreeSet<u32>,
 }
@@ -213,7 +213,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn whatever_is_dropped_the_sender_knows_the_same(
+    fn drops_never_change_the_sender_s_knowledge(
         steps in prop::collection::vec(step(), 1..60),
         aggressive: bool,
         with_time_stamps: bool,

@@ -62,7 +62,7 @@ impl Window {
     }
 }
 
-/// What is known of one bucket.
+/// The state of one bucket.
 #[derive(Clone, Copy)]
 pub(super) struct Estimate {
     bytes_per_sec: u64,
@@ -112,7 +112,7 @@ impl Estimate {
         (self.bytes_per_sec != UNKNOWN).then(|| self.spacing.min(self.long_spacing))
     }
 
-    /// Turns are to be no further apart than that.
+    /// The most time between turns.
     pub(super) fn limit_turns(&mut self, spacing: u8) {
         self.long_spacing = self.long_spacing.min(spacing);
     }
@@ -178,12 +178,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_of_a_bucket_fits_a_cache_line() {
+    fn a_bucket_s_state_fits_a_cache_line() {
         assert!(size_of::<Estimate>() <= 64);
     }
 
     #[test]
-    fn turns_are_no_slower_than_what_left_lately_where_an_estimate_falls() {
+    fn while_an_estimate_falls_turns_are_no_slower_than_recent_departures() {
         let mut estimate = Estimate::default();
         assert_eq!(estimate.turns(), None);
         // Eighty connections send together, every 240 us: 4 Gbit/s.

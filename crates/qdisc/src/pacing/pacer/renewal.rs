@@ -23,7 +23,7 @@ impl<C: Calendar> Pacer<C> {
     #[cold]
     fn stamp_anew(&mut self, packets: &mut Packets, now: Nanos) {
         self.is_outdated = false;
-        // What was sent last has been paid for when a frame has had its time.
+        // The last frame is paid for once its time has passed.
         let paid = self.terms.after(Moment::at(now), self.config.frame);
         let mut waiting = Fifo::new();
         while let Some(id) = self.take_back(packets) {

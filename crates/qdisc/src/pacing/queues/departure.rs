@@ -64,7 +64,7 @@ impl<C: Calendar> Queues<C> {
             let leaves = self.stamp(packets, at, head, since);
             let flow = &mut self.table.flows[at as usize];
             if leaves.max(flow.slot) > now {
-                // It is longer than the one that was dropped, and too long for the slot.
+                // The new head is longer than the dropped packet, and too long for the slot.
                 self.insert(packets, at, head, leaves, now);
                 return None;
             }
@@ -98,8 +98,8 @@ impl<C: Calendar> Queues<C> {
         }
     }
 
-    /// All heads get new times. What a flow has waited for by the old terms is not made up for by
-    /// the new ones.
+    /// All heads get new times. Time that a flow has waited under the old parameters is not
+    /// compensated.
     #[cold]
     fn stamp_anew(&mut self, packets: &mut Packets, now: Nanos) {
         self.is_outdated = false;

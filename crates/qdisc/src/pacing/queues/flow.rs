@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flow_fits_two_cache_lines_and_what_waits_needs_one() {
+    fn a_flow_fits_two_cache_lines_and_waiting_needs_one() {
         assert_eq!(size_of::<Flow>(), 128);
         assert!(std::mem::offset_of!(Flow, slot) >= 64 && std::mem::offset_of!(Flow, class) < 64);
     }

@@ -104,7 +104,7 @@ mod tests {
     proptest! {
         /// The oracle is a map; a flow whose key is even may be forgotten, others never.
         #[test]
-        fn whoever_is_needed_is_found_where_he_was(
+        fn needed_flows_stay_at_their_places(
             keys in prop::collection::vec(prop_oneof![0u32..50, any::<u32>()], 1..2000),
         ) {
             let mut table = Table::new();

@@ -66,7 +66,7 @@ impl<const UNIT: u32> Timed<UNIT> {
 
 /// Bits for how often the first congestion's time has been doubled, and one: 0 is never heard of.
 const DOUBLINGS: u32 = 3;
-/// As often as there is to double.
+/// The most doublings.
 const MOST: u64 = (LONGEST.0 / CONGESTION.0).ilog2() as u64 + 1;
 
 const _: () = assert!(MOST < 1 << DOUBLINGS, "the bits are enough");
@@ -94,7 +94,7 @@ impl Congestion {
         self.0 & ((1 << DOUBLINGS) - 1)
     }
 
-    /// What it is after it was heard of at `now`. It is never over sooner.
+    /// Its value after a sign at `now`. It never ends sooner than before.
     pub(super) fn heard(self, now: Nanos) -> Self {
         let until = self.until();
         let times = match self.times() {
@@ -120,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_passes_is_known_across_the_turn_of_the_clock(
+        fn elapsed_time_is_right_across_a_wrap_of_the_clock(
             left in 0..4 * WRAP,
             passes in 0..WRAP - (u64::from(APART) << FINE) * 2,
             value: u32,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Alone;
 
-/// One that hears what comes in on its own queue.
+/// A safeguard that uses the feedback of its own queue only.
 fn alone() -> Safeguard {
     Safeguard::new(Box::new(Alone::default()))
 }
@@ -62,7 +62,7 @@ fn a_stamp_that_never_comes_back_is_given_up() {
 }
 
 #[test]
-fn of_packets_with_the_same_stamp_the_first_one_is_timed() {
+fn the_first_packet_of_a_stamp_is_timed() {
     let mut safeguard = alone();
     let micros = Nanos::from_micros;
     // Stamps change while packets of the one before are under way still.
