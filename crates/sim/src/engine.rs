@@ -2,7 +2,7 @@
 //!
 //! Everything that happens is an event on one agenda: a core executes a step of its worker,
 //! closed-loop traffic acts, a fault begins, the operator changes something. Open-loop traffic
-//! needs no events: a worker that polls gets what has arrived by then. What a step sends leaves
+//! needs no events: a worker that polls gets what has arrived by then. Packets sent by a step leave
 //! while its core is busy, passes the next hop, and is measured and received at the other end, all
 //! in order of time.
 //!
@@ -12,7 +12,7 @@
 //! update of the line that all update and the wait for it. The `k`-th of `n` packets leaves when
 //! `k/n` of that has passed.
 //!
-//! *Races.* What a step reads and writes takes effect at `t + u`, with `u` uniform in 0 to
+//! *Races.* Reads and writes of a step take effect at `t + u`, with `u` uniform in 0 to
 //! [`Cores::staleness`](crate::setup::Cores::staleness): steps are *executed* in the order of these
 //! moments and not of their clocks. So a worker that acts on `now` sees its siblings up to that
 //! much later, or they see it: each sees the others as of a bounded, random time ago. Within a step
@@ -20,8 +20,8 @@
 //! those. A core's steps do not overlap: the next one's clock is read when this one has been
 //! executed and the core is free again.
 //!
-//! *Faults.* A core that stalls executes nothing, and reads its clock when it resumes. What it had
-//! sent before is with the device and leaves.
+//! *Faults.* A core that stalls executes nothing, and reads its clock when it resumes. Packets that
+//! it had sent before are with the device and leave.
 //!
 //! *Conservation.* At the end every offered packet is somewhere ([`Books`]); otherwise the run
 //! panics with its seed.

@@ -38,10 +38,9 @@ pub enum Measure {
     MbitPerSec,
     /// Packets that left, in millions a second.
     Mpps,
-    /// The most by which what left in any window that begins after the event exceeded the limit:
-    /// bytes that only less than the limit later makes good. That is what the fullest moment of
-    /// a queue is that drains at the limit and is empty at the event, as a packet finds it that
-    /// comes there: one packet at a time is no overshoot.
+    /// The overshoot: the most bytes by which departures in any window that begins after the event
+    /// exceeded the limit. Equal to the longest backlog, as seen by an arriving packet, of a queue
+    /// that drains at the limit and is empty at the event. So one packet at a time is no overshoot.
     OvershootBytes,
     /// The most that a packet found standing in the next hop after the event.
     InducedQueueBytes,
@@ -65,9 +64,9 @@ pub enum Measure {
     Jain,
     /// Jain's index over what the flows of closed-loop traffic got.
     JainFlows,
-    /// Jain's index over the source hosts that want more than is theirs, each by the part that it
-    /// got of what is: its max–min fair part of the limit. What open-loop traffic wants is what it
-    /// is to offer by its rate.
+    /// Jain's index over the source hosts that want more than their share, each by the ratio of
+    /// what it got to its max–min fair share of the limit. Open-loop traffic wants its configured
+    /// rate.
     JainHosts,
     /// By how much the fullest window of 1 ms exceeded the limit, in per cent; below is negative.
     /// Windows begin at every fiftieth of their length.
@@ -99,7 +98,8 @@ pub enum Measure {
     /// of two packets' time at its pace, in per cent.
     #[serde(rename = "three_at_once_percent")]
     ThreeAtOnce,
-    /// Packets that leave in a step in which any does: what goes to the device at once.
+    /// The mean number of packets that leave in a step, over steps in which any does: the batch
+    /// that goes to the device.
     PacketsPerBatch,
     /// Time that a core is busy, a packet.
     NsPerPacket,

@@ -43,7 +43,7 @@ fn short_keys(scenario: &Scenario) -> Vec<String> {
     keys.iter().map(|key| if unique(key) { last(key) } else { (*key).to_owned() }).collect()
 }
 
-/// What a result is of: the scenario, and the figure that it reproduces.
+/// The origin of a result: the scenario, and the figure that it reproduces.
 fn titles(about: &About) -> Vec<String> {
     let About { name, title, source } = about;
     let first = format!("{name} (simulated): {title}");

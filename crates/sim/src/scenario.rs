@@ -51,12 +51,12 @@ pub use tree::{Capacity, CapacityPaper, TreeOutcome, TreePaper, TreeScenario};
 use crate::measure::{GroupMeasure, Measure};
 use crate::setup::{Costs, Setup};
 
-/// What a scenario says of itself.
+/// A scenario's own description.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct About {
     /// The name of its file, without the ending.
     pub name: String,
-    /// What it shows.
+    /// Its purpose.
     pub title: String,
     /// The figure that it reproduces, as `mq-cake, IFIP, Fig. 4`.
     pub source: Option<String>,
@@ -71,7 +71,7 @@ impl About {
 /// A scenario, read and complete.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What it says of itself.
+    /// Its description.
     pub about: About,
     /// Columns.
     pub measures: Vec<Measure>,
@@ -94,7 +94,7 @@ pub struct Case {
     pub at: Vec<(String, String)>,
     /// What to run.
     pub setup: Setup,
-    /// What the paper has at this point, by measure.
+    /// The paper's values at this point, by measure.
     pub paper: Vec<(Measure, f64)>,
 }
 
@@ -113,7 +113,7 @@ impl Scenario {
     /// Reads the scenario `text`, which is called `name` in results, with `overrides`.
     ///
     /// # Errors
-    /// What is wrong with it, where, and what to write instead.
+    /// The mistake, where it is, and what to write instead.
     pub fn read(name: &str, text: &str, overrides: &[Override]) -> Result<Self, ScenarioError> {
         cases::expand(name, text, overrides)
     }

@@ -12,15 +12,15 @@ pub struct Setup {
     pub port: Port,
     /// The cores that serve it, one a queue.
     pub cores: Cores,
-    /// What is offered.
+    /// The offered load.
     pub traffic: Vec<Traffic>,
     /// What stands behind the shaper, if anything.
     pub next_hop: Option<NextHop>,
     /// When what is measured.
     pub run: Run,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Vec<Fault>,
-    /// What the operator changes while it runs, in the order of time.
+    /// The operator's changes during the run, in order of time.
     pub changes: Vec<Change>,
 }
 
@@ -76,7 +76,7 @@ pub struct Costs {
 pub struct NextHop {
     /// At which it sends.
     pub rate: Rate,
-    /// What it can hold; what does not fit is lost.
+    /// Its capacity; excess packets are lost.
     pub buffer: Bytes,
     /// ECN-capable packets that find more than this queued are marked.
     pub mark_above: Option<Bytes>,
@@ -133,7 +133,7 @@ pub struct Change {
 /// A group of flows of one kind.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Traffic {
-    /// What it is called in results.
+    /// Its name in results.
     pub name: String,
     /// How it is sent.
     pub kind: Kind,
@@ -155,8 +155,7 @@ pub struct Traffic {
     pub headers: HeaderFields,
 }
 
-/// What the headers of a group's packets say. Hosts are the group's own, no other group has flows
-/// of the same one, unless they are common.
+/// The headers of a group's packets. No other group uses the same hosts, unless they are common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HeaderFields {
     /// Over how many source hosts its flows are spread, as evenly as that goes.
@@ -211,7 +210,7 @@ pub enum Kind {
     /// Closed-loop: each flow keeps some packets in the shaper and sends another one when one has
     /// left.
     Backlogged {
-        /// At which each flow is to leave: what it is held against, not what makes it so.
+        /// The pace at which each flow should leave: the reference for measures, not the cause.
         pace: Rate,
         /// Packets.
         queued: u32,

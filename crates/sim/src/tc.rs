@@ -12,8 +12,8 @@ use narrows_tc::{Host, OfflineHost};
 /// What stands between the words of the port and of its queues.
 const NEXT: &str = ";";
 
-/// What `words` make of `port` of `host`, which has `queues`, and what each queue is to take over,
-/// where `before` is what it had.
+/// The plan that `words` make for `port` of `host` with `queues` queues, and the specification for
+/// each queue, which ran `before`.
 ///
 /// # Errors
 /// What `tc` says where it refuses the words, or the policy for that many queues.

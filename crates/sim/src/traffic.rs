@@ -1,4 +1,4 @@
-//! What is offered to the shaper.
+//! The load offered to the shaper.
 //!
 //! Traffic is either open-loop (it arrives whatever happens; each queue has a [`Source`] of it) or
 //! closed-loop (it responds to what arrives at the other end: [`ClosedLoop`]).
@@ -44,7 +44,7 @@ pub struct Offer {
     pub flow: u32,
     /// Frame length in bytes.
     pub len: u32,
-    /// Means something to whoever sent it.
+    /// Defined by the sender.
     pub tag: u64,
     /// Can be marked instead of dropped.
     pub ect: bool,

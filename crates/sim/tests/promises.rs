@@ -1,5 +1,5 @@
-//! What `fair` promises, and what it is held against: the scenarios that are built in, some of them
-//! shortened, with the figure that each has to reach.
+//! The promises of `fair`, and its references: the built-in scenarios, some of them shortened, with
+//! the figure that each must reach.
 //!
 //! *Principles.* The scenarios are run as `narrows sim` runs them; only lengths, sweeps and
 //! strategies are chosen here. Where `equal` is what `fair` has to be better than, it stands in the
@@ -18,7 +18,7 @@ struct Figures {
     /// Which run it was.
     label: String,
     measures: BTreeMap<Measure, f64>,
-    /// What the paper has.
+    /// The paper's value.
     paper: Vec<(Measure, f64)>,
 }
 
@@ -79,8 +79,8 @@ fn the_limit_is_kept_exactly_from_10_mbit_to_400_gbit() {
     // 20,000 packets: one of them is a tenth of what is promised.
     let slow = ["run.warmup=4000 packets", "run.length=20000 packets"];
     for (burst, sweep) in [
-        // A queue alone is an ordinary bucket: with a burst of one frame, as in the file, what a
-        // core is late by is lost, a microsecond in the 1.2 ms of a frame (0.085 %).
+        // A queue alone is an ordinary bucket: with a burst of one frame, as in the file, a core's
+        // lateness is lost: a microsecond in the 1.2 ms of a frame (0.085 %).
         ("port.burst=3028", r#"sweep={"port.queues"=[1],"port.rate"=["10mbit"]}"#),
         ("port.burst=1514", r#"sweep={"port.queues"=[64],"port.rate"=["10mbit"]}"#),
         ("port.burst=125000", r#"sweep={"port.queues"=[4,40],"port.rate"=["1gbit"]}"#),
@@ -126,7 +126,7 @@ fn an_elephant_gets_what_the_mice_leave() {
 }
 
 #[test]
-fn whatever_the_split_all_of_the_limit_is_used() {
+fn all_of_the_limit_is_used_at_any_split() {
     let splits = |splits| ["run.warmup=6ms", "run.length=30ms", splits];
     // Even splits lose nothing with `equal` either.
     uses_what_equal_leaves(
@@ -161,7 +161,7 @@ fn backlogged_queues_get_shares_by_weight() {
 }
 
 #[test]
-fn waking_queues_exceed_the_limit_by_a_fraction_of_what_they_do_with_equal_and_it_is_paid_back() {
+fn waking_queues_exceed_the_limit_by_a_fraction_of_equal_s_excess_and_repay_it() {
     // At 15 Gbit/s a tenth is not reached: there it is an eighth, and a seventh is asked for.
     for (rate, part) in [("2gbit", 10.0), ("8gbit", 10.0), ("15gbit", 7.0)] {
         let rate = format!("port.rate={rate}");
@@ -215,7 +215,7 @@ fn clocks_that_are_off_change_neither_the_limit_nor_the_shares() {
 }
 
 #[test]
-fn the_simulated_equal_is_what_linux_does() {
+fn the_simulated_equal_matches_linux() {
     let short = ["run.warmup=4000 packets", "run.length=20000 packets"];
     for row in figures("mqcake-linux", "equal", &short) {
         let (measure, linux) = row.paper[0];

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 const RTT: Nanos = Nanos::from_millis(10);
 const RATE: Rate = Rate::from_bits_per_sec(200_000_000);
-/// What is in flight at `RATE` in a round trip.
+/// The bytes in flight at `RATE` in a round trip.
 const BDP: u64 = 250_000;
 
 fn setup(stack: Stack, control: Control, flows: u32) -> Setup {
@@ -195,7 +195,7 @@ fn segments_that_cannot_be_marked_are_not() {
 }
 
 #[test]
-fn reno_with_a_small_buffer_leaves_what_theory_says() {
+fn reno_with_a_small_buffer_matches_theory() {
     // A window that halves without a buffer averages three quarters.
     let setup = setup(Stack::Model, Control::Reno, 1);
     let utilization = run(&setup, Bottleneck::of(BDP / 20)).utilization(&setup);
@@ -224,7 +224,7 @@ fn every_segment_arrives_however_many_are_lost() {
             let again = segments.len();
             segments.sort_unstable();
             segments.dedup();
-            // What is still under way at the end is not counted.
+            // Packets still under way at the end are not counted.
             let whole = segments.len() - 200.min(segments.len() / 2);
             assert!(segments[..whole].iter().zip(0..).all(|(&segment, n)| segment == n));
             assert!(again - segments.len() <= again / 100, "repaired what had arrived");

@@ -55,7 +55,7 @@ pub(super) struct Core {
     last_drops: DropCounters,
 }
 
-/// When a core is to execute its next step.
+/// When a core executes its next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Appointment {
     pub(super) at: Nanos,
@@ -257,7 +257,7 @@ impl Core {
         }
     }
 
-    /// What was offered.
+    /// The offered load.
     pub(super) fn tally(&self) -> Tally {
         self.worker.as_ref().map_or(self.last_tally, |worker| worker.io().tally())
     }

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_at_the_rate_never_stands_however_long() {
+    fn arrivals_at_the_rate_never_queue() {
         // 7 bytes take 18 2/3 ns: three of them 56.
         let mut drain = Drain::new(Rate::from_bits_per_sec(3_000_000_000));
         for number in 0..3_000_u64 {

@@ -23,7 +23,7 @@ pub(super) const FRAMES_RESERVED: usize = 2 * BATCH;
 /// The memory that a packet lies in.
 pub(super) const FRAME: Bytes = Bytes(2048);
 
-/// What was offered to a queue.
+/// The load offered to a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Tally {
     /// Packets.
@@ -51,15 +51,15 @@ pub(super) struct SimIo {
     left: Vec<(Offer, bool)>,
     /// What has been dropped in this step.
     lost: Vec<Offer>,
-    /// Until when what comes in is in the ring.
+    /// The time up to which arrivals are in the ring.
     at: Nanos,
     measured: Range<Nanos>,
     tally: Tally,
 }
 
 impl SimIo {
-    /// A queue on which `source` comes in, with so many frames. What is offered in `measured`
-    /// is tallied by bytes.
+    /// A queue that receives from `source`, with so many frames. The load offered in `measured` is
+    /// counted in bytes.
     pub(super) fn new(
         source: Box<dyn Source>,
         headers: Arc<[Headers]>,
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_says_what_its_flow_does_and_whether_it_can_be_marked() {
+    fn a_packet_has_its_flow_s_headers_and_ecn_capability() {
         let flow =
             Headers { flow: 7, source: 8, dscp: 46, network_offset: 14, ..Default::default() };
         let mut io = SimIo::new(
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_ring_cannot_hold_is_lost() {
+    fn packets_beyond_the_ring_are_lost() {
         let mut io = io();
         let packets = RING as u64 + 5;
         assert_eq!(receive(&mut io, 10 * packets).len(), BATCH);

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_lost_and_takes_no_room() {
+    fn packets_that_do_not_fit_are_lost_and_take_no_room() {
         let mut hop = hop(1500, None);
         assert!(hop.arrive(Nanos(0), Bytes(1000), false).out.is_some());
         assert!(hop.arrive(Nanos(0), Bytes(501), false).out.is_none());

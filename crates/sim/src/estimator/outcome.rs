@@ -5,8 +5,8 @@ use super::setup::{Case, Setup};
 use narrows_units::{Bytes, Nanos, Rate};
 use std::collections::BTreeMap;
 
-/// What was seen of one host in one phase. Rates are in Gbit/s, errors in per cent of what was
-/// measured meanwhile.
+/// The result for one host in one phase. Rates are in Gbit/s, errors in percent of the measured
+/// rate.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
     /// The number of the phase, from 0.
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn estimates_are_held_against_the_window_that_they_are_read_in() {
+    fn estimates_are_compared_with_the_window_in_which_they_are_read() {
         let phase = Phase { length: MILLI, shaping: Shaping::Together(Rate::default()) };
         let case = Case {
             name: String::new(),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_never_near_says_so() {
+    fn an_estimate_that_never_converges_is_reported() {
         let seen = Seen { estimates: vec![(Nanos::ZERO, 5)], bytes: vec![125_000] };
         assert_eq!(near(&seen, (Nanos::ZERO, MILLI), 1.0, 0.1), None);
     }

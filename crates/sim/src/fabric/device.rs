@@ -3,7 +3,7 @@
 use narrows_units::Nanos;
 use std::collections::VecDeque;
 
-/// What a device has and has not sent yet: when it will have, and whose it is.
+/// Packets that a device has not sent yet: when it will have sent each, and the sender of each.
 #[derive(Default)]
 pub(crate) struct Device(VecDeque<(Nanos, u32)>);
 

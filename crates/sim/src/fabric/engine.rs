@@ -143,7 +143,7 @@ impl<'a> Engine<'a> {
                 self.begin_and_expire()?;
             }
             if self.complete == self.plans.len() {
-                // Time-outs of flows that are complete are nobody's business.
+                // Time-outs of complete flows are ignored.
                 break;
             }
             if self.complete * 1000 / self.plans.len() > told {
@@ -232,7 +232,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// What a connection of `host` gets of its line if all have the same.
+    /// A connection's equal share of the line of `host`.
     fn share(&self, host: usize) -> Rate {
         let line = self.setup.topology.downlink.bytes_per_sec();
         Rate::from_bytes_per_sec(line / u64::from(self.hosts[host].flows.max(1)))

@@ -11,7 +11,7 @@ use crate::tcp::control;
 use crate::tcp::sender::Sender;
 use narrows_units::{Nanos, Rate};
 
-/// What a connection may have in its own host, in packets: 128 KB.
+/// The most packets that a connection may have in its own host: 128 KB.
 const SMALL_QUEUE: u32 = 128 * 1024 / FULL;
 
 /// A connection, from its start until all has arrived.
@@ -25,7 +25,7 @@ pub(super) struct Flow {
     departure: Nanos,
     /// When the last packet leaves, as the calendar said.
     pub(super) behind: Nanos,
-    /// What a handshake would have measured.
+    /// The round trip that a handshake would have measured.
     round_trip: Nanos,
     max_rate: Option<Rate>,
 }

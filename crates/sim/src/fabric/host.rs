@@ -50,7 +50,7 @@ impl Host {
         self.calendar.insert(packets, id, slot, now)
     }
 
-    /// Takes what is due into `batch`, which is empty.
+    /// Takes the due packets into the empty `batch`.
     pub(super) fn take_due(
         &mut self,
         packets: &mut Packets,

@@ -121,7 +121,7 @@ pub struct Outcome {
     pub books: Books,
     /// Packets of data that were marked.
     pub marked: u64,
-    /// What the simulator did: arrivals at the end of a link, looks at a calendar, starts and
+    /// The simulator's work: arrivals at the end of a link, looks at a calendar, starts and
     /// time-outs.
     pub events: u64,
     /// When the last flow was complete.

@@ -56,7 +56,7 @@ mod tests {
     use crate::traffic::seed::{Purpose, generator};
 
     #[test]
-    fn sizes_are_drawn_as_the_points_say() {
+    fn sizes_follow_the_distribution_s_points() {
         let sizes = Sizes::new(&[(1000, 0.5), (2000, 0.5), (10_000, 1.0)]).unwrap();
         assert_eq!(sizes.mean(), 250.0 + 3000.0);
         let mut chance = generator(1, 0, Purpose::Packets, 0);

@@ -15,7 +15,7 @@ use narrows_units::{Nanos, Rate};
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-/// What is offered.
+/// The offered load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
     /// How many flows in all.
@@ -26,7 +26,7 @@ pub struct Traffic {
     pub fanning_out: f64,
     /// To how many hosts.
     pub fanout: u32,
-    /// What a flow carries.
+    /// The load of a flow.
     pub sizes: Sizes,
     /// No connection is paced faster.
     pub max_rate: Option<Rate>,
@@ -49,7 +49,7 @@ impl Pattern {
     pub const ALL: [Self; 2] = [Self::Fanout, Self::OneToOne];
 }
 
-/// A flow that is to be.
+/// A planned flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Plan {
     pub(super) start: Nanos,

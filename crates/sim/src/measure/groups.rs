@@ -56,7 +56,7 @@ pub enum GroupMeasure {
 /// What came of a group.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Group {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Every measure that applies.
     pub measures: BTreeMap<GroupMeasure, f64>,
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_has_what_its_packets_did_and_nothing_where_there_were_none() {
+    fn a_group_sums_its_packets_and_is_empty_without_any() {
         let mut meter = Meter::new();
         meter.left(1000, false, Nanos::from_micros(10));
         meter.left(500, true, Nanos::from_micros(30));

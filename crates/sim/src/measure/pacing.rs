@@ -82,7 +82,7 @@ impl Off {
     }
 }
 
-/// What is known of a flow.
+/// The observations of a flow.
 #[derive(Clone, Copy, Default)]
 struct Flow {
     windows: [Window; 3],
@@ -91,7 +91,7 @@ struct Flow {
     before: Option<Nanos>,
 }
 
-/// What is known of a group of flows of one pace.
+/// The observations of a group of flows with one pace.
 struct Group {
     /// In bytes a nanosecond.
     pace: f64,
@@ -193,14 +193,14 @@ impl Pacing {
         }
     }
 
-    /// What it says of `group`.
+    /// The result for `group`.
     pub(super) fn of_group(&self, group: usize) -> BTreeMap<GroupMeasure, f64> {
         let Some(Some(group)) = self.groups.get(group) else { return BTreeMap::new() };
         let known = |(measure, value): (_, Option<f64>)| Some((measure, value?));
         group.measures().into_iter().filter_map(known).collect()
     }
 
-    /// What it says of all flows.
+    /// The result for all flows.
     pub(super) fn of_all(&self) -> BTreeMap<Measure, f64> {
         let mut off: [Off; 3] = Default::default();
         let (mut at_once, mut counted) = (0, 0);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_at_their_times_are_off_by_nothing() {
+    fn packets_at_their_times_have_no_error() {
         let even = group((0..1001).map(|n| n * PACKET));
         assert_eq!(even.off.map(|off| off.windows), [100, 10, 1]);
         assert!(even.off[0].most < 1e-9);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_is_too_fast_or_too_slow_is_off_by_as_much_in_every_window() {
+    fn a_flow_s_wrong_rate_is_its_error_in_every_window() {
         for (percent, packet) in [(1.0, PACKET * 100 / 101), (1.0, PACKET * 100 / 99)] {
             let off = group((0..2000).map(|n| n * packet)).off[0];
             assert!((off.mean().unwrap() - percent).abs() < 0.01, "{:?}", off.mean());
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_shorter_than_some_packets_are_not_looked_at() {
+    fn windows_of_too_few_packets_do_not_count() {
         let slow = group((0..100).map(|n| n * 3 * PACKET));
         let mut slower = Group::new(Rate::from_bits_per_sec(30_000_000));
         let mut flow = Flow::default();

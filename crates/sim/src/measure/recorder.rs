@@ -28,7 +28,7 @@ const WINDOWS: [(Measure, Nanos); 3] = [
 /// The longest packet where nothing is said of sizes.
 const FULL_FRAME: u32 = 1514;
 
-/// What a flow means to the measures.
+/// How the measures count a flow.
 #[derive(Clone, Copy)]
 struct Flow {
     group: u16,
@@ -38,7 +38,7 @@ struct Flow {
     bytes: u64,
 }
 
-/// What the next hop is watched for.
+/// The events of the next hop that are recorded.
 struct Behind {
     most: Bytes,
     longest_wait: Nanos,

@@ -21,7 +21,7 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// Of a next hop of `rate`; what is normal is seen from `warmup` to `event`.
+    /// The queue of a next hop of `rate`; its normal state is taken from `warmup` to `event`.
     pub(super) fn new(rate: Rate, warmup: Nanos, event: Nanos) -> Self {
         Self {
             rate,
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_before_is_normal_and_one_packet_more_is_no_queue() {
+    fn the_earlier_backlog_is_normal_and_one_packet_more_is_no_queue() {
         // Before the warm-up is over nothing counts. 50 on average.
         let before = [(0, 500, 9000), (200, 100, 0), (300, 100, 100)];
         let after = |packets: &[(u64, u64, u64)]| standing(&[&before[..], packets].concat());

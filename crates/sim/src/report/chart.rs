@@ -6,7 +6,7 @@ use plotters::style::RGBColor;
 /// Of a plot, in pixels.
 const SIZE: (u32, u32) = (720, 340);
 
-/// How much of its width names the lines, where none of them can run through it.
+/// The part of its width that holds the names of the lines, free of lines.
 const LEGEND: u32 = 132;
 
 /// Drawn in black, which `currentColor` takes the place of.

@@ -8,7 +8,7 @@ use crate::fabric::{Class, Late, Outcome, Pattern};
 use crate::scenario::{FabricPaper, FabricScenario, Finished};
 use serde_json::{Map, Value, json};
 
-/// What a line of the tables is about.
+/// The subject of a table's row.
 #[derive(Clone, Copy)]
 enum Line {
     Class(Class),

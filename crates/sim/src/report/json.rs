@@ -37,7 +37,7 @@ pub fn json(finished: &Finished<'_>) -> Value {
     object(&scenario.about, scenario.seed, more, rows)
 }
 
-/// A result of any kind: what was run, `more` of it that is peculiar to the kind, and `rows`.
+/// A result of any kind: the scenario, the fields in `more` that belong to the kind, and `rows`.
 pub(super) fn object<const N: usize>(
     about: &About,
     seed: u64,

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_the_digits_that_say_something() {
+    fn numbers_have_their_significant_digits() {
         assert_eq!(show(Measure::Utilization, 0.99998), "1.0000");
         assert_eq!(show(Measure::DeviationPercent, -0.0001), "0.000");
         assert_eq!(show(Measure::InducedQueueBytes, 1514.4), "1514");

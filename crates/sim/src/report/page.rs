@@ -9,7 +9,7 @@ use crate::measure::{Measure, Outcome};
 use crate::scenario::{Case, Finished};
 use std::fmt::Write;
 
-/// The most points of a line over time; of what is between two of them the largest is shown.
+/// The most points of a line over time; of the values between two of them the largest is shown.
 const MAX_POINTS: usize = 500;
 
 const STYLE: &str = "

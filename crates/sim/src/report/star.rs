@@ -29,7 +29,7 @@ pub fn table(finished: &Finished<'_, StarScenario>) -> String {
     format!("{}\n\n{}", lines.join("\n"), tables.join("\n"))
 }
 
-/// What the paper has for `strategy`.
+/// The paper's value for `strategy`.
 fn of_paper(
     finished: &Finished<'_, StarScenario>,
     measure: Measure,

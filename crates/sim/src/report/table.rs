@@ -17,9 +17,9 @@ const WIDTH: usize = 110;
 /// A column of a measure.
 #[derive(Clone, Copy)]
 enum Column<'a> {
-    /// What the paper has for a strategy.
+    /// The paper's value for a strategy.
     Paper(&'a str),
-    /// What a strategy did.
+    /// A strategy's result.
     Strategy(&'a str),
 }
 

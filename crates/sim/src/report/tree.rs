@@ -98,7 +98,7 @@ fn systems(capacity: &Capacity) -> Vec<&str> {
     systems
 }
 
-/// What the paper has for `system`.
+/// The paper's value for `system`.
 fn of_paper(capacity: &Capacity, system: &str, size: u64, cores: usize) -> Option<f64> {
     let is_it = |it: &&crate::scenario::CapacityPaper| {
         it.system == system && it.size == size && it.cores.is_none_or(|it| it == cores)

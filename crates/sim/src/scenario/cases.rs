@@ -61,7 +61,7 @@ impl Reader<'_> {
         ScenarioError { file: self.name.to_owned(), place, message: message.into() }
     }
 
-    /// What is wrong at a path, with the place that the path's value came from.
+    /// A mistake at a path, with the source of the path's value.
     fn wrong(&self, wrong: Wrong, point: &Point) -> ScenarioError {
         let Wrong { path, message } = wrong;
         let covers = |key: &str| path == key || path.starts_with(&format!("{key}."));
@@ -88,7 +88,7 @@ impl Reader<'_> {
         if points.len().saturating_mul(rows.len()) > MAX_CASES {
             return Err(self.wrong(too_many(), &Vec::new()));
         }
-        // What a later sweep does not name stands as it is in the file.
+        // Values that a later sweep does not name stay as in the file.
         let mut keys: Vec<&str> = Vec::new();
         for (key, _) in points.iter().flatten() {
             if !keys.contains(&key.as_str()) {
@@ -142,7 +142,7 @@ impl Reader<'_> {
     fn change(&mut self, table: Table, change: &Override) -> Result<Table, ScenarioError> {
         let mut candidates = vec![change.path.clone()];
         if !change.path.contains('.') && !table.contains_key(&change.path) {
-            // What is split over queues is what is spread over them.
+            // `split` and `spread` over queues are the same value.
             let key = if change.path == "split" { "spread" } else { &change.path };
             candidates = USUAL_TABLES.iter().map(|usual| format!("{usual}.{key}")).collect();
             candidates.push(change.path.clone());
@@ -290,7 +290,7 @@ fn strategies(rows: &[Value]) -> Result<Vec<StrategyRow>, Wrong> {
     Ok(rows)
 }
 
-/// What the paper has for `strategy` where `here` is.
+/// The paper's value for `strategy` at the point `here`.
 fn paper(
     paper: &[PaperTable],
     here: &Table,
@@ -394,12 +394,12 @@ fn resolve(table: &Table, row: &StrategyRow) -> Result<File, Wrong> {
     }
     let mut value = Value::Table(table);
     fill(&mut value, &words, "")?;
-    // Its words are used up; what is left of them is checked when it is used.
+    // Its own words are removed; the rest is checked when it is used.
     File::deserialize(value).map_err(|error| Wrong::new("", error.to_string()))
 }
 
-/// What a template is replaced by: sizes that are relative to the limit, in bytes, since `tc`
-/// reads them next.
+/// The replacement of a template: sizes relative to the limit, in bytes, because `tc` reads them
+/// next.
 fn word(value: &Value, limit: Rate) -> Result<String, String> {
     let text = paths::label(value);
     if !text.contains("of the limit") {

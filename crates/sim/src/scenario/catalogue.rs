@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_of_the_hand_is_understood() {
+    fn a_typing_mistake_gets_a_suggestion() {
         assert_eq!(near("mqcake-swich"), ["mqcake-switch"]);
         assert!(near("skew").contains(&"mqcake-skew"));
         assert_eq!(near("flowbundler-fabrik"), ["flowbundler-fabric"]);

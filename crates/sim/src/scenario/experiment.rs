@@ -40,7 +40,7 @@ impl Experiment {
     /// Reads the scenario `text`, which is called `name` in results, with `overrides`.
     ///
     /// # Errors
-    /// What is wrong with it, where, and what to write instead.
+    /// The mistake, where it is, and what to write instead.
     pub fn read(name: &str, text: &str, overrides: &[Override]) -> Result<Self, ScenarioError> {
         if has_table(text, "fabric") {
             FabricScenario::read(name, text, overrides).map(Self::Fabric)
@@ -55,7 +55,7 @@ impl Experiment {
         }
     }
 
-    /// What it says of itself.
+    /// Its description.
     pub fn about(&self) -> &About {
         match self {
             Self::Shaper(scenario) => scenario.about(),
@@ -93,7 +93,7 @@ impl Experiment {
     /// is done.
     ///
     /// # Errors
-    /// What the engine refuses, and runs that lost trace of packets.
+    /// Setups that the engine refuses, and runs that lost track of packets.
     pub fn run(
         &self,
         jobs: usize,

@@ -23,17 +23,17 @@ const MOST: u64 = 1000;
 /// A scenario, read and complete.
 #[derive(Clone, Debug)]
 pub struct FabricScenario {
-    /// What it says of itself.
+    /// Its description.
     pub about: About,
-    /// What is compared; the first is what the others are held against.
+    /// The systems that are compared; the first is the reference.
     pub structures: Vec<Structure>,
     /// The network and its traffic.
     pub setup: Setup,
-    /// What the paper has.
+    /// The paper's values.
     pub paper: Vec<FabricPaper>,
 }
 
-/// What the paper has of batches.
+/// The paper's values for batches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FabricPaper {
     /// With this structure.
@@ -128,7 +128,7 @@ impl FabricScenario {
     /// Reads the scenario `text`, which is called `name` in results, with `overrides`.
     ///
     /// # Errors
-    /// What is wrong with it, where, and what to write instead.
+    /// The mistake, where it is, and what to write instead.
     pub fn read(name: &str, text: &str, overrides: &[Override]) -> Result<Self, ScenarioError> {
         overridden::read(name, text, overrides, &USUAL_TABLES, |file| scenario(name, file))
     }

@@ -40,7 +40,7 @@ pub(super) struct File {
 /// A strategy that needs more than words behind `coordination`.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct StrategyRow {
-    /// What it is called in results.
+    /// Its name in results.
     pub(super) name: String,
     /// What `{strategy}` stands for.
     pub(super) words: String,
@@ -187,7 +187,7 @@ pub(super) struct ChangeTable {
     pub(super) qdisc: String,
 }
 
-/// What a paper has at a point.
+/// A paper's values at a point.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PaperTable {

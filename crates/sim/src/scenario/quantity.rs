@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_says_what_can() {
+    fn an_invalid_value_is_answered_with_valid_ones() {
         let error = quantity("15gibt").rate().unwrap_err();
         assert!(error.contains("15gibt") && error.contains("100mbit"), "{error}");
         let error = quantity("5 fortnights").time(SCALE).unwrap_err();

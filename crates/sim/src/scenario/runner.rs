@@ -7,10 +7,10 @@ use crate::measure::Outcome;
 
 /// A scenario that is read, and is so many runs that know nothing of each other.
 pub trait Runs: Sync {
-    /// What comes of a run.
+    /// The result of a run.
     type Outcome: Send;
 
-    /// What it says of itself.
+    /// Its description.
     fn about(&self) -> &About;
 
     /// How many runs there are.
@@ -26,7 +26,7 @@ pub trait Runs: Sync {
 /// A scenario with what came of it.
 #[derive(Clone, Debug)]
 pub struct Finished<'a, S: Runs = Scenario> {
-    /// What was run.
+    /// The case that ran.
     pub scenario: &'a S,
     /// By run: of all, or of the first ones where it was stopped.
     pub outcomes: Vec<S::Outcome>,
@@ -48,7 +48,8 @@ pub struct RunError(String);
 /// (0 to 1) of all runs is done.
 ///
 /// # Errors
-/// What the engine refuses, and runs that lost trace of packets, each with its case and seed.
+/// Setups that the engine refuses, and runs that lost track of packets, each with its case and
+/// seed.
 pub fn run<'a, S: Runs>(
     scenario: &'a S,
     jobs: usize,

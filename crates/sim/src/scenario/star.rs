@@ -20,7 +20,7 @@ const MOST: u64 = 1000;
 /// A scenario, read and complete.
 #[derive(Clone, Debug)]
 pub struct StarScenario {
-    /// What it says of itself.
+    /// Its description.
     pub about: About,
     /// Names of what is compared.
     pub strategies: Vec<String>,
@@ -98,7 +98,7 @@ impl StarScenario {
     /// Reads the scenario `text`, which is called `name` in results, with `overrides`.
     ///
     /// # Errors
-    /// What is wrong with it, where, and what to write instead.
+    /// The mistake, where it is, and what to write instead.
     pub fn read(name: &str, text: &str, overrides: &[Override]) -> Result<Self, ScenarioError> {
         overridden::read(name, text, overrides, &USUAL_TABLES, |file| scenario(name, file))
     }

@@ -26,7 +26,7 @@ pub(super) struct Flow {
     queued: u32,
     /// Transmissions of which nothing was heard yet, with their time stamps.
     stamps: VecDeque<(u32, u32)>,
-    /// What a handshake would have measured.
+    /// The round trip that a handshake would have measured.
     round_trip: Nanos,
 }
 

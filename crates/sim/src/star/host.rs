@@ -37,13 +37,13 @@ pub(super) struct Host {
     pub(super) device: Device,
     /// By how much its clock is ahead.
     ahead: Nanos,
-    /// When the qdisc is to be asked.
+    /// The time of the next dequeue.
     ask_at: Nanos,
     batch: Batch,
 }
 
 impl Host {
-    /// One whose qdisc is the words `qdisc`. What is random follows from `seed`.
+    /// A host with the qdisc of the words `qdisc`. `seed` determines everything random.
     ///
     /// # Errors
     /// What `tc` says where it refuses the words.

@@ -4,7 +4,7 @@ use super::setup::Setup;
 use crate::fabric::Books;
 use narrows_units::{Bytes, Rate};
 
-/// What is compared.
+/// The system that is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
@@ -44,8 +44,8 @@ pub struct Outcome {
     pub batches: u64,
     /// How many packets.
     pub sent: u64,
-    /// Packets that came back and said that what goes there meets on the way, as qdiscs heard it;
-    /// of the whole run.
+    /// Returned packets that reported congestion towards their senders, as counted by the qdiscs
+    /// over the whole run.
     pub congestion: u64,
     /// How many runs this is of.
     pub runs: u32,

@@ -12,11 +12,11 @@ pub struct Setup {
     pub rate: Rate,
     /// Of every link.
     pub line: Rate,
-    /// Of the switch's port to the receiver.
+    /// The rate of the switch's port to the receiver.
     pub buffer: Buffer,
     /// Of every link.
     pub propagation: Nanos,
-    /// What a host takes to send or to receive.
+    /// A host's time to send or to receive.
     pub host_delay: Nanos,
     /// From the start, not measured.
     pub warmup: Nanos,

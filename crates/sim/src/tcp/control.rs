@@ -37,7 +37,7 @@ pub(crate) trait CongestionControl {
     /// How much may be in flight, in segments.
     fn window(&self) -> f64;
 
-    /// Where slow start ends, in segments; infinite as long as nobody knows.
+    /// Where slow start ends, in segments; infinite while unknown.
     fn threshold(&self) -> f64;
 
     /// A segment has been acknowledged.

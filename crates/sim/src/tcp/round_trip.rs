@@ -12,7 +12,7 @@ const LEAST: Nanos = Nanos::from_millis(200);
 /// Section 2.5 allows it.
 const MOST: Nanos = Nanos::from_secs(60);
 
-/// What is known of the round trip.
+/// Estimates of the round trip.
 pub(crate) struct RoundTrip {
     /// Smoothed.
     mean: Nanos,

@@ -1,10 +1,10 @@
-//! What is in flight, and what is lost.
+//! Segments in flight and lost segments.
 //!
 //! *Idea.* Every transmission has a number, a repair a new one, and an acknowledgement names the
-//! transmission that arrived. Then one rule finds every loss, that of a repair too: what was
-//! sent three or more transmissions before something that has arrived, is lost. For first
-//! transmissions this is `IsLost()` of RFC 6675 section 4 with its `DupThresh`; for repairs it
-//! is what RACK (RFC 8985) adds, by number instead of by time, as in RFC 9002 section 6.1.1.
+//! transmission that arrived. Then one rule finds every loss, that of a repair too: a segment is
+//! lost if another that was sent three or more transmissions later has arrived. For first
+//! transmissions this is `IsLost()` of RFC 6675 section 4 with its `DupThresh`; for repairs it is
+//! what RACK (RFC 8985) adds, by number instead of by time, as in RFC 9002 section 6.1.1.
 //!
 //! *Principles.* A ring from the oldest that is undecided to the newest: each transmission is
 //! put in and taken out once, and nothing is allocated once the ring is as long as the largest
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_up_is_sent_again_in_order_and_its_late_arrival_ignored() {
+    fn given_up_segments_are_sent_again_in_order_and_late_arrivals_ignored() {
         let mut board = sent(4);
         board.arrive(1);
         board.give_up();

@@ -15,7 +15,7 @@ use crate::tcp::round_trip::RoundTrip;
 use crate::tcp::scoreboard::Scoreboard;
 use narrows_units::Nanos;
 
-/// What a receiver can announce at most, in segments of 1448 bytes: 2³⁰ bytes (RFC 7323,
+/// The largest window that a receiver can announce, in segments of 1448 bytes: 2³⁰ bytes (RFC 7323,
 /// section 2.3).
 const MOST_IN_FLIGHT: f64 = 741_500.0;
 
@@ -32,7 +32,7 @@ pub(crate) struct Sender {
     ecn: bool,
     /// Losses and marks of transmissions before this one belong to a reduction that has been made.
     reduced: u64,
-    /// When what is in flight is given up.
+    /// When segments in flight are given up.
     deadline: Nanos,
     /// Segments in all.
     length: u64,
@@ -78,8 +78,8 @@ impl Sender {
         self.held_back = false;
     }
 
-    /// How fast to send, in segments a second, if it is to be paced: as Linux's TCP, by a part more
-    /// than a window in a round trip, so that the window can grow. `round_trip` counts until one is
+    /// The pacing rate in segments per second, if paced: as in Linux's TCP, slightly more than a
+    /// window per round trip, so that the window can grow. `round_trip` applies until one is
     /// measured.
     pub(crate) fn pace(&self, round_trip: Nanos) -> f64 {
         let window = self.control.window();
@@ -124,13 +124,13 @@ impl Sender {
         });
     }
 
-    /// Answers to a loss; what was sent before is not answered again.
+    /// Reacts to a loss; further losses among segments sent before are not counted again.
     fn reduce(&mut self) {
         self.control.lost();
         self.reduced = self.board.next();
     }
 
-    /// Gives up what is in flight, if it is time to (RFC 6298 section 5).
+    /// Gives up segments in flight when the timer expires (RFC 6298 section 5).
     pub(crate) fn expire(&mut self, now: Nanos) {
         if now < self.deadline || self.board.in_flight() == 0 {
             return;

@@ -40,8 +40,8 @@ pub(crate) struct Backlogged {
 }
 
 impl Backlogged {
-    /// The flows of `traffic`, each of which is to leave at `pace`; numbered from `first` and
-    /// placed by `placing`.
+    /// The flows of `traffic`, each with the pace `pace`; numbered from `first` and placed by
+    /// `placing`.
     pub(crate) fn new(
         traffic: &Traffic,
         placing: &Placing,

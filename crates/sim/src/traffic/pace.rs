@@ -85,7 +85,7 @@ impl Pace {
     }
 }
 
-/// What a flow has to wait for before it sends again.
+/// The condition for a flow's next packet.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Units {
     /// Exactly so many.
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_wait_goes_on_at_another_pace() {
+    fn the_rest_of_a_wait_continues_at_another_pace() {
         let slow = Pace::of_interval(Nanos(1000));
         let fast = Pace::of_interval(Nanos(10));
         let left = slow.units_in(Nanos(250).into());

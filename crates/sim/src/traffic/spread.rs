@@ -30,7 +30,7 @@ pub(crate) struct Placement {
     pub(crate) share_on: Vec<Share>,
 }
 
-/// Who is placed, and how.
+/// The flows to place, and how.
 #[derive(Clone, Debug)]
 pub(crate) struct Placing {
     pub(crate) seed: u64,
@@ -99,7 +99,7 @@ impl Placing {
         let mut parts: Vec<f64> =
             (0..self.queues).map(|_| gamma.map_or(0.0, |gamma| gamma.sample(chance))).collect();
         // The smaller the concentration, the nearer one part is to all; so near that every
-        // variate is below what a float can hold.
+        // variate underflows a float.
         if parts.iter().sum::<f64>() < f64::MIN_POSITIVE {
             parts.fill(0.0);
             parts[usize::from(self.any_queue(chance))] = 1.0;

@@ -27,7 +27,7 @@ const BEGIN: Nanos = Nanos::from_secs(1);
 /// Packets that a core takes at a time.
 const BATCH: u64 = 64;
 
-/// What is asked.
+/// The question.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Load {
     /// The numbers of the applications' classes.

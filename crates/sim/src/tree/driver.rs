@@ -4,7 +4,7 @@
 //! data plane (`narrows-xdp`). Each application has a CPU, as others have a queue, and so purses of
 //! its own.
 //!
-//! *Non-goals.* Filters, headers, ECN: what the AQM wants is dropped.
+//! *Non-goals.* Filters, headers, ECN: packets that the AQM signals are dropped.
 
 use super::gate::lay_out;
 use super::setup::{Keeper, Scheduler};
@@ -20,7 +20,7 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// Of the policy of `scheduler`, for applications of `classes` on so many CPUs.
+    /// The driver of the policy of `scheduler`, for applications of `classes` on so many CPUs.
     pub(super) fn new(scheduler: &Scheduler, classes: &[u32], cpus: usize) -> Result<Self, String> {
         let (installation, _) = lay_out(scheduler, cpus.max(1))?;
         let plan = installation.plan();

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 const BEGIN: Nanos = Nanos::from_secs(1);
 /// Connections begin at random within so much time of a phase.
 const STAGGER: Nanos = Nanos::from_millis(2);
-/// How often it is looked whether a connection is to begin, or has waited for too long.
+/// How often the engine checks whether a connection starts, or has timed out.
 const TICK: Nanos = Nanos::from_micros(500);
 
 pub(super) struct Engine<'a> {

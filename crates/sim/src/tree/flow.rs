@@ -7,7 +7,7 @@ use crate::tcp::control;
 use crate::tcp::sender::Sender;
 use narrows_units::{Bytes, Nanos};
 
-/// What a connection may have in its own host.
+/// The most that a connection may have in its own host.
 const SMALL_QUEUE: u64 = 128 * 1024;
 
 pub(super) struct Flow {

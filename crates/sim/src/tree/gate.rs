@@ -29,7 +29,7 @@ pub(super) struct Queue {
     packets: Packets,
     free: Vec<PacketId>,
     held: Vec<Packet>,
-    /// When it is to be asked.
+    /// The time of the next dequeue.
     ask_at: Nanos,
     ring: VecDeque<Packet>,
 }
@@ -40,11 +40,11 @@ pub(super) enum Gate {
     Driver(Driver),
     /// By application: its seat at its class.
     Drops(Vec<Box<dyn ClassMeter>>),
-    /// By application: its queue; those that go before; and whose turn it is.
+    /// By application: its queue; those that go first; and the one that is next.
     Holds { queues: Vec<Queue>, before: VecDeque<Packet>, turn: usize },
 }
 
-/// What each of `queues` queues is to run, as `tc` makes it of the policy of `scheduler`.
+/// The specification of each of `queues` queues, compiled by `tc` from the policy of `scheduler`.
 pub(super) fn lay_out(
     scheduler: &Scheduler,
     queues: usize,

@@ -46,7 +46,7 @@ fn gbit(bytes: Bytes, span: narrows_units::Nanos) -> f64 {
 }
 
 impl Outcome {
-    /// What the application `app` got in `phase`, in Gbit/s.
+    /// The rate of the application `app` in `phase`, in Gbit/s.
     pub fn rate(&self, setup: &Setup, phase: usize, app: usize) -> f64 {
         gbit(self.bytes[phase][app], setup.phases[phase].length - setup.settle)
     }

@@ -78,7 +78,7 @@ impl Keeper {
 /// What decides who sends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scheduler {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// A policy file for one port with an `htb`.
     pub policy: String,

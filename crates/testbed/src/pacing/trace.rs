@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_at_their_times_are_off_by_nothing() {
+    fn packets_at_their_times_have_no_error() {
         let even = [trace((0..1000).map(|n| n * PACKET))];
         let off = deviation(&even, Nanos::from_millis(1)).unwrap();
         assert_eq!((off.windows, off.mean_percent, off.within_03_percent), (99, 0.0, 100.0));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_shorter_than_some_packets_are_not_looked_at() {
+    fn windows_of_too_few_packets_do_not_count() {
         let even = [trace((0..1000).map(|n| n * PACKET))];
         assert_eq!(deviation(&even, Nanos(3 * PACKET)), None);
         assert!(deviation(&even, Nanos(4 * PACKET)).is_some());

@@ -13,8 +13,8 @@ const CLIENT: Ipv4Address = Ipv4Address::new(192, 0, 2, 1);
 const SERVER: Ipv4Address = Ipv4Address::new(192, 0, 2, 2);
 const CLIENT_PORT: u16 = 49152;
 const SERVER_PORT: u16 = 5001;
-/// What a sender keeps until it is acknowledged, and a receiver announces at first, in bytes:
-/// the default maximum of Linux's `tcp_wmem`.
+/// The send buffer, and the receiver's first window, in bytes: the default maximum of Linux's
+/// `tcp_wmem`.
 const LARGE_BUFFER: usize = 4 << 20;
 /// In the direction in which nothing is sent, in bytes.
 const SMALL_BUFFER: usize = 1 << 10;
@@ -72,7 +72,7 @@ impl End {
         self.wire.heard.push_back(packet);
     }
 
-    /// What it has sent since it was last asked.
+    /// Packets that it has sent since the last call.
     pub(super) fn said(&mut self) -> impl Iterator<Item = Vec<u8>> {
         self.wire.said.drain(..)
     }
@@ -121,7 +121,7 @@ impl End {
         let socket = self.sockets.get_mut::<Socket>(self.socket);
         let mut moved = false;
         if self.connects {
-            // What is in the buffer is as good as anything else.
+            // The contents of the buffer do not matter.
             while socket.can_send() && socket.send(|data| (data.len(), data.len())).unwrap_or(0) > 0
             {
                 moved = true;
@@ -140,7 +140,7 @@ fn instant(at: Nanos) -> Instant {
     Instant::from_micros((at.0 / TICK.0) as i64)
 }
 
-/// A device without a medium: what is sent lies there until it is taken.
+/// A device without a medium: sent packets stay there until they are taken.
 struct Wire {
     mtu: usize,
     heard: VecDeque<Vec<u8>>,
