@@ -1,10 +1,10 @@
-//! What it costs to share a limit: real threads, strategy beside strategy.
+//! The cost of sharing a limit: the strategies compared, with real threads.
 //!
-//! Each thread has a core of its own and does what a worker does: it reads the clock once,
-//! takes a batch of packets in, lets go what may leave and recycles it, over a `tbf` with a seat at
-//! a limit that all threads share. Two [loads](Load): far below the limit, to see what a
-//! packet costs and how that grows with the threads; and held back by it, to see how exactly it is
-//! kept and how evenly it is shared.
+//! Each thread has a core of its own and does the steps of a worker: it reads the clock once,
+//! enqueues a batch of packets, dequeues those that may leave and recycles them, over a `tbf` with
+//! a seat at a limit that all threads share. Two [loads](Load): far below the limit, for the cost
+//! of a packet and its growth with the number of threads; and limited by it, for exactness and
+//! fairness.
 //!
 //! *Comparable.* Strategies take turns within each round, ratios are taken within a round, and
 //! the median over the rounds counts. Every trial closes its books: packets that came in have
@@ -64,7 +64,7 @@ pub struct Bench {
     rounds: usize,
 }
 
-/// What is measured together.
+/// The parameters of a measurement.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     strategy: Strategy,

@@ -1,4 +1,4 @@
-//! What it costs a worker to know the heaviest hosts and flows of what leaves.
+//! A worker's cost of tracking the heaviest hosts and flows.
 //!
 //! A million packets a second by a virtual clock, of 1500 bytes or of 64, of 4096 flows whose
 //! shares fall as 1, 1/2, 1/3 …: most picks then meet a key that is new, which is the dear case.
@@ -81,7 +81,7 @@ fn frame(flow: u32) -> [u8; 64] {
     frame
 }
 
-/// What it costs at one length.
+/// The cost at one packet length.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
     /// Of packets, in bytes.
@@ -94,7 +94,7 @@ pub struct Row {
     pub percent: f64,
 }
 
-/// What it costs, by length.
+/// The cost, by packet length.
 pub struct Report(Vec<Row>);
 
 /// Measures whole windows.

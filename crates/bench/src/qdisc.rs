@@ -20,7 +20,7 @@ impl Default for Options {
     }
 }
 
-/// What one structure costs.
+/// The cost of one structure.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// Its name.

@@ -1,4 +1,4 @@
-//! What it costs a worker to measure round trips.
+//! A worker's cost of measuring round trips.
 //!
 //! A million packets a second by a virtual clock, of 4096 connections whose shares fall as 1, 1/2,
 //! 1/3 …, as one worker forwards them: each packet comes in at a port, and leaves through the other
@@ -35,7 +35,7 @@ const REPEATS: usize = 9;
 /// The length of a data packet without its Ethernet header.
 const LEN: u16 = 1500;
 
-/// What the packets are.
+/// The kind of packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// TCP with time stamps.
@@ -127,10 +127,10 @@ fn frame(kind: Kind, flow: u32, is_back: bool) -> [u8; 66] {
     frame
 }
 
-/// What it costs for one kind of packets.
+/// The cost for one kind of packets.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
-    /// What they are.
+    /// The kind.
     pub kind: Kind,
     /// Round trips found in a second.
     pub trips: f64,
@@ -140,7 +140,7 @@ pub struct Row {
     pub percent: f64,
 }
 
-/// What it costs, by kind.
+/// The cost, by kind.
 pub struct Report(Vec<Row>);
 
 /// Measures it.

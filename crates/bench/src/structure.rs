@@ -1,11 +1,10 @@
 //! The structures that are compared, and the work that each of them does.
 //!
-//! A turn is what a worker does once: 32 packets arrive, the clock moves on by what they take at
-//! the limit, and what may leave leaves. A standing queue of 32 packets keeps the limit
-//! binding, so that every turn of a shaper ends, as in life, with a packet that may not
-//! leave yet. Packets are of 1500 bytes, the limit is 100 Gbit/s, the clock is virtual. Where
-//! there are several seats they take turns, on one thread: what is seen is the cost of the
-//! mechanism, not of contention.
+//! A turn is one step of a worker: 32 packets arrive, the clock advances by their time at the
+//! limit, and all that may leave do. A standing queue of 32 packets keeps the limit binding, so
+//! every turn of a shaper ends, as in practice, with a packet that may not leave yet. Packets have
+//! 1500 bytes, the limit is 100 Gbit/s, the clock is virtual. Several seats take turns on one
+//! thread: this measures the cost of the mechanism, not of contention.
 
 use narrows_coordination::{Below, Coordination, Limit, Strategy, Tree};
 use narrows_packet::{Backlog, Batch, Fifo, PacketId, Packets};
@@ -27,7 +26,7 @@ const STANDING: u32 = 32;
 const TABLE: u32 = 128;
 const LEN: u32 = 1500;
 const RATE: Rate = Rate::from_bits_per_sec(100_000_000_000);
-/// What a turn's packets take at the limit.
+/// The time of a turn's packets at the limit.
 const TURN_TIME: Nanos = Nanos(TURN as u64 * LEN as u64 * 8 * 1_000_000_000 / 100_000_000_000);
 /// How long packets are under way in a `netem`: a turn, so that another one's stand behind them.
 const UNDER_WAY: Nanos = TURN_TIME;
@@ -254,7 +253,7 @@ impl Lane {
         let mut packets = Packets::new(TABLE);
         let mut free: Vec<PacketId> = (0..TABLE).map(PacketId).collect();
         for &id in &free {
-            // What is known of headers stays when a packet comes again.
+            // Header fields are kept when a packet is reused.
             packets.headers_mut(id).flow = id.0.wrapping_mul(SPREAD);
         }
         queue.arrive(&mut packets, &mut free, STANDING, Nanos::ZERO);

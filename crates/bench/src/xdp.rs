@@ -1,5 +1,5 @@
-//! What a frame costs in the driver: the XDP plane's tree beside token buckets, by test runs of the
-//! kernel.
+//! The cost of a frame in the driver: the XDP plane's tree compared with token buckets, by test
+//! runs in the kernel.
 //!
 //! The same frame of 64 bytes goes through each program a few hundred thousand times
 //! (`BPF_PROG_TEST_RUN`), on one CPU and on all of them at once, each CPU by a thread that stays
@@ -10,9 +10,9 @@
 //! bucket, or a leaf, of its own ([`LEAVES`] at most); the classes above the leaves are
 //! everybody's.
 //!
-//! *Two loads.* `free`: the rate is never reached. `bound`: most of what comes is above it.
+//! *Two loads.* `free`: the rate is never reached. `bound`: most frames exceed it.
 //!
-//! *What favours all of them:* one frame again and again, so headers and tables are in the nearest
+//! *What favours all of them:* the same frame each time, so headers and tables are in the nearest
 //! cache. A test run neither receives nor sends. Only in rows `spread…` has each frame another
 //! source, of 65,536; they are compared with the program that changes it.
 //!

@@ -22,7 +22,7 @@ pub(crate) struct Berth {
 #[derive(Default)]
 struct Arrived {
     runners: Vec<Box<Runner>>,
-    /// The worker whose home this is has ended: nobody will come back.
+    /// The worker of this thread has ended, and none will come back.
     is_over: bool,
     /// The thread is gone.
     is_closed: bool,
@@ -70,15 +70,15 @@ impl Berth {
         std::mem::take(&mut self.arrived().runners)
     }
 
-    /// Closes the berth of a thread that serves nobody, where nobody will come back. Whether it is
-    /// closed.
+    /// Closes the berth of a thread that serves no worker, if none will come back. Returns whether
+    /// it is closed.
     pub(crate) fn close(&self) -> bool {
         let mut arrived = self.arrived();
         arrived.is_closed = arrived.is_over && arrived.runners.is_empty();
         arrived.is_closed
     }
 
-    /// Can be read while somebody has come.
+    /// Readable while a worker has arrived.
     pub(crate) fn wake(&self) -> BorrowedFd<'_> {
         self.bell.wake()
     }

@@ -20,7 +20,7 @@ enum Carrier {
     Lost,
 }
 
-/// What is known of the carriers of both ports.
+/// The carriers of both ports.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Carriers([Carrier; 2]);
 
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_carrier_is_told_of_when_it_stays_away_and_when_it_comes_back() {
+    fn a_lasting_loss_of_carrier_and_its_end_are_reported() {
         let mut carriers = Carriers::default();
         let mut events = Events::default();
         for has_carrier in [true, false, true, false, false, false, true, true, false] {

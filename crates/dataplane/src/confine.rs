@@ -9,7 +9,7 @@
 //! * *capabilities*: all but those of [`capabilities::KEPT`], from the bounding set, too;
 //! * *`no_new_privs`*: no program that this one starts gains any;
 //! * *files* (Landlock): reads what it needs to, writes its control socket and its state file;
-//! * *calls* (seccomp): the system calls that it makes, and none that it never needs.
+//! * *calls* (seccomp): only the system calls that it needs.
 //!
 //! *Upgrades.* A process that takes over is started by this one and inherits all of it. It needs
 //! the same privileges: capabilities are kept ambient, so it gets them whatever user it runs as;
@@ -24,7 +24,7 @@ mod files;
 
 use std::path::Path;
 
-/// What is needed beyond what every instance needs.
+/// Needs beyond those of every instance.
 #[derive(Clone, Copy)]
 pub(crate) struct Needs<'a> {
     /// The policy file, to be read again.

@@ -7,8 +7,8 @@
 //! are progress lines. A connection that has the ports released for a command stays open until they
 //! are joined again ([`crate::pause`]). The peer's user id is checked, too.
 //!
-//! `place` says where the sockets are and who may have one; `server` and `client` are the two
-//! sides.
+//! `place` decides where the sockets are and which instance owns one; `server` and `client` are the
+//! two sides.
 //!
 //! Non-goals: remote access, several requests on one connection.
 
@@ -75,8 +75,7 @@ pub enum Request {
         /// Its lines.
         text: String,
     },
-    /// To hand everything over to a new process of `binary`, or of what lies where its own binary
-    /// lay.
+    /// Hand over to a new process of `binary`, or of the file at the path of its own binary.
     Upgrade {
         /// Which.
         binary: Option<PathBuf>,
@@ -97,7 +96,7 @@ pub enum Request {
     },
 }
 
-/// What it answers.
+/// The instance's answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -111,14 +110,14 @@ pub enum Answer {
     Joined {
         /// How they are joined; none where they cannot be at the moment.
         mode: Option<String>,
-        /// What is waited for then.
+        /// If not, what is missing.
         waiting_for: Option<String>,
         /// How long they were let go, in milliseconds.
         apart_ms: u64,
         /// Whether the time was up.
         late: bool,
     },
-    /// What a `tc` or `set` command printed and how it ended.
+    /// The output and exit code of a `tc` or `set` command.
     Tc {
         /// For standard output.
         stdout: String,
@@ -127,7 +126,7 @@ pub enum Answer {
         /// The exit code.
         code: i32,
     },
-    /// It is about it: of a batch, it has done the lines up to this one. The answer is to come.
+    /// Progress of a batch: the lines up to this one are done. The answer follows.
     Working {
         /// The line's number, from 1; 0 where none is done.
         line: usize,
@@ -169,7 +168,7 @@ pub enum ControlError {
          `narrows tc`"
     )]
     Taken {
-        /// What it joins.
+        /// Its port that is taken.
         port: String,
     },
     /// No instance runs here.
@@ -177,7 +176,7 @@ pub enum ControlError {
         "no narrows runs in this network namespace{0}; start one with \
          `narrows run --ports A,B`, or give a file with `--policy FILE`"
     )]
-    Nobody(String),
+    NoInstance(String),
     /// Another user's instances may run here.
     #[error(
         "only the user of an instance, and root, may ask it: {folder} is closed to others; run \

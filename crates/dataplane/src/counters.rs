@@ -1,4 +1,4 @@
-//! What the workers counted, added up over sessions and told in the snapshot's words.
+//! The workers' counters, added up over sessions, in the form of the snapshot.
 
 use crate::runner::WorkerReport;
 use narrows_bpf::{Counted, Verdicts};
@@ -20,7 +20,7 @@ const HEAVY_MAX: usize = 16;
 pub(crate) struct QueueCounters {
     /// What came in here.
     pub(crate) inward: PathCounters,
-    /// What was to leave here.
+    /// Packets that leave, or were to leave, here.
     pub(crate) outward: PathCounters,
     /// System calls made to have it sent.
     pub(crate) tx_kicks: u64,
@@ -57,7 +57,7 @@ impl QueueCounters {
         }
     }
 
-    /// What the kernel lost.
+    /// Packets lost by the kernel.
     pub(crate) fn kernel_drops(&self) -> snapshot::KernelDrops {
         snapshot::KernelDrops {
             rx_ring_full: self.kernel_drops.rx_ring_full,
@@ -80,7 +80,7 @@ pub(crate) struct Counts {
     pub(crate) heaviest: [Told; 2],
     /// Round trips beyond each port, where they are looked at.
     pub(crate) beyond: [Option<Beyond>; 2],
-    /// What the program of each port did.
+    /// The counters of each port's program.
     pub(crate) verdicts: [Verdicts; 2],
     /// What each device lost.
     pub(crate) losses: [DeviceLosses; 2],
@@ -118,8 +118,8 @@ impl Counts {
         }
     }
 
-    /// Adds what was `dropped` in the driver of what came in at `side`. Which queue that was is not
-    /// known: it is told of the first.
+    /// Adds the packets that the driver `dropped` on arrival at `side`. Their queue is unknown:
+    /// they count at the first one.
     pub(crate) fn add_dropped_in_front(&mut self, side: Side, dropped: Counted) {
         if dropped == Counted::default() {
             return;
@@ -134,7 +134,7 @@ impl Counts {
         self.queue(side.other().index(), 0).outward.merge(&path);
     }
 
-    /// Forgets what is queued, and what was heavy of late: only counters are history.
+    /// Clears backlogs and the heaviest hosts and flows: only counters are history.
     pub(crate) fn clear_backlogs(&mut self) {
         self.heaviest = Default::default();
         self.beyond.iter_mut().flatten().for_each(|beyond| beyond.hosts.clear());
@@ -196,9 +196,8 @@ fn losses(losses: &Losses) -> snapshot::Losses {
     snapshot::Losses { segments, before, beyond }
 }
 
-/// The heaviest hosts and flows that left through a port, in the snapshot's words: the heaviest of
-/// each kind first. `beyond` is what is known of what is beyond that port, and beyond the other
-/// one.
+/// The heaviest hosts and flows that left through a port, in the form of the snapshot: the heaviest
+/// of each kind first. `beyond` holds the measurements beyond that port, and beyond the other one.
 pub(crate) fn heaviest(told: &Told, beyond: [Option<&Beyond>; 2]) -> snapshot::Heaviest {
     let [here, across] = beyond;
     let hosts = |entries: &[Entry<Host>], is_source: bool| {
@@ -223,7 +222,7 @@ pub(crate) fn heaviest(told: &Told, beyond: [Option<&Beyond>; 2]) -> snapshot::H
     }
 }
 
-/// Adds what is known of what is `beyond` a port to its `classes`, to those of the qdisc `major`.
+/// Adds the measurements `beyond` a port to its `classes`, to those of the qdisc `major`.
 pub(crate) fn add_beyond(classes: &mut [snapshot::Class], major: u32, beyond: &Beyond) {
     let known: HashMap<u32, &Class> =
         beyond.classes.iter().map(|class| (class.id, class)).collect();
@@ -291,7 +290,7 @@ fn described(flow: &Flow) -> String {
     format!("{protocol} {} > {}", end(&flow.source, from), end(&flow.destination, to))
 }
 
-/// What the device lost, in the snapshot's words.
+/// Packets lost by the device, in the form of the snapshot.
 pub(crate) fn device_losses(losses: DeviceLosses) -> snapshot::DeviceLosses {
     let DeviceLosses { rx_dropped, rx_errors, rx_missed, tx_dropped, tx_errors, tx_carrier } =
         losses;

@@ -3,8 +3,8 @@
 //! Each worker has a thread of its own. At low rates hardly any time goes into packets; most goes
 //! into wake-ups, and four threads that wake up for one packet each cost four times as much as one
 //! that wakes up for four. So a thread with little to do hands its worker over to the first thread,
-//! the *host*, which sleeps once and wakes up once for all of them. As soon as the host has more to
-//! do than is good for delay, it sends them back.
+//! the *host*, which sleeps once and wakes up once for all of them. When its load begins to cost
+//! delay, the host sends them back.
 //!
 //! *Ownership does not change.* A worker belongs to one thread at any moment ([`Berth`]), takes
 //! along its packets, qdiscs and timers, and is handed over between two steps: nothing is
@@ -127,7 +127,7 @@ impl Crew {
         }
     }
 
-    /// Serves whoever is here, until its own worker has ended and nobody else is here.
+    /// Serves the workers that are here, until its own has ended and no other is here.
     pub(crate) fn run(mut self) {
         loop {
             if self.berth.is_full() {
@@ -147,7 +147,7 @@ impl Crew {
         }
     }
 
-    /// A turn for each worker, and sleep where none of them has more to do.
+    /// A step of each worker, then sleep if none has more to do.
     fn turn(&mut self) {
         let now = clock::now();
         if self.runners.iter().any(|runner| runner.has_mail()) {
@@ -223,7 +223,7 @@ impl Crew {
         self.awake = Streak::None;
     }
 
-    /// Sleeps until `at_most` has passed or something that is polled has come in, or somebody.
+    /// Sleeps for at most `at_most`, or until a polled queue has packets or a worker arrives.
     fn sleep(&mut self, at_most: Option<Nanos>) {
         self.polled.add(self.berth.wake(), true);
         match self.polled.wait(at_most.map(|time| time.0)) {

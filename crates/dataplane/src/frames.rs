@@ -40,7 +40,7 @@ impl Frames {
     /// Where `part` has another number of frames than the shares take.
     pub(crate) fn new(part: UmemPart, shares: [Share; 2]) -> Self {
         let owners = Owners::new(shares);
-        assert_eq!(part.count(), owners.count(), "the shares are to be all frames");
+        assert_eq!(part.count(), owners.count(), "the shares must add up to all frames");
         let unused = Location { addr: 0, len: 0, next: END };
         let locations = vec![unused; owners.count() as usize].into_boxed_slice();
         Self { part, owners, locations, strays: 0 }
@@ -92,8 +92,8 @@ impl Frames {
         self.strays
     }
 
-    /// How many are left in which what comes in at `ingress` may wait; `None` where what has come
-    /// is too much.
+    /// The number of frames left for packets that arrive at `ingress`; `None` if the arrivals
+    /// exceed it.
     #[inline]
     pub(crate) fn spare(&self, ingress: Side) -> Option<u32> {
         self.owners.spare(ingress)
@@ -149,7 +149,7 @@ impl Frames {
     }
 
     /// The bytes in the first frame of `packet`, which was received and is not yet sent: until
-    /// then its frames are in nobody else's hands.
+    /// then no other owner has its frames.
     #[inline]
     pub(crate) fn bytes(&self, packet: PacketId) -> &[u8] {
         let Location { addr, len, .. } = self.locations[packet.0 as usize];
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_front_of_a_packet_is_read_within_its_frame_only() {
+    fn metadata_before_a_packet_is_read_within_its_frame_only() {
         for (headroom, len, seen) in [(0, 44, 0), (43, 44, 0), (44, 44, 44), (256, 44, 44)] {
             let mut frames = frames();
             let start = lend(&mut frames);

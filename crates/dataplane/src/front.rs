@@ -2,9 +2,9 @@
 //!
 //! The instance has the sets, whatever plane there is and while there is none. A plane has a
 //! [`PortFront`] for each port: it puts a program of the port's filters in front of its own and
-//! counts what that does. What is dropped in front is received and dropped like anything else: the
-//! books know it by the reason `filter`. As programs run wherever a frame comes in, it is counted
-//! at the port's first queue.
+//! counts what that does. Packets dropped in front count as received, and as dropped with the
+//! reason `filter`. The programs run for all queues, so these packets count at the port's first
+//! queue.
 //!
 //! *Non-goals.* Which filters these are (`narrows_policy`), how a set is looked up (`narrows_bpf`).
 
@@ -28,7 +28,7 @@ pub enum FrontError {
         set: String,
         /// Its type.
         shape: &'static str,
-        /// What it takes.
+        /// Its memory.
         words: &'static str,
     },
     /// The kernel does not load them.
@@ -46,10 +46,10 @@ mod terms;
 
 pub(crate) use terms::{Terms, resolve};
 
-/// What is to run in front of the plane at each port, and where it looks up.
+/// The filters in front of the plane at each port, and the tables for their look-ups.
 pub(crate) struct Fronts<'a> {
     pub(crate) terms: [Terms; 2],
-    /// There where there are sets.
+    /// Present if there are sets.
     pub(crate) tables: Option<&'a SetTables>,
 }
 
@@ -129,7 +129,7 @@ impl PortFront {
     }
 }
 
-/// A counter for each action of `terms`: the one that it has in `present`, or a free one.
+/// A counter for each action of `terms`: its counter in `present`, or a free one.
 fn seats(
     terms: &Terms,
     present: &BTreeMap<ActionId, Seat>,
@@ -153,7 +153,7 @@ fn seats(
     seats
 }
 
-/// What is known of sets beside themselves.
+/// The use of sets by filters.
 pub(crate) struct Uses<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) tables: Option<&'a SetTables>,

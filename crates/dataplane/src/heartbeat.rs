@@ -15,18 +15,18 @@ pub(crate) const BEAT_EVERY: Nanos = Nanos::from_millis(100);
 /// that steer its frames.
 const BEAT_SPACING: Nanos = Nanos::from_millis(1);
 
-/// A worker whose last beat is older than this is passed by. Well below the second within which
-/// traffic is to flow again, and well above what a worker may have to wait for its core.
+/// A worker whose last beat is older than this is bypassed. Well below the second within which
+/// traffic must flow again, and well above the time for which a worker may wait for its core.
 pub(crate) const SILENT_AFTER: Nanos = Nanos::from_millis(500);
 
-/// How long the worker was silent, where one that last beat at `last` and comes round at `now` was
-/// passed by meanwhile.
+/// How long the worker was silent, if it last beat at `last`, resumes at `now` and was bypassed
+/// meanwhile.
 pub(crate) fn silence(last: Nanos, now: Nanos) -> Option<Nanos> {
     let silence = now - last;
     (silence > SILENT_AFTER).then_some(silence)
 }
 
-/// Whether a worker that came round at `now` is to say so.
+/// Whether a worker that is running at `now` should beat.
 #[inline]
 pub(crate) fn is_due(heart: &Heart, now: Nanos) -> bool {
     now - heart.last() >= BEAT_SPACING

@@ -1,9 +1,9 @@
 //! The XDP plane: a program at each port, and no worker.
 //!
-//! What comes in at one port is classified, metered and handed to the other port in the driver.
-//! There are no queues, so nothing is ever queued, and no thread, so nothing can hang: the limits
-//! hold for as long as this process lives, even while it is stopped. The programs are attached
-//! through links that die with it.
+//! Packets that arrive at one port are classified, metered and redirected to the other port in the
+//! driver. There are no queues, so nothing is ever queued, and no thread, so nothing can hang: the
+//! limits hold for as long as this process lives, even while it is stopped. The programs are
+//! attached through links that die with it.
 //!
 //! *Native or generic.* A program in the driver can hand a frame only to a driver that takes it,
 //! and most take frames only while they run a program themselves. So both programs are attached
@@ -40,7 +40,7 @@ const MTU_OF_ONE_BUFFER: u32 = 3498;
 
 /// Two ports joined in their drivers.
 pub(crate) struct InDriver {
-    /// By the port where frames come in: what they meet is the plan of the other one.
+    /// By the port where frames arrive: the plan of the other port applies to them.
     trees: [Tree; 2],
     /// What runs before them.
     fronts: [PortFront; 2],
@@ -142,7 +142,7 @@ impl InDriver {
         Err(failed(port)(refusal.unwrap_or_else(|| TreeError::Attach(unsupported()))))
     }
 
-    /// Whether what comes in at `side` is handed to a driver that does not take it.
+    /// Whether frames that arrive at `side` are redirected to a driver that does not accept them.
     fn loses(&self, side: Side) -> bool {
         let other = self.port(side.other());
         let known = doctor::redirected(&other.driver);
@@ -187,7 +187,7 @@ impl InDriver {
     }
 }
 
-/// What the program counted, as what a worker counts for a direction.
+/// The program's counters, in the form of a worker's for one direction.
 fn path(totals: &Totals) -> PathCounters {
     let mut drops = DropCounters::default();
     drops.add(DropReason::Limit, totals.limit_drops);
@@ -203,7 +203,7 @@ fn path(totals: &Totals) -> PathCounters {
     }
 }
 
-/// What is wrong with `port`.
+/// A problem with `port`.
 fn failed(port: &PortFacts) -> impl Fn(TreeError) -> InstanceError + use<> {
     let port = port.name.clone();
     move |source| InstanceError::Driver { port: port.clone(), source }

@@ -64,7 +64,7 @@ pub enum InstanceError {
     Refused {
         /// The port whose policy it is.
         port: String,
-        /// What it cannot do, and what can.
+        /// What the plane cannot do, and which plane can.
         source: Refusal,
     },
     /// Its filters cannot run in the driver.
@@ -86,7 +86,7 @@ pub enum InstanceError {
         /// Why.
         source: TreeError,
     },
-    /// The XDP plane is to run in a driver that would lose all that it is handed.
+    /// The XDP plane cannot run: the driver would lose all redirected frames.
     #[error(
         "{port}: its driver ({driver}) does not send what the other port's program redirects to it, \
          so --xdp native would lose it: leave out --xdp native{}",
@@ -116,7 +116,7 @@ pub enum InstanceError {
     /// The fail-open bridge cannot be prepared.
     #[error("cannot prepare the bridge for fail-open: {0}")]
     Bridge(#[from] BridgeError),
-    /// Traffic is to stop with this process, and would not.
+    /// Traffic should stop with this process, but would not.
     #[error(
         "{port} is a port of {master}, which would forward after the end of narrows in spite of \
          --fail-closed: `ip link set dev {port} nomaster`, or `ip link del {master}`"
@@ -124,7 +124,7 @@ pub enum InstanceError {
     Master {
         /// The port.
         port: String,
-        /// What it belongs to.
+        /// Its owner.
         master: String,
     },
     /// An offload that spoils frames cannot be switched off.
@@ -146,7 +146,7 @@ pub enum InstanceError {
 pub enum FailMode {
     /// A kernel bridge, prepared beforehand: traffic goes on, unshaped.
     Open,
-    /// Nobody: traffic stops.
+    /// None: traffic stops.
     Closed,
 }
 
@@ -188,7 +188,7 @@ pub struct Instance {
     standby: StandBy,
     repairs: Repairs,
     bypass: Bypass,
-    /// What the ports were let go for.
+    /// Why the ports were released.
     let_go: Option<String>,
     waiting_for: Option<String>,
     look_ups: LookUps,
@@ -197,13 +197,13 @@ pub struct Instance {
     past: Counts,
     rates: RateMeter,
     events: Events,
-    /// What was found of ports and host at the start.
+    /// Findings about ports and host at the start.
     findings: Vec<Finding>,
     began: Nanos,
 }
 
 impl Instance {
-    /// One that has not begun.
+    /// An instance that has not started.
     fn new(options: InstanceOptions, repairs: Repairs) -> Self {
         Self {
             watch: Watch::new(options.fail.stalled()),
@@ -349,7 +349,7 @@ impl Instance {
         self.plane.as_ref().map(|plane| plane.stats(side)).unwrap_or_default()
     }
 
-    /// What the actions of filters have done, at both ports together.
+    /// The counters of filters' actions, both ports together.
     pub fn action_stats(&self) -> Vec<(ActionId, ActionStats)> {
         let mut sums: BTreeMap<ActionId, ActionStats> = BTreeMap::new();
         for (id, stats) in self.plane.iter().flat_map(|plane| plane.action_stats()) {
@@ -394,7 +394,7 @@ impl Instance {
                 self.look_ups.retry(&mut **plane, &self.options.ports, &mut self.events);
                 let zero_copy = plane.mode().is_zero_copy();
                 self.repair();
-                // Nobody announces that a device has other rings now.
+                // The kernel does not announce changed rings of a device.
                 if zero_copy {
                     self.reconsider();
                 }
@@ -452,8 +452,8 @@ impl Instance {
         }
     }
 
-    /// Ends the instance: what is queued may leave for a short while, then the ports are
-    /// left to the kernel. Returns the last word on where every packet went.
+    /// Ends the instance: the queues drain for a short while, then the ports are left to the
+    /// kernel. Returns the final counters of all packets.
     pub fn stop(mut self) -> Snapshot {
         self.close(true);
         self.repairs.undo();
@@ -545,7 +545,7 @@ impl Instance {
         Ok([self.lay_out(&self.policy, a, queues)?, self.lay_out(&self.policy, b, queues)?])
     }
 
-    /// Lays `policy` of the port `name` out over `queues` queues, for the plane that is to run it.
+    /// Lays out `policy` of the port `name` over `queues` queues, for its plane.
     fn lay_out(&self, policy: &Policy, name: &str, queues: usize) -> Result<Plan, InstanceError> {
         self.runnable(name, plan(policy, name, self.laid_over(queues))?)
     }
@@ -556,7 +556,7 @@ impl Instance {
         if self.needs_no_queues() { queues.max(2) } else { queues }
     }
 
-    /// `plan` of the port `name`, where the plane that is to run it can.
+    /// `plan` of the port `name`, if its plane can run it.
     fn runnable(&self, name: &str, plan: Plan) -> Result<Plan, InstanceError> {
         if self.needs_no_queues() {
             let refused = |source| InstanceError::Refused { port: name.to_owned(), source };
@@ -603,8 +603,8 @@ impl Instance {
         Ok(())
     }
 
-    /// Joins the ports again. Where that is not possible now, it is tried again as ever, and what
-    /// is waited for is said.
+    /// Joins the ports again. If that is not possible now, retries go on, and the answer says what
+    /// is missing.
     pub(crate) fn join_again(&mut self) -> Result<String, String> {
         self.let_go = None;
         self.reconsider();
@@ -643,7 +643,7 @@ impl Instance {
         self.findings = findings.into_iter().map(shown).collect();
     }
 
-    /// What is wrong now.
+    /// The present problems.
     fn warnings(&self) -> Vec<String> {
         let of_ports = self.plane.iter().flat_map(|plane| warnings::of_ports(&**plane));
         let of_offloads = self.repairs.stubborn().iter().chain(self.repairs.unreached());
@@ -678,7 +678,7 @@ impl Instance {
         }
         if let Err(error) = self.open() {
             let reason = error.to_string();
-            // The same reason every second would bury the one that matters.
+            // Repeating the same reason every second would bury the important ones.
             if self.waiting_for.as_ref() != Some(&reason) {
                 self.events.warn(format!("waiting: {reason}"));
                 self.waiting_for = Some(reason);
@@ -687,7 +687,7 @@ impl Instance {
     }
 }
 
-/// What the port `name` runs on `queues` queues under `policy`.
+/// The plan of the port `name` on `queues` queues under `policy`.
 fn plan(policy: &Policy, name: &str, queues: usize) -> Result<Plan, InstanceError> {
     let port = policy.port(name);
     let plan = Plan::of(port, queues).map_err(|source| does_not_fit(name, source))?;

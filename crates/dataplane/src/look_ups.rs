@@ -23,7 +23,7 @@ pub(crate) struct LookUps {
     was_there: bool,
 }
 
-/// Something that can be told to look up for what goes out of a port, or to stop.
+/// A switch for the look-ups of a port's departing packets.
 pub(crate) trait LooksUp {
     fn look_up(&mut self, egress: Side, wanted: bool) -> Result<(), SteerError>;
 }
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_later_is_found_without_a_restart_and_said_once_each() {
+    fn later_findings_are_reported_once_without_a_restart() {
         let (mut kernel, mut look_ups, mut events) =
             (Kernel::default(), LookUps::default(), Events::default());
         look_ups.set([false, true], &mut kernel, &ports(), &mut events);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_again_while_nothing_has_changed() {
+    fn unchanged_look_ups_are_not_repeated() {
         let (mut kernel, mut look_ups, mut events) =
             (Kernel::default(), LookUps::default(), Events::default());
         look_ups.set([true, true], &mut kernel, &ports(), &mut events);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_longer_wanted_is_no_longer_lacking() {
+    fn unneeded_look_ups_are_no_longer_missing() {
         let (mut kernel, mut look_ups, mut events) =
             (Kernel::default(), LookUps::default(), Events::default());
         look_ups.set([true, false], &mut kernel, &ports(), &mut events);

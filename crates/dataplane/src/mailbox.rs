@@ -1,8 +1,8 @@
 //! Messages to a worker: a mailbox of bounded size, however long the worker does not look.
 //!
 //! Of several specifications for the same port a worker needs only the latest, with the seats of
-//! earlier ones that are still meant, and of several questions only the last: whoever asked before
-//! has stopped waiting. So a worker that was silent through a thousand changes applies the newest
+//! earlier ones that are still valid, and of several requests only the last: earlier clients have
+//! stopped waiting. So a worker that was silent through a thousand changes applies the newest
 //! policy in one step.
 //!
 //! The worker checks a flag once per step and takes the lock only if it is set.
@@ -30,14 +30,14 @@ pub(crate) struct Mail {
     pub(crate) asked: Option<Sender<WorkerReport>>,
     /// Wants to know what sockets it has.
     pub(crate) sockets: Option<Sender<io::Result<WorkerSockets>>>,
-    /// It is to stand still.
+    /// Pause.
     pub(crate) pause: Option<Standing>,
-    /// The worker is to end.
+    /// The worker must end.
     pub(crate) stop: bool,
 }
 
 impl Mail {
-    /// Says what is to run for what goes out of `egress`.
+    /// Sets the specification of `egress`.
     pub(crate) fn update(&mut self, egress: Side, spec: Spec) {
         let update = &mut self.updates[egress.index()];
         *update = Some(match update.take() {
@@ -46,7 +46,7 @@ impl Mail {
         });
     }
 
-    /// What is to run from now on, and where.
+    /// The new specification, and its port.
     pub(crate) fn take_updates(&mut self) -> impl Iterator<Item = (Side, Spec)> {
         let updates = std::mem::take(&mut self.updates);
         Side::BOTH.into_iter().zip(updates).filter_map(|(egress, spec)| Some((egress, spec?)))
@@ -64,7 +64,7 @@ impl Mailbox {
         self.bell.ring();
     }
 
-    /// Whether the worker is to have its thread for itself before it takes anything out.
+    /// Whether the worker needs a thread of its own before it takes messages.
     pub(crate) fn wants_one_alone(&self) -> bool {
         self.is_full() && self.mail().pause.is_some()
     }
@@ -109,7 +109,7 @@ mod tests {
         Spec { id: NodeId(id), ..Spec::new(Config::Fifo(fifo::Config::Packets(limit))) }
     }
 
-    /// What a worker takes over: where, its name, and its limit.
+    /// The specifications that a worker applies: port, name, and limit.
     fn taken_over(mailbox: &Mailbox) -> Vec<(Side, u64, u32)> {
         let updates = mailbox.take(false).unwrap().take_updates().collect::<Vec<_>>();
         let one = |(egress, spec): (Side, Spec)| {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_came_while_nobody_looked_only_the_latest_is_taken_over() {
+    fn only_the_latest_waiting_message_is_applied() {
         let mailbox = Mailbox::new().unwrap();
         let put = |egress, spec| mailbox.put(|mail| mail.update(egress, spec));
         put(Side::A, spec(1, 1));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_the_whole_thread_stays_in_until_the_worker_has_it() {
+    fn messages_for_a_dedicated_thread_wait_until_the_worker_has_one() {
         let mailbox = Mailbox::new().unwrap();
         mailbox.put(|mail| mail.stop = true);
         assert!(!mailbox.wants_one_alone());

@@ -12,12 +12,12 @@ pub(crate) struct Manager {
     /// How often it wants to hear from a process that is well: half of what it waits.
     interval: Option<Nanos>,
     next_beat: Nanos,
-    /// What it was told last.
+    /// The last notification.
     status: String,
 }
 
 impl Manager {
-    /// The one that started this process, if one did.
+    /// The service manager that started this process, if any.
     pub(crate) fn from_environment() -> Self {
         let interval = sd_notify::watchdog_enabled()
             .map(|time| Nanos((time.as_nanos() / 2).try_into().unwrap_or(u64::MAX)));
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_to_be_told_by_a_second_line() {
+    fn a_second_line_does_not_redirect_notifications() {
         assert_eq!(one_line("bad:\nf:1: x\nSTOPPING=1"), "bad:; f:1: x; STOPPING=1");
     }
 

@@ -102,7 +102,7 @@ impl Repairs {
                 ));
             }
             self.add(port, Some(end), device, Offload::OF_PEER);
-            // What a veth receives nobody takes apart or merges but the stack.
+            // Only the stack splits or merges packets that a veth receives.
             if generic {
                 self.add(port, None, Features::here(port).ok(), &[Offload::Gro]);
             }
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_spoils_frames_is_off_while_narrows_runs_and_on_again_afterwards() {
+    fn harmful_offloads_are_off_while_narrows_runs_and_restored_afterwards() {
         let folder = Folder::new("round");
         let (nic, mut events) = (nic(None), Events::default());
         let mut repairs = watching(&folder, &nic, false);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_switched_on_later_is_switched_off_again_and_said() {
+    fn offloads_switched_on_later_are_switched_off_and_reported() {
         let folder = Folder::new("later");
         let (nic, mut events) = (nic(None), Events::default());
         let mut repairs = watching(&folder, &nic, false);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_instance_after_one_that_was_killed_knows_what_was_on() {
+    fn the_instance_after_a_killed_one_knows_the_original_offloads() {
         let folder = Folder::new("killed");
         let (nic, mut events) = (nic(None), Events::default());
         watching(&folder, &nic, false).repair(&mut events);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_driver_does_not_let_go_is_said_once_with_the_command_and_not_undone() {
+    fn fixed_offloads_are_reported_once_with_the_command() {
         let folder = Folder::new("fixed");
         let (nic, mut events) = (nic(Some(Offload::RxVlan)), Events::default());
         let mut repairs = watching(&folder, &nic, false);

@@ -5,9 +5,9 @@
 //! the others what arrives at port B, for good. So load in one direction cannot take frames from
 //! the other, and a returning frame needs no search for its direction.
 //!
-//! *Two shares.* Of a direction's frames the kernel gets a fixed number to receive into, however
-//! many its driver asks for; the rest is for queued packets. What is received beyond that is
-//! dropped at once and its frames go back to reception, which therefore never starves.
+//! *Two shares.* The kernel gets a fixed number of a direction's frames to receive into, however
+//! many its driver asks for; the rest is for queued packets. Packets beyond that are dropped at
+//! once and their frames go back to reception, which therefore never starves.
 //!
 //! *Frames that do not come back.* The kernel forgets a descriptor that it refuses to send: the
 //! frame never reaches the completion ring. The kernel counts them; [`Owners::suspect`] and
@@ -89,7 +89,7 @@ struct Direction {
 /// See the module's documentation. Never reallocated.
 pub(crate) struct Owners {
     owners: Box<[Owner]>,
-    /// The first frame that carries what comes in at port B.
+    /// The first frame for packets that arrive at port B.
     border: u32,
     /// By the port at which packets come in.
     directions: [Direction; 2],
@@ -165,8 +165,8 @@ impl Owners {
         }
     }
 
-    /// In how many frames more what comes in at `ingress` may wait and still leave reception all
-    /// that it is to have; `None` where what waits already does not.
+    /// The number of further frames that packets arriving at `ingress` may fill without taking any
+    /// from reception; `None` if the queued ones already do.
     #[inline]
     pub(crate) fn spare(&self, ingress: Side) -> Option<u32> {
         let direction = &self.directions[ingress.index()];
@@ -265,7 +265,7 @@ impl Owners {
         direction.free.push(frame);
     }
 
-    /// The port at which what lies in `frame` comes in.
+    /// The port of arrival for packets in `frame`.
     #[inline]
     fn ingress(&self, frame: u32) -> Side {
         if frame < self.border { Side::A } else { Side::B }

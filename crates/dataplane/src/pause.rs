@@ -17,10 +17,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// How long whoever asked may take to read that the ports are joined.
+/// How long the client may take to read that the ports are joined.
 const TELLING_TIME: Duration = Duration::from_millis(100);
 
-/// The ports are let go for somebody: the instance's side.
+/// The ports are released for a client: the instance's side.
 pub(crate) struct Pause {
     /// Readable when the command is over, or its connection is.
     stream: UnixStream,
@@ -29,7 +29,7 @@ pub(crate) struct Pause {
 }
 
 impl Pause {
-    /// It began at `began` for whoever is at the other end of `stream`.
+    /// A pause that began at `began` for the client at the other end of `stream`.
     pub(crate) fn new(stream: UnixStream, began: Nanos, limit: Nanos) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self { stream, began, end: began + limit })
@@ -72,7 +72,7 @@ impl Pause {
             .set_nonblocking(false)
             .and_then(|()| Turn::begin(&self.stream, TELLING_TIME).send(&answer));
         if let Err(error) = told {
-            log::debug!("nobody waits to hear that the ports are joined: {error}");
+            log::debug!("the client is gone before the ports are joined: {error}");
         }
     }
 }

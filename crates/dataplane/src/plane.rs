@@ -1,9 +1,9 @@
 //! A plane: a way to run a policy's plans between two ports.
 //!
 //! An [`Instance`](crate::Instance) has a policy and two interfaces that come and go; a plane joins
-//! them while both are there. It takes plans, which are data, and installs them by key: what stays
-//! the same in a changed plan keeps its queues, its credit and its seats. It says what it counted,
-//! and hands over what is queued when another process takes over.
+//! them while both are there. It takes plans, which are data, and installs them by key: unchanged
+//! parts of a plan keep their queues, credit and seats. It reports its counters, and hands over
+//! queued packets when another process takes over.
 //!
 //! [`Session`](crate::session::Session) is the plane of AF_XDP, with queues and a worker for each
 //! of them; [`InDriver`](crate::in_driver::InDriver) is the XDP plane, without either. A test has
@@ -57,8 +57,7 @@ pub(crate) trait Plane: LooksUp {
     /// Where the kernel does not take it, for want of memory: the present one goes on then.
     fn install(&mut self, side: Side, plan: Plan) -> Result<(), InstanceError>;
 
-    /// Puts `terms`, which look up in `tables`, in front of what comes in at `side`, in the place
-    /// of what is there.
+    /// Replaces the filters in front of `side` by `terms`, which look up in `tables`.
     ///
     /// # Errors
     /// Where the kernel does not take them: what is there goes on then.
@@ -72,13 +71,13 @@ pub(crate) trait Plane: LooksUp {
     /// The figures of every qdisc of the port of `side`.
     fn stats(&self, side: Side) -> Vec<NodeStats>;
 
-    /// What the actions of filters have done at each port.
+    /// The counters of filters' actions at each port.
     fn action_stats(&self) -> Vec<(ActionId, ActionStats)>;
 
-    /// What was done since the ports were joined.
+    /// The counters since the ports were joined.
     fn report(&self) -> Report;
 
-    /// What is seen of each worker from outside.
+    /// The state of each worker, as seen from outside.
     fn pulses(&self) -> Vec<Pulse>;
 
     /// The workers that do not come round.
@@ -98,8 +97,8 @@ pub(crate) trait Plane: LooksUp {
     /// dropped. `None` where one does not stop within `time`; all go on then.
     fn stand_still(&self, time: Duration) -> Option<(Still, Standstill)>;
 
-    /// Lets go of the ports. With `drain`, what is queued may leave for a short while; what is left
-    /// counts as dropped. Returns the last word of everybody.
+    /// Releases the ports. With `drain`, the queues drain for a short while; the rest counts as
+    /// dropped. Returns all final counters.
     fn close(self: Box<Self>, drain: bool) -> Closed;
 }
 
@@ -135,21 +134,21 @@ pub(crate) struct Mode {
     pub(crate) frames: Option<(CopyMode, u32)>,
 }
 
-/// What a plane did since the ports were joined.
+/// A plane's state and counters since the ports were joined.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
-    /// What it counted.
+    /// Its counters.
     pub(crate) counts: Counts,
     /// Its workers, of whom the silent ones are as they were.
     pub(crate) workers: Vec<Worker>,
-    /// What the largest `cake` instance of each port takes, in bytes.
+    /// The memory of the largest `cake` instance of each port, in bytes.
     pub(crate) largest_cake: [Option<u64>; 2],
 }
 
 /// What there is while all workers stand still.
 #[derive(Default)]
 pub(crate) struct Still {
-    /// What was counted.
+    /// The counters.
     pub(crate) counts: Counts,
     /// What each worker has queued, and its free frames.
     pub(crate) queued: Vec<WorkerQueued>,

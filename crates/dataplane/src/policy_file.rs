@@ -17,7 +17,7 @@ pub enum PolicyFileError {
     /// It cannot be read.
     #[error("cannot read the policy file \"{name}\": {source}")]
     Unreadable {
-        /// What it is called.
+        /// Its name.
         name: String,
         /// Why.
         source: std::io::Error,
@@ -27,7 +27,7 @@ pub enum PolicyFileError {
     Wrong(Mistakes),
 }
 
-/// What is wrong with a policy file: one line for each mistake, with file and line.
+/// The mistakes in a policy file: one line for each, with file and line.
 #[derive(Debug)]
 pub struct Mistakes(Vec<String>);
 
@@ -58,8 +58,8 @@ impl Display for Mistakes {
     }
 }
 
-/// The policy in the file at `path`, `-` for standard input, for `ports`, beside `running`:
-/// qdiscs for which the file names no handle keep the one that they have there.
+/// The policy in the file at `path`, `-` for standard input, for `ports`. Qdiscs without a handle
+/// in the file keep the one that they have in `running`.
 ///
 /// # Errors
 /// Where the file cannot be read or has a mistake.
@@ -77,7 +77,7 @@ pub(crate) fn load(
     } else {
         std::fs::read(path).map_err(unreadable)?
     };
-    // What is not UTF-8 is no word either: the complaint about its line will show it.
+    // Text that is not UTF-8 is no valid word either: the complaint about its line will show it.
     let text = String::from_utf8_lossy(&bytes);
     narrows_tc::load(&text, &name, &Reader { ports, running })
         .map_err(|complaints| PolicyFileError::Wrong(Mistakes::of(&complaints)))

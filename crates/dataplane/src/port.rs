@@ -1,4 +1,4 @@
-//! What is known of a port when it is joined, and what is different about it later.
+//! The properties of a port when it is joined, and later changes.
 
 use crate::instance::InstanceError;
 use narrows_link::{Link, QueueCounts};
@@ -47,8 +47,8 @@ impl PortFacts {
         }
     }
 
-    /// What is different about it now, in words; `None` where it is what it was. The device's own
-    /// rings matter where they hold frames of ours: where `zero_copy`.
+    /// The changes, in words; `None` if there are none. The device's own rings matter only if they
+    /// hold our frames: with `zero_copy`.
     pub(crate) fn change(&self, zero_copy: bool) -> Option<String> {
         match Link::by_name(&self.name) {
             Ok(link) => self.change_to(&Self::of(&link), zero_copy),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_what_it_was_has_no_change() {
+    fn an_unchanged_port_has_no_change() {
         assert_eq!(port().change_to(&port(), true), None);
     }
 

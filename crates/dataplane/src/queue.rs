@@ -1,4 +1,4 @@
-//! What a worker needs of a queue of a port: four rings, and the calls that go with them.
+//! A worker's view of a queue of a port: four rings, and the calls that go with them.
 //!
 //! In the data plane that is an AF_XDP socket; under test the other ends of the rings are a model
 //! of the kernel.

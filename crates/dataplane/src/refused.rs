@@ -17,7 +17,7 @@ use narrows_units::Nanos;
 /// How long a device may take to send what it was given, at the very most.
 const SENT_BY: Nanos = Nanos::from_secs(5);
 
-/// What was refused at one port.
+/// The refused frames of one port.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Refused {
     taken_back: u64,

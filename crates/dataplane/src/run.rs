@@ -83,7 +83,7 @@ pub enum RunError {
     Sets {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The mistake.
         why: String,
     },
     /// The policy that was kept cannot be used.
@@ -93,7 +93,7 @@ pub enum RunError {
     State {
         /// The state file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The mistake in it.
         source: PolicyFileError,
     },
     /// The policy cannot be kept.
@@ -156,7 +156,7 @@ pub fn run(
     serve(Process { control, ears, manager, upgrades, instance }, batch, state, sets_file)
 }
 
-/// What a process hears of beside its control socket.
+/// The events of a process besides its control socket.
 struct Ears {
     monitor: LinkMonitor,
     stop: Requests,
@@ -170,7 +170,7 @@ impl Ears {
     }
 }
 
-/// What a process has that serves an instance.
+/// The parts of a process that serves an instance.
 struct Process {
     control: ControlServer,
     ears: Ears,
@@ -214,7 +214,7 @@ fn take_in(
     let of_session = control.split_off(manifest.control.min(control.len()));
     // Before the ports are looked at, so that no change of them is missed.
     let ears = Ears::open()?;
-    // What the other process switched off it has written down.
+    // The other process has recorded what it switched off.
     let repairs = Repairs::reach(&options.ports);
     let mut heritage = Heritage::prepare(options, repairs, manifest, of_session)?;
     let calm = hurry();
@@ -293,7 +293,7 @@ fn serve(
     }
 }
 
-/// The policy to begin with: the one that was kept, or that of the file, or none.
+/// The initial policy: the saved one, or that of the file, or none.
 fn first_policy(
     ports: &[String; 2],
     batch: Option<&PathBuf>,
@@ -325,7 +325,7 @@ fn first_policy(
     }
 }
 
-/// Keeps the policy in force where it is to be kept. Returns why it could not.
+/// Saves the policy in force, if configured. Returns why it could not.
 fn keep(instance: &mut Instance, state: Option<&mut StateFile>) -> Option<String> {
     match state?.keep(instance.policy()).err()? {
         Failed::News(why) => {
@@ -448,7 +448,7 @@ fn work(
             return Some(instance.restored_sets(restore).into());
         }
         Task::Whole(Request::RestoreSets { .. }) => {
-            unreachable!("what is restored is a task of its own")
+            unreachable!("restoring is a separate task")
         }
         Task::Whole(Request::Upgrade { binary }) => {
             return Some(Answer::Upgrade(upgrades.request(binary.as_deref(), instance)));
@@ -487,8 +487,8 @@ fn work(
     Some(outcome.into())
 }
 
-/// What has to be said to whoever asks for something while workers are silent. The command is not
-/// wrong for it, and what it changed is in force.
+/// The note for a client that asks for something while workers are silent. The command has not
+/// failed, and its changes are in force.
 fn warning(instance: &Instance) -> String {
     let silent = instance.silent_workers();
     silent.iter().map(|worker| format!("Warning: {worker}.\n")).collect()

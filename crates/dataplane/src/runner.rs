@@ -41,9 +41,9 @@ pub(crate) type WorkerSockets = [(OwnedFd, RingSizes); 2];
 
 /// The state of a paused worker.
 pub(crate) struct Paused {
-    /// What it did, and what was queued.
+    /// Its counters and its backlog.
     pub(crate) report: WorkerReport,
-    /// What is queued, and the free frames.
+    /// Queued packets and free frames.
     pub(crate) queued: WorkerQueued,
 }
 
@@ -55,12 +55,12 @@ pub(crate) struct Standing {
     pub(crate) leave: Receiver<()>,
 }
 
-/// What a worker has done so far, all taken between two steps.
+/// A worker's counters, all taken between two steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WorkerReport {
     /// By the port at which packets came in.
     pub(crate) paths: [PathCounters; 2],
-    /// By the port that they are to leave through.
+    /// By the port through which they leave.
     pub(crate) backlogs: [Backlog; 2],
     /// By the port that they left through.
     pub(crate) delays: [Delays; 2],
@@ -68,7 +68,7 @@ pub(crate) struct WorkerReport {
     pub(crate) heaviest: [Told; 2],
     /// By port: round trips beyond it, where they are looked at.
     pub(crate) beyond: [Option<Beyond>; 2],
-    /// By the port that packets are to leave through; depth first.
+    /// By the port through which packets leave; depth first.
     pub(crate) qdiscs: [Vec<Stats>; 2],
     /// By port: system calls made to have something sent there.
     pub(crate) tx_kicks: [u64; 2],
@@ -255,8 +255,7 @@ impl Runner {
         home.end();
     }
 
-    /// Says that the worker came round. One that was passed by meanwhile first gives up what is
-    /// older than that.
+    /// Beats. A worker that was bypassed first drops all packets from before.
     fn beat(&mut self, now: Nanos) {
         if let Some(silence) = heartbeat::silence(self.heart.last(), now) {
             self.give_up();
@@ -265,8 +264,8 @@ impl Runner {
         self.heart.beat(now);
     }
 
-    /// Drops what is queued and what is in the RX rings. The steering programs put nothing there
-    /// until the next beat, so there is no more than frames.
+    /// Drops the queues and the contents of the RX rings. The steering programs add nothing until
+    /// the next beat, so the loop is bounded by the number of frames.
     #[cold]
     fn give_up(&mut self) {
         let now = clock::now();
@@ -332,8 +331,8 @@ impl Runner {
         false
     }
 
-    /// Takes in what is still in the RX rings. The programs that fill them are detached by now, so
-    /// there is no more than frames; otherwise it would be lost and not counted.
+    /// Receives the rest of the RX rings, which would otherwise be lost uncounted. The programs
+    /// that fill them are detached by now, so the loop is bounded by the number of frames.
     fn take_in(&mut self, now: Nanos) {
         for _ in 0..self.worker.io().frame_count() {
             if self.worker.step(now) != Activity::Busy {

@@ -32,14 +32,14 @@ mod plane;
 
 pub(crate) use handover::Inherited;
 
-/// What nobody outside of the instance may guess. One for all workers, which have to agree on
-/// hosts, for all sessions, whose qdiscs remember them, and for all processes that take over.
+/// The secret key of the hashes. One for all workers, which must agree on hosts, for all sessions,
+/// whose qdiscs remember them, and for all processes that take over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Secrets {
     /// What hosts and flows are hashed with.
     pub(crate) hash_key: u64,
-    /// What the steering programs seal their words about translation with. Never 0, which is
-    /// what unused memory holds.
+    /// The seal of the steering programs' metadata about translations. Never 0, the content of
+    /// unused memory.
     pub(crate) seal: u32,
 }
 
@@ -159,8 +159,8 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Binds the sockets of `queues` queues on both `ports`. The frames of a worker that falls
-    /// silent are to be treated as `stalled` says.
+    /// Binds the sockets of `queues` queues on both `ports`. `stalled` is the treatment of frames
+    /// for a silent worker.
     pub(crate) fn new(
         ports: [PortFacts; 2],
         options: &SessionOptions,
@@ -182,7 +182,7 @@ impl Prepared {
         Ok(Self { umem, steers, fronts, heartbeats, ios, ports, copy_mode, sizing })
     }
 
-    /// Puts `terms` in front of what comes in at `side`.
+    /// Puts the filters `terms` in front of `side`.
     fn put_in_front(
         &mut self,
         side: Side,
@@ -198,7 +198,7 @@ impl Prepared {
             .map_err(|source| SessionError::Front { port: name.clone(), source })
     }
 
-    /// Takes the queue pairs' I/O, for whoever is to serve them.
+    /// Takes the queue pairs' I/O, for their workers.
     pub(crate) fn take_ios(&mut self) -> Vec<XdpIo> {
         std::mem::take(&mut self.ios)
     }
@@ -218,7 +218,7 @@ impl Prepared {
     }
 }
 
-/// What the workers of a session share to learn of round trips, where they are to.
+/// The state that the workers of a session share to measure round trips, if enabled.
 pub(crate) struct Boards(Option<[Arc<Awaited>; 2]>);
 
 impl Boards {
@@ -240,7 +240,7 @@ pub(crate) struct Session {
     // Declared first: the programs go before the workers do.
     prepared: Prepared,
     workers: Workers,
-    /// What is alive of each port's plan.
+    /// The live state of each port's plan.
     installed: [Installation; 2],
     xdp_modes: [XdpMode; 2],
     /// What each device had lost before.

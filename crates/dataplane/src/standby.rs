@@ -89,7 +89,7 @@ impl StandBy {
                 self.trouble = None;
             }
             Err(error @ BridgeError::Unfit { .. }) => return Err(error),
-            // A port that is gone is somebody else's business, and said there.
+            // A port that is gone is reported elsewhere.
             Err(BridgeError::Link(error)) if error.errno() == Some(libc::ENODEV) => {}
             Err(error) => {
                 self.bridge = None;
@@ -99,7 +99,7 @@ impl StandBy {
         Ok(())
     }
 
-    /// Remembers what is wrong, and says it where it is news.
+    /// Stores the problem, and reports it if it is new.
     fn say(&mut self, trouble: Option<String>, events: &mut Events) {
         if trouble == self.trouble {
             return;
@@ -128,8 +128,8 @@ impl StandBy {
         }
     }
 
-    /// Takes a bridge away that was made for nothing. One that was there before stays: traffic
-    /// may flow through it.
+    /// Removes a bridge that was made in vain. A bridge that existed before stays: traffic may flow
+    /// through it.
     pub(crate) fn stand_down(&mut self) {
         if let Some(made) = self.bridge.take_if(|bridge| bridge.origin == Origin::Created)
             && let Err(error) = bridge::remove(&made)

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct StateFile {
     path: PathBuf,
     ports: [String; 2],
-    /// What the file holds, as far as is known.
+    /// The contents of the file, as far as known.
     kept: Option<Policy>,
     /// The last failure, so that it is told once and not every second.
     failure: Option<String>,
@@ -32,7 +32,7 @@ impl StateFile {
     /// The policy that was kept; `None` where there is no file yet.
     ///
     /// # Errors
-    /// Where there is one that cannot be read or has mistakes.
+    /// If the file exists but cannot be read or has mistakes.
     pub(crate) fn load(&self) -> Result<Option<Policy>, PolicyFileError> {
         match policy_file::load(&self.path, &self.ports, &Policy::default()) {
             Ok(policy) => Ok(Some(policy)),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_last_is_loaded() {
+    fn the_last_saved_state_is_loaded() {
         let path = std::env::temp_dir().join(format!("nrw-state-{}", std::process::id()));
         let mut state = StateFile::new(path.clone(), &ports());
         assert_eq!(state.load().unwrap(), None);

@@ -6,7 +6,7 @@ use narrows_link::Link;
 use narrows_policy::{NodeStats, Policy, PortFacts};
 use narrows_tc::Host;
 
-/// What a policy needs to know of a port with `queues` queues, or as many as it has.
+/// The properties of a port that a policy depends on, with `queues` queues, or as many as it has.
 pub(crate) fn port_facts(link: &Link, queues: Option<usize>) -> PortFacts {
     let queues = queues.map_or(link.queues.now.pairs(), |queues| queues as u32);
     PortFacts {

@@ -64,8 +64,8 @@ impl WorkerThread {
         let runner = Runner::new(worker, seat, mailbox.clone(), heart, last_words, home);
         let host = host.map(|host| Arc::clone(&host.berth));
         let crew = Crew::new(queue, Arc::clone(&berth), host, runner);
-        // Nobody joins it: a thread that hangs would hang whoever does. Its worker's last word
-        // comes when its sockets are closed.
+        // No thread joins it, because a hanging thread would block the joining one. Its worker's
+        // final report comes when its sockets are closed.
         std::thread::Builder::new().name(format!("nrw-q{queue}")).spawn(move || {
             settle(cpu);
             crew.run();
@@ -73,7 +73,7 @@ impl WorkerThread {
         Ok(Self { mailbox, last_word, berth, cpu })
     }
 
-    /// Has the worker take over `spec` for what goes out of `egress`, as soon as it comes round.
+    /// Makes the worker apply `spec` to `egress`, at its next step.
     pub(crate) fn update(&self, egress: Side, spec: Spec) {
         self.mailbox.put(|mail| mail.update(egress, spec));
     }
@@ -92,8 +92,8 @@ impl WorkerThread {
         inbox
     }
 
-    /// Has the worker stand still, and asks what is queued. It goes on with that when the sender is
-    /// dropped, and ends without touching anything when it is told to leave.
+    /// Pauses the worker, and asks for its queues. It resumes with them when the sender is dropped,
+    /// and ends without touching anything when it is told to leave.
     pub(crate) fn pause(&self) -> (Receiver<Paused>, Sender<()>) {
         let ((answer, inbox), (go, leave)) = (channel(), channel());
         self.mailbox.put(|mail| mail.pause = Some(Standing { answer, leave }));
@@ -118,8 +118,8 @@ impl WorkerThread {
 /// kernel's own packet processing on that core.
 const WORKER_NICE: i32 = -20;
 
-/// Makes the calling thread what a worker's thread is to be, on core `cpu`. Each of these makes
-/// it better, none is needed to be right, so a refusal is told and lived with.
+/// Sets the calling thread up as a worker's thread on core `cpu`. Each setting only improves
+/// performance, so a refusal is reported and ignored.
 pub(crate) fn settle(cpu: usize) {
     let name = std::thread::current().name().unwrap_or_default().to_owned();
     let mut cpus = rustix::thread::CpuSet::new();

@@ -131,8 +131,8 @@ impl<Q: Queue> XdpIo<Q> {
         self
     }
 
-    /// What another process needs to go on where this one stops: who has which frame, and packets
-    /// that have come in in part.
+    /// The state with which another process continues: the owner of each frame, and partly received
+    /// packets.
     pub(crate) fn at_rest(&self) -> WorkerQueued {
         let (free, sending) = self.frames.free_and_sending();
         let mut at_rest = WorkerQueued { free, sending, ..Default::default() };
@@ -182,7 +182,7 @@ impl<Q: Queue> XdpIo<Q> {
         self.queues[side.index()].kicks
     }
 
-    /// What the kernel lost on the way to and from this queue of `side`.
+    /// Packets that the kernel lost on the way to and from this queue of `side`.
     pub(crate) fn kernel_drops(&self, side: Side) -> KernelDrops {
         self.queues[side.index()].queue.kernel_drops()
     }
@@ -280,13 +280,13 @@ impl<Q: Queue> XdpIo<Q> {
         }
     }
 
-    /// Has the kernel send what stands in the TX ring of `side`, as far as it takes it.
+    /// Makes the kernel send the contents of the TX ring of `side`, as far as it accepts them.
     fn flush(&mut self, side: Side) {
         let PortQueue { queue, unsent, kicks, .. } = &mut self.queues[side.index()];
         let mut left = queue.tx().outstanding();
         while left > 0 && queue.tx().needs_wakeup() {
-            // Whatever the error (no buffer, device busy, link down): what was not taken stays
-            // in the ring, is tried again, and keeps later packets in their queue.
+            // After any error (no buffer, device busy, link down) the rest stays in the ring, is
+            // tried again, and keeps later packets in their queue.
             let refused = queue.kick_tx().is_err();
             *kicks += 1;
             let now_left = queue.tx().outstanding();

@@ -25,7 +25,7 @@ const KEPT_BACK: Nanos = Nanos::from_millis(40);
 const SENDER: [u8; 4] = [10, 0, 0, 1];
 const RECEIVER: [u8; 4] = [10, 9, 0, 2];
 
-/// What a frame says beside its ends.
+/// The contents of a frame, without its addresses.
 #[derive(Clone, Copy)]
 struct Segment {
     is_back: bool,
@@ -71,7 +71,7 @@ enum Event {
     Comes { acknowledged: u32, echo: u32 },
 }
 
-/// What is simulated.
+/// The simulated connection.
 #[derive(Clone, Debug)]
 struct Setting {
     /// Beyond the port, there and back.
@@ -84,7 +84,7 @@ struct Setting {
     lost: BTreeSet<u32>,
 }
 
-/// What was learned.
+/// The measurements.
 struct Learned {
     trips: Vec<Nanos>,
     /// The queue that sends.
@@ -216,7 +216,7 @@ proptest! {
         }
     }
 
-    /// All of the connection is seen, so what was lost is known exactly.
+    /// All of the connection is seen, so losses are known exactly.
     #[test]
     fn losses_beyond_the_port_are_counted(setting in settings()) {
         let Learned { sender, end, .. } = simulate(&setting);
@@ -254,7 +254,7 @@ proptest! {
 
 /// Without a time stamp, what acknowledges a segment that was sent twice may be for either.
 #[test]
-fn what_was_sent_twice_times_nothing() {
+fn a_retransmission_is_not_timed() {
     let setting = Setting {
         trip: Nanos::from_millis(40),
         gap: Nanos::from_millis(1),
@@ -269,7 +269,7 @@ fn what_was_sent_twice_times_nothing() {
 
 /// QUIC, whose client turns the spin bit when the server's has come back to it.
 #[test]
-fn a_spin_bit_tells_the_round_trip_of_each_side() {
+fn a_spin_bit_gives_the_round_trip_of_each_side() {
     let [near, far] = [Nanos::from_millis(8), Nanos::from_millis(30)];
     let boards = [Awaited::new(), Awaited::new()];
     let mut queues = [(); 2]

@@ -2,8 +2,8 @@
 //! few words.
 //!
 //! A filter needs to know whether an address is in the set, not which prefix covers it. So only
-//! *flips* are laid out: prefixes in which membership is the opposite of what is around them. Of a
-//! prefix within another that says the same nothing is left, and an address is in the set if an odd
+//! *flips* are laid out: prefixes in which membership is the opposite of what is around them. A
+//! prefix within another of the same membership disappears, and an address is in the set if an odd
 //! number of flips cover it.
 //!
 //! ```text
@@ -77,7 +77,7 @@ pub trait Cells {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Full;
 
-/// What is written where.
+/// The writes that change an image.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
     /// The first cell behind all that was ever written.
@@ -87,7 +87,7 @@ pub struct Layout {
 impl Layout {
     /// How many cells `set` takes as it is.
     pub fn size(set: &Set) -> usize {
-        // Of what is only counted there is always room.
+        // Counting alone never runs out of room.
         Self::new(set, &mut Counted).map_or(usize::MAX, |layout| layout.next)
     }
 
@@ -203,11 +203,11 @@ impl Prefix {
     }
 }
 
-/// What a part of the address space has become.
+/// The new state of a part of the address space.
 enum Place {
     /// It is in as a whole, or not.
     Whole(bool),
-    /// What the cell says.
+    /// The contents of the cell.
     Cell(Cell),
 }
 
@@ -253,7 +253,7 @@ impl<C: Cells> Writer<'_, C> {
     }
 }
 
-/// Cells that nobody keeps.
+/// Unused cells.
 struct Counted;
 
 impl Cells for Counted {

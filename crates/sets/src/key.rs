@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_comes_before_what_it_covers() {
+    fn a_prefix_comes_before_the_ones_it_covers() {
         let key = |text: &str, len| Key::prefix(text.parse().unwrap(), len);
         let mut keys = [key("10.0.0.1", 32), key("10.0.0.0", 32), key("10.0.0.0", 8)];
         keys.sort();

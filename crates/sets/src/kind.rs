@@ -1,6 +1,6 @@
 //! The type of a set: what its members are, and what is recorded for each.
 
-/// What the members of a set are.
+/// The type of a set's members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
     /// Addresses, of each of which so many bits count (`hash:ip`, `netmask`).
@@ -41,7 +41,7 @@ impl Shape {
         if self == Self::NetPort { 2 } else { 1 }
     }
 
-    /// Whether a member may say that what it covers is not in the set (`nomatch`).
+    /// Whether a member may exclude its addresses from the set (`nomatch`).
     pub(crate) fn has_exceptions(self) -> bool {
         matches!(self, Self::Net | Self::NetPort)
     }
@@ -74,7 +74,7 @@ impl Family {
     }
 }
 
-/// What a set was created as.
+/// The definition of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kind {
     /// What its members are.
@@ -92,7 +92,7 @@ pub struct Kind {
     pub comment: bool,
     /// What `ipset` sizes its hash with: kept, so that `save` says what was said.
     pub hashsize: u32,
-    /// The same of its buckets; `None` where nobody said it.
+    /// The number of its buckets; `None` if not given.
     pub bucketsize: Option<u8>,
     /// The same of its hash's seed.
     pub initval: Option<u32>,

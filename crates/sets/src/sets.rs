@@ -24,7 +24,7 @@ TYPE-OPTIONS := [ family inet|inet6 ] [ maxelem N ] [ timeout S ] [ counters ] [
 OPTIONS := -exist | -quiet | -name | -terse | -output plain|save | -file FILE
 ";
 
-/// Who has the sets: what is known of them beside themselves.
+/// The owner of the sets, which knows their use elsewhere.
 pub trait Host {
     /// How many filters look something up in the set `name`.
     fn references(&self, name: &str) -> usize;
@@ -33,7 +33,7 @@ pub trait Host {
     fn counted(&self, set: &Named, key: &Key) -> (u64, u64);
 }
 
-/// What a command printed, and how it ended.
+/// The output of a command, and its exit code.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reply {
     /// For standard output.
@@ -104,7 +104,7 @@ impl Sets {
         self.named.iter().map(|(name, named)| (name.as_str(), named))
     }
 
-    /// The same, for whoever takes notice of what changed.
+    /// The same, and reports the changes.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&str, &mut Named)> {
         self.named.iter_mut().map(|(name, named)| (name.as_str(), named))
     }
@@ -163,7 +163,7 @@ impl Sets {
         Reply { stderr, ..reply }
     }
 
-    /// All sets as lines that make them again, what goes in a while included.
+    /// All sets as the lines that re-create them, including members with a time-out.
     pub fn save(&self, now: Nanos, host: &dyn Host) -> String {
         let listing = Listing { as_save: true, ..Listing::default() };
         let mut text = String::new();

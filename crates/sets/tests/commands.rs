@@ -79,7 +79,7 @@ add single 192.0.2.0
 ";
 
 #[test]
-fn what_ipset_saves_is_restored_and_saved_as_it_was() {
+fn lines_saved_by_ipset_survive_restore_and_save() {
     let (sets, reply) = restore(SAVED, false);
     assert_eq!(reply, Reply::default());
     assert_eq!(sets.save(at(0), &Filters), SAVED);
@@ -93,7 +93,7 @@ fn what_ipset_saves_is_restored_and_saved_as_it_was() {
 }
 
 #[test]
-fn what_came_before_a_line_that_fails_is_in_force() {
+fn lines_before_a_failing_one_are_in_force() {
     let (sets, reply) =
         restore("create a hash:ip\nadd a 192.0.2.1\nadd a nonsense\nadd a ::1", false);
     assert_eq!(reply.code, 1);
@@ -144,7 +144,7 @@ fn members_go_when_their_time_is_over() {
 }
 
 #[test]
-fn swap_exchanges_what_is_in_two_sets_and_nothing_else() {
+fn swap_exchanges_the_members_of_two_sets_only() {
     let mut sets = Sets::default();
     ok(&mut sets, "create live hash:net");
     ok(&mut sets, "create next hash:net maxelem 9 counters");
@@ -165,7 +165,7 @@ fn swap_exchanges_what_is_in_two_sets_and_nothing_else() {
 }
 
 #[test]
-fn what_cannot_be_done_says_what_to_do() {
+fn refusals_say_what_to_do() {
     let mut sets = Sets::default();
     ok(&mut sets, "create a hash:ip maxelem 2");
     ok(&mut sets, "create used hash:ip");
@@ -197,7 +197,7 @@ fn what_cannot_be_done_says_what_to_do() {
 }
 
 #[test]
-fn list_prints_what_ipset_prints() {
+fn list_prints_as_ipset_does() {
     let mut sets = Sets::default();
     ok(&mut sets, "create used hash:ip timeout 9");
     ok(&mut sets, "add used 192.0.2.1");

@@ -11,9 +11,9 @@
 use hdrhistogram::Histogram;
 use narrows_units::Nanos;
 
-/// What is shorter counts as no time.
+/// Shorter delays count as 0.
 const SHORTEST_NS: u64 = 1_000;
-/// What is longer counts as this: no queue is meant to hold a packet for so long.
+/// Longer delays count as this: no queue should hold a packet for so long.
 const LONGEST_NS: u64 = 16_000_000_000;
 /// Two digits: within 1 %.
 const DIGITS: u8 = 2;
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_bounds_counts_at_the_bound() {
+    fn delays_out_of_bounds_count_at_the_bound() {
         let mut delays = Delays::default();
         delays.record(Nanos::ZERO);
         delays.record(Nanos::MAX);
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_counted_adds_up() {
+    fn two_histograms_add_up() {
         let (mut one, mut other) = (Delays::default(), Delays::default());
         one.record(Nanos(2_000_000));
         other.record(Nanos(2_000_000));

@@ -1,13 +1,13 @@
 //! The heaviest hosts and flows of what leaves through a port, and how long their packets stayed.
 //!
-//! *Idea.* Packets are looked at as they leave, when their delay is known. While there are few,
-//! each is; beyond that one for each so many bytes, which stands for all of them: a packet is
-//! picked in proportion to its length, so no sender is favoured. The bytes between two picks vary
-//! at random by half, so that no pattern of packets meets that of the picks. What is picked is
+//! *Idea.* Packets are sampled on departure, when their delay is known. At low rates every packet
+//! is sampled; above, one for each so many bytes, which it represents. So the chance of a packet is
+//! proportional to its length, and no sender is favoured. The bytes between two samples vary at
+//! random by half, so that no pattern of packets coincides with that of the samples. Samples are
 //! counted by source, by destination and by flow in [summaries](crate::summary) of fixed size.
 //!
-//! *The last seconds.* Counts are of whole windows of [`WINDOW`]; what is told is the last one that
-//! is over. Windows begin at multiples of that time, so those of all workers are the same.
+//! *The last seconds.* Counts are of whole windows of [`WINDOW`]; reports are of the last complete
+//! one. Windows begin at multiples of that time, so all workers have the same ones.
 //!
 //! *Exactness.* A window has at least [`STEP_SAMPLES`] picks before packets go unseen, and two to
 //! four times as many on a busy port. A host with the share p of the bytes is off by about
@@ -19,8 +19,8 @@
 //! queue, and 388 bytes for the delays of each host and flow that was ever counted at once: 149 kB
 //! at most. No lock, and beside that nothing is allocated but for a [report](Heaviest::told).
 //!
-//! *Non-goals.* Hosts inside of tunnels or behind address translation; what is not IP; exact
-//! accounts, which are a collector's.
+//! *Non-goals.* Hosts inside tunnels or behind address translation; packets that are not IP; exact
+//! accounts, which need a flow collector.
 
 use crate::summary::{Entry, Key, Summary};
 use narrows_packet::dissect::Keys;
@@ -33,8 +33,8 @@ pub const WINDOW: Nanos = Nanos::from_secs(3);
 const STEP_SAMPLES: u32 = 4096;
 /// For how many bytes a pick stands, when it stands for more than itself at first.
 const FIRST_STEP: u64 = 2048;
-/// What a new window takes off the step of the last one, as a shift: traffic may have fallen to an
-/// eighth, and if not, doubling leads back after as many picks.
+/// A new window divides the step of the last one by this power of two: traffic may have fallen to
+/// an eighth, and if not, doubling restores the step after as many samples.
 const RELIEF: u32 = 3;
 
 /// A host: its address.
@@ -151,8 +151,7 @@ impl Default for Heaviest {
 }
 
 impl Heaviest {
-    /// Whether a packet of `len` bytes that leaves is to be [looked at](Heaviest::look). Called for
-    /// each.
+    /// Whether to [sample](Heaviest::look) a departing packet of `len` bytes. Called for each.
     #[inline(always)]
     pub fn is_due(&mut self, len: u32) -> bool {
         self.left -= i64::from(len);
@@ -199,8 +198,7 @@ impl Heaviest {
         bytes
     }
 
-    /// Xorshift (Marsaglia 2003): what is drawn needs no quality, and nobody gains from guessing
-    /// it.
+    /// Xorshift (Marsaglia 2003): the numbers need no quality, and guessing them gains nothing.
     fn draw(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 17;
@@ -217,7 +215,7 @@ impl Heaviest {
         self.step = if step < FIRST_STEP { 0 } else { step };
     }
 
-    /// What the last window had that is over at `now`. Allocates.
+    /// The contents of the last window that is complete at `now`. Allocates.
     pub fn told(&self, now: Nanos) -> Told {
         let last = (now.0 / WINDOW.0).checked_sub(1);
         let window = [&self.filling, &self.finished];
@@ -281,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn few_packets_are_counted_exactly_and_told_when_their_window_is_over() {
+    fn few_packets_are_counted_exactly_and_reported_with_their_window() {
         let mut heaviest = Heaviest::default();
         let begin = WINDOW;
         for number in 0..100 {
@@ -306,7 +304,7 @@ mod tests {
     /// The oracle counts all packets; 100,000 of them in three windows, of 100 hosts whose shares
     /// fall as 1, 1/2, 1/3 …, with lengths of their own. Three standard deviations are allowed.
     #[test]
-    fn of_many_packets_the_heavy_hosts_are_told_as_exactly_as_picks_allow() {
+    fn heavy_hosts_among_many_packets_are_as_exact_as_sampling_allows() {
         let mut heaviest = Heaviest::default();
         let mut exact: HashMap<u32, u64> = HashMap::new();
         let shares: Vec<f64> = (1..=100).map(|rank| 1.0 / f64::from(rank)).collect();
@@ -343,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ip_is_not_counted_and_harms_nobody() {
+    fn packets_that_are_not_ip_are_ignored() {
         let mut heaviest = Heaviest::default();
         for frame in [&[][..], &[0; 13], &[0xff; 60]] {
             leave(&mut heaviest, frame, 60, Nanos::ZERO, WINDOW);

@@ -1,6 +1,6 @@
 //! A running plan: what its queues share, and how a changed plan is reconciled with it.
 //!
-//! The plan says what is to run, by key. An [`Installation`] holds the live state: the limits that
+//! The plan says what should run, by key. An [`Installation`] holds the live state: the limits that
 //! queues share, their common counts, and the name ([`NodeId`]) under which each qdisc runs on
 //! every queue. [`Installation::reconcile`] compares two plans: a qdisc with the same key that can
 //! carry on keeps its name, and with it its queues, its credit and its seats; any other gets a new
@@ -47,9 +47,8 @@ pub struct Installation {
     ends: Ends,
     /// The actions of all of them, which go on counting whatever becomes of the filters.
     actions: Actions,
-    /// What the queues hear of destinations, once any of them has listened. It stays the port's
-    /// whatever runs there next: what is congested is so for any qdisc, and is forgotten by its
-    /// time.
+    /// The port's congestion feedback, once any queue has used it. It outlives the qdisc:
+    /// congestion is the same for any qdisc, and expires by itself.
     destinations: Option<Arc<Destinations>>,
     /// The limits that carry on.
     kept: Vec<Handle>,
@@ -61,8 +60,8 @@ pub struct Installation {
 type Changed = BTreeMap<Handle, BTreeSet<u32>>;
 
 impl Installation {
-    /// What it takes to run `plan` where `previous` runs, and what each queue's worker is to take
-    /// over. Nothing that runs has changed before [`Installation::commit`].
+    /// Prepares the change from `previous` to `plan`, and the specification for each queue's
+    /// worker. Nothing that runs changes before [`Installation::commit`].
     pub fn reconcile(plan: Plan, previous: Option<&Self>) -> (Self, Vec<Spec>) {
         let actions = actions(&plan, previous);
         let classification = |(key, rules)| {
@@ -98,7 +97,7 @@ impl Installation {
             }),
         }
         for handle in next.trees.keys().filter(|handle| !next.keeps_tree(**handle, previous)) {
-            // Nobody uses it yet, and whoever begins to is to find its classes.
+            // No queue uses it yet, and the first one must find its classes.
             next.commit_tree(*handle);
         }
         let specs = roots.iter().enumerate();
@@ -121,7 +120,7 @@ impl Installation {
         let leaf = |plan: &Plan, handle: &Handle, id: &u32| plan.classes.get(handle)?.get(id)?.leaf;
         let all =
             || changed.iter().flat_map(|(handle, ids)| ids.iter().map(move |id| (handle, id)));
-        // What is gone first: what was in one class may be in another now.
+        // Removals first: a qdisc may have moved from one class to another.
         for gone in all().filter_map(|(handle, id)| leaf(&previous.plan, handle, id)) {
             previous.plan.below(gone).iter().for_each(|key| {
                 self.names.remove(key);
@@ -178,7 +177,7 @@ impl Installation {
         })
     }
 
-    /// What the worker of `queue` is to run at `key`.
+    /// The specification for the worker of `queue` at `key`.
     fn spec(&mut self, key: Key, queue: usize, previous: Option<&Self>) -> Spec {
         let (Some(node), Some(&id)) = (self.plan.nodes.get(&key).cloned(), self.names.get(&key))
         else {
@@ -207,7 +206,7 @@ impl Installation {
             // Kept in another way it is another tree, under the same queues.
             let is_new = is_new || !self.keeps_tree(handle, previous);
             spec.tree = is_new.then(|| tree.seat());
-            // What is below its classes is the tree's to hand out.
+            // The tree hands out the qdiscs below its classes.
             return spec;
         }
         spec.feedback = self.feedback(&spec.config);
@@ -216,8 +215,8 @@ impl Installation {
         spec
     }
 
-    /// The view of what the port's queues hear, for a qdisc that listens. One that is retuned may
-    /// only now begin to.
+    /// The port's feedback board, for a qdisc that uses it. A retuned qdisc may start to use it
+    /// only now.
     fn feedback(&mut self, config: &Config) -> Option<Box<dyn Feedback>> {
         let Config::Pacing(pacing::Config { safeguard: true, .. }) = config else { return None };
         Some(self.destinations.get_or_insert_with(Destinations::new).feedback())
@@ -284,7 +283,7 @@ impl Installation {
     /// yields. Below an `mq` or a `cake_mq` each queue's qdiscs are entries of their own, and it is
     /// their sum; otherwise the queues run the same tree and each entry is a sum over them.
     ///
-    /// The figures of a qdisc that a queue has not replaced yet are nobody's any more.
+    /// Figures of a qdisc that a queue has not replaced yet belong to no present qdisc.
     pub fn gather(&self, per_queue: &[Vec<Stats>]) -> Vec<NodeStats> {
         let mut sums: HashMap<NodeId, Stats> = HashMap::new();
         for stats in per_queue.iter().flatten() {
@@ -316,8 +315,8 @@ impl Installation {
         self.limits.iter().map(|(handle, limit)| (*handle, limit.spent_until(now))).collect()
     }
 
-    /// Has its limits, which nobody has used yet, begin where those of another process ended: each
-    /// as used up until its time in `spent`, and until `now` where it has none.
+    /// Starts its unused limits where those of another process ended: each is used up to its time
+    /// in `spent`, or to `now` if it has none.
     pub fn resume(&self, spent: &BTreeMap<Handle, Nanos>, now: Nanos) {
         for (handle, limit) in &self.limits {
             limit.resume(spent.get(handle).copied().unwrap_or(now));

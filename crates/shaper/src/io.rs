@@ -49,8 +49,8 @@ pub trait Io {
     /// them.
     fn prefetch(&self, _packet: PacketId) {}
 
-    /// Records in `packets` what the headers of `packet`, which was just received, say, as far as
-    /// `reading` asks for it. What is not known is left as it is.
+    /// Records in `packets` the header fields of `packet`, which was just received, that `reading`
+    /// asks for. Unknown fields are left as they are.
     fn read(&self, packet: PacketId, reading: Reading, packets: &mut Packets);
 
     /// The bytes of `packet`, from its Ethernet header on, as far as they lie together: what
@@ -62,9 +62,9 @@ pub trait Io {
     /// The most frames in which packets of both directions together may wait.
     fn places(&self) -> u32;
 
-    /// How many frames are left in which packets that come in at `ingress` may wait, without taking
-    /// what reception or the other direction needs. What was received counts already; `None` where
-    /// that is too much.
+    /// The number of frames that packets arriving at `ingress` may still fill, without those that
+    /// reception or the other direction needs. Received packets count already; `None` if they
+    /// exceed it.
     fn spare_frames(&self, ingress: Side) -> Option<u32>;
 
     /// How many packets [`Io::transmit`] takes at `side` now.

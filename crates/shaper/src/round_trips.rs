@@ -1,9 +1,8 @@
 //! Round trips beyond both ports, as one worker learns of them from what it forwards.
 //!
-//! See [`narrows_roundtrip`] for what is awaited and how. Here is what a worker does for it, where
-//! it does so at all: it shows each packet that comes in, and those that leave while the port is
-//! watched. It reads their headers for that, all of a batch together, since a processor waits for
-//! several frames at once.
+//! See [`narrows_roundtrip`] for the method. If enabled, a worker passes it each packet that
+//! arrives, and those that leave while the port is watched. It reads the headers of a whole batch
+//! together, because a processor waits for several frames at once.
 
 use crate::Delays;
 use crate::heaviest::WINDOW;
@@ -22,7 +21,7 @@ struct Port {
     trips: Delays,
 }
 
-/// What a worker knows of what is beyond a port.
+/// A worker's measurements beyond a port.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Beyond {
     /// How long round trips took.
@@ -82,7 +81,7 @@ impl RoundTrips {
         }
     }
 
-    /// What is known at `now` of what is beyond `side`.
+    /// The measurements beyond `side` at `now`.
     pub(crate) fn beyond(&self, side: Side, now: Nanos) -> Beyond {
         let Port { observer, trips } = &self.0[side.index()];
         let (trips, losses) = (trips.clone(), observer.losses());

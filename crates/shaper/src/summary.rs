@@ -1,9 +1,9 @@
 //! The heaviest keys of a stream, in memory that does not grow with it.
 //!
-//! The *space-saving* algorithm: so many keys are counted, and a key that is new takes the place of
-//! the lightest one and begins with its weight. So a count is never too low, is too high by at most
-//! what it began with ([`Entry::over`]), and that is at most the stream's weight divided by
-//! [`SIZE`]. A key with more than that share of the stream is always among those counted.
+//! The *space-saving* algorithm: a fixed number of keys is counted, and a new key replaces the
+//! lightest one and starts with its weight. So a count is never too low, is too high by at most its
+//! start ([`Entry::over`]), and that is at most the stream's weight divided by [`SIZE`]. A key with
+//! more than that share of the stream is always among those counted.
 //!
 //! Source: A. Metwally, D. Agrawal, A. El Abbadi, "Efficient Computation of Frequent and Top-k
 //! Elements in Data Streams", ICDT 2005.
@@ -24,13 +24,13 @@ const TOGETHER: usize = 16;
 /// fast port.
 const WEIGHT: u64 = 64;
 
-/// What is told apart: hosts, or flows.
+/// A key: a host, or a flow.
 pub trait Key: Copy + Eq {
     /// Any hash: two keys with the same one are compared.
     fn hash(&self) -> u32;
 }
 
-/// What is known of a key.
+/// The counts of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry<K> {
     /// Which.
@@ -57,7 +57,7 @@ impl<K> Entry<K> {
 /// See the module's documentation.
 #[derive(Clone, Debug)]
 pub struct Summary<K> {
-    /// Of the entries, in their order.
+    /// The hashes of the entries, in their order.
     hashes: [u32; SIZE],
     /// Likewise: what each weighs.
     weights: [u64; SIZE],
@@ -118,7 +118,7 @@ impl<K: Key> Summary<K> {
     fn find(&self, key: K, hash: u32) -> Option<usize> {
         let same = |at: &usize| self.hashes[*at] == hash && self.entries[*at].key == key;
         self.hashes.chunks_exact(TOGETHER).enumerate().find_map(|(chunk, hashes)| {
-            // Most have none of this hash. The compiler has them compared at once.
+            // Usually none has this hash. The compiler vectorizes the comparison.
             if !hashes.iter().fold(false, |any, other| any | (*other == hash)) {
                 return None;
             }

@@ -30,7 +30,7 @@ pub const BATCH: usize = 64;
 
 /// How long arrivals may wait unseen because their queue waits for its rate or for its device
 /// ([`Pause::listen`]), at most: a quarter of the time in which a million packets a second fill
-/// a ring of 2048. Whoever steps a worker keeps to it.
+/// a ring of 2048. The caller of [`Worker::step`] must keep to it.
 pub const UNSEEN_MAX: Nanos = Nanos::from_micros(500);
 
 /// What passed in one direction: in at one port, towards the other.
@@ -72,12 +72,12 @@ struct Path {
     /// What its qdisc wants to know of packets.
     reading: Reading,
     counters: PathCounters,
-    /// Of what it has sent.
+    /// The delays of packets that it has sent.
     delays: Delays,
     heaviest: Heaviest,
 }
 
-/// What a step found to do.
+/// The result of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Activity {
     /// Packets moved, or can move at once: step again.
@@ -89,14 +89,14 @@ pub enum Activity {
     Blocked(Pause),
 }
 
-/// When a worker is to be stepped again: at a time, or when something comes in at a port that is
-/// listened to.
+/// When to step a worker again: at a time, or when a packet arrives at a port that it listens to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pause {
     /// When a queued packet may leave; [`Nanos::MAX`] where none waits for a time.
     pub until: Nanos,
-    /// By port: whether what comes in there could leave before. Where a queue waits for its rate
-    /// or for its device it mostly could not, and waking up for each arrival would only cost.
+    /// By port: whether an arrival there could leave before that time. If a queue waits for its
+    /// rate or for its device it usually could not, and waking up for each arrival would gain
+    /// nothing.
     pub listen: [bool; 2],
 }
 
@@ -115,7 +115,7 @@ pub struct Worker<I> {
     packets: Packets,
     /// By the port at which packets come in.
     paths: [Path; 2],
-    /// Where it is to learn of them.
+    /// If it measures them.
     round_trips: Option<Box<RoundTrips>>,
     arrivals: Batch,
     departures: Batch,
@@ -124,7 +124,7 @@ pub struct Worker<I> {
 
 impl<I: Io> Worker<I> {
     /// A worker for up to `packets` packets. `qdiscs` are those of the two ports, each for
-    /// what goes *out* there.
+    /// packets that leave there.
     pub fn new(io: I, packets: u32, qdiscs: [Slot; 2]) -> Self {
         let [out_of_a, out_of_b] = qdiscs;
         let mut table = Packets::new(packets).in_frames_of(io.frame()).with_places(io.places());
@@ -134,7 +134,7 @@ impl<I: Io> Worker<I> {
             let (counters, delays) = (PathCounters::default(), Delays::default());
             Path { slot, reading, counters, delays, heaviest: Heaviest::default() }
         };
-        // What comes in at A goes out of B.
+        // Packets that arrive at A leave at B.
         let paths = [path(out_of_b), path(out_of_a)];
         Self {
             io,
@@ -205,7 +205,7 @@ impl<I: Io> Worker<I> {
                 path.counters.rx_packets += 1;
                 path.counters.rx_bytes += self.packets.len(id).0;
             }
-            // What is at the port where they came in, and then what is at the one across.
+            // First the filters of the port of arrival, then those of the other port.
             let filters = Filters::of(&opposite.slot, &path.slot);
             if filters.are_any() {
                 let (io, packets) = (&self.io, &mut self.packets);
@@ -264,8 +264,8 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// Makes what goes out of `egress` run what `spec` says, see [`Slot::take_over`]. What is
-    /// queued stays queued, in order.
+    /// Applies `spec` to the qdisc of `egress`, see [`Slot::take_over`]. Queued packets stay
+    /// queued, in order.
     pub fn update(&mut self, egress: Side, spec: Spec, now: Nanos) {
         let path = &mut self.paths[egress.other().index()];
         let io = &self.io;
@@ -284,9 +284,9 @@ impl<I: Io> Worker<I> {
         self.reclaim(egress.other());
     }
 
-    /// Takes out everything that is to go out of `egress`, in the order in which it would leave.
-    /// The packets and their frames are whoever's asked, until they are
-    /// [taken back](Worker::take_back).
+    /// Takes out all packets queued for `egress`, in the order in which they would leave. The
+    /// packets and their frames belong to the caller until they are [taken
+    /// back](Worker::take_back).
     pub fn take_out(&mut self, egress: Side) -> Vec<PacketId> {
         let path = &mut self.paths[egress.other().index()];
         std::iter::from_fn(|| path.slot.qdisc_mut().drain(&mut self.packets)).collect()
@@ -301,8 +301,8 @@ impl<I: Io> Worker<I> {
         self.reclaim(egress.other());
     }
 
-    /// Queues a packet that somebody else received at `arrival` and that is to go out of `egress`:
-    /// behind all others and whatever the limit. It counts as queued, not as received.
+    /// Queues a packet for `egress` that another process received at `arrival`: behind all others,
+    /// regardless of the limit. It counts as queued, not as received.
     pub fn adopt(&mut self, egress: Side, id: PacketId, len: u32, arrival: Nanos, now: Nanos) {
         let path = &mut self.paths[egress.other().index()];
         self.packets.arrive(id, len, arrival);
@@ -316,7 +316,7 @@ impl<I: Io> Worker<I> {
         path.slot.qdisc_mut().adopt(&mut self.packets, id, now);
     }
 
-    /// What is known of `id`, which was [taken out](Worker::take_out).
+    /// The metadata of `id`, which was [taken out](Worker::take_out).
     pub fn meta(&self, id: PacketId) -> &Meta {
         self.packets.meta(id)
     }
@@ -369,12 +369,12 @@ impl<I: Io> Worker<I> {
         self.paths[egress.other().index()].heaviest.told(now)
     }
 
-    /// What is known at `now` of what is beyond `side`, where it is to learn of that.
+    /// The measurements beyond `side` at `now`, if enabled.
     pub fn beyond(&self, side: Side, now: Nanos) -> Option<Beyond> {
         self.round_trips.as_ref().map(|round_trips| round_trips.beyond(side, now))
     }
 
-    /// What is queued to go out of `egress`.
+    /// The backlog of `egress`.
     pub fn backlog(&self, egress: Side) -> Backlog {
         self.paths[egress.other().index()].slot.qdisc().backlog()
     }
@@ -400,7 +400,7 @@ impl<I: Io> Worker<I> {
     }
 }
 
-/// The path of what comes in at `ingress`, and the one of what goes out there.
+/// The path of packets that arrive at `ingress`, and the path of those that leave there.
 fn beside(paths: &mut [Path; 2], ingress: Side) -> [&mut Path; 2] {
     let [one, other] = paths;
     if ingress.index() == 0 { [one, other] } else { [other, one] }

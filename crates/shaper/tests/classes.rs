@@ -216,7 +216,7 @@ fn below_a_class_its_qdisc_has_filters_of_its_own() {
 }
 
 #[test]
-fn what_is_queued_in_a_class_that_gets_bands_is_sorted_into_them() {
+fn packets_of_a_class_that_gets_bands_are_sorted_into_them() {
     let mut bed = Bed::new(&[
         "qdisc add dev b root handle 1: htb default 10",
         "class add dev b parent 1: classid 1:10 htb rate 100mbit burst 100k",

@@ -25,7 +25,7 @@ use std::time::Duration;
 /// The server's end of the bare cable.
 const CABLE_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 2);
 
-/// What the round trips go through.
+/// The system that the round trips pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum System {
     Cable,

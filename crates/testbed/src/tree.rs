@@ -23,5 +23,5 @@ mod share;
 
 use std::time::Duration;
 
-/// What is left out at the beginning of each phase.
+/// The time that is left out at the start of each phase.
 pub(crate) const SETTLING: Duration = Duration::from_millis(100);

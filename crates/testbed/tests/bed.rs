@@ -187,7 +187,7 @@ fn the_kernels_own_shaper_delivers_its_rate() {
 }
 
 #[test]
-fn ping_and_iperf_come_through_a_bridge() {
+fn ping_and_iperf_pass_a_bridge() {
     skip_without_root!();
     let bed = Testbed::up(4).unwrap();
     let _bridge = Bridge::over(&bed).unwrap();

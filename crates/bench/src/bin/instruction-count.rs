@@ -70,7 +70,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 /// What is measured: each structure of `bench qdisc`, look-ups of classes, `cake` with flows,
-/// timing wheels, and the heaviest hosts and flows from the beginning of a window on.
+/// timing wheels, and the heaviest hosts and flows, from the start of a window.
 fn works(folder: &Path) -> Vec<(String, Program)> {
     let hot_path = |structure: Structure| {
         let name = structure.name();

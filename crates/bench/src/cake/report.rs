@@ -1,4 +1,4 @@
-//! What was found, as a table and as JSON.
+//! The results, as a table and as JSON.
 
 use super::Time;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use std::fmt;
 pub struct Report {
     /// A row for each number of flows and structure.
     pub rows: Vec<Row>,
-    /// What the figures do not say.
+    /// What the figures do not show.
     pub notes: Vec<String>,
 }
 

@@ -85,7 +85,7 @@ pub(super) trait Scheduler {
 struct Own {
     qdisc: Box<dyn Qdisc>,
     packets: Packets,
-    /// What it takes to read headers, where it wants to know them.
+    /// The key for reading headers, if the structure needs them.
     reader: Option<(Dissector, Frames)>,
     /// The most that it may let go at once.
     most: usize,

@@ -1,4 +1,4 @@
-//! What one thread works on: its packets and its queue.
+//! One thread's work: its packets and its queue.
 
 use super::Load;
 use narrows_coordination::Limit;

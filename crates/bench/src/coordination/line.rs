@@ -1,17 +1,16 @@
-//! What it costs to share a cache line on this machine.
+//! The cost of sharing a cache line on this machine.
 //!
-//! *A read* of a line that another core has just written: two threads wait for each other's
-//! last word, each on a line that only the other writes, and half a round trip is one
-//! write that has been seen. The write is part of it, as it is for whoever waits to see it.
+//! *A read* of a line that another core has just written: two threads answer each other, each
+//! polling a line that only the other writes. Half a round trip is one write and its observation.
 //!
 //! *An update* (`fetch_add`) of a line that all threads update, all the time: the time over the
 //! number of updates, all threads together. Only one core at a time can, so that is how long
-//! one of them has the line. A thread gets a few updates done each time that it has
-//! it, so this is the least that an update can cost; one that comes once in a while has to fetch
-//! the line first and costs about a read more.
+//! a core owns the line. A thread does a few updates each time that it owns it, so this is the
+//! least cost of an update; an occasional one must fetch the line first and costs about a read
+//! more.
 //!
-//! All accesses are relaxed: what is timed is the line, not the order of what surrounds it.
-//! Medians over repeats, since one that was interrupted says nothing.
+//! All accesses are relaxed: the line is timed, not the order of surrounding accesses. Figures are
+//! medians over repeats, because an interrupted one is worthless.
 
 use super::cores::Cores;
 use super::report::Costs;

@@ -1,4 +1,4 @@
-//! What was found, as a table and as JSON.
+//! The results, as a table and as JSON.
 
 use super::Load;
 use super::cores::Cores;
@@ -8,13 +8,13 @@ use std::fmt;
 /// Everything.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// What it was measured on.
+    /// The machine.
     pub machine: Machine,
     /// A row for each load, number of threads and strategy.
     pub rows: Vec<Row>,
-    /// What a shared cache line costs here.
+    /// The cost of a shared cache line on it.
     pub costs: Costs,
-    /// What the figures do not say, because this machine cannot or because of how it was asked.
+    /// What the figures do not show, because of this machine or the given options.
     pub notes: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ pub struct Row {
     pub contact_updates_per_packet: f64,
 }
 
-/// What a shared cache line costs.
+/// The cost of a shared cache line.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Costs {
     /// Reading a line that another core has just written, in nanoseconds.

@@ -1,11 +1,11 @@
 //! One strategy under one load with one number of threads, measured over a window.
 //!
 //! All threads count by one clock and within the same window, which opens when all of them
-//! have warmed up; nobody leaves before it has closed, so that contention lasts to the end.
+//! have warmed up; no thread ends before it has closed, so contention lasts to the end.
 //!
-//! *What a packet costs* is the time spent in turns, from one reading of the clock to the
-//! next; waiting for the time at which something may leave is not work. It includes what a
-//! turn waits for others, and, on a machine that is busy with something else, that, too.
+//! *The cost of a packet* is the time spent in turns, from one reading of the clock to the next;
+//! waiting for the next departure does not count. It includes the time for which a turn waits for
+//! other threads and, on a busy machine, for other work.
 
 use super::cores::Cores;
 use super::lane::{Books, Lane};
@@ -40,20 +40,20 @@ pub(super) struct Trial {
     pub(super) watched: bool,
 }
 
-/// What was measured.
+/// The measurements.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     load: Load,
     window: Nanos,
     /// By thread, within the window.
     threads: Vec<Work>,
-    /// Of the whole trial, where it was watched.
+    /// Of the whole trial, if recorded.
     contact: Contact,
     /// Packets that left in the whole trial.
     left: u64,
 }
 
-/// What a thread did within the window.
+/// A thread's counts within the window.
 #[derive(Clone, Copy, Default, Debug)]
 struct Work {
     packets: u64,
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deviation_is_from_what_the_limit_lets_pass() {
+    fn a_deviation_is_relative_to_the_limit() {
         // 10 Gbit/s are 833,333 packets of 1500 bytes.
         let kept = outcome(Load::Bound, &[400_000, 433_333]);
         assert!(kept.deviation_percent().abs() < 0.001, "{}", kept.deviation_percent());

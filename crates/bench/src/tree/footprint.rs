@@ -16,7 +16,7 @@ const PART: u64 = 4;
 /// Resident memory, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Footprint {
-    /// With nobody having sent anything, and no packets there yet.
+    /// Before any traffic, and without packets.
     pub idle: u64,
     /// After every leaf has had packets, the packets included.
     pub used: u64,

@@ -1,4 +1,4 @@
-//! What was found, as a table and as JSON.
+//! The results, as a table and as JSON.
 
 use super::footprint::Footprint;
 use super::shape::Shape;
@@ -11,7 +11,7 @@ use std::fmt;
 pub struct Report {
     /// A row for each structure and shape, and number of threads.
     pub rows: Vec<Row>,
-    /// What the figures do not say.
+    /// What the figures do not show.
     pub notes: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ pub struct Row {
     /// Memory for each leaf, once each that is active has had packets: packets included, as well as
     /// what there is once.
     pub bytes_per_class: Option<f64>,
-    /// Memory of the tree for each leaf while nobody has sent.
+    /// Memory of the tree per leaf before any traffic.
     pub bytes_per_idle_class: Option<f64>,
     /// How many of the packets that arrived were dropped.
     pub dropped_percent: Option<f64>,

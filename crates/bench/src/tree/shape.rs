@@ -67,7 +67,7 @@ impl Shape {
         1 + (u64::from(leaf) * u64::from(self.classes) / u64::from(self.active)) as u32
     }
 
-    /// A leaf of its tree, for packets that nobody assigns.
+    /// A leaf of its tree, for unclassified packets.
     pub(super) const DEFAULT: u32 = 1;
 
     /// The tree: a root, and below it at every level as many classes as make all levels fan out

@@ -12,7 +12,7 @@ use narrows_qdisc::{Config, Qdisc, Spec, cake, fifo, htb};
 use narrows_units::Nanos;
 use std::sync::Arc;
 
-/// What a leaf holds, and packets without a class.
+/// The qdisc of a leaf, and of packets without a class.
 const LIMIT: u32 = 1000;
 
 /// Something that packets pass through.
@@ -47,7 +47,7 @@ impl Subject {
         Self::ALL.into_iter().find(|subject| subject.name() == name)
     }
 
-    /// What is below each leaf of its tree, where it has one.
+    /// The qdisc below each leaf of its tree, if it has a tree.
     pub(super) fn below(self) -> Option<Config> {
         match self {
             Self::TreeFifo => Some(Config::Fifo(fifo::Config::Packets(LIMIT))),
@@ -90,7 +90,7 @@ pub(super) trait Scheduler {
 pub(super) struct Own {
     qdisc: Box<dyn Qdisc>,
     packets: Packets,
-    /// What it takes to read headers, where it wants to know them.
+    /// The key for reading headers, if the structure needs them.
     reader: Option<(Dissector, Frames)>,
     ids: Vec<PacketId>,
     /// The most that it may let go at once.

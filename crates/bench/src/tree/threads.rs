@@ -1,7 +1,7 @@
 //! Several threads on one tree, each with a queue and packets of its own, over the machine's clock.
 //!
-//! The tree never holds anything back, so that what is seen is what the classes' shared state
-//! costs. All threads send for all classes.
+//! The tree never delays a packet, so this measures the cost of the classes' shared state. All
+//! threads send for all classes.
 
 use super::report::Row;
 use super::shape::Shape;

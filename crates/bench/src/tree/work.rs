@@ -1,9 +1,9 @@
 //! The work that every structure does.
 //!
-//! A turn is what a worker does once: the clock moves on by what 32 packets take at the limit, as
-//! many arrive, what may leave leaves. Half of all packets stand, half are away: a packet that has
-//! left, or was dropped, is away for a while and then arrives again, drawn by chance from all that
-//! are away (see [`cake`](crate::cake), whose work this is but for classes).
+//! A turn is one step of a worker: the clock advances by the time of 32 packets at the limit, as
+//! many arrive, and all that may leave do. Half of all packets are queued, half are away: a packet
+//! that has left, or was dropped, is away for a while and then arrives again, drawn by chance from
+//! all that are away (as in [`cake`](crate::cake), except for classes).
 //!
 //! Each packet is of a leaf of its own choice: where there are more packets than leaves always of
 //! the same one, so that each leaf has a window; otherwise of the next one each time that it comes,
@@ -23,7 +23,7 @@ use rand_pcg::Pcg32;
 pub(super) const TURN: usize = 32;
 /// The limit.
 pub(super) const RATE: Rate = Rate::from_bits_per_sec(100_000_000_000);
-/// What a turn's packets take at the limit: 120 ns each.
+/// The time of a turn's packets at the limit: 120 ns each.
 const TURN_TIME: Nanos = Nanos(TURN as u64 * 120);
 /// Packets that stand, for each leaf and at most.
 const STANDING_A_LEAF: u32 = 4;
@@ -104,7 +104,7 @@ impl Work {
         2 * self.classes.len().max(self.shape.active as usize) as u64
     }
 
-    /// What they have done so far.
+    /// Their counts so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }

@@ -2,7 +2,7 @@
 //!
 //! So it does more than hold packets: it looks up a packet's flow, has its flows take turns and
 //! counts. It is made for as many flows as there are, none of which share a queue, and has Linux's
-//! timer slack. All that it is not asked for is a rate of its own, since its packets have one.
+//! timer slack. Only a rate of its own is not used, because its packets have departure times.
 
 use super::subject::Holder;
 use narrows_packet::{Batch, PacketId, Packets};

@@ -1,7 +1,7 @@
-//! What a departure costs after a pause.
+//! The cost of a departure after a pause.
 //!
-//! One packet is put into an empty structure, to leave when a gap has passed; nobody asks until
-//! then; then it leaves. Whoever looks through slots for it pays for each of them.
+//! One packet is put into an empty structure, to leave after a gap. There are no polls until then;
+//! then it leaves. A structure that scans its slots pays for each of them.
 
 use super::subject::{Holder, Subject, User};
 use super::work::START;

@@ -59,8 +59,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The oracle is a sorted list: who is due leaves by time, and by arrival where that is the
-        /// same.
+        /// The oracle is a sorted list: due packets leave by time, and by arrival if times are
+        /// equal.
         #[test]
         fn who_is_due_leaves_in_order(times in prop::collection::vec(0_u64..50, 1..100)) {
             let mut packets = Packets::new(times.len() as u32);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_to_leave_behind_another_does() {
+    fn packets_with_equal_times_leave_in_order() {
         let mut packets = Packets::new(1);
         let mut heap = Heap::new(1);
         let slot = Slot { at: Nanos(5), behind: Nanos(9), spacing: 0 };

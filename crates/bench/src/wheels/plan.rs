@@ -18,7 +18,7 @@ const FLOWS_MOST: u32 = 1 << 22;
 const WINDOW: f64 = 128.0 * PACKET_TIME.0 as f64;
 /// The coarsest spacing that a flow states: the power of two below [`WINDOW`].
 const SPACING_MOST: u32 = 13;
-/// Bits of an EDT below the nanosecond: what is lost is a ten-millionth of the fastest rate.
+/// Bits of an EDT below the nanosecond: the rounding loses a ten-millionth of the fastest rate.
 const FRACTION: u32 = 16;
 
 /// A flow, in half a cache line.
@@ -29,14 +29,14 @@ pub(super) struct Flow {
     edt: u64,
     /// What lies between two packets, in 2^-16 ns.
     gap: u64,
-    /// What the structure returned for its last packet.
+    /// The structure's return value for its last packet.
     pub(super) slot: Nanos,
     /// As in [`narrows_qdisc::pacing::Slot`].
     pub(super) spacing: u32,
 }
 
 impl Flow {
-    /// One that begins when a part `phase` of a gap has passed.
+    /// A flow that starts after the part `phase` of a gap.
     fn new(gap: f64, phase: f64) -> Self {
         let fixed = |nanos: f64| (nanos * f64::from(1_u32 << FRACTION)).round() as u64;
         let first = (START.0 << FRACTION) + fixed(gap * phase);

@@ -1,4 +1,4 @@
-//! What was found, as a table and as JSON.
+//! The results, as a table and as JSON.
 
 use super::{Findings, GapRow, Time};
 use narrows_units::Nanos;
@@ -12,7 +12,7 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// A row for each gap and structure.
     pub gaps: Vec<GapRow>,
-    /// What the figures do not say.
+    /// What the figures do not show.
     pub notes: Vec<String>,
 }
 

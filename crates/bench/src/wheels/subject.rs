@@ -127,8 +127,8 @@ impl Mode {
     }
 }
 
-/// What the work needs of a structure. Work is compiled for each one, so that no call weighs
-/// anything.
+/// The interface of a structure for the work. The work is compiled for each one, so that calls cost
+/// nothing.
 pub(super) trait Holder {
     /// As [`Calendar::insert`].
     fn insert(&mut self, packets: &mut Packets, id: PacketId, slot: Slot, now: Nanos) -> Nanos;
@@ -139,7 +139,7 @@ pub(super) trait Holder {
 }
 
 impl<C: Calendar> Holder for C {
-    // It is called in two places, of which one counts; no call is to weigh anything there.
+    // It is called in two places, one of which is timed; the call must cost nothing there.
     #[inline(always)]
     fn insert(&mut self, packets: &mut Packets, id: PacketId, slot: Slot, now: Nanos) -> Nanos {
         Calendar::insert(self, packets, id, slot, now)
@@ -191,7 +191,7 @@ impl<H: Holder> Run for Load<H, ()> {
     }
 }
 
-/// Whoever wants a structure, whichever it is.
+/// A generic user of any structure.
 pub(super) trait User {
     type Outcome;
     fn using(self, holder: impl Holder + 'static) -> Self::Outcome;

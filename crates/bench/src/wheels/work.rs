@@ -10,8 +10,8 @@
 //! clock's step and a structure's rounding do not starve it: with 16 equal flows these are 8. Flows
 //! begin at times drawn by chance and stand in memory in an order drawn by chance.
 //!
-//! *What is paid for beside the structure:* the EDT, from a flow's state of 32 bytes that is
-//! fetched ahead for all that left together. The floor shows what that is.
+//! *What the figure includes besides the structure:* the EDT, from a flow's state of 32 bytes that
+//! is prefetched for all packets that left together. The floor shows this part.
 
 use super::plan::{Flow, PACKET_LEN, Plan};
 use super::subject::{Holder, Mode};
@@ -20,7 +20,7 @@ use narrows_packet::{Batch, Headers, PacketId, Packets, Reading};
 use narrows_qdisc::pacing::Slot;
 use narrows_units::Nanos;
 
-/// What a packet of 1500 bytes takes at 100 Gbit/s.
+/// The time of a packet of 1500 bytes at 100 Gbit/s.
 pub(super) const PACKET_TIME: Nanos = Nanos(120);
 /// When it begins: late enough for the slowest flow to have sent something before.
 pub(super) const START: Nanos = Nanos::from_secs(100);

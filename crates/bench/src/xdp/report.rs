@@ -1,4 +1,4 @@
-//! What was found, as a table and as JSON.
+//! The results, as a table and as JSON.
 
 use super::shape::Shape;
 use crate::qdisc::median;
@@ -10,7 +10,7 @@ use std::fmt;
 pub struct Report {
     /// A row for each program under each load.
     pub rows: Vec<Row>,
-    /// What the figures do not say.
+    /// What the figures do not show.
     pub notes: Vec<String>,
 }
 

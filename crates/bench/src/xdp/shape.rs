@@ -1,4 +1,4 @@
-//! What is measured: programs, and how they are loaded.
+//! The measured programs, and how they are loaded.
 
 use std::fmt;
 
@@ -47,7 +47,7 @@ pub enum LookUp {
 }
 
 impl Subject {
-    /// What it is compared with.
+    /// The program that it is compared with.
     pub(super) const fn floor(self) -> Self {
         match self {
             Self::Spread { is_six, .. } => Self::Spread { by: LookUp::Nowhere, is_six },

@@ -133,7 +133,7 @@ impl Live<'_> {
                 let outcomes: Vec<Outcome> = asked.collect::<anyhow::Result<_>>()?;
                 Ok(narrows_tc::gather(&outcomes, self.options))
             }
-            Recipients::Nobody => {
+            Recipients::None => {
                 let mut nobody = Recipients::elsewhere(self.ports);
                 Ok(match request {
                     Request::Batch { name, text, .. } => {

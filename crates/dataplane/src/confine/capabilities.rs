@@ -21,9 +21,9 @@ pub(super) const KEPT: [(CapabilitySet, &str); 6] = [
 /// The highest number that a capability can have.
 const LAST: u32 = 63;
 
-/// Drops all capabilities but those of [`KEPT`], as far as they are there. Whoever does not want
-/// CAP_SYS_ADMIN to stay where connection tracking is a module does not give it, as the service
-/// does not: `cake nat` can be asked for, and the module can come, at any time later.
+/// Drops all capabilities but those of [`KEPT`], as far as they are there. If connection tracking
+/// is a module, CAP_SYS_ADMIN is kept if present, because `cake nat` and the module may come at any
+/// time later. To avoid that, start the process without it, as the service does.
 pub(super) fn drop_others() -> Result<(), String> {
     let mut kept = KEPT.iter().fold(CapabilitySet::empty(), |set, (one, _)| set | *one);
     if has(CapabilitySet::SYS_ADMIN) && !is_look_up_built_in() {
@@ -45,8 +45,8 @@ pub(super) fn drop_others() -> Result<(), String> {
     let sets = CapabilitySets { effective: held, permitted: held, inheritable: held };
     set_capabilities(None, sets).map_err(failed)?;
     for one in held.iter() {
-        // For a process that takes over from one that does not run as root. Those who run as
-        // root do not need it, and those who may not have it can still do all but that.
+        // For a process that takes over from one that does not run as root. A root process does not
+        // need it, and without it only such a takeover fails.
         let _ = configure_capability_in_ambient_set(one, true);
     }
     Ok(())

@@ -49,7 +49,7 @@ impl Client {
         found.sort_by(|one, two| one.ports.cmp(&two.ports));
         if found.is_empty() {
             let with = dev.map(|dev| format!(" with the port \"{dev}\"")).unwrap_or_default();
-            return Err(ControlError::Nobody(with));
+            return Err(ControlError::NoInstance(with));
         }
         Ok(found)
     }
@@ -112,7 +112,7 @@ impl Client {
                 Ok(answer) => return Ok(answer),
                 Err(source) => {
                     let path = self.path.clone();
-                    // One that refuses does not listen to the end; then its answer counts.
+                    // An instance that refuses does not read to the end; then its answer counts.
                     let source = sent.err().unwrap_or(source);
                     return Err(match applied {
                         Some(line) => ControlError::BrokenBatch { path, line, source },

@@ -18,11 +18,11 @@ use std::path::{Path, PathBuf};
 /// Where the folders of all namespaces are.
 pub(crate) const RUN_DIR: &str = "/run/narrows";
 
-/// What the names of locks end in.
+/// The suffix of locks.
 const LOCK: &str = "lock";
-/// What the names of sockets end in.
+/// The suffix of sockets.
 pub(super) const SOCKET: &str = "sock";
-/// What the names of records end in.
+/// The suffix of records.
 const RECORD: &str = "offloads";
 
 /// The folder of the network namespace that this process is in.
@@ -60,7 +60,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Takes the place of the instance that joins `ports` in `folder`, where nobody has it.
+    /// Takes the place of the instance that joins `ports` in `folder`, if it is free.
     pub(super) fn take(folder: &Path, ports: &[String; 2]) -> Result<Self, ControlError> {
         let socket = file(folder, ports, SOCKET);
         let failed = |path: &Path, source| ControlError::Open { path: path.to_owned(), source };
@@ -97,7 +97,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Whoever comes next would remove them, too.
+        // The next instance would remove them, too.
         let _ = std::fs::remove_file(&self.socket);
         self.locks.clear();
         if let Some(folder) = self.socket.parent() {
@@ -148,8 +148,7 @@ impl Drop for Lock {
     }
 }
 
-/// Takes away what instances left behind that were killed in namespaces that nobody enters any
-/// more.
+/// Removes the files of instances that were killed in network namespaces that are no longer used.
 pub(super) fn clear() {
     let own = folder().ok();
     for entry in std::fs::read_dir(RUN_DIR).into_iter().flatten().flatten() {
@@ -161,7 +160,7 @@ pub(super) fn clear() {
     }
 }
 
-/// Takes `folder` away, where nobody has a place in it.
+/// Removes `folder`, if no instance has a place in it.
 pub(super) fn clear_folder(folder: &Path) {
     let paths = |extension: &str| -> Vec<PathBuf> {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();

@@ -19,8 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// As many clients are served at the same time. One more takes the place of the one that has been
-/// asking for longest.
+/// The most clients at a time. One more replaces the one that has been connected for longest.
 const CLIENTS_MAX: usize = 64;
 /// How long a client may take for its request, and for listening to its answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,7 +28,7 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 /// How much is read of one client before others have their turn, in bytes.
 const READ_AT_ONCE: usize = 1 << 16;
 
-/// What an instance is to do, until it has an answer.
+/// A request, until it is answered.
 pub(crate) enum Task {
     /// At once.
     Whole(Request),
@@ -42,7 +41,7 @@ pub(crate) enum Task {
 /// See the module's documentation.
 pub(crate) struct ControlServer {
     listener: UnixListener,
-    /// Readable where anything is to be done for any client.
+    /// Readable if any client has something to do.
     ready: OwnedFd,
     clients: Vec<Client>,
     // Given up last: the socket is closed by then.
@@ -106,7 +105,7 @@ impl ControlServer {
     /// Leaves the socket to another process. Clients whose requests were not begun are sent there.
     pub(crate) fn leave(mut self) {
         for client in &mut self.clients {
-            // One that is gone, or does not listen, misses nothing.
+            // A client that is gone or does not read misses nothing.
             let _ = client.send_away();
         }
         self.clients.clear();
@@ -114,7 +113,7 @@ impl ControlServer {
         std::mem::forget(self);
     }
 
-    /// Can be read when somebody is to be served.
+    /// Readable when a client has to be served.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.ready.as_fd()
     }
@@ -163,31 +162,31 @@ impl ControlServer {
 }
 
 fn watch(ready: &OwnedFd, fd: BorrowedFd<'_>, events: epoll::EventFlags) -> io::Result<()> {
-    // Who is ready is found out by trying: there are few.
+    // Tries all clients: there are few.
     Ok(epoll::add(ready, fd, epoll::EventData::new_u64(0), events)?)
 }
 
-/// Somebody who has connected.
+/// A connected client.
 struct Client {
     stream: UnixStream,
     state: State,
     /// When it times out.
     until: Instant,
-    /// What it has not taken yet.
+    /// Output that it has not read yet.
     unsent: Vec<u8>,
-    /// What it is waited for.
+    /// What the server waits for.
     events: epoll::EventFlags,
 }
 
 /// Where a conversation stands.
 enum State {
-    /// What it has said so far.
+    /// Its request so far.
     Asking(Vec<u8>),
     Working {
         task: Task,
         told: Instant,
     },
-    /// It is to take what is unsent.
+    /// It has unsent output.
     Answered,
     /// The ports were let go for it.
     Holding,
@@ -239,7 +238,7 @@ impl Client {
         }
         self.flush()?;
         if matches!(self.state, State::Answered) {
-            // What it goes on saying would otherwise tear the answer from its hands.
+            // Unread input would otherwise reset the connection and lose the answer.
             let is_over = discard(&mut self.stream)?;
             if self.unsent.is_empty() && is_over {
                 return Err(io::ErrorKind::UnexpectedEof.into());
@@ -289,7 +288,7 @@ impl Client {
         Ok(())
     }
 
-    /// Waits for what it is to do next.
+    /// Waits for its next action.
     fn listen_for_more(&mut self, ready: &OwnedFd) -> io::Result<()> {
         let events = match &self.state {
             _ if !self.unsent.is_empty() => epoll::EventFlags::IN | epoll::EventFlags::OUT,

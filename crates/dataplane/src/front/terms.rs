@@ -1,7 +1,7 @@
-//! Filters as the program in the driver knows them.
+//! Filters in the form of the program in the driver.
 //!
-//! What a filter asks for becomes bits of the headers, and what its actions do becomes steps. Sets
-//! are known by their numbers.
+//! The conditions of a filter become bits of the headers, and its actions become steps. Sets are
+//! identified by number.
 
 use super::FrontError;
 use narrows_bpf::{Accounts, By, Does, Field, LookUp, Policer, Step, Term, Then, Who, Word, has};

@@ -197,7 +197,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn a_filter_matches_in_the_driver_what_it_matches_in_a_worker(
+    fn a_filter_matches_the_same_in_the_driver_and_in_a_worker(
         filters in filters(),
         frames in vec(frames(), 150),
     ) {

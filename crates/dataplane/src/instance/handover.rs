@@ -1,4 +1,5 @@
-//! An instance that continues in another process: what it passes on, and how it is inherited.
+//! An instance that continues in another process: the state that it passes on, and how the other
+//! inherits it.
 
 use super::{Instance, InstanceError, InstanceOptions, read_sets};
 use crate::clock;
@@ -24,7 +25,7 @@ use narrows_xsk::KernelDrops;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// What was offered, to see whether it still holds.
+/// The offer, to check whether it is still valid.
 pub(crate) struct Offer {
     policy: Policy,
     /// The state of the sets, but for members whose time is over: the other process sees that, too.

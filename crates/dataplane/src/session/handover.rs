@@ -27,7 +27,8 @@ use std::time::Duration;
 const ANSWER_TIME: Duration = Duration::from_millis(500);
 
 impl PortManifest {
-    /// Of the port of `facts`, whose steering program runs in the driver where `native` is true.
+    /// The handover of the port of `facts`; its steering program runs in the driver if `native` is
+    /// true.
     fn new(facts: &PortFacts, native: bool) -> Self {
         let PortFacts { ifindex, mac, mtu, queues, .. } = *facts;
         Self { name: facts.name.clone(), ifindex, mac, mtu, queues, native }

@@ -188,7 +188,7 @@ impl Session {
     }
 }
 
-/// Frames that are to go out of `egress` come in at the other port, where they are looked up.
+/// Frames that leave at `egress` arrive at the other port, where they are looked up.
 impl LooksUp for Session {
     fn look_up(&mut self, egress: Side, wanted: bool) -> Result<(), SteerError> {
         self.prepared.steers[egress.other().index()].look_up(wanted)

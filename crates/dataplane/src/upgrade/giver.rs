@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 const GREETING_TIME: Duration = Duration::from_secs(5);
 /// How long it may take to get ready: the kernel checks its programs, and maps memory.
 const PREPARING_TIME: Duration = Duration::from_secs(15);
-/// How long the giver's workers may stand still. Well below the time after which a worker counts
-/// as silent; what comes in meanwhile waits in the RX rings.
+/// How long the giver's workers may pause. Well below the time after which a worker counts as
+/// silent; arrivals wait in the RX rings.
 pub(super) const TAKING_TIME: Duration = Duration::from_millis(250);
 /// How long the giver takes to say what it has to say.
 const SAYING_TIME: Duration = Duration::from_secs(1);
@@ -40,7 +40,7 @@ impl Origin {
     }
 }
 
-/// What the heir says of itself first.
+/// The heir's first message.
 #[derive(Debug, serde::Serialize, Deserialize)]
 pub(super) struct Hello {
     pub(super) format: u32,
@@ -101,7 +101,7 @@ impl Giver {
         &self.version
     }
 
-    /// What the heir has said by now.
+    /// The heir's latest message.
     ///
     /// # Errors
     /// Where nothing can come of it any more, and why.

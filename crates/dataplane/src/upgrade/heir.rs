@@ -11,7 +11,7 @@ use std::time::Duration;
 /// How long the giver may take to say what there is, and then to stop.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// This process, while it is to take over from another.
+/// This process, while it takes over from another.
 pub(crate) struct Heir {
     channel: Channel,
 }
@@ -25,7 +25,7 @@ impl Heir {
         let stream = stream.ok().filter(is_socket).ok_or(
             "--take-over is for `narrows upgrade`, which starts the new binary with it itself",
         )?;
-        // Nobody reads from there any more; the connection ends with the channel.
+        // The giver no longer reads; the connection ends with the channel.
         let nothing = std::fs::File::open("/dev/null").map_err(|error| error.to_string())?;
         rustix::stdio::dup2_stdin(nothing).map_err(|error| error.to_string())?;
         let mut heir = Self { channel: Channel::new(UnixStream::from(stream)) };
@@ -53,7 +53,7 @@ impl Heir {
 
     /// Says why this process cannot take over.
     pub(crate) fn refuse(&self, reason: &str) {
-        // One that does not listen any more has given up already.
+        // A giver that no longer listens has given up already.
         let _ = self.channel.send(Kind::Refused, reason.as_bytes(), &[], TAKING_TIME);
     }
 

@@ -60,7 +60,7 @@ impl Queued {
     }
 }
 
-/// What one worker has.
+/// The state of one worker.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct WorkerQueued {
     /// Its free frames, by their number within its part of the UMEM.
@@ -69,7 +69,7 @@ pub struct WorkerQueued {
     pub sending: Vec<u32>,
     /// By the port at which it comes in: a packet of which more frames will follow.
     pub partial: [Queued; 2],
-    /// By the port out of which they are to go.
+    /// By the port through which they leave.
     pub queued: [Queued; 2],
 }
 
@@ -117,7 +117,7 @@ impl WorkerQueued {
     pub(super) fn read(from: &mut &[u8]) -> Result<Self, StateError> {
         let mut numbers = || {
             let count = read_u32(from)? as usize;
-            // What is claimed is not reserved: only what is there is read.
+            // Claimed lengths reserve no memory: only bytes that are there are read.
             (0..count).map(|_| read_u32(from)).collect::<Result<_, _>>()
         };
         let (free, sending) = (numbers()?, numbers()?);

@@ -1,4 +1,4 @@
-//! What the giver sends and the heir must understand, with a version.
+//! The state that the giver sends and the heir must understand, with a version.
 //!
 //! Two messages: the [`Manifest`] while the giver still forwards (the policy, and the descriptors
 //! that come with it), and the [`Contents`] once it has stopped (counters, limits, packets). Both
@@ -10,11 +10,11 @@ use narrows_units::Nanos;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The version of all that is said. To be raised with any change of it, of its meaning, or of
-/// what a heir does with sockets and frames: a heir of another one is refused.
+/// The version of the state. Raise it with any change of its form, its meaning, or the heir's
+/// handling of sockets and frames: an heir with another version is refused.
 pub const FORMAT: u32 = 3;
 
-/// What was said cannot be used.
+/// The state cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// It is not what the format says.
@@ -25,7 +25,7 @@ pub enum StateError {
     Json(#[from] serde_json::Error),
 }
 
-/// What is to be taken over, as far as it can be prepared beforehand.
+/// The state that can be prepared before the workers pause.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Manifest {
     /// The ports by name.
@@ -42,7 +42,7 @@ pub struct Manifest {
     pub began: u64,
     /// What hosts and flows are hashed with.
     pub hash_key: u64,
-    /// What the steering programs seal their words with.
+    /// The seal of the steering programs' metadata.
     pub seal: u32,
     /// The joined ports; none while the giver waits for them.
     pub session: Option<SessionManifest>,
@@ -110,7 +110,7 @@ pub struct Contents {
     pub workers: Vec<WorkerQueued>,
 }
 
-/// What was counted at a port.
+/// The counters of a port.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PortCounted {
     /// At each queue.
@@ -122,16 +122,16 @@ pub struct PortCounted {
     pub losses: [u64; 6],
 }
 
-/// What was counted at a queue.
+/// The counters of a queue.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct QueueCounted {
-    /// Of what came in here.
+    /// Packets that arrived here.
     pub inward: PathCounted,
-    /// Of what was to leave here.
+    /// Packets that leave, or were to leave, here.
     pub outward: PathCounted,
     /// System calls made to have it sent.
     pub tx_kicks: u64,
-    /// What the kernel lost in earlier sessions; the sockets remember what it lost in this one.
+    /// Packets lost by the kernel in earlier sessions; the sockets count those of this one.
     pub kernel_drops: KernelDrops,
 }
 
@@ -248,9 +248,9 @@ mod tests {
         }
     }
 
-    /// Whoever changes what is said sees this fail, and raises [`FORMAT`].
+    /// Fails when the state changes. Then raise [`FORMAT`].
     #[test]
-    fn this_is_what_format_3_says() {
+    fn this_is_format_3() {
         let expected = concat!(
             r#"{"stopped":9,"counted":[{"queues":[{"inward":{"received":[1,60],"sent":[2,120],"#,
             r#""dropped":{"limit":3}},"outward":{"received":[0,0],"sent":[0,0],"dropped":{}},"#,

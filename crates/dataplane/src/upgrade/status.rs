@@ -69,14 +69,14 @@ impl fmt::Display for UpgradeStatus {
     }
 }
 
-/// What the giver waits for, or does.
+/// The step that the giver waits for, or does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// The heir is to say what it is.
+    /// The heir introduces itself.
     Greeting,
-    /// It is to load its programs, map frames and rings.
+    /// It loads its programs, and maps frames and rings.
     Preparing,
-    /// It is to queue what was queued. Nothing is forwarded meanwhile.
+    /// It queues the packets that it received. Nothing is forwarded meanwhile.
     Taking,
 }
 

@@ -14,8 +14,8 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// How long workers may take to stand still: they step in microseconds, once they have their core.
 const STOPPING_TIME: Duration = Duration::from_millis(100);
 
-/// The priority of the thread that hands over and of the one that takes over: nothing is forwarded
-/// while they do. That of workers.
+/// The priority of the threads that hand over and take over: that of workers, because nothing is
+/// forwarded meanwhile.
 const NICE: i32 = -20;
 
 /// See the module's documentation.
@@ -28,7 +28,7 @@ pub(crate) struct Upgrades {
 
 struct Running {
     giver: Giver,
-    /// What the heir was told.
+    /// The messages sent to the heir.
     offer: Option<Offer>,
 }
 
@@ -75,8 +75,8 @@ impl Upgrades {
         self.running.as_ref().map_or(other, |running| running.giver.fd())
     }
 
-    /// Does what is to be done for the one that is running. Returns the id of the process that has
-    /// taken over, if one has: this one is to leave everything as it is, and end.
+    /// Advances the running upgrade. Returns the id of the process that has taken over, if any:
+    /// then this process must leave everything as it is, and end.
     pub(crate) fn proceed(
         &mut self,
         instance: &mut Instance,
@@ -153,8 +153,7 @@ impl Running {
     }
 }
 
-/// Gives the calling thread the highest priority that is not real-time, and returns the one that
-/// it had.
+/// Gives the calling thread the highest priority that is not real-time, and returns its former one.
 pub(crate) fn hurry() -> i32 {
     let calm = rustix::process::getpriority_process(None).unwrap_or(0);
     // Without the privilege it takes its turn.

@@ -1,8 +1,8 @@
 //! Messages with descriptors between two processes, over a Unix stream.
 //!
 //! A message is its kind (a byte), how many descriptors come with it and how many bytes follow (32
-//! bits each, little-endian), and these bytes. Descriptors travel beside the bytes, as many at a
-//! time as the kernel takes; whoever reads the bytes has them.
+//! bits each, little-endian), and these bytes. Descriptors are sent with the bytes, as many at a
+//! time as the kernel takes; the reader of the bytes gets them.
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -25,7 +25,7 @@ const DESCRIPTORS_MAX: usize = 1024;
 const PIECE: usize = 64 << 10;
 const HEADER: usize = 9;
 
-/// What a message is about.
+/// The kind of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// The heir: this is what I am.
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_as_they_were_sent_with_their_descriptors() {
+    fn messages_arrive_as_sent_with_their_descriptors() {
         let [one, mut other] = channels();
         let file = File::open("/dev/zero").unwrap();
         let files = vec![file.as_fd(); 300];
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_and_an_end_are_told_apart() {
+    fn silence_and_an_end_differ() {
         let [one, mut other] = channels();
         let waited = other.receive(Duration::from_millis(20)).unwrap_err().kind();
         assert!(matches!(waited, io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{waited}");

@@ -1,5 +1,5 @@
-//! A worker over a model of the kernel: whatever the drivers do, every frame is with somebody, the
-//! counts say with whom, and no direction goes without.
+//! A worker over a model of the kernel: with any behaviour of drivers, each frame has an owner, the
+//! counts agree, and no direction starves.
 
 use super::*;
 use narrows_policy::{Plan, Policy};
@@ -142,7 +142,7 @@ struct Bed {
     now: Nanos,
 }
 
-/// What is installed for `words`, for a port.
+/// The installation of `words` for a port.
 fn spec(words: &str) -> Spec {
     let mut host = narrows_tc::OfflineHost::new(Policy::default());
     let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
@@ -223,10 +223,10 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// The kernel cuts packets into any pieces, forgets their ends, swallows frames, takes its
-    /// time, refuses what it is to send: in the end all frames are there again.
+    /// The kernel cuts packets into any pieces, loses their ends, loses or delays frames, and
+    /// refuses to send some: in the end all frames are free again.
     #[test]
-    fn no_frame_is_lost_whatever_the_kernel_does(
+    fn no_frame_is_lost_under_any_kernel_behaviour(
         steps in prop::collection::vec(step(), 1..400)
     ) {
         let mut bed = Bed::new("qdisc add dev p root pfifo limit 60");

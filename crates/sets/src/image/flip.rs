@@ -25,8 +25,8 @@ fn says(set: &Set, element: &Element) -> bool {
     set.kind().shape == Shape::NetPort || !element.is_exception
 }
 
-/// The flips of `set` within `place` that are longer than it, in order; what they do not cover is
-/// in or not, as `is_in` says.
+/// The flips of `set` within `place` that are longer than it, in order; the rest of `place` has the
+/// membership `is_in`.
 pub(super) fn flips(set: &Set, place: Prefix, is_in: bool) -> Vec<Flip> {
     let mut found = Vec::new();
     // Of those flips that cover where the walk is: the outermost first, and what is in there.

@@ -45,7 +45,7 @@ pub(super) struct Node {
     is_in: bool,
 }
 
-/// What a node says of an address.
+/// A node's answer for an address.
 pub(super) enum Step {
     /// It is in, or not.
     Is(bool),
@@ -113,7 +113,7 @@ impl Node {
         node.has_below(place, is_in, keys).then_some(node)
     }
 
-    /// Whether `keys`, which are in `place`, change only what is below the node, which is its.
+    /// Whether `keys`, all within `place`, change only cells below the node of `place`.
     fn has_below(&self, place: Prefix, is_in: bool, keys: &[Flip]) -> bool {
         let branch = place.len + self.skip;
         let whole = Prefix { bits: self.begin(place), len: branch };
@@ -156,8 +156,8 @@ impl Node {
         node.placed(&children, writer)
     }
 
-    /// What it says of the address whose bits, from where it is on, are `rest`; those that it looks
-    /// at are shifted out.
+    /// Its answer for the address whose remaining bits are `rest`; the bits that it reads are
+    /// shifted out.
     pub(super) fn step(&self, rest: &mut u128) -> Step {
         let others = (*rest >> 64) as u64 ^ self.skipped;
         if others >> 1 >> (63 - self.skip) != 0 {
@@ -177,7 +177,7 @@ impl Node {
         place.bits | u128::from(self.skipped) << 64 >> place.len
     }
 
-    /// Has slot `number` be what was found; slots are told in order.
+    /// Sets slot `number`; slots are set in order.
     fn set(&mut self, number: u32, found: Place, children: &mut Vec<Cell>) {
         match found {
             Place::Whole(false) => self.full &= !(1 << number),
@@ -189,7 +189,7 @@ impl Node {
         }
     }
 
-    /// What it is with the cells of its slots.
+    /// The finished node with the cells of its slots.
     fn placed<C: Cells>(
         self,
         children: &[Cell],

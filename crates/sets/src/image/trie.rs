@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Bits are relative: the first one is the first behind those that led to the cell. The 63 highest
-//! of each two words count; `more` are those of a long flip behind its first 63. What is unused
-//! covers everything, which `is_in` makes up for.
+//! of each two words count; `more` holds the bits of a long flip after its first 63. An unused flip
+//! covers everything, and `is_in` compensates for it.
 //!
 //! A look-up reads a cell for each node on its way, which takes up at least 6 bits; of n random
 //! prefixes there are log64(n) nodes. A change copies the cells beside those on its way (path

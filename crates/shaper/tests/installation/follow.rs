@@ -103,7 +103,7 @@ fn check(plan: &Plan, key: Key, runs: &Runs, before: &Runs, last: NodeId, above:
 
 proptest! {
     #[test]
-    fn the_tree_has_what_the_plan_says_and_who_can_carry_on_does(
+    fn the_tree_follows_the_plan_and_compatible_qdiscs_carry_on(
         changes in prop::collection::vec(changes(), 1..40), together in 1..4_usize,
     ) {
         let begun = [

@@ -39,7 +39,7 @@ fn with_class(policy: &Policy, verb: Verb, minor: u32, mbit: u64) -> Policy {
     policy.edit_class("eth0", &edit).unwrap()
 }
 
-/// What a queue finds at its seat: the rate of class 16, if there is one.
+/// A queue's view at its seat: the rate of class 16, if there is one.
 fn rate(spec: &Spec) -> Option<u64> {
     let leaf = spec.tree.as_ref().unwrap().leaf(16)?;
     Some(leaf.class.rate.bits_per_sec() / 1_000_000)

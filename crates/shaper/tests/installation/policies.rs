@@ -17,7 +17,7 @@ pub fn tbf_params(mbit: u64) -> TbfParams {
     }
 }
 
-/// What `queues` queues of the port `eth0` are to run, behind `previous`.
+/// The specifications for `queues` queues of the port `eth0`, after `previous`.
 pub fn install(
     policy: &Policy,
     queues: usize,

@@ -55,7 +55,7 @@ fn views(
     (Running { installation, specs }, views, kept)
 }
 
-/// Whether what the one says is what the other reads.
+/// Whether one reads what the other writes.
 fn hear_together(one: &dyn Feedback, other: &dyn Feedback) -> bool {
     let said = one.read(3, Word::Newest) + 1;
     assert!(one.replace(3, Word::Newest, said - 1, said));
@@ -93,7 +93,7 @@ fn ports_hear_apart() {
 }
 
 #[test]
-fn who_does_not_listen_hears_nothing() {
+fn without_a_safeguard_there_is_no_feedback() {
     assert_eq!(views(&root(false), "eth0", 2, None).1.len(), 0);
 }
 

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn no_address_is_listed_twice_and_none_is_of_the_bed() {
+    fn no_address_is_listed_twice_or_belongs_to_the_testbed() {
         let list: BTreeSet<[u8; 4]> = blocklist().into_iter().collect();
         assert_eq!(list.len(), LISTED as usize);
         assert!(list.iter().all(|address| (20..84).contains(&address[0])));

@@ -124,7 +124,7 @@ impl<'a> Under<'a> {
     }
 }
 
-/// Has `instance` drop what comes from `list`.
+/// Makes `instance` drop packets from the addresses in `list`.
 pub(super) fn block(instance: Instance, list: &[[u8; 4]]) -> Result<Instance> {
     let mut text = format!("create blocklist hash:ip maxelem {}\n", list.len());
     for [a, b, c, d] in list {

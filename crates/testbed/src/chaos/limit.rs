@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn one_batch_may_be_late_and_no_more() {
+    fn at_most_one_batch_may_be_late() {
         let burst = |frames: u64| at((0..frames).map(|i| 500_000 + i));
         // 15 frames are allowed in 10 ms, and 64 that are late.
         assert!(!fullest(&burst(79), &whole(LIMIT))[0].exceeded);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_while_nothing_is_shaped_is_not_judged() {
+    fn traffic_without_a_shaper_is_not_judged() {
         let early =
             [Shaped { span: Span::new(Nanos::ZERO, Nanos::from_millis(400)), limit: LIMIT }];
         let burst = at((0..300).map(|i| 500_000 + i));

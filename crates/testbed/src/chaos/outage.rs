@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_comes_back_is_an_outage_to_the_end() {
+    fn a_flow_that_never_returns_is_an_outage_to_the_end() {
         let outage = longest_of(&log(100), 0..40);
         assert!(outage > Nanos::from_millis(57), "{outage:?}");
         assert!(longest_of(&log(100), 0..0) >= Nanos::from_millis(97));

@@ -23,9 +23,10 @@ pub(super) struct Policy {
     hold: Duration,
 }
 
-/// What the way forth is offered, in bits per second: more than any policy passes.
+/// The load offered in the forward direction, in bits per second: more than any policy passes.
 pub(super) const OFFERED_FORTH: f64 = 70e6;
-/// What the way back is offered: less than any passes, so that nothing there should be dropped.
+/// The load offered in the return direction: less than any policy passes, so nothing should be
+/// dropped there.
 pub(super) const OFFERED_BACK: f64 = 24e6;
 
 /// All of them; a run begins with the first.
@@ -122,8 +123,8 @@ pub(super) fn with_classes(plane: Plane) -> usize {
 }
 
 impl Policy {
-    /// What it promises in the driver: nothing is queued, and as much as a virtual queue holds
-    /// passes at the start of an overload.
+    /// Its promise in the driver: nothing is queued, and the capacity of a virtual queue passes at
+    /// the start of an overload.
     const fn policed(self) -> Self {
         let queue_ms = self.hold.as_millis() as u64;
         let queue_ms = if queue_ms < VIRTUAL_MAX_MS { queue_ms } else { VIRTUAL_MAX_MS };

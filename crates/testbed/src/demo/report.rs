@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_offered_counts_what_the_device_had_no_room_for() {
+    fn the_offered_load_includes_the_device_s_drops() {
         let given =
             Counts { tx_packets: 900, tx_bytes: 900 * 1500, tx_dropped: 100, ..Counts::default() };
         let second = Nanos::from_secs(1);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_shows_what_was_measured() {
+    fn the_table_shows_the_measurements() {
         let text = report().to_string();
         for shown in
             ["none", "999.10 Mbit/s", "-0.090 %", "25 / 25 / 0 / 50 %", "412 us", "61 %", "23.1 %"]
@@ -320,14 +320,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_was_sent_and_not_received() {
+    fn missing_frames_were_sent_and_not_received() {
         assert_eq!(missing(200, 150), 25.0);
         // Counters at two places are not read at once.
         assert_eq!(missing(100, 101), 0.0);
     }
 
     #[test]
-    fn shares_are_of_what_was_added() {
+    fn shares_are_of_the_increment() {
         assert_eq!(shares(&[100, 0], &[130, 10]), [75.0, 25.0]);
         assert_eq!(shares(&[5], &[5]), [0.0]);
     }

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_come_out_whole() {
+    fn frames_arrive_whole() {
         assert_eq!(bytes(&file(MICROS)), [b"first".to_vec(), b"second".to_vec()]);
     }
 
@@ -170,13 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn times_are_in_the_unit_that_the_file_says() {
+    fn times_have_the_unit_of_the_file() {
         assert_eq!(parse(&file(MICROS))[0].at, Nanos(1_000_002_000));
         assert_eq!(parse(&file(NANOS))[0].at, Nanos(1_000_000_002));
     }
 
     #[test]
-    fn what_was_missed_is_read_from_the_last_words() {
+    fn misses_are_read_from_the_final_report() {
         let said =
             "12 packets captured\n20 packets received by filter\n8 packets dropped by kernel\n";
         assert_eq!(parse_missed(said), Some(8));

@@ -44,7 +44,7 @@ pub enum Load {
 /// What came of it.
 #[derive(Clone, Debug)]
 pub struct Outcome<T> {
-    /// What the server's device received within the window.
+    /// The load received by the server's device within the window.
     pub delivered: Delivered,
     /// Round trips within the window.
     pub ping: Stats,
@@ -54,9 +54,8 @@ pub struct Outcome<T> {
     pub edges: [T; 2],
 }
 
-/// Sends `load` from the client to the server and measures what is delivered over
-/// `window`. `look` is called at both ends of the window, `show` every second between
-/// with the rate of the last.
+/// Sends `load` from the client to the server and measures the delivered rate over `window`. `look`
+/// is called at both ends of the window, `show` every second between with the rate of the last.
 pub fn run<T>(
     bed: &Testbed,
     load: Load,

@@ -65,7 +65,7 @@ impl Meter {
     }
 }
 
-/// What a device received between two readings.
+/// The load that a device received between two readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivered {
     /// Frames.

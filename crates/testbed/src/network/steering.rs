@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_children_of_mq_say_what_each_queue_sent() {
+    fn the_children_of_mq_show_each_queue_s_bytes() {
         let json = r#"[
             {"kind":"mq","handle":"1:","dev":"cli0","root":true,"packets":12},
             {"kind":"pfifo_fast","handle":"0:","parent":"1:2","packets":5},

@@ -175,7 +175,7 @@ mod tests {
     use crate::bed::SINK_MAC;
 
     #[test]
-    fn packets_are_told_apart_by_their_source_ports() {
+    fn packets_are_assigned_by_source_port() {
         let arrival =
             |at, port| Arrival { at: Nanos(at), bytes: frames::udp(port, SINK_MAC, 96).unwrap() };
         let flows = by_source_port(&[arrival(1, 20_000), arrival(2, 20_001), arrival(3, 20_000)]);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_of_the_flows_of_one_class() {
+    fn a_row_covers_the_flows_of_one_class() {
         let class = Class { ports: vec![1], rate: Rate::from_bits_per_sec(12_000_000), share: 1 };
         // A packet takes a millisecond.
         let flows = BTreeMap::from([(1, (0..300).map(Nanos::from_millis).collect()), (2, vec![])]);

@@ -31,7 +31,7 @@ pub struct CostRow {
     pub packets_per_second: Spread,
     /// The same in per cent of the sum of all rates.
     pub of_rate_percent: Spread,
-    /// What was offered, in per cent of the same.
+    /// The offered load, in percent of the same.
     pub offered_percent: Spread,
     /// System calls made to send, a second.
     pub kicks_per_second: Spread,
@@ -250,7 +250,7 @@ impl Report {
             return writeln!(
                 f,
                 "{disturbed} measurements are of a machine that was busy with something else, which kept \
-                 the sender from its load: nothing is said about what is to be reached, run this again \
+                 the sender from its load: no target is judged; run this again \
                  on a quiet one"
             );
         }
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pacing_costs_is_above_none_and_compared_within_a_round() {
+    fn the_cost_of_pacing_is_relative_to_none_within_a_round() {
         let report = report(&samples(4000.0, 2000.0));
         let carousel = report.cost.iter().find(|row| row.system == "carousel").unwrap();
         assert_eq!(
@@ -327,14 +327,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_divided_by_what_costs_nothing() {
+    fn a_cost_of_zero_gives_no_ratio() {
         let report = report(&samples(4000.0, 900.0));
         assert!(report.cost.iter().all(|row| row.overhead_to_flowbundler.is_none()));
         assert!(report.to_string().contains("cost what flowbundler does not"));
     }
 
     #[test]
-    fn a_load_that_did_not_come_is_no_proof_of_anything() {
+    fn a_load_that_did_not_arrive_proves_nothing() {
         let mut samples = samples(4000.0, 2000.0);
         let cell = Cell { flows: 16, system: System::Fq };
         samples.get_mut(&cell).unwrap()[0].offered_percent = 60.0;

@@ -126,7 +126,7 @@ pub fn deviation(traces: &[Trace], window: Nanos) -> Option<Deviation> {
     })
 }
 
-/// Of all `traces`.
+/// The measures of all `traces`.
 pub fn gaps(traces: &[Trace]) -> Option<Gaps> {
     let gaps = Sorted::of(traces.iter().flat_map(Trace::alternate_gaps).collect())?;
     Some(Gaps {

@@ -1,4 +1,4 @@
-//! What the benchmark found, as a table and as JSON.
+//! The benchmark's results, as a table and as JSON.
 
 use super::cell::Found;
 use crate::machine::Machine;
@@ -19,7 +19,7 @@ pub struct Row {
     pub flows: usize,
     /// Frames that arrived, in percent of the limit: their headers included.
     pub percent: f64,
-    /// What the receivers read, in percent of the limit.
+    /// The rates at the receivers, in percent of the limit.
     pub payload_percent: f64,
     /// The second in which least arrived, in percent of the limit.
     pub least_second_percent: f64,
@@ -62,7 +62,7 @@ pub struct Report {
     pub queue_ms: u64,
     /// The systems at each limit.
     pub rows: Vec<Row>,
-    /// What is not in the rows.
+    /// Notes that are not in the rows.
     pub notes: Vec<String>,
 }
 

@@ -27,7 +27,7 @@ const fn udp(name: &'static str, dscp: u8, millis: u64) -> Probe {
     Probe { name, dscp, interval, request: 64, answer: 64, ports: 32 }
 }
 
-/// What goes beside the load, but for `ping`.
+/// The probes beside the load, except `ping`.
 pub(super) const PROBES: [Probe; 5] = [
     udp("UDP CS0", 0, 10),
     udp("UDP CS1", 8, 20),
@@ -69,7 +69,7 @@ impl Trips {
 
 /// One direction of the load.
 pub(super) struct Way {
-    /// What the receiver's device got, in whole frames.
+    /// The load received by the receiver's device, in whole frames.
     pub(super) delivered: Delivered,
     /// Payload that each TCP flow carried within the window, in bytes.
     pub(super) flows: Vec<u64>,
@@ -93,7 +93,7 @@ pub(super) struct Outcome {
     pub(super) span: Duration,
 }
 
-/// What is looked at on both ends of the window.
+/// The readings at both ends of the window.
 struct Look {
     at: Instant,
     clock: Duration,
@@ -103,7 +103,7 @@ struct Look {
     cpu: Duration,
 }
 
-/// Measures what stands between the ports of `bed`, under load for `window`.
+/// Measures the system between the ports of `bed`, under load for `window`.
 pub(super) fn measure(bed: &Testbed, instance: &Instance, window: Duration) -> Result<Outcome> {
     let [client, server] = bed.ends();
     let wanted: Vec<Flow> =

@@ -15,14 +15,14 @@ const ADDED_MS: f64 = 5.0;
 const ADDED_SLOW_MS: f64 = 15.0;
 /// Limits up to this, in bits per second, are slow: a full frame alone takes 0.24 ms at 50 Mbit/s.
 const SLOW: u64 = 50_000_000;
-/// What Jain's index of equal flows is to be at least.
+/// The least Jain's index of equal flows.
 const JAIN: f64 = 0.98;
 /// The probes that are the sparse flows; the others, and `ping`, are what delay is judged by.
 const SPARSE: [&str; 2] = ["DNS-like", "VoIP-like"];
 /// The probe whose delays are drawn.
 const DRAWN: &str = "UDP CS0";
 
-/// What one kind of probe met.
+/// The results of one kind of probe.
 #[derive(Clone, Debug, Serialize)]
 pub struct Delay {
     /// Which.
@@ -44,7 +44,7 @@ pub struct Delay {
 /// One direction.
 #[derive(Clone, Debug, Serialize)]
 pub struct Way {
-    /// What the receiver's device got, in frames' bits per second.
+    /// The rate at the receiver's device, in bits per second of whole frames.
     pub delivered_bps: u64,
     /// Payload of each TCP flow, in bits per second, in the order of their marks.
     pub flows_bps: Vec<f64>,
@@ -67,8 +67,8 @@ pub struct Row {
     pub tc: Vec<String>,
     /// The probes.
     pub delays: Vec<Delay>,
-    /// What the load made of the round trips of UDP CS0: every percentile from the 0th to the
-    /// 100th, in microseconds beyond the median at rest.
+    /// The round trips of UDP CS0 under load: every percentile from the 0th to the 100th, in
+    /// microseconds above the median at rest.
     pub added_percentiles_us: Vec<f64>,
     /// Client to server.
     pub up: Way,
@@ -89,11 +89,11 @@ pub struct Verdict {
     pub limit_bps: u64,
     /// The longest 99th percentile of the delay added to ping and UDP probes, in milliseconds.
     pub added_p99_ms: f64,
-    /// What it may be.
+    /// The most that it may be.
     pub added_p99_ms_most: f64,
     /// The least index of equal flows.
     pub jain: f64,
-    /// What it is to be at least.
+    /// The least that it must be.
     pub jain_least: f64,
     /// Lost packets of sparse flows; the target is none.
     pub sparse_lost: u64,

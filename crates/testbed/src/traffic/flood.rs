@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 pub use crate::pace::Pace;
 
-/// What to send: the frames in turn, again and again.
+/// The frames to send, in a cycle.
 #[derive(Clone, Debug)]
 pub struct Flood {
     /// One frame per flow. At least one.
@@ -30,7 +30,7 @@ pub struct Flood {
     pub core: Option<usize>,
 }
 
-/// What was sent.
+/// The frames that were sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sent {
     /// Frames that the kernel took.

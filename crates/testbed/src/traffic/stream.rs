@@ -25,9 +25,9 @@ use std::time::{Duration, Instant};
 const STAMP: usize = 8;
 /// The largest datagram.
 const DATAGRAM: usize = 1472;
-/// How often a waiting thread looks whether it is to end.
+/// How often a waiting thread checks whether to end.
 const LOOK: Duration = Duration::from_millis(50);
-/// What is late by more is not made up for.
+/// A longer delay is not made up for.
 const STALL: Duration = Duration::from_millis(20);
 
 /// A stream that is wanted.
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_over_loopback_arrives_with_the_time_at_which_it_was_sent() {
+    fn probes_over_loopback_carry_their_sending_time() {
         let ip = std::net::Ipv4Addr::LOCALHOST;
         let [near, far] = [(); 2].map(|()| UdpSocket::bind((ip, 0)).unwrap());
         setsockopt(&far, sockopt::ReceiveTimestampns, &true).unwrap();

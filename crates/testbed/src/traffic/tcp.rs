@@ -25,9 +25,9 @@ use std::time::Duration;
 const TRIES: usize = 200;
 /// How the flows slow down: by losses and marks, so that a queue without either is filled.
 const CONGESTION_CONTROL: &str = "cubic";
-/// What is written or read at once, in bytes.
+/// The bytes per write or read.
 const CHUNK: usize = 128 << 10;
-/// How often a waiting thread looks whether it is to end.
+/// How often a waiting thread checks whether to end.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A flow that is wanted.
@@ -133,7 +133,7 @@ fn set_up(pair: [TcpStream; 2], dscp: u8) -> Result<[TcpStream; 2]> {
     Ok(pair)
 }
 
-/// Whether a call that gave `kind` is to be made again.
+/// Whether to repeat a call that failed with `kind`.
 fn is_passing(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }

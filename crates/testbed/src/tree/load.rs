@@ -31,7 +31,7 @@ pub(super) struct Event {
     pub(super) leaf: u8,
 }
 
-/// What was sent.
+/// The frames that were sent.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     /// When the first phase began.
@@ -59,7 +59,7 @@ impl Load {
         let frames = (0..LEAVES).map(provider::frames).collect::<Result<Vec<_>>>()?;
         let (say, id) = mpsc::channel();
         let sender = Background::start("tree sender", move |end| {
-            // Nobody listens any more only if the start has failed.
+            // The receiver is gone only if the start has failed.
             let _ = say.send(gettid());
             cpu::prefer_this_thread()?;
             self.send(&socket, &frames, end)

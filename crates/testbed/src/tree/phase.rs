@@ -6,7 +6,7 @@ use super::provider::{APPLICATIONS, LEAVES, SUBSCRIBERS};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Phase {
     pub(super) name: &'static str,
-    /// What it shows, for those who read the table.
+    /// Its purpose, for readers of the table.
     pub(super) shows: &'static str,
     /// In Mbit/s, by subscriber and application.
     asked: [[f64; APPLICATIONS]; SUBSCRIBERS],
@@ -35,7 +35,7 @@ const fn sites(
 pub(super) const PHASES: [Phase; 6] = [
     Phase {
         name: "morning",
-        shows: "all below what is assured to them: everyone gets what he asks for",
+        shows: "all demands below the assured rates: each is met",
         asked: sites(LIGHT, LIGHT),
     },
     Phase {
@@ -66,7 +66,7 @@ pub(super) const PHASES: [Phase; 6] = [
 ];
 
 impl Phase {
-    /// What a leaf asks for, in bits a second.
+    /// The demand of a leaf, in bits per second.
     pub(super) fn asked(&self, leaf: usize) -> f64 {
         self.asked[leaf / APPLICATIONS][leaf % APPLICATIONS] * 1e6
     }

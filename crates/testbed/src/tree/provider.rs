@@ -18,8 +18,8 @@ pub(super) const APPLICATIONS: usize = 3;
 /// Leaves: the applications of the first subscriber, and so on.
 pub(super) const LEAVES: usize = SUBSCRIBERS * APPLICATIONS;
 
-/// What a bucket holds: its rate for this long, so that a worker that a busy machine keeps from
-/// its core for so long has lost nothing of the rate.
+/// The size of a bucket: its rate for this long, so a worker that waits for its core for as long
+/// loses none of the rate.
 const BURST: Nanos = Nanos::from_millis(20);
 /// The least of it: four full frames.
 const BURST_MIN: u64 = 4 * 1514;
@@ -52,7 +52,7 @@ struct Site {
     limits: [u64; 2],
     /// Those of each of its subscribers.
     subscriber: [u64; 2],
-    /// What is assured to each of their applications.
+    /// The assured rate of each of their applications.
     applications: [u64; APPLICATIONS],
 }
 
@@ -81,7 +81,7 @@ const APPLICATION: [Application; APPLICATIONS] = [
 /// A class of the tree.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    /// What it is called in tables.
+    /// Its name in tables.
     pub(super) name: String,
     /// The number of its class below `1:`.
     pub(super) id: u32,
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn every_class_can_keep_what_it_assures_below_it() {
+    fn each_class_covers_the_assured_rates_below_it() {
         let nodes = nodes();
         assert_eq!(nodes.len(), 1 + SITES.len() + SUBSCRIBERS + LEAVES);
         for node in &nodes {
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tree_is_said_in_tcs_words() {
+    fn the_tree_is_written_in_tc_s_words() {
         let lines = commands(&nodes(), "port-b", 4);
         for said in [
             "qdisc add dev port-b root handle 1: htb",

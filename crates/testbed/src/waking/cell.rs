@@ -18,7 +18,7 @@ const WARM_UP: Duration = Duration::from_secs(2);
 /// What `ping` is given beyond its time; it is ended when that is over.
 const SPARE: Duration = Duration::from_secs(5);
 
-/// What was measured in one round.
+/// The measurements of one round.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
     /// Cores' time of the whole machine, in per cent of one core, with nothing to forward.
@@ -41,7 +41,7 @@ impl Sample {
     }
 }
 
-/// Measures what stands between the ports of `bed`, under load for `window`.
+/// Measures the system between the ports of `bed`, under load for `window`.
 pub(super) fn measure(bed: &Testbed, window: Duration) -> Result<Sample> {
     let [client, server] = bed.ends();
     let wanted: Vec<Flow> = (0..FLOWS).map(|queue| Flow { dscp: 0, queue }).collect();

@@ -1,4 +1,4 @@
-//! What the benchmark found, as a table and as JSON.
+//! The benchmark's results, as a table and as JSON.
 
 use super::cell::Sample;
 use super::system::System;

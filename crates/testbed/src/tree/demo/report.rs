@@ -1,4 +1,4 @@
-//! What the demo found, as a table and as JSON.
+//! The demo's results, as a table and as JSON.
 
 use super::super::SETTLING;
 use super::super::load::{Event, Sent};
@@ -26,20 +26,20 @@ pub struct Class {
     pub classid: String,
     /// How many classes are above it.
     pub depth: usize,
-    /// What is assured to it.
+    /// Its assured rate.
     pub rate_bps: u64,
-    /// What it never exceeds.
+    /// The rate that it never exceeds.
     pub ceil_bps: u64,
     /// Who borrows first, of leaves.
     pub prio: Option<u8>,
-    /// What it had, in the order of the phases.
+    /// Its rates, in the order of the phases.
     pub phases: Vec<Share>,
     /// Its number among the leaves, if it is one.
     #[serde(skip)]
     pub(super) leaf: Option<usize>,
 }
 
-/// What was delivered over time.
+/// The delivered rates over time.
 #[derive(Clone, Debug)]
 pub(super) struct Series {
     /// For each step, what arrived of each leaf, in bits a second.
@@ -47,7 +47,7 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// Of what `arrived` in the time `total` since the sender began.
+    /// The series of the arrivals `arrived` in the time `total` since the sender started.
     pub(super) fn of(sent: &Sent, arrived: &[Event], total: Duration) -> Self {
         let steps = total.as_nanos() as u64 / STEP.0;
         let mut series = Self { steps: vec![[0.0; LEAVES]; steps as usize] };
@@ -211,7 +211,7 @@ impl fmt::Display for Report {
 pub(super) mod tests {
     use super::*;
 
-    /// Everyone has what is due to him but one.
+    /// All classes but one have their due rates.
     pub(in super::super) fn report() -> Report {
         let nodes = provider::nodes();
         let share = Share { wanted_bps: 2e6, asked_bps: 2e6, due_bps: 1e6, delivered_bps: 1e6 };
@@ -250,7 +250,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_arrives_is_counted_in_its_step() {
+    fn arrivals_count_in_their_step() {
         let sent = Sent { began: Nanos::from_millis(1000), frames: Vec::new() };
         let at = |millis, leaf| Event { at: Nanos::from_millis(millis), leaf };
         let arrived = [at(999, 2), at(1000, 2), at(1250, 2), at(1299, 0), at(1300, 0)];

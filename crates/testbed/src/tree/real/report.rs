@@ -30,7 +30,7 @@ pub struct Row {
     pub due_bps: Spread,
     /// What arrived.
     pub delivered_bps: Spread,
-    /// How far that is from what is due, in per cent of it; none if nothing is due.
+    /// Its error in percent of the due rate; none if nothing is due.
     pub off_percent: Option<Spread>,
 }
 
@@ -46,7 +46,7 @@ pub struct Priority {
     pub beyond_percent: Spread,
 }
 
-/// What a packet costs.
+/// The cost of a packet.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cost {
     /// The system's name.
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_had_beyond_priority_is_of_those_held_back_only() {
+    fn excess_over_priority_counts_only_delayed_classes() {
         let nodes = provider::nodes();
         let mut shares: Vec<Share> = nodes.iter().map(|node| share(node, 1.0)).collect();
         let web = nodes.iter().position(|node| node.name == "north-1 web").unwrap();
