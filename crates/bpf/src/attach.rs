@@ -49,7 +49,7 @@ impl fmt::Display for XdpMode {
 pub struct AttachError {
     /// The mode that was asked for.
     pub mode: XdpMode,
-    /// What the kernel said.
+    /// The kernel's error.
     pub source: io::Error,
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn attach(
     if fd < 0 {
         return Err(AttachError { mode, source: io::Error::from_raw_os_error(-fd) });
     }
-    // SAFETY: the call succeeded, so `fd` is a new descriptor that nobody else owns.
+    // SAFETY: the call succeeded, so `fd` is a new descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -20,8 +20,8 @@ mod term;
 
 pub use maps::{Counted, FrontMaps};
 pub use term::{
-    Accounts, By, COUNTERS_MAX, Does, Field, LOOK_UPS_MAX, LookUp, Policer, SELECTORS_MAX,
-    STEPS_MAX, Step, TERMS_MAX, Term, Then, Who, Word, has,
+    Accounts, Endpoint, COUNTERS_MAX, Does, Field, LOOK_UPS_MAX, LookUp, Policer, SELECTORS_MAX,
+    STEPS_MAX, Step, TERMS_MAX, Term, Then, AccountKey, Word, has,
 };
 
 #[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
@@ -32,7 +32,7 @@ mod skeleton {
 /// `BPF_F_XDP_HAS_FRAGS` of `linux/bpf.h`.
 const XDP_HAS_FRAGS: u32 = 1 << 5;
 
-/// What a program is loaded for.
+/// The purpose of a loaded program.
 #[derive(Clone, Copy, Debug)]
 pub struct FrontPort {
     /// The port's own address.
@@ -68,7 +68,7 @@ impl Front {
                 rodata.reads_transport = terms.iter().any(Term::reads_transport).into();
                 rodata.secret = maps.secret();
                 for (index, (into, term)) in rodata.terms.iter_mut().zip(terms).enumerate() {
-                    // One that follows nothing would be asked for nobody.
+                    // A term after the last one would never be tested.
                     let has_more = term.has_more && index + 1 < terms.len();
                     layout::write(into, term, has_more);
                 }

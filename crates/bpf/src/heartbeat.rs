@@ -59,7 +59,7 @@ impl Cells {
 
     fn of(&self, queue: u32) -> Option<&Cell> {
         // SAFETY: the region holds `HEARTS` cells, page-aligned, for as long as `self` lives, and
-        // whatever its bytes are, a cell of atomics is valid. Nobody touches `_unused`.
+        // a cell of atomics is valid for any bytes. `_unused` is never accessed.
         let all = unsafe { std::slice::from_raw_parts(self.0.as_ptr(), HEARTS) };
         all.get(queue as usize)
     }
@@ -82,7 +82,7 @@ pub struct Heartbeats {
     ahead: u64,
 }
 
-/// What is seen of a worker from outside.
+/// The state of a worker as seen from outside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Pulse {
     /// When it last came round, by this process's monotonic clock.
@@ -122,7 +122,7 @@ impl Heartbeats {
         Some(heart)
     }
 
-    /// What is seen of the worker of `queue`.
+    /// The state of the worker of `queue`.
     pub fn pulse(&self, queue: u32) -> Pulse {
         let Some(cell) = self.cells.of(queue) else { return Pulse::default() };
         // Pairs with the Release in `Heart::recover`.
@@ -167,7 +167,7 @@ impl Heart {
     pub fn recover(&mut self, silence: Nanos) {
         if let Some(cell) = self.cells.of(self.queue) {
             cell.last_silence.store(silence.0, Ordering::Relaxed);
-            // Nobody else writes it. Release: who sees the new number sees how long it was.
+            // Only this thread writes it. Release: a reader of the new number sees the duration.
             let silences = cell.silences.load(Ordering::Relaxed);
             cell.silences.store(silences + 1, Ordering::Release);
         }
@@ -234,7 +234,7 @@ mod tests {
         let value = hearts.map.lookup(&3u32.to_ne_bytes(), libbpf_rs::MapFlags::ANY).unwrap();
         let beat = u64::from_ne_bytes(value.unwrap()[..8].try_into().unwrap());
         assert_eq!(beat, 5_000u64.wrapping_sub(hearts.ahead));
-        // A worker may outlive whoever watches it.
+        // A worker may outlive its observer.
         drop(hearts);
         heart.beat(Nanos(6_000));
     }

@@ -34,7 +34,7 @@ pub enum LoadError {
 }
 
 thread_local! {
-    /// What libbpf says on this thread, while somebody listens.
+    /// libbpf's messages on this thread, while they are collected.
     static SAID: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 

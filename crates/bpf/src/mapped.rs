@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// What a value of an array map may be seen as.
+/// Types that a value of an array map may be viewed as.
 ///
 /// # Safety
 /// It is made of atomic numbers only, without padding, its size is a multiple of 8, and any bytes
@@ -55,8 +55,7 @@ unsafe impl<T: OfAtomics> Send for Mapped<T> {}
 unsafe impl<T: OfAtomics> Sync for Mapped<T> {}
 
 impl<T: OfAtomics> Mapped<T> {
-    /// Makes an array map of `len` values, all zeros. One that is to be in another map may have any
-    /// length there.
+    /// Makes an array map of `len` values, all zeros. As an inner map it may have any length.
     pub(crate) fn new(name: &str, len: usize, is_inner: bool) -> Result<Self, libbpf_rs::Error> {
         let inner = if is_inner { libbpf_sys::BPF_F_INNER_MAP } else { 0 };
         let options = libbpf_sys::bpf_map_create_opts {

@@ -80,12 +80,12 @@ pub struct SetTables {
     members: MapHandle,
     /// By the number of the contents.
     contents: BTreeMap<u64, Contents>,
-    /// Tables that nobody leads to, the one that has been so for longest first. Whoever still reads
-    /// one is done before the next but one is used: each use waits for readers.
+    /// Unused tables, the longest unused first. A reader of one is done before the next but one is
+    /// used: each use waits for readers.
     free: VecDeque<u32>,
 }
 
-/// What is in a set.
+/// The contents of a set.
 struct Contents {
     table: u32,
     painting: Option<(Layout, Mapped<SharedCell>)>,
@@ -161,8 +161,7 @@ impl SetTables {
     /// Has packets looked up in `sets` as they are now.
     ///
     /// # Errors
-    /// What a set could not be made into; others are as they should be, and it is tried again the
-    /// next time.
+    /// The set that could not be changed; the others are up to date, and the next call tries again.
     pub fn follow(&mut self, sets: &mut Sets) -> Result<(), SetsError> {
         let mut outcome = Ok(());
         let mut replaced = Vec::new();
@@ -208,8 +207,8 @@ impl SetTables {
         self.contents.get(&contents)?.members.as_ref()?.counted(key)
     }
 
-    /// Makes the contents `id` of `set` anew, where packets do not meet them yet. What they were is
-    /// put into `replaced`.
+    /// Rebuilds the contents `id` of `set`, out of packets' sight. The old contents are added to
+    /// `replaced`.
     fn renew(&mut self, id: u64, set: &Set, replaced: &mut Vec<Contents>) -> Result<(), SetsError> {
         let mode = Mode::of(set);
         let before = self.contents.get(&id);
@@ -292,14 +291,14 @@ impl SetTables {
     /// Gives the table of `contents` back, to which nothing leads any more.
     fn let_go(&mut self, contents: &Contents) {
         for outer in [&self.paintings, &self.members] {
-            // What is not there is gone already.
+            // A missing key is gone already.
             let _ = outer.delete(&contents.table.to_ne_bytes());
         }
         self.free.push_back(contents.table);
     }
 }
 
-/// Puts `inner` where the table `number` has its own. Whoever reads what was there is done then.
+/// Replaces the map of the table `number` by `inner`. Readers of the old one are done on return.
 fn put(outer: &MapHandle, number: u32, inner: &MapHandle) -> Result<(), libbpf_rs::Error> {
     let fd = inner.as_fd().as_raw_fd();
     outer.update(&number.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
@@ -370,14 +369,14 @@ impl Members {
         Ok(Self { map, room, len })
     }
 
-    /// Puts `key` of `set` in, or in the place of what it was. False where there is no room.
+    /// Adds or replaces `key` of `set`. False if there is no room.
     fn put(&mut self, key: &Key, element: &Element, set: &Set) -> Result<bool, libbpf_rs::Error> {
         let present = self.counted(key);
         if present.is_none() && self.len >= self.room {
             return Ok(false);
         }
         self.len += usize::from(present.is_none());
-        // What it begins with counts where it was said; else it goes on.
+        // Given initial counters count; otherwise the old ones continue.
         let said = Some(set.initial(key)).filter(|counters| *counters != (0, 0));
         let counters = said.or(present).unwrap_or_default();
         self.map.update(&key.layout(), &value(counters, element), MapFlags::ANY)?;

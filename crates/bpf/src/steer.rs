@@ -36,7 +36,7 @@ pub enum SteerError {
     /// The kernel did not load it.
     #[error("the kernel does not load the steering program: {0}")]
     Load(LoadError),
-    /// The kernel did not load the one that looks up translations.
+    /// The kernel did not load the program with the translation look-up.
     #[error("the kernel offers no conntrack look-up: {0}")]
     NoLookUp(LoadError),
     /// A map of it cannot be written or read.
@@ -44,10 +44,10 @@ pub enum SteerError {
     Map {
         /// The map's name.
         map: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: libbpf_rs::Error,
     },
-    /// The one that looks up translations cannot take the place of the other, or give it back.
+    /// The program with the translation look-up cannot replace the other, or be replaced by it.
     #[error("the kernel does not replace the steering program: {0}")]
     Replace(io::Error),
     /// Filters cannot be put in front of it.
@@ -74,7 +74,7 @@ pub struct Verdicts {
 /// What becomes of the frames of a worker that is silent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stalled {
-    /// The kernel gets them, and what stands by there forwards them.
+    /// The kernel gets them, and the standby bridge forwards them.
     Pass,
     /// They are dropped.
     Drop,
@@ -111,12 +111,12 @@ pub struct Steer {
     /// Once it was asked for, and the kernel took it.
     translated: OnceCell<OwnedFd>,
     looks_up: bool,
-    /// What is asked before it, and attached in its place.
+    /// The program in front of it, attached in its place.
     front: Option<Front>,
     settings: Settings,
 }
 
-/// What the programs are loaded with.
+/// The parameters of the programs.
 struct Settings {
     mac: [u8; 6],
     multi_buffer: bool,
@@ -141,9 +141,9 @@ macro_rules! set_up {
 }
 
 impl Steer {
-    /// Loads the program for a port with the address `mac`; `multi_buffer` where its frames
-    /// may come in several buffers. What it says about translations, it says with `seal`, which
-    /// is not 0 and should be random. Workers that are silent it passes by as `watchdog` says.
+    /// Loads the program for a port with the address `mac`; `multi_buffer` if its frames may be in
+    /// several buffers. `seal` marks its metadata about translations; it is not 0 and should be
+    /// random. `watchdog` decides when and how it bypasses silent workers.
     ///
     /// # Errors
     /// Where the kernel refuses it: for want of privilege or of a feature.
@@ -238,8 +238,8 @@ impl Steer {
         self.link.as_ref().map(AsFd::as_fd)
     }
 
-    /// Whether the kernel can be asked, as of now, what addresses were before translation. What it
-    /// lacks may come with a module, so ask again.
+    /// Whether the kernel now has a look-up for addresses before translation. A module may add it
+    /// later, so ask again.
     ///
     /// # Errors
     /// Why it cannot.

@@ -94,7 +94,7 @@ impl Stepped {
 
 impl Drop for Stepped {
     fn drop(&mut self) {
-        // SAFETY: it was made by `stepped_new`, and nobody has it any more.
+        // SAFETY: it was made by `stepped_new`, and has no other owner.
         unsafe { stepped_free(self.raw.as_ptr()) };
     }
 }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cpu_has_bought_asks_nobody() {
+    fn a_cpu_spends_its_credit_without_the_tree() {
         let mut tree = Stepped::new(1, &BTreeMap::from([(1, leaf(100_000_000))]));
         let asked = (0..1000u64)
             .filter(|number| tree.meter(Nanos(1_000_000_000 + number * 20_000), 0, 1, 1000).1)
@@ -168,7 +168,7 @@ mod tests {
             .collect();
         assert!(taken.len() >= 3, "{taken:?}");
         let gaps: Vec<u64> = taken.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        // Nobody slows down, so it takes more as time goes by.
+        // The senders do not slow down, so drops increase over time.
         let last = gaps.last().copied().unwrap_or_default();
         assert!(gaps[0] >= 99 * MS && last < 50 * MS && last > 15 * MS, "{gaps:?}");
     }

@@ -8,7 +8,7 @@
 //! *Numbers.* A class has a number that it keeps from plan to plan; credit and counters are stored
 //! under it. The caller says which numbers are new.
 //!
-//! Non-goals: what a policy is, and how it becomes classes and rules.
+//! Non-goals: policies, and their compilation into classes and rules.
 
 use crate::attach::{AttachError, XdpMode, attach, replace};
 use crate::front::Front;
@@ -51,7 +51,7 @@ pub enum TreeError {
     Map {
         /// The map's name.
         map: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: libbpf_rs::Error,
     },
     /// No table holds the rules.
@@ -68,7 +68,7 @@ pub enum TreeError {
     Attach(#[from] AttachError),
 }
 
-/// What one port's egress is to do.
+/// The plan of one port's egress.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Image {
     /// By what rules ask, in the order of [`Mask::first`].
@@ -89,7 +89,7 @@ impl Default for Image {
     }
 }
 
-/// What a class has done, all CPUs together.
+/// The counters of a class, over all CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Seat {
     /// Packets sent of what is assured.
@@ -148,11 +148,11 @@ impl Totals {
 pub struct Tree {
     // Declared first, so that the program is detached before its maps go.
     link: Option<OwnedFd>,
-    /// What is asked before it, and attached in its place.
+    /// The program in front of it, attached in its place.
     front: Option<Front>,
     program: OwnedFd,
     maps: Maps,
-    /// What is in force, and under which number.
+    /// The plan in force, and its number.
     current: (u32, Image),
     /// The masks and rules whose tables are laid out under each number; `None` where that failed.
     laid_out: [Option<(Vec<Mask>, Vec<Rule>)>; 2],
@@ -219,7 +219,7 @@ impl Tree {
     /// Puts `image` in force. The classes in `new` begin with no credit and no count; others go on.
     ///
     /// # Errors
-    /// Where a map cannot be written. What was in force still is.
+    /// If a map cannot be written. Then the old plan stays in force.
     pub fn install(&mut self, image: Image, new: &[u32]) -> Result<(), TreeError> {
         let next = 1 - self.current.0;
         let table = Table::of(&image.masks, &image.rules).ok_or(TreeError::Rules)?;
@@ -307,8 +307,8 @@ impl Tree {
         front.map_or(self.program.as_fd(), Front::program)
     }
 
-    /// Has what comes in leave at the interface `other` from now on. Until then it is dropped, as
-    /// for a port that is gone: a driver that takes no frames yet would lose them without a word.
+    /// Redirects arriving frames to the interface `other` from now on. Until then they are dropped,
+    /// as for a missing port: a driver that does not accept frames yet would lose them uncounted.
     ///
     /// # Errors
     /// Where there is no such interface.
@@ -327,7 +327,7 @@ impl Tree {
         self.link = None;
     }
 
-    /// What the class with this number has done; number 0 is what passed without a class.
+    /// The counters of the class with this number; number 0 counts packets without a class.
     ///
     /// # Errors
     /// Where it cannot be read.

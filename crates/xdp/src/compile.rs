@@ -21,7 +21,7 @@ const LIMIT_MIN: Nanos = Nanos::from_millis(5);
 /// The longest. It is what the rate may be exceeded by at once, so it must not be long; and what a
 /// flow can make up for after a drop, so it must not be short. docs/xdp.md has what both come to.
 const LIMIT_MAX: Nanos = Nanos::from_millis(100);
-/// The longest where it is what a `tbf` says, not what a qdisc has that nobody chose.
+/// The longest virtual queue if a `tbf` sets it, rather than a qdisc's default.
 const LIMIT_MAX_STATED: Nanos = Nanos::from_millis(250);
 /// The AQM's target is all of the virtual queue but this part, unless a `codel` says another one.
 /// In it a flow grows until the sender hears of the drop.
@@ -40,8 +40,7 @@ pub struct Compiled {
     pub numbers: Numbers,
 }
 
-/// What the program is to do to run `plan`, whose classes have the numbers of `before` where they
-/// were there.
+/// The program's plan for `plan`. Classes that are in `before` keep their numbers.
 ///
 /// # Errors
 /// Where this plane cannot run it, in a sentence that says what can.
@@ -87,11 +86,11 @@ struct Leaf {
     queue: Option<Queue>,
 }
 
-/// What a virtual queue is to be like.
+/// The parameters of a virtual queue.
 #[derive(Clone, Copy)]
 struct Queue {
     limit: Bytes,
-    /// Whether somebody chose it.
+    /// Whether it was configured explicitly.
     is_stated: bool,
     /// The AQM's target and interval, where a `codel` says them.
     aqm: Option<[Nanos; 2]>,

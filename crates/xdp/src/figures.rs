@@ -7,7 +7,7 @@ use narrows_qdisc::htb::{Figures, LeafFigures};
 use narrows_qdisc::{Config, Detail, Stats};
 use std::collections::BTreeMap;
 
-/// What the program of a port counted.
+/// The counters of a port's program.
 pub struct Counted {
     /// Everything that was to leave there since its root qdisc was installed.
     pub totals: Totals,

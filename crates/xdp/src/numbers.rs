@@ -4,8 +4,8 @@ use narrows_bpf::tree::layout::CLASSES_MAX;
 use narrows_policy::Handle;
 use std::collections::BTreeMap;
 
-/// By what a class is the same in two plans: its qdisc and its number there; 0 for a qdisc that is
-/// one class.
+/// The identity of a class across plans: its qdisc and its number there; 0 for a qdisc that is one
+/// class.
 pub type Name = (Handle, u32);
 
 /// See the module's documentation.

@@ -33,7 +33,7 @@ pub enum Refusal {
     /// More than there is room for.
     #[error("the XDP plane has room for {room} {what}, and this needs {needed}: use `--plane xsk`")]
     Room {
-        /// Of what.
+        /// The kind that was refused.
         what: &'static str,
         /// How many there may be.
         room: usize,

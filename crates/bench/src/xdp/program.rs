@@ -211,7 +211,7 @@ fn set(prefixes: &[(IpAddr, u8)]) -> Result<Front> {
     let mut tables = SetTables::new()?;
     tables.follow(&mut sets)?;
     let set = sets.get("nrw").context("there is no set")?.slot as u16;
-    let address = bpf::By::Source;
+    let address = bpf::Endpoint::Source;
     let look_up = bpf::LookUp { set, address, port: None, is_negated: false };
     let step = Step { does: Does::Decide, then: Then::Drop, exceed: Then::Drop, counter: None };
     let mut term = Term::any();

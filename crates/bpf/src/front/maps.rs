@@ -1,4 +1,4 @@
-//! What the programs in front of a port count and police in, one after the other.
+//! The counters and accounts of a port's front programs, which survive a change of program.
 
 use super::term::{COUNTERS_MAX, Term};
 use crate::load::{LoadError, explained};
@@ -21,7 +21,7 @@ const BYTE_SHIFT: u32 = 12;
 /// The longest time that the program reckons with: 100 days.
 const TIME_MAX: Nanos = Nanos(100 * 86_400 * 1_000_000_000);
 
-/// What a step has counted.
+/// The counts of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counted {
     /// Packets that it saw.
@@ -105,7 +105,7 @@ impl FrontMaps {
         Ok(())
     }
 
-    /// What the counter `number` says, over all CPUs; nothing where it cannot be read.
+    /// The counter `number`, summed over all CPUs; zero if it cannot be read.
     pub fn get(&self, number: u8) -> Counted {
         self.read(u32::from(number))
     }
@@ -135,7 +135,7 @@ fn options() -> libbpf_sys::bpf_map_create_opts {
     }
 }
 
-/// A table of `count` rows, in none of which is anybody.
+/// An empty table of `count` rows.
 fn rows(count: u32) -> Result<MapHandle, libbpf_rs::Error> {
     let options =
         libbpf_sys::bpf_map_create_opts { map_flags: libbpf_sys::BPF_F_INNER_MAP, ..options() };

@@ -55,7 +55,7 @@ impl Bench {
 
     fn look_up(&self, set: &str, is_negated: bool) -> LookUp {
         let set = self.sets.get(set).unwrap().slot as u16;
-        LookUp { set, address: By::Source, port: None, is_negated }
+        LookUp { set, address: Endpoint::Source, port: None, is_negated }
     }
 
     fn front(&mut self, terms: &[Term]) -> Front {
@@ -73,7 +73,7 @@ fn decide(then: Then, counter: u8) -> Step {
     Step { does: Does::Decide, then, exceed: then, counter: Some(counter) }
 }
 
-/// What is in all of `look_ups`, and what becomes of it.
+/// A term for packets in all of `look_ups`, and what happens to them.
 fn term(look_ups: &[LookUp], then: Then, counter: u8) -> Term {
     let steps = vec![decide(then, counter)];
     Term { look_ups: look_ups.to_vec(), steps, ..Term::any() }
@@ -152,12 +152,12 @@ fn what_is_in_a_set_is_dropped_and_counted_and_nothing_else() {
     assert!(!is_dropped(&front, "192.0.2.7"));
     bench.run("flush a");
     assert!(!is_dropped(&front, "10.0.0.1"));
-    // What is for this box is nobody's but its kernel's.
+    // Frames for this box go to its kernel only.
     bench.run("add a 10.0.0.0/8");
     let mut own = frame("10.0.0.1".parse().unwrap());
     own[..6].copy_from_slice(&OWN);
     assert_eq!(run(&front, &own, 1).0, PASS);
-    // Half a header is nobody's.
+    // Half a header matches nothing.
     let whole = frame("10.0.0.1".parse().unwrap());
     for len in 14..34 {
         assert_eq!(run(&front, &whole[..len], 1).0, PASS, "{len}");
@@ -230,7 +230,7 @@ fn ipv6_ports_ethernet_addresses_and_counters_are_looked_up_too() {
     bench.run("add ports 10.0.0.0/8,udp:53");
     let look_up = bench.look_up("ports", false);
     let by = |port| LookUp { port: Some(port), ..look_up };
-    let (to, from) = (bench.dropping(&[by(By::Destination)]), bench.dropping(&[by(By::Source)]));
+    let (to, from) = (bench.dropping(&[by(Endpoint::Destination)]), bench.dropping(&[by(Endpoint::Source)]));
     assert!(is_dropped(&to, "10.0.0.1") && !is_dropped(&from, "10.0.0.1"));
     assert!(!is_dropped(&to, "11.0.0.1"));
     bench.run("create macs hash:mac");

@@ -56,7 +56,7 @@ fn a_frame_goes_past_a_worker_that_is_silent_and_to_one_that_is_not() {
         assert_eq!(run(&steer, other, 1).0, PASS);
         heart.beat(now() - AFTER - Nanos::from_millis(50));
         assert_eq!(run(&steer, other, 3).0, action);
-        // What is for this box has nothing to do with it.
+        // Frames for this box are not affected.
         assert_eq!(run(&steer, OWN, 1).0, PASS);
         // Just within the bound, at once, and before the kernel's tick has come to it.
         for beat in [now() - AFTER + Nanos::from_millis(400), now(), now() + AFTER] {

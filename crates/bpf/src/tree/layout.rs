@@ -41,7 +41,7 @@ pub struct Key {
     pub destination_port: u16,
     /// The EtherType behind all tags; 0 where there is none.
     pub ether_type: u16,
-    /// What the IP packet carries.
+    /// The protocol in the IP packet.
     pub protocol: u8,
     /// The code point and the two bits of ECN.
     pub traffic_class: u8,
@@ -92,7 +92,7 @@ impl Key {
 pub struct Rule {
     /// The number of the mask.
     pub mask: u16,
-    /// What a packet has to be under it.
+    /// The packet's fields under it.
     pub key: Key,
     /// The least of those that match decides.
     pub order: u64,
@@ -112,9 +112,9 @@ pub struct Mask {
 /// A class: `struct class`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Class {
-    /// What is assured, in bytes a second.
+    /// The assured rate, in bytes per second.
     pub rate: u64,
-    /// What is never exceeded, in bytes a second.
+    /// The ceiling, in bytes per second.
     pub ceil: u64,
     /// Credit after a pause, in ns.
     pub burst: u64,
@@ -128,7 +128,7 @@ pub struct Class {
     pub batch: u32,
     /// Its weight among those that borrow.
     pub quantum: u32,
-    /// What is added to each frame's length.
+    /// The overhead per frame.
     pub per_frame: i32,
     /// The least that a frame is charged.
     pub minimum: u32,

@@ -45,10 +45,10 @@ pub(super) struct Sieve {
     pub(super) left: Vec<u32>,
 }
 
-/// What the program finds rules in.
+/// The look-up structure of the program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Table {
-    /// What a hash is shifted by to be a slot's number.
+    /// The shift from a hash to a slot's number.
     pub(super) shift: u32,
     /// How many slots there are.
     pub(super) slots: u32,
@@ -152,7 +152,7 @@ mod tests {
     use super::super::layout::Key;
     use super::*;
 
-    /// What the program does: sieves, then slots under each mask that is left.
+    /// The program's look-up: sieves, then slots under each remaining mask.
     fn find(table: &Table, masks: &[Mask], key: &Key) -> Option<u32> {
         let bytes = key.bytes(0);
         let every = (1u32 << masks.len()) - 1;

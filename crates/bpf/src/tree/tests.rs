@@ -102,8 +102,8 @@ fn a_class_passes_its_rate_and_every_packet_is_counted_once() {
     assert_eq!(totals.sent_packets + totals.limit_drops + totals.aqm_drops, u64::from(times));
     assert_eq!(seat.own_packets, totals.sent_packets);
     assert_eq!(totals.sent_bytes + totals.dropped_bytes, 1000 * u64::from(times));
-    // Burst and virtual queue come on top, and a batch. What was bought for a CPU that has to wait
-    // for longer than it stays good is lost.
+    // Burst and virtual queue come on top, and a batch. Credit expires if its CPU waits for too
+    // long.
     let (most, least) = (elapsed + 0.5015, 0.9 * elapsed + 0.45);
     let sent = totals.sent_bytes as f64 / 100e6;
     assert!(sent < most && sent > least, "sent for {sent} s within {elapsed} s");
@@ -198,7 +198,7 @@ fn the_kernel_and_the_host_let_as_much_pass() {
         let at = |number: u64| Nanos(1_000_000_000 + number * elapsed / u64::from(times));
         let answers = (0..u64::from(times)).map(|number| host.meter(at(number), 0, 1, 1000).0);
         let expected = answers.filter(|answer| *answer == Answer::Send).count() as u64;
-        // What the ceiling passes meanwhile, and a batch.
+        // The ceiling's worth of that time, and a batch.
         let apart = 3 + elapsed * 4 / 1_000_000;
         assert!(passed.abs_diff(expected) <= apart, "{limit}: {passed}, {expected}");
         assert!(expected > 100, "{expected}");

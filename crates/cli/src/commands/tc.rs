@@ -134,12 +134,12 @@ impl Live<'_> {
                 Ok(narrows_tc::gather(&outcomes, self.options))
             }
             Recipients::None => {
-                let mut nobody = Recipients::elsewhere(self.ports);
+                let mut elsewhere = Recipients::elsewhere(self.ports);
                 Ok(match request {
                     Request::Batch { name, text, .. } => {
-                        narrows_tc::execute_batch(text, name, self.options, &mut nobody)
+                        narrows_tc::execute_batch(text, name, self.options, &mut elsewhere)
                     }
-                    Request::Tc { args, .. } => narrows_tc::execute(args, &mut nobody),
+                    Request::Tc { args, .. } => narrows_tc::execute(args, &mut elsewhere),
                     other => anyhow::bail!("not a command: {other:?}"),
                 })
             }

@@ -95,7 +95,7 @@ fn a_master_that_would_forward_in_spite_of_fail_closed_is_said() {
 }
 
 #[test]
-fn somebody_else_s_bridge_is_refused_where_it_is_no_wire_also_later() {
+fn a_foreign_bridge_that_is_no_wire_is_refused_also_later() {
     let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(2).unwrap();
     let set = |words: &str| ip(bed.shaper(), words);

@@ -4,7 +4,7 @@
 //! identified by number.
 
 use super::FrontError;
-use narrows_bpf::{Accounts, By, Does, Field, LookUp, Policer, Step, Term, Then, Who, Word, has};
+use narrows_bpf::{Accounts, Endpoint, Does, Field, LookUp, Policer, Step, Term, Then, AccountKey, Word, has};
 use narrows_classify::{
     ANY_PROTOCOL, Action, ActionId, Control, End, Flower, Police, PortRange, Prefix, Selector, VLAN,
 };
@@ -85,10 +85,10 @@ fn look_up_in(look_up: &SetLookUp, sets: &Sets) -> Result<LookUp, FrontError> {
     })
 }
 
-fn by(end: End) -> By {
+fn by(end: End) -> Endpoint {
     match end {
-        End::Source => By::Source,
-        End::Destination => By::Destination,
+        End::Source => Endpoint::Source,
+        End::Destination => Endpoint::Destination,
     }
 }
 
@@ -218,10 +218,10 @@ fn policer(police: &Police) -> Policer {
         per_frame: police.overhead.per_frame,
         minimum: police.overhead.minimum,
         accounts: police.per.map(|per| Accounts {
-            who: match per.who {
-                narrows_classify::Who::Source => Who::Source,
-                narrows_classify::Who::Destination => Who::Destination,
-                narrows_classify::Who::Flow => Who::Flow,
+            key: match per.key {
+                narrows_classify::AccountKey::Source => AccountKey::Source,
+                narrows_classify::AccountKey::Destination => AccountKey::Destination,
+                narrows_classify::AccountKey::Flow => AccountKey::Flow,
             },
             block: per.block,
             room: per.room,

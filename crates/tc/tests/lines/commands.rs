@@ -161,7 +161,7 @@ fn all_ports_are_shown_in_the_order_of_the_host() {
 }
 
 #[test]
-fn a_batch_is_named_and_left_to_whoever_may_open_files() {
+fn a_batch_is_named_and_left_to_the_caller() {
     let args: Vec<String> = ["-s", "-b", "file"].map(str::to_owned).to_vec();
     let line = CommandLine::parse(&args).unwrap();
     assert_eq!(line.batch.as_deref(), Some("file"));
@@ -170,7 +170,7 @@ fn a_batch_is_named_and_left_to_whoever_may_open_files() {
 }
 
 #[test]
-fn a_policy_file_may_stand_anywhere_among_the_options_and_is_left_to_whoever_may_open_files() {
+fn a_policy_file_is_accepted_anywhere_among_the_options() {
     for words in [
         ["--policy", "file", "-s", "-b", "batch"].as_slice(),
         &["-s", "--policy", "file", "-b", "batch"],

@@ -262,7 +262,7 @@ fn an_expression_may_come_as_the_one_word_that_a_shell_makes_of_quotes() {
 
 /// As in every manual of the last twenty years.
 #[test]
-fn a_policer_at_ingress_may_name_a_class_that_nobody_has() {
+fn a_policer_at_ingress_may_name_a_missing_class() {
     let mut host = TwoPorts::with_queues(4);
     host.ok("qdisc add dev right handle ffff: ingress");
     host.ok("filter add dev right parent ffff: protocol ip prio 50 u32 match ip src 0.0.0.0/0 \

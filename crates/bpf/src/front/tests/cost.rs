@@ -1,4 +1,4 @@
-//! What a look-up costs, beside the kernel's own trie.
+//! The cost of a look-up, compared with the kernel's own trie.
 
 use super::*;
 use libbpf_cargo::SkeletonBuilder;
@@ -204,14 +204,14 @@ fn what_a_filter_costs() {
         .collect();
     let front = bench.front(&others);
     println!("{TERMS_MAX} flowers, none of which matches: {} ns", best(&front, "10.0.0.1"));
-    for (name, packets, who) in [
+    for (name, packets, key) in [
         ("all, conforming", 1_000_000_000, None),
         ("all, exceeding", 1, None),
-        ("each source, conforming", 1_000_000_000, Some(Who::Source)),
-        ("each source, exceeding", 1, Some(Who::Source)),
-        ("each flow, conforming", 1_000_000_000, Some(Who::Flow)),
+        ("each source, conforming", 1_000_000_000, Some(AccountKey::Source)),
+        ("each source, exceeding", 1, Some(AccountKey::Source)),
+        ("each flow, conforming", 1_000_000_000, Some(AccountKey::Flow)),
     ] {
-        let front = bench.front(&[police::policing(packets, 1000, who)]);
+        let front = bench.front(&[police::policing(packets, 1000, key)]);
         println!("police of {name}: {} ns", best(&front, "10.0.0.1"));
     }
 }

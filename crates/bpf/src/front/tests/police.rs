@@ -6,9 +6,9 @@ use std::net::Ipv4Addr;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How many there are, and who comes meanwhile, where nobody says so.
+/// The default accounts of a test.
 const ACCOUNTS: Accounts =
-    Accounts { who: Who::Source, block: Nanos::ZERO, room: 1024, newcomers: 1_000_000 };
+    Accounts { key: AccountKey::Source, block: Nanos::ZERO, room: 1024, newcomers: 1_000_000 };
 
 fn with(policer: Policer) -> Term {
     let does = Does::Police(policer);
@@ -17,8 +17,8 @@ fn with(policer: Policer) -> Term {
 }
 
 /// As many packets a second, of all or of each, and as many at once.
-pub(super) fn policing(rate: u64, burst: u64, who: Option<Who>) -> Term {
-    each(rate, burst, who.map(|who| Accounts { who, ..ACCOUNTS }))
+pub(super) fn policing(rate: u64, burst: u64, key: Option<AccountKey>) -> Term {
+    each(rate, burst, key.map(|key| Accounts { key, ..ACCOUNTS }))
 }
 
 fn each(rate: u64, burst: u64, accounts: Option<Accounts>) -> Term {
@@ -84,7 +84,7 @@ fn credit_comes_back_with_time_and_no_more_than_the_burst() {
 #[test]
 fn each_source_has_a_rate_of_its_own_and_an_ipv6_host_one_for_all_its_addresses() {
     let Some(mut bench) = Bench::new() else { return };
-    let front = bench.front(&[policing(1, 60, Some(Who::Source))]);
+    let front = bench.front(&[policing(1, 60, Some(AccountKey::Source))]);
     for source in ["10.0.0.1", "10.0.0.2", "192.0.2.255"] {
         let passed = passed(&front, source, 200);
         assert!((60..80).contains(&passed), "{source}: {passed}");
@@ -95,7 +95,7 @@ fn each_source_has_a_rate_of_its_own_and_an_ipv6_host_one_for_all_its_addresses(
     assert_eq!(passed(&front, "2001:db8:0:1::1", 50), 50, "another network");
     // By destination all of these are one.
     let mut other = Bench::new().unwrap();
-    let front = other.front(&[policing(1, 60, Some(Who::Destination))]);
+    let front = other.front(&[policing(1, 60, Some(AccountKey::Destination))]);
     assert_eq!(passed(&front, "10.0.0.1", 60), 60);
     assert!(passed(&front, "10.0.0.2", 60) < 20);
 }
@@ -111,7 +111,7 @@ fn who_exceeds_is_blocked_for_a_while() {
     let counted = bench.maps.get(7);
     assert!(counted.blocked >= 9_900, "{counted:?}");
     assert!(counted.overlimits > counted.blocked, "{counted:?}");
-    assert_eq!(passed(&front, "10.0.0.2", 3), 3, "nobody else");
+    assert_eq!(passed(&front, "10.0.0.2", 3), 3, "no other account has room");
     sleep(Duration::from_millis(350));
     assert_eq!(passed(&front, "10.0.0.1", 1), 1, "it is over");
 }
@@ -119,7 +119,7 @@ fn who_exceeds_is_blocked_for_a_while() {
 #[test]
 fn newcomers_have_a_rate_and_who_is_known_stays_known_however_many_come() {
     let Some(mut bench) = Bench::new() else { return };
-    // So slow that no account is as good as new again, and that nobody is forgiven.
+    // So slow that no account recovers within the test.
     let accounts = Accounts { newcomers: 100, ..ACCOUNTS };
     let front = bench.front(&[each(1, 40_000, Some(accounts))]);
     let known: Vec<String> = (1..=20).map(|host| format!("10.0.0.{host}")).collect();
