@@ -1,6 +1,6 @@
 //! A worker's cost of tracking the heaviest hosts and flows.
 //!
-//! A million packets a second by a virtual clock, of 1500 bytes or of 64, of 4096 flows whose
+//! A million packets per second by a virtual clock, of 1500 bytes or of 64, of 4096 flows whose
 //! shares fall as 1, 1/2, 1/3 …: most picks then meet a key that is new, which is the dear case.
 //! Whole windows are measured, so the packets that are all looked at at the beginning of each are
 //! in the mean with the weight that they have in life. The floor is the same loop without it.
@@ -90,7 +90,7 @@ pub struct Row {
     pub looked: f64,
     /// For each packet, the floor's taken off.
     pub ns_per_packet: f64,
-    /// Of a worker's time at a million packets a second.
+    /// Of a worker's time at a million packets per second.
     pub percent: f64,
 }
 

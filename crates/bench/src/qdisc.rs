@@ -1,4 +1,4 @@
-//! Nanoseconds a packet, structure beside structure.
+//! Nanoseconds per packet, structure beside structure.
 
 use crate::Structure;
 use serde::Serialize;

@@ -136,7 +136,7 @@ pub struct Row {
     pub trips: f64,
     /// For each packet, the floor's taken off.
     pub ns_per_packet: f64,
-    /// Of a worker's time at a million packets a second.
+    /// Of a worker's time at a million packets per second.
     pub percent: f64,
 }
 

@@ -20,8 +20,8 @@ mod term;
 
 pub use maps::{Counted, FrontMaps};
 pub use term::{
-    Accounts, Endpoint, COUNTERS_MAX, Does, Field, LOOK_UPS_MAX, LookUp, Policer, SELECTORS_MAX,
-    STEPS_MAX, Step, TERMS_MAX, Term, Then, AccountKey, Word, has,
+    AccountKey, Accounts, COUNTERS_MAX, Does, Endpoint, Field, LOOK_UPS_MAX, LookUp, Policer,
+    SELECTORS_MAX, STEPS_MAX, Step, TERMS_MAX, Term, Then, Word, has,
 };
 
 #[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]

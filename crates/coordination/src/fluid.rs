@@ -10,17 +10,17 @@
 use narrows_qdisc::htb::{Class, PRIORITIES};
 use std::collections::BTreeMap;
 
-/// The rates at which the classes of a tree pass a fluid, in bits a second.
+/// The rates at which the classes of a tree pass a fluid, in bits per second.
 #[derive(Debug)]
 pub struct Fluid<'a> {
     classes: &'a BTreeMap<u32, Class>,
-    /// What each class passes, in bits a second.
+    /// What each class passes, in bits per second.
     used: BTreeMap<u32, f64>,
 }
 
 impl<'a> Fluid<'a> {
     /// What each class of `classes`, by its number, passes where `demands` come for the leaves,
-    /// in bits a second. A leaf that `demands` does not name wants nothing.
+    /// in bits per second. A leaf that `demands` does not name wants nothing.
     ///
     /// # Panics
     /// Where a demand is for a class, or a class is below one, that is not among `classes`.
@@ -42,7 +42,7 @@ impl<'a> Fluid<'a> {
         fluid
     }
 
-    /// What `class` passes, in bits a second: what the leaves below it do, or it itself.
+    /// What `class` passes, in bits per second: what the leaves below it do, or it itself.
     ///
     /// # Panics
     /// Where there is no such class.

@@ -26,7 +26,7 @@ fn packets(limit: Limit, packets: u64) -> Nanos {
     limit.rate.time_for(Bytes(packets * u64::from(FULL)))
 }
 
-/// Per cent of the limit that leaves each queue when parts of it (in per cent) are offered.
+/// Per cent of the limit that leaves each queue when parts of it (in percent) are offered.
 fn delivered(limit: Limit, parts: &[u64]) -> Vec<f64> {
     let mut world = World::new(Strategy::FAIR, limit, parts.len());
     let (from, end) = (MS + packets(limit, 2_000), MS + packets(limit, 102_000));

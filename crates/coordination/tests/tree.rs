@@ -282,7 +282,7 @@ fn any_use() -> impl Strategy<Value = (usize, bool, Asking)> {
 }
 
 /// What each class of a tree sends over 100 ms, 50 ms after the beginning, and what it is due by
-/// the fluid model, in bits a second.
+/// the fluid model, in bits per second.
 fn shares((classes, demands): &Case, used: (usize, bool, Asking)) -> Vec<(u32, f64, f64)> {
     let (queues, everywhere, asking) = used;
     let mut bed = Bed::new(asking, queues, classes);

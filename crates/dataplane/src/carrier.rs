@@ -38,7 +38,7 @@ impl Carriers {
             (Carrier::Present, false) => Carrier::Missing,
             (Carrier::Missing, false) => {
                 events.warn(format!(
-                    "{name} has no carrier: what is sent there is lost in the kernel"
+                    "{name} has no carrier: packets sent there are lost in the kernel"
                 ));
                 Carrier::Lost
             }

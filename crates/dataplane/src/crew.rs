@@ -10,7 +10,7 @@
 //! along its packets, qdiscs and timers, and is handed over between two steps: nothing is
 //! reordered, nothing is shared.
 //!
-//! *When.* Each thread measures ten times a second how much of its core it uses. A worker leaves
+//! *When.* Each thread measures ten times per second how much of its core it uses. A worker leaves
 //! its own thread if the host would then use at most [`HOST_MOST`]. It returns when the host uses
 //! more than [`HOST_FULL`], or has been running without a pause for twice [`STREAK`], which a burst
 //! at line rate causes long before its rings are full; then it stays for [`STAY`].

@@ -146,7 +146,10 @@ impl<D: Switches> Repairs<D> {
                 if !self.was_on.contains(&entry) {
                     self.was_on.push(entry.clone());
                     if let Err(error) = write(&self.record, &self.was_on) {
-                        log::warn!("cannot note what was on in {:?}: {error}", self.record);
+                        log::warn!(
+                            "cannot record the offloads that were on in {:?}: {error}",
+                            self.record
+                        );
                     }
                 }
                 match device.switch(offload, false) {

@@ -64,7 +64,7 @@ pub struct RteSched {
 }
 
 impl RteSched {
-    /// A port of `rate` bytes a second with `pipes` pipes (a power of two) for `packets` packets,
+    /// A port of `rate` bytes per second with `pipes` pipes (a power of two) for `packets` packets,
     /// of which at most `batch` move per call.
     pub fn new(pipes: u32, rate: u64, packets: u32, batch: usize) -> Result<Self, Error> {
         let port = Port::new(library()?, pipes, rate, QUEUE)?;

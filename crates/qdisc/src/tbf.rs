@@ -23,7 +23,7 @@
 //!
 //! Cost: on arrival a price and two comparisons, at departure the meter's; the inner qdisc is
 //! called once each way. Nothing is allocated. Counted, from arrival to departure over a
-//! `pfifo` and with a bucket of its own: 178 instructions a packet, to which a shared seat adds
+//! `pfifo` and with a bucket of its own: 178 instructions per packet, to which a shared seat adds
 //! 50 (`equal`) to 100 (`edt`); `instruction-count` in the `bench` crate holds it there.
 //!
 //! Non-goals: dropping from the head, segmentation of frames that are too long (frames are as on

@@ -342,7 +342,7 @@ impl Sets {
         self.get(from).ok_or_else(|| missing(from))?;
         if host.references(from) > 0 {
             return refuse(
-                "Set cannot be renamed: it is in use by a filter; use swap to change what it holds",
+                "Set cannot be renamed: it is in use by a filter; use swap to change its contents",
             );
         }
         if let Some(named) = self.named.remove(from) {

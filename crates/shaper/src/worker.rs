@@ -24,12 +24,12 @@ use narrows_units::Nanos;
 use std::sync::Arc;
 
 /// The most packets that move at once. Long enough to spread a system call thin (at 64 it
-/// is some 20 ns a packet), short enough that the other direction does not wait long for its
+/// is some 20 ns per packet), short enough that the other direction does not wait long for its
 /// turn (64 full frames take 50 us at 15 Gbit/s).
 pub const BATCH: usize = 64;
 
 /// How long arrivals may wait unseen because their queue waits for its rate or for its device
-/// ([`Pause::listen`]), at most: a quarter of the time in which a million packets a second fill
+/// ([`Pause::listen`]), at most: a quarter of the time in which a million packets per second fill
 /// a ring of 2048. The caller of [`Worker::step`] must keep to it.
 pub const UNSEEN_MAX: Nanos = Nanos::from_micros(500);
 

@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 pub enum Measure {
     /// What left, as a part of the limit (1 is all of it).
     Utilization,
-    /// How far what left is from the limit, in per cent of it; above is positive.
+    /// How far what left is from the limit, in percent of it; above is positive.
     DeviationPercent,
     /// What left.
     MbitPerSec,
@@ -68,7 +68,7 @@ pub enum Measure {
     /// what it got to its max–min fair share of the limit. Open-loop traffic wants its configured
     /// rate.
     JainHosts,
-    /// By how much the fullest window of 1 ms exceeded the limit, in per cent; below is negative.
+    /// By how much the fullest window of 1 ms exceeded the limit, in percent; below is negative.
     /// Windows begin at every fiftieth of their length.
     #[serde(rename = "window_1ms_percent")]
     Window1ms,
@@ -79,7 +79,7 @@ pub enum Measure {
     #[serde(rename = "window_100ms_percent")]
     Window100ms,
     /// By how much the rate of a flow is off its pace over windows of a millisecond, either way, in
-    /// per cent: the mean of all flows' windows. Flows that have a pace are `backlogged` ones.
+    /// percent: the mean of all flows' windows. Flows that have a pace are `backlogged` ones.
     #[serde(rename = "off_1ms_percent")]
     Off1ms,
     /// The same of the window that was off most.
@@ -95,7 +95,7 @@ pub enum Measure {
     #[serde(rename = "all_off_100ms_percent")]
     AllOff100ms,
     /// How many of all gaps between a packet and the next but one of its flow are below a quarter
-    /// of two packets' time at its pace, in per cent.
+    /// of two packets' time at its pace, in percent.
     #[serde(rename = "three_at_once_percent")]
     ThreeAtOnce,
     /// The mean number of packets that leave in a step, over steps in which any does: the batch
@@ -112,7 +112,7 @@ pub enum Measure {
 pub struct Outcome {
     /// Every measure that applies.
     pub measures: std::collections::BTreeMap<Measure, f64>,
-    /// By queue: what left, in per cent of the limit.
+    /// By queue: what left, in percent of the limit.
     pub queue_percent: Vec<f64>,
     /// Lines to plot.
     pub series: Vec<Series>,

@@ -171,7 +171,7 @@ fn open(sources: Vec<Box<dyn Source>>) -> Load {
     Load { sources, closed: Vec::new(), groups, headers: [].into() }
 }
 
-/// On each queue a load, in per cent of `rate`.
+/// On each queue a load, in percent of `rate`.
 fn loads(len: u32, rate: Rate, percent: &[u64]) -> Load {
     let source = |(queue, percent): (usize, &u64)| -> Box<dyn Source> {
         if *percent == 0 {

@@ -70,7 +70,7 @@ fn figure(name: &str, strategy: &str, overrides: &[&str]) -> Figures {
 /// Long enough for what is measured, and shorter than in the file.
 const SHORT: [&str; 2] = ["run.warmup=6ms", "run.length=30ms"];
 
-/// In per cent of the limit.
+/// In percent of the limit.
 const ACCURACY: f64 = 0.05;
 
 #[test]
@@ -183,7 +183,7 @@ fn one_queue_alone_comes_to_the_full_rate_no_later_than_with_equal() {
     }
 }
 
-/// The most by which any window of 10 ms may exceed the limit, in per cent.
+/// The most by which any window of 10 ms may exceed the limit, in percent.
 const WINDOW: f64 = 0.5;
 /// Of eight queues at 10 Gbit/s, in microseconds: the least that is derived.
 const SYNC_TIME_US: f64 = 20.0;
@@ -232,7 +232,7 @@ fn as_good(derived: f64, best: f64, noise: f64) -> bool {
 #[test]
 fn the_derived_sync_time_is_as_good_as_the_best_that_could_be_set_by_hand() {
     const SEEDS: u32 = 8;
-    // In per cent of 10 ms at 15 Gbit/s a packet of 1514 bytes is 0.0081: the derived time is up to
+    // In percent of 10 ms at 15 Gbit/s a packet of 1514 bytes is 0.0081: the derived time is up to
     // five packets worse than the best there, which is more than 5 % of 0.13 %. A queue that stands
     // for three packets more, in microseconds, is no worse.
     let lower_is_better = [

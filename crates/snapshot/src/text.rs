@@ -101,7 +101,7 @@ impl Port {
             rate(self.rx_rate_bps)
         )?;
         if self.no_carrier {
-            writeln!(out, "  no carrier: what is sent here is lost in the kernel")?;
+            writeln!(out, "  no carrier: packets sent here are lost in the kernel")?;
         }
         if self.delays.packets() > 0 {
             let [p50, p99, p999, max] = self.delays.told();
@@ -259,7 +259,7 @@ mod tests {
         let expected = "\
 narrows running for 61 s, fail-open (bridge nrwbr7)
 eth2: native copy, mtu 1500, 1 queues, qdisc cake, rate 100 Mbit/s, up to 61440 B an instance; sending 99 Mbit/s, receiving 0 bit/s
-  no carrier: what is sent here is lost in the kernel
+  no carrier: packets sent here are lost in the kernel
   total  : rx 1 pkt 60 B, tx 5 pkt 500 B, backlog 2 pkt 200 B, dropped 4 (limit 3, too_long 1)
   queue 0: rx 1 pkt 60 B, tx 5 pkt 500 B, backlog 2 pkt 200 B, dropped 4 (limit 3, too_long 1)
   to the kernel: 9 for this box, 0 on queues without a worker

@@ -12,7 +12,7 @@ use crate::ticks::Bucket;
 use crate::words::{Words, abbreviates};
 use crate::{Host, number, qdisc};
 use narrows_classify::{
-    Action, ActionId, ActionKind, ActionStats, Control, Mark, Per, Police, Random, AccountKey,
+    AccountKey, Action, ActionId, ActionKind, ActionStats, Control, Mark, Per, Police, Random,
 };
 use narrows_policy::{ActionDraft, BoundAction, ClassId, Cookie, Parent, Policy, Verb};
 use narrows_units::{Bytes, Nanos, wire::Overhead};
@@ -98,7 +98,7 @@ pub(crate) fn parse(words: &mut Words) -> Result<ActionDraft, Complaint> {
         )),
         "mirred" => Err(bad(
             kind,
-            "Error: \"mirred\" is not supported here: what comes in at one port goes out of the other.",
+            "Error: \"mirred\" is not supported here: packets that arrive at one port leave at the other.",
         )),
         "pedit" | "vlan" | "nat" | "csum" | "mpls" | "tunnel_key" | "skbmod" | "ife" => Err(bad(
             kind,
@@ -384,7 +384,7 @@ impl Many {
         match u64::from(newcomers) <= most {
             true => Ok(Some(Per { key, block, room, newcomers })),
             false => Err(format!(
-                "Error: with {newcomers} newcomers a second those who are blocked could take all room: \
+                "Error: with {newcomers} newcomers a second blocked keys could take all room: \
                  give at most newcomers {most}, or more room, or a shorter block."
             )),
         }

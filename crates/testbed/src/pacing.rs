@@ -13,7 +13,7 @@
 //! and for 64 at four rates: the deviation of the rate over short windows, and the gaps between a
 //! packet and the next but one, as in the paper's section VI.B and its Fig. 17.
 //!
-//! *The load.* Each flow gets a few per cent more than its rate, so that it always has a backlog
+//! *The load.* Each flow gets a few percent more than its rate, so that it always has a backlog
 //! and every packet waits for its time; the excess is dropped at the flow's own limit. The queues
 //! are filled before the measurement. Packets are counted when they are sent.
 //!

@@ -14,7 +14,7 @@
 //!
 //! *What is measured.* Delivered: whole frames at the server's device. Offered: frames that the
 //! client's device was given, including those that it dropped. By queue: the bytes that each sent,
-//! from Narrows' own counters. Everything in per cent of the limit.
+//! from Narrows' own counters. Everything in percent of the limit.
 
 use crate::bed::{CLIENT, PORT_B, QUEUES, SINK_MAC};
 use crate::counters::{Counters, Counts};
@@ -45,7 +45,7 @@ const BURST: Nanos = Nanos::from_millis(16);
 /// How long a packet may wait.
 const LATENCY: &str = "50ms";
 
-/// One strategy. Medians over rounds unless said otherwise, in per cent of the limit.
+/// One strategy. Medians over rounds unless said otherwise, in percent of the limit.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// Its name.
@@ -187,7 +187,7 @@ impl Sample {
     }
 }
 
-/// `bytes` in `span`, in per cent of what the limit passes in it.
+/// `bytes` in `span`, in percent of what the limit passes in it.
 fn percent(bytes: u64, span: Duration) -> f64 {
     bytes as f64 * 8.0 / (span.as_secs_f64() * LIMIT.bits_per_sec() as f64) * 100.0
 }

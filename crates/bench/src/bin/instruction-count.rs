@@ -21,7 +21,7 @@ const MANY: u64 = 110_000;
 const CAKE_FLOWS: u32 = 1024;
 /// Flows that timing wheels hold, and how: what `bench wheels` is about.
 const WHEELS_WORK: [&str; 3] = ["1024", "equal", "drain"];
-/// How far over its budget a structure may be, in per cent: compilers differ by less.
+/// How far over its budget a structure may be, in percent: compilers differ by less.
 const TOLERANCE_PERCENT: f64 = 3.0;
 
 fn main() -> anyhow::Result<()> {

@@ -37,7 +37,7 @@ pub struct Row {
     pub load: &'static str,
     /// Threads, each with a queue and a seat of its own.
     pub threads: usize,
-    /// Million packets a second, all threads together.
+    /// Million packets per second, all threads together.
     pub mpps: f64,
     /// The same a thread.
     pub mpps_per_thread: f64,

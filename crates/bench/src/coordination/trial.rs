@@ -195,7 +195,7 @@ impl Outcome {
         self.threads.iter().map(|work| work.packets).sum()
     }
 
-    /// Million packets a second, all threads together.
+    /// Million packets per second, all threads together.
     pub(super) fn mpps(&self) -> f64 {
         self.packets() as f64 / self.window.0 as f64 * 1e3
     }
@@ -206,7 +206,7 @@ impl Outcome {
         busy as f64 / self.packets() as f64
     }
 
-    /// How far what left is from what the limit lets pass in the window, in per cent of it.
+    /// How far what left is from what the limit lets pass in the window, in percent of it.
     pub(super) fn deviation_percent(&self) -> f64 {
         let sent = self.packets() as f64 * f64::from(self.load.packet_bytes());
         let rate = self.load.limit().rate.bits_per_sec() as f64 / 8.0;

@@ -40,7 +40,7 @@ pub struct Row {
     pub ratio_to_fifo: Option<f64>,
     /// The same by those of `rte_sched`.
     pub ratio_to_rte_sched: Option<f64>,
-    /// Million packets a second, all threads together.
+    /// Million packets per second, all threads together.
     pub mpps: Option<f64>,
     /// Memory for each leaf, once each that is active has had packets: packets included, as well as
     /// what there is once.

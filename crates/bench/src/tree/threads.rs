@@ -45,7 +45,7 @@ pub(super) fn rows(subject: Subject, shape: Shape, options: &Options) -> Result<
     Ok(rows)
 }
 
-/// The processor time of a packet, and million packets a second of all threads together.
+/// The processor time of a packet, and million packets per second of all threads together.
 fn measure(
     subject: Subject,
     shape: Shape,

@@ -1,6 +1,6 @@
 //! What everybody has: a binary heap, from the standard library.
 //!
-//! Cost: O(log n) an operation, 24 bytes a packet side by side, no rounding at all.
+//! Cost: O(log n) an operation, 24 bytes per packet side by side, no rounding at all.
 
 use narrows_packet::{PacketId, Packets};
 use narrows_qdisc::pacing::{Calendar, Slot};

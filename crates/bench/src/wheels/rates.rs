@@ -1,6 +1,6 @@
 //! The rates at which flows are paced.
 //!
-//! Whatever they are, together they are 100 Gbit/s of packets of 1500 bytes: 120 ns a packet.
+//! Whatever they are, together they are 100 Gbit/s of packets of 1500 bytes: 120 ns per packet.
 //!
 //! The mix is a bounded Pareto distribution from 10 Kbit/s to 10 Gbit/s. Flow `i` of `n` has its
 //! quantile at `(i + 1/2) / n`, so that there is no chance in it; the shape is the one with which

@@ -30,7 +30,7 @@ const DESTINATION_PORT: usize = 36;
 const PRIORITY_OF: [(u8, usize); LEAVES] = [(0x00, 0), (0x08, 2), (0x10, 6), (0x18, 4)];
 
 /// A rate that no CPU reaches with such frames, for each CPU, and one that each exceeds: 20 Gbit/s
-/// and 500 Mbit/s, in bytes a second.
+/// and 500 Mbit/s, in bytes per second.
 const FREE: u64 = 2_500_000_000;
 const BOUND: u64 = 62_500_000;
 

@@ -3,7 +3,7 @@
 use super::maps::{row_count, ticks_of, ticks_per_byte};
 use super::skeleton::types;
 use super::term::{Does, Field, LookUp, Policer, Step, Term};
-use super::{Endpoint, COUNTERS_MAX};
+use super::{COUNTERS_MAX, Endpoint};
 use narrows_units::Nanos;
 
 /// The number of no counter.

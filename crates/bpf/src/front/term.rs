@@ -252,7 +252,9 @@ impl Term {
             self.masks[from as usize..to as usize].iter().any(|bits| *bits != 0)
         };
         let of_flows = |step: &Step| match step.does {
-            Does::Police(Policer { accounts: Some(accounts), .. }) => accounts.key == AccountKey::Flow,
+            Does::Police(Policer { accounts: Some(accounts), .. }) => {
+                accounts.key == AccountKey::Flow
+            }
             _ => false,
         };
         fields(Field::SourcePort, Field::EtherType)

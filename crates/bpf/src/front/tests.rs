@@ -230,7 +230,8 @@ fn ipv6_ports_ethernet_addresses_and_counters_are_looked_up_too() {
     bench.run("add ports 10.0.0.0/8,udp:53");
     let look_up = bench.look_up("ports", false);
     let by = |port| LookUp { port: Some(port), ..look_up };
-    let (to, from) = (bench.dropping(&[by(Endpoint::Destination)]), bench.dropping(&[by(Endpoint::Source)]));
+    let (to, from) =
+        (bench.dropping(&[by(Endpoint::Destination)]), bench.dropping(&[by(Endpoint::Source)]));
     assert!(is_dropped(&to, "10.0.0.1") && !is_dropped(&from, "10.0.0.1"));
     assert!(!is_dropped(&to, "11.0.0.1"));
     bench.run("create macs hash:mac");

@@ -84,7 +84,7 @@ const WINDOWS: usize = 5;
 /// The length of a window.
 const WINDOW: Duration = Duration::from_millis(400);
 
-/// The rate of each class, in bits a second: the median of some windows.
+/// The rate of each class, in bits per second: the median of some windows.
 pub(crate) fn rates(instance: &Instance) -> BTreeMap<String, f64> {
     let mut of_class: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     let (mut since, mut before) = (Instant::now(), sent(instance));

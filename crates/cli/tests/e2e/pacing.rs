@@ -17,7 +17,7 @@ use std::time::Duration;
 const WARM_UP: Duration = Duration::from_millis(500);
 /// The length of the measurement.
 const WINDOW: Duration = Duration::from_millis(1000);
-/// The allowed deviation of the rate in per cent: a machine that pauses at the end of the window
+/// The allowed deviation of the rate in percent: a machine that pauses at the end of the window
 /// takes away this much.
 const TOLERANCE: f64 = 10.0;
 /// The size of all frames, in bytes.

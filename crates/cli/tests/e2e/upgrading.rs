@@ -133,7 +133,7 @@ fn received(arrivals: &[Arrival]) -> Received {
     result
 }
 
-/// The limits from the client to the server, and back, in bits a second.
+/// The limits from the client to the server, and back, in bits per second.
 const LIMITS: [u64; 2] = [20_000_000, 10_000_000];
 const BURST: u64 = 50_000;
 
@@ -252,9 +252,9 @@ fn a_new_binary_that_fails_at_any_stage_changes_nothing() {
     let cases = [
         ("none", None, "cannot start"),
         ("garbage", Some("\u{7f}ELF garbage".to_owned()), "cannot start"),
-        ("ends", Some("#!/bin/sh\nexit 3\n".to_owned()), "before it said what it is"),
+        ("ends", Some("#!/bin/sh\nexit 3\n".to_owned()), "before it introduced itself"),
         ("nonsense", Some("#!/bin/sh\necho hello world >&0\n".to_owned()), "a compatible narrows"),
-        ("hangs", Some("#!/bin/sh\nexec sleep 60\n".to_owned()), "too long saying what it is"),
+        ("hangs", Some("#!/bin/sh\nexec sleep 60\n".to_owned()), "too long introducing itself"),
         ("other", Some(format!("#!/bin/sh\n{other} exec sleep 60\n")), "format 999"),
         (
             "refuses",

@@ -21,7 +21,7 @@ const LEASE: Nanos = Nanos::from_micros(16);
 
 /// Credit that is left to queues within their share. Also how far the limit can be
 /// exceeded when queues wake up together, which is why it is not more. Chosen by measurement:
-/// with a third of it, shares of 32 queues differ by tens of per cent; with twice as much they are
+/// with a third of it, shares of 32 queues differ by tens of percent; with twice as much they are
 /// no fairer, and the overshoot is twice as large (`narrows sim mqcake-induced`,
 /// `mqcake-imbalance`).
 const CUSHION: Nanos = Nanos::from_micros(1);

@@ -20,7 +20,7 @@ pub(super) const EPOCH: Nanos = Nanos(3_495_253);
 /// class that stops is lent.)
 pub(super) const EXPIRY: Nanos = Nanos(16 * EPOCH.0);
 
-/// Bytes at `rate`, in bytes a second, over `span`.
+/// Bytes at `rate`, in bytes per second, over `span`.
 pub(super) fn earned(rate: u64, span: Nanos) -> i64 {
     let bytes = u128::from(rate) * u128::from(span.0) / 1_000_000_000;
     i64::try_from(bytes).unwrap_or(i64::MAX)
@@ -32,7 +32,7 @@ pub(super) struct Bucket {
     filling: AtomicBool,
     /// When it was filled last, in nanoseconds.
     filled: AtomicU64,
-    /// How fast it is filled, in bytes a second.
+    /// How fast it is filled, in bytes per second.
     rate: AtomicU64,
     tokens: AtomicI64,
 }
@@ -104,7 +104,7 @@ impl Bucket {
         self.tokens.load(Ordering::Relaxed)
     }
 
-    /// How fast it is filled, in bytes a second.
+    /// How fast it is filled, in bytes per second.
     #[inline]
     pub(super) fn rate(&self) -> u64 {
         self.rate.load(Ordering::Relaxed)

@@ -57,7 +57,7 @@ pub(super) struct Node {
     /// Its place in the graph.
     pub(super) parent: Option<usize>,
     children: Vec<usize>,
-    /// What those directly below it are assured, in bytes a second.
+    /// What those directly below it are assured, in bytes per second.
     promised: u64,
     /// Whom it asks, with how many classes above this one the lowest stands that is above both.
     /// `None` where that follows from the tree.
@@ -214,7 +214,7 @@ impl Graph {
         turn.fill(u64::midpoint(old, new), Bytes(LEAST_FRAMES * FRAME));
     }
 
-    /// The rate of the class at `place` in bytes a second: as it was set, or as it would be now
+    /// The rate of the class at `place` in bytes per second: as it was set, or as it would be now
     /// where that is forgotten.
     fn rate(&self, place: usize, now: Nanos) -> u64 {
         let own = &self.nodes[place].state.own;

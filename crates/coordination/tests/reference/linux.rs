@@ -20,7 +20,7 @@ struct Queue {
     sent: u64,
 }
 
-/// What leaves altogether at `limit` bit/s, in per cent of it, when `loads` (in per cent of it as
+/// What leaves altogether at `limit` bit/s, in percent of it, when `loads` (in percent of it as
 /// well) are offered to the first queues.
 pub fn delivered(limit: u64, loads: &[u64], pattern: Pattern) -> f64 {
     let time = u64::from(FRAME) * 8_000_000_000 / limit;

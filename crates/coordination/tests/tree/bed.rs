@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 pub const MBIT: u64 = 1_000_000;
 
-/// A class with these rates in bits a second, below `parent`.
+/// A class with these rates in bits per second, below `parent`.
 pub fn class(parent: Option<u32>, rate: u64, ceil: u64) -> Class {
     let (rate, ceil) = (Rate::from_bits_per_sec(rate), Rate::from_bits_per_sec(ceil));
     let burst = |rate: Rate| Bytes((rate.bits_per_sec() / 8 / 1000).max(6 * 1514));
@@ -31,7 +31,7 @@ pub fn class(parent: Option<u32>, rate: u64, ceil: u64) -> Class {
 pub enum Demand {
     /// More than can leave.
     Endless,
-    /// So many bits a second.
+    /// So many bits per second.
     Rate(u64),
 }
 
@@ -395,7 +395,7 @@ impl Bed {
         queue.free.extend_from_slice(out.as_slice());
     }
 
-    /// Lets time pass. Returns what each class has sent meanwhile, in bits a second.
+    /// Lets time pass. Returns what each class has sent meanwhile, in bits per second.
     pub fn run(&mut self, span: Nanos) -> BTreeMap<u32, f64> {
         let (before, end) = (self.sent.clone(), self.now + span);
         let mut first = 0;
@@ -426,7 +426,7 @@ impl Bed {
         self.sent_by.iter().map(rate).collect()
     }
 
-    /// By how many bytes a class was ever above its ceiling, at most.
+    /// By how many bytes per class was ever above its ceiling, at most.
     pub fn most_above_ceiling(&self, class: u32) -> u64 {
         (self.excess[&class].most / 8.0) as u64
     }

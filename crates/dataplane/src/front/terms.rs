@@ -4,7 +4,9 @@
 //! identified by number.
 
 use super::FrontError;
-use narrows_bpf::{Accounts, Endpoint, Does, Field, LookUp, Policer, Step, Term, Then, AccountKey, Word, has};
+use narrows_bpf::{
+    AccountKey, Accounts, Does, Endpoint, Field, LookUp, Policer, Step, Term, Then, Word, has,
+};
 use narrows_classify::{
     ANY_PROTOCOL, Action, ActionId, Control, End, Flower, Police, PortRange, Prefix, Selector, VLAN,
 };

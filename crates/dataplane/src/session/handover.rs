@@ -186,7 +186,7 @@ impl Inherited {
             of_worker.fits(first, count, frame_size)
         };
         if queued.len() != self.parts.len() || !queued.iter().zip(&self.parts).all(fits) {
-            let reason = "what is queued does not lie in the workers' frames".to_owned();
+            let reason = "queued packets lie outside the workers' frames".to_owned();
             return Err(SessionError::Inheritance(reason));
         }
         for (worker, queued) in self.workers.iter_mut().zip(queued) {

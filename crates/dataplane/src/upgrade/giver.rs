@@ -186,7 +186,7 @@ impl Giver {
                     Ok(Some(status)) => format!(
                         "the new binary ended ({status}) {}; its log says why",
                         match self.stage {
-                            Stage::Greeting => "before it said what it is",
+                            Stage::Greeting => "before it introduced itself",
                             Stage::Preparing => "while it was getting ready",
                             Stage::Taking => "while it was taking over",
                         }

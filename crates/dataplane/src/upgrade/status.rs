@@ -83,9 +83,9 @@ pub(crate) enum Stage {
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Greeting => "saying what it is",
+            Self::Greeting => "introducing itself",
             Self::Preparing => "getting ready",
-            Self::Taking => "taking over what is queued",
+            Self::Taking => "taking over queued packets",
         })
     }
 }

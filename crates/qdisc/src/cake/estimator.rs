@@ -43,7 +43,7 @@ pub(super) struct Estimator {
     window_began: Nanos,
     window: Bytes,
     packets: u32,
-    /// The average peak in bytes a second, once there was one.
+    /// The average peak in bytes per second, once there was one.
     peak: Option<u64>,
     changed: Nanos,
 }

@@ -88,7 +88,7 @@ mod tests {
         Probability((percent / 100.0 * f64::from(u32::MAX)) as u32)
     }
 
-    /// The share of packets lost in per cent, and how many are lost in a row on average.
+    /// The share of packets lost in percent, and how many are lost in a row on average.
     fn lost(loss: Loss) -> (f64, f64) {
         let (mut losses, mut chances) = (Losses::default(), Chances::new(11, 0));
         let lost: Vec<bool> = (0..PACKETS).map(|_| losses.happens(&loss, &mut chances)).collect();

@@ -144,7 +144,7 @@ impl Outcome {
         self.batches[pattern as usize]
     }
 
-    /// Which part of what was delivered came marked, in per cent.
+    /// Which part of what was delivered came marked, in percent.
     pub fn marked_percent(&self) -> f64 {
         self.marked as f64 * 100.0 / self.books.delivered.max(1) as f64
     }

@@ -48,7 +48,7 @@ pub enum GroupMeasure {
     /// One of a hundred is longer.
     #[serde(rename = "gap_p99_us")]
     GapP99,
-    /// Gaps below a quarter of two packets' time at the pace, in per cent of all.
+    /// Gaps below a quarter of two packets' time at the pace, in percent of all.
     #[serde(rename = "three_at_once_percent")]
     ThreeAtOnce,
 }

@@ -2,7 +2,7 @@
 //!
 //! *Deviation.* A flow's rate over windows: each begins with the packet with which the previous one
 //! ended and lasts until the first packet after its time has passed, so that no packet is split and
-//! none is left out. The figure is the absolute deviation of the rate, in per cent of the pace.
+//! none is left out. The figure is the absolute deviation of the rate, in percent of the pace.
 //! Windows in which a flow has less than four packets are ignored.
 //!
 //! *Bursts.* The time from a packet to the next but one of its flow. Below a quarter of two packet
@@ -32,7 +32,7 @@ struct Window {
 }
 
 impl Window {
-    /// A packet of `len` bytes at `at`. Where the window has taken `length`: by how many per cent
+    /// A packet of `len` bytes at `at`. Where the window has taken `length`: by how many percent
     /// of `pace` (bytes a nanosecond) it is off, and the next one begins.
     #[inline]
     fn came(&mut self, at: Nanos, len: u32, pace: f64, length: Nanos) -> Option<f64> {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 /// `finished` as one object: what was run, and `rows`, one a run, each with its strategy, the
 /// point of the sweep by its paths, each measure by its name (`null` where it never came about),
-/// what the paper has, by queue what left in per cent of the limit, by group of the traffic its
+/// what the paper has, by queue what left in percent of the limit, by group of the traffic its
 /// measures, and what workers dropped by reason.
 pub fn json(finished: &Finished<'_>) -> Value {
     let scenario = finished.scenario;

@@ -68,7 +68,7 @@ impl Quantity {
             .ok_or_else(|| format!("\"{}\" is no rate: {}", self.0, number::RATE_HINT))
     }
 
-    /// A rate, perhaps in per cent of the limit.
+    /// A rate, perhaps in percent of the limit.
     pub(super) fn load(&self, limit: Rate) -> Result<Rate, String> {
         let Some(percent) = self.0.trim().strip_suffix('%') else {
             return self.rate().map_err(|why| format!("{why}, or a part of the limit, as 90%"));

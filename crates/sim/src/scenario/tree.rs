@@ -84,7 +84,7 @@ pub struct CapacityPaper {
 pub enum TreeOutcome {
     /// Of applications.
     Rates(Outcome),
-    /// Of cores: millions of packets a second.
+    /// Of cores: millions of packets per second.
     Mpps(f64),
 }
 

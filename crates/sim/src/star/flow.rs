@@ -12,7 +12,7 @@ use crate::tcp::sender::Sender;
 use narrows_units::Nanos;
 use std::collections::VecDeque;
 
-/// How many times a second a connection's small queue may be sent.
+/// How many times per second a connection's small queue may be sent.
 const SMALL_QUEUES: f64 = 1000.0;
 /// It holds so many packets at least …
 const LEAST_QUEUE: f64 = 2.0;

@@ -8,9 +8,9 @@ use narrows_units::{Bytes, Rate};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
-    /// Which part of the packets came marked, in per cent.
+    /// Which part of the packets came marked, in percent.
     MarkedPercent,
-    /// What came, in per cent of what the senders may send.
+    /// What came, in percent of what the senders may send.
     ThroughputPercent,
     /// Packets that a host sent at once, on average.
     PacketsPerBatch,

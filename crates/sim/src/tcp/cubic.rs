@@ -8,7 +8,7 @@
 use crate::tcp::control::{Ack, CongestionControl, INITIAL_WINDOW, LEAST_WINDOW};
 use narrows_units::Nanos;
 
-/// How fast the window grows, in segments a second cubed (section 5).
+/// How fast the window grows, in segments per second cubed (section 5).
 const C: f64 = 0.4;
 /// The window's factor after a loss (section 4.6).
 const BETA: f64 = 0.7;

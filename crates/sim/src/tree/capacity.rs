@@ -1,4 +1,4 @@
-//! How many packets a second cores can decide about together.
+//! How many packets per second cores can decide about together.
 //!
 //! All cores send for all applications as fast as they can: each takes a batch for one, asks the
 //! tree, and goes on to the next. The answers are those of the tree's own seats; how long they take
@@ -71,7 +71,7 @@ struct Model<'a> {
     lines: Vec<Line>,
 }
 
-/// How many packets a second pass, in millions.
+/// How many packets per second pass, in millions.
 ///
 /// # Errors
 /// A policy that is none, or has no such classes.

@@ -35,7 +35,7 @@ impl Books {
         self.sent == self.delivered + self.dropped + self.overflowed + self.under_way
     }
 
-    /// Which part was dropped, in per cent.
+    /// Which part was dropped, in percent.
     pub fn lost_percent(&self) -> f64 {
         (self.dropped + self.overflowed) as f64 * 100.0 / self.sent.max(1) as f64
     }

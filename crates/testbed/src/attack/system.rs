@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::Stdio;
 
-/// The limit of each source, in packets a second: several times what the client sends.
+/// The limit of each source, in packets per second: several times what the client sends.
 const PER_SOURCE: u32 = 200_000;
 
 /// One of them.

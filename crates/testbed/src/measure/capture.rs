@@ -5,7 +5,7 @@
 //!
 //! Each frame has the time at which the kernel received it, to the nanosecond. If only the time
 //! matters, [`Capture::of_times`] takes the first bytes of frames and reads them in blocks, so that
-//! a few hundred thousand frames a second do not disturb the measurement.
+//! a few hundred thousand frames per second do not disturb the measurement.
 
 use crate::collect::Collector;
 use crate::namespace::Namespace;
@@ -99,7 +99,7 @@ impl Capture {
         self.end()?;
         let said = self.said.text();
         let missed = parse_missed(&said)
-            .with_context(|| format!("tcpdump does not say what it missed: {said}"))?;
+            .with_context(|| format!("tcpdump does not report misses: {said}"))?;
         Ok((self.file.look(parse), missed))
     }
 

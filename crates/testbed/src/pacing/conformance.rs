@@ -52,7 +52,7 @@ pub struct ConformanceRow {
     pub packets: usize,
     /// Packets that the capture missed, of all flows: if there are any, gaps are too long.
     pub missed: u64,
-    /// How far each flow's rate over the whole time is off, in per cent; between the extremes.
+    /// How far each flow's rate over the whole time is off, in percent; between the extremes.
     pub whole_percent: Spread,
     /// The same over windows; those in which a flow has less than four packets are left out.
     pub windows: Vec<Deviation>,

@@ -16,7 +16,7 @@ use std::fmt;
 /// The target for how much more the others cost than `flowbundler`, above the traffic's own cost,
 /// with the most flows.
 const TO_REACH: f64 = 2.6;
-/// If less than this is offered, in per cent of the rate, flows run dry and there is nothing to
+/// If less than this is offered, in percent of the rate, flows run dry and there is nothing to
 /// pace.
 const OFFERED_LEAST: f64 = 100.0;
 
@@ -29,7 +29,7 @@ pub struct CostRow {
     pub system: &'static str,
     /// Packets sent, a second.
     pub packets_per_second: Spread,
-    /// The same in per cent of the sum of all rates.
+    /// The same in percent of the sum of all rates.
     pub of_rate_percent: Spread,
     /// The offered load, in percent of the same.
     pub offered_percent: Spread,

@@ -4,13 +4,13 @@ use crate::spread::Spread;
 use narrows_units::Nanos;
 use serde::Serialize;
 
-/// A deviation up to this is what the paper reports, in per cent.
+/// A deviation up to this is what the paper reports, in percent.
 const GOOD_PERCENT: f64 = 0.3;
 
 /// A window with fewer packets than this depends more on where it begins than on the rate.
 const PACKETS_MIN: f64 = 4.0;
 
-/// The deviation of the rate over windows of one length, in either direction, in per cent of the
+/// The deviation of the rate over windows of one length, in either direction, in percent of the
 /// rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Deviation {
@@ -56,7 +56,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// The deviation of the rate over the whole trace, in per cent; negative below.
+    /// The deviation of the rate over the whole trace, in percent; negative below.
     fn deviation_percent(&self) -> Option<f64> {
         let (first, last) = (*self.at.first()?, *self.at.last()?);
         self.off_percent(self.at.len() - 1, last - first)

@@ -50,7 +50,7 @@ pub struct Way {
     pub flows_bps: Vec<f64>,
     /// Jain's index of these, if they should be equal.
     pub jain: Option<f64>,
-    /// What each queue has sent of it, in per cent.
+    /// What each queue has sent of it, in percent.
     pub queue_percent: Vec<f64>,
 }
 

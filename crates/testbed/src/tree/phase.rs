@@ -40,7 +40,7 @@ pub(super) const PHASES: [Phase; 6] = [
     },
     Phase {
         name: "evening",
-        shows: "all ask for more than there is: what is assured, and the rest to web before bulk",
+        shows: "all demand more than the link: assured rates, then the rest to web before bulk",
         asked: sites(BUSY, BUSY),
     },
     Phase {
@@ -60,7 +60,7 @@ pub(super) const PHASES: [Phase; 6] = [
     },
     Phase {
         name: "evening again",
-        shows: "north is back, and has at once what is assured to it",
+        shows: "north is back, and has its assured rates at once",
         asked: sites(BUSY, BUSY),
     },
 ];

@@ -26,7 +26,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// How far delivered is from due, in per cent of it; `None` if nothing is due.
+    /// How far delivered is from due, in percent of it; `None` if nothing is due.
     pub fn off_percent(&self) -> Option<f64> {
         (self.due_bps > 0.0).then(|| (self.delivered_bps / self.due_bps - 1.0) * 100.0)
     }

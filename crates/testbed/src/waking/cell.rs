@@ -21,7 +21,7 @@ const SPARE: Duration = Duration::from_secs(5);
 /// The measurements of one round.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
-    /// Cores' time of the whole machine, in per cent of one core, with nothing to forward.
+    /// Cores' time of the whole machine, in percent of one core, with nothing to forward.
     pub(super) idle_cpu_percent: f64,
     /// The same under load.
     pub(super) cpu_percent: f64,
@@ -70,7 +70,7 @@ pub(super) fn measure(bed: &Testbed, window: Duration) -> Result<Sample> {
     Ok(Sample { idle_cpu_percent, cpu_percent, switches_per_sec, ping_p99_us, rates })
 }
 
-/// The whole machine for `window`: per cent of a core, and switches a second.
+/// The whole machine for `window`: percent of a core, and switches a second.
 fn over(window: Duration) -> Result<(f64, f64)> {
     let (at, before) = (Instant::now(), MachineTime::now()?);
     thread::sleep(window);

@@ -23,7 +23,7 @@ struct Rule {
 enum Better {
     Lower,
     Higher,
-    /// Nearer to half of the total, in per cent.
+    /// Nearer to half of the total, in percent.
     Half,
 }
 

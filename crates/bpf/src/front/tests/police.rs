@@ -16,7 +16,7 @@ fn with(policer: Policer) -> Term {
     Term { steps: vec![step], ..Term::any() }
 }
 
-/// As many packets a second, of all or of each, and as many at once.
+/// As many packets per second, of all or of each, and as many at once.
 pub(super) fn policing(rate: u64, burst: u64, key: Option<AccountKey>) -> Term {
     each(rate, burst, key.map(|key| Accounts { key, ..ACCOUNTS }))
 }
@@ -34,7 +34,7 @@ fn passed(front: &Front, source: &str, count: usize) -> usize {
 #[test]
 fn what_exceeds_a_rate_is_dropped_and_counted() {
     let Some(mut bench) = Bench::new() else { return };
-    // Two bytes a second: nothing comes back during this test.
+    // Two bytes per second: nothing comes back during this test.
     let slow = Rate::from_bits_per_sec(16);
     let rate = Some((slow, Bytes(640)));
     let policer =

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// How long the steps of the plotted series are.
 pub(super) const STEP: Nanos = Nanos::from_millis(100);
-/// A sender that offered this part of what it was to has not been disturbed.
+/// A sender that offered this part of its load was not disturbed.
 const UNDISTURBED: f64 = 0.98;
 
 /// A class of the tree, and what it had.
@@ -42,7 +42,7 @@ pub struct Class {
 /// The delivered rates over time.
 #[derive(Clone, Debug)]
 pub(super) struct Series {
-    /// For each step, what arrived of each leaf, in bits a second.
+    /// For each step, what arrived of each leaf, in bits per second.
     pub(super) steps: Vec<[f64; LEAVES]>,
 }
 
@@ -74,7 +74,7 @@ pub struct Report {
     pub worst_percent: f64,
     /// Whose and when that was.
     pub worst: String,
-    /// The part of what it was to offer that the most disturbed sender did offer, in per cent.
+    /// The part of its load that the most disturbed sender offered, in percent.
     pub least_asked_percent: f64,
     /// The words of `narrows tc` that made the tree.
     pub commands: Vec<String>,
@@ -179,7 +179,7 @@ impl fmt::Display for Report {
         if self.least_asked_percent < UNDISTURBED * 100.0 {
             writeln!(
                 f,
-                "the machine kept a sender from its core: it offered {:.1} % of what it was to",
+                "the machine kept a sender from its core: it offered {:.1} % of its load",
                 self.least_asked_percent
             )?;
         }
@@ -233,7 +233,7 @@ pub(super) mod tests {
             "demo-tree: worst class 3.00 % off, 3 packets unaccounted"
         );
         assert!(text.contains("worst: north-1 web, evening\n"), "{text}");
-        assert!(text.contains("offered 95.0 % of what it was to"), "{text}");
+        assert!(text.contains("offered 95.0 % of its load"), "{text}");
     }
 
     #[test]

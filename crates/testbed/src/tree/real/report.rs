@@ -34,7 +34,7 @@ pub struct Row {
     pub off_percent: Option<Spread>,
 }
 
-/// How priorities were kept in one phase by one system, in per cent of the link.
+/// How priorities were kept in one phase by one system, in percent of the link.
 #[derive(Clone, Debug, Serialize)]
 pub struct Priority {
     /// The system's name.
