@@ -32,7 +32,7 @@ use tins::{Tins, Told};
 mod sketch;
 mod tins;
 
-/// What the seats share. The sketch has so many `CELLS` in a row.
+/// State that the seats share. The sketch has `CELLS` cells per row.
 pub(crate) struct Shared<const CELLS: usize = PORT_CELLS> {
     tins: Line<Tins>,
     flows: Line<Sketch<CELLS>>,
@@ -133,7 +133,7 @@ mod loom_tests {
             seat.count(HOST, 10);
             let seen = seat.flows(HOST);
             assert!([10, 12, 13].contains(&seen), "{seen}");
-            // Nothing here stands in the neighbour's cell of the second row.
+            // Neither writes the other's cell of the second row.
             assert_eq!(seat.flows(NEIGHBOUR), 0);
             worker.join().unwrap();
             assert_eq!(seat.flows(HOST), 10, "the other is gone");

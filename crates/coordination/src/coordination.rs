@@ -56,8 +56,8 @@ impl Coordination {
         Arc::clone(&self.shared).seat(self.places.take(seat))
     }
 
-    /// A seat at the census of this limit's queues, for any strategy and any queue. What it has
-    /// counted is subtracted when it is dropped.
+    /// A seat at the census of this limit's queues, for any strategy and any queue. Its counts are
+    /// subtracted when it is dropped.
     pub fn census(&self) -> Box<dyn Census> {
         Box::new(Arc::clone(self.census.get_or_init(census::Shared::new)).seat())
     }

@@ -119,7 +119,7 @@ mod loom_tests {
         Nanos::from_millis(millis)
     }
 
-    /// Two hear it at once, by clocks that are apart, and a third one sends meanwhile.
+    /// Two queues receive it at once, with clocks that differ, while a third one sends.
     #[test]
     fn loom_feedback_that_two_queues_receive_counts_once() {
         loom::model(|| {
@@ -174,7 +174,7 @@ mod loom_tests {
         word & u64::from(u32::MAX)
     }
 
-    /// Two hear the same echo: one of them takes it, so that one round trip is seen.
+    /// Two queues receive the same echo: one of them takes it, so one round trip is counted.
     #[test]
     fn loom_an_echo_is_taken_once() {
         loom::model(|| {

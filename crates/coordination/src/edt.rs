@@ -139,7 +139,7 @@ struct Seat {
     edition: Edition,
     pace: Pace,
     horizon: Nanos,
-    /// The largest packet that this seat has told of.
+    /// The largest packet that this seat has published.
     largest: Bytes,
     /// Packets that are queued here.
     queued: u32,

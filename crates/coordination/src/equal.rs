@@ -260,7 +260,7 @@ impl Meter for Seat {
 }
 
 impl Drop for Seat {
-    /// A worker that is gone is idle, or its siblings would leave it a part forever.
+    /// A lost worker counts as idle; otherwise its siblings would leave it a part forever.
     fn drop(&mut self) {
         if let Some(line) = self.shared.activity.get(self.place.number()) {
             // Relaxed: ordered before what the next one to sit here writes by the place.

@@ -67,8 +67,8 @@ mod ledger;
 mod level;
 mod terms;
 
-/// A cushion that is not full is filled again over at least so many sync times, or it would be
-/// too full by the time that anyone looks,
+/// A cushion is refilled over at least this many sync times, or it would overfill before the next
+/// look,
 const REFILL: u64 = 4;
 /// and for at most this part of the limit, which is what queues within their share then miss.
 const LEAST_REFILL_PART: u64 = 16;
@@ -76,8 +76,7 @@ const LEAST_REFILL_PART: u64 = 16;
 /// Sync times after which the rate of a queue is worked out, however little it has sent.
 const LONGEST_SAMPLE: u64 = 16;
 
-/// For how long a demand holds: sync times, and how long a worker may sleep because its queue
-/// stands.
+/// How long a demand holds: in sync times, and the longest sleep of a worker with a standing queue.
 const HOLD: u64 = 4;
 const LEAST_HOLD: Nanos = Nanos::from_micros(200);
 
@@ -162,7 +161,7 @@ struct Seat {
     rested: bool,
     /// The level that it is for.
     level: u64,
-    /// Whether what is bought leaves room for what does not yield.
+    /// Whether a purchase leaves a reserve for requests that do not yield.
     yields: bool,
     /// Whether any of it ever has: then there is a reserve.
     has_yielded: bool,
@@ -178,7 +177,7 @@ struct Seat {
     /// The smallest backlog after a batch since `since`: the standing queue, without what only
     /// passes through.
     least_backlog: Bytes,
-    /// Up to when the last packet has been told to wait.
+    /// The time until which the last packet must wait.
     waiting_until: Nanos,
     /// Until when this seat's published demand holds, and when to publish it again.
     told_until: Nanos,
@@ -299,8 +298,8 @@ impl Seat {
         }
     }
 
-    /// Publishes this seat's demand: unlimited while its queue stands or overflows, else what it
-    /// sends. `backlog` is what is queued now.
+    /// Publishes this seat's demand: unlimited while its queue stands or overflows, otherwise its
+    /// send rate. `backlog` is what is queued now.
     fn tell(&mut self, backlog: Bytes, now: Nanos) {
         let sync_time = self.terms.sync_time;
         let passed = now.since(self.since);
@@ -334,7 +333,7 @@ impl Seat {
         self.since = now;
     }
 
-    /// Buys what `cost` needs beyond what is held, or more.
+    /// Buys what `cost` needs beyond the lease, or more.
     #[inline(never)]
     fn buy(&mut self, cost: Bytes, own_now: Nanos) -> Take {
         let now = self.clock.follow(self.shared.ledger.latest(), own_now);
@@ -546,7 +545,7 @@ impl Meter for Seat {
 }
 
 impl Drop for Seat {
-    /// A worker that is gone demands nothing and keeps nothing.
+    /// A lost worker has no demand and keeps no credit.
     fn drop(&mut self) {
         if self.held != Bytes::ZERO {
             self.give_back();

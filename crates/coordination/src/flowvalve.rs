@@ -73,8 +73,8 @@ struct Members {
 }
 
 impl Tree {
-    /// See [`SharedTree::become_these`](crate::SharedTree::become_these). Seats follow when they
-    /// are taken anew.
+    /// See [`SharedTree::become_these`](crate::SharedTree::become_these). A seat follows when it is
+    /// taken again.
     pub(crate) fn become_these(
         &self,
         classes: &BTreeMap<u32, (Class, Option<Below>)>,

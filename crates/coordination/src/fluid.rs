@@ -19,8 +19,8 @@ pub struct Fluid<'a> {
 }
 
 impl<'a> Fluid<'a> {
-    /// What each class of `classes`, by its number, passes where `demands` come for the leaves,
-    /// in bits per second. A leaf that `demands` does not name wants nothing.
+    /// The rate of each class of `classes`, by number, for the `demands` of the leaves, in bits per
+    /// second. A leaf without an entry in `demands` has none.
     ///
     /// # Panics
     /// Where a demand is for a class, or a class is below one, that is not among `classes`.

@@ -114,7 +114,7 @@ impl Seat {
 
     #[cold]
     fn follow_limit(&mut self, now: Nanos) {
-        // A turn was told by the old rate.
+        // Turns were computed with the old rate.
         self.cancel_turn();
         self.edition = self.shared.published.read();
         let mut state = lock(&self.shared.state);
@@ -206,7 +206,7 @@ impl Meter for Seat {
 }
 
 impl Drop for Seat {
-    /// A worker that is gone waits for nothing and has no packets.
+    /// A lost worker waits for nothing and has no packets.
     fn drop(&mut self) {
         self.report(Backlog::default(), Nanos::ZERO);
         self.cancel_turn();

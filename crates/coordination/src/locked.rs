@@ -106,18 +106,18 @@ struct Seat {
     seat: u32,
     /// Its time among the queues of the class.
     time: u64,
-    /// How many classes above its own the one stands that lent the last time.
+    /// The distance to the last lender, in classes.
     lender: u8,
 }
 
 impl State {
-    /// A class and those above it; nothing, where it is gone.
+    /// A class and its ancestors; empty if the class is gone.
     fn path(&self, class: u32) -> impl Iterator<Item = (u32, &LockedClass)> {
         let find = |id: u32| Some((id, self.classes.get(&id)?));
         std::iter::successors(find(class), move |(_, at)| find(at.parent()?))
     }
 
-    /// Who lends to `class` at `now`: a class, and how far above it stands.
+    /// The lender of `class` at `now`, and its distance in classes.
     ///
     /// # Errors
     /// The time until which another borrower waits.
@@ -176,7 +176,7 @@ impl State {
         now: Nanos,
     ) -> Result<Grant, Nanos> {
         if !self.classes.contains_key(&seat.class) {
-            // Its queue is about to hear of it.
+            // Its queue will learn of it.
             return Err(now + Nanos::from_millis(1));
         }
         let found = self.lender(seat.class, borrow, now);

@@ -46,7 +46,7 @@ impl Strategy {
         }
     }
 
-    /// The strategy that `name` stands for, with its defaults.
+    /// The strategy named `name`, with its defaults.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|strategy| strategy.name() == name)
     }

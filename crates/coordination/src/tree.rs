@@ -131,7 +131,7 @@ struct Members {
     /// What queues share of those for which one of them has sent, and of those above them. Of
     /// 100,000 subscribers few are there at once.
     nodes: HashMap<u32, Arc<Node>>,
-    /// What qdiscs below them want to know of packets, with how many of them do.
+    /// The packet fields that qdiscs below them read, each with the number of readers.
     readings: Vec<(Reading, usize)>,
     log: Log,
     /// How many nodes have been made.
@@ -165,9 +165,8 @@ impl Tree {
         Arc::default()
     }
 
-    /// Makes the classes what `classes` says. A class carries on, with its credit and its debt,
-    /// where it is below the same classes as before. What queues have to do for it depends on what
-    /// changes.
+    /// Applies `classes`. A class keeps its credit and debt if its ancestors are the same as
+    /// before. The work of the queues depends on what changes.
     pub fn become_these(&self, classes: Arc<dyn Classes>) {
         let mut members = lock(&self.members);
         match members.changes_to(classes.as_ref()) {
@@ -176,8 +175,8 @@ impl Tree {
         }
     }
 
-    /// The same where no others than `changed` are others. False where one of them moves, or there
-    /// was none before: nothing has changed then.
+    /// The same if only `changed` differ. False if one of them moves, or there were no classes
+    /// before: then nothing has changed.
     pub fn change(&self, changed: &[u32], classes: Arc<dyn Classes>) -> bool {
         let mut members = lock(&self.members);
         let moves = |id: &u32| match (members.classes.class(*id), classes.class(*id)) {

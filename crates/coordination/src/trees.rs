@@ -31,7 +31,7 @@ impl TreeStrategy {
         }
     }
 
-    /// The strategy that `name` stands for.
+    /// The strategy named `name`.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|strategy| strategy.name() == name)
     }
@@ -81,8 +81,8 @@ impl SharedTree {
         }
     }
 
-    /// The same where no others than `changed` are others. False where it has to be told of all of
-    /// them instead: nothing has changed then.
+    /// The same if only `changed` differ. False if it needs all classes instead: then nothing has
+    /// changed.
     pub fn change(&self, changed: &[u32], classes: Arc<dyn Classes>) -> bool {
         match self {
             Self::Fair(tree) => tree.change(changed, classes),

@@ -23,13 +23,13 @@ enum Step {
         queue: usize,
         host: u32,
     },
-    /// The echo of a stamp some milliseconds ago comes in on one.
+    /// A queue receives the echo of a stamp from some milliseconds ago.
     Answers {
         queue: usize,
         host: u32,
         ago: u32,
     },
-    /// A mark is said to have been seen.
+    /// A host reports a mark.
     Marked {
         queue: usize,
         host: u32,
@@ -163,7 +163,7 @@ proptest! {
                         prop_assert_eq!(seen, None);
                     }
                 }
-                // Where it is not sure whether it was over, what is heard next may double or not.
+                // If it may have ended, the next report may double it or not.
                 prop_assume!(until == Nanos::ZERO || now.0.abs_diff(until.0) > SLACK.0);
                 let since = now.since(until);
                 prop_assume!(since.0.abs_diff(128_000_000) > SLACK.0);
@@ -200,7 +200,7 @@ fn threads_see_exactly_the_feedback_that_was_published() {
     let mut late = Safeguard::new(Arc::clone(&shared).feedback());
     assert!(late.congested_until(6, end).is_some());
     assert_eq!(late.congested_until(5, end), None);
-    // It was heard without a pause, and so has never come back.
+    // The reports had no pause, so it has never come back.
     let until = late.congested_until(6, end).unwrap();
     assert!(until <= end + Nanos::from_millis(2), "{:?}", until - end);
 }

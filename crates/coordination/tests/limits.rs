@@ -87,7 +87,7 @@ proptest! {
                 Strategy::Fair { .. } => stated_burst(limit) / 2,
                 _ => 0,
             };
-            // What waited for others to leave together with, likewise.
+            // The same for packets that waited to leave together with others.
             let grouped = limit.burst.0 / 8;
             let edge = (packets + leases + grouped) as f64 / limit.rate.bytes_in(frames).0 as f64;
             prop_assert!((used - 1.0).abs() <= 0.0001 + edge, "{strategy:?}: {used}");
@@ -180,7 +180,7 @@ fn dropped_packets_cost_none_of_the_rate() {
     let fq = fq::Config { flow_limit: 20, ..fq::Config::default() };
     let cake = cake::Config { memory: Some(Bytes(100_000)), ..cake::Config::default() };
     for strategy in Strategy::ALL {
-        // A cake drops those that stand in front, and who knows when they were to leave.
+        // A cake drops from the head, so departure times of dropped packets are unknown.
         for (inner, least) in [
             (Config::Fifo(fifo::Config::Packets(20)), 0.97),
             (Config::Fifo(fifo::Config::Bytes(Bytes(30_000))), 0.97),

@@ -53,7 +53,7 @@ impl Queue {
     }
 }
 
-/// What to read of packets: as much as if it listened, for it may begin to.
+/// The packet fields to read: as with feedback, because it may start to use it.
 fn spec_reading(qdisc: &dyn Qdisc) -> narrows_packet::Reading {
     narrows_packet::Reading {
         headers: true,
@@ -121,7 +121,7 @@ impl World {
         self.answers.push((self.now + after, host, answer));
     }
 
-    /// What has arrived comes in on the other queue.
+    /// Answers arrive on the other queue.
     fn listen(&mut self) {
         let now = self.now;
         let Queue { qdisc, packets } = &mut self.hears;
@@ -162,7 +162,7 @@ impl World {
         longest
     }
 
-    /// How often each queue has heard of congestion.
+    /// The number of congestion reports that each queue received.
     fn heard(&self) -> [u64; 2] {
         [&self.sends, &self.hears].map(|queue| {
             let mut stats = vec![];

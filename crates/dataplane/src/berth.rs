@@ -58,7 +58,7 @@ impl Berth {
         self.bell.ring();
     }
 
-    /// Whether something has come in.
+    /// Whether a worker has arrived.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.bell.has_rung()

@@ -16,7 +16,7 @@ enum Carrier {
     Present,
     /// At the last look, and not before.
     Missing,
-    /// And it was told.
+    /// And it was reported.
     Lost,
 }
 
@@ -25,8 +25,8 @@ enum Carrier {
 pub(crate) struct Carriers([Carrier; 2]);
 
 impl Carriers {
-    /// Looks whether the port `name` of `side` has a carrier, and tells what is new. To be called
-    /// once a second.
+    /// Checks whether the port `name` of `side` has a carrier, and reports changes. Called once per
+    /// second.
     pub(crate) fn see(&mut self, side: Side, name: &str, has_carrier: bool, events: &mut Events) {
         let carrier = &mut self.0[side.index()];
         *carrier = match (*carrier, has_carrier) {

@@ -70,7 +70,7 @@ pub enum Request {
     RestoreSets {
         /// The number of its first line.
         first: usize,
-        /// Whether all lines are as if they said `-exist`.
+        /// Whether `-exist` applies to all lines.
         may_exist: bool,
         /// Its lines.
         text: String,
@@ -205,7 +205,7 @@ pub enum ControlError {
     BrokenBatch {
         /// Which.
         path: PathBuf,
-        /// The last line that it said it had done.
+        /// The last line that it has reported as done.
         line: usize,
         /// Why.
         source: io::Error,

@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
-/// As many hosts and flows of each kind are told.
+/// The number of hosts and flows of each kind that are reported.
 const HEAVY_MAX: usize = 16;
 
 /// The counters of one queue of one port.
@@ -29,7 +29,7 @@ pub(crate) struct QueueCounters {
 }
 
 impl QueueCounters {
-    /// Adds the counts of `other`; backlogs do not add up over time and are taken over.
+    /// Adds the counts of `other`; backlogs do not add up over time and are replaced.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.inward.merge(&other.inward);
         self.outward.merge(&other.outward);
@@ -152,7 +152,7 @@ impl Counts {
     }
 }
 
-/// Adds what another worker, or another session, knows of what is beyond the same port.
+/// Adds the measurements of another worker or session beyond the same port.
 fn merge_beyond(into: &mut Option<Beyond>, from: Option<&Beyond>) {
     match (into, from) {
         (Some(known), Some(other)) => known.merge(other),

@@ -71,7 +71,7 @@ pub(crate) struct Crew {
     gauge: Gauge,
     /// Processor time of the thread that its workers' books have in them.
     accounted: Nanos,
-    /// Since when it has been at work, as far as it has looked.
+    /// When it started to work without a pause, as of its last check.
     awake: Streak,
 }
 
@@ -197,7 +197,7 @@ impl Crew {
         }
     }
 
-    /// Lets those go that were told to end.
+    /// Removes the workers that were told to end.
     #[cold]
     fn see_off(&mut self) {
         self.account();

@@ -16,7 +16,7 @@ const END: u32 = u32::MAX;
 /// `MAX_SKB_FRAGS` (17) and the head.
 pub(crate) const FRAMES_PER_PACKET_MAX: usize = 18;
 
-/// Where the data of one frame lies.
+/// The location of one frame's data.
 #[derive(Clone, Copy)]
 struct Location {
     addr: u64,
@@ -56,7 +56,7 @@ impl Frames {
         self.owners.free_and_sending()
     }
 
-    /// Where the data of `packet` lies, frame by frame: address and length.
+    /// The location of the data of `packet`, frame by frame: address and length.
     pub(crate) fn data(&self, packet: PacketId) -> impl Iterator<Item = (u64, u32)> {
         let mut frame = packet.0;
         std::iter::from_fn(move || {
@@ -107,8 +107,8 @@ impl Frames {
         Some(self.part.addr_of(frame))
     }
 
-    /// Takes back the frame in which `addr` lies, which was sent. An address that the kernel did
-    /// not have to send can only be its fault; taking it in would corrupt another packet.
+    /// Takes back the sent frame that contains `addr`. An address that the kernel did not have to
+    /// send is an error of the kernel; accepting it would corrupt another packet.
     #[inline]
     pub(crate) fn complete(&mut self, addr: u64) {
         let known = self.part.frame_at(addr).is_some_and(|frame| self.owners.completed(frame));

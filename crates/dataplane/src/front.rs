@@ -58,7 +58,7 @@ pub(crate) struct Fronts<'a> {
 pub(crate) struct PortFront {
     terms: Terms,
     maps: Option<FrontMaps>,
-    /// By action: its counter, and what that said before.
+    /// By action: its counter, and the counter's previous value.
     seats: BTreeMap<ActionId, Seat>,
 }
 

@@ -240,7 +240,7 @@ impl Plane for InDriver {
         let Compiled { image, numbers } = compile(&plan, &before.numbers).map_err(refused)?;
         let mut new = numbers.new_since(&before.numbers);
         let is_new_root = before.plan.roots.first() != plan.roots.first();
-        // With a new root what has no class is counted anew, too.
+        // With a new root, packets without a class are counted from zero, too.
         new.extend(is_new_root.then_some(0));
         let before_root = if is_new_root { self.totals(side) } else { before.before_root };
         let error = failed(self.port(side.other()));
@@ -308,7 +308,7 @@ impl Plane for InDriver {
     }
 }
 
-/// Nothing that this plane runs wants to know what addresses were before translation.
+/// Nothing that this plane runs reads addresses before translation.
 impl LooksUp for InDriver {
     fn look_up(&mut self, _: Side, _: bool) -> Result<(), SteerError> {
         Ok(())

@@ -45,7 +45,7 @@ mod view;
 pub(crate) use handover::{Heritage, Offer};
 pub(crate) use sets::read_sets;
 
-/// Why a policy was not taken over, or a session not opened.
+/// Why a policy was not applied, or a session not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum InstanceError {
     /// An interface cannot be read.
@@ -252,7 +252,7 @@ impl Instance {
         Ok(instance)
     }
 
-    /// What has to hold at the start and is only said later.
+    /// Conditions that are required at the start and only reported later.
     fn begin(&mut self) -> Result<(), InstanceError> {
         self.standby.prepare(&self.options.ports)?;
         self.open()?;
@@ -419,7 +419,7 @@ impl Instance {
         self.silent_workers().is_empty()
     }
 
-    /// How it stands, in a line.
+    /// Its state, in one line.
     pub fn standing(&self) -> String {
         match &self.waiting_for {
             Some(reason) => format!("waiting: {reason}"),
@@ -481,7 +481,7 @@ impl Instance {
 
     /// Reads the ports, compiles the policy for them, and joins them.
     fn open(&mut self) -> Result<(), InstanceError> {
-        // Each time anew: an interface that came back is no port of the bridge any more.
+        // Each time, because an interface that came back is no longer a port of the bridge.
         self.standby.watch(&self.options.ports, &mut self.events)?;
         let [a, b] = &self.options.ports;
         let ports = [PortFacts::read(a)?, PortFacts::read(b)?];
@@ -570,8 +570,8 @@ impl Instance {
         self.options.plane == PlaneKind::Xdp
     }
 
-    /// Has the kernel asked what addresses were before translation for those ports whose qdiscs
-    /// want to know, and for no others.
+    /// Turns the look-up of addresses before translation on for the ports whose qdiscs need it, and
+    /// off for others.
     fn look_up(&mut self) {
         let Some(plane) = &mut self.plane else { return };
         let wanted = self
@@ -582,7 +582,7 @@ impl Instance {
         self.look_ups.set(wanted, &mut **plane, &self.options.ports, &mut self.events);
     }
 
-    /// Whether qdiscs can learn what addresses were before translation, as far as is known.
+    /// Whether qdiscs can get addresses before translation, as far as known.
     pub(crate) fn can_look_up(&self) -> bool {
         self.plane.as_ref().is_none_or(|plane| plane.can_look_up())
     }
@@ -614,7 +614,7 @@ impl Instance {
         }
     }
 
-    /// Looks after who forwards when this process is gone.
+    /// Maintains the standby bridge.
     fn watch_standby(&mut self) {
         if let Err(error) = self.standby.watch(&self.options.ports, &mut self.events)
             && self.plane.is_some()

@@ -22,7 +22,7 @@ pub(crate) struct Mailbox {
     bell: Bell,
 }
 
-/// What has come in.
+/// The received messages.
 #[derive(Default)]
 pub(crate) struct Mail {
     updates: [Option<Spec>; 2],
@@ -73,7 +73,7 @@ impl Mailbox {
         self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether something has come in.
+    /// Whether there are messages.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.bell.has_rung()

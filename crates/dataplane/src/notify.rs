@@ -9,7 +9,7 @@ use sd_notify::NotifyState;
 
 /// The service manager.
 pub(crate) struct Manager {
-    /// How often it wants to hear from a process that is well: half of what it waits.
+    /// How often a healthy process must report: half of the watchdog's timeout.
     interval: Option<Nanos>,
     next_beat: Nanos,
     /// The last notification.
@@ -48,7 +48,7 @@ impl Manager {
         tell(&[NotifyState::MainPid(heir)]);
     }
 
-    /// How the instance stands; said where it is something new.
+    /// The instance's state; sent if it has changed.
     pub(crate) fn status(&mut self, status: &str) {
         let status = one_line(status);
         if status != self.status {

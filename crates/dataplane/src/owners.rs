@@ -25,7 +25,7 @@ enum Owner {
     Free,
     /// The kernel, to receive into.
     Receiving,
-    /// The worker: its packet is looked at, waits, or has come in only in part.
+    /// The worker: its packet is being read, waits, or has arrived only in part.
     Waiting,
     /// The kernel, to send.
     Sending,
@@ -91,12 +91,12 @@ pub(crate) struct Owners {
     owners: Box<[Owner]>,
     /// The first frame for packets that arrive at port B.
     border: u32,
-    /// By the port at which packets come in.
+    /// By the port at which packets arrive.
     directions: [Direction; 2],
 }
 
 impl Owners {
-    /// All frames free; `shares` by the port at which packets come in.
+    /// All frames free; `shares` by the port at which packets arrive.
     pub(crate) fn new(shares: [Share; 2]) -> Self {
         let border = shares[0].frames();
         let all = border + shares[1].frames();
@@ -154,7 +154,7 @@ impl Owners {
         self.directions.iter().map(|direction| direction.share.wait).sum()
     }
 
-    /// Where the frames are whose packets come in at `ingress`.
+    /// The owners of the frames for packets that arrive at `ingress`.
     pub(crate) fn counts(&self, ingress: Side) -> FrameCounts {
         let Direction { free, receiving, waiting, sending, .. } = &self.directions[ingress.index()];
         FrameCounts {
@@ -186,8 +186,8 @@ impl Owners {
         Some(frame)
     }
 
-    /// `frame` has come in at `ingress`. False where the kernel did not have it to receive into
-    /// there, which can only be its fault; then nothing has changed.
+    /// `frame` has arrived at `ingress`. False if the kernel did not have it to receive into there,
+    /// an error of the kernel; then nothing has changed.
     #[inline]
     pub(crate) fn received(&mut self, ingress: Side, frame: u32) -> bool {
         let is_lent = self.has(frame, Owner::Receiving) && self.ingress(frame) == ingress;

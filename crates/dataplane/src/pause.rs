@@ -44,7 +44,7 @@ impl Pause {
         self.end
     }
 
-    /// Whether it is over: the other end has said something, anything, or is gone, or time is up.
+    /// Whether it is over: the other end has sent anything, or is gone, or time is up.
     pub(crate) fn is_over(&self) -> bool {
         let waits = matches!(
             io::Read::read(&mut &self.stream, &mut [0]),
@@ -81,8 +81,8 @@ impl Pause {
 /// `work` returned, and the instance's last answer.
 ///
 /// # Errors
-/// Where the instance does not let go; `work` is not done then. Where it is gone afterwards, so is
-/// the last answer.
+/// If the instance does not release the ports; then `work` is not done. If the instance is gone
+/// afterwards, the last answer is missing.
 pub fn while_let_go<T>(
     client: &Client,
     why: String,

@@ -43,15 +43,15 @@ pub(crate) trait Plane: LooksUp {
     /// How the ports are joined.
     fn mode(&self) -> Mode;
 
-    /// The device of `side` as it is now, with what it lost since the ports were joined; what
-    /// cannot be read any more has lost nothing.
+    /// The device of `side` as it is now, with what it lost since the ports were joined; a device
+    /// that cannot be read counts as having lost nothing.
     fn device(&self, side: Side) -> Device;
 
     /// What runs for what leaves at `side`.
     fn plan(&self, side: Side) -> &Plan;
 
-    /// Runs `plan` for what leaves at `side`, in the place of the present one, and loses no packet
-    /// of what both plans have.
+    /// Replaces the present plan of `side` by `plan`, and loses no packet of the parts that are in
+    /// both.
     ///
     /// # Errors
     /// Where the kernel does not take it, for want of memory: the present one goes on then.
@@ -93,8 +93,8 @@ pub(crate) trait Plane: LooksUp {
     /// Why there is nothing to offer.
     fn offer(&self) -> Result<(SessionManifest, Vec<OwnedFd>), &'static str>;
 
-    /// Has all workers stand still and says what there is. They go on when the [`Standstill`] is
-    /// dropped. `None` where one does not stop within `time`; all go on then.
+    /// Pauses all workers and returns their state. They resume when the [`Standstill`] is dropped.
+    /// `None` if one does not pause within `time`; then all resume.
     fn stand_still(&self, time: Duration) -> Option<(Still, Standstill)>;
 
     /// Releases the ports. With `drain`, the queues drain for a short while; the rest counts as
@@ -145,7 +145,7 @@ pub(crate) struct Report {
     pub(crate) largest_cake: [Option<u64>; 2],
 }
 
-/// What there is while all workers stand still.
+/// The state of all workers while they pause.
 #[derive(Default)]
 pub(crate) struct Still {
     /// The counters.

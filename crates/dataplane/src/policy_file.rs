@@ -83,7 +83,7 @@ pub(crate) fn load(
         .map_err(|complaints| PolicyFileError::Wrong(Mistakes::of(&complaints)))
 }
 
-/// Whether `path` stands for standard input.
+/// Whether `path` means standard input.
 pub(crate) fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }

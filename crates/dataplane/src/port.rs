@@ -3,7 +3,7 @@
 use crate::instance::InstanceError;
 use narrows_link::{Link, QueueCounts};
 
-/// A port, as far as joining it needs to know it.
+/// The properties of a port that joining it needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct PortFacts {
     pub(crate) name: String,

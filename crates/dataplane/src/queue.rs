@@ -20,7 +20,7 @@ pub(crate) trait Queue {
     fn kick_tx(&self) -> io::Result<()>;
     /// As [`Socket::kick_rx`].
     fn kick_rx(&self) -> io::Result<()>;
-    /// As [`Socket::kernel_drops`]; nothing where the kernel does not tell.
+    /// As [`Socket::kernel_drops`]; zero if the kernel does not report it.
     fn kernel_drops(&self) -> KernelDrops;
 }
 

@@ -36,7 +36,7 @@ use std::sync::atomic::AtomicBool;
 
 /// How often rates are sampled and a lost port is looked for.
 const TICK: Nanos = Nanos::from_secs(1);
-/// How often workers are looked after, to tell people about them.
+/// How often workers are checked, to report on them.
 const WATCH: Nanos = Nanos::from_millis(250);
 /// How long a batch is worked on before others have their turn.
 const SLICE: Nanos = Nanos::from_millis(50);
@@ -49,11 +49,12 @@ const PAUSE_MAX_S: u64 = 86_400;
 pub struct RunOptions {
     /// The names of the two ports.
     pub ports: [String; 2],
-    /// The policy file, to begin with and to read again on SIGHUP.
+    /// The policy file, for the start and for SIGHUP.
     pub batch: Option<PathBuf>,
-    /// The sets to begin with: what `ipset save` prints.
+    /// The initial sets: the output of `ipset save`.
     pub sets: Option<PathBuf>,
-    /// Where the policy is kept, and begun with before all else; sets are kept beside it.
+    /// Where the policy is saved, and loaded at the start before any other; sets are saved beside
+    /// it.
     pub state: Option<PathBuf>,
     /// Who forwards when this process is gone.
     pub fail: FailMode,
@@ -61,8 +62,8 @@ pub struct RunOptions {
     pub plane: PlaneKind,
     /// How sessions are run.
     pub session: SessionOptions,
-    /// Go on where another process stops, which has started this one for it. Its policy goes on,
-    /// too, whatever lies in files.
+    /// Continue where another process stops, which has started this one. Its policy continues, too,
+    /// regardless of files.
     pub take_over: bool,
 }
 
@@ -108,7 +109,7 @@ pub enum RunError {
     /// No control socket.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// Another process was to be taken over from.
+    /// Taking over from another process failed.
     #[error("cannot take over: {0}")]
     Succession(String),
     /// The loop's own descriptors.
@@ -117,7 +118,7 @@ pub enum RunError {
 }
 
 /// Joins the ports and serves until a signal asks to stop, or until another process has taken over;
-/// then there is no last word. `ready` is called once packets are forwarded.
+/// then there is no final report. `ready` is called once packets are forwarded.
 ///
 /// # Errors
 /// Where the ports cannot be joined; nothing is left changed then.
@@ -336,7 +337,7 @@ fn keep(instance: &mut Instance, state: Option<&mut StateFile>) -> Option<String
     }
 }
 
-/// How the instance stands, for the service manager.
+/// The instance's state, for the service manager.
 fn standing(instance: &Instance, refused: Option<&str>) -> String {
     match refused {
         Some(why) => format!("{}; {why}", instance.standing()),
@@ -387,7 +388,7 @@ pub fn run_bare(
     Ok(sum)
 }
 
-/// Refuses, with the remedy, what cannot work; what else was found.
+/// Refuses a setup that cannot work, with the remedy. Returns other findings.
 fn refuse_blockers(
     ports: &[String; 2],
     fail: FailMode,

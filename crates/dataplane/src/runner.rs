@@ -64,7 +64,7 @@ pub(crate) struct WorkerReport {
     pub(crate) backlogs: [Backlog; 2],
     /// By the port that they left through.
     pub(crate) delays: [Delays; 2],
-    /// The same: the heaviest hosts and flows of late.
+    /// Likewise: the recent heaviest hosts and flows.
     pub(crate) heaviest: [Told; 2],
     /// By port: round trips beyond it, where they are looked at.
     pub(crate) beyond: [Option<Beyond>; 2],
@@ -76,9 +76,9 @@ pub(crate) struct WorkerReport {
     pub(crate) kernel_drops: [KernelDrops; 2],
     /// Time spent with something to do.
     pub(crate) busy: Nanos,
-    /// Time spent asleep or looking in vain.
+    /// Time spent asleep or polling without result.
     pub(crate) idle: Nanos,
-    /// Processor time used, as far as it can be told from that of others on the same thread.
+    /// CPU time used, as far as it can be separated from that of others on the same thread.
     pub(crate) cpu_time: Nanos,
     /// The thread that serves it, by the queue whose home that is.
     pub(crate) thread: u32,
@@ -162,8 +162,7 @@ impl Runner {
         &self.home
     }
 
-    /// Whether it may go to another thread at `now`: it never polls without end, and is not about
-    /// to be told something.
+    /// Whether it may move to another thread at `now`: it does not busy-poll, and has no messages.
     pub(crate) fn may_leave(&self, now: Nanos) -> bool {
         !self.seat.busy_poll && now >= self.stays_until && !self.mailbox.is_full()
     }
@@ -173,7 +172,7 @@ impl Runner {
         self.has_ended
     }
 
-    /// Whether mail has come in for it.
+    /// Whether it has messages.
     #[inline]
     pub(crate) fn has_mail(&self) -> bool {
         self.mailbox.is_full()
@@ -363,7 +362,7 @@ impl Runner {
         }
     }
 
-    /// Goes back to its own thread, which is there for as long as it is.
+    /// Returns to its own thread, which exists as long as the worker.
     pub(crate) fn go_home(self: Box<Self>) {
         let home = Arc::clone(&self.home);
         if let Err(runner) = home.put(self) {

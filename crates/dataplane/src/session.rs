@@ -209,7 +209,7 @@ impl Prepared {
         self.ports.each_ref().map(|port| read(port).unwrap_or_default())
     }
 
-    /// Attaches both programs: frames come in from here on.
+    /// Attaches both programs: frames arrive from here on.
     pub(crate) fn attach(&mut self, only: Option<XdpMode>) -> Result<[XdpMode; 2], SessionError> {
         Ok([
             attach_best(&mut self.steers[0], &self.ports[0], only)?,

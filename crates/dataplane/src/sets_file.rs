@@ -14,7 +14,7 @@ use narrows_units::Nanos;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// So many times as long as writing took, nothing is written.
+/// After writing, no writes for this many times as long.
 const REST: u64 = 20;
 
 /// See the module's documentation.
@@ -29,7 +29,7 @@ pub(crate) struct SetsFile {
 }
 
 impl SetsFile {
-    /// That beside the state file at `state`.
+    /// The sets file beside the state file at `state`.
     pub(crate) fn beside(state: &Path) -> Self {
         let mut path = state.as_os_str().to_owned();
         path.push(".sets");
@@ -66,7 +66,7 @@ impl SetsFile {
     }
 }
 
-/// The sets to begin with: those that were kept, or those of the file at `first`, or none.
+/// The initial sets: the saved ones, or those of the file at `first`, or none.
 pub(crate) fn first(first: Option<&Path>, kept: Option<&mut SetsFile>) -> Result<Sets, RunError> {
     let read = |path: &Path| {
         let wrong = |why: String| RunError::Sets { path: path.to_owned(), why };

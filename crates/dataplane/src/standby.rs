@@ -18,7 +18,7 @@ use narrows_link::{Link, LinkEvent};
 pub(crate) struct StandBy {
     mode: FailMode,
     bridge: Option<BridgeState>,
-    /// Why it would not be as it should when this process is gone.
+    /// Why standby would not work when this process is gone.
     trouble: Option<String>,
 }
 

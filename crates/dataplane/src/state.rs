@@ -15,7 +15,7 @@ pub(crate) struct StateFile {
     ports: [String; 2],
     /// The contents of the file, as far as known.
     kept: Option<Policy>,
-    /// The last failure, so that it is told once and not every second.
+    /// The last failure, so that it is reported once and not every second.
     failure: Option<String>,
 }
 
@@ -79,7 +79,7 @@ impl StateFile {
 pub(crate) enum Failed {
     /// For the first time in this way.
     News(String),
-    /// As it was told before.
+    /// The same failure as reported before.
     Again(String),
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct Bypass {
 }
 
 impl Bypass {
-    /// Takes the counts of each port, once a second, and says when frames begin to go past the
+    /// Takes the counts of each port, once per second, and reports when frames start to bypass the
     /// limit and when they stop.
     pub(crate) fn sample(&mut self, unserved: [u64; 2], ports: &[String; 2], events: &mut Events) {
         for side in Side::BOTH {

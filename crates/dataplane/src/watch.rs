@@ -16,9 +16,9 @@ pub(crate) struct Watch {
 
 #[derive(Clone, Copy, Default)]
 struct Known {
-    /// How many of its silences have been told to an end.
+    /// How many of its silences have been reported as ended.
     silences: u64,
-    /// That it is silent has been told.
+    /// Its silence has been reported.
     is_told: bool,
 }
 

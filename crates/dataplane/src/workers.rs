@@ -28,16 +28,16 @@ const STOP_TIME: Duration = Duration::from_secs(1);
 pub(crate) struct Workers {
     heartbeats: Heartbeats,
     threads: Vec<WorkerThread>,
-    /// What each said last.
+    /// The last report of each.
     known: RefCell<Vec<WorkerReport>>,
 }
 
-/// Workers that stand still. Dropped, they go on.
+/// Paused workers. They resume when this is dropped.
 #[derive(Default)]
 pub(crate) struct Standstill(Vec<Sender<()>>);
 
 impl Standstill {
-    /// Ends them without their touching anything more: another process has taken over.
+    /// Ends them without any further access: another process has taken over.
     pub(crate) fn leave(self) {
         for worker in self.0 {
             // A worker that is gone touches nothing either.
@@ -48,7 +48,7 @@ impl Standstill {
 
 /// The end of all workers.
 pub(crate) struct Ended {
-    /// The last that each said.
+    /// The last report of each.
     pub(crate) reports: Vec<WorkerReport>,
     /// Those that have not ended, by queue.
     pub(crate) left_behind: Vec<u32>,
@@ -100,7 +100,7 @@ impl Workers {
         self.reports();
     }
 
-    /// What each has done so far; for a silent one, what it said last.
+    /// The counters of each; for a silent one, its last report.
     pub(crate) fn reports(&self) -> Vec<WorkerReport> {
         let silent = self.silent();
         let is_silent = |queue| silent.iter().any(|worker| worker.queue == queue);
@@ -164,7 +164,7 @@ impl Drop for Workers {
     }
 }
 
-/// The report of a worker that will not speak again.
+/// The report of a lost worker.
 fn given_up(mut report: WorkerReport) -> WorkerReport {
     for egress in Side::BOTH {
         let backlog = std::mem::take(&mut report.backlogs[egress.index()]);

@@ -32,15 +32,15 @@ const FRAME_MIN: u32 = 14;
 /// One queue of one port.
 struct PortQueue<Q> {
     queue: Q,
-    /// The kernel has not yet taken everything that stands in the TX ring.
+    /// The kernel has not yet taken all entries of the TX ring.
     unsent: bool,
     /// System calls made to have something sent.
     kicks: u64,
     refused: Refused,
 }
 
-/// A packet of which only the first frames have come in: the kernel may split a jumbo
-/// frame's descriptors over two batches.
+/// A packet of which only the first frames have arrived: the kernel may split a jumbo frame's
+/// descriptors over two batches.
 #[derive(Clone, Copy)]
 struct Partial {
     packet: PacketId,
@@ -101,10 +101,10 @@ impl XdpIo<Socket> {
 }
 
 impl<Q: Queue> XdpIo<Q> {
-    /// A worker's I/O over `queues` with the frames of `part`, divided into `shares` by the port at
-    /// which packets come in; `dissector` reads headers, and what bears `seal` is the steering
-    /// program's word about translation. Nothing is touched before it is [stocked](XdpIo::stocked),
-    /// or [goes on](XdpIo::go_on) where another process stopped.
+    /// A worker's I/O over `queues` with the frames of `part`, divided into `shares` by the port of
+    /// arrival; `dissector` reads headers, and `seal` marks the steering program's metadata about
+    /// translation. Nothing is touched before it is [stocked](XdpIo::stocked), or
+    /// [continues](XdpIo::go_on) where another process stopped.
     pub(crate) fn new(
         queues: [Q; 2],
         part: UmemPart,
@@ -155,7 +155,7 @@ impl<Q: Queue> XdpIo<Q> {
         self.piece(ingress, frames).map(|piece| (piece.packet, piece.len))
     }
 
-    /// The packet, or the part of one, that lies in `frames`.
+    /// The packet, or part of one, in `frames`.
     fn piece(&mut self, ingress: Side, frames: &[Frame]) -> Option<Partial> {
         frames.iter().fold(None, |begun, frame| {
             let desc = Desc { addr: frame.addr, len: frame.len, options: 0 };
@@ -245,7 +245,7 @@ impl<Q: Queue> XdpIo<Q> {
         }
     }
 
-    /// What has come in with `desc`, behind what had `begun`; `None` where that is nothing.
+    /// The packet that `desc` completes, after the frames in `begun`; `None` if it is not complete.
     #[inline]
     fn join(&mut self, side: Side, begun: Option<Partial>, desc: &Desc) -> Option<Partial> {
         let frame = self.frames.receive(side, *desc);

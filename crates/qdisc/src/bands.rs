@@ -126,7 +126,7 @@ pub(crate) struct Bands {
     waiting: Rotation,
     /// The first of these times.
     wakes: Nanos,
-    /// The same qdisc on other queues of a class.
+    /// Its siblings: the same qdisc on other queues of a class.
     siblings: Option<Siblings>,
     /// The place of the class whose packet left last.
     last: Option<u32>,
@@ -260,7 +260,7 @@ impl Bands {
         siblings.have_met(due, now);
     }
 
-    /// Those whose time has come take turns again.
+    /// Classes whose time has come take turns again.
     #[cold]
     fn wake_waiting(&mut self, now: Nanos) {
         let mut waiting = std::mem::replace(&mut self.waiting, Rotation::EMPTY);
@@ -535,7 +535,7 @@ impl Qdisc for Bands {
         };
         self.level = level;
         if let Some(census) = census {
-            // New siblings have heard of no class.
+            // New siblings know no classes yet.
             self.siblings = Some(Siblings::new(census));
             self.classes.iter_mut().for_each(|class| class.is_counted = false);
         }

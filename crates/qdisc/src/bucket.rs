@@ -129,8 +129,8 @@ impl Bucket {
         }
     }
 
-    /// Up to when it has been used up as of the last refill: before that by what it holds, behind
-    /// it by what it owes.
+    /// The time up to which it is used, as of the last refill: earlier than that refill by its
+    /// credit, or later by its debt.
     pub fn spent_until(&self) -> Nanos {
         let level = &self.average;
         if level.credit <= 0 {
@@ -144,7 +144,7 @@ impl Bucket {
         Nanos(self.refilled.0.saturating_sub(earned_in))
     }
 
-    /// Empties it as of `spent`: it has what it earns from then on.
+    /// Empties it as of `spent`: its credit is what it earns from then on.
     pub fn spend_until(&mut self, spent: Nanos) {
         self.average.credit = 0;
         if let Some(peak) = &mut self.peak {

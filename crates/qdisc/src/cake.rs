@@ -210,7 +210,7 @@ impl Cake {
         self.tins.iter_mut().for_each(|tin| tin.deficit = 0);
     }
 
-    /// A batch begins: tells the siblings what waits and hears from them, if it is time.
+    /// A batch begins: exchanges demands with the siblings, if it is time.
     #[inline]
     fn begin_batch(&mut self, now: Nanos) {
         self.follow_time(now);
@@ -263,7 +263,7 @@ impl Cake {
         }
     }
 
-    /// Tells siblings of hosts and tins, and follows what they tell.
+    /// Exchanges hosts and tins with the siblings.
     #[inline(never)]
     fn meet(&mut self, now: Nanos) {
         let Some(neighbours) = &mut self.neighbours else { return };

@@ -23,7 +23,7 @@ impl HostKey {
     }
 }
 
-/// The most tins that can be told apart.
+/// The most tins.
 pub const TINS_MAX: usize = 8;
 
 /// The figures of one tin, of one queue or summed over all queues.

@@ -17,13 +17,13 @@ use crate::bucket::Shape;
 use narrows_units::{Bytes, Nanos, Rate};
 use std::ops::RangeInclusive;
 
-/// The longest that a departure may wait for others: well below what the queue behind it waits
-/// for in any case, and short enough for the ring to hold what arrives meanwhile.
+/// The longest that a departure may wait for others: well below the queue's delay, and short enough
+/// that the ring can hold the arrivals.
 const LONGEST: Nanos = Nanos::from_micros(250);
 
-/// The same where light flows overtake, and for how long they may go unseen: half the time that a
-/// frame takes, within these bounds. On one queue they wait that long on average for a frame that
-/// has begun to leave.
+/// The same if light flows overtake, and for how long they may wait unseen: half a frame time,
+/// within these bounds. On one queue they wait that long on average for a frame that has begun to
+/// leave.
 const BESIDE_LIGHT: RangeInclusive<Nanos> = Nanos::from_micros(100)..=LONGEST;
 
 /// A bucket must be able to keep the credit earned while a departure waits and while the worker is
@@ -54,7 +54,7 @@ impl Coalescing {
         Self::no_longer_than(LONGEST, shape)
     }
 
-    /// The same where light flows overtake, and most frames cost `frame`.
+    /// The same if light flows overtake, and most frames cost `frame`.
     pub(crate) fn beside_light_flows(shape: &Shape, frame: Bytes) -> Self {
         let half = Nanos(shape.rate.time_for(frame).0 / 2);
         let unseen = half.clamp(*BESIDE_LIGHT.start(), *BESIDE_LIGHT.end());
@@ -75,8 +75,8 @@ impl Coalescing {
         Self { dearest: Bytes(part.of(self.bucket).0 / PACKETS), ..self }
     }
 
-    /// That of a limit's only queue: no other departs meanwhile, so it takes along packets of its
-    /// own, and whatever comes in waits for the same rate.
+    /// For a limit's only queue: no other queue departs meanwhile, so it sends packets of its own,
+    /// and arrivals wait for the same rate.
     pub(crate) fn alone(self) -> Self {
         let dearest = self.dearest.min(Bytes(self.earned.0 / 2));
         Self { dearest, unseen: Nanos::MAX, ..self }

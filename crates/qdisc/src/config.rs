@@ -159,8 +159,8 @@ pub struct Spec {
     /// Its seat at what the queues of its limit count together, for kinds that share out by host
     /// or tin. `None` in [`Qdisc::retune`] keeps the present one.
     pub census: Option<Box<dyn Census>>,
-    /// Its view of what the queues of its port hear of destinations, for kinds that listen. `None`
-    /// in [`Qdisc::retune`] keeps the present one.
+    /// The port's congestion feedback, for kinds that use it. `None` in [`Qdisc::retune`] keeps the
+    /// present one.
     pub feedback: Option<Box<dyn Feedback>>,
     /// Its seat at a tree of classes, for `htb`. `None` in [`Qdisc::retune`] keeps the present one.
     pub tree: Option<Box<dyn htb::TreeMeter>>,
@@ -168,8 +168,7 @@ pub struct Spec {
     pub classification: Option<Arc<Classification>>,
     /// How many qdiscs with classes are above it: where it finds its own in a packet's path.
     pub level: u8,
-    /// What filters packets at the port whose root it is: where they come in, and where they go
-    /// out.
+    /// The filters of the port whose root it is: on arrival, and on departure.
     pub ends: Ends,
     /// The qdiscs below it: for `tbf` exactly one, for bands one each.
     pub children: Vec<Spec>,

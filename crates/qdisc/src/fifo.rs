@@ -21,9 +21,9 @@ pub const NOQUEUE_STAGING: u32 = 256;
 /// Where a FIFO ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Config {
-    /// `pfifo`: at so many packets.
+    /// `pfifo`: a number of packets.
     Packets(u32),
-    /// `bfifo`: at so many bytes of frames.
+    /// `bfifo`: a number of bytes of frames.
     Bytes(Bytes),
 }
 

@@ -21,12 +21,12 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// The most flows without packets that are remembered: with as many buckets they take some dozens
 /// of megabytes, and on links that are not attacked fewer arrive within a second.
 pub(crate) const FLOWS_MAX: u32 = 1 << 18;
-/// Places to begin with.
+/// The initial number of places.
 const LEAST: usize = 64;
 
 /// What can be in a [`FlowTable`].
 pub(crate) trait Chained {
-    /// A key as it is spread over buckets, by the lowest bits.
+    /// A key, spread over buckets by its lowest bits.
     #[inline]
     fn spread(key: u32) -> u32 {
         key
@@ -38,7 +38,7 @@ pub(crate) trait Chained {
     /// The next flow in its bucket, or the next free place.
     fn chain(&self) -> u32;
 
-    /// The same, to write to.
+    /// The same, mutable.
     fn chain_mut(&mut self) -> &mut u32;
 }
 
@@ -86,7 +86,7 @@ impl<F: Chained> FlowTable<F> {
         self.flows.capacity()
     }
 
-    /// The memory that it takes beside itself, in bytes.
+    /// The memory that it has allocated, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.flows.capacity() * size_of::<F>() + size_of_val(&*self.buckets)
     }
@@ -170,7 +170,7 @@ impl<F: Chained> FlowTable<F> {
         self.free_places += 1;
     }
 
-    /// Finds flows through so many buckets from now on.
+    /// Uses this many buckets from now on.
     pub(crate) fn set_buckets(&mut self, buckets: u32) {
         let some = |at: u32| (at != NONE).then_some(at);
         let mut remembered: Vec<u32> = Vec::with_capacity(self.flows.len());

@@ -54,7 +54,7 @@ pub(crate) struct FqCodel {
     flows: FlowTable<Flow>,
     /// Flows that have just got packets.
     new: Rotation,
-    /// Those that stand, or did when it was their turn last.
+    /// Old flows: backlogged, or so at their last turn.
     old: Rotation,
     lengths: Lengths,
     backlog: Backlog,

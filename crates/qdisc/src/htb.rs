@@ -62,7 +62,7 @@ pub struct Config {
 /// What becomes of packets without a class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unclassified {
-    /// They are sent at once, and so many may wait for room on the device.
+    /// Direct packets are sent at once; at most this many wait for room on the device.
     Sent(u32),
     /// They are dropped, and so is what waits in a class that is deleted: classes are bands.
     Dropped,
@@ -80,7 +80,7 @@ const RETIRED: u32 = 0;
 /// it. Fewer stay in the nearest cache.
 const NEAR: usize = 64;
 
-/// So many packets of a batch, or classes that rest, are looked at in advance.
+/// The number of packets of a batch, or of resting classes, to look ahead.
 const AHEAD: usize = 16;
 
 /// The most times in the heap for a class: one, and an earlier one that was added before it came
@@ -155,7 +155,7 @@ impl Htb {
         }
     }
 
-    /// The same for the first packet of a class.
+    /// The same for a class's first packet.
     #[cold]
     fn find(&mut self, class: u32) -> Option<u32> {
         let class = if class < CLASS_MAX { class } else { 0 };
@@ -219,8 +219,8 @@ impl Htb {
         verdict
     }
 
-    /// Has brought near what the turn of the class at `place` touches, and what it takes to know
-    /// that of those behind it in the rotation.
+    /// Prefetches the data for the turn of the class at `place`, and the links to those behind it
+    /// in the rotation.
     #[inline]
     fn look_ahead(&mut self, packets: &Packets, borrow: bool, prio: usize, place: u32) {
         let rotation = *self.rotation(borrow, prio);
@@ -233,7 +233,7 @@ impl Htb {
         self.leaves[place as usize].expect_turn(packets);
     }
 
-    /// The same for those that rest soon.
+    /// The same for classes that rest soon.
     #[inline]
     fn look_ahead_at_rest(&self) {
         let soon = |ahead: usize| {
@@ -245,7 +245,7 @@ impl Htb {
         soon(0).into_iter().for_each(Leaf::expect_rest);
     }
 
-    /// A packet has come for the leaf at `place`.
+    /// A packet has arrived for the leaf at `place`.
     #[inline]
     fn wake(&mut self, place: u32) {
         let leaf = &mut self.leaves[place as usize];
@@ -426,7 +426,7 @@ impl Htb {
         self.leaves[place as usize].due_below(level, now).max(now + Nanos(1))
     }
 
-    /// Has the class at `place` stand in `line`, until those below that have something, at `due`.
+    /// Puts the class at `place` into `line`, until there is credit at `due`.
     fn stand_in(&mut self, line: u32, place: u32, turn: u64, due: Nanos) {
         self.leaves[place as usize].last_line = Some(line);
         self.lines.insert(&mut self.leaves, place, line, turn);
@@ -519,8 +519,8 @@ impl Htb {
         false
     }
 
-    /// Whether the class at `place`, which has nothing of its own, would be refused as the one is
-    /// that asks for the line that it comes from: then it stands in that again.
+    /// Whether the class at `place`, which has no credit of its own, would be refused like the one
+    /// that asks for its former line: then it returns to that line.
     fn joins_line(&mut self, place: u32, now: Nanos) -> bool {
         let leaf = &self.leaves[place as usize];
         let Some(line) = leaf.last_line else { return false };
@@ -645,8 +645,8 @@ impl Htb {
         }
     }
 
-    /// The class of the leaf at `place` is gone. Its place stays until all leaves are looked at
-    /// again: it may stand in a rotation or a line, where it will be found to have nothing.
+    /// Removes the class of the leaf at `place`. Its place stays until all leaves are checked
+    /// again: it may be in a rotation or a line, where it is found to be empty.
     fn retire(&mut self, place: u32, handover: &mut Handover<'_>) {
         let (packets, now) = (Handover::packets, handover.now);
         let leaf = &mut self.leaves[place as usize];

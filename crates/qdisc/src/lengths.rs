@@ -16,10 +16,10 @@ pub(crate) trait Measured {
     /// How long it is; 0 is not listed.
     fn length(&self) -> u64;
 
-    /// The list in which it is, [`UNLISTED`] to begin with. For [`Lengths`] alone.
+    /// Its list, initially [`UNLISTED`]. For [`Lengths`] alone.
     fn class(&mut self) -> &mut u8;
 
-    /// Who stands beside it there. For [`Lengths`] alone.
+    /// Its neighbours there. For [`Lengths`] alone.
     fn neighbours(&mut self) -> &mut Neighbours;
 }
 

@@ -47,7 +47,7 @@ impl Weight {
     /// The default weight of a queue.
     pub const ONE: Self = Self(1 << 8);
 
-    /// That of so many flows; at least that of one.
+    /// The weight of this many flows; at least that of one.
     pub(crate) fn of_flows(flows: u32) -> Self {
         Self(Self::ONE.0.saturating_mul(flows.max(1)))
     }
@@ -104,7 +104,7 @@ pub trait Meter: Send {
     /// arrival instead of blocking those behind them.
     fn longest(&self) -> Bytes;
 
-    /// A packet was dropped because the queue is full: this queue wants more than it sends.
+    /// A packet was dropped because the queue is full: its demand exceeds its send rate.
     fn turned_away(&mut self) {}
 
     /// Sets this queue's weight. Strategies without weights ignore it.

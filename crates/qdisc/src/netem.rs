@@ -130,7 +130,7 @@ impl Netem {
         !is_marked
     }
 
-    /// Sends `id`, which comes in at `now`, on its way.
+    /// Puts `id`, which arrives at `now`, under way.
     fn send_off(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
         let chances = &mut self.chances;
         if let Some(Reorder { happening, gap }) = &self.config.reorder {

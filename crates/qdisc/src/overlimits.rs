@@ -54,7 +54,7 @@ impl Overlimits {
         }
     }
 
-    /// A packet is queued that has not come in here.
+    /// A packet of another qdisc is queued.
     pub(crate) fn adopted(&mut self) {
         self.came += 1;
     }

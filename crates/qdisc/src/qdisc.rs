@@ -113,7 +113,7 @@ pub trait Qdisc: Send {
         let _ = (packets, id);
     }
 
-    /// The same for the packet that leaves next.
+    /// The class of the packet that leaves next.
     fn expect_departure(&self, packets: &Packets) {
         let _ = packets;
     }
@@ -121,8 +121,8 @@ pub trait Qdisc: Send {
     /// Drops all of `ids`, which arrived when no frame was left for queued packets.
     fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]);
 
-    /// Sees packets that arrived at `now` at the port where this one sends, among them answers to
-    /// what it has sent. For qdiscs that ask for it ([`Reading::echoes`]).
+    /// Processes packets that arrived at `now` at this qdisc's port, among them answers to packets
+    /// that it has sent. For qdiscs that ask for it ([`Reading::echoes`]).
     fn observe_reverse(&mut self, packets: &Packets, ids: &[PacketId], now: Nanos) {
         let _ = (packets, ids, now);
     }
@@ -140,9 +140,8 @@ pub trait Qdisc: Send {
     /// The backlog.
     fn backlog(&self) -> Backlog;
 
-    /// What this queue's part of a class weighs beside the same qdisc on other queues, which share
-    /// the class's rate: how many flows, or hosts, have something to send here. One where it does
-    /// not tell them apart.
+    /// The weight of this queue's part of a class among the queues that share the class's rate: how
+    /// many flows, or hosts, are backlogged here. One if it does not isolate them.
     fn weight(&self) -> Weight {
         Weight::ONE
     }
@@ -157,8 +156,8 @@ pub trait Qdisc: Send {
     /// of the [`Spec`] that it was built from.
     fn stats(&self, into: &mut Vec<Stats>);
 
-    /// The same as seen from outside, where those above hold packets that this one has given away.
-    /// To be written anew by a qdisc with others below it: which of them has the packet passed?
+    /// The same as seen from outside, where parents hold packets that this qdisc has released. A
+    /// qdisc with children must implement it, to find the child that released the packet.
     fn stats_below(&self, above: Above, into: &mut Vec<Stats>) {
         let own = into.len();
         self.stats(into);

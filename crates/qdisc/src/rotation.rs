@@ -3,7 +3,7 @@
 /// No entry.
 const NONE: u32 = u32::MAX;
 
-/// Where one stands in its list.
+/// An entry's place in its list.
 #[derive(Clone, Copy)]
 pub(crate) struct Link(u32);
 
@@ -16,7 +16,7 @@ pub(crate) trait Linked {
     fn link(&mut self) -> &mut Link;
 }
 
-/// Classes or flows by their places in a table. Each stands in one rotation at most.
+/// Classes or flows by their places in a table. Each is in one rotation at most.
 #[derive(Clone, Copy)]
 pub(crate) struct Rotation {
     first: u32,

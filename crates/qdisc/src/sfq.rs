@@ -34,7 +34,7 @@ pub use config::{Config, DEPTH_MAX, DIVISOR_MAX};
 
 /// Lists by length are given up when this share of the limit is free again.
 const RELIEF: u32 = 4;
-/// 2^32 divided by the golden ratio: what places are drawn anew by.
+/// 2^32 divided by the golden ratio: the step between hash keys.
 const STEP: u32 = 0x9e37_79b1;
 
 /// An instance: one queue's.
@@ -45,7 +45,7 @@ pub(crate) struct Sfq {
     lengths: Lengths,
     /// What hashes are mixed with before they become places.
     salt: u32,
-    /// When places are drawn anew.
+    /// When the hash changes next.
     perturbs_at: Nanos,
     backlog: Backlog,
     /// All but the backlog.
@@ -73,7 +73,7 @@ impl Sfq {
         ((u64::from(mixed) * u64::from(self.config.divisor)) >> u32::BITS) as u32
     }
 
-    /// Draws places anew where it is time.
+    /// Changes the hash if it is time.
     #[inline]
     fn perturb(&mut self, packets: &mut Packets, now: Nanos) {
         if self.config.perturb == Nanos::ZERO || now < self.perturbs_at {

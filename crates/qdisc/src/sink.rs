@@ -10,7 +10,7 @@ pub(crate) trait Sink {
     /// How many more it takes.
     fn room(&self) -> usize;
     fn push(&mut self, id: PacketId);
-    /// Takes what `qdisc` gives, as long as there is room, and tells each packet to `tell`.
+    /// Takes packets from `qdisc` while there is room, and passes each to `tell`.
     fn fill(
         &mut self,
         qdisc: &mut dyn Qdisc,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct NodeId(pub u64);
 
-/// How to find out what a qdisc wants to know of a packet, and write it into the table.
+/// A function that parses the packet fields that a qdisc reads, and writes them into the table.
 pub type ReadHeaders<'a> = &'a mut dyn FnMut(PacketId, Reading, &mut Packets);
 
 /// The context for handing packets over from one qdisc to another.
@@ -31,12 +31,12 @@ pub struct Handover<'a> {
 }
 
 impl<'a> Handover<'a> {
-    /// At `now`, where all that any qdisc wants to know of `packets` is known.
+    /// The context at `now`, if all fields that any qdisc reads are in `packets` already.
     pub fn new(packets: &'a mut Packets, now: Nanos) -> Self {
         Self { now, packets, known: Reading::NOTHING, read: None }
     }
 
-    /// The same where only `known` is, and `read` finds out more.
+    /// The same if only `known` are, and `read` parses more.
     #[must_use]
     pub fn reading(self, known: Reading, read: ReadHeaders<'a>) -> Self {
         Self { known, read: Some(read), ..self }
@@ -90,7 +90,7 @@ impl Slot {
         self.classification.as_ref()
     }
 
-    /// What filters packets where they come in at the port whose root it is, and where they go out.
+    /// The filters of the port whose root it is, on arrival and on departure.
     #[inline]
     pub fn ends(&self) -> [Option<&Arc<Classifier>>; 2] {
         self.ends.each_ref().map(Option::as_ref)

@@ -121,7 +121,7 @@ impl Tbf {
         tbf
     }
 
-    /// Looks up what the meter says, and what follows from new parameters.
+    /// Reads the meter's parameters, and derives those that depend on them.
     fn follow_limit(&mut self) {
         self.follow_meter();
         self.follow_share();
@@ -153,7 +153,7 @@ impl Tbf {
             (Seat::Shared(meter), true) => queue.release(meter.as_mut(), packets, now, out),
             (Seat::Shared(meter), false) => release_some(queue, meter.as_mut(), packets, now, out),
         };
-        // The batch is over: tells the siblings, and hears from them.
+        // The batch is over: exchanges demands with the siblings.
         if let Seat::Shared(meter) = &mut self.seat {
             meter.report(self.queue.backlog(), now);
             self.follow_meter();

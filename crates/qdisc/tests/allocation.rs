@@ -46,7 +46,7 @@ impl World {
         }
     }
 
-    /// Lets `span` pass. Packets come in batches, of each flow in turn.
+    /// Lets `span` pass. Packets arrive in batches, from each flow in turn.
     fn run(&mut self, span: Nanos) {
         let apart = RATE.time_for(Bytes(1500)).0 * BATCH as u64 * 100 / OFFERED;
         let end = self.now + span;
@@ -154,7 +154,7 @@ fn kinds() -> Vec<(&'static str, Spec)> {
         |config| Spec { children: vec![Spec::new(config)], ..Spec::new(Config::Tbf(tbf)) };
     kinds.extend(leaves.map(|(name, config)| (name, limited(config))));
     kinds.extend(configs.map(|(name, config)| (name, Spec::new(config))));
-    // What limits the rate of classes stands above them, and holds one of their packets.
+    // The shaper above the classes holds one of their packets.
     let disciplines = [
         ("prio", bands::Discipline::Prio, CLASSES),
         ("drr", bands::Discipline::Drr, 0),

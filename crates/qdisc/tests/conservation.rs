@@ -104,7 +104,7 @@ impl Kind {
         )
     }
 
-    /// Whether it has an order that taking out some would disturb: then it is all or nothing.
+    /// Whether taking out some packets would disturb its order: then it is all or nothing.
     fn drains_as_a_whole(self) -> bool {
         !matches!(self, Self::Noqueue | Self::Pfifo | Self::Bfifo | Self::Tbf | Self::TbfOverTbf)
     }

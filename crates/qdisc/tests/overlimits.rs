@@ -155,7 +155,7 @@ impl Worker {
         self.next = self.qdisc.dequeue(&mut self.packets, now, &mut out);
     }
 
-    /// Asks each time that it was told to until `now`.
+    /// Polls as requested until `now`.
     fn catch_up(&mut self, now: Nanos) {
         while let Next::At(at) = self.next
             && at <= now
@@ -213,8 +213,8 @@ proptest! {
         prop_assert_eq!(worker.overlimits(), linux.overlimits);
     }
 
-    /// A worker that comes at times of its own, within what the burst makes up for, counts nearly
-    /// the same as long as packets stand.
+    /// A worker that polls at its own times, within the burst, counts nearly the same while there
+    /// is a backlog.
     #[test]
     fn a_late_worker_counts_nearly_as_linux_does(
         kind in prop::sample::select(vec![Kind::Tbf, Kind::Cake]),

@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    /// Asks whenever the qdisc wants to be asked, and at `end`.
+    /// Polls as requested, and at `end`.
     fn run_until(&mut self, end: u64) {
         self.poll();
         while let Next::Held(at) = self.next
@@ -241,7 +241,7 @@ struct Arrival {
 
 fn arrivals(most: usize) -> impl Strategy<Value = Vec<Arrival>> {
     let after = prop_oneof![5 => Just(0u64), 3 => 0u64..1000, 1 => 0u64..5000];
-    // Some of them share a list wherever flows are told apart by the last bits of their hash.
+    // Some of them share a list if the last bits of the hash identify flows.
     let flow = prop::sample::select(vec![0u32, 4, 1 << 9, 77, 0xdead_beef, u32::MAX]);
     let len = prop_oneof![Just(FRAME), 60..=FRAME];
     let arrival = (after, flow, len).prop_map(|(after, flow, len)| Arrival { after, flow, len });
@@ -379,7 +379,7 @@ proptest! {
             let expected = sorted.arrive(flow, len);
             for (_, world) in &mut worlds {
                 world.run_until(now);
-                // Who stands longer runs into the limit sooner, which is not the point here.
+                // A longer backlog reaches the limit sooner, which is not the point here.
                 if expected == Verdict::Queued {
                     world.arrive(flow, len);
                 }

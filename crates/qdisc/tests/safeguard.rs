@@ -75,7 +75,7 @@ impl World {
     }
 
     /// The longest burst of flows that begin 70 us apart and send a little more than their rate,
-    /// while `flags` are heard from their hosts.
+    /// while their hosts send `flags`.
     fn longest_burst(&mut self, flags: u16) -> usize {
         let mut longest = 0;
         for round in 0..40 {

@@ -154,7 +154,7 @@ fn a_tbf_below_a_tbf_keeps_both_rates() {
 
 #[test]
 fn drops_of_the_qdisc_below_count_here_too() {
-    // Queue management drops at departure, and for want of memory on arrival.
+    // Queue management drops at departure, and on arrival for lack of memory.
     let impatient = cake::Config {
         interval: Nanos::from_micros(100),
         target: Nanos::from_micros(5),

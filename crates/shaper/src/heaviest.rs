@@ -29,9 +29,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// How long a window is.
 pub const WINDOW: Nanos = Nanos::from_secs(3);
-/// After as many picks the bytes for which one stands double.
+/// After this many samples the bytes per sample double.
 const STEP_SAMPLES: u32 = 4096;
-/// For how many bytes a pick stands, when it stands for more than itself at first.
+/// The initial bytes per sample.
 const FIRST_STEP: u64 = 2048;
 /// A new window divides the step of the last one by this power of two: traffic may have fallen to
 /// an eighth, and if not, doubling restores the step after as many samples.
@@ -124,7 +124,7 @@ pub struct Told {
 pub struct Heaviest {
     /// Bytes until the next pick.
     left: i64,
-    /// For how many bytes it stands.
+    /// The bytes that a sample represents.
     drawn: u64,
     /// The mean of that; 0 where each packet is picked.
     step: u64,
@@ -181,8 +181,7 @@ impl Heaviest {
         self.filling.flows.add(flow, bytes, delay);
     }
 
-    /// For how many bytes the packet of `len` bytes stands at which the count ran out; draws the
-    /// next.
+    /// The bytes that the sampled packet of `len` bytes represents; draws the next interval.
     fn weigh(&mut self, len: u32) -> u64 {
         if self.step == 0 {
             self.left = 0;
@@ -229,7 +228,7 @@ impl Heaviest {
 }
 
 impl Told {
-    /// Adds what another worker told of the same port.
+    /// Adds another worker's report for the same port.
     pub fn merge(&mut self, other: &Self) {
         merge(&mut self.sources, &other.sources);
         merge(&mut self.destinations, &other.destinations);

@@ -41,7 +41,7 @@ pub struct Installation {
     limits: BTreeMap<Handle, Arc<Coordination>>,
     /// The classes of each `htb`.
     trees: BTreeMap<Handle, SharedTree>,
-    /// By what queues run, what assigns packets to classes.
+    /// The classifier, by the qdisc that queues run.
     classifications: BTreeMap<Key, Arc<Classification>>,
     /// What filters packets at the ends of the port.
     ends: Ends,

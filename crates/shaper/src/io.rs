@@ -53,8 +53,8 @@ pub trait Io {
     /// asks for. Unknown fields are left as they are.
     fn read(&self, packet: PacketId, reading: Reading, packets: &mut Packets);
 
-    /// The bytes of `packet`, from its Ethernet header on, as far as they lie together: what
-    /// filters look at. None where there are no bytes, as in a simulation.
+    /// The contiguous bytes of `packet`, from its Ethernet header on, for filters. Empty if there
+    /// are no bytes, as in a simulation.
     fn bytes(&self, _packet: PacketId) -> &[u8] {
         &[]
     }

@@ -35,7 +35,7 @@ pub struct Beyond {
 }
 
 impl Beyond {
-    /// Adds what another worker knows of the same port.
+    /// Adds another worker's measurements of the same port.
     pub fn merge(&mut self, other: &Self) {
         self.trips.merge(&other.trips);
         self.losses.merge(&other.losses);
@@ -54,7 +54,7 @@ impl RoundTrips {
         Self(boards.each_ref().map(port))
     }
 
-    /// `ids` have come in at `side`. Their frames are near.
+    /// `ids` have arrived at `side`. Their frames are prefetched.
     pub(crate) fn come(&mut self, side: Side, ids: &[PacketId], io: &impl Io, now: Nanos) {
         let Port { observer, trips } = &mut self.0[side.index()];
         for &id in ids {

@@ -58,8 +58,8 @@ impl PathCounters {
         self.drops.merge(&other.drops);
     }
 
-    /// Packets received of which no trace is left when `queued` stand in the qdisc: 0, or
-    /// something is wrong.
+    /// Received packets that are unaccounted for when `queued` are in the qdisc: 0, or there is a
+    /// bug.
     pub fn unaccounted(&self, queued: u64) -> i64 {
         let accounted = self.tx_packets + queued + self.drops.total();
         self.rx_packets.wrapping_sub(accounted) as i64
@@ -69,7 +69,7 @@ impl PathCounters {
 /// One direction: from a port's receiving side through a qdisc to the port across.
 struct Path {
     slot: Slot,
-    /// What its qdisc wants to know of packets.
+    /// The packet fields that its qdisc reads.
     reading: Reading,
     counters: PathCounters,
     /// The delays of packets that it has sent.
@@ -84,8 +84,7 @@ pub enum Activity {
     Busy,
     /// Nothing to do until the pause is over.
     Idle(Pause),
-    /// The same, but a device has not taken all that waits for it: look again soon, within the
-    /// pause.
+    /// The same, but a device has not taken all its packets: look again soon, within the pause.
     Blocked(Pause),
 }
 
@@ -113,7 +112,7 @@ impl Pause {
 pub struct Worker<I> {
     io: I,
     packets: Packets,
-    /// By the port at which packets come in.
+    /// By the port of arrival.
     paths: [Path; 2],
     /// If it measures them.
     round_trips: Option<Box<RoundTrips>>,
@@ -147,8 +146,8 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// The same, that learns of round trips beyond both ports with all workers that share `boards`,
-    /// the ports', and hash with `key`, which should be random.
+    /// The same, measuring round trips beyond both ports, with all workers that share the ports'
+    /// `boards` and hash with `key`, which should be random.
     #[must_use]
     pub fn with_round_trips(self, boards: &[Arc<Awaited>; 2], key: u64) -> Self {
         Self { round_trips: Some(Box::new(RoundTrips::new(boards, key))), ..self }
@@ -333,8 +332,8 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// Drops what has come in and was not taken yet, at most a batch at each port, for `reason`.
-    /// Whether there was anything.
+    /// Drops waiting arrivals, at most a batch at each port, for `reason`. Returns whether there
+    /// were any.
     pub fn refuse(&mut self, reason: DropReason, now: Nanos) -> bool {
         let mut any = false;
         for ingress in Side::BOTH {

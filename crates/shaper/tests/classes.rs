@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 const FRAMES: u32 = 256;
 const LEN: u32 = 1_000;
 
-/// Ports of which packets come in at A. They leave at B while there is room.
+/// Packets arrive at port A. They leave at B while there is room.
 struct Ports {
     coming: VecDeque<(Vec<u8>, u32)>,
     frames: Vec<(Vec<u8>, u32)>,
@@ -140,7 +140,7 @@ impl Bed {
         self.assert_accounted();
     }
 
-    /// A UDP packet to `port` with that TOS byte comes in. Returns its mark.
+    /// A UDP packet to `port` with that TOS byte arrives. Returns its mark.
     fn come(&mut self, port: u16, tos: u8) -> u32 {
         let mut frame = vec![0; 42];
         frame[12] = 8;

@@ -38,7 +38,7 @@ struct FakeIo {
     coming: [VecDeque<Arrival>; 2],
     arrived: [u64; 2],
     malformed: [u64; 2],
-    /// By the port at which packets come in that lie in them.
+    /// By the port of arrival of the packets in them.
     free: [Vec<u32>; 2],
     owners: Vec<Owner>,
     room: [usize; 2],

@@ -38,7 +38,7 @@ const ROW_BITS: u32 = u64::BITS / ROWS as u32;
 
 const _: () = assert!(PORT_CELLS as u64 <= 1 << ROW_BITS, "rows take different bits of the key");
 
-/// The host's cell in `row`, of so many `CELLS`.
+/// The host's cell in `row`, which has `CELLS` cells.
 #[inline]
 fn cell<const CELLS: usize>(host: HostKey, row: usize) -> usize {
     (host.0 >> (ROW_BITS * row as u32)) as usize % CELLS

@@ -54,8 +54,8 @@ impl Board {
         }
     }
 
-    /// Publishes that `seat` wants to send at `demand`, valid until `until`; a standing queue wants
-    /// everything.
+    /// Publishes that `seat` wants to send at `demand`, valid until `until`; a standing queue has
+    /// an unlimited demand.
     pub(super) fn tell(&self, seat: usize, demand: Rate, until: Nanos) {
         if let Some(entry) = self.entries.get(seat) {
             entry.demand.store(demand.bits_per_sec(), Ordering::Relaxed);

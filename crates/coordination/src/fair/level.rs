@@ -26,7 +26,7 @@ pub(super) fn fill(rate: u64, demands: &mut [Demand]) -> u64 {
         if weights == 0 {
             return rate;
         }
-        // Those whose part at this level is all that they want go to the front.
+        // Queues whose demand is met at this level go to the front.
         let mut content = 0;
         let mut granted = 0;
         for index in 0..wanting.len() {

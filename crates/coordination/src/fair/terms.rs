@@ -104,8 +104,8 @@ impl Terms {
     }
 }
 
-/// The burst that is kept to: what the operator asked for, but at least what clocks can keep,
-/// and what leaves room for the cushion and a packet while all others hold leases.
+/// The burst in force: the configured one, but at least what clocks can keep, with room for the
+/// cushion and a packet while all others hold leases.
 fn burst(limit: Limit, frame: Bytes, leases: bool) -> Bytes {
     let frames = if leases { 6 } else { 3 };
     limit.burst.max(limit.rate.bytes_in(LEAST_BURST)).max(Bytes(frame.0 * frames))

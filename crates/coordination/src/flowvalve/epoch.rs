@@ -37,7 +37,7 @@ pub(super) struct Bucket {
     tokens: AtomicI64,
 }
 
-/// An epoch that has come to its end: the right to fill the bucket, for one.
+/// An epoch that has ended: the exclusive right to fill the bucket.
 pub(super) struct Turn<'a> {
     bucket: &'a Bucket,
     now: Nanos,
@@ -187,8 +187,8 @@ mod tests {
     }
 
     proptest! {
-        /// However late epochs are filled and whatever is asked for: no more passes than what has
-        /// been earned, an epoch's worth to begin with, and a burst.
+        /// With late refills and any requests, no more passes than the earned tokens, an initial
+        /// epoch's worth, and a burst.
         #[test]
         fn no_more_passes_than_has_been_earned(
             acts in prop::collection::vec((0..3 * EPOCH.0, 1u64..100_000), 1..100),
@@ -217,7 +217,7 @@ mod loom_tests {
 
     const NOW: Nanos = Nanos::from_secs(100);
 
-    /// Whether it has filled the bucket, and whether it has got something.
+    /// Whether it has filled the bucket, and whether it has got tokens.
     fn work(bucket: &Bucket) -> (u64, u64) {
         let filled = bucket.turn(NOW).map(|turn| turn.fill(100_000, Bytes(0))).is_some();
         (u64::from(filled), u64::from(bucket.meter(Bytes(200))))

@@ -10,7 +10,7 @@ use narrows_units::{Bytes, Nanos};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A bucket holds at least so many full frames beside an epoch.
+/// The least number of full frames that a bucket holds in addition to an epoch.
 const LEAST_FRAMES: u64 = 2;
 const FRAME: u64 = 1514;
 
@@ -25,7 +25,7 @@ pub(super) struct State {
     pub(super) ceil: Bucket,
     /// Bytes forwarded in this epoch, of the class and of all below it.
     counted: AtomicI64,
-    /// The same in a second, over the last epochs.
+    /// The same per second, over the last epochs.
     measured: AtomicU64,
 }
 
@@ -59,8 +59,8 @@ pub(super) struct Node {
     children: Vec<usize>,
     /// What those directly below it are assured, in bytes per second.
     promised: u64,
-    /// Whom it asks, with how many classes above this one the lowest stands that is above both.
-    /// `None` where that follows from the tree.
+    /// Its lenders, each with the distance to the lowest common ancestor. `None` if they follow
+    /// from the tree.
     lenders: Option<Box<[(usize, u8)]>>,
     rate: u64,
     /// Its own, or that of one above it where that is lower; of a topmost class its rate.
@@ -143,7 +143,7 @@ impl Graph {
         };
     }
 
-    /// How many classes above `place` the lowest stands that is above `other`, too, or is it.
+    /// The distance from `place` to the lowest class that contains `other`, or is it.
     fn steps(&self, place: usize, other: usize) -> u8 {
         let below = |at: usize| self.path(other).any(|above| above == at);
         let steps = self.path(place).take_while(|at| !below(*at)).count();
@@ -203,7 +203,7 @@ impl Graph {
         }
     }
 
-    /// The same for what the class at `place` lends.
+    /// The same for the shadow bucket of the class at `place`.
     #[inline]
     pub(super) fn update_lent(&self, place: usize, now: Nanos) {
         let node = &self.nodes[place];

@@ -14,7 +14,7 @@ pub(super) struct Seat {
     lender: usize,
 }
 
-/// Takes `want` from `bucket`, or `least` of it.
+/// Takes `want` from `bucket`, or at least `least`.
 fn meter(bucket: &Bucket, least: Bytes, want: Bytes) -> Option<Bytes> {
     if want > least && bucket.meter(want) {
         return Some(want);
@@ -27,8 +27,8 @@ impl Seat {
         Self { graph, place, lender: place }
     }
 
-    /// Takes up to `want` bytes from the class itself or, where `borrow` is true, from a lender,
-    /// and says from whom.
+    /// Takes up to `want` bytes from the class itself or, if `borrow` is true, from a lender, which
+    /// it returns.
     ///
     /// # Errors
     /// When the next of them has its epoch.

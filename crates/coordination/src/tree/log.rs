@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-/// So many changes are remembered.
+/// The number of changes that are kept.
 const MOST: usize = 4096;
 
 /// The last changes, oldest first.

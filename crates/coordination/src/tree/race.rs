@@ -31,7 +31,7 @@ pub(super) const RETURN: Nanos = Nanos::from_millis(1);
 const SLACK: Nanos = Nanos::from_micros(50);
 
 /// How long a runner that is late still comes before worse priorities. A worker that shares its
-/// core is late by less. After that the claim ends, so a runner that is gone blocks none.
+/// core is late by less. After that the claim ends, so a lost runner blocks none.
 const PATIENCE: Nanos = Nanos::from_millis(4);
 
 /// A runner that wants less than its share, or is held up elsewhere, falls behind. This many leads
@@ -164,8 +164,7 @@ impl Race {
         }
     }
 
-    /// Where a runner that was at `time` starts again. What it left unused meanwhile has gone to
-    /// others.
+    /// Where a runner that was at `time` starts again. Others have had its unused share meanwhile.
     #[inline]
     pub(super) fn start(&self, time: u64, weight: u64) -> u64 {
         let race = self.time.load(Ordering::Relaxed);

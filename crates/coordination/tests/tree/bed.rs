@@ -31,7 +31,7 @@ pub fn class(parent: Option<u32>, rate: u64, ceil: u64) -> Class {
 pub enum Demand {
     /// More than can leave.
     Endless,
-    /// So many bits per second.
+    /// Bits per second.
     Rate(u64),
 }
 
@@ -108,7 +108,7 @@ struct Queue {
     free: Vec<PacketId>,
     source_of: Vec<usize>,
     next: Nanos,
-    /// Whether its worker is gone.
+    /// Whether its worker is lost.
     is_dead: bool,
 }
 
@@ -168,7 +168,7 @@ pub struct Bed {
     random: u64,
 }
 
-/// So many packets wait for a class on a queue.
+/// This many packets wait for a class on a queue.
 const MOST_QUEUED: u32 = 96;
 
 /// How often queues look.
@@ -180,13 +180,13 @@ impl Bed {
         Self::made(TreeStrategy::Fair, asking, queues, classes, &BTreeMap::new(), &below(fifo()))
     }
 
-    /// The same with `leaf` in each class that has none below it.
+    /// The same with `leaf` in each leaf class.
     pub fn with_leaves(queues: usize, classes: &[(u32, Class)], leaf: &Config) -> Self {
         let leaf = below(leaf.clone());
         Self::made(TreeStrategy::Fair, Asking::All, queues, classes, &BTreeMap::new(), &leaf)
     }
 
-    /// The same with bands in each class that has none below it, and a FIFO in each band.
+    /// The same with bands in each leaf class, and a FIFO in each band.
     pub fn with_bands(
         asking: Asking,
         queues: usize,

@@ -152,7 +152,7 @@ fn a_lock_keeps_rates_priorities_and_quanta_as_the_kernel_does() {
         let rates = bed.run(millis(100));
         let what = format!("{queues} queues: {rates:?}");
         assert_near(rates[&1], GBIT, 0.002, &what);
-        // Queues come when they were told to, and not when it is their turn.
+        // Queues return when told to, not when it is their turn.
         assert_near(rates[&0x10], 275 * MBIT, 0.05, &what);
         assert_near(rates[&0x11], 625 * MBIT, 0.05, &what);
         assert_near(rates[&0x12], 100 * MBIT, 0.03, &what);

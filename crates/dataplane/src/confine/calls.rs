@@ -150,7 +150,7 @@ const ANY: &[i64] = &[
     libc::SYS_bpf,
 ];
 
-/// The same in older words, which newer architectures never had.
+/// The same by their older names, which newer architectures lack.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[i64] = &[
     libc::SYS_arch_prctl,

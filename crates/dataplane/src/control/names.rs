@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// A file of names, as `tc -nm` reads it, and what it said last.
+/// A file of names, as `tc -nm` reads it, and its last contents.
 #[derive(Clone, Debug)]
 pub struct NamesFile {
     path: PathBuf,

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 const CLIENTS_MAX: usize = 64;
 /// How long a client may take for its request, and for listening to its answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How often the client of a long batch hears how far it is.
+/// The interval of progress reports to the client of a long batch.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 /// How much is read of one client before others have their turn, in bytes.
 const READ_AT_ONCE: usize = 1 << 16;
@@ -123,9 +123,9 @@ impl ControlServer {
         self.clients.iter().any(|client| matches!(client.state, State::Working { .. }))
     }
 
-    /// Serves all clients as far as that goes without waiting for any. `work` does a part of a task
-    /// and says the answer when there is one. Returns the connection for which the ports were let
-    /// go, where one asked for that; it is no client any more.
+    /// Serves all clients as far as possible without waiting for any. `work` does a part of a task
+    /// and returns the answer when there is one. Returns the connection for which the ports were
+    /// released, if a client requested that; it is no longer a client.
     pub(crate) fn serve(
         &mut self,
         mut work: impl FnMut(&mut Task) -> Option<Answer>,
@@ -178,7 +178,7 @@ struct Client {
     events: epoll::EventFlags,
 }
 
-/// Where a conversation stands.
+/// The state of a conversation.
 enum State {
     /// Its request so far.
     Asking(Vec<u8>),
@@ -221,7 +221,7 @@ impl Client {
             if let Some(answer) = work(task) {
                 self.answer(&answer)?;
                 if let Answer::LetGo = answer {
-                    // Where it is gone already, that shows when it is next read from.
+                    // If the client is gone already, the next read shows that.
                     self.state = State::Holding;
                     let _ = self.flush();
                     return Ok(());
@@ -292,7 +292,7 @@ impl Client {
     fn listen_for_more(&mut self, ready: &OwnedFd) -> io::Result<()> {
         let events = match &self.state {
             _ if !self.unsent.is_empty() => epoll::EventFlags::IN | epoll::EventFlags::OUT,
-            // It has nothing more to say, and its end shows when it is told the answer.
+            // It sends nothing more; its end shows when the answer is written.
             State::Working { .. } => epoll::EventFlags::empty(),
             _ => epoll::EventFlags::IN,
         };

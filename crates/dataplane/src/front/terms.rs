@@ -207,7 +207,7 @@ fn then(control: Control) -> Then {
         Control::Pass => Then::Pass,
         Control::Drop => Then::Drop,
         Control::Continue => Then::Continue,
-        // None of those that run here asks filters anew.
+        // No action that runs here restarts the filters.
         Control::Pipe | Control::Reclassify => Then::Pipe,
     }
 }

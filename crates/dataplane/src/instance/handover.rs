@@ -79,8 +79,7 @@ impl Instance {
         Some([Side::A, Side::B].map(|side| plane.port(side).clone()))
     }
 
-    /// Has all workers stand still and says what there is. They go on when the [`Standstill`] is
-    /// dropped.
+    /// Pauses all workers and returns their state. They resume when the [`Standstill`] is dropped.
     ///
     /// # Errors
     /// Where what was offered does not hold any more, or a worker does not stop within `time`; all
@@ -186,7 +185,7 @@ impl Heritage {
         })
     }
 
-    /// Takes in what the other process, which stands still, had.
+    /// Takes over the state of the paused process.
     pub(crate) fn take_in(&mut self, contents: Contents) -> Result<(), InstanceError> {
         self.packets = contents.packets();
         self.stopped = contents.stopped();
@@ -298,7 +297,7 @@ fn path_counted(path: &PathCounters) -> PathCounted {
     }
 }
 
-/// The same back again; `None` where a packet was dropped for an unknown reason.
+/// The inverse; `None` if a packet was dropped for an unknown reason.
 fn counters(counted: &QueueCounted) -> Option<QueueCounters> {
     let KernelDropsSeen { rx_ring_full, rx_dropped, fill_ring_empty, rx_invalid, tx_invalid } =
         counted.kernel_drops;

@@ -168,8 +168,8 @@ impl Inherited {
         Ok(Self { prepared, workers, parts, installed: [a, b], links, xdp_modes })
     }
 
-    /// Queues what the other process's workers, which stand still, had queued, and goes on from
-    /// what each limit had `spent`, by port and by the major number of its qdisc.
+    /// Queues the packets of the other process's paused workers, and continues each limit from its
+    /// `spent`, by port and by the major number of its qdisc.
     pub(crate) fn take_in(
         &mut self,
         queued: &[WorkerQueued],
@@ -202,7 +202,7 @@ impl Inherited {
         Ok(())
     }
 
-    /// Starts the workers and puts this process's programs in the place of the other's, which
+    /// Starts the workers and replaces the other process's programs by this process's; the other
     /// touches nothing more. Also returns when the workers ran.
     pub(crate) fn start(self, options: &SessionOptions) -> Result<(Session, Nanos), SessionError> {
         let Self { mut prepared, workers, installed, links, xdp_modes, .. } = self;
@@ -212,7 +212,7 @@ impl Inherited {
         }
         let began = clock::now();
         let losses_before = prepared.losses();
-        // Frames come in as ever meanwhile: the other's programs lead to the same sockets.
+        // Frames keep arriving meanwhile: the other's programs lead to the same sockets.
         for ((steer, link), port) in prepared.steers.iter_mut().zip(links).zip(&prepared.ports) {
             steer.take_over(link).map_err(|source| SessionError::Steer {
                 port: port.name.clone(),

@@ -56,7 +56,7 @@ pub(crate) struct Giver {
     version: String,
 }
 
-/// What has come of waiting for the heir.
+/// The result of waiting for the heir.
 pub(crate) enum Outcome {
     /// It needs more time.
     Wait,
@@ -67,8 +67,8 @@ pub(crate) enum Outcome {
 }
 
 impl Giver {
-    /// Starts the heir: `binary`, or what now lies where this process came from, with the
-    /// arguments of this process.
+    /// Starts the heir: `binary`, or the present file at this process's path, with the arguments of
+    /// this process.
     pub(crate) fn start(origin: &Origin, binary: Option<&Path>) -> Result<Self, String> {
         let binary = binary.unwrap_or(&origin.binary);
         let failed = |error| format!("cannot start {}: {error}", binary.display());
@@ -76,7 +76,7 @@ impl Giver {
         let heir = Command::new(binary)
             .args(&origin.arguments)
             .arg(TAKE_OVER)
-            // It is another process; the variable would tell it that the watchdog is not its.
+            // The heir is another process; with this variable it would ignore the watchdog.
             .env_remove("WATCHDOG_PID")
             .stdin(Stdio::from(OwnedFd::from(its_end)))
             .spawn()
@@ -96,7 +96,7 @@ impl Giver {
         self.heir.id()
     }
 
-    /// Its version, once it has said it.
+    /// Its version, once received.
     pub(crate) fn version(&self) -> &str {
         &self.version
     }
@@ -144,8 +144,8 @@ impl Giver {
         sent.map_err(|error| self.broken(&error))
     }
 
-    /// Hands over what there is now that all workers stand still, which they do `since` then. Where
-    /// it succeeds, this process may touch nothing more.
+    /// Hands over the state of the workers, which have paused `since` then. After success this
+    /// process may touch nothing more.
     pub(crate) fn hand_over(&mut self, contents: &Contents, since: Instant) -> Result<(), String> {
         self.stage = Stage::Taking;
         self.until = since + TAKING_TIME;

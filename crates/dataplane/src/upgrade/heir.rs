@@ -17,8 +17,8 @@ pub(crate) struct Heir {
 }
 
 impl Heir {
-    /// Says what this binary is, and hears what there is: over the connection that it was given
-    /// in place of standard input.
+    /// Introduces this binary and receives the manifest, over the connection that it got as
+    /// standard input.
     pub(crate) fn greet(version: &str) -> Result<(Self, Manifest, Vec<OwnedFd>), String> {
         let stream = rustix::stdio::stdin().try_clone_to_owned();
         let is_socket = |fd: &OwnedFd| rustix::net::getsockname(fd.as_fd()).is_ok();
@@ -37,8 +37,7 @@ impl Heir {
         Ok((heir, manifest, message.descriptors))
     }
 
-    /// Says that this process can go on from what it heard, and hears what the giver had when it
-    /// stopped.
+    /// Reports that this process is prepared, and receives the contents of the paused giver.
     pub(crate) fn ask(&mut self) -> Result<Contents, String> {
         self.say(Kind::Prepared, &[])?;
         let message = self.hear(Kind::Contents, TIMEOUT)?;

@@ -13,7 +13,7 @@ use super::state::StateError;
 use narrows_units::Nanos;
 use std::collections::HashSet;
 
-/// Where the data of one frame lies.
+/// The location of one frame's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame {
     /// From the start of the UMEM, in bytes.
@@ -67,15 +67,15 @@ pub struct WorkerQueued {
     pub free: Vec<u32>,
     /// Those that the kernel has to send, the same way.
     pub sending: Vec<u32>,
-    /// By the port at which it comes in: a packet of which more frames will follow.
+    /// By the port of arrival: a packet of which more frames will follow.
     pub partial: [Queued; 2],
     /// By the port through which they leave.
     pub queued: [Queued; 2],
 }
 
 impl WorkerQueued {
-    /// Whether each frame is named at most once and lies, data and all, in one of the `count`
-    /// frames of `frame_size` bytes from number `first` on.
+    /// Whether each frame is named at most once and its data is within one of the `count` frames of
+    /// `frame_size` bytes from number `first` on.
     pub fn fits(&self, first: u32, count: u32, frame_size: u32) -> bool {
         let mut seen = HashSet::with_capacity(count as usize);
         let size = u64::from(frame_size);

@@ -86,8 +86,8 @@ pub struct SessionManifest {
 /// A worker of a session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WorkerManifest {
-    /// How many frames it has, by the port at which packets come in: for the kernel to receive
-    /// into, and for packets to wait in.
+    /// Its numbers of frames, by the port of arrival: for reception by the kernel, and for queued
+    /// packets.
     pub shares: [[u32; 2]; 2],
     /// The entries of its rings on either port: of fill and RX ring, of TX and completion ring.
     pub rings: [[u32; 2]; 2],

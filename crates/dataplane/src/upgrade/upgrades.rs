@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// The version of this binary.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// How long workers may take to stand still: they step in microseconds, once they have their core.
+/// How long workers may take to pause: a step takes microseconds, once they have their core.
 const STOPPING_TIME: Duration = Duration::from_millis(100);
 
 /// The priority of the threads that hand over and take over: that of workers, because nothing is
@@ -70,7 +70,7 @@ impl Upgrades {
         self.status()
     }
 
-    /// What to wait on beside everything else; `other` where there is nothing.
+    /// An additional descriptor to wait on; `other` if there is none.
     pub(crate) fn fd_or<'a>(&'a self, other: BorrowedFd<'a>) -> BorrowedFd<'a> {
         self.running.as_ref().map_or(other, |running| running.giver.fd())
     }

@@ -137,7 +137,7 @@ impl Channel {
         }
     }
 
-    /// The next message, if all of it has come in.
+    /// The next message, if all of it has arrived.
     pub(super) fn poll(&mut self) -> io::Result<Option<Message>> {
         loop {
             if let Some(message) = self.take()? {

@@ -97,8 +97,8 @@ impl Driver {
         self.fill.release();
     }
 
-    /// A packet of `parts` comes in, whose last descriptor says so or not. False where it did not
-    /// fit: then its frames are as they were.
+    /// A packet of `parts` arrives, with or without the mark of its last descriptor. False if it
+    /// did not fit: then its frames are unchanged.
     fn receive(&mut self, parts: &[u32], ends: bool) -> bool {
         if self.empty.len() < parts.len() || (self.rx.free(RING) as usize) < parts.len() {
             return false;
@@ -113,7 +113,7 @@ impl Driver {
         true
     }
 
-    /// Takes up to `count` descriptors, and refuses them where told.
+    /// Takes up to `count` descriptors, or refuses them if configured.
     fn take(&mut self, count: usize, refuse: bool) {
         for _ in 0..count {
             let Some(desc) = self.tx.pop() else { break };

@@ -8,14 +8,14 @@ use crate::{Handover, Next, Spec};
 use narrows_packet::{Backlog, PacketId, Packets};
 use narrows_units::{Bytes, Nanos};
 
-/// Where a class that takes turns stands. One with a place in the order stands in no line.
+/// The state of a class that takes turns. An ordered class is in no line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     /// Nowhere: it has nothing to send.
     Idle,
     /// In line.
     InLine,
-    /// Its qdisc holds everything back until that time: beside the line.
+    /// Outside the line: its qdisc holds all packets until that time.
     Waiting(Nanos),
 }
 

@@ -11,7 +11,7 @@
 use crate::{Census, HostKey, Weight};
 use narrows_units::{Bytes, Nanos};
 
-/// How often quanta are divided anew.
+/// How often quanta are divided.
 const PERIOD: Nanos = Nanos::from_micros(500);
 
 /// A seat among the queues.

@@ -43,8 +43,8 @@ const RST: u16 = 0x04;
 const ACK: u16 = 0x10;
 const ECE: u16 = 0x40;
 const CWR: u16 = 0x80;
-/// What may tell of congestion: ECE and CWR, and the bits beside the header length, one of which
-/// is in use for it (RFC 9768).
+/// The bits that may signal congestion: ECE, CWR, and the bits beside the header length, one of
+/// which is used for it (RFC 9768).
 const SIGNALS: u16 = 0xf00 | ECE | CWR;
 
 /// What could be dropped if another one like it follows.
@@ -53,8 +53,8 @@ struct Candidate {
     signals: u16,
 }
 
-/// The position of the one among `queued`, from the head on, that is superfluous now that
-/// `newest` stands behind them.
+/// The position, from the head, of the packet in `queued` that `newest` behind them makes
+/// superfluous.
 pub(super) fn superfluous(
     queued: impl IntoIterator<Item = Acknowledgement>,
     newest: &Acknowledgement,

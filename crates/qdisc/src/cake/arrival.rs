@@ -93,14 +93,14 @@ impl Cake {
         meta.rewrite.wash(self.config.wash && headers.dscp != 0);
     }
 
-    /// A packet comes in where there was none.
+    /// A packet arrives at an empty instance.
     pub(super) fn begin(&mut self, now: Nanos) {
         self.seat.awake(now);
         self.empty_since = None;
         self.follow_time(now);
     }
 
-    /// Where a packet belongs, as far as is known.
+    /// The place of a packet, as far as known.
     #[inline]
     fn look_up(&self, headers: &Headers) -> Place {
         let hash = hash_of(self.config.isolation, headers);
@@ -154,7 +154,7 @@ impl Cake {
         self.line_up(at, id, packets, packet, len, now);
     }
 
-    /// The same, but for what is counted of the tin, and for the sum of bytes.
+    /// The same, without the tin's counters and the sum of bytes.
     #[inline(always)]
     pub(super) fn line_up(
         &mut self,
@@ -350,7 +350,7 @@ impl Cake {
         }
     }
 
-    /// Drops `id`, which stands in no queue any more.
+    /// Drops `id`, which is no longer in a queue.
     pub(super) fn discard(
         &mut self,
         packets: &mut Packets,
@@ -363,7 +363,7 @@ impl Cake {
         packets.discard(id, reason);
     }
 
-    /// `id` stands here no more.
+    /// `id` has left the backlog.
     #[inline]
     pub(super) fn gone(&mut self, packets: &Packets, at: usize, id: PacketId) {
         let len = packets.len(id);
@@ -374,7 +374,7 @@ impl Cake {
     }
 }
 
-/// What tells flows apart.
+/// The hash that identifies a flow.
 #[inline]
 fn hash_of(isolation: Isolation, headers: &Headers) -> u32 {
     if isolation.tells_flows_apart() {

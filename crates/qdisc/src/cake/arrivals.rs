@@ -193,8 +193,8 @@ mod tests {
 
     const PACKETS: u32 = 64;
 
-    /// All that can be seen of an instance after `batches`, each of which is queued by `arrive` and
-    /// followed by departures. Flows are spread over so many `sets`.
+    /// The visible state of an instance after `batches`, each queued by `arrive` and followed by
+    /// departures. Flows are spread over `sets` sets.
     fn seen(
         config: Config,
         sets: u32,

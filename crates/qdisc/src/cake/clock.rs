@@ -74,7 +74,7 @@ impl Clock {
         }
     }
 
-    /// The first packet comes in after a time without any.
+    /// The first packet after an idle time arrives.
     #[inline]
     pub(super) fn awake(&mut self, now: Nanos) {
         if self.next < now {

@@ -84,7 +84,7 @@ pub(super) struct Candidate {
     pub(super) sojourn: Nanos,
     /// Whether it may be marked.
     pub(super) can_be_marked: bool,
-    /// How many flows stand, where what is dropped counts as sent; else 0.
+    /// The number of backlogged flows if drops count as sent; otherwise 0.
     pub(super) standing: u32,
     /// Anything.
     pub(super) random: u16,

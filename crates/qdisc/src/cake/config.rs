@@ -61,8 +61,8 @@ impl Config {
         }
     }
 
-    /// What decides in which queue a packet stands. An instance whose configuration changes in this
-    /// cannot keep its queues: another has to adopt what is in them.
+    /// The part of a configuration that assigns packets to queues. If it changes, the instance
+    /// cannot keep its queues: another must adopt the packets.
     pub fn sorting(&self) -> (Diffserv, Isolation) {
         (self.diffserv, self.isolation)
     }
@@ -101,7 +101,7 @@ impl Default for Config {
     }
 }
 
-/// How flows are told apart and share (`flowblind` to `triple-isolate`).
+/// How flows are isolated (`flowblind` to `triple-isolate`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Isolation {
     /// One queue for everything.

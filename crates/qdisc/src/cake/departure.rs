@@ -111,7 +111,7 @@ impl Cake {
         (left.packets, next)
     }
 
-    /// The same where there is but one tin, or more, but for what is counted of all that has `left`
+    /// The same for one tin or several, without the counters, which are updated for all of `left`
     /// together.
     #[inline(always)]
     fn depart_some<const ONE: bool>(

@@ -27,7 +27,7 @@ const SPAN_LEAST: Nanos = Nanos::from_millis(10);
 const PERIOD: Nanos = Nanos::from_millis(250);
 /// The longest that a full frame may take by an estimate.
 const FRAME_TIME_MAX: Nanos = Nanos::from_millis(100);
-/// Averages follow what speaks for a slower link, or a faster one, by 1/4 and the rest by 1/256.
+/// Averages follow evidence of a slower link, or of a faster one, by 1/4 and the rest by 1/256.
 const FAST: u32 = 2;
 const SLOW: u32 = 8;
 
@@ -70,7 +70,7 @@ impl Estimator {
         self.began_at
     }
 
-    /// The capacity that it has seen; zero before it has seen any.
+    /// The measured capacity; zero before the first measurement.
     pub(super) fn capacity(&self) -> Rate {
         Rate::from_bytes_per_sec(self.peak.unwrap_or_default())
     }

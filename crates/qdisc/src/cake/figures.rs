@@ -11,7 +11,7 @@ pub struct Figures {
     pub memory_limit: Bytes,
     /// This is for all queues of the port together, and not for each.
     pub memory_is_of_port: bool,
-    /// The rate that the estimator sees come in; the limit where it does not look.
+    /// The rate of arrivals that the estimator measures; the limit if it is off.
     pub capacity_estimate: Rate,
     /// The shortest and the longest packet before overhead; `None` before the first one.
     pub network_size: Option<(u32, u32)>,
@@ -52,7 +52,7 @@ pub struct TinFigures {
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Flows that were found beside their place, within its set.
+    /// Flows in a way other than their own, within its set.
     pub way_indirect_hits: u64,
     /// Flows that were new.
     pub way_misses: u64,
@@ -148,7 +148,7 @@ fn wider(one: Option<(u32, u32)>, other: Option<(u32, u32)>) -> Option<(u32, u32
     }
 }
 
-/// The average of two values of so many packets each.
+/// The average of two values, weighted by their numbers of packets.
 fn weighed(values: [u64; 2], packets: [u64; 2]) -> u64 {
     let sum = |at: usize| u128::from(values[at]) * u128::from(packets[at]);
     let average = (sum(0) + sum(1)).checked_div(u128::from(packets[0]) + u128::from(packets[1]));

@@ -5,7 +5,7 @@ use super::rotation::{Link, Linked};
 use super::slab::NONE;
 use narrows_packet::Fifo;
 
-/// Where a flow stands in the rotation. Those to which another packet is nothing new come last.
+/// A flow's state in the rotation. States that another packet does not change come last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) enum Standing {
     /// It has just been made, and is in no list.
@@ -18,7 +18,7 @@ pub(super) enum Standing {
     SparseWait,
     /// It goes first: it has not yet used up its first quantum.
     Sparse,
-    /// It takes turns with the others that stand.
+    /// It takes turns with the other backlogged flows.
     Bulk,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Flow {
     pub(super) destination: u16,
     /// Its place in the heap of the longest, while there is one.
     pub(super) heap: u16,
-    /// How many flows its host has: it counts for one part of so many.
+    /// The number of its host's flows: its weight is one part of this many.
     pub(super) load: u16,
     /// The way that refers to it, and in which tin.
     pub(super) home: Home,

@@ -22,11 +22,11 @@ struct Host {
     way: u16,
     /// Flows that refer to it.
     flows: u16,
-    /// Of these, the ones that stand.
+    /// The backlogged ones of these.
     standing: u16,
     /// The number that the census knows.
     told: u16,
-    /// Flows that stand on other queues, as of `asked`.
+    /// Flows backlogged on other queues, as of `asked`.
     elsewhere: u16,
     /// The edition of the census that was asked.
     asked: u16,
@@ -55,7 +55,7 @@ impl Host {
         self.window = window;
     }
 
-    /// So many stand.
+    /// The number of backlogged flows.
     #[inline(always)]
     fn count(&mut self, standing: u16) {
         self.most = self.most.max(standing);
@@ -114,7 +114,7 @@ impl Hosts {
         }
     }
 
-    /// One of its flows begins to stand, or ends.
+    /// One of its flows gets a backlog, or loses it.
     #[inline]
     pub(super) fn stand(&mut self, place: u16, begins: bool) {
         let host = &mut self.slab[place];
@@ -123,7 +123,7 @@ impl Hosts {
         host.count(host.standing);
     }
 
-    /// Tells siblings of one more of its flows that stand, or one less.
+    /// Tells siblings of one more backlogged flow, or one less.
     pub(super) fn tell(&mut self, place: u16, begins: bool, census: &mut dyn Census) {
         let host = &mut self.slab[place];
         host.told = if begins { host.told + 1 } else { host.told - 1 };
@@ -137,7 +137,8 @@ impl Hosts {
         }
     }
 
-    /// How many of its flows stand here, where there is nowhere else, or stood a short time ago.
+    /// How many of its flows are backlogged here, or were a short time ago. For an instance without
+    /// siblings.
     #[inline(always)]
     pub(super) fn own_load(&mut self, place: u16) -> u16 {
         let host = &mut self.slab[place];
@@ -145,7 +146,7 @@ impl Hosts {
         host.recently
     }
 
-    /// How many of its flows stand, here and elsewhere, or stood a short time ago; at least one.
+    /// How many of its flows are backlogged on any queue, or were a short time ago; at least one.
     #[inline(always)]
     pub(super) fn load(&mut self, place: u16, neighbours: &Neighbours) -> u32 {
         let host = &mut self.slab[place];
@@ -157,19 +158,19 @@ impl Hosts {
         }
         host.follow(self.window);
         host.count(host.standing.saturating_add(host.elsewhere));
-        // A flow that waits without packets counts, and is not remembered: siblings may never have
-        // heard of it, and this queue would weigh it more lightly than they do.
+        // A flow that waits without packets counts, but is not remembered: siblings may not know
+        // it, and this queue would give it a lower weight than they do.
         let told = host.told.saturating_add(host.elsewhere);
         u32::from(host.recently.max(told)).max(1)
     }
 
-    /// The memory that it takes beside itself, in bytes.
+    /// The memory that it has allocated, in bytes.
     pub(super) fn memory(&self) -> usize {
         Ways::memory() + self.slab.memory()
     }
 }
 
-/// Mixes an address's hash with what tells tins and ends apart.
+/// Mixes an address's hash with the tin and the end.
 fn key(hash: u32, salt: u64) -> u64 {
     HostKey::mixed(u64::from(hash).wrapping_add(salt.wrapping_mul(0x9e37_79b9_7f4a_7c15))).0
 }
@@ -234,7 +235,7 @@ mod tests {
         }
     }
 
-    /// A census in which every host has so many flows.
+    /// A census in which every host has this many flows.
     struct Everywhere(u32);
 
     impl Census for Everywhere {

@@ -13,7 +13,7 @@ use std::num::NonZeroU32;
 /// The weight of a flow that is alone with its host.
 pub(super) const WHOLE_HOST: u64 = 1 << 16;
 
-/// Turns after which the least load is looked for anew.
+/// Turns after which the least load is determined again.
 const PERIOD: u32 = 256;
 
 /// The highest load that is divided by exactly.
@@ -51,11 +51,12 @@ pub(super) struct Quanta {
     known: [NonZeroU32; KNOWN],
     /// A whole one, in bytes.
     whole: u32,
-    /// The least load of a flow that stands, as far as seen.
+    /// The least load of a backlogged flow, as far as seen.
     least: u32,
     coming_least: u32,
     turns: u32,
-    /// The turn at which to see whether the period is over, or before where fewer stand.
+    /// The turn at which to check whether the period is over; earlier if fewer flows are
+    /// backlogged.
     look: u32,
 }
 
@@ -106,7 +107,7 @@ impl Quanta {
         }
     }
 
-    /// Fewer flows stand than before.
+    /// Fewer flows are backlogged than before.
     #[inline]
     pub(super) fn fewer(&mut self) {
         self.look = PERIOD;

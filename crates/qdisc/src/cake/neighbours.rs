@@ -130,8 +130,8 @@ impl Neighbours {
         count
     }
 
-    /// The same below a class with one tin: its queues weigh what they have of hosts, `hosts` in
-    /// 1/65536 of one. Flows that have not been told of count for a quarter.
+    /// The same below a class with one tin: a queue's weight is its number of hosts, `hosts` in
+    /// 1/65536. Unpublished flows count for a quarter.
     pub(super) fn meet_in_class(&mut self, hosts: u64, now: Nanos) -> Weight {
         self.begin_period(now);
         let one = u64::from(Weight::ONE.0);
@@ -139,8 +139,8 @@ impl Neighbours {
         Weight(u32::try_from(weight).unwrap_or(u32::MAX))
     }
 
-    /// The same with several `tins`: sets what part each has here of the flows that it has on all
-    /// queues. A queue weighs what it has of all quanta.
+    /// The same with several `tins`: sets each tin's part here of its flows on all queues. A
+    /// queue's weight is its part of all quanta.
     pub(super) fn meet_by_tin(
         &mut self,
         shares: &[Share],
@@ -249,7 +249,7 @@ mod tests {
     use crate::HostKey;
     use std::sync::{Arc, Mutex};
 
-    /// What all have told, by seat.
+    /// The published figures of all, by seat.
     type Told = Arc<Mutex<Vec<[TinCensus; TINS_MAX]>>>;
 
     struct Table {

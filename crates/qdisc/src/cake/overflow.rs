@@ -73,7 +73,7 @@ impl Overflow {
         }
     }
 
-    /// `id` may stand too low or too high.
+    /// `id` may be too low or too high.
     fn moved(&mut self, flows: &mut Slab<Flow>, id: u16) {
         let place = usize::from(flows[id].heap);
         self.rise(flows, place);
@@ -127,7 +127,7 @@ impl Overflow {
         }
     }
 
-    /// The memory that it takes beside itself, in bytes.
+    /// The memory that it has allocated, in bytes.
     pub(super) fn memory(&self) -> usize {
         self.heap.capacity() * size_of::<u16>()
     }

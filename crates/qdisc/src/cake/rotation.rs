@@ -32,12 +32,12 @@ impl Link {
     pub(super) const NOBODY: Self = Self { next: NONE, previous: NONE };
 }
 
-/// What can stand in a list.
+/// An entry of a list.
 pub(super) trait Linked {
     fn link(&self) -> Link;
     fn link_mut(&mut self) -> &mut Link;
 
-    /// Who stands behind it.
+    /// The next entry.
     #[inline(always)]
     fn next(&self) -> u16 {
         self.link().next
@@ -86,8 +86,8 @@ impl List {
         self.tail = id;
     }
 
-    /// Takes the first, behind which `next` stands. Its successor does not notice: a list is either
-    /// taken from at its head with this, or anywhere with [`List::remove`].
+    /// Takes the first, which is followed by `next`. The successor is not updated: a list is used
+    /// either with this at its head, or anywhere with [`List::remove`].
     #[inline]
     pub(super) fn pop_front(&mut self, next: u16) {
         self.head = next;

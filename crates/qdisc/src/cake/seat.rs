@@ -13,7 +13,7 @@ use crate::{Meter, Share, Take, Weight};
 use narrows_packet::Backlog;
 use narrows_units::{Bytes, Nanos, Rate};
 
-/// What dropped packets may still cost others: so many times the longest packet.
+/// The most that dropped packets may still cost others, in multiples of the longest packet.
 const DEBT_MAX: u64 = 1 << 20;
 
 pub(super) enum Seat {
@@ -61,7 +61,7 @@ impl Seat {
         }
     }
 
-    /// A packet comes in where there was none.
+    /// A packet arrives at an empty queue.
     #[inline]
     pub(super) fn awake(&mut self, now: Nanos) {
         if let Self::Own(clock) = self {

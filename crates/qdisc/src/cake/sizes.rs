@@ -58,7 +58,7 @@ impl Sizes {
         }
     }
 
-    /// Charges by `config` from now on. Extremes begin anew where the lengths are others.
+    /// Charges by `config` from now on. The extremes start over if lengths change.
     pub(super) fn follow(&mut self, config: &Config) {
         if (self.overhead, self.network_length) != (config.overhead, config.network_length) {
             *self = Self { offset: self.offset, ..Self::new(config) };
@@ -99,7 +99,7 @@ impl Sizes {
         adjusted
     }
 
-    /// The same where packets are charged their length.
+    /// The same if packets are charged their length.
     #[inline(always)]
     pub(super) fn charge_plainly(&mut self, len: u32, offset: u16) -> u32 {
         self.offset = average(self.offset, u64::from(offset) << FRACTION, SHIFT);

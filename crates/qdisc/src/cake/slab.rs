@@ -9,7 +9,7 @@
 
 use std::ops::{Index, IndexMut};
 
-/// Places to begin with: a page of flows.
+/// The initial number of places: a page of flows.
 const LEAST: usize = 64;
 
 /// No place.
@@ -59,7 +59,7 @@ impl<T: Default> Slab<T> {
         self.places.len() as u16
     }
 
-    /// The memory that it takes beside itself, in bytes.
+    /// The memory that it has allocated, in bytes.
     pub(super) fn memory(&self) -> usize {
         self.places.capacity() * size_of::<T>()
     }

@@ -58,7 +58,7 @@ impl Tables {
             + hosts.into_iter().flatten().map(Hosts::memory).sum::<usize>()
     }
 
-    /// A flow begins to stand, or ends.
+    /// A flow gets a backlog, or loses it.
     pub(super) fn stand(&mut self, flow: &Flow, begins: bool) {
         if let Some(hosts) = &mut self.sources {
             hosts.stand(flow.source, begins);
@@ -110,7 +110,7 @@ impl Tables {
         u16::try_from(load).unwrap_or(u16::MAX)
     }
 
-    /// The same, and tells siblings of the flow, which has used up its quantum.
+    /// The same, and publishes the flow, which has used up its quantum.
     #[inline(never)]
     pub(super) fn tell_and_load(&mut self, flow: &mut Flow, neighbours: &mut Neighbours) -> u16 {
         if !flow.told {
@@ -120,8 +120,7 @@ impl Tables {
         self.load(flow, neighbours)
     }
 
-    /// Takes back what siblings were told of the flow: it owes nothing and has nothing more to
-    /// send.
+    /// Withdraws the published flow: it has no debt and no packets.
     #[inline(never)]
     pub(super) fn take_back(&mut self, flow: &mut Flow, neighbours: &mut Neighbours) {
         flow.told = false;

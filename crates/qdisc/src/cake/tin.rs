@@ -54,7 +54,7 @@ pub(super) struct Tin {
     pub(super) figures: TinFigures,
 }
 
-/// What has come in for a tin together.
+/// The arrivals of a batch for a tin.
 #[derive(Clone, Copy)]
 pub(super) struct Came {
     pub(super) packets: u32,
@@ -161,8 +161,8 @@ impl Tin {
         }
     }
 
-    /// The flow at the head, which stands, is in debt, and `next` is behind it: it is taken out. In
-    /// how many rounds it can pay.
+    /// Takes out the backlogged flow at the head, which is in debt and followed by `next`. Returns
+    /// in how many rounds it can pay.
     #[inline(always)]
     pub(super) fn end_usual_turn(
         &mut self,

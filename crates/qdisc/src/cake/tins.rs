@@ -34,7 +34,7 @@ pub(super) struct Scheme {
 }
 
 const IN_ORDER: [u8; TINS_MAX] = [0, 1, 2, 3, 4, 5, 6, 7];
-/// Bulk stands before best effort.
+/// Bulk comes before best effort.
 const BULK_FIRST: [u8; 4] = [1, 0, 2, 3];
 
 /// Code points.

@@ -132,7 +132,7 @@ impl Ways {
         *set = if busy { *set | bit } else { *set & !bit };
     }
 
-    /// The memory that it takes beside itself, in bytes.
+    /// The memory that it has allocated, in bytes.
     pub(super) const fn memory() -> usize {
         size_of::<[Set; SETS]>()
     }
@@ -165,7 +165,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
-    /// What of a hash tells two apart.
+    /// The bits of a hash that distinguish two.
     fn identity(hash: u32) -> (usize, u16) {
         (hash as usize % SETS, (hash >> 16) as u16)
     }

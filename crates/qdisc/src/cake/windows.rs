@@ -11,7 +11,7 @@ use narrows_units::{Bytes, Nanos, Rate};
 
 /// How long a window is: as long as a long round trip.
 const LENGTH: Nanos = Nanos::from_millis(100);
-/// At low rates it is as long as so many bytes take: some turns of some flows.
+/// At low rates it lasts for this many bytes: some turns of some flows.
 const LEAST: Bytes = Bytes(64 * 1514);
 
 /// The present window.

@@ -25,7 +25,7 @@ pub(crate) struct Aqm {
 }
 
 impl Aqm {
-    /// What becomes at `now` of `id`, of the queue whose state is `codel`, with so many bytes
+    /// The decision on `id` at `now`, of the queue with the state `codel` and so many bytes
     /// `behind` it.
     #[inline]
     pub(crate) fn judge(

@@ -22,7 +22,7 @@ impl Signals {
     }
 }
 
-/// Where the law stands at one queue.
+/// The state of the law at one queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct State {
     /// Signals since they began, and those that helped before.
@@ -41,7 +41,7 @@ pub struct State {
 /// The figures of one instance, or of several together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Figures {
-    /// Where the law stands; of several queues that of the one in which packets stand longest.
+    /// The state of the law; of several queues, that of the queue with the longest delay.
     pub state: State,
     /// Its statistics.
     pub signals: Signals,

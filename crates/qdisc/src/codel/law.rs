@@ -20,7 +20,7 @@
 use super::State;
 use narrows_units::Nanos;
 
-/// For so many intervals after its last signal a queue is met where it was left (RFC 8289, section
+/// For this many intervals after its last signal a queue resumes the signal rate (RFC 8289, section
 /// 5.5).
 const REMEMBERED: u64 = 16;
 
@@ -37,7 +37,7 @@ pub(crate) struct Terms {
     pub(crate) target: Nanos,
     /// About the longest round trip of the senders.
     pub(crate) interval: Nanos,
-    /// Bytes that may stand however long they take.
+    /// A backlog that never causes a signal, in bytes.
     pub(crate) frame: u64,
 }
 
@@ -90,7 +90,7 @@ impl Codel {
         self.stands(terms, now)
     }
 
-    /// The same where the packet has stood for too long.
+    /// The same if the packet's delay was too long.
     #[inline(never)]
     fn stands(&mut self, terms: &Terms, now: Nanos) -> bool {
         if self.first_above == Nanos::ZERO {
@@ -127,7 +127,7 @@ impl Codel {
         (self.signals, self.given) = (true, false);
     }
 
-    /// So many packets were dropped at once, and not by the law.
+    /// Counts packets that were dropped at once, and not by the law.
     pub(crate) fn add(&mut self, drops: u32) {
         self.count = self.count.saturating_add(drops);
     }
@@ -139,7 +139,7 @@ impl Codel {
         self.signals = false;
     }
 
-    /// Where it stands at `now`, when a packet had stood for `sojourn`.
+    /// Its state at `now`, after a packet with the delay `sojourn`.
     pub(crate) fn state(&self, terms: &Terms, sojourn: Nanos, now: Nanos) -> State {
         let next =
             if self.given { after(self.next, terms.interval, self.count) } else { self.next };

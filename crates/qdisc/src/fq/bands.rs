@@ -155,13 +155,13 @@ impl Band {
         self.packets
     }
 
-    /// A packet has come in.
+    /// Counts an arrival.
     #[inline]
     pub(super) fn count(&mut self) {
         self.packets += 1;
     }
 
-    /// A packet has gone.
+    /// Counts a departure.
     #[inline]
     pub(super) fn discount(&mut self) {
         self.packets -= 1;

@@ -33,7 +33,7 @@ pub struct Config {
     pub initial_quantum: u32,
     /// The rate that no flow exceeds; `None` is unlimited (`maxrate`).
     pub max_rate: Option<Rate>,
-    /// Up to this rate every packet is paced by itself, not every quantum (`low_rate_threshold`).
+    /// Up to this rate packets are paced one by one, not by quantum (`low_rate_threshold`).
     pub low_rate_threshold: Rate,
     /// Whether flows are held to their rate at all (`pacing`, `nopacing`).
     pub pacing: bool,
@@ -41,7 +41,7 @@ pub struct Config {
     pub refill_delay: Nanos,
     /// How many lists flows are looked up in, a power of two (`buckets`).
     pub buckets: u32,
-    /// Which bits of the hash tell flows apart (`orphan_mask`).
+    /// The bits of the hash that identify flows (`orphan_mask`).
     pub orphan_mask: u32,
     /// How late a packet may leave before it is marked; `None` marks nothing (`ce_threshold`).
     pub ce_threshold: Option<Nanos>,
@@ -83,8 +83,8 @@ impl Config {
         }
     }
 
-    /// What decides where a packet stands and is counted. An instance whose configuration changes
-    /// in this cannot keep its queues: another has to adopt what is in them.
+    /// The part of a configuration that assigns packets to queues and counters. If it changes, the
+    /// instance cannot keep its queues: another must adopt the packets.
     pub fn sorting(&self) -> (u32, [u8; PRIORITIES]) {
         (self.orphan_mask, self.priomap)
     }

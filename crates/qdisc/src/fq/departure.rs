@@ -76,7 +76,7 @@ impl Fq {
         }
     }
 
-    /// Those whose time has come take turns again.
+    /// Flows whose time has come take turns again.
     #[inline(never)]
     fn let_go(&mut self, now: Nanos) {
         let first = self.held.first().unwrap_or(now);
@@ -176,7 +176,7 @@ impl Fq {
         self.bands.get_mut(band).discount();
     }
 
-    /// `id` stands here no more.
+    /// `id` has left the backlog.
     #[inline]
     fn gone(&mut self, packets: &Packets, id: PacketId) {
         self.backlog.packets -= 1;

@@ -4,7 +4,7 @@ use crate::flow_table::NONE;
 use narrows_packet::Fifo;
 use narrows_units::Nanos;
 
-/// Where a flow stands.
+/// The state of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Standing {
     /// It has no packets: it is remembered.
@@ -27,12 +27,12 @@ pub(super) struct Flow {
     pub(super) idle_since: Nanos,
     /// Bytes that it may still send of its quantum.
     pub(super) credit: i32,
-    /// Its neighbours in the list in which it stands.
+    /// Its neighbours in its list.
     pub(super) next: u32,
     pub(super) previous: u32,
     /// The next flow in its bucket.
     pub(super) chain: u32,
-    /// What names it: its hash, as far as that counts.
+    /// Its key: the masked hash.
     pub(super) key: u32,
     pub(super) standing: Standing,
     /// The band of the packet that came last.

@@ -41,7 +41,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// One for flows that are told apart by `mask`, in so many `buckets` at least.
+    /// A table of flows identified by `mask`, with at least `buckets` buckets.
     pub(super) fn new(buckets: u32, mask: u32) -> Self {
         let flows = FlowTable::new(Self::buckets(buckets, mask));
         Self { flows, idle: List::EMPTY, collected: 0 }

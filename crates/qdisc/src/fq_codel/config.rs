@@ -4,7 +4,7 @@ use crate::codel::{Aqm, CeThreshold, Terms};
 use narrows_packet::Reading;
 use narrows_units::{Bytes, Nanos};
 
-/// The most flows that packets are told apart by, as in Linux.
+/// The most flows, as in Linux.
 pub const FLOWS_MAX: u32 = 65_536;
 /// The least quantum, as in Linux: a smaller one is raised to it.
 pub const QUANTUM_MIN: u32 = 256;
@@ -57,8 +57,8 @@ impl Config {
         }
     }
 
-    /// What decides where a packet stands. An instance whose configuration changes in this cannot
-    /// keep its queues: another has to adopt what is in them.
+    /// The part of a configuration that assigns packets to queues. If it changes, the instance
+    /// cannot keep its queues: another must adopt the packets.
     pub fn sorting(&self) -> u32 {
         self.flows
     }

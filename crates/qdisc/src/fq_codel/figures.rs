@@ -16,7 +16,7 @@ pub struct Figures {
     pub new_flow_count: u64,
     /// Flows that have just got packets.
     pub new_flows_len: u32,
-    /// Flows that stand.
+    /// Old flows.
     pub old_flows_len: u32,
     /// The memory of what is queued, in bytes.
     pub memory_used: u64,

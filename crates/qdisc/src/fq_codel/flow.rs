@@ -6,14 +6,14 @@ use crate::lengths::{Measured, Neighbours, UNLISTED};
 use crate::rotation::{Link, Linked};
 use narrows_packet::Fifo;
 
-/// Where a flow stands.
+/// The state of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
     /// It has no packets, and no turn.
     Idle,
     /// Among those that have just got packets.
     New,
-    /// Among those that stand.
+    /// Among the old flows.
     Old,
 }
 

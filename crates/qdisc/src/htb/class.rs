@@ -21,11 +21,11 @@ pub struct Class {
     pub ceil: Rate,
     /// How much may leave at once at `rate` after a pause.
     pub burst: Bytes,
-    /// The same at `ceil`.
+    /// The burst at `ceil`.
     pub cburst: Bytes,
     /// Who borrows first: 0 before 7.
     pub prio: u8,
-    /// In what proportion classes of the same priority share what they borrow.
+    /// The proportion in which classes of the same priority share borrowed rate.
     pub quantum: u32,
     /// The charge of a frame.
     pub overhead: Overhead,
@@ -36,8 +36,7 @@ pub struct Class {
 pub struct Grant {
     /// How much.
     pub bytes: Bytes,
-    /// How many classes above the leaf the one stands that lends it; 0 where the leaf itself has
-    /// it.
+    /// The distance from the leaf to the lender, in classes; 0 for the leaf's own credit.
     pub lender: u8,
 }
 
@@ -45,11 +44,11 @@ pub struct Grant {
 /// of those below that wait for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Line {
-    /// By what right it asks: at one class, those that ask by the same stand in one line. Where one
-    /// of them is refused, so are the others.
+    /// The right by which it asks. At one class, requests with the same right are in one line: if
+    /// one is refused, so are the others.
     pub rank: u8,
-    /// In how many lines it has to be the first: those of so many classes above it, its parent's
-    /// before all.
+    /// In how many lines it must be the first: those of this many classes above it, starting with
+    /// its parent.
     pub levels: u8,
     /// Whether it waits to borrow. If not, it has enough credit of its own.
     pub borrows: bool,
@@ -88,8 +87,8 @@ pub trait ClassMeter: Send {
     /// Gives back `bytes` of the last grant, which were not used.
     fn give_back(&mut self, bytes: Bytes);
 
-    /// The queue's part of the class weighs `weight` from now on, beside those of other queues that
-    /// send for it. Strategies whose queues are served as they come ignore it.
+    /// Sets the queue's weight among the queues that send for the class. Strategies that serve
+    /// queues in the order of their requests ignore it.
     fn weigh(&mut self, _weight: Weight) {}
 
     /// From `now` on, the queue's next packet for the class has this rank: better ranks go first on
@@ -124,8 +123,8 @@ const FEW: usize = 32;
 
 /// One queue's seat at a tree.
 pub trait TreeMeter: Send {
-    /// How many classes on the queue each ask for themselves. Where there are more, those that wait
-    /// for the same lender stand in a line, of which the first one asks.
+    /// How many classes on the queue each ask for themselves. If there are more, those that wait
+    /// for the same lender form a line, and one asks for all.
     fn asking_alone(&self) -> usize {
         FEW
     }
@@ -142,7 +141,7 @@ pub trait TreeMeter: Send {
         None
     }
 
-    /// Whether [`ClassMeter::seat_of`] of a seat is that of the class `id` as it is now.
+    /// Whether [`ClassMeter::seat_of`] of a seat is the present class `id`.
     fn is_seat_of(&self, _seat: u64, _id: u32) -> bool {
         false
     }

@@ -27,8 +27,7 @@ pub struct LeafFigures {
     pub overlimits: u64,
     /// The backlog.
     pub backlog: Backlog,
-    /// Packets by who granted them: how many classes above the leaf the lender stands, 0 for the
-    /// leaf itself.
+    /// Packets by lender: its distance from the leaf in classes, 0 for the leaf itself.
     pub granted: [u64; DEPTH_MAX],
     /// The credit at the rate and at the ceiling, in nanoseconds: of the class first, and then of
     /// those above it. Queues differ only by the moment at which each looked.

@@ -60,7 +60,7 @@ pub(super) struct Leaf {
     next_rank: u8,
     /// That by which the class asked last.
     asked_rank: u8,
-    /// By what right it stands before the lines for which it asks.
+    /// The right by which it asks for its lines.
     pub(super) rank: u8,
 
     meter: Box<dyn ClassMeter>,
@@ -81,7 +81,7 @@ pub(super) struct Leaf {
     pub(super) has_own: bool,
     /// The lines for which it asks, before each of them.
     pub(super) asks_for: Top,
-    /// Where it stands in a line.
+    /// Its place in a line.
     pub(super) in_line: Place,
     /// The line in which it stood the last time, since it has had packets.
     pub(super) last_line: Option<u32>,
@@ -194,15 +194,14 @@ impl Leaf {
         }
     }
 
-    /// The same for its turn.
+    /// The same for its turn in the rotation.
     #[inline]
     pub(super) fn expect_turn(&self, packets: &Packets) {
         self.queue.qdisc().expect_departure(packets);
         self.meter.expect();
     }
 
-    /// The same for the end of the time for which it counts among those that have something to
-    /// send.
+    /// The same for the end of the time for which it still counts as active.
     #[inline]
     pub(super) fn expect_rest(&self) {
         self.meter.expect();
@@ -252,8 +251,8 @@ impl Leaf {
         self.cost + self.overhead.cost(alike)
     }
 
-    /// Whether it waits, and what has come may not have to: where its qdisc held everything back,
-    /// or where that is of a better rank.
+    /// Whether it waits although the new packet may not have to: its qdisc held everything back, or
+    /// the packet has a better rank.
     #[inline]
     pub(super) fn is_hastened(&self) -> bool {
         if self.state != State::Waiting {

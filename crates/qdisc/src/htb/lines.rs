@@ -28,7 +28,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// No class.
 const NONE: u32 = u32::MAX;
 
-/// Where a class stands in its line.
+/// A class's place in its line.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     line: u32,
@@ -48,12 +48,12 @@ impl Place {
         Self { line: NONE, child: NONE, next: NONE, before: NONE, turn: 0 };
 }
 
-/// What can stand in a line.
+/// An entry of a line.
 pub(super) trait Standing {
-    /// Where it does.
+    /// Its place.
     fn in_line(&mut self) -> &mut Place;
 
-    /// Its turn there.
+    /// Its turn in the line.
     fn turn(&self) -> u64;
 }
 
@@ -74,7 +74,7 @@ struct Line {
     before: u32,
     /// The next lower line for which the same class asks.
     below: u32,
-    /// How many classes above the leaves its class stands.
+    /// The level of its class above the leaves.
     level: u8,
 }
 
@@ -96,7 +96,7 @@ impl Lines {
         })
     }
 
-    /// How many classes above the leaves the class of `line` stands.
+    /// The level of the class of `line` above the leaves.
     #[inline]
     pub(super) fn level(&self, line: u32) -> u8 {
         self.lines[line as usize].level
@@ -159,7 +159,7 @@ impl Lines {
         *first = meld(leaves, *first, place);
     }
 
-    /// Takes the class at `place` out of its line, if it stands in one.
+    /// Takes the class at `place` out of its line, if it is in one.
     #[inline]
     pub(super) fn remove(&mut self, leaves: &mut [impl Standing], place: u32) {
         let at = std::mem::replace(leaves[place as usize].in_line(), Place::NOWHERE);
@@ -217,8 +217,7 @@ fn meld(leaves: &mut [impl Standing], one: u32, other: u32) -> u32 {
     first
 }
 
-/// Makes one of all that stand behind the same class, of whom `first` is the first: in pairs, and
-/// then from the last pair on.
+/// Melds the siblings from `first` on into one heap: in pairs, and then from the last pair on.
 fn merge(leaves: &mut [impl Standing], first: u32) -> u32 {
     let (mut rest, mut pairs) = (first, NONE);
     while rest != NONE {

@@ -14,7 +14,7 @@ use rand_distr::{Distribution as _, StandardNormal};
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::Rng;
 
-/// Delays are no further than so many jitters from their mean, as in tc's tables.
+/// Delays are within this many jitters of their mean, as in tc's tables.
 const FURTHEST: f64 = 4.0;
 /// The exponent of the Pareto distribution of tc's tables,
 const EXPONENT: f64 = 3.0;
@@ -97,7 +97,7 @@ enum Last {
 }
 
 impl Draw {
-    /// Whether `happening` does, to the packet at hand.
+    /// Whether `happening` occurs for this packet.
     #[inline]
     pub(super) fn happens(&mut self, happening: &Happening, chances: &mut Chances) -> bool {
         let Happening { probability, correlation } = *happening;
@@ -173,7 +173,7 @@ mod tests {
                 .collect();
             let (mean, correlated) = mean_and_correlation(&values);
             let share = probability / 100.0;
-            // Draws that are alike tell as much as fewer that are not.
+            // Correlated draws are worth fewer independent ones.
             let alike = (100.0 + correlation) / (100.0 - correlation);
             let tolerance = 4.0 * (share * (1.0 - share) * alike / DRAWS as f64).sqrt();
             assert!((mean - share).abs() < tolerance, "{probability} {correlation}: {mean}");

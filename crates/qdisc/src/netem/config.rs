@@ -79,7 +79,7 @@ pub enum Loss {
 pub struct Reorder {
     /// Which.
     pub happening: Happening,
-    /// Of so many packets in a row one at most, and at least 1.
+    /// At most one in this many packets in a row; at least 1.
     pub gap: u32,
 }
 

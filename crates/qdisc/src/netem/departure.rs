@@ -56,7 +56,7 @@ impl Netem {
                 },
             }
         };
-        // The batch is over: tells the siblings, and hears from them.
+        // The batch is over: exchanges demands with the siblings.
         if let Some(Seat::Shared(meter)) = &mut self.seat {
             meter.report(self.queue.backlog(), now);
             self.follow_meter();

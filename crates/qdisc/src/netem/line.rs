@@ -14,7 +14,7 @@ use std::collections::BinaryHeap;
 /// See the module's documentation.
 #[derive(Default)]
 pub(super) struct Line {
-    /// Each no earlier than the one before it; their times stand in
+    /// Each no earlier than the one before it; their times are in
     /// [`Meta::edt`](narrows_packet::Meta::edt).
     queue: Fifo,
     /// The time of the last of those.

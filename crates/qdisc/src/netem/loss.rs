@@ -3,7 +3,7 @@
 use super::chance::{Chances, Draw};
 use super::config::{Loss, Probability};
 
-/// Where a chain stands. The numbers are those of Salsano et al.; a chain of two states has the
+/// The state of a chain. The numbers are those of Salsano et al.; a chain of two states has the
 /// first and the third.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum State {
@@ -26,7 +26,7 @@ pub(super) struct Losses {
 }
 
 impl Losses {
-    /// Whether the packet at hand is lost.
+    /// Whether this packet is lost.
     #[inline]
     pub(super) fn happens(&mut self, loss: &Loss, chances: &mut Chances) -> bool {
         match loss {
@@ -60,7 +60,7 @@ impl Losses {
     }
 }
 
-/// One of `ways`, each as probable as is said there, or else `stays`.
+/// One of `ways`, each with its probability, or otherwise `stays`.
 fn one_of<const N: usize>(
     chances: &mut Chances,
     ways: [(Probability, State); N],

@@ -99,8 +99,8 @@ impl Account {
         self.stats.refuse_all(packets, ids);
     }
 
-    /// All that may leave at `now` is in `out`, as far as there was room. When to ask again, as
-    /// with [`Account::held`].
+    /// `out` holds all that may leave at `now`, as far as there was room. Returns when to ask
+    /// again, as [`Account::held`] does.
     #[inline]
     pub(super) fn taken(&mut self, out: &Batch, next: Option<Nanos>, now: Nanos) -> Next {
         if !out.has_room() && !self.backlog.is_empty() {
@@ -120,7 +120,7 @@ impl Account {
         next.map_or(Next::Empty, |at| Next::Held(at.max(now)))
     }
 
-    /// A parent has taken the packet that was sent, and may not want the next one yet.
+    /// A parent has taken the sent packet, and may not take the next one yet.
     #[inline]
     pub(super) fn gave_one(&mut self) {
         self.overlimits.passed(&mut self.stats, self.backlog.packets);

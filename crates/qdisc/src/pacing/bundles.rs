@@ -81,7 +81,7 @@ impl Bundles {
         self
     }
 
-    /// Lets the safeguard, where there is one, hear what others hear from now on.
+    /// Makes the safeguard, if there is one, use `feedback` from now on.
     pub(super) fn listen_with(&mut self, feedback: Box<dyn Feedback>) {
         if let Some(safeguard) = &mut self.safeguard {
             *safeguard = Safeguard::new(feedback);
@@ -168,8 +168,7 @@ impl Bundles {
     }
 
     /// The spacing of packets to `destination`, as a power of two of nanoseconds, if it matters.
-    /// `known` is the rate of the flow that a packet at hand belongs to; the destination's is no
-    /// lower.
+    /// `known` is the rate of a present packet's flow; the destination's is no lower.
     #[inline]
     pub fn spacing(&mut self, destination: u32, known: Rate, now: Nanos) -> Option<u32> {
         self.look(destination, known, now);
@@ -187,8 +186,8 @@ impl Bundles {
         }
     }
 
-    /// The time of the packet `id` has come. When it leaves, if it would be too much at once for
-    /// where it goes.
+    /// The packet `id` is due. Returns when it leaves, if it would be too much at once for its
+    /// destination.
     ///
     /// Estimates follow from the times that packets have by their flows' rates, not from when they
     /// leave here.

@@ -44,7 +44,7 @@ pub trait Calendar: Send {
     /// Takes out the packet that leaves next, if its time has come.
     fn pop(&mut self, packets: &mut Packets, now: Nanos) -> Option<PacketId>;
 
-    /// Takes out all whose time has come, as far as there is room in `out`.
+    /// Takes out all due packets, as far as there is room in `out`.
     #[inline]
     fn release(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) {
         let mut count = 0;

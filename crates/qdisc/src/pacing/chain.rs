@@ -25,8 +25,7 @@ const ONE: u64 = 1 << 32;
 
 /// The memory of all chains of one wheel.
 pub(super) struct Chunks {
-    /// Chunk by chunk, of which the first one stands for none, and at the end what alignment may
-    /// take.
+    /// The chunks, of which the first means none, and some bytes for alignment at the end.
     cells: Vec<u32>,
     /// Where the first chunk begins, so that each is a cache line.
     offset: usize,
@@ -134,7 +133,7 @@ impl Chain {
         self.end().is_multiple_of(CELLS)
     }
 
-    /// Puts `id`, which stands nowhere, behind all others. It is not full.
+    /// Appends `id`, which is in no chain, to a chunk with room.
     #[inline]
     pub(super) fn append(&mut self, chunks: &mut Chunks, id: PacketId) {
         *chunks.at(self.end()) = id.0;
@@ -154,7 +153,7 @@ impl Chain {
         }
     }
 
-    /// Puts `id`, which stands nowhere, behind all others.
+    /// Appends `id`, which is in no chain.
     #[inline]
     pub(super) fn push_back(&mut self, chunks: &mut Chunks, packets: &Packets, id: PacketId) {
         if self.is_full() {

@@ -22,7 +22,7 @@ use super::stamp::Moment;
 use narrows_cpu::prefetch;
 use narrows_units::Nanos;
 
-/// Places to begin with: a page half full.
+/// The initial number of places: a page half full.
 const LEAST: usize = 64;
 /// Places of the new table that are made for each flow that appears.
 const MAKE: usize = 16;
@@ -154,7 +154,7 @@ impl Table {
 enum Stage {
     /// Nothing.
     Steady,
-    /// Its successor is being made, for so many places.
+    /// Its successor is being made, with this many places.
     Making(Table, usize),
     /// Flows move in from the one before, all up to this place have.
     Moving(Table, usize),
@@ -240,7 +240,7 @@ impl Flows {
         self.standing
     }
 
-    /// The memory that they take beside this, in bytes.
+    /// The memory that it has allocated, in bytes.
     pub(super) fn memory(&self) -> usize {
         let other = match &self.stage {
             Stage::Steady => 0,

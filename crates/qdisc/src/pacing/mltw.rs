@@ -42,9 +42,8 @@ use narrows_units::Nanos;
 
 /// Wheels: as many as there are powers of two of nanoseconds.
 const WHEELS: usize = 64;
-/// A wheel's turn has so many parts, as a power of two, and all but one of them are in reach at any
-/// time. The more there are, the fewer packets move on at once, and the more often what is very far
-/// away does.
+/// A wheel's turn has this many parts, as a power of two, and all but one of them are in reach at
+/// any time. With more parts, fewer packets move on at once, but distant packets move more often.
 const PARTS: u32 = 6;
 /// No time is later, so that rounding up cannot overflow: 146 years.
 const LATEST: u64 = 1 << 62;
@@ -172,7 +171,7 @@ impl Mltw {
         slot
     }
 
-    /// The same where `id` is the first one in the slot, or in a chunk.
+    /// The same if `id` is the first one in the slot, or in a chunk.
     #[inline(never)]
     fn put_first(&mut self, packets: &Packets, id: PacketId, time: u64) {
         let wheel = wheel_of(time);
@@ -195,8 +194,8 @@ impl Mltw {
         }
     }
 
-    /// Puts `id`, which leaves at `time`, where that may be over, or far away, or where nothing is
-    /// in any slot and the wheels stand where the clock was. Returns when it leaves.
+    /// Inserts `id`, which leaves at `time`, if that may be past or far away, or if all slots are
+    /// empty and the wheels lag behind the clock. Returns when it leaves.
     #[inline(never)]
     fn put_aside(&mut self, packets: &mut Packets, id: PacketId, time: u64, now: Nanos) -> u64 {
         if self.is_empty() {
@@ -403,7 +402,7 @@ fn fill(out: &mut Batch, chain: &mut Chain, chunks: &mut Chunks, packets: &Packe
 /// The wheel that has the slot for `time`.
 #[inline]
 fn wheel_of(time: u64) -> u32 {
-    // The highest bit stands for the end of time, and spares a question whether there is any.
+    // The highest bit means the end of time, so there is always a bit to find.
     (time | 1 << 63).trailing_zeros()
 }
 

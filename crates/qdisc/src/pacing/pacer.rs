@@ -146,8 +146,8 @@ impl<C: Calendar> Pacer<C> {
         Ok(())
     }
 
-    /// Those of `out` from `start` on whose destinations would get too much at once wait for their
-    /// turns. Whether one of these has come already.
+    /// Postpones those of `out` from `start` on whose destinations would get too much at once.
+    /// Returns whether the turn of one has come already.
     fn postpone(
         &mut self,
         packets: &mut Packets,

@@ -66,7 +66,7 @@ pub struct Queues<C> {
     /// Makes an empty one.
     make: fn(&Config) -> C,
     account: Account,
-    /// Heads whose time has come; empty in between.
+    /// Due heads; empty between calls.
     due: Batch,
     /// Flows with packets.
     standing: u32,

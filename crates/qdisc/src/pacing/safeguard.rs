@@ -167,7 +167,7 @@ impl Safeguard {
         let word = self.feedback.read(bucket, Word::Congestion);
         let next = Congestion::from_word(word).heard(now);
         if next.word() != word {
-            // Where another queue was first, it has said the same just now.
+            // If another queue was first, it has just published the same.
             self.feedback.replace(bucket, Word::Congestion, word, next.word());
         }
         self.feedback.raise(next.until().0);

@@ -65,7 +65,7 @@ pub(super) struct Terms {
     part: u64,
     /// To how many nanoseconds a departure may be rounded up, as a power of two.
     spacing: u32,
-    /// The same where it is for the structure to say.
+    /// The same, as the structure decides.
     finest: u32,
     /// Bytes of a flow that may leave in one slot.
     pub(super) allowance: u32,
@@ -157,7 +157,7 @@ impl Bundle {
         self.power
     }
 
-    /// So many packets leave at `now`.
+    /// Counts packets that leave at `now`.
     #[inline]
     pub(super) fn count(&mut self, packets: u32, now: Nanos) {
         // What leaves at once belongs together, however much it is.

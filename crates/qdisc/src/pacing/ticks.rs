@@ -35,7 +35,7 @@ impl Ticks {
         last + u64::from(last * self.granularity < time.0)
     }
 
-    /// When `tick` is; [`Nanos::MAX`] where that is too far away to be told.
+    /// The time of `tick`; [`Nanos::MAX`] if it is out of range.
     #[inline]
     pub(super) fn time(&self, tick: u64) -> Nanos {
         Nanos(tick.saturating_mul(self.granularity))

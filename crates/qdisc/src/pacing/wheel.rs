@@ -37,8 +37,8 @@ use std::cell::Cell;
 #[cfg(test)]
 mod tests;
 
-/// The longest circle: a gigabyte of slots, if all are touched. With a horizon further than that,
-/// packets are filed anew on their way.
+/// The longest circle: a gigabyte of slots, if all are touched. With a longer horizon, packets are
+/// filed again later.
 const SLOTS_MAX: u64 = 1 << 28;
 
 /// How many slots [`Calendar::next`] may look at that hold nothing.
@@ -82,13 +82,13 @@ pub struct Wheel<S> {
     ready: Stack,
     late: Stack,
     beyond: Stack,
-    /// The first tick of those beyond, or [`NEVER`]. All that stand in slots are before it.
+    /// The first tick of packets beyond the circle, or [`NEVER`]. All packets in slots are earlier.
     beyond_from: u64,
 }
 
 impl<S: Search> Wheel<S> {
     /// An empty wheel of slots that are `granularity` long, at least a nanosecond. Packets that
-    /// leave within `horizon` stand in a slot at once. Allocates now and never again.
+    /// leave within `horizon` are in a slot at once. Allocates only here.
     pub fn new(granularity: Nanos, horizon: Nanos) -> Self {
         let ticks = Ticks::of(granularity);
         // One more for the tick that has begun, one more because the horizon is rounded up.
@@ -183,7 +183,7 @@ impl<S: Search> Wheel<S> {
         self.head = self.head.max((current + 1).min(held));
     }
 
-    /// Files those beyond anew, of whom the first is due. No slot holds anything.
+    /// Files the packets beyond the circle again, when their first is due. All slots are empty.
     #[cold]
     fn file_anew(&mut self, packets: &mut Packets, now: Nanos) {
         self.head = self.beyond_from;

@@ -21,7 +21,7 @@ pub struct Config {
     pub divisor: u32,
     /// Bytes that a flow may send in its turn, at least 1 (`quantum`).
     pub quantum: u32,
-    /// How often places are drawn anew; zero is never (`perturb`).
+    /// How often the hash changes; zero is never (`perturb`).
     pub perturb: Nanos,
     /// Whether the first packet of a flow is dropped, not the last (`headdrop`).
     pub headdrop: bool,
@@ -44,8 +44,8 @@ impl Config {
         }
     }
 
-    /// What decides where a packet stands. An instance whose configuration changes in this cannot
-    /// keep its queues: another has to adopt what is in them.
+    /// The part of a configuration that assigns packets to queues. If it changes, the instance
+    /// cannot keep its queues: another must adopt the packets.
     pub fn sorting(&self) -> u32 {
         self.divisor
     }

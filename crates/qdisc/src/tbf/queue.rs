@@ -8,8 +8,8 @@ use crate::{Above, Config, Handover, Meter, Next, NodeId, Qdisc, Spec, Stats, Ta
 use narrows_packet::{Backlog, PacketId, Packets};
 use narrows_units::{Bytes, Nanos, wire::Overhead};
 
-/// Where packets wait. The FIFO that almost every `tbf` has is told apart from all others, so
-/// that a packet need not pass through virtual calls on its way.
+/// Where packets wait. The FIFO that almost every `tbf` has is a special case, to avoid virtual
+/// calls per packet.
 enum Inner {
     Fifo(Fifo),
     Other(Box<dyn Qdisc>),
@@ -143,7 +143,7 @@ impl Queue {
         Ok(Held { id, len, cost: self.overhead.cost(len), edt: meta.edt })
     }
 
-    /// Gives `out` what `meter` grants, while it wants more.
+    /// Moves granted packets into `out`, while there is room.
     #[inline]
     pub(super) fn release<M: Meter + ?Sized>(
         &mut self,
@@ -197,7 +197,7 @@ impl Queue {
         next
     }
 
-    /// A parent has taken a packet and may not want the next one yet.
+    /// A parent has taken a packet and may not take the next one yet.
     pub(super) fn gave_one(&mut self) {
         let queued = self.backlog().packets;
         self.overlimits.passed(&mut self.stats, queued);

@@ -241,7 +241,7 @@ enum Step {
     },
     Poll(usize),
     PollOne,
-    /// All quanta by so many eighths.
+    /// All quanta times this many eighths.
     Quanta(u32),
 }
 

@@ -133,7 +133,7 @@ fn one_against_a_thousand_flows_of_another_host_still_gets_half() {
 
 #[test]
 fn a_responsive_flow_s_queue_falls_to_the_target() {
-    // A sender that halves its window when it hears of a drop.
+    // A sender that halves its window after a drop.
     let mut world = World::new(limited(50 * MBIT));
     let delays = world.responsive(flow(1), false, ms(3000));
     let late = &delays[delays.len() / 2..];

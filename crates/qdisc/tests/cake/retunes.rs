@@ -143,11 +143,11 @@ enum Step {
     Autorate(Option<u64>),
     /// Other tins.
     Tins(usize),
-    /// So many packets of a flow, in a tin, come in.
+    /// This many packets of a flow, in a tin, arrive.
     Come(u32, usize, u32, u32),
-    /// So many microseconds pass.
+    /// This many microseconds pass.
     Pass(u64),
-    /// So many leave at the most.
+    /// At most this many leave.
     Leave(usize),
 }
 

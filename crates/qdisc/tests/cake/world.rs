@@ -104,8 +104,7 @@ impl World {
         self.acknowledge(headers, len, Acknowledgement::default())
     }
 
-    /// A packet comes in that acknowledges something: which is read only where the qdisc asks for
-    /// it.
+    /// An acknowledgement arrives. It is parsed only if the qdisc asks for it.
     pub fn acknowledge(
         &mut self,
         headers: Headers,

@@ -10,7 +10,7 @@ use narrows_units::Nanos;
 use std::collections::VecDeque;
 
 const CAPACITY: u32 = 1 << 12;
-/// Flows of which a test may speak.
+/// The flows of a test.
 pub const FLOWS: usize = 8;
 
 /// A sort of calendar: how to make one, and how late its packets are at most.
@@ -91,7 +91,7 @@ impl Bed {
         self.waiting.len()
     }
 
-    /// The time after so many slots, for a flow that asks for no spacing.
+    /// The time after this many slots, for a flow without spacing.
     pub fn after(&self, slots: u64) -> Nanos {
         self.now + Nanos(slots * self.kind.length(0).0)
     }
@@ -156,7 +156,7 @@ impl Bed {
         assert!(next > self.now, "asking at {} is pointless: it is {}", next.0, self.now.0);
     }
 
-    /// Lets the time pass until the calendar wants to be asked. Whether something waits.
+    /// Advances to the calendar's next poll. Returns whether a packet waits.
     pub fn follow(&mut self) -> bool {
         let next = self.calendar.next();
         let due = self.waiting.iter().map(|waiting| waiting.leaves).min();
@@ -167,7 +167,7 @@ impl Bed {
         true
     }
 
-    /// Asks whenever it is told to, until all have left, each at the moment when it was to.
+    /// Polls as requested until all have left, each exactly at its time.
     pub fn run(&mut self) -> Vec<PacketId> {
         let mut gone = Vec::new();
         let started = self.now;

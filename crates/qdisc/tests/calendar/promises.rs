@@ -53,7 +53,7 @@ enum Step {
     Wait {
         span: u64,
     },
-    /// Waits until the calendar wants to be asked, and asks it.
+    /// Advances to the calendar's next poll, and polls.
     Follow,
     Pop {
         count: usize,

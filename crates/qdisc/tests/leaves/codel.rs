@@ -95,7 +95,7 @@ fn parameters_change_with_packets_in_the_queue() {
     assert_eq!(port.left.len(), 10);
 }
 
-/// RFC 8289, section 5, as it stands there; a queue of pairs of number and arrival.
+/// RFC 8289, section 5, literally; a queue of pairs of number and arrival.
 struct Textbook {
     target: u64,
     interval: u64,

@@ -17,7 +17,7 @@ fn figures(port: &Port) -> Figures {
     *port.stats().detail.as_ref().and_then(Detail::fq_codel).expect("an fq_codel has figures")
 }
 
-/// No queue stands for so long.
+/// No queue persists for so long.
 fn without_codel() -> Config {
     Config { target: Nanos::from_secs(1000), flows: 256, ..Config::default() }
 }
@@ -47,7 +47,7 @@ fn a_sparse_flow_goes_before_backlogged_ones() {
     }
     port.leave(10);
     port.arrive(flow(9), 100);
-    // Whose turn it is at the moment is a flow that stands.
+    // The current flow is an old one.
     port.leave(1);
     assert_eq!(port.left.last().unwrap().flow, 9);
     let figures = figures(&port);

@@ -24,12 +24,12 @@ pub fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(ms)
 }
 
-/// Headers of flow `number` of 256, which any number of queues tells apart that is a power of two.
+/// Headers of flow `number` of 256, distinct for any power of two of queues.
 pub fn flow(number: u32) -> Headers {
     Headers { flow: number << 24, ecn: Ecn::NotCapable, ..Headers::default() }
 }
 
-/// The same, able to be marked.
+/// The same, ECN-capable.
 pub fn capable(number: u32) -> Headers {
     Headers { ecn: Ecn::Capable0, ..flow(number) }
 }
@@ -117,7 +117,7 @@ impl Port {
         out.len()
     }
 
-    /// Asks whenever it is told to until `end`.
+    /// Polls as requested until `end`.
     pub fn leave_until(&mut self, end: Nanos) {
         loop {
             self.leave(64);
@@ -133,7 +133,7 @@ impl Port {
         self.now = self.now.max(end);
     }
 
-    /// Asks whenever it is told to until there is nothing.
+    /// Polls as requested until it is empty.
     pub fn leave_all(&mut self) {
         self.leave_until(Nanos(self.now.0 + Nanos::from_secs(3600).0));
         assert_eq!(self.next, Next::Empty);

@@ -155,7 +155,7 @@ proptest! {
     fn flows_take_turns_as_in_the_textbook(
         steps in prop::collection::vec((0u32..12, 60u32..1514, prop::option::of(1usize..6)), 1..300),
     ) {
-        // So many places that no two of the flows fall into one.
+        // Enough places that no two flows collide.
         let config = Config { divisor: 65_536, limit: 1000, depth: 1000, ..Config::default() };
         let mut port = port(config);
         let mut textbook = Textbook::default();

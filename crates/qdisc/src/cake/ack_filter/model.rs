@@ -10,7 +10,7 @@ const BASE: u32 = u32::MAX - 12;
 /// Bytes of a connection that are ever spoken of.
 const BYTES: u32 = 48;
 const PSH: u16 = 0x08;
-/// ECE, CWR and the one beside.
+/// ECE, CWR and the bit beside them.
 const SIGNAL_BITS: [u16; 3] = [0x40, 0x80, 0x100];
 
 /// The end that acknowledges.
@@ -128,14 +128,14 @@ impl Sender {
     }
 }
 
-/// What each of two senders knows when it has heard all of `packets`.
+/// The knowledge of each of two senders after all of `packets`.
 fn heard<'a>(packets: impl IntoIterator<Item = &'a Acknowledgement>) -> [Sender; 2] {
     let mut senders = [Sender::default(), Sender::default()];
     for packet in packets {
         senders[packet.connection as usize - 1].hear(packet);
     }
     for Sender { told, last, .. } in &mut senders {
-        // Repetitions of what was said later with more in it count for nothing.
+        // Repetitions that a later, larger acknowledgement covers do not count.
         told.retain(|said, _| said == last);
     }
     senders
@@ -147,7 +147,7 @@ enum Step {
     Arrive { from: u32, len: u32, acknowledged: bool },
     /// The next segment in order.
     Next { len: u32 },
-    /// The receiver says once more what it said.
+    /// The receiver repeats its acknowledgement.
     Repeat,
     /// It has something else to say, too.
     Speak { flags: u16, is_empty: bool, has_plain_options: bool },

@@ -64,7 +64,7 @@ fn both(queued: &[Acknowledgement], newest: Acknowledgement, dropped: Option<usi
     Case { queued: queued.to_vec(), newest, normal: dropped, aggressive: dropped }
 }
 
-/// Only the aggressive one drops something: the last, which stands alone.
+/// Only the aggressive filter drops something: the last one, which has no neighbour.
 fn single(queued: &[Acknowledgement], newest: Acknowledgement) -> Case {
     let aggressive = Some(queued.len() - 1);
     Case { queued: queued.to_vec(), newest, normal: None, aggressive }

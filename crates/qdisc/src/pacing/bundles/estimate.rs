@@ -26,13 +26,13 @@
 
 use narrows_units::{Bytes, Nanos, Rate};
 
-/// A window has more than so many full packets.
+/// The least number of full packets in a window.
 const WINDOW_PACKETS: u64 = 5;
-/// The same of the window by which turns are taken.
+/// The same for the window that spaces turns.
 const LONG_PACKETS: u64 = 64;
-/// The estimate follows a sample by one part of so many, once it is made of as many.
+/// The estimate moves by one part of this many towards each sample, once it has as many samples.
 const FOLLOW: u8 = 4;
-/// A sample below one part of so many of the estimate replaces it.
+/// A sample below one part of this many of the estimate replaces it.
 const SURPRISE: u64 = 4;
 /// An estimate where nothing is known.
 const UNKNOWN: u64 = 0;
@@ -51,7 +51,7 @@ impl Window {
     #[inline]
     fn count(&mut self, slot: Nanos, is_same: bool, len: u64, full: u64) -> Option<u64> {
         if self.sent > 0 && (is_same || self.sent <= full) {
-            // Slots come in order, except behind what came late.
+            // Slots come in order, except after late packets.
             self.began = self.began.min(slot);
             self.sent += len;
             return None;

@@ -126,7 +126,7 @@ fn destinations_that_are_congested_are_as_fast_as_all_of_them_together() {
     }
     assert_eq!(bundles.spacing(0, gbit(1.0), now), Some(11));
     assert_eq!(bundles.estimate(3, now), gbit(4.0));
-    // Until nothing was heard of it for a while.
+    // Until there were no reports of it for a while.
     assert_eq!(bundles.spacing(0, gbit(1.0), now + CONGESTION), Some(13));
     let later = now + CONGESTION + LONGEST;
     hear(&mut bundles, 0, later);

@@ -8,7 +8,7 @@ use narrows_packet::{DropReason, PacketId, Packets};
 use narrows_units::Nanos;
 
 impl<C: Calendar> Queues<C> {
-    /// The time of `head` has come. What leaves in fact: it, or one behind it, or for now nothing.
+    /// `head` is due. Returns the packet that leaves: it, or one behind it, or none for now.
     #[inline]
     pub(super) fn release(
         &mut self,
@@ -89,8 +89,7 @@ impl<C: Calendar> Queues<C> {
         }
     }
 
-    /// To be called first wherever there are packets at hand: where terms have changed, heads get
-    /// new times.
+    /// Called first in each operation: if parameters have changed, heads get new times.
     #[inline]
     pub(super) fn refresh(&mut self, packets: &mut Packets, now: Nanos) {
         if self.is_outdated {

@@ -8,7 +8,7 @@ use crate::lengths::{Measured, Neighbours, UNLISTED};
 use narrows_packet::Fifo;
 use narrows_units::Nanos;
 
-/// A flow. Its first packet, the *head*, stands in the calendar.
+/// A flow. Its first packet, the *head*, is in the calendar.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Flow {
@@ -64,7 +64,7 @@ impl Flow {
         self.queue.backlog().packets + self.stands as u32
     }
 
-    /// When a packet may leave that comes behind all that stand here.
+    /// When a packet behind all queued ones may leave.
     #[inline]
     pub(super) fn end(&self, terms: &Terms) -> Moment {
         let ahead = self.queue.backlog().bytes.0 + u64::from(self.len);

@@ -10,8 +10,8 @@ use super::flow::Flow;
 use crate::flow_table::{Chained, FLOWS_MAX, FlowTable};
 use narrows_cpu::prefetch;
 
-/// Buckets: more than flows stand with the usual limits, in memory that is provided when it is
-/// touched. With as many flows as are ever remembered, four are in each.
+/// Buckets: more than there are backlogged flows with the usual limits, in memory that the kernel
+/// provides when it is touched. With the most flows that are remembered, each bucket has four.
 const BUCKETS: u32 = FLOWS_MAX / 4;
 /// 2^32 divided by the golden ratio: the lower bits of a key may be what spreads packets over
 /// queues.
@@ -19,7 +19,7 @@ const SPREAD: u32 = 0x9e37_79b1;
 /// Places that the hand looks at for each new flow: at twice the pace at which they are taken it
 /// would keep up.
 const LOOK: usize = 4;
-/// The same where there are too many flows: one of them has no packets, unless nearly all have
+/// The same if there are too many flows: it reuses one without packets, unless nearly all have
 /// some.
 const LOOK_LONGER: usize = 64;
 

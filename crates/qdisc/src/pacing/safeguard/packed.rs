@@ -64,7 +64,7 @@ impl<const UNIT: u32> Timed<UNIT> {
     }
 }
 
-/// Bits for how often the first congestion's time has been doubled, and one: 0 is never heard of.
+/// The bits of the number of doublings plus one: 0 means never congested.
 const DOUBLINGS: u32 = 3;
 /// The most doublings.
 const MOST: u64 = (LONGEST.0 / CONGESTION.0).ilog2() as u64 + 1;

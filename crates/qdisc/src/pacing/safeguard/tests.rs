@@ -111,7 +111,7 @@ fn clocks_that_are_apart_and_those_that_begin_anew_make_no_round_trip_long() {
         safeguard.leaves(3, &data(number), begin);
         assert!(!safeguard.comes(3, &answer(number), begin + micros(100)));
     }
-    // The answer is there before the packet has left, by the clock of who hears it.
+    // By the receiver's clock, the answer arrives before the packet has left.
     let begin = turn(7) + Nanos::from_secs(1);
     safeguard.leaves(3, &data(9), begin);
     assert!(!safeguard.comes(3, &answer(9), begin - micros(20)));
