@@ -56,13 +56,13 @@ pub struct Options {
     pub counted: Option<Program>,
 }
 
-/// How many steps `begin` is told of.
+/// The number of calls of `begin`.
 pub fn steps(options: &Options) -> u64 {
     let counts = if options.counted.is_some() { Subject::ALL.len() } else { 0 };
     (FLOWS.len() * (1 + counts)) as u64
 }
 
-/// Measures; `begin` is told the title of each step when it begins.
+/// Measures. Calls `begin` with the title of each step at its start.
 pub fn run(options: &Options, mut begin: impl FnMut(&str)) -> Result<Report> {
     let absent = rte_sched::available().err().map(|why| why.to_string());
     let mut rows = Vec::new();

@@ -91,7 +91,7 @@ impl Bench {
         self.cells().len() as u64 * (self.rounds as u64 + 1)
     }
 
-    /// Measures; `begin` is told the title of each trial when it begins.
+    /// Measures. Calls `begin` with the title of each trial at its start.
     pub fn run(&self, mut begin: impl FnMut(&str)) -> Result<Report> {
         let cells = self.cells();
         let mut contacts = Vec::with_capacity(cells.len());

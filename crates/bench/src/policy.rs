@@ -83,12 +83,12 @@ pub struct Size {
     pub bytes_with_a_tenth_active: u64,
 }
 
-/// How many steps `begin` is told of.
+/// The number of calls of `begin`.
 pub fn steps(options: &Options) -> u64 {
     options.subscribers.len() as u64
 }
 
-/// Measures; `begin` is told the title of each step when it begins.
+/// Measures. Calls `begin` with the title of each step at its start.
 ///
 /// # Errors
 /// Where a command fails that the benchmark gives.
@@ -322,7 +322,7 @@ fn lines(text: &str, word: &str) -> String {
     text.lines().filter(|line| line.starts_with(word)).map(|line| format!("{line}\n")).collect()
 }
 
-/// A policy of so many subscribers, with `mbit` for each.
+/// A policy of this many subscribers, with `mbit` for each.
 fn policy(subscribers: u32, mbit: u32) -> String {
     let mut text = String::new();
     let mut add = |line: fmt::Arguments<'_>| {
@@ -384,7 +384,7 @@ mod tests {
         };
         assert_eq!(of(3), of(1100));
         assert_eq!(of(3).len(), 20);
-        // Not what they take: so few fit into what the process has already.
+        // Not their memory: so few fit into memory that the process already has.
         assert_eq!(report.sizes.iter().map(|size| size.subscribers).collect::<Vec<_>>(), [3, 1100]);
     }
 }

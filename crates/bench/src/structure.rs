@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// Packets that arrive in a turn.
 pub const TURN: u32 = 32;
-/// Packets that stand in each queue before a turn.
+/// The backlog of each queue before a turn, in packets.
 const STANDING: u32 = 32;
 /// The size of a packet table: a power of two above what is queued and in flight.
 const TABLE: u32 = 128;
@@ -28,13 +28,13 @@ const LEN: u32 = 1500;
 const RATE: Rate = Rate::from_bits_per_sec(100_000_000_000);
 /// The time of a turn's packets at the limit.
 const TURN_TIME: Nanos = Nanos(TURN as u64 * LEN as u64 * 8 * 1_000_000_000 / 100_000_000_000);
-/// How long packets are under way in a `netem`: a turn, so that another one's stand behind them.
+/// The delay of a `netem`: a turn, so that the packets of the next turn queue behind.
 const UNDER_WAY: Nanos = TURN_TIME;
 /// 2^32 divided by the golden ratio: what spreads flows.
 const SPREAD: u32 = 0x9e37_79b1;
 /// Seats at a shared limit.
 const SEATS: usize = 4;
-/// Classes beside each other.
+/// The number of sibling classes.
 const CLASSES: u32 = 4;
 /// Classes one below the other.
 const LEVELS: u32 = 4;
@@ -50,7 +50,7 @@ pub enum Structure {
     Fifo,
     /// `pfifo` behind the qdisc trait.
     Pfifo,
-    /// `codel`, whose queue never stands.
+    /// `codel`, without a standing queue.
     Codel,
     /// `fq_codel` with a flow for each packet of the table.
     FqCodel,

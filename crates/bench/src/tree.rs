@@ -88,12 +88,12 @@ fn group(classes: u32) -> Vec<Cell> {
     cells
 }
 
-/// How many steps `begin` is told of.
+/// The number of calls of `begin`.
 pub fn steps(options: &Options) -> u64 {
     2 * options.classes.len() as u64
 }
 
-/// Measures; `begin` is told the title of each step when it begins.
+/// Measures. Calls `begin` with the title of each step at its start.
 pub fn run(options: &Options, mut begin: impl FnMut(&str)) -> Result<Report> {
     let absent = rte_sched::available().err().map(|why| why.to_string());
     let mut rows = Vec::new();

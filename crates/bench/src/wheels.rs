@@ -48,12 +48,12 @@ use crate::processor;
 use crate::qdisc::median;
 use anyhow::{Context, Result};
 
-/// The numbers of flows that are measured unless told otherwise.
+/// The default numbers of flows.
 pub const FLOWS: [u32; 4] = [16, 1024, 100_000, 1_000_000];
 /// The most packets that a structure is warmed up with: they bring more memory than any cache
 /// holds.
 pub const WARM_MOST: u64 = 400_000;
-/// Packets for which instructions are counted, after as many as stand.
+/// Packets for which instructions are counted, after a warm-up of the whole backlog.
 const COUNTED: u64 = 100_000;
 
 /// How to run it.
@@ -85,15 +85,15 @@ impl Default for Options {
     }
 }
 
-/// How many steps `begin` is told of.
+/// The number of calls of `begin`.
 pub fn steps(options: &Options) -> u64 {
     let groups = options.flows.len() * Rates::ALL.len() * Mode::ALL.len();
     let counts = if options.counted.is_some() { Subject::ALL.len() } else { 0 };
     (groups * (2 + counts)) as u64 + 1
 }
 
-/// Measures; `begin` is told the title of each step when it begins. `measured` is given the rows of
-/// each group as soon as they are whole, since all of it takes long and may be interrupted.
+/// Measures. Calls `begin` with the title of each step at its start, and `measured` with the rows
+/// of each group as soon as they are complete, because a run is long and may be interrupted.
 pub fn run(
     options: &Options,
     mut begin: impl FnMut(&str),

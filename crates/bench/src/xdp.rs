@@ -44,12 +44,12 @@ pub struct Options {
     pub repeats: usize,
 }
 
-/// How many steps `begin` is told of.
+/// The number of calls of `begin`.
 pub fn steps(options: &Options) -> u64 {
     options.repeats as u64
 }
 
-/// Measures; `begin` is told the title of each step when it begins.
+/// Measures. Calls `begin` with the title of each step at its start.
 ///
 /// # Errors
 /// Where the kernel does not load or run a program; without root it does not.

@@ -37,7 +37,7 @@ const XDP_HAS_FRAGS: u32 = 1 << 5;
 pub struct FrontPort {
     /// The port's own address.
     pub mac: [u8; 6],
-    /// Whether its frames may come in several buffers.
+    /// Whether its frames may be in several buffers.
     pub multi_buffer: bool,
 }
 

@@ -97,7 +97,7 @@ impl Heartbeats {
     /// Makes the map.
     ///
     /// # Errors
-    /// Where the kernel refuses it: for want of privilege or memory.
+    /// If the kernel refuses it: for lack of privileges or memory.
     pub fn new() -> Result<Self, SteerError> {
         let options = libbpf_sys::bpf_map_create_opts {
             sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
@@ -158,7 +158,7 @@ impl Heart {
     pub fn beat(&mut self, now: Nanos) {
         self.last = now;
         if let Some(cell) = self.cells.of(self.queue) {
-            // A number by itself: nothing else has to be in step with it.
+            // An independent number: nothing else must be consistent with it.
             cell.beat.store(now.0.wrapping_sub(self.ahead), Ordering::Relaxed);
         }
     }

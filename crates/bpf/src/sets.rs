@@ -127,7 +127,7 @@ impl SetTables {
     /// Makes the maps.
     ///
     /// # Errors
-    /// Where the kernel refuses them: for want of privilege, memory or a feature (Linux 5.10).
+    /// If the kernel refuses them: for lack of privileges, memory or a feature (Linux 5.10).
     pub fn new() -> Result<Self, SetsError> {
         explained(Self::make).map_err(SetsError::Load)
     }
@@ -252,8 +252,7 @@ impl SetTables {
         Ok(())
     }
 
-    /// Has the contents `id` follow `set`, in which `keys` changed. False where they have to be
-    /// made anew.
+    /// Updates the contents `id` after changes of `keys` in `set`. False if they must be rebuilt.
     fn change(&mut self, id: u64, set: &Set, keys: &[Key]) -> Result<bool, SetsError> {
         let Some(contents) = self.contents.get_mut(&id) else { return Ok(false) };
         let Contents { table, painting, members, .. } = contents;
@@ -384,7 +383,7 @@ impl Members {
     }
 
     fn remove(&mut self, key: &Key) -> Result<(), libbpf_rs::Error> {
-        // A key may be told twice.
+        // A key may be reported twice.
         if self.counted(key).is_some() {
             self.map.delete(&key.layout())?;
             self.len -= 1;

@@ -146,7 +146,7 @@ impl Steer {
     /// random. `watchdog` decides when and how it bypasses silent workers.
     ///
     /// # Errors
-    /// Where the kernel refuses it: for want of privilege or of a feature.
+    /// If the kernel refuses it: for lack of privileges or of a feature.
     pub fn load(
         mac: [u8; 6],
         multi_buffer: bool,
@@ -212,7 +212,7 @@ impl Steer {
     }
 
     /// Attaches the program to `ifindex`. Until this handle is dropped, or the process ends,
-    /// it decides about the frames that come in there.
+    /// it decides about the frames that arrive there.
     ///
     /// # Errors
     /// Where the kernel refuses: no XDP in the driver, an MTU too large for it, another
@@ -272,8 +272,8 @@ impl Steer {
         Ok(())
     }
 
-    /// Puts `front` in front of it, in the place of what was there, or nothing any more. No frame
-    /// goes without the one or the other.
+    /// Replaces the program in front of it by `front`, or removes it. Each frame passes the old or
+    /// the new one.
     ///
     /// # Errors
     /// Where the kernel refuses; all is as it was then.

@@ -49,8 +49,7 @@ pub struct Stepped {
     cpus: u32,
 }
 
-// SAFETY: the memory is this tree's own, and which tree a call is about is said anew with each
-// call, on the thread that calls.
+// SAFETY: the memory is this tree's own, and each call sets the current tree of its thread.
 unsafe impl Send for Stepped {}
 
 impl Stepped {

@@ -174,12 +174,12 @@ struct Maps {
 }
 
 impl Tree {
-    /// Loads the program for a port with the address `mac`; `multi_buffer` where its frames may
-    /// come in several buffers. Until a plan is installed everything passes, once it is
+    /// Loads the program for a port with the address `mac`; `multi_buffer` if its frames may be in
+    /// several buffers. Until a plan is installed all frames pass, once it is
     /// [connected](Self::connect).
     ///
     /// # Errors
-    /// Where the kernel refuses it: for want of privilege or of a feature.
+    /// If the kernel refuses it: for lack of privileges or of a feature.
     pub fn load(mac: [u8; 6], multi_buffer: bool) -> Result<Self, TreeError> {
         let mut storage = MaybeUninit::uninit();
         let nothing = explained(|| array("nothing", 4, 1, 0)).map_err(TreeError::Load)?;
@@ -216,7 +216,8 @@ impl Tree {
         Ok(Self { link: None, front: None, program, maps, current, laid_out: [None, None] })
     }
 
-    /// Puts `image` in force. The classes in `new` begin with no credit and no count; others go on.
+    /// Puts `image` in force. The classes in `new` start without credit and counts; others
+    /// continue.
     ///
     /// # Errors
     /// If a map cannot be written. Then the old plan stays in force.
@@ -276,7 +277,7 @@ impl Tree {
     }
 
     /// Attaches the program to `ifindex`. Until this handle is dropped, or the process ends, it
-    /// decides about the frames that come in there.
+    /// decides about the frames that arrive there.
     ///
     /// # Errors
     /// Where the kernel refuses: no XDP in the driver, an MTU too large for it, another program
@@ -286,8 +287,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Puts `front` in front of it, in the place of what was there, or nothing any more. No frame
-    /// goes without the one or the other.
+    /// Replaces the program in front of it by `front`, or removes it. Each frame passes the old or
+    /// the new one.
     ///
     /// # Errors
     /// Where the kernel refuses; all is as it was then.

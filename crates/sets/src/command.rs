@@ -244,7 +244,7 @@ fn kind(words: &mut Cursor<'_, '_>) -> Result<Kind, ParseError> {
             "-4" => kind.family = Family::Inet,
             "-6" => kind.family = Family::Inet6,
             "hashsize" => kind.hashsize = words.number("hashsize", 1, u32::MAX)?,
-            // As in the kernel 0 is the default; what no memory holds is what can be held at most.
+            // As in the kernel, 0 means the default; a size beyond all memory means the maximum.
             "maxelem" => {
                 kind.maxelem = match words.number("maxelem", 0, u32::MAX)? {
                     0 => 65_536,

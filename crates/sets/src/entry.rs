@@ -24,10 +24,10 @@ fn has_ports(protocol: u8) -> bool {
     matches!(protocol, 6 | 17 | 132 | 136)
 }
 
-/// No entry stands for more members, so that none takes more than a moment.
+/// The most members per entry, so that each takes only a moment.
 pub(crate) const MEMBERS_MAX: usize = 1 << 20;
 
-/// The members that `text` stands for in a set of `kind`, at most `most` of them.
+/// The members that `text` means in a set of `kind`, at most `most` of them.
 ///
 /// # Errors
 /// Why it is none, as a sentence.

@@ -73,7 +73,7 @@ pub trait Cells {
     fn publish(&mut self, index: usize, word: usize, value: u32);
 }
 
-/// There is no room for a change: lay the set out anew.
+/// There is no room for a change: lay out the whole set again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Full;
 
@@ -85,7 +85,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// How many cells `set` takes as it is.
+    /// How many cells `set` takes.
     pub fn size(set: &Set) -> usize {
         // Counting alone never runs out of room.
         Self::new(set, &mut Counted).map_or(usize::MAX, |layout| layout.next)
@@ -163,7 +163,7 @@ fn build(
     }
 }
 
-/// Whether `address` is in what is laid out in `cells`: what the program in the driver does.
+/// Whether the image in `cells` contains `address`: the look-up of the program in the driver.
 pub fn find(cells: &[Cell], family: Family, address: u128) -> bool {
     let number = number(address);
     match cells[number as usize / 8][(number % 8) as usize] {

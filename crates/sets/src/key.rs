@@ -62,7 +62,7 @@ impl Key {
         self.len == 0
     }
 
-    /// The address, as it lies in memory.
+    /// The address in its memory layout.
     pub fn bytes(&self) -> &[u8; 16] {
         &self.address
     }

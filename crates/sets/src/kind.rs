@@ -3,7 +3,7 @@
 /// The type of a set's members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
-    /// Addresses, of each of which so many bits count (`hash:ip`, `netmask`).
+    /// Addresses, of which only this many bits count (`hash:ip`, `netmask`).
     Ip {
         /// All of them, unless `netmask` says less.
         netmask: u8,
@@ -83,14 +83,13 @@ pub struct Kind {
     pub family: Family,
     /// How many members it may have.
     pub maxelem: u32,
-    /// After how many seconds a member goes of which nothing else is said, 0 for never; `None`
-    /// where members have no time at all.
+    /// The default time-out of members in seconds, 0 for never; `None` if the set has no time-outs.
     pub timeout: Option<u32>,
     /// Whether packets are counted for each member.
     pub counters: bool,
     /// Whether something may be noted on a member.
     pub comment: bool,
-    /// What `ipset` sizes its hash with: kept, so that `save` says what was said.
+    /// The size of `ipset`'s hash: kept, so that `save` prints it.
     pub hashsize: u32,
     /// The number of its buckets; `None` if not given.
     pub bucketsize: Option<u8>,

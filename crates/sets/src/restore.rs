@@ -20,8 +20,8 @@ pub struct Restore {
 }
 
 impl Restore {
-    /// That of `text`, whose first line has the number `first`; with `may_exist` as if every line
-    /// said `-exist`.
+    /// The restore of `text`, whose first line has the number `first`; `may_exist` applies `-exist`
+    /// to every line.
     pub fn new(text: String, first: usize, may_exist: bool) -> Self {
         Self { text, done: 0, next: first, may_exist, failure: None }
     }

@@ -6,7 +6,7 @@ use narrows_units::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// From so many changes on it is not worth telling them one by one.
+/// From this many changes on, reporting them one by one is not worth it.
 const CHANGES_MAX: usize = 65_536;
 
 /// The options and state of a member.
@@ -30,7 +30,7 @@ pub struct Match {
 /// What changed in a set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Changes {
-    /// So much that it is best read anew.
+    /// So many changes that the whole set should be read again.
     All,
     /// These members came, went, or are something else now. One may be named more than once.
     Of(Vec<Key>),
@@ -46,7 +46,7 @@ pub struct Set {
     comments: BTreeMap<Key, Box<str>>,
     /// How many members have each length.
     lengths: BTreeMap<PrefixLen, usize>,
-    /// What counters of new members begin with, where that is not 0.
+    /// The initial counters of new members, if not 0.
     initial: BTreeMap<Key, (u64, u64)>,
     changes: Changes,
 }
@@ -56,7 +56,7 @@ pub struct Set {
 pub(crate) struct Addition<'a> {
     pub(crate) element: Element,
     pub(crate) comment: Option<&'a str>,
-    /// Packets and bytes that its counters begin with.
+    /// The initial packets and bytes of its counters.
     pub(crate) counters: Option<(u64, u64)>,
 }
 
@@ -113,7 +113,7 @@ impl Set {
         self.comments.get(key).map(AsRef::as_ref)
     }
 
-    /// Packets and bytes that the counters of `key` begin with.
+    /// The initial packets and bytes of the counters of `key`.
     pub fn initial(&self, key: &Key) -> (u64, u64) {
         self.initial.get(key).copied().unwrap_or_default()
     }

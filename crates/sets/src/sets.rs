@@ -49,7 +49,7 @@ pub struct Reply {
 pub struct Named {
     /// By which programs know the name: below [`SETS_MAX`], and no other set's.
     pub slot: u32,
-    /// By which its contents are told from all others that there ever were: `swap` exchanges it.
+    /// The unique number of its contents, never reused; `swap` exchanges it.
     pub contents: u64,
     /// Its members.
     pub set: Set,

@@ -136,7 +136,7 @@ fn members_go_when_their_time_is_over() {
     let left = "create a hash:ip family inet hashsize 1024 maxelem 65536 timeout 10\n\
                 add a 192.0.2.1 timeout 5\nadd a 192.0.2.3 timeout 0\n";
     assert_eq!(sets.save(at(5), &Filters), left);
-    // A time begins anew where the member is added again.
+    // Adding a member again restarts its time-out.
     ok(&mut sets, "-exist add a 192.0.2.1 timeout 100");
     assert!(!sets.expire(at(50)));
     assert!(sets.expire(at(100)));

@@ -194,7 +194,7 @@ fn single_addresses_take_64_bytes_each_at_most() {
     let mut sets = Sets::default();
     run(&mut sets, "create a hash:ip maxelem 100000");
     for number in 0..100_000_u32 {
-        // Each in a block of its own, as far as there are some.
+        // Each in a block of its own, as long as there are free ones.
         run(&mut sets, &format!("add a {}", Ipv4Addr::from(number.wrapping_mul(0x9e37_79b1))));
     }
     let size = Layout::size(&sets.get("a").unwrap().set) * size_of::<Cell>();

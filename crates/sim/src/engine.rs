@@ -59,7 +59,7 @@ use narrows_units::{Bytes, Nanos};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The shortest packet where nothing is said of sizes, in bytes.
+/// The default shortest packet, in bytes.
 const SHORTEST: u32 = 60;
 
 /// Why a run cannot be.
@@ -73,7 +73,7 @@ pub enum SimError {
     Setup(String),
 }
 
-/// Runs `setup`. `progress` is told, now and then, which part (0 to 1) is done.
+/// Runs `setup`. Reports the finished part (0 to 1) to `progress` now and then.
 ///
 /// # Errors
 /// Where the qdisc's words are refused, or the setup makes no sense.
@@ -85,8 +85,7 @@ pub fn run(setup: &Setup, progress: &mut dyn FnMut(f64)) -> Result<Outcome, SimE
     run_with(setup, traffic::load(setup), progress)
 }
 
-/// The same with traffic of one's own; what `setup` says of traffic then only names the groups
-/// of `load`.
+/// The same with custom traffic; the traffic of `setup` then only names the groups of `load`.
 ///
 /// # Errors
 /// Where the qdisc's words are refused, or the setup makes no sense.
@@ -107,8 +106,8 @@ pub fn run_with(
 /// Gives queue number `.0` its seat at the port's limit.
 pub type Seats<'a> = dyn FnMut(usize) -> Box<dyn Meter> + 'a;
 
-/// The same as [`run`] with a strategy of one's own: wherever the words give a queue a seat at a
-/// shared limit, it gets one from `seats` instead. The words' own strategy then does nothing.
+/// The same as [`run`] with a custom strategy: wherever the words give a queue a seat at a shared
+/// limit, it gets one from `seats` instead. The strategy in the words is then unused.
 ///
 /// A seat costs its core no time unless it says how often it touches lines that others write
 /// ([`Meter::contact`]).

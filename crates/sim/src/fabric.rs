@@ -48,8 +48,8 @@ pub use workload::{Pattern, Traffic};
 
 use engine::Engine;
 
-/// Runs `setup` with `structure` in every host. `progress` is told which part (0 to 1) of all flows
-/// is complete.
+/// Runs `setup` with `structure` in every host. Reports the completed part (0 to 1) of all flows to
+/// `progress`.
 ///
 /// # Errors
 /// Where hosts hold more packets than there can be, or a packet was lost trace of.

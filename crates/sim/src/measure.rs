@@ -46,9 +46,9 @@ pub enum Measure {
     InducedQueueBytes,
     /// The longest that anything waited in the next hop after the event.
     InducedDelayUs,
-    /// The longest time, after the event, for which more stood in the next hop without a break
-    /// than packets found there before it on average, and one packet. (Not the last
-    /// time at which it did: a queue that comes and goes does not stand.)
+    /// The longest unbroken time, after the event, for which the next hop's backlog exceeded its
+    /// earlier average plus one packet. (Not the last such time: a queue that comes and goes is not
+    /// standing.)
     StandingUs,
     /// How long after the event until what leaves is, and stays for a millisecond, within 2 % of
     /// the limit: from then on every window of a millisecond that begins in the next millisecond
@@ -82,7 +82,7 @@ pub enum Measure {
     /// percent: the mean of all flows' windows. Flows that have a pace are `backlogged` ones.
     #[serde(rename = "off_1ms_percent")]
     Off1ms,
-    /// The same of the window that was off most.
+    /// The same of the worst window.
     #[serde(rename = "off_most_1ms_percent")]
     OffMost1ms,
     /// The mean over windows of 10 ms.

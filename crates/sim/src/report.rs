@@ -50,7 +50,7 @@ fn titles(about: &About) -> Vec<String> {
     std::iter::once(first).chain(source.iter().map(|source| format!("after {source}"))).collect()
 }
 
-/// What every form of a result of one shaper begins with.
+/// The head of every form of a result of one shaper.
 fn heading(scenario: &Scenario) -> Vec<String> {
     let costs = scenario.costs;
     let mut lines = titles(&scenario.about);

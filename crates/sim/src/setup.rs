@@ -14,7 +14,7 @@ pub struct Setup {
     pub cores: Cores,
     /// The offered load.
     pub traffic: Vec<Traffic>,
-    /// What stands behind the shaper, if anything.
+    /// The next hop behind the shaper, if any.
     pub next_hop: Option<NextHop>,
     /// When what is measured.
     pub run: Run,
@@ -117,7 +117,7 @@ pub struct Fault {
 pub enum FaultKind {
     /// The core does nothing for so long; packets keep coming in.
     Stall(Nanos),
-    /// The worker is gone for good, its seats are given up and nothing comes in there any more.
+    /// The worker is lost for good: its seats are released, and its queue gets no more arrivals.
     Death,
 }
 
@@ -162,8 +162,8 @@ pub struct HeaderFields {
     pub source_hosts: u32,
     /// The same of destination hosts.
     pub destination_hosts: u32,
-    /// The hosts are those of every other group that has this, too. Measures still count each
-    /// group's hosts by themselves.
+    /// The hosts are shared with every other group that sets this. Measures still count each
+    /// group's hosts separately.
     pub common_hosts: bool,
     /// The differentiated services code point, 0 to 63.
     pub dscp: u8,

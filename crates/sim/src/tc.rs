@@ -9,7 +9,7 @@ use narrows_qdisc::Spec;
 use narrows_shaper::Installation;
 use narrows_tc::{Host, OfflineHost};
 
-/// What stands between the words of the port and of its queues.
+/// The separator between the words of the port and of its queues.
 const NEXT: &str = ";";
 
 /// The plan that `words` make for `port` of `host` with `queues` queues, and the specification for

@@ -33,7 +33,7 @@ use narrows_units::Nanos;
 use spread::Placing;
 use std::sync::Arc;
 
-/// A packet that comes in at the shaper.
+/// A packet that arrives at the shaper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offer {
     /// When.
@@ -59,7 +59,7 @@ pub trait Source {
     fn take(&mut self) -> Offer;
 }
 
-/// A packet that has come out of the next hop.
+/// A packet that has left the next hop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delivery {
     /// As it was offered.
@@ -70,10 +70,11 @@ pub struct Delivery {
 
 /// Traffic that answers to what is delivered.
 pub trait ClosedLoop {
-    /// When it wants to act; [`Nanos::MAX`] if only a delivery can change anything.
+    /// When it acts next; [`Nanos::MAX`] if only a delivery can change anything.
     fn next_at(&self) -> Nanos;
 
-    /// Acts at `now`: appends what it sends to `offers`, each to come in at `now` or later.
+    /// Acts at `now`: appends the packets that it sends to `offers`, each arriving at `now` or
+    /// later.
     fn act(&mut self, now: Nanos, offers: &mut Vec<Offer>);
 
     /// Hears that a packet of one of its flows came out of the next hop at `now`. (A packet

@@ -60,7 +60,7 @@ pub fn run(
     Ok(outcome)
 }
 
-/// Whether `scheduler` can be run with so many queues.
+/// Whether `scheduler` can run with this many queues.
 ///
 /// # Errors
 /// What `tc` says of its policy.

@@ -36,7 +36,7 @@ fn ms(millis: u64) -> Nanos {
     Nanos::from_millis(millis)
 }
 
-/// `words` on so many queues and precise, cheap cores, for 100 ms after 10 of warm-up.
+/// `words` on this many queues and precise, cheap cores, for 100 ms after 10 ms of warm-up.
 fn setup(queues: usize, rate: Rate, words: &str) -> Setup {
     let qdisc = words.split_whitespace().map(str::to_owned).collect();
     Setup {
@@ -56,7 +56,7 @@ fn setup(queues: usize, rate: Rate, words: &str) -> Setup {
     }
 }
 
-/// The same shaped by a `tbf` at `rate` that queues hold for some milliseconds.
+/// The same shaped by a `tbf` at `rate` with queues of some milliseconds.
 fn shaped(queues: usize, rate: Rate, burst: u64, coordination: &str) -> Setup {
     let (bps, limit) = (rate.bits_per_sec(), rate.bytes_in(ms(5)).0.max(90_000));
     let words =
@@ -125,7 +125,7 @@ impl Source for Silence {
     }
 }
 
-/// Keeps so many packets under way and sends the next when one has been acknowledged.
+/// Keeps this many packets under way and sends the next when one has been acknowledged.
 struct FixedWindow {
     flow: u32,
     queue: usize,
@@ -288,7 +288,7 @@ fn progress_is_told_from_nothing_to_everything() {
 fn every_packet_is_somewhere_and_everywhere_is_reached() {
     let rate = mbit(1000);
     let mut setup = shaped(3, rate, 60_000, "lock");
-    // Far more comes in than cores can take, and one of them dies.
+    // The load far exceeds the cores, and one of them dies.
     setup.cores = real_cores();
     setup.cores.costs.drop_ns = 2000.0;
     setup.faults = vec![Fault { queue: 2, at: ms(50), kind: FaultKind::Death }];
@@ -431,7 +431,7 @@ fn the_measures_of_a_group_add_up_to_its_packets() {
     let bytes: u64 = outcome.flow_bytes.iter().sum();
     assert_eq!(bytes, outcome.books.sent * u64::from(FULL_FRAME));
     assert_eq!(outcome.flow_bytes, outcome.host_bytes);
-    // By what the group says both hosts want more than half, and both get half.
+    // By its configuration both hosts want more than half, and both get half.
     within(outcome.measures[&Measure::JainHosts], 1.0, 0.001);
 }
 

@@ -233,8 +233,8 @@ fn as_good(derived: f64, best: f64, noise: f64) -> bool {
 fn the_derived_sync_time_is_as_good_as_the_best_that_could_be_set_by_hand() {
     const SEEDS: u32 = 8;
     // In percent of 10 ms at 15 Gbit/s a packet of 1514 bytes is 0.0081: the derived time is up to
-    // five packets worse than the best there, which is more than 5 % of 0.13 %. A queue that stands
-    // for three packets more, in microseconds, is no worse.
+    // five packets worse than the best there, which is more than 5 % of 0.13 %. A standing queue of
+    // three more packets, in microseconds, is no worse.
     let lower_is_better = [
         (Measure::OvershootBytes, 0.0),
         (Measure::InducedQueueBytes, 0.0),

@@ -44,7 +44,7 @@ fn setup(stack: Stack, control: Control, flows: u32) -> Setup {
 struct Bottleneck {
     buffer: u64,
     mark_above: u64,
-    /// Loses one in so many, besides; 0 for none.
+    /// Also loses one packet in this many; 0 for none.
     lose: u64,
     queue: VecDeque<(Nanos, Delivery)>,
     queued: u64,
@@ -160,7 +160,8 @@ fn cubic_fills_a_link_that_buffers_a_round_trip() {
 
 #[test]
 fn dctcp_fills_the_link_and_keeps_the_queue_at_the_mark() {
-    // RFC 8257 section 4.1 wants a mark at about a seventh of what a round trip holds.
+    // RFC 8257 section 4.1 recommends a threshold of about a seventh of the bandwidth-delay
+    // product.
     let bottleneck = Bottleneck { mark_above: BDP / 5, ..Bottleneck::of(4 * BDP) };
     let result = fills(Stack::Model, Control::Dctcp, bottleneck, 0.97);
     let mean = result.mean_queue();

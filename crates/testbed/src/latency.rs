@@ -110,7 +110,7 @@ pub fn run(options: &Rounds) -> Result<Report> {
     Ok(Report { rows: rows.collect() })
 }
 
-/// Connects client and server directly, beside the testbed's own way.
+/// Connects client and server directly, in parallel to the testbed's own path.
 fn lay_cable(bed: &Testbed) -> Result<()> {
     let server = bed.server().name();
     let ip = |namespace: &crate::Namespace, words: &str| {

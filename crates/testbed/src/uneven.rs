@@ -52,12 +52,12 @@ pub struct Row {
     pub strategy: &'static str,
     /// The load received by the server's device.
     pub delivered_percent: f64,
-    /// The same in the round in which it was least.
+    /// The least of all rounds.
     pub worst_delivered_percent: f64,
     /// The load given to the client's device.
     pub offered_percent: f64,
-    /// The same in the round in which it was least: below 100, the limit was not reached for
-    /// want of load.
+    /// The same in the round in which it was least: below 100, there was too little load for the
+    /// limit.
     pub worst_offered_percent: f64,
     /// What each queue sent.
     pub queue_percent: Vec<f64>,

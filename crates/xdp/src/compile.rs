@@ -18,17 +18,19 @@ use std::sync::Arc;
 const FRAME: u64 = 1514;
 /// The shortest virtual queue: what a burst of a driver's poll and a CPU that waits need.
 const LIMIT_MIN: Nanos = Nanos::from_millis(5);
-/// The longest. It is what the rate may be exceeded by at once, so it must not be long; and what a
-/// flow can make up for after a drop, so it must not be short. docs/xdp.md has what both come to.
+/// The default maximum. The rate may be exceeded by this much at once, so it must not be long; and
+/// a flow can make up for only this much after a drop, so it must not be short. docs/xdp.md has the
+/// effect of both.
 const LIMIT_MAX: Nanos = Nanos::from_millis(100);
 /// The longest virtual queue if a `tbf` sets it, rather than a qdisc's default.
 const LIMIT_MAX_STATED: Nanos = Nanos::from_millis(250);
-/// The AQM's target is all of the virtual queue but this part, unless a `codel` says another one.
-/// In it a flow grows until the sender hears of the drop.
+/// The AQM's target is all of the virtual queue but this part, unless a `codel` sets another one.
+/// In this part a flow grows until the sender notices the drop.
 const TARGET_BELOW: u64 = 10;
 /// How long senders have to respond, unless a `codel` says so (RFC 8289).
 const INTERVAL: Nanos = Nanos::from_millis(100);
-/// For how long a busy CPU buys at once. Short beside the virtual queue for any number of CPUs.
+/// The time for which a busy CPU buys at once. Short compared with the virtual queue for any number
+/// of CPUs.
 const BATCH: u32 = 50_000;
 
 /// A plan, ready to be installed.
@@ -287,7 +289,7 @@ fn config(plan: &Plan, key: Key) -> Option<&Config> {
     plan.nodes.get(&key).map(|node| &*node.config)
 }
 
-/// The virtual queue in the place of the qdisc at `key`.
+/// The virtual queue that replaces the qdisc at `key`.
 fn queue(plan: &Plan, key: Key) -> Result<Queue, Refusal> {
     let of = |limit: Bytes| Queue { limit, is_stated: false, aqm: None };
     let in_packets = |packets: u32| of(Bytes(u64::from(packets) * FRAME));

@@ -90,7 +90,7 @@ fn leaf_figures(seat: &Seat) -> LeafFigures {
         overlimits: seat.aqm_drops + seat.limit_drops + seat.marked,
         ..LeafFigures::default()
     };
-    // By the class above: the program does not tell which of those above it lends.
+    // Counted at the parent: the program does not report the lender.
     figures.granted[..2].copy_from_slice(&[seat.own_packets, seat.borrowed_packets]);
     figures
 }

@@ -21,7 +21,7 @@ pub enum Refusal {
          `--plane xsk`"
     )]
     Nested,
-    /// Something that is said of queues.
+    /// A setting of queues.
     #[error("{0} says how queues share a rate, and the XDP plane has none: use `--plane xsk`")]
     Coordination(&'static str),
     /// `peakrate`

@@ -103,7 +103,7 @@ fn works(folder: &Path) -> Vec<(String, Program)> {
         .collect()
 }
 
-/// Builds the examples that are measured; they stand beside this program. In which folder.
+/// Builds the measured examples, and returns their folder, which is beside this program.
 fn build() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe()?;
     let folder = own.parent().context("this program stands in no folder")?;

@@ -15,8 +15,8 @@ use narrows_packet::PacketId;
 pub(crate) const LEN: u16 = 1500;
 /// How much of it is there.
 const HELD: usize = 128;
-/// How far frames stand apart: as little as the packets of `rte_sched`, so that it is not the cache
-/// that is compared. (In a UMEM they stand 2048 apart, and share few of its sets.)
+/// The distance of frames: as small as that of `rte_sched`'s packets, so that the comparison is not
+/// about the cache. (In a UMEM it is 2048, and frames share few cache sets.)
 const STRIDE: usize = 128;
 /// Ethernet, IPv4 and UDP headers.
 const HEADERS: usize = 14 + 20 + 8;

@@ -25,7 +25,7 @@ pub(super) const TURN: usize = 32;
 pub(super) const RATE: Rate = Rate::from_bits_per_sec(100_000_000_000);
 /// The time of a turn's packets at the limit: 120 ns each.
 const TURN_TIME: Nanos = Nanos(TURN as u64 * 120);
-/// Packets that stand, for each flow and at most.
+/// Queued packets, per flow and at most.
 const STANDING_A_FLOW: u32 = 4;
 const STANDING_MOST: u32 = 1 << 15;
 /// The most flows that there are packets for.
@@ -103,8 +103,8 @@ impl Work {
         self.counts.arrived - before
     }
 
-    /// Lets all that stands go, within `turns` turns in which nothing arrives. Fails unless
-    /// each packet is away then, once.
+    /// Drains the queue, within `turns` turns without arrivals. Fails unless each packet has left
+    /// once.
     pub fn finish(mut self, turns: usize) -> Result<Counts> {
         for _ in 0..turns {
             self.now += TURN_TIME;

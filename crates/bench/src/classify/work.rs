@@ -132,7 +132,7 @@ impl Work {
         }
     }
 
-    /// Looks up so many packets. Returns the sum of their classes.
+    /// Looks up this many packets. Returns the sum of their classes.
     pub fn run(&mut self, packets: u64) -> u64 {
         let start = self.next;
         self.next = (start + packets as usize) % PACKETS;

@@ -14,7 +14,7 @@ pub(crate) struct Cores {
     physical: usize,
 }
 
-/// What tells physical cores apart: the socket and the core's number there.
+/// The identity of a physical core: the socket and the core's number there.
 type Physical = (u32, u32);
 
 impl Cores {

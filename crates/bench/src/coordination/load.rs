@@ -7,9 +7,9 @@ use narrows_units::{Bytes, Nanos, Rate};
 /// keeps from its core for so long has lost nothing of the rate.
 const BURST: Nanos = Nanos::from_millis(10);
 
-/// What may be queued, all queues together: more than all packets there are, so that nothing is
-/// dropped for want of room, however small a seat's part. As a drop horizon it is the time that
-/// it takes at the rate: 55 ms where the limit is far away, 55 s where it binds.
+/// The limit of all queues together: more than all packets, so that nothing is dropped for lack of
+/// room, however small a seat's share. As a drop horizon it is its time at the rate: 55 ms far
+/// below the limit, 55 s at it.
 const BACKLOG: Bytes = Bytes(1 << 36);
 
 /// The offered load, and the limit.

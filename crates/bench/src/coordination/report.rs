@@ -39,7 +39,7 @@ pub struct Row {
     pub threads: usize,
     /// Million packets per second, all threads together.
     pub mpps: f64,
-    /// The same a thread.
+    /// The same per thread.
     pub mpps_per_thread: f64,
     /// Time in turns a packet, in nanoseconds; waiting for the limit not counted.
     pub ns_per_packet: f64,
@@ -47,7 +47,7 @@ pub struct Row {
     pub ratio_to_lock: Option<f64>,
     /// Packets a second over as many times those of one thread, where the limit is far away.
     pub scaling_percent: Option<f64>,
-    /// How far what left is from what the limit lets pass, where it binds.
+    /// The deviation of the departures from the limit, if it binds.
     pub deviation_percent: Option<f64>,
     /// Jain's index over the threads' packets.
     pub jain: f64,
@@ -69,7 +69,7 @@ pub struct Costs {
     pub update_threads: usize,
 }
 
-/// What has to be said of a run with up to `threads` threads on `cores`.
+/// Notes on a run with up to `threads` threads on `cores`.
 pub(super) fn notes(cores: &Cores, threads: usize) -> Vec<String> {
     let mut notes = Vec::new();
     let available = cores.len();
@@ -101,7 +101,7 @@ pub(super) fn notes(cores: &Cores, threads: usize) -> Vec<String> {
     notes
 }
 
-/// A table for each load, the costs, and what has to be said of them.
+/// A table for each load, the costs, and the notes.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for load in Load::ALL {

@@ -27,7 +27,7 @@ const WARM_UP: Nanos = Nanos::from_millis(20);
 /// How often it is looked whether all threads are ready.
 const POLL: Duration = Duration::from_millis(1);
 
-/// Where the clock begins, so that no time is the epoch itself, which stands for "never".
+/// The start of the clock, so that no time is the epoch itself, which means "never".
 const EPOCH: Nanos = Nanos::from_secs(1);
 
 /// What to measure.
@@ -75,7 +75,7 @@ fn nanos(span: Duration) -> Nanos {
     Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Holds threads back until all are ready, and tells them when the window opens.
+/// Holds threads until all are ready, and then opens the window.
 #[derive(Default)]
 struct Gate {
     ready: AtomicUsize,
@@ -206,7 +206,7 @@ impl Outcome {
         busy as f64 / self.packets() as f64
     }
 
-    /// How far what left is from what the limit lets pass in the window, in percent of it.
+    /// The deviation of the departures in the window from the limit, in percent of it.
     pub(super) fn deviation_percent(&self) -> f64 {
         let sent = self.packets() as f64 * f64::from(self.load.packet_bytes());
         let rate = self.load.limit().rate.bits_per_sec() as f64 / 8.0;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::process::Command;
 
-/// So many classes tell what one takes.
+/// The number of classes from which the memory of one is derived.
 const SAMPLE: u32 = 1024;
 /// The part of what is free that a structure may take.
 const PART: u64 = 4;

@@ -34,7 +34,7 @@ pub struct Row {
     pub clock: &'static str,
     /// Enqueue and dequeue, in a thread's processor time; the median over all repeats.
     pub ns_per_packet: Option<f64>,
-    /// The same, the least of all repeats: where others disturb, what it costs alone.
+    /// The same, the least of all repeats: the undisturbed cost on a shared machine.
     pub best_ns_per_packet: Option<f64>,
     /// Nanoseconds divided by those of `fifo`, within each repeat; the median.
     pub ratio_to_fifo: Option<f64>,
@@ -84,7 +84,7 @@ impl Row {
     }
 }
 
-/// What has to be said of a run.
+/// Notes on a run.
 pub(super) fn notes(absent: Option<&str>) -> Vec<String> {
     let mut notes = vec![
         "rte_sched is unthrottled and told each packet's pipe, as trees are told each packet's \

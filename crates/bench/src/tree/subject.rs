@@ -59,7 +59,7 @@ impl Subject {
         }
     }
 
-    /// Makes it, empty, for so many packets.
+    /// Makes it, empty, for this many packets.
     pub(super) fn build(self, packets: u32, shape: Shape) -> Result<Box<dyn Scheduler>> {
         Ok(match self.below() {
             Some(below) => {
@@ -70,7 +70,7 @@ impl Subject {
             None if self == Self::RteSched => Box::new(Peer::new(packets, shape)?),
             None => {
                 let fifo = Spec::new(Config::Fifo(fifo::Config::Packets(packets)));
-                // Nothing holds it back, so it is told to let go as many as come.
+                // Nothing limits it, so it is asked for as many packets as arrive.
                 Box::new(Own::new(fifo, packets, TURN)?)
             }
         })
@@ -82,7 +82,7 @@ impl Subject {
 pub(super) trait Scheduler {
     /// Takes these in, each with its leaf.
     fn arrive(&mut self, arriving: &[(PacketId, u32)], now: Nanos);
-    /// Adds what leaves to `left` and what was dropped since the last call to `dropped`.
+    /// Adds departures to `left` and drops since the last call to `dropped`.
     fn leave(&mut self, now: Nanos, left: &mut Batch, dropped: &mut Batch);
 }
 
@@ -101,7 +101,7 @@ impl Own {
     fn new(spec: Spec, packets: u32, most: usize) -> Result<Self> {
         let qdisc = spec.build();
         let reading = qdisc.reading();
-        // A `cake` lets at most a quarter of all frames stand.
+        // A `cake` queues at most a quarter of all frames.
         let mut table = Packets::new(packets.next_power_of_two() * 4);
         table.prepare(reading);
         let reader = if reading.headers {

@@ -19,7 +19,7 @@ use std::time::Instant;
 
 /// Where the clock begins.
 const EPOCH: Nanos = Nanos::from_secs(1);
-/// Packets of each thread: so many as a worker has frames.
+/// Packets of each thread: as many as a worker has frames.
 const PACKETS: u32 = 1 << 13;
 /// Turns between two looks whether the window is over.
 const TURNS: usize = 64;

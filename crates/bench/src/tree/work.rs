@@ -25,7 +25,7 @@ pub(super) const TURN: usize = 32;
 pub(super) const RATE: Rate = Rate::from_bits_per_sec(100_000_000_000);
 /// The time of a turn's packets at the limit: 120 ns each.
 const TURN_TIME: Nanos = Nanos(TURN as u64 * 120);
-/// Packets that stand, for each leaf and at most.
+/// Queued packets, per leaf and at most.
 const STANDING_A_LEAF: u32 = 4;
 const STANDING_MOST: u32 = 1 << 15;
 /// More turns than it takes until full buckets are empty.
@@ -72,7 +72,7 @@ impl Work {
         Ok(Self::of(subject.build(packets, shape)?, shape, packets))
     }
 
-    /// That of `scheduler`, with so many packets.
+    /// The work of `scheduler`, with this many packets.
     pub(super) fn of(scheduler: Box<dyn Scheduler>, shape: Shape, packets: u32) -> Self {
         let mut work = Self {
             scheduler,
@@ -86,7 +86,7 @@ impl Work {
             now: Nanos::from_secs(1),
             counts: Counts::default(),
         };
-        // Buckets begin full: what is in them leaves while the clock stands still.
+        // Buckets start full: their credit is used while the clock is stopped.
         for _ in 0..BURST_TURNS {
             work.arrive();
             if work.leave() == 0 {
@@ -128,8 +128,8 @@ impl Work {
         self.counts.arrived - before
     }
 
-    /// Lets all that stands go, within `turns` turns in which nothing arrives. Fails unless
-    /// each packet is away then, once.
+    /// Drains the tree, within `turns` turns without arrivals. Fails unless each packet has left
+    /// once.
     pub fn finish(mut self, turns: usize) -> Result<Counts> {
         for _ in 0..turns {
             self.now += TURN_TIME;

@@ -15,7 +15,7 @@ use serde::Serialize;
 /// What passes, within the horizon of all of them.
 const GAPS: [Nanos; 4] =
     [Nanos::from_micros(1), Nanos::from_micros(100), Nanos::from_millis(10), Nanos::from_secs(1)];
-/// Gaps that are measured at once are twice as many each time, until they take so many nanoseconds.
+/// The number of gaps per measurement doubles until it takes this many nanoseconds.
 const ENOUGH: i64 = 500_000;
 
 /// One structure and one gap.

@@ -27,7 +27,7 @@ const FRACTION: u32 = 16;
 pub(super) struct Flow {
     /// The EDT of its last packet, in 2^-16 ns.
     edt: u64,
-    /// What lies between two packets, in 2^-16 ns.
+    /// The gap between two packets, in 2^-16 ns.
     gap: u64,
     /// The structure's return value for its last packet.
     pub(super) slot: Nanos,
@@ -95,12 +95,12 @@ impl Plan {
         Ok(Self { flows, order, first, packets, longest: Nanos(longest.ceil() as u64) })
     }
 
-    /// How many packets there are, all of which stand all the time.
+    /// The number of packets, all of which are always queued.
     pub fn packets(&self) -> u64 {
         u64::from(self.packets)
     }
 
-    /// So many packets leave while the slowest flow sends one.
+    /// The number of packets that leave while the slowest flow sends one.
     pub fn round(&self) -> u64 {
         self.longest.0 / PACKET_TIME.0
     }

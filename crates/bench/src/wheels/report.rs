@@ -29,7 +29,7 @@ pub struct Row {
     pub mode: &'static str,
     /// Departure, EDT and insertion; the median over all repeats.
     pub ns_per_packet: f64,
-    /// The same, the least of all repeats: where others disturb, what it costs alone.
+    /// The same, the least of all repeats: the undisturbed cost on a shared machine.
     pub best_ns_per_packet: f64,
     /// Instructions for the same work, counted.
     pub instructions_per_packet: Option<f64>,
@@ -77,7 +77,7 @@ impl Row {
     }
 }
 
-/// What has to be said of a run.
+/// Notes on a run.
 pub(super) fn notes(counted: bool) -> Vec<String> {
     let mut notes = vec![
         "batch: packets a call that returned any; early, late: at most, in ns, late without the clock's step"
@@ -121,7 +121,7 @@ impl Report {
     }
 }
 
-/// The names of the columns, as the rows of a [`Report`] stand under them.
+/// The names of the columns of a [`Report`]'s rows.
 pub fn header() -> String {
     format!(
         "{:>8}  {:<5}  {:<5}  {:<11} {:>9} {:>7} {:>8} {:>12} {:>7} {:>8} {:>5} {:>6}",

@@ -72,7 +72,7 @@ impl Subject {
         !matches!(self, Self::Fifo | Self::Order)
     }
 
-    /// Has `user` use an empty one for so many flows and packets.
+    /// Passes `user` an empty one for this many flows and packets.
     pub(super) fn lend<U: User>(self, flows: u32, packets: u32, user: U) -> U::Outcome {
         match self {
             Self::FlowBundler => user.using(Mltw::new(MLTW_SLOTS)),

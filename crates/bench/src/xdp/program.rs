@@ -221,7 +221,7 @@ fn set(prefixes: &[(IpAddr, u8)]) -> Result<Front> {
     Ok(Front::load(port, &[term], Some(&tables), &mut FrontMaps::new()?)?)
 }
 
-/// Sets that nothing else knows of.
+/// Sets for this program only.
 struct Alone;
 
 impl Host for Alone {

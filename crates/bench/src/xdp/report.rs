@@ -34,7 +34,7 @@ pub struct Row {
     pub masks: u32,
     /// Processor time of a frame on each CPU; the median over all repeats.
     pub ns_per_packet: f64,
-    /// The same, the least of all repeats: where others disturb, what it costs alone.
+    /// The same, the least of all repeats: the undisturbed cost on a shared machine.
     pub best_ns_per_packet: f64,
     /// What of it is above the empty program on as many CPUs, within each repeat; the median. Of
     /// `spread-…` above `spread`.
@@ -59,7 +59,7 @@ impl Row {
     }
 }
 
-/// What has to be said of a run on a machine with so many physical cores.
+/// Notes on a run on a machine with this many physical cores.
 pub(super) fn notes(physical: usize) -> Vec<String> {
     vec![format!("{physical} physical cores; all that they share with others shows in the figures")]
 }

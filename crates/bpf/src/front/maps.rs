@@ -43,7 +43,7 @@ pub struct FrontMaps {
     counters: MapHandle,
     commons: MapHandle,
     accounts: MapHandle,
-    /// The rows of each, by the counter beside which they are, and how many there are.
+    /// The rows of each, by its counter, and their number.
     tables: BTreeMap<u8, (u32, MapHandle)>,
     secret: [u64; 2],
 }

@@ -28,7 +28,7 @@ fn steer(stalled: Stalled) -> Option<(Steer, Heart)> {
     load().map_err(|error| eprintln!("SKIPPED: {error}")).ok()
 }
 
-/// What becomes of `times` frames to `to` that come in on queue 0, and how long one takes, in ns.
+/// The verdict on `times` frames to `to` that arrive on queue 0, and the time of one, in ns.
 fn run(steer: &Steer, to: [u8; 6], times: i32) -> (u32, u32) {
     let mut frame = [0; 64];
     frame[..6].copy_from_slice(&to);
@@ -58,7 +58,7 @@ fn a_frame_goes_past_a_worker_that_is_silent_and_to_one_that_is_not() {
         assert_eq!(run(&steer, other, 3).0, action);
         // Frames for this box are not affected.
         assert_eq!(run(&steer, OWN, 1).0, PASS);
-        // Just within the bound, at once, and before the kernel's tick has come to it.
+        // Just within the bound, at once, and before the next tick of the kernel.
         for beat in [now() - AFTER + Nanos::from_millis(400), now(), now() + AFTER] {
             heart.beat(beat);
             run(&steer, other, 1);

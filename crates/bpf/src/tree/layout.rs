@@ -136,7 +136,7 @@ pub struct Class {
     pub parent: u32,
     /// The first class below it; 0 at a leaf.
     pub child: u32,
-    /// The next class beside it; 0 at the last.
+    /// The next sibling; 0 at the last.
     pub sibling: u32,
     /// Who borrows first: 0 before 7.
     pub prio: u32,

@@ -69,8 +69,8 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Of rules whose keys have no bits but those of their masks. `None` where so many of them hash
-    /// alike that no table of a sensible size holds them.
+    /// The table of rules whose keys have only bits of their masks. `None` if so many collide that
+    /// no table of a sensible size holds them.
     pub(super) fn of(masks: &[Mask], rules: &[Rule]) -> Option<Self> {
         let orders: BTreeSet<u64> = rules.iter().map(|rule| rule.order).collect();
         let orders: Vec<u64> = orders.into_iter().collect();

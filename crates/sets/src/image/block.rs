@@ -46,8 +46,8 @@ pub(super) fn build<C: Cells>(
     })
 }
 
-/// What `before`, the cell of the part `place`, becomes where `keys` of `set` have changed, which
-/// are within `place` and longer than it. Blocks without any are taken over.
+/// The new cell of `place`, instead of `before`, after changes of `keys` of `set`, which are within
+/// `place` and longer than it. Blocks without changed keys are kept.
 pub(super) fn update<C: Cells>(
     set: &Set,
     place: Prefix,

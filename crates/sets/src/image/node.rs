@@ -16,14 +16,14 @@ use super::{Cell, Cells, Full, Place, Prefix, Writer};
 const STRIDE: u8 = 6;
 /// As many bits a node may pass over: with those that it branches on they are one word.
 pub(super) const SKIP_MAX: u8 = 64 - STRIDE;
-/// A node begins to branch here at the latest.
+/// The last bit at which a node may branch.
 pub(super) const BRANCH_MAX: u8 = 128 - STRIDE;
 
 const FULL: usize = 0;
 const PARTIAL: usize = 2;
 const SKIPPED: usize = 4;
 const FIRST: usize = 6;
-/// The word that says what kind of cell it is, and what is said there beside `skip`.
+/// The word with the kind of cell, and its flags beside `skip`.
 pub(super) const KIND: usize = 7;
 pub(super) const IS_IN: u32 = 1 << 29;
 const IS_NODE: u32 = 1 << 31;
@@ -41,7 +41,7 @@ pub(super) struct Node {
     skip: u8,
     /// The first cell of its slots.
     first: u32,
-    /// Whether what begins with other bits is in.
+    /// Whether addresses with other leading bits are in the set.
     is_in: bool,
 }
 
@@ -53,8 +53,8 @@ pub(super) enum Step {
     To(u32),
 }
 
-/// A node behind the first `position` bits, with the flips that are there. It branches at `branch`.
-/// `below` makes what is in a slot, whose flips begin behind so many bits.
+/// A node after the first `position` bits, with the flips there. It branches at `branch`. `below`
+/// makes the contents of a slot, whose flips begin after that many bits.
 pub(super) fn build<C: Cells>(
     flips: &[Flip],
     [position, branch]: [u8; 2],
@@ -121,8 +121,8 @@ impl Node {
         self.is_in == is_in && keys.iter().all(is_below)
     }
 
-    /// What becomes of the node of `place` where `keys` below it have changed. `below` says it of a
-    /// slot with some of them; cells of others are taken over.
+    /// The new node of `place` after changes of `keys` below it. `below` gives the contents of a
+    /// slot with some of them; cells of others are kept.
     pub(super) fn update<C: Cells>(
         self,
         place: Prefix,

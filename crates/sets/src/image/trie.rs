@@ -28,7 +28,7 @@ const SHORT_LEN_MAX: u8 = 63;
 
 /// The word that says in a byte for each how far bits are shifted, by one less.
 const SHIFTS: usize = 6;
-/// What word [`KIND`] says beside [`IS_IN`].
+/// The flags of the word [`KIND`], besides [`IS_IN`].
 const IS_LONG: u32 = 1 << 30;
 
 /// The place behind the first `position` bits in which `flips` are, in order.
@@ -53,8 +53,8 @@ pub(super) fn build<C: Cells>(
     node::build(flips, [position, branch], is_in, writer, build)
 }
 
-/// What `before`, the cell of `place`, becomes where `keys` of `set` have changed: they are within
-/// `place` and longer than it. It writes anew what is on their way and takes over the rest.
+/// The new cell of `place`, instead of `before`, after changes of `keys` of `set`, which are within
+/// `place` and longer than it. It rewrites cells on their path and keeps the rest.
 pub(super) fn update<C: Cells>(
     set: &Set,
     place: Prefix,

@@ -89,13 +89,13 @@ fn renew(name: &str, parts: &[Part<'_>], chosen: &[String], write: bool) -> anyh
 /// A part of the document.
 #[derive(Debug, PartialEq)]
 enum Part<'a> {
-    /// What stands between blocks, fences included.
+    /// The text between blocks, fences included.
     Text(&'a str),
     /// A command with what it printed.
     Block {
         /// The number of the command's line, from 1.
         line: usize,
-        /// What stands behind `narrows sim`.
+        /// The arguments of `narrows sim`.
         command: &'a str,
         /// Its output, in the document's form.
         output: &'a str,

@@ -25,8 +25,7 @@ impl Clock {
         Nanos((at + EPOCH).0.saturating_add_signed(self.offset))
     }
 
-    /// When it shows `reading`: [`Nanos::MAX`] for what never comes, the start of the run for
-    /// what was before.
+    /// When it shows `reading`: [`Nanos::MAX`] for never, the start of the run for earlier times.
     #[inline]
     pub(super) fn when(&self, reading: Nanos) -> Nanos {
         if reading == Nanos::MAX {

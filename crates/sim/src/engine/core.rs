@@ -43,7 +43,7 @@ pub(super) struct Core {
     touches: Nanos,
     /// Changes with each new `due`.
     appointment: u64,
-    /// If it listens: how late it will be when something comes in.
+    /// If it listens: how late it wakes up on an arrival.
     listening: Option<Nanos>,
     /// The end of the last step.
     free_at: Nanos,
@@ -122,7 +122,7 @@ impl Core {
         if at <= self.free_at { self.free_at } else { at + late }
     }
 
-    /// Sleeps until `until`, or until something comes in if it listens; looks in between if not.
+    /// Sleeps until `until`, or until an arrival if it listens; otherwise polls in between.
     fn sleep(&mut self, until: Nanos, listens: bool) {
         let until = if listens { until } else { until.min(self.free_at + UNSEEN_MAX) };
         let late = self.up_to(self.jitter);
@@ -135,8 +135,8 @@ impl Core {
         self.appoint(due);
     }
 
-    /// Executes the step for which it has an appointment; the cores' memory is as it is at that
-    /// moment. Returns how long it is busy.
+    /// Executes the scheduled step, with the cores' memory as of that moment. Returns how long it
+    /// is busy.
     pub(super) fn step(
         &mut self,
         costs: &Costs,
@@ -250,7 +250,7 @@ impl Core {
         self.appoint(Nanos::MAX);
     }
 
-    /// Counts what has come in by `at`, whenever the worker would have taken it.
+    /// Counts arrivals up to `at`, whenever the worker would have taken them.
     pub(super) fn take_in_until(&mut self, at: Nanos) {
         if let Some(worker) = &mut self.worker {
             worker.io_mut().fill(at);

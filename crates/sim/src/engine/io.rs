@@ -20,7 +20,7 @@ pub(super) const RING: usize = 4096;
 /// Frames kept back from the qdiscs: one batch from each port.
 pub(super) const FRAMES_RESERVED: usize = 2 * BATCH;
 
-/// The memory that a packet lies in.
+/// The memory of a packet.
 pub(super) const FRAME: Bytes = Bytes(2048);
 
 /// The load offered to a queue.
@@ -39,7 +39,7 @@ pub(crate) struct Tally {
 /// One queue of the two ports.
 pub(super) struct SimIo {
     source: Box<dyn Source>,
-    /// What closed-loop traffic has sent, in the order in which it comes in.
+    /// Packets that closed-loop traffic has sent, in the order of arrival.
     sent: VecDeque<Offer>,
     ring: VecDeque<Offer>,
     /// By frame: what is in it.
@@ -108,7 +108,7 @@ impl SimIo {
         &self.lost
     }
 
-    /// When something comes in, or has; [`Nanos::MAX`] if nothing is known to.
+    /// When the next packet arrives, or has arrived; [`Nanos::MAX`] if none is known.
     pub(super) fn next_arrival(&self) -> Nanos {
         if !self.ring.is_empty() {
             return Nanos::ZERO;

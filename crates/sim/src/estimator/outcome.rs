@@ -145,7 +145,7 @@ mod tests {
             phases: vec![phase.clone(), phase],
             paper: None,
         };
-        // 1 Gbit/s and then 2, of which the estimate hears 300 us later.
+        // 1 Gbit/s and then 2, which the estimate follows 300 us later.
         let micros = Nanos::from_micros;
         let estimates = vec![
             (Nanos::ZERO, 1_040_000_000),

@@ -92,7 +92,7 @@ impl<'a> Engine<'a> {
         Self::with_plans(setup, structure, plans)
     }
 
-    /// The same with other flows, which are in the order in which they begin.
+    /// The same with other flows, in the order of their starts.
     pub(super) fn with_plans(setup: &'a Setup, structure: Structure, plans: Vec<Plan>) -> Self {
         let Setup { topology, traffic, seed, .. } = setup;
         let links = topology.links();
@@ -200,7 +200,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Gives `packet` to `link`; when it has left, and nothing if it was dropped.
+    /// Passes `packet` to `link`. Returns when it has left; `None` if it was dropped.
     #[inline]
     fn forward(&mut self, link: usize, packet: Packet) -> Option<Nanos> {
         let left = self.links[link].send(packet, self.now)?;
@@ -210,7 +210,7 @@ impl<'a> Engine<'a> {
         Some(left)
     }
 
-    /// An acknowledgement has come to the sender.
+    /// The sender receives an acknowledgement.
     fn hear(
         &mut self,
         number: u32,
@@ -296,7 +296,7 @@ impl<'a> Engine<'a> {
         self.sources.set(self.links.len() + host, self.hosts[host].next_at(self.now));
     }
 
-    /// Flows begin whose time has come, and others have waited for too long.
+    /// Starts due flows, and handles time-outs.
     fn begin_and_expire(&mut self) -> Result<(), String> {
         while let Some(&plan) = self.plans.get(self.begun)
             && plan.start <= self.now

@@ -23,7 +23,7 @@ pub(super) struct Flow {
     queued: u32,
     /// When the next packet may leave.
     departure: Nanos,
-    /// When the last packet leaves, as the calendar said.
+    /// When the last packet leaves, by the calendar.
     pub(super) behind: Nanos,
     /// The round trip that a handshake would have measured.
     round_trip: Nanos,

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 /// The properties of a switch's port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Buffer {
-    /// No more than this stands in it.
+    /// Its longest backlog.
     pub limit: Bytes,
     /// A packet that finds more than this is marked (ECN CE).
     pub mark_above: Bytes,

@@ -13,7 +13,7 @@ pub struct Setup {
     pub topology: Topology,
     /// What hosts send.
     pub traffic: Traffic,
-    /// When packets leave whose time has come.
+    /// When due packets leave.
     pub late: Late,
     /// What everything random follows from.
     pub seed: u64,

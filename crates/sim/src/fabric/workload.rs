@@ -88,7 +88,7 @@ pub(super) fn plan(
     seed: u64,
 ) -> Vec<Plan> {
     let line = topology.downlink.bytes_per_sec() as f64;
-    // A host begins so many flows a second.
+    // The flows per second that a host starts.
     let flows_per_sec = traffic.load * line / traffic.sizes.mean();
     let mut hosts: Vec<Requests> = (0..)
         .zip(patterns)

@@ -40,8 +40,8 @@ fn fair_parts(capacity: f64, claims: &[Claim]) -> Vec<f64> {
     parts
 }
 
-/// Jain's index over those who want more than is fair, each by the part that it got of what is;
-/// `None` if there are fewer than two.
+/// Jain's index over those that want more than their fair share, each by the ratio of what it got
+/// to that share; `None` if there are fewer than two.
 pub(super) fn of_claims(capacity: f64, claims: &[Claim]) -> Option<f64> {
     let parts = fair_parts(capacity, claims);
     let ratios: Vec<f64> = claims

@@ -18,7 +18,7 @@ pub(super) struct Fullest {
     /// The bins of the present window, in a ring.
     bins: [u64; BINS],
     present: usize,
-    /// Bins that are over, as far as that matters.
+    /// Complete bins, as far as they matter.
     over: usize,
     sum: u64,
     most: u64,

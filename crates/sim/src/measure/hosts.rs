@@ -53,7 +53,7 @@ impl Hosts {
     }
 }
 
-/// What all flows of `group` together want, in bytes of the measured time.
+/// The demand of all flows of `group` together, in bytes over the measured time.
 fn wanted(group: &Traffic, run: &Run) -> f64 {
     let from = group.start.max(run.warmup);
     let secs = group.stop.min(run.end()).since(from).as_secs_f64();

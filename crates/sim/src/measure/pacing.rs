@@ -227,7 +227,7 @@ impl Pacing {
 mod tests {
     use super::*;
 
-    /// A packet takes so many nanoseconds.
+    /// The time of a packet, in nanoseconds.
     const PACKET: u64 = 100_000;
     const LEN: u32 = 1250;
 

@@ -25,7 +25,7 @@ const WINDOWS: [(Measure, Nanos); 3] = [
     (Measure::Window100ms, Nanos::from_millis(100)),
 ];
 
-/// The longest packet where nothing is said of sizes.
+/// The default longest packet.
 const FULL_FRAME: u32 = 1514;
 
 /// How the measures count a flow.
@@ -198,7 +198,7 @@ impl Recorder {
         }
     }
 
-    /// A core stepped at `at`, sent so many packets and is busy for so long.
+    /// Records a step of a core at `at`: the packets that it sent, and how long it is busy.
     #[inline]
     pub(crate) fn stepped(&mut self, at: Nanos, sent: usize, busy: Nanos) {
         if self.measured.contains(&at) {
@@ -250,7 +250,7 @@ impl Recorder {
             .zip(&self.queues)
             .zip(&self.weights)
             .map(|((tally, got), weight)| {
-                // Closed-loop traffic offers what it gets, and wants all that it can get.
+                // Closed-loop traffic offers the rate that it gets, and its demand is unlimited.
                 let offered = tally.measured_bytes as f64;
                 let wanted = if tally.closed_loop { f64::INFINITY } else { offered };
                 Claim { wanted, got: *got as f64, weight: *weight }

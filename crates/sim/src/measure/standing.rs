@@ -15,7 +15,7 @@ pub(super) struct Standing {
     packets: u64,
     found: u128,
     longest_packet: Bytes,
-    /// Since when more than normal stands there, and until when if nothing else comes.
+    /// Since when the backlog exceeds normal, and until when without further arrivals.
     above: Option<(Nanos, Nanos)>,
     longest: Nanos,
 }

@@ -9,10 +9,10 @@ const SIZE: (u32, u32) = (720, 340);
 /// The part of its width that holds the names of the lines, free of lines.
 const LEGEND: u32 = 132;
 
-/// Drawn in black, which `currentColor` takes the place of.
+/// Drawn in black, which is replaced by `currentColor`.
 const INK: RGBColor = RGBColor(0, 0, 0);
 
-/// Strategies, in the order of the scenario: mid tones that stand out on white and on black.
+/// Strategies, in the order of the scenario: mid tones that are visible on white and on black.
 const COLOURS: [RGBColor; 6] = [
     RGBColor(214, 95, 14),
     RGBColor(30, 140, 90),

@@ -136,7 +136,7 @@ fn points_table(finished: &Finished<'_>, measures: &[Measure]) -> Table {
         .collect();
     let mut last = None;
     let title = |(measure, column): &(Measure, Column<'_>)| {
-        // The name of the measure stands above its first column.
+        // The name of the measure is above its first column.
         let first = last.replace(*measure) != Some(*measure);
         format!("{}\n{}", if first { name(*measure) } else { String::new() }, column.title())
     };

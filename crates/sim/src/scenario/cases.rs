@@ -21,12 +21,12 @@ use toml::{Table, Value};
 
 /// The most runs of a scenario. More is a slip of the hand.
 const MAX_CASES: usize = 4096;
-/// Packets that a backlogged flow keeps in the shaper where nothing is said, and the most.
+/// Packets that a backlogged flow keeps in the shaper: the default, and the maximum.
 const QUEUED: u32 = 4;
 const MAX_QUEUED: u64 = 1024;
 /// The most flows of a group.
 const MAX_FLOWS: u64 = 1_000_000;
-/// The frame length where nothing is said: a full frame of Ethernet.
+/// The default frame length: a full Ethernet frame.
 const FULL_FRAME: u32 = 1514;
 /// Frame lengths that can be: two MAC addresses and a type, up to what IP can say.
 const FRAME_LENGTHS: std::ops::RangeInclusive<u64> = 14..=65_549;
@@ -409,7 +409,7 @@ fn word(value: &Value, limit: Rate) -> Result<String, String> {
     Ok(bytes.0.to_string())
 }
 
-/// Puts values in the place of `{key}` in all text of `value`.
+/// Replaces `{key}` by its value in all text of `value`.
 fn fill(value: &mut Value, words: &[(String, String)], path: &str) -> Result<(), Wrong> {
     let below = |segment: &str| match path {
         "" => segment.to_owned(),

@@ -89,8 +89,8 @@ impl Experiment {
         }
     }
 
-    /// Runs it on up to `jobs` threads. `progress` is told, from any of them, which part (0 to 1)
-    /// is done.
+    /// Runs it on up to `jobs` threads. Any of them reports the finished part (0 to 1) to
+    /// `progress`.
     ///
     /// # Errors
     /// Setups that the engine refuses, and runs that lost track of packets.
@@ -102,8 +102,8 @@ impl Experiment {
         self.run_until(jobs, progress, &|| false)
     }
 
-    /// The same until `stop` is true: then no further run begins, and the results are those of the
-    /// runs that have begun, at least of the first.
+    /// The same until `stop` is true: then no further run starts, and the results are those of the
+    /// started runs, at least of the first.
     ///
     /// # Errors
     /// As [`Experiment::run`].

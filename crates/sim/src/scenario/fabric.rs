@@ -40,7 +40,7 @@ pub struct FabricPaper {
     pub structure: Structure,
     /// At hosts of this pattern.
     pub pattern: Pattern,
-    /// So many times the packets in a batch of the first structure.
+    /// The ratio of packets per batch to those of the first structure.
     pub batch: f64,
 }
 

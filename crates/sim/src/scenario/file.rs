@@ -42,7 +42,7 @@ pub(super) struct File {
 pub(super) struct StrategyRow {
     /// Its name in results.
     pub(super) name: String,
-    /// What `{strategy}` stands for.
+    /// The value of `{strategy}`.
     pub(super) words: String,
     /// Keys of `[port]` that are different for it.
     #[serde(flatten)]

@@ -58,7 +58,7 @@ fn parse(text: &str) -> Option<Value> {
     if table.len() == 1 { table.remove("value") } else { None }
 }
 
-/// What stands at `path`.
+/// The value at `path`.
 pub(super) fn get<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
     let mut segments = path.split('.');
     let mut value = table.get(segments.next()?)?;
@@ -133,7 +133,7 @@ fn entries(array: &[Value], name: &str) -> String {
     }
 }
 
-/// The line of `text` in which `path` stands, or as much of it as there is.
+/// The line of `text` with `path`, or with its longest existing prefix.
 pub(super) fn line(text: &str, path: &str) -> Option<usize> {
     let root = DeTable::parse(text).ok()?;
     let mut start = None;
@@ -185,7 +185,7 @@ fn member<'a, 'de>(
     found.map(|(key, value)| (key.span().start, value))
 }
 
-/// The line, counted from 1, in which the byte at `offset` stands.
+/// The line, counted from 1, of the byte at `offset`.
 pub(super) fn line_at(text: &str, offset: usize) -> usize {
     let before = text.as_bytes().iter().take(offset);
     1 + before.filter(|byte| **byte == b'\n').count()

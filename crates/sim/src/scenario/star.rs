@@ -42,7 +42,7 @@ pub struct StarPaper {
     pub strategy: String,
     /// Of this.
     pub measure: Measure,
-    /// With so many flows of each host; with any number where there is none.
+    /// With this many flows of each host; with any number if absent.
     pub flows: Option<u32>,
     /// Its value.
     pub value: f64,

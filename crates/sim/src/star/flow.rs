@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 /// How many times per second a connection's small queue may be sent.
 const SMALL_QUEUES: f64 = 1000.0;
-/// It holds so many packets at least …
+/// The least number of packets that it holds …
 const LEAST_QUEUE: f64 = 2.0;
 /// … and at most: 128 KB.
 const MOST_QUEUE: f64 = (128 * 1024 / FULL) as f64;
@@ -24,7 +24,7 @@ pub(super) struct Flow {
     pub(super) sender: Sender,
     /// Packets in its own host.
     queued: u32,
-    /// Transmissions of which nothing was heard yet, with their time stamps.
+    /// Transmissions without an answer yet, with their time stamps.
     stamps: VecDeque<(u32, u32)>,
     /// The round trip that a handshake would have measured.
     round_trip: Nanos,
@@ -57,7 +57,7 @@ impl Flow {
         self.queued -= 1;
     }
 
-    /// The time stamp that `transmission` had, which is being answered. Answers come in order.
+    /// The time stamp of `transmission`, which is being answered. Answers arrive in order.
     pub(super) fn stamp(&mut self, transmission: u32) -> Option<u32> {
         while let Some((number, stamp)) = self.stamps.pop_front() {
             if number == transmission {

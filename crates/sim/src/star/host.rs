@@ -10,7 +10,7 @@ use narrows_qdisc::{Detail, Next, Qdisc, Spec};
 use narrows_tc::OfflineHost;
 use narrows_units::Nanos;
 
-/// Packets that a host can hold; what it hears has the last number.
+/// Packets that a host can hold; a received packet has the last number.
 const PACKETS: u32 = 1 << 15;
 /// Packets that a qdisc is asked for at once.
 const BATCH: usize = 256;
@@ -137,7 +137,7 @@ impl Host {
         self.qdisc.backlog().packets
     }
 
-    /// How often the qdisc heard of congestion.
+    /// The number of congestion reports that the qdisc received.
     pub(super) fn congestion(&self) -> u64 {
         let mut stats = Vec::new();
         self.qdisc.stats(&mut stats);

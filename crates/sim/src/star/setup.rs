@@ -22,8 +22,8 @@ pub struct Setup {
     pub warmup: Nanos,
     /// Measured.
     pub length: Nanos,
-    /// So many runs count together: slots of two hosts are as far apart as their clocks happen to
-    /// be, all through a run.
+    /// The number of runs that are added up: within a run, the slots of two hosts keep the random
+    /// offset of their clocks.
     pub runs: u32,
     /// What everything random follows from.
     pub seed: u64,

@@ -46,10 +46,10 @@ pub(crate) trait CongestionControl {
     /// Something was lost; at most once a round trip.
     fn lost(&mut self);
 
-    /// Nothing has been heard for so long that everything is taken for lost.
+    /// A time-out: all segments in flight count as lost.
     fn timed_out(&mut self);
 
-    /// Whether it has an answer of its own to marks, and so wants segments that can be marked.
+    /// Whether it responds to marks in its own way, and so needs ECN-capable segments.
     fn marks(&self) -> bool {
         false
     }

@@ -13,7 +13,7 @@
 use narrows_units::Nanos;
 use std::collections::VecDeque;
 
-/// So many later ones arrive before one is taken for lost.
+/// The number of later arrivals after which a segment counts as lost.
 const REORDERING: u64 = 3;
 
 /// One flow's.

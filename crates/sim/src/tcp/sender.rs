@@ -58,7 +58,7 @@ impl Sender {
         }
     }
 
-    /// The same with so many segments to send and no more.
+    /// The same with a fixed number of segments to send.
     pub(crate) fn with_length(self, segments: u64) -> Self {
         Self { length: segments, ..self }
     }
@@ -94,7 +94,7 @@ impl Sender {
         self.ecn || self.control.marks()
     }
 
-    /// When it acts by itself, if it hears nothing.
+    /// When it acts without further acknowledgements.
     pub(crate) fn deadline(&self) -> Nanos {
         self.deadline
     }

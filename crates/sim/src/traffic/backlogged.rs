@@ -16,7 +16,7 @@ use crate::traffic::{ClosedLoop, Delivery, Offer};
 use narrows_units::{Bytes, Nanos, Rate};
 use rand::RngExt;
 
-/// Flows begin within as many times what they keep takes.
+/// Flows start within this many times the duration of their backlog.
 const STAGGER: u64 = 2;
 
 /// A group of flows.

@@ -50,7 +50,7 @@ fn of_flow(seed: u64, group: u64, traffic: &Traffic, flow: u32) -> Headers {
     }
 }
 
-/// Which of `hosts` has flow number `flow` of so many.
+/// The one of `hosts` that has flow number `flow` of `flows`.
 pub(crate) fn host_of(flow: u32, flows: u32, hosts: u32) -> u32 {
     (u64::from(flow) * u64::from(hosts) / u64::from(flows.max(1))) as u32
 }

@@ -57,7 +57,7 @@ impl Pace {
         if below == 0 {
             return Self(Fine::MAX);
         }
-        // A long division with 32-bit digits: two of them stand behind the point.
+        // A long division with 32-bit digits, two of them behind the point.
         let (mut digits, mut rest) = ((above / below).min(u128::from(u64::MAX)), above % below);
         for _ in 0..2 {
             digits = (digits << 32) | ((rest << 32) / below);
@@ -88,13 +88,13 @@ impl Pace {
 /// The condition for a flow's next packet.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Units {
-    /// Exactly so many.
+    /// An exact number.
     Whole(u32),
     /// A random number, or what is left of one.
     Parts(f64),
 }
 
-/// A part of a rate: `part` of `of`, divided among so many flows.
+/// A part of a rate: `part` of `of`, divided among this many flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Share {
     /// Below 2³³.

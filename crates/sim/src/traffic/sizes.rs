@@ -11,7 +11,7 @@ pub(crate) struct Sizes {
     mean: f64,
 }
 
-/// As many draws are told apart.
+/// The number of distinct draws.
 const DRAWS: f64 = 4_294_967_296.0;
 
 impl Sizes {

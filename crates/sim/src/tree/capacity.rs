@@ -166,7 +166,7 @@ impl Model<'_> {
                 let leaf = self.touch(number, path[0], 3.0, time);
                 path[1..].iter().fold(leaf, |time, at| self.touch(number, *at, 1.0, time))
             }
-            // The lock's own line stands for all that it protects.
+            // The lock's own line represents all that it protects.
             Keeper::Workers(TreeStrategy::Lock) => self.touch(number, 0, path.len() as f64, time),
             Keeper::Workers(TreeStrategy::FlowValve) => {
                 // The bucket, and a counter at each class.

@@ -150,7 +150,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// `packet` has come where nothing waits but in front of the line.
+    /// `packet` has arrived at a scheduler without queues.
     fn tail_drop(&mut self, packet: Packet, passes: bool) {
         if !passes {
             self.outcome.books.dropped += 1;
@@ -179,7 +179,7 @@ impl<'a> Engine<'a> {
         self.pull_at = self.gate.next(self.busy_until).max(self.now);
     }
 
-    /// The scheduler has let so many packets pass.
+    /// The scheduler has passed this many packets.
     fn note_passed(&mut self, packets: u64) {
         let window = (self.now - BEGIN).0 / self.setup.window.0;
         if let Some(passed) = self.outcome.windows.get_mut(window as usize) {
@@ -187,7 +187,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// The line sends `packet` when it has sent what it has.
+    /// The line sends `packet` after its present backlog.
     fn leave(&mut self, packet: Packet) {
         let frame = self.setup.frame;
         self.busy_until = self.busy_until.max(self.now) + self.line.time_for(frame);

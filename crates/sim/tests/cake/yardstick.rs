@@ -65,7 +65,7 @@ fn a_light_flow_waits_no_longer_where_there_are_tins() {
     }
 }
 
-/// As bursts come in: between two packets there is at times half of what there is on average.
+/// In bursts: the gap between two packets is sometimes half of the average.
 #[test]
 fn a_light_flow_of_a_host_with_bulk_waits_on_its_own_queue_no_longer_than_on_the_same() {
     let uneven = ["traffic.0.load=88%", "traffic.1.load=22%", "traffic.1.flows=1"];

@@ -15,10 +15,10 @@ use std::time::Instant;
 const FRAME: usize = 60;
 /// How many addresses are on the list.
 const LISTED: u32 = 100_000;
-/// Where the source stands in a frame, and its header's checksum.
+/// The offsets of the source and of its header's checksum in a frame.
 const SOURCE: usize = 26;
 const CHECKSUM: usize = 24;
-/// Where UDP's checksum stands; 0 for none.
+/// The offset of UDP's checksum; 0 for none.
 const UDP_CHECKSUM: usize = 40;
 
 /// The source addresses.

@@ -59,7 +59,7 @@ impl System {
         }
     }
 
-    /// Whether it stands against invented sources.
+    /// Whether it handles spoofed sources.
     pub(super) fn is_spoofed(self) -> bool {
         matches!(self, Self::UnfilteredSpoofed | Self::PerSource | Self::PerSourceXdp)
     }

@@ -13,7 +13,8 @@ use std::time::Duration;
 pub(super) struct Policy {
     /// Its name in the table of events.
     pub(super) name: &'static str,
-    /// What stands at each port in tc's words, `DEV` being the port; port B's shapes the way forth.
+    /// The qdisc of each port in tc's words, with `DEV` for the port; port B's shapes the forward
+    /// direction.
     forth: &'static [&'static str],
     back: &'static [&'static str],
     rates: [u64; 2],
@@ -29,7 +30,7 @@ pub(super) const OFFERED_FORTH: f64 = 70e6;
 /// dropped there.
 pub(super) const OFFERED_BACK: f64 = 24e6;
 
-/// All of them; a run begins with the first.
+/// All of them; a run starts with the first.
 const POLICIES: [Policy; 5] = [
     Policy {
         name: "tbf 60mbit",

@@ -6,7 +6,7 @@ use super::span::Span;
 use narrows_units::Nanos;
 use std::collections::HashMap;
 
-/// A frame that arrived, with what the sender knows of it.
+/// A frame that arrived, with the sender's record of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Received {
     pub(super) at: Nanos,

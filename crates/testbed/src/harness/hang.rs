@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use std::fs;
 use std::marker::PhantomData;
 
-/// A thread that stands still until this is dropped.
+/// A thread that is stopped until this is dropped.
 #[derive(Debug)]
 pub struct HungThread {
     id: Pid,

@@ -42,8 +42,8 @@ impl Instance {
         Self::start_command(bed, program, &run)
     }
 
-    /// Starts any forwarder that prints the line `ready` and forwards until it is told to
-    /// end: the program with all of its arguments.
+    /// Starts any forwarder that prints the line `ready` and forwards until it is asked to end: the
+    /// program with all of its arguments.
     pub fn start_command(bed: &Testbed, program: &Path, arguments: &[&str]) -> Result<Self> {
         Self::start_in(bed.shaper(), program, arguments)
     }

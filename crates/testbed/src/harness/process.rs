@@ -148,8 +148,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Nothing can be done about a process that will not be stopped, and the
-        // namespace's guard tries once more.
+        // A process that cannot be stopped is ignored here; the namespace's guard tries again.
         let _ = self.stop(Signal::SIGTERM);
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
-/// One system at one limit with so many flows.
+/// One system at one limit with one number of flows.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// `narrows-xdp`, `plain drop` or `kernel police`.

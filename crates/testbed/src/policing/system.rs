@@ -12,7 +12,7 @@ use narrows_units::{Bytes, Nanos, Rate};
 const BURST: Nanos = Nanos::from_millis(8);
 const BURST_MIN: u64 = 100_000;
 
-/// What stands between the ports.
+/// The system between the ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum System {
     /// The XDP plane.

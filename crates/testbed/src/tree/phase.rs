@@ -71,7 +71,7 @@ impl Phase {
         self.asked[leaf / APPLICATIONS][leaf % APPLICATIONS] * 1e6
     }
 
-    /// The same of every leaf.
+    /// The demands of all leaves.
     pub(super) fn asked_by_leaf(&self) -> [f64; LEAVES] {
         std::array::from_fn(|leaf| self.asked(leaf))
     }

@@ -32,11 +32,11 @@ const QUEUE_AT_CEIL: Nanos = Nanos::from_millis(25);
 const QUEUE_MIN: u64 = 4;
 /// Flows of a leaf, which take all queues.
 const FLOWS: u16 = 16;
-/// In what proportion subscribers share what they borrow, in bytes.
+/// The proportion in which subscribers share borrowed rate, in bytes.
 const QUANTUM: u32 = 3000;
 /// The first subscriber's part, over that of others.
 const GOLD: u32 = 2;
-/// Where headers begin that tell leaves apart.
+/// The offset of the headers that identify leaves.
 const DESTINATION: usize = 30;
 const PORT: usize = 36;
 /// Bytes of a frame that say which leaf it is of.

@@ -15,7 +15,7 @@ const BURST_MIN: u64 = 32_000;
 /// How long a packet may wait in a queue that drops at its end.
 const QUEUE: Nanos = Nanos::from_millis(50);
 
-/// What stands between the ports, with the limit in both directions.
+/// The system between the ports, with the limit in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum System {
     BridgeTbf,

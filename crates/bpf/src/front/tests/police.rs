@@ -69,7 +69,7 @@ fn overhead_counts_and_long_packets_never_conform() {
 fn credit_comes_back_with_time_and_no_more_than_the_burst() {
     let Some(mut bench) = Bench::new() else { return };
     let front = bench.front(&[policing(100, 10, None)]);
-    // Whatever the machine does meanwhile, no more than the burst and what has come back pass.
+    // On any machine, no more than the burst and the earned credit passes.
     let began = std::time::Instant::now();
     let first = passed(&front, "10.0.0.1", 40);
     let most = 10 + (began.elapsed().as_millis() / 10) as usize + 1;

@@ -67,7 +67,7 @@ impl End {
         Self { wire, interface, sockets, socket, connects }
     }
 
-    /// A packet has come.
+    /// A packet has arrived.
     pub(super) fn hear(&mut self, packet: Vec<u8>) {
         self.wire.heard.push_back(packet);
     }
@@ -91,7 +91,7 @@ impl End {
         }
     }
 
-    /// When it wants to be polled, after `now`.
+    /// When it must be polled, after `now`.
     pub(super) fn next_at(&mut self, now: Nanos) -> Nanos {
         let at = self.interface.poll_at(instant(now), &self.sockets);
         at.map_or(Nanos::MAX, |at| {
@@ -116,7 +116,7 @@ impl End {
         }
     }
 
-    /// Gives it something to send, or takes what has come: whether that was anything.
+    /// Passes it data to send, or takes received data. Returns whether there was any.
     fn move_data(&mut self) -> bool {
         let socket = self.sockets.get_mut::<Socket>(self.socket);
         let mut moved = false;

@@ -62,7 +62,7 @@ fn draw(svg: &mut String, report: &Report) -> Drawn {
 }
 
 impl Class {
-    /// Whether it is `other` or below it, as numbers of classes here begin with those above them.
+    /// Whether it is `other` or below it: a class's number here begins with that of its parent.
     fn is_below(&self, other: &Self) -> bool {
         let is_root = other.depth == 0;
         let is_deeper = self.depth >= other.depth;

@@ -21,7 +21,7 @@ const WARM_UP: Duration = Duration::from_millis(500);
 /// How much longer than its measurement a load may last.
 const SPARE: Duration = Duration::from_secs(5);
 
-/// What stands between the ports.
+/// The system between the ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum System {
     /// Nothing: the shaper's kernel drops every frame on arrival.
