@@ -100,7 +100,7 @@ mod loom_tests {
         tins[0]
     }
 
-    /// They add to the same cell of the first row and take back at once what is left.
+    /// Both add to the same cell of the first row, and subtract at the same time.
     #[test]
     fn loom_nothing_is_left_of_seats_that_are_gone() {
         loom::model(|| {

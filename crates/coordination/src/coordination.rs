@@ -14,10 +14,10 @@ pub(crate) trait Shared: Send + Sync {
     /// Sets another limit.
     fn set_limit(&self, limit: Limit);
 
-    /// Up to when the limit has been used up at `now`; without credit where that is not known.
+    /// The time up to which the limit is used at `now`; without credit if unknown.
     fn spent_until(&self, now: Nanos) -> Nanos;
 
-    /// Goes on with a limit that has been used up until `spent`, before anybody has sent.
+    /// Continues with a limit that is used up to `spent`. Called before any seat has sent.
     fn resume(&self, spent: Nanos);
 }
 
@@ -51,7 +51,7 @@ impl Coordination {
     /// again, and counts as idle, when its meter is dropped.
     ///
     /// # Panics
-    /// Where there is no such seat or it is taken.
+    /// If there is no such seat, or it is taken.
     pub fn seat(self: &Arc<Self>, seat: usize) -> Box<dyn Meter> {
         Arc::clone(&self.shared).seat(self.places.take(seat))
     }

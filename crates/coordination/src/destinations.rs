@@ -27,12 +27,12 @@ use narrows_qdisc::{DESTINATIONS, Feedback, Word};
 use std::array;
 use std::sync::Arc;
 
-/// The model checker follows every word there is, so for it there are few.
+/// Few under the model checker, which follows each word.
 const BUCKETS: usize = if cfg!(loom) { 2 } else { DESTINATIONS };
 
 /// The board of one port.
 pub struct Destinations {
-    /// On a line of its own: every queue reads it once a batch.
+    /// On a line of its own: every queue reads it once per batch.
     greatest: Line<AtomicU64>,
     buckets: Line<[Bucket; BUCKETS]>,
 }
@@ -42,7 +42,7 @@ pub struct Destinations {
 struct Bucket([AtomicU64; Word::COUNT]);
 
 impl Destinations {
-    /// Of which nothing is known.
+    /// A bucket without feedback.
     pub fn new() -> Arc<Self> {
         let bucket = |_| Bucket(array::from_fn(|_| AtomicU64::new(0)));
         let buckets = Line(array::from_fn(bucket));
@@ -80,7 +80,7 @@ impl Feedback for View {
     }
 
     fn raise(&self, number: u64) {
-        // Looked at first, so that a line that every queue reads is written only where it changes.
+        // Read first, so that a line that every queue reads is written only if it changes.
         if self.greatest() < number {
             self.0.greatest.fetch_max(number, Ordering::Relaxed);
         }
@@ -140,7 +140,7 @@ mod loom_tests {
             assert!(one.comes(HOST, &marked(), NOW));
             worker.join().unwrap();
             looks.join().unwrap();
-            // The first time, and not doubled, for anyone who looks from now on.
+            // The first period, not doubled, for every later reader.
             let mut late = safeguard(&shared);
             let until = late.congested_until(HOST, NOW).unwrap();
             assert!(until <= NOW + millis(2) && until > NOW + millis(1), "{until:?}");
@@ -159,7 +159,7 @@ mod loom_tests {
             let worker = thread::spawn(move || other.leaves(HOST, &data(7), NOW + millis(1)));
             let one = safeguard(&shared);
             one.leaves(HOST, &data(7), NOW);
-            // Both are known to have left; a third one is not the first.
+            // Both stamps have been seen; a third packet is not the first of either.
             worker.join().unwrap();
             one.leaves(HOST, &data(7), NOW + millis(5));
             let probe = one_probe(&shared);
@@ -167,7 +167,7 @@ mod loom_tests {
         });
     }
 
-    /// When the packet left that is under way, in the unit that it is kept in.
+    /// The departure time of the outstanding packet, in the stored unit.
     fn one_probe(shared: &Arc<Destinations>) -> u64 {
         let word = shared.feedback().read(HOST as usize, Word::UnderWay);
         assert_eq!(word >> 32, 7);
@@ -180,7 +180,7 @@ mod loom_tests {
         loom::model(|| {
             let shared = Destinations::new();
             let mut one = safeguard(&shared);
-            // A short round trip is known.
+            // There is a recent short round trip.
             one.leaves(HOST, &data(1), NOW);
             assert!(!one.comes(HOST, &answer(1), NOW + millis(1)));
             one.leaves(HOST, &data(2), NOW);

@@ -45,10 +45,10 @@ use narrows_qdisc::{Contact, Meter, Share, Take};
 use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
 
-/// What the seats share.
+/// State that the seats share.
 pub(crate) struct Shared {
     published: Published,
-    /// Up to when the limit has been promised. Contended by design.
+    /// The time up to which the limit is promised. Contended by design.
     promised: Line<AtomicU64>,
     /// The most that a packet has cost so far, in bytes. Rarely written.
     largest: Line<AtomicU64>,
@@ -145,7 +145,7 @@ struct Seat {
     queued: u32,
     /// How many of them, from the head, were stamped before the limit changed.
     void: u32,
-    /// A time promised to a packet at the head whose own stamp counts for nothing.
+    /// A time promised to a packet at the head whose own stamp is void.
     restamped: Option<(Bytes, Nanos)>,
     spare: Spare,
     /// The cost of all packets queued here, as far as this seat knows.
@@ -237,7 +237,7 @@ impl Seat {
         }
     }
 
-    /// Has the time for what is queued without a stamp promised at once.
+    /// Reserves the time for all queued packets without a valid stamp.
     #[cold]
     fn promise_block(&mut self, now: Nanos) {
         let cost = std::mem::take(&mut self.unpromised);
@@ -337,7 +337,7 @@ impl Meter for Seat {
     }
 
     fn report(&mut self, backlog: Backlog, _now: Nanos) {
-        // Packets may have come or gone some other way than through this meter.
+        // Packets may have been added or removed without this meter.
         self.queued = backlog.packets;
         self.void = self.void.min(backlog.packets);
         if backlog.packets == 0 {

@@ -68,12 +68,12 @@ impl Activity {
     }
 }
 
-/// What the seats share.
+/// State that the seats share.
 pub(crate) struct Shared {
     published: Published,
     activity: Box<[Line<AtomicU64>]>,
     sync_time: Nanos,
-    /// Up to when the buckets have been used up before anybody sent; written before that, too.
+    /// The time up to which the buckets are used initially; written before any seat sends.
     spent: AtomicU64,
 }
 
@@ -87,7 +87,7 @@ impl Shared {
         })
     }
 
-    /// Up to when buckets have been used up in another process, if they have.
+    /// The time up to which buckets were used in another process, if they were.
     fn spent(&self) -> Option<Nanos> {
         // Relaxed: written before workers began.
         Some(Nanos(self.spent.load(Ordering::Relaxed))).filter(|spent| *spent != Nanos::ZERO)
@@ -124,7 +124,7 @@ impl crate::coordination::Shared for Shared {
 
     fn resume(&self, spent: Nanos) {
         self.spent.store(spent.0, Ordering::Relaxed);
-        // Seats look for what is new.
+        // Seats check for changes.
         self.published.set(self.published.read().limit);
     }
 }
@@ -223,8 +223,8 @@ impl Meter for Seat {
         if !self.bucket.affords(cost) {
             return self.bucket.take(cost, edt, now);
         }
-        // What can be paid for before the count can be paid for after it: the bucket keeps
-        // its credit up to its new size, and that is no smaller than the packet.
+        // A packet that can be paid before the count can be paid after it: the bucket keeps its
+        // credit up to its new size, which is at least the packet.
         if now >= self.next_count {
             self.count(cost, now);
         }
@@ -235,8 +235,8 @@ impl Meter for Seat {
 
     fn report(&mut self, backlog: Backlog, _now: Nanos) {
         let activity = Activity::new(self.last_sent, !backlog.is_empty());
-        // Told once a batch: all packets of a batch leave at one `now`, so that writing it after
-        // each would write the same word. An idle poll writes nothing.
+        // Published once per batch: all packets of a batch leave at one `now`, so a write after
+        // each would store the same word. An idle poll writes nothing.
         if activity != self.told {
             self.told = activity;
             if let Some(line) = self.shared.activity.get(self.place.number()) {
@@ -263,7 +263,7 @@ impl Drop for Seat {
     /// A lost worker counts as idle; otherwise its siblings would leave it a part forever.
     fn drop(&mut self) {
         if let Some(line) = self.shared.activity.get(self.place.number()) {
-            // Relaxed: ordered before what the next one to sit here writes by the place.
+            // Relaxed: the place orders it before the writes of the next holder.
             line.store(Activity::NONE.0, Ordering::Relaxed);
         }
     }

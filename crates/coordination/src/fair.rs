@@ -70,10 +70,10 @@ mod terms;
 /// A cushion is refilled over at least this many sync times, or it would overfill before the next
 /// look,
 const REFILL: u64 = 4;
-/// and for at most this part of the limit, which is what queues within their share then miss.
+/// and with at most this part of the limit, which queues within their share miss meanwhile.
 const LEAST_REFILL_PART: u64 = 16;
 
-/// Sync times after which the rate of a queue is worked out, however little it has sent.
+/// Sync times after which the rate of a queue is computed, even from few packets.
 const LONGEST_SAMPLE: u64 = 16;
 
 /// How long a demand holds: in sync times, and the longest sleep of a worker with a standing queue.
@@ -84,14 +84,14 @@ const LEAST_HOLD: Nanos = Nanos::from_micros(200);
 /// want more than their share, the one that has had least comes first.
 const BORROWED_PART: u64 = 8;
 
-/// A seat that is so late with what it bought has stalled.
+/// A seat that is this late with its lease has stalled.
 const STALL: Nanos = Nanos::from_millis(1);
 
-/// What the seats share.
+/// State that the seats share.
 pub(crate) struct Shared {
     published: Published,
     ledger: Ledger,
-    /// That of the peak rate, where there is one.
+    /// The ledger of the peak rate, if there is one.
     peak: Ledger,
     board: Board,
     seats: usize,
@@ -122,7 +122,7 @@ impl crate::coordination::Shared for Shared {
     }
 
     fn spent_until(&self, _now: Nanos) -> Nanos {
-        // What seats hold has been bought: a process that takes over does not have it.
+        // Leases count as used: a process that takes over does not have them.
         self.ledger.sold()
     }
 
@@ -137,7 +137,7 @@ struct PeakPace {
     pace: Pace,
     depth: Nanos,
     mtu: Bytes,
-    /// From when on what is held may leave, by the common time.
+    /// The time from which the lease may be used, in common time.
     ready: Nanos,
 }
 
@@ -148,43 +148,43 @@ struct Seat {
     clock: Clock,
     pace: Pace,
     peak: Option<PeakPace>,
-    /// Bought and not used, and until when it may be, by the own clock.
+    /// The lease: unused credit, and the time until which it holds, by the seat's clock.
     held: Bytes,
     expires: Nanos,
     /// The most to buy in advance: the share times the duration of a lease.
     lease: Bytes,
-    /// How much to buy next time: more and more while all of it is used.
+    /// The size of the next lease: it grows while leases are used up.
     ahead: Bytes,
     /// What this seat may still buy within its share.
     allowance: Allowance,
-    /// Whether the queue was empty when it was last looked at.
+    /// Whether the queue was empty at the last check.
     rested: bool,
-    /// The level that it is for.
+    /// The level of that share.
     level: u64,
     /// Whether a purchase leaves a reserve for requests that do not yield.
     yields: bool,
-    /// Whether any of it ever has: then there is a reserve.
+    /// Whether any request ever did not yield: then there is a reserve.
     has_yielded: bool,
     weight: Weight,
     /// Its value when the allowance was last checked.
     weighed: Weight,
     share: Share,
-    /// What has left since `since`, by the common time.
+    /// Bytes sent since `since`, in common time.
     sent: Bytes,
     since: Nanos,
-    /// What had left when the last batch was reported.
+    /// Bytes sent as of the last reported batch.
     reported: Bytes,
-    /// The smallest backlog after a batch since `since`: the standing queue, without what only
-    /// passes through.
+    /// The smallest backlog after a batch since `since`: the standing queue, without passing
+    /// bursts.
     least_backlog: Bytes,
     /// The time until which the last packet must wait.
     waiting_until: Nanos,
-    /// Until when this seat's published demand holds, and when to publish it again.
+    /// The time until which this seat's published demand holds, and when to publish it again.
     told_until: Nanos,
     next_tell: Nanos,
     /// Whether the queue has overflowed since `since`.
     turned_away: bool,
-    /// The rate of the last sample, if there was one since this seat awoke.
+    /// The rate of the last sample, if there was one since this seat became active.
     used: Option<Rate>,
     /// Whether the queue was never empty while the last sample was taken, or overflowed.
     stands: bool,
@@ -242,22 +242,21 @@ impl Seat {
         self.terms = Terms::new(*limit, self.shared.seats, self.shared.sync_time);
         self.pace = Pace::new(limit.rate);
         self.peak = peak(limit);
-        // It was bought at another rate, and may be far too much at this one.
+        // The lease was bought at another rate, and may be far too large at this one.
         self.held = Bytes::ZERO;
         self.ahead = Bytes::ZERO;
         let common = self.clock.common(now);
         self.shared.ledger.forgive(common);
         self.shared.peak.forgive(common);
         self.level = limit.rate.bits_per_sec();
-        // At the old rate it may have had to wait for long, and would demand its share all the
-        // while.
+        // At the old rate the wait may be long, and the seat would demand its share all that time.
         self.waiting_until = self.waiting_until.min(common);
         self.next_tell = common;
         self.follow_level();
         self.allowance.clear(common);
     }
 
-    /// Makes the allowance that of the present level.
+    /// Adjusts the allowance to the present level.
     fn follow_level(&mut self) {
         let whole = u128::from(self.terms.rate.bits_per_sec());
         let part = u128::from(self.level) * u128::from(self.weight.0) / u128::from(Weight::ONE.0);
@@ -269,8 +268,8 @@ impl Seat {
         self.share = Share(share as u32);
     }
 
-    /// The sum of all shares, in bits per second: the limit, and what brings the credit beyond the
-    /// reserve to the cushion.
+    /// The sum of all shares, in bits per second: the limit, adjusted so that the credit beyond the
+    /// reserve returns to the cushion.
     fn shared(&self, now: Nanos) -> u64 {
         let Terms { rate, cushion, sync_time, .. } = self.terms;
         let reserve = if self.has_yielded { self.terms.reserve } else { Nanos::ZERO };
@@ -283,7 +282,7 @@ impl Seat {
         u64::try_from(rate - rate * missing / i128::from(time)).unwrap_or(u64::MAX)
     }
 
-    /// Hears the level, and works it out for all if it is this seat's turn.
+    /// Reads the level, and computes it for all if it is this seat's turn.
     fn consult(&mut self, now: Nanos) {
         if self.shared.board.claim_turn(now, self.terms.sync_time) {
             self.tell(self.least_backlog, now);
@@ -306,7 +305,7 @@ impl Seat {
         let sampled = passed >= sync_time && self.sent >= self.terms.sample
             || passed.0 >= sync_time.0.saturating_mul(LONGEST_SAMPLE);
         if now > self.told_until {
-            // Awake again: its rate of long ago means nothing.
+            // Active again: its old rate is meaningless.
             self.used = None;
             self.start_sample(backlog, now);
         } else if sampled {
@@ -353,7 +352,7 @@ impl Seat {
         let more = self.affordable(keep, in_share, now);
         let in_advance = more > need && self.buy_exactly(more, keep, in_share, false, now).is_ok();
         if !in_advance && let Err(when) = self.buy_exactly(need, keep, in_share, true, now) {
-            // Whichever comes first: that enough is there for this seat, too, or its allowance.
+            // Whichever is first: enough credit for this seat, or its allowance.
             let when = match granted {
                 Ok(()) => when,
                 Err(granted) => granted.max(when - keep).min(when.max(now + self.terms.retry)),
@@ -366,8 +365,8 @@ impl Seat {
         self.use_held(cost, own_now)
     }
 
-    /// How much credit a seat leaves: the reserve where it yields; beyond its share the cushion
-    /// besides, and more if it has had much already.
+    /// How much credit a seat leaves: the reserve if it yields; beyond its share also the cushion,
+    /// and more if it has had much already.
     fn keep(&self, in_share: bool, now: Nanos) -> Nanos {
         let Terms { depth, cushion, .. } = self.terms;
         let reserve = if self.yields { self.terms.reserve } else { Nanos::ZERO };
@@ -379,7 +378,7 @@ impl Seat {
     }
 
     /// How much this seat may buy in advance: the cushion is for packets that leave now, not for
-    /// those that may come. What seats hold when others wake up is an overshoot, too.
+    /// those that may come. Leases held when others wake up are an overshoot, too.
     fn affordable(&self, keep: Nanos, in_share: bool, now: Nanos) -> Bytes {
         let Terms { rate, depth, cushion, .. } = self.terms;
         let credit = self.shared.ledger.credit(now).min(depth);
@@ -391,7 +390,7 @@ impl Seat {
     }
 
     /// Buys `bytes` and leaves `keep` in credit. Within the share, if `packet` is true, a packet
-    /// longer than the cushion, which is all that others always leave, may leave less: otherwise it
+    /// longer than the cushion may leave less, because others leave only the cushion: otherwise it
     /// would never find enough.
     ///
     /// # Errors
@@ -550,7 +549,7 @@ impl Drop for Seat {
         if self.held != Bytes::ZERO {
             self.give_back();
         }
-        // Ordered before what the next one to sit here writes by the place.
+        // The place orders this before the writes of the next holder.
         self.shared.board.tell(self.place.number(), Rate::default(), Nanos::ZERO);
     }
 }

@@ -102,7 +102,7 @@ impl Tree {
 }
 
 impl Members {
-    /// What is known of the class `id`, if it has been below the one whose state is `above`.
+    /// The state of the class `id`, if its parent is still the one with the state `above`.
     fn state(&self, id: u32, above: Option<&Arc<Line<State>>>) -> Arc<Line<State>> {
         let present = self.places.get(&id).map(|place| self.graph.node(*place));
         let is_same = |parent: Option<usize>| match (parent, above) {

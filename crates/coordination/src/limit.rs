@@ -9,7 +9,7 @@ use narrows_units::{Bytes, Rate};
 /// A limit that queues keep together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limit {
-    /// The rate that is kept on average.
+    /// The average rate.
     pub rate: Rate,
     /// How much may leave at once after a pause.
     pub burst: Bytes,
@@ -37,7 +37,7 @@ pub(crate) struct Published {
     limit: Mutex<Limit>,
 }
 
-/// A limit as of a generation.
+/// A limit of one generation.
 #[derive(Clone, Copy)]
 pub(crate) struct Edition {
     pub(crate) generation: u64,
@@ -58,7 +58,7 @@ impl Published {
         self.generation.store(generation + 1, Ordering::Relaxed);
     }
 
-    /// Whether `edition` is still what is in force. May take a moment to notice a change.
+    /// Whether `edition` is still in force. May take a moment to notice a change.
     #[inline]
     pub(crate) fn is_current(&self, edition: &Edition) -> bool {
         // Relaxed: see `set`. A seat that still reads the old number acts as if it had asked a

@@ -27,7 +27,7 @@ use narrows_qdisc::{Contact, Meter, Share, Take};
 use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
 
-/// What the seats share.
+/// State that the seats share.
 pub(crate) struct Shared {
     published: Published,
     state: Mutex<State>,
@@ -37,7 +37,7 @@ struct State {
     bucket: Bucket,
     /// The generation of the limit that the bucket keeps.
     generation: u64,
-    /// What all booked turns will take.
+    /// The sum of all booked turns.
     booked: Bytes,
     /// Queues with packets in them.
     active: u32,
@@ -151,7 +151,7 @@ impl Meter for Seat {
                 self.turn = None;
                 return Take::Granted;
             }
-            // Others came late to their turns, and the bucket could not keep what fell meanwhile.
+            // Others were late for their turns, and the bucket lost tokens meanwhile.
             Some(_) => state.bucket.when_affords(cost),
             None if state.booked == Bytes::ZERO && state.bucket.affords(cost)
                 || state.bucket.holds(state.booked + cost) =>

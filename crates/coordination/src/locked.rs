@@ -136,10 +136,10 @@ impl State {
         Err(next)
     }
 
-    /// Whom the seat has to let go first, of those who wait for what `lender` has.
+    /// Whether another waiting borrower of `lender` goes first.
     ///
     /// # Errors
-    /// Until when.
+    /// The time until which.
     fn turn(&self, seat: &Seat, (lender, steps): (u32, u8), now: Nanos) -> Result<(), Nanos> {
         let (own, lender) = (&self.classes[&seat.class], &self.classes[&lender]);
         own.queues.may(seat.seat, seat.time, now)?;
@@ -153,7 +153,7 @@ impl State {
         lender.borrowers[prio].may(seat.class, own.time, now)
     }
 
-    /// Has others know that the seat waits for what is lent above it, and for how long.
+    /// Registers that the seat waits for a loan, and until when.
     fn wait(&mut self, seat: &Seat, until: Nanos, now: Nanos) {
         let Some(own) = self.classes.get_mut(&seat.class) else { return };
         own.queues.wait(seat.seat, seat.time, until, now);

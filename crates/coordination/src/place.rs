@@ -14,7 +14,7 @@ impl Places {
     /// Takes place number `number`.
     ///
     /// # Panics
-    /// Where it does not exist or is taken.
+    /// If it does not exist or is taken.
     pub(crate) fn take(self: &Arc<Self>, number: usize) -> Place {
         let count = self.0.len();
         let place = self.0.get(number);
@@ -69,7 +69,7 @@ mod loom_tests {
                     drop(place);
                 })
             };
-            // As `take`, but without the panic that a taken place deserves.
+            // As `take`, without the panic for a taken place.
             if !places.0[0].swap(true, Ordering::Acquire) {
                 assert_eq!(left.load(Ordering::Relaxed), 1);
                 left.store(2, Ordering::Relaxed);

@@ -22,7 +22,7 @@ enum Bucket {
 }
 
 impl SharedPolicer {
-    /// That of `police`; `None` where it has no rate.
+    /// The policer of `police`; `None` if it has no rate.
     pub fn of(police: &Police) -> Option<Box<dyn Policer>> {
         let bytes = |rate: Rate, burst: Bytes| Bucket::Bytes { rate, depth: rate.time_for(burst) };
         let peak = police.peak_rate.map(|rate| bytes(rate, police.mtu));
@@ -88,7 +88,7 @@ mod tests {
         }
     }
 
-    /// How many of `count` packets of 1000 bytes conform that come every `gap`.
+    /// How many of `count` packets of 1000 bytes, one every `gap`, conform.
     fn conforming(police: &Police, count: u64, gap: Nanos) -> u64 {
         let policer = SharedPolicer::of(police).expect("it has a rate");
         let at = |number: u64| Nanos::from_secs(1) + Nanos(gap.0 * number);

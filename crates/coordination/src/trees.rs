@@ -67,9 +67,8 @@ impl SharedTree {
         }
     }
 
-    /// Makes the classes what `classes` says. `labels` are FlowValve's; the others follow rates,
-    /// ceilings, priorities and quanta alone. A class carries on where it is below the same classes
-    /// as before.
+    /// Applies `classes`. `labels` are FlowValve's; the other strategies follow rates, ceilings,
+    /// priorities and quanta only. A class carries on if its ancestors are the same as before.
     ///
     /// # Panics
     /// If a parent is not among the classes. The policy checks this.
@@ -110,13 +109,13 @@ impl SharedTree {
     }
 }
 
-/// All of `classes`, with what waits in each.
+/// All of `classes`, with the qdisc of each.
 fn all_of(classes: &dyn Classes) -> BTreeMap<u32, (Class, Option<Below>)> {
     let with = |id| Some((id, (classes.class(id)?, classes.below(id))));
     classes.ids().filter_map(with).collect()
 }
 
-/// Those of `ids` that are in `classes`, those above others before them.
+/// Those of `ids` that are in `classes`, parents first.
 pub(crate) fn from_above(
     classes: &BTreeMap<u32, (Class, Option<Below>)>,
     ids: impl Iterator<Item = u32>,

@@ -35,7 +35,7 @@ impl<'a> Filters<'a> {
         self.ingress.is_some() || self.egress.is_some() || self.qdisc.is_some()
     }
 
-    /// Notes the class of `id`, whose frame is `frame`, or drops it. Whether it stays.
+    /// Records the class of `id`, whose frame is `frame`, or drops it. Returns whether it was kept.
     #[inline]
     pub(crate) fn sort(
         &self,

@@ -64,11 +64,11 @@ impl Key for Host {
 /// A flow.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Flow {
-    /// Where it comes from.
+    /// Its source.
     pub source: Host,
-    /// Where it goes.
+    /// Its destination.
     pub destination: Host,
-    /// The ports; 0 where there are none.
+    /// The ports; 0 without ports.
     pub ports: (u16, u16),
     /// IANA's number of its protocol.
     pub protocol: u8,
@@ -82,8 +82,7 @@ impl Key for Flow {
     }
 }
 
-/// Spreads an address over 32 bits. Who chooses colliding ones makes a search compare keys, no
-/// more.
+/// Hashes an address to 32 bits. Chosen collisions only make a search compare keys.
 fn mixed(address: u128) -> u32 {
     let folded = (address >> 64) as u64 ^ address as u64;
     (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
@@ -92,7 +91,7 @@ fn mixed(address: u128) -> u32 {
 /// The heaviest of a window.
 #[derive(Clone, Default, Debug)]
 struct Window {
-    /// The number of its window, from the beginning of time.
+    /// The number of its window, counted from time 0.
     number: u64,
     sources: Summary<Host>,
     destinations: Summary<Host>,
@@ -108,12 +107,12 @@ impl Window {
     }
 }
 
-/// The heaviest of the last window that is over, in no order.
+/// The heaviest of the last complete window, unordered.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Told {
-    /// Hosts by what they sent.
+    /// Hosts by bytes sent.
     pub sources: Vec<Entry<Host>>,
-    /// Hosts by what was sent to them.
+    /// Hosts by bytes received.
     pub destinations: Vec<Entry<Host>>,
     /// Flows.
     pub flows: Vec<Entry<Flow>>,
@@ -122,13 +121,13 @@ pub struct Told {
 /// See the module's documentation.
 #[derive(Clone, Debug)]
 pub struct Heaviest {
-    /// Bytes until the next pick.
+    /// Bytes until the next sample.
     left: i64,
     /// The bytes that a sample represents.
     drawn: u64,
-    /// The mean of that; 0 where each packet is picked.
+    /// The mean of that; 0 if each packet is sampled.
     step: u64,
-    /// Picks in this window.
+    /// Samples in this window.
     samples: u32,
     random: u32,
     filling: Window,
@@ -136,7 +135,7 @@ pub struct Heaviest {
 }
 
 impl Default for Heaviest {
-    /// Nothing has left.
+    /// Empty.
     fn default() -> Self {
         Self {
             left: 0,
@@ -158,8 +157,8 @@ impl Heaviest {
         self.left < 0
     }
 
-    /// Counts a packet that is due, of `len` bytes with these at its beginning, which leaves at
-    /// `now` and stayed for `delay`.
+    /// Counts a sampled packet of `len` bytes, with these at its beginning, which leaves at `now`
+    /// with the delay `delay`.
     #[inline(never)]
     pub fn look(&mut self, frame: &[u8], len: u32, delay: Nanos, now: Nanos) {
         let number = now.0 / WINDOW.0;

@@ -43,16 +43,16 @@ pub struct Installation {
     trees: BTreeMap<Handle, SharedTree>,
     /// The classifier, by the qdisc that queues run.
     classifications: BTreeMap<Key, Arc<Classification>>,
-    /// What filters packets at the ends of the port.
+    /// The filters at both ends of the port.
     ends: Ends,
-    /// The actions of all of them, which go on counting whatever becomes of the filters.
+    /// Their actions, which keep their counters through changes of filters.
     actions: Actions,
     /// The port's congestion feedback, once any queue has used it. It outlives the qdisc:
     /// congestion is the same for any qdisc, and expires by itself.
     destinations: Option<Arc<Destinations>>,
     /// The limits that carry on.
     kept: Vec<Handle>,
-    /// By tree, the classes that are others than before; of a tree that is not here, any may be.
+    /// The changed classes by tree; for a tree that is missing here, any may have changed.
     changed: Changed,
 }
 
@@ -110,8 +110,8 @@ impl Installation {
         (next, specs)
     }
 
-    /// Names all qdiscs as `previous` does, from which only the classes `changed` differ, with what
-    /// is in them. Everything else carries on.
+    /// Names all qdiscs as in `previous`, from which only the classes `changed` and their contents
+    /// differ. Everything else carries on.
     fn follow(&mut self, previous: &Self, changed: Changed) {
         self.names = previous.names.clone();
         self.limits = previous.limits.clone();
@@ -132,7 +132,7 @@ impl Installation {
         self.changed = changed;
     }
 
-    /// Names the qdisc `key` and those below it: as `above` has them where they carry on.
+    /// Names the qdisc `key` and those below it: as in `above` if they carry on.
     fn name(&mut self, key: Key, above: Option<&Self>) {
         let Some(node) = self.plan.nodes.get(&key).cloned() else { return };
         let above = above.filter(|previous| previous.carries_on(&key, &node, &self.plan));
@@ -186,7 +186,7 @@ impl Installation {
         let is_new = previous.and_then(|previous| previous.names.get(&key)) != Some(&id);
         let mut config = (*node.config).clone();
         if let Config::Netem(netem) = &mut config {
-            // Chance is each queue's own.
+            // Random numbers are each queue's own.
             netem.stream = queue as u64;
         }
         let mut spec = Spec { id, level: node.level, ..Spec::new(config) };
@@ -203,7 +203,7 @@ impl Installation {
         if let (Config::Htb(_), Some(handle)) = (&spec.config, key.handle)
             && let Some(tree) = self.trees.get(&handle)
         {
-            // Kept in another way it is another tree, under the same queues.
+            // With another strategy it is another tree, under the same queues.
             let is_new = is_new || !self.keeps_tree(handle, previous);
             spec.tree = is_new.then(|| tree.seat());
             // The tree hands out the qdiscs below its classes.
@@ -222,8 +222,8 @@ impl Installation {
         Some(self.destinations.get_or_insert_with(Destinations::new).feedback())
     }
 
-    /// Sets the new figures of the limits that carry on. To be called once everything has been
-    /// validated and before the specifications are sent.
+    /// Sets the new parameters of limits that carry on. Called after everything has been validated
+    /// and before the specifications are sent.
     pub fn commit(&self) {
         for handle in &self.kept {
             if let (Some(limit), Some((shared, _))) =
@@ -265,7 +265,7 @@ impl Installation {
         }
     }
 
-    /// What each action has done at this port.
+    /// The counters of each action at this port.
     pub fn action_stats(&self) -> impl Iterator<Item = (ActionId, ActionStats)> {
         let counted = |bound: &BoundAction| {
             let running = self.actions.get(bound.id.key())?;
@@ -279,9 +279,10 @@ impl Installation {
         &self.plan
     }
 
-    /// The figures of every qdisc of the port. `per_queue[i]` is what `Slot::stats` of queue `i`
-    /// yields. Below an `mq` or a `cake_mq` each queue's qdiscs are entries of their own, and it is
-    /// their sum; otherwise the queues run the same tree and each entry is a sum over them.
+    /// The figures of every qdisc of the port. `per_queue[i]` is the result of `Slot::stats` of
+    /// queue `i`. Below an `mq` or a `cake_mq` each queue's qdiscs are separate entries, and the
+    /// parent is their sum; otherwise the queues run the same tree and each entry is a sum over
+    /// them.
     ///
     /// Figures of a qdisc that a queue has not replaced yet belong to no present qdisc.
     pub fn gather(&self, per_queue: &[Vec<Stats>]) -> Vec<NodeStats> {
@@ -294,7 +295,7 @@ impl Installation {
         }
         let mut nodes = Vec::with_capacity(self.names.len() + 1);
         if let Some(handle) = self.plan.above {
-            // As in the kernel it is a sum of what every qdisc counts, and no more.
+            // As in the kernel it is the sum of the basic counters only.
             let mut stats = Stats::default();
             let roots = self.plan.roots.iter().filter_map(|root| self.names.get(root));
             roots.filter_map(|name| sums.get(name)).for_each(|root| stats.merge(root));
@@ -309,8 +310,8 @@ impl Installation {
         nodes
     }
 
-    /// Up to when each of its limits has been used up: what an equal policy on as many queues goes
-    /// on from in another process ([`Installation::resume`]).
+    /// The time up to which each of its limits is used: an equal policy on as many queues in
+    /// another process continues from it ([`Installation::resume`]).
     pub fn spent_until(&self, now: Nanos) -> BTreeMap<Handle, Nanos> {
         self.limits.iter().map(|(handle, limit)| (*handle, limit.spent_until(now))).collect()
     }
@@ -324,8 +325,8 @@ impl Installation {
     }
 }
 
-/// The classes of trees in which `next` differs from `plan`, with what is in them; `None` where it
-/// differs in anything else that runs on queues.
+/// The classes of trees in which `next` differs from `plan`, including their contents; `None` if
+/// anything else on queues differs.
 fn changes(plan: &Plan, next: &Plan) -> Option<Changed> {
     let alike = |plan: &Plan| (plan.above, plan.trees.clone(), plan.limits.clone());
     let is_alike = plan.roots == next.roots
@@ -357,8 +358,8 @@ fn changes(plan: &Plan, next: &Plan) -> Option<Changed> {
     Some(changed)
 }
 
-/// The actions of `plan` at work: those of `previous` where they are the same, with their counters
-/// where they are not.
+/// The running actions of `plan`: those of `previous` if unchanged, otherwise new ones with the old
+/// counters.
 fn actions(plan: &Plan, previous: Option<&Installation>) -> Actions {
     let mut running = previous.map(|previous| previous.actions.clone()).unwrap_or_default();
     let before = previous.map(|previous| previous.plan.actions.clone()).unwrap_or_default();
@@ -381,7 +382,7 @@ fn actions(plan: &Plan, previous: Option<&Installation>) -> Actions {
     running
 }
 
-/// That of `blocks`, which shares with `before` what is the same.
+/// The roster of `blocks`, which shares equal parts with `before`.
 fn classifier_of(blocks: &Blocks, actions: &Actions, before: Option<&Classifier>) -> Classifier {
     before.unwrap_or(&Classifier::default()).with(blocks, actions)
 }

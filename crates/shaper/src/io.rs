@@ -19,7 +19,7 @@ impl Side {
     /// Both, first to last.
     pub const BOTH: [Self; 2] = [Self::A, Self::B];
 
-    /// The port across.
+    /// The other port.
     pub const fn other(self) -> Self {
         match self {
             Self::A => Self::B,
@@ -27,22 +27,22 @@ impl Side {
         }
     }
 
-    /// Its place in a pair.
+    /// Its index in a pair.
     pub const fn index(self) -> usize {
         self as usize
     }
 }
 
-/// One queue of each port, and the frames in which their packets lie.
+/// One queue of each port, and the frames of their packets.
 ///
 /// A packet belongs to the I/O until [`Io::receive`] hands it over, and again from
 /// [`Io::transmit`] or [`Io::release`] on.
 pub trait Io {
-    /// The size of the frames in which packets lie.
+    /// The size of the frames.
     fn frame(&self) -> Bytes;
 
-    /// Moves packets that came in at `side` into `out` until it is full, recording each in
-    /// `packets` with `now` as its arrival. What cannot be a packet is discarded there.
+    /// Moves packets that arrived at `side` into `out` until it is full, recording each in
+    /// `packets` with `now` as its arrival. Malformed ones are discarded there.
     fn receive(&mut self, side: Side, packets: &mut Packets, now: Nanos, out: &mut Batch);
 
     /// Touches the headers of `packet`, which will soon be read. The processor does not wait for
@@ -59,7 +59,7 @@ pub trait Io {
         &[]
     }
 
-    /// The most frames in which packets of both directions together may wait.
+    /// The most frames for queued packets of both directions together.
     fn places(&self) -> u32;
 
     /// The number of frames that packets arriving at `ingress` may still fill, without those that
@@ -77,7 +77,7 @@ pub trait Io {
     /// Takes back the frames of packets that were dropped.
     fn release(&mut self, dropped: &Batch);
 
-    /// Whether packets that [`Io::transmit`] took still wait for the device, which may have to be
-    /// asked again.
+    /// Whether packets that [`Io::transmit`] took still wait for the device, which may need another
+    /// call.
     fn is_unsent(&self) -> bool;
 }

@@ -24,13 +24,13 @@ struct Port {
 /// A worker's measurements beyond a port.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Beyond {
-    /// How long round trips took.
+    /// Round-trip times.
     pub trips: Delays,
-    /// What became of segments that left.
+    /// Losses of segments that left.
     pub losses: Losses,
-    /// Hosts of the last window that is over, in no order.
+    /// Hosts of the last complete window, unordered.
     pub hosts: Vec<Host>,
-    /// Classes of the same window, in no order.
+    /// Classes of the same window, unordered.
     pub classes: Vec<Class>,
 }
 
@@ -45,7 +45,7 @@ impl Beyond {
 }
 
 impl RoundTrips {
-    /// Those of a worker of the ports with these boards, which hashes with `key`.
+    /// The measurements of a worker of the ports with these boards, which hashes with `key`.
     pub(crate) fn new(boards: &[Arc<Awaited>; 2], key: u64) -> Self {
         let port = |board: &Arc<Awaited>| Port {
             observer: Observer::new(Arc::clone(board), key, WINDOW),

@@ -14,14 +14,14 @@
 
 use narrows_units::{Nanos, Spread};
 
-/// Keys counted.
+/// The number of counted keys.
 pub const SIZE: usize = 64;
 
 /// Hashes that are compared at once.
 const TOGETHER: usize = 16;
 
-/// The bytes that count as one in [`Entry::delays`], where 32 bits have to do for a window of a
-/// fast port.
+/// The bytes that count as one in [`Entry::delays`], so that 32 bits suffice for a window of a fast
+/// port.
 const WEIGHT: u64 = 64;
 
 /// A key: a host, or a flow.
@@ -37,18 +37,18 @@ pub struct Entry<K> {
     pub key: K,
     /// Its bytes, at most.
     pub bytes: u64,
-    /// As many of them may be those of keys that were here before it.
+    /// How many of them may belong to earlier keys of this entry.
     pub over: u64,
-    /// How long its own bytes stayed, in byte-microseconds.
+    /// The delay of its own bytes, in byte-microseconds.
     pub stayed: u64,
-    /// The longest that a packet stayed.
+    /// The longest delay of a packet.
     pub longest: Nanos,
-    /// How its own bytes were spread over times that they stayed, in units of [`WEIGHT`].
+    /// The distribution of its own bytes over delays, in units of [`WEIGHT`].
     pub delays: Spread,
 }
 
 impl<K> Entry<K> {
-    /// Its bytes, at least: those seen since it was last counted from the beginning.
+    /// The least number of its bytes: those since its entry was taken.
     pub fn own_bytes(&self) -> u64 {
         self.bytes - self.over
     }
@@ -59,22 +59,22 @@ impl<K> Entry<K> {
 pub struct Summary<K> {
     /// The hashes of the entries, in their order.
     hashes: [u32; SIZE],
-    /// Likewise: what each weighs.
+    /// The weights of the entries, in their order.
     weights: [u64; SIZE],
     entries: Vec<Entry<K>>,
-    /// How many of them are known; those behind lend their memory to the next ones.
+    /// The number of entries in use; the memory of the others is reused.
     known: usize,
 }
 
 impl<K: Key> Default for Summary<K> {
-    /// Nothing was seen.
+    /// Empty.
     fn default() -> Self {
         Self { hashes: [0; SIZE], weights: [0; SIZE], entries: Vec::with_capacity(SIZE), known: 0 }
     }
 }
 
 impl<K: Key> Summary<K> {
-    /// Adds `bytes` of `key`, which stayed for `delay`.
+    /// Adds `bytes` of `key` with the delay `delay`.
     pub fn add(&mut self, key: K, bytes: u64, delay: Nanos) {
         let hash = key.hash();
         let stayed = bytes.saturating_mul(delay.0 / 1_000);
@@ -127,12 +127,12 @@ impl<K: Key> Summary<K> {
         })
     }
 
-    /// Those counted, in no order.
+    /// The entries, unordered.
     pub fn entries(&self) -> &[Entry<K>] {
         &self.entries[..self.known]
     }
 
-    /// Forgets all of them.
+    /// Clears all entries.
     pub fn clear(&mut self) {
         self.known = 0;
     }

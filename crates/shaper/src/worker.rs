@@ -33,7 +33,7 @@ pub const BATCH: usize = 64;
 /// a ring of 2048. The caller of [`Worker::step`] must keep to it.
 pub const UNSEEN_MAX: Nanos = Nanos::from_micros(500);
 
-/// What passed in one direction: in at one port, towards the other.
+/// The counters of one direction: from one port towards the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PathCounters {
     /// Packets received.
@@ -66,7 +66,7 @@ impl PathCounters {
     }
 }
 
-/// One direction: from a port's receiving side through a qdisc to the port across.
+/// One direction: from a port's receiving side through a qdisc to the other port.
 struct Path {
     slot: Slot,
     /// The packet fields that its qdisc reads.
@@ -91,7 +91,7 @@ pub enum Activity {
 /// When to step a worker again: at a time, or when a packet arrives at a port that it listens to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pause {
-    /// When a queued packet may leave; [`Nanos::MAX`] where none waits for a time.
+    /// When a queued packet may leave; [`Nanos::MAX`] if none waits for a time.
     pub until: Nanos,
     /// By port: whether an arrival there could leave before that time. If a queue waits for its
     /// rate or for its device it usually could not, and waking up for each arrival would gain
@@ -100,7 +100,7 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// How long it is from `now` on, at most; `None` where only an arrival ends it.
+    /// Its longest duration from `now` on; `None` if only an arrival ends it.
     pub fn at_most(&self, now: Nanos) -> Option<Nanos> {
         let unseen = if self.listen == [true; 2] { Nanos::MAX } else { UNSEEN_MAX };
         let left = if self.until == Nanos::MAX { Nanos::MAX } else { self.until - now };
@@ -176,7 +176,7 @@ impl<I: Io> Worker<I> {
             self.io.receive(ingress, &mut self.packets, now, &mut self.arrivals);
             busy |= !self.arrivals.is_empty();
             let [path, opposite] = beside(&mut self.paths, ingress);
-            // What was malformed was received, too.
+            // Malformed packets count as received, too.
             path.counters.rx_packets += u64::from(self.packets.unreclaimed());
             let reading = path.reading.beside(opposite.reading);
             if reading != Reading::NOTHING || self.round_trips.is_some() {
@@ -272,7 +272,7 @@ impl<I: Io> Worker<I> {
         let mut read = |id, reading, packets: &mut Packets| {
             io.read(id, reading, packets);
             if let Some(classification) = &classification {
-                // Its actions were taken when it came in.
+                // Its actions ran on arrival.
                 classification.path(io.bytes(id)).write(packets.meta_mut(id));
             }
         };
@@ -291,7 +291,7 @@ impl<I: Io> Worker<I> {
         std::iter::from_fn(|| path.slot.qdisc_mut().drain(&mut self.packets)).collect()
     }
 
-    /// Queues again, in order and whatever the limit, what was [taken out](Worker::take_out).
+    /// Queues the [taken out](Worker::take_out) packets again, in order, regardless of the limit.
     pub fn take_back(&mut self, egress: Side, ids: &[PacketId], now: Nanos) {
         let path = &mut self.paths[egress.other().index()];
         for &id in ids {
@@ -340,7 +340,7 @@ impl<I: Io> Worker<I> {
             self.arrivals.clear();
             self.io.receive(ingress, &mut self.packets, now, &mut self.arrivals);
             let counters = &mut self.paths[ingress.index()].counters;
-            // What was malformed was received, too.
+            // Malformed packets count as received, too.
             counters.rx_packets += u64::from(self.packets.unreclaimed());
             for &id in self.arrivals.as_slice() {
                 counters.rx_packets += 1;
@@ -353,17 +353,17 @@ impl<I: Io> Worker<I> {
         any
     }
 
-    /// What passed in at `ingress`.
+    /// The counters of `ingress`.
     pub fn counters(&self, ingress: Side) -> PathCounters {
         self.paths[ingress.index()].counters
     }
 
-    /// How long what left through `egress` stayed here.
+    /// The delays of packets that left through `egress`.
     pub fn delays(&self, egress: Side) -> &Delays {
         &self.paths[egress.other().index()].delays
     }
 
-    /// The heaviest of what left through `egress` in the last window that is over at `now`.
+    /// The heaviest hosts and flows through `egress` in the last window that is complete at `now`.
     pub fn heaviest(&self, egress: Side, now: Nanos) -> Told {
         self.paths[egress.other().index()].heaviest.told(now)
     }

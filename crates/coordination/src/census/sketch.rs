@@ -22,8 +22,7 @@ use crate::sync::{AtomicU32, Ordering};
 use narrows_qdisc::HostKey;
 use std::array;
 
-/// Two rows make being wrong a matter of two coincidences; each more costs another cache line
-/// at every look.
+/// With two rows an error needs two coincidences; each further row costs a cache line per look-up.
 const ROWS: usize = 2;
 
 /// Cells of a row, for a port: four times the 1,024 flows that a tin of cake tells apart on a
@@ -44,7 +43,7 @@ fn cell<const CELLS: usize>(host: HostKey, row: usize) -> usize {
     (host.0 >> (ROW_BITS * row as u32)) as usize % CELLS
 }
 
-/// What all seats have counted.
+/// The counts of all seats.
 pub(super) struct Sketch<const CELLS: usize>([[AtomicU32; CELLS]; ROWS]);
 
 impl<const CELLS: usize> Sketch<CELLS> {
@@ -79,7 +78,7 @@ impl<const CELLS: usize> Sketch<CELLS> {
 pub(super) struct Part<const CELLS: usize>(Option<Box<[[u16; CELLS]; ROWS]>>);
 
 impl<const CELLS: usize> Part<CELLS> {
-    /// Counts `change` more flows of `host`. Takes no more away than it has added.
+    /// Counts `change` more flows of `host`. Subtracts no more than it has added.
     pub(super) fn count(&mut self, sketch: &Sketch<CELLS>, host: HostKey, change: i32) {
         let rows = self.0.get_or_insert_with(|| Box::new([[0; CELLS]; ROWS]));
         for (row, cells) in rows.iter_mut().enumerate() {
@@ -138,7 +137,7 @@ mod tests {
     struct Model(HashMap<(usize, HostKey), i32>);
 
     impl Model {
-        /// What of `change` a qdisc that knows its flows could say.
+        /// The part of `change` that is possible for a qdisc that knows its flows.
         fn count(&mut self, seat: usize, host: HostKey, change: i32) -> i32 {
             let standing = self.0.entry((seat, host)).or_default();
             let change = change.max(-*standing);

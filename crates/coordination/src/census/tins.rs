@@ -20,7 +20,7 @@ struct Sums {
     sent: AtomicU64,
 }
 
-// Otherwise a look would be more than one fetch.
+// Otherwise a look-up would be more than one fetch.
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<crate::line::Line<Tins>>() == 128);
 

@@ -14,13 +14,13 @@
 use narrows_qdisc::Weight;
 use narrows_units::{Bytes, Nanos, Rate};
 
-/// For how long a queue that waits saves up: longer than cores usually sleep.
+/// For how long a waiting queue saves its share: longer than cores usually sleep.
 const LONGEST_SAVED: Nanos = Nanos::from_micros(500);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowance {
     rate: Rate,
-    /// By the common time.
+    /// In common time.
     used_until: Nanos,
     /// The most that is saved or borrowed, in time.
     depth: Nanos,
@@ -53,10 +53,11 @@ impl Allowance {
         self.used_until = self.used_until.max(now - self.rate.time_for(packet));
     }
 
-    /// Whether `bytes` are within the share at `now`; more than is ever saved if all is.
+    /// Whether `bytes` are within the share at `now`. More than can be saved count as within if all
+    /// savings are there.
     ///
     /// # Errors
-    /// When they will be.
+    /// When they are.
     pub(super) fn affords(&self, bytes: Bytes, now: Nanos) -> Result<(), Nanos> {
         let start = self.used_until.max(now - self.depth);
         let when = start + self.rate.time_for(bytes).min(self.depth);
@@ -78,7 +79,7 @@ impl Allowance {
         self.used_until = self.used_until.max(now - self.depth) + self.rate.time_for(bytes);
     }
 
-    /// Uses what others left for `bytes`.
+    /// Uses the others' surplus for `bytes`.
     pub(super) fn borrow(&mut self, bytes: Bytes, now: Nanos) {
         let before = self.used_until;
         self.charge(bytes, now);
@@ -90,7 +91,7 @@ impl Allowance {
         self.used_until = self.used_until - self.rate.time_for(bytes);
     }
 
-    /// Starts anew: nothing is saved and nothing owed.
+    /// Starts over: no savings and no debt.
     pub(super) fn clear(&mut self, now: Nanos) {
         self.used_until = now;
     }

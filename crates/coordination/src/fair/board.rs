@@ -27,14 +27,14 @@ pub(super) struct Board {
 struct Head {
     /// When the rate is divided next, in common time.
     due: AtomicU64,
-    /// What a weight of one may use, in bits per second.
+    /// The rate that a weight of one may use, in bits per second.
     level: AtomicU64,
 }
 
 struct Entry {
     /// In bits per second.
     demand: AtomicU64,
-    /// Up to when that holds, by the common time.
+    /// The time until which that holds, in common time.
     until: AtomicU64,
     weight: AtomicU64,
 }
@@ -69,7 +69,7 @@ impl Board {
         }
     }
 
-    /// What a weight of one may use.
+    /// The rate that a weight of one may use.
     #[inline]
     pub(super) fn level(&self) -> u64 {
         self.head.level.load(Ordering::Relaxed)

@@ -32,7 +32,7 @@ pub(super) struct Clock {
     ahead: i64,
     /// When it was last read; zero before the first time.
     read: Nanos,
-    /// The latest time at which anyone had bought by then, by the common clock.
+    /// The latest purchase of any seat by then, in common time.
     seen: Nanos,
 }
 
@@ -41,13 +41,13 @@ impl Clock {
         Self { ahead: EPOCH, read: Nanos::ZERO, seen: Nanos::ZERO }
     }
 
-    /// The common time at `now` by the own clock.
+    /// The common time at `now` of the seat's clock.
     #[inline]
     pub(super) fn common(&self, now: Nanos) -> Nanos {
         Nanos(now.0.saturating_add_signed(self.ahead))
     }
 
-    /// The time by the own clock at `common`.
+    /// The time of the seat's clock at `common`.
     #[inline]
     pub(super) fn own(&self, common: Nanos) -> Nanos {
         match common {

@@ -27,12 +27,12 @@ impl Ledger {
         Self(Line(Words { sold: AtomicU64::new(0), latest: AtomicU64::new(0) }))
     }
 
-    /// The latest time at which anyone bought, by the seats' common clock.
+    /// The latest purchase of any seat, in common time.
     pub(super) fn latest(&self) -> Nanos {
         Nanos(self.0.latest.load(Ordering::Relaxed))
     }
 
-    /// Up to when the limit has been sold.
+    /// The time up to which the limit is sold.
     pub(super) fn sold(&self) -> Nanos {
         Nanos(self.0.sold.load(Ordering::Relaxed))
     }
@@ -105,7 +105,7 @@ impl Ledger {
         }
     }
 
-    /// Takes `span` back, which was sold and has not been used.
+    /// Takes back the unused `span`.
     pub(super) fn take_back(&self, span: Nanos) {
         let mut sold = self.0.sold.load(Ordering::Relaxed);
         // The debt may have been forgiven meanwhile, and be less than the returned credit.

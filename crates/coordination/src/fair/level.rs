@@ -9,7 +9,7 @@
 
 use narrows_qdisc::Weight;
 
-/// What a queue demands, in bits per second, and its weight.
+/// A queue's demand, in bits per second, and its weight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Demand {
     pub(super) bits_per_sec: u64,
@@ -17,7 +17,7 @@ pub(super) struct Demand {
 }
 
 /// The level at which `demands` fill `rate`, in bits per second for a weight of one; all of
-/// `rate` where they do not. Reorders them.
+/// `rate` if they do not. Reorders them.
 pub(super) fn fill(rate: u64, demands: &mut [Demand]) -> u64 {
     let mut left = u128::from(rate);
     let mut wanting = demands;

@@ -7,8 +7,8 @@
 use crate::Limit;
 use narrows_units::{Bytes, Nanos, Rate};
 
-/// A full Ethernet frame as a wire carries it: 1500 + 14 + 4 + 20. What shapers are asked
-/// to fit, and so the unit in which small figures are counted.
+/// A full Ethernet frame as a wire carries it: 1500 + 14 + 4 + 20. The usual packet of shapers, and
+/// so the unit of small figures.
 const FULL_FRAME: Bytes = Bytes(1538);
 
 /// A smaller burst counts as this: timers and batches are late by as much. In a window of 10 ms it
@@ -31,17 +31,17 @@ const CUSHION: Nanos = Nanos::from_micros(1);
 /// are late (`narrows sim cake-light`, `cake-call`, `cake-hosts-far`).
 const RESERVE_PART: u64 = 2;
 
-/// Time between two divisions for each seat: looking at its line takes 50 to 200 ns where another
-/// core has written it, so that dividing takes up 3 to 10 % of one core among all.
+/// Time between two divisions for each seat: reading its line takes 50 to 200 ns if another core
+/// has written it, so the division takes 3 to 10 % of one core in total.
 const SYNC_TIME_PER_SEAT: Nanos = Nanos::from_micros(2);
 
 /// Dividing more often than this gains nothing: a core is late by as much.
 const LEAST_SYNC_TIME: Nanos = Nanos::from_micros(20);
 
-/// At very low rates it would otherwise take seconds until a new queue counts.
+/// Otherwise a new queue would count only after seconds at very low rates.
 const LONGEST_SYNC_TIME: Nanos = Nanos::from_millis(10);
 
-/// How long a queue waits at least before it asks again for what others leave.
+/// The least time before a queue asks again for surplus.
 const LEAST_RETRY: Nanos = Nanos::from_micros(1);
 const LONGEST_RETRY: Nanos = Nanos::from_micros(20);
 
@@ -63,9 +63,9 @@ pub(super) struct Terms {
     pub(super) lease: Nanos,
     /// Between two divisions.
     pub(super) sync_time: Nanos,
-    /// Before asking again for what others leave.
+    /// The time before asking again for surplus.
     pub(super) retry: Nanos,
-    /// The least that a share is good for at once: a full frame and one behind it.
+    /// The least credit of a share: a full frame and one behind it.
     pub(super) least_allowance: Bytes,
     /// The bytes that a queue must send, in time, before its rate is meaningful.
     pub(super) sample: Bytes,
@@ -80,9 +80,9 @@ impl Terms {
         let leases = leased >= FULL_FRAME;
         let burst = burst(limit, frame, leases);
         let (lease, leased) = if leases { (LEASE, leased) } else { (Nanos::ZERO, Bytes::ZERO) };
-        // What all have bought and not used is part of the burst.
+        // All unused leases are part of the burst.
         let depth = burst - leased;
-        // A packet beyond a share has to find the cushion, itself, and some time to be late.
+        // A packet beyond a share needs the cushion, its own cost, and some time for lateness.
         let spare = Bytes(depth.0 - frame.0);
         let cushion = Bytes(rate.bytes_in(CUSHION).0.max(frame.0).min(spare.0 / 2));
         let late = rate.time_for(Bytes(spare.0 - cushion.0));

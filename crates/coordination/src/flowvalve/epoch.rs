@@ -41,7 +41,7 @@ pub(super) struct Bucket {
 pub(super) struct Turn<'a> {
     bucket: &'a Bucket,
     now: Nanos,
-    /// How long it took.
+    /// Its duration.
     pub(super) span: Nanos,
 }
 
@@ -62,7 +62,7 @@ impl Bucket {
         Some(Turn { bucket: self, now, span })
     }
 
-    /// Takes `cost` if there is so much.
+    /// Takes `cost` if there is enough.
     #[inline]
     pub(super) fn meter(&self, cost: Bytes) -> bool {
         let cost = i64::try_from(cost.0).unwrap_or(i64::MAX);
@@ -81,7 +81,7 @@ impl Bucket {
         false
     }
 
-    /// Puts back what was taken and not used.
+    /// Returns unused tokens.
     pub(super) fn put_back(&self, bytes: Bytes) {
         self.tokens.fetch_add(bytes.0 as i64, Ordering::Relaxed);
     }

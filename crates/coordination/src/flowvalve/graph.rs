@@ -14,7 +14,7 @@ use std::sync::Arc;
 const LEAST_FRAMES: u64 = 2;
 const FRAME: u64 = 1514;
 
-/// What all cores write of a class. It outlives a change of the class.
+/// The state of a class that all cores write. It outlives a change of the class.
 #[derive(Default)]
 pub(super) struct State {
     /// What the class may send.
@@ -30,13 +30,13 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Counts what is forwarded.
+    /// Counts forwarded bytes.
     #[inline]
     pub(super) fn count(&self, bytes: i64) {
         self.counted.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// How much it consumes in bytes a second, as of its last epoch: nothing, if that is forgotten.
+    /// Its consumption in bytes per second, as of its last epoch: zero if that is outdated.
     #[inline]
     fn consumed(&self, now: Nanos) -> u64 {
         if self.own.is_expired(now) { 0 } else { self.measured.load(Ordering::Relaxed) }
@@ -57,13 +57,13 @@ pub(super) struct Node {
     /// Its place in the graph.
     pub(super) parent: Option<usize>,
     children: Vec<usize>,
-    /// What those directly below it are assured, in bytes per second.
+    /// The sum of its children's assured rates, in bytes per second.
     promised: u64,
     /// Its lenders, each with the distance to the lowest common ancestor. `None` if they follow
     /// from the tree.
     lenders: Option<Box<[(usize, u8)]>>,
     rate: u64,
-    /// Its own, or that of one above it where that is lower; of a topmost class its rate.
+    /// Its ceiling, or the lower one of an ancestor; the rate of a topmost class.
     ceil: u64,
     is_limited: bool,
     burst: Bytes,
@@ -87,8 +87,8 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    /// Adds a class whose state is `state`, and returns its place. `parent` is the place of the one
-    /// above it.
+    /// Adds a class with the state `state`, and returns its place. `parent` is the place of its
+    /// parent.
     pub(super) fn add(
         &mut self,
         class: &Class,
@@ -127,7 +127,7 @@ impl Graph {
         place
     }
 
-    /// Says whom the class at `place` asks. `places` has those of all classes, by their numbers.
+    /// Sets the lenders of the class at `place`. `places` has the places of all classes, by number.
     pub(super) fn set_lenders(
         &mut self,
         place: usize,
@@ -155,13 +155,14 @@ impl Graph {
         &self.nodes[place]
     }
 
-    /// A class and those above it.
+    /// A class and its ancestors.
     #[inline]
     pub(super) fn path(&self, place: usize) -> impl Iterator<Item = usize> + '_ {
         std::iter::successors(Some(place), |at| self.nodes[*at].parent)
     }
 
-    /// Whom the class at `place` asks, in order, with the steps to the lowest class above both.
+    /// The lenders of the class at `place`, in order, with the distance to the lowest common
+    /// ancestor.
     #[inline]
     pub(super) fn lenders(&self, place: usize) -> impl Iterator<Item = (usize, u8)> + '_ {
         let named = self.nodes[place].lenders.as_deref();
@@ -177,14 +178,13 @@ impl Graph {
         named.into_iter().flatten().copied().chain(beside)
     }
 
-    /// Those directly below the class above the one at `place`: itself, too. Classes without one
-    /// above them have nothing to do with each other.
+    /// The siblings of the class at `place`, including itself. Topmost classes have no siblings.
     fn beside(&self, place: usize) -> impl Iterator<Item = usize> + '_ {
         let above = self.nodes[place].parent;
         above.map_or(&[][..], |above| &self.nodes[above].children).iter().copied()
     }
 
-    /// Measures and fills the class at `place` and those above it, the topmost first, where the
+    /// Measures and fills the class at `place` and its ancestors, the topmost first, where the
     /// epoch is over and no other core is filling it.
     #[inline]
     pub(super) fn update(&self, place: usize, now: Nanos) {
@@ -214,8 +214,8 @@ impl Graph {
         turn.fill(u64::midpoint(old, new), Bytes(LEAST_FRAMES * FRAME));
     }
 
-    /// The rate of the class at `place` in bytes per second: as it was set, or as it would be now
-    /// where that is forgotten.
+    /// The rate of the class at `place` in bytes per second: as set, or as it would be now if that
+    /// is outdated.
     fn rate(&self, place: usize, now: Nanos) -> u64 {
         let own = &self.nodes[place].state.own;
         if own.is_expired(now) { self.share(place, now) } else { own.rate() }
@@ -228,7 +228,7 @@ impl Graph {
         let Some(parent) = node.parent else { return node.rate.max(1) };
         let total = self.rate(parent, now);
         let promised = self.nodes[parent].promised;
-        // Where not all can have what they are assured, all have the same part of it.
+        // If the assured rates do not fit, all are reduced by the same factor.
         let assured = |node: &Node| match promised <= total {
             true => node.rate,
             false => {

@@ -31,7 +31,7 @@ impl Seat {
     /// it returns.
     ///
     /// # Errors
-    /// When the next of them has its epoch.
+    /// When the next of them is refilled.
     fn find(
         &self,
         least: Bytes,
@@ -57,7 +57,7 @@ impl Seat {
         Err(next)
     }
 
-    /// Counts `bytes` at the class and at those above it.
+    /// Counts `bytes` at the class and at its ancestors.
     fn count(&self, bytes: i64) {
         for at in self.graph.path(self.place) {
             self.graph.node(at).state.count(bytes);
@@ -98,7 +98,7 @@ impl ClassMeter for Seat {
         bucket.put_back(bytes);
     }
 
-    /// FlowValve has no queues: whether something waits is nothing to it.
+    /// FlowValve has no queues, so activity does not matter.
     fn set_active(&mut self, _: bool) {}
 
     fn tokens(&self, _: Nanos) -> Vec<[i64; 2]> {

@@ -5,7 +5,7 @@ use super::turns::Turns;
 use narrows_qdisc::htb::{Class, PRIORITIES};
 use narrows_units::{Bytes, Nanos, Rate};
 
-/// No bucket is smaller than what is earned in this time.
+/// No bucket is smaller than this time at its rate.
 const LEAST_TIME: i64 = 250_000;
 /// Nor than this.
 const FRAME: Bytes = Bytes(1514);
@@ -61,7 +61,7 @@ pub(super) struct LockedClass {
     pub(super) queues: Turns,
     /// By priority, the classes that borrow from it.
     pub(super) borrowers: [Turns; PRIORITIES],
-    /// Its time among those who borrow.
+    /// Its virtual time among borrowers.
     pub(super) time: u64,
 }
 
@@ -107,7 +107,7 @@ impl LockedClass {
     }
 
     /// Charges `bytes` at the ceiling and, where `rate` is true, at the rate. Otherwise they are
-    /// borrowed, and what has been earned meanwhile is kept without a bound, as in the kernel.
+    /// borrowed, and tokens earned meanwhile are kept without a bound, as in the kernel.
     pub(super) fn charge(&mut self, bytes: Bytes, rate: bool, now: Nanos) {
         let passed = self.passed(now);
         let account = |tokens: i64, most: i64, pace: &Pace| {
@@ -121,7 +121,7 @@ impl LockedClass {
         self.at = self.at.max(now);
     }
 
-    /// Takes back what was charged and not used.
+    /// Takes back an unused charge.
     pub(super) fn put_back(&mut self, bytes: Bytes, rate: bool) {
         self.tokens += if rate { self.rate.span(bytes) } else { 0 };
         self.ctokens += self.ceil.span(bytes);
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use narrows_units::wire::Overhead;
 
-    /// 1 Gbit/s assured, 2 at most: 8 and 4 ns a byte.
+    /// 1 Gbit/s assured, 2 at most: 8 and 4 ns per byte.
     fn class() -> LockedClass {
         let (rate, ceil) = (1_000_000_000, 2_000_000_000);
         let mut class = LockedClass::default();

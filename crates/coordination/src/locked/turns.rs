@@ -30,7 +30,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Whether `who`, whose time is `time`, may go now.
+    /// Whether the borrower `who` of virtual time `time` may go now.
     ///
     /// # Errors
     /// The time until which another borrower goes first.

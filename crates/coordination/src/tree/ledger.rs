@@ -19,13 +19,13 @@ impl Ledger {
         self.start(depth, now) + least
     }
 
-    /// Up to when it has been sold, where nothing older than `depth` counts.
+    /// The time up to which it is sold, at most `depth` in the past.
     #[inline]
     fn start(&self, depth: Nanos, now: Nanos) -> Nanos {
         Nanos(self.0.load(Ordering::Relaxed)).max(now - depth)
     }
 
-    /// Sells `span` at `now` if `least` is in credit. What costs more leaves a debt.
+    /// Sells `span` at `now` if `least` is in credit. A larger span leaves a debt.
     #[inline]
     pub(crate) fn sell(&self, span: Nanos, least: Nanos, depth: Nanos, now: Nanos) -> bool {
         let oldest = now - depth;
@@ -47,7 +47,7 @@ impl Ledger {
         }
     }
 
-    /// Sells `span` whatever has been sold. The debt never exceeds `most`.
+    /// Sells `span` unconditionally. The debt never exceeds `most`.
     #[inline]
     pub(crate) fn charge(&self, span: Nanos, depth: Nanos, most: Nanos, now: Nanos) {
         let (oldest, latest) = (now - depth, now + most);
@@ -62,7 +62,7 @@ impl Ledger {
         }
     }
 
-    /// Takes `span` back, which was sold and has not been used.
+    /// Takes back the unused `span`.
     #[inline]
     pub(crate) fn take_back(&self, span: Nanos) {
         // Nothing is ever sold before a depth has passed since the epoch.

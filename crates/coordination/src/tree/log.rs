@@ -12,7 +12,7 @@ const MOST: usize = 4096;
 #[derive(Default)]
 pub(super) struct Log {
     classes: VecDeque<u32>,
-    /// How many there have been before them.
+    /// The number of earlier changes.
     before: u64,
 }
 
@@ -37,7 +37,7 @@ impl Log {
         self.classes.clear();
     }
 
-    /// What has changed since there had been `seen` changes; `None` for anything.
+    /// The changes after the first `seen`; `None` if any class may have changed.
     pub(super) fn since(&self, seen: u64) -> Option<Vec<u32>> {
         let skipped = usize::try_from(seen.checked_sub(self.before)?).ok()?;
         Some(self.classes.iter().skip(skipped).copied().collect())

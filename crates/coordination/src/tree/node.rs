@@ -20,7 +20,7 @@ type ClassCensus = census::Shared<256>;
 #[repr(C, align(64))]
 pub(super) struct Node {
     pub(super) parent: Option<Arc<Self>>,
-    /// Read by every purchase, and written by a change only.
+    /// Read by every purchase, and written only by changes.
     pub(super) terms: Terms,
     /// Its number in the tree.
     pub(super) id: u32,
@@ -29,25 +29,25 @@ pub(super) struct Node {
     pub(super) sales: Sales,
     /// The classes that may borrow from it, by priority. Made with the first of them.
     borrowers: OnceLock<Box<[Race; PRIORITIES]>>,
-    /// Its place in the races of those above it, the parent first.
+    /// Its virtual times in the races of its ancestors, the parent first.
     places: Box<[AtomicU64]>,
     /// The queues that send for it, by the rank of what each sends next; those of the first rank
     /// are in [`Sales`]. Made with the first of them.
     ranks: OnceLock<Box<[Race; RANKS - 1]>>,
-    /// What its queues count together. Made for the first that asks.
+    /// Its queues' common census. Made for the first that asks.
     census: OnceLock<Arc<ClassCensus>>,
 }
 
-/// What purchases write.
+/// The part that purchases write.
 #[derive(Default)]
 #[repr(C, align(64))]
 pub(super) struct Sales {
-    /// Where rate and ceiling are the same, that of the ceiling is for both.
+    /// If rate and ceiling are equal, the ceiling's ledger is for both.
     rate: Ledger,
     pub(super) ceil: Ledger,
-    /// The queues that send for it, where nothing has a rank or the first one.
+    /// The queues that send for it, of the first rank or without ranks.
     queues: Race,
-    /// With what weight and priority it runs in the races above it; 0 while it does not.
+    /// The weight and priority with which it runs in the races above it; 0 while it does not.
     entry: AtomicU64,
 }
 
@@ -69,7 +69,7 @@ impl Node {
         }
     }
 
-    /// Has what a purchase touches of it brought near.
+    /// Prefetches the data that a purchase touches.
     #[inline]
     pub(super) fn prefetch(&self) {
         prefetch(&self.terms);
@@ -82,7 +82,7 @@ impl Node {
         self.places.len()
     }
 
-    /// Those who borrow from it, by priority.
+    /// The races of its borrowers, by priority.
     #[inline]
     pub(super) fn borrowers(&self) -> &[Race; PRIORITIES] {
         self.borrowers.get_or_init(Box::default)
@@ -100,25 +100,25 @@ impl Node {
         &self.ranks.get_or_init(Box::default)[at]
     }
 
-    /// Whether what one of its queues sends next is not of the first rank, or ever was.
+    /// Whether the next packet of any queue has, or ever had, another rank than the first.
     pub(super) fn has_ranks(&self) -> bool {
         self.ranks.get().is_some()
     }
 
-    /// Whether no queue has anything to send for it. Of two that leave races of different ranks at
-    /// once, at least one sees so: each has left its race before the fence, and looks behind it.
+    /// Whether no queue has packets for it. If two leave races of different ranks at once, at least
+    /// one sees this: each has left its race before the fence, and checks after it.
     fn is_idle(&self) -> bool {
         let Some(ranks) = self.ranks.get() else { return self.sales.queues.is_empty() };
         fence(Ordering::SeqCst);
         self.sales.queues.is_empty() && ranks.iter().all(Race::is_empty)
     }
 
-    /// A seat at what its queues count together.
+    /// A seat at its queues' census.
     pub(super) fn census(&self) -> Box<dyn Census> {
         Box::new(Arc::clone(self.census.get_or_init(ClassCensus::new)).seat())
     }
 
-    /// It and those above it.
+    /// The class and its ancestors.
     #[inline]
     pub(super) fn path(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |node| node.parent.as_deref())
@@ -137,7 +137,7 @@ impl Node {
         self.rate_apart().unwrap_or((&self.sales.ceil, self.terms.ceil()))
     }
 
-    /// Its place in the race of the one `steps` above it.
+    /// Its virtual time in the race of the class `steps` above it.
     #[inline]
     pub(super) fn place(&self, steps: usize) -> &AtomicU64 {
         &self.places[steps - 1]
@@ -152,7 +152,7 @@ impl Node {
         }
     }
 
-    /// Does not run there any more, where no queue has anything to send for it.
+    /// Leaves these races, if no queue has packets for it.
     pub(super) fn retire(&self) {
         if self.is_idle() {
             self.exchange(0);

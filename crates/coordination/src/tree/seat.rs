@@ -414,7 +414,7 @@ impl Seat {
             }
             (None, Some(lends), Some(passes)) if passes.when > lends.when => (passes, short | held),
             (None, Some(lends), _) => (lends, short | held),
-            // There is no class, but there is always this one.
+            // Unreachable: the path always includes this class.
             (None, None, _) => return Err(Refusal::alone(now + Nanos(1))),
         };
         let lender = lender.map(|(lender, _)| lender);
@@ -438,8 +438,7 @@ impl Seat {
         Some(Waiting { line: Line { rank, levels, borrows }, races })
     }
 
-    /// Has those who refused know that it waits for them to have more, and the other queues of the
-    /// class.
+    /// Registers at the classes that refused, and at the other queues of the class, that it waits.
     #[cold]
     fn want(&mut self, refusal: &Refusal, now: Nanos) {
         self.wanted_here = self.queues().want(self.place, refusal.until, now);
@@ -457,7 +456,7 @@ impl Seat {
                 let from = place.load(Ordering::Relaxed);
                 let to = race.floor(from, weight);
                 if to != from {
-                    // Where another queue has bought meanwhile, it is no longer so far behind.
+                    // If another queue has bought meanwhile, the class is less far behind.
                     let _ = place.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
                 }
                 self.wanted = race.want(to, refusal.until, now);
@@ -465,7 +464,7 @@ impl Seat {
         }
     }
 
-    /// Has them know that it does not wait any more.
+    /// Withdraws these registrations.
     #[cold]
     fn has_had(&mut self, now: Nanos) {
         let (prio, by) = (self.node.terms.prio(), std::mem::take(&mut self.wanted_by));
@@ -479,7 +478,7 @@ impl Seat {
         }
     }
 
-    /// Buys `bytes` as `offer` has it. Whether it could: otherwise nothing has been bought.
+    /// Buys `bytes` by `offer`. Returns whether it could; otherwise nothing has been bought.
     fn take(&self, bytes: Bytes, offer: &Offer, now: Nanos) -> bool {
         // The look has seen that enough is left for others. This makes sure of the purchase itself.
         let sell = |ledger: &Ledger, Bucket { pace, depth }: Bucket| {
@@ -523,7 +522,7 @@ impl Seat {
         }
     }
 
-    /// Moves the races on for `bytes` that were bought as `offer` has it.
+    /// Advances the races for `bytes` that were bought by `offer`.
     fn run(&mut self, bytes: Bytes, offer: &Offer, now: Nanos) {
         let node = &self.node;
         let queues = node.queues(self.rank);
@@ -573,7 +572,7 @@ impl Seat {
         Some(self.has_bought(bytes, &offer, now))
     }
 
-    /// When the class, which may say `own` for itself, will have `least` bytes at its own rate.
+    /// When the class, with the claim `own`, will have `least` bytes at its own rate.
     fn own_due(&self, least: Bytes, own: Claim, now: Nanos) -> Nanos {
         let (ledger, bucket) = self.node.rate();
         self.ask(ledger, bucket, least, own, now).when
@@ -590,12 +589,12 @@ impl Seat {
             // Another queue was faster.
             return Err(Refusal::alone(now + Nanos(1)));
         }
-        // Who waited for a ceiling is likely to do so again.
+        // A class that waited for a ceiling is likely to do so again.
         self.was_held &= self.was_refused;
         Ok(self.has_bought(bytes, &offer, now))
     }
 
-    /// It has bought `bytes` as `offer` has it.
+    /// Records that it has bought `bytes` by `offer`.
     #[inline]
     fn has_bought(&mut self, bytes: Bytes, offer: &Offer, now: Nanos) -> Grant {
         self.run(bytes, offer, now);
@@ -618,7 +617,7 @@ impl ClassMeter for Seat {
             }
             if !borrow && !self.was_held {
                 if !self.was_refused {
-                    // It has had something since: what it waited for before says nothing.
+                    // It has bought since, so its former wait is outdated.
                     (self.was_refused, self.line) = (true, None);
                 }
                 return Err(self.own_due(least, own, now));

@@ -9,8 +9,8 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use narrows_qdisc::htb::{Class, PRIORITIES};
 use narrows_units::{Bytes, Nanos, Rate};
 
-/// No bucket is smaller than what is earned in this time: a queue that wakes up a little later than
-/// it asked for loses nothing.
+/// No bucket is smaller than this time at its rate, so a queue that wakes up slightly late loses
+/// nothing.
 pub(super) const LEAST_TIME: Nanos = Nanos::from_micros(250);
 
 /// Nor smaller than this many full frames: the one that leaves, and cushions.
