@@ -7,11 +7,11 @@
 //! fairness.
 //!
 //! *Comparable.* Strategies take turns within each round, ratios are taken within a round, and
-//! the median over the rounds counts. Every trial closes its books: packets that came in have
-//! left, were dropped or are still queued, or the run fails.
+//! the median over the rounds counts. Every trial closes its books: packets that arrived have left,
+//! were dropped or are still queued, or the run fails.
 //!
 //! *Undisturbed.* How often a seat touches what others write is counted in trials of their own,
-//! so that counting costs nothing where time is taken.
+//! so that counting costs nothing if time is taken.
 //!
 //! Beside the strategies stand the two costs of a [shared cache line](line) on this
 //! machine: whatever they do, their contention is made of these. The simulator's cores pay them.

@@ -56,7 +56,7 @@ pub struct Row {
     pub operation: &'static str,
     /// Among how many subscribers.
     pub subscribers: u32,
-    /// Processor time, in milliseconds.
+    /// CPU time, in milliseconds.
     pub ms: f64,
 }
 
@@ -91,7 +91,7 @@ pub fn steps(options: &Options) -> u64 {
 /// Measures. Calls `begin` with the title of each step at its start.
 ///
 /// # Errors
-/// Where a command fails that the benchmark gives.
+/// If a command fails that the benchmark gives.
 pub fn run(options: &Options, mut begin: impl FnMut(&str)) -> Result<Report> {
     let mut report = Report { rows: Vec::new(), sizes: Vec::new() };
     // Memory freed by one would be reused by the next, which would seem to take none.

@@ -1,4 +1,4 @@
-//! The processor time of one thread.
+//! The CPU time of one thread.
 
 use rustix::time::{ClockId, clock_gettime};
 

@@ -1,7 +1,7 @@
 //! A worker's cost of measuring round trips.
 //!
 //! A million packets a second by a virtual clock, of 4096 connections whose shares fall as 1, 1/2,
-//! 1/3 …, as one worker forwards them: each packet comes in at a port, and leaves through the other
+//! 1/3 …, as one worker forwards them: each packet arrives at a port, and leaves through the other
 //! one. Two in three carry data, and each third acknowledges that with the echo of a time stamp of
 //! 20 ms before. Where there is nothing to learn the same packets are UDP. Headers are in the
 //! cache, as for a worker that reads them anyway. The floor is the same loop, which writes numbers

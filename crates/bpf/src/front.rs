@@ -52,7 +52,7 @@ impl Front {
     /// anywhere, and counts and polices in `maps`.
     ///
     /// # Errors
-    /// Where the kernel refuses it.
+    /// If the kernel refuses it.
     pub fn load(
         port: FrontPort,
         terms: &[Term],
@@ -99,7 +99,7 @@ impl Front {
     /// Has what is not dropped go on to `program`.
     ///
     /// # Errors
-    /// Where the kernel does not take it; it goes on to where it went.
+    /// If the kernel does not take it; it goes on to where it went.
     pub(crate) fn lead_to(&self, program: BorrowedFd<'_>) -> Result<(), libbpf_rs::Error> {
         let fd = program.as_raw_fd();
         self.plane.update(&0_u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)

@@ -28,7 +28,7 @@ const HEARTS: usize = 256;
 /// `struct heart` of `programs/heartbeat.h`.
 #[repr(C, align(64))]
 struct Cell {
-    /// By the kernel's monotonic clock, in nanoseconds; 0 where there is no worker.
+    /// By the kernel's monotonic clock, in nanoseconds; 0 if there is no worker.
     beat: AtomicU64,
     /// How often the worker found that it had been silent for too long.
     silences: AtomicU64,

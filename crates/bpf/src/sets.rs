@@ -202,7 +202,7 @@ impl SetTables {
     }
 
     /// Packets and bytes of the member `key` of the set whose contents have that number; `None`
-    /// where nothing is counted.
+    /// if nothing is counted.
     pub fn counted(&self, contents: u64, key: &Key) -> Option<(u64, u64)> {
         self.contents.get(&contents)?.members.as_ref()?.counted(key)
     }

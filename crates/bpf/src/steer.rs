@@ -58,7 +58,7 @@ pub enum SteerError {
     Attach(#[from] AttachError),
 }
 
-/// What became of the frames that came in at a port since the program was attached.
+/// What became of the frames that arrived at a port since the program was attached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Verdicts {
     /// Handed to a worker's socket.
@@ -203,7 +203,7 @@ impl Steer {
     /// Sends the frames of `queue` to `socket`, which is bound to it.
     ///
     /// # Errors
-    /// Where the kernel does not take the socket.
+    /// If the kernel does not take the socket.
     pub fn serve(&self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), SteerError> {
         let fd = socket.as_raw_fd() as u32;
         self.sockets
@@ -215,8 +215,8 @@ impl Steer {
     /// it decides about the frames that arrive there.
     ///
     /// # Errors
-    /// Where the kernel refuses: no XDP in the driver, an MTU too large for it, another
-    /// program attached.
+    /// If the kernel refuses: no XDP in the driver, an MTU too large for it, another program
+    /// attached.
     pub fn attach(&mut self, ifindex: u32, mode: XdpMode) -> Result<(), SteerError> {
         self.link = Some(attach(self.attached(), ifindex, mode)?);
         Ok(())
@@ -226,7 +226,7 @@ impl Steer {
     /// into its place, so that no frame goes without one, and holds the link from then on.
     ///
     /// # Errors
-    /// Where the kernel refuses; the other program stays then.
+    /// If the kernel refuses; the other program stays then.
     pub fn take_over(&mut self, link: OwnedFd) -> Result<(), SteerError> {
         replace(link.as_fd(), self.attached()).map_err(SteerError::Replace)?;
         self.link = Some(link);
@@ -251,7 +251,7 @@ impl Steer {
     /// [`translation`](crate::translation) to read, or has it stop doing so.
     ///
     /// # Errors
-    /// Where the kernel offers no look-up, as of now ([`SteerError::NoLookUp`]), or the attached
+    /// If the kernel offers no look-up, as of now ([`SteerError::NoLookUp`]), or the attached
     /// program cannot be replaced; all is as it was then.
     pub fn look_up(&mut self, wanted: bool) -> Result<(), SteerError> {
         if wanted == self.looks_up {
@@ -276,7 +276,7 @@ impl Steer {
     /// the new one.
     ///
     /// # Errors
-    /// Where the kernel refuses; all is as it was then.
+    /// If the kernel refuses; all is as it was then.
     pub fn put_in_front(&mut self, front: Option<Front>) -> Result<(), SteerError> {
         let program = self.program().as_fd();
         if let Some(front) = &front {
@@ -320,7 +320,7 @@ impl Steer {
     /// What became of the frames so far.
     ///
     /// # Errors
-    /// Where the counters cannot be read.
+    /// If the counters cannot be read.
     pub fn verdicts(&self) -> Result<Verdicts, SteerError> {
         let sum = |verdict: u32| {
             let slots = self

@@ -1,7 +1,7 @@
 //! The tree's meter, compiled for the host and asked at any time one likes.
 //!
-//! The program's own C (`programs/meter.h`, `programs/share_out.h`) over memory in the place of
-//! maps. So a simulation runs what the driver runs, and a test holds one against the other.
+//! The program's own C (`programs/meter.h`, `programs/share_out.h`) over memory instead of maps. So
+//! a simulation runs what the driver runs, and a test holds one against the other.
 //!
 //! Non-goals: filters, frames, and CPUs that are at it at the same time: they take turns.
 #![allow(unsafe_code)]
@@ -57,7 +57,7 @@ impl Stepped {
     /// CPUs.
     ///
     /// # Panics
-    /// Where there is no memory, or a number is too large.
+    /// If there is no memory, or a number is too large.
     pub fn new(cpus: u32, classes: &BTreeMap<u32, Class>) -> Self {
         // SAFETY: allocates, and nothing else.
         let raw = NonNull::new(unsafe { stepped_new(cpus) });
@@ -75,7 +75,7 @@ impl Stepped {
     /// the CPU asked the classes for it; else it was charged to what the CPU had bought.
     ///
     /// # Panics
-    /// Where there is no such CPU or class.
+    /// If there is no such CPU or class.
     pub fn meter(&mut self, now: Nanos, cpu: u32, leaf: u32, cost: u64) -> (Answer, bool) {
         assert!(cpu < self.cpus && leaf < CLASSES_MAX, "there is no class {leaf} on CPU {cpu}");
         let mut asked = 0;

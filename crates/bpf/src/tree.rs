@@ -106,7 +106,7 @@ pub struct Seat {
     pub marked: u64,
 }
 
-/// What became of the frames that came in at a port, all CPUs together: each is in one of these.
+/// What became of the frames that arrived at a port, all CPUs together: each is in one of these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Addressed to this box and given to its kernel.
@@ -154,7 +154,7 @@ pub struct Tree {
     maps: Maps,
     /// The plan in force, and its number.
     current: (u32, Image),
-    /// The masks and rules whose tables are laid out under each number; `None` where that failed.
+    /// The masks and rules whose tables are laid out under each number; `None` if that failed.
     laid_out: [Option<(Vec<Mask>, Vec<Rule>)>; 2],
 }
 
@@ -280,7 +280,7 @@ impl Tree {
     /// decides about the frames that arrive there.
     ///
     /// # Errors
-    /// Where the kernel refuses: no XDP in the driver, an MTU too large for it, another program
+    /// If the kernel refuses: no XDP in the driver, an MTU too large for it, another program
     /// attached.
     pub fn attach(&mut self, ifindex: u32, mode: XdpMode) -> Result<(), TreeError> {
         self.link = Some(attach(self.first(self.front.as_ref()), ifindex, mode)?);
@@ -291,7 +291,7 @@ impl Tree {
     /// the new one.
     ///
     /// # Errors
-    /// Where the kernel refuses; all is as it was then.
+    /// If the kernel refuses; all is as it was then.
     pub fn put_in_front(&mut self, front: Option<Front>) -> Result<(), TreeError> {
         if let Some(front) = &front {
             front.lead_to(self.program.as_fd()).map_err(TreeError::Front)?;
@@ -312,7 +312,7 @@ impl Tree {
     /// as for a missing port: a driver that does not accept frames yet would lose them uncounted.
     ///
     /// # Errors
-    /// Where there is no such interface.
+    /// If there is no such interface.
     pub fn connect(&self, other: u32) -> Result<(), TreeError> {
         update("other_port", &self.maps.other_port, &ONLY, &other.to_ne_bytes())
     }
@@ -331,7 +331,7 @@ impl Tree {
     /// The counters of the class with this number; number 0 counts packets without a class.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// If it cannot be read.
     pub fn seat(&self, class: u32) -> Result<Seat, TreeError> {
         let [
             _,
@@ -353,7 +353,7 @@ impl Tree {
     /// What became of the frames so far.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// If it cannot be read.
     pub fn totals(&self) -> Result<Totals, TreeError> {
         let [
             to_self,

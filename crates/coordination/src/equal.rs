@@ -195,8 +195,7 @@ impl Seat {
     }
 }
 
-/// One of `active` equal parts of `whole`, but large enough for a packet of `cost` where the
-/// whole is.
+/// One of `active` equal parts of `whole`, but large enough for a packet of `cost` if the whole is.
 fn part(whole: Shape, active: u32, cost: Bytes) -> Shape {
     let parts = u64::from(active.max(1));
     let rate = |rate: Rate| Rate::from_bits_per_sec(rate.bits_per_sec() / parts);

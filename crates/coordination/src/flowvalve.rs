@@ -22,7 +22,7 @@
 //! (The simulator drops at once, too, as the network processor does, `narrows sim flowvalve-11a`.)
 //! Bytes are counted when they are forwarded; Algorithm 1 counts in line 5 packets that it may drop
 //! in line 16, which contradicts Eq. 3. HTB's words say more than a weight: `rate` is assured to
-//! classes of any priority, which gives the paper's conditions ("at least 2 Gbit/s, where there are
+//! classes of any priority, which gives the paper's conditions ("at least 2 Gbit/s, if there are
 //! 4") without templates of their own, and `ceil` is a third bucket, because nothing else limits
 //! what a class borrows. A class whose label names no lenders borrows from its siblings and from
 //! those above.

@@ -69,7 +69,7 @@ impl Model {
         }
     }
 
-    /// The round trip, where there is one.
+    /// The round trip, if there is one.
     fn comes(&mut self, host: u32, echo: u32, now: Nanos) -> Option<Nanos> {
         let (_, left) = self.under_way.get(&host).filter(|(value, _)| *value == echo).copied()?;
         self.under_way.remove(&host);

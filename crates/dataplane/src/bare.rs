@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const NAP: Nanos = Nanos::from_millis(50);
 
 /// Forwards on core `cpu` until `stop` is set. Returns the packets forwarded in each
-/// direction and the processor time that this thread used.
+/// direction and the CPU time that this thread used.
 pub(crate) fn forward(mut io: XdpIo, cpu: usize, stop: &AtomicBool) -> ([u64; 2], Nanos) {
     settle(cpu);
     let mut packets = Packets::new(io.frame_count());

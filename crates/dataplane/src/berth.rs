@@ -40,7 +40,7 @@ impl Berth {
     /// Hands `runner` over.
     ///
     /// # Errors
-    /// With the runner itself, where there is no thread any more.
+    /// With the runner itself, if there is no thread any more.
     pub(crate) fn put(&self, runner: Box<Runner>) -> Result<(), Box<Runner>> {
         let mut arrived = self.arrived();
         if arrived.is_closed {

@@ -108,7 +108,7 @@ pub enum Answer {
     LetGo,
     /// The ports are joined again, or would be.
     Joined {
-        /// How they are joined; none where they cannot be at the moment.
+        /// How they are joined; none if they cannot be at the moment.
         mode: Option<String>,
         /// If not, what is missing.
         waiting_for: Option<String>,
@@ -128,7 +128,7 @@ pub enum Answer {
     },
     /// Progress of a batch: the lines up to this one are done. The answer follows.
     Working {
-        /// The line's number, from 1; 0 where none is done.
+        /// The line's number, from 1; 0 if none is done.
         line: usize,
     },
     /// How far an upgrade is, and how the last one ended.

@@ -69,7 +69,7 @@ pub(crate) struct Crew {
     runners: Vec<Box<Runner>>,
     polled: PollSet,
     gauge: Gauge,
-    /// Processor time of the thread that its workers' books have in them.
+    /// CPU time of the thread that its workers' books have in them.
     accounted: Nanos,
     /// When it started to work without a pause, as of its last check.
     awake: Streak,
@@ -81,8 +81,8 @@ enum Streak {
     /// It has just slept.
     None,
     Since(Nanos),
-    /// For a while already, since then and this processor time: it may have had to wait for its
-    /// core, which is no work.
+    /// For a while already, since then and this CPU time: it may have had to wait for its core,
+    /// which is no work.
     Long(Nanos, Nanos),
 }
 
@@ -257,7 +257,7 @@ impl Crew {
         }
     }
 
-    /// Divides the processor time that is in no books yet among the workers, by how often each had
+    /// Divides the CPU time that is in no books yet among the workers, by how often each had
     /// something to do.
     #[cold]
     fn account(&mut self) {

@@ -34,7 +34,7 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// All frames of `part`, divided into `shares` by the port at which packets come in.
+    /// All frames of `part`, divided into `shares` by the port at which packets arrive.
     ///
     /// # Panics
     /// Where `part` has another number of frames than the shares take.
@@ -156,8 +156,8 @@ impl Frames {
         self.part.bytes(addr, len).unwrap_or_default()
     }
 
-    /// The `len` bytes in front of `packet`; none where its first frame does not begin that far
-    /// in front.
+    /// The `len` bytes in front of `packet`; none if its first frame does not begin that far in
+    /// front.
     #[inline]
     pub(crate) fn before(&self, packet: PacketId, len: u32) -> &[u8] {
         let Location { addr, .. } = self.locations[packet.0 as usize];

@@ -69,11 +69,11 @@ struct Seat {
 }
 
 impl PortFront {
-    /// Has `put` put `terms` in front of the plane's program at `port`, or nothing where there are
+    /// Has `put` put `terms` in front of the plane's program at `port`, or nothing if there are
     /// none. No frame goes without the ones or the others.
     ///
     /// # Errors
-    /// Where the kernel refuses; all is as it was then.
+    /// If the kernel refuses; all is as it was then.
     pub(crate) fn set<E: Into<FrontError>>(
         &mut self,
         terms: &Terms,

@@ -232,7 +232,7 @@ impl Instance {
     /// offloads.
     ///
     /// # Errors
-    /// Where they cannot be joined as they are now. Nothing is left changed then.
+    /// If they cannot be joined as they are now. Nothing is left changed then.
     pub(crate) fn start(
         options: InstanceOptions,
         policy: Policy,
@@ -306,7 +306,7 @@ impl Instance {
     /// another packet; of several policies only the last.
     ///
     /// # Errors
-    /// Where it does not fit the ports.
+    /// If it does not fit the ports.
     pub fn apply(&mut self, policy: Policy) -> Result<(), InstanceError> {
         self.check_ports(&policy)?;
         let mut changes = Vec::new();
@@ -438,7 +438,7 @@ impl Instance {
     }
 
     /// The workers that do not come round, for whatever reason, each with how long it has been so.
-    /// The steering programs pass them by; none where nothing is joined.
+    /// The steering programs pass them by; none if nothing is joined.
     pub fn silent_workers(&self) -> Vec<SilentWorker> {
         self.plane.as_ref().map(|plane| plane.silent()).unwrap_or_default()
     }
@@ -590,7 +590,7 @@ impl Instance {
     /// Lets go of the ports, which traffic then passes as if this process were gone, for `why`.
     ///
     /// # Errors
-    /// Where they were let go already.
+    /// If they were let go already.
     pub(crate) fn let_go(&mut self, why: String) -> Result<(), InstanceError> {
         if let Some(other) = &self.let_go {
             return Err(InstanceError::LetGo(other.clone()));

@@ -191,7 +191,7 @@ impl<D: Switches> Repairs<D> {
                 Err(error) => log::warn!("{}: {error}", watched.device.name()),
             }
         }
-        // There is none where nothing was switched off.
+        // There is none if nothing was switched off.
         let _ = std::fs::remove_file(&self.record);
     }
 }

@@ -220,7 +220,7 @@ impl Owners {
         direction.sending += 1;
     }
 
-    /// The kernel is done with `frame`. False where it did not have it to send; then nothing has
+    /// The kernel is done with `frame`. False if it did not have it to send; then nothing has
     /// changed.
     #[inline]
     pub(crate) fn completed(&mut self, frame: u32) -> bool {

@@ -54,13 +54,13 @@ pub(crate) trait Plane: LooksUp {
     /// both.
     ///
     /// # Errors
-    /// Where the kernel does not take it, for want of memory: the present one goes on then.
+    /// If the kernel does not take it, for lack of memory: the present one goes on then.
     fn install(&mut self, side: Side, plan: Plan) -> Result<(), InstanceError>;
 
     /// Replaces the filters in front of `side` by `terms`, which look up in `tables`.
     ///
     /// # Errors
-    /// Where the kernel does not take them: what is there goes on then.
+    /// If the kernel does not take them: what is there goes on then.
     fn put_in_front(
         &mut self,
         side: Side,
@@ -130,7 +130,7 @@ pub(crate) struct Mode {
     /// Where the program of each port runs.
     pub(crate) xdp: [XdpMode; 2],
     /// Who copies frames to and from workers, and the size of a frame's buffer in bytes; `None`
-    /// where frames stay in the driver.
+    /// if frames stay in the driver.
     pub(crate) frames: Option<(CopyMode, u32)>,
 }
 

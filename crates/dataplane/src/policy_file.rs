@@ -62,7 +62,7 @@ impl Display for Mistakes {
 /// in the file keep the one that they have in `running`.
 ///
 /// # Errors
-/// Where the file cannot be read or has a mistake.
+/// If the file cannot be read or has a mistake.
 pub(crate) fn load(
     path: &Path,
     ports: &[String; 2],

@@ -12,8 +12,7 @@ pub(crate) struct PortFacts {
     pub(crate) mtu: u32,
     /// RX and TX queue pairs in use.
     pub(crate) queues: u32,
-    /// Descriptors of the device's own ring of each RX queue; 0 where it has none or does not
-    /// say.
+    /// Descriptors of the device's own ring of each RX queue; 0 if it has none or does not say.
     pub(crate) rx_ring: u32,
     /// All queues, paired or not.
     pub(crate) counts: QueueCounts,
@@ -25,7 +24,7 @@ impl PortFacts {
     /// Those of the interface `name`.
     ///
     /// # Errors
-    /// Where it cannot be read, or is down.
+    /// If it cannot be read, or is down.
     pub(crate) fn read(name: &str) -> Result<Self, InstanceError> {
         let link = Link::by_name(name)?;
         if !link.status.up {

@@ -121,7 +121,7 @@ pub enum RunError {
 /// then there is no final report. `ready` is called once packets are forwarded.
 ///
 /// # Errors
-/// Where the ports cannot be joined; nothing is left changed then.
+/// If the ports cannot be joined; nothing is left changed then.
 pub fn run(
     options: RunOptions,
     ready: impl FnOnce(&Instance),
@@ -346,11 +346,11 @@ fn standing(instance: &Instance, refused: Option<&str>) -> String {
 }
 
 /// Forwards between `ports` without anything in between until a signal asks to stop, and
-/// returns the packets forwarded in each direction with the processor time that it took: the
-/// floor for benchmarks.
+/// returns the packets forwarded in each direction with the CPU time that it took: the floor for
+/// benchmarks.
 ///
 /// # Errors
-/// Where the ports cannot be joined.
+/// If the ports cannot be joined.
 pub fn run_bare(
     ports: &[String; 2],
     session: &SessionOptions,

@@ -58,7 +58,7 @@ pub(crate) struct Standing {
 /// A worker's counters, all taken between two steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WorkerReport {
-    /// By the port at which packets came in.
+    /// By the port at which packets arrived.
     pub(crate) paths: [PathCounters; 2],
     /// By the port through which they leave.
     pub(crate) backlogs: [Backlog; 2],
@@ -120,7 +120,7 @@ pub(crate) struct Runner {
     blocked_wait: Nanos,
     /// How long it may sleep at most, and what ends that.
     rest: (Nanos, Pause),
-    /// Turns in which it had something to do, since its processor time was last settled.
+    /// Turns in which it had something to do, since its CPU time was last settled.
     pub(crate) busy_turns: u64,
     busy: Nanos,
     idle: Nanos,

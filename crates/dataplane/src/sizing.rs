@@ -21,7 +21,7 @@ use narrows_xsk::CopyMode;
 pub(crate) struct Sizing {
     /// How packets lie in frames.
     pub(crate) buffer: Buffer,
-    /// Frames of each worker, by the port at which packets come in.
+    /// Frames of each worker, by the port at which packets arrive.
     pub(crate) shares: [Share; 2],
 }
 

@@ -30,7 +30,7 @@ impl StandBy {
     /// Makes sure of it at the start.
     ///
     /// # Errors
-    /// Where it cannot be had. Nothing is left changed then.
+    /// If it cannot be had. Nothing is left changed then.
     pub(crate) fn prepare(&mut self, ports: &[String; 2]) -> Result<(), InstanceError> {
         match self.mode {
             FailMode::Open => self.bridge = Some(bridge::prepare(&ports[0], &ports[1])?),
@@ -49,7 +49,7 @@ impl StandBy {
     /// Looks whether it still holds, and puts it right where it does not.
     ///
     /// # Errors
-    /// Where the ports must not be forwarded between as they are now.
+    /// If the ports must not be forwarded between as they are now.
     pub(crate) fn watch(
         &mut self,
         ports: &[String; 2],

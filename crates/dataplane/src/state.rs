@@ -29,7 +29,7 @@ impl StateFile {
         &self.path
     }
 
-    /// The policy that was kept; `None` where there is no file yet.
+    /// The policy that was kept; `None` if there is no file yet.
     ///
     /// # Errors
     /// If the file exists but cannot be read or has mistakes.
@@ -45,7 +45,7 @@ impl StateFile {
         }
     }
 
-    /// Writes `policy` where the file does not have it yet.
+    /// Writes `policy` if the file does not have it yet.
     ///
     /// # Errors
     /// Why it cannot be written; the file is as it was. [`Failed::News`] the first time.

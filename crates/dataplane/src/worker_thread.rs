@@ -105,8 +105,8 @@ impl WorkerThread {
         self.mailbox.put(|mail| mail.stop = true);
     }
 
-    /// Waits for the last report of a worker that was told to stop; `None` where it has not ended
-    /// at `deadline`. Its queue stays taken then until it does, or the process ends.
+    /// Waits for the last report of a worker that was told to stop; `None` if it has not ended at
+    /// `deadline`. Its queue stays taken then until it does, or the process ends.
     pub(crate) fn last_word(&self, deadline: Instant) -> Option<WorkerReport> {
         let left = deadline.saturating_duration_since(Instant::now());
         self.last_word.recv_timeout(left).ok()

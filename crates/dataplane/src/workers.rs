@@ -119,7 +119,7 @@ impl Workers {
         known.clone()
     }
 
-    /// What sockets each has, for another process; `None` where one does not answer within `time`.
+    /// What sockets each has, for another process; `None` if one does not answer within `time`.
     pub(crate) fn sockets(&self, time: Duration) -> Option<Vec<WorkerSockets>> {
         let end = Instant::now() + time;
         let asked: Vec<_> = self.threads.iter().map(WorkerThread::sockets).collect();

@@ -150,7 +150,7 @@ impl<Q: Queue> XdpIo<Q> {
     }
 
     /// Takes in a packet that another process received at `ingress` into `frames`: which it is and
-    /// how long. `None` where they are not this worker's.
+    /// how long. `None` if they are not this worker's.
     pub(crate) fn adopt(&mut self, ingress: Side, frames: &[Frame]) -> Option<(PacketId, u32)> {
         self.piece(ingress, frames).map(|piece| (piece.packet, piece.len))
     }
@@ -206,8 +206,8 @@ impl<Q: Queue> XdpIo<Q> {
         }
     }
 
-    /// Puts free frames into the fill ring of `side`, as many as reception may have, where there
-    /// is room for a batch.
+    /// Puts free frames into the fill ring of `side`, as many as reception may have, if there is
+    /// room for a batch.
     fn restock(&mut self, side: Side) {
         let queue = &mut self.queues[side.index()].queue;
         let fill = queue.fill();

@@ -142,7 +142,7 @@ pub enum PolicyError {
         /// The place of its qdisc.
         at: Parent,
     },
-    /// `change` where there is no qdisc to change.
+    /// `change` if there is no qdisc to change.
     #[error(
         "Qdisc not found. To create specify NLM_F_CREATE flag. Nothing was set here: use add or replace."
     )]

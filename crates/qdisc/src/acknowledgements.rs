@@ -20,7 +20,7 @@ impl Acknowledgements {
         self.since = now + Nanos(1);
     }
 
-    /// What `id` acknowledges; nothing where that was not read.
+    /// What `id` acknowledges; nothing if that was not read.
     #[inline]
     pub(crate) fn of(self, packets: &Packets, id: PacketId) -> Acknowledgement {
         if packets.meta(id).arrival < self.since {

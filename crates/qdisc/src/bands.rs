@@ -84,7 +84,7 @@ pub struct Config {
 pub struct Class {
     /// Its number.
     pub id: u16,
-    /// How much it sends in a turn; `None` where it has a place in the order.
+    /// How much it sends in a turn; `None` if it has a place in the order.
     pub quantum: Option<u32>,
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct Bands {
     config: Config,
     level: u8,
     reading: Reading,
-    /// By number, the place of a class in the next table and one more; 0 where there is none.
+    /// By number, the place of a class in the next table and one more; 0 if there is none.
     places: Vec<u32>,
     classes: Vec<class::Class>,
     /// How many of them have a place in the order.
@@ -139,7 +139,7 @@ pub(crate) struct Bands {
 
 impl Bands {
     /// # Panics
-    /// Where there is not one qdisc for each class.
+    /// If there is not one qdisc for each class.
     pub(crate) fn new(
         config: Config,
         level: u8,

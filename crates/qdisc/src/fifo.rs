@@ -4,9 +4,9 @@
 //! `bfifo` while the packet still fits below its limit in bytes. The last to come is the one
 //! to be dropped.
 //!
-//! `noqueue` is a FIFO as well. A packet that comes in must stand somewhere until the worker
-//! has a TX batch together, so it gets [`NOQUEUE_STAGING`] places and no more: while the ring
-//! takes nothing and these are full, arrivals are dropped as [`DropReason::RingFull`].
+//! `noqueue` is a FIFO as well. A packet that arrives must stand somewhere until the worker has a
+//! TX batch together, so it gets [`NOQUEUE_STAGING`] places and no more: while the ring takes
+//! nothing and these are full, arrivals are dropped as [`DropReason::RingFull`].
 //!
 //! Cost: O(1) a packet, its metadata the only memory touched.
 

@@ -45,7 +45,7 @@ pub(crate) trait Chained {
 /// Flows, by place and by key.
 pub(crate) struct FlowTable<F> {
     flows: Vec<F>,
-    /// The first flow of each chain, plus one; zero where there is none. A power of two of them, in
+    /// The first flow of each chain, plus one; zero if there is none. A power of two of them, in
     /// memory that is provided when it is touched.
     buckets: Box<[u32]>,
     /// Places that are free, linked as chains are.

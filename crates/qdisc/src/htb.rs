@@ -145,7 +145,7 @@ impl Htb {
         }
     }
 
-    /// The place of the leaf for packets of `class`; `None` where they have none.
+    /// The place of the leaf for packets of `class`; `None` if they have none.
     #[inline]
     fn place_of(&mut self, class: u32) -> Option<u32> {
         match self.places.get(class as usize) {

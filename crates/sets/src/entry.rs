@@ -113,7 +113,7 @@ fn fewest(first: u32, last: u32) -> Vec<Key> {
     keys
 }
 
-/// The ends of `A-B`; `None` where it is no range.
+/// The ends of `A-B`; `None` if it is no range.
 fn range(text: &str, family: Family) -> Result<Option<(u32, u32)>, String> {
     let Some((first, last)) = text.split_once('-') else { return Ok(None) };
     if family == Family::Inet6 {

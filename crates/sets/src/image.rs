@@ -24,7 +24,7 @@
 //!
 //! Sources: the layout of IPv4 is that of Degermark et al., "Small forwarding tables for fast
 //! routing look-ups" (SIGCOMM 1997); counts in bitmaps are those of poptrie (Asai and Ohara,
-//! SIGCOMM 2015), with bits in the place of next hops.
+//! SIGCOMM 2015), with bits instead of next hops.
 
 mod block;
 mod flip;

@@ -17,9 +17,9 @@ pub struct Key {
     address: [u8; 16],
     /// How many bits of it count.
     len: PrefixLen,
-    /// What IP carries; 0 where the set has no ports.
+    /// What IP carries; 0 if the set has no ports.
     protocol: u8,
-    /// The port; 0 where the set has none.
+    /// The port; 0 if the set has none.
     port: u16,
 }
 

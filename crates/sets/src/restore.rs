@@ -26,7 +26,7 @@ impl Restore {
         Self { text, done: 0, next: first, may_exist, failure: None }
     }
 
-    /// Does one line. False where there is nothing more to do.
+    /// Does one line. False if there is nothing more to do.
     pub fn step(&mut self, sets: &mut Sets, now: Nanos, host: &dyn Host) -> bool {
         let rest = self.text.get(self.done..).filter(|_| self.failure.is_none());
         let Some(line) = rest.and_then(|rest| rest.split_inclusive('\n').next()) else {

@@ -76,10 +76,10 @@ pub enum SimError {
 /// Runs `setup`. Reports the finished part (0 to 1) to `progress` now and then.
 ///
 /// # Errors
-/// Where the qdisc's words are refused, or the setup makes no sense.
+/// If the qdisc's words are refused, or the setup makes no sense.
 ///
 /// # Panics
-/// Where the books do not add up: that is a bug, and the message has the seed.
+/// If the books do not add up: that is a bug, and the message has the seed.
 pub fn run(setup: &Setup, progress: &mut dyn FnMut(f64)) -> Result<Outcome, SimError> {
     check(setup)?;
     run_with(setup, traffic::load(setup), progress)
@@ -88,10 +88,10 @@ pub fn run(setup: &Setup, progress: &mut dyn FnMut(f64)) -> Result<Outcome, SimE
 /// The same with custom traffic; the traffic of `setup` then only names the groups of `load`.
 ///
 /// # Errors
-/// Where the qdisc's words are refused, or the setup makes no sense.
+/// If the qdisc's words are refused, or the setup makes no sense.
 ///
 /// # Panics
-/// Where the books do not add up, or `load` has not one source for each queue.
+/// If the books do not add up, or `load` has not one source for each queue.
 pub fn run_with(
     setup: &Setup,
     load: Load,

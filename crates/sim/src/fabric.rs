@@ -52,7 +52,7 @@ use engine::Engine;
 /// `progress`.
 ///
 /// # Errors
-/// Where hosts hold more packets than there can be, or a packet was lost trace of.
+/// If hosts hold more packets than there can be, or a packet was lost trace of.
 pub fn run(
     setup: &Setup,
     structure: Structure,

@@ -34,7 +34,7 @@ pub struct Port {
     /// The words of `tc` behind `qdisc replace dev PORT root`, among them the coordination. Behind
     /// `mq ;` those of the first queue follow, behind the next `;` those of the second, and so on.
     pub qdisc: Vec<String>,
-    /// By queue, how much it counts for; empty where all count the same.
+    /// By queue, how much it counts for; empty if all count the same.
     pub weights: Vec<f64>,
 }
 

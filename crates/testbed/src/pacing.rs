@@ -3,11 +3,11 @@
 //!
 //! *Cost.* Every round measures every qdisc with 16, 64 and 1024 flows, at the same total rate on
 //! the same veths: system calls to send ([kicks](narrows_snapshot::Queue::tx_kicks)), packets per
-//! call, and processor time of Narrows' threads per packet. A port without a qdisc, which sends
-//! packets as they arrive, shows the traffic's own cost. The cost of a qdisc above that in the same
-//! round is the cost of pacing. Its ratio to that of `flowbundler` is what the paper gives as 2.6:
-//! D. Shan et al., "Fast and Accurate Software Traffic Shaping With Inter-Flow Batching" (ToN
-//! 2025), section VI.C, which subtracts the same from its kernel figures.
+//! call, and CPU time of Narrows' threads per packet. A port without a qdisc, which sends packets
+//! as they arrive, shows the traffic's own cost. The cost of a qdisc above that in the same round
+//! is the cost of pacing. Its ratio to that of `flowbundler` is what the paper gives as 2.6: D.
+//! Shan et al., "Fast and Accurate Software Traffic Shaping With Inter-Flow Batching" (ToN 2025),
+//! section VI.C, which subtracts the same from its kernel figures.
 //!
 //! *Accuracy* ([`conformance`]). The times at which the kernel received each packet, for one flow
 //! and for 64 at four rates: the deviation of the rate over short windows, and the gaps between a

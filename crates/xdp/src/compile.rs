@@ -45,7 +45,7 @@ pub struct Compiled {
 /// The program's plan for `plan`. Classes that are in `before` keep their numbers.
 ///
 /// # Errors
-/// Where this plane cannot run it, in a sentence that says what can.
+/// If this plane cannot run it, in a sentence that says what can.
 pub fn compile(plan: &Plan, before: &Numbers) -> Result<Compiled, Refusal> {
     let root = single_root(plan)?;
     if plan.ends.iter().any(|filters| !filters.is_empty()) {
@@ -78,7 +78,7 @@ struct Tree {
     /// The qdisc that has them.
     handle: Handle,
     classes: BTreeMap<u32, Leaf>,
-    /// The class of packets that have none; `None` where they pass, 0 where they are dropped.
+    /// The class of packets that have none; `None` if they pass, 0 if they are dropped.
     otherwise: Option<u32>,
 }
 
@@ -99,7 +99,7 @@ struct Queue {
 }
 
 impl Tree {
-    /// Those below `root`; `None` where nothing there keeps a rate, so that everything passes.
+    /// Those below `root`; `None` if nothing there keeps a rate, so that everything passes.
     fn of(plan: &Plan, root: Key) -> Result<Option<Self>, Refusal> {
         let (Some(config), Some(handle)) = (config(plan, root), root.handle) else {
             return Ok(None);

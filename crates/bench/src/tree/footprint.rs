@@ -55,7 +55,7 @@ impl Footprint {
     }
 }
 
-/// Why there is too little memory for it; `None` where there is enough.
+/// Why there is too little memory for it; `None` if there is enough.
 pub(super) fn shortage(
     program: &Program,
     subject: Subject,

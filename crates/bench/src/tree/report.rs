@@ -30,9 +30,9 @@ pub struct Row {
     pub active: u32,
     /// Threads that share the tree.
     pub threads: usize,
-    /// `virtual`, or `real` where there are threads.
+    /// `virtual`, or `real` if there are threads.
     pub clock: &'static str,
-    /// Enqueue and dequeue, in a thread's processor time; the median over all repeats.
+    /// Enqueue and dequeue, in a thread's CPU time; the median over all repeats.
     pub ns_per_packet: Option<f64>,
     /// The same, the least of all repeats: the undisturbed cost on a shared machine.
     pub best_ns_per_packet: Option<f64>,

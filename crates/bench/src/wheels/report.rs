@@ -39,10 +39,9 @@ pub struct Row {
     pub mean_batch: f64,
     /// The structure's own memory, touched or not.
     pub memory_bytes: usize,
-    /// By how much a packet left before its time, at most; nothing where it looks at no time.
+    /// By how much a packet left before its time, at most; nothing if it looks at no time.
     pub max_early_ns: Option<u64>,
-    /// For how long a packet was refused after its time, at most; nothing where it looks at no
-    /// time.
+    /// For how long a packet was refused after its time, at most; nothing if it looks at no time.
     pub max_late_ns: Option<u64>,
     /// Why its instructions could not be counted.
     #[serde(skip_serializing_if = "Option::is_none")]

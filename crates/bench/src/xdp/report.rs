@@ -32,7 +32,7 @@ pub struct Row {
     pub entries: u32,
     /// Different masks of them.
     pub masks: u32,
-    /// Processor time of a frame on each CPU; the median over all repeats.
+    /// CPU time of a frame on each CPU; the median over all repeats.
     pub ns_per_packet: f64,
     /// The same, the least of all repeats: the undisturbed cost on a shared machine.
     pub best_ns_per_packet: f64,

@@ -107,7 +107,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// Everything, on one CPU and, where there are more, on `cpus`.
+/// Everything, on one CPU and, if there are more, on `cpus`.
 pub(super) fn all(cpus: usize) -> Vec<Shape> {
     const RATES: [(Subject, u32); 5] = [
         (Subject::BucketPercpu, 0),

@@ -52,7 +52,7 @@ impl FrontMaps {
     /// Makes them.
     ///
     /// # Errors
-    /// Where the kernel refuses them.
+    /// If the kernel refuses them.
     pub fn new() -> Result<Self, LoadError> {
         explained(Self::make)
     }

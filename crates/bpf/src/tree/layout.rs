@@ -39,7 +39,7 @@ pub struct Key {
     pub source_port: u16,
     /// The destination's port.
     pub destination_port: u16,
-    /// The EtherType behind all tags; 0 where there is none.
+    /// The EtherType behind all tags; 0 if there is none.
     pub ether_type: u16,
     /// The protocol in the IP packet.
     pub protocol: u8,

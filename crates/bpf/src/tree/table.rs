@@ -6,7 +6,7 @@
 //!
 //! *Sieves.* For a byte of the key, each of its 256 values has a word with a bit for each mask:
 //! whether it has a rule that such a byte may fit. A few bytes are enough; those are taken that
-//! rule out most masks, and none where it would not.
+//! rule out most masks, and none if it would not.
 //!
 //! *Ranks.* Of all rules the first by order decides. A rank is the number of a rule in that order,
 //! from 1 on, so that rank and class fit into a word and the least word decides.
@@ -109,7 +109,7 @@ fn place(key: &[u8; 48], bits: u32) -> u32 {
     (hash >> (64 - bits)) as u32
 }
 
-/// A slot for each of `keys`; `None` where one would be too far from its place.
+/// A slot for each of `keys`; `None` if one would be too far from its place.
 fn places(keys: &[([u8; 48], u64)], bits: u32) -> Option<Vec<u32>> {
     let mut taken = vec![false; (1 << bits) + PROBES_MAX];
     let find = |(key, _): &([u8; 48], u64)| {

@@ -59,7 +59,7 @@ pub(super) struct Terms {
     /// Extra credit reserved for packets that do not yield, if some do. Zero where seats buy in
     /// advance: an urgent packet waits no longer than a lease there.
     pub(super) reserve: Nanos,
-    /// For how long a seat buys in advance; zero where it pays for each packet.
+    /// For how long a seat buys in advance; zero if it pays for each packet.
     pub(super) lease: Nanos,
     /// Between two divisions.
     pub(super) sync_time: Nanos,

@@ -21,8 +21,8 @@ use std::sync::Arc;
 const CUSHION_PART: u64 = 8;
 const CUSHIONS: usize = 4;
 
-/// Above its lender, where there are no races, a class leaves this part more for each priority that
-/// is better than its own.
+/// Above its lender, if there are no races, a class leaves this part more for each priority that is
+/// better than its own.
 const PRIORITY_PART: u64 = 256;
 
 /// At its lender a borrower leaves one step more for each better priority that runs, and one if it

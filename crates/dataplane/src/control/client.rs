@@ -25,7 +25,7 @@ impl Client {
     /// The instances of this network namespace; with `dev` only the one that has that port.
     ///
     /// # Errors
-    /// Where there is none, or this user may not ask.
+    /// If there is none, or this user may not ask.
     pub fn find(dev: Option<&str>) -> Result<Vec<Self>, ControlError> {
         let entries = match folder().and_then(std::fs::read_dir) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -67,7 +67,7 @@ impl Client {
     /// Asks it.
     ///
     /// # Errors
-    /// Where it does not answer.
+    /// If it does not answer.
     pub fn ask(&self, request: &Request) -> Result<Answer, ControlError> {
         self.ask_within(request, ANSWER_TIME)
     }
@@ -75,7 +75,7 @@ impl Client {
     /// Everything about it, or all but its trees of qdiscs and classes.
     ///
     /// # Errors
-    /// Where it does not answer, or refuses to.
+    /// If it does not answer, or refuses to.
     pub fn snapshot(&self, with_trees: bool) -> Result<Snapshot, ControlError> {
         let request = if with_trees { Request::ShowWithTrees } else { Request::Show };
         match self.ask(&request)? {

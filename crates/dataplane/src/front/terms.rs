@@ -13,7 +13,7 @@ use narrows_classify::{
 use narrows_policy::{FrontTerm, SetLookUp};
 use narrows_sets::Sets;
 
-/// A term, and which action each of its steps is; `None` where that counts elsewhere.
+/// A term, and which action each of its steps is; `None` if that counts elsewhere.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Resolved {
     term: Term,

@@ -37,7 +37,7 @@ impl Instance {
     /// What another process needs to prepare itself, with the descriptors that come with it.
     ///
     /// # Errors
-    /// Where it could not go on exactly as this one.
+    /// If it could not go on exactly as this one.
     pub(crate) fn offer(
         &self,
         attempt: u64,
@@ -82,7 +82,7 @@ impl Instance {
     /// Pauses all workers and returns their state. They resume when the [`Standstill`] is dropped.
     ///
     /// # Errors
-    /// Where what was offered does not hold any more, or a worker does not stop within `time`; all
+    /// If what was offered does not hold any more, or a worker does not stop within `time`; all
     /// goes on then.
     pub(crate) fn stand_still(
         &self,

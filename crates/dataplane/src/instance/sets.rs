@@ -18,7 +18,7 @@ impl Instance {
         self.after(reply)
     }
 
-    /// Does one line of `restore`. False where there is nothing more to do.
+    /// Does one line of `restore`. False if there is nothing more to do.
     pub(crate) fn restore_set(&mut self, restore: &mut Restore) -> bool {
         let Self { sets, policy, tables, .. } = self;
         let host = Uses { policy, tables: tables.as_ref() };

@@ -36,7 +36,7 @@ impl PortManifest {
 }
 
 impl Session {
-    /// What another process needs to prepare itself, while this one goes on. `None` where a worker
+    /// What another process needs to prepare itself, while this one goes on. `None` if a worker
     /// does not answer.
     pub(super) fn manifest(&self) -> Option<(SessionManifest, Vec<OwnedFd>)> {
         let Prepared { umem, steers, ports, copy_mode, sizing, .. } = &self.prepared;
@@ -224,7 +224,7 @@ impl Inherited {
     }
 }
 
-/// The first frame of each worker and how many it has; `None` where that is more than can be.
+/// The first frame of each worker and how many it has; `None` if that is more than can be.
 fn parts(workers: &[WorkerManifest]) -> Option<Vec<(u32, u32)>> {
     let mut end = 0u32;
     let part = |worker: &WorkerManifest| {

@@ -104,7 +104,7 @@ impl Giver {
     /// The heir's latest message.
     ///
     /// # Errors
-    /// Where nothing can come of it any more, and why.
+    /// If nothing can come of it any more, and why.
     pub(crate) fn proceed(&mut self) -> Result<Outcome, String> {
         let message = match self.channel.poll() {
             Ok(Some(message)) => message,

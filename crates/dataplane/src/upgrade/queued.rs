@@ -32,7 +32,7 @@ pub struct Queued {
 }
 
 impl Queued {
-    /// Adds a packet that came in at `arrival`. One has at least one frame.
+    /// Adds a packet that arrived at `arrival`. One has at least one frame.
     pub fn push(&mut self, arrival: Nanos, frames: impl Iterator<Item = Frame>) {
         let before = self.frames.len();
         self.frames.extend(frames);

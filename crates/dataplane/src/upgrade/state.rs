@@ -118,7 +118,7 @@ pub struct PortCounted {
     /// By its steering program: handed to workers, for this box, left to the kernel, stalled.
     pub verdicts: [u64; 4],
     /// Lost by its device: received and dropped, with an error, missed; not sent, with an error,
-    /// for want of a carrier.
+    /// for lack of a carrier.
     pub losses: [u64; 6],
 }
 
@@ -163,8 +163,7 @@ impl Contents {
     /// Reads a message.
     ///
     /// # Errors
-    /// Where it is none. Whether its frames are the session's is for
-    /// [`WorkerQueued::fits`] to say.
+    /// If it is none. Whether its frames are the session's is for [`WorkerQueued::fits`] to say.
     pub fn read(bytes: &[u8]) -> Result<Self, StateError> {
         let words = StateError::Malformed("the length of its words");
         let (len, rest) = bytes.split_first_chunk().ok_or(words)?;

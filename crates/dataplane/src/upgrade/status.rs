@@ -41,7 +41,7 @@ pub enum UpgradeStatus {
 }
 
 impl UpgradeStatus {
-    /// The number of the upgrade; 0 where there was none.
+    /// The number of the upgrade; 0 if there was none.
     pub fn attempt(&self) -> u64 {
         match self {
             Self::Never => 0,

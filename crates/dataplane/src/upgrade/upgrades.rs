@@ -20,7 +20,7 @@ const NICE: i32 = -20;
 
 /// See the module's documentation.
 pub(crate) struct Upgrades {
-    /// `None` where it cannot be found out.
+    /// `None` if it cannot be found out.
     origin: Option<Origin>,
     status: UpgradeStatus,
     running: Option<Running>,

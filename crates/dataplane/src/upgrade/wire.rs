@@ -56,7 +56,7 @@ impl Kind {
     ];
 }
 
-/// A message that came in.
+/// A message that arrived.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) kind: Kind,

@@ -1,4 +1,4 @@
-//! A packet comes in: which tin, which flow, and who pays if memory ends.
+//! A packet arrives: which tin, which flow, and who pays if memory ends.
 
 use super::ack_filter::superfluous;
 use super::flow::{Flow, Home, Standing};
@@ -21,7 +21,7 @@ const ACK_SEARCH_MAX: usize = 256;
 /// Where a packet belongs.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
-    /// Its flow, or [`NONE`] where that is not known.
+    /// Its flow, or [`NONE`] if that is not known.
     pub(super) flow: u16,
     pub(super) tin: u8,
     /// Whether its flow is in a way other than the one that its hash names.

@@ -117,8 +117,8 @@ impl Cake {
         true
     }
 
-    /// Looks up the flows of `ids`, where there is but one tin or more, and where packets are
-    /// charged their length or something else.
+    /// Looks up the flows of `ids`, if there is but one tin or more, and where packets are charged
+    /// their length or something else.
     #[inline(always)]
     fn look_up_all<const ONE: bool, const PLAIN: bool>(
         &self,

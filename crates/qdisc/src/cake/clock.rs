@@ -39,8 +39,7 @@ impl PerByte {
         u128::from(self.0) * u128::from(charge)
     }
 
-    /// How long what takes `time` where a byte takes `before`, which is more, takes now; rounded
-    /// up.
+    /// How long what takes `time` if a byte takes `before`, which is more, takes now; rounded up.
     fn instead_of(self, before: Self, time: Nanos) -> Nanos {
         let scaled = u128::from(time.0) * u128::from(self.0);
         Nanos(scaled.div_ceil(u128::from(before.0.max(1))) as u64)

@@ -52,7 +52,7 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    /// The terms for `interval` and `target` where a full frame takes `frame_time`: what cannot be
+    /// The terms for `interval` and `target` if a full frame takes `frame_time`: what cannot be
     /// kept at a low rate is not aimed at.
     pub(super) const fn new(interval: Nanos, target: Nanos, frame_time: Nanos) -> Self {
         let floor = frame_time.0.saturating_mul(3) / 2;

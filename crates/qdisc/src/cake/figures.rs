@@ -17,7 +17,7 @@ pub struct Figures {
     pub network_size: Option<(u32, u32)>,
     /// The same with overhead.
     pub adjusted_size: Option<(u32, u32)>,
-    /// Queues that divide the limit at the moment, as this one sees it; 0 where it has no siblings.
+    /// Queues that divide the limit at the moment, as this one sees it; 0 if it has no siblings.
     pub active_queues: u32,
     /// Instances whose figures these are.
     pub instances: u32,
@@ -48,7 +48,7 @@ pub struct TinFigures {
     pub base_delay: Nanos,
     /// The backlog.
     pub backlog: Bytes,
-    /// Packets that came in, dropped ones included.
+    /// Packets that arrived, dropped ones included.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,

@@ -116,7 +116,7 @@ impl Seat {
         }
     }
 
-    /// What part of the burst keeps what this seat does not use at once; `None` where there is no
+    /// What part of the burst keeps what this seat does not use at once; `None` if there is no
     /// other.
     pub(super) fn part_of_burst(&self) -> Option<Share> {
         match self {

@@ -36,7 +36,7 @@ impl<T: Default> Slab<T> {
     /// A place that was never taken before.
     ///
     /// # Panics
-    /// Where there is none: tables that refer to a slab are smaller.
+    /// If there is none: tables that refer to a slab are smaller.
     #[inline]
     pub(super) fn take(&mut self) -> u16 {
         if !self.has_free() {

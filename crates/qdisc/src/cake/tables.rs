@@ -84,7 +84,7 @@ impl Tables {
         }
     }
 
-    /// The most flows that one of its hosts has, where there are no siblings.
+    /// The most flows that one of its hosts has, if there are no siblings.
     #[inline(always)]
     pub(super) fn own_load(&mut self, flow: &Flow) -> u16 {
         let mut load = 1;

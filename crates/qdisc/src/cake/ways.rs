@@ -51,7 +51,7 @@ pub(super) enum Found {
 /// The slot of a hash: the result of [`Ways::known`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Known {
-    /// [`NONE`] where it is not known.
+    /// [`NONE`] if it is not known.
     pub(super) slot: u16,
     /// Whether it is in another way than the hash names.
     pub(super) is_indirect: bool,

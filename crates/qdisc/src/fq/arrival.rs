@@ -1,4 +1,4 @@
-//! A packet comes in: which band, which flow, and whether there is room.
+//! A packet arrives: which band, which flow, and whether there is room.
 
 use super::flow::Standing;
 use super::{Beyond, Fq};

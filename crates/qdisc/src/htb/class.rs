@@ -76,7 +76,7 @@ pub trait ClassMeter: Send {
     }
 
     /// When the class, or one less than `level` above it, will have `least` bytes, or
-    /// [`Nanos::MAX`] where it cannot say.
+    /// [`Nanos::MAX`] if it cannot say.
     fn due_below(&mut self, _level: u8, _least: Bytes, _now: Nanos) -> Nanos {
         Nanos::MAX
     }
@@ -136,7 +136,7 @@ pub trait TreeMeter: Send {
     fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>>;
 
     /// The queue's seat at what the queues of the class `id` count together, for a qdisc that
-    /// shares out by host or class. `None` where no other queue sends for it.
+    /// shares out by host or class. `None` if no other queue sends for it.
     fn census(&self, _id: u32) -> Option<Box<dyn Census>> {
         None
     }
@@ -146,7 +146,7 @@ pub trait TreeMeter: Send {
         false
     }
 
-    /// The classes that came, went or changed since this was asked last; `None` where any may have.
+    /// The classes that came, went or changed since this was asked last; `None` if any may have.
     fn changes(&mut self) -> Option<Vec<u32>> {
         None
     }

@@ -131,7 +131,7 @@ impl Bundles {
         now < self.any_until && now < self.bound_until[own]
     }
 
-    /// Binds `destination` where it is congested.
+    /// Binds `destination` if it is congested.
     #[inline]
     fn look(&mut self, destination: u32, known: Rate, now: Nanos) {
         let Some(safeguard) = &mut self.safeguard else { return };

@@ -20,7 +20,7 @@ pub struct Figures {
     pub horizon_caps: u64,
     /// Returned packets that reported congestion towards their senders.
     pub congestion: u64,
-    /// What queue management has done, where there is any.
+    /// What queue management has done, if there is any.
     pub codel: Option<Signals>,
     /// Memory of the instance itself: flows and what holds packets, untouched parts included.
     pub memory: Bytes,

@@ -19,7 +19,7 @@ impl Flip {
     }
 }
 
-/// Whether what `element` of `set` covers is in, as an image has it: of members with ports, where
+/// Whether what `element` of `set` covers is in, as an image has it: of members with ports, if
 /// there is anything to look up.
 fn says(set: &Set, element: &Element) -> bool {
     set.kind().shape == Shape::NetPort || !element.is_exception

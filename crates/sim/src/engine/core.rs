@@ -265,7 +265,7 @@ impl Core {
     /// Where everything that was offered is.
     ///
     /// # Panics
-    /// Where the worker has lost track of a packet.
+    /// If the worker has lost track of a packet.
     pub(super) fn books(&self, seed: u64) -> Books {
         let Some(worker) = &self.worker else { return self.last_books };
         let counters = worker.counters(Side::A);

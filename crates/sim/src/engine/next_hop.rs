@@ -8,14 +8,14 @@ use super::drain::Drain;
 use crate::setup;
 use narrows_units::{Bytes, Nanos};
 
-/// What became of a packet that came in.
+/// What became of a packet that arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Passage {
     /// What stood there before it.
     pub(crate) found: Bytes,
     /// How long it has to wait for that.
     pub(crate) wait: Nanos,
-    /// When its last bit is out and whether it is marked; `None` where there was no room.
+    /// When its last bit is out and whether it is marked; `None` if there was no room.
     pub(crate) out: Option<(Nanos, bool)>,
 }
 

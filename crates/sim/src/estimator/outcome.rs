@@ -31,7 +31,7 @@ pub struct Row {
     pub near: Near,
 }
 
-/// How long after the phase's beginning an estimate first was as near as this; none where it never
+/// How long after the phase's beginning an estimate first was as near as this; none if it never
 /// was.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Near {

@@ -19,7 +19,7 @@ impl Device {
         self.0.pop_front().map(|(_, flow)| flow)
     }
 
-    /// When it will have sent the next; [`Nanos::MAX`] where it has none.
+    /// When it will have sent the next; [`Nanos::MAX`] if it has none.
     pub(crate) fn next_at(&self) -> Nanos {
         self.0.front().map_or(Nanos::MAX, |(at, _)| *at)
     }

@@ -39,7 +39,7 @@ impl Pool {
         Self { packets: Packets::new(PACKETS), held: Vec::new(), free: Vec::new() }
     }
 
-    /// A number for `held`; none where all are in use.
+    /// A number for `held`; none if all are in use.
     fn take(&mut self, held: Held, now: Nanos) -> Option<PacketId> {
         let id = match self.free.pop() {
             Some(id) => id,
@@ -126,7 +126,7 @@ impl<'a> Engine<'a> {
     /// Runs until nothing happens any more: all flows are complete.
     ///
     /// # Errors
-    /// Where hosts hold more packets than there can be.
+    /// If hosts hold more packets than there can be.
     pub(super) fn run(&mut self, progress: &mut dyn FnMut(f64)) -> Result<(), String> {
         let mut told = 0;
         while let Some((at, source)) = self.sources.next() {

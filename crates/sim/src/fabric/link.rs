@@ -70,7 +70,7 @@ impl Link {
         Some(left)
     }
 
-    /// When the next packet arrives at the other end; [`Nanos::MAX`] where none is under way.
+    /// When the next packet arrives at the other end; [`Nanos::MAX`] if none is under way.
     #[inline]
     pub(crate) fn next_at(&self) -> Nanos {
         self.under_way.front().map_or(Nanos::MAX, |(at, _)| *at)

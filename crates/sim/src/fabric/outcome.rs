@@ -60,7 +60,7 @@ impl Completion {
         Self { flows: self.flows + other.flows, total: self.total + other.total }
     }
 
-    /// In microseconds; none where there was no flow.
+    /// In microseconds; none if there was no flow.
     pub fn mean_us(&self) -> Option<f64> {
         (self.flows > 0).then(|| self.total.0 as f64 / 1000.0 / self.flows as f64)
     }
@@ -76,7 +76,7 @@ pub struct Batches {
 }
 
 impl Batches {
-    /// Packets in one; none where there was none.
+    /// Packets in one; none if there was none.
     pub fn mean(&self) -> Option<f64> {
         (self.batches > 0).then(|| self.packets as f64 / self.batches as f64)
     }

@@ -16,7 +16,7 @@ impl Sizes {
     /// which there is nothing.
     ///
     /// # Errors
-    /// Where they are none, do not grow, or do not end at 1.
+    /// If they are none, do not grow, or do not end at 1.
     pub fn new(points: &[(u64, f64)]) -> Result<Self, String> {
         let mut all = vec![(0.0, 0.0)];
         for &(size, part) in points {

@@ -148,7 +148,7 @@ fn percent(some: u64, all: u64) -> Option<f64> {
 
 /// Looks at all flows that have a pace.
 pub(super) struct Pacing {
-    /// By flow; empty where none has a pace.
+    /// By flow; empty if none has a pace.
     flows: Vec<Flow>,
     /// By group, those that have one.
     groups: Vec<Option<Group>>,

@@ -49,7 +49,7 @@ pub(super) enum Axis<'a> {
     Numbers(&'a str),
 }
 
-/// A plot of `lines`; `None` where there is nothing to see.
+/// A plot of `lines`; `None` if there is nothing to see.
 pub(super) fn svg(title: &str, axis: &Axis<'_>, lines: &[Line]) -> Option<String> {
     let finite = |(x, y): &&(f64, f64)| x.is_finite() && y.is_finite();
     let points: Vec<(f64, f64)> =

@@ -29,7 +29,7 @@ impl Line {
         }
     }
 
-    /// Microseconds, or packets; none where there was nothing.
+    /// Microseconds, or packets; none if there was nothing.
     fn value(self, outcome: &Outcome, pattern: Pattern) -> Option<f64> {
         match self {
             Self::Class(class) => outcome.completion(pattern, class).mean_us(),

@@ -75,7 +75,7 @@ pub(super) fn get<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
 /// Puts `value` at `path`; tables on the way are made where there are none.
 ///
 /// # Errors
-/// Where the way ends.
+/// If the way ends.
 pub(super) fn set(table: &mut Table, path: &str, value: Value) -> Result<(), String> {
     match path.split_once('.') {
         None => {

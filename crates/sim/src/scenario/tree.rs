@@ -73,7 +73,7 @@ pub struct CapacityPaper {
     pub system: String,
     /// In bytes.
     pub size: u64,
-    /// Scheduling cores; any number, where there is none.
+    /// Scheduling cores; any number, if there is none.
     pub cores: Option<usize>,
     /// Packets a second, in millions.
     pub mpps: f64,

@@ -127,7 +127,7 @@ impl Host {
         }
     }
 
-    /// When there is something to do; [`Nanos::MAX`] where there is nothing.
+    /// When there is something to do; [`Nanos::MAX`] if there is nothing.
     pub(super) fn next_at(&self) -> Nanos {
         self.ask_at.min(self.device.next_at())
     }

@@ -45,8 +45,8 @@ impl Scoreboard {
         self.oldest + self.sent.len() as u64
     }
 
-    /// The transmission whose number has this low half, near those in flight; none where it is
-    /// before all of them.
+    /// The transmission whose number has this low half, near those in flight; none if it is before
+    /// all of them.
     pub(crate) fn number(&self, low: u32) -> Option<u64> {
         let ahead = low.wrapping_sub(self.oldest as u32);
         (ahead <= u32::MAX / 2).then(|| self.oldest + u64::from(ahead))

@@ -33,7 +33,7 @@ impl Fine {
         Self(self.0.saturating_add(span.0))
     }
 
-    /// From `earlier` to here; nothing where that is later.
+    /// From `earlier` to here; nothing if that is later.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }

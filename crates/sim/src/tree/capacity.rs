@@ -54,7 +54,7 @@ struct Line {
 struct Core {
     /// In nanoseconds since the beginning.
     time: f64,
-    /// None where the XDP plane's program is asked.
+    /// None if the XDP plane's program is asked.
     seats: Vec<Box<dyn ClassMeter>>,
     /// Whose turn it is.
     app: usize,

@@ -41,7 +41,7 @@ pub struct Row {
     pub ping_sent: u64,
     /// Answered ones.
     pub ping_received: u64,
-    /// Processor time of Narrows, in percent of one core.
+    /// CPU time of Narrows, in percent of one core.
     pub cpu_percent: f64,
     /// TCP segments retransmitted.
     pub retransmits: u64,

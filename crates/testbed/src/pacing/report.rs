@@ -37,11 +37,11 @@ pub struct CostRow {
     pub kicks_per_second: Spread,
     /// Packets sent for each.
     pub packets_per_kick: Spread,
-    /// Processor time of Narrows for each packet, in nanoseconds.
+    /// CPU time of Narrows for each packet, in nanoseconds.
     pub cpu_ns_per_packet: Spread,
     /// The same minus that of `none` in the same round.
     pub overhead_ns_per_packet: Spread,
-    /// The processor time, relative to that of `flowbundler` in the same round.
+    /// The CPU time, relative to that of `flowbundler` in the same round.
     pub cpu_to_flowbundler: Spread,
     /// The time above `none`, over that of `flowbundler` in the same round; the median. None if
     /// `flowbundler` cost no more than `none` in most rounds.

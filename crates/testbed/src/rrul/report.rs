@@ -78,7 +78,7 @@ pub struct Row {
     pub dropped_by_narrows: u64,
     /// Frames that some device had no room for, of the whole load.
     pub dropped_by_devices: u64,
-    /// Processor time of Narrows, in percent of one core.
+    /// CPU time of Narrows, in percent of one core.
     pub cpu_percent: f64,
 }
 

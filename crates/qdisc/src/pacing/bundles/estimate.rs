@@ -37,7 +37,7 @@ const SURPRISE: u64 = 4;
 /// An estimate where nothing is known.
 const UNKNOWN: u64 = 0;
 
-/// What has left since when; nothing where no window has begun.
+/// What has left since when; nothing if no window has begun.
 #[derive(Clone, Copy, Default)]
 struct Window {
     began: Nanos,
@@ -94,12 +94,12 @@ impl Default for Estimate {
 }
 
 impl Estimate {
-    /// The rate; zero where nothing is known.
+    /// The rate; zero if nothing is known.
     pub(super) const fn rate(&self) -> Rate {
         Rate::from_bytes_per_sec(self.bytes_per_sec)
     }
 
-    /// How far apart full packets leave, as a power of two of nanoseconds; zero where nothing is
+    /// How far apart full packets leave, as a power of two of nanoseconds; zero if nothing is
     /// known.
     #[inline]
     pub(super) const fn spacing(&self) -> u8 {

@@ -85,7 +85,7 @@ impl Congestion {
         self.0
     }
 
-    /// When it is over, or was; zero where there was none.
+    /// When it is over, or was; zero if there was none.
     pub(super) const fn until(self) -> Nanos {
         Nanos(self.0 >> DOUBLINGS << EXTENSION)
     }

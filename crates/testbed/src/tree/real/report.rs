@@ -131,7 +131,7 @@ fn row(system: System, phase: &'static str, node: &Node, rounds: &[Share]) -> Op
     })
 }
 
-/// See [`Priority::beyond_percent`]; `None` where there is no such leaf.
+/// See [`Priority::beyond_percent`]; `None` if there is no such leaf.
 fn beyond(nodes: &[Node], shares: &[Share]) -> Option<f64> {
     let link = nodes.first()?.class.rate.bits_per_sec() as f64;
     let held_back = |(node, share): (&Node, &Share)| {
