@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) struct Berth {
     arrived: Mutex<Arrived>,
     bell: Bell,
-    /// How much of its core the thread uses, in thousandths, with what it has promised room for.
+    /// The thread's load of its core, in thousandths, including reserved room.
     load: AtomicU32,
 }
 
@@ -40,7 +40,7 @@ impl Berth {
     /// Hands `runner` over.
     ///
     /// # Errors
-    /// With the runner itself, if there is no thread any more.
+    /// The runner itself, if the thread is gone.
     pub(crate) fn put(&self, runner: Box<Runner>) -> Result<(), Box<Runner>> {
         let mut arrived = self.arrived();
         if arrived.is_closed {
@@ -52,7 +52,7 @@ impl Berth {
         Ok(())
     }
 
-    /// Says that the worker whose home this is has ended.
+    /// Records that the worker of this thread has ended.
     pub(crate) fn end(&self) {
         self.arrived().is_over = true;
         self.bell.ring();
@@ -64,7 +64,7 @@ impl Berth {
         self.bell.has_rung()
     }
 
-    /// Takes in all that have come.
+    /// Takes all workers that have arrived.
     pub(crate) fn take(&self) -> Vec<Box<Runner>> {
         self.bell.silence();
         std::mem::take(&mut self.arrived().runners)
@@ -83,13 +83,13 @@ impl Berth {
         self.bell.wake()
     }
 
-    /// Says how much of its core the thread uses, in thousandths.
+    /// Sets the thread's load of its core, in thousandths.
     pub(crate) fn set_load(&self, load: u32) {
         // Relaxed: a measure that nothing else depends on.
         self.load.store(load, Ordering::Relaxed);
     }
 
-    /// Promises room for `load` more, where the thread then uses at most `most` of its core.
+    /// Reserves room for `load` more, if the thread then uses at most `most` of its core.
     pub(crate) fn claim(&self, load: u32, most: u32) -> bool {
         let add = |now: u32| Some(now.saturating_add(load)).filter(|sum| *sum <= most);
         // Relaxed: as above.

@@ -14,7 +14,7 @@ use narrows_shaper::Side;
 enum Carrier {
     #[default]
     Present,
-    /// At the last look, and not before.
+    /// At the last check, and not before.
     Missing,
     /// And it was reported.
     Lost,

@@ -27,14 +27,14 @@ use std::path::Path;
 /// Needs beyond those of every instance.
 #[derive(Clone, Copy)]
 pub(crate) struct Needs<'a> {
-    /// The policy file, to be read again.
+    /// The policy file, which may be read again.
     pub(crate) batch: Option<&'a Path>,
-    /// The state file, to be written.
+    /// The state file, which is written.
     pub(crate) state: Option<&'a Path>,
 }
 
-/// Confines the calling thread, and so all that it starts from here on. To be called while it is
-/// the only one. Returns what could not be had, a line each.
+/// Confines the calling thread, and all threads that it starts later. Must be called while it is
+/// the only one. Returns the confinements that failed, a line each.
 pub(crate) fn confine(needs: Needs) -> Vec<String> {
     let mut missing = Vec::new();
     missing.extend(capabilities::drop_others().err());

@@ -36,7 +36,7 @@ const MESSAGE_MAX: usize = 16 << 20;
 /// The longest answer, in bytes: a list of some million members of sets.
 const ANSWER_MAX: usize = 256 << 20;
 
-/// What an instance is asked.
+/// A request to an instance.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
@@ -46,11 +46,11 @@ pub enum Request {
     Show,
     /// Everything about it.
     ShowWithTrees,
-    /// To let go of the ports until the connection says more or is closed.
+    /// Release the ports until the connection sends more or is closed.
     LetGo {
-        /// What for, for people.
+        /// The reason, for people.
         why: String,
-        /// After how many seconds the ports are joined again whatever happens.
+        /// After how many seconds the ports are joined again in any case.
         limit_s: u64,
     },
     /// The words of a `tc` command.
@@ -66,7 +66,7 @@ pub enum Request {
         /// The words.
         args: Vec<String>,
     },
-    /// A part of what `narrows set restore` was given.
+    /// A part of the input of `narrows set restore`.
     RestoreSets {
         /// The number of its first line.
         first: usize,
@@ -104,7 +104,7 @@ pub enum Answer {
     Ports(Vec<String>),
     /// Everything about it.
     Show(Box<Snapshot>),
-    /// The ports are let go.
+    /// The ports are released.
     LetGo,
     /// The ports are joined again, or would be.
     Joined {
@@ -112,9 +112,9 @@ pub enum Answer {
         mode: Option<String>,
         /// If not, what is missing.
         waiting_for: Option<String>,
-        /// How long they were let go, in milliseconds.
+        /// How long they were released, in milliseconds.
         apart_ms: u64,
-        /// Whether the time was up.
+        /// Whether the time limit had passed.
         late: bool,
     },
     /// The output and exit code of a `tc` or `set` command.

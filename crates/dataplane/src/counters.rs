@@ -18,11 +18,11 @@ const HEAVY_MAX: usize = 16;
 /// The counters of one queue of one port.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct QueueCounters {
-    /// What came in here.
+    /// Packets that arrived here.
     pub(crate) inward: PathCounters,
     /// Packets that leave, or were to leave, here.
     pub(crate) outward: PathCounters,
-    /// System calls made to have it sent.
+    /// System calls made to send them.
     pub(crate) tx_kicks: u64,
     pub(crate) backlog: Backlog,
     pub(crate) kernel_drops: KernelDrops,
@@ -69,25 +69,25 @@ impl QueueCounters {
     }
 }
 
-/// What each port counted.
+/// The counters of each port.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     /// By port, by queue.
     pub(crate) queues: [Vec<QueueCounters>; 2],
-    /// How long what left through each port stayed.
+    /// The delays of packets that left through each port.
     pub(crate) delays: [Delays; 2],
-    /// The heaviest hosts and flows of late that left through each port.
+    /// The recent heaviest hosts and flows that left through each port.
     pub(crate) heaviest: [Told; 2],
-    /// Round trips beyond each port, where they are looked at.
+    /// Round trips beyond each port, if measured.
     pub(crate) beyond: [Option<Beyond>; 2],
     /// The counters of each port's program.
     pub(crate) verdicts: [Verdicts; 2],
-    /// What each device lost.
+    /// Packets lost by each device.
     pub(crate) losses: [DeviceLosses; 2],
 }
 
 impl Counts {
-    /// Adds what `other` counted: of another session, or of other queues.
+    /// Adds the counts of `other`: another session, or other queues.
     pub(crate) fn add(&mut self, other: &Self) {
         for side in Side::BOTH.map(Side::index) {
             for (queue, counters) in other.queues[side].iter().enumerate() {
@@ -101,7 +101,7 @@ impl Counts {
         }
     }
 
-    /// Adds what the worker of `queue` reports.
+    /// Adds the report of the worker of `queue`.
     pub(crate) fn add_worker(&mut self, queue: usize, report: &WorkerReport) {
         for side in Side::BOTH {
             let index = side.index();
@@ -161,7 +161,7 @@ fn merge_beyond(into: &mut Option<Beyond>, from: Option<&Beyond>) {
     }
 }
 
-/// Adds up what the steering programs of two sessions did.
+/// Adds the counters of two sessions' steering programs.
 fn add_verdicts(one: Verdicts, two: Verdicts) -> Verdicts {
     Verdicts {
         to_worker: one.to_worker + two.to_worker,
@@ -180,13 +180,13 @@ pub(crate) fn by_reason(drops: &DropCounters) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// How long packets stayed, in the snapshot's words.
+/// The delays of packets, in the form of the snapshot.
 pub(crate) fn delays(delays: &Delays) -> snapshot::Delays {
     let counts = delays.counts().map(|(time, packets)| (time.0 as f64 / 1e3, packets));
     snapshot::Delays::new(counts.collect())
 }
 
-/// Round trips beyond a port, in the snapshot's words.
+/// Round trips beyond a port, in the form of the snapshot.
 pub(crate) fn beyond(beyond: &Beyond) -> snapshot::RoundTrips {
     snapshot::RoundTrips { times: delays(&beyond.trips), losses: losses(&beyond.losses) }
 }
@@ -206,7 +206,7 @@ pub(crate) fn heaviest(told: &Told, beyond: [Option<&Beyond>; 2]) -> snapshot::H
             let known = |beyond: Option<&Beyond>| {
                 beyond?.hosts.iter().find(|known| known.address == host.address()).cloned()
             };
-            // Who sends through this port is beyond the other one.
+            // Senders through this port are beyond the other one.
             let far = known(if is_source { across } else { here });
             heavy.round_trip = far.and_then(|far| round_trip(&far.trips));
             let sent = known(here).map(|known| if is_source { known.from } else { known.to });
@@ -250,7 +250,7 @@ fn round_trip(trips: &Trips) -> Option<snapshot::RoundTrip> {
     })
 }
 
-/// The heaviest of `entries`, those whose own bytes are most of what was counted for them.
+/// The heaviest of `entries`, without those whose own bytes are less than half of their count.
 fn ranked<K: Copy>(entries: &[Entry<K>], name: impl Fn(&K) -> String) -> Vec<(snapshot::Heavy, K)> {
     let mut known: Vec<&Entry<K>> =
         entries.iter().filter(|entry| entry.own_bytes() > entry.over).collect();

@@ -34,10 +34,10 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// All frames of `part`, divided into `shares` by the port at which packets arrive.
+    /// All frames of `part`, divided into `shares` by the port of arrival.
     ///
     /// # Panics
-    /// Where `part` has another number of frames than the shares take.
+    /// If the number of frames of `part` differs from that of the shares.
     pub(crate) fn new(part: UmemPart, shares: [Share; 2]) -> Self {
         let owners = Owners::new(shares);
         assert_eq!(part.count(), owners.count(), "the shares must add up to all frames");
@@ -70,7 +70,7 @@ impl Frames {
         self.owners.count()
     }
 
-    /// How many of them packets of both directions may wait in.
+    /// The number of frames for queued packets of both directions.
     pub(crate) fn places(&self) -> u32 {
         self.owners.places()
     }
@@ -87,7 +87,7 @@ impl Frames {
         counts
     }
 
-    /// Frames that the kernel gave back and did not have, so far.
+    /// Frames that the kernel returned but did not own, so far.
     pub(crate) fn strays(&self) -> u64 {
         self.strays
     }
@@ -174,7 +174,7 @@ impl Frames {
         self.part.bytes_mut(addr, len).unwrap_or_default()
     }
 
-    /// Hands `packet` to the kernel: the descriptors that send it, in order.
+    /// Passes `packet` to the kernel: the descriptors that send it, in order.
     #[inline]
     pub(crate) fn hand_over(&mut self, packet: PacketId) -> impl Iterator<Item = Desc> + '_ {
         let mut frame = packet.0;
@@ -190,12 +190,12 @@ impl Frames {
         })
     }
 
-    /// Suspects all frames that are being sent out of `egress` of having been refused.
+    /// Marks all frames that are being sent at `egress` as possibly refused.
     pub(crate) fn suspect(&mut self, egress: Side) {
         self.owners.suspect(egress);
     }
 
-    /// Takes back those that are still suspected, where they are as many as were `refused`.
+    /// Takes back the remaining suspects, if their number equals `refused`.
     pub(crate) fn take_back_suspects(&mut self, egress: Side, refused: u64) -> bool {
         self.owners.take_back_suspects(egress, refused)
     }
@@ -284,7 +284,8 @@ mod tests {
     fn frames_that_the_kernel_does_not_have_are_never_taken_in() {
         let mut frames = frames();
         let desc = |addr| Desc { addr, len: 60, options: 0 };
-        // Of another worker, beyond all, ours but not lent, lent at the other port.
+        // A frame of another worker, one out of range, one that the kernel does not have, one lent
+        // at the other port.
         let lent = frames.lend(Side::B).expect("a free frame");
         for addr in [0, 8 * 2048, 4 * 2048, lent] {
             frames.complete(addr);

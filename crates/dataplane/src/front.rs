@@ -18,10 +18,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Filters cannot run in the driver.
 #[derive(Debug, thiserror::Error)]
 pub enum FrontError {
-    /// They name a set that is not there.
+    /// They name a missing set.
     #[error("there is no set \"{0}\": `narrows set create {0} hash:net`")]
     NoSet(String),
-    /// They look it up by other words than it takes.
+    /// Their look-up does not fit the set's type.
     #[error("the set \"{set}\" is a {shape}: ask for ipset({set} {words})")]
     Words {
         /// The set.
@@ -69,8 +69,8 @@ struct Seat {
 }
 
 impl PortFront {
-    /// Has `put` put `terms` in front of the plane's program at `port`, or nothing if there are
-    /// none. No frame goes without the ones or the others.
+    /// Makes `put` replace the program in front of the plane at `port` by one for `terms`, or
+    /// remove it if there are none. Each frame passes the old or the new filters.
     ///
     /// # Errors
     /// If the kernel refuses; all is as it was then.
@@ -105,12 +105,12 @@ impl PortFront {
         Ok(())
     }
 
-    /// All that was dropped since the ports were joined.
+    /// All drops since the ports were joined.
     pub(crate) fn dropped(&self) -> Counted {
         self.maps.as_ref().map(FrontMaps::dropped).unwrap_or_default()
     }
 
-    /// What each action has done.
+    /// The counters of each action.
     pub(crate) fn action_stats(&self) -> impl Iterator<Item = (ActionId, ActionStats)> {
         self.maps.iter().flat_map(|maps| {
             self.seats.iter().map(move |(id, Seat { counter, before })| {

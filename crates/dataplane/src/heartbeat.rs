@@ -8,7 +8,7 @@ use narrows_bpf::{Heart, Pulse};
 use narrows_units::Nanos;
 use std::fmt;
 
-/// The longest that a worker with nothing to do sleeps: so often it says that it is there.
+/// The longest sleep of an idle worker, and so the longest time between its beats.
 pub(crate) const BEAT_EVERY: Nanos = Nanos::from_millis(100);
 
 /// A busy worker beats no more often than this. Each beat takes a cache line away from the cores
@@ -32,17 +32,17 @@ pub(crate) fn is_due(heart: &Heart, now: Nanos) -> bool {
     now - heart.last() >= BEAT_SPACING
 }
 
-/// A worker that does not come round.
+/// A silent worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SilentWorker {
     /// The queue that it serves.
     pub queue: u32,
-    /// For how long it has been silent.
+    /// How long it has been silent.
     pub silence: Nanos,
 }
 
 impl SilentWorker {
-    /// The worker of `queue`, seen at `now`, where it is silent.
+    /// The worker of `queue`, as of `now`, if it is silent.
     pub(crate) fn seen(queue: u32, pulse: &Pulse, now: Nanos) -> Option<Self> {
         silence(pulse.beat, now).map(|silence| Self { queue, silence })
     }

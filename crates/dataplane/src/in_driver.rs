@@ -42,7 +42,7 @@ const MTU_OF_ONE_BUFFER: u32 = 3498;
 pub(crate) struct InDriver {
     /// By the port where frames arrive: the plan of the other port applies to them.
     trees: [Tree; 2],
-    /// What runs before them.
+    /// The filters in front of them.
     fronts: [PortFront; 2],
     /// By the port where frames leave.
     installed: [Installed; 2],
@@ -51,18 +51,18 @@ pub(crate) struct InDriver {
     losses_before: [DeviceLosses; 2],
 }
 
-/// What runs for what leaves at a port.
+/// The program and plan for packets that leave at a port.
 #[derive(Default)]
 struct Installed {
     plan: Plan,
     numbers: Numbers,
-    /// What had left when the root qdisc came.
+    /// The packets that had left when the root qdisc was installed.
     before_root: Totals,
 }
 
 impl InDriver {
-    /// Joins `ports`, to run the plan of each, and `fronts` before it; in `only` this mode, instead
-    /// of the best that works.
+    /// Joins `ports`, to run the plan of each, with `fronts` in front of it; in the mode `only`, or
+    /// else the best that works.
     pub(crate) fn open(
         ports: [PortFacts; 2],
         only: Option<XdpMode>,
@@ -91,13 +91,13 @@ impl InDriver {
         Ok(plane)
     }
 
-    /// Attaches both programs, each in the best mode that both ports can do, or in `only`; then
-    /// connects the ports.
+    /// Attaches both programs, each in the best mode of both ports, or in `only`; then connects the
+    /// ports.
     fn join(&mut self, only: Option<XdpMode>) -> Result<(), InstanceError> {
         for side in Side::BOTH {
             self.attach(side, only)?;
         }
-        // A port that moves into the stack may take no frames in its driver any more.
+        // A port that moves into the stack may no longer accept frames in its driver.
         while let Some(side) = Side::BOTH.into_iter().find(|side| self.loses(*side)) {
             if only.is_some() {
                 let PortFacts { name: port, driver, .. } = self.port(side.other()).clone();
@@ -114,8 +114,7 @@ impl InDriver {
         Ok(())
     }
 
-    /// Attaches the program of the port of `side` in the best mode that its driver can do, or in
-    /// `only`.
+    /// Attaches the program of the port of `side` in the best mode of its driver, or in `only`.
     fn attach(&mut self, side: Side, only: Option<XdpMode>) -> Result<(), InstanceError> {
         let modes: &[XdpMode] = match only {
             Some(XdpMode::Native) => &[XdpMode::Native],
@@ -131,7 +130,7 @@ impl InDriver {
                     self.modes[side.index()] = mode;
                     return Ok(());
                 }
-                // The first refusal says more: generic mode is refused as a mere consequence.
+                // The first error is more useful: generic mode fails only as a consequence.
                 Err(error) => refusal = refusal.or(Some(error)),
             }
         }
@@ -148,12 +147,12 @@ impl InDriver {
         let known = doctor::redirected(&other.driver);
         let has_queues =
             known != Redirected::ByQueue || other.counts.now.tx >= doctor::online_cpus();
-        // What an older kernel does not say is known of some drivers.
+        // If an older kernel does not report it, a table of drivers decides.
         let takes = sends_redirected(other.ifindex).unwrap_or(known != Redirected::Unknown);
         self.modes[side.index()] == XdpMode::Native && !(takes && has_queues)
     }
 
-    /// The program that what leaves at `side` meets.
+    /// The program for packets that leave at `side`.
     fn tree(&self, side: Side) -> &Tree {
         &self.trees[side.other().index()]
     }

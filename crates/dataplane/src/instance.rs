@@ -127,13 +127,13 @@ pub enum InstanceError {
         /// Its owner.
         master: String,
     },
-    /// An offload that spoils frames cannot be switched off.
+    /// A harmful offload cannot be switched off.
     #[error("{0}")]
     Offloads(String),
-    /// The ports were let go for a while.
+    /// The ports are released for a while.
     #[error("ports released: {0}")]
     LetGo(String),
-    /// What another process passed on is not what this one can go on with.
+    /// This process cannot continue from the state of the other.
     #[error("{0}")]
     Inheritance(String),
     /// An interface is down.
@@ -144,14 +144,14 @@ pub enum InstanceError {
 /// Who forwards when this process is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FailMode {
-    /// A kernel bridge, prepared beforehand: traffic goes on, unshaped.
+    /// A kernel bridge, prepared beforehand: traffic continues, unshaped.
     Open,
     /// None: traffic stops.
     Closed,
 }
 
 impl FailMode {
-    /// What becomes of the frames of a worker that hangs: the same as when all are gone.
+    /// The treatment of frames for a hanging worker: the same as without the process.
     const fn stalled(self) -> Stalled {
         match self {
             Self::Open => Stalled::Pass,
@@ -179,8 +179,8 @@ pub struct Instance {
     policy: Policy,
     sets: Sets,
     plane: Option<Box<dyn Plane>>,
-    /// The sets as programs look them up, once there was one. Behind the plane, whose programs have
-    /// its maps.
+    /// The sets in the form of the programs, once there was one. Declared after the plane, whose
+    /// programs use its maps.
     tables: Option<SetTables>,
     /// Over the plane's workers.
     watch: Watch,
@@ -193,7 +193,7 @@ pub struct Instance {
     waiting_for: Option<String>,
     look_ups: LookUps,
     carriers: Carriers,
-    /// Counts of the sessions that are over.
+    /// Counts of the sessions that have ended.
     past: Counts,
     rates: RateMeter,
     events: Events,
@@ -228,11 +228,11 @@ impl Instance {
         }
     }
 
-    /// Joins the ports under `policy`, whose filters look `sets` up; `repairs` looks after their
+    /// Joins the ports under `policy`, whose filters look up `sets`; `repairs` maintains their
     /// offloads.
     ///
     /// # Errors
-    /// If they cannot be joined as they are now. Nothing is left changed then.
+    /// If they cannot be joined as they are now. Then nothing stays changed.
     pub(crate) fn start(
         options: InstanceOptions,
         policy: Policy,
@@ -301,9 +301,9 @@ impl Instance {
         }
     }
 
-    /// Puts `policy` in force. Nothing has changed where it is refused. A silent worker
-    /// ([`Instance::silent_workers`]) takes it over when it comes round again, before it handles
-    /// another packet; of several policies only the last.
+    /// Puts `policy` in force. If it is refused, nothing has changed. A silent worker
+    /// ([`Instance::silent_workers`]) applies it when it resumes, before it handles another packet;
+    /// of several policies only the last.
     ///
     /// # Errors
     /// If it does not fit the ports.
@@ -316,14 +316,14 @@ impl Instance {
             if port == before {
                 continue;
             }
-            // Though the ports are away, what it names has to be there.
+            // Even while the ports are away, the sets that it names must exist.
             self.resolve(name, &port.in_front())?;
             let next = match &self.plane {
                 Some(plane) if plane.plan(side).queues() == self.laid_over(plane.queues()) => {
                     plane.plan(side).next(before, port)
                 }
                 Some(plane) => Plan::of(port, self.laid_over(plane.queues())),
-                // While the ports are away, how many queues they will have is not known.
+                // While the ports are away, their number of queues is unknown.
                 None if self.needs_no_queues() => Plan::of(port, self.laid_over(1)),
                 None => continue,
             };
@@ -358,7 +358,7 @@ impl Instance {
         sums.into_iter().collect()
     }
 
-    /// Takes notice of something that happened to an interface.
+    /// Processes an event of an interface.
     pub fn link_event(&mut self, event: &LinkEvent) {
         if self.standby.concerns(event, &self.options.ports) {
             self.watch_standby();
@@ -384,8 +384,8 @@ impl Instance {
         }
     }
 
-    /// Samples the rates, looks after what others may have changed unseen, and tries again where
-    /// the ports could not be joined.
+    /// Samples the rates, checks what others may have changed unnoticed, and tries again to join
+    /// the ports.
     pub fn tick(&mut self) {
         self.watch_standby();
         match &mut self.plane {
@@ -414,7 +414,7 @@ impl Instance {
         self.bypass.sample(unserved, &self.options.ports, &mut self.events);
     }
 
-    /// Whether no worker is silent. An instance that waits for a port has none, and is well.
+    /// Whether no worker is silent. An instance that waits for a port has none, and is healthy.
     pub fn is_beating(&self) -> bool {
         self.silent_workers().is_empty()
     }
@@ -437,13 +437,13 @@ impl Instance {
         self.events.warn(event);
     }
 
-    /// The workers that do not come round, for whatever reason, each with how long it has been so.
-    /// The steering programs pass them by; none if nothing is joined.
+    /// The silent workers, each with the duration of its silence. The steering programs bypass
+    /// them; none if nothing is joined.
     pub fn silent_workers(&self) -> Vec<SilentWorker> {
         self.plane.as_ref().map(|plane| plane.silent()).unwrap_or_default()
     }
 
-    /// Takes notice of workers that fell silent or came back.
+    /// Processes workers that fell silent or resumed.
     pub fn watch(&mut self) {
         if let Some(plane) = &self.plane {
             for event in self.watch.look(plane.pulses(), clock::now()) {
@@ -490,7 +490,7 @@ impl Instance {
             return Err(InstanceError::Queues(a, b));
         }
         let plans = self.compile(ports[0].queues as usize)?;
-        // A NIC drops frames for others by itself, long before XDP.
+        // A NIC drops frames for other addresses on its own, long before XDP.
         let promiscuous = ports
             .iter()
             .map(|port| narrows_link::promiscuous(port.ifindex))
@@ -530,7 +530,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Tells of carriers that went away, or came back.
+    /// Reports carriers that were lost, or came back.
     fn see_carriers(&mut self) {
         let Some(plane) = &self.plane else { return };
         for side in Side::BOTH {
@@ -550,8 +550,8 @@ impl Instance {
         self.runnable(name, plan(policy, name, self.laid_over(queues))?)
     }
 
-    /// Over how many queues the plan of a port with `queues` queues is laid out. Where none are
-    /// needed, as if there were several: bands below a rate are classes of one tree then.
+    /// Over how many queues the plan of a port with `queues` queues is laid out. A plane without
+    /// queues gets a plan as if for several: then bands below a rate are classes of one tree.
     fn laid_over(&self, queues: usize) -> usize {
         if self.needs_no_queues() { queues.max(2) } else { queues }
     }
@@ -565,7 +565,7 @@ impl Instance {
         Ok(plan)
     }
 
-    /// Whether it is not the ports' queues that packets wait in and workers serve.
+    /// Whether packets wait elsewhere than in queues that workers serve.
     fn needs_no_queues(&self) -> bool {
         self.options.plane == PlaneKind::Xdp
     }
@@ -587,10 +587,11 @@ impl Instance {
         self.plane.as_ref().is_none_or(|plane| plane.can_look_up())
     }
 
-    /// Lets go of the ports, which traffic then passes as if this process were gone, for `why`.
+    /// Releases the ports, which traffic then passes as if this process were gone, for the reason
+    /// `why`.
     ///
     /// # Errors
-    /// If they were let go already.
+    /// If they were released already.
     pub(crate) fn let_go(&mut self, why: String) -> Result<(), InstanceError> {
         if let Some(other) = &self.let_go {
             return Err(InstanceError::LetGo(other.clone()));
@@ -625,14 +626,14 @@ impl Instance {
         }
     }
 
-    /// Switches off what spoils frames.
+    /// Switches off harmful offloads.
     fn repair(&mut self) {
         if self.plane.is_some() {
             self.repairs.repair(&mut self.events);
         }
     }
 
-    /// Takes down what `doctor` found at the start, for views.
+    /// Records the findings of `doctor` at the start, for views.
     pub fn examined(&mut self, findings: Vec<doctor::Finding>) {
         let shown = |finding: doctor::Finding| Finding {
             subject: finding.subject,
@@ -650,7 +651,7 @@ impl Instance {
         of_ports.chain(of_offloads.cloned()).collect()
     }
 
-    /// Lets go of the ports, if they are joined, and keeps the counts.
+    /// Releases the ports, if they are joined, and keeps the counts.
     fn close(&mut self, drain: bool) {
         let Some(plane) = self.plane.take() else { return };
         let Closed { counts, left_behind } = plane.close(drain);
@@ -661,7 +662,7 @@ impl Instance {
         self._promiscuous.clear();
     }
 
-    /// Closes a session whose ports are not what they were, and opens one where it can be.
+    /// Closes a session whose ports have changed, and opens a new one if possible.
     fn reconsider(&mut self) {
         if self.let_go.is_some() {
             return;

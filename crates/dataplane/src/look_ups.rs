@@ -11,7 +11,7 @@ use narrows_bpf::SteerError;
 use narrows_shaper::Side;
 use std::path::Path;
 
-/// Where the kernel shows that connection tracking is there, as a module or built in.
+/// The file whose presence shows connection tracking, as a module or built in.
 const MODULE: &str = "/sys/module/nf_conntrack";
 
 /// See the module's documentation.
@@ -19,7 +19,7 @@ const MODULE: &str = "/sys/module/nf_conntrack";
 pub(crate) struct LookUps {
     wanted: [bool; 2],
     lacking: [bool; 2],
-    /// Whether the module was there when the kernel was last asked.
+    /// Whether the module was present at the last check.
     was_there: bool,
 }
 
@@ -29,7 +29,7 @@ pub(crate) trait LooksUp {
 }
 
 impl LookUps {
-    /// Has the kernel asked for the ports in `wanted`, and for no others.
+    /// Enables look-ups for the ports in `wanted`, and for no others.
     pub(crate) fn set(
         &mut self,
         wanted: [bool; 2],
@@ -44,7 +44,7 @@ impl LookUps {
         }
     }
 
-    /// Asks again for what is lacking, where the kernel may have learnt it since.
+    /// Tries missing look-ups again, if the kernel may support them now.
     pub(crate) fn retry(
         &mut self,
         who: &mut (impl LooksUp + ?Sized),

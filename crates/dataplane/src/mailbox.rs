@@ -26,9 +26,9 @@ pub(crate) struct Mailbox {
 #[derive(Default)]
 pub(crate) struct Mail {
     updates: [Option<Spec>; 2],
-    /// Wants a report, once all else is done.
+    /// Requests a report, after all else.
     pub(crate) asked: Option<Sender<WorkerReport>>,
-    /// Wants to know what sockets it has.
+    /// Requests its sockets.
     pub(crate) sockets: Option<Sender<io::Result<WorkerSockets>>>,
     /// Pause.
     pub(crate) pause: Option<Standing>,
@@ -79,8 +79,7 @@ impl Mailbox {
         self.bell.has_rung()
     }
 
-    /// Takes everything out, for a worker that has its thread for itself where `alone` is true.
-    /// Where it has not and would have to, all stays in.
+    /// Takes all messages. If one of them needs a dedicated thread and `alone` is false, all stay.
     pub(crate) fn take(&self, alone: bool) -> Option<Mail> {
         let mut mail = self.mail();
         if mail.pause.is_some() && !alone {
@@ -90,7 +89,7 @@ impl Mailbox {
         Some(std::mem::take(&mut mail))
     }
 
-    /// Can be read while there is something to take.
+    /// Readable while there are messages.
     pub(crate) fn wake(&self) -> BorrowedFd<'_> {
         self.bell.wake()
     }

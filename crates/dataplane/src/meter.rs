@@ -25,12 +25,12 @@ impl RateMeter {
         self.last = Sample { at, rx_bytes, tx_bytes };
     }
 
-    /// What came in at `side`.
+    /// The rate of arrivals at `side`.
     pub(crate) fn rx(&self, side: Side) -> Rate {
         self.rate(|sample| sample.rx_bytes[side.index()])
     }
 
-    /// What left at `side`.
+    /// The rate of departures at `side`.
     pub(crate) fn tx(&self, side: Side) -> Rate {
         self.rate(|sample| sample.tx_bytes[side.index()])
     }

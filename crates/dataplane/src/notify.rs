@@ -30,7 +30,7 @@ impl Manager {
         tell(&[NotifyState::Ready, NotifyState::Status(&self.status)]);
     }
 
-    /// The policy file is read again; [`Manager::ready`] ends it.
+    /// The policy file is being read again; [`Manager::ready`] ends this.
     pub(crate) fn reloading(&self) {
         match NotifyState::monotonic_usec_now() {
             Ok(now) => tell(&[NotifyState::Reloading, now]),
@@ -62,9 +62,8 @@ impl Manager {
         if self.interval.is_some() { self.next_beat } else { Nanos::MAX }
     }
 
-    /// Has the watchdog wait on, where that is due and the process `is_well`. Otherwise it is
-    /// left to bark: a service without its workers is better restarted, and traffic meanwhile
-    /// flows past it.
+    /// Resets the watchdog, if due and if the process `is_well`. Otherwise the watchdog fires: a
+    /// service without its workers should be restarted, and traffic bypasses it meanwhile.
     pub(crate) fn beat(&mut self, now: Nanos, is_well: bool) {
         let Some(interval) = self.interval.filter(|_| now >= self.next_beat) else { return };
         self.next_beat = now + interval;

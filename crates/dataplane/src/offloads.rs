@@ -53,7 +53,7 @@ struct WasOn {
 /// An interface that is watched.
 struct Watched<D> {
     port: String,
-    /// Where it is not the port itself, but the end across from it.
+    /// Whether it is not the port itself, but its peer.
     peer: Option<PeerId>,
     device: D,
     spoils: &'static [Offload],
@@ -64,23 +64,23 @@ pub(crate) struct Repairs<D = Features> {
     record: PathBuf,
     watched: Vec<Watched<D>>,
     was_on: Vec<WasOn>,
-    /// What cannot be switched off, in words.
+    /// Offloads that cannot be switched off, in words.
     stubborn: Vec<String>,
-    /// Who cannot be looked at, in words.
+    /// Interfaces that cannot be read, in words.
     unreached: Vec<String>,
 }
 
 impl Repairs {
-    /// For `ports`. Reaches the other ends of veths, which the process may not do any more once it
-    /// has dropped its privileges.
+    /// For `ports`. Opens the peers of veths, which the process may no longer do once it has
+    /// dropped its privileges.
     pub(crate) fn reach(ports: &[String; 2]) -> Self {
         let mut repairs = Self::new(control::record(ports));
         repairs.watch(ports, [false, false]);
         repairs
     }
 
-    /// Takes note of the two ports and the ends across from them as they are now. `generic` says
-    /// at which XDP runs, or will run, in the stack.
+    /// Records the two ports and their peers as they are now. `generic` tells where XDP runs, or
+    /// will run, in the stack.
     pub(crate) fn watch(&mut self, ports: &[String; 2], generic: [bool; 2]) {
         let mut before = std::mem::take(&mut self.watched);
         self.unreached.clear();
@@ -122,14 +122,14 @@ impl Repairs {
 }
 
 impl<D: Switches> Repairs<D> {
-    /// With what an earlier instance wrote down in `record` and did not undo.
+    /// With the offloads that an earlier instance recorded in `record` and did not restore.
     pub(crate) fn new(record: PathBuf) -> Self {
         let text = std::fs::read(&record).unwrap_or_default();
         let was_on = serde_json::from_slice(&text).unwrap_or_default();
         Self { record, watched: Vec::new(), was_on, stubborn: Vec::new(), unreached: Vec::new() }
     }
 
-    /// Switches off what spoils frames.
+    /// Switches off harmful offloads.
     pub(crate) fn repair(&mut self, events: &mut Events) {
         let mut stubborn = Vec::new();
         for watched in &self.watched {
@@ -170,17 +170,17 @@ impl<D: Switches> Repairs<D> {
         self.stubborn = stubborn;
     }
 
-    /// What spoils frames and cannot be switched off.
+    /// Harmful offloads that cannot be switched off.
     pub(crate) fn stubborn(&self) -> &[String] {
         &self.stubborn
     }
 
-    /// Who cannot be looked at.
+    /// Interfaces that cannot be read.
     pub(crate) fn unreached(&self) -> &[String] {
         &self.unreached
     }
 
-    /// Switches on again what was on.
+    /// Restores the original offloads.
     pub(crate) fn undo(&mut self) {
         for WasOn { port, peer, offload } in self.was_on.drain(..) {
             let its =
@@ -191,12 +191,12 @@ impl<D: Switches> Repairs<D> {
                 Err(error) => log::warn!("{}: {error}", watched.device.name()),
             }
         }
-        // There is none if nothing was switched off.
+        // There is no file if nothing was switched off.
         let _ = std::fs::remove_file(&self.record);
     }
 }
 
-/// Writes the whole of it, or leaves what was there.
+/// Writes the whole file, or keeps the old one.
 fn write(record: &PathBuf, was_on: &[WasOn]) -> io::Result<()> {
     if let Some(folder) = record.parent() {
         std::fs::create_dir_all(folder)?;
@@ -212,7 +212,7 @@ mod tests {
     use std::cell::RefCell;
     use std::rc::Rc;
 
-    /// An interface whose driver lets everything be changed but `fixed`.
+    /// An interface whose driver can change all offloads except `fixed`.
     #[derive(Clone)]
     struct Fake {
         name: &'static str,

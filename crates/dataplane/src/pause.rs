@@ -53,7 +53,7 @@ impl Pause {
         !waits || clock::now() >= self.end
     }
 
-    /// Joins the ports again and says so.
+    /// Joins the ports again and reports it.
     pub(crate) fn finish(self, instance: &mut Instance) {
         let late = clock::now() >= self.end;
         let joined = instance.join_again();
@@ -77,8 +77,8 @@ impl Pause {
     }
 }
 
-/// Has the instance let go of its ports, does `work`, and has them joined again. Returns what
-/// `work` returned, and the instance's last answer.
+/// Makes the instance release its ports, does `work`, and makes it join them again. Returns the
+/// result of `work`, and the instance's last answer.
 ///
 /// # Errors
 /// If the instance does not release the ports; then `work` is not done. If the instance is gone
@@ -100,7 +100,7 @@ pub fn while_let_go<T>(
         other => return Err(broken(io::Error::other(format!("it answers {other:?}")))),
     }
     let result = work();
-    // It fails where the time was up; the answer waits all the same.
+    // It fails if the time limit has passed; the answer is there all the same.
     let _ = Turn::begin(&stream, ANSWER_TIME).send(&"done");
     Ok((result, hear().map_err(broken)))
 }

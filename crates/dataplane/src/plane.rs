@@ -32,7 +32,7 @@ use narrows_xsk::CopyMode;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// Two ports joined. Dropped without [`Plane::close`], it lets go of them at once.
+/// Two ports joined. Dropped without [`Plane::close`], it releases them at once.
 pub(crate) trait Plane: LooksUp {
     /// The port of `side`, as it was when it was joined.
     fn port(&self, side: Side) -> &PortFacts;
@@ -47,7 +47,7 @@ pub(crate) trait Plane: LooksUp {
     /// that cannot be read counts as having lost nothing.
     fn device(&self, side: Side) -> Device;
 
-    /// What runs for what leaves at `side`.
+    /// The plan for packets that leave at `side`.
     fn plan(&self, side: Side) -> &Plan;
 
     /// Replaces the present plan of `side` by `plan`, and loses no packet of the parts that are in
@@ -80,14 +80,13 @@ pub(crate) trait Plane: LooksUp {
     /// The state of each worker, as seen from outside.
     fn pulses(&self) -> Vec<Pulse>;
 
-    /// The workers that do not come round.
+    /// The silent workers.
     fn silent(&self) -> Vec<SilentWorker>;
 
-    /// Whether the kernel can be asked, as of now, what addresses were before translation.
+    /// Whether the kernel now has a look-up for addresses before translation.
     fn can_look_up(&self) -> bool;
 
-    /// What another process needs to prepare itself, while this one goes on, with the descriptors
-    /// that come with it.
+    /// The manifest for another process, with its descriptors, while this one continues.
     ///
     /// # Errors
     /// Why there is nothing to offer.
@@ -113,7 +112,7 @@ pub enum PlaneKind {
 }
 
 impl Mode {
-    /// Whether frames lie in the device's own rings.
+    /// Whether frames are in the device's own rings.
     pub(crate) fn is_zero_copy(&self) -> bool {
         matches!(self.frames, Some((CopyMode::ZeroCopy, _)))
     }
@@ -129,7 +128,7 @@ impl Mode {
 pub(crate) struct Mode {
     /// Where the program of each port runs.
     pub(crate) xdp: [XdpMode; 2],
-    /// Who copies frames to and from workers, and the size of a frame's buffer in bytes; `None`
+    /// How frames are copied to and from workers, and the size of a frame's buffer in bytes; `None`
     /// if frames stay in the driver.
     pub(crate) frames: Option<(CopyMode, u32)>,
 }
@@ -139,7 +138,7 @@ pub(crate) struct Mode {
 pub(crate) struct Report {
     /// Its counters.
     pub(crate) counts: Counts,
-    /// Its workers, of whom the silent ones are as they were.
+    /// Its workers; silent ones as of their last report.
     pub(crate) workers: Vec<Worker>,
     /// The memory of the largest `cake` instance of each port, in bytes.
     pub(crate) largest_cake: [Option<u64>; 2],
@@ -150,15 +149,15 @@ pub(crate) struct Report {
 pub(crate) struct Still {
     /// The counters.
     pub(crate) counts: Counts,
-    /// What each worker has queued, and its free frames.
+    /// Each worker's queued packets and free frames.
     pub(crate) queued: Vec<WorkerQueued>,
-    /// By port: up to when each limit is used up, by the major number of its qdisc.
+    /// By port: the time up to which each limit is used, by the major number of its qdisc.
     pub(crate) spent: [Vec<(u32, Nanos)>; 2],
 }
 
 /// The end of a plane.
 pub(crate) struct Closed {
-    /// All that it counted. Its backlogs are empty.
+    /// All its counters. Its backlogs are empty.
     pub(crate) counts: Counts,
     /// Workers that have not ended, by queue.
     pub(crate) left_behind: Vec<u32>,

@@ -11,7 +11,7 @@ use std::fmt::{self, Display};
 use std::io::Read;
 use std::path::Path;
 
-/// Why a policy file was not taken.
+/// Why a policy file was not loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyFileError {
     /// It cannot be read.
@@ -32,7 +32,7 @@ pub enum PolicyFileError {
 pub struct Mistakes(Vec<String>);
 
 impl Mistakes {
-    /// From the complaints of a batch, which name file and line behind each.
+    /// From the complaints of a batch, each followed by file and line.
     fn of(complaints: &str) -> Self {
         let mut mistakes = Vec::new();
         let mut open: Vec<&str> = Vec::new();
@@ -101,7 +101,7 @@ impl Host for Reader<'_> {
 
     fn port(&self, dev: &str) -> Option<PortFacts> {
         self.ports.iter().any(|port| port == dev).then(|| {
-            // A port that is away for the moment has its policy all the same.
+            // A port that is away has its policy all the same.
             Link::by_name(dev).map_or(PortFacts::ETHERNET, |link| port_facts(&link, None))
         })
     }

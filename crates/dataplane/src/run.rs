@@ -34,17 +34,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// How often rates are sampled and a lost port is looked for.
+/// How often rates are sampled and a lost port is searched.
 const TICK: Nanos = Nanos::from_secs(1);
 /// How often workers are checked, to report on them.
 const WATCH: Nanos = Nanos::from_millis(250);
-/// How long a batch is worked on before others have their turn.
+/// How long a batch runs before other clients are served.
 const SLICE: Nanos = Nanos::from_millis(50);
 
-/// The longest that the ports may be let go, in seconds: a day.
+/// The longest that the ports may be released, in seconds: a day.
 const PAUSE_MAX_S: u64 = 86_400;
 
-/// What `narrows run` was asked for.
+/// The arguments of `narrows run`.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// The names of the two ports.
@@ -87,7 +87,7 @@ pub enum RunError {
         /// The mistake.
         why: String,
     },
-    /// The policy that was kept cannot be used.
+    /// The saved policy cannot be used.
     #[error(
         "{source}\nThis is the state file {path}: correct it, or remove it to begin with --batch"
     )]
@@ -97,10 +97,10 @@ pub enum RunError {
         /// The mistake in it.
         source: PolicyFileError,
     },
-    /// The policy cannot be kept.
+    /// The policy cannot be saved.
     #[error("{0}")]
     Keep(String),
-    /// Something that cannot work.
+    /// A setup that cannot work.
     #[error("cannot join the ports:\n{0}")]
     Blocked(String),
     /// The ports cannot be joined.
@@ -187,7 +187,7 @@ fn succeed(options: InstanceOptions) -> Result<Process, RunError> {
     let TakenIn { heritage, ears, control, calm } =
         taken_in.inspect_err(|error| heir.refuse(&error.to_string()))?;
     heir.take_over().map_err(RunError::Succession)?;
-    // From here on it is this process's.
+    // From here on it belongs to this process.
     let (instance, status) = heritage.go_on(VERSION);
     let control = ControlServer::take_over(instance.ports(), control)?;
     calm_down(calm);
@@ -195,17 +195,17 @@ fn succeed(options: InstanceOptions) -> Result<Process, RunError> {
     Ok(Process { control, ears, manager, upgrades: Upgrades::new(status), instance })
 }
 
-/// All that another process had, while that one can still go on itself.
+/// The state of another process, while that one can still continue itself.
 struct TakenIn {
     heritage: Heritage,
     ears: Ears,
     /// The control socket's.
     control: Vec<OwnedFd>,
-    /// The priority to calm down to.
+    /// The priority to return to.
     calm: i32,
 }
 
-/// Gets ready to take over, and takes in what the other process has when it stops.
+/// Prepares to take over, and receives the other process's state when it pauses.
 fn take_in(
     heir: &mut Heir,
     options: InstanceOptions,
@@ -213,7 +213,7 @@ fn take_in(
     mut control: Vec<OwnedFd>,
 ) -> Result<TakenIn, RunError> {
     let of_session = control.split_off(manifest.control.min(control.len()));
-    // Before the ports are looked at, so that no change of them is missed.
+    // Before the ports are read, so that no change is missed.
     let ears = Ears::open()?;
     // The other process has recorded what it switched off.
     let repairs = Repairs::reach(&options.ports);
@@ -241,7 +241,7 @@ fn serve(
         let [control_fd, monitor_fd, stop_fd, hangup_fd, heir_fd] =
             [control.fd(), monitor.as_fd(), stop.fd(), hangup.fd(), upgrades.fd_or(control.fd())]
                 .map(|fd| (fd, true));
-        // Without a pause there is nothing to wait for at the last.
+        // Without a pause this descriptor, the last one, is not polled.
         let paused = pause.as_ref().map_or((control.fd(), false), |pause| (pause.fd(), true));
         let end = pause.as_ref().map_or(next_tick, Pause::end);
         let wake = next_tick.min(end).min(manager.next_beat());
@@ -319,7 +319,7 @@ fn first_policy(
         }
         None => file()?,
     };
-    // What cannot be kept is better known now than after the next restart.
+    // A failure to save is better known now than after the next restart.
     match state.keep(&policy) {
         Ok(()) => Ok(policy),
         Err(Failed::News(why) | Failed::Again(why)) => Err(RunError::Keep(why)),
@@ -403,8 +403,7 @@ fn refuse_blockers(
     Err(RunError::Blocked(doctor::render(&blockers).trim_end().to_owned()))
 }
 
-/// What running on `ports` in this way asks of them and of the host, for
-/// [`narrows_link::doctor`].
+/// The requirements of this way of running for `ports` and host, for [`narrows_link::doctor`].
 pub fn wanted(
     ports: &[String; 2],
     fail: FailMode,
@@ -412,7 +411,7 @@ pub fn wanted(
     session: &SessionOptions,
 ) -> Wanted {
     let [a, b] = ports.each_ref().map(|port| PortFacts::read(port).ok());
-    // Frames stay in the drivers' own memory there.
+    // In that mode frames stay in the drivers' own memory.
     let locked = match plane {
         PlaneKind::Xsk => a.zip(b).map(|(a, b)| session.locked_bytes(&[a, b])),
         PlaneKind::Xdp => None,
@@ -430,7 +429,7 @@ pub fn wanted(
     }
 }
 
-/// Works on `task` for a while; the answer, once there is one.
+/// Works on `task` for a while. Returns the answer, once there is one.
 fn work(
     instance: &mut Instance,
     upgrades: &mut Upgrades,

@@ -66,11 +66,11 @@ pub(crate) struct WorkerReport {
     pub(crate) delays: [Delays; 2],
     /// Likewise: the recent heaviest hosts and flows.
     pub(crate) heaviest: [Told; 2],
-    /// By port: round trips beyond it, where they are looked at.
+    /// By port: round trips beyond it, if measured.
     pub(crate) beyond: [Option<Beyond>; 2],
     /// By the port through which packets leave; depth first.
     pub(crate) qdiscs: [Vec<Stats>; 2],
-    /// By port: system calls made to have something sent there.
+    /// By port: system calls made to send.
     pub(crate) tx_kicks: [u64; 2],
     /// By port.
     pub(crate) kernel_drops: [KernelDrops; 2],
@@ -80,7 +80,7 @@ pub(crate) struct WorkerReport {
     pub(crate) idle: Nanos,
     /// CPU time used, as far as it can be separated from that of others on the same thread.
     pub(crate) cpu_time: Nanos,
-    /// The thread that serves it, by the queue whose home that is.
+    /// The thread that serves it, by its queue.
     pub(crate) thread: u32,
     /// Where its frames are.
     pub(crate) frames: FrameCounts,
@@ -101,26 +101,26 @@ pub(crate) enum Turn {
     End,
 }
 
-/// A worker with all that it takes along from thread to thread.
+/// A worker with all state that moves with it between threads.
 pub(crate) struct Runner {
     worker: Worker<XdpIo>,
     seat: Seat,
     mailbox: Arc<Mailbox>,
     heart: Heart,
     last_words: Sender<WorkerReport>,
-    /// That of its own thread.
+    /// The berth of its own thread.
     home: Arc<Berth>,
     /// It was told to end, and only sends its last report.
     has_ended: bool,
-    /// It stays at home until then.
+    /// The time until which it stays on its own thread.
     pub(crate) stays_until: Nanos,
-    /// When it last had its turn, and whether it then had nothing to do.
+    /// When it last had its turn, and whether it was idle then.
     last: Nanos,
     was_idle: bool,
     blocked_wait: Nanos,
-    /// How long it may sleep at most, and what ends that.
+    /// Its longest sleep, and what ends it.
     rest: (Nanos, Pause),
-    /// Turns in which it had something to do, since its CPU time was last settled.
+    /// Turns with work, since its CPU time was last updated.
     pub(crate) busy_turns: u64,
     busy: Nanos,
     idle: Nanos,
@@ -178,7 +178,7 @@ impl Runner {
         self.mailbox.is_full()
     }
 
-    /// Whether it has to be alone on its thread for its next message.
+    /// Whether its next message needs a dedicated thread.
     pub(crate) fn wants_to_be_alone(&self) -> bool {
         self.mailbox.wants_one_alone()
     }
@@ -244,7 +244,7 @@ impl Runner {
         polled.add(self.mailbox.wake(), true);
     }
 
-    /// Says its last word, when its sockets are closed. `thread` served it.
+    /// Sends its final report, when its sockets are closed. `thread` served it.
     pub(crate) fn end(self, thread: u32) {
         let report = self.report(thread);
         let Self { worker, last_words, home, .. } = self;
@@ -377,7 +377,7 @@ pub(crate) struct Berthed<'a> {
     pub(crate) thread: u32,
     /// It serves no other worker.
     pub(crate) alone: bool,
-    /// Where others are handed over to it.
+    /// Where other workers are handed over to it.
     pub(crate) berth: &'a Berth,
 }
 

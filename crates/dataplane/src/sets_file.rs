@@ -36,7 +36,7 @@ impl SetsFile {
         Self { path: path.into(), kept: 0, next: Nanos::ZERO, has_failed: false }
     }
 
-    /// Writes the sets of `instance` if they have changed and it has not just been done.
+    /// Writes the sets of `instance` if they have changed, and not too often.
     pub(crate) fn keep_in_time(&mut self, instance: &mut Instance) {
         if clock::now() >= self.next {
             self.keep(instance);

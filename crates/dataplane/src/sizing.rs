@@ -19,9 +19,9 @@ use narrows_xsk::CopyMode;
 /// The frames and rings that the workers of a session need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sizing {
-    /// How packets lie in frames.
+    /// The layout of packets in frames.
     pub(crate) buffer: Buffer,
-    /// Frames of each worker, by the port at which packets arrive.
+    /// Frames of each worker, by the port of arrival.
     pub(crate) shares: [Share; 2],
 }
 

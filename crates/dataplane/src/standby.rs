@@ -27,10 +27,10 @@ impl StandBy {
         Self { mode, bridge: None, trouble: None }
     }
 
-    /// Makes sure of it at the start.
+    /// Ensures it at the start.
     ///
     /// # Errors
-    /// If it cannot be had. Nothing is left changed then.
+    /// If that fails. Then nothing stays changed.
     pub(crate) fn prepare(&mut self, ports: &[String; 2]) -> Result<(), InstanceError> {
         match self.mode {
             FailMode::Open => self.bridge = Some(bridge::prepare(&ports[0], &ports[1])?),
@@ -46,10 +46,10 @@ impl StandBy {
         Ok(())
     }
 
-    /// Looks whether it still holds, and puts it right where it does not.
+    /// Checks whether it is still valid, and repairs it if not.
     ///
     /// # Errors
-    /// If the ports must not be forwarded between as they are now.
+    /// If traffic must not be forwarded between the ports as they are now.
     pub(crate) fn watch(
         &mut self,
         ports: &[String; 2],
@@ -74,7 +74,7 @@ impl StandBy {
         events: &mut Events,
     ) -> Result<(), BridgeError> {
         let ails = match &self.bridge {
-            // A kernel that does not answer is asked again.
+            // If the kernel does not answer, the next check tries again.
             Some(bridge) => bridge::check(bridge, ports).unwrap_or_default(),
             None => Some("there is no bridge".to_owned()),
         };
@@ -111,7 +111,7 @@ impl StandBy {
         self.trouble = trouble;
     }
 
-    /// Whether `event` may be about it.
+    /// Whether `event` may concern it.
     pub(crate) fn concerns(&self, event: &LinkEvent, ports: &[String; 2]) -> bool {
         let bridge = self.bridge.as_ref().map(|bridge| bridge.ifindex);
         match event {
@@ -156,7 +156,7 @@ impl StandBy {
     }
 }
 
-/// What `port` belongs to.
+/// The owner of `port`.
 fn master(port: &str) -> Result<Option<String>, InstanceError> {
     let Some(master) = Link::by_name(port)?.status.master else { return Ok(None) };
     let master = Link::by_index(master).map(|link| link.name().to_owned());

@@ -24,12 +24,12 @@ impl StateFile {
         Self { path, ports: ports.clone(), kept: None, failure: None }
     }
 
-    /// Where it is.
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The policy that was kept; `None` if there is no file yet.
+    /// The saved policy; `None` if there is no file yet.
     ///
     /// # Errors
     /// If the file exists but cannot be read or has mistakes.
@@ -77,7 +77,7 @@ impl StateFile {
 /// The state file could not be written.
 #[derive(Debug)]
 pub(crate) enum Failed {
-    /// For the first time in this way.
+    /// A new failure.
     News(String),
     /// The same failure as reported before.
     Again(String),
@@ -108,7 +108,7 @@ mod tests {
             let again = StateFile::new(path.clone(), &ports());
             assert_eq!(again.load().unwrap().as_ref(), Some(policy));
         }
-        // Nothing is written that is there already.
+        // An unchanged policy is not written again.
         std::fs::write(&path, "qdisc add dev\n").unwrap();
         state.keep(&one).unwrap();
         let refused = state.load().unwrap_err().to_string();

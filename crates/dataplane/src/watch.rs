@@ -23,8 +23,8 @@ struct Known {
 }
 
 impl Watch {
-    /// A watch over workers that fell silent never yet, and whose frames are treated as `stalled`
-    /// says when they do.
+    /// A watch over workers that were never silent; `stalled` is the treatment of their frames when
+    /// they are.
     pub(crate) fn new(stalled: Stalled) -> Self {
         Self { workers: Vec::new(), stalled }
     }

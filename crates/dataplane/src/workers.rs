@@ -40,7 +40,7 @@ impl Standstill {
     /// Ends them without any further access: another process has taken over.
     pub(crate) fn leave(self) {
         for worker in self.0 {
-            // A worker that is gone touches nothing either.
+            // A lost worker touches nothing either.
             let _ = worker.send(());
         }
     }
@@ -55,7 +55,7 @@ pub(crate) struct Ended {
 }
 
 impl Workers {
-    /// No workers yet; they are going to beat in `heartbeats`.
+    /// No workers yet; they will beat in `heartbeats`.
     pub(crate) fn new(heartbeats: Heartbeats) -> Self {
         Self { heartbeats, threads: Vec::new(), known: RefCell::default() }
     }
@@ -84,7 +84,7 @@ impl Workers {
         (0u32..).zip(&self.threads).map(|(queue, _)| self.heartbeats.pulse(queue))
     }
 
-    /// Those that do not come round.
+    /// The silent ones.
     pub(crate) fn silent(&self) -> Vec<SilentWorker> {
         let now = clock::now();
         let seen = |(queue, pulse)| SilentWorker::seen(queue, &pulse, now);
@@ -119,7 +119,7 @@ impl Workers {
         known.clone()
     }
 
-    /// What sockets each has, for another process; `None` if one does not answer within `time`.
+    /// The sockets of each, for another process; `None` if one does not answer within `time`.
     pub(crate) fn sockets(&self, time: Duration) -> Option<Vec<WorkerSockets>> {
         let end = Instant::now() + time;
         let asked: Vec<_> = self.threads.iter().map(WorkerThread::sockets).collect();

@@ -26,7 +26,7 @@ use narrows_xsk::{Desc, KernelDrops, RingSizes, Socket, UmemPart};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// The shortest frame that the kernel's drivers take for sending: an Ethernet header.
+/// The shortest frame that the kernel's drivers send: an Ethernet header.
 const FRAME_MIN: u32 = 14;
 
 /// One queue of one port.
@@ -34,7 +34,7 @@ struct PortQueue<Q> {
     queue: Q,
     /// The kernel has not yet taken all entries of the TX ring.
     unsent: bool,
-    /// System calls made to have something sent.
+    /// System calls made to send.
     kicks: u64,
     refused: Refused,
 }
@@ -47,7 +47,7 @@ struct Partial {
     last: PacketId,
     len: u32,
     frames: usize,
-    /// A part of it is not what the kernel would send again.
+    /// The kernel would not accept a part of it for sending.
     is_broken: bool,
 }
 
@@ -76,7 +76,7 @@ impl XdpIo<Socket> {
         self.queues[side.index()].queue.as_fd()
     }
 
-    /// What another process needs to serve the queues: the sockets, with the sizes of their rings.
+    /// The sockets with which another process serves the queues, and the sizes of their rings.
     pub(crate) fn sockets(&self) -> io::Result<[(OwnedFd, RingSizes); 2]> {
         let [a, b] = &self.queues;
         let pass_on = |PortQueue { queue, .. }: &PortQueue<Socket>| {
@@ -85,8 +85,8 @@ impl XdpIo<Socket> {
         Ok([pass_on(a)?, pass_on(b)?])
     }
 
-    /// Goes on where another process stopped, which left `at_rest`. Its packets are still to be
-    /// [taken in](XdpIo::adopt).
+    /// Continues where another process stopped, which left `at_rest`. Its packets must still be
+    /// [adopted](XdpIo::adopt).
     pub(crate) fn go_on(&mut self, at_rest: &WorkerQueued) {
         self.frames.restore(&at_rest.free, &at_rest.sending);
         for PortQueue { queue, unsent, .. } in &mut self.queues {
@@ -177,7 +177,7 @@ impl<Q: Queue> XdpIo<Q> {
         self.frames.strays()
     }
 
-    /// System calls made so far to have something sent out of `side`.
+    /// System calls made so far to send at `side`.
     pub(crate) fn kicks(&self, side: Side) -> u64 {
         self.queues[side.index()].kicks
     }
@@ -187,7 +187,7 @@ impl<Q: Queue> XdpIo<Q> {
         self.queues[side.index()].queue.kernel_drops()
     }
 
-    /// Looks after frames that the kernel refused to send. For now and then, not for each batch.
+    /// Recovers frames that the kernel refused to send. Called now and then, not for each batch.
     pub(crate) fn recover(&mut self, now: Nanos) {
         for side in Side::BOTH {
             let refused = self.kernel_drops(side).tx_invalid;
@@ -206,8 +206,8 @@ impl<Q: Queue> XdpIo<Q> {
         }
     }
 
-    /// Puts free frames into the fill ring of `side`, as many as reception may have, if there is
-    /// room for a batch.
+    /// Puts free frames into the fill ring of `side`, up to reception's share, if there is room for
+    /// a batch.
     fn restock(&mut self, side: Side) {
         let queue = &mut self.queues[side.index()].queue;
         let fill = queue.fill();
@@ -225,8 +225,8 @@ impl<Q: Queue> XdpIo<Q> {
             return;
         }
         fill.submit();
-        // A driver that found the ring empty has stopped, and a worker whose other direction keeps
-        // it busy does not sleep on the socket, which would wake it.
+        // A driver stops when it finds the ring empty, and a worker that is busy with its other
+        // direction does not sleep on the socket, which would wake the driver.
         if fill.needs_wakeup() {
             let _ = queue.kick_rx();
         }
@@ -257,7 +257,7 @@ impl<Q: Queue> XdpIo<Q> {
         partial.is_broken |= desc.len == 0 || partial.frames == FRAMES_PER_PACKET_MAX;
         match frame {
             None => partial.is_broken = true,
-            // No chain without end: what will be dropped needs no more frames.
+            // Bounds the chain: a packet that will be dropped needs no more frames.
             Some(frame) if partial.is_broken => self.frames.release_one(frame),
             Some(frame) => {
                 self.frames.append(partial.last, frame);
@@ -268,7 +268,7 @@ impl<Q: Queue> XdpIo<Q> {
         Some(partial)
     }
 
-    /// Records what the headers in `bytes`, those of `packet`, say.
+    /// Records the fields of the headers in `bytes`, those of `packet`.
     #[inline]
     fn read_headers(&self, packet: PacketId, bytes: &[u8], reading: Reading, into: &mut Headers) {
         if reading.nat
@@ -345,7 +345,7 @@ impl<Q: Queue> Io for XdpIo<Q> {
         if free >= wanted {
             return BATCH;
         }
-        // With little room left, be safe: every packet might need all the frames it may have.
+        // With little room left: every packet might need the maximum number of frames.
         free as usize / FRAMES_PER_PACKET_MAX
     }
 

@@ -8,7 +8,7 @@ use rustix::thread::{
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
-/// What joining ports again takes, and for what.
+/// The capabilities for joining ports again, with their purposes.
 pub(super) const KEPT: [(CapabilitySet, &str); 6] = [
     (CapabilitySet::NET_ADMIN, "bridges, promiscuous ports, offloads, attaching XDP programs"),
     (CapabilitySet::NET_RAW, "AF_XDP sockets"),
@@ -27,14 +27,14 @@ const LAST: u32 = 63;
 pub(super) fn drop_others() -> Result<(), String> {
     let mut kept = KEPT.iter().fold(CapabilitySet::empty(), |set, (one, _)| set | *one);
     if has(CapabilitySet::SYS_ADMIN) && !is_look_up_built_in() {
-        // A module's functions are found by way of its BTF, which the kernel hands to
-        // CAP_SYS_ADMIN alone.
+        // A module's functions are found through its BTF, which the kernel gives only to
+        // CAP_SYS_ADMIN.
         kept |= CapabilitySet::SYS_ADMIN;
         log::info!("CAP_SYS_ADMIN stays: cake nat needs it where connection tracking is a module");
     }
     let failed = |error: Errno| format!("privileges are not dropped: {error}");
-    // First, since it takes a capability itself. Where that is missing, `no_new_privs` keeps
-    // what is left in this set from being of use.
+    // First, because it needs a capability itself. If that is missing, `no_new_privs` makes the
+    // rest of this set useless.
     for number in 0..=LAST {
         let one = CapabilitySet::from_bits_retain(1 << number);
         if !kept.contains(one) && remove_capability_from_bounding_set(one).is_err() {
@@ -56,10 +56,10 @@ fn has(capability: CapabilitySet) -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
 }
 
-/// Whether the function that looks translations up is part of the kernel itself.
+/// Whether the translation look-up is built into the kernel.
 fn is_look_up_built_in() -> bool {
     let Ok(symbols) = File::open("/proc/kallsyms") else { return false };
-    // `address type name`, and behind a tab the module that it belongs to.
+    // `address type name`, and after a tab the module.
     let mut lines = BufReader::new(symbols).lines().map_while(Result::ok);
     lines.any(|line| line.split(' ').nth(2) == Some("bpf_xdp_ct_lookup"))
 }

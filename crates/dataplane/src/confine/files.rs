@@ -51,7 +51,7 @@ fn apply(needs: Needs) -> Result<RulesetStatus, RulesetError> {
         // None is allowed: nothing here speaks TCP.
         .handle_access(AccessNet::from_all(RIGHTS))?
         .create()?
-        // What does not exist needs no rule.
+        // A missing path needs no rule.
         .add_rules(path_beneath_rules(readable, read))?
         .add_rules(path_beneath_rules(writable, all))?;
     Ok(created.restrict_self()?.ruleset)

@@ -9,8 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long a command waits for a word from the instance. It answers within a second, and says more
-/// often how far a long batch is.
+/// How long a command waits for data from the instance. It answers within a second, and reports the
+/// progress of a long batch more often.
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// An instance, seen from a command.
@@ -135,8 +135,7 @@ pub(crate) fn receive<T: for<'de> Deserialize<'de>>(
     Ok(serde_json::from_slice(&line)?)
 }
 
-/// Saying or hearing something that is over at a certain time, however slowly the other side writes
-/// or reads.
+/// A transfer with a deadline, however slowly the other side writes or reads.
 pub(crate) struct Turn<'a> {
     stream: &'a UnixStream,
     end: Instant,

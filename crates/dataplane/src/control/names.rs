@@ -14,13 +14,13 @@ use std::time::SystemTime;
 #[derive(Clone, Debug)]
 pub struct NamesFile {
     path: PathBuf,
-    /// When what was read was written.
+    /// The modification time of the last read contents.
     written: Option<SystemTime>,
     names: ClassNames,
 }
 
 impl NamesFile {
-    /// The one at `path`; without one, that of `tc`, which need not be there.
+    /// The file at `path`; by default that of `tc`, which may be missing.
     ///
     /// # Errors
     /// Where `path` cannot be read.
@@ -33,7 +33,7 @@ impl NamesFile {
         }
     }
 
-    /// Names the classes of `snapshot`. Where the file has become unreadable, as it was.
+    /// Names the classes of `snapshot`. If the file has become unreadable, the last names apply.
     pub fn name(&mut self, snapshot: &mut Snapshot) {
         if let Err(error) = self.refresh()
             && self.written.take().is_some()

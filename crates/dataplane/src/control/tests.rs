@@ -176,7 +176,7 @@ fn a_client_that_does_not_read_delays_no_others() {
     let folder = Folder::new("deaf");
     let mut server = folder.open().unwrap();
     let deaf = UnixStream::connect(folder.socket()).unwrap();
-    // Longer than what the kernel holds for it.
+    // Longer than the kernel's buffers.
     let args = vec!["x".repeat(4 << 20)];
     serving(&mut server, || {
         serde_json::to_writer(&deaf, &Request::Tc { args, names: None }).unwrap();
@@ -187,7 +187,7 @@ fn a_client_that_does_not_read_delays_no_others() {
     assert!(begin.elapsed() < PROMISE, "{:?}", begin.elapsed());
 }
 
-/// A batch of lines of which each takes a while.
+/// A batch of slow lines.
 fn batch(lines: usize) -> Request {
     let text = "qdisc replace dev a root pfifo limit 7\n".repeat(lines);
     Request::Batch { options: Vec::new(), name: "-".to_owned(), text, names: None }

@@ -29,7 +29,7 @@ impl Resolved {
         self.actions.iter().flatten().copied()
     }
 
-    /// The term with the counters that `counter` says.
+    /// The term with its counters, which `counter` assigns.
     pub(super) fn counted_by(&self, counter: impl Fn(&ActionId) -> Option<u8>) -> Term {
         let mut term = self.term.clone();
         for (step, action) in term.steps.iter_mut().zip(&self.actions) {
@@ -39,10 +39,10 @@ impl Resolved {
     }
 }
 
-/// `front` as programs know it.
+/// `front` in the form of the program.
 ///
 /// # Errors
-/// It names sets that are not there, or are something else.
+/// If it names missing sets, or sets of other types.
 pub(crate) fn resolve(front: &[FrontTerm], sets: &Sets) -> Result<Terms, FrontError> {
     let resolve = |from: &FrontTerm| {
         let mut term = Term::any();
@@ -99,7 +99,7 @@ fn word(selector: &Selector) -> Word {
     Word { value, mask, offset, is_behind_ip }
 }
 
-/// Asks for what `flower` lists, by the rules of its own `matches`.
+/// Adds the conditions of `flower`, by the rules of its own `matches`.
 fn ask(term: &mut Term, flower: &Flower) {
     let link = Flower {
         vlan_id: flower.vlan_id,
@@ -132,7 +132,7 @@ fn ask(term: &mut Term, flower: &Flower) {
     if *flower == link {
         return;
     }
-    // The bit that 4 and 6 have, and no IP has not.
+    // The bit that is set in 4 and 6, but not in 0 (no IP).
     term.ask(Field::Ip, &[4], &[4]);
     if let Some(protocol) = flower.protocol {
         term.ask(Field::Protocol, &[protocol], &[0xff]);
@@ -177,7 +177,7 @@ fn ask_address(term: &mut Term, field: Field, prefix: Option<Prefix>) {
     }
 }
 
-/// The range, where it is more than one port.
+/// The range, if it is more than one port.
 fn ask_port(term: &mut Term, field: Field, range: Option<PortRange>) -> Option<(u16, u16)> {
     let PortRange { first, last } = range?;
     term.ask_for(has::PORTS);
@@ -196,7 +196,7 @@ fn step(action: &Action) -> Step {
         Action::Skbedit { mark: Some(mark), .. } => {
             Does::Mark { value: mark.value, mask: mark.mask }
         }
-        // A priority is the worker's to set.
+        // Workers set priorities.
         Action::Skbedit { mark: None, .. } => Does::Decide,
     };
     Step { does, then: then(then_control), exceed: then(other), counter: None }

@@ -96,7 +96,7 @@ fn words() -> impl Strategy<Value = Matches> {
         (any::<u32>(), prop_oneof![Just(0_u32), Just(0xff), Just(0x00ff_0000), any::<u32>()]);
     let place = (prop_oneof![Just(0_i16), Just(8), Just(16), -20_i16..80], any::<bool>());
     let word = (word, place).prop_map(|((value, mask), (offset, is_behind_ip))| {
-        // Often what is there.
+        // Often a value that occurs.
         let value = if value % 2 == 0 { 0 } else { value };
         Selector { value: value & mask, mask, offset, is_behind_ip }
     });
@@ -126,7 +126,7 @@ fn filters() -> impl Strategy<Value = Vec<Filter>> {
     vec(filter, 32)
 }
 
-/// A frame that may be anything, most of whose headers make sense.
+/// A random frame, most of whose headers are valid.
 fn frames() -> impl Strategy<Value = Vec<u8>> {
     let tags = prop_oneof![
         4 => Just(Vec::new()),

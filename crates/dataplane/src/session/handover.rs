@@ -23,7 +23,7 @@ use narrows_xsk::{CopyMode, RingSizes, Socket, Umem};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// How long workers may take to say what sockets they have.
+/// How long workers may take to report their sockets.
 const ANSWER_TIME: Duration = Duration::from_millis(500);
 
 impl PortManifest {
@@ -36,8 +36,8 @@ impl PortManifest {
 }
 
 impl Session {
-    /// What another process needs to prepare itself, while this one goes on. `None` if a worker
-    /// does not answer.
+    /// The manifest for another process, while this one continues. `None` if a worker does not
+    /// answer.
     pub(super) fn manifest(&self) -> Option<(SessionManifest, Vec<OwnedFd>)> {
         let Prepared { umem, steers, ports, copy_mode, sizing, .. } = &self.prepared;
         let mut descriptors = vec![umem.as_fd().try_clone_to_owned().ok()?];
@@ -64,7 +64,7 @@ impl Session {
         Some((manifest, descriptors))
     }
 
-    /// By port: up to when each limit is used up.
+    /// By port: the time up to which each limit is used.
     pub(super) fn spent(&self) -> [Vec<(u32, Nanos)>; 2] {
         let now = clock::now();
         self.installed.each_ref().map(|installed| {
@@ -74,7 +74,7 @@ impl Session {
     }
 }
 
-/// A session that another process still runs, ready to go on in this one.
+/// A session that another process still runs, ready to continue in this one.
 pub(crate) struct Inherited {
     prepared: Prepared,
     workers: Vec<Worker<XdpIo>>,
@@ -86,9 +86,9 @@ pub(crate) struct Inherited {
 }
 
 impl Inherited {
-    /// Maps what `manifest` describes for `ports` and `descriptors` are, and loads programs for it.
-    /// Runs the plan of each port, and `fronts` before it. Nothing of the other process's is
-    /// changed.
+    /// Maps the session that `manifest` describes for `ports`, from `descriptors`, and loads
+    /// programs for it, to run the plan of each port, with `fronts` in front. Nothing of the other
+    /// process is changed.
     pub(crate) fn prepare(
         manifest: SessionManifest,
         ports: [PortFacts; 2],

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// How long the giver may take to say what there is, and then to stop.
+/// How long the giver may take to send the manifest, and then to pause.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// This process, while it takes over from another.
@@ -44,13 +44,13 @@ impl Heir {
         Contents::read(&message.bytes).map_err(|error| error.to_string())
     }
 
-    /// Says that everything is taken in, and waits until it is this process's.
+    /// Reports that everything is queued, and waits until this process is the owner.
     pub(crate) fn take_over(mut self) -> Result<(), String> {
         self.say(Kind::Ready, &[])?;
         self.hear(Kind::Go, TAKING_TIME).map(drop)
     }
 
-    /// Says why this process cannot take over.
+    /// Reports why this process cannot take over.
     pub(crate) fn refuse(&self, reason: &str) {
         // A giver that no longer listens has given up already.
         let _ = self.channel.send(Kind::Refused, reason.as_bytes(), &[], TAKING_TIME);

@@ -25,14 +25,14 @@ pub struct Frame {
 /// Packets in order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Queued {
-    /// When each came in, and how many frames it has.
+    /// The arrival of each, and its number of frames.
     heads: Vec<(Nanos, u8)>,
     /// The frames of all.
     frames: Vec<Frame>,
 }
 
 impl Queued {
-    /// Adds a packet that arrived at `arrival`. One has at least one frame.
+    /// Adds a packet that arrived at `arrival`. A packet has at least one frame.
     pub fn push(&mut self, arrival: Nanos, frames: impl Iterator<Item = Frame>) {
         let before = self.frames.len();
         self.frames.extend(frames);
@@ -49,7 +49,7 @@ impl Queued {
         self.heads.is_empty()
     }
 
-    /// Each packet: when it came in, and its frames.
+    /// Each packet: its arrival and its frames.
     pub fn iter(&self) -> impl Iterator<Item = (Nanos, &[Frame])> {
         let mut rest = &self.frames[..];
         self.heads.iter().map(move |&(arrival, count)| {
@@ -65,7 +65,7 @@ impl Queued {
 pub struct WorkerQueued {
     /// Its free frames, by their number within its part of the UMEM.
     pub free: Vec<u32>,
-    /// Those that the kernel has to send, the same way.
+    /// Those that the kernel has to send, likewise.
     pub sending: Vec<u32>,
     /// By the port of arrival: a packet of which more frames will follow.
     pub partial: [Queued; 2],

@@ -17,7 +17,7 @@ pub const FORMAT: u32 = 3;
 /// The state cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// It is not what the format says.
+    /// It does not fit the format.
     #[error("its state is malformed, at {0}")]
     Malformed(&'static str),
     /// Its part in JSON.
@@ -40,13 +40,13 @@ pub struct Manifest {
     pub version: String,
     /// When the first process of the instance began, in nanoseconds of the monotonic clock.
     pub began: u64,
-    /// What hosts and flows are hashed with.
+    /// The key of hosts' and flows' hashes.
     pub hash_key: u64,
     /// The seal of the steering programs' metadata.
     pub seal: u32,
     /// The joined ports; none while the giver waits for them.
     pub session: Option<SessionManifest>,
-    /// How many descriptors come with the control socket: itself, and what guards it.
+    /// The number of descriptors of the control socket: itself, and its locks.
     pub control: usize,
 }
 
@@ -93,19 +93,18 @@ pub struct WorkerManifest {
     pub rings: [[u32; 2]; 2],
 }
 
-/// What only a giver that has stopped can say.
+/// The state of a giver that has paused.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Contents {
     /// When the first worker was asked to stop, in nanoseconds of the monotonic clock.
     pub stopped: u64,
-    /// All that was counted so far, for either port.
+    /// All counters so far, for either port.
     pub counted: [PortCounted; 2],
     /// The latest events.
     pub events: Vec<String>,
-    /// By the port for which they are set: up to when each limit has been used up, by the handle of
-    /// the qdisc that has it.
+    /// By port: the time up to which each limit is used, by the handle of its qdisc.
     pub spent: [BTreeMap<u32, u64>; 2],
-    /// What each worker has.
+    /// The state of each worker.
     #[serde(skip)]
     pub workers: Vec<WorkerQueued>,
 }
@@ -129,13 +128,13 @@ pub struct QueueCounted {
     pub inward: PathCounted,
     /// Packets that leave, or were to leave, here.
     pub outward: PathCounted,
-    /// System calls made to have it sent.
+    /// System calls made to send them.
     pub tx_kicks: u64,
     /// Packets lost by the kernel in earlier sessions; the sockets count those of this one.
     pub kernel_drops: KernelDrops,
 }
 
-/// What passed in one direction.
+/// The counters of one direction.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PathCounted {
     /// Packets received, and their bytes.
@@ -149,7 +148,7 @@ pub struct PathCounted {
 impl Contents {
     /// As a message.
     pub fn write(&self) -> Vec<u8> {
-        // These are structs of numbers and strings, which always can be JSON.
+        // Structs of numbers and strings can always be JSON.
         let words = serde_json::to_vec(self).unwrap_or_default();
         let mut bytes = (words.len() as u32).to_le_bytes().to_vec();
         bytes.extend(words);
@@ -185,7 +184,7 @@ impl Contents {
         self.workers.iter().map(|worker| worker.packets() as u64).sum()
     }
 
-    /// The moment at which the giver stopped.
+    /// The time at which the giver paused.
     pub fn stopped(&self) -> Nanos {
         Nanos(self.stopped)
     }

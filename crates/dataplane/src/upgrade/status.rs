@@ -10,19 +10,19 @@ pub enum UpgradeStatus {
     /// There was none.
     #[default]
     Never,
-    /// The new binary is proving itself.
+    /// An upgrade is in progress.
     Running {
         /// The number of the upgrade, counted over all processes of the instance.
         attempt: u64,
     },
-    /// It did not come to be; the process that answers goes on.
+    /// It failed; the answering process continues.
     Failed {
         /// The same number.
         attempt: u64,
         /// Why.
         reason: String,
     },
-    /// The process that answers has taken over.
+    /// The answering process has taken over.
     Done {
         /// The same number.
         attempt: u64,
@@ -35,7 +35,7 @@ pub enum UpgradeStatus {
         /// From the moment at which the first of the old workers stopped until all of the new
         /// ones ran, in microseconds.
         pause_us: u64,
-        /// Packets that were queued and taken over.
+        /// Queued packets that were taken over.
         packets: u64,
     },
 }

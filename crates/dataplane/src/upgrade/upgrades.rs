@@ -33,7 +33,7 @@ struct Running {
 }
 
 impl Upgrades {
-    /// Those of this process, which `status` says how it began.
+    /// The upgrades of this process; `status` tells how it started.
     pub(crate) fn new(status: UpgradeStatus) -> Self {
         let origin = Origin::of_this_process();
         if let Err(error) = &origin {
@@ -47,7 +47,7 @@ impl Upgrades {
         self.status.clone()
     }
 
-    /// Begins one, unless one is running.
+    /// Starts an upgrade, unless one is running.
     pub(crate) fn request(
         &mut self,
         binary: Option<&Path>,
@@ -148,7 +148,7 @@ impl Running {
     fn hand_over(giver: &mut Giver, instance: &Instance, offer: &Offer) -> Result<(), String> {
         let since = Instant::now();
         let (contents, standstill) = instance.stand_still(offer, STOPPING_TIME)?;
-        // Unless it leaves, all goes on when it is dropped.
+        // Unless it leaves, all workers resume when it is dropped.
         giver.hand_over(&contents, since).map(|()| standstill.leave())
     }
 }
@@ -156,12 +156,12 @@ impl Running {
 /// Gives the calling thread the highest priority that is not real-time, and returns its former one.
 pub(crate) fn hurry() -> i32 {
     let calm = rustix::process::getpriority_process(None).unwrap_or(0);
-    // Without the privilege it takes its turn.
+    // Without the privilege it keeps its priority.
     let _ = rustix::process::setpriority_process(None, NICE);
     calm
 }
 
-/// Gives the calling thread back its priority.
+/// Restores the calling thread's priority.
 pub(crate) fn calm_down(calm: i32) {
     let _ = rustix::process::setpriority_process(None, calm);
 }

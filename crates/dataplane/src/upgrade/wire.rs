@@ -56,7 +56,7 @@ impl Kind {
     ];
 }
 
-/// A message that arrived.
+/// A received message.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) kind: Kind,
@@ -94,7 +94,7 @@ impl Channel {
         let mut message = vec![kind as u8];
         message.extend((descriptors.len() as u32).to_le_bytes());
         message.extend((bytes.len() as u32).to_le_bytes());
-        // Each call takes at least a byte along: the header has enough for all that there can be.
+        // Each call sends at least one byte: the header has enough bytes for all possible calls.
         debug_assert!(descriptors.len() <= DESCRIPTORS_MAX);
         let mut chunks = descriptors.chunks(DESCRIPTORS_AT_ONCE);
         for byte in &message {
@@ -175,7 +175,7 @@ impl Channel {
         Ok(())
     }
 
-    /// The next message, if it is in.
+    /// The next message, if it has been received.
     fn take(&mut self) -> io::Result<Option<Message>> {
         let nonsense = |what: &'static str| io::Error::new(io::ErrorKind::InvalidData, what);
         let Some(&[kind, d0, d1, d2, d3, b0, b1, b2, b3]) = self.bytes.first_chunk::<HEADER>()

@@ -64,7 +64,7 @@ struct Driver {
     fill: Consumer<u64>,
     completion: Producer<u64>,
     refused: Rc<Cell<u64>>,
-    /// Frames in the device's RX ring, which has no bound here: it swallows what it gets.
+    /// Frames in the device's RX ring, which is unbounded here.
     empty: Vec<u64>,
     sending: VecDeque<u64>,
 }
@@ -246,7 +246,7 @@ proptest! {
                 }
             }
         }
-        // Packets that had begun end, and everything leaves.
+        // Incomplete packets are completed, and everything leaves.
         for driver in &mut bed.drivers {
             driver.swallow();
             driver.receive(&[60], true);
@@ -280,7 +280,7 @@ proptest! {
 #[test]
 fn a_driver_that_swallows_all_frames_starves_neither_its_queue_nor_the_other_port() {
     let mut bed = Bed::new("qdisc add dev p root pfifo limit 1000");
-    // Towards B nothing leaves: what waits takes all that may wait.
+    // Towards B nothing leaves: queued packets use their whole share.
     for _ in 0..1000 {
         bed.drivers[0].swallow();
         bed.drivers[0].receive(&[60], true);
@@ -294,7 +294,7 @@ fn a_driver_that_swallows_all_frames_starves_neither_its_queue_nor_the_other_por
     assert_eq!(waiting, u64::from(SHARES[0].wait), "what the operator allows, waits");
     assert_eq!(counters.drops.get(DropReason::NoFrame), 1000 - waiting);
     assert_eq!(bed.drivers[0].empty.len() as u32, SHARES[0].receive, "reception has its share");
-    // And the other way all is as if nothing had happened.
+    // The other direction is not affected.
     for _ in 0..1000 {
         bed.drivers[1].swallow();
         assert!(bed.drivers[1].receive(&[60], true));
@@ -339,7 +339,7 @@ fn frames_that_the_kernel_refuses_to_send_come_back_while_others_come_and_go() {
         pass(&mut bed, true);
     }
     for second in 0..8 {
-        // One is always under way.
+        // One packet is always under way.
         pass(&mut bed, false);
         bed.now += Nanos::from_secs(1);
         bed.worker.io_mut().recover(bed.now);
