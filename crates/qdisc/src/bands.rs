@@ -50,21 +50,20 @@ use std::collections::BTreeMap;
 mod class;
 mod siblings;
 
-/// Quanta are never below this: fewer turns than this many to send a frame would be work without
-/// end.
+/// The smallest quantum: with smaller ones a frame would take too many turns.
 pub const QUANTUM_MIN: u32 = 256;
 
-/// And never above.
+/// The largest quantum.
 pub const QUANTUM_MAX: u32 = 1 << 20;
 
-/// Under which name the qdisc is known. A qdisc of one name never becomes one of another.
+/// The name of the qdisc. A qdisc never changes its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Discipline {
     /// Classes in an order.
     Prio,
     /// Classes that take turns, made on demand.
     Drr,
-    /// Classes in an order, and behind them others by turns.
+    /// Ordered classes, followed by others that take turns.
     Ets,
 }
 
@@ -84,17 +83,16 @@ pub struct Config {
 pub struct Class {
     /// Its number.
     pub id: u16,
-    /// How much it sends in a turn; `None` if it has a place in the order.
+    /// Its quantum; `None` for an ordered class.
     pub quantum: Option<u32>,
 }
 
-/// What only these count.
+/// Statistics of these kinds only.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Figures {
-    /// By class, what those may still send in their turn that have something to send; over all
-    /// queues together.
+    /// The deficits of backlogged classes, by class, summed over all queues.
     pub deficits: BTreeMap<u16, u64>,
-    /// By class, how long what left had stayed; of those that have sent.
+    /// The delays of sent packets, by class.
     pub delays: BTreeMap<u16, Spread>,
 }
 
@@ -118,11 +116,11 @@ pub(crate) struct Bands {
     /// By number, the place of a class in the next table and one more; 0 if there is none.
     places: Vec<u32>,
     classes: Vec<class::Class>,
-    /// How many of them have a place in the order.
+    /// The number of ordered classes.
     strict: usize,
-    /// Who takes turns.
+    /// Backlogged classes that take turns.
     line: Rotation,
-    /// Who would, and waits for a time.
+    /// Classes that wait for a time before they take turns.
     waiting: Rotation,
     /// The first of these times.
     wakes: Nanos,
@@ -169,7 +167,7 @@ impl Bands {
         new
     }
 
-    /// Looks up what follows from the classes.
+    /// Derives parameters from the classes.
     fn index(&mut self) {
         self.places.fill(0);
         self.strict = self.config.classes.partition_point(|class| class.quantum.is_none());
@@ -202,7 +200,7 @@ impl Bands {
         self.backlog.bytes = self.backlog.bytes - before.bytes + after.bytes;
     }
 
-    /// Something may have come for the class at `place`.
+    /// A packet may have arrived for the class at `place`.
     #[inline]
     fn wake(&mut self, place: u32) {
         let class = &mut self.classes[place as usize];
@@ -226,7 +224,7 @@ impl Bands {
         self.count_among_siblings(place);
     }
 
-    /// Has the other queues know whether the class at `place`, which takes turns, has packets here.
+    /// Tells the other queues whether the class at `place`, which takes turns, has packets here.
     #[inline]
     fn count_among_siblings(&mut self, place: u32) {
         let Some(siblings) = &mut self.siblings else { return };
@@ -238,7 +236,7 @@ impl Bands {
         }
     }
 
-    /// Divides the quanta of those in line by where they have packets.
+    /// Divides the quanta of classes in line over the queues on which they have packets.
     #[inline(never)]
     fn meet(&mut self, now: Nanos) {
         let Some(siblings) = &mut self.siblings else { return };
@@ -316,7 +314,7 @@ impl Bands {
         if self.backlog.is_empty() { Next::Empty } else { Next::Now }
     }
 
-    /// Sends what the class at `place` of the order has. Returns until when it holds back the rest.
+    /// Sends packets of the ordered class at `place`. Returns until when it holds back the rest.
     #[inline]
     fn send_first(
         &mut self,
@@ -346,7 +344,7 @@ impl Bands {
         held.unwrap_or(Nanos::MAX)
     }
 
-    /// The first place of the order whose class may have something to send.
+    /// The first ordered class that may have packets.
     fn first(&self) -> Option<usize> {
         let may_send = |class: &class::Class| {
             !class.queue.backlog().is_empty() && !matches!(class.state, State::Waiting(_))
@@ -481,7 +479,7 @@ impl Qdisc for Bands {
         self.backlog
     }
 
-    /// That of the first band's queue, or what classes by turns are due.
+    /// The weight of the first band's queue, or the shares of classes that take turns.
     fn weight(&self) -> Weight {
         match self.first() {
             Some(place) => self.classes[place].queue.qdisc().weight(),
@@ -568,7 +566,7 @@ impl Qdisc for Bands {
     }
 }
 
-/// The rank of the class at `place` of the order; those by turns have the one behind it.
+/// The rank of the ordered class at `place`; classes that take turns have the rank after the last.
 fn rank(place: usize) -> u8 {
     place.min(RANKS - 1) as u8
 }

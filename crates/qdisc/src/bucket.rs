@@ -40,7 +40,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The longest packet that passes without debt: what the smaller bucket holds.
+    /// The longest packet that passes without debt: the size of the smaller bucket.
     pub fn longest(&self) -> Bytes {
         self.peak.map_or(self.burst, |peak| peak.mtu.min(self.burst))
     }
@@ -113,7 +113,7 @@ fn units(bytes: Bytes) -> i128 {
 pub struct Bucket {
     average: Level,
     peak: Option<Level>,
-    /// Up to when credit has been earned.
+    /// The time up to which credit has been earned.
     refilled: Nanos,
     longest: Bytes,
 }
@@ -136,7 +136,7 @@ impl Bucket {
         if level.credit <= 0 {
             return self.refilled + level.time_until(0);
         }
-        // Rounded so that it has rather a little less.
+        // Rounded down.
         let earned_in = match u128::from(level.rate.bits_per_sec()) {
             0 => 0,
             rate => u64::try_from(level.credit as u128 / rate).unwrap_or(u64::MAX),
@@ -182,8 +182,8 @@ impl Bucket {
         }
     }
 
-    /// Whether it can pay for `cost` as of the last refill. More than it ever holds is paid
-    /// for when it is full.
+    /// Whether it can pay for `cost` as of the last refill. A cost above its size is paid when it
+    /// is full.
     #[inline]
     pub fn affords(&self, cost: Bytes) -> bool {
         let price = units(cost);
@@ -196,7 +196,7 @@ impl Bucket {
         self.average.credit >= price && self.peak.as_ref().is_none_or(|peak| peak.credit >= price)
     }
 
-    /// Pays for `cost`, into debt if need be.
+    /// Pays for `cost`, into debt if necessary.
     #[inline]
     pub fn charge(&mut self, cost: Bytes) {
         let price = units(cost);
@@ -214,7 +214,7 @@ impl Bucket {
         self.refilled + average.max(peak)
     }
 
-    /// When it will have earned `bytes` beyond what it owes, were it large enough to keep them.
+    /// When it will have earned `bytes` beyond its debt, if it could hold them.
     pub fn when_earned(&self, bytes: Bytes) -> Nanos {
         let price = units(bytes);
         let peak = self.peak.map_or(Nanos::ZERO, |peak| peak.time_until(price));

@@ -93,7 +93,7 @@ mod windows;
 pub use config::{AckFilter, Config, Diffserv, Isolation};
 pub use figures::{Figures, TinFigures};
 
-/// How long an instance is without packets before it gives its memory back.
+/// How long an instance must be empty before it frees its memory.
 const REST: Nanos = Nanos::from_secs(1);
 
 /// An instance: one queue's.
@@ -110,7 +110,7 @@ pub(crate) struct Cake {
     neighbours: Option<Neighbours>,
     /// For how long hosts remember their flows.
     windows: Windows,
-    /// What this queue weighs among those of a class, where the rate is the class's.
+    /// This queue's weight among those of a class, if the rate is the class's.
     weight: Weight,
     estimator: Option<estimator::Estimator>,
     sizes: Sizes,
@@ -181,7 +181,7 @@ impl Cake {
         self.follow_share();
     }
 
-    /// Follows what this queue has of the limit.
+    /// Follows this queue's share of the limit.
     fn follow_share(&mut self) {
         self.memory.follow(&self.config, self.share);
         self.coalescing = coalescing(&self.config, &self.seat);
@@ -247,7 +247,7 @@ impl Cake {
         }
     }
 
-    /// Lets hosts forget flows that stood long ago.
+    /// Makes hosts forget flows whose backlog is long ago.
     #[inline]
     fn follow_time(&mut self, now: Nanos) {
         if self.windows.is_over(now) {
@@ -286,7 +286,7 @@ impl Cake {
             let due = |(share, part): (&tins::Share, &Part)| {
                 u64::from(share.quantum) * u64::from(part.part)
             };
-            // Only proportions matter: the greatest part is as long as the first tin's quantum.
+            // Only proportions matter: the largest part becomes the first tin's quantum.
             let most = shares.iter().zip(&*parts).map(due).max().unwrap_or_default().max(1);
             let whole = u64::from(shares[0].quantum);
             for (tin, part) in self.tins.iter_mut().zip(shares.iter().zip(&*parts)) {
@@ -325,7 +325,7 @@ impl Cake {
         }
     }
 
-    /// Gives back what flows needed that are long gone.
+    /// Frees the memory of flows that ended long ago.
     #[cold]
     fn shrink(&mut self) {
         self.flows = Slab::new();

@@ -85,7 +85,7 @@ impl ClassQueue {
         self.slot.qdisc_mut()
     }
 
-    /// Looks up what is queued, where the qdisc may have dropped something.
+    /// Updates the backlog, after the qdisc may have dropped packets.
     #[inline]
     pub(crate) fn settle(&mut self) {
         let mut backlog = self.slot.qdisc().backlog();

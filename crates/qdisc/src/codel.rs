@@ -36,7 +36,7 @@ pub(crate) struct CodelQueue {
     codel: Codel,
     signals: Signals,
     overlimit: u64,
-    /// How long the packet had stood that was asked about last.
+    /// The delay of the last checked packet.
     sojourn: Nanos,
     /// The time of the last call.
     now: Nanos,
@@ -59,7 +59,7 @@ impl CodelQueue {
         }
     }
 
-    /// Takes out the packet that leaves at `now`, and drops those that CoDel has in front of it.
+    /// Takes out the packet that leaves at `now`, and drops those before it that CoDel signals.
     #[inline]
     fn depart(&mut self, packets: &mut Packets, now: Nanos) -> Option<PacketId> {
         self.now = now;

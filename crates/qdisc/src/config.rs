@@ -26,7 +26,7 @@ pub enum Config {
     Cake(cake::Config),
     /// Fair queue with pacing (`fq`).
     Fq(fq::Config),
-    /// One queue that does not stay long (`codel`).
+    /// One queue, kept short (`codel`).
     Codel(codel::Config),
     /// A queue for each flow that does not stay long (`fq_codel`).
     FqCodel(fq_codel::Config),
@@ -40,8 +40,8 @@ pub enum Config {
 
 impl Config {
     /// Whether a qdisc with these parameters carries on with those of `next` while packets are
-    /// queued: it is of the same kind and sorts packets in the same way. Where it does not, another
-    /// one takes its place.
+    /// queued: it is of the same kind and sorts packets in the same way. Otherwise a new one
+    /// replaces it.
     pub fn carries_on(&self, next: &Self) -> bool {
         match (self, next) {
             (Self::Noqueue, Self::Noqueue)
@@ -125,7 +125,7 @@ impl Config {
     }
 }
 
-/// By whom a qdisc that keeps a rate is metered.
+/// The meter of a qdisc that keeps a rate.
 #[derive(Default)]
 pub enum Metering {
     /// By a bucket or a clock of its own: it shares its rate with no other queue.
@@ -133,7 +133,7 @@ pub enum Metering {
     Own,
     /// By the meter that it has. For a qdisc that carries on.
     Kept,
-    /// By its seat at a limit that it shares.
+    /// By its seat at a shared limit.
     Shared(Box<dyn Meter>),
 }
 
@@ -154,10 +154,10 @@ pub struct Spec {
     pub id: NodeId,
     /// Its kind and parameters.
     pub config: Config,
-    /// By whom it is metered, for kinds that keep a rate.
+    /// Its meter, for kinds that keep a rate.
     pub metering: Metering,
-    /// Its seat at what the queues of its limit count together, for kinds that share out by host
-    /// or tin. `None` in [`Qdisc::retune`] keeps the present one.
+    /// Its seat at the census of its limit's queues, for kinds that share by host or tin. `None` in
+    /// [`Qdisc::retune`] keeps the present one.
     pub census: Option<Box<dyn Census>>,
     /// The port's congestion feedback, for kinds that use it. `None` in [`Qdisc::retune`] keeps the
     /// present one.
@@ -166,7 +166,7 @@ pub struct Spec {
     pub tree: Option<Box<dyn htb::TreeMeter>>,
     /// The classifier of a root qdisc, if it or a qdisc below it has classes.
     pub classification: Option<Arc<Classification>>,
-    /// How many qdiscs with classes are above it: where it finds its own in a packet's path.
+    /// The number of classful qdiscs above it: the index of its class in a packet's path.
     pub level: u8,
     /// The filters of the port whose root it is: on arrival, and on departure.
     pub ends: Ends,
@@ -266,7 +266,7 @@ impl Spec {
         self
     }
 
-    /// Takes it apart, by name.
+    /// Takes it apart, by field.
     fn collect(mut self, into: &mut BTreeMap<NodeId, Self>) {
         for child in std::mem::take(&mut self.children) {
             child.collect(into);

@@ -24,7 +24,7 @@ pub(crate) const FLOWS_MAX: u32 = 1 << 18;
 /// The initial number of places.
 const LEAST: usize = 64;
 
-/// What can be in a [`FlowTable`].
+/// An entry of a [`FlowTable`].
 pub(crate) trait Chained {
     /// A key, spread over buckets by its lowest bits.
     #[inline]
@@ -115,7 +115,7 @@ impl<F: Chained> FlowTable<F> {
         }
     }
 
-    /// Has the bucket of `key` brought near: it will soon be needed.
+    /// Prefetches the bucket of `key`.
     #[inline]
     pub(crate) fn prefetch_bucket(&self, key: u32) {
         prefetch(&self.buckets[self.bucket(key)]);

@@ -125,8 +125,8 @@ mod tests {
     }
 
     proptest! {
-        /// The oracle is a sorted set of pairs: whatever is put in and taken out, the first is one
-        /// of the earliest of those, and every flow comes out at its own time.
+        /// The oracle is a sorted set of pairs: after any operations, the first is one of the
+        /// earliest, and every flow comes out at its own time.
         #[test]
         fn the_earliest_comes_out_first(
             steps in prop::collection::vec(prop::option::weighted(0.6, 0u64..50), 1..400),

@@ -55,16 +55,16 @@ pub const CLASS_MAX: u32 = 1 << 24;
 pub struct Config {
     /// The class of packets that have none; 0 for none.
     pub default: u32,
-    /// What becomes of packets for which there is no class at all.
+    /// The treatment of packets if there is no class at all.
     pub unclassified: Unclassified,
 }
 
-/// What becomes of packets without a class.
+/// The treatment of packets without a class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unclassified {
     /// Direct packets are sent at once; at most this many wait for room on the device.
     Sent(u32),
-    /// They are dropped, and so is what waits in a class that is deleted: classes are bands.
+    /// They are dropped, and so are the packets of a deleted class: classes are bands.
     Dropped,
 }
 
@@ -90,7 +90,7 @@ const TIMES_A_CLASS: usize = 2;
 /// See the module's documentation.
 pub(crate) struct Htb {
     config: Config,
-    /// How many qdiscs with classes are above it.
+    /// The number of classful qdiscs above it.
     level: u8,
     tree: Box<dyn TreeMeter>,
     reading: Reading,
@@ -99,7 +99,7 @@ pub(crate) struct Htb {
     leaves: Vec<Leaf>,
     /// Classes that may have credit of their own, by priority.
     assured: [Rotation; PRIORITIES],
-    /// Who had not, and has not asked yet what others lend.
+    /// Classes without credit of their own that have not tried to borrow yet.
     borrowing: [Rotation; PRIORITIES],
     waiting: Heap,
     /// The place of the leaf whose packet left last.
@@ -186,7 +186,7 @@ impl Htb {
         Some(leaf)
     }
 
-    /// Builds what this queue needs to send for `class`, where that is a leaf.
+    /// Builds this queue's leaf of `class`, if that is a leaf.
     fn open(&mut self, class: u32) -> Option<u32> {
         if class == 0 {
             return None;
@@ -201,7 +201,7 @@ impl Htb {
         Some(place)
     }
 
-    /// Takes the packet `id` in, which is for the leaf at `place`.
+    /// Queues the packet `id` at the leaf at `place`.
     #[inline]
     fn enqueue_at(
         &mut self,
@@ -339,7 +339,7 @@ impl Htb {
         next
     }
 
-    /// The time `at` has come, for which the class at `place` may have waited.
+    /// The time `at`, for which the class at `place` may have waited, has come.
     fn class_has_waited(&mut self, place: u32, at: Nanos, now: Nanos) {
         let leaf = &mut self.leaves[place as usize];
         if leaf.looked_at != at {
@@ -370,7 +370,7 @@ impl Htb {
         }
     }
 
-    /// Has the class at `place` wait until `until`, if nothing else comes before.
+    /// Makes the class at `place` wait until `until`, or until an earlier event.
     fn wait(&mut self, place: u32, until: Nanos) {
         let leaf = &mut self.leaves[place as usize];
         leaf.state = State::Waiting;
@@ -381,7 +381,7 @@ impl Htb {
         }
     }
 
-    /// Has the class at `place` ask, which waits.
+    /// Makes the waiting class at `place` ask.
     fn ask(&mut self, place: u32, now: Nanos) {
         let leaf = &mut self.leaves[place as usize];
         if leaf.has_own || leaf.until <= now {
@@ -401,7 +401,8 @@ impl Htb {
             self.pass_on(place, 0, false, now);
             return self.wait(place, at);
         };
-        // It asks no more where others ask by another right, and above whom it waits for.
+        // It stops asking where others ask by another right, and above the classes that it waits
+        // for.
         let level = if leaf.rank == rank { levels } else { 0 };
         self.pass_on(place, level, false, now);
         let leaf = &mut self.leaves[place as usize];
@@ -420,7 +421,7 @@ impl Htb {
         self.wait(place, at);
     }
 
-    /// When the class at `place` has something from those below the class of `line`.
+    /// When the class at `place` gets credit from classes below that of `line`.
     fn due_in(&mut self, line: u32, place: u32, now: Nanos) -> Nanos {
         let level = self.lines.level(line);
         self.leaves[place as usize].due_below(level, now).max(now + Nanos(1))
@@ -604,7 +605,7 @@ impl Htb {
             || self.place_known(default).is_some_and(|place| self.is_seated(place))
     }
 
-    /// Whether the leaf at `place` is that of the class that the tree has under its number now.
+    /// Whether the leaf at `place` belongs to the tree's present class of its number.
     fn is_seated(&self, place: u32) -> bool {
         let leaf = &self.leaves[place as usize];
         self.tree.leaf(leaf.id).is_some() && leaf.is_seated_in(self.tree.as_ref())

@@ -48,7 +48,7 @@ fn class(length: u64) -> u8 {
     ((power << FINE) as u64 + ((length >> (power - FINE)) & ((1 << FINE) - 1))) as u8
 }
 
-/// Flows by what they have queued behind their head; live or without any.
+/// Flows by their backlog behind the head; active, or without lists.
 pub(crate) struct Lengths {
     heads: Box<[u32; LISTS]>,
     /// Which lists are not empty.
@@ -67,7 +67,7 @@ impl Lengths {
         self.is_live
     }
 
-    /// Takes in all flows that have a length.
+    /// Adds all flows that have a length.
     pub(crate) fn begin<F: Measured>(&mut self, flows: &mut [F]) {
         self.is_live = true;
         for id in 0..flows.len() as u32 {

@@ -59,8 +59,8 @@ impl Default for Weight {
     }
 }
 
-/// How often a seat has touched cache lines that other cores write: what coordination costs
-/// beyond instructions.
+/// How often a seat has touched cache lines that other cores write: the cost of coordination beyond
+/// instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Contact {
     /// Lines read that a sibling writes.
@@ -91,11 +91,11 @@ pub trait Meter: Send {
     /// that batch, also when nothing is queued.
     fn report(&mut self, backlog: Backlog, now: Nanos);
 
-    /// What part of the limit this seat may count on; qdiscs size their own limits by it.
+    /// The part of the limit that this seat may count on; qdiscs size their own limits by it.
     fn share(&self) -> Share;
 
-    /// What part of the burst stores the credit that this seat does not use at once; the share,
-    /// unless all seats share one bucket.
+    /// The part of the burst that stores this seat's unused credit; the share, unless all seats
+    /// share one bucket.
     fn part_of_burst(&self) -> Share {
         self.share()
     }
@@ -114,7 +114,7 @@ pub trait Meter: Send {
     /// yield, and let those go first. Off by default. Strategies without a reserve ignore it.
     fn yields(&mut self, _yields: bool) {}
 
-    /// How often this seat has touched lines that others write, so far.
+    /// How often this seat has touched lines that others write.
     fn contact(&self) -> Contact {
         Contact::default()
     }

@@ -52,7 +52,7 @@ pub use config::{
 /// Packets that may always wait for the rate, however small the queue's part of the limit.
 const LEAST_QUEUE: u32 = 4;
 
-/// Who grants.
+/// The meter.
 enum Seat {
     /// The time at which the last packet had passed the link. Exact even for a late caller, because
     /// the time since which packets wait is known.
@@ -81,7 +81,7 @@ pub(crate) struct Netem {
     slots: Slots,
     /// Packets under way.
     line: Line,
-    /// What has arrived at the bottleneck.
+    /// Packets that have arrived at the bottleneck.
     queue: Fifo,
     /// How many packets may wait for the rate, as of the last dequeue.
     part: u32,
@@ -107,7 +107,7 @@ impl Netem {
         }
     }
 
-    /// Why `id` is not taken in, if so.
+    /// Why `id` is refused, if it is.
     fn refusal(&self, packets: &Packets, id: PacketId) -> Option<DropReason> {
         if self.backlog().packets >= self.config.limit {
             return Some(DropReason::Limit);
@@ -148,7 +148,8 @@ impl Netem {
         let delay = self.delays.time(delay, jitter, distribution, delay_correlation, chances);
         match self.config.rate {
             None => self.line.insert(packets, id, now + delay),
-            // The time that it takes itself is the delay's, that of those before it the rate's.
+            // Its own transmission time counts for the delay, that of packets before it for the
+            // rate.
             Some(rate) => {
                 let passing = rate.time(packets.len(id));
                 self.line.append(packets, id, now + delay + passing);
@@ -162,7 +163,7 @@ impl Netem {
         Verdict::Dropped
     }
 
-    /// Looks up what the meter says, so that arrivals need not ask it.
+    /// Caches the meter's answers, so that arrivals need not call it.
     fn follow_meter(&mut self) {
         let share = match &self.seat {
             Some(Seat::Shared(meter)) => meter.share(),

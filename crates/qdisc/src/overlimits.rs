@@ -17,7 +17,7 @@
 
 use crate::Stats;
 
-/// What had happened when the qdisc was asked last.
+/// The state at the last call.
 #[derive(Default)]
 pub(crate) struct Overlimits {
     /// Packets that had come, those dropped included.
@@ -29,7 +29,7 @@ pub(crate) struct Overlimits {
 }
 
 impl Overlimits {
-    /// The qdisc, of which `queued` packets are left, has to wait: counts in `stats`.
+    /// The qdisc, with `queued` packets left, must wait: counts in `stats`.
     #[inline]
     pub(crate) fn refused(&mut self, stats: &mut Stats, queued: u32) {
         let (came, left) = self.since(stats, queued);
@@ -59,7 +59,7 @@ impl Overlimits {
         self.came += 1;
     }
 
-    /// How many packets have come and left since this was asked last.
+    /// How many packets have arrived and left since the last call.
     #[inline]
     fn since(&mut self, stats: &Stats, queued: u32) -> (u64, u64) {
         let left = stats.sent_packets;

@@ -11,7 +11,7 @@ use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What some seats have touched so far, all together.
+/// The accesses of some seats so far, all together.
 #[derive(Debug, Default)]
 pub struct Contacts {
     reads: AtomicU64,

@@ -4,7 +4,7 @@ use crate::{Above, Detail, Handover, NodeId, Spec, Weight};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos};
 
-/// What happened to a packet that was offered to a qdisc.
+/// The result of offering a packet to a qdisc.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// It is queued.
@@ -19,7 +19,7 @@ pub enum Next {
     /// At once: the batch was full.
     Now,
     /// At this time. A queued packet may not leave yet. Asking earlier is harmless; asking later
-    /// loses nothing within what the qdisc's burst makes up for.
+    /// loses nothing within the qdisc's burst.
     At(Nanos),
     /// At this time, or when a packet has been enqueued if that is earlier: queued packets are held
     /// individually, and arrivals need not wait for them.
@@ -37,7 +37,7 @@ pub struct Stats {
     pub sent_packets: u64,
     /// Packets dropped by it or below it.
     pub drops: u64,
-    /// Times that Linux would have found a packet that might not leave yet.
+    /// How often Linux would have found a packet that may not leave yet.
     pub overlimits: u64,
     /// Packets put back after they had been dequeued.
     pub requeues: u64,
@@ -45,7 +45,7 @@ pub struct Stats {
     pub backlog: Backlog,
     /// Which qdisc it is.
     pub id: NodeId,
-    /// What only its kind counts.
+    /// Statistics of its kind only.
     pub detail: Option<Detail>,
 }
 
@@ -107,8 +107,8 @@ pub trait Qdisc: Send {
         }
     }
 
-    /// The packet `id` will soon be enqueued: has what that touches brought near, see
-    /// [`narrows_cpu::prefetch`]. For a parent with many like it.
+    /// Prefetches the data for enqueueing `id` soon, see [`narrows_cpu::prefetch`]. For a parent
+    /// with many such qdiscs.
     fn expect(&self, packets: &Packets, id: PacketId) {
         let _ = (packets, id);
     }
@@ -127,9 +127,9 @@ pub trait Qdisc: Send {
         let _ = (packets, ids, now);
     }
 
-    /// Moves what may leave at `now` into `out` until that is full, and says when to ask again.
-    /// Call it after every batch of arrivals, too: this is where a qdisc publishes its backlog to
-    /// its siblings.
+    /// Moves packets that may leave at `now` into `out` until that is full, and returns when to ask
+    /// again. Call it after every batch of arrivals, too: this is where a qdisc publishes its
+    /// backlog to its siblings.
     fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next;
 
     /// Takes out the one packet that leaves next at `now`, as [`Qdisc::dequeue`] into a batch with
@@ -146,8 +146,8 @@ pub trait Qdisc: Send {
         Weight::ONE
     }
 
-    /// Whose turn it is among bands that have an order, so that the queues of a class can keep it
-    /// together. All are of one rank where there are none.
+    /// The rank of the next packet among ordered bands, so that the queues of a class can keep the
+    /// order together. Without bands all packets have one rank.
     fn ranking(&self) -> Ranking {
         Ranking { left: 0, next: 0, bytes: self.backlog().bytes }
     }
@@ -166,7 +166,7 @@ pub trait Qdisc: Send {
         }
     }
 
-    /// Takes over the parameters of `spec`, which this qdisc can carry on with
+    /// Applies the parameters of `spec`, which this qdisc can carry on with
     /// ([`Config::carries_on`](crate::Config::carries_on)). Queued packets stay queued, even beyond
     /// a new limit; a meter's credit and debt are kept. The qdiscs below are reconciled by their
     /// names, see [`Slot::take_over`](crate::Slot::take_over).
@@ -175,11 +175,11 @@ pub trait Qdisc: Send {
     /// Where `spec` is of another kind.
     fn retune(&mut self, spec: Spec, handover: &mut Handover<'_>);
 
-    /// Takes out the packet that would leave next, whatever the rate: it is about to be handed
-    /// over to another qdisc. Does not count as sent.
+    /// Takes out the packet that would leave next, regardless of the rate, to hand it over to
+    /// another qdisc. Does not count as sent.
     fn drain(&mut self, packets: &mut Packets) -> Option<PacketId>;
 
-    /// Takes in a packet from a qdisc that this one replaces, behind all others and whatever
-    /// the limit.
+    /// Adopts a packet from a qdisc that this one replaces, behind all others, regardless of the
+    /// limit.
     fn adopt(&mut self, packets: &mut Packets, id: PacketId, now: Nanos);
 }

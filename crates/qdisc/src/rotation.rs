@@ -31,13 +31,13 @@ impl Rotation {
         self.first == NONE
     }
 
-    /// Whose turn it is.
+    /// The current entry.
     #[inline]
     pub(crate) fn front(&self) -> Option<u32> {
         (!self.is_empty()).then_some(self.first)
     }
 
-    /// Whose turn comes behind that of `place`.
+    /// The entry after `place`.
     #[inline]
     pub(crate) fn behind<T: Linked>(&self, table: &mut [T], place: u32) -> Option<u32> {
         let Link(next) = *table[place as usize].link();
@@ -81,7 +81,7 @@ mod tests {
     }
 
     proptest! {
-        /// Beside a `VecDeque`.
+        /// Compared with a `VecDeque`.
         #[test]
         fn it_is_a_queue(acts in prop::collection::vec((0..3, 0u32..16), 0..200)) {
             let mut table = [Link::END; 16];

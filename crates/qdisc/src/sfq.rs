@@ -43,7 +43,7 @@ pub(crate) struct Sfq {
     flows: FlowTable<Flow>,
     rotation: Rotation,
     lengths: Lengths,
-    /// What hashes are mixed with before they become places.
+    /// The key that is mixed into hashes.
     salt: u32,
     /// When the hash changes next.
     perturbs_at: Nanos,
@@ -102,7 +102,7 @@ impl Sfq {
         }
     }
 
-    /// Queues `id`, whatever the limits.
+    /// Queues `id`, regardless of the limits.
     fn take_in(&mut self, packets: &mut Packets, id: PacketId) {
         let key = self.key(packets, id);
         let place = self.flows.find(key).unwrap_or_else(|| self.begin(key));
@@ -140,7 +140,7 @@ impl Sfq {
         self.flows.forget(place);
     }
 
-    /// `id` is queued no longer.
+    /// `id` is no longer queued.
     #[inline]
     fn left(&mut self, packets: &Packets, id: PacketId) {
         self.backlog.packets -= 1;

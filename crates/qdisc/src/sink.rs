@@ -7,7 +7,7 @@ use narrows_units::Nanos;
 /// See the module's documentation.
 pub(crate) trait Sink {
     fn has_room(&self) -> bool;
-    /// How many more it takes.
+    /// How many more fit.
     fn room(&self) -> usize;
     fn push(&mut self, id: PacketId);
     /// Takes packets from `qdisc` while there is room, and passes each to `tell`.

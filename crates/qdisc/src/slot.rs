@@ -84,7 +84,7 @@ impl Slot {
         self.id
     }
 
-    /// What assigns packets to its classes, and to those below it.
+    /// The classifier for its classes, and those below it.
     #[inline]
     pub fn classification(&self) -> Option<&Arc<Classification>> {
         self.classification.as_ref()

@@ -75,7 +75,7 @@ pub struct Peak {
     pub mtu: Bytes,
 }
 
-/// Who grants.
+/// The meter.
 enum Seat {
     /// A limit of one's own.
     Own(Bucket),
@@ -127,7 +127,7 @@ impl Tbf {
         self.follow_share();
     }
 
-    /// Looks up what the meter says of sizes, so that arrivals need not ask it.
+    /// Caches the meter's sizes, so that arrivals need not call it.
     fn follow_meter(&mut self) {
         let meter = self.seat.meter();
         let (longest, share) = (meter.longest(), meter.share());
@@ -171,7 +171,7 @@ impl Tbf {
         meter.turned_away();
     }
 
-    /// Queues `id`, of `len` bytes and stamped `edt`, where others may be dropped for it.
+    /// Queues `id`, of `len` bytes and stamped `edt`, if others may be dropped for it.
     #[inline(never)]
     fn push_among(
         &mut self,
@@ -190,8 +190,7 @@ impl Tbf {
         verdict
     }
 
-    /// Why a packet is not taken in, if it is not. Apart from the way that almost all packets
-    /// take.
+    /// Why a packet is refused, if it is. Out of the usual path.
     #[cold]
     fn refusal(&self, len: Bytes, cost: Bytes) -> Option<DropReason> {
         let backlog = self.queue.backlog();
@@ -315,7 +314,7 @@ impl Qdisc for Tbf {
         self.queue.take_over(inner.expect("a tbf has exactly one qdisc below it"), handover);
         let lost = before - self.queue.accepted();
         if lost.packets != 0 {
-            // Classes are gone from the inner qdisc, with what was queued there.
+            // Classes were removed from the inner qdisc, with their packets.
             let edt = self.queue.held_edt().unwrap_or(handover.now);
             let cost = self.queue.cost_of(lost);
             self.dropped_below(lost.packets, cost, edt, handover.now);
@@ -336,7 +335,7 @@ impl Qdisc for Tbf {
     }
 }
 
-/// Gives `out` what `meter` grants, where the inner qdisc may drop some of it instead.
+/// Moves granted packets into `out`, if the inner qdisc may also drop some.
 #[inline(never)]
 fn release_some(
     queue: &mut Queue,

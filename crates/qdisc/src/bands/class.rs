@@ -11,7 +11,7 @@ use narrows_units::{Bytes, Nanos};
 /// The state of a class that takes turns. An ordered class is in no line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// Nowhere: it has nothing to send.
+    /// In no list: it has no packets.
     Idle,
     /// In line.
     InLine,
@@ -19,14 +19,14 @@ pub(super) enum State {
     Waiting(Nanos),
 }
 
-/// What came of a turn.
+/// The result of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Turn {
-    /// There was no room for more.
+    /// The batch is full.
     Full,
     /// Its next packet is longer than its deficit was.
     Over,
-    /// It has nothing to send.
+    /// It has no packets.
     Empty,
     /// Its qdisc holds everything back until then.
     Held(Nanos),
@@ -80,7 +80,7 @@ impl Class {
         self.deficit
     }
 
-    /// Comes into line with a quantum.
+    /// Joins the line with a quantum.
     #[inline]
     pub(super) fn begin(&mut self) {
         self.state = State::InLine;
@@ -92,8 +92,8 @@ impl Class {
         Bytes(4 * self.quantum.0 / u64::from(queues))
     }
 
-    /// From now on it has packets on `queues` queues, and no class here on more than `most`: that
-    /// has its quantum, and others more.
+    /// From now on it has packets on `queues` queues, and no class here on more than `most`. A
+    /// class on `most` queues gets its quantum, others more.
     pub(super) fn divide(&mut self, queues: u32, most: u32) {
         self.turn = Bytes(self.quantum.0 * u64::from(most) / u64::from(queues));
     }
@@ -121,7 +121,7 @@ impl Class {
         next
     }
 
-    /// Sends while its deficit lasts. Returns also what it has sent.
+    /// Sends while its deficit lasts. Also returns the bytes sent.
     #[inline]
     pub(super) fn turn(
         &mut self,

@@ -47,7 +47,7 @@ const CWR: u16 = 0x80;
 /// which is used for it (RFC 9768).
 const SIGNALS: u16 = 0xf00 | ECE | CWR;
 
-/// What could be dropped if another one like it follows.
+/// A candidate, which can be dropped if another one follows.
 struct Candidate {
     position: usize,
     signals: u16,
@@ -79,7 +79,7 @@ pub(super) fn superfluous(
                     return Some(first.position);
                 }
             }
-            // The signals change here, so that what came before was the last to give the old ones.
+            // The signals change here, so the previous packet was the last with the old ones.
             _ => candidate = could_go.then_some(Candidate { position, signals }),
         }
     }
@@ -88,8 +88,8 @@ pub(super) fn superfluous(
     is_next.then_some(single.position)
 }
 
-/// Whether `old` is a pure acknowledgement, and `new` says all that it says and more. Congestion
-/// signals are another matter.
+/// Whether `old` is a pure acknowledgement that `new` covers completely. Congestion signals are
+/// checked separately.
 fn is_superseded(old: &Acknowledgement, new: &Acknowledgement) -> bool {
     let is_pure = old.is_empty && old.has_plain_options && old.flags & !(ECE | CWR) == ACK;
     if !is_pure || !is_no_younger(old.time_stamp, new.time_stamp) || !has_ordinary_blocks(old) {
@@ -108,8 +108,8 @@ fn is_before(a: u32, b: u32) -> bool {
 }
 
 /// Whether neither value nor echo of the newer time stamp are older. Either both packets have one
-/// or none has: what lacks the option may be thrown away at the other end (RFC 7323, 3.2), and
-/// nothing follows from it.
+/// or none has: the receiver may discard a packet without the option (RFC 7323, 3.2), so it
+/// replaces nothing.
 fn is_no_younger(old: Option<(u32, u32)>, new: Option<(u32, u32)>) -> bool {
     match (old, new) {
         (None, None) => true,

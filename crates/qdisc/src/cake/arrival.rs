@@ -74,7 +74,7 @@ impl Cake {
         Verdict::Queued
     }
 
-    /// Queues `id` whatever the memory.
+    /// Queues `id` regardless of memory.
     pub(super) fn take_in(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
         let (meta, headers) = packets.meta_and_headers(id);
         let place = self.look_up(headers);
@@ -222,8 +222,8 @@ impl Cake {
         id
     }
 
-    /// A place for a flow: a free one, or that of the flow that has rested longest, or a new one
-    /// where even that one would be missed.
+    /// A place for a flow: a free one, or that of the flow that has been idle longest, or a new one
+    /// if even that flow is still needed.
     fn place(&mut self, now: Nanos) -> u16 {
         if !self.flows.has_free()
             && let Some(oldest) = self.idle.front()
@@ -255,7 +255,7 @@ impl Cake {
         id
     }
 
-    /// Lets a flow that has got a packet take its turn with the others.
+    /// Puts a flow that got a packet into the rotation.
     #[inline(never)]
     fn join(&mut self, at: usize, id: u16, now: Nanos) {
         match self.flows[id].standing {
@@ -293,8 +293,7 @@ impl Cake {
         flow.deficit = tin.quantum_of(flow.load).get() as i32;
         *flow.link_mut() = Link::NOBODY;
         if let Some(neighbours) = &mut self.neighbours {
-            // What waits in other tins may have used up all that they are worth; this one is worth
-            // more.
+            // The packets of other tins may have used up those tins' weight; this one's is larger.
             if !tin.has_flows() && self.backlog.packets > 1 {
                 neighbours.hasten();
             }
@@ -383,7 +382,7 @@ fn hash_of(isolation: Isolation, headers: &Headers) -> u32 {
     match isolation {
         Isolation::Srchost => headers.source,
         Isolation::Dsthost => headers.destination,
-        // Asymmetric, or all hosts that talk to themselves would be one.
+        // Asymmetric, because otherwise all hosts that send to themselves would collide.
         Isolation::Hosts => headers.source ^ headers.destination.rotate_left(13),
         _ => 0,
     }

@@ -58,7 +58,7 @@ impl Cake {
         }
     }
 
-    /// Queues `ids`, at most [`AHEAD`], if they are plain: whether they were.
+    /// Queues `ids`, at most [`AHEAD`], if they are plain. Returns whether they were.
     fn arrive_plain(&mut self, packets: &mut Packets, ids: &[PacketId], now: Nanos) -> bool {
         let is_plain = self.config.isolation.tells_flows_apart()
             && self.estimator.is_none()

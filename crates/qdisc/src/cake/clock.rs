@@ -28,7 +28,7 @@ impl PerByte {
         Self(u64::try_from((8_000_000_000u128 << FRACTION) / bits).unwrap_or(u64::MAX))
     }
 
-    /// What `charge` bytes take.
+    /// The time of `charge` bytes.
     #[inline]
     pub(super) fn time(self, charge: u32) -> Nanos {
         Nanos((self.fine(charge) >> FRACTION) as u64)
@@ -39,7 +39,7 @@ impl PerByte {
         u128::from(self.0) * u128::from(charge)
     }
 
-    /// How long what takes `time` if a byte takes `before`, which is more, takes now; rounded up.
+    /// Converts `time` from the longer byte time `before` to the present one; rounded up.
     fn instead_of(self, before: Self, time: Nanos) -> Nanos {
         let scaled = u128::from(time.0) * u128::from(self.0);
         Nanos(scaled.div_ceil(u128::from(before.0.max(1))) as u64)
@@ -52,7 +52,7 @@ pub(super) struct Clock {
     /// When the next packet may leave, and 2^-32 ns beyond that.
     next: Nanos,
     fraction: u32,
-    /// When one may whatever was dropped.
+    /// When one may leave regardless of drops.
     failsafe: Nanos,
 }
 
@@ -105,12 +105,12 @@ impl Clock {
         self.failsafe = Nanos(now.0 + time.0 + time.0 / 2);
     }
 
-    /// One was dropped that counts as sent.
+    /// Counts a dropped packet as sent.
     pub(super) fn dropped(&mut self, charge: u32) {
         self.take(charge);
     }
 
-    /// Moves on by what `charge` takes.
+    /// Advances by the time of `charge`.
     #[inline]
     fn take(&mut self, charge: u32) -> Nanos {
         let time = self.per_byte.fine(charge) + u128::from(self.fraction);
@@ -129,7 +129,7 @@ mod tests {
     const PACKET: u32 = 1250;
     const TIME: Nanos = Nanos::from_micros(10);
 
-    /// Sends what may leave at `now`; how many.
+    /// Sends packets that may leave at `now`. Returns their number.
     fn send(clock: &mut Clock, now: Nanos) -> u32 {
         let mut sent = 0;
         while clock.may_leave(now).is_ok() {

@@ -20,7 +20,7 @@ struct Left {
 }
 
 impl Left {
-    /// The memory that is free again, where the least that a packet takes is `frame`.
+    /// The freed memory, if a packet takes at least `frame`.
     #[inline]
     fn memory(&self, frame: Bytes) -> Bytes {
         Bytes(frame.0 * self.packets as u64 + self.beyond.0)
@@ -40,7 +40,7 @@ impl Open {
     #[inline(always)]
     fn of(tins: &[Tin], seat: &Seat, now: Nanos) -> Self {
         if tins.len() == 1 {
-            // Not needed: whether it has flows, and its threshold.
+            // Without these the tin's flows and threshold need no check.
             return Self { with_flows: 1, within: 1 };
         }
         let (mut with_flows, mut within) = (0, 0);
@@ -82,8 +82,7 @@ impl Open {
 }
 
 impl Cake {
-    /// Fills `places`, as many as there are, with what leaves. How many have left, and when there
-    /// will be more.
+    /// Fills `places` with departures. Returns their number, and when there will be more.
     pub(super) fn depart(
         &mut self,
         packets: &mut Packets,
@@ -197,7 +196,7 @@ impl Cake {
 
     /// Takes out the packet that would leave next, ignoring the rate and its sojourn time.
     pub(super) fn drain_one(&mut self, packets: &mut Packets) -> Option<PacketId> {
-        // Times are of no matter: nothing is decided by them.
+        // Times do not matter: no decision depends on them.
         let now = Nanos::ZERO;
         let (at, flow) = self.choose(now)?;
         let packet = self.flows[flow].queue.pop_front(packets)?;
@@ -327,7 +326,7 @@ impl Cake {
         }
     }
 
-    /// There are no packets at `now`: gives memory back once that has been so for a while.
+    /// There are no packets at `now`: frees memory once that has lasted for a while.
     #[inline]
     pub(super) fn rest(&mut self, now: Nanos) {
         match self.empty_since {

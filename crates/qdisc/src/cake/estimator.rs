@@ -17,7 +17,7 @@
 use super::average;
 use narrows_units::{Bytes, Nanos, Rate};
 
-/// The longest pause that says anything of the link: a full frame on the slowest takes less.
+/// The longest pause that reflects the link: a full frame on the slowest link takes less.
 const PAUSE_MAX: Nanos = Nanos::from_millis(250);
 /// The least number of packets in a window, and its least length: packets that arrive together may
 /// have been held back together, and then reflect the speed of the device before us.
@@ -31,7 +31,7 @@ const FRAME_TIME_MAX: Nanos = Nanos::from_millis(100);
 const FAST: u32 = 2;
 const SLOW: u32 = 8;
 
-/// What has been seen.
+/// The observations.
 pub(super) struct Estimator {
     /// The operator's estimate.
     began_at: Option<Rate>,
@@ -91,8 +91,8 @@ impl Estimator {
         self.window += len;
         self.packets += 1;
         let span = now.since(self.window_began);
-        // The window ends where packets come less densely than on average: a burst of them says
-        // nothing of the link.
+        // The window ends where packets are less dense than on average: a burst says nothing about
+        // the link.
         if pause <= interval || self.packets < PACKETS_LEAST || span < SPAN_LEAST {
             return None;
         }

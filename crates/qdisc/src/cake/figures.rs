@@ -9,7 +9,7 @@ pub struct Figures {
     pub memory_used: Bytes,
     /// Its limit.
     pub memory_limit: Bytes,
-    /// This is for all queues of the port together, and not for each.
+    /// For all queues of the port together, not for each.
     pub memory_is_of_port: bool,
     /// The rate of arrivals that the estimator measures; the limit if it is off.
     pub capacity_estimate: Rate,
@@ -27,7 +27,7 @@ pub struct Figures {
     pub own_memory: Bytes,
     /// By tin, in the order in which they are shown.
     pub tins: Vec<TinFigures>,
-    /// Likewise, how long the packets of each had stayed that left.
+    /// Likewise, the delays of sent packets.
     pub delays: Vec<Spread>,
 }
 
@@ -64,7 +64,7 @@ pub struct TinFigures {
     pub marks: u64,
     /// Acknowledgements dropped.
     pub ack_drops: u64,
-    /// Flows that have less queued than they may send at once, and have not had a full turn.
+    /// Sparse flows: with less queued than a quantum, and without a full turn yet.
     pub sparse_flows: u32,
     /// Flows that have more.
     pub bulk_flows: u32,

@@ -8,13 +8,13 @@ use narrows_packet::Fifo;
 /// A flow's state in the rotation. States that another packet does not change come last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) enum Standing {
-    /// It has just been made, and is in no list.
+    /// It is new, and in no list.
     #[default]
     New,
     /// It has no packets and no debt: it is remembered.
     Idle,
     /// It was sparse and has used up its quantum with its last packet: it waits for its next turn
-    /// with the others, and counts as sparse unless more comes.
+    /// with the others, and counts as sparse unless more packets arrive.
     SparseWait,
     /// It goes first: it has not yet used up its first quantum.
     Sparse,

@@ -30,14 +30,14 @@ struct Host {
     elsewhere: u16,
     /// The edition of the census that was asked.
     asked: u16,
-    /// The most that stood anywhere in `window`, and in that or the one before.
+    /// The most backlogged flows on any queue in `window`, and in that or the one before.
     most: u16,
     recently: u16,
     window: u16,
 }
 
 impl Host {
-    /// It is `window` now.
+    /// The present window is `window`.
     #[inline(always)]
     fn follow(&mut self, window: u16) {
         if self.window != window {
@@ -49,7 +49,7 @@ impl Host {
     fn begin(&mut self, window: u16) {
         let follows = window.wrapping_sub(self.window) == 1;
         let before = if follows { self.most } else { 0 };
-        // Whatever changes it looks at the window first.
+        // Each change checks the window first.
         self.most = self.standing;
         self.recently = self.standing.max(before);
         self.window = window;
@@ -67,7 +67,7 @@ impl Host {
 pub(super) struct Hosts {
     ways: Ways,
     slab: Slab<Host>,
-    /// Tells tins and ends apart.
+    /// Distinguishes tins and ends.
     salt: u64,
     /// The present window of time.
     window: u16,

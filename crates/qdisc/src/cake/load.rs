@@ -33,8 +33,8 @@ const PARTS: [u32; KNOWN] = {
     parts
 };
 
-/// `weight` after a flow that counted for one part of `before` counts for one of `after`.
-/// The two are not compared: whether they are the same cannot be foreseen.
+/// `weight` after a flow's part changes from one of `before` to one of `after`. The two are not
+/// compared: the branch would be unpredictable.
 #[inline(always)]
 pub(super) fn reweighed(weight: u64, before: u16, after: u16) -> u64 {
     let [before, after] = [before, after].map(usize::from);
@@ -61,7 +61,7 @@ pub(super) struct Quanta {
 }
 
 impl Quanta {
-    /// Whole ones of `whole` bytes, below 2^11.
+    /// With a whole quantum of `whole` bytes, below 2^11.
     pub(super) fn new(whole: u32) -> Self {
         let (least, coming_least) = (1, u32::MAX);
         let mut quanta = Self {
@@ -76,7 +76,7 @@ impl Quanta {
         quanta
     }
 
-    /// Whole ones are of `whole` bytes from now on.
+    /// The whole quantum is `whole` bytes from now on.
     pub(super) fn set_whole(&mut self, whole: u32) {
         self.whole = whole;
         self.work_out();
@@ -144,7 +144,7 @@ impl Quanta {
         if load <= self.least {
             return NonZeroU32::new(whole).unwrap_or(NonZeroU32::MIN);
         }
-        // A whole quantum has 19 bits; a load beyond 13 makes no difference that matters.
+        // A whole quantum has 19 bits; loads beyond 13 bits make no relevant difference.
         NonZeroU32::new(whole * self.least.min(LOAD_MAX) / load).unwrap_or(NonZeroU32::MIN)
     }
 }

@@ -27,8 +27,8 @@ const PORT_MOST: u64 = 10_240;
 /// The part of a worker's frames.
 const WORKER_PART: u64 = 4;
 
-/// Memory is short until it is down to 3/4 of the limit again: else a heap would be made and
-/// forgotten for every few packets.
+/// Memory counts as short until usage is down to 3/4 of the limit: otherwise a heap would be made
+/// and dropped every few packets.
 const RELIEF_PART: u64 = 4;
 
 pub(super) struct Memory {
@@ -68,7 +68,7 @@ impl Memory {
         self.most = self.most.max(self.used);
     }
 
-    /// Whether packets that take `memory` in all can be queued without it becoming short.
+    /// Whether packets of `memory` in total can be queued without a shortage.
     #[inline]
     pub(super) fn has_room(&self, memory: Bytes) -> bool {
         self.used + memory <= self.limit.min(self.bound)

@@ -27,17 +27,17 @@ use super::tins::Share;
 use crate::{Census, TINS_MAX, TinCensus, Weight};
 use narrows_units::{Nanos, Rate};
 
-/// How often instances exchange figures: often enough to follow flows that come and go, and seldom
-/// enough to cost nothing.
+/// How often instances exchange figures: often enough to follow flows that come and go, and rarely
+/// enough to cost little.
 const PERIOD: Nanos = Nanos::from_micros(500);
 
-/// The weight of a queue that has everything. A queue has at least [`LEAST_PART`] of it, for flows
-/// that have not been published yet.
+/// The weight of a queue with all demand. A queue has at least [`LEAST_PART`] of it, for flows that
+/// have not been published yet.
 const WHOLE: u64 = 1 << 20;
 const LEAST_PART: u64 = 256;
 
-/// A tin without a backlog is entitled to what it uses, this part more and at least a little: so
-/// that it may grow.
+/// A tin without a backlog is entitled to its usage plus this part, and to a minimum, so that it
+/// can grow.
 const GROWTH_PART: u64 = 4;
 const LEAST_GROWTH: u64 = (1 << 16) / 64;
 
@@ -92,7 +92,7 @@ impl Neighbours {
         }
     }
 
-    /// Whether a backlog here has been published: to be withdrawn when there is none.
+    /// Whether a backlog here has been published, and must be withdrawn when it ends.
     #[inline]
     pub(super) fn has_told(&self) -> bool {
         self.has_told
@@ -215,8 +215,8 @@ impl Neighbours {
             }
             possible = possible.max(entitled * u64::from(own.part));
         }
-        // A queue without demand has the weight of its first flow: what that flow sends before
-        // siblings know of it must not cost it a share of almost nothing.
+        // A queue without demand has the weight of its first flow, so that the first packets of a
+        // flow do not leave the queue with almost no share.
         if !self.has_told {
             sum = possible;
         }
@@ -226,7 +226,7 @@ impl Neighbours {
     }
 }
 
-/// Of a whole of `weight` and that of `others`, the part of the former, in 1/65536.
+/// The part of `weight` in the sum of `weight` and `others`, in 1/65536.
 fn part(weight: u64, others: u64) -> u32 {
     ((u128::from(weight) << 16) / u128::from((weight + others).max(1))) as u32
 }

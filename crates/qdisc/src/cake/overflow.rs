@@ -153,7 +153,7 @@ mod tests {
     enum Step {
         Arrive(u32),
         Leave,
-        /// What has no packets is forgotten, and its place another flow's.
+        /// A flow without packets is forgotten, and its place reused.
         Recreate,
     }
 

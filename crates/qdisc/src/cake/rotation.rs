@@ -20,11 +20,11 @@ use super::slab::{NONE, Slab};
 /// Rounds ahead, this one included.
 pub(super) const ROUNDS: u32 = 64;
 
-/// One's neighbours in a list; of no meaning where one is in none.
+/// An entry's neighbours; undefined if it is in no list.
 #[derive(Clone, Copy)]
 pub(super) struct Link {
     next: u16,
-    /// Kept up only where anybody may be taken out.
+    /// Maintained only in lists with removal anywhere.
     previous: u16,
 }
 
@@ -48,7 +48,7 @@ pub(super) trait Linked {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct List {
     head: u16,
-    /// Of no meaning where there is no head.
+    /// Undefined if there is no head.
     tail: u16,
 }
 
@@ -130,7 +130,7 @@ impl Wheel {
         self.lists[at as usize].append(slab, id);
     }
 
-    /// Whose turn it is. Goes on to the next round in which anybody's is.
+    /// The current entry. Advances to the next round that is not empty.
     #[inline]
     pub(super) fn front(&mut self) -> Option<u16> {
         if let Some(id) = self.lists[(self.now % ROUNDS) as usize].front() {

@@ -49,7 +49,7 @@ impl Seat {
         !matches!(self, Self::Shared(_))
     }
 
-    /// Keeps `rate` from `now` on. A shared limit is not this instance's to set.
+    /// Applies `rate` from `now` on. The instance does not set a shared limit.
     pub(super) fn set_rate(&mut self, rate: Rate, now: Nanos) {
         match self {
             Self::Unlimited => {
@@ -73,7 +73,7 @@ impl Seat {
     /// packet that is not urgent yields to urgent ones.
     ///
     /// # Errors
-    /// When it, or a shorter one, may.
+    /// When it, or a shorter one, may leave.
     #[inline]
     pub(super) fn may_leave(
         &mut self,
@@ -88,7 +88,7 @@ impl Seat {
         }
     }
 
-    /// It leaves.
+    /// Counts a departure.
     #[inline]
     pub(super) fn sent(&mut self, charge: u32, now: Nanos) {
         match self {
@@ -116,8 +116,7 @@ impl Seat {
         }
     }
 
-    /// What part of the burst keeps what this seat does not use at once; `None` if there is no
-    /// other.
+    /// The part of the burst that stores this seat's unused credit; `None` without siblings.
     pub(super) fn part_of_burst(&self) -> Option<Share> {
         match self {
             Self::Shared(shared) => Some(shared.meter.part_of_burst()),

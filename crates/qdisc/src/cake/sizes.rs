@@ -71,7 +71,7 @@ impl Sizes {
         Self { network: Range::NOTHING, adjusted: Range::NOTHING, ..*self }
     }
 
-    /// Takes over what `ahead`, which went on from here, has seen.
+    /// Adopts the extremes of `ahead`, which continued from here.
     #[inline]
     pub(super) fn catch_up(&mut self, ahead: &Self) {
         self.offset = ahead.offset;
@@ -79,7 +79,7 @@ impl Sizes {
         self.adjusted.join(ahead.adjusted);
     }
 
-    /// The most that was charged so far; nothing before the first packet.
+    /// The highest charge so far; zero before the first packet.
     #[inline]
     pub(super) fn most(&self) -> u32 {
         if self.is_plain { self.network.most } else { self.adjusted.most }

@@ -20,8 +20,8 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// The tables of the tin `at`. Hosts are counted where they share; where they are the flows,
-    /// only those on other queues matter.
+    /// The tables of the tin `at`. Hosts are counted if they share; if hosts are the flows, only
+    /// those on other queues matter.
     pub(super) fn new(
         isolation: Isolation,
         has_siblings: bool,

@@ -18,7 +18,7 @@ use std::num::NonZeroU32;
 
 /// A flow's quantum: what its tin may send in 1/4096 s,
 const QUANTUM_PART: u64 = 4096;
-/// within the longest frame of plain Ethernet, and what keeps turns from being too many.
+/// within the longest frame of plain Ethernet, and a minimum that bounds the number of turns.
 const QUANTUM_MAX: u32 = 1514;
 const QUANTUM_MIN: u32 = 300;
 
@@ -48,9 +48,9 @@ pub(super) struct Tin {
     pub(super) sent: u64,
     pub(super) unresponsive: u32,
     delays: Delays,
-    /// How long all that left had stayed.
+    /// The delays of sent packets.
     pub(super) spread: Spread,
-    /// All but what is known otherwise.
+    /// The statistics, without those kept elsewhere.
     pub(super) figures: TinFigures,
 }
 
@@ -133,7 +133,7 @@ impl Tin {
         self.per_byte = PerByte::at(rate);
     }
 
-    /// With another threshold it waits no longer than for a packet of `frame` bytes at that.
+    /// With a new threshold it waits at most for the time of a packet of `frame` bytes.
     pub(super) fn begin_anew_soon(&mut self, frame: u32, now: Nanos) {
         self.next = self.next.min(now + self.per_byte.time(frame));
     }
@@ -150,8 +150,8 @@ impl Tin {
         self.sparse.front().or_else(|| self.wheel.front())
     }
 
-    /// Has brought near what the turn of `next` and the one after it will need: the first packet of
-    /// that flow, and the flow after that.
+    /// Prefetches the data for the turn of `next` and the one after: that flow's first packet, and
+    /// the flow after it.
     #[inline(always)]
     pub(super) fn prefetch(flows: &Slab<Flow>, next: u16, packets: &Packets) {
         let Some(flow) = flows.get(next) else { return };
@@ -175,7 +175,8 @@ impl Tin {
         self.wait(flow, load)
     }
 
-    /// The flow at the head has nothing to send, or may not: it goes to rest, or to a later round.
+    /// The flow at the head has no packets, or may not send: it becomes idle, or goes to a later
+    /// round.
     #[inline(never)]
     pub(super) fn end_turn(
         &mut self,
@@ -194,7 +195,7 @@ impl Tin {
             self.wheel.pop_front(next);
         }
         if flow.deficit > 0 {
-            // It is empty.
+            // The tin is empty.
             self.retire(flow, neighbours, now);
             idle.push_back(flows, id);
             return;
@@ -215,13 +216,13 @@ impl Tin {
         self.wheel.put(flows, id, rounds);
     }
 
-    /// A flow that is in debt, and in no list, goes to the round in which it can pay: in how many
-    /// rounds that is. Its host has `load` flows.
+    /// Puts a flow that is in debt, and in no list, into the round in which it can pay. Returns how
+    /// many rounds that is. Its host has `load` flows.
     #[inline(always)]
     fn wait(&self, flow: &mut Flow, load: u16) -> u32 {
         let quantum = self.quantum_of(load);
         let debt = -flow.deficit;
-        // Divided even where it is less: whether it is cannot be foreseen.
+        // Divides even if it is less: the branch would be unpredictable.
         let rounds = (debt as u32 / quantum + 1).min(ROUNDS - 1);
         flow.deficit += (quantum.get() * rounds) as i32;
         *flow.link_mut() = Link::NOBODY;
@@ -243,7 +244,7 @@ impl Tin {
         }
     }
 
-    /// Looks up how many flows the flow's hosts have, and says it.
+    /// Looks up and returns the load of the flow's hosts.
     #[inline(always)]
     fn weigh(&mut self, flow: &mut Flow, neighbours: &mut Option<Neighbours>) -> u16 {
         let Some(tables) = &mut self.tables else { return flow.load };

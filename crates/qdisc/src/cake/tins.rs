@@ -91,7 +91,7 @@ impl Scheme {
                 return usize::from(tin);
             }
         }
-        // What resolves addresses is as urgent as what routes.
+        // Address resolution is as urgent as routing.
         let dscp = if headers.is_arp { CS[7] } else { headers.dscp };
         usize::from(self.tins[usize::from(dscp) % 64])
     }
@@ -119,7 +119,7 @@ fn four() -> [u8; 64] {
     for class in [AF2, AF3, AF4] {
         table = with(table, 2, &class);
     }
-    // Least effort has since been given the point that stood for reliability.
+    // Least effort now has the code point that once meant reliability.
     let table = with(table, 1, &[CS[1], LE]);
     with(table, 3, &[CS[4], CS[5], VA, EF, CS[6], CS[7]])
 }

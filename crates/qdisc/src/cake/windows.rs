@@ -32,7 +32,7 @@ impl Windows {
         now >= self.ends
     }
 
-    /// Begins the one at `now`, where all together send at `rate`.
+    /// Starts the window at `now`; the sum of rates is `rate`.
     pub(super) fn begin(&mut self, now: Nanos, rate: Option<Rate>) {
         let length = rate.map_or(LENGTH, |rate| LENGTH.max(rate.time_for(LEAST))).0;
         let number = now.0 / length;
@@ -40,7 +40,7 @@ impl Windows {
         self.ends = Nanos((number + 1).saturating_mul(length));
     }
 
-    /// The number of the present one: 1 more than that of the one before.
+    /// The number of the present window: that of the previous one plus 1.
     #[inline]
     pub(super) fn number(&self) -> u16 {
         self.number

@@ -4,7 +4,7 @@ use super::{CeThreshold, Codel, Signals, Terms};
 use narrows_packet::{PacketId, Packets};
 use narrows_units::{Bytes, Nanos};
 
-/// What becomes of a packet.
+/// The decision on a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
     /// It leaves, perhaps with a mark.
@@ -20,7 +20,7 @@ pub(crate) struct Aqm {
     pub(crate) terms: Terms,
     /// Whether packets that can be marked are, instead of dropped.
     pub(crate) ecn: bool,
-    /// From when on packets are marked whatever the law says.
+    /// The delay from which packets are marked regardless of the law.
     pub(crate) ce_threshold: Option<CeThreshold>,
 }
 

@@ -4,7 +4,7 @@ use super::{Aqm, Terms};
 use narrows_packet::{Headers, Reading};
 use narrows_units::Nanos;
 
-/// From which sojourn on a packet is marked that can be, whatever CoDel says.
+/// The delay from which ECN-capable packets are marked, regardless of CoDel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CeThreshold {
     /// The sojourn time that may not be exceeded (`ce_threshold`).
@@ -32,7 +32,7 @@ impl Selector {
     }
 }
 
-/// What an instance runs with. Plain data.
+/// The parameters of an instance. Plain data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
     /// How many packets may be queued (`limit`).
@@ -41,11 +41,12 @@ pub struct Config {
     pub target: Nanos,
     /// About the longest round trip of the senders (`interval`).
     pub interval: Nanos,
-    /// Whether packets that can be marked are, instead of dropped (`ecn`, `noecn`).
+    /// Whether ECN-capable packets are marked instead of dropped (`ecn`, `noecn`).
     pub ecn: bool,
-    /// From when on packets are marked whatever CoDel says (`ce_threshold`).
+    /// The delay from which packets are marked regardless of CoDel (`ce_threshold`).
     pub ce_threshold: Option<Nanos>,
-    /// The longest frame of the port, in bytes: no more than that behind a packet is no queue.
+    /// The longest frame of the port, in bytes: this much behind a packet does not count as a
+    /// queue.
     pub frame: u32,
 }
 

@@ -25,11 +25,11 @@ impl Signals {
 /// The state of the law at one queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct State {
-    /// Signals since they began, and those that helped before.
+    /// Signals since the present series started, including those that helped before.
     pub count: u32,
-    /// What `count` began at.
+    /// The initial `count` of the series.
     pub last_count: u32,
-    /// How long the packet had stood that left last.
+    /// The delay of the last sent packet.
     pub sojourn: Nanos,
     /// Whether it signals.
     pub is_dropping: bool,

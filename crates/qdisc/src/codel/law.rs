@@ -30,7 +30,7 @@ pub(crate) fn after(then: Nanos, interval: Nanos, count: u32) -> Nanos {
     then + Nanos((interval.0 as f64 / f64::from(count.max(1)).sqrt()) as u64)
 }
 
-/// What queues have in common.
+/// The parameters that queues share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Terms {
     /// The sojourn time that is aimed at.
@@ -44,13 +44,13 @@ pub(crate) struct Terms {
 /// The state of one queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Codel {
-    /// When the target will have been exceeded for an interval; zero while it is not.
+    /// When the target will have been exceeded for an interval; zero while it is not exceeded.
     first_above: Nanos,
     /// When to signal next, or when that would have been.
     next: Nanos,
-    /// Signals since they began, and those that helped before.
+    /// Signals since the present series started, including those that helped before.
     count: u32,
-    /// What `count` began at.
+    /// The initial `count` of the series.
     began_at: u32,
     /// Whether it signals.
     signals: bool,
@@ -153,7 +153,7 @@ impl Codel {
         }
     }
 
-    /// Whether nothing would be lost if a queue without packets were forgotten at `now`.
+    /// Whether the state of an empty queue can be forgotten at `now`.
     pub(crate) fn is_at_rest(&self, terms: &Terms, now: Nanos) -> bool {
         self.count.saturating_sub(self.began_at) <= 1
             || now.since(self.next).0 >= terms.interval.0.saturating_mul(REMEMBERED)

@@ -45,7 +45,7 @@ impl Fq {
         Verdict::Queued
     }
 
-    /// Queues `id` whatever the limits.
+    /// Queues `id` regardless of the limits.
     pub(super) fn take_in(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
         let headers = packets.headers(id);
         let (dscp, is_arp) = (headers.dscp, headers.is_arp);

@@ -103,7 +103,7 @@ impl Bands {
         Some(&mut self.bands[self.turn])
     }
 
-    /// Any band with flows, whatever its turn.
+    /// Any band with flows, regardless of turns.
     pub(super) fn any(&mut self) -> Option<&mut Band> {
         self.bands.iter_mut().find(|band| band.has_flows())
     }
@@ -184,7 +184,7 @@ mod tests {
         for (tos, expected) in [(0, 0), (0x02, 0), (0x08, 2), (0x10, 6), (0x18, 4), (0xb8, 4)] {
             assert_eq!(BY_SERVICE[service(tos >> 2)], expected, "{tos:#x}");
         }
-        // CS1 to CS7 only count to those who know of them.
+        // CS1 to CS7 have no meaning in the old type of service.
         assert!((0..8).all(|class| service(class << 3) == 0));
     }
 

@@ -20,7 +20,7 @@ pub enum Beyond {
     Drop,
 }
 
-/// What an instance runs with. Plain data.
+/// The parameters of an instance. Plain data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
     /// How many packets of a band may be queued (`limit`).
@@ -45,11 +45,11 @@ pub struct Config {
     pub orphan_mask: u32,
     /// How late a packet may leave before it is marked; `None` marks nothing (`ce_threshold`).
     pub ce_threshold: Option<Nanos>,
-    /// How late a flow may be let go so that others go along (`timer_slack`).
+    /// How much a flow may be delayed so that others leave with it (`timer_slack`).
     pub timer_slack: Nanos,
     /// How far away the departure time of a packet may be (`horizon`),
     pub horizon: Nanos,
-    /// and what is done with others.
+    /// and the treatment of later ones.
     pub beyond: Beyond,
     /// The band of each priority (`priomap`).
     pub priomap: [u8; PRIORITIES],

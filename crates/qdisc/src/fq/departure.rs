@@ -6,7 +6,7 @@ use crate::Next;
 use narrows_packet::{PacketId, Packets};
 use narrows_units::Nanos;
 
-/// The average lateness follows what is seen by one part of 2 to this.
+/// The average lateness moves by one part in 2 to this towards each observation.
 const FOLLOWS: u32 = 3;
 
 impl Fq {
@@ -66,8 +66,8 @@ impl Fq {
         }
     }
 
-    /// When to ask again where no flow may send. Where several wait, a little later than the first:
-    /// it makes up for that, and others go along.
+    /// When to ask again where no flow may send. If several wait, slightly later than the first: it
+    /// catches up, and others leave with it.
     fn when(&self) -> Next {
         match self.held.first() {
             Some(at) if self.held.len() > 1 => Next::Held(at + self.config.timer_slack),
@@ -169,7 +169,7 @@ impl Fq {
         }
     }
 
-    /// `id` is in its band no more.
+    /// `id` has left its band.
     #[inline]
     fn leaves_band(&mut self, packets: &Packets, id: PacketId) {
         let band = self.bands.of(packets.headers(id).dscp);

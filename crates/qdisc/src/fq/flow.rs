@@ -37,9 +37,9 @@ pub(super) struct Flow {
     pub(super) standing: Standing,
     /// The band of the packet that came last.
     pub(super) band: u8,
-    /// It has begun its quantum, and is not asked for the time until that is used up.
+    /// It has started its quantum, and its time is not checked until that is used up.
     pub(super) is_open: bool,
-    /// What belongs to `due` beyond whole nanoseconds, in 1/256.
+    /// The fraction of `due`, in 1/256 ns.
     pub(super) fraction: u8,
 }
 

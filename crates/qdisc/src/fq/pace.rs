@@ -10,7 +10,7 @@ use super::Config;
 use super::flow::Flow;
 use narrows_units::{Bytes, Nanos};
 
-/// What lateness makes up for: as much as half of what is sent at a time.
+/// The most that lateness makes up for: half of a round.
 const PART_OF_ROUND: u64 = 2;
 
 /// Bits behind the point of the time of a byte, and those that a flow keeps.

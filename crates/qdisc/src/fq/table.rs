@@ -14,7 +14,7 @@ use narrows_units::Nanos;
 
 /// How long a flow has to be silent to be forgotten, as in Linux.
 const FORGOTTEN: Nanos = Nanos::from_secs(3);
-/// How many are forgotten at once, as in Linux: more than come, and little work.
+/// How many are forgotten at once, as in Linux: more than arrive, but little work.
 const AT_ONCE: usize = 8;
 
 impl Chained for Flow {
@@ -57,7 +57,7 @@ impl Table {
         self.collected
     }
 
-    /// A new flow `key`, idle, that may send `credit` bytes. Forgets some that are long gone.
+    /// Adds the idle flow `key` with a credit of `credit` bytes. Forgets some that ended long ago.
     #[cold]
     pub(super) fn add(&mut self, key: u32, credit: i32, now: Nanos) -> u32 {
         self.collect(now);
@@ -74,7 +74,7 @@ impl Table {
         self.idle.push_back(&mut self.flows, id);
     }
 
-    /// `id`, which was idle, is so no more.
+    /// `id` is no longer idle.
     pub(super) fn wake(&mut self, id: u32) {
         self.idle.remove(&mut self.flows, id);
     }
@@ -112,7 +112,7 @@ mod tests {
             let key = crate::flow_table::scattered(packet);
             if table.flows.find(key).is_none() {
                 let id = table.add(key, 0, SECOND + Nanos(u64::from(packet) * 1000));
-                // None may be forgotten for its time.
+                // Each still waits for its time.
                 table.flows[id as usize].due = Nanos::MAX;
             }
         }

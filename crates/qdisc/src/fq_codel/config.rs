@@ -11,14 +11,14 @@ pub const QUANTUM_MIN: u32 = 256;
 /// The largest quantum, as in Linux.
 pub const QUANTUM_MAX: u32 = 1 << 20;
 
-/// What an instance runs with. Plain data.
+/// The parameters of an instance. Plain data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
     /// How many packets may be queued (`limit`).
     pub limit: u32,
     /// How many queues packets are spread over, at least 1 (`flows`).
     pub flows: u32,
-    /// How much memory what is queued may take (`memory_limit`).
+    /// The memory limit of queued packets (`memory_limit`).
     pub memory_limit: Bytes,
     /// The sojourn time that is aimed at (`target`).
     pub target: Nanos,
@@ -26,14 +26,15 @@ pub struct Config {
     pub interval: Nanos,
     /// Bytes that a flow may send in its turn, at least 1 (`quantum`).
     pub quantum: u32,
-    /// Whether packets that can be marked are, instead of dropped (`ecn`, `noecn`).
+    /// Whether ECN-capable packets are marked instead of dropped (`ecn`, `noecn`).
     pub ecn: bool,
-    /// From when on packets are marked whatever CoDel says (`ce_threshold`), and which
-    /// (`ce_threshold_selector`).
+    /// The delay from which packets are marked regardless of CoDel (`ce_threshold`), and which
+    /// packets (`ce_threshold_selector`).
     pub ce_threshold: Option<CeThreshold>,
     /// How many packets are dropped at once where there are too many, at least 1 (`drop_batch`).
     pub drop_batch: u32,
-    /// The longest frame of the port, in bytes: no more than that behind a packet is no queue.
+    /// The longest frame of the port, in bytes: this much behind a packet does not count as a
+    /// queue.
     pub frame: u32,
 }
 

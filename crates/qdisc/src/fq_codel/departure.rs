@@ -8,8 +8,8 @@ use narrows_packet::{DropReason, PacketId, Packets};
 use narrows_units::Nanos;
 
 impl FqCodel {
-    /// Takes out the packet that leaves next at `now`, and drops those that CoDel has in front of
-    /// it.
+    /// Takes out the packet that leaves next at `now`, and drops those before it that CoDel
+    /// signals.
     #[inline]
     pub(super) fn depart(&mut self, packets: &mut Packets, now: Nanos) -> Option<PacketId> {
         self.relax();
@@ -117,7 +117,7 @@ impl FqCodel {
         }
     }
 
-    /// Has the flow that `key` most likely names brought near: it will soon be needed.
+    /// Prefetches the most likely flow of `key`.
     #[inline]
     pub(super) fn prefetch(&self, key: u32) {
         if let Some(flow) = self.flows.guess(key) {

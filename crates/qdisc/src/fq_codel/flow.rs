@@ -11,7 +11,7 @@ use narrows_packet::Fifo;
 pub(super) enum Standing {
     /// It has no packets, and no turn.
     Idle,
-    /// Among those that have just got packets.
+    /// Among the new flows.
     New,
     /// Among the old flows.
     Old,
@@ -30,7 +30,7 @@ pub(super) struct Flow {
     chain: u32,
     link: Link,
     neighbours: Neighbours,
-    /// In which list of [`Lengths`](crate::lengths::Lengths) it is, if in any.
+    /// Its list of [`Lengths`](crate::lengths::Lengths), if any.
     class: u8,
     pub(super) standing: Standing,
     /// For the second line.

@@ -23,7 +23,7 @@ pub struct Class {
     pub burst: Bytes,
     /// The burst at `ceil`.
     pub cburst: Bytes,
-    /// Who borrows first: 0 before 7.
+    /// The priority for borrowing: 0 before 7.
     pub prio: u8,
     /// The proportion in which classes of the same priority share borrowed rate.
     pub quantum: u32,
@@ -54,7 +54,7 @@ pub struct Line {
     pub borrows: bool,
 }
 
-/// One queue's seat at one leaf class, while it has something to send.
+/// One queue's seat at one leaf class, while it has packets.
 pub trait ClassMeter: Send {
     /// Asks for `want` bytes at `now`, or at least `least`: of the class's own credit or, if
     /// `borrow` is true, also of what the classes above lend.
@@ -69,8 +69,8 @@ pub trait ClassMeter: Send {
         None
     }
 
-    /// What its line at the class `level` above it is called, the parent being 1, and its turn
-    /// there: whose is lower asks first. Turns wrap.
+    /// The number of its line at the class `level` above it (1 for the parent), and its turn there:
+    /// lower turns ask first. Turns wrap.
     fn place_in_line(&self, _level: u8, _now: Nanos) -> (u64, u64) {
         (0, 0)
     }
@@ -81,7 +81,7 @@ pub trait ClassMeter: Send {
         Nanos::MAX
     }
 
-    /// It will soon be asked: has what it shares with other queues brought near.
+    /// Prefetches the data that it shares with other queues.
     fn expect(&self) {}
 
     /// Gives back `bytes` of the last grant, which were not used.
@@ -101,7 +101,7 @@ pub trait ClassMeter: Send {
         0
     }
 
-    /// Something is queued here from now on, or nothing any more.
+    /// Packets are queued here from now on, or no longer.
     fn set_active(&mut self, active: bool);
 
     /// The credit at `now` at the rate and at the ceiling; negative for debt. In nanoseconds, as
@@ -113,7 +113,7 @@ pub trait ClassMeter: Send {
 pub struct Leaf {
     /// Its parameters.
     pub class: Class,
-    /// What its packets wait in.
+    /// The qdisc of its packets.
     pub qdisc: Spec,
 }
 
@@ -135,8 +135,8 @@ pub trait TreeMeter: Send {
     /// The queue's seat at the class `id`, if there is one.
     fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>>;
 
-    /// The queue's seat at what the queues of the class `id` count together, for a qdisc that
-    /// shares out by host or class. `None` if no other queue sends for it.
+    /// The queue's seat at the census of the class `id`, for a qdisc that shares by host or class.
+    /// `None` if no other queue sends for it.
     fn census(&self, _id: u32) -> Option<Box<dyn Census>> {
         None
     }
@@ -146,7 +146,7 @@ pub trait TreeMeter: Send {
         false
     }
 
-    /// The classes that came, went or changed since this was asked last; `None` if any may have.
+    /// The classes that were added, removed or changed since the last call; `None` if any may have.
     fn changes(&mut self) -> Option<Vec<u32>> {
         None
     }

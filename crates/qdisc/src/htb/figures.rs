@@ -5,7 +5,7 @@ use narrows_packet::Backlog;
 use narrows_units::Spread;
 use std::collections::BTreeMap;
 
-/// What only an `htb` counts.
+/// Statistics of `htb` only.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Figures {
     /// Packets that left without a class.
@@ -23,7 +23,7 @@ pub struct LeafFigures {
     pub sent_packets: u64,
     /// Packets dropped.
     pub drops: u64,
-    /// Times that it had something to send and might not.
+    /// How often it had packets but was not allowed to send.
     pub overlimits: u64,
     /// The backlog.
     pub backlog: Backlog,
@@ -32,7 +32,7 @@ pub struct LeafFigures {
     /// The credit at the rate and at the ceiling, in nanoseconds: of the class first, and then of
     /// those above it. Queues differ only by the moment at which each looked.
     pub tokens: Vec<[i64; 2]>,
-    /// How long what left had stayed.
+    /// The delays of sent packets.
     pub delays: Spread,
 }
 

@@ -25,12 +25,12 @@ pub(super) enum State {
 /// and go with each packet.
 pub(super) const LINGER: Nanos = Nanos::from_millis(1);
 
-/// What came of a turn.
+/// The result of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Turn {
-    /// It has used its turn, and has more to send.
+    /// It has used its turn, and has more packets.
     More,
-    /// It has nothing to send.
+    /// It has no packets.
     Empty,
     /// Its qdisc holds everything back until then.
     Held(Nanos),
@@ -40,8 +40,8 @@ pub(super) enum Turn {
 
 /// See the module's documentation.
 ///
-/// In the order in which it is touched: two cache lines for a packet that comes, one more for a
-/// class that wakes or takes its turn, and one for each thing that it does then.
+/// In order of access: two cache lines for an arrival, one more for a class that becomes active or
+/// takes its turn, and one for each further action.
 #[repr(C, align(64))]
 pub(super) struct Leaf {
     pub(super) queue: ClassQueue,
@@ -58,7 +58,7 @@ pub(super) struct Leaf {
     cost: Bytes,
     /// and its rank.
     next_rank: u8,
-    /// That by which the class asked last.
+    /// The right of the last request.
     asked_rank: u8,
     /// The right by which it asks for its lines.
     pub(super) rank: u8,
@@ -72,7 +72,7 @@ pub(super) struct Leaf {
     pub(super) until: Nanos,
     /// When to check whether it does; [`Nanos::MAX`] for never.
     pub(super) looked_at: Nanos,
-    /// Until when it counts among those that have something to send, where it has nothing.
+    /// The time until which it counts as active without packets.
     pub(super) lingers_until: Nanos,
 
     /// Whether that check is scheduled.
@@ -83,7 +83,7 @@ pub(super) struct Leaf {
     pub(super) asks_for: Top,
     /// Its place in a line.
     pub(super) in_line: Place,
-    /// The line in which it stood the last time, since it has had packets.
+    /// Its last line, since it has had packets.
     pub(super) last_line: Option<u32>,
 
     sent: Backlog64,
@@ -162,7 +162,7 @@ impl Leaf {
         }
     }
 
-    /// Has what an arrival touches brought near.
+    /// Prefetches the data of an arrival.
     #[inline]
     pub(super) fn prefetch_arrival(&self) {
         prefetch(&self.queue);
@@ -170,7 +170,7 @@ impl Leaf {
         prefetch(&self.meter);
     }
 
-    /// Has all of it brought near.
+    /// Prefetches all of it.
     #[inline]
     pub(super) fn prefetch(&self) {
         self.prefetch_arrival();
@@ -178,14 +178,14 @@ impl Leaf {
         prefetch(&self.sent);
     }
 
-    /// Has its qdisc and its seat brought near, of which it has the addresses.
+    /// Prefetches its qdisc and its seat.
     #[inline]
     pub(super) fn prefetch_parts(&self) {
         self.queue.prefetch_qdisc();
         prefetch_all(self.meter.as_ref());
     }
 
-    /// Has brought near what the arrival of `id` touches behind these.
+    /// Prefetches the data that the arrival of `id` touches behind these.
     #[inline]
     pub(super) fn expect(&self, packets: &Packets, id: PacketId) {
         self.queue.qdisc().expect(packets, id);
@@ -207,13 +207,13 @@ impl Leaf {
         self.meter.expect();
     }
 
-    /// Whether its seat is at the class that `tree` has under its number now: it may have gone and
-    /// come again.
+    /// Whether its seat is at the present class of its number in `tree`: the class may have been
+    /// deleted and created again.
     pub(super) fn is_seated_in(&self, tree: &dyn TreeMeter) -> bool {
         tree.is_seat_of(self.meter.seat_of(), self.id)
     }
 
-    /// Has another seat at the tree from now on.
+    /// Replaces its seat at the tree.
     pub(super) fn sit_at(&mut self, meter: Box<dyn ClassMeter>) {
         self.meter = meter;
         (self.weight, self.asked_rank) = (Weight::ONE, 0);
@@ -237,8 +237,8 @@ impl Leaf {
         }
     }
 
-    /// Tells the tree the best rank of all that is queued, by which the next packet goes, too.
-    /// Returns how much is of that rank.
+    /// Tells the tree the best queued rank, which the next packet also has. Returns the bytes of
+    /// that rank.
     #[inline(never)]
     fn follow_rank(&mut self, now: Nanos) -> Bytes {
         let rest = self.queue.qdisc().ranking();
@@ -287,8 +287,8 @@ impl Leaf {
         self.meter.place_in_line(level, now)
     }
 
-    /// When it will have what its next packet takes without the class `level` above it and those
-    /// further up.
+    /// When it will have credit for its next packet without the class `level` above it and higher
+    /// ones.
     #[inline]
     pub(super) fn due_below(&mut self, level: u8, now: Nanos) -> Nanos {
         self.queue.held.map_or(Nanos::MAX, |_| self.meter.due_below(level, self.cost, now))
@@ -312,7 +312,7 @@ impl Leaf {
         Some(id)
     }
 
-    /// Tells the tree whether it has something to send.
+    /// Tells the tree whether it has packets.
     #[inline]
     pub(super) fn set_active(&mut self, active: bool) {
         self.meter.set_active(active);

@@ -295,7 +295,7 @@ mod tests {
     }
 
     proptest! {
-        /// Beside a sorted set, with turns on both sides of where they wrap.
+        /// Compared with a sorted set, with turns on both sides of the wrap.
         #[test]
         fn the_first_of_a_line_has_the_lowest_turn(
             acts in prop::collection::vec((0..4, 0u32..24, 0u64..1000), 0..300),

@@ -8,7 +8,7 @@ use narrows_packet::{DropReason, PacketId, Packets};
 use narrows_units::Nanos;
 
 impl Netem {
-    /// Gives `out` what may leave at `now`.
+    /// Moves packets that may leave at `now` into `out`.
     #[inline]
     pub(super) fn release(
         &mut self,
@@ -16,7 +16,7 @@ impl Netem {
         now: Nanos,
         out: &mut impl Sink,
     ) -> Next {
-        // Where there was a rate some may wait for it still.
+        // After a change some packets may still wait for a former rate.
         let has_rate = self.seat.is_some() || self.queue.front().is_some();
         if has_rate { self.by_rate(packets, now, out) } else { self.at_once(packets, now, out) }
     }

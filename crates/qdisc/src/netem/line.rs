@@ -19,7 +19,7 @@ pub(super) struct Line {
     queue: Fifo,
     /// The time of the last of those.
     last: Nanos,
-    /// By time, and of those with the same one by when they came.
+    /// By time, and then by arrival.
     early: BinaryHeap<Reverse<(Nanos, u64, PacketId)>>,
     came: u64,
     backlog: Backlog,
@@ -65,7 +65,7 @@ impl Line {
         self.insert(packets, id, at.max(behind.unwrap_or(Nanos::ZERO)));
     }
 
-    /// Takes out the first, if it has arrived at `now`, and says when.
+    /// Takes out the first, if it has arrived at `now`, with its time.
     #[inline]
     pub(super) fn pop(&mut self, packets: &mut Packets, now: Nanos) -> Option<(Nanos, PacketId)> {
         let queued = self.queue.front().map_or(Nanos::MAX, |id| packets.meta(id).edt);
@@ -99,8 +99,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The oracle is a list that is sorted, each time, by a sort that keeps the order of
-        /// equals.
+        /// The oracle is a list that is stably sorted each time.
         #[test]
         fn packets_arrive_in_the_order_of_their_times_and_else_as_they_came(
             steps in prop::collection::vec((0u64..30, 0u64..40, any::<bool>()), 1..300),

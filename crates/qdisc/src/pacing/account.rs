@@ -14,7 +14,7 @@ pub(super) struct Account {
     backlog: Backlog,
     /// All but the backlog.
     stats: Stats,
-    /// All but what others know.
+    /// The statistics, without those kept elsewhere.
     pub(super) figures: Figures,
     overlimits: Overlimits,
     bundle: Bundle,
@@ -50,7 +50,7 @@ impl Account {
         self.backlog.bytes += len;
     }
 
-    /// `id` is queued no longer.
+    /// `id` is no longer queued.
     #[inline]
     pub(super) fn left(&mut self, packets: &mut Packets, id: PacketId) {
         let meta = packets.meta_mut(id);
@@ -66,7 +66,7 @@ impl Account {
         self.overlimits.adopted();
     }
 
-    /// So much has been sent at `now`.
+    /// Counts packets sent at `now`.
     #[inline]
     pub(super) fn sent(&mut self, packets: u32, bytes: u64, now: Nanos) {
         if packets > 0 {
@@ -109,7 +109,7 @@ impl Account {
         self.held(next, now)
     }
 
-    /// Nothing more may leave at `now`. When to ask again, where something may at `next`.
+    /// Nothing more may leave at `now`. Returns when to ask again, if a packet may leave at `next`.
     #[inline]
     pub(super) fn held(&mut self, next: Option<Nanos>, now: Nanos) -> Next {
         if self.backlog.is_empty() {
@@ -126,7 +126,7 @@ impl Account {
         self.overlimits.passed(&mut self.stats, self.backlog.packets);
     }
 
-    /// All that is known here, and what others know in `figures`.
+    /// Its figures, together with those in `figures`.
     pub(super) fn stats(&self, figures: Figures) -> Stats {
         let detail = Some(Detail::Pacing(Box::new(figures)));
         Stats { backlog: self.backlog, detail, ..self.stats.clone() }

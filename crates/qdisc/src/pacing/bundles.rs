@@ -155,7 +155,7 @@ impl Bundles {
                 *all = Estimate::default();
             }
         }
-        // Nor will anybody be in its own.
+        // Nor will its own bucket be used.
         self.buckets[own].begin();
         let before = self.bound_until[own];
         if before == Nanos::ZERO || now.since(before) >= LONGEST {
@@ -178,7 +178,7 @@ impl Bundles {
         Some(u32::from(bucket.spacing()))
     }
 
-    /// A packet to `destination` came when its departure time was over, after [`Self::spacing`].
+    /// A packet to `destination` arrived after its departure time. Called after [`Self::spacing`].
     #[inline]
     pub fn came_late(&mut self, destination: u32, now: Nanos) {
         if let Some(bucket) = self.bucket(destination, now) {
@@ -189,8 +189,7 @@ impl Bundles {
     /// The packet `id` is due. Returns when it leaves, if it would be too much at once for its
     /// destination.
     ///
-    /// Estimates follow from the times that packets have by their flows' rates, not from when they
-    /// leave here.
+    /// Estimates are based on packets' times by their flows' rates, not on actual departures.
     #[inline]
     pub(super) fn postpone(
         &mut self,
@@ -219,8 +218,8 @@ impl Bundles {
         Some(leaves)
     }
 
-    /// The packet `id` is taken back, not sent. When another one is postponed that it may not
-    /// overtake, if there is any.
+    /// The packet `id` is taken back, not sent. Returns when a postponed packet that it must not
+    /// overtake leaves, if there is one.
     pub(super) fn take_back(&self, packets: &mut Packets, id: PacketId) -> Option<Nanos> {
         let destination = packets.headers(id).destination;
         let meta = packets.meta_mut(id);

@@ -33,7 +33,7 @@ impl Slot {
 /// - *The past is now.* Overdue packets leave next.
 /// - *An empty calendar costs nothing*, however long it was empty.
 ///
-/// While a packet is in here, its place is kept in its [`narrows_packet::Meta::edt`].
+/// While a packet is in the calendar, its place is stored in its [`narrows_packet::Meta::edt`].
 pub trait Calendar: Send {
     /// Inserts `id`, which is in no queue. Returns the time at which it leaves if the caller asks
     /// then: at least `slot.at` and `slot.behind`.
@@ -60,8 +60,8 @@ pub trait Calendar: Send {
     /// may be nothing to take then, but asking then misses nothing.
     fn next(&self) -> Option<Nanos>;
 
-    /// Takes out the packet that would leave next, whatever the time. To be used until it is empty:
-    /// it is about to be thrown away.
+    /// Takes out the packet that would leave next, regardless of time. Called until the calendar is
+    /// empty, before it is dropped.
     fn drain(&mut self, packets: &mut Packets) -> Option<PacketId>;
 
     /// Its own memory in bytes, of which untouched parts may not be in use.

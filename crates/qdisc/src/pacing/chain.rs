@@ -79,8 +79,7 @@ impl Chunks {
     fn make(&mut self, packets: &Packets) -> u32 {
         if self.cells.is_empty() {
             let packets = packets.capacity() as usize;
-            // A chain's last chunk may be short, and the first one of those that are taken from is
-            // partly used.
+            // A chain's last chunk may be incomplete, and its first one partly used.
             let chunks = self.used as usize + packets / IDS + 2 * self.chains.min(packets);
             self.cells = vec![0; (chunks + 1) * CELLS as usize];
             let line = CELLS as usize * size_of::<u32>();

@@ -32,7 +32,7 @@ const MOVE: usize = 8;
 const PLACES_MAX: usize = 1 << 20;
 /// and the part of them for flows without.
 const OWING_MAX: usize = 4;
-/// Places that are looked at to guess how many flows are needed still.
+/// The number of places that are sampled to estimate how many flows are still needed.
 const SAMPLE: usize = 64;
 /// 2^32 divided by the golden ratio.
 const SPREAD: u32 = 0x9e37_79b1;
@@ -50,7 +50,7 @@ pub(super) struct Flow {
     /// Bytes that leave then.
     pub(super) bytes: u32,
     key: u32,
-    /// One more than the packets that are queued, or what else a place can be.
+    /// The number of queued packets plus one, or another state of the place.
     state: u32,
 }
 
@@ -132,7 +132,7 @@ impl Table {
         (key.wrapping_mul(SPREAD) >> self.shift) as usize
     }
 
-    /// Where the flow `key` is, or else where there is room for it.
+    /// The place of the flow `key`, or else a free one for it.
     #[inline]
     fn find(&self, key: u32) -> Result<usize, usize> {
         let last = self.places.len() - 1;
@@ -224,7 +224,7 @@ impl Flows {
         self.standing -= u32::from(flow.state == 1);
     }
 
-    /// Has the place of the flow `key` brought near: it will soon be needed.
+    /// Prefetches the place of the flow `key`.
     #[inline]
     pub(super) fn prefetch(&self, key: u32) {
         prefetch(&self.table.places[self.table.home(key)]);

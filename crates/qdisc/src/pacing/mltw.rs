@@ -81,7 +81,7 @@ pub struct Mltw {
     front: u64,
     /// Packets that have left their slot and were not taken yet.
     ready: Chain,
-    /// What came when its time was over; leaves behind `ready`.
+    /// Packets that arrived after their time; they leave after `ready`.
     overdue: Chain,
     /// Slots of a wheel: 2^`size`.
     reach: u64,
@@ -141,9 +141,9 @@ impl Mltw {
     /// The time at which a packet that leaves at `time` takes its place or the next rest on its way
     /// there.
     ///
-    /// At its place it must be less than a whole turn ahead of the front. Whether it is, is decided
-    /// by the borders between the parts of a turn, which are slots of coarser wheels: it rests at
-    /// the last border but as many as a turn has parts, less one, until the front has reached that.
+    /// At its place it must be less than a whole turn ahead of the front. The borders between the
+    /// parts of a turn, which are slots of coarser wheels, decide this: it rests at the border that
+    /// is one part less than a turn before it, until the front has reached that.
     fn rest(&self, mut time: u64) -> u64 {
         loop {
             let border = (time.trailing_zeros() + self.size + 1 - PARTS).min(63);
@@ -155,7 +155,7 @@ impl Mltw {
         }
     }
 
-    /// Puts `id` into the slot for `time`, and says which that is.
+    /// Puts `id` into the slot for `time`, and returns the slot.
     #[inline(always)]
     fn put(&mut self, packets: &Packets, id: PacketId, time: u64) -> usize {
         let wheel = wheel_of(time);
@@ -272,7 +272,7 @@ impl Mltw {
         self.occupied[word] &= !(1 << bit);
         let rest = self.occupied[word];
         let known = &mut self.wheels[wheel as usize % WHEELS];
-        // How many slots on the next one is: in this word, in another one, or in front in this one.
+        // The distance to the next slot: in this word, in another one, or earlier in this one.
         let ahead = rest & (NEVER << bit);
         if ahead != 0 {
             known.first = time + ((u64::from(ahead.trailing_zeros()) - bit as u64) << wheel << 1);
@@ -300,7 +300,7 @@ impl Mltw {
         self.earliest = earliest;
     }
 
-    /// Takes what is ready, whatever the time.
+    /// Takes ready packets, regardless of time.
     #[inline]
     fn take(&mut self) -> Option<PacketId> {
         let Self { ready, overdue, chunks, .. } = self;

@@ -53,7 +53,7 @@ pub struct Pacer<C> {
     terms: Terms,
     flows: Flows,
     calendar: C,
-    /// Makes an empty one.
+    /// Makes an empty calendar.
     make: fn(&Config) -> C,
     /// Whether what waits has times by a rate that has risen since.
     is_outdated: bool,
@@ -90,7 +90,7 @@ impl<C: Calendar> Pacer<C> {
         self.config.key.of(packets, id)
     }
 
-    /// Stamps `id` and lets it wait for its time; `bounded` is whether limits hold.
+    /// Stamps `id` and queues it until its time; `bounded` is whether limits apply.
     #[inline]
     fn hold(
         &mut self,

@@ -40,7 +40,7 @@ use packed::{Congestion, Newest, Probe, RoundTrip};
 
 mod packed;
 
-/// TCP's flag that says that a mark was seen (RFC 3168).
+/// TCP's flag that reports a mark (RFC 3168).
 const ECN_ECHO: u16 = 0x40;
 /// With SYN it only negotiates ECN.
 const SYN: u16 = 0x02;
@@ -81,7 +81,7 @@ impl Safeguard {
     /// A packet to `destination` leaves.
     #[inline]
     pub fn leaves(&self, destination: u32, packet: &Acknowledgement, now: Nanos) {
-        // What carries no data is not acknowledged.
+        // Packets without data are not acknowledged.
         let Some((value, _)) = packet.time_stamp.filter(|_| !packet.is_empty) else { return };
         let bucket = bucket(destination);
         if !self.is_newest(bucket, value, now) {
@@ -98,7 +98,7 @@ impl Safeguard {
     /// Whether `value` is the first of its kind, on any queue.
     #[inline]
     fn is_newest(&self, bucket: usize, value: u32, now: Nanos) -> bool {
-        // Each turn but the last is one in which another queue came first.
+        // In each iteration but the last another queue was first.
         loop {
             let word = self.feedback.read(bucket, Word::Newest);
             let newest = Newest::from_word(word);
@@ -107,8 +107,8 @@ impl Safeguard {
             } else if newest.age(now) > TIMEOUT {
                 value != newest.number()
             } else {
-                // Connections that count from elsewhere have smaller ones; they are left alone as
-                // long as there are others.
+                // Connections with other origins may have smaller stamps; they are ignored as long
+                // as there are larger ones.
                 let ahead = value.wrapping_sub(newest.number());
                 if ahead > u32::MAX / 2 {
                     return false;
@@ -175,10 +175,10 @@ impl Safeguard {
         self.any_until = self.any_until.max(next.until());
     }
 
-    /// Until when `destination` is congested, where it is.
+    /// The time until which `destination` is congested, if it is.
     #[inline]
     pub fn congested_until(&mut self, destination: u32, now: Nanos) -> Option<Nanos> {
-        // Once a batch: all of it has one time.
+        // Once per batch, which has one time.
         if self.asked != now {
             self.asked = now;
             self.any_until = Nanos(self.feedback.greatest());

@@ -56,14 +56,14 @@ impl Moment {
     }
 }
 
-/// What packets of a flow are stamped by.
+/// The rate by which packets of a flow are stamped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Terms {
     /// Nanoseconds that a byte takes: whole ones,
     whole: u64,
     /// and 2^-64 of them.
     part: u64,
-    /// To how many nanoseconds a departure may be rounded up, as a power of two.
+    /// The granularity to which a departure may be rounded up, as a power of two of nanoseconds.
     spacing: u32,
     /// The same, as the structure decides.
     finest: u32,
@@ -127,8 +127,7 @@ fn allowance(config: &Config, rate: Rate) -> u32 {
     u32::try_from(most).unwrap_or(u32::MAX)
 }
 
-/// How long it takes until [`BUNDLE`] packets have left, as it has been lately. Asked for each
-/// packet, worked out once for a bundle.
+/// The recent time for [`BUNDLE`] departures. Read for each packet, computed once per bundle.
 #[derive(Debug)]
 pub(super) struct Bundle {
     /// Since when packets are counted.
@@ -143,8 +142,8 @@ pub(super) struct Bundle {
 
 impl Bundle {
     const UNKNOWN: u64 = u64::MAX;
-    /// By how much a bundle may seem to take longer than those before. A pause says nothing of how
-    /// packets leave after it.
+    /// The most by which a bundle may take longer than the previous one: a pause says nothing about
+    /// later packets.
     const GROWTH: u64 = 8;
 
     pub(super) const fn new() -> Self {
@@ -160,7 +159,7 @@ impl Bundle {
     /// Counts packets that leave at `now`.
     #[inline]
     pub(super) fn count(&mut self, packets: u32, now: Nanos) {
-        // What leaves at once belongs together, however much it is.
+        // Simultaneous departures belong together, any number of them.
         if self.packets >= BUNDLE && now > self.since {
             self.close(now);
         }

@@ -59,21 +59,21 @@ struct Behind {
     until: Nanos,
 }
 
-/// By whom a packet is kept apart from others.
+/// The group within which packets are spaced.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
     /// Which bucket it is.
     pub(super) bucket: usize,
-    /// How far apart its packets leave, as a power of two of nanoseconds.
+    /// The spacing of its packets, as a power of two of nanoseconds.
     pub(super) spacing: u8,
 }
 
-/// What leaves when, by bucket.
+/// The departures of each bucket.
 pub(super) struct Turns {
     windows: Box<[Window]>,
     /// By bucket of destinations.
     behind: Box<[Behind]>,
-    /// Until when anybody has to stay behind others.
+    /// The latest time until which any packet must stay behind others.
     any_until: Nanos,
     /// Bytes that may leave together.
     most: u64,
@@ -97,8 +97,8 @@ impl Turns {
     }
 
     /// A packet of `len` bytes to the destination `own`, which was not postponed yet, is about to
-    /// leave with the slot `slot`; `group` is by whom it is kept apart, if by anybody. When it
-    /// leaves, if it has to wait.
+    /// leave with the slot `slot`; `group` is its group for spacing, if any. Returns when it
+    /// leaves, if it must wait.
     #[inline]
     pub(super) fn postpone(
         &mut self,

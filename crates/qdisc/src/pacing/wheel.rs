@@ -44,7 +44,7 @@ const SLOTS_MAX: u64 = 1 << 28;
 /// How many slots [`Calendar::next`] may look at that hold nothing.
 const LOOKAHEAD: u64 = 1024;
 
-/// Stands for a tick where there is none.
+/// No tick.
 const NEVER: u64 = u64::MAX;
 
 /// How the next slot that holds packets is found.
@@ -77,7 +77,7 @@ pub struct Wheel<S> {
     head: u64,
     /// No slot before this tick holds packets; [`NEVER`] if none does. Caches earlier searches.
     earliest: Cell<u64>,
-    /// Slots that hold something.
+    /// The number of slots with packets.
     filled: usize,
     ready: Stack,
     late: Stack,
@@ -119,8 +119,8 @@ impl<S: Search> Wheel<S> {
         self.ticks.last(now).min(NEVER - 1)
     }
 
-    /// The tick of what leaves at `at`, and the time at which that is. What should have left is not
-    /// made to wait for the next tick.
+    /// The tick of a packet that leaves at `at`, and its time. An overdue packet does not wait for
+    /// the next tick.
     #[inline]
     fn place(&self, at: Nanos, now: Nanos) -> (u64, Nanos) {
         if at <= now {
@@ -176,8 +176,8 @@ impl<S: Search> Wheel<S> {
         }
     }
 
-    /// Has the circle begin after `current`, the clock's tick, or at the first that holds
-    /// something.
+    /// Moves the start of the circle behind `current`, the clock's tick, or to the first slot with
+    /// packets.
     fn advance(&mut self, current: u64) {
         let held = self.earliest.get().min(self.beyond_from);
         self.head = self.head.max((current + 1).min(held));
@@ -220,7 +220,7 @@ impl<S: Search> Wheel<S> {
         Some(oldest)
     }
 
-    /// Takes what is ready or late.
+    /// Takes ready and late packets.
     #[inline]
     fn pop_over(&mut self, packets: &mut Packets) -> Option<PacketId> {
         if let Some(id) = self.ready.pop(packets) {
@@ -272,7 +272,7 @@ impl<S: Search> Calendar for Wheel<S> {
 
     fn next(&self) -> Option<Nanos> {
         if !self.ready.is_empty() || !self.late.is_empty() {
-            // They have been due since a time that has passed, whatever the time is.
+            // They are overdue at any time.
             return Some(Nanos::ZERO);
         }
         if self.filled > 0 {

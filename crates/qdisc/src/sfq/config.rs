@@ -8,7 +8,7 @@ pub const DIVISOR_MAX: u32 = 65_536;
 /// The most packets of a flow, as in Linux.
 pub const DEPTH_MAX: u32 = 65_535;
 
-/// What an instance runs with. Plain data.
+/// The parameters of an instance. Plain data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
     /// How many packets may be queued (`limit`).

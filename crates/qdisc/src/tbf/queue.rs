@@ -209,7 +209,7 @@ impl Queue {
         matches!(self.inner, Inner::Fifo(_))
     }
 
-    /// What has left and what is queued.
+    /// Departures and backlog.
     #[inline]
     pub(super) fn accepted(&self) -> Passed {
         let Backlog { packets, bytes } = self.backlog();
@@ -219,7 +219,7 @@ impl Queue {
         }
     }
 
-    /// What packets are charged that were dropped together; a little less where they are several.
+    /// The charge of packets that were dropped together; slightly less if they are several.
     pub(super) fn cost_of(&self, lost: Passed) -> Bytes {
         let bytes = Bytes(lost.bytes);
         if lost.packets == 1 { self.overhead.cost(bytes) } else { bytes }
@@ -230,8 +230,8 @@ impl Queue {
         self.held.map(|held| held.edt)
     }
 
-    /// When to ask again if the held packet may leave at `at`. A stamped one then: behind a
-    /// stamp there is no bucket that would keep what is earned meanwhile.
+    /// When to ask again if the held packet may leave at `at`. A stamped one at that time: with
+    /// stamps there is no bucket that would keep credit meanwhile.
     #[inline]
     pub(super) fn when(&self, at: Nanos, coalescing: &Coalescing) -> Nanos {
         match self.held {
@@ -242,7 +242,7 @@ impl Queue {
         }
     }
 
-    /// Charges frames differently from now on.
+    /// Changes the charge of frames from now on.
     pub(super) fn reweigh(&mut self, overhead: Overhead) {
         self.overhead = overhead;
         if let Some(held) = &mut self.held {
@@ -265,8 +265,8 @@ impl Queue {
         self.unstamped = self.backlog().packets;
     }
 
-    /// Makes the inner qdisc what `spec` says. The packet that is held stays the next, and the
-    /// others keep their stamps: the filter has seen them all.
+    /// Applies `spec` to the inner qdisc. The held packet stays the next, and the others keep their
+    /// stamps.
     pub(super) fn take_over(&mut self, spec: Spec, handover: &mut Handover<'_>) {
         if spec.id == self.inner_id {
             return self.inner_mut().retune(spec, handover);

@@ -84,10 +84,10 @@ struct Sender {
     acknowledged: BTreeSet<u32>,
     /// How often each duplicate was reported.
     duplicates: BTreeMap<(u32, u32), u32>,
-    /// Each stretch of the same signals once.
+    /// Each run of equal signals, once.
     signals: Vec<u16>,
     time_stamp: Option<(u32, u32)>,
-    /// All that is more than an acknowledgement.
+    /// Everything besides the acknowledgement.
     others: Vec<Acknowledgement>,
     /// The highest number that it has received, and how often.
     told: BTreeMap<BTreeSet<u32>, u32>,
@@ -149,9 +149,9 @@ enum Step {
     Next { len: u32 },
     /// The receiver repeats its acknowledgement.
     Repeat,
-    /// It has something else to say, too.
+    /// It also carries something else.
     Speak { flags: u16, is_empty: bool, has_plain_options: bool },
-    /// It begins or ceases to give a signal.
+    /// It starts or stops a signal.
     Signal { bit: u16 },
     /// An earlier packet comes late.
     Late { ago: usize },

@@ -51,7 +51,7 @@ const NOT_TCP: Acknowledgement = Acknowledgement {
     blocks: [(0, 0); 4],
 };
 
-/// Which one each of the filters drops.
+/// The packet that each filter drops.
 struct Case {
     queued: Vec<Acknowledgement>,
     newest: Acknowledgement,

@@ -37,7 +37,7 @@ const SURPRISE: u64 = 4;
 /// An estimate where nothing is known.
 const UNKNOWN: u64 = 0;
 
-/// What has left since when; nothing if no window has begun.
+/// The bytes sent since the window's start; zero without a window.
 #[derive(Clone, Copy, Default)]
 struct Window {
     began: Nanos,
@@ -70,7 +70,7 @@ pub(super) struct Estimate {
     slot: Nanos,
     window: Window,
     long: Window,
-    /// How far apart full packets leave at the estimate: a power of two of nanoseconds.
+    /// The spacing of full packets at the estimate: a power of two of nanoseconds.
     spacing: u8,
     /// The same at the rate over the long window before.
     long_spacing: u8,
@@ -99,14 +99,13 @@ impl Estimate {
         Rate::from_bytes_per_sec(self.bytes_per_sec)
     }
 
-    /// How far apart full packets leave, as a power of two of nanoseconds; zero if nothing is
-    /// known.
+    /// The spacing of full packets, as a power of two of nanoseconds; zero if unknown.
     #[inline]
     pub(super) const fn spacing(&self) -> u8 {
         self.spacing
     }
 
-    /// How far apart turns are, if anything is known.
+    /// The time between turns, if known.
     #[inline]
     pub(super) fn turns(&self) -> Option<u8> {
         (self.bytes_per_sec != UNKNOWN).then(|| self.spacing.min(self.long_spacing))

@@ -12,7 +12,7 @@ use narrows_packet::{Fifo, Packets};
 use narrows_units::Nanos;
 
 impl<C: Calendar> Pacer<C> {
-    /// Lets what waits have new times, if its rate has risen since.
+    /// Gives waiting packets new times, if their rate has risen since.
     #[inline]
     pub(super) fn refresh(&mut self, packets: &mut Packets, now: Nanos) {
         if self.is_outdated {

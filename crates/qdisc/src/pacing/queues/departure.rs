@@ -32,8 +32,8 @@ impl<C: Calendar> Queues<C> {
         Some(leaves)
     }
 
-    /// CoDel signals by `head`, the head of the flow `at`: it is marked, or dropped and others
-    /// behind it until it has been enough. What leaves now, if anything may.
+    /// CoDel signals with `head`, the head of the flow `at`: it is marked, or dropped together with
+    /// as many behind it as necessary. Returns the packet that leaves now, if any.
     #[cold]
     fn signal(
         &mut self,
@@ -104,7 +104,7 @@ impl<C: Calendar> Queues<C> {
         self.is_outdated = false;
         let empty = (self.make)(&self.config);
         let mut before = std::mem::replace(&mut self.calendar, empty);
-        // In what leaves at this very moment there may be two frames of a flow already.
+        // The present departures may already contain two frames of a flow.
         let later = Moment::at(now + Nanos(1));
         while let Some(head) = before.drain(packets) {
             let Some(at) = self.table.flows.find(self.key(packets, head)) else { continue };

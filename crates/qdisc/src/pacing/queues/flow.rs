@@ -14,7 +14,7 @@ use narrows_units::Nanos;
 pub(super) struct Flow {
     /// What stands behind the head.
     pub(super) queue: Fifo,
-    /// When the head may leave; without one, when the last packet might.
+    /// When the head may leave; without one, when the last packet was allowed to.
     pub(super) departure: Moment,
     /// How long that packet is.
     pub(super) len: u32,
@@ -22,7 +22,7 @@ pub(super) struct Flow {
     pub(super) before_len: u32,
     /// Bytes that leave in `slot`.
     pub(super) bytes: u32,
-    /// What names it.
+    /// Its key.
     pub(super) key: u32,
     /// The next flow in its bucket, or the next free place.
     pub(super) chain: u32,
@@ -75,10 +75,11 @@ impl Flow {
     /// `latest` whatever the rate.
     #[inline]
     pub(super) fn stamp(&mut self, terms: &Terms, len: u32, since: Moment, latest: Nanos) -> bool {
-        // Who comes late has not saved up the time since.
+        // A late packet earns no credit for the time since.
         let mut departure = terms.after(self.departure, self.len).max(since);
         if departure.rounded_up() <= self.slot && self.bytes.saturating_add(len) > terms.allowance {
-            // What would be too much for the slot goes behind it, as if it had stood there.
+            // A packet that is too much for the slot goes behind it, as if it had been queued
+            // there.
             let behind = terms.after(Moment::at(self.slot), len);
             departure = behind.max(Moment::at(self.slot + Nanos(1)));
         }
@@ -98,7 +99,7 @@ impl Flow {
         self.slot = slot;
     }
 
-    /// Undoes [`Flow::stamp`] and [`Flow::settle`]: the head is not to leave.
+    /// Undoes [`Flow::stamp`] and [`Flow::settle`]: the head does not leave.
     #[inline]
     pub(super) fn unstamp(&mut self) {
         self.bytes -= self.len;

@@ -16,7 +16,7 @@ use narrows_units::Nanos;
 const FINE: u32 = 10;
 /// 1.05 ms for what only has to be recent,
 const COARSE: u32 = 20;
-/// and 65.5 us for what every packet would otherwise extend.
+/// and 65.5 us for a value that every packet would otherwise write.
 const EXTENSION: u32 = 16;
 /// Clocks may be apart by fewer units than this. A time that seems to be ahead by less has just
 /// been.
@@ -72,7 +72,7 @@ const MOST: u64 = (LONGEST.0 / CONGESTION.0).ilog2() as u64 + 1;
 const _: () = assert!(MOST < 1 << DOUBLINGS, "the bits are enough");
 const _: () = assert!(CONGESTION.0 << (MOST - 1) == LONGEST.0, "it is reached by doubling");
 
-/// Until when a destination is congested, and how long it lasts.
+/// The time until which a destination is congested, and how long that lasts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Congestion(u64);
 
