@@ -51,7 +51,7 @@ pub struct Row {
     pub rules: String,
     /// How many there are.
     pub filters: usize,
-    /// By what they are looked up.
+    /// The compared look-ups.
     pub structure: String,
     /// The median over all repeats.
     pub ns_per_packet: f64,

@@ -42,7 +42,7 @@ impl Work {
         Self { heaviest: Heaviest::default(), frames, order, len, now: WINDOW, next: 0 }
     }
 
-    /// Lets `packets` leave. How many were looked at.
+    /// Sends `packets`. Returns the number of samples.
     pub fn run(&mut self, packets: u64) -> u64 {
         let mut looked = 0;
         for _ in 0..packets {

@@ -128,7 +128,7 @@ impl OnePort {
 }
 
 impl OnePort {
-    /// Has every tenth of `subscribers` send a packet on every queue.
+    /// Sends a packet from every tenth of `subscribers` on every queue.
     fn wake(&mut self, subscribers: u32) -> Result<()> {
         for queue in &mut self.queues {
             let qdisc = queue.qdisc_mut();

@@ -49,9 +49,9 @@ pub struct Work {
     observers: [Observer; 2],
     /// By connection: a data packet, and an acknowledgement.
     frames: Vec<[[u8; 66]; 2]>,
-    /// What each has sent.
+    /// The bytes that each has sent.
     sent: Vec<u32>,
-    /// Whose each packet of a cycle is.
+    /// The owner of each packet of a cycle.
     order: Vec<u16>,
     now: Nanos,
     next: usize,
@@ -74,7 +74,7 @@ impl Work {
         }
     }
 
-    /// Lets `packets` pass; looks at them, if it `looks`. How many round trips were found.
+    /// Passes `packets`; measures them if `looks`. Returns the number of round trips found.
     pub fn run(&mut self, packets: u64, looks: bool) -> u64 {
         let trips = self.trips;
         for _ in 0..packets {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub const TURN: u32 = 32;
 /// The backlog of each queue before a turn, in packets.
 const STANDING: u32 = 32;
-/// The size of a packet table: a power of two above what is queued and in flight.
+/// The size of a packet table: a power of two above the packets queued and in flight.
 const TABLE: u32 = 128;
 const LEN: u32 = 1500;
 const RATE: Rate = Rate::from_bits_per_sec(100_000_000_000);
@@ -226,7 +226,8 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Lets at least `packets` packets come and go; how many did leave.
+    /// Runs until at least `packets` packets have arrived and left. Returns the number of
+    /// departures.
     pub fn run(&mut self, packets: u64) -> u64 {
         let mut left = 0;
         while left < packets {

@@ -96,10 +96,10 @@ impl Front {
         })
     }
 
-    /// Has what is not dropped go on to `program`.
+    /// Makes frames that are not dropped continue to `program`.
     ///
     /// # Errors
-    /// If the kernel does not take it; it goes on to where it went.
+    /// If the kernel refuses; the former program stays.
     pub(crate) fn lead_to(&self, program: BorrowedFd<'_>) -> Result<(), libbpf_rs::Error> {
         let fd = program.as_raw_fd();
         self.plane.update(&0_u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)

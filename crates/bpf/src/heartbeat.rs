@@ -22,7 +22,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// As many workers as a port may have queues: `QUEUES_MAX` of `programs/heartbeat.h`.
+/// The most workers: one per queue, `QUEUES_MAX` of `programs/heartbeat.h`.
 const HEARTS: usize = 256;
 
 /// `struct heart` of `programs/heartbeat.h`.
@@ -42,7 +42,7 @@ struct Cells(NonNull<Cell>);
 
 // SAFETY: a mapping is a plain region of memory; which thread unmaps it does not matter.
 unsafe impl Send for Cells {}
-// SAFETY: what is shared of it are atomics.
+// SAFETY: it shares only atomics.
 unsafe impl Sync for Cells {}
 
 impl Cells {
@@ -154,7 +154,7 @@ impl Heart {
         self.last
     }
 
-    /// Says that the worker came round at `now`.
+    /// Publishes the worker's beat at `now`.
     pub fn beat(&mut self, now: Nanos) {
         self.last = now;
         if let Some(cell) = self.cells.of(self.queue) {
@@ -163,7 +163,7 @@ impl Heart {
         }
     }
 
-    /// Says that the worker was silent for `silence`. Its next beat says that it is back.
+    /// Publishes that the worker was silent for `silence`. Its next beat shows that it is back.
     pub fn recover(&mut self, silence: Nanos) {
         if let Some(cell) = self.cells.of(self.queue) {
             cell.last_silence.store(silence.0, Ordering::Relaxed);

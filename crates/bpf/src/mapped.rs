@@ -51,7 +51,7 @@ pub(crate) struct Mapped<T: OfAtomics> {
 
 // SAFETY: a mapping is a plain region of memory; which thread unmaps it does not matter.
 unsafe impl<T: OfAtomics> Send for Mapped<T> {}
-// SAFETY: what is shared of it are atomics.
+// SAFETY: it shares only atomics.
 unsafe impl<T: OfAtomics> Sync for Mapped<T> {}
 
 impl<T: OfAtomics> Mapped<T> {
@@ -88,7 +88,7 @@ impl<T: OfAtomics> Deref for Mapped<T> {
 
     fn deref(&self) -> &[T] {
         // SAFETY: the region holds `len` values of `T`, page-aligned, for as long as `self` lives,
-        // and whatever its bytes are, they are atomics.
+        // and any bytes are valid atomics.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

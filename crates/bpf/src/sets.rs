@@ -30,11 +30,11 @@ const COUNTS: u32 = 4;
 /// The size of `struct element_key` and `struct element`.
 const KEY_BYTES: u32 = 20;
 const ELEMENT_BYTES: u32 = 24;
-/// As many cells are free in a new painting, and a quarter of what it has.
+/// The free cells of a new painting, in addition to a quarter of its cells.
 const SPARE_CELLS: usize = 4096;
 /// The least room of a hash of members.
 const MEMBERS_MIN: usize = 1024;
-/// As many members are written with one system call.
+/// The members per system call.
 const AT_ONCE: usize = 16_384;
 
 /// Sets cannot be looked up.
@@ -158,7 +158,7 @@ impl SetTables {
         [self.slots.map(), self.tables.map(), &self.paintings, &self.members]
     }
 
-    /// Has packets looked up in `sets` as they are now.
+    /// Applies the present `sets` to look-ups.
     ///
     /// # Errors
     /// The set that could not be changed; the others are up to date, and the next call tries again.
@@ -303,7 +303,7 @@ fn put(outer: &MapHandle, number: u32, inner: &MapHandle) -> Result<(), libbpf_r
     outer.update(&number.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
 }
 
-/// What `set` looks like.
+/// The layout of `set`.
 fn painted(set: &Set) -> Result<(Layout, Mapped<SharedCell>), libbpf_rs::Error> {
     let size = Layout::size(set);
     let cells = Mapped::new("painting", size + size / 4 + SPARE_CELLS, true)?;
@@ -314,7 +314,7 @@ fn painted(set: &Set) -> Result<(Layout, Mapped<SharedCell>), libbpf_rs::Error> 
     }
 }
 
-/// The lengths of prefixes, where they are looked up member by member: bit n for n + 1 bits.
+/// The lengths of prefixes, if members are looked up: bit n for n + 1 bits.
 fn lengths(set: &Set) -> [u64; 2] {
     let mut bits = [0; 2];
     for len in set.lengths() {
@@ -344,7 +344,7 @@ fn value(counters: (u64, u64), element: &Element) -> [u8; ELEMENT_BYTES as usize
 }
 
 impl Members {
-    /// Those of `set`, with room for more; what `before` has counted goes on.
+    /// The contents of `set`, with room for more; the counters of `before` continue.
     fn new(set: &Set, before: Option<&Self>) -> Result<Self, libbpf_rs::Error> {
         let len = set.len();
         let room = (len + len / 4).next_power_of_two().max(MEMBERS_MIN);

@@ -58,7 +58,7 @@ pub enum SteerError {
     Attach(#[from] AttachError),
 }
 
-/// What became of the frames that arrived at a port since the program was attached.
+/// The verdicts on frames that arrived at a port since the program was attached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Verdicts {
     /// Handed to a worker's socket.
@@ -71,7 +71,7 @@ pub struct Verdicts {
     pub stalled: u64,
 }
 
-/// What becomes of the frames of a worker that is silent.
+/// The treatment of frames for a silent worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stalled {
     /// The kernel gets them, and the standby bridge forwards them.
@@ -97,7 +97,7 @@ pub struct Watchdog {
     pub heartbeats: Heartbeats,
     /// How old the last beat of a worker may be.
     pub after: Nanos,
-    /// What becomes of its frames from then on.
+    /// The treatment of its frames from then on.
     pub stalled: Stalled,
 }
 
@@ -222,8 +222,8 @@ impl Steer {
         Ok(())
     }
 
-    /// Takes over an interface where another process's program is attached by `link`: puts this one
-    /// into its place, so that no frame goes without one, and holds the link from then on.
+    /// Takes over an interface where another process's program is attached by `link`: replaces the
+    /// program, so that each frame passes one of them, and keeps the link from then on.
     ///
     /// # Errors
     /// If the kernel refuses; the other program stays then.
@@ -247,8 +247,8 @@ impl Steer {
         self.translated().map(drop)
     }
 
-    /// Has the kernel look up for each frame what its addresses were before translation, for
-    /// [`translation`](crate::translation) to read, or has it stop doing so.
+    /// Turns the look-up of each frame's addresses before translation on or off;
+    /// [`translation`](crate::translation) reads the results.
     ///
     /// # Errors
     /// If the kernel offers no look-up, as of now ([`SteerError::NoLookUp`]), or the attached
@@ -317,7 +317,7 @@ impl Steer {
         self.link = None;
     }
 
-    /// What became of the frames so far.
+    /// The verdicts on frames so far.
     ///
     /// # Errors
     /// If the counters cannot be read.

@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::ptr::NonNull;
 
-/// What becomes of a packet.
+/// The verdict on a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// It is sent.
     Send,
-    /// The AQM marks it, or drops it where it cannot be marked.
+    /// The AQM marks it, or drops it if it is not ECN-capable.
     MarkOrDrop,
     /// The virtual queue is full.
     Full,
@@ -71,8 +71,8 @@ impl Stepped {
         Self { raw, cpus }
     }
 
-    /// What becomes of a packet of `leaf` that costs `cost` bytes at `now` on `cpu`, and whether
-    /// the CPU asked the classes for it; else it was charged to what the CPU had bought.
+    /// The verdict on a packet of `leaf` with the cost `cost` in bytes at `now` on `cpu`, and
+    /// whether the CPU tried to buy for it; otherwise it was charged to the CPU's credit.
     ///
     /// # Panics
     /// If there is no such CPU or class.
@@ -118,8 +118,8 @@ mod tests {
         }
     }
 
-    /// What passes of packets of 1,000 bytes that come each `gap` on each of `cpus` in turn, in
-    /// bytes by the second.
+    /// The passed bytes by second, of packets of 1,000 bytes that arrive each `gap` on each of
+    /// `cpus` in turn.
     fn passes(tree: &mut Stepped, cpus: u32, gap: u64, seconds: u64) -> Vec<u64> {
         let mut passed = vec![0; seconds as usize];
         for number in 0..seconds * 1_000_000_000 / gap {

@@ -15,7 +15,7 @@ pub const PASS: u32 = 2;
 /// `XDP_REDIRECT`
 pub const REDIRECT: u32 = 4;
 
-/// What came of it.
+/// The result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TestRun {
     /// The program's last verdict.

@@ -73,7 +73,7 @@ pub enum TreeError {
 pub struct Image {
     /// By what rules ask, in the order of [`Mask::first`].
     pub masks: Vec<Mask>,
-    /// What assigns packets to classes. No two have the same key under the same mask.
+    /// The rules that assign packets to classes. No two have the same key under the same mask.
     pub rules: Vec<Rule>,
     /// The class of what no rule matches, by the packet's priority.
     pub otherwise: [u32; PRIORITIES],
@@ -92,7 +92,7 @@ impl Default for Image {
 /// The counters of a class, over all CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Seat {
-    /// Packets sent of what is assured.
+    /// Packets sent within the assured rate.
     pub own_packets: u64,
     /// Packets sent of what others leave.
     pub borrowed_packets: u64,
@@ -106,7 +106,7 @@ pub struct Seat {
     pub marked: u64,
 }
 
-/// What became of the frames that arrived at a port, all CPUs together: each is in one of these.
+/// The verdicts on frames that arrived at a port, all CPUs together: each is in one of these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Addressed to this box and given to its kernel.
@@ -115,7 +115,7 @@ pub struct Totals {
     pub sent_packets: u64,
     /// Their frame bytes.
     pub sent_bytes: u64,
-    /// Frame bytes of what was dropped, for whatever reason.
+    /// Frame bytes dropped for any reason.
     pub dropped_bytes: u64,
     /// Dropped because a virtual queue was full.
     pub limit_drops: u64,
@@ -128,7 +128,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// What came since `earlier`.
+    /// The difference to `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -169,7 +169,7 @@ struct Maps {
     totals: MapHandle,
     grace: MapHandle,
     other_port: MapHandle,
-    /// What `grace` is updated with.
+    /// The value for updates of `grace`.
     nothing: MapHandle,
 }
 
@@ -247,7 +247,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Writes what finds the rules of `image` under the number `next`, where it is not there yet.
+    /// Writes the tables of the rules of `image` under the number `next`, if they are not there
+    /// yet.
     fn lay_out(&mut self, next: u32, image: &Image, table: &Table) -> Result<(), TreeError> {
         let there = self.laid_out[next as usize].take();
         let wanted = (image.masks.clone(), image.rules.clone());
@@ -270,7 +271,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Waits until no program runs any more that may have read what was in force before.
+    /// Waits until no program runs that may have read the former plan.
     fn wait(&self) -> Result<(), TreeError> {
         let nothing = (self.maps.nothing.as_fd().as_raw_fd() as u32).to_ne_bytes();
         update("grace", &self.maps.grace, &ONLY, &nothing)
@@ -350,7 +351,7 @@ impl Tree {
         Ok(Seat { own_packets, borrowed_packets, bytes, aqm_drops, limit_drops, marked })
     }
 
-    /// What became of the frames so far.
+    /// The verdicts on frames so far.
     ///
     /// # Errors
     /// If it cannot be read.

@@ -8,7 +8,7 @@ use crate::kind::{Family, Kind, Shape};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// What IP carries, by the names that `ipset` has for it.
+/// Protocols, by `ipset`'s names.
 const PROTOCOLS: [(&str, u8); 7] = [
     ("tcp", 6),
     ("udp", 17),
@@ -19,7 +19,7 @@ const PROTOCOLS: [(&str, u8); 7] = [
     ("vrrp", 112),
 ];
 
-/// Whether what IP carries has ports.
+/// Whether the protocol has ports.
 fn has_ports(protocol: u8) -> bool {
     matches!(protocol, 6 | 17 | 132 | 136)
 }
@@ -156,7 +156,7 @@ fn address(text: &str, family: Family) -> Result<IpAddr, String> {
     })
 }
 
-/// What IP carries, and the first and last port.
+/// The protocol, and the first and last port.
 fn ports(text: &str) -> Result<(u8, u16, u16), String> {
     let wrong = || {
         format!("\"{text}\" is no port: write tcp:80, udp:5000-5010, a number of tcp, or PROTO:0")

@@ -38,7 +38,7 @@ use flip::{Flip, flips, is_covered};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What everything is measured in: 8 words.
+/// The unit of memory: 8 words.
 pub type Cell = [u32; 8];
 
 /// Bits of an address that say which part it is in.
@@ -116,7 +116,7 @@ impl Layout {
         Ok(Self { next: writer.next })
     }
 
-    /// Has the layout follow `set`, in which `keys` have changed.
+    /// Updates the layout after changes of `keys` in `set`.
     ///
     /// # Errors
     /// There is no room; some of the changes may have been made.
@@ -241,7 +241,7 @@ impl<C: Cells> Writer<'_, C> {
         (entry > ALL).then(|| self.read(entry))
     }
 
-    /// Has the top say that part `number` is `found`.
+    /// Sets the top's entry of part `number` to `found`.
     fn point(&mut self, number: u32, found: Place) -> Result<(), Full> {
         let entry = match found {
             Place::Whole(false) => NONE,

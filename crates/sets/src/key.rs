@@ -17,7 +17,7 @@ pub struct Key {
     address: [u8; 16],
     /// How many bits of it count.
     len: PrefixLen,
-    /// What IP carries; 0 if the set has no ports.
+    /// The protocol; 0 if the set has no ports.
     protocol: u8,
     /// The port; 0 if the set has none.
     port: u16,
@@ -67,7 +67,7 @@ impl Key {
         &self.address
     }
 
-    /// What IP carries, and the port.
+    /// The protocol and the port.
     pub fn port(&self) -> (u8, u16) {
         (self.protocol, self.port)
     }

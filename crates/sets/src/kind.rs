@@ -36,7 +36,7 @@ impl Shape {
         }
     }
 
-    /// How many words say where a packet is looked at: `src`, or `src,dst`.
+    /// The number of words in a look-up: `src`, or `src,dst`.
     pub fn dimensions(self) -> usize {
         if self == Self::NetPort { 2 } else { 1 }
     }

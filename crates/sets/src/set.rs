@@ -23,11 +23,11 @@ pub struct Element {
 pub struct Match {
     /// The address.
     pub address: IpAddr,
-    /// What IP carries, and the port, where the set has ports.
+    /// The protocol and the port, if the set has ports.
     pub port: (u8, u16),
 }
 
-/// What changed in a set.
+/// The changes of a set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Changes {
     /// So many changes that the whole set should be read again.
@@ -127,7 +127,7 @@ impl Set {
         found.is_some_and(|element| !element.is_exception)
     }
 
-    /// What changed since this was last asked.
+    /// The changes since the last call.
     pub fn take_changes(&mut self) -> Changes {
         std::mem::replace(&mut self.changes, Changes::Of(Vec::new()))
     }

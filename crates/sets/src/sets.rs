@@ -9,7 +9,7 @@ use crate::text;
 use narrows_units::Nanos;
 use std::collections::BTreeMap;
 
-/// As many sets there may be: each has a number in the programs that look up.
+/// The most sets: each has a number in the programs.
 pub const SETS_MAX: usize = 64;
 
 const HELP: &str = "Usage: narrows set [ OPTIONS ] COMMAND
@@ -394,8 +394,8 @@ impl Sets {
     }
 }
 
-/// Whether `key` is in `set`: a single address where a prefix covers it, a prefix where it is a
-/// member itself.
+/// Whether `key` is in `set`: a single address if a prefix covers it, a prefix if it is a member
+/// itself.
 fn is_in(set: &Set, key: &Key) -> bool {
     let kind = set.kind();
     let is_address = match kind.shape {

@@ -14,7 +14,7 @@ const ELEMENT_BYTES: usize = 64;
 /// Packets and bytes of a member.
 pub(crate) type Counted<'a> = &'a dyn Fn(&Key) -> (u64, u64);
 
-/// What `create` takes behind the type.
+/// The options of `create` after the type.
 fn header(kind: &Kind) -> String {
     let mut text = String::new();
     if kind.shape != Shape::Mac {
@@ -47,7 +47,7 @@ pub(crate) fn create(name: &str, kind: &Kind) -> String {
     format!("create {name} {} {}\n", kind.shape.name(), header(kind))
 }
 
-/// What `list` says of a set before its members.
+/// The head of a set in `list`.
 pub(crate) fn describe(name: &str, set: &Set, references: usize) -> String {
     let kind = set.kind();
     format!(

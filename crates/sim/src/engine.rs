@@ -179,7 +179,7 @@ struct Engine<'a> {
     closed: Vec<Closed>,
     /// By flow: its closed-loop traffic, if any.
     closed_of: Vec<Option<usize>>,
-    /// What closed-loop traffic has just sent.
+    /// Packets that closed-loop traffic has just sent.
     offers: Vec<Offer>,
     /// By change of the setup.
     changes: Vec<shaper::Change>,
@@ -261,7 +261,7 @@ impl<'a> Engine<'a> {
             let departure = self.departures.next_at();
             let delivery = self.deliveries.front().map_or(Nanos::MAX, |(at, _)| *at);
             let event = self.agenda.next_at();
-            // No event can make a packet leave before it, so what leaves comes first.
+            // No event can make a packet leave earlier, so departures come first.
             let now = departure.min(delivery).min(event);
             if now >= end {
                 break;
@@ -373,7 +373,7 @@ impl<'a> Engine<'a> {
         let mut drops = DropCounters::default();
         let mut tallies: Vec<Tally> = Vec::with_capacity(self.cores.len());
         for core in &mut self.cores {
-            // What came in while the core slept was offered, too.
+            // Arrivals while the core slept count as offered, too.
             core.take_in_until(Nanos(self.setup.run.end().0 - 1));
             books.merge(&core.books(self.setup.seed));
             drops.merge(&core.drops());

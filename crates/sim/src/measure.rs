@@ -30,9 +30,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
-    /// What left, as a part of the limit (1 is all of it).
+    /// The departures, as a part of the limit (1 is all of it).
     Utilization,
-    /// How far what left is from the limit, in percent of it; above is positive.
+    /// The deviation of departures from the limit, in percent of it; above is positive.
     DeviationPercent,
     /// What left.
     MbitPerSec,
@@ -50,17 +50,17 @@ pub enum Measure {
     /// earlier average plus one packet. (Not the last such time: a queue that comes and goes is not
     /// standing.)
     StandingUs,
-    /// How long after the event until what leaves is, and stays for a millisecond, within 2 % of
-    /// the limit: from then on every window of a millisecond that begins in the next millisecond
-    /// is within 2 % or a packet. Where a millisecond is less than 100 packets at the limit,
-    /// it is the time of these. What never settles takes until the end of the run.
+    /// The time after the event until the departures stay within 2 % of the limit: from then on
+    /// every window of a millisecond that begins in the next millisecond is within 2 % or a packet.
+    /// If a millisecond is less than 100 packets at the limit, it is the time of these. A load that
+    /// never settles takes until the end of the run.
     SettleUs,
-    /// Delay of the packets of `ping` traffic, or of all where there is none: median.
+    /// Delay of the packets of `ping` traffic, or of all packets without such traffic: median.
     P50Us,
     /// 99th percentile of the same.
     P99Us,
-    /// Jain's index over the queues that were offered more than is theirs, each by the part that
-    /// it got of what is: its max–min fair part of the limit, by weight. 1 is fair.
+    /// Jain's index over the queues that were offered more than their share, each by the ratio of
+    /// what it got to its max–min fair share of the limit, by weight. 1 is fair.
     Jain,
     /// Jain's index over what the flows of closed-loop traffic got.
     JainFlows,
@@ -107,12 +107,12 @@ pub enum Measure {
     StepsPerPacket,
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Outcome {
     /// Every measure that applies.
     pub measures: std::collections::BTreeMap<Measure, f64>,
-    /// By queue: what left, in percent of the limit.
+    /// By queue: the departures, in percent of the limit.
     pub queue_percent: Vec<f64>,
     /// Lines to plot.
     pub series: Vec<Series>,
@@ -122,7 +122,7 @@ pub struct Outcome {
     pub flow_bytes: Vec<u64>,
     /// By source host, those of a group together: bytes that left while it was measured.
     pub host_bytes: Vec<u64>,
-    /// What workers dropped in the whole run, by reason.
+    /// The workers' drops in the whole run, by reason.
     pub drops: DropCounters,
     /// Where all packets are.
     pub books: Books,

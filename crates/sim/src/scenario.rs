@@ -77,7 +77,7 @@ pub struct Scenario {
     pub measures: Vec<Measure>,
     /// Columns of the table of groups, which is left out where there are none.
     pub group_measures: Vec<GroupMeasure>,
-    /// What everything random follows from.
+    /// The seed of everything random.
     pub seed: u64,
     /// How long cores are busy with what.
     pub costs: Costs,
@@ -92,7 +92,7 @@ pub struct Case {
     pub strategy: String,
     /// The point of the sweep: which key has which value.
     pub at: Vec<(String, String)>,
-    /// What to run.
+    /// The case to run.
     pub setup: Setup,
     /// The paper's values at this point, by measure.
     pub paper: Vec<(Measure, f64)>,

@@ -112,7 +112,7 @@ pub struct Fault {
     pub kind: FaultKind,
 }
 
-/// What can go wrong.
+/// A fault.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum FaultKind {
     /// The core does nothing for so long; packets keep coming in.
@@ -139,9 +139,9 @@ pub struct Traffic {
     pub kind: Kind,
     /// How many flows, at least one.
     pub flows: u32,
-    /// From when on, from the start of the run.
+    /// Its start, from the start of the run.
     pub start: Nanos,
-    /// Until when ([`Nanos::MAX`] for to the end).
+    /// Its end ([`Nanos::MAX`] for the end of the run).
     pub stop: Nanos,
     /// Frame lengths in bytes and how often each occurs, relative to the others.
     pub sizes: Vec<(u32, f64)>,
@@ -151,7 +151,7 @@ pub struct Traffic {
     pub respread: Option<Nanos>,
     /// Flows end after this long on average (exponentially) and others begin elsewhere.
     pub lifetime: Option<Nanos>,
-    /// What its packets say of themselves.
+    /// The headers of its packets.
     pub headers: HeaderFields,
 }
 
@@ -200,7 +200,7 @@ pub enum Kind {
     },
     /// Closed-loop, always with something to send.
     Tcp {
-        /// Who reacts to acknowledgements.
+        /// The stack that reacts to acknowledgements.
         stack: Stack,
         /// How.
         control: Control,

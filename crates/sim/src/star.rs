@@ -34,7 +34,7 @@ pub use setup::{Case, Setup};
 use crate::traffic::seed::hash;
 use engine::Engine;
 
-/// Runs `case` in the network of `setup`, as often as that says; what came of all runs together.
+/// Runs `case` in the network of `setup`, as often as configured. Returns the sum of all runs.
 ///
 /// # Errors
 /// Words that `tc` does not take, and packets of which trace was lost.

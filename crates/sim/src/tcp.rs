@@ -30,7 +30,7 @@ const STAGGER: Nanos = Nanos::from_millis(100);
 /// … but in no more than this part of the run.
 const STAGGER_PART: u64 = 10;
 
-/// What all flows of a group have in common.
+/// The parameters that all flows of a group share.
 struct Group {
     /// Number of the first flow.
     first: u32,
@@ -44,7 +44,7 @@ struct Group {
     frame: u32,
     /// Without any queue.
     rtt: Nanos,
-    /// Segments can be marked, whatever the congestion control.
+    /// Segments are ECN-capable, with any congestion control.
     ecn: bool,
 }
 

@@ -40,7 +40,7 @@ pub struct Offer {
     pub at: Nanos,
     /// On which queue.
     pub queue: usize,
-    /// Of which flow: counted through all traffic of a run.
+    /// Its flow, numbered over all traffic of a run.
     pub flow: u32,
     /// Frame length in bytes.
     pub len: u32,

@@ -63,7 +63,7 @@ pub fn run(
 /// Whether `scheduler` can run with this many queues.
 ///
 /// # Errors
-/// What `tc` says of its policy.
+/// The message of `tc` about its policy.
 pub(crate) fn check(scheduler: &Scheduler, queues: usize) -> Result<(), String> {
     match scheduler.keeper {
         Keeper::Workers(_) => gate::lay_out(scheduler, queues).map(|_| ()),

@@ -60,7 +60,7 @@ pub struct Row {
     pub traffic: &'static str,
     /// The rate at the server's device, in bits per second of whole frames.
     pub delivered_bps: u64,
-    /// How far that is from the limit.
+    /// Its deviation from the limit.
     pub deviation_percent: f64,
 }
 

@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 const LIMIT: Rate = Rate::from_bits_per_sec(500_000_000);
 /// The offered load, in parts of the limit.
 const OFFERED: f64 = 1.02;
-/// Out of five frames, how many go to the heavy queue; each on a flow of its own.
+/// How many of five frames go to the heavy queue; each has its own flow.
 const HEAVY_FLOWS: usize = 4;
 /// Frames of the load, in bytes: full ones.
 const FRAME_BYTES: usize = 1514;
@@ -59,7 +59,7 @@ pub struct Row {
     /// The same in the round in which it was least: below 100, there was too little load for the
     /// limit.
     pub worst_offered_percent: f64,
-    /// What each queue sent.
+    /// The bytes that each queue sent.
     pub queue_percent: Vec<f64>,
 }
 

@@ -63,7 +63,7 @@ pub fn compile(plan: &Plan, before: &Numbers) -> Result<Compiled, Refusal> {
     Ok(Compiled { image, numbers })
 }
 
-/// What all queues run.
+/// The plan of all queues.
 fn single_root(plan: &Plan) -> Result<Key, Refusal> {
     match plan.roots.split_first() {
         Some((root, others)) if plan.above.is_none() && others.iter().all(|one| one == root) => {
@@ -82,7 +82,7 @@ struct Tree {
     otherwise: Option<u32>,
 }
 
-/// A class with its virtual queue, where none is below it.
+/// A class, with its virtual queue if it is a leaf.
 struct Leaf {
     class: Class,
     queue: Option<Queue>,
@@ -99,7 +99,7 @@ struct Queue {
 }
 
 impl Tree {
-    /// Those below `root`; `None` if nothing there keeps a rate, so that everything passes.
+    /// The classes below `root`; `None` if nothing there keeps a rate, so everything passes.
     fn of(plan: &Plan, root: Key) -> Result<Option<Self>, Refusal> {
         let (Some(config), Some(handle)) = (config(plan, root), root.handle) else {
             return Ok(None);
@@ -189,7 +189,7 @@ impl Tree {
             let class = self.classes.get(&id).filter(|class| class.queue.is_some());
             class.and_then(|_| number(id))
         };
-        // What has no class passes as 0, or goes nowhere.
+        // Packets without a class pass as class 0, or are dropped.
         let without = match self.otherwise {
             None => 0,
             Some(id) => leaf(id).unwrap_or(NOWHERE),

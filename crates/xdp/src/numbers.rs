@@ -13,8 +13,7 @@ pub type Name = (Handle, u32);
 pub struct Numbers(BTreeMap<Name, u32>);
 
 impl Numbers {
-    /// Numbers for `names`: those of this, where they have one, and else free ones. `None` if there
-    /// are not enough.
+    /// Numbers for `names`: their present ones, or else free ones. `None` if there are not enough.
     pub fn next(&self, names: impl IntoIterator<Item = Name>) -> Option<Self> {
         let (mut kept, mut new) = (BTreeMap::new(), Vec::new());
         for name in names {

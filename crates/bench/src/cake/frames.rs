@@ -35,7 +35,7 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Those of `packets` packets of `flows` flows.
+    /// The frames of `packets` packets of `flows` flows.
     pub(crate) fn new(packets: u32, flows: u32) -> Result<Self> {
         let mut memory = vec![0; packets as usize * STRIDE].into_boxed_slice();
         let payload = vec![0; usize::from(LEN) - HEADERS];

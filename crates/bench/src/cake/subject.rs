@@ -87,7 +87,7 @@ struct Own {
     packets: Packets,
     /// The key for reading headers, if the structure needs them.
     reader: Option<(Dissector, Frames)>,
-    /// The most that it may let go at once.
+    /// The most packets that it may release at once.
     most: usize,
 }
 

@@ -45,7 +45,7 @@ pub struct Work {
     counts: Counts,
 }
 
-/// What packets have done so far.
+/// The packets' counts so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Came.
@@ -92,7 +92,7 @@ impl Work {
         self.counts
     }
 
-    /// Lets at least `packets` packets arrive and as many go; how many came.
+    /// Runs until at least `packets` packets have arrived and left. Returns the number of arrivals.
     pub fn run(&mut self, packets: u64) -> u64 {
         let before = self.counts.arrived;
         while self.counts.arrived - before < packets {

@@ -18,7 +18,7 @@ pub(crate) struct Cores {
 type Physical = (u32, u32);
 
 impl Cores {
-    /// Those that the kernel lets this process use.
+    /// The cores that this process may use.
     pub(crate) fn allowed() -> io::Result<Self> {
         let set = sched_getaffinity(None)?;
         let allowed = (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core));

@@ -110,7 +110,7 @@ mod tests {
         (0..seats).map(|seat| Lane::new(load, coordination.seat(seat))).collect()
     }
 
-    /// Lets all lanes take turns at `step` from each other; how many packets left.
+    /// Runs all lanes in turn, `step` apart. Returns the number of departures.
     fn drive(lanes: &mut [Lane], turns: u64, step: Nanos) -> u64 {
         let mut now = Nanos::from_secs(1);
         let mut left = 0;

@@ -32,8 +32,8 @@ const UPDATING: Duration = Duration::from_millis(5);
 #[derive(Default)]
 struct Line(AtomicU64);
 
-/// Measures both, updates with up to `threads` threads but at least two. Nothing where there is
-/// only one core: then no line ever moves.
+/// Measures both, updates with up to `threads` threads but at least two. `None` with only one core:
+/// then no line ever moves.
 pub(super) fn costs(cores: &Cores, threads: usize) -> Result<Costs> {
     if cores.len() < 2 {
         return Ok(Costs { line_read_ns: None, line_update_ns: None, update_threads: 1 });
@@ -59,8 +59,7 @@ fn read(cores: &Cores) -> Result<f64> {
             if number == 0 {
                 own.0.store(trip, Ordering::Relaxed);
             }
-            // Without a hint to the core that this is a wait: it may sleep for longer than what
-            // is timed.
+            // Without a spin hint: the core may sleep for longer than the timed operation.
             while other.0.load(Ordering::Relaxed) != trip {}
             if number == 1 {
                 own.0.store(trip, Ordering::Relaxed);
@@ -91,7 +90,7 @@ fn update(cores: &Cores, threads: usize) -> Result<f64> {
     Ok(1e9 / per_second)
 }
 
-/// Has `threads` threads do `work` at once, each on its core; what each returned.
+/// Runs `work` on `threads` threads at once, each on its core. Returns their results.
 fn together<T: Send>(
     cores: &Cores,
     threads: usize,

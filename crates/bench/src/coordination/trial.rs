@@ -30,7 +30,7 @@ const POLL: Duration = Duration::from_millis(1);
 /// The start of the clock, so that no time is the epoch itself, which means "never".
 const EPOCH: Nanos = Nanos::from_secs(1);
 
-/// What to measure.
+/// The measurement.
 pub(super) struct Trial {
     pub(super) strategy: Strategy,
     pub(super) load: Load,
@@ -84,7 +84,7 @@ struct Gate {
 }
 
 impl Gate {
-    /// What `opens` is where not all threads could be started.
+    /// The value of `opens` if not all threads could be started.
     const NEVER: u64 = u64::MAX;
 
     /// Waits for the others; when the window opens, if ever.
@@ -200,7 +200,7 @@ impl Outcome {
         self.packets() as f64 / self.window.0 as f64 * 1e3
     }
 
-    /// Time in turns, over packets; NaN where none left.
+    /// Time in turns per packet; NaN without departures.
     pub(super) fn ns_per_packet(&self) -> f64 {
         let busy: u64 = self.threads.iter().map(|work| work.busy.0).sum();
         busy as f64 / self.packets() as f64
@@ -213,7 +213,7 @@ impl Outcome {
         (sent / (rate * self.window.as_secs_f64()) - 1.0) * 100.0
     }
 
-    /// Jain's index over the threads' packets: 1 where all sent as many, 1/n where one sent all.
+    /// Jain's index over the threads' packets: 1 if all sent the same, 1/n if one sent all.
     pub(super) fn jain(&self) -> f64 {
         let packets = self.threads.iter().map(|work| work.packets as f64);
         jain(&packets.collect::<Vec<_>>())

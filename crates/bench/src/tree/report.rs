@@ -20,13 +20,13 @@ pub struct Report {
 pub struct Row {
     /// Its name.
     pub structure: &'static str,
-    /// What holds packets back: `free` or `bound`.
+    /// The load: `free` or `bound`.
     pub load: &'static str,
     /// Classes above each leaf.
     pub depth: u32,
     /// Leaf classes.
     pub classes: u32,
-    /// Those that have packets.
+    /// The classes that have packets.
     pub active: u32,
     /// Threads that share the tree.
     pub threads: usize,

@@ -93,7 +93,7 @@ pub(super) struct Own {
     /// The key for reading headers, if the structure needs them.
     reader: Option<(Dissector, Frames)>,
     ids: Vec<PacketId>,
-    /// The most that it may let go at once.
+    /// The most packets that it may release at once.
     most: usize,
 }
 

@@ -24,8 +24,8 @@ const PACKETS: u32 = 1 << 13;
 /// Turns between two looks whether the window is over.
 const TURNS: usize = 64;
 
-/// A row for each number of threads above one; none if there is only one core. One thread is there,
-/// too, as what they are compared with.
+/// A row for each number of threads above one; none if there is only one core. One thread is
+/// included as the reference.
 pub(super) fn rows(subject: Subject, shape: Shape, options: &Options) -> Result<Vec<Row>> {
     let cores = Cores::allowed()?;
     let most = options.threads.unwrap_or(cores.len()).max(1);

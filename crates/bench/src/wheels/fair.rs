@@ -10,11 +10,11 @@ use narrows_qdisc::pacing::Slot;
 use narrows_qdisc::{Config, Qdisc, Spec, fq};
 use narrows_units::Nanos;
 
-/// What `fq` says that it takes for a bucket and for a flow.
+/// `fq`'s memory per bucket and per flow.
 const BUCKET: usize = 4;
 const FLOW: usize = 80;
 
-/// The qdisc and what it takes.
+/// The qdisc and its memory.
 pub(super) struct Fair {
     qdisc: Box<dyn Qdisc>,
     memory: usize,

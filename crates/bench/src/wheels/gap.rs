@@ -12,7 +12,7 @@ use narrows_qdisc::pacing::Slot;
 use narrows_units::Nanos;
 use serde::Serialize;
 
-/// What passes, within the horizon of all of them.
+/// The gaps, within the horizon of all structures.
 const GAPS: [Nanos; 4] =
     [Nanos::from_micros(1), Nanos::from_micros(100), Nanos::from_millis(10), Nanos::from_secs(1)];
 /// The number of gaps per measurement doubles until it takes this many nanoseconds.
@@ -23,7 +23,7 @@ const ENOUGH: i64 = 500_000;
 pub struct Row {
     /// Its name.
     pub structure: &'static str,
-    /// What passed before the departure.
+    /// The gap before the departure.
     pub gap_ns: u64,
     /// Insertion and departure; the median over all repeats.
     pub ns_per_packet: f64,

@@ -8,7 +8,7 @@ use narrows_units::Nanos;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Packets in order of time, and of arrival where that is the same.
+/// Packets in order of time, and of arrival if times are equal.
 pub(super) struct Heap {
     entries: BinaryHeap<Reverse<Entry>>,
     arrivals: u64,

@@ -9,7 +9,7 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg32;
 
-/// What each packet is long.
+/// The length of each packet.
 pub(super) const PACKET_LEN: u32 = 1500;
 /// The most flows: more than anybody has, and their packets still fit into the memory of small
 /// machines.
@@ -60,9 +60,9 @@ impl Flow {
 /// All flows, before their first packet.
 pub struct Plan {
     pub(super) flows: Box<[Flow]>,
-    /// In which order their first packets are put in.
+    /// The order in which their first packets are inserted.
     pub(super) order: Vec<u32>,
-    /// Of each flow its first packet, and in the end how many there are.
+    /// The first packet of each flow, and finally the number of packets.
     first: Vec<u32>,
     /// How many packets there are.
     pub(super) packets: u32,
@@ -71,7 +71,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// That of `flows` flows, always the same.
+    /// The plan of `flows` flows, always the same.
     pub fn new(flows: u32, rates: Rates) -> Result<Self> {
         ensure!(
             (FLOWS_LEAST..=FLOWS_MOST).contains(&flows),

@@ -45,7 +45,7 @@ impl Rates {
         Self::ALL.into_iter().find(|rates| rates.name() == name)
     }
 
-    /// How far the packets of each of `flows` flows are apart, in nanoseconds, slow flows first.
+    /// The gaps between the packets of each of `flows` flows, in nanoseconds, slow flows first.
     pub(super) fn gaps(self, flows: u32) -> Vec<f64> {
         let packet_time = PACKET_TIME.0 as f64;
         match self {

@@ -49,7 +49,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// One of what was measured and seen.
+    /// A row of measurements and observations.
     pub(super) fn new(names: [&'static str; 3], flows: u32, time: &Time) -> Self {
         let [structure, rates, mode] = names;
         Self {
@@ -162,7 +162,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// What follows the rows, which were shown as they were measured: the pauses, and the notes.
+/// The text after the rows, which were shown as they were measured: the pauses, and the notes.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write_gaps(f)?;

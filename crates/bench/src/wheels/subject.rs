@@ -21,7 +21,7 @@ const HORIZON: Nanos = Nanos::from_secs(10);
 /// Something that holds packets until they may leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject {
-    /// What others are compared with: FlowBundler's multi-level timing wheel, 64 x 1024 slots.
+    /// The reference: FlowBundler's multi-level timing wheel, 64 x 1024 slots.
     FlowBundler,
     /// A timing wheel searched slot by slot, of 100 ns up to 10 s.
     Carousel,
@@ -85,8 +85,8 @@ impl Subject {
         }
     }
 
-    /// Lets at least `packets` packets leave and come again, then all leave, and watches. Fails
-    /// where a packet is lost or overtaken in its flow.
+    /// Lets at least `packets` packets leave and return, then all leave, and checks them. Fails if
+    /// a packet is lost or reordered in its flow.
     pub fn check(self, plan: &Plan, mode: Mode, packets: u64) -> Result<Findings> {
         self.lend(plan.flows.len() as u32, plan.packets, Check { plan, mode, packets })
     }
@@ -118,7 +118,7 @@ impl Mode {
         Self::ALL.into_iter().find(|mode| mode.name() == name)
     }
 
-    /// What passes between two questions.
+    /// The time between two polls.
     pub(super) const fn step(self) -> Nanos {
         match self {
             Self::Drain => Nanos(32 * PACKET_TIME.0),
@@ -164,7 +164,7 @@ impl Work {
         subject.lend(plan.flows.len() as u32, plan.packets, Prepare { plan, mode })
     }
 
-    /// Lets at least `packets` packets leave and come again; how many did.
+    /// Lets at least `packets` packets leave and return. Returns their number.
     pub fn run(&mut self, packets: u64) -> u64 {
         self.0.run(packets)
     }
@@ -175,7 +175,7 @@ impl Work {
     }
 }
 
-/// Work on whatever structure.
+/// Work on any structure.
 trait Run {
     fn run(&mut self, packets: u64) -> u64;
     fn memory(&self) -> usize;

@@ -62,7 +62,7 @@ impl<H: Holder, W: Witness> Load<H, W> {
         load
     }
 
-    /// Lets at least `packets` packets leave and come again; how many did.
+    /// Lets at least `packets` packets leave and return. Returns their number.
     pub(super) fn run(&mut self, packets: u64) -> u64 {
         let mut left = 0;
         while left < packets {
@@ -73,7 +73,7 @@ impl<H: Holder, W: Witness> Load<H, W> {
         left
     }
 
-    /// Lets all leave, and none come again, for so long that the last one must be out.
+    /// Lets all leave, without returns, until the last one must be out.
     pub(super) fn finish(&mut self, longest: Nanos) {
         let last = self.now + longest + LAST_STEP;
         self.step = LAST_STEP;

@@ -20,7 +20,7 @@ pub struct Row {
     /// Its name: `empty`, `bucket-percpu`, `bucket-shared`, `bucket-locked`, `tree`, `filter`,
     /// `filter-crowded`, `set`, `spread`, `spread-set`, `spread-trie`, and these three with `-v6`.
     pub program: &'static str,
-    /// Classes from the leaf up to the root, both included; 0 for what has none.
+    /// Classes from the leaf up to the root, both included; 0 without classes.
     pub depth: u32,
     /// CPUs at once.
     pub cpus: usize,
@@ -36,13 +36,13 @@ pub struct Row {
     pub ns_per_packet: f64,
     /// The same, the least of all repeats: the undisturbed cost on a shared machine.
     pub best_ns_per_packet: f64,
-    /// What of it is above the empty program on as many CPUs, within each repeat; the median. Of
-    /// `spread-…` above `spread`.
+    /// The time in addition to the empty program on as many CPUs, within each repeat; the median.
+    /// For `spread-…`, in addition to `spread`.
     pub ns_above_empty: f64,
 }
 
 impl Row {
-    /// What `costs` of all repeats say of `shape`.
+    /// The row of `shape` from the `costs` of all repeats.
     pub(super) fn new(shape: Shape, costs: &[f64], above: f64) -> Self {
         Self {
             program: shape.subject.name(),

@@ -24,7 +24,7 @@ pub enum Subject {
         /// Whether each byte that filters ask for fits some filter of each mask.
         crowded: bool,
     },
-    /// A filter in front that looks the source up in a set of prefixes, where it is, and drops.
+    /// A filter in front that finds the source in a set of prefixes, and drops.
     Set,
     /// Each frame has another source, and a program looks it up.
     Spread {
@@ -81,7 +81,7 @@ impl Subject {
 pub struct Shape {
     /// Which.
     pub subject: Subject,
-    /// Classes from the leaf up to the root, both included; 0 for what has none.
+    /// Classes from the leaf up to the root, both included; 0 without classes.
     pub depth: u32,
     /// CPUs at once.
     pub cpus: usize,

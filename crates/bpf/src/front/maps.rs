@@ -28,9 +28,9 @@ pub struct Counted {
     pub packets: u64,
     /// The bytes of their frames.
     pub bytes: u64,
-    /// Those of the packets that were dropped there.
+    /// The dropped packets.
     pub drops: u64,
-    /// Those that did not conform, for whatever reason:
+    /// The packets that did not conform:
     pub overlimits: u64,
     /// because they were blocked,
     pub blocked: u64,
@@ -82,8 +82,8 @@ impl FrontMaps {
         self.secret
     }
 
-    /// Has room for the accounts of `terms`, and none for what no longer is. Those that stay as
-    /// large as they were go on.
+    /// Allocates tables for the accounts of `terms`, and frees unused ones. Tables of unchanged
+    /// size keep their accounts.
     pub(super) fn make_room(&mut self, terms: &[Term]) -> Result<(), libbpf_rs::Error> {
         let mut wanted = BTreeMap::new();
         for (number, accounts) in terms.iter().flat_map(Term::accounts) {

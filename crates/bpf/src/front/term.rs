@@ -88,7 +88,7 @@ pub struct LookUp {
     pub set: u16,
     /// Whose address is looked up.
     pub address: Endpoint,
-    /// Whose port, where the set has ports.
+    /// Whose port, if the set has ports.
     pub port: Option<Endpoint>,
     /// Whether the packet must not be in the set.
     pub is_negated: bool,
@@ -164,7 +164,7 @@ pub struct Policer {
 /// The action of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Does {
-    /// Nothing but deciding what happens next.
+    /// Only decides what happens next.
     Decide,
     /// Polices. It needs a counter, whose number its accounts share.
     Police(Policer),
@@ -246,7 +246,7 @@ impl Term {
         self.ask(Field::Has, &[what], &[what]);
     }
 
-    /// Whether a condition or key needs what is behind the IP header.
+    /// Whether a condition or key needs the transport header.
     pub(super) fn reads_transport(&self) -> bool {
         let fields = |from: Field, to: Field| {
             self.masks[from as usize..to as usize].iter().any(|bits| *bits != 0)

@@ -27,7 +27,7 @@ impl Host for Alone {
     }
 }
 
-/// Sets, and where they are looked up.
+/// Sets, and their maps.
 struct Bench {
     sets: Sets,
     tables: SetTables,
@@ -35,7 +35,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// `None`, and a line that says why, where none can be made here.
+    /// `None`, and a line with the reason, if none can be made here.
     fn new() -> Option<Self> {
         let make = || {
             let tables = SetTables::new().map_err(|error| error.to_string())?;
@@ -62,7 +62,7 @@ impl Bench {
         Front::load(PORT, terms, Some(&self.tables), &mut self.maps).unwrap()
     }
 
-    /// A program that drops what is in all of `look_ups`.
+    /// A program that drops frames in all of `look_ups`.
     fn dropping(&mut self, look_ups: &[LookUp]) -> Front {
         self.front(&[term(look_ups, Then::Drop, 0)])
     }
@@ -99,7 +99,7 @@ fn frame(source: IpAddr) -> Vec<u8> {
     frame
 }
 
-/// What becomes of `frame`, and how long one takes in ns where it comes `times`.
+/// The verdict on `frame`, and the time per frame in ns over `times` runs.
 fn run(front: &Front, frame: &[u8], times: i32) -> (u32, u32) {
     let mut options = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
@@ -162,7 +162,7 @@ fn what_is_in_a_set_is_dropped_and_counted_and_nothing_else() {
     for len in 14..34 {
         assert_eq!(run(&front, &whole[..len], 1).0, PASS, "{len}");
     }
-    // Behind a tag it is what it is.
+    // A tag in front makes no difference.
     let tagged = [&whole[..12], &[0x81, 0, 0, 5], &whole[12..]].concat();
     assert_eq!(run(&front, &tagged, 1).0, DROP);
 }
@@ -194,7 +194,7 @@ fn the_first_term_that_matches_decides() {
     // A protocol that is not the packet's.
     let front = bench.front(&[of(0x86dd, bad, Then::Drop, 4)]);
     assert!(!is_dropped(&front, "10.0.0.2"));
-    // One filter of two terms acts once, and where it goes on the next one is asked.
+    // One filter of two terms acts once, and with `Continue` the next filter is tested.
     let either = [
         Term { has_more: true, ..term(&[bad], Then::Continue, 5) },
         term(&[friends], Then::Continue, 5),
@@ -254,7 +254,7 @@ fn ipv6_ports_ethernet_addresses_and_counters_are_looked_up_too() {
     };
     assert_eq!(counted(&bench, "10.0.0.0", 8), Some((6, 7 + 64)));
     assert_eq!(counted(&bench, "10.1.0.0", 16), Some((2, 2 * 64)));
-    // However much comes, what is there goes on.
+    // Existing accounts survive any flood.
     bench.run("add counts 172.16.0.0-172.31.255.255");
     bench.run("add counts 11.0.0.1-11.3.255.254");
     assert_eq!(counted(&bench, "10.1.0.0", 16), Some((2, 2 * 64)));

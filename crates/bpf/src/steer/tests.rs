@@ -16,8 +16,8 @@ fn now() -> Nanos {
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// A program whose worker's heart is the second; `None`, and a line that says why, where none can
-/// be loaded here.
+/// A program whose worker's heart is the second; `None`, and a line with the reason, if none can be
+/// loaded here.
 fn steer(stalled: Stalled) -> Option<(Steer, Heart)> {
     let load = || {
         let heartbeats = Heartbeats::new()?;
@@ -52,7 +52,7 @@ fn a_frame_goes_past_a_worker_that_is_silent_and_to_one_that_is_not() {
     for (stalled, action) in [(Stalled::Pass, PASS), (Stalled::Drop, DROP)] {
         let Some((steer, mut heart)) = steer(stalled) else { return };
         let other = [2; 6];
-        // No socket is there, so what is for the worker shows as unserved.
+        // There is no socket, so frames for the worker count as unserved.
         assert_eq!(run(&steer, other, 1).0, PASS);
         heart.beat(now() - AFTER - Nanos::from_millis(50));
         assert_eq!(run(&steer, other, 3).0, action);

@@ -28,7 +28,7 @@ pub(super) const NODE_BYTES: usize = 128;
 /// The size of `struct seat`.
 pub(super) const SEAT_BYTES: usize = 96;
 
-/// What rules ask of a packet: `struct key`. As a mask, the bits of it that count.
+/// The fields of a packet that rules compare: `struct key`. As a mask, the bits that count.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Key {
     /// Where from; an IPv4 address in the last four bytes.
@@ -45,9 +45,9 @@ pub struct Key {
     pub protocol: u8,
     /// The code point and the two bits of ECN.
     pub traffic_class: u8,
-    /// 4, 6, or 0 for what is neither.
+    /// 4, 6, or 0 for neither.
     pub ip: u8,
-    /// 1 where there are ports.
+    /// 1 if there are ports.
     pub has_ports: u8,
 }
 
@@ -100,7 +100,7 @@ pub struct Rule {
     pub class: u32,
 }
 
-/// What of a packet rules ask, and the least order of those that do.
+/// A mask of rules, and their least order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mask {
     /// The bits that count.

@@ -22,8 +22,8 @@ const ROOM: usize = 4;
 const MASKS_FEW: usize = 2;
 /// How often the table is doubled before it is given up.
 const DOUBLINGS: u32 = 6;
-/// A sieve is worth asking where it leaves less than this part of the masks, on average over all
-/// values of its byte.
+/// A sieve is used if it leaves less than this part of the masks, on average over all values of its
+/// byte.
 const LEAVES: f64 = 0.75;
 
 /// The factors of the hash in `programs/find_class.h`.

@@ -23,7 +23,7 @@ fn tree() -> Option<Tree> {
     }
 }
 
-/// What becomes of the last of `times` frames, how long one takes in ns, and the frame.
+/// The verdict on the last of `times` frames, the time of one in ns, and the frame.
 fn run(tree: &Tree, frame: &[u8], times: u32) -> (u32, u32, Vec<u8>) {
     let TestRun { verdict, ns, frame } = test_run(tree.program(), frame, times).unwrap();
     (verdict, ns, frame)
@@ -137,7 +137,7 @@ fn rules_find_classes_and_the_first_by_order_decides() {
     }
     let sent = |tree: &Tree| [1, 2, 3].map(|class| tree.seat(class).unwrap().own_packets);
     assert_eq!(sent(&tree), [0, 1, 2]);
-    // Without the network, port 80 is nowhere; counters of classes that stay go on.
+    // Without the network, port 80 has no rule; counters of remaining classes continue.
     let rules = image.rules[..2].to_vec();
     tree.install(Image { rules, masks: vec![by(port)], ..image }, &[]).unwrap();
     assert_eq!(run(&tree, &frame(80, 0, 100), 1).0, DROP);

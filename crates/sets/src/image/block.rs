@@ -25,7 +25,7 @@ use super::node::{self, Node, Step, wide, write_wide};
 use super::{Cell, Cells, Full, PART_BITS, Place, Prefix, Writer};
 use crate::set::Set;
 
-/// As many flips are in a sparse cell.
+/// The number of flips in a sparse cell.
 const SPARSE_MAX: usize = 8;
 /// The size of a flip in a sparse cell.
 const IS_USED: u32 = 1 << 30;

@@ -29,7 +29,7 @@ fn says(set: &Set, element: &Element) -> bool {
 /// membership `is_in`.
 pub(super) fn flips(set: &Set, place: Prefix, is_in: bool) -> Vec<Flip> {
     let mut found = Vec::new();
-    // Of those flips that cover where the walk is: the outermost first, and what is in there.
+    // The flips around the present position, the outermost first, with the membership there.
     let mut around: Vec<(Prefix, bool)> = Vec::new();
     for (key, element) in set.from(&Key::at(place.bits, place.len + 1)) {
         let flip = Flip::of(key);

@@ -14,7 +14,7 @@ use super::{Cell, Cells, Full, Place, Prefix, Writer};
 
 /// Bits that a node branches on.
 const STRIDE: u8 = 6;
-/// As many bits a node may pass over: with those that it branches on they are one word.
+/// The most bits that a node may skip: together with those that it branches on they are one word.
 pub(super) const SKIP_MAX: u8 = 64 - STRIDE;
 /// The last bit at which a node may branch.
 pub(super) const BRANCH_MAX: u8 = 128 - STRIDE;
@@ -31,7 +31,7 @@ const IS_NODE: u32 = 1 << 31;
 /// See the module's documentation.
 #[derive(Clone, Copy)]
 pub(super) struct Node {
-    /// The slots that are in where nothing below says anything else,
+    /// The slots that are in the set unless a cell below differs,
     full: u64,
     /// and those that have a cell of their own.
     partial: u64,
@@ -209,7 +209,7 @@ impl Node {
     }
 }
 
-/// In which slot of a node that branches there `bits` are.
+/// The slot of `bits` in a node that branches there.
 fn slot(bits: u128, branch: u8) -> u32 {
     (bits >> (BRANCH_MAX - branch)) as u32 & 63
 }

@@ -22,7 +22,7 @@ use super::node::{self, BRANCH_MAX, IS_IN, KIND, Node, SKIP_MAX, Step, wide, wri
 use super::{Cell, Cells, Full, Place, Prefix, Writer};
 use crate::set::Set;
 
-/// As many flips are in a short cell, and so long they are at most.
+/// The number of flips in a short cell, and their greatest length.
 const SHORT_MAX: usize = 3;
 const SHORT_LEN_MAX: u8 = 63;
 

@@ -91,7 +91,7 @@ fn renew(name: &str, parts: &[Part<'_>], chosen: &[String], write: bool) -> anyh
 enum Part<'a> {
     /// The text between blocks, fences included.
     Text(&'a str),
-    /// A command with what it printed.
+    /// A command with its output.
     Block {
         /// The number of the command's line, from 1.
         line: usize,
@@ -162,7 +162,7 @@ fn every_scenario_is_in<'a>(
     Ok(())
 }
 
-/// What `narrows sim COMMAND` prints.
+/// The output of `narrows sim COMMAND`.
 fn run(command: &str) -> anyhow::Result<String> {
     let experiment = read(command)?;
     let jobs = std::thread::available_parallelism().map_or(1, Into::into);

@@ -30,7 +30,7 @@ pub(super) struct Core {
     /// `None` once it is dead.
     worker: Option<Worker<SimIo>>,
     contacts: Arc<Contacts>,
-    /// What of them has been paid for.
+    /// The part of them that is accounted for.
     paid: Contact,
     /// Packets dropped, as of the last step.
     drops: u64,
@@ -169,7 +169,7 @@ impl Core {
             );
         self.drops = drops;
         self.paid = contact;
-        // Time passes whatever the costs are.
+        // Time passes at any costs.
         let busy = Nanos(((work + 0.5) as u64).max(1));
         for (number, &(offer, marked)) in left.iter().enumerate() {
             let spent = u128::from(busy.0) * (number as u128 + 1) / u128::from(count);
@@ -213,12 +213,12 @@ impl Core {
         self.worker.as_ref().map_or(0, |worker| worker.io().left().len())
     }
 
-    /// What has been dropped in the last step.
+    /// The drops of the last step.
     pub(super) fn lost(&self) -> &[Offer] {
         self.worker.as_ref().map_or(&[], |worker| worker.io().lost())
     }
 
-    /// Takes over other parameters, or another qdisc, at `at`, and looks what that changes.
+    /// Applies other parameters, or another qdisc, at `at`, and checks the effect.
     pub(super) fn update(&mut self, spec: Spec, at: Nanos) {
         let Some(worker) = &mut self.worker else { return };
         worker.update(Side::B, spec, self.clock.read(at));
@@ -227,7 +227,7 @@ impl Core {
         }
     }
 
-    /// What its worker has dropped, by reason.
+    /// Its worker's drops, by reason.
     pub(super) fn drops(&self) -> DropCounters {
         self.worker.as_ref().map_or(self.last_drops, |worker| worker.counters(Side::A).drops)
     }

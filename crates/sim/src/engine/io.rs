@@ -42,14 +42,14 @@ pub(super) struct SimIo {
     /// Packets that closed-loop traffic has sent, in the order of arrival.
     sent: VecDeque<Offer>,
     ring: VecDeque<Offer>,
-    /// By frame: what is in it.
+    /// The content of each frame.
     frames: Vec<Offer>,
     free: Vec<u32>,
     /// By flow: what its packets say.
     headers: Arc<[Headers]>,
-    /// What has left in this step, and whether it has been marked.
+    /// Departures of this step, with their marks.
     left: Vec<(Offer, bool)>,
-    /// What has been dropped in this step.
+    /// The drops of this step.
     lost: Vec<Offer>,
     /// The time up to which arrivals are in the ring.
     at: Nanos,
@@ -90,7 +90,7 @@ impl SimIo {
         self.sent.insert(place, offer);
     }
 
-    /// A step begins: what came in by `at` can be received, and nothing has left or been dropped
+    /// Starts a step: arrivals up to `at` can be received, and there are no departures or drops
     /// yet.
     pub(super) fn begin(&mut self, at: Nanos) {
         self.at = at;
@@ -98,12 +98,12 @@ impl SimIo {
         self.lost.clear();
     }
 
-    /// What has left in this step, in order, and whether it has been marked.
+    /// Departures of this step in order, with their marks.
     pub(super) fn left(&self) -> &[(Offer, bool)] {
         &self.left
     }
 
-    /// What has been dropped in this step.
+    /// The drops of this step.
     pub(super) fn lost(&self) -> &[Offer] {
         &self.lost
     }
@@ -122,12 +122,12 @@ impl SimIo {
         self.ring.len() as u64
     }
 
-    /// What has been offered so far.
+    /// The load offered so far.
     pub(super) fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// Puts what came in by `at` into the ring.
+    /// Puts arrivals up to `at` into the ring.
     pub(super) fn fill(&mut self, at: Nanos) {
         loop {
             let sent = self.sent.front().map_or(Nanos::MAX, |offer| offer.at);

@@ -8,10 +8,10 @@ use super::drain::Drain;
 use crate::setup;
 use narrows_units::{Bytes, Nanos};
 
-/// What became of a packet that arrived.
+/// The fate of an arriving packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Passage {
-    /// What stood there before it.
+    /// The backlog before it.
     pub(crate) found: Bytes,
     /// How long it has to wait for that.
     pub(crate) wait: Nanos,

@@ -44,7 +44,7 @@ pub(super) struct Shaper {
     pub(super) contacts: Arc<Contacts>,
 }
 
-/// What all queues of a port run.
+/// The qdiscs of all queues of a port.
 pub(super) struct Port {
     /// By queue.
     pub(super) shapers: Vec<Shaper>,
@@ -71,7 +71,7 @@ impl Change {
 /// shared limits come from `seats`, if there are any.
 ///
 /// # Errors
-/// What `tc` says where it refuses the words, or the policy for that many queues.
+/// The message of `tc` if it refuses the words, or of the policy if it refuses that many queues.
 pub(super) fn compile(
     port: &setup::Port,
     changes: &[setup::Change],

@@ -13,7 +13,7 @@ pub struct Row {
     pub phase: usize,
     /// The host.
     pub host: u32,
-    /// What went there.
+    /// The measured rate.
     pub measured: f64,
     /// The estimate, as it was read, on average.
     pub mean: f64,
@@ -21,13 +21,13 @@ pub struct Row {
     pub least: f64,
     /// At its greatest.
     pub most: f64,
-    /// How far it was off, either way, on average.
+    /// The mean absolute error.
     pub mean_error: f64,
     /// At worst.
     pub largest_error: f64,
     /// By how many wheels packets were held off from where the measured rate belongs, at worst.
     pub wheels_off: u32,
-    /// How soon the estimate was near what is measured.
+    /// How soon the estimate was near the measured rate.
     pub near: Near,
 }
 
@@ -101,8 +101,7 @@ fn gbit(rate: Rate) -> f64 {
     rate.bits_per_sec() as f64 / 1e9
 }
 
-/// In which wheel a packet is held at `gbit` Gbit/s: the power of two of nanoseconds within its
-/// time.
+/// The wheel of a packet at `gbit` Gbit/s: the power of two of nanoseconds within its time.
 fn wheel(setup: &Setup, gbit: f64) -> u32 {
     ((setup.frame.0 * 8) as f64 / gbit).max(1.0).log2() as u32
 }

@@ -13,7 +13,7 @@ impl Device {
         self.0.push_back((at, flow));
     }
 
-    /// Whose packet it has sent by `now`, one after the other.
+    /// The owners of the packets that it has sent by `now`, in order.
     pub(crate) fn sent(&mut self, now: Nanos) -> Option<u32> {
         self.0.front().filter(|(at, _)| *at <= now)?;
         self.0.pop_front().map(|(_, flow)| flow)

@@ -19,7 +19,7 @@ use std::collections::BinaryHeap;
 /// Packets that all hosts together can hold: 64 MiB of metadata.
 const PACKETS: u32 = 1 << 20;
 
-/// What of a packet is not in its metadata while it is held.
+/// The part of a packet that is not in its metadata while it is held.
 #[derive(Clone, Copy)]
 struct Held {
     flow: u32,
@@ -54,7 +54,7 @@ impl Pool {
         Some(id)
     }
 
-    /// What `id` was; its number is free again.
+    /// Returns the packet `id`; its number is free again.
     fn give_back(&mut self, id: PacketId) -> Held {
         self.free.push(id);
         self.held[id.0 as usize]
@@ -154,7 +154,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// What came of it.
+    /// The outcome.
     pub(super) fn finish(mut self) -> Outcome {
         for host in &self.hosts {
             let batches = &mut self.outcome.batches[host.pattern as usize];
@@ -328,7 +328,7 @@ impl<'a> Engine<'a> {
     /// Looks at a flow again when it may have waited for too long.
     fn watch(&mut self, number: u32) {
         if let Some(flow) = &self.flows[number as usize] {
-            // What has nothing in flight is held back by its own host, and looked at a moment
+            // A flow without packets in flight is held back by its own host, and checked a moment
             // later.
             let at = flow.sender.deadline().max(self.now + Nanos::from_millis(1));
             self.deadlines.push(Reverse((at, number)));

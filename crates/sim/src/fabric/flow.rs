@@ -37,7 +37,7 @@ pub(super) struct Stamped {
     /// In bytes.
     pub(super) len: u32,
     pub(super) departure: Nanos,
-    /// How far apart full packets of the connection are, as a power of two of nanoseconds.
+    /// The spacing of full packets of the connection, as a power of two of nanoseconds.
     pub(super) spacing: u32,
 }
 

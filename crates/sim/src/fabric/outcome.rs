@@ -85,13 +85,13 @@ impl Batches {
 /// Where all packets of data are.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Books {
-    /// That TCP sent, repairs included.
+    /// Packets sent by TCP, including retransmissions.
     pub sent: u64,
-    /// That came to their hosts.
+    /// Packets that reached their hosts.
     pub delivered: u64,
-    /// That a port or a qdisc had no room for.
+    /// Packets that a port or a qdisc had no room for.
     pub dropped: u64,
-    /// That still are in a host's calendar or qdisc, or on a link.
+    /// Packets still in a host's calendar or qdisc, or on a link.
     pub under_way: u64,
 }
 
@@ -110,7 +110,7 @@ impl Books {
     }
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Outcome {
     /// By pattern and class.
@@ -144,7 +144,7 @@ impl Outcome {
         self.batches[pattern as usize]
     }
 
-    /// Which part of what was delivered came marked, in percent.
+    /// The marked part of delivered packets, in percent.
     pub fn marked_percent(&self) -> f64 {
         self.marked as f64 * 100.0 / self.books.delivered.max(1) as f64
     }

@@ -20,11 +20,11 @@ use rand_pcg::Pcg64;
 pub struct Traffic {
     /// How many flows in all.
     pub flows: u32,
-    /// What flows carry, as a part of the hosts' lines.
+    /// The flows' load, as a part of the hosts' lines.
     pub load: f64,
     /// Which part of the hosts fans out.
     pub fanning_out: f64,
-    /// To how many hosts.
+    /// The number of hosts.
     pub fanout: u32,
     /// The load of a flow.
     pub sizes: Sizes,
@@ -35,7 +35,7 @@ pub struct Traffic {
     pub shared: bool,
 }
 
-/// Who fans out, and who does not.
+/// Which hosts fan out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Pattern {
     /// Flows to several hosts begin at once.

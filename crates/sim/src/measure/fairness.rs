@@ -80,7 +80,7 @@ mod tests {
         let of = |claims: &[(f64, f64, f64)]| {
             of_claims(100.0, &claims.iter().copied().map(claim).collect::<Vec<_>>())
         };
-        // The light one got what it wanted and says nothing about the others.
+        // The light one got its demand and has no effect on the index.
         assert_eq!(of(&[(10.0, 10.0, 1.0), (80.0, 45.0, 1.0), (90.0, 45.0, 1.0)]), Some(1.0));
         assert_eq!(of(&[(80.0, 80.0, 1.0), (80.0, 0.0, 1.0)]), Some(0.5));
         assert_eq!(of(&[(90.0, 75.0, 3.0), (90.0, 25.0, 1.0)]), Some(1.0));

@@ -53,7 +53,7 @@ pub enum GroupMeasure {
     ThreeAtOnce,
 }
 
-/// What came of a group.
+/// The outcome of a group.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Group {
     /// Its name.
@@ -90,7 +90,7 @@ impl Meter {
         self.drops += 1;
     }
 
-    /// What came of it in `secs`, with what each of its flows got and how it was paced.
+    /// Its outcome over `secs`, with the rate and pacing of each of its flows.
     pub(super) fn finish(
         &self,
         name: &str,

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 /// The windows.
 const WINDOWS: [Nanos; 3] =
     [Nanos::from_millis(1), Nanos::from_millis(10), Nanos::from_millis(100)];
-/// A window with fewer packets than this says more about where it begins than about the rate.
+/// A window with fewer packets than this depends more on its start than on the rate.
 const PACKETS_MIN: f64 = 4.0;
 /// Three at once: nearer than this part of two packets' time.
 const AT_ONCE: f64 = 0.25;
@@ -141,7 +141,7 @@ impl Group {
     }
 }
 
-/// What part `some` is of `all`.
+/// The part of `some` in `all`.
 fn percent(some: u64, all: u64) -> Option<f64> {
     (all > 0).then(|| some as f64 / all as f64 * 100.0)
 }

@@ -50,7 +50,7 @@ struct Behind {
 pub(crate) struct Recorder {
     limit: Rate,
     measured: Range<Nanos>,
-    /// From when on measures of an event look.
+    /// The start of the measures of an event.
     event: Nanos,
     weights: Vec<f64>,
     flows: Vec<Flow>,
@@ -209,7 +209,7 @@ impl Recorder {
         }
     }
 
-    /// What came of it, if that was offered by queue; what others have counted is left open.
+    /// The outcome, for the load offered by queue; fields that others count are left open.
     pub(crate) fn finish(self, offered: &[Tally]) -> Outcome {
         let end = self.measured.end;
         let length = end.since(self.measured.start).as_secs_f64();

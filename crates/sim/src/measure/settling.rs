@@ -15,7 +15,7 @@ const TOLERANCE: f64 = 0.02;
 const WINDOW: Nanos = Nanos::from_millis(1);
 const PACKETS: u64 = 100;
 
-/// Counts what leaves after the event.
+/// Counts departures after the event.
 pub(super) struct Settling {
     limit: Rate,
     event: Nanos,

@@ -11,7 +11,7 @@ pub(super) struct Standing {
     rate: Rate,
     warmup: Nanos,
     event: Nanos,
-    /// Before the event: packets, what they found, and the longest of them.
+    /// Before the event: the packets, the backlogs that they found, and the longest packet.
     packets: u64,
     found: u128,
     longest_packet: Bytes,

@@ -3,7 +3,7 @@
 use plotters::prelude::*;
 use plotters::style::RGBColor;
 
-/// Of a plot, in pixels.
+/// The size of a plot, in pixels.
 const SIZE: (u32, u32) = (720, 340);
 
 /// The part of its width that holds the names of the lines, free of lines.
@@ -45,7 +45,7 @@ pub(super) struct Line {
 pub(super) enum Axis<'a> {
     /// Points of a sweep, as far apart as each other: 0, 1, 2 …
     Labels(&'a [String]),
-    /// Numbers, with what they are.
+    /// Numbers, with their unit.
     Numbers(&'a str),
 }
 

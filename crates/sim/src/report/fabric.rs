@@ -149,7 +149,7 @@ fn relative(finished: &Finished<'_, FabricScenario>) -> comfy_table::Table {
     table
 }
 
-/// `finished` as one object: what was run, and `rows`, one for each structure.
+/// `finished` as one object: the scenario, and `rows`, one for each structure.
 pub fn json(finished: &Finished<'_, FabricScenario>) -> Value {
     let scenario = finished.scenario;
     let rows = scenario.structures.iter().zip(&finished.outcomes).map(|(structure, outcome)| {

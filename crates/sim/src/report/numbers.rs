@@ -36,7 +36,7 @@ pub(super) fn show_of_group(measure: GroupMeasure, value: f64) -> String {
     written(value, decimals)
 }
 
-/// `value`, whatever it is of.
+/// `value`, in any unit.
 pub(super) fn show_plain(value: f64) -> String {
     written(value, digits(value))
 }

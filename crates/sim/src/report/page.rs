@@ -111,7 +111,7 @@ fn axis_key(finished: &Finished<'_>) -> Option<usize> {
     (0..case.at.len()).max_by_key(values)
 }
 
-/// Runs that agree in all keys but `key`, with what they agree in.
+/// Runs that agree in all keys but `key`, with the common values.
 fn groups<'a>(finished: &'a Finished<'_>, key: usize) -> Vec<(String, Vec<Row<'a>>)> {
     let short = short_keys(finished.scenario);
     let mut groups: Vec<(String, Vec<Row<'a>>)> = Vec::new();
@@ -177,7 +177,7 @@ fn measure_lines(
     lines
 }
 
-/// For each point of the sweep whose runs have an event, what was recorded.
+/// For each point of the sweep whose runs have an event, the records.
 fn time_plots(finished: &Finished<'_>) -> Vec<String> {
     let mut plots = Vec::new();
     let rows: Vec<Row<'_>> = finished.rows().collect();

@@ -71,7 +71,7 @@ fn of_measure(finished: &Finished<'_, StarScenario>, measure: Measure) -> comfy_
     table
 }
 
-/// `finished` as one object: what was run, and `rows`, one for each qdisc with each number of
+/// `finished` as one object: the scenario, and `rows`, one for each qdisc with each number of
 /// flows.
 pub fn json(finished: &Finished<'_, StarScenario>) -> Value {
     let scenario = finished.scenario;

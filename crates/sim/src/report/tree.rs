@@ -128,7 +128,7 @@ fn of_cores(finished: &Finished<'_, TreeScenario>, capacity: &Capacity) -> comfy
     table
 }
 
-/// `finished` as one object: what was run, and `rows`, one a run.
+/// `finished` as one object: the scenario, and `rows`, one per run.
 pub fn json(finished: &Finished<'_, TreeScenario>) -> Value {
     let scenario = finished.scenario;
     let schedulers = &scenario.schedulers;

@@ -149,7 +149,7 @@ impl Reader<'_> {
         }
         let mut complaint = String::new();
         for path in candidates {
-            // As numbers where it can be one, as text where text is wanted.
+            // As a number if it is one, as text where text is expected.
             let text = Value::String(change.value.clone());
             for value in [change.value(), text] {
                 let mut next = table.clone();
@@ -192,8 +192,7 @@ impl Reader<'_> {
     }
 }
 
-/// The values that the sweep has for `path`; where there are several sweeps, those of each that has
-/// it.
+/// The values of the sweep for `path`; with several sweeps, those of each that has it.
 fn swept<'a>(table: &'a mut Table, path: &str) -> Vec<&'a mut Vec<Value>> {
     let within = |sweep: &'a mut Value| sweep.as_table_mut()?.get_mut(path)?.as_array_mut();
     match table.get_mut("sweep") {
@@ -365,7 +364,7 @@ fn setup(table: &Table, row: &StrategyRow) -> Result<Setup, Wrong> {
     Ok(Setup { seed, port, cores, traffic, next_hop, run, faults, changes })
 }
 
-/// Says at which path something is wrong.
+/// Reports the path of a mistake.
 fn at(path: impl Into<String>) -> impl FnOnce(String) -> Wrong {
     let path = path.into();
     |message| Wrong { path, message }

@@ -127,7 +127,7 @@ fn scenario(name: &str, file: File) -> Result<EstimatorScenario, Wrong> {
     Ok(EstimatorScenario { about: About::new(name, title, source), setup })
 }
 
-/// What times are relative to: nothing here is.
+/// The reference of relative times: none here.
 fn scale() -> Scale {
     Scale { limit: Rate::from_bits_per_sec(10_000_000_000), frame: Bytes(1500) }
 }

@@ -21,7 +21,7 @@ pub enum Experiment {
     Tree(TreeScenario),
 }
 
-/// What came of one.
+/// The outcome of one.
 #[derive(Clone, Debug)]
 pub enum Results<'a> {
     /// Of a shaper.
@@ -125,7 +125,7 @@ impl Experiment {
 }
 
 impl Results<'_> {
-    /// How many runs are done: fewer than there are where it was stopped.
+    /// The number of finished runs: not all if it was stopped.
     pub fn count(&self) -> usize {
         match self {
             Self::Shaper(finished) => finished.outcomes.len(),

@@ -196,7 +196,7 @@ fn structure(words: &str, line: Rate) -> Result<Structure, String> {
     }
 }
 
-/// What sizes and times are relative to.
+/// The reference of relative sizes and times.
 fn scale(limit: Rate) -> Scale {
     Scale { limit, frame: Bytes(1500) }
 }
@@ -231,7 +231,7 @@ fn topology(table: &FabricTable) -> Result<Topology, Wrong> {
     Ok(topology)
 }
 
-/// Or what is wrong, and at which key.
+/// Or the mistake, and its key.
 fn traffic(table: &TrafficTable, topology: &Topology) -> Result<Traffic, (&'static str, String)> {
     let line = topology.downlink;
     let load = table.load.load(line).map_err(|why| ("load", why))?;

@@ -56,7 +56,7 @@ pub(super) struct PortTable {
     pub(super) qdisc: String,
     #[serde(default)]
     pub(super) weights: Vec<f64>,
-    /// Whatever else the templates name: `{burst}`, `{sync}`.
+    /// Other names of templates: `{burst}`, `{sync}`.
     #[serde(flatten)]
     pub(super) words: BTreeMap<String, Quantity>,
 }
@@ -71,7 +71,7 @@ pub(super) struct CoresTable {
     pub(super) costs: CostsTable,
 }
 
-/// What differs from the measured cost model.
+/// Differences from the measured cost model.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CostsTable {

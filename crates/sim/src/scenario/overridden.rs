@@ -12,8 +12,8 @@ pub(super) fn has_table(text: &str, name: &str) -> bool {
     toml::from_str::<Table>(text).is_ok_and(|table| table.contains_key(name))
 }
 
-/// What `build` makes of the file `text`, an `F`, with `overrides`. Keys without a dot are looked
-/// for in the tables `usual`.
+/// The result of `build` for the file `text`, an `F`, with `overrides`. Keys without a dot are
+/// searched in the tables `usual`.
 ///
 /// # Errors
 /// The mistake, where it is, and what to write instead.

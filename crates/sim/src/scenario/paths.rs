@@ -9,7 +9,7 @@ use toml::{Spanned, Table, Value};
 pub struct Override {
     /// Where in the file; a key without a dot is looked for in the usual tables.
     pub path: String,
-    /// What to put there, as it was typed.
+    /// The new value, as typed.
     pub value: String,
 }
 
@@ -31,7 +31,7 @@ impl Override {
         }
     }
 
-    /// The value as one of TOML where it is one, as text otherwise.
+    /// The value as TOML if it is valid TOML, otherwise as text.
     pub(super) fn value(&self) -> Value {
         parse(&self.value).unwrap_or_else(|| Value::String(self.value.clone()))
     }
@@ -72,7 +72,7 @@ pub(super) fn get<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
     Some(value)
 }
 
-/// Puts `value` at `path`; tables on the way are made where there are none.
+/// Puts `value` at `path`; missing tables on the way are created.
 ///
 /// # Errors
 /// If the way ends.

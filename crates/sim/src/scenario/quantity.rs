@@ -43,7 +43,7 @@ impl<'de> Deserialize<'de> for Quantity {
     }
 }
 
-/// What relative quantities refer to.
+/// The reference of relative quantities.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     /// The limit.

@@ -23,17 +23,17 @@ pub trait Runs: Sync {
     fn run(&self, number: usize, tell: &mut dyn FnMut(f64)) -> Result<Self::Outcome, String>;
 }
 
-/// A scenario with what came of it.
+/// A scenario with its results.
 #[derive(Clone, Debug)]
 pub struct Finished<'a, S: Runs = Scenario> {
     /// The case that ran.
     pub scenario: &'a S,
-    /// By run: of all, or of the first ones where it was stopped.
+    /// By run: of all, or of the first ones if it was stopped.
     pub outcomes: Vec<S::Outcome>,
 }
 
 impl Finished<'_> {
-    /// Cases with what came of each.
+    /// Cases with their results.
     pub fn rows(&self) -> impl Iterator<Item = (&Case, &Outcome)> {
         self.scenario.cases.iter().zip(&self.outcomes)
     }

@@ -22,7 +22,7 @@ const MOST: u64 = 1000;
 pub struct StarScenario {
     /// Its description.
     pub about: About,
-    /// Names of what is compared.
+    /// The names of the compared systems.
     pub strategies: Vec<String>,
     /// Numbers of flows.
     pub flows: Vec<u32>,
@@ -49,7 +49,7 @@ pub struct StarPaper {
 }
 
 impl Finished<'_, StarScenario> {
-    /// What came of `flows` flows of each sender under `strategy`.
+    /// The result of `flows` flows of each sender under `strategy`.
     pub fn outcome(&self, flows: u32, strategy: &str) -> Option<&Outcome> {
         let row = self.scenario.flows.iter().position(|it| *it == flows)?;
         let column = self.scenario.strategies.iter().position(|it| it == strategy)?;
@@ -76,7 +76,7 @@ struct File {
 struct StarTable {
     senders: Quantity,
     rate: Quantity,
-    /// Of each sender: what is run through.
+    /// The numbers of flows of each sender.
     flows: Vec<u32>,
     line: Quantity,
     buffer: Quantity,

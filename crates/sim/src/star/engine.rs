@@ -84,7 +84,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// What came of it.
+    /// The outcome.
     pub(super) fn finish(mut self) -> Outcome {
         for host in &self.hosts {
             self.outcome.books.under_way += u64::from(host.backlog());

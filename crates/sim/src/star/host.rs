@@ -21,7 +21,7 @@ const IS_ACK: u16 = 0x10;
 /// TCP's flag that says that a mark was seen (RFC 3168).
 const ECN_ECHO: u16 = 0x40;
 
-/// What of a packet is not in its metadata.
+/// The part of a packet that is not in its metadata.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Held {
     pub(super) flow: u32,
@@ -46,7 +46,7 @@ impl Host {
     /// A host with the qdisc of the words `qdisc`. `seed` determines everything random.
     ///
     /// # Errors
-    /// What `tc` says where it refuses the words.
+    /// The message of `tc` if it refuses the words.
     pub(super) fn new(qdisc: &[String], seed: u64) -> Result<Self, String> {
         let qdisc = build(qdisc)?;
         let mut packets = Packets::new(PACKETS + 1);
@@ -64,7 +64,7 @@ impl Host {
         })
     }
 
-    /// What TCP puts into time stamps: milliseconds.
+    /// TCP's time stamps: milliseconds.
     pub(super) fn stamp(&self, now: Nanos) -> u32 {
         ((now + self.ahead).0 / 1_000_000) as u32
     }

@@ -10,7 +10,7 @@ use narrows_units::{Bytes, Rate};
 pub enum Measure {
     /// Which part of the packets came marked, in percent.
     MarkedPercent,
-    /// What came, in percent of what the senders may send.
+    /// The delivered rate, in percent of the senders' rates.
     ThroughputPercent,
     /// Packets that a host sent at once, on average.
     PacketsPerBatch,
@@ -31,14 +31,14 @@ impl Measure {
     }
 }
 
-/// What came of a run. All but the books is of the time that is measured.
+/// The outcome of a run. All but the packet balance is of the measured time.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Outcome {
     /// Packets that came.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Those of them that came marked.
+    /// The marked ones of these.
     pub marked: u64,
     /// How often hosts sent something.
     pub batches: u64,

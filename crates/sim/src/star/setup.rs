@@ -3,12 +3,12 @@
 use crate::fabric::Buffer;
 use narrows_units::{Nanos, Rate};
 
-/// A network, and when it is looked at.
+/// A network, and the measured time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Setup {
     /// Hosts that send.
     pub senders: u32,
-    /// What each may send, whatever the number of its flows.
+    /// The rate of each, for any number of flows.
     pub rate: Rate,
     /// Of every link.
     pub line: Rate,
@@ -25,7 +25,7 @@ pub struct Setup {
     /// The number of runs that are added up: within a run, the slots of two hosts keep the random
     /// offset of their clocks.
     pub runs: u32,
-    /// What everything random follows from.
+    /// The seed of everything random.
     pub seed: u64,
 }
 

@@ -11,7 +11,7 @@ use narrows_units::Nanos;
 
 /// The first window, in segments (RFC 6928).
 pub(crate) const INITIAL_WINDOW: f64 = 10.0;
-/// The least that a window is reduced to where nothing timed out, in segments.
+/// The least window after a reduction without a time-out, in segments.
 pub(crate) const LEAST_WINDOW: f64 = 2.0;
 
 /// A segment has been acknowledged.

@@ -98,8 +98,8 @@ fn k(w_max: f64, cwnd_epoch: f64) -> f64 {
     cube_root((w_max - cwnd_epoch) / C)
 }
 
-/// Of zero or more. Newton's method: with the four operations alone, which are the same on every
-/// machine.
+/// The cube root of a number that is not negative. Newton's method: with the four basic operations
+/// only, which are the same on every machine.
 fn cube_root(x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;

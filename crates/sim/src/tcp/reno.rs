@@ -17,7 +17,7 @@ impl Reno {
         Self { window: INITIAL_WINDOW, threshold: f64::INFINITY }
     }
 
-    /// Makes the window `part` of what it is and leaves slow start.
+    /// Multiplies the window by `part` and leaves slow start.
     pub(crate) fn reduce(&mut self, part: f64) {
         self.window = (self.window * part).max(LEAST_WINDOW);
         self.threshold = self.window;

@@ -62,7 +62,7 @@ impl Scoreboard {
         self.repairs.front().copied().unwrap_or(self.fresh)
     }
 
-    /// Sends what is most urgent: which transmission of which segment.
+    /// Sends the most urgent segment. Returns the transmission and the segment.
     pub(crate) fn send(&mut self, at: Nanos) -> (u64, u64) {
         let transmission = self.next();
         let segment = self.repairs.pop_front().unwrap_or_else(|| {
@@ -87,7 +87,7 @@ impl Scoreboard {
         Some(sent.at)
     }
 
-    /// Finds what is lost, to be sent again: the last such transmission.
+    /// Marks lost segments for retransmission. Returns the last lost transmission.
     pub(crate) fn find_lost(&mut self) -> Option<u64> {
         let mut last = None;
         while let Some(sent) = self.sent.front() {

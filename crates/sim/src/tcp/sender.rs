@@ -38,12 +38,13 @@ pub(crate) struct Sender {
     length: u64,
     /// Segments that are known to have arrived.
     arrived: u64,
-    /// Nothing but the window kept the next segment back, when it was last asked for.
+    /// Whether only the window held back the next segment at the last call.
     held_back: bool,
 }
 
 impl Sender {
-    /// That has sent nothing yet. With `ecn` its segments can be marked whatever `control` is.
+    /// A sender that has sent nothing yet. With `ecn` its segments are ECN-capable for any
+    /// `control`.
     pub(crate) fn new(control: Box<dyn CongestionControl>, ecn: bool) -> Self {
         Self {
             control,

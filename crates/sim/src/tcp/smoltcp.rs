@@ -77,7 +77,7 @@ impl Connection {
         self.serve(now, rtt);
     }
 
-    /// Lets the server do what is due at `now`.
+    /// Lets the server act at `now`.
     fn serve(&mut self, now: Nanos, rtt: Nanos) {
         self.server.poll(now);
         self.back.extend(self.server.said().map(|packet| (now + rtt, packet)));

@@ -14,7 +14,7 @@ use narrows_packet::{Ecn, Headers};
 /// Where the network layer begins in an Ethernet frame, in bytes.
 const NETWORK_OFFSET: u16 = 14;
 
-/// The number that hosts have in common where they are not a group's own.
+/// The group number of common hosts.
 const ALL_GROUPS: u64 = u64::MAX;
 
 /// Of every flow of `setup`, in the order of their numbers; those of an ECN-capable flow

@@ -90,7 +90,7 @@ impl Pace {
 pub(crate) enum Units {
     /// An exact number.
     Whole(u32),
-    /// A random number, or what is left of one.
+    /// A random number, or the rest of one.
     Parts(f64),
 }
 

@@ -13,7 +13,7 @@ use narrows_units::Nanos;
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-/// What all slots of a group have in common.
+/// The parameters that all slots of a group share.
 pub(crate) struct Sending {
     pub(crate) kind: Kind,
     pub(crate) sizes: Sizes,

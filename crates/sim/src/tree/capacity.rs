@@ -36,7 +36,7 @@ pub struct Load {
     pub frame: Bytes,
     /// How many there are.
     pub cores: usize,
-    /// What leaves at most.
+    /// The line rate.
     pub line: Rate,
     /// For how long.
     pub length: Nanos,
@@ -45,7 +45,7 @@ pub struct Load {
 /// A line that cores update in turn.
 #[derive(Clone, Copy, Default)]
 struct Line {
-    /// Who wrote last.
+    /// The last writer.
     owner: usize,
     free_at: f64,
 }
@@ -56,7 +56,7 @@ struct Core {
     time: f64,
     /// None if the XDP plane's program is asked.
     seats: Vec<Box<dyn ClassMeter>>,
-    /// Whose turn it is.
+    /// The next application.
     app: usize,
     /// Packets of its batch that it has not asked for.
     left: u64,
@@ -150,7 +150,7 @@ impl Model<'_> {
                 packets
             }
             Err(_) => {
-                // What gets nothing now is another batch's.
+                // A packet without credit counts for a later batch.
                 core.left = 0;
                 0
             }

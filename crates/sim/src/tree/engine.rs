@@ -25,7 +25,7 @@ pub(super) struct Engine<'a> {
     flows: Vec<Flow>,
     /// On their way, the first to come first: all take as long.
     acks: VecDeque<(Nanos, Packet)>,
-    /// Up to when the line has something to send.
+    /// The time until which the line is busy.
     busy_until: Nanos,
     /// When queues or the line have something to do.
     pull_at: Nanos,
@@ -93,7 +93,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// What came of it.
+    /// The outcome.
     pub(super) fn finish(mut self) -> Outcome {
         self.outcome.books.under_way = self.gate.backlog();
         self.outcome
@@ -165,7 +165,7 @@ impl<'a> Engine<'a> {
         self.leave(packet);
     }
 
-    /// Queues let go what they may, and the line takes a packet if it has sent the last one.
+    /// Queues release due packets, and the line takes a packet if it has sent the last one.
     fn pull(&mut self) {
         let passed = self.gate.fill(self.now);
         self.note_passed(passed);

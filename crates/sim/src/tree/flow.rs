@@ -51,7 +51,7 @@ impl Flow {
         self.sender.acked(transmission, false, now);
     }
 
-    /// Gives up what has been under way for too long.
+    /// Gives up packets that have been under way for too long.
     pub(super) fn expire(&mut self, now: Nanos) {
         if now >= self.start {
             self.sender.expire(now);

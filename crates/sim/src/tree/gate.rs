@@ -96,7 +96,7 @@ impl Gate {
         Ok(Self::Holds { queues, before: VecDeque::new(), turn: 0 })
     }
 
-    /// Moves what the qdiscs let go at `now` into the rings. How many packets that was.
+    /// Moves packets that the qdiscs release at `now` into the rings. Returns their number.
     pub(super) fn fill(&mut self, now: Nanos) -> u64 {
         match self {
             Self::Driver(_) | Self::Drops(_) => 0,
@@ -119,8 +119,7 @@ impl Gate {
         None
     }
 
-    /// When there is something to do, where the line is busy until then: to be sent, or to be let
-    /// go.
+    /// When the next packet can be released or sent, if the line is busy until then.
     pub(super) fn next(&self, busy_until: Nanos) -> Nanos {
         let Self::Holds { queues, before, .. } = self else { return Nanos::MAX };
         let waits = !before.is_empty() || queues.iter().any(|queue| !queue.ring.is_empty());

@@ -3,10 +3,10 @@
 use super::setup::Setup;
 use narrows_units::{Bytes, Rate};
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Outcome {
-    /// By phase and application, what left while it was measured.
+    /// The departures in the measured time, by phase and application.
     pub bytes: Vec<Vec<Bytes>>,
     /// By window of the whole run, what the scheduler let pass.
     pub windows: Vec<Bytes>,
@@ -14,18 +14,18 @@ pub struct Outcome {
     pub books: Books,
 }
 
-/// What became of packets.
+/// The fate of packets.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Books {
     /// Given to the scheduler.
     pub sent: u64,
-    /// That left.
+    /// Packets that left.
     pub delivered: u64,
     /// Dropped by the scheduler.
     pub dropped: u64,
     /// Dropped in front of the line.
     pub overflowed: u64,
-    /// That wait.
+    /// Packets that wait.
     pub under_way: u64,
 }
 
@@ -51,7 +51,7 @@ impl Outcome {
         gbit(self.bytes[phase][app], setup.phases[phase].length - setup.settle)
     }
 
-    /// What all got together.
+    /// The sum of all rates.
     pub fn sum(&self, setup: &Setup, phase: usize) -> f64 {
         (0..setup.apps.len()).map(|app| self.rate(setup, phase, app)).sum()
     }

@@ -123,7 +123,7 @@ fn one_lock_is_the_limit_and_a_batch_at_a_time_is_none() {
     let fair = [1, 8].map(|cores| mpps(Keeper::Workers(TreeStrategy::Fair), cores));
     assert!(fair[1] > 7.5 * fair[0], "{fair:?}");
     assert!(mpps(Keeper::Workers(TreeStrategy::FlowValve), 1) < fair[0]);
-    // So does what a CPU has bought.
+    // So does a CPU's credit.
     let driver = [1, 8].map(|cores| mpps(Keeper::Driver, cores));
     assert!(driver[1] > 7.0 * driver[0], "{driver:?}");
 }

@@ -30,7 +30,7 @@ pub(super) enum Sources {
     Invented,
 }
 
-/// What to send.
+/// The frames to send.
 pub(super) struct Assault {
     pub(super) sources: Sources,
     /// Packets a second; `None` for as many as the core sends.
@@ -110,7 +110,7 @@ fn unicast(number: u32) -> [u8; 4] {
     (0x1400_0000 + mixed).to_be_bytes()
 }
 
-/// Has `frame` come from `source`, with a checksum that is right.
+/// Sets the source of `frame` to `source`, with a correct checksum.
 fn from(frame: &mut [u8], source: [u8; 4]) {
     frame[SOURCE..SOURCE + 4].copy_from_slice(&source);
     frame[CHECKSUM..CHECKSUM + 2].fill(0);

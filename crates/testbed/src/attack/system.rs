@@ -136,7 +136,7 @@ pub(super) fn block(instance: Instance, list: &[[u8; 4]]) -> Result<Instance> {
     Ok(instance)
 }
 
-/// Has `instance` limit each source.
+/// Makes `instance` limit each source.
 pub(super) fn limit(instance: Instance) -> Result<Instance> {
     instance.tc(&format!(
         "filter add dev {PORT_A} ingress protocol ip pref 20 matchall action police pkts_rate \

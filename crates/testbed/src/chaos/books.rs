@@ -27,7 +27,7 @@ pub(super) type Drops = BTreeMap<String, u64>;
 /// The counters of one direction in one epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
-    /// What Narrows dropped.
+    /// Narrows's drops.
     pub(super) narrows: Drops,
     /// The sender's device had no room, or no carrier.
     pub(super) sender_device: u64,

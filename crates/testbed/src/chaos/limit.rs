@@ -24,7 +24,7 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    /// What may pass in `window`.
+    /// The most that may pass in `window`.
     fn passes(&self, window: Nanos) -> u64 {
         self.rate.bytes_in(window).0 + self.burst.0
     }
@@ -47,7 +47,7 @@ pub(super) struct Shaped {
 pub(super) struct Fullest {
     /// Its length.
     pub(super) window_ms: u64,
-    /// What passed, in percent of what the rate and the burst pass.
+    /// The passed bytes, in percent of those that rate and burst allow.
     pub(super) percent: f64,
     /// Whether more passed than rate, burst and one late batch.
     pub(super) exceeded: bool,

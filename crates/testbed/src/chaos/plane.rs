@@ -3,7 +3,7 @@
 use super::fault::Kind;
 use serde::Serialize;
 
-/// What forwards.
+/// The plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Plane {

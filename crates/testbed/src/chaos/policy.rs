@@ -18,7 +18,7 @@ pub(super) struct Policy {
     forth: &'static [&'static str],
     back: &'static [&'static str],
     rates: [u64; 2],
-    /// What may leave at once above the rate, in bytes.
+    /// The burst above the rate, in bytes.
     burst: u64,
     /// How long a packet may stand in its queue.
     hold: Duration,

@@ -37,11 +37,11 @@ pub(super) struct World<'a> {
     instance: Option<Instance>,
     /// The counters of the present process at the start of the epoch.
     opening: ByWay<Drops>,
-    /// What lives that ended within the epoch had counted.
+    /// The counts of processes that ended within the epoch.
     ended: ByWay<Drops>,
     /// The number of the next frame of each stream.
     next: [u64; 256],
-    /// What faults sent in this epoch.
+    /// Frames sent by faults in this epoch.
     pub(super) logs: Vec<Log>,
     /// The planted error of the harness.
     pub(super) planted: Option<Planted>,
@@ -125,7 +125,7 @@ impl<'a> World<'a> {
         self.instance()?.show()
     }
 
-    /// What Narrows has dropped in its present life.
+    /// The drops of the present Narrows process.
     pub(super) fn drops(&mut self) -> Result<ByWay<Drops>> {
         drops(&self.show()?)
     }

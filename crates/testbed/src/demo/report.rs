@@ -138,7 +138,7 @@ impl Report {
     }
 }
 
-/// The table, what it means, and the line that sums it up.
+/// The table, its explanation, and the summary line.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = table::of_figures(
@@ -205,7 +205,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// The share of each queue in what was added between `before` and `after`, in percent.
+/// The share of each queue in the increase from `before` to `after`, in percent.
 pub(super) fn shares(before: &[u64], after: &[u64]) -> Vec<f64> {
     let sent: Vec<u64> =
         after.iter().zip(before).map(|(after, before)| after.saturating_sub(*before)).collect();

@@ -24,7 +24,7 @@ pub struct Row {
     pub load: &'static str,
     /// The packets sent to it.
     pub offered_packets_per_second: Spread,
-    /// What came out of it.
+    /// The packets that left it.
     pub packets_per_second: Spread,
     /// Run time of the forwarder's own threads per received packet.
     pub worker_cpu_ns_per_packet: Option<Spread>,

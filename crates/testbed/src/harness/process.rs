@@ -11,7 +11,7 @@ use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Output}
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often a waiting process is looked at.
+/// How often a waiting process is checked.
 const POLL: Duration = Duration::from_millis(5);
 /// How long a process may take to end after it was asked, before it is killed.
 pub const GRACE: Duration = Duration::from_secs(2);

@@ -26,7 +26,7 @@ const START: Duration = Duration::from_secs(5);
 pub struct Arrival {
     /// When: nanoseconds of the kernel's clock since 1970.
     pub at: Nanos,
-    /// What of it was captured.
+    /// The captured bytes of it.
     pub bytes: Vec<u8>,
 }
 
@@ -38,7 +38,7 @@ pub struct Capture {
     said: Collector,
 }
 
-/// Which of `tcpdump`'s ways to hand over what it captures.
+/// `tcpdump`'s buffering mode.
 const WHOLE_AND_AT_ONCE: [&str; 4] = ["-U", "--immediate-mode", "-s", "0"];
 /// Ethernet and IP headers and ports, IPv6 and a tag included.
 const HEADERS_IN_BLOCKS: [&str; 2] = ["-s", "96"];
@@ -126,7 +126,7 @@ fn parse(file: &[u8]) -> Vec<Arrival> {
     frames
 }
 
-/// What `tcpdump` says at its end: `N packets dropped by kernel`.
+/// `tcpdump`'s last line: `N packets dropped by kernel`.
 fn parse_missed(said: &str) -> Option<u64> {
     let line = said.lines().find(|line| line.contains("dropped by kernel"))?;
     line.split_ascii_whitespace().next()?.parse().ok()

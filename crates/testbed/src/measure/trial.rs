@@ -27,7 +27,7 @@ const ARRIVAL: Duration = Duration::from_secs(8);
 const POLL: Duration = Duration::from_millis(20);
 const SHOWN_EVERY: Duration = Duration::from_secs(1);
 
-/// What to send.
+/// The load to send.
 #[derive(Clone, Debug)]
 pub enum Load {
     /// Flows of real sockets.
@@ -41,16 +41,16 @@ pub enum Load {
     Flood(Flood),
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug)]
 pub struct Outcome<T> {
     /// The load received by the server's device within the window.
     pub delivered: Delivered,
     /// Round trips within the window.
     pub ping: Stats,
-    /// What `iperf3` reported.
+    /// The report of `iperf3`.
     pub report: Report,
-    /// What `look` saw at the window's start and at its end.
+    /// The results of `look` at the window's start and at its end.
     pub edges: [T; 2],
 }
 

@@ -31,7 +31,7 @@ const SINGLE: Rate = Rate::from_bits_per_sec(500_000_000);
 const RATES_MBIT: [u64; 4] = [2, 4, 8, 16];
 /// Flows at each of them.
 const FLOWS_PER_RATE: usize = 16;
-/// Windows over which the rate is looked at, in milliseconds.
+/// Windows over which the rate is measured, in milliseconds.
 const WINDOWS_MS: [u64; 3] = [1, 10, 100];
 /// Where an Ethernet frame without a tag has its UDP source port, after an IP header without
 /// options.
@@ -42,7 +42,7 @@ const SOURCE_PORT: std::ops::Range<usize> = 34..36;
 pub struct ConformanceRow {
     /// Its name.
     pub system: &'static str,
-    /// Flows measured together, whatever their rates.
+    /// Flows measured together, at any rates.
     pub flows_together: usize,
     /// Flows at this rate.
     pub flows: usize,
@@ -52,7 +52,7 @@ pub struct ConformanceRow {
     pub packets: usize,
     /// Packets that the capture missed, of all flows: if there are any, gaps are too long.
     pub missed: u64,
-    /// How far each flow's rate over the whole time is off, in percent; between the extremes.
+    /// The error of each flow's rate over the whole time, in percent; the extremes.
     pub whole_percent: Spread,
     /// The same over windows; those in which a flow has less than four packets are left out.
     pub windows: Vec<Deviation>,

@@ -61,7 +61,7 @@ pub struct Report {
     /// Where it was measured.
     #[serde(flatten)]
     pub machine: Machine,
-    /// What each flow was offered, in parts of its rate.
+    /// The offered load of each flow, in parts of its rate.
     pub offered: f64,
     /// The target for how much `overhead_to_flowbundler` exceeds 1 with 1024 flows.
     pub to_reach: f64,

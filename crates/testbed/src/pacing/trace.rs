@@ -62,7 +62,7 @@ impl Trace {
         self.off_percent(self.at.len() - 1, last - first)
     }
 
-    /// How far `packets` in `span` are off the rate.
+    /// The deviation of `packets` in `span` from the rate.
     fn off_percent(&self, packets: usize, span: Nanos) -> Option<f64> {
         let due = span.0 as f64 / self.packet_nanos;
         (due > 0.0).then(|| (packets as f64 / due - 1.0) * 100.0)

@@ -11,7 +11,7 @@ use std::net::SocketAddrV4;
 use std::thread;
 use std::time::Duration;
 
-/// What `netem` makes of a round trip.
+/// The round trip with `netem`.
 pub(super) const ROUND_TRIP: Duration = Duration::from_millis(20);
 
 /// The first of the ports that flows go to.

@@ -23,9 +23,9 @@ pub struct Row {
     pub payload_percent: f64,
     /// The second in which least arrived, in percent of the limit.
     pub least_second_percent: f64,
-    /// That in which most did.
+    /// The second with the most.
     pub most_second_percent: f64,
-    /// How far a second of a UDP flood above the limit is off it, in percent.
+    /// The deviation of a second of a UDP flood above the limit, in percent.
     pub flood_off_percent: f64,
 }
 
@@ -58,7 +58,7 @@ pub struct Report {
     /// Where it was measured.
     #[serde(flatten)]
     pub machine: Machine,
-    /// What `tbf latency` is, in milliseconds.
+    /// The `latency` of `tbf`, in milliseconds.
     pub queue_ms: u64,
     /// The systems at each limit.
     pub rows: Vec<Row>,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const IDLE: Duration = Duration::from_secs(2);
 /// How long the load runs before it is measured: TCP has found its rate and filled the queues.
 const WARM_UP: Duration = Duration::from_secs(3);
-/// What `ping` is given beyond its time; it is ended when that is over.
+/// The grace time of `ping`; then it is ended.
 const SPARE: Duration = Duration::from_secs(5);
 
 /// Code points of the TCP flows of each direction: CS0, CS1, CS5 and EF.
@@ -47,7 +47,7 @@ pub(super) struct Delays {
 pub(super) struct Trips {
     pub(super) sent: u64,
     pub(super) lost: u64,
-    /// What those took that were answered, the shortest first.
+    /// The round trips of answered probes, the shortest first.
     sorted: Vec<Duration>,
 }
 

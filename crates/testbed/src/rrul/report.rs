@@ -10,7 +10,8 @@ use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
-/// What 99 in 100 probes may be delayed by CAKE, in milliseconds: above [`SLOW`], and below.
+/// The most delay that CAKE may add for 99 in 100 probes, in milliseconds: above [`SLOW`], and
+/// below.
 const ADDED_MS: f64 = 5.0;
 const ADDED_SLOW_MS: f64 = 15.0;
 /// Limits up to this, in bits per second, are slow: a full frame alone takes 0.24 ms at 50 Mbit/s.
@@ -50,7 +51,7 @@ pub struct Way {
     pub flows_bps: Vec<f64>,
     /// Jain's index of these, if they should be equal.
     pub jain: Option<f64>,
-    /// What each queue has sent of it, in percent.
+    /// The share of each queue, in percent.
     pub queue_percent: Vec<f64>,
 }
 
@@ -82,7 +83,7 @@ pub struct Row {
     pub cpu_percent: f64,
 }
 
-/// What became of the targets at one limit, the worst of all rows with CAKE.
+/// The results against the targets at one limit, the worst of all rows with CAKE.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// The limit.
@@ -293,7 +294,7 @@ fn mbit(bps: u64) -> String {
     format!("{:.1} Mbit/s", bps as f64 / 1e6)
 }
 
-/// The table, what it means, and a line for each limit that sums it up.
+/// The table, its explanation, and a summary line for each limit.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}; sender, shaper and receiver share its cores", self.machine)?;

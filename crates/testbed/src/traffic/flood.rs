@@ -96,7 +96,7 @@ impl Running {
         cpu::of_thread(self.id)
     }
 
-    /// Ends it and says what was sent.
+    /// Ends it and returns the frames sent.
     pub fn stop(self) -> Result<Sent> {
         self.sender.stop()
     }

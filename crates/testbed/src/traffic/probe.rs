@@ -96,7 +96,7 @@ impl Probe {
         Ok(Running { asking })
     }
 
-    /// A socket at `end` that marks what it sends and knows when something arrived.
+    /// A socket at `end` that marks its packets and has time stamps of arrivals.
     fn socket(&self, end: End<'_>) -> Result<UdpSocket> {
         let socket = end.namespace.enter(|| {
             UdpSocket::bind((end.ip, 0)).with_context(|| format!("cannot bind to {}", end.ip))
@@ -225,12 +225,12 @@ pub(crate) fn send(socket: &UdpSocket, datagram: &[u8], to: SockaddrIn) -> Resul
 }
 
 impl Running {
-    /// Sends no more, waits for what is under way, and returns all requests in their order.
+    /// Stops sending, waits for probes under way, and returns all requests in their order.
     pub fn stop(self) -> Result<Vec<Sample>> {
         self.asking.stop()
     }
 
-    /// Sends no more; [`stop`](Self::stop) has what came of it.
+    /// Stops sending; [`stop`](Self::stop) returns the results.
     pub fn pause(&self) {
         self.asking.tell();
     }

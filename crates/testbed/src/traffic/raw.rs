@@ -65,8 +65,8 @@ impl RawSocket {
         }
     }
 
-    /// Sends the first [`BATCH`] of `frames`. Returns how many the kernel took; fewer
-    /// where it has no room.
+    /// Sends the first [`BATCH`] of `frames`. Returns how many the kernel accepted; fewer if it has
+    /// no room.
     pub fn send<F: AsRef<[u8]>>(&self, frames: &[F]) -> Result<usize> {
         let count = frames.len().min(BATCH);
         let slices: Vec<[IoSlice<'_>; 1]> =

@@ -47,8 +47,8 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// Opens `wanted` from one end to the other, through whatever forwards on an otherwise
-    /// idle bed.
+    /// Opens `wanted` from one end to the other, through any forwarder on an otherwise idle
+    /// testbed.
     pub fn open(bed: &Testbed, from: End<'_>, to: End<'_>, wanted: &[Flow]) -> Result<Self> {
         for end in [from, to] {
             // No new hash after a loss.
@@ -124,7 +124,7 @@ fn set_up(pair: [TcpStream; 2], dscp: u8) -> Result<[TcpStream; 2]> {
         setsockopt(stream, sockopt::TcpCongestion, &OsString::from(CONGESTION_CONTROL))
             .with_context(|| format!("this kernel has no TCP {CONGESTION_CONTROL}"))?;
         setsockopt(stream, sockopt::Ipv4Tos, &i32::from(dscp << 2))?;
-        // Closed, it is over at once: what was not sent yet will not be.
+        // When closed, it ends at once: unsent data is discarded.
         let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
         setsockopt(stream, sockopt::Linger, &linger)?;
         stream.set_read_timeout(Some(LOOK))?;

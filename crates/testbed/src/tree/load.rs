@@ -16,7 +16,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What to send.
+/// The frames to send.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
     pub(super) phases: Vec<Phase>,
@@ -125,7 +125,7 @@ impl Running {
         cpu::of_thread(self.id)
     }
 
-    /// Ends it and says what was sent.
+    /// Ends it and returns the frames sent.
     pub(super) fn stop(self) -> Result<Sent> {
         self.sender.stop()
     }

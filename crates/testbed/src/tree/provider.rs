@@ -23,9 +23,9 @@ pub(super) const LEAVES: usize = SUBSCRIBERS * APPLICATIONS;
 const BURST: Nanos = Nanos::from_millis(20);
 /// The least of it: four full frames.
 const BURST_MIN: u64 = 4 * 1514;
-/// What may wait at a leaf: its assured rate for so long, or its ceiling for so long, whichever is
-/// more. Long enough for a sender or a worker that a busy machine keeps from its core, and short
-/// enough to be gone when [a phase is measured](super::SETTLING).
+/// The queue limit of a leaf: its assured rate or its ceiling for this long, whichever is more.
+/// Long enough for a sender or a worker that waits for its core, and short enough to drain before
+/// [a phase is measured](super::SETTLING).
 const QUEUE: Nanos = Nanos::from_millis(100);
 const QUEUE_AT_CEIL: Nanos = Nanos::from_millis(25);
 /// The fewest frames that may wait in one queue of it.

@@ -21,12 +21,13 @@ pub struct Share {
     pub asked_bps: f64,
     /// The rate due by HTB's rules for that offer.
     pub due_bps: f64,
-    /// What arrived.
+    /// The delivered rate.
     pub delivered_bps: f64,
 }
 
 impl Share {
-    /// How far delivered is from due, in percent of it; `None` if nothing is due.
+    /// The deviation of the delivered from the due rate, in percent of it; `None` if nothing is
+    /// due.
     pub fn off_percent(&self) -> Option<f64> {
         (self.due_bps > 0.0).then(|| (self.delivered_bps / self.due_bps - 1.0) * 100.0)
     }

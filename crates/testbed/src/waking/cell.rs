@@ -15,7 +15,7 @@ const FLOWS: usize = 4;
 const SETTLE: Duration = Duration::from_millis(500);
 /// How long the load runs before it is measured: TCP has found its rate.
 const WARM_UP: Duration = Duration::from_secs(2);
-/// What `ping` is given beyond its time; it is ended when that is over.
+/// The grace time of `ping`; then it is ended.
 const SPARE: Duration = Duration::from_secs(5);
 
 /// The measurements of one round.
@@ -29,7 +29,7 @@ pub(super) struct Sample {
     pub(super) switches_per_sec: f64,
     /// The slowest of 100 round trips, in microseconds.
     pub(super) ping_p99_us: f64,
-    /// What arrived at either end, in bits per second.
+    /// The rate at either end, in bits per second.
     pub(super) rates: [f64; 2],
 }
 

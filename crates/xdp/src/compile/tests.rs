@@ -3,7 +3,7 @@
 use super::*;
 use narrows_tc::OfflineHost;
 
-/// What port `a` runs under `lines`.
+/// The plan of port `a` under `lines`.
 fn plan(lines: &str) -> Plan {
     let lines: String =
         lines.lines().map(|line| line.replace(" dev a ", " dev nrw-a ") + "\n").collect();

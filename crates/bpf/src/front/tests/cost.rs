@@ -9,7 +9,7 @@ use std::time::Instant;
 /// `AT_ONCE` and `ASKED` of `cost.bpf.c`.
 const AT_ONCE: u32 = 4096;
 const ASKED: u32 = 65_536;
-/// Of a key of the trie: the length, before the address.
+/// The offset of the address in a key of the trie, after the length.
 const TRIE_LEN_BYTES: u32 = 4;
 
 /// A number from `seed`, the same each time.
@@ -40,8 +40,8 @@ fn prefix(seed: u32, is_six: bool) -> (IpAddr, u8) {
     }
 }
 
-/// The nanoseconds that a look-up takes, without what it takes to choose the address: the best of
-/// several runs over all addresses.
+/// The nanoseconds of a look-up, without choosing the address: the best of several runs over all
+/// addresses.
 fn cost(bench: &Bench, object: &[u8], mode: u32, asked: &[IpAddr], trie: &[(IpAddr, u8)]) -> f64 {
     let mut open = ObjectBuilder::default().open_memory(object).unwrap();
     let is_six = asked[0].is_ipv6();

@@ -16,7 +16,7 @@ fn with(policer: Policer) -> Term {
     Term { steps: vec![step], ..Term::any() }
 }
 
-/// As many packets per second, of all or of each, and as many at once.
+/// This many packets per second, of all or of each, and a burst.
 pub(super) fn policing(rate: u64, burst: u64, key: Option<AccountKey>) -> Term {
     each(rate, burst, key.map(|key| Accounts { key, ..ACCOUNTS }))
 }
@@ -44,7 +44,7 @@ fn what_exceeds_a_rate_is_dropped_and_counted() {
     let counted = bench.maps.get(7);
     assert_eq!((counted.packets, counted.drops, counted.overlimits), (20, 10, 10));
     assert_eq!((counted.blocked, counted.newcomers), (0, 0));
-    // Another program goes on where the first was: the account is as empty as it was.
+    // Another program continues with the same accounts: this one is still empty.
     let front = bench.front(&[with(policer)]);
     assert_eq!(passed(&front, "10.0.0.1", 5), 0);
 }

@@ -31,12 +31,12 @@ pub(super) struct End {
 }
 
 impl End {
-    /// That always has something to send, from the first time that it is polled.
+    /// An end that always has data to send, from its first poll on.
     pub(super) fn client(mtu: usize, control: Control) -> Self {
         Self::new(mtu, control, true)
     }
 
-    /// That takes whatever comes.
+    /// An end that accepts all data.
     pub(super) fn server(mtu: usize, control: Control) -> Self {
         Self::new(mtu, control, false)
     }

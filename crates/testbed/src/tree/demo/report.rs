@@ -17,7 +17,7 @@ pub(super) const STEP: Nanos = Nanos::from_millis(100);
 /// A sender that offered this part of its load was not disturbed.
 const UNDISTURBED: f64 = 0.98;
 
-/// A class of the tree, and what it had.
+/// A class of the tree, and its rates.
 #[derive(Clone, Debug, Serialize)]
 pub struct Class {
     /// Its name.
@@ -30,7 +30,7 @@ pub struct Class {
     pub rate_bps: u64,
     /// The rate that it never exceeds.
     pub ceil_bps: u64,
-    /// Who borrows first, of leaves.
+    /// The priority of leaves for borrowing.
     pub prio: Option<u8>,
     /// Its rates, in the order of the phases.
     pub phases: Vec<Share>,
@@ -70,9 +70,9 @@ pub struct Report {
     pub phases: Vec<&'static str>,
     /// The classes, each before those below it.
     pub classes: Vec<Class>,
-    /// The largest deviation of a class in a phase from what was due to it, either way.
+    /// The largest deviation of a class in a phase from its due rate.
     pub worst_percent: f64,
-    /// Whose and when that was.
+    /// The class and phase of that.
     pub worst: String,
     /// The part of its load that the most disturbed sender offered, in percent.
     pub least_asked_percent: f64,
@@ -145,7 +145,7 @@ fn mbit(bps: f64) -> String {
     }
 }
 
-/// The tables, what they mean, and the line that sums them up.
+/// The tables, their explanation, and the summary line.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let header = ["class", "rate", "ceil", "prio"].map(str::to_owned);

@@ -26,9 +26,9 @@ pub struct Row {
     pub class: String,
     /// How many classes are above it.
     pub depth: usize,
-    /// What HTB's rules give of what its sender offered.
+    /// The rate by HTB's rules for the offered load.
     pub due_bps: Spread,
-    /// What arrived.
+    /// The delivered rate.
     pub delivered_bps: Spread,
     /// Its error in percent of the due rate; none if nothing is due.
     pub off_percent: Option<Spread>,
