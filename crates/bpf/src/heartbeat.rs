@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_worker_says_is_seen_and_only_there() {
+    fn a_worker_s_beats_are_visible_in_its_own_cell_only() {
         let hearts = match Heartbeats::new() {
             Ok(hearts) => hearts,
             Err(error) => return eprintln!("SKIPPED: no map can be made: {error}"),

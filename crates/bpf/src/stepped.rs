@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_exact_over_a_second_whatever_the_cpus_after_what_may_exceed_it_once() {
+    fn a_rate_is_exact_over_a_second_on_any_cpus_after_the_first_burst() {
         for cpus in [1, 2, 7] {
             let mut tree = Stepped::new(cpus, &BTreeMap::from([(1, leaf(10_000_000))]));
             // Twice the rate.

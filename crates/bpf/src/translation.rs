@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn written_metadata_is_read() {
         let ports = 5000 << 16 | 443;
         let v4 = Translation::V4 { hosts: [1, 2, 3, 4, 5, 6, 7, 8], ports };
         assert_eq!(translation(&written(&[1, 2, 3, 4, 5, 6, 7, 8], 4, SEAL), SEAL), Some(v4));
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_stands_further_in_front_does_not_matter() {
+    fn bytes_further_in_front_do_not_matter() {
         let alone = written(&[1; 8], 4, SEAL);
         let behind_others = [&[0xaa; 24], alone.as_slice()].concat();
         assert_eq!(translation(&behind_others, SEAL), translation(&alone, SEAL));

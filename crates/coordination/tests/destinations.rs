@@ -13,7 +13,7 @@ use std::thread;
 const QUEUES: usize = 3;
 /// By how much the clocks of queues are ahead.
 const AHEAD: [Nanos; QUEUES] = [Nanos(0), Nanos(7_000), Nanos(3_000)];
-/// What times may be off by: clocks that are apart, and the units that they are kept in.
+/// The tolerance of times: clock differences, and the units of stored times.
 const SLACK: Nanos = Nanos(75_000);
 
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Model {
     newest: HashMap<u32, (u32, Nanos)>,
     under_way: HashMap<u32, (u32, Nanos)>,
-    /// Until when, and how long it lasts.
+    /// The end, and the duration.
     congestion: HashMap<u32, (Nanos, Nanos)>,
 }
 

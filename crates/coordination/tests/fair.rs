@@ -73,7 +73,7 @@ fn backlogged_queues_get_equal_parts_however_much_they_are_offered() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever the split, what is offered leaves up to the limit.
+    /// At any split, the offered load leaves up to the limit.
     #[test]
     fn any_split_uses_the_limit(
         rate in prop_oneof![Just(20u64), Just(300), Just(1_000), Just(15_000), Just(100_000)],
@@ -140,8 +140,7 @@ fn old_clock_readings_do_not_make_time_run_faster() {
     let limit = limit(mbit(10_000), 1_514);
     let coordination = Coordination::new(Strategy::FAIR, limit, 3);
     let mut seats: Vec<_> = (0..3).map(|seat| coordination.seat(seat)).collect();
-    // When each reads its clock, which is not before it looked at the ledger last, and when it
-    // looks.
+    // When each reads its clock (not before its last look at the ledger), and when it looks.
     let mut read = [MS; 3];
     let mut looks = [MS, MS + Nanos(300), MS + Nanos(700)];
     let (mut now, mut sent, mut turn) = (MS, 0, 0u64);

@@ -85,7 +85,7 @@ impl World {
         Self::new(spec(), spec())
     }
 
-    /// Lets `span` pass; the longest burst in it.
+    /// Lets `span` pass. Returns the longest burst in it.
     fn run(&mut self, span: Nanos) -> usize {
         let end = self.now + span;
         let mut longest = 0;

@@ -58,7 +58,7 @@ fn the_sum_over_all_queues_is_the_rate() {
 }
 
 #[test]
-fn an_assured_rate_holds_whatever_others_do() {
+fn an_assured_rate_holds_under_any_load_of_others() {
     for asking in Asking::BOTH {
         for queues in [1, 4, 16] {
             let leaves = [
@@ -281,8 +281,8 @@ fn any_use() -> impl Strategy<Value = (usize, bool, Asking)> {
     (1usize..9, any::<bool>(), prop::sample::select(&Asking::BOTH[..]))
 }
 
-/// What each class of a tree sends over 100 ms, 50 ms after the beginning, and what it is due by
-/// the fluid model, in bits per second.
+/// The rate of each class of a tree over 100 ms, 50 ms after the start, and its due rate by the
+/// fluid model, in bits per second.
 fn shares((classes, demands): &Case, used: (usize, bool, Asking)) -> Vec<(u32, f64, f64)> {
     let (queues, everywhere, asking) = used;
     let mut bed = Bed::new(asking, queues, classes);

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_what_passed_between_the_last_two_samples() {
+    fn a_rate_is_the_difference_of_the_last_two_samples() {
         let mut meter = RateMeter::default();
         meter.sample(Nanos::from_secs(1), [0, 100], [0, 0]);
         meter.sample(Nanos::from_secs(2), [0, 350], [1000, 0]);

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_in_comes_out_in_order_within_a_pipe() {
+    fn packets_leave_in_order_within_a_pipe() {
         let Some(mut port) = port(64, 32) else { return };
         let arrivals: Vec<_> = (0..32).map(|packet| (packet, packet % 4)).collect();
         assert_eq!(enqueue(&mut port, &arrivals), []);

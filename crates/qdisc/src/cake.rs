@@ -305,12 +305,12 @@ impl Cake {
     }
 
     /// New siblings know no flows yet.
-    fn forget_what_was_told(&mut self) {
+    fn forget_published_figures(&mut self) {
         for id in 0..self.flows.taken() {
             self.flows[id].told = false;
         }
         for tables in self.tins.iter_mut().filter_map(|tin| tin.tables.as_mut()) {
-            tables.forget_what_was_told();
+            tables.forget_published_figures();
         }
     }
 
@@ -453,7 +453,7 @@ impl Qdisc for Cake {
             self.seat.set_rate(rate, now);
         }
         if let Some(census) = census {
-            self.forget_what_was_told();
+            self.forget_published_figures();
             self.weigh_anew();
             self.neighbours = Some(Neighbours::new(census));
         }

@@ -11,7 +11,7 @@ use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 const FLOWS: u32 = 64;
 const CLASSES: u32 = 4;
 const PACKETS: u32 = 2_048;
-/// What all flows together may send: each packet of 1500 bytes takes 12 us.
+/// The total rate of all flows: each packet of 1500 bytes takes 12 us.
 const RATE: Rate = Rate::from_bits_per_sec(1_000_000_000);
 /// How much of it is offered, in percent: so that there are drops.
 const OFFERED: u64 = 120;

@@ -7,7 +7,7 @@ use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// What each class may still send.
+/// The credit of each class.
 type Credits = Arc<Mutex<BTreeMap<u32, u64>>>;
 
 /// Classes that are leaves, with their priorities.
@@ -117,7 +117,7 @@ impl Bench {
         stats
     }
 
-    /// Takes over the classes as they are now.
+    /// Applies the present classes.
     fn change(&mut self) {
         let spec = spec(0, None);
         self.slot.take_over(spec, &mut Handover::new(&mut self.packets, self.now));

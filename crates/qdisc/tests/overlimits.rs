@@ -67,7 +67,7 @@ impl Linux {
         self.run(now);
     }
 
-    /// Whatever the timer does until `now`.
+    /// All timer events until `now`.
     fn catch_up(&mut self, now: Nanos) {
         while let Some(at) = self.timer.take_if(|at| *at <= now) {
             self.run(at);
@@ -146,7 +146,7 @@ impl Worker {
         self.packets.arrive(id, len.0 as u32, now);
         self.packets.set_headers(id, narrows_packet::Headers::default());
         self.qdisc.enqueue(&mut self.packets, id, now);
-        // Those that were dropped come again under the same number, long after.
+        // Dropped numbers are reused much later.
         self.packets.reclaim(&mut Batch::new(64));
     }
 

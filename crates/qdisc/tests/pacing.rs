@@ -107,7 +107,7 @@ impl World {
         verdict
     }
 
-    /// What leaves now.
+    /// The packets that leave now.
     fn poll(&mut self) {
         let mut out = Batch::new(64);
         loop {
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    /// What left of `flow` at one time, at most.
+    /// The most packets of `flow` that left at one time.
     fn most_at_once(&self, flow: u32) -> u64 {
         let mut most: BTreeMap<u64, u64> = BTreeMap::new();
         for left in self.left.iter().filter(|left| left.flow == flow) {
@@ -287,7 +287,7 @@ proptest! {
         for left in &world.left {
             let stamp = stamps[&(left.flow, left.number)];
             prop_assert!(left.at >= stamp, "{left:?} left before {stamp}");
-            // The model rounds down, what is modelled rounds up.
+            // The model rounds down, the implementation up.
             prop_assert!(left.at <= stamp + slot + 1, "{left:?} left after {stamp} + {slot}");
         }
         for flow in stamps.keys().map(|(flow, _)| *flow).collect::<std::collections::HashSet<_>>() {
@@ -360,7 +360,7 @@ proptest! {
         world.check_order();
     }
 
-    /// Whatever holds the packets, all that differs is by how much departures are rounded up.
+    /// The structures differ only in how much they round departures up.
     #[test]
     fn every_structure_stamps_alike(
         rate in rate(), codel in lenient(), arrivals in arrivals(200),
@@ -690,7 +690,7 @@ fn a_higher_rate_applies_to_queued_packets_too() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// A flow that was slow and is fast waits for no longer than what it has takes at the new rate.
+    /// A slow flow that becomes fast waits no longer than its backlog takes at the new rate.
     #[test]
     fn bookings_at_a_lower_rate_are_released(
         structure in structure(), arrivals in arrivals(100), slow in 1_000u64..100_000,

@@ -199,7 +199,7 @@ impl Flow {
         from + (CODEL.interval.0 as f64 / f64::from(count).sqrt()) as u64
     }
 
-    /// What leaves at `now`, whether it is marked, and what is dropped for it.
+    /// The departures at `now`, their marks, and the drops before them.
     fn dequeue(&mut self, now: u64, byte: u64, dropped: &mut Vec<PacketId>) -> (Packet, bool) {
         let mut marked = false;
         let mut drop = |flow: &mut Self| {

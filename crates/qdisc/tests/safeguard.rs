@@ -9,7 +9,7 @@ use narrows_units::{Nanos, Rate};
 const HOSTS: u32 = 16;
 /// The rate of each flow: a full packet in 1.2 ms.
 const RATE: Rate = Rate::from_bits_per_sec(10_000_000);
-/// What TCP says when it has seen a mark.
+/// TCP's flags after a mark.
 const ECN_ECHO: u16 = 0x50;
 /// The time between two polls.
 const STEP: Nanos = Nanos::from_micros(10);
@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// Lets `span` pass; how many packets left at each time at which any did.
+    /// Lets `span` pass. Returns the number of packets at each time with departures.
     fn run(&mut self, span: Nanos) -> Vec<usize> {
         let end = self.now + span;
         let mut bursts = vec![];

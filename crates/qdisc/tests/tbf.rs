@@ -37,7 +37,7 @@ impl Bench {
         self.qdisc.enqueue(&mut self.packets, id, Nanos(now))
     }
 
-    /// What leaves at `now`, and when to ask again.
+    /// The departures at `now`, and when to ask again.
     fn poll(&mut self, now: u64) -> (Vec<u32>, Next) {
         let mut out = Batch::new(64);
         let next = self.qdisc.dequeue(&mut self.packets, Nanos(now), &mut out);

@@ -15,7 +15,7 @@ use std::sync::Arc;
 const WINDOW: Nanos = Nanos::from_secs(3);
 const BEGIN: Nanos = Nanos::from_secs(3000);
 const KEY: u64 = 77;
-/// What sends the data.
+/// The sender of data.
 const CLASS: u32 = 0x10;
 const LEN: u32 = 1000;
 /// Shortly before numbers wrap.
@@ -139,7 +139,8 @@ fn simulate(setting: &Setting) -> Learned {
             }
             Event::Arrives { number, value } => {
                 let is_in_order = number == expected;
-                // RFC 7323, 4.3: of what is acknowledged together, the first.
+                // RFC 7323, 4.3: the time stamp of the first of several segments acknowledged
+                // together.
                 if number <= told {
                     recent = value;
                 }
@@ -203,7 +204,7 @@ proptest! {
         if !setting.lost.is_empty() {
             return Ok(());
         }
-        // Until a second one has come, or as long as the receiver keeps one back.
+        // Until a second one arrives, or the receiver's delay ends.
         let most = setting.trip + setting.gap.min(KEPT_BACK) + Nanos::from_micros(3);
         prop_assert!(shortest <= most, "{shortest:?} of {:?}", setting.trip);
         let hosts = receiver.hosts(end + WINDOW);
@@ -284,7 +285,8 @@ fn a_spin_bit_gives_the_round_trip_of_each_side() {
         bytes
     };
     let step = Nanos::from_millis(1);
-    // What each end has received, and when: the client's side is A's, the server's B's.
+    // The segments that each end has received, and when: the client is on A's side, the server on
+    // B's.
     let ticks = |time: Nanos| (time.0 / step.0) as usize;
     let (half_near, half_far) = (ticks(near) / 2, ticks(far) / 2);
     let (mut clients, mut servers) = (vec![], vec![]);

@@ -119,7 +119,7 @@ fn the_longest_prefix_decides() {
     assert_eq!(test(&mut sets, "test mail 192.0.2.9,26").0, 1);
     assert_eq!(test(&mut sets, "test single 192.0.2.77").0, 0);
     assert_eq!(test(&mut sets, "test cameras 2:0:0:0:0:a").0, 0);
-    // A prefix is in a set where it is a member, whatever covers it.
+    // A prefix is in a set if it is a member itself, regardless of covering ones.
     assert_eq!(test(&mut sets, "test bad 10.2.0.0/16").0, 1);
 }
 
@@ -253,7 +253,7 @@ fn word() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// And whatever comes of them can be saved and restored.
+    /// And the result can be saved and restored.
     #[test]
     fn no_lines_are_trusted(
         lines in prop::collection::vec(prop::collection::vec(word(), 0..8), 0..20),

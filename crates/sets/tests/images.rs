@@ -114,7 +114,7 @@ fn address(family: Family, bits: u128) -> IpAddr {
     }
 }
 
-/// Those that prefixes of `edits` begin and end with, and those just behind.
+/// The first and last addresses of the prefixes in `edits`, and those just behind.
 fn borders(edits: &[Edit]) -> impl Iterator<Item = IpAddr> + '_ {
     edits.iter().flat_map(|edit| {
         let family = if edit.address.is_ipv4() { Family::Inet } else { Family::Inet6 };

@@ -18,7 +18,7 @@ struct Ports {
     frames: Vec<(Vec<u8>, u32)>,
     free: Vec<u32>,
     room: usize,
-    /// The marks of what left.
+    /// The marks of departed packets.
     sent: Vec<u32>,
 }
 
@@ -73,7 +73,7 @@ impl Io for Ports {
     }
 }
 
-/// What operators say.
+/// Commands of operators.
 #[derive(Default)]
 struct Words(Policy);
 
@@ -157,7 +157,7 @@ impl Bed {
         self.came
     }
 
-    /// What leaves when there is room, in order.
+    /// The departures when there is room, in order.
     fn leave(&mut self) -> Vec<u32> {
         self.worker.io_mut().room = usize::MAX;
         for _ in 0..10 {

@@ -13,7 +13,7 @@ const PORTS: [&str; 2] = ["a", "b"];
 const FRAMES: u32 = 256;
 const LEN: u32 = 1000;
 
-/// Ports whose frames say where they go.
+/// Ports with frames that name their class.
 #[derive(Default)]
 struct FrameIo {
     coming: [VecDeque<Vec<u8>>; 2],
@@ -164,7 +164,7 @@ impl Bed {
         assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{words:?}");
     }
 
-    /// Has `worker` take in a frame for each of `to` at `a`, and send what it may.
+    /// Makes `worker` receive a frame for each of `to` at `a`, and send.
     fn pass(&mut self, worker: usize, to: &[u8]) {
         let frames = to.iter().map(|last| frame(*last));
         self.workers[worker].io_mut().coming[0].extend(frames);
@@ -178,7 +178,7 @@ impl Bed {
         assert_eq!(counters.drops.total(), self.workers[worker].io().dropped);
     }
 
-    /// What passed 1:10, 1:20 and 1:30.
+    /// The packets that passed 1:10, 1:20 and 1:30.
     fn passed(&self) -> [u64; 3] {
         let stats: Vec<_> = self.workers.iter().map(|of| of.qdisc_stats(Side::B)).collect();
         let nodes = self.installed[1].gather(&stats);

@@ -42,7 +42,7 @@ struct FakeIo {
     free: [Vec<u32>; 2],
     owners: Vec<Owner>,
     room: [usize; 2],
-    /// The numbers of what left, by the port at which it left.
+    /// The numbers of departed packets, by port.
     sent: [Vec<u64>; 2],
     dropped: [u64; 2],
     /// By port: packets that were handed over last.
@@ -124,7 +124,7 @@ impl Io for FakeIo {
         self.room[side.index()]
     }
 
-    /// Says which flow a packet is of, and of all of them that a mark was seen.
+    /// Gives each packet a flow, and the report of a mark.
     fn read(&self, packet: PacketId, reading: Reading, packets: &mut Packets) {
         if reading.acknowledgements {
             let seen = Acknowledgement { connection: 1, flags: 0x50, ..Default::default() };
@@ -241,7 +241,7 @@ impl Bed {
     /// Puts a policy in force with tc's words, the way an instance does.
     fn tc(&mut self, words: &str) {
         let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-        // What tc refuses changes nothing, here as anywhere.
+        // Refused commands change nothing.
         let _ = narrows_tc::execute(&words, &mut self.ports);
         for side in Side::BOTH {
             let previous = &self.installed[side.index()];
@@ -622,8 +622,8 @@ fn queues_by_flow_keep_the_order_of_adopted_packets() {
     }
 }
 
-/// What left port B in each millisecond, in bytes with two workers in overload, while its
-/// root is changed from `words` to `words` and so on every 40 ms.
+/// The departures at port B in each millisecond, in bytes, with two workers in overload, while its
+/// root changes from one of `words` to the next every 40 ms.
 fn sent_by_the_millisecond(words: &[&str]) -> Vec<u64> {
     const STEP: Nanos = Nanos(50_000);
     const LEN: u32 = 1000;

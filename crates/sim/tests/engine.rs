@@ -381,7 +381,7 @@ fn a_core_that_stalls_sends_nothing_and_then_goes_on() {
     assert!(between(50.3, 69.7).iter().all(|gbit| *gbit == 0.0));
     let after = between(70.3, 109.0);
     within(after.iter().sum::<f64>() / after.len() as f64, 1.0, 0.01);
-    // What came in meanwhile waited in the ring: 2477 packets of 20 ms, which holds 4096.
+    // Arrivals waited in the ring meanwhile: 2477 packets in 20 ms; it holds 4096.
     assert_eq!(outcome.books.overflowed, 0);
 }
 

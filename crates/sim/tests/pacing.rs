@@ -12,7 +12,7 @@ use narrows_sim::measure::{GroupMeasure, Measure, Outcome};
 use narrows_sim::scenario::Case;
 use narrows_sim::setup::Kind;
 
-/// A run and what came of it.
+/// A run and its outcome.
 type Row = (Case, Outcome);
 
 /// Runs the scenario `flowbundler-NAME` with `overrides` under `strategy`: every point of its

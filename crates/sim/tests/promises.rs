@@ -13,7 +13,7 @@ mod scenarios;
 use narrows_sim::measure::Measure;
 use std::collections::BTreeMap;
 
-/// What came of a run.
+/// The outcome of a run.
 struct Figures {
     /// Which run it was.
     label: String,
@@ -67,7 +67,7 @@ fn figure(name: &str, strategy: &str, overrides: &[&str]) -> Figures {
     rows.remove(0)
 }
 
-/// Long enough for what is measured, and shorter than in the file.
+/// Long enough for the measurement, and shorter than in the file.
 const SHORT: [&str; 2] = ["run.warmup=6ms", "run.length=30ms"];
 
 /// In percent of the limit.
@@ -76,7 +76,7 @@ const ACCURACY: f64 = 0.05;
 #[test]
 fn the_limit_is_kept_exactly_from_10_mbit_to_400_gbit() {
     let mut rows = Vec::new();
-    // 20,000 packets: one of them is a tenth of what is promised.
+    // 20,000 packets: one of them is a tenth of the promised tolerance.
     let slow = ["run.warmup=4000 packets", "run.length=20000 packets"];
     for (burst, sweep) in [
         // A queue alone is an ordinary bucket: with a burst of one frame, as in the file, a core's
@@ -99,7 +99,7 @@ fn the_limit_is_kept_exactly_from_10_mbit_to_400_gbit() {
     }
 }
 
-/// What leaves whatever the split, as a part of the limit.
+/// The departures at any split, as a part of the limit.
 const UTILIZATION: f64 = 0.995;
 
 /// Fails unless `fair` uses the limit at every point of a scenario, and `equal` at none more
@@ -185,7 +185,7 @@ fn one_queue_alone_comes_to_the_full_rate_no_later_than_with_equal() {
 
 /// The most by which any window of 10 ms may exceed the limit, in percent.
 const WINDOW: f64 = 0.5;
-/// Of eight queues at 10 Gbit/s, in microseconds: the least that is derived.
+/// The least derived sync time, in microseconds: that of eight queues at 10 Gbit/s.
 const SYNC_TIME_US: f64 = 20.0;
 
 #[test]

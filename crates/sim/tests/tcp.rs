@@ -280,7 +280,7 @@ fn flows_of_the_model_are_the_same_for_the_same_seed() {
 fn smoltcp_fills_the_link() {
     for control in [Control::Reno, Control::Cubic] {
         let result = fills(Stack::Smoltcp, control, Bottleneck::of(BDP), 0.97);
-        // It does not flood the link with what is there already.
+        // It does not flood the link with data that has arrived already.
         let arrived = result.tags[0].len() as u64;
         assert!(result.offered - arrived < arrived / 50, "{} of {arrived}", result.offered);
     }

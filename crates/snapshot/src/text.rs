@@ -273,7 +273,7 @@ event: joined eth1 and eth2
     }
 
     #[test]
-    fn a_silent_worker_is_named_and_so_is_what_went_past_it() {
+    fn a_silent_worker_and_bypassing_frames_are_named() {
         let mut show = show();
         show.workers[0].silent_s = Some(3.21);
         show.ports[0].stalled = 7;
@@ -291,7 +291,7 @@ event: joined eth1 and eth2
     }
 
     #[test]
-    fn what_is_waited_for_is_said_first() {
+    fn the_missing_condition_comes_first() {
         let waiting = "eth2 is down: `ip link set dev eth2 up`".to_owned();
         let show = Snapshot { state: "waiting".into(), waiting_for: Some(waiting), ..show() };
         let text = show.render();
@@ -301,7 +301,7 @@ event: joined eth1 and eth2
     }
 
     #[test]
-    fn json_leaves_out_what_is_not_and_comes_back_as_it_was() {
+    fn json_omits_absent_fields_and_round_trips() {
         let mut show = show();
         show.ports[0].rate_set_bps = None;
         show.ports[0].instance_bytes = None;

@@ -78,7 +78,7 @@ fn a_testbed_is_held() {
 }
 
 #[test]
-fn nothing_is_left_of_a_testbed_whose_owner_was_killed() {
+fn a_testbed_of_a_killed_owner_is_removed() {
     skip_without_root!();
     let mut owner = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "a_testbed_is_held", "--ignored", "--nocapture"])

@@ -62,7 +62,7 @@ mod tests {
         /// The oracle is a sorted list: due packets leave by time, and by arrival if times are
         /// equal.
         #[test]
-        fn who_is_due_leaves_in_order(times in prop::collection::vec(0_u64..50, 1..100)) {
+        fn due_packets_leave_in_order(times in prop::collection::vec(0_u64..50, 1..100)) {
             let mut packets = Packets::new(times.len() as u32);
             let mut heap = Heap::new(times.len() as u32);
             let mut model: Vec<(u64, u32)> = times.iter().copied().zip(0..).collect();

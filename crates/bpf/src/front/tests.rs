@@ -125,7 +125,7 @@ fn is_dropped(front: &Front, source: &str) -> bool {
 }
 
 #[test]
-fn what_is_in_a_set_is_dropped_and_counted_and_nothing_else() {
+fn only_packets_in_a_set_are_dropped_and_counted() {
     let Some(mut bench) = Bench::new() else { return };
     bench.run("create a hash:net");
     let look_up = bench.look_up("a", false);

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_up_finds_what_a_walk_over_all_rules_finds() {
+    fn a_look_up_agrees_with_a_walk_over_all_rules() {
         for (seed, masks, count) in [(1, 1, 40), (2, 3, 100), (3, 10, 400), (4, 30, 300)] {
             let (masks, rules) = random(seed, masks, count);
             let table = Table::of(&masks, &rules).unwrap();

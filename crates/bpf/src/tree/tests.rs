@@ -72,7 +72,7 @@ fn one_class(class: Class) -> Image {
 }
 
 #[test]
-fn without_a_plan_everything_passes_and_what_is_for_the_box_stays() {
+fn without_a_plan_all_frames_pass_and_those_for_the_box_stay() {
     let Some(tree) = tree() else { return };
     assert_eq!(run(&tree, &frame(53, 0, 100), 3).0, REDIRECT);
     let mut own = frame(53, 0, 100);

@@ -156,7 +156,7 @@ fn every_frame_comes_back_when_traffic_ends() {
 }
 
 #[test]
-fn what_is_sent_without_a_carrier_is_said_to_be_lost_there() {
+fn packets_sent_without_a_carrier_are_reported_as_lost() {
     let Some(_turn) = turn() else { return };
     let bed = Testbed::up(1).unwrap();
     let instance = run(&bed, &[]);

@@ -36,7 +36,7 @@ fn events(show: &Value) -> String {
     events.filter_map(Value::as_str).collect::<Vec<_>>().join("\n")
 }
 
-/// What arrives at the server in a second, in bits of frames.
+/// The arrivals at the server in a second, in bits of frames.
 fn arriving(bed: &Testbed) -> f64 {
     let mut server = Counters::of(bed.server(), SERVER).unwrap();
     let (begin, before) = (Instant::now(), server.read().unwrap().rx_bytes);

@@ -158,7 +158,7 @@ fn a_tree_in_a_policy_file_holds_from_the_start_and_after_an_upgrade() {
 }
 
 #[test]
-fn what_is_below_a_class_is_of_any_kind_and_can_be_replaced_under_load() {
+fn a_class_takes_any_qdisc_and_it_can_be_replaced_under_load() {
     let Some(_turn) = turn() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);

@@ -66,7 +66,7 @@ fn tagged_and_not(bed: &Testbed, protocol: u16) -> (usize, usize) {
 }
 
 #[test]
-fn tagged_frames_keep_their_tag_whatever_the_other_end_was_set_to() {
+fn tagged_frames_keep_their_tag_with_any_offload_of_the_peer() {
     let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(1).unwrap();
     bed.client().run("ethtool", &["-K", CLIENT, "txvlan", "on"]).unwrap();

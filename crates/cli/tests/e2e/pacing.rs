@@ -53,7 +53,7 @@ fn total(show: &Value) -> &Value {
 }
 
 #[test]
-fn a_flow_is_paced_and_what_is_beyond_its_rate_is_dropped_at_its_limit() {
+fn a_flow_is_paced_and_its_excess_dropped_at_its_limit() {
     let Some(_turn) = turn() else { return };
     let bed = Testbed::up(1).unwrap();
     let instance = run(&bed, &[]);

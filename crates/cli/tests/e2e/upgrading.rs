@@ -71,7 +71,7 @@ fn send_numbered(from: End<'_>, to: End<'_>, bits: f64, end: &AtomicBool) -> u64
     let mut due = 0.0;
     let mut datagram = [0; FRAME - HEADERS];
     while !end.load(Ordering::Relaxed) {
-        // What could not be sent in time is left out: a device takes 256 frames at once.
+        // Frames that could not be sent in time are left out: a device takes 256 at once.
         due += (began.elapsed().as_secs_f64() * per_second).min(64.0);
         began = Instant::now();
         while due >= 1.0 {
@@ -296,7 +296,7 @@ fn a_new_binary_that_fails_at_any_stage_changes_nothing() {
 }
 
 #[test]
-fn what_ends_after_it_was_handed_over_is_fail_open() {
+fn an_heir_that_ends_is_fail_open() {
     let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(2).unwrap();
     let instance = run(&bed, &[]);

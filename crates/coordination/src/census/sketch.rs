@@ -156,7 +156,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_host_has_what_was_counted_and_what_shares_all_of_its_cells(
+        fn a_host_s_count_includes_hosts_that_share_all_its_cells(
             steps in prop::collection::vec(step(), 1..80),
         ) {
             let sketch = Sketch::<CELLS>::new();

@@ -82,7 +82,7 @@ mod tests {
     const DEPTH: Nanos = Nanos(100);
 
     #[test]
-    fn no_more_is_sold_than_the_depth_and_what_has_passed() {
+    fn sales_never_exceed_the_depth_and_the_elapsed_time() {
         let ledger = Ledger::default();
         let sell = |now| ledger.sell(Nanos(40), Nanos(40), DEPTH, Nanos(now));
         assert_eq!([sell(1_000), sell(1_000), sell(1_000)], [true, true, false]);

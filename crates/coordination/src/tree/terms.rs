@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sum_of_what_packets_take_is_rounded_once() {
+    fn the_sum_of_packet_times_is_rounded_once() {
         for mbit in [1, 7, 100, 3_333, 100_000] {
             let pace = Pace::of(Rate::from_bits_per_sec(mbit * 1_000_000));
             let sum: u64 = (0..100_000u64).map(|packet| pace.span(packet * 64, Bytes(64)).0).sum();

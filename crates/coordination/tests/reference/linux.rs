@@ -20,8 +20,8 @@ struct Queue {
     sent: u64,
 }
 
-/// What leaves altogether at `limit` bit/s, in percent of it, when `loads` (in percent of it as
-/// well) are offered to the first queues.
+/// The total departures at `limit` bit/s, in percent of it, when `loads` (also in percent of it)
+/// are offered to the first queues.
 pub fn delivered(limit: u64, loads: &[u64], pattern: Pattern) -> f64 {
     let time = u64::from(FRAME) * 8_000_000_000 / limit;
     let idle = Queue {

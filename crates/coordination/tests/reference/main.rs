@@ -93,7 +93,7 @@ impl Queue {
     }
 }
 
-/// What leaves each queue at `limit`, in percent of it, when `loads` (in percent of it as well)
+/// The departures of each queue at `limit`, in percent of it, when `loads` (also in percent of it)
 /// are offered to the first queues.
 fn delivered(limit: Rate, loads: &[u64], pattern: Pattern) -> Vec<f64> {
     let backlog = Bytes(u64::from(FRAME * (CAPACITY - 8)));

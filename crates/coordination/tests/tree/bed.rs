@@ -40,7 +40,7 @@ pub enum Demand {
 pub enum Asking {
     /// Each for itself.
     All,
-    /// Of those that wait for the same lender the first one.
+    /// The first of those that wait for the same lender asks for all.
     First,
 }
 
@@ -93,7 +93,7 @@ struct Source {
     /// The packets' host, and which of its flows they belong to.
     host: u32,
     flow: u32,
-    /// Of which band of the class they are, where it has bands.
+    /// Their band of the class, if it has bands.
     band: u16,
     dscp: u8,
     len: u32,
@@ -112,7 +112,7 @@ struct Queue {
     is_dead: bool,
 }
 
-/// How far a class has ever been above its rate.
+/// The largest excess of a class over its rate.
 struct Excess {
     rate: u64,
     bits: f64,
@@ -261,21 +261,21 @@ impl Bed {
         bed
     }
 
-    /// Has packets of `len` bytes come for `class` on `queue`.
+    /// Offers packets of `len` bytes for `class` on `queue`.
     pub fn demand(&mut self, class: u32, queue: usize, len: u32, demand: Demand) {
         self.sources.retain(|source| (source.class, source.queue) != (class, queue));
         let next = self.now;
         self.sources.push(Source { next, ..source(class, queue, len, demand) });
     }
 
-    /// Has full-size packets come for the `band` of `class` on `queue`. They count as that host's.
+    /// Offers full-size packets for the `band` of `class` on `queue`. They count as that host's.
     pub fn demand_band(&mut self, class: u32, band: u16, queue: usize, demand: Demand) {
         let host = u32::from(band);
         let next = self.now;
         self.sources.push(Source { band, host, next, ..source(class, queue, 1514, demand) });
     }
 
-    /// Has more full-size packets than can leave come for `class` on `queue`, of `flows` of `host`.
+    /// Offers more full-size packets than can leave for `class` on `queue`, of `flows` of `host`.
     pub fn flood(&mut self, class: u32, queue: usize, host: u32, flows: u32) {
         for _ in 0..flows {
             let (flow, next) = (self.sources.len() as u32, self.now);
@@ -284,7 +284,7 @@ impl Bed {
         }
     }
 
-    /// Has full-size packets come for `class` on `queue`, of a flow of `host` with the code point
+    /// Offers full-size packets for `class` on `queue`, of a flow of `host` with the code point
     /// `dscp`.
     pub fn demand_of(&mut self, class: u32, queue: usize, host: u32, dscp: u8, demand: Demand) {
         let (flow, next) = (self.sources.len() as u32, self.now);
@@ -292,14 +292,14 @@ impl Bed {
         self.sources.push(Source { host, flow, dscp, next, ..source });
     }
 
-    /// Has packets of `len` bytes come for `class` on all queues.
+    /// Offers packets of `len` bytes for `class` on all queues.
     pub fn demand_everywhere(&mut self, class: u32, len: u32, demand: Demand) {
         for queue in 0..self.queues.len() {
             self.demand(class, queue, len, demand);
         }
     }
 
-    /// Nothing comes for `class` any more.
+    /// Stops the load of `class`.
     pub fn rest(&mut self, class: u32) {
         for source in self.sources.iter_mut().filter(|source| source.class == class) {
             source.demand = Demand::Rate(0);
@@ -395,7 +395,7 @@ impl Bed {
         queue.free.extend_from_slice(out.as_slice());
     }
 
-    /// Lets time pass. Returns what each class has sent meanwhile, in bits per second.
+    /// Lets time pass. Returns the rate of each class meanwhile, in bits per second.
     pub fn run(&mut self, span: Nanos) -> BTreeMap<u32, f64> {
         let (before, end) = (self.sent.clone(), self.now + span);
         let mut first = 0;
@@ -435,7 +435,7 @@ impl Bed {
     pub fn assert_ceilings(&self) {
         for (id, class) in &self.classes {
             let (ceil, above) = (class.ceil.bits_per_sec(), self.most_above_ceiling(*id));
-            // What no bucket is smaller than.
+            // The smallest bucket.
             let burst = class.cburst.0.max(4 * 1514).max(ceil / 8 / 4_000);
             assert!(above <= burst + 1, "class {id:x}: {above} bytes above, burst {burst}");
         }

@@ -29,8 +29,8 @@ fn tree(has_sites: bool, leaf: impl Fn(u32) -> Class) -> Vec<(u32, Class)> {
     classes
 }
 
-/// What each leaf sends over a tenth of a second where more comes for it than can leave, on one of
-/// the queues or on all, and what it is due: in bits per second.
+/// The rate of each overloaded leaf over a tenth of a second, on one of the queues or on all, and
+/// its due rate: in bits per second.
 fn rates(
     asking: Asking,
     queues: usize,

@@ -7,7 +7,7 @@ use narrows_qdisc::htb::Class;
 use narrows_units::Nanos;
 use std::collections::BTreeMap;
 
-/// Of FlowValve's epochs, in each of which a class sends what it may as soon as it can.
+/// The number of FlowValve's epochs; in each a class sends its share as soon as it can.
 const EPOCHS: Nanos = Nanos(40 * 3_495_253);
 
 fn label(weight: u32, lenders: &[u32]) -> Label {
@@ -25,7 +25,7 @@ const KVS: u32 = 0x31;
 const ML: u32 = 0x32;
 
 /// The paper's motivation example at a tenth of its rate: NC before all, then WS and VM1 by 1:2; in
-/// VM1 KVS before ML, which has 200 Mbit/s where there are 400.
+/// VM1 KVS before ML, which has 200 Mbit/s if there are 400.
 fn motivation() -> (Vec<(u32, Class)>, BTreeMap<u32, Label>) {
     let all = |parent, rate| class(Some(parent), rate, GBIT);
     let classes = vec![

@@ -228,13 +228,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_said_is_understood(workers in prop::collection::vec(worker(), 0..4)) {
+        fn state_survives_a_round_trip(workers in prop::collection::vec(worker(), 0..4)) {
             let said = Contents { workers, ..contents() };
             prop_assert_eq!(Contents::read(&said.write()).unwrap(), said);
         }
 
         #[test]
-        fn what_is_cut_short_or_too_long_is_refused(cut in 0usize..100) {
+        fn truncated_or_overlong_state_is_refused(cut in 0usize..100) {
             let said = contents().write();
             prop_assert!(Contents::read(&said[..said.len().saturating_sub(cut + 1)]).is_err());
             prop_assert!(Contents::read(&[&said[..], &vec![0; cut + 1]].concat()).is_err());

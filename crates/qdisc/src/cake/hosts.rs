@@ -131,7 +131,7 @@ impl Hosts {
     }
 
     /// New siblings know no hosts yet.
-    pub(super) fn forget_what_was_told(&mut self) {
+    pub(super) fn forget_published_figures(&mut self) {
         for place in 0..self.slab.taken() {
             self.slab[place].told = 0;
         }

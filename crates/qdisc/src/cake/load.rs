@@ -157,7 +157,7 @@ mod tests {
     proptest! {
         /// The oracle divides.
         #[test]
-        fn a_weight_follows_what_a_flow_counts_for(before in 1u16..200, after in 1u16..200) {
+        fn a_weight_follows_its_flows(before in 1u16..200, after in 1u16..200) {
             let part = |load: u16| 65_536 / u64::from(load);
             prop_assert_eq!(reweighed(part(before), before, after), part(after));
         }

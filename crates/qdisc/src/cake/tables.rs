@@ -78,9 +78,9 @@ impl Tables {
     }
 
     /// New siblings know no hosts yet.
-    pub(super) fn forget_what_was_told(&mut self) {
+    pub(super) fn forget_published_figures(&mut self) {
         for hosts in [&mut self.sources, &mut self.destinations].into_iter().flatten() {
-            hosts.forget_what_was_told();
+            hosts.forget_published_figures();
         }
     }
 

@@ -263,7 +263,7 @@ fn with_quanta(config: &Config, eighths: u32) -> Config {
 }
 
 proptest! {
-    /// Beside the naive model, packet by packet, whatever the batches.
+    /// Compared with the naive model, packet by packet, with any batches.
     #[test]
     fn packets_leave_in_the_order_of_the_model(
         config in config(),

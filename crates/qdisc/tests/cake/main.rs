@@ -334,8 +334,8 @@ fn figures_add_up() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Whatever comes, whatever the parameters: what came in has left, is queued, or was dropped,
-    /// and in the end everything has left.
+    /// With any load and parameters: each arrival has left, is queued, or was dropped, and in the
+    /// end everything has left.
     #[test]
     fn every_packet_is_accounted_for(
         kind in (0usize..5, 0usize..8, 0usize..3, any::<[bool; 3]>()),

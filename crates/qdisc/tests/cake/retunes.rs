@@ -170,8 +170,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(80))]
 
-    /// Whatever was before: all that is queued leaves in the time that the last rate takes for it,
-    /// each tin gets its turns, and no packet is lost.
+    /// After any history: all queued packets leave in their time at the last rate, each tin gets
+    /// its turns, and no packet is lost.
     #[test]
     fn nothing_starves_after_any_change_of_rate(
         steps in prop::collection::vec(step(), 1..60),

@@ -140,7 +140,7 @@ impl World {
         }
     }
 
-    /// The flows of packets that the last arrival, or what left since, had dropped.
+    /// The flows of packets dropped at the last arrival, or at departures since.
     pub fn just_dropped(&self) -> &[u32] {
         &self.just_dropped
     }
@@ -150,7 +150,7 @@ impl World {
         &self.queued
     }
 
-    /// What leaves now, at most `most`.
+    /// The packets that leave now, at most `most`.
     pub fn leave_most(&mut self, most: usize) -> Vec<Left> {
         let mut out = Batch::new(most);
         self.next = self.slot.qdisc_mut().dequeue(&mut self.packets, self.now, &mut out);
@@ -189,7 +189,7 @@ impl World {
         }
     }
 
-    /// Lets `span` pass in steps of 100 us, calling `each` before what may leave then leaves.
+    /// Lets `span` pass in steps of 100 us, calling `each` before the departures of each step.
     pub fn run(&mut self, span: Nanos, mut each: impl FnMut(&mut Self, Nanos)) {
         let end = self.now + span;
         while self.now < end {
@@ -267,7 +267,7 @@ impl World {
         self.retune(config);
     }
 
-    /// What has been sent and dropped in all.
+    /// The total of sent and dropped packets.
     fn counted(&self) -> (u64, u64) {
         (self.all_sent(), self.dropped.values().sum())
     }

@@ -36,7 +36,7 @@ impl Kind {
     }
 }
 
-/// What waits.
+/// Waiting packets.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     id: PacketId,
@@ -46,7 +46,7 @@ struct Waiting {
     leaves: Nanos,
 }
 
-/// What left.
+/// Departures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Left {
     pub id: PacketId,
@@ -132,7 +132,7 @@ impl Bed {
         Some(Left { id, leaves: left.leaves })
     }
 
-    /// Takes out whatever may leave now.
+    /// Takes out all packets that may leave now.
     pub fn pop_all(&mut self) -> Vec<PacketId> {
         std::iter::from_fn(|| self.pop()).map(|left| left.id).collect()
     }
@@ -184,7 +184,7 @@ impl Bed {
         gone
     }
 
-    /// Takes out everything, whatever the time.
+    /// Takes out everything, regardless of time.
     pub fn drain(&mut self) -> Vec<PacketId> {
         let mut gone = Vec::new();
         while let Some(id) = self.calendar.drain(&mut self.packets) {

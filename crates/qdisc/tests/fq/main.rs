@@ -18,7 +18,7 @@ fn ms(ms: u64) -> Nanos {
 }
 
 #[test]
-fn over_a_second_a_flow_gets_its_rate_to_within_what_it_sends_at_a_time() {
+fn over_a_second_a_flow_gets_its_rate_within_a_round() {
     // Above the low-rate threshold that is a quantum, which is two frames, below it one.
     for (kbit, at_a_time) in
         [(100, 1514), (550, 1514), (551, 3028), (10_000, 3028), (100_000, 3028)]

@@ -85,7 +85,7 @@ impl Port {
         self.free.push(id);
     }
 
-    /// What may leave now, at most `most`. How many that were.
+    /// Takes the packets that may leave now, at most `most`. Returns their number.
     pub fn leave(&mut self, most: usize) -> usize {
         let mut out = Batch::new(most);
         self.next = self.qdisc.dequeue(&mut self.packets, self.now, &mut out);

@@ -170,7 +170,7 @@ fn packets_gather_for_a_slot() {
         let together = port.left.iter().filter(|left| left.at == *time).count();
         assert!(together <= 4, "{together} at {time:?}");
     }
-    // Four leave every 10 ms, where one comes every ms.
+    // Four leave every 10 ms, while one arrives every ms.
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= ms(9)));
     assert!(port.left.last().unwrap().at - port.left[0].came > ms(480));
 }
@@ -197,7 +197,7 @@ fn new_parameters_apply_to_arrivals_and_lose_nothing() {
     let delays: Vec<_> = port.left.iter().map(|left| (left.number, delay(left))).collect();
     let expected = [5, 6, 7, 8, 9, 0, 1, 2, 3, 4];
     assert_eq!(delays, expected.map(|number| (number, if number < 5 { ms(50) } else { ms(10) })));
-    // What waits for a rate that is taken back leaves.
+    // Packets that wait for a removed rate leave.
     let slow = Config { rate: rate(8_000), ..Config::default() };
     port.retune(AnyConfig::Netem(slow));
     port.arrive_all((0..5).map(|_| flow(1)), 1000);

@@ -75,7 +75,7 @@ impl Port {
         verdict
     }
 
-    /// A packet of each of `flows` comes, whatever becomes of it.
+    /// A packet of each of `flows` arrives; it may be dropped.
     pub fn arrive_all(&mut self, flows: impl Iterator<Item = Headers>, len: u32) {
         for headers in flows {
             self.arrive(headers, len);
@@ -94,7 +94,7 @@ impl Port {
         }
     }
 
-    /// What may leave now, at most `most`. How many that were.
+    /// Takes the packets that may leave now, at most `most`. Returns their number.
     pub fn leave(&mut self, most: usize) -> usize {
         let mut out = Batch::new(most);
         self.next = self.qdisc.dequeue(&mut self.packets, self.now, &mut out);

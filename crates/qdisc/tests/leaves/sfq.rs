@@ -73,7 +73,7 @@ fn there_are_no_more_flows_at_once_than_allowed() {
 
 #[test]
 fn colliding_flows_separate_when_the_hash_changes() {
-    // With two places some flows collide, whatever the salt; not always the same ones.
+    // With two places some flows collide for any key, but not always the same ones.
     let perturb = Nanos::from_secs(1);
     let mut port =
         port(Config { divisor: 2, perturb, limit: 1000, depth: 1000, ..Config::default() });

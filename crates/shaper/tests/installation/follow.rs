@@ -75,10 +75,10 @@ fn changes() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// What runs in classes, by key.
+/// The running qdiscs in classes, by key.
 type Runs = BTreeMap<Key, (Config, NodeId)>;
 
-/// Notes `spec`, which runs for `key`, and all below it, where that is as `plan` says.
+/// Records `spec`, which runs for `key`, and all below it, after comparing them with `plan`.
 fn note(plan: &Plan, key: Key, spec: &Spec, runs: &mut Runs) {
     let node = &plan.nodes[&key];
     assert_eq!((&spec.config, spec.level), (&*node.config, node.level), "{key}");
@@ -88,7 +88,7 @@ fn note(plan: &Plan, key: Key, spec: &Spec, runs: &mut Runs) {
     assert!(is_only, "{key} is in two classes");
 }
 
-/// Holds the names of `key` and of what is below it to those in `before`.
+/// Compares the names of `key` and of the qdiscs below it with those in `before`.
 fn check(plan: &Plan, key: Key, runs: &Runs, before: &Runs, last: NodeId, above: bool) {
     let (config, id) = &runs[&key];
     let present = before.get(&key).filter(|(present, _)| above && present.carries_on(config));

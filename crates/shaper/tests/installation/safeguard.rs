@@ -25,13 +25,13 @@ fn class(major: u32, minor: u32) -> Parent {
     Parent::Class(Handle::new(major).unwrap().class(minor))
 }
 
-/// What listens in `spec` and below it.
+/// The qdiscs with feedback in `spec` and below it.
 fn take(spec: &mut Spec, into: &mut Vec<Box<dyn Feedback>>) {
     into.extend(spec.feedback.take());
     spec.children.iter_mut().for_each(|child| take(child, into));
 }
 
-/// What runs, by queue.
+/// The running qdiscs, by queue.
 struct Running {
     installation: Installation,
     specs: Vec<Spec>,

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_in_order_whatever_the_number_of_threads() {
+    fn results_are_in_order_on_any_number_of_threads() {
         for jobs in [0, 1, 3, 100] {
             let told = Mutex::new(0.0);
             let tell = |part| *told.lock().unwrap() = part;

@@ -19,7 +19,7 @@ fn the_rate_follows_the_operator_and_nothing_stalls() {
         let rates = row.between("rate, Gbit/s", from * 1e3, to * 1e3);
         let mean = rates.iter().sum::<f64>() / rates.len() as f64 * 1e3;
         row.within(&format!("Mbit/s from {from} s on"), mean, mbit * 0.95..=mbit * 1.01);
-        // Each is what left in 16 ms.
+        // Each value covers 16 ms.
         for rate in rates {
             row.within(
                 &format!("Mbit/s at some time from {from} s on"),

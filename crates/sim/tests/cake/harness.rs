@@ -60,7 +60,7 @@ impl Row {
         self.of(name, GroupMeasure::MbitPerSec) / self.get(Measure::MbitPerSec)
     }
 
-    /// What each flow of the group `name` got, as a part of what all flows of it got on average.
+    /// The rate of each flow of the group `name`, relative to their mean.
     #[track_caller]
     pub(crate) fn flows(&self, name: &str) -> Vec<f64> {
         let mut flows = self.outcome.flow_bytes.iter().map(|bytes| *bytes as f64);

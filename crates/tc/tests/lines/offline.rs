@@ -80,7 +80,7 @@ fn the_comment_at_the_head_is_kept() {
 }
 
 #[test]
-fn what_fails_or_only_shows_leaves_the_file_alone() {
+fn failing_and_read_only_commands_leave_the_file_alone() {
     let here = Directory::new("alone");
     let text = "qdisc  add dev wan0   root pfifo\n";
     here.write(text);

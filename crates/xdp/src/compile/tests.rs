@@ -117,7 +117,7 @@ fn bands_below_a_rate_are_classes_and_choose_by_priority() {
 }
 
 #[test]
-fn what_needs_a_queue_is_refused_with_what_can_have_one() {
+fn qdiscs_that_need_a_queue_are_refused_with_the_plane_that_has_one() {
     let leaf = |kind: &str| format!("{HTB}qdisc add dev a parent 1:10 {kind}\n");
     for kind in ["cake", "fq", "fq_codel", "sfq", "netem delay 5ms"] {
         assert_refused(&leaf(kind), kind.split(' ').next().unwrap());

@@ -105,10 +105,10 @@ fn cost(bench: &Bench, object: &[u8], mode: u32, asked: &[IpAddr], trie: &[(IpAd
     runs.fold(f64::MAX, f64::min)
 }
 
-/// `cargo test --release -p narrows-bpf --lib what_a_look_up_costs -- --ignored --nocapture`
+/// `cargo test --release -p narrows-bpf --lib the_cost_of_a_look_up -- --ignored --nocapture`
 #[test]
 #[ignore = "measures; nothing can fail"]
-fn what_a_look_up_costs() {
+fn the_cost_of_a_look_up() {
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let object = std::env::temp_dir().join(format!("nrw-{}-cost.o", std::process::id()));
     let headers = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
@@ -162,10 +162,10 @@ fn what_a_look_up_costs() {
     }
 }
 
-/// `cargo test --release -p narrows-bpf --lib what_a_filter_costs -- --ignored --nocapture`
+/// `cargo test --release -p narrows-bpf --lib the_cost_of_a_filter -- --ignored --nocapture`
 #[test]
 #[ignore = "measures; nothing can fail"]
-fn what_a_filter_costs() {
+fn the_cost_of_a_filter() {
     let Some(mut bench) = Bench::new() else { return };
     bench.run("create a hash:net");
     bench.run("create counts hash:net counters");

@@ -32,7 +32,7 @@ fn passed(front: &Front, source: &str, count: usize) -> usize {
 }
 
 #[test]
-fn what_exceeds_a_rate_is_dropped_and_counted() {
+fn packets_above_a_rate_are_dropped_and_counted() {
     let Some(mut bench) = Bench::new() else { return };
     // Two bytes per second: nothing comes back during this test.
     let slow = Rate::from_bits_per_sec(16);
@@ -101,7 +101,7 @@ fn each_source_has_a_rate_of_its_own_and_an_ipv6_host_one_for_all_its_addresses(
 }
 
 #[test]
-fn who_exceeds_is_blocked_for_a_while() {
+fn a_key_that_exceeds_is_blocked_for_a_while() {
     let Some(mut bench) = Bench::new() else { return };
     let block = Nanos::from_millis(300);
     let front = bench.front(&[each(1000, 5, Some(Accounts { block, ..ACCOUNTS }))]);
@@ -117,7 +117,7 @@ fn who_exceeds_is_blocked_for_a_while() {
 }
 
 #[test]
-fn newcomers_have_a_rate_and_who_is_known_stays_known_however_many_come() {
+fn newcomers_have_a_rate_and_existing_accounts_survive_a_flood() {
     let Some(mut bench) = Bench::new() else { return };
     // So slow that no account recovers within the test.
     let accounts = Accounts { newcomers: 100, ..ACCOUNTS };
@@ -137,7 +137,7 @@ fn newcomers_have_a_rate_and_who_is_known_stays_known_however_many_come() {
 }
 
 #[test]
-fn a_flood_of_invented_sources_forgets_neither_who_is_active_nor_who_is_blocked() {
+fn active_and_blocked_accounts_survive_spoofed_sources() {
     let Some(mut bench) = Bench::new() else { return };
     let block = Nanos::from_secs(1000);
     let accounts = Accounts { block, newcomers: 50_000_000, ..ACCOUNTS };

@@ -162,7 +162,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_a_word_says_there_is_an_answer(word: u64, now: u64) {
+        fn every_word_has_an_answer(word: u64, now: u64) {
             let heard = Congestion::from_word(word).heard(Nanos(now));
             prop_assert!(heard.until() >= Congestion::from_word(word).until());
             Probe::from_word(word).age(Nanos(now));

@@ -137,7 +137,7 @@ fn many_flows_of_smoltcp_are_sent_to_the_model() {
 }
 
 #[test]
-fn headers_say_what_a_packet_can() {
+fn headers_give_ecn_capability() {
     let headers = |headers| Traffic { headers, ..group() };
     let some = HeaderFields { source_hosts: 4, ecn: true, dscp: 63, ..Default::default() };
     validate(&setup(headers(some))).unwrap();
