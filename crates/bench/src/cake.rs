@@ -11,10 +11,10 @@
 //! its `rte_mbuf`, `rte_sched_port_pkt_write`, `rte_sched_port_enqueue` and
 //! `rte_sched_port_dequeue`, 32 at a time.
 //!
-//! *What favours `rte_sched`:* it looks at no frame, as a packet's number tells its pipe; its
-//! `rte_mbuf`s stand side by side; each flow has a pipe of its own (4096 pipes, 65,536 for as many
-//! flows), the one level at which it treats thousands alike. *What does not:* its memory is in
-//! ordinary pages, as everybody's here, and with 65,536 pipes huge pages would spare it misses.
+//! *What favours `rte_sched`:* it reads no frames, because a packet's number gives its pipe; its
+//! `rte_mbuf`s are adjacent; each flow has its own pipe (4096 pipes, 65,536 for as many flows), the
+//! one level that treats thousands alike. *What does not:* its memory is in ordinary pages, like
+//! all memory here; with 65,536 pipes huge pages would save misses.
 //!
 //! *Limits.* `cake` shapes to 100 Gbit/s, and the clock keeps that binding: each turn ends with a
 //! packet that may not leave yet. `rte_sched` takes its time from the processor and advances it

@@ -3,8 +3,8 @@
 //!
 //! Packets are plain frames with addresses drawn from those that filters name, 90 % of them with a
 //! filter that matches, in an order that no cache can foresee. All structures get the same ones, in
-//! turns. The peers get the address alone; the tables are measured from the keys of a packet on,
-//! and once more from its bytes on.
+//! turns. The peers get only the address; the tables are measured twice: from the keys of a packet,
+//! and from its bytes.
 
 mod rules;
 mod work;

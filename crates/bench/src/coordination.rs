@@ -13,8 +13,8 @@
 //! *Undisturbed.* How often a seat touches what others write is counted in trials of their own,
 //! so that counting costs nothing if time is taken.
 //!
-//! Beside the strategies stand the two costs of a [shared cache line](line) on this
-//! machine: whatever they do, their contention is made of these. The simulator's cores pay them.
+//! The report also has the two costs of a [shared cache line](line) on this machine: the contention
+//! of every strategy consists of these. The simulator's cores pay them.
 //!
 //! Non-goals: rings and drivers (`narrows bench forward`), uneven load (`narrows bench uneven` with
 //! real packets, the simulator with virtual time).

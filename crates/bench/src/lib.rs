@@ -5,8 +5,8 @@
 //! floor, a `VecDeque`; and where a machine is too noisy to tell a nanosecond, instructions
 //! a packet are counted instead (`instruction-count`, with budgets in `instructions.json`).
 //!
-//! What `cake` costs is measured [beside a peer](cake), with frames whose headers are read; what
-//! it costs to hold packets until their departure, in [timing wheels](wheels) and beside them.
+//! The cost of `cake` is measured [beside a peer](cake), with frames whose headers are parsed; the
+//! cost of holding packets until their departure, in [timing wheels](wheels) and their peers.
 //!
 //! The costs of tracking [the heaviest hosts and flows](heaviest) and [round trips](round_trips)
 //! are measured at a packet rate.

@@ -2,8 +2,8 @@
 //!
 //! All structures do the same [work](work) with packets of 1500 bytes, on one thread and over a
 //! virtual clock; they take turns within each repeat, ratios are taken within a repeat, and the
-//! median over the repeats counts. Before each measurement a structure has all its packets pass
-//! twice, so that it does not pay for the caches that the one before it has used. Then several
+//! median over the repeats counts. Before each measurement all packets of a structure pass twice,
+//! so that it does not pay for caches that the previous one has used. Then several
 //! [threads](threads) work on one tree, each with packets and a queue of its own, over the
 //! machine's clock.
 //!

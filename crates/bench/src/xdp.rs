@@ -4,11 +4,11 @@
 //! The same frame of 64 bytes goes through each program a few hundred thousand times
 //! (`BPF_PROG_TEST_RUN`), on one CPU and on all of them at once, each CPU by a thread that stays
 //! there. All programs take turns within each repeat; the median over the repeats counts, of the
-//! threads' CPU time, and so does what is above the empty program within the same repeat.
+//! threads' CPU time, and so does the difference to the empty program in the same repeat.
 //!
 //! *Contended* means that all CPUs charge one bucket, or one leaf of the tree. Otherwise each has a
 //! bucket, or a leaf, of its own ([`LEAVES`] at most); the classes above the leaves are
-//! everybody's.
+//! shared.
 //!
 //! *Two loads.* `free`: the rate is never reached. `bound`: most frames exceed it.
 //!

@@ -1,4 +1,4 @@
-//! The harness of `narrows bench cake`: it loses no packet, and says what it promises.
+//! The harness of `narrows bench cake`: it loses no packet, and prints its promised output.
 
 use narrows_bench::cake::{FLOWS, Options, Subject, Work, run};
 use narrows_peers::rte_sched;

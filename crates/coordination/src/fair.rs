@@ -5,9 +5,9 @@
 //! each problem gets its own mechanism, and neither depends on the other:
 //!
 //! *The ledger* (`fair/ledger.rs`) is a token bucket in one word, from which seats buy what they
-//! send, some packets at a time. Its sum is exact whatever the seats know of each other: when forty
-//! queues wake up at once, when a core stalls, when a view is stale. What a queue leaves unused is
-//! in the ledger at once, for any other.
+//! send, some packets at a time. Its sum is exact even if seats have stale views of each other:
+//! when forty queues wake up at once, or a core stalls. A queue's unused credit is in the ledger at
+//! once, for any other.
 //!
 //! *The level* (`fair/level.rs`, `fair/board.rs`) makes it fair. Each seat publishes its demand;
 //! once every sync time one of them computes the max-min fair level for all. *Within its share*,

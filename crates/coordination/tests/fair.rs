@@ -1,5 +1,5 @@
-//! What `fair` promises beyond the other strategies: all of the limit whatever the split, max-min
-//! fair shares, and at most its burst above the limit whichever queues wake up.
+//! What `fair` promises beyond the other strategies: all of the limit at any split, max-min fair
+//! shares, and at most its burst above the limit whichever queues wake up.
 
 mod world;
 

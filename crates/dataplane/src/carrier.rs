@@ -1,8 +1,8 @@
 //! Whether the ports have a carrier.
 //!
 //! Without one the kernel accepts frames and drops them, so nothing waits and the queues show
-//! nothing. The session continues all the same: a cable comes back. The device counts what is lost
-//! meanwhile (`narrows_link::DeviceLosses`).
+//! nothing. The session continues all the same: a cable comes back. The device counts the packets
+//! lost meanwhile (`narrows_link::DeviceLosses`).
 //!
 //! Many drivers drop the carrier for a moment when a program is attached or a ring changes. So a
 //! lost carrier is reported only after two checks in a row, a second apart, have found it.

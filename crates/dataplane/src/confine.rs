@@ -12,8 +12,8 @@
 //! * *calls* (seccomp): only the system calls that it needs.
 //!
 //! *Upgrades.* A process that takes over is started by this one and inherits all of it. It needs
-//! the same privileges: capabilities are kept ambient, so it gets them whatever user it runs as;
-//! starting programs is allowed, wherever they are. A version that needs more needs a restart.
+//! the same privileges: capabilities are kept ambient, so it gets them as any user; starting
+//! programs is allowed, in any directory. A version that needs more needs a restart.
 //!
 //! Non-goals: protection from the operator, and from what CAP_BPF and CAP_NET_ADMIN can do
 //! themselves.

@@ -1,10 +1,9 @@
-//! What stands in front of a plane: filters in the driver, and the sets that they look up.
+//! The front of a plane: filters in the driver, and the sets that they look up.
 //!
-//! The instance has the sets, whatever plane there is and while there is none. A plane has a
-//! [`PortFront`] for each port: it puts a program of the port's filters in front of its own and
-//! counts what that does. Packets dropped in front count as received, and as dropped with the
-//! reason `filter`. The programs run for all queues, so these packets count at the port's first
-//! queue.
+//! The instance owns the sets, with any plane and without one. A plane has a [`PortFront`] for each
+//! port: it puts a program of the port's filters in front of its own and counts what that does.
+//! Packets dropped in front count as received, and as dropped with the reason `filter`. The
+//! programs run for all queues, so these packets count at the port's first queue.
 //!
 //! *Non-goals.* Which filters these are (`narrows_policy`), how a set is looked up (`narrows_bpf`).
 

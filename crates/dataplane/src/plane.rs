@@ -9,8 +9,8 @@
 //! of them; [`InDriver`](crate::in_driver::InDriver) is the XDP plane, without either. A test has
 //! one that forwards nothing.
 //!
-//! *Non-goals.* Which interfaces there are, what happens when they change, who forwards when the
-//! process is gone: that is the instance's, whatever the plane.
+//! *Non-goals.* The interfaces, their changes, and the standby bridge: the instance handles these
+//! for every plane.
 
 use crate::counters::Counts;
 use crate::front::Terms;

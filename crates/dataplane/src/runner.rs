@@ -1,4 +1,4 @@
-//! A worker in real time: what it does each time its thread serves it.
+//! A worker in real time: its turn each time its thread serves it.
 //!
 //! A thread runs one worker or several ([`Crew`](crate::crew::Crew)); a worker does not notice
 //! which. Its heartbeat, its mailbox and its counters go with it.

@@ -1,8 +1,8 @@
 //! The file that sets are kept in, beside the state file: `STATE.sets`.
 //!
-//! It is what `narrows set save` prints, with the time that members have left. It is written once a
-//! second at most, and seldom enough that writing takes a twentieth of the time; and at the end. So
-//! what was added in the last seconds before a crash may be missing, unlike a change of the policy.
+//! It is the output of `narrows set save`, with the remaining time of members. It is written at
+//! most once per second, rarely enough that writing takes at most a twentieth of the time, and at
+//! the end. So a crash may lose changes of the last seconds, unlike changes of the policy.
 //!
 //! Non-goals: the sets' own changes of time, counters: they alone are no reason to write.
 

@@ -24,8 +24,8 @@
 //! ([`Qdisc::ranking`]), and the share of each class on each queue ([`siblings`]).
 //!
 //! Packets are classified before they come here:
-//! [`Meta::class_at`](narrows_packet::Meta::class_at) is the class's number. What has none goes to
-//! [`Config::otherwise`]; where there is none either, it is dropped, as `drr` does.
+//! [`Meta::class_at`](narrows_packet::Meta::class_at) is the class's number. A packet without a
+//! class goes to [`Config::otherwise`]; without that it is dropped, as in `drr`.
 //!
 //! Cost: a table look-up to enqueue, and the call of the qdisc below. To dequeue, a call of that
 //! for each packet by turns, and for each batch in order. Classes that have nothing to send cost

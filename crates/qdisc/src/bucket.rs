@@ -1,10 +1,10 @@
 //! The token bucket, exact.
 //!
-//! A bucket fills at a rate up to a size and pays for what leaves. All arithmetic is in
-//! integers, in the unit in which a rate and a clock multiply without rounding: one bit per
-//! second for one nanosecond, of which a byte costs 8 x 10^9. Credit is therefore exact
-//! to the last unit over any number of packets and over any change of rate; only a waiting
-//! time is rounded, and upwards, so that nothing leaves early.
+//! A bucket fills at a rate up to a size and pays for departures. All arithmetic is in integers, in
+//! the unit in which a rate and a clock multiply without rounding: one bit per second for one
+//! nanosecond, of which a byte costs 8 x 10^9. Credit is therefore exact to the last unit over any
+//! number of packets and over any change of rate; only a waiting time is rounded, and upwards, so
+//! that nothing leaves early.
 //!
 //! The peak rate of `tc-tbf(8)` is a second, smaller bucket; a packet leaves when both can
 //! pay, and then both do.

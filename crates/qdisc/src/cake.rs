@@ -3,7 +3,7 @@
 //! It is what people expect of a shaper at home or in an access network: it keeps a rate, and a
 //! call does not notice other traffic. It combines four ideas:
 //!
-//! *Flows* (`flow.rs`, `ways.rs`) are told apart by an 8-way set-associative hash, so that two of a
+//! *Flows* (`flow.rs`, `ways.rs`) are identified by an 8-way set-associative hash, so that two of a
 //! thousand rarely share a queue.
 //!
 //! *Turns* (`tin.rs`, `rotation.rs`): sparse flows go first; bulk flows take turns by deficit round

@@ -6,7 +6,7 @@
 //!
 //! *Bounded.* A sender with ever new addresses creates flows as fast as packets arrive. So only so
 //! many without packets are remembered, [`FLOWS_MAX`] minus those with packets, and there are as
-//! many buckets: chains stay short, whatever arrives, because the key of the hash is secret. There
+//! many buckets: chains stay short under any traffic, because the key of the hash is secret. There
 //! are no more flows with packets than packets.
 //!
 //! Cost: a bucket and a flow's line; doubling copies the table.

@@ -15,7 +15,7 @@
 //!
 //! *Existing stamps.* A packet with an earliest departure time, from a meter above, waits for it as
 //! well. If that is beyond `horizon`, the packet is dropped or leaves at the horizon. A flow's
-//! packets leave in order of arrival, whatever their times.
+//! packets leave in order of arrival, with any times.
 //!
 //! *Without sockets.* Forwarded packets have no socket, so all flows are Linux's orphans: the hash
 //! of the headers within `orphan_mask` identifies them, and flows that it does not tell apart are

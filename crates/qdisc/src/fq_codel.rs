@@ -6,8 +6,8 @@
 //! that build a queue are signalled.
 //!
 //! *Too many packets, or too much memory* ([`overflow`]): the flow with most bytes loses up to
-//! `drop_batch` packets, or half of what it has, from the head, where the sender learns of it
-//! soonest. Its CoDel counts them, so that it goes on from there.
+//! `drop_batch` packets, or half of its backlog, from the head, where the sender notices soonest.
+//! Its CoDel counts them and continues from there.
 //!
 //! *A queue without packets keeps its state*, as in Linux: a flow that comes back is met where it
 //! was left. It has memory from its first packet on.

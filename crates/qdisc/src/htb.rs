@@ -1,8 +1,8 @@
-//! `htb`: classes in a tree, each with an assured rate and a ceiling, that lend what they leave.
+//! `htb`: classes in a tree, each with an assured rate and a ceiling, that lend their unused rate.
 //!
-//! The tree is not here. All queues of a port keep it together, behind [`TreeMeter`]; one queue
-//! has the packets that wait on it, by leaf class, and asks for each class what it may send. So a
-//! class has one rate however many queues its flows land on.
+//! The tree is elsewhere: all queues of a port share it, behind [`TreeMeter`]. A queue holds its
+//! own packets, by leaf class, and buys credit for each class. So a class has one rate on any
+//! number of queues.
 //!
 //! *Order, as in HTB.* A class uses its own credit before it borrows, a better priority goes before
 //! a worse one, and classes of one priority take turns of a quantum. The tree enforces this between

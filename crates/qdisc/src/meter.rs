@@ -1,4 +1,4 @@
-//! A seat at a limit: how a qdisc learns what it may send.
+//! A seat at a limit: it decides what a qdisc may send.
 //!
 //! A rate limit may belong to one queue or to a whole port with many. The qdisc does not need to
 //! know which: it holds a [`Meter`] and asks. The `coordination` layer decides what is behind it: a

@@ -4,9 +4,9 @@
 //! the qdisc has asked (`qdisc_watchdog`), and again after each packet that it got. While packets
 //! wait, each arrival and each departure therefore ends with one refusal.
 //!
-//! A worker asks when it suits it: early, late, for many packets at once. So this counts not how
-//! often it asks, but how often Linux would have been refused in between, by what has come and what
-//! has left. Asking early, with nothing new, counts nothing.
+//! A worker asks when it suits it: early, late, for many packets at once. So this does not count
+//! its calls, but how often Linux would have been refused in between, derived from arrivals and
+//! departures. Asking early, with nothing new, counts nothing.
 //!
 //! *Where it differs.* An arrival while packets wait counts once, also if a late worker sends it
 //! with those before it. Several single packets that a parent takes at the same time count as one.

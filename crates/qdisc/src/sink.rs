@@ -1,4 +1,4 @@
-//! Where a qdisc puts what leaves: a batch, or the hand of a parent that takes one packet.
+//! The destination of departing packets: a batch, or a parent that takes one packet.
 
 use crate::{Next, Qdisc};
 use narrows_packet::{Batch, PacketId, Packets};

@@ -16,8 +16,8 @@
 //!
 //! *Stamps.* A strategy that decides at arrival writes its decision into the packet. If the inner
 //! qdisc then drops a packet, on arrival or later, it tells the strategy ([`Meter::unstamp`]).
-//! Packets that come from elsewhere (adopted, or queued when the meter was exchanged) carry none
-//! that this meter has made; the meter is told so by an earliest departure time of zero.
+//! Packets that come from elsewhere (adopted, or queued when the meter was exchanged) carry no
+//! stamp of this meter; an earliest departure time of zero marks them.
 //!
 //! Source: `tc-tbf(8)`; differs from the kernel's in that a limit can belong to many queues.
 //!

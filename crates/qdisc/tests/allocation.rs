@@ -1,5 +1,5 @@
-//! The hot path allocates nothing: once its flows are known, no qdisc asks for memory, whatever
-//! comes and goes.
+//! The hot path allocates nothing: once its flows are known, no qdisc allocates memory, under any
+//! load.
 
 use narrows_packet::{Batch, Headers, PacketId, Packets};
 use narrows_qdisc::pacing::{self, Codel, Key, Structure};

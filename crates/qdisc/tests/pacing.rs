@@ -1,4 +1,4 @@
-//! What `carousel`, `eiffel` and `flowbundler` promise, whatever holds their packets.
+//! The guarantees of `carousel`, `eiffel` and `flowbundler`, with each calendar.
 
 mod sorted;
 

@@ -5,7 +5,7 @@
 //! with the contents of the expected answer. The time until that answer arrives at the same port is
 //! a round trip beyond the port; queueing in Narrows is not included. The answer may arrive on
 //! another queue than the one that sent, so all queues of a port share a [board](Awaited) of
-//! awaited answers. Everything else is private to an [`Observer`], one for each queue and port.
+//! expected answers. Everything else is private to an [`Observer`], one for each queue and port.
 //!
 //! *Awaited answers:*
 //! * *TCP:* a segment with new data, until its last byte is acknowledged. A segment without data is

@@ -1,8 +1,8 @@
 //! A TCP connection, simulated, whose round trips and losses are known: what two queues learn of
 //! it.
 //!
-//! Data leaves through a port on one queue, and its acknowledgements come in there on another. The
-//! sender's clock ticks in milliseconds, as Linux's; the receiver acknowledges every second
+//! Data leaves through a port on one queue, and its acknowledgements arrive there on another. The
+//! sender's clock ticks in milliseconds, as in Linux; the receiver acknowledges every second
 //! segment, or one that is out of order, or after a delay.
 
 use narrows_roundtrip::{Awaited, Observer};

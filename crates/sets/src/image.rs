@@ -2,9 +2,9 @@
 //! few words.
 //!
 //! A filter needs to know whether an address is in the set, not which prefix covers it. So only
-//! *flips* are laid out: prefixes in which membership is the opposite of what is around them. A
-//! prefix within another of the same membership disappears, and an address is in the set if an odd
-//! number of flips cover it.
+//! *flips* are laid out: prefixes whose membership is the opposite of their surroundings. A prefix
+//! within another of the same membership disappears, and an address is in the set if an odd number
+//! of flips cover it.
 //!
 //! ```text
 //!  12 bits       the rest

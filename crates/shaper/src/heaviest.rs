@@ -1,4 +1,4 @@
-//! The heaviest hosts and flows of what leaves through a port, and how long their packets stayed.
+//! The heaviest hosts and flows through a port, and the delays of their packets.
 //!
 //! *Idea.* Packets are sampled on departure, when their delay is known. At low rates every packet
 //! is sampled; above, one for each so many bytes, which it represents. So the chance of a packet is
@@ -9,15 +9,15 @@
 //! *The last seconds.* Counts are of whole windows of [`WINDOW`]; reports are of the last complete
 //! one. Windows begin at multiples of that time, so all workers have the same ones.
 //!
-//! *Exactness.* A window has at least [`STEP_SAMPLES`] picks before packets go unseen, and two to
-//! four times as many on a busy port. A host with the share p of the bytes is off by about
-//! sqrt((1 - p) / (p n)) with n picks: 5 % where it has a tenth of them.
+//! *Exactness.* A window has at least [`STEP_SAMPLES`] samples before packets are skipped, and two
+//! to four times as many on a busy port. A host with the share p of the bytes is off by about
+//! sqrt((1 - p) / (p n)) with n samples: 5 % if it has a tenth of them.
 //!
-//! *Cost:* a subtraction and a comparison for each packet. For a pick the addresses are read and
+//! *Cost:* a subtraction and a comparison for each packet. For a sample the addresses are read and
 //! three summaries are searched, at most some five times [`STEP_SAMPLES`] of them in a window.
 //! `examples/heaviest_cost.rs` in `narrows-bench` measures both. Memory: 36 kB for each port and
 //! queue, and 388 bytes for the delays of each host and flow that was ever counted at once: 149 kB
-//! at most. No lock, and beside that nothing is allocated but for a [report](Heaviest::told).
+//! at most. No locks; otherwise only a [report](Heaviest::told) allocates.
 //!
 //! *Non-goals.* Hosts inside tunnels or behind address translation; packets that are not IP; exact
 //! accounts, which need a flow collector.

@@ -1,4 +1,4 @@
-//! Round trips beyond both ports, as one worker learns of them from what it forwards.
+//! Round trips beyond both ports, measured by one worker from the packets that it forwards.
 //!
 //! See [`narrows_roundtrip`] for the method. If enabled, a worker passes it each packet that
 //! arrives, and those that leave while the port is watched. It reads the headers of a whole batch

@@ -1,5 +1,5 @@
-//! Workers whose ports have frames: what is assigned to which class, at each qdisc that has some,
-//! and what becomes of that when the policy changes under load.
+//! Workers whose ports have frames: the class of each packet at each classful qdisc, and changes of
+//! the policy under load.
 
 use narrows_packet::{Batch, DropReason, PacketId, Packets, Reading};
 use narrows_policy::{Plan, Policy, PortFacts};

@@ -1,5 +1,5 @@
-//! Workers over vectors instead of ports: whatever happens to them, no packet is lost, doubled
-//! or overtaken, and the books add up after every single step.
+//! Workers over vectors instead of ports: through any events, no packet is lost, duplicated or
+//! reordered, and the counters add up after every step.
 
 use narrows_packet::{Acknowledgement, Batch, DropReason, Headers, PacketId, Packets, Reading};
 use narrows_policy::{Plan, Policy, PortFacts};

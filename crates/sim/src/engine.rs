@@ -3,7 +3,7 @@
 //! Everything that happens is an event on one agenda: a core executes a step of its worker,
 //! closed-loop traffic acts, a fault begins, the operator changes something. Open-loop traffic
 //! needs no events: a worker that polls gets what has arrived by then. Packets sent by a step leave
-//! while its core is busy, passes the next hop, and is measured and received at the other end, all
+//! while its core is busy, pass the next hop, and are measured and received at the other end, all
 //! in order of time.
 //!
 //! *Time.* A step begins at `t`, with its core's clock read: `now = t + offset + 1 s`. The core is

@@ -2,9 +2,9 @@
 //! the figure that each must reach.
 //!
 //! *Principles.* The scenarios are run as `narrows sim` runs them; only lengths, sweeps and
-//! strategies are chosen here. Where `equal` is what `fair` has to be better than, it stands in the
-//! same test, so that a scenario that has lost its point is noticed. All of it is simulated, and
-//! the same on every machine.
+//! strategies are chosen here. If `fair` must beat `equal`, both run in the same test, so a
+//! scenario that no longer shows a difference is noticed. All of it is simulated, and the same on
+//! every machine.
 //!
 //! *Non-goals.* What real cores cost: that is measured, not simulated.
 

@@ -1,8 +1,8 @@
 //! Counts the instructions that a packet costs, with valgrind, and holds them against the
 //! budgets in `instructions.json`.
 //!
-//! `--check` fails where a structure is more than 3 % over its budget; `--write` makes what was
-//! counted the budget.
+//! `--check` fails if a structure is more than 3 % over its budget; `--write` makes the present
+//! counts the budget.
 
 use anyhow::{Context, bail, ensure};
 use narrows_bench::Structure;

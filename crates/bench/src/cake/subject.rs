@@ -1,4 +1,4 @@
-//! The structures under test, each with what it needs from its caller.
+//! The structures under test, each with the data that it needs from its caller.
 
 use super::frames::{Frames, LEN};
 use super::work::{RATE, TURN};

@@ -1,4 +1,4 @@
-//! How much memory a structure takes, found out by a process of its own.
+//! The memory of a structure, measured in a separate process.
 
 use super::shape::Shape;
 use super::subject::Subject;

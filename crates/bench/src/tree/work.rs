@@ -5,9 +5,8 @@
 //! that has left, or was dropped, is away for a while and then arrives again, drawn by chance from
 //! all that are away (as in [`cake`](crate::cake), except for classes).
 //!
-//! Each packet is of a leaf of its own choice: where there are more packets than leaves always of
-//! the same one, so that each leaf has a window; otherwise of the next one each time that it comes,
-//! so that all leaves have some.
+//! If there are more packets than leaves, each packet always belongs to the same leaf, so each leaf
+//! has a window. Otherwise a packet goes to the next leaf at each arrival, so all leaves get some.
 //!
 //! Four packets a leaf stand, but at least a turn and at most 32,768.
 

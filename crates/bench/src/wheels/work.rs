@@ -8,7 +8,7 @@
 //!
 //! A flow has one packet in the structure; a fast one as many as pass in 15.36 us, so that the
 //! clock's step and a structure's rounding do not starve it: with 16 equal flows these are 8. Flows
-//! begin at times drawn by chance and stand in memory in an order drawn by chance.
+//! start at random times and are in memory in random order.
 //!
 //! *What the figure includes besides the structure:* the EDT, from a flow's state of 32 bytes that
 //! is prefetched for all packets that left together. The floor shows this part.

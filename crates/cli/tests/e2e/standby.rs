@@ -1,4 +1,4 @@
-//! The standby bridge works when it is needed, whatever happened to it meanwhile.
+//! The standby bridge works when it is needed, after any change to it.
 
 use crate::setup::{assert_refused, flood, ip, links, narrows, run, shared_turn, show, wait_for};
 use narrows_testbed::bed::SERVER;

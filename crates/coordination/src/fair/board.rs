@@ -1,4 +1,4 @@
-//! What the seats publish to each other: the fair half of `fair`.
+//! The figures that seats publish: the fair half of `fair`.
 //!
 //! Each seat has a line that only it writes: its demand, until when that holds, and its weight.
 //! Once every sync time *one* seat, the first to notice, reads all lines, computes the level and

@@ -1,9 +1,9 @@
-//! What has been sold: the exact half of `fair`.
+//! The ledger: the exact half of `fair`.
 //!
 //! One word holds the time up to which the limit is sold. The span from it to now is the credit, at
-//! most one depth. A buyer advances the word by the time that its bytes take at the rate. However
-//! many seats buy at once, and whatever they know of each other, the sum cannot exceed what there
-//! was: it is a token bucket in one word.
+//! most one depth. A buyer advances the word by the time that its bytes take at the rate. Any
+//! number of seats may buy at once, with any view of each other: the sum cannot exceed the credit.
+//! It is a token bucket in one word.
 //!
 //! Beside it, on the same line and so at no further cost, is the latest time at which any seat
 //! bought. Seats read it to agree on the time; see [`super::clock`].

@@ -1,4 +1,4 @@
-//! A queue's seat at a class: Algorithm 1 of the paper, for what is about to leave.
+//! A queue's seat at a class: Algorithm 1 of the paper, for departing packets.
 
 use super::epoch::Bucket;
 use super::graph::Graph;

@@ -1,4 +1,4 @@
-//! What a class has sold: a token bucket in one word.
+//! A class's ledger: a token bucket in one word.
 //!
 //! The word holds the time up to which the rate has been sold. Between it and now lies the credit,
 //! never more than a depth.

@@ -1,4 +1,4 @@
-//! A class of the tree: what it has sold, and the race of those that borrow from it.
+//! A class of the tree: its ledgers, and the races of its borrowers.
 
 use super::ledger::Ledger;
 use super::race::Race;

@@ -1,8 +1,7 @@
 //! The operator's names of classes, put into snapshots by the client that asks for them.
 //!
-//! The instance does not know them: it may be confined to its own files, and a name changes
-//! nothing of what it does. The file is read again when it changes, so that a view that runs on
-//! follows.
+//! The instance does not know them: it may be confined to its own files, and names do not affect
+//! it. The file is read again when it changes, so a running view follows.
 
 use narrows_snapshot::Snapshot;
 use narrows_tc::{ClassNames, NAMES_FILE};

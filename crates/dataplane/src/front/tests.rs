@@ -1,4 +1,4 @@
-//! Filters in the driver say what they say in a worker.
+//! Filters in the driver give the same results as in a worker.
 
 use super::terms::resolve;
 use narrows_bpf::{Front, FrontMaps, FrontPort, test_run};

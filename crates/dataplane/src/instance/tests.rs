@@ -1,4 +1,4 @@
-//! The instance over a plane that forwards nothing and remembers what it was told.
+//! The instance over a plane that forwards nothing and records its calls.
 
 use super::*;
 use crate::counters::QueueCounters;

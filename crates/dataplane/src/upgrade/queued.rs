@@ -5,7 +5,7 @@
 //! In little-endian binary and not in JSON, since nothing is forwarded while it is written and
 //! read. For each worker: the number of free frames and each one's number (32 bits), and the same
 //! for those that the kernel has to send; for each port a packet of which only the first frames
-//! arrived, or nothing (a byte); for each port the packets that are to leave there (their number in
+//! arrived, or nothing (a byte); for each port the packets queued to leave there (their number in
 //! 32 bits, and each). A packet is its arrival (64 bits), the number of its frames (a byte), and
 //! for each where its data begins (64) and its length (32).
 

@@ -1,22 +1,22 @@
 //! Which queued ACK a newer one makes redundant.
 //!
-//! *Idea.* TCP's ACKs are cumulative: the last one of a run repeats all that those before it said.
-//! On a slow return path they only delay it. When a packet of a connection joins the queue, one
-//! pure ACK of the same connection that waits there may be dropped, if the sender of the data loses
-//! no information:
+//! *Idea.* TCP's ACKs are cumulative: the last one of a run covers all those before it. On a slow
+//! return path they only delay it. When a packet of a connection joins the queue, one pure ACK of
+//! the same connection that waits there may be dropped, if the sender of the data loses no
+//! information:
 //!
 //! * It carries nothing else: no data, no other flags, no unknown option.
-//! * The newest says strictly more: a higher number, or the same and more ranges; whatever was
-//!   selectively acknowledged (RFC 2018) still is, or is cumulatively acknowledged by now; time
-//!   stamps (RFC 7323) are no older. So duplicate ACKs (three of which call for a retransmission),
-//!   window updates and answers to probes, which have the same number and nothing else, all stay.
-//!   So do duplicate SACKs (RFC 2883), which are never repeated.
+//! * The newest says strictly more: a higher number, or the same and more ranges; all ranges that
+//!   were selectively acknowledged (RFC 2018) still are, or are cumulatively acknowledged by now;
+//!   time stamps (RFC 7323) are no older. So duplicate ACKs (three of which call for a
+//!   retransmission), window updates and answers to probes, which have the same number and nothing
+//!   else, all stay. So do duplicate SACKs (RFC 2883), which are never repeated.
 //! * Another packet of the connection repeats its congestion signals (RFC 3168) right behind it: of
 //!   each stretch with the same signals at least one stays, and every change is seen.
 //!
 //! *Two stay.* An ACK may be lost further on. So the first of a run is dropped only if a second one
-//! could be dropped, too: it and the newest then both say what the first said. The aggressive
-//! filter also drops a single one directly in front of the newest.
+//! could be dropped, too: then both it and the newest cover the first. The aggressive filter also
+//! drops a single one directly in front of the newest.
 //!
 //! Stricter than Linux: signals are compared with all packets of the connection in between and not
 //! only with ACKs, a reset makes nothing redundant (its acknowledgement number is ignored, RFC

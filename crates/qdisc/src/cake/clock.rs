@@ -2,11 +2,11 @@
 //!
 //! The clock says when the next packet may leave. Each packet moves it on by the time that it takes
 //! at the rate. There is no burst to configure: a clock that fell behind while packets were queued
-//! (the worker came late) catches up, and one that fell behind while there were none begins anew.
+//! (the worker came late) catches up; one that fell behind while there were none starts over.
 //!
-//! Where dropped packets count as sent (`ingress`), they move the clock, too. A second clock, moved
-//! by sent packets alone and by half as much again, lets something pass whatever is dropped: two
-//! thirds of the rate at least.
+//! If dropped packets count as sent (`ingress`), they move the clock, too. A second clock, moved
+//! only by sent packets and by half as much again, guarantees at least two thirds of the rate under
+//! any drops.
 //!
 //! Source: "Piece of CAKE", section III-D (deficit-mode shaper).
 //!

@@ -6,7 +6,7 @@
 //! queue soon stands again gets signals at the rate where it left off. It works on responsive
 //! flows.
 //!
-//! *Who begins is marked early.* A flow in slow start doubles what it has under way in each round
+//! *New flows are marked early.* A flow in slow start doubles its packets in flight in each round
 //! trip without a signal. So the first mark of a flow does not wait for an interval, only for a
 //! second packet that was queued for too long. A drop waits: a short transfer would be over before
 //! its queue does harm.

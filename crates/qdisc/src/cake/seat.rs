@@ -5,8 +5,7 @@
 //! kept here as *paid*, for whichever packet leaves next.
 //!
 //! Dropped packets that count as sent (`ingress`) are paid for by those that leave, each up to half
-//! as much again: however much is dropped, at least two thirds of the rate remain, as with the
-//! clock.
+//! as much again: under any drops, at least two thirds of the rate remain, as with the clock.
 
 use super::clock::Clock;
 use crate::{Meter, Share, Take, Weight};

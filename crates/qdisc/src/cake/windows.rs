@@ -1,4 +1,4 @@
-//! Time in windows: what was so in this window or in the one before counts as if it still were.
+//! Time in windows: a state in this window or in the previous one counts as present.
 //!
 //! A flow with a window of two or three packets has a backlog for a moment once per round trip. If
 //! its host forgot it in between, the host's flows would together count for more than one host.

@@ -1,4 +1,4 @@
-//! The parameters of `codel`, as an operator states them, and those that `fq_codel` has, too.
+//! The parameters of `codel`, and those that `fq_codel` shares.
 
 use super::{Aqm, Terms};
 use narrows_packet::{Headers, Reading};

@@ -2,7 +2,7 @@
 //!
 //! A packet has the priority that Linux gives to those that it forwards: by two bits of the old
 //! type of service, which are in the middle of today's code point (RFC 1349; `rt_tos2priority()`).
-//! `priomap` leads from there to a band, the last bands for what matters least. Bands share by
+//! `priomap` maps it to a band; the last bands are for the least important packets. Bands share by
 //! weighted deficit round robin, so that none of them starves; within a band new flows go before
 //! old ones.
 //!

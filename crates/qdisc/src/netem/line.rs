@@ -1,8 +1,8 @@
 //! Packets under way, by the time at which they arrive.
 //!
-//! With a constant delay each packet goes behind all others, into a FIFO. A packet that has to
+//! With a constant delay each packet goes behind all others, into a FIFO. A packet that must
 //! overtake the last one of the FIFO goes into a heap. The earlier of both heads is next; of equal
-//! times, the one that came first.
+//! times, the earlier arrival.
 //!
 //! Cost: O(1) in the FIFO, O(log n) in the heap, which grows by doubling.
 

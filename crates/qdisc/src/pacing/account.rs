@@ -1,5 +1,4 @@
-//! The accounting of one pacing qdisc: what it holds, what it has sent and dropped, and its
-//! statistics.
+//! The accounting of one pacing qdisc: its backlog, sent and dropped packets, and statistics.
 //!
 //! Non-goals: whose packets they were (`flows.rs`, `queues/table.rs`).
 

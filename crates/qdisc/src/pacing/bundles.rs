@@ -2,8 +2,8 @@
 //! leave.
 //!
 //! FlowBundler's flow is a pair of hosts: a burst towards one destination meets in one queue there,
-//! whatever its connections. If each connection has a rate of its own, the sum is not configured
-//! and is estimated from departures (`bundles/estimate.rs`). 512 buckets are enough: two
+//! whichever connections it belongs to. If each connection has a rate of its own, the sum is not
+//! configured and is estimated from departures (`bundles/estimate.rs`). 512 buckets are enough: two
 //! destinations in one bucket are treated as one, which costs a batch one packet.
 //!
 //! *Turns.* If packets of several connections have the same times, slots alone do not separate them

@@ -10,7 +10,7 @@
 //! more than twice the shortest recent one means that the packet was queued.
 //!
 //! A destination is *congested* for 2 ms after the last sign. If it is congested again soon after,
-//! the cause was what was done about it, so each time it lasts twice as long.
+//! the spacing ended too early, so each time it lasts twice as long.
 //!
 //! *All queues of a port share the feedback*, since it may arrive on another queue than the one
 //! that sent the data. Everything known is where every queue of the port can read and write it
@@ -31,7 +31,7 @@
 //! Cost: one line per packet with a time stamp, and one for each that comes back; one more per
 //! batch, and for each packet a third as long as anything is congested.
 //!
-//! Non-goals: what is done about it (`bundles.rs`), congestion of traffic without ACKs.
+//! Non-goals: the reaction (`bundles.rs`), congestion of traffic without ACKs.
 
 use crate::{DESTINATIONS, Feedback, Word};
 use narrows_packet::Acknowledgement;

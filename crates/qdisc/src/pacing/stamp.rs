@@ -17,7 +17,7 @@
 //! makes bursts of any size: a thousand flows at 10 Mbit/s meet in slots of a millisecond, a
 //! megabyte at once. Some hundred packets save all that batching can save (its Fig. 5b); beyond
 //! that, a larger batch only causes drops downstream. So a slot is at most as long as [`BUNDLE`]
-//! packets take to leave from here, whatever the rates of their flows.
+//! packets take to leave from here, at any rates of their flows.
 //!
 //! Source: D. Shan et al., "Fast and Accurate Software Traffic Shaping With Inter-Flow Batching"
 //! (ToN 2025), sections II.B, IV.B and Fig. 5; A. Saeed et al., "Carousel" (SIGCOMM 2017), section

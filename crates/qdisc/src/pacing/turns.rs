@@ -1,9 +1,9 @@
-//! Turns: at most two frames leave together to one destination, whatever their departure times.
+//! Turns: at most two frames leave together to one destination, even with equal departure times.
 //!
 //! Slots separate the packets of one connection, because their times differ. They cannot separate
-//! connections that share a destination, each with times of its own: those that began together have
-//! the same times for ever, in slots of any length. So if a packet that is about to leave would be
-//! too much for its destination, it is *postponed* by as many slots as it takes, and leaves then
+//! connections that share a destination, each with times of its own: those that started together
+//! keep equal times, in slots of any length. So if a packet that is about to leave would be too
+//! much for its destination, it is *postponed* by as many slots as it takes, and leaves then
 //! without another check. Slots are no longer than a full packet takes at the total rate, and each
 //! has room for two, so no packet waits for long unless the total is faster than that.
 //!

@@ -9,8 +9,8 @@
 //! reach. Beside the circle there are three more lists:
 //! - *ready*: the packets of the slot that was reached last, the oldest on top. Slots are stacks,
 //!   so they are reversed once, when they fall due.
-//! - *late*: packets that came for a tick before `head`. They leave after those that are ready and
-//!   before any slot, so that none overtakes its predecessor.
+//! - *late*: packets for a tick before `head`. They leave after those that are ready and before any
+//!   slot, so that none overtakes its predecessor.
 //! - *beyond*: packets more than a turn ahead, in order of arrival. They are filed again when the
 //!   first of them falls due. While any is there, packets with the same time or a later one join
 //!   them: none can get into a slot before its predecessor. A packet is filed again at most once

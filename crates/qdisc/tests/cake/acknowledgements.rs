@@ -1,4 +1,4 @@
-//! `ack-filter` judges a packet by what it acknowledges itself, and by nothing else.
+//! `ack-filter` judges a packet only by its own acknowledgement.
 
 use super::world::{World, flow};
 use super::{MBIT, limited, ms};

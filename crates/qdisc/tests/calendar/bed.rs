@@ -1,8 +1,7 @@
-//! A calendar, its packets and a clock, and the list of what waits that tells what it must do.
+//! A calendar, its packets and a clock, and the list of waiting packets as the oracle.
 //!
-//! Whatever is done here is checked against the list: what leaves is known to wait, is no earlier
-//! than it may be, and is the oldest of its flow; when nothing leaves, nothing is due; and the
-//! calendar is asked in time.
+//! Every operation is checked against the list: a departing packet was waiting, is not early, and
+//! is the oldest of its flow; when none leaves, none is due; and the calendar is polled in time.
 
 use narrows_packet::{PacketId, Packets};
 use narrows_qdisc::pacing::{Calendar, Slot};

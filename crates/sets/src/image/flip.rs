@@ -1,4 +1,4 @@
-//! Prefixes in which membership is the opposite of what is around them.
+//! Prefixes whose membership is the opposite of their surroundings.
 
 use super::Prefix;
 use crate::key::Key;

@@ -1,8 +1,7 @@
 //! A node passes over bits that all flips below it have in common, and then branches on 6.
 //!
-//! Each of its 64 slots is in as a whole, or not, or has a cell of its own; these are one behind
-//! the other and found by counting. Where the bits passed over are others than the node's, there is
-//! no flip.
+//! Each of its 64 slots is entirely in the set, not at all, or has its own cell; the cells are
+//! adjacent and found by counting. If the skipped bits differ from the node's, there is no flip.
 //!
 //! ```text
 //!  words   0 1    2 3       4 5       6       7

@@ -1,4 +1,4 @@
-//! The classes of a plan's tree, as those who keep the tree together ask for them.
+//! The classes of a plan's tree, in the form that the shared tree queries.
 //!
 //! It shares the maps of the plan and the installation, so a class that has never sent takes no
 //! memory here.

@@ -1,4 +1,4 @@
-//! Qdiscs with classes: where their trees are, and what is below their classes.
+//! Classful qdiscs: their trees, and the qdiscs below their classes.
 
 use crate::policies::install;
 use narrows_policy::{Plan, Policy, PortFacts};

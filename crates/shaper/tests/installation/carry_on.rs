@@ -1,5 +1,5 @@
-//! Whatever policy follows whatever other: what workers are told fits what they run, and their
-//! figures find their way back to every qdisc of the tree.
+//! Any policy after any other: specifications fit the running qdiscs, and figures return to every
+//! qdisc of the tree.
 
 use crate::policies::{install, tbf_params};
 use narrows_coordination::Strategy as Coordinated;

@@ -1,5 +1,5 @@
-//! Changes of classes, and of what is in them, one after the other: the tree has what the plan
-//! says, and a qdisc keeps its name where it can carry on, whichever way the change was found.
+//! A series of changes of classes and their contents: the tree follows the plan, and a qdisc keeps
+//! its name if it can carry on, however the change was found.
 
 use crate::policies::install;
 use narrows_policy::{

@@ -1,4 +1,4 @@
-//! Who hears of congestion with whom.
+//! Which queues share congestion feedback.
 
 use crate::policies::{kept, tbf_params};
 use narrows_policy::{Edit, Handle, PacingOptions, Params, Parent, Plan, Policy, PortFacts, Verb};

@@ -3,8 +3,8 @@
 //! The words are executed and compiled ([`tc`]), and each queue's worker builds its specification.
 //! Only the queues' weights and a [`Probe`] around each seat are added. A worker has frames for all
 //! that its qdiscs may hold, within [`FRAMES_MOST`]. Words that the operator gives under load are
-//! compiled as a change of the previous ones, so that qdiscs carry on where they can. Seats of the
-//! caller's own take the places of those that the words name.
+//! compiled as a change of the previous ones, so that qdiscs carry on where they can. Custom seats
+//! replace those that the words name.
 
 use super::io::{FRAME, FRAMES_RESERVED};
 use super::{Seats, SimError};

@@ -2,7 +2,7 @@
 //!
 //! As in Linux, a packet's earliest departure time is a packet's time at the pacing rate after that
 //! of the one before it, or now, if that is over; round trips are measured from it. And as there
-//! (TCP small queues), a connection has no more than so many bytes waiting in its own host.
+//! (TCP small queues), a connection has a limited number of bytes waiting in its own host.
 
 use super::packet::{FULL, SEGMENT};
 use super::workload::Plan;

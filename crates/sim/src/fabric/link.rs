@@ -4,8 +4,8 @@
 //! port has sent its backlog, and then the packet. The queue is what the port still has to send. So
 //! a packet needs one event per hop, its arrival at the other end, and a queue needs none.
 //!
-//! A packet that finds more than `mark_above` is marked, one that would not fit is dropped. The
-//! part of the current packet that has been sent no longer counts.
+//! A packet that finds more than `mark_above` is marked; one that does not fit is dropped. The part
+//! of the current packet that has been sent no longer counts.
 
 use super::packet::{Kind, Packet};
 use narrows_units::{Bytes, Nanos, Rate};

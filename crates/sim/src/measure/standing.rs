@@ -1,4 +1,4 @@
-//! How long a queue stands in the next hop.
+//! How long a standing queue persists in the next hop.
 //!
 //! The average backlog that packets found before the event is normal, and one packet more is no
 //! queue. The measure is the longest time without a break with a larger backlog after the event:

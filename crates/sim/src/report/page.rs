@@ -1,7 +1,7 @@
 //! The result as one self-contained HTML page: the table and plots, nothing to load.
 //!
 //! A plot for each measure, against the points of the sweep, a line for each strategy, crosses
-//! where the paper has something. Runs with an event add what was recorded over time.
+//! for the paper's values. Runs with an event add the records over time.
 
 use super::chart::{Axis, Line, Mark, svg};
 use super::{heading, name, numbers, short_keys};

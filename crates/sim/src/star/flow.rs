@@ -3,7 +3,7 @@
 //!
 //! As in Linux without pacing by TCP itself, a window leaves TCP at once, and the qdisc says when
 //! packets leave; round trips are measured from TCP, and so with the time in the qdisc. Linux's
-//! small queues hold a connection to what it sends in a millisecond, and to 128 KB.
+//! small queues limit a connection to a millisecond's worth, and to 128 KB.
 
 use crate::fabric::packet::FULL;
 use crate::setup::Control;

@@ -4,8 +4,8 @@
 //! pacing, as Linux does without `fq`; who paces asks for the rate. Every segment is acknowledged;
 //! delayed acknowledgements (RFC 1122) are not modelled.
 //!
-//! Where the congestion control has no answer of its own to a mark, it is one to a loss, but there
-//! is nothing to repeat (RFC 3168, section 6.1.2).
+//! If the congestion control has no own reaction to marks, a mark counts as a loss without a
+//! retransmission (RFC 3168, section 6.1.2).
 //!
 //! Recovery is that of RFC 6675: the window is reduced at once, and repairs go out before
 //! anything new as soon as less than that is in flight.

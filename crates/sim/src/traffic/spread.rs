@@ -1,8 +1,7 @@
 //! Which flow is on which queue, and what part of the rate each flow there has.
 //!
 //! *Idea.* A [`Placement`] follows from seed, group and epoch alone. So the queues agree on it
-//! without sharing anything, and none is kept: each queue derives what it needs when an epoch
-//! begins.
+//! without sharing state, and none is stored: each queue derives its part when an epoch begins.
 //!
 //! *Principles.* Where the parts of queues are given, a queue's rate is its part exactly, and
 //! only how many flows it is divided among is rounded: every queue with load has one, and each

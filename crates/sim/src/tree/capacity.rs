@@ -1,16 +1,16 @@
 //! How many packets per second cores can decide about together.
 //!
 //! All cores send for all applications as fast as they can: each takes a batch for one, asks the
-//! tree, and goes on to the next. The answers are those of the tree's own seats; how long they take
-//! follows from how often they go to a line that other cores write, and from the cost model
-//! ([`Costs`]): a core has to fetch a line that another has written, and only one at a time updates
-//! it. FlowValve asks for each packet, `lock` likewise and with the lock for as long as it takes,
-//! and `fair` once for a batch. The XDP plane's program is asked for each packet, and asks classes
-//! when its CPU has used up what it bought: three updates at the leaf and one at each class above
-//! it.
+//! tree, and goes on to the next. The decisions are those of the tree's own seats; their time
+//! follows from the accesses to cache lines that other cores write, and from the cost model
+//! ([`Costs`]): a core must fetch a line that another has written, and only one at a time can
+//! update it. FlowValve asks for each packet, `lock` likewise and with the lock for as long as it
+//! takes, and `fair` once for a batch. The XDP plane's program is asked for each packet, and buys
+//! from classes when its CPU has used up its credit: three updates at the leaf and one at each
+//! class above it.
 //!
-//! *Non-goals.* A network processor, whose memory updates counters by itself; receiving and
-//! sending, but for what a packet costs a core in user space.
+//! *Non-goals.* A network processor, whose memory updates counters in hardware; receiving and
+//! sending, except for the cost of a packet in user space.
 
 use super::driver::Driver;
 use super::gate::{lay_out, meters};

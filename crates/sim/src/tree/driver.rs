@@ -1,8 +1,8 @@
 //! The XDP plane's tree: its program's meter, compiled for the host.
 //!
 //! The policy becomes a plan, and the plan the contents of the program's maps, by the code of the
-//! data plane (`narrows-xdp`). Each application has a CPU, as others have a queue, and so purses of
-//! its own.
+//! data plane (`narrows-xdp`). Each application has a CPU instead of a queue, and so its own
+//! credit.
 //!
 //! *Non-goals.* Filters, headers, ECN: packets that the AQM signals are dropped.
 

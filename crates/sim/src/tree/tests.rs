@@ -1,4 +1,4 @@
-//! Small runs, against what can be said without running.
+//! Small runs, compared with results known in advance.
 
 use super::*;
 use narrows_coordination::TreeStrategy;

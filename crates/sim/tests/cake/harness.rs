@@ -1,4 +1,4 @@
-//! Runs scenarios and looks into what came of them.
+//! Runs scenarios and reads their results.
 
 use crate::scenarios;
 use narrows_sim::measure::{GroupMeasure, Measure, Outcome};

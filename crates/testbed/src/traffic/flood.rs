@@ -1,7 +1,6 @@
-//! A generator that sends at a bounded rate whatever the receiver makes of it.
+//! A generator that sends at a bounded rate, regardless of the receiver.
 //!
-//! It [paces](crate::pace) in small bursts: what has fallen due is sent, then the thread sleeps a
-//! little.
+//! It [paces](crate::pace) in small bursts: due frames are sent, then the thread sleeps briefly.
 
 use crate::background::Background;
 use crate::cpu;

@@ -1,5 +1,4 @@
-//! UDP in one direction, each stream at a rate of its own and to an address of its own: what
-//! arrived, and with what delay.
+//! UDP in one direction, each stream at its own rate to its own address: arrivals and delays.
 //!
 //! Sender and receiver share a clock, and the kernel records when a datagram arrived
 //! ([`crate::probe`]), so a delay is that of one direction. Intervals vary randomly by half: at

@@ -1,10 +1,10 @@
 //! TCP flows, each with a mark, on a chosen queue, and counted separately.
 //!
-//! The kernel draws a hash for each connection, and the hash selects the queue, whatever the ports.
-//! So each connection is opened, the queue of its first packets is looked up ([`QueueCounters`]),
-//! and it is kept or closed depending on whether a flow is wanted there. It stays on its queue as
-//! long as the kernel draws no new hash, which it is told not to do. If ports select the queue
-//! ([`crate::steering::by_port`]), connections go [to those](Flows::to).
+//! The kernel draws a hash for each connection, and the hash selects the queue, regardless of
+//! ports. So each connection is opened, the queue of its first packets is looked up
+//! ([`QueueCounters`]), and it is kept or closed depending on whether a flow is wanted there. It
+//! stays on its queue as long as the kernel draws no new hash, which is disabled. If ports select
+//! the queue ([`crate::steering::by_port`]), connections go [to those](Flows::to).
 //!
 //! Payload is counted once, when the receiver has read it.
 

@@ -1,8 +1,7 @@
 //! The tree: a link, two sites, six subscribers, three applications each.
 //!
-//! Rates below a class add up to a little less than its own, so that each lends something of its
-//! own, and nothing is owed twice. The first subscriber pays for twice the part of what is
-//! borrowed.
+//! Rates below a class add up to a little less than its own, so that each lends some of its own
+//! rate, and no rate is assured twice. The first subscriber has twice the share of borrowed rate.
 
 use crate::bed::{CLIENT_IP, CLIENT_MAC, SINK_MAC};
 use anyhow::Result;

@@ -1,7 +1,7 @@
 //! A higher rate acts on what waits, too: all of it gets new times, in the same order.
 //!
-//! By the old rate a flow's packets may wait until the horizon, and whatever comes would have to
-//! wait behind them. A lower rate takes back no time that was given.
+//! At the old rate a flow's packets may wait until the horizon, and arrivals would wait behind
+//! them. A lower rate does not change times that were given.
 //!
 //! Cost: O(packets), once for each change.
 
