@@ -111,7 +111,7 @@ impl Bed {
         let leaves = self.calendar.insert(&mut self.packets, id, slot, self.now);
         let length = self.kind.length(spacing);
         let earliest = at.max(behind);
-        assert!(leaves >= earliest, "leaves at {}, but not before {}", leaves.0, earliest.0);
+        assert!(leaves >= earliest, "leaves at {}, before {}", leaves.0, earliest.0);
         let latest = earliest.0 + length.0;
         assert!(leaves.0 < latest, "{} is more than a slot after {}", leaves.0, earliest.0);
         self.flows[flow] = Flow { at, behind: leaves };

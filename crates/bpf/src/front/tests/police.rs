@@ -111,7 +111,7 @@ fn a_key_that_exceeds_is_blocked_for_a_while() {
     let counted = bench.maps.get(7);
     assert!(counted.blocked >= 9_900, "{counted:?}");
     assert!(counted.overlimits > counted.blocked, "{counted:?}");
-    assert_eq!(passed(&front, "10.0.0.2", 3), 3, "no other account has room");
+    assert_eq!(passed(&front, "10.0.0.2", 3), 3, "no other key is affected");
     sleep(Duration::from_millis(350));
     assert_eq!(passed(&front, "10.0.0.1", 1), 1, "it is over");
 }
